@@ -1,0 +1,12 @@
+"""Transport costs: a norm, its dual norm and the adversary's direction; one class a file."""
+
+import numpy as np
+
+from .base import Cost
+from .mahalanobis import Mahalanobis
+from .norm import Norm
+
+__all__ = ["Mahalanobis", "Norm"]
+
+#: The short names of costs: the adversary's norm.
+KNOWN = {"euclidean": Norm(2), "l1": Norm(1), "linf": Norm(np.inf)}

@@ -1,0 +1,69 @@
+"""The l_1, l_2 and l_inf norms as costs."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .base import Array, Cost
+
+_DUAL = {1: np.inf, 2: 2, np.inf: 1}
+
+
+class Norm(Cost):
+    r"""Cost :math:`\|u - x\|_p`, p in {1, 2, inf}; the penalty it gives is the dual norm.
+
+    ``Norm(inf)`` charges the largest move and penalises :math:`\|\beta\|_1`, as the lasso does.
+    """
+
+    def __init__(self, p: float = 2) -> None:
+        self.p = p
+
+    def check(self, n_features: int) -> None:
+        """Refuse a p other than 1, 2 or inf."""
+        if self.p not in _DUAL:
+            raise ValueError(f"Norm needs p = 1, 2 or inf, got p={self.p!r}.")
+
+    def norm(self, v: Array) -> Array:
+        """Return the l_p norm."""
+        return np.linalg.norm(v, ord=self.p, axis=-1)
+
+    def dual_norm(self, w: Array) -> Array:
+        """Return the l_q norm, 1/p + 1/q = 1."""
+        return np.linalg.norm(w, ord=_DUAL[self.p], axis=-1)
+
+    def direction(self, w: Array) -> Array:
+        """Return w/||w||_2, sign(w) (p = inf), or the signed unit vector of the largest |w_j| (p = 1)."""
+        w = np.asarray(w, dtype=float)
+        if self.p == np.inf:
+            # sign(0) := 1 keeps the norm of the direction at 1 without changing <w, v>
+            return np.where(w < 0, -1.0, 1.0)
+        if self.p == 1:
+            j = np.abs(w).argmax(axis=-1)[..., None]
+            v = np.zeros_like(w)
+            np.put_along_axis(v, j, np.where(np.take_along_axis(w, j, -1) < 0, -1.0, 1.0), -1)
+            return v
+        return unit(w)
+
+    def transform(self, X: Array) -> Array:
+        """Return X itself."""
+        return X
+
+    def factor(self) -> None:
+        """Return None, the identity, for p = 2."""
+        if self.p != 2:
+            super().factor()
+
+    @property
+    def euclidean(self) -> bool:
+        """Whether p = 2."""
+        return self.p == 2
+
+
+def unit(w: Array) -> Array:
+    """Return w/||w||_2, the first unit vector where w = 0."""
+    w = np.asarray(w, dtype=float)
+    size = np.linalg.norm(w, axis=-1, keepdims=True)
+    first = np.zeros_like(w)
+    first[..., 0] = 1.0
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(size > 0, w / size, first)

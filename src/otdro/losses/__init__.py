@@ -1,0 +1,38 @@
+"""Losses, elementwise in the score; one class a file."""
+
+import re
+
+from .absolute import Absolute
+from .base import Inner, Loss, PiecewiseQuadratic
+from .hinge import Hinge
+from .huber import Huber
+from .logistic import Logistic
+from .quantile import Quantile
+from .squared import Squared
+from .squared_hinge import SquaredHinge
+
+__all__ = ["Absolute", "Hinge", "Huber", "Logistic", "Quantile", "Squared", "SquaredHinge"]
+
+
+def _snake(name: str) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
+
+
+#: The short name of every loss exported here, e.g. ``"squared_hinge"``.
+KNOWN: dict[str, type[Loss]] = {_snake(name): globals()[name] for name in __all__}
+
+
+def resolve(loss: object, task: str) -> Loss:
+    """Return the loss that a name or an object stands for; refuse one of another task."""
+    names = [name for name, kind in KNOWN.items() if kind.task == task]
+    if isinstance(loss, str):
+        if loss not in KNOWN:
+            raise ValueError(f"unknown loss={loss!r}; known for {task}: {', '.join(names)}.")
+        loss = KNOWN[loss]()
+    if not isinstance(loss, Loss):
+        raise TypeError(f"loss must be a name ({', '.join(names)}) or a Loss, got {loss!r}.")
+    if loss.task != task:
+        raise ValueError(
+            f"loss={loss!r} is for {loss.task}, not {task}; use one of {', '.join(names)}."
+        )
+    return loss

@@ -1,0 +1,83 @@
+"""Logistic loss and its order-2 inner supremum."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.special import entr, expit, logit
+
+from .base import Array, Inner, Loss
+
+
+class Logistic(Loss):
+    r"""Logistic loss :math:`\log(1 + e^{-yz})` for labels in {-1, +1}."""
+
+    task = "classification"
+    lipschitz = 1.0
+    smoothness = 0.25
+
+    def value(self, z: Array, y: Array) -> Array:
+        """Return log(1 + e^-yz)."""
+        return np.logaddexp(0, -y * z)
+
+    def derivative(self, z: Array, y: Array) -> Array:
+        """Return -y sigma(-yz)."""
+        return -y * expit(-y * z)
+
+    def curvature(self, z: Array, y: Array) -> Array:
+        """Return sigma(yz) sigma(-yz)."""
+        s = expit(-y * z)
+        return s * (1 - s)
+
+    def conjugate(self, a: Array, y: Array) -> Array:
+        """Return the negative entropy of alpha = -ya, +inf outside [0, 1]."""
+        alpha = -y * a
+        inside = (alpha >= 0) & (alpha <= 1)
+        alpha = np.clip(alpha, 0, 1)
+        return np.where(inside, -entr(alpha) - entr(1 - alpha), np.inf)
+
+    def inner(self, z: Array, y: Array, w: float, lam: float) -> Inner:
+        r"""With v = -ys >= 0 and a = 2 lam/w^2: maximise log(1 + e^(v - m)) - a v^2/2.
+
+        Stationary where sigma(v - m) = a v. One maximum if a >= 1/4; else up to two, the lower
+        with sigma < sig- and the upper with sigma > sig+, sig+- = (1 +- sqrt(1 - 4a))/2.
+        """
+        m, a = y * z, 2 * lam / w**2
+        upper = _stationary(m, a, upper=True)
+        if a >= 0.25:
+            v = upper[None]
+            value = np.logaddexp(0, v - m) - a * v**2 / 2
+        else:
+            v = np.stack([upper, _stationary(m, a, upper=False)])
+            value = np.logaddexp(0, v - m) - a * v**2 / 2
+            root = np.sqrt(1 - 4 * a)
+            # m(s) = s/a - logit(s) falls on (0, sig-), rises to m(sig+) and falls again, so the
+            # upper branch needs m < m(sig+) and the lower one m > m(sig-)
+            top, bottom = (s / a - logit(s) for s in ((1 + root) / 2, (1 - root) / 2))
+            value[0, m >= top] = -np.inf
+            value[1, m <= bottom] = -np.inf
+        return Inner(value, -y * v)
+
+
+def _stationary(m: Array, a: float, *, upper: bool) -> Array:
+    """Return the root v of sigma(v - m) = a v on one branch, by Newton kept inside a bracket."""
+    root = np.sqrt(max(0.0, 1 - 4 * a))
+    if upper:
+        # a v in [max(sig+, sigma(-m)), 1]; at a >= 1/4 the root is unique and sig+ plays no part
+        low = np.full_like(m, (1 + root) / (2 * a)) if a < 0.25 else expit(-m) / a
+        high = np.full_like(m, 1 / a)
+    else:
+        low, high = expit(-m) / a, np.full_like(m, (1 - root) / (2 * a))
+    v = high.copy() if upper else low.copy()
+    for _ in range(80):
+        s = expit(v - m)
+        f = s - a * v
+        # f > 0 left of a maximum: sigma - a v falls through zero there
+        low, high = np.where(f > 0, v, low), np.where(f > 0, high, v)
+        slope = s * (1 - s) - a
+        with np.errstate(divide="ignore", invalid="ignore"):
+            step = v - f / slope
+        new = np.where((step > low) & (step < high), step, (low + high) / 2)
+        if np.all(np.abs(new - v) <= 4e-16 * (1 + np.abs(v))):
+            return new
+        v = new
+    return v

@@ -1,0 +1,69 @@
+"""The frozen nouns: a ball of distributions, the problem over it, and its solution."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .costs import Cost
+from .losses import Loss
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Ball:
+    r"""All distributions P with :math:`D_c(P, P_n) \le \delta`, where :math:`c = d^{order}`.
+
+    ``delta`` bounds the mean cost E[c] itself, never its root; ``d`` is the distance of ``cost``
+    and labels cannot be moved.
+    """
+
+    cost: Cost
+    delta: float
+    order: int = 2
+
+    def __post_init__(self) -> None:
+        if self.order not in (1, 2):
+            raise ValueError(f"order must be 1 or 2, got order={self.order!r}.")
+        if not (np.isfinite(self.delta) and self.delta >= 0):
+            raise ValueError(f"delta must be a finite number >= 0, got delta={self.delta!r}.")
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    r"""Minimise over (beta, b) the largest :math:`E_P\,\ell(x'\beta + b, y)` over P in the ball.
+
+    ``X`` of shape (n, d) dense or CSR, ``y`` of shape (n,) (labels -1/+1 or targets), ``weights``
+    of shape (n,), nonnegative with sum 1: the sample P_n.
+    """
+
+    X: Any
+    y: Array
+    weights: Array
+    loss: Loss
+    ball: Ball
+    fit_intercept: bool = True
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """A point and its certificate: ``objective`` exceeds the optimum by at most ``gap``.
+
+    ``multiplier`` is the dual variable lam of the budget E[c] <= delta, so that
+    d objective/d delta = lam. ``dual`` holds d l/dz of each row at the worst case (its mean over
+    the masses of a row), the point of the dual problem that gives ``gap``; None if a solver has none.
+    """
+
+    coef: Array
+    intercept: float
+    multiplier: float
+    objective: float
+    gap: float
+    n_iter: int
+    converged: bool
+    message: str
+    dual: Array | None = None
