@@ -1,0 +1,133 @@
+"""The rows of a problem, touched only through products: the one module that reads X."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+Array = NDArray[Any]
+
+#: Bytes of a block of rows that is cast, centred or scaled at a time.
+BLOCK_BYTES = 2**21
+
+
+class Design:
+    r"""The rows :math:`z_i = L'(x_i - \bar x)`, so that :math:`z_i'\theta = (x_i - \bar x)'\beta` with
+    :math:`\beta = L\theta`, never formed: L acts on the coefficients, the centre on the products.
+
+    ``X`` is a dense float array or CSR matrix of shape (n, d), ``factor`` is L (None: identity, or
+    one L a column of a batch, shape (B, d, d)) and ``center`` the vector subtracted (None: zero).
+    Vectors may be batched as columns. Blocks of float32 rows are cast to float64 as they are used.
+    """
+
+    def __init__(self, X: Any, factor: Array | None = None, center: Array | None = None) -> None:
+        self.X, self.factor, self.center = X, factor, center
+        self.n, self.d = X.shape
+        self.sparse = bool(sparse.issparse(X))
+        self._direct = self.sparse or X.dtype == np.float64
+
+    def rows(self, index: Array) -> Design:
+        """Return the design of some rows, with the same factor and centre."""
+        return Design(self.X[index], self.factor, self.center)
+
+    def coef(self, theta: Array) -> Array:
+        """Return beta = L theta."""
+        if self.factor is None:
+            return theta
+        if self.factor.ndim == 3:
+            return np.einsum("bij,jb->ib", self.factor, theta)
+        return self.factor @ theta
+
+    def _pull(self, g: Array) -> Array:
+        """Return L'g."""
+        if self.factor is None:
+            return g
+        if self.factor.ndim == 3:
+            return np.einsum("bji,jb->ib", self.factor, g)
+        return self.factor.T @ g
+
+    def scores(self, theta: Array) -> Array:
+        """Return Z theta, shape (n,) or (n, B)."""
+        beta = self.coef(theta)
+        if self._direct:
+            z: Array = self.X @ beta
+        else:
+            z = np.concatenate([block @ beta for _, block in self._blocks(center=False)])
+        if self.center is not None:
+            z -= self.center @ beta
+        return z
+
+    def adjoint(self, r: Array) -> Array:
+        """Return Z'r, shape (d,) or (d, B)."""
+        if self._direct:
+            g: Array = self.X.T @ r
+        else:
+            g = sum(
+                (block.T @ r[rows] for rows, block in self._blocks(center=False)),
+                np.zeros((self.d, *r.shape[1:])),
+            )
+        if self.center is not None:
+            g = g - (self.center[:, None] * r.sum(0) if r.ndim == 2 else self.center * r.sum())
+        return self._pull(g)
+
+    def gram(self, D: Array) -> Array:
+        """Return Z' diag(D) Z for D >= 0, shape (d, d), or (B, d, d) for D of shape (n, B)."""
+        if D.ndim == 2:
+            return self._gram_batch(D)
+        G = self._gram_sparse(D) if self.sparse else self._gram_dense(D)
+        return G if self.factor is None else self.factor.T @ G @ self.factor
+
+    def _gram_dense(self, D: Array) -> Array:
+        G = np.zeros((self.d, self.d))
+        root = np.sqrt(D)
+        for rows, block in self._blocks(center=True):
+            S = block * root[rows, None]
+            G += S.T @ S
+        return G
+
+    def _gram_sparse(self, D: Array) -> Array:
+        G: Array = (self.X.T @ self.X.multiply(D[:, None])).toarray().astype(float)
+        if self.center is not None:
+            # sum D (x - c)(x - c)' = X'DX - s c' - c s' + (sum D) c c',  s = X'D
+            s, c = self.X.T @ D, self.center
+            G += D.sum() * np.outer(c, c) - np.outer(s, c) - np.outer(c, s)
+        return G
+
+    def _gram_batch(self, D: Array) -> Array:
+        B = D.shape[1]
+        G = np.zeros((B, self.d, self.d))
+        if self.sparse:
+            for b in range(B):
+                G[b] = self._gram_sparse(D[:, b])
+        else:
+            step = max(1, BLOCK_BYTES // (8 * max(1, self.d * min(self.n, 4096))))
+            for rows, block in self._blocks(center=True):
+                for b in range(0, B, step):
+                    W = D[rows, b : b + step].T[:, None, :]
+                    G[b : b + step] += (block.T[None] * W) @ block
+        if self.factor is None:
+            return G
+        return np.swapaxes(self.factor, -1, -2) @ G @ self.factor
+
+    def dense(self) -> Array:
+        """Return Z itself as a float64 array, for factorisations that need it."""
+        X = np.asarray(self.X.toarray() if self.sparse else self.X, dtype=float)
+        Z = X if self.center is None else X - self.center
+        return Z if self.factor is None else Z @ self.factor
+
+    def _blocks(self, center: bool) -> Iterator[tuple[slice, Array]]:
+        step = max(1, BLOCK_BYTES // (8 * max(1, self.d)))
+        for start in range(0, self.n, step):
+            rows = slice(start, min(start + step, self.n))
+            block = np.asarray(self.X[rows], dtype=float)
+            shifted = center and self.center is not None
+            yield rows, (block - self.center if shifted else block)
+
+
+def mean(X: Any, weights: Array) -> Array:
+    """Return the weighted mean row of X, for weights with sum 1."""
+    return Design(X).adjoint(weights)
