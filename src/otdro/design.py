@@ -52,6 +52,8 @@ class Design:
 
     def scores(self, theta: Array) -> Array:
         """Return Z theta, shape (n,) or (n, B)."""
+        if theta.ndim == 2 and theta.shape[1] == 1 and (self.factor is None or self.factor.ndim == 2):
+            return self.scores(theta[:, 0])[:, None]
         beta = self.coef(theta)
         if self._direct:
             z: Array = self.X @ beta
@@ -63,8 +65,13 @@ class Design:
 
     def adjoint(self, r: Array) -> Array:
         """Return Z'r, shape (d,) or (d, B)."""
-        if self._direct:
+        if r.ndim == 2 and r.shape[1] == 1 and (self.factor is None or self.factor.ndim == 2):
+            return self.adjoint(r[:, 0])[:, None]
+        if self.sparse:
             g: Array = self.X.T @ r
+        elif self._direct:
+            # (r'X)' reads X along its rows also for a batch
+            g = (r.T @ self.X).T
         else:
             g = sum(
                 (block.T @ r[rows] for rows, block in self._blocks(center=False)),
@@ -77,7 +84,9 @@ class Design:
     def gram(self, D: Array) -> Array:
         """Return Z' diag(D) Z for D >= 0, shape (d, d), or (B, d, d) for D of shape (n, B)."""
         if D.ndim == 2:
-            return self._gram_batch(D)
+            if D.shape[1] > 1 or (self.factor is not None and self.factor.ndim == 3):
+                return self._gram_batch(D)
+            return self.gram(D[:, 0])[None]
         G = self._gram_sparse(D) if self.sparse else self._gram_dense(D)
         return G if self.factor is None else self.factor.T @ G @ self.factor
 
@@ -126,6 +135,18 @@ class Design:
             block = np.asarray(self.X[rows], dtype=float)
             shifted = center and self.center is not None
             yield rows, (block - self.center if shifted else block)
+
+
+def row_space(design: Design) -> tuple[Design, Array]:
+    """Return the design with rows Z V and the orthonormal V (d x rank) that spans the rows of Z.
+
+    A minimiser of any function of Z theta and ||theta||_2 lies in that span: theta = V eta, with
+    equal norms.
+    """
+    U, s, Vt = np.linalg.svd(design.dense(), full_matrices=False)
+    keep = s > 1e-14 * max(s[0], np.finfo(float).tiny) if len(s) else np.zeros(0, dtype=bool)
+    keep[:1] = True
+    return Design(U[:, keep] * s[keep]), Vt[keep].T
 
 
 def mean(X: Any, weights: Array) -> Array:

@@ -47,6 +47,28 @@ class Loss(BaseEstimator):  # type: ignore[misc]
         """Return d2l/dz2, zero at kinks."""
         raise NotImplementedError
 
+    def evaluate(self, z: Array, y: Array) -> tuple[Array, Array, Array]:
+        """Return value, derivative and curvature together; override where they share work."""
+        return self.value(z, y), self.derivative(z, y), self.curvature(z, y)
+
+    def constant(self, y: Array, weights: Array) -> float:
+        """Return the constant score b that minimises sum_i weights_i l(b, y_i), by bisection."""
+        if self.task == "classification":
+            mass = [weights[y < 0].sum(), weights[y > 0].sum()]
+            y, weights = np.array([-1.0, 1.0]), np.array(mass)
+        low, high = min(-1.0, float(y.min())), max(1.0, float(y.max()))
+        while weights @ self.derivative(np.full_like(y, high), y) < 0 and high < 2**50:
+            high *= 2
+        while weights @ self.derivative(np.full_like(y, low), y) > 0 and low > -(2**50):
+            low *= 2
+        for _ in range(120):
+            b = (low + high) / 2
+            if weights @ self.derivative(np.full_like(y, b), y) < 0:
+                low = b
+            else:
+                high = b
+        return (low + high) / 2
+
     def conjugate(self, a: Array, y: Array) -> Array:
         """Return sup_z a z - l(z, y); here by bisection on the derivative, +inf off its range."""
         low, high = np.full(np.shape(a), -1.0), np.full(np.shape(a), 1.0)

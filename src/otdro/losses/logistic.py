@@ -28,6 +28,18 @@ class Logistic(Loss):
         s = expit(-y * z)
         return s * (1 - s)
 
+    def evaluate(self, z: Array, y: Array) -> tuple[Array, Array, Array]:
+        """Return value, derivative and curvature from one exponential."""
+        m = y * z
+        e = np.exp(-np.abs(m))
+        s = np.where(m > 0, e, 1.0) / (1 + e)
+        return np.log1p(e) + np.maximum(-m, 0), -y * s, s * (1 - s)
+
+    def constant(self, y: Array, weights: Array) -> float:
+        """Return log(pi/(1 - pi)), pi the weight of the label +1."""
+        positive = weights[y > 0].sum()
+        return float(np.log(positive) - np.log(weights[y < 0].sum()))
+
     def conjugate(self, a: Array, y: Array) -> Array:
         """Return the negative entropy of alpha = -ya, +inf outside [0, 1]."""
         alpha = -y * a

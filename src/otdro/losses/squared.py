@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from .base import PiecewiseQuadratic
+from .base import Array, PiecewiseQuadratic
 
 
 class Squared(PiecewiseQuadratic):
@@ -11,3 +11,7 @@ class Squared(PiecewiseQuadratic):
     task = "regression"
     slopes = (-np.inf, np.inf)
     kappa = 0.5
+
+    def constant(self, y: Array, weights: Array) -> float:
+        """Return the weighted mean of y."""
+        return float(weights @ y / weights.sum())

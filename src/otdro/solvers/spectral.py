@@ -1,0 +1,156 @@
+r"""Squared loss, order 2, Euclidean cost: the square-root ridge path from one spectrum.
+
+.. math:: \min_{\theta, b}\ \bigl(\mathrm{rms}(e) + \sqrt\delta\,\|\theta\|_2\bigr)^2,
+          \qquad \mathrm{rms}^2 = \sum_i \pi_i (y_i - z_i'\theta - b)^2 .
+
+With the rows and targets centred and scaled by the root of their weights, Z = U D V', q = U'y and
+perp = ||y - Uq||^2, the solution is theta(k) = V diag(D/(D^2 + k)) q for the root k of
+
+.. math:: \sum_j D_j^2 o_j \Big/ \Bigl(\sum_j o_j + perp/k^2\Bigr) = \delta,
+          \qquad o_j = q_j^2/(D_j^2 + k)^2 .
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+
+from ..design import Design
+from ..problem import Problem, Solution
+from .base import Coordinates, constant_risk, verdict
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Spectrum:
+    """Z = U D V' of weighted, centred rows through ``D``, ``V``, q = U'y, perp and ||y||^2."""
+
+    D: Array
+    V: Array
+    q: Array
+    perp: float
+    size: float
+
+    @classmethod
+    def from_rows(cls, Z: Array, y: Array) -> Spectrum:
+        """Return the spectrum by a singular value decomposition, accurate to rounding."""
+        U, D, Vt = np.linalg.svd(Z, full_matrices=False)
+        keep = D > len(D) * np.finfo(float).eps * max(D.max(initial=0), np.finfo(float).tiny)
+        U, D, Vt = U[:, keep], D[keep], Vt[keep]
+        q = U.T @ y
+        rest = y - U @ q
+        rest -= U @ (U.T @ rest)
+        return cls(D, Vt.T, q, *_significant(float(rest @ rest), float(y @ y)))
+
+    @classmethod
+    def from_gram(cls, design: Design, y: Array, weights: Array) -> Spectrum | None:
+        """Return it from Z'Z, one pass, or None where squaring the spectrum loses too much."""
+        squares, V = np.linalg.eigh(design.gram(weights))
+        if not squares[0] > 1e-9 * squares[-1]:
+            return None
+        D = np.sqrt(squares)
+        q = (V.T @ design.adjoint(weights * y)) / D
+        size = float(weights @ y**2)
+        perp = size - float(q @ q)
+        return cls(D, V, q, perp, size) if perp > 1e-6 * size else None
+
+    def stiffness(self, delta: float) -> float:
+        """Return the k of a delta: inf if theta = 0 is optimal, 0 if the least squares fit is."""
+        D, q = self.D, self.q
+        if delta * self.size >= (D * q) @ (D * q):
+            return np.inf
+        if delta == 0 or (self.perp == 0 and delta * np.sum(q**2 / D**4) <= np.sum(q**2 / D**2)):
+            return 0.0
+
+        def excess(log_k: float) -> float:
+            k = np.exp(log_k)
+            o = (q / (D**2 + k)) ** 2
+            return float(np.log(np.sum(D**2 * o)) - np.log(np.sum(o) + self.perp / k**2) - goal)
+
+        goal = np.log(delta)
+        low, high = 2 * np.log(D.min()), 2 * np.log(D.max())
+        while excess(low) > 0:
+            low -= 5.0
+        while excess(high) < 0:
+            high += 5.0
+        return float(np.exp(brentq(excess, low, high, xtol=1e-15, rtol=8.9e-16)))
+
+    def theta(self, k: float) -> Array:
+        """Return the minimiser at stiffness k."""
+        if np.isinf(k):
+            return np.zeros(len(self.V))
+        theta: Array = self.V @ (self.D / (self.D**2 + k) * self.q)
+        return theta
+
+
+def _significant(perp: float, size: float) -> tuple[float, float]:
+    # below 1e-12 of ||y||^2 the remainder is rounding: the data can be interpolated
+    return (perp if perp > 1e-12 * size else 0.0), size
+
+
+def solve(problem: Problem, tol: float, max_iter: int, start: Solution | None = None) -> Solution:
+    """Minimise the robust mean square; one eigendecomposition, or an SVD where that falls short."""
+    at, target = Coordinates(problem), tol * constant_risk(problem)[1]
+    shift = float(problem.weights @ problem.y) if problem.fit_intercept else 0.0
+    y = problem.y - shift
+    design = at.design
+    spectrum = Spectrum.from_gram(design, y, problem.weights) if design.d <= design.n / 2 else None
+    found = None
+    if spectrum is not None:
+        found = _certified(at, problem, y, spectrum, target)
+    if found is None or not found.converged:
+        root = np.sqrt(problem.weights)
+        rows = Spectrum.from_rows(design.dense() * root[:, None], y * root)
+        found = _certified(at, problem, y, rows, target)
+    return found
+
+
+def _certified(
+    at: Coordinates, problem: Problem, y: Array, spectrum: Spectrum, target: float
+) -> Solution:
+    """Return the solution at delta with its gap: the dual is max <a, y>, ||Z'a|| <= sqrt(delta), ||a|| <= 1."""
+    delta, weights = problem.ball.delta, problem.weights
+    k = spectrum.stiffness(delta)
+    theta = spectrum.theta(k)
+    w = float(np.linalg.norm(theta))
+    e = y - at.design.scores(theta)
+    b = float(weights @ e) if problem.fit_intercept else 0.0
+    e -= b
+    rms = float(np.sqrt(weights @ e**2))
+    objective = (rms + np.sqrt(delta) * w) ** 2
+    if k == 0 and spectrum.perp == 0:
+        # interpolation: a = sqrt(delta) U D^-1 V'theta/w attains the primal, rounding aside
+        gap, dual = max(0.0, objective - delta * w**2), np.zeros_like(e)
+    else:
+        a = e / max(rms, np.finfo(float).tiny)
+        size = float(np.linalg.norm(at.design.adjoint(weights * a)))
+        # at delta = 0 the constraint is Z'a = 0, met to rounding: its price is |Z'a| |theta|
+        kappa = min(1.0, np.sqrt(delta) / size) if delta > 0 and size > 0 else 1.0
+        lower = kappa * float(weights @ (a * y)) - (size * w if delta == 0 else 0.0)
+        gap = max(0.0, objective - max(lower, 0.0) ** 2)
+        # d e^2/dz at the worst case, where residuals grow by 1 + sqrt(delta) w/rms
+        dual = -2 * e * (1 + np.sqrt(delta) * w / max(rms, np.finfo(float).tiny))
+    coef = at.coef(theta)
+    return Solution(
+        coef=coef,
+        intercept=at.intercept(b + float(problem.weights @ (problem.y - y)), coef),
+        multiplier=multiplier(w, rms, delta),
+        objective=objective,
+        gap=gap,
+        n_iter=1,
+        converged=gap <= target,
+        message=verdict(gap, target),
+        dual=dual,
+    )
+
+
+def multiplier(w: float, rms: float, delta: float) -> float:
+    """Return lam* = w^2 + w rms/sqrt(delta), the derivative of the risk in delta."""
+    if w == 0:
+        return 0.0
+    return w**2 + (w * rms / np.sqrt(delta) if delta > 0 else (np.inf if rms > 0 else 0.0))
