@@ -1,0 +1,222 @@
+"""The contract of a metric learner: (X, y) or pairs -> a positive definite matrix of trace d."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import eigh
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils import check_consistent_length, check_random_state, column_or_1d
+from sklearn.utils.validation import assert_all_finite, check_is_fitted, validate_data
+
+from ..costs import Mahalanobis
+from ..pairs import Pairs, from_labels, from_target, resolve, target_kind
+
+Array = NDArray[Any]
+
+#: Added to a scatter matrix, relative to its mean eigenvalue, so that it can be inverted.
+RIDGE = 1e-3
+#: The least shrinkage: it keeps ``metric_`` positive definite where the program's solution is not.
+FLOOR = 1e-6
+
+
+class MetricLearner(BaseEstimator):  # type: ignore[misc]
+    r"""Learn :math:`\Lambda` so that must-link rows are near and cannot-link rows far.
+
+    A subclass writes ``program(S_M, S_N)``, the solution as a function of the two scatter matrices
+    (means of outer products of differences over must-link and cannot-link pairs), or ``solve`` if
+    it needs the pairs one by one. Every learner ends in
+    :math:`(1-\eta)\,\Lambda\, d/\mathrm{tr}\,\Lambda + \eta I`, :math:`\eta` the ``shrinkage``.
+
+    Parameters
+    ----------
+    kind : {"each", "nearest", "opposite"}
+        How pairs are made from labels, see ``otdro.pairs.from_labels``.
+    k : int
+        Neighbours of a row.
+    shrinkage : float in [0, 1]
+        Weight of the identity; values below 1e-6 count as 1e-6, so that ``metric_`` is positive
+        definite.
+    task : {"auto", "classification", "regression"}
+        Whether y holds labels or a continuous target (pairs by closeness in y); ``"auto"`` decides
+        by ``otdro.pairs.target_kind``.
+    approximate : bool
+        Search neighbours with pynndescent.
+    random_state : int, RandomState or None
+        For subsamples (more than 50,000 rows or 20,000 pairs).
+
+    Attributes
+    ----------
+    metric_ : ndarray of shape (n_features, n_features)
+        Symmetric positive definite, trace n_features. Independent of the order of the rows.
+    solution_ : ndarray of shape (n_features, n_features)
+        The solution of the program, before trace and shrinkage.
+    """
+
+    def __init__(
+        self,
+        *,
+        kind: str = "each",
+        k: int = 5,
+        shrinkage: float = 0.1,
+        task: str = "auto",
+        approximate: bool = False,
+        random_state: Any = None,
+    ) -> None:
+        self.kind = kind
+        self.k = k
+        self.shrinkage = shrinkage
+        self.task = task
+        self.approximate = approximate
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None, *, pairs: Any = None) -> MetricLearner:
+        """Learn ``metric_`` from labels or targets y, or from given pairs.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,), optional if ``pairs`` are given
+        pairs : Pairs, two integer arrays of shape (m, 2), or a graph
+            Must-link and cannot-link pairs, see ``otdro.pairs``; they replace those made from y.
+        """
+        X = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
+        check_shrinkage(self.shrinkage)
+        self.check_parameters()
+        found = self._pairs(X, y, pairs)
+        self.solution_ = self.solve(X, found)
+        self.metric_ = self.shrunk(self.shrinkage)
+        return self
+
+    def check_parameters(self) -> None:
+        """Refuse parameters of this learner that are out of range."""
+
+    def solve(self, X: Array, pairs: Pairs) -> Array:
+        """Return the solution of the program for these pairs."""
+        return self.program(*scatters(X, pairs))
+
+    def program(self, S_M: Array, S_N: Array) -> Array:
+        """Return the solution as a function of the scatter matrices."""
+        raise NotImplementedError
+
+    def shrunk(self, shrinkage: float) -> Array:
+        """Return the metric that another ``shrinkage`` gives, without learning again."""
+        check_is_fitted(self, "solution_")
+        return shrink(self.solution_, shrinkage)
+
+    def cost(self) -> Mahalanobis:
+        """Return the cost sqrt((u-x)' metric_ (u-x))."""
+        check_is_fitted(self, "metric_")
+        return Mahalanobis(self.metric_)
+
+    def _pairs(self, X: Array, y: Any, pairs: Any) -> Pairs:
+        if y is not None:
+            y = column_or_1d(y)
+            check_consistent_length(X, y)
+        if pairs is not None:
+            return resolve(pairs, len(X), y)
+        if y is None:
+            raise ValueError(f"{type(self).__name__}.fit needs y or pairs.")
+        if y.dtype.kind == "f":
+            assert_all_finite(y, input_name="y")
+        found = self._made(X, y)
+        found.check(len(X))
+        return found
+
+    def _made(self, X: Array, y: Array) -> Pairs:
+        if target_kind(y, self.task) == "regression":
+            return from_target(X, y, random_state=self.random_state)
+        return from_labels(
+            X,
+            y,
+            kind=self.kind,
+            k=self.k,
+            approximate=self.approximate,
+            random_state=self.random_state,
+        )
+
+    def _differences(self, X: Array, pairs: Pairs, limit: int) -> tuple[Array, Array]:
+        """Return x_i - x_j over at most ``limit`` must-link and cannot-link pairs."""
+        rng = check_random_state(self.random_state)
+        must, cannot = pairs.must.sample(limit, rng), pairs.cannot.sample(limit, rng)
+        return X[must[:, 0]] - X[must[:, 1]], X[cannot[:, 0]] - X[cannot[:, 1]]
+
+
+def scatters(X: Array, pairs: Pairs) -> tuple[Array, Array]:
+    """Return S_M and S_N, each with the ridge that makes it invertible."""
+    return ridged(pairs.must.scatter(X), pairs.cannot.scatter(X))
+
+
+def ridged(S_M: Array, S_N: Array) -> tuple[Array, Array]:
+    """Add RIDGE times the mean eigenvalue to each; a zero matrix takes that of the other, or 1."""
+    d = len(S_M)
+    mean_M, mean_N = np.trace(S_M) / d, np.trace(S_N) / d
+    level_M, level_N = mean_M or mean_N or 1.0, mean_N or mean_M or 1.0
+    return S_M + RIDGE * level_M * np.eye(d), S_N + RIDGE * level_N * np.eye(d)
+
+
+def generalised_eigh(S_N: Array, S_M: Array) -> tuple[Array, Array]:
+    """Return nu ascending and V with S_N V = S_M V diag(nu), V'S_M V = I."""
+    nu, V = eigh(S_N, S_M)
+    return nu, V
+
+
+def check_shrinkage(shrinkage: Any) -> None:
+    """Refuse a shrinkage outside [0, 1]."""
+    if not (isinstance(shrinkage, (int, float, np.number)) and 0 <= shrinkage <= 1):
+        raise ValueError(f"shrinkage must be a number in [0, 1], got {shrinkage!r}.")
+
+
+def shrink(matrix: Array, shrinkage: float) -> Array:
+    """Return (1 - eta) matrix d/tr(matrix) + eta I, eta = max(shrinkage, FLOOR)."""
+    check_shrinkage(shrinkage)
+    d, eta = len(matrix), max(float(shrinkage), FLOOR)
+    matrix = (matrix + matrix.T) / 2
+    metric: Array = (1 - eta) * matrix * (d / np.trace(matrix)) + eta * np.eye(d)
+    return metric
+
+
+def learn(
+    learner: Any, X: Any, y: Any, *, shrinkage: float | None = None, task: str = "auto"
+) -> Mahalanobis:
+    """Fit a clone of any metric learner and return its cost, trace d.
+
+    Parameters
+    ----------
+    learner : object
+        One of ``otdro.metrics``, or any object with ``fit(X, y)`` that leaves ``components_``
+        (M = components_' components_) or has ``get_mahalanobis_matrix()``.
+    X, y : arrays
+    shrinkage : float in [0, 1] or None
+        Weight of the identity; None keeps the learner's own (0 for foreign objects, see ``FLOOR``).
+    task : {"auto", "classification", "regression"}
+        Set on learners of ours whose own ``task`` is ``"auto"``.
+    """
+    learner = clone(learner)
+    if isinstance(learner, MetricLearner):
+        if learner.task == "auto":
+            learner.set_params(task=task)
+        learner.fit(X, y)
+        return Mahalanobis(learner.shrunk(learner.shrinkage if shrinkage is None else shrinkage))
+    return Mahalanobis(shrink(fitted_matrix(learner.fit(X, y)), shrinkage or 0.0))
+
+
+def fitted_matrix(learner: Any) -> Array:
+    """Return the matrix of a fitted metric learner, ours or foreign; refuse other objects."""
+    if hasattr(learner, "metric_") and isinstance(learner, MetricLearner):
+        return np.asarray(learner.metric_)
+    if hasattr(learner, "get_mahalanobis_matrix"):
+        matrix = np.asarray(learner.get_mahalanobis_matrix(), dtype=float)
+    elif hasattr(learner, "components_"):
+        L = np.asarray(learner.components_, dtype=float)
+        matrix = L.T @ L
+    else:
+        raise TypeError(
+            f"{type(learner).__name__} is not a metric learner: after fit it has neither "
+            "components_ nor get_mahalanobis_matrix()."
+        )
+    if not (np.isfinite(matrix).all() and np.trace(matrix) > 0):
+        raise ValueError(f"{type(learner).__name__} learned a zero or non-finite matrix.")
+    return matrix

@@ -1,0 +1,71 @@
+"""The log-determinant program."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.optimize import brentq
+
+from .base import Array, MetricLearner, generalised_eigh
+
+
+class LogDet(MetricLearner):
+    r"""Minimise :math:`\mathrm{tr}(\Lambda S_M) - \mu\log\det\Lambda` s.t. :math:`\mathrm{tr}(\Lambda S_N) \ge 1`.
+
+    With :math:`S_N V = S_M V \mathrm{diag}(\nu)`, :math:`V'S_MV = I`, the solution is
+    :math:`\mu V \mathrm{diag}(1/(1 - \kappa\nu)) V' = \mu (S_M - \kappa S_N)^{-1}`.
+
+    Parameters
+    ----------
+    mu : float > 0
+        In units of :math:`1/\sum\nu`, so that it has no scale: from 1 on the constraint is slack
+        and the solution is :math:`S_M^{-1}`; towards 0 it is that of ``Eigen``.
+
+    Other parameters and attributes as in ``MetricLearner``.
+    """
+
+    def __init__(
+        self,
+        mu: float = 0.5,
+        *,
+        kind: str = "each",
+        k: int = 5,
+        shrinkage: float = 0.1,
+        task: str = "auto",
+        approximate: bool = False,
+        random_state: Any = None,
+    ) -> None:
+        super().__init__(
+            kind=kind,
+            k=k,
+            shrinkage=shrinkage,
+            task=task,
+            approximate=approximate,
+            random_state=random_state,
+        )
+        self.mu = mu
+
+    def check_parameters(self) -> None:
+        """Refuse mu <= 0."""
+        if not self.mu > 0:
+            raise ValueError(f"mu must be positive, got {self.mu!r}.")
+
+    def program(self, S_M: Array, S_N: Array) -> Array:
+        """Return mu V diag(1/(1 - kappa nu)) V'."""
+        nu, V = generalised_eigh(S_N, S_M)
+        slack = 1 - multiplier(nu / nu[-1], self.mu) * nu / nu[-1]
+        return self.mu / nu.sum() * (V / slack) @ V.T
+
+
+def multiplier(nu: Array, mu: float) -> float:
+    """Return kappa >= 0 with mu sum nu/(1 - kappa nu) = sum nu for max nu = 1, or 0 if mu >= 1."""
+    if mu >= 1:
+        return 0.0
+
+    # in s = 1 - kappa, so that nearness to the pole at 1 keeps its digits
+    def excess(s: float) -> float:
+        return float(mu * (nu / (1 - (1 - s) * nu)).sum() - nu.sum())
+
+    # the top term alone is mu/s <= sum nu at the root
+    return 1 - float(brentq(excess, mu / nu.sum() * (1 - 1e-9), 1.0, xtol=1e-300, rtol=1e-15))

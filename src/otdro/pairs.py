@@ -1,0 +1,376 @@
+"""Side information: which pairs of rows belong together and which do not.
+
+Every maker of pairs works on the rows in a canonical order (sorted by their values), so that the
+order in which the rows arrive decides nothing: neither ties between equally near neighbours nor
+the draws of a subsample.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.neighbors import NearestNeighbors
+from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import type_of_target
+
+Array = NDArray[Any]
+
+KINDS = ("each", "nearest", "opposite")
+TASKS = ("auto", "classification", "regression")
+
+#: Rows above which neighbours are searched in a random subsample of this size.
+MAX_ROWS = 50_000
+#: Pairs above which a continuous target, or a learner that needs each pair, takes a subsample.
+MAX_PAIRS = 20_000
+
+
+@dataclass(frozen=True, eq=False)
+class Listed:
+    """Pairs (i, j) of row numbers, one a line of ``index`` of shape (m, 2)."""
+
+    index: Array
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def scatter(self, X: Array) -> Array:
+        """Return the mean of (x_i - x_j)(x_i - x_j)', in O(m d + n d^2)."""
+        i, j = self.index.T
+        n = len(X)
+        A = sparse.coo_array((np.ones(len(i)), (i, j)), shape=(n, n)).tocsr()
+        W = A + A.T
+        X = X - X.mean(axis=0)
+        # sum over pairs = X' (D - W) X, D the degrees: the Laplacian of the graph of pairs
+        S: Array = X.T @ (W.sum(axis=1)[:, None] * X - W @ X) / len(i)
+        return (S + S.T) / 2
+
+    def sample(self, limit: int, rng: np.random.RandomState) -> Array:
+        """Return the pairs, or ``limit`` of them at random if there are more."""
+        if len(self) <= limit:
+            return self.index
+        return self.index[np.sort(rng.choice(len(self), limit, replace=False))]
+
+
+@dataclass(frozen=True, eq=False)
+class Opposite:
+    """All pairs of rows with different codes, never written out.
+
+    ``rows`` are row numbers in canonical order and ``codes`` their classes 0, 1, ....
+    """
+
+    rows: Array
+    codes: Array
+
+    def __len__(self) -> int:
+        counts = np.bincount(self.codes)
+        return int((counts.sum() ** 2 - (counts**2).sum()) // 2)
+
+    def scatter(self, X: Array) -> Array:
+        """Return the mean of (x_i - x_j)(x_i - x_j)' from class means and class scatters."""
+        X = X[self.rows]
+        n, mean = len(X), X.mean(axis=0)
+        S = np.zeros((X.shape[1], X.shape[1]))
+        for c in range(self.codes.max() + 1):
+            members = X[self.codes == c]
+            centre = members.mean(axis=0)
+            C = members - centre
+            # each member meets the n - n_c others; sum_{c<b} n_c n_b |m_c - m_b|^2 = n sum_c n_c |m_c - m|^2
+            S += (n - len(C)) * C.T @ C + n * len(C) * np.outer(centre - mean, centre - mean)
+        return S / len(self)
+
+    def sample(self, limit: int, rng: np.random.RandomState) -> Array:
+        """Return all the pairs, or about ``limit`` of them at random if there are more."""
+        if len(self) <= limit:
+            i, j = np.triu_indices(len(self.rows), 1)
+        else:
+            share = 2 * len(self) / len(self.rows) ** 2
+            i, j = _distinct(len(self.rows), int(1.1 * limit / share) + 10, rng)
+        apart = self.codes[i] != self.codes[j]
+        return self.rows[np.column_stack([i[apart], j[apart]])[:limit]]
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """Must-link pairs (close together under the cost to learn) and cannot-link pairs (far apart)."""
+
+    must: Listed
+    cannot: Listed | Opposite
+
+    def check(self, n_rows: int) -> None:
+        """Refuse an empty set and row numbers that X does not have."""
+        for name, pairs in (("must-link", self.must), ("cannot-link", self.cannot)):
+            if len(pairs) == 0:
+                raise ValueError(f"there are no {name} pairs; {_REMEDY[name]}")
+            rows = pairs.index if isinstance(pairs, Listed) else pairs.rows
+            if rows.min() < 0 or rows.max() >= n_rows:
+                worst = rows.max() if rows.max() >= n_rows else rows.min()
+                raise ValueError(
+                    f"a {name} pair names row {worst}, but X has rows 0 to {n_rows - 1}."
+                )
+
+
+_REMEDY = {
+    "must-link": "raise k, merge classes that have one member, or give pairs.",
+    "cannot-link": "y must hold two classes (or two values); with kind='nearest' raise k or use "
+    "kind='each' or 'opposite'.",
+}
+
+
+def from_labels(
+    X: Array,
+    y: Array,
+    *,
+    kind: str = "each",
+    k: int = 5,
+    max_rows: int = MAX_ROWS,
+    approximate: bool = False,
+    random_state: Any = None,
+) -> Pairs:
+    """Link each row to near rows of its class, and keep it from rows of the others.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, n_features)
+    y : ndarray of shape (n_samples,)
+        Labels of any type.
+    kind : {"each", "nearest", "opposite"}
+        ``"each"``: the k nearest rows of the same class, and the k nearest of the other classes.
+        ``"nearest"``: the k nearest rows, split by whether the labels agree.
+        ``"opposite"``: the k nearest rows of the same class, and all pairs of different classes.
+    k : int
+        Neighbours of a row; where fewer rows are to be had, all of them. A pair that is found from
+        both ends counts once.
+    max_rows : int
+        Above it, neighbours are searched within a random subsample of this many rows (all rows,
+        with ``approximate=True``).
+    approximate : bool
+        Search with pynndescent instead of exactly.
+    random_state : int, RandomState or None
+    """
+    if kind not in KINDS:
+        raise ValueError(f"kind must be one of {', '.join(KINDS)}, got {kind!r}.")
+    if not (isinstance(k, (int, np.integer)) and k >= 1):
+        raise ValueError(f"k must be an integer >= 1, got {k!r}.")
+    codes = np.unique(np.asarray(y), return_inverse=True)[1].ravel()
+    rng = check_random_state(random_state)
+    rows = _canonical(X, codes)
+    if len(rows) > max_rows and not approximate:
+        rows = rows[np.sort(rng.choice(len(rows), max_rows, replace=False))]
+    search = _Search(X[rows], int(k), approximate, rng)
+    codes = codes[rows]
+    if kind == "nearest":
+        near = search.within(np.arange(len(rows)))
+        same = codes[near[:, 0]] == codes[near[:, 1]]
+        must, cannot = near[same], near[~same]
+    else:
+        must = _by_class(codes, lambda own, rest: search.within(own))
+        cannot = np.empty((0, 2), dtype=int)
+        if kind == "each":
+            cannot = _by_class(codes, search.between)
+    apart = Opposite(rows, codes) if kind == "opposite" else Listed(rows[_once(cannot)])
+    return Pairs(Listed(rows[_once(must)]), apart)
+
+
+def from_target(
+    X: Array, y: Array, *, max_pairs: int = MAX_PAIRS, random_state: Any = None
+) -> Pairs:
+    """Link the pairs with |y_i - y_j| up to its median and keep the others apart.
+
+    All pairs count up to ``max_pairs`` of each kind, beyond that a random subsample. Where the
+    median is also the largest difference, pairs at the median are kept apart.
+    """
+    y = np.asarray(y, dtype=float)
+    rows = _canonical(X, y)
+    n, wanted = len(rows), 2 * max_pairs
+    if n * (n - 1) // 2 <= wanted:
+        i, j = np.triu_indices(n, 1)
+    else:
+        i, j = _distinct(n, wanted, check_random_state(random_state))
+    index = rows[np.column_stack([i, j])]
+    gap = np.abs(y[index[:, 0]] - y[index[:, 1]])
+    median = np.median(gap) if len(gap) else 0.0
+    near = gap <= median
+    if near.all() and median > 0:
+        near = gap < median
+    return Pairs(Listed(index[near]), Listed(index[~near]))
+
+
+def from_indices(must: Any, cannot: Any, n_rows: int) -> Pairs:
+    """Take pairs as given: two integer arrays of shape (m, 2). A repeated pair counts once.
+
+    Refuses row numbers outside 0..n_rows-1, a row paired with itself, and a pair in both sets.
+    """
+    pairs = Pairs(_listed(must, "must-link"), _listed(cannot, "cannot-link"))
+    pairs.check(n_rows)
+    both = np.intersect1d(_key(pairs.must.index, n_rows), _key(pairs.cannot.index, n_rows))  # type: ignore[union-attr]
+    if len(both):
+        i, j = divmod(int(both[0]), n_rows)
+        raise ValueError(
+            f"{len(both)} pair(s) are both must-link and cannot-link, the first is ({i}, {j}); "
+            "remove them from one of the two."
+        )
+    return pairs
+
+
+def from_graph(graph: Any, labels: Any = None) -> Pairs:
+    """Read pairs off the edges of a graph, an (n, n) array or sparse matrix.
+
+    A positive entry is a must-link edge and a negative one a cannot-link edge. In a graph without
+    negative entries the labels decide: edges within a class are must-link, edges between classes
+    cannot-link.
+    """
+    A = sparse.coo_array(graph)
+    if A.shape[0] != A.shape[1]:
+        raise ValueError(f"a graph of pairs must be square, got shape {A.shape}.")
+    A.eliminate_zeros()
+    edges = np.column_stack(A.coords)
+    positive = A.data > 0
+    if positive.all() and labels is not None:
+        codes = np.unique(np.asarray(labels), return_inverse=True)[1].ravel()
+        if len(codes) != A.shape[0]:
+            raise ValueError(f"the graph has {A.shape[0]} nodes but there are {len(codes)} labels.")
+        positive = codes[edges[:, 0]] == codes[edges[:, 1]]
+    elif positive.all():
+        raise ValueError(
+            "the graph has no cannot-link (negative) edge; add some, or give labels to split by."
+        )
+    return from_indices(edges[positive], edges[~positive], A.shape[0])
+
+
+def resolve(pairs: Any, n_rows: int, labels: Any = None) -> Pairs:
+    """Return the pairs that a ``Pairs``, two index arrays or a graph stand for."""
+    if isinstance(pairs, tuple | list) and len(pairs) == 2:
+        return from_indices(pairs[0], pairs[1], n_rows)
+    if not isinstance(pairs, Pairs):
+        if np.ndim(pairs) != 2 and not sparse.issparse(pairs):
+            raise TypeError(
+                f"pairs must be a Pairs, two index arrays or a graph, got {type(pairs).__name__}."
+            )
+        pairs = from_graph(pairs, labels)
+    pairs.check(n_rows)
+    return pairs
+
+
+def target_kind(y: Array, task: str = "auto") -> str:
+    """Return "classification" or "regression": ``task``, or with "auto" what y looks like.
+
+    Numbers with a fractional part are a regression target, and so are numbers of which more than
+    half are distinct.
+    """
+    if task not in TASKS:
+        raise ValueError(f"task must be one of {', '.join(TASKS)}, got {task!r}.")
+    if task != "auto":
+        return task
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        kind = type_of_target(y)
+    if kind not in ("binary", "multiclass", "continuous"):
+        raise ValueError(f"y must hold one label or one number a row, got a {kind} target.")
+    many = kind == "multiclass" and y.dtype.kind in "iuf" and len(np.unique(y)) > len(y) / 2
+    return "regression" if kind == "continuous" or many else "classification"
+
+
+@dataclass(frozen=True, eq=False)
+class _Search:
+    """The k nearest rows, exactly (scikit-learn) or not (pynndescent)."""
+
+    X: Array
+    k: int
+    approximate: bool
+    rng: np.random.RandomState
+
+    def within(self, rows: Array) -> Array:
+        """Return pairs (row, near row) among ``rows``, a row not being its own neighbour."""
+        k = min(self.k, len(rows) - 1)
+        if k < 1:
+            return np.empty((0, 2), dtype=int)
+        if self.approximate:
+            near = self._index(self.X[rows], k + 1).neighbor_graph[0]
+            return _link(rows, rows, near)
+        return _link(rows, rows, NearestNeighbors(n_neighbors=k).fit(self.X[rows]).kneighbors()[1])
+
+    def between(self, rows: Array, others: Array) -> Array:
+        """Return pairs (row, near row), the second among ``others``."""
+        k = min(self.k, len(others))
+        if k < 1:
+            return np.empty((0, 2), dtype=int)
+        if self.approximate:
+            near = self._index(self.X[others], k).query(self.X[rows], k=k)[0]
+        else:
+            index = NearestNeighbors(n_neighbors=k).fit(self.X[others])
+            near = index.kneighbors(self.X[rows])[1]
+        return _link(rows, others, near)
+
+    def _index(self, X: Array, k: int) -> Any:
+        try:
+            from pynndescent import NNDescent
+        except ImportError:
+            raise ImportError(
+                "approximate=True needs pynndescent: pip install 'otdro[neighbors]'."
+            ) from None
+        seed = self.rng.randint(2**31 - 1)
+        return NNDescent(X, n_neighbors=min(max(k, 15), len(X)), random_state=seed)
+
+
+def _link(rows: Array, others: Array, near: Array) -> Array:
+    """Return the pairs (rows[i], others[near[i, l]]) without the missing (-1) and the self pairs."""
+    i, j = np.repeat(rows, near.shape[1]), near.ravel()
+    i, j = i[j >= 0], others[j[j >= 0]]
+    return np.column_stack([i, j])[i != j]
+
+
+def _by_class(codes: Array, link: Any) -> Array:
+    """Return the pairs link(rows of a class, rows of the other classes) of every class."""
+    return np.concatenate(
+        [link(np.flatnonzero(codes == c), np.flatnonzero(codes != c)) for c in np.unique(codes)]
+    )
+
+
+def _canonical(X: Array, y: Array) -> Array:
+    """Return the order of the rows by the bytes of (x, y): rows that tie are identical."""
+    rows = np.ascontiguousarray(np.column_stack([X, y]).astype(float) + 0.0)  # -0.0 + 0.0 = 0.0
+    return np.argsort(rows.view(np.dtype((np.void, rows.itemsize * rows.shape[1]))).ravel())
+
+
+def _distinct(n: int, m: int, rng: np.random.RandomState) -> tuple[Array, Array]:
+    """Return about m different unordered pairs i < j out of range(n), at random."""
+    i, j = rng.randint(n, size=m), rng.randint(n - 1, size=m)
+    index = np.column_stack([i, j + (j >= i)])
+    index = index[np.sort(np.unique(_key(index, n), return_index=True)[1])]
+    return index.min(axis=1), index.max(axis=1)
+
+
+def _key(index: Array, n: int) -> Array:
+    """Return one number for each unordered pair of range(n)."""
+    low, high = index.min(axis=1), index.max(axis=1)
+    return low.astype(np.int64) * n + high
+
+
+def _once(index: Array) -> Array:
+    """Return each unordered pair once, sorted."""
+    if len(index) == 0:
+        return index.astype(int)
+    n = int(index.max()) + 1
+    return np.column_stack(np.divmod(np.unique(_key(index, n)), n))
+
+
+def _listed(index: Any, name: str) -> Listed:
+    """Return given pairs as ``Listed``; refuse what is not integers of shape (m, 2), and self pairs."""
+    index = np.asarray(index)
+    if index.size == 0:
+        return Listed(np.empty((0, 2), dtype=int))
+    if index.ndim != 2 or index.shape[1] != 2 or index.dtype.kind not in "iu":
+        raise ValueError(
+            f"{name} pairs must be integers of shape (m, 2), got {index.dtype} of {index.shape}."
+        )
+    if (index < 0).any():
+        raise ValueError(f"a {name} pair names row {index.min()}; rows count from 0.")
+    alone = index[:, 0] == index[:, 1]
+    if alone.any():
+        raise ValueError(f"row {index[alone][0, 0]} is {name} with itself; remove such pairs.")
+    return Listed(_once(index))
