@@ -1,0 +1,139 @@
+r"""Rows of the saddle problem that the interior-point method solves.
+
+Every convex problem of the library reads
+
+.. math:: \min_x \max_{lo \le \alpha \le hi}\; c'\xi + \sum_i w_i\,[\alpha_i r_i(x)
+          - k_i(x)\,\alpha_i^2/2], \qquad r = h - A\theta + R\xi,\quad k = k_0 + K\xi \ge 0,
+
+with x = (theta, xi), xi a few scalars (intercept, epigraphs, nu). Sample rows have A = diag(o) Z; a
+norm of theta and the sign constraints on xi are rows as well.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+from scipy.special import expit, logit
+
+from ..losses.base import Array
+
+
+class Map(Protocol):
+    """The matrix A of a group of rows, by its products."""
+
+    def scores(self, theta: Array) -> Array:
+        """Return A theta."""
+
+    def adjoint(self, u: Array) -> Array:
+        """Return A'u for a vector or columns."""
+
+    def gram(self, D: Array) -> Array:
+        """Return A' diag(D) A."""
+
+
+@dataclass(eq=False)
+class Rows:
+    """A group of rows and the state of their multipliers alpha, p (of alpha <= hi) and s (of lo <= alpha).
+
+    ``share`` weighs the barrier of a row: p (hi - alpha) = s (alpha - lo) = share * mu on the path.
+    ``breathing`` marks rows whose box is [-g, g], g the last scalar of xi, maximised over as alpha
+    is. ``entropy`` puts alpha log(alpha) + (1 - alpha) log(1 - alpha) (logistic loss) for the box.
+    """
+
+    map: Map
+    w: Array
+    lo: Array
+    hi: Array
+    h: Array
+    R: Array
+    K: Array
+    k0: float = 0.0
+    share: float = 1.0
+    breathing: Array | None = None
+    entropy: bool = False
+    alpha: Array = field(init=False)
+    p: Array = field(init=False)
+    s: Array = field(init=False)
+
+    def locate(self, theta: Array, xi: Array) -> None:
+        """Set r, the curvature k and the slacks E = hi - alpha, F = alpha - lo at (theta, xi)."""
+        self.r: Array = self.h - self.map.scores(theta) + self.R @ xi
+        self.k: Array = self.k0 + self.K @ xi
+        self.g: Array | float = 0.0 if self.breathing is None else self.breathing * xi[-1]
+
+    def begin(self) -> None:
+        """Start alpha inside its box, with p - s = r - k alpha and both at least one."""
+        above, below = np.isfinite(self.hi), np.isfinite(self.lo)
+        low, high = np.where(below, self.lo, 0.0), np.where(above, self.hi, 0.0)
+        self.alpha = np.where(below & ~above, low + 1.0, (low + high) / 2)
+        if self.entropy:
+            self.alpha = expit(self.r)
+        rest = self.r - self.k * self.alpha
+        self.p = np.where(above, np.maximum(rest, 0.0) + 1.0, 0.0)
+        self.s = np.where(below, np.maximum(-rest, 0.0) + 1.0, 0.0)
+        if self.entropy:
+            self.p, self.s = np.zeros_like(self.r), np.zeros_like(self.r)
+
+    def linearise(self) -> None:
+        """Set the slacks E = hi - alpha, F = alpha - lo, D = dalpha/dr and V = -dr/dxi + alpha dk/dxi."""
+        self.E: Array = self.hi + self.g - self.alpha
+        self.F: Array = self.alpha - self.lo + self.g
+        self.P, self.S = self.p / self.E, self.s / self.F
+        bend = 1 / (self.alpha * (1 - self.alpha)) if self.entropy else self.k
+        self.D = 1 / (bend + self.P + self.S)
+        self.wD = self.w * self.D
+        self.V = self.alpha[:, None] * self.K - self.R
+        if self.breathing is not None:
+            self.V[:, -1] = self.breathing * (self.S - self.P)
+
+    def aim(self, mu: float, corrected: bool = False) -> None:
+        """Set the targets of p E and s F and the row residual rho, ``corrected`` by the last step."""
+        # Newton on r - k alpha - p + s = 0, p E = up, s F = us leaves dalpha = D (rho - v'dx)
+        barrier = 0.0 if self.entropy else self.share * mu
+        self.up = self.us = np.full_like(self.alpha, barrier)
+        slope = logit(self.alpha) if self.entropy else self.k * self.alpha
+        rho = self.r - slope
+        if corrected:
+            # Mehrotra: the products of steps that the linearisation dropped
+            self.up, self.us = self.up - self.dp * self.dE, self.us - self.ds * self.dF
+            rho = rho - self.dk * self.dalpha
+        self.rho: Array = rho - self.up / self.E + self.us / self.F
+
+    def move(self, dtheta: Array, dxi: Array) -> None:
+        """Set the Newton step of alpha, p and s that belongs to (dtheta, dxi)."""
+        A = self.map.scores(dtheta)
+        self.dk: Array = self.K @ dxi
+        self.dalpha = self.D * (self.rho - A - self.V @ dxi)
+        dg = 0.0 if self.breathing is None else self.breathing * dxi[-1]
+        self.dE, self.dF = dg - self.dalpha, dg + self.dalpha
+        self.dp = self.up / self.E - self.p - self.P * self.dE
+        self.ds = self.us / self.F - self.s - self.S * self.dF
+
+    def longest(self) -> float:
+        """Return the largest step that keeps E, F, p and s nonnegative."""
+        pairs = ((self.E, self.dE), (self.F, self.dF), (self.p, self.dp), (self.s, self.ds))
+        # 1/step = max of -dv/v; v = dv = 0 where a side of the box is infinite
+        with np.errstate(divide="ignore", invalid="ignore"):
+            fastest = max(float(np.nanmax(-dv / v)) for v, dv in pairs if not np.all(v == 0))
+        return 1 / fastest if fastest > 0 else np.inf
+
+    def complementarity(self, step: float = 0.0) -> tuple[float, float]:
+        """Return the sum of w (p E + s F) after a step, and what it would be at mu = 1."""
+        total = count = 0.0
+        for v, u, dv, du in (
+            (self.E, self.p, self.dE, self.dp) if step else (self.E, self.p, 0.0, 0.0),
+            (self.F, self.s, self.dF, self.ds) if step else (self.F, self.s, 0.0, 0.0),
+        ):
+            on = np.isfinite(v) & (u > 0)
+            product = np.where(on, v, 0.0) + step * dv
+            total += float(self.w @ np.where(on, product * (u + step * du), 0.0))
+            count += self.share * float(self.w @ on)
+        return total, count
+
+    def advance(self, step: float) -> None:
+        """Take a step of the multipliers; r and k follow from ``locate``."""
+        self.alpha = self.alpha + step * self.dalpha
+        self.p = self.p + step * self.dp
+        self.s = self.s + step * self.ds
