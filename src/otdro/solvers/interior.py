@@ -146,7 +146,7 @@ def iterate(model: Model, goal: float, max_iter: int) -> Run:
     best = _Best(model, goal)
     for rows in q.groups:
         rows.locate(theta, xi)
-        rows.begin()
+        rows.begin(xi)
     for n_iter in range(1, max_iter + 1):
         mu = _linearise(q)
         best.update(q, theta, xi, mu)
@@ -217,7 +217,7 @@ class _Best:
         self.model, self.goal = model, goal
         self.theta, self.b, self.upper = np.zeros(model.design.d), 0.0, np.inf
         self.floor = Floor(0.0, np.zeros_like(model.c))
-        self.mark, self.since = np.inf, 0
+        self.mark, self.least, self.since = np.inf, np.inf, 0
 
     @property
     def gap(self) -> float:
@@ -238,8 +238,9 @@ class _Best:
         self._raise(q.sample.alpha)
         if mu <= self.goal and self.gap > self.goal:
             self.finish(q)
-        self.since = 0 if self.gap < 0.5 * self.mark else self.since + 1
-        self.mark = min(self.mark, self.gap)
+        progress = self.gap < 0.9 * self.mark or mu < 0.9 * self.least
+        self.since = 0 if progress else self.since + 1
+        self.mark, self.least = min(self.mark, self.gap), min(self.least, mu)
 
     def _raise(self, alpha: Array) -> None:
         bound = floor(self.model, alpha, 2 * self.model.norm(self.theta))

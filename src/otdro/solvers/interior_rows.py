@@ -56,14 +56,15 @@ class Rows:
     alpha: Array = field(init=False)
     p: Array = field(init=False)
     s: Array = field(init=False)
+    E: Array = field(init=False)
+    F: Array = field(init=False)
 
     def locate(self, theta: Array, xi: Array) -> None:
-        """Set r, the curvature k and the slacks E = hi - alpha, F = alpha - lo at (theta, xi)."""
+        """Set the residual r and the curvature k at (theta, xi)."""
         self.r: Array = self.h - self.map.scores(theta) + self.R @ xi
         self.k: Array = self.k0 + self.K @ xi
-        self.g: Array | float = 0.0 if self.breathing is None else self.breathing * xi[-1]
 
-    def begin(self) -> None:
+    def begin(self, xi: Array) -> None:
         """Start alpha inside its box, with p - s = r - k alpha and both at least one."""
         above, below = np.isfinite(self.hi), np.isfinite(self.lo)
         low, high = np.where(below, self.lo, 0.0), np.where(above, self.hi, 0.0)
@@ -75,11 +76,13 @@ class Rows:
         self.s = np.where(below, np.maximum(-rest, 0.0) + 1.0, 0.0)
         if self.entropy:
             self.p, self.s = np.zeros_like(self.r), np.zeros_like(self.r)
+        g = 0.0 if self.breathing is None else self.breathing * xi[-1]
+        # kept beside alpha: hi - alpha loses its digits as alpha tends to hi
+        self.E = self.hi + g - self.alpha
+        self.F = self.alpha - self.lo + g
 
     def linearise(self) -> None:
-        """Set the slacks E = hi - alpha, F = alpha - lo, D = dalpha/dr and V = -dr/dxi + alpha dk/dxi."""
-        self.E: Array = self.hi + self.g - self.alpha
-        self.F: Array = self.alpha - self.lo + self.g
+        """Set D = dalpha/dr and V = -dr/dxi + alpha dk/dxi."""
         self.P, self.S = self.p / self.E, self.s / self.F
         bend = 1 / (self.alpha * (1 - self.alpha)) if self.entropy else self.k
         self.D = 1 / (bend + self.P + self.S)
@@ -137,3 +140,5 @@ class Rows:
         self.alpha = self.alpha + step * self.dalpha
         self.p = self.p + step * self.dp
         self.s = self.s + step * self.ds
+        self.E = self.E + step * self.dE
+        self.F = self.F + step * self.dF

@@ -1,0 +1,76 @@
+"""The exact solver: each problem goes to the method that fits its loss, cost and order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from ..duality import require_lipschitz
+from ..losses import Logistic, PiecewiseQuadratic, Squared
+from ..problem import Problem, Solution
+from . import interior, joint, newton, spectral
+from .base import Solver
+
+Method = Callable[..., Solution]
+
+
+class Exact(Solver):
+    """Minimise the worst-case risk until a dual point proves the gap.
+
+    ``tol`` is relative to the risk of the best constant model, ``max_iter`` bounds the iterations.
+    """
+
+    def __init__(self, tol: float = 1e-6, max_iter: int = 1000) -> None:
+        self.tol = tol
+        self.max_iter = max_iter
+
+    def solve(self, problem: Problem, start: Solution | None = None) -> Solution:
+        """Return the certified solution."""
+        return method(problem)(problem, self.tol, self.max_iter, start)
+
+
+def method(problem: Problem) -> Method:
+    """Return the method for a problem; refuse what no exact method covers."""
+    loss, ball = problem.loss, problem.ball
+    if ball.order == 1:
+        require_lipschitz(loss)
+    if not isinstance(loss, PiecewiseQuadratic) and ball.cost.euclidean:
+        return _smooth(problem)
+    if isinstance(loss, Squared) and ball.cost.euclidean:
+        return spectral.solve
+    if ball.order == 2 and not ball.cost.euclidean and ball.delta > 0:
+        _require_square_root(problem)
+    if not isinstance(loss, PiecewiseQuadratic | Logistic):
+        raise ValueError(
+            f"the exact solver has no method for {type(loss).__name__} with {ball.cost!r}. Use a "
+            "Euclidean or Mahalanobis cost, or solver='smoothed'."
+        )
+    return interior.solve
+
+
+def _smooth(problem: Problem) -> Method:
+    loss, ball = problem.loss, problem.ball
+    if not np.isfinite(loss.smoothness):
+        raise ValueError(
+            f"the exact solver needs a differentiable loss; {type(loss).__name__} states "
+            "smoothness=inf. Derive it from PiecewiseQuadratic if it is one."
+        )
+    if ball.order == 1 or ball.delta == 0:
+        return newton.solve
+    if isinstance(loss, Logistic):
+        return joint.solve
+    raise ValueError(
+        f"order=2 has no exact method for {type(loss).__name__}. Use order=1 or solver='smoothed'."
+    )
+
+
+def _require_square_root(problem: Problem) -> None:
+    loss = problem.loss
+    if isinstance(loss, Logistic) or (
+        isinstance(loss, PiecewiseQuadratic) and loss.kappa > 0 and np.isfinite(loss.lipschitz)
+    ):
+        raise ValueError(
+            f"order=2 with {type(loss).__name__} needs a Euclidean or Mahalanobis cost, not "
+            f"{problem.ball.cost!r}. Use order=1 for this cost."
+        )

@@ -1,0 +1,386 @@
+r"""Logistic loss, order 2, Euclidean cost: Newton in (theta, b, lam) together.
+
+.. math:: \min_{\theta, b, \lambda > 0}\ F = \lambda\delta + \sum_i \pi_i \max_k \psi_{ik},\qquad
+          \psi = \log(1 + e^{v - m}) - \lambda v^2/w^2,\quad w = \|\theta\|_2 .
+
+A row has one stationary v while a = 2 lam/w^2 >= 1/4, and up to two (k = 1, 2) below, where F has
+a kink: the model of a step keeps both branches of such a row linear and shares its mass p between
+them, a quadratic program whose dual is a box problem in p. Atoms (i, k) of mass pi_i p_ik with
+slopes alpha = sigma(v - m) give the lower bound
+
+.. math:: F^* \ge \sum \pi p\,H(\alpha)\quad\text{if}\quad \|\sum \pi p\,\alpha y z\|_2^2 \le
+          \delta \sum \pi p\,\alpha^2,\ \sum \pi p\,\alpha y = 0,
+
+H the entropy: the adversary moves atom (i, k) against its label by sqrt(delta) alpha/rms(alpha).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve
+from scipy.special import entr, expit
+
+from ..costs import Norm
+from ..design import Design
+from ..duality import worst_risk
+from ..losses import Logistic
+from ..problem import Ball, Problem, Solution
+from . import newton
+from .base import Coordinates, constant_risk, verdict
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Atoms:
+    """Branches of rows: ``row``, branch mass ``p``, label y, displacement v, slope alpha = sigma(v - m)."""
+
+    row: Array
+    p: Array
+    y: Array
+    v: Array
+    alpha: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Point:
+    """A triple (theta, b, lam) with the scores z = Z theta + b and both branches of every row."""
+
+    theta: Array
+    b: float
+    lam: float
+    z: Array
+    value: Array
+    v: Array
+    objective: float
+
+    @property
+    def w(self) -> float:
+        """The dual norm ||theta||."""
+        return float(np.linalg.norm(self.theta))
+
+
+class Joint:
+    """The objective of one problem: evaluation, model of a step, lower bound."""
+
+    def __init__(self, design: Design, y: Array, weights: Array, delta: float, intercept: bool):
+        self.design, self.y, self.weights, self.delta = design, y, weights, delta
+        self.fit_intercept = intercept
+        self.loss = Logistic()
+
+    def order_one(self, rho: float) -> newton.Batch:
+        """Return the order-1 problem mean l + rho w on the same rows."""
+        return newton.Batch(
+            self.design,
+            self.y,
+            self.weights[:, None],
+            self.loss,
+            np.array([rho]),
+            self.fit_intercept,
+        )
+
+    def start(self, theta: Array, b: float) -> Point:
+        """Return the point at (theta, b) with the best lam."""
+        z = self.design.scores(theta) + b
+        w = float(np.linalg.norm(theta))
+        ball = Ball(Norm(2), self.delta, 2)
+        lam = worst_risk(z, self.y, self.weights, self.loss, w, ball, rtol=0.01).multiplier
+        return self.at(theta, b, lam, z)
+
+    def at(self, theta: Array, b: float, lam: float, z: Array) -> Point:
+        """Evaluate the objective."""
+        inner = self.loss.inner(z, self.y, float(np.linalg.norm(theta)), lam)
+        F = float(lam * self.delta + self.weights @ inner.value.max(axis=0))
+        return Point(theta, b, lam, z, inner.value, np.abs(inner.shift), F)
+
+    def atoms(self, x: Point, p: Array | None = None) -> Atoms:
+        """Return the atoms of a point: both branches of a row that has two, else the only one.
+
+        ``p`` is the mass of the first branch; by default the larger branch takes all.
+        """
+        n = len(self.y)
+        if p is None:
+            p = (x.value[0] >= x.value[-1]).astype(float)
+        if len(x.value) == 1:
+            row, branch, mass = np.arange(n), np.zeros(n, dtype=int), np.ones(n)
+        else:
+            exists = np.isfinite(x.value)
+            p = np.where(exists.all(axis=0), p, exists[0].astype(float))
+            branch, row = np.nonzero(exists)
+            mass = np.where(branch == 0, p[row], 1 - p[row])
+        v = x.v[branch, row]
+        alpha = expit(v - self.y[row] * x.z[row])
+        return Atoms(row, mass, self.y[row], v, alpha)
+
+    def adjoint(self, atoms: Atoms, r: Array) -> Array:
+        """Return sum over atoms of pi z r, for columns r, and the same with z replaced by 1."""
+        n, columns = len(self.y), []
+        for column in np.atleast_2d(r.T):
+            columns.append(np.bincount(atoms.row, self.weights[atoms.row] * column, minlength=n))
+        rows = np.stack(columns, axis=1)
+        return np.vstack([self.design.adjoint(rows), rows.sum(axis=0) * self.fit_intercept])
+
+    def derivatives(self, x: Point, atoms: Atoms) -> tuple[Array, Array, Array]:
+        """Return gradient and Hessian of F with the masses of the atoms fixed, and each atom's gradient
+        in (m, w, lam)."""
+        w, lam, u = x.w, x.lam, x.theta / x.w
+        s, t, pi = atoms.alpha, atoms.v / w, atoms.p * self.weights[atoms.row]
+        s1 = s * (1 - s)
+        # psi has gradient (-s, st, -t^2) in (m, w, lam) and Hessian s1 (1, -t, 0)(1, -t, 0)' + hh'/D
+        D = np.maximum(2 * lam - w**2 * s1, 1e-12 * lam)
+        h = np.stack([-s1 * w, s + s1 * w * t, -2 * t])
+        M = h[:, None] * h[None] / D
+        M[0, 0] += s1
+        M[0, 1] -= s1 * t
+        M[1, 1] += s1 * t**2
+        g = np.stack([-s, s * t, -(t**2)])
+        p, y = atoms.p, atoms.y
+        columns = np.stack([p * y * g[0], p * M[0, 0], p * y * M[0, 1], p * y * M[0, 2]], axis=1)
+        A = self.adjoint(atoms, columns)
+        d = self.design.d
+        grad, H = np.zeros(d + 2), np.zeros((d + 2, d + 2))
+        grad[: d + 1] = A[:, 0]
+        grad[:d] += (pi @ g[1]) * u
+        grad[-1] = self.delta + pi @ g[2]
+        H[:d, :d] = self.design.gram(
+            np.bincount(atoms.row, pi * M[0, 0], minlength=len(self.y))
+        ) + (pi @ g[1]) / w * (np.eye(d) - np.outer(u, u))
+        H[: d + 1, d] = H[d, : d + 1] = A[:, 1]
+        for k, column in ((2, u), (3, None)):
+            if column is not None:
+                cross = np.outer(A[:, k], column)
+                H[: d + 1, :d] += cross
+                H[:d, : d + 1] += cross.T
+            else:
+                H[: d + 1, -1] += A[:, k]
+                H[-1, : d + 1] += A[:, k]
+        H[:d, :d] += (pi @ M[1, 1]) * np.outer(u, u)
+        H[:d, -1] += (pi @ M[1, 2]) * u
+        H[-1, :d] += (pi @ M[1, 2]) * u
+        H[-1, -1] += pi @ M[2, 2]
+        if not self.fit_intercept:
+            H[d, d] = 1.0
+        return grad, H, g
+
+    def branch_gradients(self, x: Point, rows: Array) -> tuple[Array, Array]:
+        """Return pi (psi_1 - psi_2) and its gradient for rows with two branches."""
+        u, w = x.theta / x.w, x.w
+        y, pi = self.y[rows], self.weights[rows]
+        s = expit(x.v[:, rows] - y * x.z[rows])
+        t = x.v[:, rows] / w
+        ds, dst, dt2 = s[0] - s[1], (s * t)[0] - (s * t)[1], (t**2)[0] - (t**2)[1]
+        Z = self.design.rows(rows).dense()
+        J = np.empty((len(rows), self.design.d + 2))
+        J[:, :-2] = (-ds * y)[:, None] * Z + dst[:, None] * u
+        J[:, -2] = -ds * y * self.fit_intercept
+        J[:, -1] = -dt2
+        difference = pi * (x.value[0, rows] - x.value[1, rows])
+        return difference, pi[:, None] * J
+
+    def step(self, x: Point, p: Array) -> tuple[Array, Array, float]:
+        """Return the minimiser of the model, the first branches' masses there, and its descent."""
+        grad, H, _ = self.derivatives(x, self.atoms(x, p))
+        two = np.flatnonzero(np.isfinite(x.value).all(axis=0)) if len(x.value) == 2 else []
+        factor = _factor(H)
+        if not len(two):
+            move = -cho_solve(factor, grad)
+            return move, p, -float(move @ H @ move)
+        difference, J = self.branch_gradients(x, np.asarray(two))
+        # model: grad_0 + J'p with grad_0 the gradient at p = 0; dual: min over p in [0, 1] of
+        # 1/2 |grad_0 + J'p|^2_{H^-1} - difference'p
+        base = grad - J.T @ p[two]
+        HJ = cho_solve(factor, J.T)
+        p = p.copy()
+        p[two] = box_quadratic(J @ HJ, HJ.T @ base - difference, p[two])
+        move = -cho_solve(factor, base + J.T @ p[two])
+        return move, p, -float(move @ H @ move)
+
+    def lower_bound(self, x: Point, p: Array) -> float:
+        """Return the entropy of atoms made feasible by a shift of b and a shrinkage of theta."""
+        atoms = self.atoms(x, p)
+        pi = atoms.p * self.weights[atoms.row]
+        alpha, y = atoms.alpha, atoms.y
+        s1 = alpha * (1 - alpha)
+        if self.fit_intercept:
+            alpha = alpha - y * s1 * (pi @ (alpha * y)) / max(pi @ s1, np.finfo(float).tiny)
+        rms = np.sqrt(pi @ alpha**2)
+        # along theta -> (1 - eta) theta the slopes move by s1 (t - y z'u), raising
+        # sqrt(delta) rms(alpha) - |sum pi alpha y z|
+        move = (x.z[atoms.row] - x.b) / x.w
+        h = s1 * (np.sqrt(self.delta) * alpha / rms - y * move)
+        if self.fit_intercept:
+            h = h - y * s1 * (pi @ (h * y)) / max(pi @ s1, np.finfo(float).tiny)
+        A = self.adjoint(atoms, np.stack([atoms.p * y * alpha, atoms.p * y * h], axis=1))[:-1]
+        eta = _first_feasible(A[:, 0], A[:, 1], alpha, h, pi, self.delta)
+        if not np.isfinite(eta):
+            return 0.0
+        alpha = alpha + eta * h
+        if alpha.min() < 0 or alpha.max() > 1:
+            return 0.0
+        return float(pi @ (entr(alpha) + entr(1 - alpha)))
+
+
+def _first_feasible(
+    g: Array, dg: Array, alpha: Array, h: Array, pi: Array, delta: float
+) -> float:
+    """Return the least eta >= 0 with |g + eta dg|^2 <= delta sum pi (alpha + eta h)^2."""
+    C = g @ g - delta * (pi @ alpha**2)
+    if C <= 0:
+        return 0.0
+    B = g @ dg - delta * (pi @ (alpha * h))
+    A = dg @ dg - delta * (pi @ h**2)
+    discriminant = B**2 - A * C
+    if B >= 0 or discriminant < 0:
+        return np.inf
+    # the smaller positive root, in the form without cancellation, and a hair beyond it
+    return float(C / (-B + np.sqrt(discriminant))) * (1 + 1e-9)
+
+
+def _factor(H: Array) -> Any:
+    """Return the Cholesky factor of H, whose diagonal is raised until it exists."""
+    ridge = 1e-13
+    diagonal = np.where(np.diag(H) > 0, np.diag(H), 1.0)
+    while True:
+        try:
+            return cho_factor(H + ridge * np.diag(diagonal))
+        except np.linalg.LinAlgError:
+            ridge *= 100
+
+
+def box_quadratic(Q: Array, q: Array, p: Array) -> Array:
+    """Minimise p'Qp/2 + q'p over p in [0, 1] by projected Newton on the free coordinates."""
+    ridge = 1e-13 * (1e-300 + np.trace(Q))
+    value = p @ Q @ p / 2 + q @ p
+    for _ in range(200):
+        g = Q @ p + q
+        free = ~(((p <= 0) & (g > 0)) | ((p >= 1) & (g < 0)))
+        if not free.any():
+            break
+        step = np.zeros_like(p)
+        block = Q[np.ix_(free, free)]
+        step[free] = -np.linalg.solve(block + ridge * np.eye(len(block)), g[free])
+        length, new = 1.0, p
+        while length > 1e-10:
+            new = np.clip(p + length * step, 0, 1)
+            now = new @ Q @ new / 2 + q @ new
+            if now <= value + 1e-4 * g @ (new - p):
+                break
+            length /= 2
+        if np.abs(new - p).max() <= 1e-15 or now >= value:
+            break
+        p, value = new, now
+    return p
+
+
+def solve(problem: Problem, tol: float, max_iter: int, start: Solution | None = None) -> Solution:
+    """Minimise the robust logistic risk at order 2."""
+    at = Coordinates(problem)
+    target = tol * constant_risk(problem)[1]
+    joint = Joint(at.design, problem.y, problem.weights, problem.ball.delta, problem.fit_intercept)
+    zero, threshold = _zero(joint)
+    if joint.delta >= threshold:
+        dual = zero.slope[:, 0]
+        return _solution(at, target, Found(zero.theta[:, 0], zero.b[0], 0.0, zero.objective[0], dual))
+    if start is None or not np.any(start.coef):
+        first = _order_one(joint, zero)
+    else:
+        first = at.theta(start.coef), at.centred(start.intercept, start.coef)
+    return _solution(at, target, _descend(joint, first, target, max_iter))
+
+
+@dataclass(eq=False)
+class Found:
+    """The last point of a descent and its certificate."""
+
+    theta: Array
+    b: float
+    lam: float
+    objective: float
+    dual: Array
+    gap: float = 0.0
+    n_iter: int = 1
+
+
+def _descend(joint: Joint, first: tuple[Array, float], target: float, max_iter: int) -> Found:
+    """Minimise from (theta, b)."""
+    x = joint.start(*first)
+    p = _shares(x)
+    for n_iter in range(1, max_iter + 1):
+        move, p, descent = joint.step(x, p)
+        new = _line_search(joint, x, move, descent)
+        gap = new.objective - joint.lower_bound(new, p)
+        stuck = new.theta is x.theta
+        x, p = new, _shares(new, x, p)
+        if gap <= target or stuck:
+            break
+    atoms = joint.atoms(x, p)
+    dual = np.bincount(atoms.row, -atoms.y * atoms.p * atoms.alpha, minlength=len(joint.y))
+    return Found(x.theta, x.b, x.lam, x.objective, dual, gap, n_iter)
+
+
+def _shares(x: Point, old: Point | None = None, p: Array | None = None) -> Array:
+    """Return the mass of first branches: the model's for rows that had two and have, else all or none."""
+    hard = (x.value[0] >= x.value[-1]).astype(float)
+    if old is None or p is None or len(x.value) < 2 or len(old.value) < 2:
+        return hard
+    both = np.isfinite(x.value).all(axis=0) & np.isfinite(old.value).all(axis=0)
+    return np.where(both, p, hard)
+
+
+def _zero(joint: Joint) -> tuple[newton.Minimum, float]:
+    """Return the model theta = 0 and the least delta at which it is optimal."""
+    batch = joint.order_one(np.inf)
+    zero = newton.minimise(batch, np.zeros(1), 1)
+    a = zero.slope[:, 0]
+    g = joint.design.adjoint(joint.weights * a)
+    return zero, float(g @ g / (joint.weights @ a**2))
+
+
+def _order_one(joint: Joint, zero: newton.Minimum) -> tuple[Array, float]:
+    """Return the minimiser of mean l + sqrt(delta) rms(l') w with rms(l') as at theta = 0."""
+    a = zero.slope[:, 0]
+    rms = np.sqrt(joint.weights @ a**2)
+    steep = np.linalg.norm(joint.design.adjoint(joint.weights * a))
+    batch = joint.order_one(min(np.sqrt(joint.delta) * rms, 0.99 * steep))
+    found = newton.minimise(batch, np.array([1e-3 * float(zero.objective[0])]), 50)
+    return found.theta[:, 0], float(found.b[0])
+
+
+def _line_search(joint: Joint, x: Point, move: Array, descent: float) -> Point:
+    """Return the point after the longest step 1, 1/2, ... that descends, lam kept positive."""
+    d = joint.design.d
+    dz = joint.design.scores(move[:d]) + move[d]
+    tied = len(x.value) == 2
+    # rows tie at m = w^2/(4 lam) =: level. With ties lam follows from a linear move of level, so
+    # that tied rows, linear in (theta, b), stay tied along the whole step.
+    level = x.w**2 / (4 * x.lam)
+    drift = level * (2 * (x.theta @ move[:d]) / x.w**2 - move[-1] / x.lam)
+    base, change = (level, drift) if tied else (x.lam, move[-1])
+    length = 1.0 if change >= 0 else min(1.0, -0.9 * base / change)
+    for _ in range(50):
+        theta, mixed = x.theta + length * move[:d], base + length * change
+        lam = float(theta @ theta) / (4 * mixed) if tied else mixed
+        new = joint.at(theta, x.b + length * move[d], lam, x.z + length * dz)
+        if new.objective <= x.objective + 1e-4 * length * descent + 1e-15 * x.objective:
+            return new
+        length /= 2
+    return x
+
+
+def _solution(at: Coordinates, target: float, found: Found) -> Solution:
+    coef = at.coef(found.theta)
+    return Solution(
+        coef=coef,
+        intercept=at.intercept(float(found.b), coef),
+        multiplier=float(found.lam),
+        objective=float(found.objective),
+        gap=float(found.gap),
+        n_iter=found.n_iter,
+        converged=bool(found.gap <= target),
+        message=verdict(found.gap, target),
+        dual=found.dual,
+    )
