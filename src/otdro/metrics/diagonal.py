@@ -12,7 +12,7 @@ from .base import Array, MetricLearner
 class Diagonal(MetricLearner):
     r"""Price feature j at :math:`\lambda_j = (S_N)_{jj}^p / (S_M)_{jj}^p`.
 
-    It minimises :math:`\sum_j \frac{\lambda_j^{1/p}}{1/p} (S_M)_{jj} - (S_N)_{jj}\log\lambda_j`
+    It minimises :math:`\sum_j p\lambda_j^{1/p} (S_M)_{jj} - (S_N)_{jj}\log\lambda_j`
     over diagonal matrices: the penalty of the robust problem is then that of an adaptive ridge.
 
     Parameters

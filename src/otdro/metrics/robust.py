@@ -1,0 +1,119 @@
+"""A learner for pairs of which a part is mislabelled."""
+
+from __future__ import annotations
+
+import warnings
+from math import ceil
+from typing import Any
+
+import numpy as np
+from scipy.linalg import eigh
+from sklearn.exceptions import ConvergenceWarning
+
+from ..pairs import MAX_PAIRS, Pairs
+from .base import Array, MetricLearner
+
+
+class Robust(MetricLearner):
+    r"""Maximise :math:`\mathrm{tr}\,\Lambda(S_{N'} - S_{M'}) - \frac12\|\Lambda\|_F^2` over :math:`\Lambda \succeq 0` and the kept pairs M', N'.
+
+    M' holds :math:`\lceil\alpha |M|\rceil` must-link and N' :math:`\lceil\alpha |N|\rceil`
+    cannot-link pairs. Two things make it survive wrong labels. Pairs that swap sides at random
+    turn :math:`S_N - S_M` into :math:`(1-a-b)(S_N - S_M)` in expectation, a and b the wrong shares
+    of the two sets, and the trace takes the factor out. And the pairs left out are those that
+    contradict the others: the longest must-link and the shortest cannot-link ones. (Keeping the
+    longest must-link and shortest cannot-link pairs instead is convex in :math:`\Lambda`, and
+    keeps precisely the wrong pairs.)
+
+    For fixed pairs the solution is the positive part of :math:`S_{N'} - S_{M'}`; for fixed
+    :math:`\Lambda` the best pairs are the :math:`\lceil\alpha|M|\rceil` shortest and
+    :math:`\lceil\alpha|N|\rceil` longest. The two steps alternate from :math:`\Lambda = I`; the
+    objective never falls, and ends where neither step improves it (a global maximum for alpha = 1,
+    a local one otherwise). The features must be on one scale.
+
+    Parameters
+    ----------
+    alpha : float in (0, 1]
+        Share of the pairs to keep.
+    max_iter : int
+    max_pairs : int
+        Pairs of a kind above this number are subsampled.
+
+    Other parameters as in ``MetricLearner``.
+
+    Attributes
+    ----------
+    objective_ : ndarray of shape (n_iter_,)
+        The objective after each iteration. Zero at the end means that no direction keeps
+        cannot-link pairs farther apart than must-link pairs; ``metric_`` is then the identity.
+    n_iter_ : int
+    """
+
+    def __init__(
+        self,
+        alpha: float = 0.75,
+        *,
+        max_iter: int = 100,
+        max_pairs: int = MAX_PAIRS,
+        kind: str = "each",
+        k: int = 5,
+        shrinkage: float = 0.1,
+        task: str = "auto",
+        approximate: bool = False,
+        random_state: Any = None,
+    ) -> None:
+        super().__init__(
+            kind=kind,
+            k=k,
+            shrinkage=shrinkage,
+            task=task,
+            approximate=approximate,
+            random_state=random_state,
+        )
+        self.alpha = alpha
+        self.max_iter = max_iter
+        self.max_pairs = max_pairs
+
+    def check_parameters(self) -> None:
+        """Refuse alpha outside (0, 1]."""
+        if not 0 < self.alpha <= 1:
+            raise ValueError(f"alpha must be in (0, 1], got {self.alpha!r}.")
+
+    def solve(self, X: Array, pairs: Pairs) -> Array:
+        """Alternate between the kept pairs and the matrix until the pairs stay."""
+        must, cannot = self._differences(X, pairs, self.max_pairs)
+        Lam, kept, objective = np.eye(X.shape[1]), None, []
+        for _ in range(self.max_iter):
+            M, N = shortest(must, Lam, self.alpha), shortest(cannot, -Lam, self.alpha)
+            if kept is not None and np.array_equal(M, kept[0]) and np.array_equal(N, kept[1]):
+                break
+            kept = M, N
+            Lam = positive_part(mean_square(cannot[N]) - mean_square(must[M]))
+            # at the maximiser tr(Lam G) = |Lam|^2
+            objective.append(float((Lam**2).sum() / 2))
+        else:
+            warnings.warn(
+                f"Robust still changed the kept pairs after max_iter={self.max_iter} iterations; "
+                "raise max_iter.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        self.objective_, self.n_iter_ = np.array(objective), len(objective)
+        return Lam if np.trace(Lam) > 0 else np.eye(len(Lam))
+
+
+def shortest(D: Array, Lam: Array, alpha: float) -> Array:
+    """Return the rows of the ceil(alpha m) smallest d'Lam d, sorted."""
+    squared = ((D @ Lam) * D).sum(axis=1)
+    return np.sort(np.argsort(squared, kind="stable")[: ceil(alpha * len(D))])
+
+
+def mean_square(D: Array) -> Array:
+    """Return the mean of dd' over the rows d."""
+    return D.T @ D / len(D)
+
+
+def positive_part(G: Array) -> Array:
+    """Return the nearest positive semidefinite matrix."""
+    size, V = eigh(G)
+    return (V * np.maximum(size, 0.0)) @ V.T
