@@ -79,7 +79,8 @@ class Opposite:
             members = X[self.codes == c]
             centre = members.mean(axis=0)
             C = members - centre
-            # each member meets the n - n_c others; sum_{c<b} n_c n_b |m_c - m_b|^2 = n sum_c n_c |m_c - m|^2
+            # a member meets the n - n_c others, and
+            # sum_{b<c} n_b n_c |m_b - m_c|^2 = n sum_c n_c |m_c - m|^2
             S += (n - len(C)) * C.T @ C + n * len(C) * np.outer(centre - mean, centre - mean)
         return S / len(self)
 
@@ -91,12 +92,13 @@ class Opposite:
             share = 2 * len(self) / len(self.rows) ** 2
             i, j = _distinct(len(self.rows), int(1.1 * limit / share) + 10, rng)
         apart = self.codes[i] != self.codes[j]
-        return self.rows[np.column_stack([i[apart], j[apart]])[:limit]]
+        index: Array = self.rows[np.column_stack([i[apart], j[apart]])[:limit]]
+        return index
 
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """Must-link pairs (close together under the cost to learn) and cannot-link pairs (far apart)."""
+    """Must-link pairs, to be near under the cost, and cannot-link pairs, to be far apart."""
 
     must: Listed
     cannot: Listed | Opposite
@@ -246,14 +248,13 @@ def resolve(pairs: Any, n_rows: int, labels: Any = None) -> Pairs:
     """Return the pairs that a ``Pairs``, two index arrays or a graph stand for."""
     if isinstance(pairs, tuple | list) and len(pairs) == 2:
         return from_indices(pairs[0], pairs[1], n_rows)
-    if not isinstance(pairs, Pairs):
-        if np.ndim(pairs) != 2 and not sparse.issparse(pairs):
-            raise TypeError(
-                f"pairs must be a Pairs, two index arrays or a graph, got {type(pairs).__name__}."
-            )
-        pairs = from_graph(pairs, labels)
-    pairs.check(n_rows)
-    return pairs
+    if not isinstance(pairs, Pairs) and np.ndim(pairs) != 2 and not sparse.issparse(pairs):
+        raise TypeError(
+            f"pairs must be a Pairs, two index arrays or a graph, got {type(pairs).__name__}."
+        )
+    found: Pairs = pairs if isinstance(pairs, Pairs) else from_graph(pairs, labels)
+    found.check(n_rows)
+    return found
 
 
 def target_kind(y: Array, task: str = "auto") -> str:
@@ -318,10 +319,10 @@ class _Search:
 
 
 def _link(rows: Array, others: Array, near: Array) -> Array:
-    """Return the pairs (rows[i], others[near[i, l]]) without the missing (-1) and the self pairs."""
+    """Return the pairs (rows[i], others[near[i, l]]), leaving out missing (-1) and self pairs."""
     i, j = np.repeat(rows, near.shape[1]), near.ravel()
     i, j = i[j >= 0], others[j[j >= 0]]
-    return np.column_stack([i, j])[i != j]
+    return np.asarray(np.column_stack([i, j])[i != j])
 
 
 def _by_class(codes: Array, link: Any) -> Array:
@@ -348,7 +349,7 @@ def _distinct(n: int, m: int, rng: np.random.RandomState) -> tuple[Array, Array]
 def _key(index: Array, n: int) -> Array:
     """Return one number for each unordered pair of range(n)."""
     low, high = index.min(axis=1), index.max(axis=1)
-    return low.astype(np.int64) * n + high
+    return np.asarray(low.astype(np.int64) * n + high)
 
 
 def _once(index: Array) -> Array:
@@ -360,7 +361,7 @@ def _once(index: Array) -> Array:
 
 
 def _listed(index: Any, name: str) -> Listed:
-    """Return given pairs as ``Listed``; refuse what is not integers of shape (m, 2), and self pairs."""
+    """Return given pairs; refuse self pairs and what is not integers of shape (m, 2)."""
     index = np.asarray(index)
     if index.size == 0:
         return Listed(np.empty((0, 2), dtype=int))

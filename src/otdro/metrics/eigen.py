@@ -39,4 +39,5 @@ class Eigen(MetricLearner):
     def program(self, S_M: Array, S_N: Array) -> Array:
         """Return vv'/nu, where S_N v = nu S_M v and v'S_M v = 1."""
         nu, V = generalised_eigh(S_N, S_M)
-        return np.outer(V[:, -1], V[:, -1]) / nu[-1]
+        Lam: Array = np.outer(V[:, -1], V[:, -1]) / nu[-1]
+        return Lam

@@ -8,7 +8,8 @@ from typing import Any
 
 from sklearn.base import BaseEstimator, clone
 
-from ..costs import Cost, Mahalanobis, Norm
+from ..costs import Mahalanobis, Norm
+from ..costs.base import Cost
 from .base import MetricLearner, check_shrinkage, fitted_matrix, shrink
 from .diagonal import Diagonal
 from .geometric_mean import GeometricMean

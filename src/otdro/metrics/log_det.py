@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 from scipy.optimize import brentq
 
 from .base import Array, MetricLearner, generalised_eigh
 
 
 class LogDet(MetricLearner):
-    r"""Minimise :math:`\mathrm{tr}(\Lambda S_M) - \mu\log\det\Lambda` s.t. :math:`\mathrm{tr}(\Lambda S_N) \ge 1`.
+    r"""Minimise :math:`\mathrm{tr}(\Lambda S_M) - \mu\log\det\Lambda` where cannot-links are far.
 
+    Far is :math:`\mathrm{tr}(\Lambda S_N) \ge 1`.
     With :math:`S_N V = S_M V \mathrm{diag}(\nu)`, :math:`V'S_MV = I`, the solution is
     :math:`\mu V \mathrm{diag}(1/(1 - \kappa\nu)) V' = \mu (S_M - \kappa S_N)^{-1}`.
 
@@ -55,7 +55,8 @@ class LogDet(MetricLearner):
         """Return mu V diag(1/(1 - kappa nu)) V'."""
         nu, V = generalised_eigh(S_N, S_M)
         slack = 1 - multiplier(nu / nu[-1], self.mu) * nu / nu[-1]
-        return self.mu / nu.sum() * (V / slack) @ V.T
+        Lam: Array = self.mu / nu.sum() * (V / slack) @ V.T
+        return Lam
 
 
 def multiplier(nu: Array, mu: float) -> float:

@@ -15,15 +15,15 @@ from .base import Array, MetricLearner
 
 
 class Robust(MetricLearner):
-    r"""Maximise :math:`\mathrm{tr}\,\Lambda(S_{N'} - S_{M'}) - \frac12\|\Lambda\|_F^2` over :math:`\Lambda \succeq 0` and the kept pairs M', N'.
+    r"""Maximise :math:`\mathrm{tr}\,\Lambda(S_{N'} - S_{M'}) - \frac12\|\Lambda\|_F^2`.
 
-    M' holds :math:`\lceil\alpha |M|\rceil` must-link and N' :math:`\lceil\alpha |N|\rceil`
-    cannot-link pairs. Two things make it survive wrong labels. Pairs that swap sides at random
-    turn :math:`S_N - S_M` into :math:`(1-a-b)(S_N - S_M)` in expectation, a and b the wrong shares
-    of the two sets, and the trace takes the factor out. And the pairs left out are those that
-    contradict the others: the longest must-link and the shortest cannot-link ones. (Keeping the
-    longest must-link and shortest cannot-link pairs instead is convex in :math:`\Lambda`, and
-    keeps precisely the wrong pairs.)
+    The maximum is over :math:`\Lambda \succeq 0` and over the pairs to keep: M' holds
+    :math:`\lceil\alpha |M|\rceil` must-link and N' :math:`\lceil\alpha |N|\rceil` cannot-link
+    pairs. Two things make it survive wrong labels. Pairs that swap sides at random turn
+    :math:`S_N - S_M` into :math:`(1-a-b)(S_N - S_M)` in expectation, a and b the wrong shares of
+    the two sets, and the trace takes the factor out. And the pairs left out are those that
+    contradict the others: the longest must-link and the shortest cannot-link ones. (Keeping
+    those instead would be convex in :math:`\Lambda`, and would keep precisely the wrong pairs.)
 
     For fixed pairs the solution is the positive part of :math:`S_{N'} - S_{M'}`; for fixed
     :math:`\Lambda` the best pairs are the :math:`\lceil\alpha|M|\rceil` shortest and

@@ -15,8 +15,10 @@ from .base import Array, MetricLearner, scatters
 
 
 class Xing(MetricLearner):
-    r"""Maximise :math:`\mathrm{mean}_N \|x_i-x_j\|_\Lambda` s.t. :math:`\mathrm{mean}_M \|x_i-x_j\|_\Lambda^2 \le 1`.
+    r"""Maximise the mean distance of cannot-link pairs while must-link pairs stay near.
 
+    That is :math:`\mathrm{mean}_N \|x_i-x_j\|_\Lambda` subject to
+    :math:`\mathrm{mean}_M \|x_i-x_j\|_\Lambda^2 \le 1`.
     With :math:`S_M = CC'`, :math:`\Lambda = C^{-T}PC^{-1}` and :math:`z = C^{-1}(x_i - x_j)` the
     constraint is :math:`\mathrm{tr} P \le 1` and the concave objective
     :math:`f(P) = \mathrm{mean}_N \sqrt{z'Pz}`. L-BFGS on a square factor of P climbs; it stops on
@@ -110,13 +112,13 @@ class Climb:
     def run(self, max_iter: int) -> Array:
         """Return the best P; without a pair that differs, every P is optimal: take I/d."""
         d = self.Z.shape[1]
-        start = np.ones(d) if self.diagonal else np.eye(d).ravel()
         if len(self.Z) == 0:
-            return np.eye(d) / d
-        result = minimize(
-            self.fall, start, jac=True, method="L-BFGS-B", callback=self.certify,
-            options={"maxiter": max_iter, "maxcor": 20, "ftol": 0.0, "gtol": 0.0, "maxfun": 4 * max_iter},
-        )  # fmt: skip
+            return np.asarray(np.eye(d) / d)
+        start = np.ones(d) if self.diagonal else np.eye(d).ravel()
+        options = {"maxiter": max_iter, "maxfun": 4 * max_iter, "maxcor": 20, "ftol": 0, "gtol": 0}
+        result = minimize(  # type: ignore[call-overload]
+            self.fall, start, jac=True, method="L-BFGS-B", callback=self.certify, options=options
+        )
         self.n_iter = int(result.nit)
         self.fall(result.x)
         self._measure()

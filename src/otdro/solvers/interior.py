@@ -58,7 +58,7 @@ def formulate(problem: Problem) -> Model:
     if not on.all():
         X, y, pi = X[on], y[on], pi[on]
     y, pi = np.asarray(y, dtype=float), pi / pi.sum()
-    factor = ball.cost.factor() if ball.cost.euclidean else None
+    factor = ball.cost.factor() if ball.cost.euclidean and ball.delta > 0 else None
     design = Design(X, factor, mean(X, pi) if problem.fit_intercept else None)
     if isinstance(loss, Logistic):
         c, o, (lo, hi), kappa = np.zeros_like(y), y, (0.0, 1.0), 0.0
@@ -132,11 +132,13 @@ def _row_space(model: Model) -> tuple[Model, Array | None]:
 
 
 def _size(model: Model) -> float:
-    """Return the largest root mean square of a column of Z, from at most 500 rows."""
+    """Return the size of the smallest column of Z that can pay its penalty, from at most 500 rows."""
     n = model.design.n
     sample = model.design.rows(np.arange(0, n, -(-n // 500)))
-    top = float(np.diag(sample.gram(np.full(sample.n, 1 / sample.n))).max())
-    return float(np.sqrt(top)) if top > 0 else 1.0
+    sizes = np.sqrt(np.diag(sample.gram(np.full(sample.n, 1 / sample.n))))
+    sizes = sizes[sizes > 0]
+    worth = np.sqrt(model.rate) if model.form == "quadratic" else model.rate
+    return float(np.clip(worth, sizes.min(), sizes.max())) if sizes.size else 1.0
 
 
 def iterate(model: Model, goal: float, max_iter: int) -> Run:
@@ -153,7 +155,7 @@ def iterate(model: Model, goal: float, max_iter: int) -> Run:
         if best.done:
             break
         try:
-            dtheta, dxi, step = _direction(q, Newton(q, xi), mu)
+            dtheta, dxi, step = _direction(q, Newton(q, xi, best.careful), mu)
         except np.linalg.LinAlgError:
             break
         theta, xi = theta + step * dtheta, xi + step * dxi
@@ -217,7 +219,8 @@ class _Best:
         self.model, self.goal = model, goal
         self.theta, self.b, self.upper = np.zeros(model.design.d), 0.0, np.inf
         self.floor = Floor(0.0, np.zeros_like(model.c))
-        self.mark, self.least, self.since = np.inf, np.inf, 0
+        self.marks, self.since = np.full(3, np.inf), 0
+        self.careful = model.design.n < model.design.d
 
     @property
     def gap(self) -> float:
@@ -238,12 +241,14 @@ class _Best:
         self._raise(q.sample.alpha)
         if mu <= self.goal and self.gap > self.goal:
             self.finish(q)
-        progress = self.gap < 0.9 * self.mark or mu < 0.9 * self.least
-        self.since = 0 if progress else self.since + 1
-        self.mark, self.least = min(self.mark, self.gap), min(self.least, mu)
+        progress = np.array([self.gap, self.upper, mu])
+        self.since = 0 if np.any(progress < 0.9 * self.marks) else self.since + 1
+        self.marks = np.minimum(self.marks, progress)
+        # a first stall is mostly one of the squared condition of the Newton matrix
+        self.careful = self.careful or self.since > 2
 
     def _raise(self, alpha: Array) -> None:
-        bound = floor(self.model, alpha, 2 * self.model.norm(self.theta))
+        bound = floor(self.model, alpha, 2 * np.abs(self.theta))
         if bound.value > self.floor.value:
             self.floor = bound
 

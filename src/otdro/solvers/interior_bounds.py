@@ -9,7 +9,7 @@ from scipy.special import entr
 
 from ..losses.base import Array
 from .interior_model import Model
-from .interior_newton import Bordered
+from .interior_newton import Bordered, Orthogonal
 
 
 class Floor(NamedTuple):
@@ -98,18 +98,19 @@ def balanced(m: Model, alpha: Array) -> Array:
     return np.where(u < 0, alpha * (plus / minus), alpha) if minus > plus else alpha
 
 
-def floor(m: Model, alpha: Array, radius: float) -> Floor:
+def floor(m: Model, alpha: Array, reach: Array) -> Floor:
     """Return the dual value at alpha, made feasible by balancing and by shrinking towards 0.
 
     Without a penalty Z'(pi o alpha) = 0 holds to rounding only, and what is left of it is charged
-    over the ball ||theta|| <= radius. Losses are nonnegative, so 0 is always a lower bound.
+    over the box |theta| <= reach. Losses are nonnegative, so 0 is always a lower bound.
     """
     alpha = balanced(m, alpha)
-    polar = m.polar(m.adjoint(m.pi * alpha))
+    g = m.adjoint(m.pi * alpha)
+    polar = m.polar(g)
     gain, square = float(m.pi @ (alpha * m.c)), float(m.pi @ alpha**2)
     shrink, value = _dual(m, alpha, polar, gain, square)
     if m.form == "plain":
-        value -= polar * radius
+        value -= float(np.abs(g) @ reach)
     return Floor(value, shrink * alpha) if value > 0 else Floor(0.0, 0.0 * alpha)
 
 
@@ -155,9 +156,8 @@ def repaired(m: Model, alpha: Array, target: Array) -> Array:
         weight = m.pi * room
         V = m.o[:, None] if m.intercept else np.empty((len(alpha), 0))
         # least change in the metric 1/room: alpha - room (A y + o b)
-        system = Bordered(
-            m.gram(weight), m.adjoint(weight[:, None] * V), V.T @ (weight[:, None] * V)
-        )
+        T = Orthogonal([(m, weight)], m.design.d)
+        system = Bordered(T, m.adjoint(weight[:, None] * V), V.T @ (weight[:, None] * V))
         miss = m.adjoint(m.pi * alpha) - target
         y, b = system.solve(miss, V.T @ (m.pi * alpha))
         alpha = np.clip(alpha - room * (m.scores(y) + V @ b), m.lo, m.hi)

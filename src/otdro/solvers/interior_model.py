@@ -2,7 +2,7 @@ r"""A robust problem with its units, and its saddle form for the interior-point 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -55,6 +55,17 @@ class Model:
     def gram(self, D: Array) -> Array:
         """Return A' diag(D) A, as o is -1 or 1."""
         return self.design.gram(D) / self.size**2
+
+    def diagonal(self, D: Array) -> Array:
+        """Return the diagonal of A' diag(D) A."""
+        return sum((np.sum(block**2, 0) for block in self.blocks(D)), np.zeros(self.design.d))
+
+    def blocks(self, D: Array) -> Iterator[Array]:
+        """Yield diag(sqrt(D)) A in dense blocks of rows, largest D first."""
+        order, step = np.argsort(-D), max(256, 4 * self.design.d)
+        for start in range(0, len(order), step):
+            at = order[start : start + step]
+            yield self.design.rows(at).dense() * (np.sqrt(D[at]) * self.o[at] / self.size)[:, None]
 
     def norm(self, theta: Array) -> float:
         """Return ||theta||."""
@@ -141,8 +152,9 @@ def _sample(m: Model, names: tuple[str, ...]) -> Rows:
         R[:, names.index("nu")] = (m.lo + m.hi) / 2
     varying = "sigma" in names or "q" in names
     K = _line({"sigma": 1.0, "q": 1.0}, names)[None]
+    lo, hi = (-np.inf, np.inf) if m.entropy else (m.lo, m.hi)
     return Rows(
-        m, m.pi, m.lo * ones, m.hi * ones, m.c, R, K,
+        m, m.pi, lo * ones, hi * ones, m.c, R, K,
         k0=0.0 if varying else m.kappa, entropy=m.entropy,
     )  # fmt: skip
 
@@ -162,7 +174,14 @@ class _Selection:
         return out
 
     def gram(self, D: Array) -> Array:
-        return np.diag(np.bincount(self.at, D * self.sign**2, minlength=self.d))
+        return np.diag(self.diagonal(D))
+
+    def diagonal(self, D: Array) -> Array:
+        return np.bincount(self.at, D * self.sign**2, minlength=self.d)
+
+    def blocks(self, D: Array) -> Iterator[Array]:
+        # rows of the same column add up to one
+        yield np.diag(np.sqrt(self.diagonal(D)))
 
 
 @dataclass(frozen=True)

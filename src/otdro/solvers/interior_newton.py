@@ -3,57 +3,95 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg import cho_factor, cho_solve, qr, solve_triangular
 
 from ..losses.base import Array
 from .interior_model import Saddle
+from .interior_rows import Map
+
+Parts = list[tuple[Map, Array]]
+
+
+class Squared:
+    """The matrix T = sum of A' diag(D) A by its Cholesky factor: one pass over X.
+
+    T is scaled to unit diagonal and shifted until it factors; refinement undoes the shift.
+    """
+
+    def __init__(self, parts: Parts, d: int) -> None:
+        self.T: Array = sum((rows.gram(D) for rows, D in parts), np.zeros((d, d)))
+        self.scale = _equilibrate(np.diag(self.T))
+        scaled, diagonal, shift = self.T * self.scale[:, None] * self.scale, np.arange(d), 1e-16
+        while shift < 1:
+            shifted = scaled.copy()
+            shifted[diagonal, diagonal] += shift
+            try:
+                self.factor = cho_factor(shifted, overwrite_a=True, check_finite=False)
+                return
+            except np.linalg.LinAlgError:
+                shift *= 100
+        raise np.linalg.LinAlgError("the Newton matrix is not finite")
+
+    def solve(self, f: Array) -> Array:
+        """Return T^-1 f for a vector or columns."""
+        return (self.scale * cho_solve(self.factor, (self.scale * f.T).T, check_finite=False).T).T
+
+    def times(self, x: Array) -> Array:
+        """Return T x."""
+        return self.T @ x
+
+
+class Orthogonal:
+    """The same matrix by a QR of the weighted rows: slower, and exact to the square of its condition."""
+
+    def __init__(self, parts: Parts, d: int) -> None:
+        self.parts = parts
+        diagonal: Array = sum((rows.diagonal(D) for rows, D in parts), np.zeros(d))
+        self.scale = _equilibrate(diagonal)
+        # rows in decreasing size keep a Householder QR stable row by row
+        R = np.zeros((0, d))
+        for rows, D in parts:
+            for block in rows.blocks(D):
+                R = qr(np.vstack([R, block * self.scale]), mode="r", check_finite=False)[0][:d]
+        self.R: Array = qr(np.vstack([R, 1e-14 * np.eye(d)]), mode="r", check_finite=False)[0][:d]
+        if not np.isfinite(self.R).all():
+            raise np.linalg.LinAlgError("the Newton matrix is not finite")
+
+    def solve(self, f: Array) -> Array:
+        """Return T^-1 f by the seminormal equations R'R x = f."""
+        half = solve_triangular(self.R, (self.scale * f.T).T, trans="T", check_finite=False)
+        return (self.scale * solve_triangular(self.R, half, check_finite=False).T).T
+
+    def times(self, x: Array) -> Array:
+        """Return T x, never forming T."""
+        return sum((rows.adjoint(D * rows.scores(x)) for rows, D in self.parts), np.zeros(len(x)))
+
+
+def _equilibrate(diagonal: Array) -> Array:
+    top = float(diagonal.max(initial=0.0)) or 1.0
+    return 1 / np.sqrt(np.maximum(diagonal, 1e-40 * top))
 
 
 class Bordered:
-    """Solve [[T, B], [B', C]] (x, y) = (f, g) with T positive semidefinite and few columns in B.
+    """Solve [[T, B], [B', C]] (x, y) = (f, g), with T positive semidefinite and few columns in B."""
 
-    T is scaled to unit diagonal and regularised until it factors; refinement against the matrix
-    itself undoes the regularisation.
-    """
-
-    def __init__(self, T: Array, B: Array, C: Array) -> None:
+    def __init__(self, T: Squared | Orthogonal, B: Array, C: Array) -> None:
         self.T, self.B, self.C = T, B, C
-        diagonal = np.diag(T)
-        top = float(diagonal.max(initial=0.0)) or 1.0
-        self.scale = 1 / np.sqrt(np.maximum(diagonal, 1e-40 * top))
-        self.factor = self._factor(T * self.scale[:, None] * self.scale)
-        self.W = self._base(B)
-        schur = C - B.T @ self.W
+        self.W = T.solve(B) if B.shape[1] else B
         size = np.abs(np.diag(C))
         self.small = 1 / np.sqrt(np.where(size > 0, size, 1.0))
-        self.schur = np.linalg.pinv(schur * self.small[:, None] * self.small, rcond=1e-15)
-
-    @staticmethod
-    def _factor(T: Array) -> tuple[Array, bool]:
-        eps, diagonal = 1e-14, np.arange(len(T))
-        while True:
-            shifted = T.copy()
-            shifted[diagonal, diagonal] += eps
-            try:
-                return cho_factor(shifted, lower=True, overwrite_a=True, check_finite=False)  # type: ignore[return-value]
-            except np.linalg.LinAlgError:
-                eps *= 100
-                if not eps < 1:
-                    raise
-
-    def _base(self, f: Array) -> Array:
-        """Return T^-1 f."""
-        return (self.scale * cho_solve(self.factor, (self.scale * f.T).T, check_finite=False).T).T
+        schur = (C - B.T @ self.W) * self.small[:, None] * self.small
+        self.inverse = np.linalg.pinv(schur, rcond=1e-15)
 
     def _once(self, f: Array, g: Array) -> tuple[Array, Array]:
-        y = self.small * (self.schur @ (self.small * (g - self.W.T @ f)))
-        return self._base(f - self.B @ y), y
+        y = self.small * (self.inverse @ (self.small * (g - self.W.T @ f)))
+        return self.T.solve(f - self.B @ y), y
 
     def solve(self, f: Array, g: Array, refine: int = 2) -> tuple[Array, Array]:
         """Return (x, y) after ``refine`` steps of iterative refinement."""
         x, y = self._once(f, g)
         for _ in range(refine):
-            dx, dy = self._once(f - self.T @ x - self.B @ y, g - self.B.T @ x - self.C @ y)
+            dx, dy = self._once(f - self.T.times(x) - self.B @ y, g - self.B.T @ x - self.C @ y)
             x, y = x + dx, y + dy
         return x, y
 
@@ -61,17 +99,18 @@ class Bordered:
 class Newton:
     """Newton's equations of a saddle problem at one iterate; each right-hand side costs O(n d)."""
 
-    def __init__(self, q: Saddle, xi: Array) -> None:
+    def __init__(self, q: Saddle, xi: Array, careful: bool) -> None:
         self.q, self.xi = q, xi
         k = len(xi)
-        T: Array = sum(rows.map.gram(rows.wD) for rows in q.groups)  # type: ignore[assignment]
-        C: Array = sum(rows.V.T @ (rows.wD[:, None] * rows.V) for rows in q.groups)  # type: ignore[assignment]
         products: Array = sum(  # type: ignore[assignment]
             rows.map.adjoint(np.column_stack([rows.wD[:, None] * rows.V, rows.w * rows.alpha]))
             for rows in q.groups
         )
+        C: Array = sum((rows.V.T @ (rows.wD[:, None] * rows.V) for rows in q.groups), np.zeros((k, k)))
         self.pull = products[:, k]
         self._breathe(C)
+        parts = [(rows.map, rows.wD) for rows in q.groups]
+        T = (Orthogonal if careful else Squared)(parts, len(products))
         self.system = Bordered(T, products[:, :k], C)
 
     def _breathe(self, C: Array) -> None:

@@ -11,11 +11,12 @@ norm of theta and the sign constraints on xi are rows as well.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
-from scipy.special import expit, logit
+from scipy.special import expit
 
 from ..losses.base import Array
 
@@ -32,6 +33,12 @@ class Map(Protocol):
     def gram(self, D: Array) -> Array:
         """Return A' diag(D) A."""
 
+    def diagonal(self, D: Array) -> Array:
+        """Return the diagonal of A' diag(D) A."""
+
+    def blocks(self, D: Array) -> Iterator[Array]:
+        """Yield diag(sqrt(D)) A in dense blocks of rows, largest D first."""
+
 
 @dataclass(eq=False)
 class Rows:
@@ -39,7 +46,7 @@ class Rows:
 
     ``share`` weighs the barrier of a row: p (hi - alpha) = s (alpha - lo) = share * mu on the path.
     ``breathing`` marks rows whose box is [-g, g], g the last scalar of xi, maximised over as alpha
-    is. ``entropy`` puts alpha log(alpha) + (1 - alpha) log(1 - alpha) (logistic loss) for the box.
+    is. ``entropy`` rows have the loss log(1 + e^r), alpha = sigma(r), and no box.
     """
 
     map: Map
@@ -63,19 +70,20 @@ class Rows:
         """Set the residual r and the curvature k at (theta, xi)."""
         self.r: Array = self.h - self.map.scores(theta) + self.R @ xi
         self.k: Array = self.k0 + self.K @ xi
-
-    def begin(self, xi: Array) -> None:
-        """Start alpha inside its box, with p - s = r - k alpha and both at least one."""
-        above, below = np.isfinite(self.hi), np.isfinite(self.lo)
-        low, high = np.where(below, self.lo, 0.0), np.where(above, self.hi, 0.0)
-        self.alpha = np.where(below & ~above, low + 1.0, (low + high) / 2)
         if self.entropy:
             self.alpha = expit(self.r)
+
+    def begin(self, xi: Array) -> None:
+        """Start alpha inside its box with p - s = r - k alpha, if it can be, and both well above 0."""
+        above, below = np.isfinite(self.hi), np.isfinite(self.lo)
+        low, high = np.where(below, self.lo, 0.0), np.where(above, self.hi, 0.0)
+        if not self.entropy:
+            self.alpha = np.where(below & ~above, low + 1.0, (low + high) / 2)
         rest = self.r - self.k * self.alpha
         self.p = np.where(above, np.maximum(rest, 0.0) + 1.0, 0.0)
         self.s = np.where(below, np.maximum(-rest, 0.0) + 1.0, 0.0)
-        if self.entropy:
-            self.p, self.s = np.zeros_like(self.r), np.zeros_like(self.r)
+        # one-sided rows: s = -r, so that sign constraints on xi hold along the whole path
+        self.s = np.where(below & ~above & (rest < -1e-2), -rest, self.s)
         g = 0.0 if self.breathing is None else self.breathing * xi[-1]
         # kept beside alpha: hi - alpha loses its digits as alpha tends to hi
         self.E = self.hi + g - self.alpha
@@ -84,8 +92,7 @@ class Rows:
     def linearise(self) -> None:
         """Set D = dalpha/dr and V = -dr/dxi + alpha dk/dxi."""
         self.P, self.S = self.p / self.E, self.s / self.F
-        bend = 1 / (self.alpha * (1 - self.alpha)) if self.entropy else self.k
-        self.D = 1 / (bend + self.P + self.S)
+        self.D = self.alpha * (1 - self.alpha) if self.entropy else 1 / (self.k + self.P + self.S)
         self.wD = self.w * self.D
         self.V = self.alpha[:, None] * self.K - self.R
         if self.breathing is not None:
@@ -94,10 +101,8 @@ class Rows:
     def aim(self, mu: float, corrected: bool = False) -> None:
         """Set the targets of p E and s F and the row residual rho, ``corrected`` by the last step."""
         # Newton on r - k alpha - p + s = 0, p E = up, s F = us leaves dalpha = D (rho - v'dx)
-        barrier = 0.0 if self.entropy else self.share * mu
-        self.up = self.us = np.full_like(self.alpha, barrier)
-        slope = logit(self.alpha) if self.entropy else self.k * self.alpha
-        rho = self.r - slope
+        self.up = self.us = np.full_like(self.alpha, self.share * mu)
+        rho = 0.0 * self.r if self.entropy else self.r - self.k * self.alpha
         if corrected:
             # Mehrotra: the products of steps that the linearisation dropped
             self.up, self.us = self.up - self.dp * self.dE, self.us - self.ds * self.dF
@@ -106,21 +111,34 @@ class Rows:
 
     def move(self, dtheta: Array, dxi: Array) -> None:
         """Set the Newton step of alpha, p and s that belongs to (dtheta, dxi)."""
-        A = self.map.scores(dtheta)
+        self.slide = self.map.scores(dtheta) + self.V @ dxi
         self.dk: Array = self.K @ dxi
-        self.dalpha = self.D * (self.rho - A - self.V @ dxi)
+        self.dalpha = self.D * (self.rho - self.slide)
         dg = 0.0 if self.breathing is None else self.breathing * dxi[-1]
         self.dE, self.dF = dg - self.dalpha, dg + self.dalpha
         self.dp = self.up / self.E - self.p - self.P * self.dE
         self.ds = self.us / self.F - self.s - self.S * self.dF
 
     def longest(self) -> float:
-        """Return the largest step that keeps E, F, p and s nonnegative."""
+        """Return the largest step that keeps E, F, p and s nonnegative, or a logistic row near linear."""
+        if self.entropy:
+            return self._trusted()
         pairs = ((self.E, self.dE), (self.F, self.dF), (self.p, self.dp), (self.s, self.ds))
         # 1/step = max of -dv/v; v = dv = 0 where a side of the box is infinite
         with np.errstate(divide="ignore", invalid="ignore"):
             fastest = max(float(np.nanmax(-dv / v)) for v, dv in pairs if not np.all(v == 0))
         return 1 / fastest if fastest > 0 else np.inf
+
+    def _trusted(self) -> float:
+        """Return a step after which alpha = sigma(r) differs from its linearisation by a fraction."""
+        slope, step = self.rho - self.slide, 1.0
+        size = float(self.w @ np.abs(self.dalpha))
+        while step > 1e-8:
+            error = expit(self.r + step * slope) - self.alpha - step * self.dalpha
+            if float(self.w @ np.abs(error)) <= 0.5 * step * size:
+                break
+            step *= 0.7
+        return step
 
     def complementarity(self, step: float = 0.0) -> tuple[float, float]:
         """Return the sum of w (p E + s F) after a step, and what it would be at mu = 1."""
