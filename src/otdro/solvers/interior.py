@@ -70,9 +70,18 @@ def formulate(problem: Problem) -> Model:
     form, rate = _form(problem)
     dual = 2 if ball.cost.euclidean else {1: np.inf, np.inf: 1}[ball.cost.p]
     return Model(
-        design, c, o, pi, lo, hi, kappa, rate, form, dual,
-        problem.fit_intercept, entropy=isinstance(loss, Logistic),
+        design, c, o, pi, lo, hi, kappa, rate, form, dual, problem.fit_intercept,
+        entropy=isinstance(loss, Logistic), live=_live(design, pi) if rate == 0 else 1.0,
     )  # fmt: skip
+
+
+def _live(design: Design, pi: Array) -> Array | float:
+    """Return 0 at the columns that are constant up to rounding, else 1."""
+    if design.center is None:
+        return 1.0
+    # X'DX - (sum D) c c' of a sparse X rounds at eps c^2, the centred rows of a dense one at (eps c)^2
+    rounding = 1e-14 if design.sparse else 1e-26
+    return np.where(np.diag(design.gram(pi)) > rounding * design.center**2, 1.0, 0.0)
 
 
 def _form(problem: Problem) -> tuple[str, float]:
@@ -103,7 +112,9 @@ def _run(model: Model, b: float, goal: float, max_iter: int) -> Run:
     unit, slope = _units(model, b)
     inner, basis = _row_space(model.rescaled(b, unit, slope, 1.0))
     size = _size(inner)
-    run = iterate(inner.rescaled(0.0, 1.0, 1.0, size), goal / (unit * slope), max_iter)
+    inner = inner.rescaled(0.0, 1.0, 1.0, size)
+    inner = replace(inner, noise=4e-16 * inner.sizes())
+    run = iterate(inner, goal / (unit * slope), max_iter)
     theta = run.theta * (unit / size)
     bound = Floor(run.floor.value * unit * slope, run.floor.alpha * slope)
     return replace(
@@ -125,17 +136,20 @@ def _row_space(model: Model) -> tuple[Model, Array | None]:
     n, d = model.design.n, model.design.d
     if n >= d or (model.dual != 2 and model.rate > 0):
         return model, None
-    U, D, Vt = np.linalg.svd(model.design.dense(), full_matrices=False)
+    Z = model.design.dense() * model.live
+    # without a penalty columns may be scaled, so that no small one is lost as rounding
+    scale = np.linalg.norm(Z, axis=0) if model.rate == 0 else np.ones(d)
+    scale[scale == 0] = 1.0
+    U, D, Vt = np.linalg.svd(Z / scale, full_matrices=False)
     keep = D > 1e-13 * D[0]
     keep[0] = True
-    return replace(model, design=Design(U[:, keep] * D[keep])), Vt[keep].T
+    basis = Vt[keep].T / scale[:, None]
+    return replace(model, design=Design(U[:, keep] * D[keep]), live=1.0), basis
 
 
 def _size(model: Model) -> float:
-    """Return the size of the smallest column of Z that can pay its penalty, from at most 500 rows."""
-    n = model.design.n
-    sample = model.design.rows(np.arange(0, n, -(-n // 500)))
-    sizes = np.sqrt(np.diag(sample.gram(np.full(sample.n, 1 / sample.n))))
+    """Return the size of the smallest column of Z that can pay its penalty."""
+    sizes = model.sizes()
     sizes = sizes[sizes > 0]
     worth = np.sqrt(model.rate) if model.form == "quadratic" else model.rate
     return float(np.clip(worth, sizes.min(), sizes.max())) if sizes.size else 1.0
@@ -245,7 +259,7 @@ class _Best:
         self.since = 0 if np.any(progress < 0.9 * self.marks) else self.since + 1
         self.marks = np.minimum(self.marks, progress)
         # a first stall is mostly one of the squared condition of the Newton matrix
-        self.careful = self.careful or self.since > 2
+        self.careful = self.careful or self.since > 2 or mu <= self.goal
 
     def _raise(self, alpha: Array) -> None:
         bound = floor(self.model, alpha, 2 * np.abs(self.theta))

@@ -9,7 +9,7 @@ from scipy.special import entr
 
 from ..losses.base import Array
 from .interior_model import Model
-from .interior_newton import Bordered, Orthogonal
+from .interior_newton import Orthogonal
 
 
 class Floor(NamedTuple):
@@ -101,16 +101,17 @@ def balanced(m: Model, alpha: Array) -> Array:
 def floor(m: Model, alpha: Array, reach: Array) -> Floor:
     """Return the dual value at alpha, made feasible by balancing and by shrinking towards 0.
 
-    Without a penalty Z'(pi o alpha) = 0 holds to rounding only, and what is left of it is charged
-    over the box |theta| <= reach. Losses are nonnegative, so 0 is always a lower bound.
+    Rounding leaves g = Z'(pi o alpha) uncertain by ``noise``; that, and all of g where there is no
+    penalty, is charged over the box |theta| <= reach. Losses are nonnegative, so 0 is a lower bound.
     """
     alpha = balanced(m, alpha)
-    g = m.adjoint(m.pi * alpha)
-    polar = m.polar(g)
+    g = np.abs(m.adjoint(m.pi * alpha))
+    blur = np.minimum(g, m.noise)
+    polar = m.polar(g - blur)
     gain, square = float(m.pi @ (alpha * m.c)), float(m.pi @ alpha**2)
     shrink, value = _dual(m, alpha, polar, gain, square)
-    if m.form == "plain":
-        value -= float(np.abs(g) @ reach)
+    charge = float((g if m.form == "plain" else blur) @ reach)
+    value -= 2 * charge * np.sqrt(value / (2 * m.kappa)) if m.form == "root" else charge
     return Floor(value, shrink * alpha) if value > 0 else Floor(0.0, 0.0 * alpha)
 
 
@@ -153,14 +154,14 @@ def repaired(m: Model, alpha: Array, target: Array) -> Array:
     alpha = np.clip(alpha, m.lo, m.hi)
     for _ in range(3):
         room = np.minimum(np.minimum(m.hi - alpha, alpha - m.lo), 1.0)
-        weight = m.pi * room
         V = m.o[:, None] if m.intercept else np.empty((len(alpha), 0))
         # least change in the metric 1/room: alpha - room (A y + o b)
-        T = Orthogonal([(m, weight)], m.design.d)
-        system = Bordered(T, m.adjoint(weight[:, None] * V), V.T @ (weight[:, None] * V))
-        miss = m.adjoint(m.pi * alpha) - target
-        y, b = system.solve(miss, V.T @ (m.pi * alpha))
-        alpha = np.clip(alpha - room * (m.scores(y) + V @ b), m.lo, m.hi)
+        T = Orthogonal([(m, V, m.pi * room)], m.design.d)
+        miss = np.append(m.adjoint(m.pi * alpha) - target, V.T @ (m.pi * alpha))
+        y = T.solve(miss)
+        y += T.solve(miss - T.times(y))
+        d = m.design.d
+        alpha = np.clip(alpha - room * (m.scores(y[:d]) + V @ y[d:]), m.lo, m.hi)
     return alpha
 
 

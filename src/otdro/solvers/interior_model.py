@@ -2,7 +2,7 @@ r"""A robust problem with its units, and its saddle form for the interior-point 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -23,7 +23,9 @@ class Model:
     * ``"quadratic"``: min over nu of rate ||theta||^2/(2 nu) + the risk at curvature kappa - nu.
 
     ``dual`` is the exponent of the norm of theta; ``entropy`` takes the logistic loss log(1 + e^r)
-    in place of the maximum; Z is ``design`` over ``size``.
+    in place of the maximum; Z is ``design`` over ``size``; ``live`` is 0 at the columns of Z that
+    are constant up to rounding, which must not serve as a second intercept; ``noise`` is the
+    rounding error of Z'(pi o alpha).
     """
 
     design: Design
@@ -39,6 +41,8 @@ class Model:
     intercept: bool
     entropy: bool = False
     size: float = 1.0
+    live: Array | float = 1.0
+    noise: Array | float = 0.0
 
     def residual(self, theta: Array, b: float) -> Array:
         """Return c - o (Z theta + b)."""
@@ -46,30 +50,30 @@ class Model:
 
     def scores(self, theta: Array) -> Array:
         """Return A theta, A = diag(o) Z."""
-        return self.o * self.design.scores(theta / self.size)
+        return self.o * self.design.scores(self.live * theta / self.size)
 
     def adjoint(self, u: Array) -> Array:
         """Return A'u."""
-        return self.design.adjoint((self.o * u.T).T) / self.size
+        return (self.live * self.design.adjoint((self.o * u.T).T).T).T / self.size
 
     def gram(self, D: Array) -> Array:
         """Return A' diag(D) A, as o is -1 or 1."""
-        return self.design.gram(D) / self.size**2
+        G = self.design.gram(D) / self.size**2
+        return G if isinstance(self.live, float) else G * np.outer(self.live, self.live)
 
-    def diagonal(self, D: Array) -> Array:
-        """Return the diagonal of A' diag(D) A."""
-        return sum((np.sum(block**2, 0) for block in self.blocks(D)), np.zeros(self.design.d))
-
-    def blocks(self, D: Array) -> Iterator[Array]:
-        """Yield diag(sqrt(D)) A in dense blocks of rows, largest D first."""
-        order, step = np.argsort(-D), max(256, 4 * self.design.d)
-        for start in range(0, len(order), step):
-            at = order[start : start + step]
-            yield self.design.rows(at).dense() * (np.sqrt(D[at]) * self.o[at] / self.size)[:, None]
+    def dense(self, at: Array) -> Array:
+        """Return some rows of A."""
+        return self.design.rows(at).dense() * (self.o[at] / self.size)[:, None] * self.live
 
     def norm(self, theta: Array) -> float:
         """Return ||theta||."""
         return float(np.linalg.norm(theta, self.dual))
+
+    def sizes(self) -> Array:
+        """Return the root mean square of the columns of Z, from at most 500 rows."""
+        n = self.design.n
+        some = self.design.rows(np.arange(0, n, -(-n // 500)))
+        return self.live * np.sqrt(np.diag(some.gram(np.full(some.n, 1 / some.n)))) / self.size
 
     def polar(self, g: Array) -> float:
         """Return the dual norm of ||theta||."""
@@ -174,14 +178,12 @@ class _Selection:
         return out
 
     def gram(self, D: Array) -> Array:
-        return np.diag(self.diagonal(D))
+        return np.diag(np.bincount(self.at, D * self.sign**2, minlength=self.d))
 
-    def diagonal(self, D: Array) -> Array:
-        return np.bincount(self.at, D * self.sign**2, minlength=self.d)
-
-    def blocks(self, D: Array) -> Iterator[Array]:
-        # rows of the same column add up to one
-        yield np.diag(np.sqrt(self.diagonal(D)))
+    def dense(self, at: Array) -> Array:
+        out = np.zeros((len(at), self.d))
+        out[np.arange(len(at)), self.at[at]] = -self.sign[at]
+        return out
 
 
 @dataclass(frozen=True)

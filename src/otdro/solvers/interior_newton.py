@@ -9,8 +9,6 @@ from ..losses.base import Array
 from .interior_model import Saddle
 from .interior_rows import Map
 
-Parts = list[tuple[Map, Array]]
-
 
 class Squared:
     """The matrix T = sum of A' diag(D) A by its Cholesky factor: one pass over X.
@@ -18,9 +16,10 @@ class Squared:
     T is scaled to unit diagonal and shifted until it factors; refinement undoes the shift.
     """
 
-    def __init__(self, parts: Parts, d: int) -> None:
+    def __init__(self, parts: list[tuple[Map, Array]], d: int) -> None:
         self.T: Array = sum((rows.gram(D) for rows, D in parts), np.zeros((d, d)))
-        self.scale = _equilibrate(np.diag(self.T))
+        top = float(np.diag(self.T).max(initial=0.0)) or 1.0
+        self.scale = 1 / np.sqrt(np.maximum(np.diag(self.T), 1e-40 * top))
         scaled, diagonal, shift = self.T * self.scale[:, None] * self.scale, np.arange(d), 1e-16
         while shift < 1:
             shifted = scaled.copy()
@@ -42,20 +41,27 @@ class Squared:
 
 
 class Orthogonal:
-    """The same matrix by a QR of the weighted rows: slower, and exact to the square of its condition."""
+    """The matrix T = sum of [A V]' diag(D) [A V] by a QR of the weighted rows.
 
-    def __init__(self, parts: Parts, d: int) -> None:
-        self.parts = parts
-        diagonal: Array = sum((rows.diagonal(D) for rows, D in parts), np.zeros(d))
-        self.scale = _equilibrate(diagonal)
-        # rows in decreasing size keep a Householder QR stable row by row
-        R = np.zeros((0, d))
-        for rows, D in parts:
-            for block in rows.blocks(D):
-                R = qr(np.vstack([R, block * self.scale]), mode="r", check_finite=False)[0][:d]
-        self.R: Array = qr(np.vstack([R, 1e-14 * np.eye(d)]), mode="r", check_finite=False)[0][:d]
-        if not np.isfinite(self.R).all():
+    Slower than ``Squared``, but it never squares the condition of the rows.
+    """
+
+    def __init__(self, parts: list[tuple[Map, Array, Array]], d: int) -> None:
+        self.parts, self.d = parts, d
+        m = d + parts[0][1].shape[1]
+        R = np.zeros((0, m))
+        for rows, V, D in parts:
+            # rows in decreasing size keep a Householder QR stable row by row
+            order, step = np.argsort(-D), max(256, 4 * m)
+            for at in np.split(order, np.arange(step, len(order), step)):
+                block = np.sqrt(D[at])[:, None] * np.hstack([rows.dense(at), V[at]])
+                R = qr(np.vstack([R, block]), mode="r", check_finite=False)[0][:m]
+        size = np.linalg.norm(R, axis=0)
+        self.scale = 1 / np.maximum(size, 1e-20 * (float(size.max(initial=0.0)) or 1.0))
+        lifted = np.vstack([R * self.scale, 1e-14 * np.eye(m)])
+        if not np.isfinite(lifted).all():
             raise np.linalg.LinAlgError("the Newton matrix is not finite")
+        self.R: Array = qr(lifted, mode="r", check_finite=False)[0][:m]
 
     def solve(self, f: Array) -> Array:
         """Return T^-1 f by the seminormal equations R'R x = f."""
@@ -64,12 +70,11 @@ class Orthogonal:
 
     def times(self, x: Array) -> Array:
         """Return T x, never forming T."""
-        return sum((rows.adjoint(D * rows.scores(x)) for rows, D in self.parts), np.zeros(len(x)))
-
-
-def _equilibrate(diagonal: Array) -> Array:
-    top = float(diagonal.max(initial=0.0)) or 1.0
-    return 1 / np.sqrt(np.maximum(diagonal, 1e-40 * top))
+        out = np.zeros_like(x)
+        for rows, V, D in self.parts:
+            u = D * (rows.scores(x[: self.d]) + V @ x[self.d :])
+            out += np.concatenate([rows.adjoint(u), V.T @ u])
+        return out
 
 
 class Bordered:
@@ -109,9 +114,17 @@ class Newton:
         C: Array = sum((rows.V.T @ (rows.wD[:, None] * rows.V) for rows in q.groups), np.zeros((k, k)))
         self.pull = products[:, k]
         self._breathe(C)
-        parts = [(rows.map, rows.wD) for rows in q.groups]
-        T = (Orthogonal if careful else Squared)(parts, len(products))
-        self.system = Bordered(T, products[:, :k], C)
+        self.system = self._system(products[:, :k], C, careful)
+
+    def _system(self, B: Array, C: Array, careful: bool) -> Bordered:
+        d, k = B.shape
+        if not careful:
+            return Bordered(Squared([(rows.map, rows.wD) for rows in self.q.groups], d), B, C)
+        # only g, which is maximised over, stays outside the least-squares rows
+        inside = k if self.q.head.breathing is None else k - 1
+        parts = [(rows.map, rows.V[:, :inside], rows.wD) for rows in self.q.groups]
+        border = np.vstack([B[:, inside:], C[:inside, inside:]])
+        return Bordered(Orthogonal(parts, d), border, C[inside:, inside:])
 
     def _breathe(self, C: Array) -> None:
         """Add the second derivatives of -nu g^2/(2 rate) and of the barrier of [-g, g] in g."""
@@ -119,7 +132,8 @@ class Newton:
         if rows.breathing is None:
             return
         nu = self.q.names.index("nu")
-        C[-1, -1] -= float(rows.breathing @ (rows.P + rows.S)) + self.xi[nu] / self.q.rate
+        # D (S - P)^2 - (P + S) = -4 P S D without the cancellation
+        C[-1, -1] = -4 * float(rows.breathing @ (rows.P * rows.S * rows.D)) - self.xi[nu] / self.q.rate
         C[[-1, nu], [nu, -1]] -= self.xi[-1] / self.q.rate
 
     def step(self, last: Array | None = None) -> tuple[Array, Array]:
@@ -131,7 +145,9 @@ class Newton:
             weight = (rows.w * square) @ np.broadcast_to(rows.K, rows.R.shape)
             g = g + rows.V.T @ (rows.wD * rows.rho) - rows.R.T @ (rows.w * rows.alpha) + weight / 2
         self._stretch(g, last)
-        return self.system.solve(f, g)
+        d, m = len(f), len(self.system.W)
+        x, y = self.system.solve(np.append(f, g[: m - d]), g[m - d :])
+        return x[:d], np.append(x[d:], y)
 
     def _stretch(self, g: Array, last: Array | None) -> None:
         """Add the gradient of -nu g^2/(2 rate) and of the barrier of [-g, g], with their second order."""

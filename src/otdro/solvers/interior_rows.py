@@ -11,7 +11,6 @@ norm of theta and the sign constraints on xi are rows as well.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -33,11 +32,8 @@ class Map(Protocol):
     def gram(self, D: Array) -> Array:
         """Return A' diag(D) A."""
 
-    def diagonal(self, D: Array) -> Array:
-        """Return the diagonal of A' diag(D) A."""
-
-    def blocks(self, D: Array) -> Iterator[Array]:
-        """Yield diag(sqrt(D)) A in dense blocks of rows, largest D first."""
+    def dense(self, at: Array) -> Array:
+        """Return some rows of A."""
 
 
 @dataclass(eq=False)

@@ -29,6 +29,8 @@ Array = NDArray[Any]
 
 #: Rows above which a tenth of them (at most ``SUBSAMPLE``) gives the starting point.
 SUBSAMPLE_FROM, SUBSAMPLE = 5_000, 10_000
+#: Rows times columns up to which the deltas of a path are solved as one batch.
+BATCH_UP_TO = 20_000
 #: Columns above which the Newton system is solved by conjugate gradients, without its matrix.
 DENSE_UP_TO = 2_000
 
@@ -103,33 +105,57 @@ def solve(problem: Problem, tol: float, max_iter: int, start: Solution | None = 
     """Minimise the robust risk of a smooth loss at order 1 with a Euclidean cost."""
     at = Coordinates(problem)
     target = tol * constant_risk(problem)[1]
-    rho = problem.ball.delta * problem.loss.lipschitz
-    batch = Batch(
-        at.design,
-        problem.y,
-        problem.weights[:, None],
-        problem.loss,
-        np.array([rho]),
-        problem.fit_intercept,
-    )
+    batch = _batch(problem, at, np.array([problem.ball.delta]))
     if start is None:
         first = _subsampled(batch, target, max_iter)
     else:
         b = at.centred(start.intercept, start.coef)
         first = at.theta(start.coef)[:, None], np.array([b])
     found = minimise(batch, np.array([target]), max_iter, first)
-    coef, gap = at.coef(found.theta[:, 0]), float(found.gap[0])
-    return Solution(
-        coef=coef,
-        intercept=at.intercept(found.b[0], coef),
-        multiplier=problem.loss.lipschitz * float(np.linalg.norm(found.theta)),
-        objective=float(found.objective[0]),
-        gap=gap,
-        n_iter=int(found.n_iter[0]),
-        converged=gap <= target,
-        message=verdict(gap, target),
-        dual=found.slope[:, 0],
-    )
+    return _solutions(problem, at, found, target)[0]
+
+
+def solve_many(problem: Problem, deltas: Array, tol: float, max_iter: int) -> list[Solution]:
+    """Solve at every delta (descending): small problems as one batch, others each from the last."""
+    at = Coordinates(problem)
+    target = tol * constant_risk(problem)[1]
+    batch = _batch(problem, at, np.asarray(deltas, dtype=float))
+    if at.design.n * at.design.d <= BATCH_UP_TO:
+        found = minimise(batch, np.full(len(deltas), target), max_iter)
+        return _solutions(problem, at, found, target)
+    solved: list[Solution] = []
+    start = None
+    for j in range(len(deltas)):
+        found = minimise(batch.columns(np.array([j])), np.array([target]), max_iter, start)
+        solved += _solutions(problem, at, found, target)
+        start = found.theta, found.b
+    return solved
+
+
+def _batch(problem: Problem, at: Coordinates, deltas: Array) -> Batch:
+    weights = np.broadcast_to(problem.weights[:, None], (len(problem.y), len(deltas)))
+    rho = deltas * problem.loss.lipschitz
+    return Batch(at.design, problem.y, weights, problem.loss, rho, problem.fit_intercept)
+
+
+def _solutions(
+    problem: Problem, at: Coordinates, found: Minimum, target: float
+) -> list[Solution]:
+    coefs = at.coef(found.theta)
+    return [
+        Solution(
+            coef=np.ascontiguousarray(coefs[:, j]),
+            intercept=at.intercept(found.b[j], coefs[:, j]),
+            multiplier=problem.loss.lipschitz * float(np.linalg.norm(found.theta[:, j])),
+            objective=float(found.objective[j]),
+            gap=float(found.gap[j]),
+            n_iter=int(found.n_iter[j]),
+            converged=bool(found.gap[j] <= target),
+            message=verdict(float(found.gap[j]), target),
+            dual=found.slope[:, j],
+        )
+        for j in range(len(found.b))
+    ]
 
 
 def _subsampled(batch: Batch, target: float, max_iter: int) -> tuple[Array, Array] | None:

@@ -95,58 +95,80 @@ def _significant(perp: float, size: float) -> tuple[float, float]:
 
 def solve(problem: Problem, tol: float, max_iter: int, start: Solution | None = None) -> Solution:
     """Minimise the robust mean square; one eigendecomposition, or an SVD where that falls short."""
+    return solve_many(problem, np.array([problem.ball.delta]), tol)[0]
+
+
+def solve_many(problem: Problem, deltas: Array, tol: float) -> list[Solution]:
+    """Solve at every delta from one spectrum."""
     at, target = Coordinates(problem), tol * constant_risk(problem)[1]
     shift = float(problem.weights @ problem.y) if problem.fit_intercept else 0.0
-    y = problem.y - shift
-    design = at.design
+    y, design = problem.y - shift, at.design
+    found: list[Solution] = []
     spectrum = Spectrum.from_gram(design, y, problem.weights) if design.d <= design.n / 2 else None
-    found = None
     if spectrum is not None:
-        found = _certified(at, problem, y, spectrum, target)
-    if found is None or not found.converged:
+        found = _certified(at, problem, y, spectrum, deltas, target)
+    if not found or not all(s.converged for s in found):
         root = np.sqrt(problem.weights)
         rows = Spectrum.from_rows(design.dense() * root[:, None], y * root)
-        found = _certified(at, problem, y, rows, target)
+        found = _certified(at, problem, y, rows, deltas, target)
     return found
 
 
 def _certified(
-    at: Coordinates, problem: Problem, y: Array, spectrum: Spectrum, target: float
-) -> Solution:
-    """Return the solution at delta with its gap: the dual is max <a, y>, ||Z'a|| <= sqrt(delta), ||a|| <= 1."""
-    delta, weights = problem.ball.delta, problem.weights
-    k = spectrum.stiffness(delta)
-    theta = spectrum.theta(k)
-    w = float(np.linalg.norm(theta))
-    e = y - at.design.scores(theta)
-    b = float(weights @ e) if problem.fit_intercept else 0.0
+    at: Coordinates,
+    problem: Problem,
+    y: Array,
+    spectrum: Spectrum,
+    deltas: Array,
+    target: float,
+) -> list[Solution]:
+    """Return the solutions with their gaps: the dual is max <a, y>, |Z'a| <= sqrt(delta), |a| <= 1."""
+    weights = problem.weights
+    shift = float(weights @ (problem.y - y))
+    stiffness = [spectrum.stiffness(float(delta)) for delta in deltas]
+    theta = np.stack([spectrum.theta(k) for k in stiffness], axis=1)
+    e = y[:, None] - at.design.scores(theta)
+    b = weights @ e if problem.fit_intercept else np.zeros(len(deltas))
     e -= b
-    rms = float(np.sqrt(weights @ e**2))
-    objective = (rms + np.sqrt(delta) * w) ** 2
-    if k == 0 and spectrum.perp == 0:
+    rms = np.sqrt(weights @ e**2)
+    a = e / np.maximum(rms, np.finfo(float).tiny)
+    sizes = np.linalg.norm(at.design.adjoint(weights[:, None] * a), axis=0)
+    heights = weights @ (a * y[:, None])
+    coefs, solved = at.coef(theta), []
+    for j, delta in enumerate(deltas):
+        w, root = float(np.linalg.norm(theta[:, j])), float(np.sqrt(delta))
+        objective = float((rms[j] + root * w) ** 2)
+        exact = stiffness[j] == 0 and spectrum.perp == 0
+        gap = _gap(objective, root, w, float(sizes[j]), float(heights[j]), exact)
+        coef = np.ascontiguousarray(coefs[:, j])
+        solved.append(
+            Solution(
+                coef=coef,
+                intercept=at.intercept(float(b[j]) + shift, coef),
+                multiplier=multiplier(w, float(rms[j]), float(delta)),
+                objective=objective,
+                gap=gap,
+                n_iter=1,
+                converged=gap <= target,
+                message=verdict(gap, target),
+                # d e^2/dz at the worst case, where residuals grow by 1 + sqrt(delta) w/rms
+                dual=-2 * a[:, j] * (rms[j] + root * w),
+            )
+        )
+    return solved
+
+
+def _gap(
+    objective: float, root: float, w: float, size: float, height: float, exact: bool
+) -> float:
+    """Return the gap from a = e/rms(e) with |Z'a| = size and <a, y> = height, root = sqrt(delta)."""
+    if exact:
         # interpolation: a = sqrt(delta) U D^-1 V'theta/w attains the primal, rounding aside
-        gap, dual = max(0.0, objective - delta * w**2), np.zeros_like(e)
-    else:
-        a = e / max(rms, np.finfo(float).tiny)
-        size = float(np.linalg.norm(at.design.adjoint(weights * a)))
-        # at delta = 0 the constraint is Z'a = 0, met to rounding: its price is |Z'a| |theta|
-        kappa = min(1.0, np.sqrt(delta) / size) if delta > 0 and size > 0 else 1.0
-        lower = kappa * float(weights @ (a * y)) - (size * w if delta == 0 else 0.0)
-        gap = max(0.0, objective - max(lower, 0.0) ** 2)
-        # d e^2/dz at the worst case, where residuals grow by 1 + sqrt(delta) w/rms
-        dual = -2 * e * (1 + np.sqrt(delta) * w / max(rms, np.finfo(float).tiny))
-    coef = at.coef(theta)
-    return Solution(
-        coef=coef,
-        intercept=at.intercept(b + float(problem.weights @ (problem.y - y)), coef),
-        multiplier=multiplier(w, rms, delta),
-        objective=objective,
-        gap=gap,
-        n_iter=1,
-        converged=gap <= target,
-        message=verdict(gap, target),
-        dual=dual,
-    )
+        return max(0.0, objective - (root * w) ** 2)
+    # at delta = 0 the constraint is Z'a = 0, met to rounding: its price is |Z'a| |theta|
+    kappa = min(1.0, root / size) if root > 0 and size > 0 else 1.0
+    lower = kappa * height - (size * w if root == 0 else 0.0)
+    return max(0.0, objective - max(lower, 0.0) ** 2)
 
 
 def multiplier(w: float, rms: float, delta: float) -> float:
