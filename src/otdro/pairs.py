@@ -27,6 +27,8 @@ TASKS = ("auto", "classification", "regression")
 MAX_ROWS = 50_000
 #: Pairs above which a continuous target, or a learner that needs each pair, takes a subsample.
 MAX_PAIRS = 20_000
+#: Pairs whose differences are in memory at a time.
+BLOCK = 2**14
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,15 +41,14 @@ class Listed:
         return len(self.index)
 
     def scatter(self, X: Array) -> Array:
-        """Return the mean of (x_i - x_j)(x_i - x_j)', in O(m d + n d^2)."""
-        i, j = self.index.T
-        n = len(X)
-        A = sparse.coo_array((np.ones(len(i)), (i, j)), shape=(n, n)).tocsr()
-        W = A + A.T
-        X = X - X.mean(axis=0)
-        # sum over pairs = X' (D - W) X, D the degrees: the Laplacian of the graph of pairs
-        S: Array = X.T @ (W.sum(axis=1)[:, None] * X - W @ X) / len(i)
-        return (S + S.T) / 2
+        """Return the mean of (x_i - x_j)(x_i - x_j)', a block of pairs at a time."""
+        # differences, not the Laplacian X'(D - W)X: duplicates must give exactly zero
+        S = np.zeros((X.shape[1], X.shape[1]))
+        for start in range(0, len(self), BLOCK):
+            i, j = self.index[start : start + BLOCK].T
+            D = X[i] - X[j]
+            S += D.T @ D
+        return S / len(self)
 
     def sample(self, limit: int, rng: np.random.RandomState) -> Array:
         """Return the pairs, or ``limit`` of them at random if there are more."""
@@ -292,7 +293,7 @@ class _Search:
             return np.empty((0, 2), dtype=int)
         if self.approximate:
             near = self._index(self.X[rows], k + 1).neighbor_graph[0]
-            return _link(rows, rows, near)
+            return _link(rows, rows, _others(near, k))
         return _link(rows, rows, NearestNeighbors(n_neighbors=k).fit(self.X[rows]).kneighbors()[1])
 
     def between(self, rows: Array, others: Array) -> Array:
@@ -323,6 +324,13 @@ def _link(rows: Array, others: Array, near: Array) -> Array:
     i, j = np.repeat(rows, near.shape[1]), near.ravel()
     i, j = i[j >= 0], others[j[j >= 0]]
     return np.asarray(np.column_stack([i, j])[i != j])
+
+
+def _others(near: Array, k: int) -> Array:
+    """Return the first k entries of each line that are not its own number, -1 where there are none."""
+    own = near == np.arange(len(near))[:, None]
+    last = np.argsort(own | (near < 0), axis=1, kind="stable")
+    return np.take_along_axis(np.where(own, -1, near), last, axis=1)[:, :k]
 
 
 def _by_class(codes: Array, link: Any) -> Array:

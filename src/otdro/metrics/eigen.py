@@ -22,7 +22,7 @@ class Eigen(MetricLearner):
         *,
         kind: str = "each",
         k: int = 5,
-        shrinkage: float = 0.5,
+        shrinkage: float = 0.4,
         task: str = "auto",
         approximate: bool = False,
         random_state: Any = None,

@@ -32,7 +32,7 @@ class GeometricMean(MetricLearner):
         *,
         kind: str = "each",
         k: int = 5,
-        shrinkage: float = 0.1,
+        shrinkage: float = 0.5,
         task: str = "auto",
         approximate: bool = False,
         random_state: Any = None,

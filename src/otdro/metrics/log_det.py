@@ -31,7 +31,7 @@ class LogDet(MetricLearner):
         *,
         kind: str = "each",
         k: int = 5,
-        shrinkage: float = 0.1,
+        shrinkage: float = 0.5,
         task: str = "auto",
         approximate: bool = False,
         random_state: Any = None,

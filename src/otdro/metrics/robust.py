@@ -57,7 +57,7 @@ class Robust(MetricLearner):
         max_pairs: int = MAX_PAIRS,
         kind: str = "each",
         k: int = 5,
-        shrinkage: float = 0.1,
+        shrinkage: float = 0.5,
         task: str = "auto",
         approximate: bool = False,
         random_state: Any = None,

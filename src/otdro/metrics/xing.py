@@ -52,7 +52,7 @@ class Xing(MetricLearner):
         max_pairs: int = MAX_PAIRS,
         kind: str = "each",
         k: int = 5,
-        shrinkage: float = 0.1,
+        shrinkage: float = 0.3,
         task: str = "auto",
         approximate: bool = False,
         random_state: Any = None,
