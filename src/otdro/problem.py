@@ -38,7 +38,8 @@ class Problem:
     r"""Minimise over (beta, b) the largest :math:`E_P\,\ell(x'\beta + b, y)` over P in the ball.
 
     ``X`` of shape (n, d) dense or CSR, ``y`` of shape (n,) (labels -1/+1 or targets), ``weights``
-    of shape (n,), nonnegative with sum 1: the sample P_n.
+    of shape (n,), nonnegative with sum 1: the sample P_n. With ``support``, rows of shape (m, d),
+    the adversary moves mass only to rows of X and of it; None is all of R^d.
     """
 
     X: Any
@@ -47,6 +48,7 @@ class Problem:
     loss: Loss
     ball: Ball
     fit_intercept: bool = True
+    support: Any = None
 
 
 @dataclass(frozen=True, eq=False)
