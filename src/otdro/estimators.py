@@ -21,7 +21,7 @@ from .design import Design
 from .duality import worst_risk
 from .losses import Logistic, Loss
 from .problem import Ball, Problem, Solution
-from .radius import Settings, choose
+from .radius import ConfidenceRegion, Sample, Settings, choose, confidence_region
 
 Array = NDArray[Any]
 
@@ -31,26 +31,33 @@ class _DRO(BaseEstimator):  # type: ignore[misc]
 
     _task: str
 
-    def _fit(self, X: Any, ys: list[Array], weights: Array, groups: Any, support: Any) -> None:
+    def _fit(
+        self,
+        X: Any,
+        ys: list[Array],
+        weights: Array,
+        y: Array,
+        classes: Array | None,
+        groups: Any,
+        support: Any,
+    ) -> None:
         """Choose the ball, solve one problem for each target vector, and store."""
         loss = losses.resolve(self.loss, self._task)
         solver = solvers.resolve(self.solver, self.tol, self.max_iter)
-        chosen = choose(X, ys, weights, loss, solver, self._settings(groups, support))
-        problems = [
-            Problem(X, y, weights, loss, chosen.ball, bool(self.fit_intercept)) for y in ys
-        ]
-        found = [solver.solve(problem) for problem in problems]
+        sample = Sample(X, ys, weights, loss, bool(self.fit_intercept))
+        chosen = choose(sample, solver, self._settings(y, classes, groups))
+        problems = [sample.problem(target, chosen.ball) for target in ys]
+        found = chosen.solutions or [solver.solve(problem) for problem in problems]
         for problem, solution in zip(problems, found, strict=True):
             _report(problem, solution, self.tol)
         self._store(problems, found)
         if chosen.path is not None:
             self.path_ = chosen.path
 
-    def _settings(self, groups: Any, support: Any) -> Settings:
-        names = ("cost", "order", "delta", "fit_intercept", "cv", "scoring", "rule", "deltas")
-        more = ("confidence", "n_jobs", "random_state", "verbose")
-        values = {name: getattr(self, name) for name in names + more}
-        return Settings(**values, estimator=self, groups=groups, support=support)
+    def _settings(self, y: Array, classes: Array | None, groups: Any) -> Settings:
+        names = ("cost", "order", "delta", "cv", "scoring", "rule", "deltas", "confidence")
+        values = {name: getattr(self, name) for name in (*names, "n_jobs", "random_state")}
+        return Settings(**values, estimator=self, y=y, classes=classes, groups=groups)
 
     def _store(self, problems: list[Problem], found: list[Solution]) -> None:
         ball, loss = problems[0].ball, problems[0].loss
@@ -86,13 +93,31 @@ class _DRO(BaseEstimator):  # type: ignore[misc]
         scores: Array = Design(X).scores(np.atleast_2d(self.coef_).T) + self.intercept_
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
-    def _worst_case(self, k: int) -> WorstCase:
+    def _problem(self, k: int) -> Problem:
         if not hasattr(self, "_problems"):
             raise ValueError(
-                "the worst case needs the training rows, which are not saved with a model. "
-                "Call worst_case before saving, or fit again."
+                "this needs the training rows, which are not saved with a model. Ask before "
+                "saving, or fit again."
             )
-        p = self._problems[k]
+        return self._problems[k]
+
+    def confidence_region(self, confidence: float | None = None) -> ConfidenceRegion:
+        """Return the ellipsoid of plausible slopes at the profile theory's quantile.
+
+        It does not depend on ``delta_``. Squared and logistic losses, Euclidean or Mahalanobis
+        costs, two classes.
+        """
+        check_is_fitted(self)
+        if len(np.atleast_2d(self.coef_)) > 1:
+            raise ValueError("a confidence region is for two classes; fit one class at a time.")
+        p = self._problem(0)
+        sample = Sample(p.X, [p.y], p.weights, p.loss, p.fit_intercept)
+        confidence = self.confidence if confidence is None else confidence
+        names = getattr(self, "feature_names_in_", None)
+        return confidence_region(sample, p.y, p.ball.cost, confidence, names)
+
+    def _worst_case(self, k: int) -> WorstCase:
+        p = self._problem(k)
         coef, intercept = np.atleast_2d(self.coef_)[k], np.atleast_1d(self.intercept_)[k]
         return worst_case(p.X, p.y, p.weights, coef, float(intercept), p.loss, p.ball)
 
@@ -232,7 +257,7 @@ class DROClassifier(ClassifierMixin, _DRO):  # type: ignore[misc]
             ys = [np.where(codes == 1, 1.0, -1.0)]
         else:
             ys = [np.where(codes == k, 1.0, -1.0) for k in range(len(classes))]
-        self._fit(X, ys, weights, groups, support)
+        self._fit(X, ys, weights, y, classes, groups, support)
         self.classes_ = classes
         return self
 
@@ -341,7 +366,8 @@ class DRORegressor(RegressorMixin, _DRO):  # type: ignore[misc]
             ensure_min_samples=2,
         )
         weights = _weights(X, sample_weight)
-        self._fit(X, [np.asarray(y, dtype=float)], weights, groups, support)
+        y = np.asarray(y, dtype=float)
+        self._fit(X, [y], weights, y, None, groups, support)
         self.coef_, self.intercept_ = self.coef_[0], float(self.intercept_[0])
         return self
 

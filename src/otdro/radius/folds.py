@@ -1,0 +1,214 @@
+"""Cross-validation of a path: whatever is learned, the cost included, is learned inside the fold."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import check_scoring
+from sklearn.model_selection import KFold, StratifiedKFold, check_cv
+
+from ..design import Design
+from ..solvers import Exact, Solver
+from .candidates import Candidates
+from .grid import Sample, solve_path
+
+Array = NDArray[Any]
+Split = tuple[Array, Array]
+
+#: The gap, relative to the constant model's risk, to which models inside folds are solved at least.
+FOLD_TOL = 1e-5
+
+
+@dataclass(frozen=True, eq=False)
+class FoldScores:
+    """One candidate's folds: ``scores`` (F, m), larger is better, ``mass`` (F,) the weight of the
+    test rows, and out-of-fold model scores ``z`` (K, n, m), NaN where no fold tested the row."""
+
+    scores: Array
+    mass: Array
+    z: Array
+
+    @property
+    def mean(self) -> Array:
+        """The mean score over folds."""
+        return self.scores.mean(axis=0)
+
+    @property
+    def se(self) -> Array:
+        """Its standard error."""
+        F = len(self.scores)
+        return self.scores.std(axis=0, ddof=1) / np.sqrt(F) if F > 1 else np.zeros_like(self.mean)
+
+
+def splits(sample: Sample, cv: Any, groups: Any, seed: int) -> list[Split]:
+    """Return (train, test) rows; an int makes shuffled folds, stratified by label."""
+    labels = codes(sample)
+    classify = sample.loss.task == "classification"
+    if isinstance(cv, int | np.integer) and not isinstance(cv, bool):
+        cv = _folds(labels, int(cv), classify, seed)
+    else:
+        cv = check_cv(cv, labels, classifier=classify)
+    found = [(np.asarray(a), np.asarray(b)) for a, b in cv.split(sample.X, labels, groups)]
+    usable = [pair for pair in found if _usable(sample, *pair)]
+    if not usable:
+        raise ValueError(
+            f"none of the {len(found)} splits of cv={cv!r} has training rows of positive weight "
+            "from two classes; use other folds, or a number as delta."
+        )
+    if len(usable) < len(found):
+        warnings.warn(
+            f"{len(found) - len(usable)} of {len(found)} splits lack a class or test rows of "
+            "positive weight and are left out.",
+            UserWarning,
+            stacklevel=2,
+        )
+    return usable
+
+
+def codes(sample: Sample) -> Array:
+    """Return one label a row (the class number for one-vs-rest), or the target."""
+    return sample.ys[0] if len(sample.ys) == 1 else np.stack(sample.ys).argmax(axis=0)
+
+
+def _folds(labels: Array, k: int, classify: bool, seed: int) -> Any:
+    if k < 2:
+        raise ValueError(f"cv must be at least 2 folds, got cv={k}.")
+    if not classify:
+        if k > len(labels):
+            warnings.warn(f"cv={k} folds for {len(labels)} rows: using {len(labels)}.", stacklevel=3)
+        return KFold(min(k, len(labels)), shuffle=True, random_state=seed)
+    values, counts = np.unique(labels, return_counts=True)
+    least = int(counts.min())
+    if least < k:
+        name = values[counts.argmin()]
+        fewer = max(2, least)
+        warnings.warn(
+            f"the class coded {name:g} has {least} rows, fewer than cv={k} folds: using {fewer}.",
+            UserWarning,
+            stacklevel=3,
+        )
+        k = fewer
+        if least < 2:
+            return KFold(k, shuffle=True, random_state=seed)
+    return StratifiedKFold(k, shuffle=True, random_state=seed)
+
+
+def _usable(sample: Sample, train: Array, test: Array) -> bool:
+    positive = sample.weights[train] > 0
+    if not positive.any() or not (sample.weights[test] > 0).any():
+        return False
+    if sample.loss.task != "classification":
+        return True
+    return all(len(np.unique(y[train][positive])) == 2 for y in sample.ys)
+
+
+def cross_validate(
+    sample: Sample,
+    candidates: Candidates,
+    order: int,
+    deltas: list[Array],
+    solver: Solver,
+    pairs: list[Split],
+    scorer: Any,
+    n_jobs: int | None,
+) -> list[FoldScores]:
+    """Return the fold scores of every candidate along its deltas."""
+    if isinstance(solver, Exact):
+        solver = Exact(tol=max(solver.tol, FOLD_TOL), max_iter=solver.max_iter)
+    folds = Parallel(n_jobs=n_jobs)(
+        delayed(_fold)(sample, candidates, order, deltas, solver, train, test, scorer)
+        for train, test in pairs
+    )
+    _warn_of_unsolved([fold[1] for fold in folds])
+    n, K = len(sample.weights), len(sample.ys)
+    found = []
+    for c in range(len(deltas)):
+        z = np.full((K, n, len(deltas[c])), np.nan)
+        for (_, test), (results, _) in zip(pairs, folds, strict=True):
+            z[:, test] = results[c][1]
+        scores = np.stack([results[c][0] for results, _ in folds])
+        mass = np.array([sample.weights[test].sum() for _, test in pairs])
+        found.append(FoldScores(scores, mass, z))
+    return found
+
+
+def _fold(
+    sample: Sample,
+    candidates: Candidates,
+    order: int,
+    deltas: list[Array],
+    solver: Solver,
+    train: Array,
+    test: Array,
+    scorer: Any,
+) -> tuple[list[tuple[Array, Array]], int]:
+    """Return, for each candidate, scores (m,) and test scores z (K, test, m); and how many fits failed."""
+    part, held = sample.rows(train), Design(sample.X[test])
+    results, failed = [], 0
+    for cost, grid in zip(candidates.costs(part), deltas, strict=True):
+        solved = solve_path(part, cost, order, grid, solver)
+        failed += sum(not s.converged for row in solved for s in row)
+        coefs = np.stack([[s.coef for s in row] for row in solved])
+        intercepts = np.array([[s.intercept for s in row] for row in solved])
+        z = np.stack([held.scores(c.T) + b for c, b in zip(coefs, intercepts, strict=True)])
+        results.append((_scores(sample, test, z, coefs, intercepts, scorer), z))
+    return results, failed
+
+
+def _scores(
+    sample: Sample, test: Array, z: Array, coefs: Array, intercepts: Array, scorer: Any
+) -> Array:
+    """Return the score of every delta on the test rows: minus the mean loss, or the scorer's."""
+    weights = sample.weights[test] / sample.weights[test].sum()
+    if scorer is None:
+        losses = [
+            weights @ sample.loss.value(z[k], y[test][:, None]) for k, y in enumerate(sample.ys)
+        ]
+        return -np.mean(losses, axis=0)
+    m = z.shape[2]
+    return np.array(
+        [scorer(sample.X[test], test, coefs[:, j], intercepts[:, j]) for j in range(m)]
+    )
+
+
+def _warn_of_unsolved(failed: list[int]) -> None:
+    numbers = [str(i) for i, count in enumerate(failed) if count]
+    if numbers:
+        warnings.warn(
+            f"{sum(failed)} fits inside fold(s) {', '.join(numbers)} did not reach their gap; they "
+            "are scored all the same. Raise max_iter or scale the columns of X.",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
+
+
+class ModelScorer:
+    """A scikit-learn scorer applied to coefficients, through a copy of the estimator."""
+
+    def __init__(self, estimator: Any, scoring: Any, y: Array, classes: Array | None) -> None:
+        self.model = clone(estimator)
+        self.score = check_scoring(estimator, scoring=scoring)
+        self.y, self.classes, self.name = y, classes, scoring
+
+    def __call__(self, X: Any, rows: Array, coef: Array, intercept: Array) -> float:
+        """Return the score of one model on rows X, numbered ``rows`` in the training data."""
+        model = self.model
+        model.n_features_in_ = X.shape[1]
+        if self.classes is None:
+            model.coef_, model.intercept_ = coef[0], float(intercept[0])
+        else:
+            model.coef_, model.intercept_, model.classes_ = coef, intercept, self.classes
+        try:
+            return float(self.score(model, X, self.y[rows]))
+        except AttributeError as error:
+            raise ValueError(
+                f"scoring={self.name!r} needs what the loss {model.loss!r} lacks: {error}"
+            ) from None
+

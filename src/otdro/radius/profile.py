@@ -1,0 +1,273 @@
+r"""Delta by theory: the robust Wasserstein profile, and the confidence region it gives.
+
+With h = grad l at the true coefficients, the least budget at which they are optimal for some
+distribution of the ball satisfies, for the squared Mahalanobis cost,
+
+.. math:: n R_n(\beta_*) \to \sum_j \omega_j \chi^2_1,\qquad \omega = \mathrm{eig}(G^{-1}\,\mathrm{Cov}\,h),
+          \quad G = E[D_x h\,\Lambda^{-1}(D_x h)'],
+
+and delta is its quantile over n. At order 1, logistic, the quantile of
+:math:`\|N(0, E a^2 xx')\|_\Lambda/\sqrt n` bounds it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import eigh, eigvalsh, solve_triangular
+from scipy.optimize import brentq
+from scipy.special import expit
+
+from ..costs import Cost
+from ..design import Design
+from ..losses import Logistic, Squared
+from ..problem import Ball
+from ..solvers import Exact
+from .grid import Sample, threshold
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """At a pilot model: Cov h, G and C = E D_beta h, the intercept last; ``n`` effective rows."""
+
+    coef: Array
+    covariance: Array
+    G: Array
+    C: Array
+    n: float
+
+
+def theory(
+    X: Any,
+    y: Any,
+    loss: Any = "logistic",
+    cost: Any = "euclidean",
+    order: Any = "auto",
+    *,
+    confidence: float = 0.95,
+    sample_weight: Any = None,
+    fit_intercept: bool = True,
+) -> float:
+    """Return the delta at which the ball's plausible coefficients cover the truth with ``confidence``.
+
+    For squared loss (order 2) and logistic loss (orders 1, an upper bound, and 2). The unknown
+    truth is replaced by a pilot: the plain fit, or where that does not exist (separable classes,
+    fewer rows than columns) the robust fit at the delta found, iterated. Asymptotic in n and, for
+    prediction, conservative. ``y`` are labels -1/+1 or targets.
+    """
+    from .grid import _validated
+    from .selection import resolve_cost, resolve_order
+
+    loss, X, y, weights = _validated(X, y, loss, sample_weight)
+    cost = resolve_cost(cost)
+    cost.check(X.shape[1])
+    order = resolve_order(order, loss, cost)
+    return theory_delta(Sample(X, [y], weights, loss, fit_intercept), cost, order, confidence)
+
+
+def theory_delta(sample: Sample, cost: Cost, order: int, confidence: float) -> float:
+    """Return the largest profile delta of the target vectors."""
+    check_profile(sample, cost, confidence)
+    if isinstance(sample.loss, Squared) and order == 1:
+        raise ValueError("order=1 needs a Lipschitz loss; Squared is not. Use order=2.")
+    return max(_delta(sample, y, cost, order, confidence) for y in sample.ys)
+
+
+def check_profile(sample: Sample, cost: Cost, confidence: float) -> None:
+    """Refuse what the profile theory does not cover."""
+    if not isinstance(sample.loss, Squared | Logistic):
+        raise ValueError(
+            f"the profile theory covers the squared and logistic losses, not "
+            f"{type(sample.loss).__name__}. Use delta='cv' or a number."
+        )
+    if not cost.euclidean:
+        raise ValueError(
+            f"the profile theory covers Euclidean and Mahalanobis costs, not {cost!r}. Use "
+            "delta='cv' or a number."
+        )
+    if not (np.isscalar(confidence) and 0 < confidence < 1):
+        raise ValueError(f"confidence must lie strictly between 0 and 1, got {confidence!r}.")
+
+
+def _delta(sample: Sample, y: Array, cost: Cost, order: int, confidence: float) -> float:
+    return _at(sample, y, cost, order, confidence, *pilot(sample, y, cost))
+
+
+def pilot(sample: Sample, y: Array, cost: Cost) -> tuple[Array, float]:
+    """Return the plain fit or, where there is none, the robust fit at its own median profile delta.
+
+    That is a fixed point, reached from the model beta = 0; order 1 for logistic loss, where the
+    profile stays finite at beta = 0.
+    """
+    model = _plain_fit(sample, y, cost)
+    if model is not None:
+        return model
+    order = 1 if isinstance(sample.loss, Logistic) else 2
+    delta = threshold(sample, y, cost, order)
+    for _ in range(5):
+        found = Exact(tol=1e-8).solve(sample.problem(y, Ball(cost, delta, order)))
+        delta = _at(sample, y, cost, order, 0.5, found.coef, found.intercept)
+    return found.coef, found.intercept
+
+
+def _plain_fit(sample: Sample, y: Array, cost: Cost) -> tuple[Array, float] | None:
+    """Return the empirical risk minimiser, None where it does not exist or leaves no residual."""
+    n, d = sample.X.shape
+    if np.count_nonzero(sample.weights) <= d + 1:
+        return None
+    found = Exact(tol=1e-9, max_iter=60).solve(sample.problem(y, Ball(cost, 0.0, 2)))
+    z = Design(sample.X).scores(found.coef) + found.intercept
+    if isinstance(sample.loss, Logistic):
+        separated = (y * z)[sample.weights > 0].min() > 0
+        return None if separated or not found.converged else (found.coef, found.intercept)
+    return found.coef, found.intercept
+
+
+def _at(
+    sample: Sample,
+    y: Array,
+    cost: Cost,
+    order: int,
+    confidence: float,
+    coef: Array,
+    intercept: float,
+) -> float:
+    """Return the profile delta with the pilot (coef, intercept)."""
+    if order == 1:
+        return _order_one(sample, y, cost, confidence, coef, intercept)
+    m = moments(sample, y, cost, coef, intercept)
+    omega = eigh(m.covariance, _invertible(m.G), eigvals_only=True)
+    return chi_square_quantile(np.maximum(omega, 0), confidence) / m.n
+
+
+def _order_one(
+    sample: Sample, y: Array, cost: Cost, confidence: float, coef: Array, intercept: float
+) -> float:
+    """Return n^-1/2 times the quantile of |N(0, E a^2 (x - xbar)(x - xbar)')|, a = l'."""
+    weights = sample.weights
+    z = Design(sample.X).scores(coef) + intercept
+    a, D = sample.loss.derivative(z, y), weights * sample.loss.curvature(z, y)
+    # a free intercept takes out the mean, weighted by the curvature
+    center = Design(sample.X).adjoint(D) / D.sum() if sample.fit_intercept else None
+    S = Design(sample.X, cost.factor(), center).gram(weights * a**2)
+    return float(
+        np.sqrt(chi_square_quantile(np.maximum(eigvalsh(S), 0), confidence) / rows(weights))
+    )
+
+
+def rows(weights: Array) -> float:
+    """Return the effective number of rows, 1/sum pi^2."""
+    return float(1 / np.sum(weights**2))
+
+
+def moments(
+    sample: Sample, y: Array, cost: Cost, coef: Array, intercept: float
+) -> Moments:
+    """Return the moments of the profile at a model."""
+    if isinstance(sample.loss, Squared):
+        return _squared_moments(sample, y, cost, coef, intercept)
+    return _logistic_moments(sample, y, cost, coef, intercept)
+
+
+def _inverse(cost: Cost, d: int) -> Array:
+    """Return Lambda^-1."""
+    L = cost.factor()
+    if L is None:
+        return np.eye(d)
+    half = solve_triangular(L, np.eye(d), lower=True)
+    return half.T @ half
+
+
+def _squared_moments(
+    sample: Sample, y: Array, cost: Cost, coef: Array, intercept: float
+) -> Moments:
+    """h = -2 e x and D_x h = -2 e I + 2 x beta' on centred rows: the intercept drops out."""
+    weights, d = sample.weights, len(coef)
+    center = Design(sample.X).adjoint(weights) if sample.fit_intercept else None
+    e = y - Design(sample.X).scores(coef) - intercept
+    sigma2 = float(weights @ e**2)
+    Sigma = Design(sample.X, center=center).gram(weights)
+    w2 = float(cost.dual_norm(coef)) ** 2
+    G = 4 * (sigma2 * _inverse(cost, d) + w2 * Sigma)
+    return Moments(coef, 4 * sigma2 * Sigma, G, 2 * Sigma, rows(weights))
+
+
+def _logistic_moments(
+    sample: Sample, y: Array, cost: Cost, coef: Array, intercept: float
+) -> Moments:
+    """h = a xt, D_x h = a [I; 0] + D xt beta', with xt = (x, 1), a = l', D = l''."""
+    weights, d = sample.weights, len(coef)
+    X = sample.X
+    z = Design(X).scores(coef) + intercept
+    a, D = -y * expit(-y * z), expit(z) * expit(-z)
+    inverse = _inverse(cost, d)
+    w2 = float(coef @ inverse @ coef)
+    covariance = _second(X, weights * a**2, sample.fit_intercept)
+    C = _second(X, weights * D, sample.fit_intercept)
+    G = w2 * _second(X, weights * D**2, sample.fit_intercept)
+    G[:d, :d] += float(weights @ a**2) * inverse
+    # cross terms a D [Lambda^-1 beta; 0] xt' and its transpose
+    mean = np.append(Design(X).adjoint(weights * a * D), float(weights @ (a * D)))
+    cross = np.outer(inverse @ coef, mean[: len(G)])
+    G[:d] += cross
+    G[:, :d] += cross.T
+    return Moments(coef, covariance, G, C, rows(weights))
+
+
+def _second(X: Any, D: Array, intercept: bool) -> Array:
+    """Return sum_i D_i xt_i xt_i' with xt = (x, 1), or x without an intercept."""
+    design = Design(X)
+    S = design.gram(D)
+    if not intercept:
+        return S
+    mean = design.adjoint(D)
+    return np.block([[S, mean[:, None]], [mean[None], np.array([[D.sum()]])]])
+
+
+def _invertible(G: Array) -> Array:
+    """Return G with a ridge at rounding level, for constant or collinear columns."""
+    return G + 1e-12 * np.trace(G) / len(G) * np.eye(len(G))
+
+
+def chi_square_quantile(omega: Array, confidence: float) -> float:
+    """Return the quantile of sum_j omega_j chi2_1, omega >= 0."""
+    omega = omega[omega > 1e-12 * max(omega.max(initial=0), 1e-300)]
+    if not len(omega):
+        return 0.0
+    scale = float(omega.sum())
+    omega, tail = omega / scale, 1 - confidence
+    low, high = 1e-3, 2.0
+    while chi_square_tail(omega, high) > tail:
+        high *= 2
+    while chi_square_tail(omega, low) < tail:
+        low /= 4
+    root = brentq(lambda q: chi_square_tail(omega, q) - tail, low, high, xtol=1e-12)
+    return float(scale * root)
+
+
+def chi_square_tail(omega: Array, q: float) -> float:
+    r"""Return :math:`P(\sum_j \omega_j\chi^2_1 > q) = \frac{1}{2\pi i}\int M(t) e^{-tq}\,dt/t`.
+
+    M(t) = prod (1 - 2 omega_j t)^(-1/2) has its cut on t > 1/(2 max omega). The path is a parabola
+    t = a + iv + v^2/(4a) around it, along which e^(-tq) decays like a Gaussian: the trapezoid rule
+    converges geometrically.
+    """
+    edge = 1 / (2 * float(omega.max()))
+    # the saddle of M(t) e^(-tq)/t on (0, edge): sum omega/(1 - 2 omega t) = q + 1/t
+    a = brentq(
+        lambda t: float(np.sum(omega / (1 - 2 * omega * t))) - q - 1 / t,
+        1e-12 * edge,
+        edge * (1 - 1e-12),
+    )
+    reach = np.sqrt(4 * a * 40 / q)
+    v = np.linspace(0, reach, 1_000)
+    t = a + 1j * v + v**2 / (4 * a)
+    log_m = -0.5 * np.sum(np.log(1 - 2 * np.outer(omega, t)), axis=0)
+    # conjugate symmetry: twice the real part of the upper half, dt = (i + v/(2a)) dv
+    integrand = np.exp(log_m - t * q) / t * (1j + v / (2 * a))
+    return float(np.trapezoid(integrand.imag, v) / np.pi)

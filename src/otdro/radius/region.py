@@ -1,0 +1,84 @@
+"""The confidence region of the coefficients that the profile gives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import eigh
+
+from ..costs import Cost
+from .grid import Sample
+from .profile import check_profile, chi_square_quantile, moments, pilot
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class ConfidenceRegion:
+    r"""The slopes with :math:`(\beta - \hat\beta)' M (\beta - \hat\beta) \le \delta`.
+
+    ``center`` is the plain fit (or its regularised pilot), ``matrix`` is :math:`C G^{-1} C` with
+    the intercept minimised out, ``delta`` the profile's quantile at ``confidence``.
+    """
+
+    center: Array
+    matrix: Array
+    delta: float
+    confidence: float
+    feature_names: Array | None = None
+
+    def contains(self, beta: Any) -> bool:
+        """Return whether the slopes beta lie in the region."""
+        beta = np.asarray(beta, dtype=float).ravel()
+        if beta.shape != self.center.shape:
+            raise ValueError(f"beta has {len(beta)} entries, the region {len(self.center)}.")
+        move = beta - self.center
+        return bool(move @ self.matrix @ move <= self.delta)
+
+    def intervals(self) -> Array:
+        """Return the projections on each slope, shape (d, 2)."""
+        half = np.sqrt(self.delta * np.diag(self.covariance()))
+        return np.stack([self.center - half, self.center + half], axis=1)
+
+    def covariance(self) -> Array:
+        """Return the inverse of ``matrix``; inf where a slope is not determined."""
+        values, vectors = eigh(self.matrix)
+        keep = values > 1e-12 * values[-1]
+        inverse = (vectors[:, keep] / values[keep]) @ vectors[:, keep].T
+        free = np.abs(vectors[:, ~keep]).max(axis=1, initial=0) > 1e-6
+        inverse[free, free] = np.inf
+        return inverse
+
+    def section(self, i: int, j: int) -> tuple[Array, Array]:
+        """Return centre (2,) and shape matrix (2, 2) of the region's shadow on slopes i and j."""
+        both = [i, j]
+        return self.center[both], self.delta * self.covariance()[np.ix_(both, both)]
+
+
+def confidence_region(
+    sample: Sample, y: Array, cost: Cost, confidence: float, names: Array | None = None
+) -> ConfidenceRegion:
+    """Return the region of one target vector at the quantile of its own limit law."""
+    check_profile(sample, cost, confidence)
+    coef, intercept = pilot(sample, y, cost)
+    m = moments(sample, y, cost, coef, intercept)
+    G = m.G + 1e-12 * np.trace(m.G) / len(m.G) * np.eye(len(m.G))
+    M = m.C @ np.linalg.solve(G, m.C)
+    d = len(coef)
+    if len(M) > d:
+        # the intercept is free: minimise the form over it
+        M = M[:d, :d] - np.outer(M[:d, d], M[d, :d]) / M[d, d]
+    M = (M + M.T) / 2
+    # n (b - beta)'M(b - beta) -> sum omega chi2_1, omega = eig(M V), V the slopes' covariance
+    half = np.linalg.lstsq(m.C, _root(m.covariance), rcond=1e-12)[0][:d]
+    omega = np.linalg.eigvalsh(half.T @ M @ half)
+    delta = chi_square_quantile(np.maximum(omega, 0), confidence) / m.n
+    return ConfidenceRegion(coef, M, delta, confidence, names)
+
+
+def _root(S: Array) -> Array:
+    values, vectors = eigh(S)
+    return vectors * np.sqrt(np.maximum(values, 0))
