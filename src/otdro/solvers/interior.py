@@ -21,6 +21,8 @@ from .interior_newton import Newton
 
 #: Iterations without progress of the gap before the method gives up.
 PATIENCE = 12
+#: Problems of at most this n d^2 take QR steps from the start, where they cost nothing.
+SMALL = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -132,16 +134,16 @@ def _units(model: Model, b: float) -> tuple[float, float]:
 
 
 def _row_space(model: Model) -> tuple[Model, Array | None]:
-    """Return the model on the row space of Z, and its basis, where only ||theta||_2 matters and n < d."""
+    """Return the model on the row space of Z, and its basis, if n < d or small and the norm allows it."""
     n, d = model.design.n, model.design.d
-    if n >= d or (model.dual != 2 and model.rate > 0):
+    if (n >= d and n * d**2 > SMALL) or (model.dual != 2 and model.rate > 0):
         return model, None
     Z = model.design.dense() * model.live
     # without a penalty columns may be scaled, so that no small one is lost as rounding
     scale = np.linalg.norm(Z, axis=0) if model.rate == 0 else np.ones(d)
     scale[scale == 0] = 1.0
     U, D, Vt = np.linalg.svd(Z / scale, full_matrices=False)
-    keep = D > 1e-13 * D[0]
+    keep = D > 4e-16 * max(n, d) * D[0]
     keep[0] = True
     basis = Vt[keep].T / scale[:, None]
     return replace(model, design=Design(U[:, keep] * D[keep]), live=1.0), basis
@@ -203,14 +205,23 @@ def _direction(q: Saddle, newton: Newton, mu: float) -> tuple[Array, Array, floa
     for rows in q.groups:
         rows.aim(sigma * mu, corrected=True)
     dtheta, dxi = _follow(q, newton, dxi)
-    step = _length(q, 0.995)
+    step = _centred(q, _length(q, 0.995))
     if step < 0.1:
         # the second-order terms can mislead far from the path: centre without them
         for rows in q.groups:
             rows.aim(0.5 * mu)
         dtheta, dxi = _follow(q, newton, None)
-        step = _length(q, 0.995)
+        step = _centred(q, _length(q, 0.995))
     return dtheta, dxi, step
+
+
+def _centred(q: Saddle, step: float) -> float:
+    """Shorten a step until no product of a pair falls far behind the others, if that can be."""
+    for shorter in step * 0.8 ** np.arange(12):
+        mu = _mean_product(q, shorter)
+        if all(rows.centred(shorter, mu) for rows in q.groups):
+            return float(shorter)
+    return step
 
 
 def _follow(q: Saddle, newton: Newton, last: Array | None) -> tuple[Array, Array]:
@@ -234,7 +245,7 @@ class _Best:
         self.theta, self.b, self.upper = np.zeros(model.design.d), 0.0, np.inf
         self.floor = Floor(0.0, np.zeros_like(model.c))
         self.marks, self.since = np.full(3, np.inf), 0
-        self.careful = model.design.n < model.design.d
+        self.careful = model.design.n * model.design.d**2 <= SMALL
 
     @property
     def gap(self) -> float:

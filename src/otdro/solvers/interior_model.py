@@ -196,6 +196,7 @@ class _Line:
     lo: float = 0.0
     hi: float = np.inf
     h: float = 0.0
+    first: float = 1.0
 
 
 def _head(m: Model, names: tuple[str, ...]) -> Rows:
@@ -205,7 +206,12 @@ def _head(m: Model, names: tuple[str, ...]) -> Rows:
         # rate t^2/(2 nu) = max over alpha of alpha t - nu alpha^2/(2 rate)
         lines.append((_Line(0.0, {"t": 1.0}, {"nu": 1 / m.rate}, -np.inf), 1))
     signed = {"sigma", "nu", "q"} | ({"t"} if m.dual == 2 else set())
-    lines += [(_Line(0.0, {name: -1.0}, {}), 1) for name in names if name in signed]
+    first = {"t": m.rate / 2}
+    lines += [
+        (_Line(0.0, {name: -1.0}, {}, first=first.get(name, 1.0)), 1)
+        for name in names
+        if name in signed
+    ]
     if "q" in names:
         lines.append((_Line(0.0, {"q": -1.0, "nu": -1.0}, {}, h=m.kappa), 1))
     return _stack(lines, m, names)
@@ -220,7 +226,8 @@ def _norm(m: Model, names: tuple[str, ...]) -> list[_Line]:
     if m.dual == 1:
         bound = 0.0 if "g" in names else m.rate
         return [_Line(1.0, {}, {}, -bound, bound)]
-    return [_Line(sign, {"t": -1.0}, {}) for sign in (1.0, -1.0)]
+    start = (1.0 if m.form == "quadratic" else m.rate) / (2 * m.design.d)
+    return [_Line(sign, {"t": -1.0}, {}, first=start) for sign in (1.0, -1.0)]
 
 
 def _stack(lines: list[tuple[_Line, int]], m: Model, names: tuple[str, ...]) -> Rows:
@@ -240,5 +247,6 @@ def _stack(lines: list[tuple[_Line, int]], m: Model, names: tuple[str, ...]) -> 
         np.stack([_line(line.r, names) for line in each])[repeat],
         np.stack([_line(line.k, names) for line in each])[repeat],
         share=1 / len(m.c),
+        first=np.array([line.first for line in each])[repeat],
         breathing=breathing,
     )  # fmt: skip

@@ -46,7 +46,7 @@ class Orthogonal:
     Slower than ``Squared``, but it never squares the condition of the rows.
     """
 
-    def __init__(self, parts: list[tuple[Map, Array, Array]], d: int) -> None:
+    def __init__(self, parts: list[tuple[Map, Array, Array]], d: int, lift: float = 1e-8) -> None:
         self.parts, self.d = parts, d
         m = d + parts[0][1].shape[1]
         R = np.zeros((0, m))
@@ -58,7 +58,7 @@ class Orthogonal:
                 R = qr(np.vstack([R, block]), mode="r", check_finite=False)[0][:m]
         size = np.linalg.norm(R, axis=0)
         self.scale = 1 / np.maximum(size, 1e-20 * (float(size.max(initial=0.0)) or 1.0))
-        lifted = np.vstack([R * self.scale, 1e-14 * np.eye(m)])
+        lifted = np.vstack([R * self.scale, lift * np.eye(m)])
         if not np.isfinite(lifted).all():
             raise np.linalg.LinAlgError("the Newton matrix is not finite")
         self.R: Array = qr(lifted, mode="r", check_finite=False)[0][:m]
@@ -124,7 +124,9 @@ class Newton:
         inside = k if self.q.head.breathing is None else k - 1
         parts = [(rows.map, rows.V[:, :inside], rows.wD) for rows in self.q.groups]
         border = np.vstack([B[:, inside:], C[:inside, inside:]])
-        return Bordered(Orthogonal(parts, d), border, C[inside:, inside:])
+        # a penalty, however small, settles the directions that the rows leave free
+        lift = 1e-14 if self.q.rate > 0 else 1e-8
+        return Bordered(Orthogonal(parts, d, lift), border, C[inside:, inside:])
 
     def _breathe(self, C: Array) -> None:
         """Add the second derivatives of -nu g^2/(2 rate) and of the barrier of [-g, g] in g."""

@@ -41,7 +41,7 @@ class Rows:
     """A group of rows and the state of their multipliers alpha, p (of alpha <= hi) and s (of lo <= alpha).
 
     ``share`` weighs the barrier of a row: p (hi - alpha) = s (alpha - lo) = share * mu on the path.
-    ``breathing`` marks rows whose box is [-g, g], g the last scalar of xi, maximised over as alpha
+    ``first`` is where alpha - lo starts if hi is infinite. ``breathing`` marks rows whose box is [-g, g], g the last scalar of xi, maximised over as alpha
     is. ``entropy`` rows have the loss log(1 + e^r), alpha = sigma(r), and no box.
     """
 
@@ -54,6 +54,7 @@ class Rows:
     K: Array
     k0: float = 0.0
     share: float = 1.0
+    first: Array | float = 1.0
     breathing: Array | None = None
     entropy: bool = False
     alpha: Array = field(init=False)
@@ -71,10 +72,10 @@ class Rows:
 
     def begin(self, xi: Array) -> None:
         """Start alpha inside its box with p - s = r - k alpha, if it can be, and both well above 0."""
-        above, below = np.isfinite(self.hi), np.isfinite(self.lo)
+        self.above, self.below = above, below = np.isfinite(self.hi), np.isfinite(self.lo)
         low, high = np.where(below, self.lo, 0.0), np.where(above, self.hi, 0.0)
         if not self.entropy:
-            self.alpha = np.where(below & ~above, low + 1.0, (low + high) / 2)
+            self.alpha = np.where(below & ~above, low + self.first, (low + high) / 2)
         rest = self.r - self.k * self.alpha
         self.p = np.where(above, np.maximum(rest, 0.0) + 1.0, 0.0)
         self.s = np.where(below, np.maximum(-rest, 0.0) + 1.0, 0.0)
@@ -84,6 +85,7 @@ class Rows:
         # kept beside alpha: hi - alpha loses its digits as alpha tends to hi
         self.E = self.hi + g - self.alpha
         self.F = self.alpha - self.lo + g
+        self.dE = self.dF = self.dp = self.ds = np.zeros_like(self.alpha)
 
     def linearise(self) -> None:
         """Set D = dalpha/dr and V = -dr/dxi + alpha dk/dxi."""
@@ -125,6 +127,22 @@ class Rows:
             fastest = max(float(np.nanmax(-dv / v)) for v, dv in pairs if not np.all(v == 0))
         return 1 / fastest if fastest > 0 else np.inf
 
+    def products(self, step: float) -> list[tuple[Array, Array]]:
+        """Return the products p E and s F after a step, with the weights of their rows."""
+        out = []
+        for on, v, u, dv, du in (
+            (self.above, self.E, self.p, self.dE, self.dp),
+            (self.below, self.F, self.s, self.dF, self.ds),
+        ):
+            product = (v[on] + step * dv[on]) * (u[on] + step * du[on])
+            out.append((product, self.w[on]))
+        return out
+
+    def centred(self, step: float, mu: float) -> bool:
+        """Return whether a step leaves every product p E and s F above a fraction of share * mu."""
+        least = 1e-6 * self.share * mu
+        return all(bool(np.all(product >= least)) for product, _ in self.products(step))
+
     def _trusted(self) -> float:
         """Return a step after which alpha = sigma(r) differs from its linearisation by a fraction."""
         slope, step = self.rho - self.slide, 1.0
@@ -138,16 +156,9 @@ class Rows:
 
     def complementarity(self, step: float = 0.0) -> tuple[float, float]:
         """Return the sum of w (p E + s F) after a step, and what it would be at mu = 1."""
-        total = count = 0.0
-        for v, u, dv, du in (
-            (self.E, self.p, self.dE, self.dp) if step else (self.E, self.p, 0.0, 0.0),
-            (self.F, self.s, self.dF, self.ds) if step else (self.F, self.s, 0.0, 0.0),
-        ):
-            on = np.isfinite(v) & (u > 0)
-            product = np.where(on, v, 0.0) + step * dv
-            total += float(self.w @ np.where(on, product * (u + step * du), 0.0))
-            count += self.share * float(self.w @ on)
-        return total, count
+        pairs = self.products(step)
+        total = sum(float(w @ product) for product, w in pairs)
+        return total, self.share * sum(float(w.sum()) for _, w in pairs)
 
     def advance(self, step: float) -> None:
         """Take a step of the multipliers; r and k follow from ``locate``."""
