@@ -10,7 +10,7 @@ from scipy import sparse
 from scipy.spatial.distance import cdist
 from sklearn.neighbors import NearestNeighbors
 
-from otdro import pairs as P
+from otdro import pairs as making
 from otdro.pairs import Listed, Opposite, Pairs, from_graph, from_indices, from_labels, from_target
 
 
@@ -76,7 +76,7 @@ def test_listed_scatter_is_the_mean_outer_product(blobs):
     assert_allclose(Listed(index).scatter(X + 100), scatter(X, index), rtol=1e-10, atol=1e-12)
 
 
-@pytest.mark.parametrize("kind", P.KINDS)
+@pytest.mark.parametrize("kind", making.KINDS)
 def test_ties_do_not_see_the_order_of_rows(kind):
     rng = np.random.RandomState(0)
     X = rng.randint(3, size=(60, 2)).astype(float)  # a lattice: ties and duplicates everywhere
@@ -133,12 +133,12 @@ def test_graph_by_sign_and_by_label():
 
 def test_resolve_takes_pairs_index_arrays_and_graphs():
     must, cannot = [[0, 1]], [[1, 2]]
-    given = P.resolve((must, cannot), 3)
-    assert P.resolve(given, 3) is given
+    given = making.resolve((must, cannot), 3)
+    assert making.resolve(given, 3) is given
     graph = sparse.coo_array(([1.0, -1.0], ([0, 1], [1, 2])), shape=(3, 3))
-    assert unordered(P.resolve(graph, 3).cannot.index) == {(1, 2)}
+    assert unordered(making.resolve(graph, 3).cannot.index) == {(1, 2)}
     with pytest.raises(TypeError, match="two index arrays or a graph, got int"):
-        P.resolve(3, 3)
+        making.resolve(3, 3)
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_bad_graphs_are_refused():
     with pytest.raises(ValueError, match="2 nodes but there are 3 labels"):
         from_graph(np.array([[0, 1], [1, 0]]), labels=[1, 2, 3])
     with pytest.raises(ValueError, match="rows 0 to 1"):
-        P.resolve(sparse.coo_array(([1.0, -1], ([0, 1], [1, 2])), shape=(3, 3)), 2)
+        making.resolve(sparse.coo_array(([1.0, -1], ([0, 1], [1, 2])), shape=(3, 3)), 2)
 
 
 def test_bad_settings_are_refused(blobs):
@@ -177,7 +177,7 @@ def test_bad_settings_are_refused(blobs):
     with pytest.raises(ValueError, match="k must be an integer >= 1, got 0"):
         from_labels(X, y, k=0)
     with pytest.raises(ValueError, match="task must be one of"):
-        P.target_kind(y, "ranking")
+        making.target_kind(y, "ranking")
 
 
 def test_k_beyond_the_rows_means_all_of_them(blobs):
@@ -207,13 +207,13 @@ def test_a_class_with_one_member_has_no_must_link_of_its_own():
     ],
 )
 def test_target_kind(y, kind):
-    assert P.target_kind(y) == kind
-    assert P.target_kind(y, "regression") == "regression"
+    assert making.target_kind(y) == kind
+    assert making.target_kind(y, "regression") == "regression"
 
 
 def test_two_column_targets_are_refused():
     with pytest.raises(ValueError, match="multilabel-indicator"):
-        P.target_kind(np.eye(2, dtype=int))
+        making.target_kind(np.eye(2, dtype=int))
 
 
 def test_approximate_neighbours_need_the_extra(blobs, monkeypatch):

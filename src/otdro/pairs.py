@@ -327,7 +327,7 @@ def _link(rows: Array, others: Array, near: Array) -> Array:
 
 
 def _others(near: Array, k: int) -> Array:
-    """Return the first k entries of each line that are not its own number, -1 where there are none."""
+    """Return the first k entries of each line other than its own number, -1 where none is left."""
     own = near == np.arange(len(near))[:, None]
     last = np.argsort(own | (near < 0), axis=1, kind="stable")
     return np.take_along_axis(np.where(own, -1, near), last, axis=1)[:, :k]

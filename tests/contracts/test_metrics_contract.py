@@ -139,7 +139,7 @@ def test_degenerate_data_give_a_positive_definite_metric(learner, data):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda X, y: (np.where(X == X[3, 1], np.nan, X), y), "NaN"),
+        (lambda X, y: (np.where(X[3, 1] == X, np.nan, X), y), "NaN"),
         (lambda X, y: (X, np.zeros(80)), "no cannot-link pairs; y must hold two classes"),
         (lambda X, y: (X, np.full(80, 0.5)), "no cannot-link pairs"),
         (lambda X, y: (X, np.where(np.arange(80) == 2, np.nan, X[:, 0])), "y contains NaN"),

@@ -28,13 +28,15 @@ class Robust(MetricLearner):
     For fixed pairs the solution is the positive part of :math:`S_{N'} - S_{M'}`; for fixed
     :math:`\Lambda` the best pairs are the :math:`\lceil\alpha|M|\rceil` shortest and
     :math:`\lceil\alpha|N|\rceil` longest. The two steps alternate from :math:`\Lambda = I`; the
-    objective never falls, and ends where neither step improves it (a global maximum for alpha = 1,
-    a local one otherwise). The features must be on one scale.
+    objective never falls, and they stop where it gains less than ``tol`` of itself (at the global
+    maximum for alpha = 1, near a local one otherwise). The features must be on one scale.
 
     Parameters
     ----------
     alpha : float in (0, 1]
         Share of the pairs to keep.
+    tol : float
+        Stop when the objective gains less than this share.
     max_iter : int
     max_pairs : int
         Pairs of a kind above this number are subsampled.
@@ -53,7 +55,8 @@ class Robust(MetricLearner):
         self,
         alpha: float = 0.75,
         *,
-        max_iter: int = 100,
+        tol: float = 1e-4,
+        max_iter: int = 200,
         max_pairs: int = MAX_PAIRS,
         kind: str = "each",
         k: int = 5,
@@ -71,6 +74,7 @@ class Robust(MetricLearner):
             random_state=random_state,
         )
         self.alpha = alpha
+        self.tol = tol
         self.max_iter = max_iter
         self.max_pairs = max_pairs
 
@@ -80,25 +84,24 @@ class Robust(MetricLearner):
             raise ValueError(f"alpha must be in (0, 1], got {self.alpha!r}.")
 
     def solve(self, X: Array, pairs: Pairs) -> Array:
-        """Alternate between the kept pairs and the matrix until the pairs stay."""
+        """Alternate between the kept pairs and the matrix until the objective stays."""
         must, cannot = self._differences(X, pairs, self.max_pairs)
-        Lam, kept, objective = np.eye(X.shape[1]), None, []
+        Lam, objective = np.eye(X.shape[1]), [-np.inf]
         for _ in range(self.max_iter):
-            M, N = shortest(must, Lam, self.alpha), shortest(cannot, -Lam, self.alpha)
-            if kept is not None and np.array_equal(M, kept[0]) and np.array_equal(N, kept[1]):
-                break
-            kept = M, N
-            Lam = positive_part(mean_square(cannot[N]) - mean_square(must[M]))
+            near, far = shortest(must, Lam, self.alpha), shortest(cannot, -Lam, self.alpha)
+            Lam = positive_part(mean_square(cannot[far]) - mean_square(must[near]))
             # at the maximiser tr(Lam G) = |Lam|^2
             objective.append(float((Lam**2).sum() / 2))
+            if self.alpha == 1 or objective[-1] - objective[-2] <= self.tol * objective[-1]:
+                break
         else:
             warnings.warn(
-                f"Robust still changed the kept pairs after max_iter={self.max_iter} iterations; "
-                "raise max_iter.",
+                f"Robust still gained more than tol={self.tol:g} after max_iter={self.max_iter} "
+                "iterations; raise max_iter or tol.",
                 ConvergenceWarning,
                 stacklevel=3,
             )
-        self.objective_, self.n_iter_ = np.array(objective), len(objective)
+        self.objective_, self.n_iter_ = np.array(objective[1:]), len(objective) - 1
         return Lam if np.trace(Lam) > 0 else np.eye(len(Lam))
 
 
