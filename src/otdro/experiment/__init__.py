@@ -1,0 +1,35 @@
+"""Experiments: (data sets x methods x seeds) -> tidy rows, resumable; comparisons on one table."""
+
+from .comparison import MEASURES, Score, Summary, compare, summarise
+from .methods import METHODS, Method, available, resolve
+from .models import Setting, default_model
+from .rows import Row, write_atomic
+from .run import Plan, Progress, run
+from .splits import SIZES, seed_of, split
+from .table import Table, notes, paper_numbers, tables
+
+__all__ = [
+    "MEASURES",
+    "METHODS",
+    "SIZES",
+    "Method",
+    "Plan",
+    "Progress",
+    "Row",
+    "Score",
+    "Setting",
+    "Summary",
+    "Table",
+    "available",
+    "compare",
+    "default_model",
+    "notes",
+    "paper_numbers",
+    "resolve",
+    "run",
+    "seed_of",
+    "split",
+    "summarise",
+    "tables",
+    "write_atomic",
+]

@@ -1,0 +1,153 @@
+"""Repeated splits of one table of data: our model beside plain, L1 and L2 ones."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.model_selection import (
+    KFold,
+    ShuffleSplit,
+    StratifiedShuffleSplit,
+)
+from sklearn.pipeline import Pipeline
+
+from ..estimators import DROClassifier, DRORegressor
+from .models import Setting, default_model, plain, tuned_l1, tuned_l2
+from .splits import folds
+
+Array = NDArray[Any]
+
+#: The measures of a task, the first is the one that is plotted; True where more is better.
+MEASURES = {
+    "classification": {"log-loss": False, "accuracy": True},
+    "regression": {"RMSE": False, "MAE": False},
+}
+
+
+@dataclass(frozen=True)
+class Score:
+    """The measures of one method on one split."""
+
+    method: str
+    split: int
+    values: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The mean of a measure with its standard error, and the paired difference to ours."""
+
+    method: str
+    measure: str
+    mean: float
+    se: float
+    difference: float
+    difference_se: float
+
+
+def contenders(task: str, n_classes: int, setting: Setting) -> dict[str, Any]:
+    """Return the models to compare by name, ours first."""
+    kind = "multiclass" if task == "classification" and n_classes > 2 else task
+    model = DROClassifier if task == "classification" else DRORegressor
+    return {
+        "ours": default_model(task, setting),
+        "plain": plain(kind, setting),
+        "L1": tuned_l1(kind, setting),
+        "L2": tuned_l2(kind, setting),
+        "Wasserstein": model(cost="euclidean", delta="cv", **setting.ours()),
+    }
+
+
+def inner_folds(y: Array, task: str, seed: int) -> Any:
+    """Return the folds that choose penalties and delta, the same for all models."""
+    if task == "classification":
+        return folds(y, seed)
+    return KFold(max(2, min(5, len(y) // 2)), shuffle=True, random_state=seed)
+
+
+def outer_splits(y: Array, task: str, repeats: int | None, seed: int) -> Any:
+    """Return five folds, or ``repeats`` random splits into four and one fifths."""
+    if repeats is None:
+        return inner_folds(y, task, seed)
+    splitter = StratifiedShuffleSplit if task == "classification" else ShuffleSplit
+    return splitter(repeats, test_size=0.2, random_state=seed)
+
+
+def compare(
+    preprocessing: Any,
+    X: Any,
+    y: Array,
+    task: str,
+    *,
+    repeats: int | None = None,
+    methods: list[str] | None = None,
+    seed: int = 0,
+) -> Iterator[Score]:
+    """Yield the scores of every method on every split; preprocessing is fitted inside each."""
+    for k, (train, test) in enumerate(outer_splits(y, task, repeats, seed).split(X, y)):
+        classes = np.unique(y[train])
+        setting = Setting(cv=inner_folds(y[train], task, seed), seed=seed)
+        for name, model in contenders(task, len(classes), setting).items():
+            if methods is not None and name not in methods:
+                continue
+            pipe = Pipeline([("columns", clone(preprocessing)), ("model", model)])
+            with warnings.catch_warnings():
+                # a baseline that does not converge is scored as it is
+                warnings.simplefilter("ignore")
+                pipe.fit(X.iloc[train], y[train])
+            yield Score(name, k, measures(pipe, X.iloc[test], y[test], task))
+
+
+def measures(model: Any, X: Any, y: Array, task: str) -> dict[str, float]:
+    """Return the test measures of a fitted model."""
+    if task == "regression":
+        error = model.predict(X) - y
+        return {"RMSE": float(np.sqrt(np.mean(error**2))), "MAE": float(np.abs(error).mean())}
+    scores, classes = model.decision_function(X), model.classes_
+    if scores.ndim == 1:
+        sign = np.where(y == classes[1], 1.0, -1.0)
+        loss = float(np.logaddexp(0, -sign * scores).mean())
+        return {"log-loss": loss, "accuracy": float((sign * scores > 0).mean())}
+    chances = model.predict_proba(X)[np.arange(len(y)), np.searchsorted(classes, y)]
+    loss = float(-np.log(np.maximum(chances, 1e-300)).mean())
+    return {"log-loss": loss, "accuracy": float((model.predict(X) == y).mean())}
+
+
+def summarise(scores: list[Score]) -> list[Summary]:
+    """Return means and standard errors over the splits, and paired ones against ours."""
+    methods = list(dict.fromkeys(score.method for score in scores))
+    names = list(scores[0].values)
+    return [_summary(scores, method, name, _one(scores)) for name in names for method in methods]
+
+
+def _one(scores: list[Score]) -> Callable[[str, str], Array]:
+    def values(method: str, name: str) -> Array:
+        return np.array([s.values[name] for s in scores if s.method == method])
+
+    return values
+
+
+def _summary(
+    scores: list[Score], method: str, name: str, values: Callable[[str, str], Array]
+) -> Summary:
+    own, ours = values(method, name), values("ours", name)
+    difference = own - ours if len(ours) == len(own) else np.full(len(own), np.nan)
+    return Summary(
+        method,
+        name,
+        float(own.mean()),
+        standard_error(own),
+        float(difference.mean()),
+        standard_error(difference),
+    )
+
+
+def standard_error(values: Array) -> float:
+    """Return sd/sqrt(n), nan for one value."""
+    return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else float("nan")

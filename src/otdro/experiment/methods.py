@@ -1,0 +1,120 @@
+"""The methods of the paper's table, each a model behind a scaling fitted on the training rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from sklearn.pipeline import make_pipeline
+
+from .. import costs, metrics
+from ..estimators import DROClassifier
+from ..scaling import AUTO, scaler
+from .models import Setting, default_model, plain, tuned_l1, tuned_l2
+
+
+@dataclass(frozen=True)
+class Method:
+    """A name, how to build the model, the scaling before it, and what it is, in words."""
+
+    name: str
+    build: Callable[[Setting], Any]
+    scale: str
+    about: str
+
+    def pipeline(self, setting: Setting) -> Any:
+        """Return scaling and model as one estimator."""
+        return make_pipeline(scaler(self.scale), self.build(setting))
+
+
+def dro_l(setting: Setting) -> Any:
+    """Return DRO-L: a learned Mahalanobis cost, delta by the minimum over the folds."""
+    return _paper(metrics.GeometricMean(), setting)
+
+
+def dro_l_printed(setting: Setting) -> Any:
+    """Return DRO-L with the metric program as printed, whose solution has rank one."""
+    return _paper(metrics.Eigen(), setting)
+
+
+def dro_nl(setting: Setting) -> Any:
+    """Return DRO-NL: a cost on linear and quadratic features, the model linear in x."""
+    return _paper(_feature_map(), setting)
+
+
+def wasserstein(setting: Setting) -> Any:
+    """Return plain Wasserstein robust logistic regression: the Euclidean cost."""
+    return _paper("euclidean", setting)
+
+
+def _paper(cost: Any, setting: Setting) -> Any:
+    return DROClassifier(cost=cost, delta="cv", rule="min", **setting.ours())
+
+
+def _feature_map() -> Any:
+    if not hasattr(costs, "FeatureMap"):
+        raise NotImplementedError("this version has no FeatureMap cost.")
+    return costs.FeatureMap()
+
+
+def _baselines(scale: str) -> list[Method]:
+    suffix, words = ("", "") if scale == "standard" else (f"+{scale}", f", after {scale}")
+    return [
+        Method(f"LR{suffix}", partial(plain, "classification"), scale, f"no penalty{words}"),
+        Method(f"LRL1{suffix}", partial(tuned_l1, "classification"), scale, f"tuned L1{words}"),
+        Method(f"L2{suffix}", partial(tuned_l2, "classification"), scale, f"tuned L2{words}"),
+        Method(f"W{suffix}", wasserstein, scale, f"plain Wasserstein, Euclidean cost{words}"),
+    ]
+
+
+def _registry() -> dict[str, Method]:
+    lr, l1, l2, euclidean = _baselines("standard")
+    ours = Method("ours", partial(default_model, "classification"), "auto", f"default, {AUTO}")
+    listed = [
+        lr,
+        l1,
+        Method("DRO-L", dro_l, "standard", "learned cost, as in the paper"),
+        Method("DRO-NL", dro_nl, "standard", "cost on quadratic features, as in the paper"),
+        l2,
+        euclidean,
+        ours,
+        *_baselines(AUTO),
+        Method("DRO-L1r", dro_l_printed, "standard", "DRO-L, rank-one metric as printed"),
+    ]
+    return {method.name: method for method in listed}
+
+
+#: The methods by name, in the order of the table.
+METHODS = _registry()
+#: Those of the paper and of the issue: seven.
+SEVEN = ("LR", "LRL1", "DRO-L", "DRO-NL", "L2", "W", "ours")
+#: The default: the seven, and every baseline with the transform of ours.
+DEFAULT = (*SEVEN, *(f"{name}+{AUTO}" for name in ("LR", "LRL1", "L2", "W")))
+
+
+def available(name: str) -> bool:
+    """Whether this version can build the method."""
+    try:
+        METHODS[name].build(Setting())
+    except NotImplementedError:
+        return False
+    return True
+
+
+def resolve(names: str | None) -> list[str]:
+    """Return the methods that a comma-separated list names, in the order of the table."""
+    groups = {"default": DEFAULT, "seven": SEVEN, "all": tuple(METHODS)}
+    asked = [part.strip() for part in (names or "default").split(",") if part.strip()]
+    lower = {name.lower(): name for name in METHODS}
+    found: set[str] = set()
+    for part in asked:
+        if part.lower() in groups:
+            found |= set(groups[part.lower()])
+        elif part.lower() in lower:
+            found.add(lower[part.lower()])
+        else:
+            known = ", ".join([*METHODS, *groups])
+            raise ValueError(f"unknown method {part!r}; known: {known}.")
+    return [name for name in METHODS if name in found]

@@ -1,0 +1,215 @@
+"""(data sets x replications x methods) -> rows, resumable and in any order."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from ..datasets import Dataset
+from .methods import METHODS
+from .models import Setting
+from .rows import (
+    FINAL,
+    Key,
+    Row,
+    append,
+    check_same,
+    key,
+    lock,
+    read,
+    to_csv,
+    versions,
+    write_atomic,
+)
+from .splits import SIZES, folds, seed_of, split
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What to run: data sets in memory, methods by name, replications."""
+
+    datasets: dict[str, Dataset]
+    methods: list[str]
+    reps: int = 200
+    seed: int = 0
+    intercept: bool = True
+    sizes: dict[str, tuple[int, int, int]] = field(default_factory=lambda: dict(SIZES))
+
+    def cells(self) -> list[Key]:
+        """Return every row of the plan in canonical order: set, replication, method."""
+        reps = range(self.reps)
+        return [(s, rep, m) for s in self.datasets for rep in reps for m in self.methods]
+
+
+@dataclass(frozen=True)
+class Unit:
+    """One replication of one data set with the methods that are still to run."""
+
+    set: str
+    rep: int
+    methods: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a run is: rows done and planned, and the seconds that the rest will take."""
+
+    done: int
+    total: int
+    remaining: float | None
+
+
+def run(
+    plan: Plan,
+    folder: Path,
+    *,
+    jobs: int = 1,
+    backend: str | None = None,
+    report: Callable[[Progress], None] | None = None,
+) -> list[Row]:
+    """Run what is missing in ``folder`` and return all rows of the plan in canonical order.
+
+    Killed at any moment, the same call goes on; the final file is the same but for the seconds.
+    """
+    with lock(folder):
+        kept = read(folder)
+        check_same(kept, {"base_seed": plan.seed, "intercept": plan.intercept}, folder)
+        rows = {key(row): row for row in kept}
+        for found in _run_units(plan, _missing(plan, rows), rows, jobs, backend, report):
+            append(folder, found)
+        final = [rows[k] for k in plan.cells()]
+        write_atomic(folder / FINAL, to_csv(final))
+    return final
+
+
+def _missing(plan: Plan, rows: dict[Key, Row]) -> list[Unit]:
+    """Return the units to run, replication by replication so that estimates are fair."""
+    units = []
+    for rep in range(plan.reps):
+        for name in plan.datasets:
+            methods = tuple(m for m in plan.methods if (name, rep, m) not in rows)
+            if methods:
+                units.append(Unit(name, rep, methods))
+    return units
+
+
+def _run_units(
+    plan: Plan,
+    units: list[Unit],
+    rows: dict[Key, Row],
+    jobs: int,
+    backend: str | None,
+    report: Callable[[Progress], None] | None,
+) -> Iterator[list[Row]]:
+    """Yield the rows of each unit as it ends, and add them to ``rows``."""
+    keys = plan.cells()
+    clock = Clock(units)
+    tell = report or (lambda progress: None)
+    tell(Progress(len(keys) - clock.rows_left, len(keys), None))
+    tasks = (delayed(replicate)(plan.datasets[u.set], u, _common(plan, u)) for u in units)
+    parallel = Parallel(n_jobs=jobs, backend=backend, return_as="generator_unordered")
+    for found in parallel(tasks):
+        rows.update((key(row), row) for row in found)
+        yield found
+        remaining = clock.tick(found)
+        tell(Progress(len(keys) - clock.rows_left, len(keys), remaining))
+
+
+class Clock:
+    """Estimate the time left from what units of each data set have cost so far."""
+
+    def __init__(self, units: list[Unit]) -> None:
+        self.start = time.perf_counter()
+        self.left: dict[str, int] = {}
+        for unit in units:
+            self.left[unit.set] = self.left.get(unit.set, 0) + 1
+        self.rows_left = sum(len(unit.methods) for unit in units)
+        self.spent: dict[str, list[float]] = {}
+
+    def tick(self, found: list[Row]) -> float | None:
+        """Count a unit as done; return the seconds left, None before every set has been seen."""
+        name = found[0].set
+        self.left[name] -= 1
+        self.rows_left -= len(found)
+        self.spent.setdefault(name, []).append(sum(row.seconds for row in found))
+        waiting = {name: count for name, count in self.left.items() if count}
+        if not set(waiting) <= set(self.spent):
+            return None
+        done = sum(map(sum, self.spent.values()))
+        ahead = sum(n * float(np.mean(self.spent[name])) for name, n in waiting.items())
+        # the wall clock a second of work has taken so far covers jobs, overhead and a busy machine
+        return ahead * (time.perf_counter() - self.start) / done if done else None
+
+
+def _common(plan: Plan, unit: Unit) -> dict[str, Any]:
+    return {
+        "sizes": plan.sizes[unit.set],
+        "base_seed": plan.seed,
+        "intercept": plan.intercept,
+    }
+
+
+def replicate(data: Dataset, unit: Unit, common: dict[str, Any]) -> list[Row]:
+    """Split once, then fit and score every method of the unit."""
+    seed = seed_of(common["base_seed"], unit.set, unit.rep)
+    parts = split(data.y, common["sizes"], seed)
+    y = data.y[parts.train]
+    # the split has used the seed itself; folds and models take the one after it
+    setting = Setting(folds(y, (seed + 1) % 2**32), common["intercept"], (seed + 1) % 2**32)
+    with threadpool_limits(1):
+        scores = [_score(METHODS[name].pipeline(setting), data, parts) for name in unit.methods]
+    shared = {
+        "set": unit.set,
+        "rep": unit.rep,
+        "seed": seed,
+        "train_rows": len(parts.train),
+        "test_rows": len(parts.test),
+        "intercept": common["intercept"],
+        "base_seed": common["base_seed"],
+        "versions": versions(),
+    }
+    return [Row(method=m, **shared, **s) for m, s in zip(unit.methods, scores, strict=True)]
+
+
+def _score(model: Any, data: Dataset, parts: Any) -> dict[str, Any]:
+    """Fit on the training rows and return the columns that depend on the method."""
+    start = time.thread_time()
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            model.fit(data.X[parts.train], data.y[parts.train])
+        note = f"{len(caught)} warnings: {caught[0].category.__name__}" if caught else ""
+        seconds = time.thread_time() - start
+        return {**_measures(model, data, parts), "seconds": round(seconds, 4), "note": note}
+    except Exception as error:  # one failed fit must not end a run of thousands
+        nothing = dict.fromkeys(("train_loss", "test_loss", "accuracy", "radius"), float("nan"))
+        note = f"{type(error).__name__}: {error}".replace("\n", " ")[:200]
+        return {**nothing, "seconds": round(time.thread_time() - start, 4), "note": note}
+
+
+def _measures(model: Any, data: Dataset, parts: Any) -> dict[str, float]:
+    train, test = (
+        data.y[rows] * model.decision_function(data.X[rows]) for rows in (parts.train, parts.test)
+    )
+    return {
+        "train_loss": float(np.logaddexp(0, -train).mean()),
+        "test_loss": float(np.logaddexp(0, -test).mean()),
+        "accuracy": float((test > 0).mean()),
+        "radius": _radius(model[-1]),
+    }
+
+
+def _radius(model: Any) -> float:
+    chosen = getattr(model, "delta_", getattr(model, "C_", np.nan))
+    return float(np.ravel(chosen)[0])
