@@ -16,7 +16,7 @@ from sklearn.neighbors import NearestNeighbors
 
 from otdro.metrics import Diagonal, Eigen, GeometricMean, LogDet, Robust, Xing
 
-REPEATS = 7
+REPEATS = 5
 
 
 def timed(action) -> float:
