@@ -12,12 +12,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..design import Design, mean
-from ..losses import Logistic, PiecewiseQuadratic
-from ..losses.base import Array
+from ..losses import Logistic
+from ..losses.base import Array, PiecewiseQuadratic
 from ..problem import Problem, Solution
-from .interior_bounds import Floor, best_nu, constant, floor, repaired, risk, spread
+from .interior_bounds import Floor, constant, floor, repaired, risk
 from .interior_model import Model, Saddle, saddle
 from .interior_newton import Newton
+from .interior_solution import Run, certified
 
 #: Iterations without progress of the gap before the method gives up.
 PATIENCE = 12
@@ -49,7 +50,7 @@ def solve(
         run = Run(zero, b, Floor(0.0, 0.0 * model.c), 1)
     else:
         run = _run(model, b, tol * base, max_iter)
-    return _solution(problem, model, run, b, tol * base, start)
+    return certified(problem, model, run, b, tol * base, start)
 
 
 def formulate(problem: Problem) -> Model:
@@ -68,7 +69,9 @@ def formulate(problem: Problem) -> Model:
         c, o = loss.residual(np.zeros_like(y), y), loss.orientation(y)
         (lo, hi), kappa = loss.slopes, loss.kappa
     else:
-        raise ValueError(f"the interior-point method has no rows for {loss!r}; use solver='smoothed'.")
+        raise ValueError(
+            f"the interior-point method has no rows for {loss!r}; use solver='smoothed'."
+        )
     form, rate = _form(problem)
     dual = 2 if ball.cost.euclidean else {1: np.inf, np.inf: 1}[ball.cost.p]
     return Model(
@@ -81,7 +84,7 @@ def _live(design: Design, pi: Array) -> Array | float:
     """Return 0 at the columns that are constant up to rounding, else 1."""
     if design.center is None:
         return 1.0
-    # X'DX - (sum D) c c' of a sparse X rounds at eps c^2, the centred rows of a dense one at (eps c)^2
+    # X'DX - (sum D) c c' of a sparse X rounds at eps c^2, centred rows of a dense one at (eps c)^2
     rounding = 1e-14 if design.sparse else 1e-26
     return np.where(np.diag(design.gram(pi)) > rounding * design.center**2, 1.0, 0.0)
 
@@ -97,16 +100,6 @@ def _form(problem: Problem) -> tuple[str, float]:
     if order == 1:
         return "linear", delta * loss.lipschitz
     return ("quadratic", delta) if np.isfinite(loss.lipschitz) else ("root", float(np.sqrt(delta)))
-
-
-@dataclass(frozen=True, eq=False)
-class Run:
-    """A point of a model, the best lower bound found, and the iterations spent."""
-
-    theta: Array
-    b: float
-    floor: Floor
-    n_iter: int
 
 
 def _run(model: Model, b: float, goal: float, max_iter: int) -> Run:
@@ -134,16 +127,20 @@ def _units(model: Model, b: float) -> tuple[float, float]:
 
 
 def _row_space(model: Model) -> tuple[Model, Array | None]:
-    """Return the model on the row space of Z, and its basis, if n < d or small and the norm allows it."""
+    """Return the model on the row space of Z, and its basis, if only ||theta||_2 is penalised."""
     n, d = model.design.n, model.design.d
-    if (n >= d and n * d**2 > SMALL) or (model.dual != 2 and model.rate > 0):
+    if model.dual != 2 and model.rate > 0:
+        return model, None
+    sizes = model.sizes()
+    # an SVD would drown the small columns of a tall Z in the rounding of the large ones
+    if n >= d and (n * d**2 > SMALL or sizes.max() > 1e5 * sizes.min()):
         return model, None
     Z = model.design.dense() * model.live
     # without a penalty columns may be scaled, so that no small one is lost as rounding
     scale = np.linalg.norm(Z, axis=0) if model.rate == 0 else np.ones(d)
     scale[scale == 0] = 1.0
     U, D, Vt = np.linalg.svd(Z / scale, full_matrices=False)
-    keep = D > 4e-16 * max(n, d) * D[0]
+    keep = 4e-16 * max(n, d) * D[0] < D
     keep[0] = True
     basis = Vt[keep].T / scale[:, None]
     return replace(model, design=Design(U[:, keep] * D[keep]), live=1.0), basis
@@ -165,7 +162,9 @@ def iterate(model: Model, goal: float, max_iter: int) -> Run:
     for rows in q.groups:
         rows.locate(theta, xi)
         rows.begin(xi)
-    for n_iter in range(1, max_iter + 1):
+    n_iter = 0
+    while n_iter < max_iter:
+        n_iter += 1
         mu = _linearise(q)
         best.update(q, theta, xi, mu)
         if best.done:
@@ -282,74 +281,3 @@ class _Best:
         if self.gap > self.goal:
             target = -q.head.map.adjoint(q.head.alpha) if self.model.rate > 0 else 0 * self.theta
             self._raise(repaired(self.model, q.sample.alpha, target))
-
-
-def _solution(
-    problem: Problem, model: Model, run: Run, b: float, goal: float, start: Solution | None
-) -> Solution:
-    """Return the best of the run, its rounding, the constant model and the start, certified."""
-    zero = (np.zeros(problem.X.shape[1]), b)
-    coef = model.design.coef(run.theta)
-    found = [zero, *_rounded(problem, model, coef, run.b)]
-    if start is not None:
-        found.append((start.coef, start.intercept))
-    raw = replace(model, design=Design(model.design.X))
-    cost = problem.ball.cost
-    scored = [
-        (risk(raw, raw.residual(v, a), float(cost.dual_norm(v))), j) for j, (v, a) in enumerate(found)
-    ]
-    # on a tie the simpler point, which stands first, wins
-    objective, j = min(scored, key=lambda s: (s[0] * (1 + 1e-13 * (s[1] > 0)), s[1]))
-    coef, intercept = found[j]
-    gap = max(objective - run.floor.value, 0.0)
-    converged = gap <= goal
-    message = "converged" if converged else (
-        f"the gap {gap:.3g} is above {goal:.3g} after {run.n_iter} iterations; raise tol or max_iter."
-    )
-    return Solution(
-        coef, float(intercept), _multiplier(raw, coef, intercept, float(cost.dual_norm(coef)), problem),
-        objective, gap, run.n_iter, bool(converged), message, _dual(problem, run, model, coef, intercept, objective),
-    )  # fmt: skip
-
-
-def _rounded(
-    problem: Problem, model: Model, coef: Array, centred: float
-) -> list[tuple[Array, float]]:
-    """Return the point, after the one with tiny coefficients set to zero if the penalty is l1."""
-    points = []
-    for v in (np.where(np.abs(coef) < 1e-6 * np.abs(coef).max(initial=0.0), 0.0, coef), coef):
-        shift = 0.0 if model.design.center is None else float(model.design.center @ v)
-        points.append((v, centred - shift))
-    return points if model.dual == 1 else points[1:]
-
-
-def _multiplier(raw: Model, coef: Array, b: float, w: float, problem: Problem) -> float:
-    """Return lam = d objective/d delta."""
-    if w == 0:
-        return 0.0
-    if problem.ball.order == 1:
-        return float(problem.loss.lipschitz * w)
-    r = raw.residual(coef, b)
-    if np.isinf(raw.hi):
-        # (rms + sqrt(delta) w)^2/(2 kappa)
-        rms = spread(raw, r)
-        tail = 0.0 if rms == 0 else w * rms / raw.rate if raw.rate > 0 else np.inf
-        return (w**2 + tail) / (2 * raw.kappa)
-    return w**2 / (2 * best_nu(raw, r, w)) if raw.rate > 0 else np.inf
-
-
-def _dual(
-    problem: Problem, run: Run, model: Model, coef: Array, b: float, objective: float
-) -> Array:
-    """Return dl/dz = -o alpha of every row; rows of zero weight get the derivative at the point."""
-    alpha = run.floor.alpha
-    if model.form == "root":
-        # alpha has E alpha^2 = 1 there; the worst residual is alpha sqrt(2 kappa objective)
-        alpha = alpha * np.sqrt(2 * objective / model.kappa)
-    on = problem.weights > 0
-    if on.all():
-        return -model.o * alpha
-    z = Design(problem.X).scores(coef) + b
-    dual: Array = problem.loss.derivative(z, np.asarray(problem.y, dtype=float))
-    dual[on] = -model.o * alpha
-    return dual

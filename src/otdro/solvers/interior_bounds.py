@@ -1,4 +1,4 @@
-"""Upper and lower bounds on the optimum of a model: its risk at a point and at a feasible multiplier."""
+"""Bounds on the optimum of a model: its risk at a point, its dual at a feasible multiplier."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Floor(NamedTuple):
 
 
 def attained(m: Model, r: Array, k: float) -> Array:
-    """Return the alpha in [lo, hi] that maximises alpha r - k alpha^2/2, k >= 0; r = 0 = k gives 0."""
+    """Return the alpha in [lo, hi] that maximises alpha r - k alpha^2/2, k >= 0."""
     if k > 0:
         return np.clip(r / k, m.lo, m.hi)
     return np.where(r > 0, m.hi, np.where(r < 0, m.lo, np.clip(0.0, m.lo, m.hi)))
@@ -87,7 +87,7 @@ def best_nu(m: Model, r: Array, w: float) -> float:
 
 
 def balanced(m: Model, alpha: Array) -> Array:
-    """Return alpha in its box with E o alpha = 0 where there is an intercept, shrinking the larger side."""
+    """Return alpha in its box with E o alpha = 0 (if b is free), shrinking the larger side."""
     alpha = np.clip(alpha, m.lo, m.hi)
     if not m.intercept:
         return alpha
@@ -101,8 +101,8 @@ def balanced(m: Model, alpha: Array) -> Array:
 def floor(m: Model, alpha: Array, reach: Array) -> Floor:
     """Return the dual value at alpha, made feasible by balancing and by shrinking towards 0.
 
-    Rounding leaves g = Z'(pi o alpha) uncertain by ``noise``; that, and all of g where there is no
-    penalty, is charged over the box |theta| <= reach. Losses are nonnegative, so 0 is a lower bound.
+    Rounding leaves g = Z'(pi o alpha) uncertain by ``noise``, which is charged over the box |theta|
+    <= reach; without a penalty g must be 0 up to that. Losses are nonnegative, so 0 is a bound.
     """
     alpha = balanced(m, alpha)
     g = np.abs(m.adjoint(m.pi * alpha))
@@ -110,7 +110,11 @@ def floor(m: Model, alpha: Array, reach: Array) -> Floor:
     polar = m.polar(g - blur)
     gain, square = float(m.pi @ (alpha * m.c)), float(m.pi @ alpha**2)
     shrink, value = _dual(m, alpha, polar, gain, square)
-    charge = float((g if m.form == "plain" else blur) @ reach)
+    if m.form == "plain":
+        # rounding accumulates over the rows
+        blur = g
+        value = value if np.all(g <= 1e4 * m.noise) else 0.0
+    charge = float(blur @ reach)
     value -= 2 * charge * np.sqrt(value / (2 * m.kappa)) if m.form == "root" else charge
     return Floor(value, shrink * alpha) if value > 0 else Floor(0.0, 0.0 * alpha)
 

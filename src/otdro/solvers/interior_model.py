@@ -14,8 +14,8 @@ from .interior_rows import Rows
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    r"""Minimise over (theta, b) the risk :math:`E\,\max_{lo\le\alpha\le hi}\alpha r - \kappa\alpha^2/2`,
-    r = c - o (Z theta + b), in one of four forms:
+    r"""Minimise over (theta, b) :math:`E\,\max_{lo\le\alpha\le hi}\alpha r - \kappa\alpha^2/2`,
+    with r = c - o (Z theta + b), in one of four forms:
 
     * ``"plain"``: as it stands (delta = 0);
     * ``"linear"``: plus rate ||theta||;
@@ -80,9 +80,9 @@ class Model:
         return float(np.linalg.norm(g, {1: np.inf, 2: 2, np.inf: 1}[self.dual]))
 
     def rescaled(self, b: float, unit: float, slope: float, size: float) -> Model:
-        """Return the model of theta * size/unit and (intercept - b)/unit, alpha in units of ``slope``.
+        """The model of theta size/unit and (intercept - b)/unit, alpha in units of ``slope``.
 
-        Its risk is that of this model over unit * slope (over unit^2 for the root form).
+        Its risk is that of this model over unit * slope.
         """
         rate = self.rate / size**2 if self.form == "quadratic" else self.rate / (size * slope)
         return replace(

@@ -78,7 +78,7 @@ class Orthogonal:
 
 
 class Bordered:
-    """Solve [[T, B], [B', C]] (x, y) = (f, g), with T positive semidefinite and few columns in B."""
+    """Solve [[T, B], [B', C]] (x, y) = (f, g), T positive semidefinite, few columns in B."""
 
     def __init__(self, T: Squared | Orthogonal, B: Array, C: Array) -> None:
         self.T, self.B, self.C = T, B, C
@@ -111,7 +111,9 @@ class Newton:
             rows.map.adjoint(np.column_stack([rows.wD[:, None] * rows.V, rows.w * rows.alpha]))
             for rows in q.groups
         )
-        C: Array = sum((rows.V.T @ (rows.wD[:, None] * rows.V) for rows in q.groups), np.zeros((k, k)))
+        C: Array = sum(
+            (rows.V.T @ (rows.wD[:, None] * rows.V) for rows in q.groups), np.zeros((k, k))
+        )
         self.pull = products[:, k]
         self._breathe(C)
         self.system = self._system(products[:, :k], C, careful)
@@ -135,11 +137,13 @@ class Newton:
             return
         nu = self.q.names.index("nu")
         # D (S - P)^2 - (P + S) = -4 P S D without the cancellation
-        C[-1, -1] = -4 * float(rows.breathing @ (rows.P * rows.S * rows.D)) - self.xi[nu] / self.q.rate
+        C[-1, -1] = (
+            -4 * float(rows.breathing @ (rows.P * rows.S * rows.D)) - self.xi[nu] / self.q.rate
+        )
         C[[-1, nu], [nu, -1]] -= self.xi[-1] / self.q.rate
 
     def step(self, last: Array | None = None) -> tuple[Array, Array]:
-        """Return (dtheta, dxi) for the current aims; ``last``: the dxi of the predictor to correct."""
+        """Return (dtheta, dxi) for the current aims, corrected by ``last``, a predictor's dxi."""
         f, g = self.pull.copy(), -self.q.cost
         for rows in self.q.groups:
             f += rows.map.adjoint(rows.wD * rows.rho)
@@ -152,7 +156,7 @@ class Newton:
         return x[:d], np.append(x[d:], y)
 
     def _stretch(self, g: Array, last: Array | None) -> None:
-        """Add the gradient of -nu g^2/(2 rate) and of the barrier of [-g, g], with their second order."""
+        """Add the gradient of -nu g^2/(2 rate) and of the barrier of [-g, g], to second order."""
         rows, rate = self.q.head, self.q.rate
         if rows.breathing is None:
             return

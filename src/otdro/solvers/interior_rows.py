@@ -38,11 +38,12 @@ class Map(Protocol):
 
 @dataclass(eq=False)
 class Rows:
-    """A group of rows and the state of their multipliers alpha, p (of alpha <= hi) and s (of lo <= alpha).
+    """Rows and the state of their multipliers: alpha, p (of alpha <= hi) and s (of alpha >= lo).
 
     ``share`` weighs the barrier of a row: p (hi - alpha) = s (alpha - lo) = share * mu on the path.
-    ``first`` is where alpha - lo starts if hi is infinite. ``breathing`` marks rows whose box is [-g, g], g the last scalar of xi, maximised over as alpha
-    is. ``entropy`` rows have the loss log(1 + e^r), alpha = sigma(r), and no box.
+    ``first`` is where alpha - lo starts if hi is infinite. ``breathing`` marks rows whose box is
+    [-g, g], g the last scalar of xi, maximised over as alpha is. ``entropy`` rows have the loss
+    log(1 + e^r), alpha = sigma(r), and no box.
     """
 
     map: Map
@@ -71,7 +72,7 @@ class Rows:
             self.alpha = expit(self.r)
 
     def begin(self, xi: Array) -> None:
-        """Start alpha inside its box with p - s = r - k alpha, if it can be, and both well above 0."""
+        """Start alpha inside its box with p - s = r - k alpha if possible, both well above 0."""
         self.above, self.below = above, below = np.isfinite(self.hi), np.isfinite(self.lo)
         low, high = np.where(below, self.lo, 0.0), np.where(above, self.hi, 0.0)
         if not self.entropy:
@@ -97,7 +98,7 @@ class Rows:
             self.V[:, -1] = self.breathing * (self.S - self.P)
 
     def aim(self, mu: float, corrected: bool = False) -> None:
-        """Set the targets of p E and s F and the row residual rho, ``corrected`` by the last step."""
+        """Set the targets of p E, s F and the row residual rho, ``corrected`` by the last step."""
         # Newton on r - k alpha - p + s = 0, p E = up, s F = us leaves dalpha = D (rho - v'dx)
         self.up = self.us = np.full_like(self.alpha, self.share * mu)
         rho = 0.0 * self.r if self.entropy else self.r - self.k * self.alpha
@@ -118,7 +119,7 @@ class Rows:
         self.ds = self.us / self.F - self.s - self.S * self.dF
 
     def longest(self) -> float:
-        """Return the largest step that keeps E, F, p and s nonnegative, or a logistic row near linear."""
+        """Return the largest step to E, F, p, s >= 0, or one with logistic rows near linear."""
         if self.entropy:
             return self._trusted()
         pairs = ((self.E, self.dE), (self.F, self.dF), (self.p, self.dp), (self.s, self.ds))
@@ -139,12 +140,20 @@ class Rows:
         return out
 
     def centred(self, step: float, mu: float) -> bool:
-        """Return whether a step leaves every product p E and s F above a fraction of share * mu."""
+        """Return whether a step leaves every product p E and s F above a fraction of share * mu,
+        and rows without a box near r = k alpha."""
         least = 1e-6 * self.share * mu
-        return all(bool(np.all(product >= least)) for product, _ in self.products(step))
+        if not all(bool(np.all(product >= least)) for product, _ in self.products(step)):
+            return False
+        free = ~(self.above | self.below) & (not self.entropy)
+        r = self.r + step * (self.alpha * self.dk - self.slide)
+        miss = r - (self.k + step * self.dk) * (self.alpha + step * self.dalpha)
+        before = np.abs(self.r - self.k * self.alpha)
+        allowed = 0.5 * np.abs(r) + (1 - 0.5 * step) * before
+        return float(self.w @ (free * np.abs(miss))) <= float(self.w @ (free * allowed)) + 1e-300
 
     def _trusted(self) -> float:
-        """Return a step after which alpha = sigma(r) differs from its linearisation by a fraction."""
+        """Return a step after which alpha = sigma(r) is near its linearisation."""
         slope, step = self.rho - self.slide, 1.0
         size = float(self.w @ np.abs(self.dalpha))
         while step > 1e-8:
