@@ -18,7 +18,7 @@ from otdro.pairs import Pairs, from_indices, from_labels
 def two_classes(seed, n=120, d=4):
     rng = np.random.RandomState(seed)
     y = np.repeat([0, 1], n // 2)
-    X = rng.randn(n, d) @ rng.randn(d, d)
+    X = rng.randn(n, d) @ (np.eye(d) + 0.3 * rng.randn(d, d))
     X[:, 0] += 2 * y
     return X, y
 
@@ -28,6 +28,12 @@ def problem(request):
     X, y = two_classes(request.param)
     pairs = from_labels(X, y, k=3)
     return X, pairs, *scatters(X, pairs)
+
+
+def test_well_conditioned_scatters_are_left_alone(problem):
+    X, pairs, S_M, S_N = problem
+    assert_allclose(S_M, pairs.must.scatter(X), rtol=0, atol=0)
+    assert_allclose(S_N, pairs.cannot.scatter(X), rtol=0, atol=0)
 
 
 def test_eigen_solves_the_printed_program(problem):

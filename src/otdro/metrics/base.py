@@ -16,7 +16,7 @@ from ..pairs import Pairs, from_labels, from_target, resolve, target_kind
 
 Array = NDArray[Any]
 
-#: Added to a scatter matrix, relative to its mean eigenvalue, so that it can be inverted.
+#: A scatter matrix gets a ridge that lifts its smallest eigenvalue to this share of the mean one.
 RIDGE = 1e-3
 #: The least shrinkage: it keeps ``metric_`` positive definite where the program's solution is not.
 FLOOR = 1e-6
@@ -145,16 +145,20 @@ class MetricLearner(BaseEstimator):  # type: ignore[misc]
 
 
 def scatters(X: Array, pairs: Pairs) -> tuple[Array, Array]:
-    """Return S_M and S_N, each with the ridge that makes it invertible."""
+    """Return S_M and S_N, each with a ridge if it is (nearly) singular."""
     return ridged(pairs.must.scatter(X), pairs.cannot.scatter(X))
 
 
 def ridged(S_M: Array, S_N: Array) -> tuple[Array, Array]:
-    """Add RIDGE times the mean eigenvalue to each; a zero matrix takes that of the other, or 1."""
-    d = len(S_M)
-    mean_M, mean_N = np.trace(S_M) / d, np.trace(S_N) / d
+    """Lift both spectra to RIDGE times their mean; a zero matrix takes the other's mean, or 1."""
+    mean_M, mean_N = np.trace(S_M) / len(S_M), np.trace(S_N) / len(S_N)
     level_M, level_N = mean_M or mean_N or 1.0, mean_N or mean_M or 1.0
-    return S_M + RIDGE * level_M * np.eye(d), S_N + RIDGE * level_N * np.eye(d)
+    return lifted(S_M, RIDGE * level_M), lifted(S_N, RIDGE * level_N)
+
+
+def lifted(S: Array, least: float) -> Array:
+    """Add the multiple of I, if any, that brings the smallest eigenvalue up to ``least``."""
+    return S + max(0.0, least - float(np.linalg.eigvalsh(S)[0])) * np.eye(len(S))
 
 
 def generalised_eigh(S_N: Array, S_M: Array) -> tuple[Array, Array]:
