@@ -56,11 +56,7 @@ def tilt(loss: Loss, z: Array, y: Array, rho: float, eps: float, nodes: Nodes) -
     """Return G and its derivatives: moments of l' under the nodes weighted by exp(l/eps)."""
     g = nodes.g
     value, d1, d2 = loss.evaluate(z[:, None] + rho * g, np.broadcast_to(y[:, None], g.shape))
-    p = value / eps + nodes.log_weight
-    top = p.max(axis=1, keepdims=True)
-    np.exp(p - top, out=p)
-    total = p.sum(axis=1, keepdims=True)
-    p /= total
+    p, log_total = softmax(value / eps + nodes.log_weight)
     dz = np.einsum("nk,nk->n", p, d1)
     move = d1 * g
     dr = np.einsum("nk,nk->n", p, move)
@@ -68,7 +64,7 @@ def tilt(loss: Loss, z: Array, y: Array, rho: float, eps: float, nodes: Nodes) -
     p2 = p * d2
     # second derivatives: E l'' times powers of g, plus the covariance of the gradient over eps
     return Tilt(
-        value=eps * (top + np.log(total))[:, 0],
+        value=eps * log_total,
         loss=np.einsum("nk,nk->n", p, value),
         z=dz,
         rho=dr,
@@ -77,6 +73,15 @@ def tilt(loss: Loss, z: Array, y: Array, rho: float, eps: float, nodes: Nodes) -
         rr=np.einsum("nk,nk,nk->n", p2, g, g) + np.einsum("nk,nk,nk->n", p, move, move) / eps,
         effective=1 / np.einsum("nk,nk->n", p, p),
     )
+
+
+def softmax(log_p: Array) -> tuple[Array, Array]:
+    """Return exp(log_p) scaled to sum to 1 along the last axis, and the logarithm of the sum."""
+    top = log_p.max(axis=-1, keepdims=True)
+    p = np.exp(log_p - top)
+    total = p.sum(axis=-1, keepdims=True)
+    p /= total
+    return p, (top + np.log(total))[..., 0]
 
 
 def integrate(loss: Loss, z: Array, y: Array, rho: float, eps: float, K: int) -> Tilt | None:
