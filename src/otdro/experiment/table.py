@@ -189,12 +189,12 @@ def _shown(values: Array, show: Callable[[Array], str]) -> str:
 
 
 def _mean_sd(values: Array) -> str:
-    return _pair(np.mean(values), np.std(values, ddof=1) if len(values) > 1 else 0.0)
+    return _pair(float(np.mean(values)), float(np.std(values, ddof=min(1, len(values) - 1))))
 
 
 def _mean_se(values: Array) -> str:
     se = np.std(values, ddof=1) / np.sqrt(len(values)) if len(values) > 1 else 0.0
-    return f"{number(np.mean(values), signed=True)}±{number(se)}"
+    return f"{number(float(np.mean(values)), signed=True)}±{number(se)}"
 
 
 def _pair(mean: float, sd: float) -> str:

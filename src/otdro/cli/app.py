@@ -1,0 +1,168 @@
+"""The commands and their options; what they do is imported when they run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+WIDTH = {"help_option_names": ["-h", "--help"], "max_content_width": 80}
+app = typer.Typer(
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings=WIDTH,
+    help="Learn from the data what it costs to move it, then fit the model that does best "
+    "against every distribution within that cost.",
+)
+
+Data = Annotated[str, typer.Argument(help="CSV, TSV or Parquet, plain or gzip; - is stdin.")]
+Target = Annotated[str, typer.Option(help="The column to predict.")]
+Task = Annotated[str, typer.Option(help="auto, classification or regression.")]
+Scale = Annotated[str, typer.Option(help="auto, standard, yeo-johnson, asinh or none.")]
+Drop = Annotated[str, typer.Option(help="Columns to leave out, with commas.")]
+Categorical = Annotated[str, typer.Option(help="Columns to take as categories.")]
+Sample = Annotated[int | None, typer.Option(help="Use N random rows, read in one pass.")]
+Seed = Annotated[int, typer.Option(help="Seed of folds and splits.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
+Folder = Annotated[str | None, typer.Option("--data", help="Folder of data files (OTDRO_DATA).")]
+
+
+@app.callback(invoke_without_command=True)
+def otdro(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of errors.")] = False,
+) -> None:
+    """Say the version, or what there is, if no command is named."""
+    if version:
+        from .. import __version__
+
+        typer.echo(__version__)
+    elif context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+@app.command("fit")
+def fit_command(
+    data: Data,
+    target: Target,
+    task: Task = "auto",
+    scale: Scale = "auto",
+    delta: Annotated[str, typer.Option(help="A number >= 0, cv or theory.")] = "cv",
+    cost: Annotated[
+        str | None, typer.Option(help="learned (the default), euclidean, l1 or linf.")
+    ] = None,
+    save: Annotated[Path | None, typer.Option(help="File for the model, by skops.")] = None,
+    compare: Annotated[bool, typer.Option(help="Compare with plain, L1 and L2 models.")] = True,
+    drop: Drop = "",
+    categorical: Categorical = "",
+    sample: Sample = None,
+    seed: Seed = 0,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Fit a robust model to a table and say what was learned."""
+    from .fit import Options, fit
+
+    options = Options(data, target, task, scale, _names(drop), _names(categorical), sample, seed)
+    fit(options, delta=delta, cost=cost, save=save, against=compare, as_json=as_json, quiet=quiet)
+
+
+@app.command("predict")
+def predict_command(
+    model: Annotated[Path, typer.Argument(help="A file from otdro fit --save.")],
+    data: Data,
+    out: Annotated[Path | None, typer.Option(help="CSV file; without it, stdout.")] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Predict labels and probabilities, or numbers, for the rows of a table."""
+    from .predict import predict
+
+    predict(model, data, out, quiet=quiet)
+
+
+@app.command("compare")
+def compare_command(
+    data: Data,
+    target: Target,
+    splits: Annotated[int, typer.Option(help="Random splits.")] = 20,
+    plot: Annotated[Path | None, typer.Option(help="Draw to a .png, .svg or .pdf.")] = None,
+    task: Task = "auto",
+    scale: Scale = "auto",
+    drop: Drop = "",
+    categorical: Categorical = "",
+    sample: Sample = None,
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> None:
+    """Compare our model with plain, L1, L2 and Wasserstein ones on repeated splits."""
+    from .compare import compare
+    from .fit import Options
+
+    options = Options(data, target, task, scale, _names(drop), _names(categorical), sample, seed)
+    compare(options, splits=splits, plot=plot, as_json=as_json)
+
+
+@app.command("table1")
+def table1_command(
+    sets: Annotated[str | None, typer.Option(help="E.g. BC,BN; the default is all six.")] = None,
+    methods: Annotated[
+        str | None, typer.Option(help="E.g. L2,ours; or seven, default, all.")
+    ] = None,
+    reps: Annotated[int | None, typer.Option(help="Replications (200).")] = None,
+    jobs: Annotated[int | None, typer.Option(help="Processes (1); -1 is all cores.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Base seed (0).")] = None,
+    out: Annotated[str | None, typer.Option(help="Folder of the results (table1).")] = None,
+    data: Folder = None,
+    backend: Annotated[str | None, typer.Option(help="Backend of joblib.")] = None,
+    intercept: Annotated[
+        bool | None, typer.Option("--intercept/--no-intercept", help="Fit an intercept.")
+    ] = None,
+    config: Annotated[Path | None, typer.Option(help="TOML file with these settings.")] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Redo the paper's table; the same command goes on where it was stopped."""
+    from .table1 import settings, table1
+
+    given = {
+        "sets": sets,
+        "methods": methods,
+        "reps": reps,
+        "jobs": jobs,
+        "seed": seed,
+        "out": out,
+        "data": data,
+        "backend": backend,
+        "intercept": intercept,
+    }
+    table1(settings(config, given), quiet=quiet)
+
+
+@app.command("datasets")
+def datasets_command(
+    data: Folder = None,
+    fetch: Annotated[
+        str | None, typer.Option(help="Names to fetch from openml.org, with commas.")
+    ] = None,
+) -> None:
+    """List the data sets, say where they are, fetch what is missing."""
+    from .datasets import datasets
+
+    datasets(data, fetch)
+
+
+@app.command("demo")
+def demo_command(
+    reps: Annotated[int, typer.Option(help="Random splits.", min=2)] = 10, seed: Seed = 0
+) -> None:
+    """Show the whole story on data that needs no file."""
+    from .demo import demo
+
+    demo(reps, seed)

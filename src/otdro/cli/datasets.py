@@ -1,0 +1,68 @@
+"""``otdro datasets``: what there is, what is here, and fetching what is not."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+from pathlib import Path
+
+import numpy as np
+
+from ..datasets import FOLDER, SPECS, Dataset, Spec, fetch, spec
+from . import printing
+from .errors import UserError
+
+
+def datasets(folder: str | None, names: str | None) -> None:
+    """List the data sets, or fetch those named into the folder."""
+    if folder is not None and not Path(folder).is_dir():
+        raise UserError(f"there is no folder {folder}; make it first.")
+    if names is not None:
+        for name in names.split(","):
+            get(spec(name.strip()), folder)
+        return
+    body = [
+        [s.name, f"{s.shape[0]}", f"{s.shape[1]}", s.task[:14], _place(s, folder)]
+        for s in SPECS.values()
+    ]
+    printing.grid(["name", "rows", "features", "task", "where"], body)
+    where = folder or os.environ.get(FOLDER)
+    printing.note(
+        f"searched: {where}" if where else f"no folder searched: set {FOLDER}, or use --data."
+    )
+
+
+def _place(known: Spec, folder: str | None) -> str:
+    if not known.file:
+        return "in scikit-learn"
+    path = known.find(folder)
+    if path is not None:
+        return path.name
+    return f"--fetch {known.name}" if known.openml else f"put {known.file} there"
+
+
+def get(known: Spec, folder: str | None) -> None:
+    """Fetch a data set and keep it where it will be found."""
+    place = folder or os.environ.get(FOLDER)
+    if not known.file or known.find(folder) is not None:
+        printing.say(f"{known.name} is here already.")
+        return
+    if not place:
+        raise UserError(f"name a folder to keep {known.name} in by --data or {FOLDER}.")
+    found = fetch(known)
+    keep(found, Path(place) / known.file)
+    printing.say(f"{known.name}: {found.X.shape[0]} rows, sha256 {found.sha256[:16]}..., kept.")
+
+
+def keep(data: Dataset, path: Path) -> None:
+    """Write a data set as gzip CSV, features first, y last."""
+    from ..experiment.rows import write_atomic
+
+    header = ",".join([*(f"x{j}" for j in range(data.X.shape[1])), "y"])
+    out = io.BytesIO()
+    with gzip.GzipFile(fileobj=out, mode="wb", mtime=0) as file:
+        file.write(f"{header}\n".encode())
+        for row in np.column_stack([data.X, data.y]):
+            file.write((",".join(map(repr, row.tolist())) + "\n").encode())
+    write_atomic(path, out.getvalue())

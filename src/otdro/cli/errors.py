@@ -1,0 +1,79 @@
+"""One sentence and exit code 2 for whatever goes wrong; ``--debug`` shows where."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from typing import Any
+
+
+class UserError(Exception):
+    """Wrong input, said in one sentence: what is wrong and how to put it right."""
+
+
+def guard(argv: list[str]) -> int:
+    """Run a command and turn every exception into one line and exit code 2."""
+    debug = "--debug" in argv
+    try:
+        return _run([arg for arg in argv if arg != "--debug"])
+    except BrokenPipeError:
+        # the reader of our output (head, less) has gone: not an error
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (Exception, KeyboardInterrupt) as error:
+        if debug:
+            raise
+        sys.stderr.write(f"otdro: error: {sentence(error)}\n")
+        return 2
+
+
+def _run(argv: list[str]) -> int:
+    try:
+        from .app import app
+    except ModuleNotFoundError as error:
+        if error.name != "typer":
+            raise
+        raise UserError("the command line needs typer: pip install 'otdro[cli]'.") from None
+    code: Any = app(args=argv, standalone_mode=False, prog_name="otdro")
+    return code if isinstance(code, int) else 0
+
+
+def sentence(error: BaseException) -> str:
+    """Return one line that says what went wrong and what to do."""
+    if isinstance(error, KeyboardInterrupt) or type(error).__name__ == "Abort":
+        return "interrupted."
+    if hasattr(error, "format_message"):
+        return _one_line(f"{error.format_message()} See otdro --help.")
+    if isinstance(error, MemoryError):
+        return "not enough memory for this table. Use --sample N to fit to N random rows."
+    if isinstance(error, ModuleNotFoundError):
+        return _one_line(_missing_module(error))
+    if isinstance(error, OSError) and error.errno is not None:
+        return _one_line(_disk(error))
+    if isinstance(error, UserError | ValueError | OSError | NotImplementedError):
+        return _one_line(str(error))
+    return _one_line(f"unexpected {type(error).__name__}: {error}. Run with --debug to see where.")
+
+
+def _missing_module(error: ModuleNotFoundError) -> str:
+    extras = {"skops": "persist", "matplotlib": "plot"}
+    extra = extras.get((error.name or "").split(".")[0], "cli")
+    return f"this command needs {error.name}: pip install 'otdro[{extra}]'."
+
+
+def _disk(error: OSError) -> str:
+    name = error.filename if error.filename is not None else "the file"
+    reasons = {
+        errno.ENOENT: f"no such file or folder: {name}.",
+        errno.EACCES: f"no permission for {name}. Choose another place.",
+        errno.EROFS: f"{name} is on a read-only disk. Choose another place.",
+        errno.EISDIR: f"{name} is a folder, not a file.",
+        errno.ENOTDIR: f"{name} goes through a file as if it were a folder.",
+        errno.ENOSPC: f"the disk is full; {name} was not written. Free some space.",
+    }
+    return reasons.get(error.errno or 0, f"{name}: {error.strerror}.")
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

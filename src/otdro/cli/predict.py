@@ -1,0 +1,105 @@
+"""``otdro predict``: labels and probabilities, or numbers, for the rows of a table."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from . import printing
+from .errors import UserError
+from .fit import check_writable
+from .preparing import _as_numbers, as_texts
+from .reading import PIECE, locate, pieces
+from .saving import load
+
+
+def predict(model: Path, data: str, out: Path | None, *, quiet: bool = False) -> None:
+    """Read the table in pieces, predict, and write in pieces; nothing half-written is left."""
+    fitted = load(model)
+    if out is not None:
+        check_writable(out)
+        if out.suffix not in (".csv", ".tsv", ".txt", ""):
+            raise UserError(f"predictions are written as CSV; {out} ends in {out.suffix}.")
+    notes: dict[str, int] = {}
+    with _writer(out) as file:
+        separator = "\t" if out is not None and out.suffix == ".tsv" else ","
+        for k, piece in enumerate(pieces(locate(data), PIECE)):
+            rows = predictions(fitted, features(fitted, piece, notes, k * PIECE), notes)
+            file.write(rows.to_csv(index=False, header=k == 0, sep=separator))
+    if not quiet:
+        for text, count in notes.items():
+            printing.note(text.format(count=count))
+
+
+@contextmanager
+def _writer(out: Path | None) -> Iterator[IO[str]]:
+    """Yield standard output, or a file under a temporary name that is renamed at the end."""
+    if out is None:
+        yield sys.stdout
+        return
+    temporary = out.with_name(f".{out.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("w", encoding="utf-8", newline="") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(out)
+    except BaseException:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise
+
+
+def features(model: Any, table: Any, notes: dict[str, int], first: int) -> Any:
+    """Return the model's columns in its order, as the numbers and texts it was fitted to."""
+    wanted = [str(name) for name in model.feature_names_in_]
+    missing = [name for name in wanted if name not in table.columns]
+    if missing:
+        raise UserError(f"the table lacks columns that the model needs: {', '.join(missing[:8])}.")
+    extra = [str(name) for name in table.columns if name not in wanted]
+    if extra:
+        notes[f"columns that the model does not use are ignored: {', '.join(extra[:8])}."] = 0
+    kinds = {name: kind for kind, _, names in model[0].transformers_ for name in names}
+    found = {name: _column(table[name], kinds.get(name, "numbers"), first) for name in wanted}
+    frame = type(table)(found)
+    absent = int(frame.isna().sum().sum())
+    if absent:
+        text = "{count} missing values are replaced as in the training data."
+        notes[text] = notes.get(text, 0) + absent
+    return frame
+
+
+def _column(column: Any, kind: str, first: int) -> Any:
+    if kind == "texts":
+        return as_texts(column)
+    numbers = _as_numbers(column)
+    if numbers is None:
+        import pandas as pd
+
+        bad = pd.to_numeric(column.astype(object), errors="coerce").isna() & column.notna()
+        row = int(np.flatnonzero(bad.to_numpy())[0])
+        raise UserError(
+            f"column {column.name!r} must hold numbers, but row {first + row + 1} holds "
+            f"{str(column.iloc[row])!r}."
+        )
+    return np.where(np.isinf(numbers), np.nan, numbers)
+
+
+def predictions(model: Any, X: Any, notes: dict[str, int]) -> Any:
+    """Return a table of predictions, with one probability a class where the model has them."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        columns: dict[str, Any] = {"prediction": model.predict(X)}
+        if hasattr(model, "predict_proba"):
+            chances = model.predict_proba(X)
+            columns |= {f"p_{c}": chances[:, k] for k, c in enumerate(model.classes_)}
+    if any("unknown categories" in str(w.message) for w in caught):
+        notes["categories that the training data did not have count as none of them."] = 0
+    return type(X)(columns)

@@ -1,0 +1,234 @@
+"""From a table to features, target and task; every choice is reported."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .errors import UserError
+
+Array = NDArray[Any]
+
+#: Integers with at most this many distinct values are taken for labels.
+FEW = 10
+#: A text column with more distinct values than this share of the rows is an identifier.
+DISTINCT = 0.5
+#: Categories of a column that get an indicator of their own.
+CATEGORIES = 20
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """Features as a DataFrame of numbers and texts, the target, and notes for the reader."""
+
+    X: Any
+    y: Array
+    task: str
+    numbers: list[str]
+    texts: list[str]
+    notes: list[str]
+
+
+def prepare(
+    table: Any,
+    target: str,
+    task: str = "auto",
+    drop: tuple[str, ...] = (),
+    categorical: tuple[str, ...] = (),
+) -> Prepared:
+    """Split a table into features and target, and say what was done with each column."""
+    for name in (target, *drop, *categorical):
+        check_column(name, list(table.columns))
+    if len(table.columns) - len(drop) < 2:
+        raise UserError(f"there is no column beside the target {target!r} to predict from.")
+    table, notes = _with_target(table, target)
+    y, task = target_of(table[target], task)
+    features = table.drop(columns=[target, *drop])
+    kept: dict[str, Any] = {}
+    numbers: list[str] = []
+    texts: list[str] = []
+    for name in features.columns:
+        column, kind, note = feature(features[name], name in categorical)
+        notes += [note] if note else []
+        if kind == "left out":
+            continue
+        (numbers if kind == "number" else texts).append(name)
+        kept[name] = column
+    if not kept:
+        raise UserError("no usable column is left beside the target. " + " ".join(notes))
+    return Prepared(type(table)(kept), y, task, numbers, texts, notes)
+
+
+def check_column(name: str, columns: list[str]) -> None:
+    """Refuse a name that is no column, and say which may be meant."""
+    if name in columns:
+        return
+    near = difflib.get_close_matches(name, [str(c) for c in columns], 1)
+    hint = f"Did you mean {near[0]!r}?" if near else "The columns are " + _listed(columns) + "."
+    raise UserError(f"there is no column {name!r}. {hint}")
+
+
+def _listed(names: list[str], most: int = 8) -> str:
+    more = f", ... ({len(names)} in all)" if len(names) > most else ""
+    return ", ".join(str(name) for name in names[:most]) + more
+
+
+def _with_target(table: Any, target: str) -> tuple[Any, list[str]]:
+    missing = int(table[target].isna().sum())
+    if missing == len(table):
+        raise UserError(f"the target {target!r} has no values.")
+    if not missing:
+        return table, []
+    note = f"{missing} rows without a target are left out."
+    return table[table[target].notna()].reset_index(drop=True), [note]
+
+
+def target_of(column: Any, task: str) -> tuple[Array, str]:
+    """Return targets as numbers or labels, and the task."""
+    import pandas as pd
+
+    numbers = _as_numbers(column)
+    if task == "regression":
+        if numbers is None:
+            bad = next(v for v in column if pd.isna(pd.to_numeric(str(v), errors="coerce")))
+            raise UserError(
+                f"regression needs numbers, but the target {column.name!r} holds {str(bad)!r}."
+            )
+        return _finite(numbers, column.name), "regression"
+    distinct = int(column.nunique())
+    if task == "auto" and numbers is not None and distinct > 2:
+        whole = bool((numbers == np.round(numbers)).all())
+        if not whole or distinct > FEW:
+            return _finite(numbers, column.name), "regression"
+    return _labels(column, numbers, distinct), "classification"
+
+
+def _labels(column: Any, numbers: Array | None, distinct: int) -> Array:
+    counts = column.astype(str).value_counts()
+    if distinct < 2:
+        raise UserError(
+            f"the target {column.name!r} has one class only ({counts.index[0]!r}); "
+            "a classifier needs two."
+        )
+    if distinct > max(2, len(column) // 2):
+        raise UserError(
+            f"the target {column.name!r} has {distinct} distinct values in {len(column)} rows; "
+            "use --task regression, or another --target."
+        )
+    if counts.min() < 2:
+        raise UserError(
+            f"class {counts.index[-1]!r} of the target {column.name!r} has one row; the folds "
+            "need at least two. Leave it out or merge it with another."
+        )
+    if numbers is not None and column.dtype.kind != "b":
+        whole = (numbers == np.round(numbers)).all()
+        return numbers.astype(int) if whole else numbers
+    return np.asarray(column.astype(str).tolist(), dtype=str)
+
+
+def _finite(numbers: Array, name: str) -> Array:
+    if not np.isfinite(numbers).all():
+        raise UserError(f"the target {name!r} has infinite values; correct or remove those rows.")
+    if np.ptp(numbers) == 0:
+        raise UserError(f"the target {name!r} has one value only; there is nothing to predict.")
+    return numbers
+
+
+def feature(column: Any, categorical: bool = False) -> tuple[Any, str, str]:
+    """Return the column as numbers or texts, its kind, and a note (or an empty one)."""
+    if column.isna().all():
+        return None, "left out", f"column {column.name!r} has no values and is left out."
+    if column.dtype.kind in "mM" and not categorical:
+        return None, "left out", f"column {column.name!r} holds dates and is left out."
+    numbers = None if categorical else _as_numbers(column)
+    if numbers is not None:
+        numbers = np.where(np.isinf(numbers), np.nan, numbers)
+        return numbers, "number", _imputed(column.name, np.isnan(numbers), "the median")
+    if not categorical:
+        _check_mixed(column)
+    texts = as_texts(column)
+    distinct, rows = int(column.astype(str).nunique()), len(column)
+    if not categorical and distinct > CATEGORIES and distinct > DISTINCT * rows:
+        return (
+            None,
+            "left out",
+            (
+                f"column {column.name!r} has {distinct} distinct texts in {rows} rows and is left "
+                f"out; --categorical {column.name} keeps it."
+            ),
+        )
+    return texts, "text", _imputed(column.name, column.isna().to_numpy(), "the commonest value")
+
+
+def _imputed(name: str, missing: Array, by: str) -> str:
+    count = int(missing.sum())
+    return f"column {name!r}: {count} missing values are replaced by {by}." if count else ""
+
+
+def as_texts(column: Any) -> Array:
+    """Return texts as an object array, nan where missing."""
+    values = np.array([str(value) for value in column], dtype=object)
+    values[column.isna().to_numpy()] = np.nan
+    return values
+
+
+def _as_numbers(column: Any) -> Array | None:
+    """Return floats, nan where missing; None if some value is not a number or a truth value."""
+    import pandas as pd
+
+    if column.dtype.kind in "mMcO" or not pd.api.types.is_numeric_dtype(column.dtype):
+        present = column.dropna()
+        if present.map(lambda value: isinstance(value, bool | np.bool_)).all():
+            return np.array([np.nan if pd.isna(v) else float(v) for v in column])
+        if isinstance(column.dtype, pd.CategoricalDtype) or column.dtype.kind in "mMc":
+            return None
+        column = pd.to_numeric(column.astype(object), errors="coerce")
+        if column.isna().sum() > len(column) - len(present):
+            return None
+    values: Array = column.to_numpy(dtype=float, na_value=np.nan)
+    return values
+
+
+def _check_mixed(column: Any) -> None:
+    """Refuse a column of numbers with a few texts among them."""
+    import pandas as pd
+
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        return
+    present = column.dropna()
+    if present.map(lambda value: isinstance(value, list | dict | set | np.ndarray)).any():
+        raise UserError(f"column {column.name!r} holds lists; leave it out with --drop.")
+    numbers = pd.to_numeric(present.astype(object), errors="coerce")
+    if numbers.notna().mean() >= 0.5:
+        row = int(numbers.index[numbers.isna()][0])
+        raise UserError(
+            f"column {column.name!r} holds text among numbers: {str(column[row])!r} in row "
+            f"{row + 1}. Correct it, or use --categorical {column.name} or --drop {column.name}."
+        )
+
+
+def pipeline(data: Prepared, scale: str) -> Any:
+    """Return the preprocessing: impute and scale numbers, impute and encode texts."""
+    from sklearn.compose import ColumnTransformer
+    from sklearn.impute import SimpleImputer
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import OneHotEncoder
+
+    from ..scaling import SCALINGS, scaler
+
+    if scale not in SCALINGS:
+        raise UserError(f"--scale must be one of {', '.join(SCALINGS)}, got {scale!r}.")
+    encoder = OneHotEncoder(
+        handle_unknown="infrequent_if_exist", max_categories=CATEGORIES, sparse_output=False
+    )
+    parts = [
+        ("numbers", make_pipeline(SimpleImputer(strategy="median"), scaler(scale)), data.numbers),
+        ("texts", make_pipeline(SimpleImputer(strategy="most_frequent"), encoder), data.texts),
+    ]
+    return ColumnTransformer(
+        [part for part in parts if part[2]], sparse_threshold=0, verbose_feature_names_out=False
+    )

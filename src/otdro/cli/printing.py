@@ -1,0 +1,129 @@
+"""Terminal output: 80 columns, colour only on a terminal and never with NO_COLOR."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+WIDTH = 80
+
+
+def console(*, error: bool = False) -> Console:
+    """Return a console no wider than 80 columns."""
+    found = Console(stderr=error, highlight=False, markup=False, emoji=False)
+    found.width = min(WIDTH, found.width)
+    return found
+
+
+def say(text: str = "", style: str | None = None) -> None:
+    """Print a line of results."""
+    console().print(text, style=style)
+
+
+def note(text: str) -> None:
+    """Print a remark, apart from the results."""
+    console(error=True).print(f"note: {text}", style="dim")
+
+
+def machine(value: Any) -> None:
+    """Print JSON; what is not finite becomes null."""
+    sys.stdout.write(json.dumps(_plain(value), indent=1) + "\n")
+
+
+def heading(text: str) -> None:
+    """Print a heading."""
+    say()
+    say(text, "bold")
+
+
+def pairs(lines: list[tuple[str, str]]) -> None:
+    """Print names and values in two columns."""
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    table.add_column(style="cyan", no_wrap=True)
+    table.add_column()
+    for name, value in lines:
+        table.add_row(Text(name), Text(value))
+    console().print(table)
+
+
+def grid(head: list[str], body: list[list[str]]) -> None:
+    """Print a table whose first column is words and the others numbers."""
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for k, name in enumerate(head):
+        table.add_column(Text(name), justify="left" if k == 0 else "right", no_wrap=True)
+    for line in body:
+        table.add_row(*(Text(cell) for cell in line))
+    console().print(table)
+
+
+def intervals(means: list[float], errors: list[float], width: int = 26) -> list[str]:
+    """Return one text picture a row: o the mean, dashes one standard error either side."""
+    errors = [0.0 if math.isnan(e) else e for e in errors]
+    low = min(m - e for m, e in zip(means, errors, strict=True))
+    high = max(m + e for m, e in zip(means, errors, strict=True))
+    step = (high - low) / (width - 1) or 1.0
+    lines = []
+    for mean, error in zip(means, errors, strict=True):
+        start, middle, end = (round((v - low) / step) for v in (mean - error, mean, mean + error))
+        line = [" "] * start + ["-"] * (end - start + 1) + [" "] * (width - 1 - end)
+        line[middle] = "o"
+        lines.append("".join(line))
+    return lines
+
+
+@contextmanager
+def progress(total: int, quiet: bool = False, log: bool = False) -> Iterator[Any]:
+    """Yield a function (done, seconds left or None) that moves a bar on a terminal.
+
+    Elsewhere it writes a line at every tenth if ``log`` is set, else nothing.
+    """
+    shown = console(error=True)
+    if quiet or not shown.is_terminal:
+        yield _lines(total, quiet or not log)
+        return
+    left = TextColumn("{task.fields[left]}")
+    count = TextColumn("{task.completed:.0f}/{task.total:.0f}")
+    with Progress(BarColumn(30), count, TimeElapsedColumn(), left, console=shown) as bar:
+        task = bar.add_task("", total=total, left="")
+        yield lambda done, rest: bar.update(task, completed=done, left=f"{_time(rest)} left")
+
+
+def _lines(total: int, quiet: bool) -> Any:
+    """Return a function that writes a line at every tenth, for logs."""
+    seen = [-1]
+
+    def tell(done: int, rest: float | None) -> None:
+        tenth = 10 * done // max(total, 1)
+        if not quiet and tenth > seen[0] and done:
+            seen[0] = tenth
+            sys.stderr.write(f"{done}/{total}, {_time(rest)} left\n")
+
+    return tell
+
+
+def _time(seconds: float | None) -> str:
+    if seconds is None:
+        return "?"
+    minutes, rest = divmod(math.ceil(seconds), 60)
+    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
+
+
+def _plain(value: Any) -> Any:
+    """Return the same of JSON's own types."""
+    if isinstance(value, dict):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple | np.ndarray):
+        return [_plain(v) for v in value]
+    if isinstance(value, float | np.floating):
+        return float(value) if np.isfinite(value) else None
+    return int(value) if isinstance(value, np.integer) else value

@@ -1,0 +1,201 @@
+"""Tables from files: CSV, TSV, Parquet, gzip, standard input; whole, sampled or in pieces."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import os
+import sys
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, cast
+
+import numpy as np
+
+from .errors import UserError
+
+#: Rows of a piece when a table is streamed.
+PIECE = 50_000
+#: Memory that a table needs, as a multiple of the file's size.
+FACTORS = {"text": 3.0, "gzip": 15.0, "parquet": 10.0}
+REFUSED = {b"PK": "a zip archive", b"BZ": "a bzip2 file", b"\xfd7": "an xz file"}
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """A table not read yet: a path or the bytes of standard input, and its kind."""
+
+    name: str
+    kind: str
+    size: int
+    data: bytes | None = None
+
+    def open(self) -> IO[bytes]:
+        """Return the bytes, decompressed."""
+        place: Any = self.name if self.data is None else io.BytesIO(self.data)
+        if self.kind == "gzip":
+            return cast(IO[bytes], gzip.open(place, "rb"))
+        return Path(place).open("rb") if self.data is None else cast(IO[bytes], place)
+
+
+def locate(name: str) -> Source:
+    """Return the source that a path, or "-" for standard input, stands for."""
+    if name == "-":
+        data = sys.stdin.buffer.read()
+        return Source("standard input", _kind("standard input", data[:4096]), len(data), data)
+    path = Path(name)
+    if path.is_dir():
+        raise UserError(f"{name} is a folder; name a file of the table.")
+    if not path.exists():
+        raise UserError(f"no such file: {name}. Check the name and the folder.")
+    with path.open("rb") as file:
+        head = file.read(4096)
+    return Source(name, _kind(name, head), path.stat().st_size)
+
+
+def _kind(name: str, head: bytes) -> str:
+    if not head.strip():
+        raise UserError(f"{name} is empty; it needs a line of column names and rows below it.")
+    if head.startswith(b"PAR1"):
+        return "parquet"
+    if head.startswith(b"\x1f\x8b"):
+        return "gzip"
+    for magic, words in REFUSED.items():
+        if head.startswith(magic):
+            raise UserError(f"{name} is {words}; unpack it, or use gzip or Parquet.")
+    if b"\0" in head:
+        raise UserError(f"{name} is not a text table; use CSV, TSV or Parquet.")
+    return "text"
+
+
+def available_memory() -> int:
+    """Return the free memory in bytes, as the system tells it."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        return next(int(x.split()[1]) * 1024 for x in lines if x.startswith("MemAvailable"))
+    except (OSError, StopIteration, ValueError):
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def read(source: Source, *, sample: int | None = None, seed: int = 0) -> Any:
+    """Return the whole table, or ``sample`` of its rows drawn in one pass, as a DataFrame."""
+    import pandas as pd
+
+    if sample is not None:
+        if sample < 1:
+            raise UserError(f"--sample must be at least 1, got {sample}.")
+        return _sampled(source, sample, seed)
+    need, free = FACTORS[source.kind] * source.size, available_memory()
+    if need > free:
+        raise UserError(
+            f"{source.name} needs about {need / 2**30:.1f} GiB of memory and "
+            f"{free / 2**30:.1f} GiB are free. Use --sample N to fit to N random rows."
+        )
+    return pd.concat(list(pieces(source, None)), ignore_index=True)
+
+
+def _sampled(source: Source, sample: int, seed: int) -> Any:
+    """Keep the rows with the smallest random keys, so that one pass is enough."""
+    import pandas as pd
+
+    rng = np.random.default_rng(seed)
+    kept, keys = None, np.empty(0)
+    for piece in pieces(source, PIECE):
+        kept = piece if kept is None else pd.concat([kept, piece], ignore_index=True)
+        keys = np.concatenate([keys, rng.random(len(piece))])
+        if len(keys) > sample:
+            order = np.sort(np.argpartition(keys, sample)[:sample])
+            kept, keys = kept.iloc[order].reset_index(drop=True), keys[order]
+    return kept
+
+
+def pieces(source: Source, size: int | None) -> Iterator[Any]:
+    """Yield the table in DataFrames of ``size`` rows, or whole if that is None."""
+    found = _parquet(source, size) if source.kind == "parquet" else _text(source, size)
+    rows = 0
+    for piece in found:
+        rows += len(piece)
+        yield piece
+    if not rows:
+        raise UserError(f"{source.name} has column names but no rows.")
+
+
+def _parquet(source: Source, size: int | None) -> Iterator[Any]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with source.open() as stream:
+            file = pq.ParquetFile(stream)
+            check_names(source.name, list(file.schema_arrow.names))
+            for batch in file.iter_batches(size or PIECE):
+                yield batch.to_pandas()
+    except pa.ArrowException as error:
+        raise UserError(f"{source.name} is not a whole Parquet file: {error}") from None
+
+
+def _text(source: Source, size: int | None) -> Iterator[Any]:
+    import pandas as pd
+
+    separator = _header(source)
+    options: dict[str, Any] = {"sep": separator, "index_col": False, "skipinitialspace": True}
+    try:
+        with source.open() as stream, warnings.catch_warnings():
+            warnings.simplefilter("error", pd.errors.ParserWarning)
+            warnings.simplefilter("ignore", pd.errors.DtypeWarning)
+            text = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
+            if size is None:
+                yield pd.read_csv(text, low_memory=False, **options)
+            else:
+                yield from pd.read_csv(text, chunksize=size, **options)
+    except UnicodeDecodeError:
+        raise UserError(
+            f"{source.name} is not UTF-8 text; convert it, e.g. iconv -f latin1 -t utf-8."
+        ) from None
+    except (pd.errors.ParserError, pd.errors.ParserWarning) as error:
+        raise UserError(
+            f"{source.name} is not a regular table ({_reason(error)}). Every line needs as many "
+            "fields as there are column names."
+        ) from None
+    except (EOFError, gzip.BadGzipFile) as error:
+        raise UserError(f"{source.name} is not a whole gzip file: {error}.") from None
+
+
+def _reason(error: Exception) -> str:
+    return str(error).replace("Error tokenizing data. C error: ", "").strip().rstrip(".")
+
+
+def _header(source: Source) -> str:
+    """Check the column names and return the separator: the commonest of , ; and tab."""
+    try:
+        with source.open() as stream:
+            line = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="").readline(1_000_000)
+    except (EOFError, gzip.BadGzipFile, UnicodeDecodeError) as error:
+        raise UserError(f"{source.name} cannot be read as text: {error}.") from None
+    if not line.strip():
+        raise UserError(f"{source.name} does not begin with a line of column names.")
+    separator = max(",;\t", key=line.count)
+    names = next(csv.reader([line], delimiter=separator, skipinitialspace=True))
+    check_names(source.name, [name.strip() for name in names])
+    return separator
+
+
+def check_names(where: str, names: list[str]) -> None:
+    """Refuse column names that occur twice, or a first row of numbers where names belong."""
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise UserError(f"{where} has two columns called {twice[0]!r}; rename one.")
+    if len(names) > 1 and all(_is_number(name) for name in names):
+        raise UserError(f"{where} begins with numbers; its first line must name the columns.")
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

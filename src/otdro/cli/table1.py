@@ -1,0 +1,126 @@
+"""``otdro table1``: the paper's experiment, resumable, beside the paper's numbers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..datasets import DatasetUnavailableError, load
+from ..experiment import SIZES, Plan, Row, available, notes, resolve, run, tables, write_atomic
+from . import printing
+from .errors import UserError
+
+
+@dataclass(frozen=True)
+class Table1:
+    """What to run and where to put it."""
+
+    sets: str = ",".join(SIZES)
+    methods: str = "default"
+    reps: int = 200
+    jobs: int = 1
+    seed: int = 0
+    out: str = "table1"
+    data: str | None = None
+    backend: str | None = None
+    intercept: bool = True
+
+
+def settings(config: Path | None, given: Mapping[str, object]) -> Table1:
+    """Return the settings of a file, overruled by those given on the command line."""
+    values: dict[str, object] = {}
+    if config is not None:
+        values = _toml(config)
+    values |= {name: value for name, value in given.items() if value is not None}
+    return Table1(**values)  # type: ignore[arg-type]
+
+
+def _toml(path: Path) -> dict[str, object]:
+    import tomllib
+
+    try:
+        values = tomllib.loads(path.read_text())
+    except tomllib.TOMLDecodeError as error:
+        raise UserError(f"{path} is not TOML: {error}.") from None
+    values = {k: ",".join(v) if isinstance(v, list) else v for k, v in values.items()}
+    known = Table1.__dataclass_fields__
+    for name, value in values.items():
+        if name not in known:
+            raise UserError(f"{path} sets {name!r}, which is none of {', '.join(known)}.")
+        default = getattr(Table1, name)
+        if default is not None and type(value) is not type(default):
+            raise UserError(f"{path}: {name} must be like {default!r}, got {value!r}.")
+    return values
+
+
+def table1(asked: Table1, *, quiet: bool = False) -> None:
+    """Run what is missing, then write and print the tables."""
+    folder = Path(asked.out)
+    plan = _plan(asked, quiet)
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"{folder} is a file; --out names a folder.")
+    folder.mkdir(parents=True, exist_ok=True)
+    if not os.access(folder, os.W_OK):
+        raise UserError(f"no permission to write in {folder}. Choose another --out.")
+    with printing.progress(len(plan.cells()), quiet, log=True) as tell:
+        rows = run(
+            plan,
+            folder,
+            jobs=asked.jobs,
+            backend=asked.backend,
+            report=lambda now: tell(now.done, now.remaining),
+        )
+    text = write(rows, folder, asked)
+    if not quiet:
+        printing.console().print(text, soft_wrap=True)
+        printing.say(f"rows and tables are in {folder}")
+
+
+def _plan(asked: Table1, quiet: bool) -> Plan:
+    if asked.reps < 1:
+        raise UserError(f"--reps must be at least 1, got {asked.reps}.")
+    if asked.seed < 0:
+        raise UserError(f"--seed must be at least 0, got {asked.seed}.")
+    if asked.jobs == 0:
+        raise UserError("--jobs must be a number of processes, or -1 for all cores; got 0.")
+    methods = resolve(asked.methods)
+    for name in [name for name in methods if not available(name)]:
+        methods.remove(name)
+        if not quiet:
+            printing.note(f"{name} is not in this version and is skipped.")
+    datasets = {}
+    for name in _names(asked.sets):
+        try:
+            datasets[name] = load(name, folder=asked.data, download=False)
+        except DatasetUnavailableError as error:
+            if not quiet:
+                printing.note(f"{error} The others run.")
+    if not datasets or not methods:
+        raise UserError("none of the data sets or methods asked for is here; see otdro datasets.")
+    return Plan(datasets, methods, asked.reps, asked.seed, asked.intercept)
+
+
+def _names(sets: str) -> list[str]:
+    lower = {name.lower(): name for name in SIZES}
+    asked = [part.strip().lower() for part in sets.split(",") if part.strip()]
+    for part in asked:
+        if part not in lower:
+            raise UserError(f"{part!r} is not in the paper's table; its sets: {', '.join(SIZES)}.")
+    return [name for key, name in lower.items() if key in asked]
+
+
+def write(rows: list[Row], folder: Path, asked: Table1) -> str:
+    """Write the tables in text, Markdown and LaTeX; return the text."""
+    found = tables(rows, list(SIZES))
+    reps = len({row.rep for row in rows})
+    about = f"{reps} replications, seed {asked.seed}, {rows[0].versions}"
+    about += "" if asked.intercept else ", no intercept"
+    told = [f"note: {line}" for line in notes(rows)]
+    write_atomic(folder / "table1.tex", "\n\n".join(t.latex() for t in found) + f"\n% {about}\n")
+    parts = [about, *(t.markdown() for t in found), *told]
+    write_atomic(folder / "table1.md", "\n\n".join(parts) + "\n")
+    text = "\n\n".join([about, *(t.text() for t in found), *told]) + "\n"
+    write_atomic(folder / "table1.txt", text)
+    return text
