@@ -163,6 +163,7 @@ class Joint:
         H[-1, :d] += (pi @ M[1, 2]) * u
         H[-1, -1] += pi @ M[2, 2]
         if not self.fit_intercept:
+            H[d, :] = H[:, d] = 0.0
             H[d, d] = 1.0
         return grad, H, g
 
