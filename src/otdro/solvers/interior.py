@@ -15,7 +15,7 @@ from ..design import Design, mean
 from ..losses import Logistic
 from ..losses.base import Array, PiecewiseQuadratic
 from ..problem import Problem, Solution
-from .interior_bounds import Floor, constant, floor, repaired, risk
+from .interior_bounds import Floor, constant, floor, nearest, repaired, risk
 from .interior_model import Model, Saddle, saddle
 from .interior_newton import Newton
 from .interior_solution import Run, certified
@@ -155,14 +155,29 @@ def _size(model: Model) -> float:
 
 
 def iterate(model: Model, goal: float, max_iter: int) -> Run:
-    """Follow the central path of a scaled model until the gap is at most ``goal``."""
-    q = saddle(model)
-    theta, xi = np.zeros(model.design.d), q.start.copy()
-    best = _Best(model, goal)
+    """Follow the central path of a scaled model until the gap is at most ``goal``.
+
+    A path that strays too far to return is left for one with a heavier barrier on the head rows.
+    """
+    best, n_iter = _Best(model, goal), 0
+    for share in (1 / len(model.c), 1.0, 1e-2, 1e2):
+        q = saddle(model)
+        if n_iter > 0:
+            q.head.share, q.head.first = share, 1.0
+        n_iter = _follow_path(q, best, n_iter, max_iter)
+        best.finish(q)
+        if best.gap <= goal or n_iter >= max_iter:
+            break
+    return Run(best.theta, best.b, best.floor, n_iter)
+
+
+def _follow_path(q: Saddle, best: _Best, n_iter: int, max_iter: int) -> int:
+    """Take predictor-corrector steps from the start of q; return the iterations spent so far."""
+    theta, xi = np.zeros_like(best.theta), q.start.copy()
+    best.restart()
     for rows in q.groups:
         rows.locate(theta, xi)
         rows.begin(xi)
-    n_iter = 0
     while n_iter < max_iter:
         n_iter += 1
         mu = _linearise(q)
@@ -177,8 +192,7 @@ def iterate(model: Model, goal: float, max_iter: int) -> Run:
         for rows in q.groups:
             rows.advance(step)
             rows.locate(theta, xi)
-    best.finish(q)
-    return Run(best.theta, best.b, best.floor, n_iter)
+    return n_iter
 
 
 def _linearise(q: Saddle) -> float:
@@ -243,8 +257,12 @@ class _Best:
         self.model, self.goal = model, goal
         self.theta, self.b, self.upper = np.zeros(model.design.d), 0.0, np.inf
         self.floor = Floor(0.0, np.zeros_like(model.c))
-        self.marks, self.since = np.full(3, np.inf), 0
         self.careful = model.design.n * model.design.d**2 <= SMALL
+        self.restart()
+
+    def restart(self) -> None:
+        """Forget the progress, not the bounds."""
+        self.marks, self.since = np.full(3, np.inf), 0
 
     @property
     def gap(self) -> float:
@@ -279,5 +297,6 @@ class _Best:
     def finish(self, q: Saddle) -> None:
         """Repair the multiplier of the iterate where shrinking it alone leaves too large a gap."""
         if self.gap > self.goal:
-            target = -q.head.map.adjoint(q.head.alpha) if self.model.rate > 0 else 0 * self.theta
+            # moving g onto its bound costs a share of the penalty, shrinking alpha one of the risk
+            target = nearest(self.model, q.sample.alpha)
             self._raise(repaired(self.model, q.sample.alpha, target))

@@ -149,6 +149,27 @@ def _dual_quadratic(
     return shrink, shrink * gain
 
 
+def nearest(m: Model, alpha: Array) -> Array:
+    """Return Z'(pi o alpha) moved onto the ball that the dual allows."""
+    g, bound = m.adjoint(m.pi * alpha), _radius(m, alpha)
+    if m.dual == 1:
+        return np.clip(g, -bound, bound)
+    return g * min(1.0, _ratio(bound, m.polar(g)))
+
+
+def _radius(m: Model, alpha: Array) -> float:
+    """Return the largest ||Z'(pi o alpha)|| that the dual allows at this alpha."""
+    if m.form == "linear":
+        return m.rate
+    if m.form == "quadratic" and m.kappa == 0:
+        square = float(m.pi @ ((m.lo + m.hi) * alpha - m.lo * m.hi))
+        return float(np.sqrt(m.rate * max(square, 0.0)))
+    if m.form == "plain":
+        return 0.0
+    size = float(np.sqrt(m.pi @ alpha**2))
+    return m.rate * size if m.form == "root" else float(np.sqrt(m.rate)) * size
+
+
 def _ratio(a: float, b: float) -> float:
     return float(a / b) if b > 0 else np.inf
 
@@ -160,7 +181,7 @@ def repaired(m: Model, alpha: Array, target: Array) -> Array:
         room = np.minimum(np.minimum(m.hi - alpha, alpha - m.lo), 1.0)
         V = m.o[:, None] if m.intercept else np.empty((len(alpha), 0))
         # least change in the metric 1/room: alpha - room (A y + o b)
-        T = Orthogonal([(m, V, m.pi * room)], m.design.d)
+        T = Orthogonal([(m, V, m.pi * room)], m.design.d, lift=1e-6)
         miss = np.append(m.adjoint(m.pi * alpha) - target, V.T @ (m.pi * alpha))
         y = T.solve(miss)
         y += T.solve(miss - T.times(y))
