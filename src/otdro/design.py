@@ -91,8 +91,12 @@ class Design:
         return G if self.factor is None else self.factor.T @ G @ self.factor
 
     def _gram_dense(self, D: Array) -> Array:
-        G = np.zeros((self.d, self.d))
-        root = np.sqrt(D)
+        if self.center is not None:
+            G = self._centred(Design(self.X)._gram_dense(D), D)
+            # where the mean dwarfs the spread, subtracting squares loses digits: centre the rows
+            if np.all(np.diag(G) > 1e-4 * D.sum() * self.center**2):
+                return G
+        G, root = np.zeros((self.d, self.d)), np.sqrt(D)
         for rows, block in self._blocks(center=True):
             S = block * root[rows, None]
             G += S.T @ S
@@ -100,11 +104,13 @@ class Design:
 
     def _gram_sparse(self, D: Array) -> Array:
         G: Array = (self.X.T @ self.X.multiply(D[:, None])).toarray().astype(float)
-        if self.center is not None:
-            # sum D (x - c)(x - c)' = X'DX - s c' - c s' + (sum D) c c',  s = X'D
-            s, c = self.X.T @ D, self.center
-            G += D.sum() * np.outer(c, c) - np.outer(s, c) - np.outer(c, s)
-        return G
+        return G if self.center is None else self._centred(G, D)
+
+    def _centred(self, G: Array, D: Array) -> Array:
+        """Return sum D (x - c)(x - c)' = X'DX - s c' - c s' + (sum D) c c', s = X'D."""
+        s, c = Design(self.X).adjoint(D), self.center
+        assert c is not None
+        return G + D.sum() * np.outer(c, c) - np.outer(s, c) - np.outer(c, s)
 
     def _gram_batch(self, D: Array) -> Array:
         B = D.shape[1]

@@ -17,7 +17,8 @@ class Logistic(Loss):
 
     def value(self, z: Array, y: Array) -> Array:
         """Return log(1 + e^-yz)."""
-        return np.logaddexp(0, -y * z)
+        m = y * z
+        return np.log1p(np.exp(-np.abs(m))) + np.maximum(-m, 0)
 
     def derivative(self, z: Array, y: Array) -> Array:
         """Return -y sigma(-yz)."""

@@ -65,6 +65,9 @@ def constant_risk(problem: Problem) -> tuple[float, float]:
     """Return the best constant score (0 without an intercept) and its risk, the unit of ``tol``."""
     y, weights = problem.y, problem.weights
     b = problem.loss.constant(y, weights) if problem.fit_intercept else 0.0
+    if problem.loss.task == "classification":
+        positive = float(weights[y > 0].sum())
+        y, weights = np.array([-1.0, 1.0]), np.array([1 - positive, positive])
     return b, float(weights @ problem.loss.value(np.full(len(y), b), y))
 
 

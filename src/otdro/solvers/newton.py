@@ -4,8 +4,9 @@ r"""Damped Newton for smooth losses under an order-1 Euclidean cost, many proble
           \qquad \rho = \delta\,\mathrm{Lip}(\ell).
 
 Columns of a batch share the rows and differ in weights, rho and (through the design) the cost.
-The intercept is minimised out after every step, so that a_i = l'(z_i) sums to zero and, scaled
-by kappa = min(1, rho/||Z'(pi a)||), is a point of the dual problem
+Slopes a_i = l'(z_i) continued along the Newton step, a + D Z step with the curvatures D of the
+Newton matrix, meet the constraints of the dual problem up to second order (scaled by
+kappa = min(1, rho/||Z'(pi a)||), exactly):
 
 .. math:: \max\ -\sum_i \pi_i \ell^*(a_i, y_i)\quad\text{s.t.}\quad
           \|Z'(\pi a)\|_2 \le \rho,\ \textstyle\sum_i \pi_i a_i = 0.
@@ -27,8 +28,11 @@ from .base import Coordinates, constant_risk, verdict
 
 Array = NDArray[Any]
 
-#: Rows above which a tenth of them (at most ``SUBSAMPLE``) gives the starting point.
+#: Rows above which a part of them (a tenth, at most ``SUBSAMPLE``, at least 30 a column) is solved
+#: first, for a starting point within statistical error of the answer.
 SUBSAMPLE_FROM, SUBSAMPLE = 5_000, 10_000
+#: An old Newton matrix is kept while a step shrinks the gradient by at least this factor.
+CONTRACTION = 0.15
 #: Rows times columns up to which the deltas of a path are solved as one batch.
 BATCH_UP_TO = 20_000
 #: Columns above which the Newton system is solved by conjugate gradients, without its matrix.
@@ -62,7 +66,7 @@ class Batch:
 
 @dataclass(eq=False)
 class Points:
-    """Points of a batch, the batch along the last axis; ``z`` is the score without intercept."""
+    """Points of a batch, the batch along the last axis; ``z`` are the scores, intercept included."""
 
     theta: Array
     b: Array
@@ -159,18 +163,19 @@ def _solutions(
 
 
 def _subsampled(batch: Batch, target: float, max_iter: int) -> tuple[Array, Array] | None:
-    """Solve on evenly spaced rows for a starting point within statistical error of the answer."""
-    n = batch.design.n
-    if n < SUBSAMPLE_FROM:
+    """Solve on evenly spaced rows for a starting point."""
+    n, d = batch.design.n, batch.design.d
+    part = max(min(SUBSAMPLE, n // 10), 30 * d)
+    if n < SUBSAMPLE_FROM or part > n / 3:
         return None
-    rows = np.linspace(0, n - 1, min(SUBSAMPLE, n // 10)).astype(int)
+    rows = np.linspace(0, n - 1, part).astype(int)
     y, weights = batch.y[rows], batch.weights[rows]
     if batch.loss.task == "classification" and not all((weights[y == k] > 0).any() for k in (-1, 1)):
         return None
-    part = Batch(
+    few = Batch(
         batch.design.rows(rows), y, weights / weights.sum(), batch.loss, batch.rho, batch.fit_intercept
     )
-    found = minimise(part, np.array([max(target, 1e-4)]), min(max_iter, 30))
+    found = minimise(few, np.array([max(target, 1e-3)]), min(max_iter, 30))
     return found.theta, found.b
 
 
@@ -189,42 +194,37 @@ def minimise(batch: Batch, target: Array, max_iter: int, start: Any = None) -> M
         return best
     batch, target = batch.columns(active), target[active]
     p = _first(batch, zero.columns(active), g[:, active], start and _columns(start, active))
-    system = _System(len(batch.rho))
+    system = _System()
+    gap = batch.mean(p.value) + batch.rho * np.linalg.norm(p.theta, axis=0)
     for n_iter in range(1, max_iter + 1):
-        p = settle_intercept(batch, p)
-        g, h = _gradients(batch, p)
-        objective = batch.mean(p.value) + batch.rho * np.linalg.norm(p.theta, axis=0)
-        gap = objective - _scaled_dual(batch, p, g)
-        if n_iter < max_iter and (gap > target).any():
-            step, db = system.step(batch, p, g, h, gap, target)
-            dz = batch.design.scores(step)
-            if (batch.rho == 0).any():
-                gap = np.where(batch.rho == 0, np.minimum(gap, _newton_gap(batch, p, dz, db)), gap)
-            new = _line_search(batch, p, g, step, db, dz, objective)
-            moved = np.abs(new.theta - p.theta).max(axis=0) > 1e-15 * np.abs(p.theta).max(axis=0)
-            over = (gap <= target) | ~moved
-        else:
-            new, over = p, np.ones(len(target), dtype=bool)
+        system.update(batch, p)
+        step, db, pull = system.step(batch, p)
+        dz = batch.design.scores(step) + db
+        lower = _dual_value(batch, p, p.slope + system.curvature * dz, pull)
+        new, objective = _line_search(batch, p, system.g, step, db, dz)
+        gap = np.minimum(gap, objective - lower)
+        moved = np.abs(new.theta - p.theta).max(axis=0) > 1e-15 * np.abs(p.theta).max(axis=0)
+        over = (gap <= target) | ~moved | (n_iter == max_iter)
         if over.any():
-            best.store(active[over], p.columns(over), objective[over], gap[over], n_iter)
+            best.store(active[over], new.columns(over), objective[over], gap[over], n_iter)
             if over.all():
                 break
-            active, target, batch = active[~over], target[~over], batch.columns(~over)
-            new = new.columns(~over)
-            system.keep(~over)
+            keep = ~over
+            active, target, batch, new = active[keep], target[keep], batch.columns(keep), new.columns(keep)
+            system.keep(keep)
+            gap = gap[keep]
         p = new
     return best
 
 
 def zero_model(batch: Batch) -> Points:
-    """Return the best model with theta = 0."""
+    """Return the best model with theta = 0, whose slopes sum to zero if there is an intercept."""
     B = len(batch.rho)
     b = np.zeros(B)
     if batch.fit_intercept:
         b = np.array([batch.loss.constant(batch.y, batch.weights[:, j]) for j in range(B)])
-    theta, z = np.zeros((batch.design.d, B)), np.zeros((batch.design.n, B))
-    p = Points(theta, b, z, *batch.loss.evaluate(z + b, batch.y[:, None]))
-    return settle_intercept(batch, p)
+    z = np.broadcast_to(b, (batch.design.n, B))
+    return Points(np.zeros((batch.design.d, B)), b, z, *batch.loss.evaluate(z, batch.y[:, None]))
 
 
 def _columns(start: tuple[Array, Array], index: Array) -> tuple[Array, Array]:
@@ -241,103 +241,85 @@ def _first(batch: Batch, zero: Points, g: Array, start: tuple[Array, Array] | No
     # slope -(|g| - rho) and curvature u'Hu along u; the floor caps the move where H vanishes
     floor = 1e-3 * (steepness - batch.rho) * np.sqrt(batch.mean(spread**2))
     length = (steepness - batch.rho) / np.maximum(bend, np.maximum(floor, np.finfo(float).tiny))
-    theta, b, z = length * u, zero.b, length * z
+    theta, b, z = length * u, zero.b, length * z + zero.b
     if start is not None and start[0].any():
         warm = start[0].any(axis=0)
         theta = np.where(warm, start[0], theta)
         b = np.where(warm, start[1], b)
-        z = np.where(warm, batch.design.scores(start[0]), z)
-    return Points(theta, b, z, *batch.loss.evaluate(z + b, batch.y[:, None]))
+        z = np.where(warm, batch.design.scores(start[0]) + b, z)
+    return Points(theta, b, z, *batch.loss.evaluate(z, batch.y[:, None]))
 
 
-def settle_intercept(batch: Batch, p: Points) -> Points:
-    """Minimise over the intercept alone: Newton on s(b) = sum pi l'(z + b), halved while |s| grows."""
-    if not batch.fit_intercept:
-        return p
-    y = batch.y[:, None]
-    s, h = batch.mean(p.slope), batch.mean(p.curvature)
-    size = 2e-15 * batch.mean(np.abs(p.slope))
-    step = -s / np.maximum(h, np.finfo(float).tiny)
-    for _ in range(60):
-        if np.all((np.abs(s) <= size) | (np.abs(step) <= 1e-16 * (1 + np.abs(p.b)))):
-            break
-        value, slope, curvature = batch.loss.evaluate(p.z + (p.b + step), y)
-        s_new, h_new = batch.mean(slope), batch.mean(curvature)
-        better = np.abs(s_new) < np.abs(s)
-        p = Points(
-            p.theta,
-            np.where(better, p.b + step, p.b),
-            p.z,
-            np.where(better, value, p.value),
-            np.where(better, slope, p.slope),
-            np.where(better, curvature, p.curvature),
-        )
-        s = np.where(better, s_new, s)
-        step = np.where(better, -s_new / np.maximum(h_new, np.finfo(float).tiny), step / 2)
-    return p
-
-
-def _gradients(batch: Batch, p: Points) -> tuple[Array, Array]:
-    """Return Z'(pi a) and Z'(pi l''), each (d, B), in one pass over the rows."""
-    B = len(batch.rho)
-    slope, curvature = batch.weights * p.slope, batch.weights * p.curvature
-    if not batch.fit_intercept:
-        return batch.design.adjoint(slope), np.zeros((batch.design.d, B))
-    factor = batch.design.factor
-    design = batch.design
-    if factor is not None and factor.ndim == 3:
-        design = Design(design.X, np.concatenate([factor, factor]), design.center)
-    both = design.adjoint(np.concatenate([slope, curvature], axis=1))
-    return both[:, :B], both[:, B:]
-
-
-def _scaled_dual(batch: Batch, p: Points, g: Array) -> Array:
-    """Return the dual value at kappa a, never below the trivial bound 0."""
-    size = np.linalg.norm(g, axis=0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        kappa = np.where(size > batch.rho, batch.rho / size, 1.0)
-    return np.maximum(0.0, -batch.mean(batch.loss.conjugate(kappa * p.slope, batch.y[:, None])))
-
-
-def _newton_gap(batch: Batch, p: Points, dz: Array, db: Array) -> Array:
-    """Return the gap of rho = 0 from a + l''(dz + db), whose gradient the Newton step cancels."""
-    a = p.slope + p.curvature * (dz + db)
-    residual = np.linalg.norm(batch.design.adjoint(batch.weights * a), axis=0)
-    slack = residual * np.linalg.norm(p.theta, axis=0) + np.abs(batch.mean(a)) * np.abs(p.b)
-    lower = -batch.mean(batch.loss.conjugate(a, batch.y[:, None]))
-    return np.maximum(batch.mean(p.value) - lower, 0) + slack
+def _dual_value(batch: Batch, p: Points, a: Array, pull: Array) -> Array:
+    """Return the dual value at kappa a, where Z'(pi a) = pull; at least 0."""
+    size = np.linalg.norm(pull, axis=0)
+    free = batch.rho == 0
+    kappa = np.where((size > batch.rho) & ~free, batch.rho / np.maximum(size, 1e-300), 1.0)
+    value = -batch.mean(batch.loss.conjugate(kappa * a, batch.y[:, None]))
+    # without a penalty Z'(pi a) = 0 holds to rounding only; its price is |Z'(pi a)| |theta|
+    value -= np.where(free, size * np.linalg.norm(p.theta, axis=0), 0.0)
+    return np.maximum(0.0, value)
 
 
 class _System:
-    """The Newton system (Z'(pi l'')Z - hh'/sum(pi l'') + (rho/w)(I - uu')) step = -(g + rho u)."""
+    """The Newton system of (theta, b) with the intercept eliminated,
 
-    def __init__(self, size: int) -> None:
-        self.H: Array | None = None
-        self.gap = np.full(size, np.inf)
+    (H - hh'/m + (rho/w)(I - uu')) step = -(g + rho u) + h s/m,
+
+    H = Z'(pi D)Z, h = Z'(pi D), m = sum pi D at the curvatures D of when it was last renewed,
+    g = Z'(pi a), s = sum pi a at the current point, u = theta/w.
+    """
+
+    def __init__(self) -> None:
+        self.residual = np.zeros(0)
 
     def keep(self, index: Array) -> None:
         """Forget the problems outside ``index``."""
-        self.H = None if self.H is None else self.H[index]
-        self.gap = self.gap[index]
+        self.H, self.h = self.H[index], self.h[:, index]
+        self.curvature, self.mass = self.curvature[:, index], self.mass[index]
+        self.residual = self.residual[index]
 
-    def step(
-        self, batch: Batch, p: Points, g: Array, h: Array, gap: Array, target: Array
-    ) -> tuple[Array, Array]:
-        """Return the step in theta (d, B) and the intercept's move that goes with it."""
-        mass = np.maximum(batch.mean(p.curvature), np.finfo(float).tiny)
+    def update(self, batch: Batch, p: Points) -> None:
+        """Take the gradient at p, and the matrix too unless the old one did well enough."""
+        self.g = batch.design.adjoint(batch.weights * p.slope)
+        u = p.theta / np.linalg.norm(p.theta, axis=0)
+        residual = np.linalg.norm(self.g + batch.rho * u, axis=0)
+        # the same matrix contracts the gradient about as much again
+        if not len(self.residual) or np.any(residual > CONTRACTION * self.residual):
+            self._renew(batch, p)
+        self.residual = residual
+
+    def _renew(self, batch: Batch, p: Points) -> None:
+        D, self.curvature = batch.weights * p.curvature, p.curvature
+        self.mass = np.maximum(D.sum(axis=0), np.finfo(float).tiny)
+        self.h = batch.design.adjoint(D) if batch.fit_intercept else np.zeros_like(self.g)
+        if batch.design.d > DENSE_UP_TO:
+            self.H = np.empty((len(self.mass), 0, 0))
+        else:
+            H = batch.design.gram(D)
+            self.H = H - np.einsum("ib,jb->bij", self.h / self.mass, self.h)
+
+    def step(self, batch: Batch, p: Points) -> tuple[Array, Array, Array]:
+        """Return the step in theta (d, B), the intercept's, and Z'(pi (a + D Z step))."""
         w = np.linalg.norm(p.theta, axis=0)
         u = p.theta / w
-        rhs = -(g + batch.rho * u)
+        s = batch.mean(p.slope) * batch.fit_intercept
+        balanced = self.g - self.h * (s / self.mass)
+        rhs = -(balanced + batch.rho * u)
         if batch.design.d > DENSE_UP_TO:
-            step = _conjugate_gradients(batch, p, h / mass, u, w, rhs)
+            step = _conjugate_gradients(batch, self, u, w, rhs)
+            pull = balanced + self.apply(batch, step)
         else:
-            # an old matrix contracts the gap as much again as it just did: enough if that ends it
-            if self.H is None or np.any(gap**2 / self.gap > target):
-                H = batch.design.gram(batch.weights * p.curvature)
-                self.H = H - np.einsum("ib,jb->bij", h / mass, h)
             step = _solve(self.H, batch.rho / w, u, rhs)
-        self.gap = gap
-        return step, -np.einsum("db,db->b", h, step) / mass * batch.fit_intercept
+            pull = balanced + np.einsum("bij,jb->ib", self.H, step)
+        db = -(s + np.einsum("db,db->b", self.h, step)) / self.mass * batch.fit_intercept
+        return step, db, pull
+
+    def apply(self, batch: Batch, v: Array) -> Array:
+        """Return (H - hh'/m) v through products with Z."""
+        D = batch.weights * self.curvature
+        Hv = batch.design.adjoint(D * batch.design.scores(v))
+        return Hv - self.h * (np.einsum("db,db->b", self.h, v) / self.mass)
 
 
 def _solve(H: Array, stiffness: Array, u: Array, rhs: Array) -> Array:
@@ -352,44 +334,36 @@ def _solve(H: Array, stiffness: Array, u: Array, rhs: Array) -> Array:
     return x.T
 
 
-def _conjugate_gradients(
-    batch: Batch, p: Points, h: Array, u: Array, w: Array, rhs: Array
-) -> Array:
-    """Solve the same system, one column at a time, through products with Z only."""
-    steps = np.empty_like(rhs)
-    for j in range(len(w)):
-        one = batch.columns(np.array([j]))
-        D = one.weights[:, 0] * p.curvature[:, j]
-        mass = D.sum()
+def _conjugate_gradients(batch: Batch, system: _System, u: Array, w: Array, rhs: Array) -> Array:
+    """Solve the system of one problem through products with Z only."""
+    if len(w) > 1:
+        raise ValueError(f"batches are for at most {DENSE_UP_TO} columns.")
 
-        def apply(v: Array, one: Batch = one, D: Array = D, j: int = j, mass: float = mass) -> Array:
-            v = v.ravel()
-            Hv = one.design.adjoint((D * one.design.scores(v[:, None])[:, 0])[:, None])[:, 0]
-            Hv -= mass * h[:, j] * (h[:, j] @ v)
-            return Hv + one.rho[0] / w[j] * (v - u[:, j] * (u[:, j] @ v)) + 1e-14 * v
+    def apply(v: Array) -> Array:
+        v = v.reshape(-1, 1)
+        stiff = batch.rho / w * (v - u * (u[:, 0] @ v)) + 1e-14 * v
+        return np.asarray(system.apply(batch, v) + stiff)[:, 0]
 
-        size = np.linalg.norm(rhs[:, j])
-        operator = LinearOperator((len(rhs), len(rhs)), matvec=apply, dtype=float)
-        steps[:, j] = cg(operator, rhs[:, j], rtol=min(0.1, np.sqrt(size)) * 0.1, maxiter=200)[0]
-    return steps
+    operator = LinearOperator((len(rhs), len(rhs)), matvec=apply, dtype=float)
+    rtol = 0.01 * min(1.0, float(np.sqrt(np.linalg.norm(rhs))))
+    step: Array = cg(operator, rhs[:, 0], rtol=rtol, maxiter=200)[0]
+    return step[:, None]
 
 
 def _line_search(
-    batch: Batch, p: Points, g: Array, step: Array, db: Array, dz: Array, objective: Array
-) -> Points:
-    """Return the point after the longest of the steps 1, 1/2, 1/4, ... that descends enough."""
+    batch: Batch, p: Points, g: Array, step: Array, db: Array, dz: Array
+) -> tuple[Points, Array]:
+    """Return the points after the longest of the steps 1, 1/2, 1/4, ... that descends enough, and F."""
     y, w = batch.y[:, None], np.linalg.norm(p.theta, axis=0)
-    descent = np.einsum("db,db->b", g + batch.rho * p.theta / w, step)
+    objective = batch.mean(p.value) + batch.rho * w
+    descent = np.einsum("db,db->b", g + batch.rho * p.theta / w, step) + batch.mean(p.slope) * db
     length = np.ones(len(w))
-    noise = 1e-15 * np.abs(objective)
-    for _ in range(50):
-        theta, b, z = p.theta + length * step, p.b + length * db, p.z + length * dz
-        new = Points(theta, b, z, *batch.loss.evaluate(z + b, y))
+    for attempt in range(50):
+        theta, z = p.theta + length * step, p.z + length * dz
+        new = Points(theta, p.b + length * db, z, *batch.loss.evaluate(z, y))
         value = batch.mean(new.value) + batch.rho * np.linalg.norm(theta, axis=0)
-        short = ~(value <= objective + 1e-4 * length * descent + noise)
+        short = ~(value <= objective + 1e-4 * length * descent + 1e-15 * np.abs(objective))
         if not short.any():
-            return new
-        length = np.where(short, length / 2, length)
-    length = np.where(short, 0.0, length)
-    theta, b, z = p.theta + length * step, p.b + length * db, p.z + length * dz
-    return Points(theta, b, z, *batch.loss.evaluate(z + b, y))
+            break
+        length = np.where(short, length / 2 if attempt < 48 else 0.0, length)
+    return new, value
