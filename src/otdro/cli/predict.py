@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import os
+import io
 import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
+from ..experiment.rows import replacing
 from . import printing
 from .errors import UserError
 from .fit import check_writable
@@ -40,21 +41,14 @@ def predict(model: Path, data: str, out: Path | None, *, quiet: bool = False) ->
 
 @contextmanager
 def _writer(out: Path | None) -> Iterator[IO[str]]:
-    """Yield standard output, or a file under a temporary name that is renamed at the end."""
+    """Yield standard output, or a file that is in place only when it is whole."""
     if out is None:
         yield sys.stdout
         return
-    temporary = out.with_name(f".{out.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("w", encoding="utf-8", newline="") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(out)
-    except BaseException:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
-        raise
+    with replacing(out) as raw:
+        text = io.TextIOWrapper(raw, encoding="utf-8", newline="", write_through=True)
+        yield text
+        text.detach()
 
 
 def features(model: Any, table: Any, notes: dict[str, int], first: int) -> Any:

@@ -30,7 +30,7 @@ def default_model(task: str, setting: Setting | None = None) -> Any:
     """Return our estimator of the task with its defaults."""
     setting = setting or Setting()
     model = DROClassifier if task == "classification" else DRORegressor
-    return model(cost="euclidean", delta=0.05, **setting.ours())
+    return model(**setting.ours())
 
 
 def plain(task: str, setting: Setting) -> Any:

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, fields
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 ROWS = "rows.jsonl"
 FINAL = "results.csv"
@@ -72,26 +72,43 @@ def read(folder: Path) -> list[Row]:
 def append(folder: Path, rows: Iterable[Row]) -> None:
     """Add rows in one write, on the disk when this returns."""
     text = "".join(json.dumps(asdict(row)) + "\n" for row in rows)
-    with (folder / ROWS).open("ab") as file:
-        file.write(text.encode())
-        file.flush()
-        os.fsync(file.fileno())
+    try:
+        with (folder / ROWS).open("ab") as file:
+            file.write(text.encode())
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise named(error, folder / ROWS) from None
 
 
 def write_atomic(path: Path, text: str | bytes) -> None:
     """Write a file whole or not at all: a temporary name, then a rename."""
     data = text.encode() if isinstance(text, str) else text
+    with replacing(path) as file:
+        file.write(data)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+    """Yield a file under a temporary name that takes the place of ``path`` if all goes well."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with temporary.open("wb") as file:
-            file.write(data)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
-    except BaseException:
+    except BaseException as error:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
-        raise
+        raise named(error, path) from None
+
+
+def named(error: BaseException, path: Path) -> BaseException:
+    """Return an error of the disk with the name of the file that was to be written."""
+    if isinstance(error, OSError) and not isinstance(error, BrokenPipeError) and error.errno:
+        return OSError(error.errno, error.strerror, str(path))
+    return error
 
 
 def to_csv(rows: Iterable[Row]) -> str:

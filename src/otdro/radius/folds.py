@@ -28,12 +28,22 @@ FOLD_TOL = 1e-5
 
 @dataclass(frozen=True, eq=False)
 class FoldScores:
-    """One candidate's folds: ``scores`` (F, m), larger is better, ``mass`` (F,) the weight of the
-    test rows, and out-of-fold model scores ``z`` (K, n, m), NaN where no fold tested the row."""
+    """One candidate's folds: ``scores`` (F, m), larger is better; of each fold the ``rows`` it
+    tested and their model scores ``z`` (K, rows, m)."""
 
     scores: Array
-    mass: Array
-    z: Array
+    rows: list[Array]
+    z: list[Array]
+
+    def entries(self, k: int, weights: Array) -> tuple[Array, Array, Array]:
+        """Return tested rows (E,), their scores (E, m) for target k, and their shares (E,) of 1.
+
+        A row that several folds tested shares its weight among its entries; one that no fold
+        tested has none.
+        """
+        rows = np.concatenate(self.rows)
+        share = weights[rows] / np.bincount(rows, minlength=len(weights))[rows]
+        return rows, np.concatenate([z[k] for z in self.z]), share / share.sum()
 
     @property
     def mean(self) -> Array:
@@ -47,15 +57,22 @@ class FoldScores:
         return self.scores.std(axis=0, ddof=1) / np.sqrt(F) if F > 1 else np.zeros_like(self.mean)
 
 
-def splits(sample: Sample, cv: Any, groups: Any, seed: int) -> list[Split]:
-    """Return (train, test) rows; an int makes shuffled folds, stratified by label."""
+def splits(sample: Sample, cv: Any, groups: Any, seed: int, repeats: int = 1) -> list[Split]:
+    """Return (train, test) rows; an int makes shuffled folds, stratified by label, repeated.
+
+    A splitter or an iterable of splits is used as it is.
+    """
     labels = codes(sample)
     classify = sample.loss.task == "classification"
     if isinstance(cv, int | np.integer) and not isinstance(cv, bool):
-        cv = _folds(labels, int(cv), classify, seed)
+        splitters = _folds(labels, int(cv), classify, seed, repeats)
     else:
-        cv = check_cv(cv, labels, classifier=classify)
-    found = [(np.asarray(a), np.asarray(b)) for a, b in cv.split(sample.X, labels, groups)]
+        splitters = [check_cv(cv, labels, classifier=classify)]
+    found = [
+        (np.asarray(train), np.asarray(test))
+        for splitter in splitters
+        for train, test in splitter.split(sample.X, labels, groups)
+    ]
     usable = [pair for pair in found if _usable(sample, *pair)]
     if not usable:
         raise ValueError(
@@ -77,27 +94,22 @@ def codes(sample: Sample) -> Array:
     return sample.ys[0] if len(sample.ys) == 1 else np.stack(sample.ys).argmax(axis=0)
 
 
-def _folds(labels: Array, k: int, classify: bool, seed: int) -> Any:
+def _folds(labels: Array, k: int, classify: bool, seed: int, repeats: int) -> list[Any]:
     if k < 2:
         raise ValueError(f"cv must be at least 2 folds, got cv={k}.")
-    if not classify:
-        if k > len(labels):
-            warnings.warn(f"cv={k} folds for {len(labels)} rows: using {len(labels)}.", stacklevel=3)
-        return KFold(min(k, len(labels)), shuffle=True, random_state=seed)
-    values, counts = np.unique(labels, return_counts=True)
-    least = int(counts.min())
+    values, counts = np.unique(labels, return_counts=True) if classify else ([], np.empty(0))
+    least = int(counts.min()) if classify else len(labels)
     if least < k:
-        name = values[counts.argmin()]
+        what = f"the class coded {values[counts.argmin()]:g}" if classify else "the sample"
         fewer = max(2, least)
         warnings.warn(
-            f"the class coded {name:g} has {least} rows, fewer than cv={k} folds: using {fewer}.",
+            f"{what} has {least} rows, fewer than cv={k} folds: using {fewer}.",
             UserWarning,
             stacklevel=3,
         )
         k = fewer
-        if least < 2:
-            return KFold(k, shuffle=True, random_state=seed)
-    return StratifiedKFold(k, shuffle=True, random_state=seed)
+    kind = StratifiedKFold if classify and least >= 2 else KFold
+    return [kind(k, shuffle=True, random_state=(seed + r) % 2**31) for r in range(repeats)]
 
 
 def _usable(sample: Sample, train: Array, test: Array) -> bool:
@@ -127,16 +139,15 @@ def cross_validate(
         for train, test in pairs
     )
     _warn_of_unsolved([fold[1] for fold in folds])
-    n, K = len(sample.weights), len(sample.ys)
-    found = []
-    for c in range(len(deltas)):
-        z = np.full((K, n, len(deltas[c])), np.nan)
-        for (_, test), (results, _) in zip(pairs, folds, strict=True):
-            z[:, test] = results[c][1]
-        scores = np.stack([results[c][0] for results, _ in folds])
-        mass = np.array([sample.weights[test].sum() for _, test in pairs])
-        found.append(FoldScores(scores, mass, z))
-    return found
+    tests = [test for _, test in pairs]
+    return [
+        FoldScores(
+            np.stack([results[c][0] for results, _ in folds]),
+            tests,
+            [results[c][1] for results, _ in folds],
+        )
+        for c in range(len(deltas))
+    ]
 
 
 def _fold(

@@ -20,7 +20,7 @@ from .candidates import Candidates
 from .folds import FoldScores, ModelScorer, cross_validate, splits
 from .grid import Path, Sample, default_deltas, solve_path, tidy
 from .profile import theory_delta
-from .rules import Evidence
+from .rules import REPEAT_UP_TO, REPEATS, Evidence
 from .rules import resolve as resolve_rule
 
 Array = NDArray[Any]
@@ -95,7 +95,8 @@ def _from_folds(
     if settings.scoring is not None:
         scorer = ModelScorer(settings.estimator, settings.scoring, settings.y, settings.classes)
     seed = _seed(settings.random_state)
-    pairs = splits(sample, settings.cv, settings.groups, seed)
+    few = len(sample.weights) <= REPEAT_UP_TO and settings.rule in ("auto", "smoothed")
+    pairs = splits(sample, settings.cv, settings.groups, seed, REPEATS if few else 1)
     scores = cross_validate(
         sample, tried, order, deltas, solver, pairs, scorer, settings.n_jobs
     )

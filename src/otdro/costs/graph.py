@@ -1,0 +1,57 @@
+"""The shortest-path cost on a neighbourhood graph."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from scipy.sparse.csgraph import connected_components, dijkstra
+from sklearn.neighbors import NearestNeighbors
+
+from .base import Array, Cost
+
+
+class Graph(Cost):
+    """Cost of the shortest path on the k-nearest-neighbour graph of all nodes.
+
+    The adversary moves mass only between nodes: the rows of X and, where given, of ``support``.
+    Edges are as long as ``base`` says (a Cost with ``transform``; None is Euclidean).
+    """
+
+    def __init__(self, k: int = 10, base: Any = None) -> None:
+        self.k = k
+        self.base = base
+
+    def check(self, n_features: int) -> None:
+        """Refuse a k below 1 and a base that does not fit."""
+        if not (isinstance(self.k, int | np.integer) and self.k >= 1):
+            raise ValueError(f"Graph needs an integer k >= 1, got k={self.k!r}.")
+        if self.base is not None:
+            self.base.check(n_features)
+
+    def edges(self, nodes: Array) -> Any:
+        """Return the symmetric k-nearest-neighbour graph, a sparse matrix of edge lengths."""
+        if len(nodes) <= self.k:
+            raise ValueError(f"Graph(k={self.k}) needs more than k nodes, got {len(nodes)}.")
+        place = nodes if self.base is None else self.base.transform(nodes)
+        length, near = NearestNeighbors(n_neighbors=self.k).fit(place).kneighbors()
+        pair = np.stack([np.repeat(np.arange(len(nodes)), self.k), near.ravel()])
+        # one edge a pair, whichever end chose it
+        pair, first = np.unique(np.sort(pair, axis=0), axis=1, return_index=True)
+        # coinciding nodes: a length of zero would read as no edge
+        size = np.maximum(length.ravel()[first], 1e-12 * max(length.max(), 1e-300))
+        return sparse.csr_array((size, (pair[0], pair[1])), shape=(len(nodes), len(nodes)))
+
+    def path_lengths(self, X: Array, support: Array | None) -> Array:
+        """Return the distances from the rows of X to all nodes, the rows of X first."""
+        nodes = X if support is None else np.vstack([X, support])
+        graph = self.edges(nodes)
+        parts, _ = connected_components(graph, directed=False)
+        if parts > 1:
+            raise ValueError(
+                f"the {self.k}-nearest-neighbour graph of {len(nodes)} nodes has {parts} "
+                "components, and mass cannot cross between them. Raise k, or drop the nodes apart."
+            )
+        lengths: Array = dijkstra(graph, directed=False, indices=np.arange(len(X)))
+        return lengths
