@@ -10,7 +10,7 @@ import otdro
 SOURCE = Path(otdro.__file__).parent
 LAYERS = [
     {"design", "losses", "costs", "pairs"},
-    {"metrics", "datasets"},
+    {"metrics", "datasets", "scaling"},
     {"problem"},
     {"duality"},
     {"solvers"},

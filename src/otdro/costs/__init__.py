@@ -3,10 +3,13 @@
 import numpy as np
 
 from .base import Cost
+from .callable import CallableCost
+from .feature_map import FeatureMap
+from .graph import Graph
 from .mahalanobis import Mahalanobis
 from .norm import Norm
 
-__all__ = ["Mahalanobis", "Norm"]
+__all__ = ["FeatureMap", "Graph", "Mahalanobis", "Norm"]
 
 #: The short names of costs: the adversary's norm.
 KNOWN = {"euclidean": Norm(2), "l1": Norm(1), "linf": Norm(np.inf)}

@@ -47,7 +47,8 @@ class Rows:
 
 @dataclass(frozen=True, eq=False)
 class Point:
-    """A triple (theta, b, lam), the scores z = Z theta + b, the rows' tilt and the objective."""
+    """A triple (theta, b, lam), the scores z = Z theta + b, the rows' tilt, the objective, and the
+    dual norm w (the largest of them for a local cost)."""
 
     theta: Array
     b: float
@@ -55,11 +56,7 @@ class Point:
     z: Array
     tilt: Tilt
     objective: float
-
-    @property
-    def w(self) -> float:
-        """The dual norm ||theta||."""
-        return float(np.linalg.norm(self.theta))
+    w: float
 
 
 def spread(lam: float, eps: float, scale: float) -> float:

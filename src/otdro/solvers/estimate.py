@@ -80,10 +80,11 @@ class LinearScore:
         )
         theta, b, lam = x[:-2], float(x[-2]), float(x[-1])
         z = part.design.scores(theta) + b
-        rho = float(np.linalg.norm(theta)) * spread(lam, eps, np.inf)
+        w = float(np.linalg.norm(theta))
+        rho = w * spread(lam, eps, np.inf)
         t = tilt(rows.loss, z, part.y, rho, eps, self.nodes(z, part.y, rho, eps, rng))
         objective = lam * rows.delta + float(part.weights @ t.value)
-        return part, Point(theta, b, lam, z, t, objective)
+        return part, Point(theta, b, lam, z, t, objective, w)
 
     def gradient(self, index: Array, x: Array, eps: float, rng: np.random.Generator) -> Estimate:
         """Return objective and gradient: moments of l' and l' g over the draws."""

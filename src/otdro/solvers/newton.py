@@ -188,8 +188,10 @@ def minimise(batch: Batch, target: Array, max_iter: int, start: Any = None) -> M
     g = batch.design.adjoint(batch.weights * zero.slope)
     steepness = np.linalg.norm(g, axis=0)
     # theta = 0 is optimal iff 0 is in g + rho (unit ball); a itself is then the dual optimum
-    best.store(np.arange(len(batch.rho)), zero, batch.mean(zero.value), np.zeros(len(batch.rho)), 1)
-    active = np.flatnonzero(steepness > batch.rho)
+    flat = batch.mean(zero.value)
+    gap = np.maximum(0.0, flat - _dual_value(batch, zero, zero.slope, g))
+    best.store(np.arange(len(batch.rho)), zero, flat, gap, 1)
+    active = np.flatnonzero(steepness > batch.rho * (1 + 1e-12))
     if not len(active):
         return best
     batch, target = batch.columns(active), target[active]

@@ -78,7 +78,7 @@ class Quadrature(Solver):
         final = self.eps * base
         # a loss of quadratic growth keeps lam where the inner problems are concave: no annealing
         eps = final if np.isinf(problem.loss.lipschitz) else max(0.1 * base, final)
-        run = _anneal(smooth, origin, eps, final, self.tol * base, self.max_iter)
+        run = descend(smooth, origin, eps, final, self.tol * base, self.max_iter)
         return _solution(problem, at, run, self.tol * base)
 
     def _check(self) -> None:
@@ -137,12 +137,17 @@ class Smoothing:
 
     def at(self, theta: Array, b: float, lam: float, z: Array, eps: float) -> Point | None:
         """Return the point, None where the objective is infinite."""
-        rho = float(np.linalg.norm(theta)) * spread(lam, eps, self.scale)
+        w = float(np.linalg.norm(theta))
+        rho = w * spread(lam, eps, self.scale)
         tilt = integrate(self.rows.loss, z, self.rows.y, rho, eps, self.nodes)
         if tilt is None:
             return None
         objective = lam * self.rows.delta + float(self.rows.weights @ tilt.value)
-        return Point(theta, b, lam, z, tilt, objective)
+        return Point(theta, b, lam, z, tilt, objective, w)
+
+    def derivatives(self, x: Point, eps: float) -> tuple[Array, Array]:
+        """Return gradient and Hessian in (theta, b, lam)."""
+        return derivatives(self.rows, x, eps, self.scale)
 
 
 @dataclass(eq=False)
@@ -155,7 +160,7 @@ class Run:
     settled: bool
 
 
-def _anneal(
+def descend(
     smooth: Smoothing,
     origin: tuple[Array, float, float],
     eps: float,
@@ -188,7 +193,7 @@ def _minimise(
 ) -> tuple[Point, int, bool]:
     """Take damped Newton steps until the decrement is within ``accuracy``, or at rounding within target."""
     for n_iter in range(1, max_iter + 1):
-        grad, H = derivatives(smooth.rows, x, eps, smooth.scale)
+        grad, H = smooth.derivatives(x, eps)
         move = newton_step(grad, H)
         descent = float(grad @ move)
         if -descent <= accuracy:
@@ -217,7 +222,7 @@ def line_search(smooth: Smoothing, x: Point, move: Array, descent: float, eps: f
     d = smooth.rows.design.d
     dz = smooth.rows.design.scores(move[:d]) + move[d]
     level = x.w**2 / x.lam
-    drift = level * (2 * (x.theta @ move[:d]) / x.w**2 - move[-1] / x.lam)
+    drift = level * (2 * (x.theta @ move[:d]) / (x.theta @ x.theta) - move[-1] / x.lam)
     # with two maxima a row, rows tie at a margin proportional to w^2/lam: moved linearly, as
     # margins are, it keeps tied rows tied along the whole step
     tied = 2 * x.lam < smooth.rows.loss.smoothness * x.w**2 and np.isfinite(
@@ -227,7 +232,8 @@ def line_search(smooth: Smoothing, x: Point, move: Array, descent: float, eps: f
     length = min(1.0, -0.9 * base / change) if change < 0 else 1.0
     for _ in range(25):
         theta, mixed = x.theta + length * move[:d], base + length * change
-        lam = float(theta @ theta) / mixed if tied else mixed
+        ratio = float(theta @ theta) / float(x.theta @ x.theta)
+        lam = x.w**2 * ratio / mixed if tied else mixed
         new = smooth.at(theta, x.b + length * float(move[d]), lam, x.z + length * dz, eps)
         slack = 1e-4 * length * descent + 1e-14 * abs(x.objective)
         if new is not None and new.objective <= x.objective + slack:

@@ -52,9 +52,12 @@ class Tilt:
     effective: Array
 
 
-def tilt(loss: Loss, z: Array, y: Array, rho: float, eps: float, nodes: Nodes) -> Tilt:
-    """Return G and its derivatives: moments of l' under the nodes weighted by exp(l/eps)."""
-    g = nodes.g
+def tilt(loss: Loss, z: Array, y: Array, rho: Any, eps: float, nodes: Nodes) -> Tilt:
+    """Return G and its derivatives: moments of l' under the nodes weighted by exp(l/eps).
+
+    ``rho`` is one number, or one a row for a local cost.
+    """
+    g, rho = nodes.g, np.reshape(rho, (-1, 1))
     value, d1, d2 = loss.evaluate(z[:, None] + rho * g, np.broadcast_to(y[:, None], g.shape))
     p, log_total = softmax(value / eps + nodes.log_weight)
     dz = np.einsum("nk,nk->n", p, d1)
@@ -84,7 +87,7 @@ def softmax(log_p: Array) -> tuple[Array, Array]:
     return p, (top + np.log(total))[..., 0]
 
 
-def integrate(loss: Loss, z: Array, y: Array, rho: float, eps: float, K: int) -> Tilt | None:
+def integrate(loss: Loss, z: Array, y: Array, rho: Any, eps: float, K: int) -> Tilt | None:
     """Return the tilt of every row by trapezoid nodes, None where G is infinite."""
     if unbounded(loss, rho, eps):
         return None
@@ -93,15 +96,16 @@ def integrate(loss: Loss, z: Array, y: Array, rho: float, eps: float, K: int) ->
     parts = []
     for start in range(0, len(z), BLOCK):
         rows = slice(start, start + BLOCK)
-        nodes = trapezoid(loss, z[rows], y[rows], rho, eps, K)
-        parts.append(tilt(loss, z[rows], y[rows], rho, eps, nodes))
+        width = rho if np.ndim(rho) == 0 else rho[rows]
+        nodes = trapezoid(loss, z[rows], y[rows], width, eps, K)
+        parts.append(tilt(loss, z[rows], y[rows], width, eps, nodes))
     if len(parts) == 1:
         return parts[0]
     names = [field.name for field in fields(Tilt)]
     return Tilt(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
 
-def _squared(e: Array, rho: float, eps: float) -> Tilt:
+def _squared(e: Array, rho: Any, eps: float) -> Tilt:
     """Return the integral of a squared error: G = e^2/q - (eps/2) log q, q = 1 - 2 rho^2/eps."""
     q, q1 = 1 - 2 * rho**2 / eps, -4 * rho / eps
     q2, ones = q1 / rho, np.ones_like(e)
@@ -118,12 +122,12 @@ def _squared(e: Array, rho: float, eps: float) -> Tilt:
     )
 
 
-def unbounded(loss: Loss, rho: float, eps: float) -> bool:
+def unbounded(loss: Loss, rho: Any, eps: float) -> bool:
     """Whether a loss of quadratic growth outgrows the cost: 2 lam <= smoothness w^2."""
-    return np.isinf(loss.lipschitz) and loss.smoothness * rho**2 >= eps * (1 - 1e-12)
+    return bool(np.isinf(loss.lipschitz) and loss.smoothness * np.max(rho) ** 2 >= eps * (1 - 1e-12))
 
 
-def trapezoid(loss: Loss, z: Array, y: Array, rho: float, eps: float, K: int) -> Nodes:
+def trapezoid(loss: Loss, z: Array, y: Array, rho: Any, eps: float, K: int) -> Nodes:
     """Return nodes on the whole interval that can carry mass, or around the maxima if that is too long."""
     low, high = _reach(loss, z, y, rho, eps)
     if (high - low).max() <= K * STEP:
@@ -148,7 +152,7 @@ def trapezoid(loss: Loss, z: Array, y: Array, rho: float, eps: float, K: int) ->
     return Nodes(np.where(pick, g2, whole.g), np.where(pick, log2, whole.log_weight))
 
 
-def _reach(loss: Loss, z: Array, y: Array, rho: float, eps: float) -> tuple[Array, Array]:
+def _reach(loss: Loss, z: Array, y: Array, rho: Any, eps: float) -> tuple[Array, Array]:
     """Return the interval of g outside which the weighted normal has mass below 1e-14."""
     if np.isinf(loss.lipschitz):
         return np.full_like(z, -np.inf), np.full_like(z, np.inf)
@@ -158,19 +162,18 @@ def _reach(loss: Loss, z: Array, y: Array, rho: float, eps: float) -> tuple[Arra
     return low - WINDOW, high + WINDOW
 
 
-def peaks(loss: Loss, z: Array, y: Array, rho: float, eps: float) -> tuple[Array, Array, Array]:
+def peaks(loss: Loss, z: Array, y: Array, rho: Any, eps: float) -> tuple[Array, Array, Array]:
     """Return the maximisers g of l/eps - g^2/2, their widths (-second derivative)^-1/2, and which exist."""
-    inner = maxima(loss, z, y, rho, eps / 2)
+    inner = maxima(loss, z, y, eps / (2 * rho**2))
     g = inner.shift / rho
     bend = loss.curvature(z + inner.shift, np.broadcast_to(y, g.shape)) * rho**2 / eps
     return g, 1 / np.sqrt(np.clip(1 - bend, 0.01, 1.0)), np.isfinite(inner.value)
 
 
-def maxima(loss: Loss, z: Array, y: Array, w: float, lam: float) -> Inner:
-    """Return the outermost local maxima of l(z + s) - lam s^2/w^2, to about eight digits."""
+def maxima(loss: Loss, z: Array, y: Array, kappa: Any) -> Inner:
+    """Return the outermost local maxima of l(z + s) - kappa s^2, kappa one number or one a row."""
     if isinstance(loss, PiecewiseQuadratic):
-        return loss.inner(z, y, w, lam)
-    kappa = lam / w**2
+        return _piecewise(loss, z, y, np.broadcast_to(kappa, z.shape))
     both = np.broadcast_to(y, (2, *y.shape))
     shift = _outermost(loss, z, both, kappa)
     value = loss.value(z + shift, both) - kappa * shift**2
@@ -181,7 +184,23 @@ def maxima(loss: Loss, z: Array, y: Array, w: float, lam: float) -> Inner:
     return Inner(value, shift)
 
 
-def _outermost(loss: Loss, z: Array, y: Array, kappa: float) -> Array:
+def _piecewise(loss: PiecewiseQuadratic, z: Array, y: Array, kappa: Array) -> Inner:
+    """Return the maxima over alpha in [lo, hi] of alpha r - q alpha^2/2, q = loss.kappa - 1/(2 kappa)."""
+    r, (lo, hi) = loss.residual(z, y), loss.slopes
+    nu = 1 / (2 * kappa)
+    q = loss.kappa - nu
+    ends = [end if np.isfinite(end) else 0.0 for end in (hi, lo)]
+    bent = np.clip(r / np.where(q > 0, q, 1.0), lo, hi)
+    alpha = np.where(q > 0, bent, np.array(ends)[:, None])
+    value = alpha * r - q * alpha**2 / 2
+    shift = -loss.orientation(y) * nu * alpha
+    if (q > 0).all():
+        return Inner(value[:1], shift[:1])
+    value[1, q > 0] = -np.inf
+    return Inner(value, shift)
+
+
+def _outermost(loss: Loss, z: Array, y: Array, kappa: Any) -> Array:
     """Return the largest and the smallest root of f(s) = l'(z + s) - 2 kappa s.
 
     l' does not fall, so that s -> l'(z + s)/(2 kappa) falls to the largest root from above and
@@ -204,10 +223,10 @@ def _outermost(loss: Loss, z: Array, y: Array, kappa: float) -> Array:
     return s
 
 
-def _beyond(loss: Loss, z: Array, y: Array, kappa: float, sign: Array) -> Array:
+def _beyond(loss: Loss, z: Array, y: Array, kappa: Any, sign: Array) -> Array:
     """Return a point beyond every root of l'(z + s) = 2 kappa s on either side."""
     if np.isfinite(loss.lipschitz):
-        return np.ones_like(z) * sign * loss.lipschitz / (2 * kappa)
+        return np.ones_like(z) * (sign * loss.lipschitz / (2 * kappa))
     far = sign * (1.0 + np.abs(z))
     for _ in range(60):
         short = sign * (loss.derivative(z + far, y) - 2 * kappa * far) > 0
