@@ -1,0 +1,135 @@
+"""The Mahalanobis cost after a feature map (DRO-NL)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+
+from .base import Array, Cost
+from .callable import central
+
+
+class FeatureMap(Cost):
+    r"""Cost :math:`\|\Phi(u) - \Phi(x)\|_\Lambda` of a move, for a model that stays linear in x.
+
+    Parameters
+    ----------
+    features : "quadratic", or a transformer
+        :math:`\Phi`: all linear and quadratic terms, or any scikit-learn transformer. It should be
+        one-to-one, so that a move is never free.
+    metric : None, ndarray of shape (l, l), or a metric learner
+        :math:`\Lambda` on the features; None is the identity. A learner is fitted on the features
+        by ``learn``.
+    jacobian : callable or None
+        X of shape (n, d) to dPhi/dx of shape (n, l, d). None: analytic for polynomials, else
+        central differences.
+    polish : bool
+        Whether the exact solver goes on from the linearised cost A(x) = J'Lam J to the cost itself.
+    """
+
+    def __init__(
+        self,
+        features: Any = "quadratic",
+        metric: Any = None,
+        jacobian: Any = None,
+        polish: bool = True,
+    ) -> None:
+        self.features = features
+        self.metric = metric
+        self.jacobian = jacobian
+        self.polish = polish
+
+    def learn(self, X: Array, y: Array) -> FeatureMap:
+        """Return the cost with the transformer fitted to X and the metric learned on its features."""
+        features, metric = self.features, self.metric
+        if not isinstance(features, str):
+            features = clone(features).fit(X)
+        done = FeatureMap(features, metric, self.jacobian, self.polish)
+        if hasattr(metric, "fit"):
+            learner = clone(metric).fit(done.map(X), y)
+            done.metric = np.asarray(
+                learner.metric_ if hasattr(learner, "metric_") else learner.get_mahalanobis_matrix()
+            )
+        return done
+
+    def check(self, n_features: int) -> None:
+        """Refuse an unknown name and a metric that is still to be learned."""
+        if isinstance(self.features, str) and self.features != "quadratic":
+            raise ValueError(
+                f"unknown features={self.features!r}; use 'quadratic' or a transformer."
+            )
+        if hasattr(self.metric, "fit"):
+            raise ValueError("the metric is still to be learned: call learn(X, y) first.")
+
+    def map(self, X: Array) -> Array:
+        """Return Phi(X)."""
+        if isinstance(self.features, str):
+            i, j = np.triu_indices(X.shape[1])
+            return np.hstack([X, X[:, i] * X[:, j]])
+        found = self.features.transform(X)
+        found = np.asarray(found.toarray() if hasattr(found, "toarray") else found, dtype=float)
+        if found.ndim != 2 or len(found) != len(X):
+            raise ValueError(
+                f"the feature map {type(self.features).__name__} must keep the number of rows: it "
+                f"returned shape {found.shape} for {len(X)} rows."
+            )
+        return found
+
+    def derivative(self, X: Array) -> Array:
+        """Return the Jacobian of Phi at the rows of X, shape (n, l, d)."""
+        if self.jacobian is not None:
+            return np.asarray(self.jacobian(X), dtype=float)
+        if isinstance(self.features, str):
+            return _quadratic_jacobian(X)
+        if hasattr(self.features, "powers_"):
+            return _monomial_jacobian(X, self.features.powers_)
+        return central(self.map, X)
+
+    def _metric(self, n_features: int) -> Array:
+        return np.eye(n_features) if self.metric is None else np.asarray(self.metric, dtype=float)
+
+    def price(self, U: Array, X: Array, order: int = 2) -> Array:
+        """Return ||Phi(u) - Phi(x)||_Lam^order for rows u, x."""
+        v = self.map(U) - self.map(X)
+        square = np.einsum("nl,nl->n", v @ self._metric(v.shape[1]), v)
+        return np.asarray(np.maximum(square, 0.0) ** (order / 2))
+
+    def price_gradient(self, U: Array, X: Array, order: int = 2) -> Array:
+        """Return the gradient of the squared cost, 2 J(u)'Lam (Phi(u) - Phi(x))."""
+        v = self.map(U) - self.map(X)
+        return np.einsum("nld,nl->nd", self.derivative(U), 2 * v @ self._metric(v.shape[1]))
+
+    def shape(self, X: Array) -> Array:
+        """Return A(x) = J'Lam J, the local matrix of the squared cost, shape (n, d, d)."""
+        J = self.derivative(X)
+        A = np.einsum("nkd,kl,nle->nde", J, self._metric(J.shape[1]), J, optimize=True)
+        lowest = np.linalg.eigvalsh(A)[:, 0]
+        if lowest.min() <= 1e-12 * np.abs(A).max():
+            raise ValueError(
+                f"the feature map is flat at row {int(lowest.argmin())}: a move there is free. "
+                "Add the linear terms to the features."
+            )
+        return A
+
+
+def _quadratic_jacobian(X: Array) -> Array:
+    n, d = X.shape
+    i, j = np.triu_indices(d)
+    J = np.zeros((n, d + len(i), d))
+    J[:, np.arange(d), np.arange(d)] = 1.0
+    place = d + np.arange(len(i))
+    J[:, place, i] += X[:, j]
+    J[:, place, j] += X[:, i]
+    return J
+
+
+def _monomial_jacobian(X: Array, powers: Array) -> Array:
+    """Return d/dx_k of prod_j x_j^p_j: p_k x_k^(p_k - 1) times the other factors."""
+    columns = []
+    for k in range(X.shape[1]):
+        lower = powers.copy()
+        lower[:, k] = np.maximum(powers[:, k] - 1, 0)
+        columns.append(powers[:, k] * np.prod(X[:, None, :] ** lower[None], axis=2))
+    return np.stack(columns, axis=2)
