@@ -21,6 +21,8 @@ def compare(
         raise UserError(f"--splits must be at least 2 for a standard error, got {splits}.")
     if plot is not None:
         check_writable(plot)
+        if plot.suffix not in (".png", ".svg", ".pdf"):
+            raise UserError(f"{plot} must end in .png, .svg or .pdf.")
     data = prepared(options)
     methods = 5
     scores: list[Score] = []
@@ -56,18 +58,13 @@ def compare(
 def _draw(scores: list[Score], measure: str, path: Path) -> None:
     import io
 
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     from ..experiment import write_atomic
     from ..plot import comparison
 
     figure = Figure(figsize=(6.4, 3.2), layout="constrained")
-    canvas = FigureCanvasAgg(figure)
     comparison(figure.subplots(), scores, measure)
-    kind = path.suffix.lstrip(".") or "png"
-    if kind not in canvas.get_supported_filetypes():
-        raise UserError(f"{path} must end in .png, .svg or .pdf.")
     out = io.BytesIO()
-    figure.savefig(out, format=kind, dpi=150)
+    figure.savefig(out, format=path.suffix[1:], dpi=150)
     write_atomic(path, out.getvalue())

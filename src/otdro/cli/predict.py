@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import sys
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -32,7 +31,7 @@ def predict(model: Path, data: str, out: Path | None, *, quiet: bool = False) ->
     with _writer(out) as file:
         separator = "\t" if out is not None and out.suffix == ".tsv" else ","
         for k, piece in enumerate(pieces(locate(data), PIECE)):
-            rows = predictions(fitted, features(fitted, piece, notes, k * PIECE), notes)
+            rows = predictions(fitted, features(fitted, piece, notes, k * PIECE))
             file.write(rows.to_csv(index=False, header=k == 0, sep=separator))
     if not quiet:
         for text, count in notes.items():
@@ -47,8 +46,10 @@ def _writer(out: Path | None) -> Iterator[IO[str]]:
         return
     with replacing(out) as raw:
         text = io.TextIOWrapper(raw, encoding="utf-8", newline="", write_through=True)
-        yield text
-        text.detach()
+        try:
+            yield text
+        finally:
+            text.detach()
 
 
 def features(model: Any, table: Any, notes: dict[str, int], first: int) -> Any:
@@ -63,11 +64,22 @@ def features(model: Any, table: Any, notes: dict[str, int], first: int) -> Any:
     kinds = {name: kind for kind, _, names in model[0].transformers_ for name in names}
     found = {name: _column(table[name], kinds.get(name, "numbers"), first) for name in wanted}
     frame = type(table)(found)
+    if _has_new_categories(model, frame):
+        notes["categories that the training data did not have count as none of them."] = 0
     absent = int(frame.isna().sum().sum())
     if absent:
         text = "{count} missing values are replaced as in the training data."
         notes[text] = notes.get(text, 0) + absent
     return frame
+
+
+def _has_new_categories(model: Any, frame: Any) -> bool:
+    """Whether a text column holds a value that the encoder has not seen."""
+    for kind, steps, names in model[0].transformers_:
+        if kind == "texts":
+            known = zip(names, steps[-1].categories_, strict=True)
+            return any(set(frame[name].dropna()) - set(seen) for name, seen in known)
+    return False
 
 
 def _column(column: Any, kind: str, first: int) -> Any:
@@ -86,14 +98,10 @@ def _column(column: Any, kind: str, first: int) -> Any:
     return np.where(np.isinf(numbers), np.nan, numbers)
 
 
-def predictions(model: Any, X: Any, notes: dict[str, int]) -> Any:
+def predictions(model: Any, X: Any) -> Any:
     """Return a table of predictions, with one probability a class where the model has them."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        columns: dict[str, Any] = {"prediction": model.predict(X)}
-        if hasattr(model, "predict_proba"):
-            chances = model.predict_proba(X)
-            columns |= {f"p_{c}": chances[:, k] for k, c in enumerate(model.classes_)}
-    if any("unknown categories" in str(w.message) for w in caught):
-        notes["categories that the training data did not have count as none of them."] = 0
+    columns: dict[str, Any] = {"prediction": model.predict(X)}
+    if hasattr(model, "predict_proba"):
+        chances = model.predict_proba(X)
+        columns |= {f"p_{c}": chances[:, k] for k, c in enumerate(model.classes_)}
     return type(X)(columns)

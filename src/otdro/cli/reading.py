@@ -22,6 +22,7 @@ from .errors import UserError
 PIECE = 50_000
 #: Memory that a table needs, as a multiple of the file's size.
 FACTORS = {"text": 3.0, "gzip": 15.0, "parquet": 10.0}
+NOT_UTF8 = "{} is not UTF-8 text; convert it, e.g. by iconv -f latin1 -t utf-8."
 REFUSED = {b"PK": "a zip archive", b"BZ": "a bzip2 file", b"\xfd7": "an xz file"}
 
 
@@ -144,18 +145,15 @@ def _text(source: Source, size: int | None) -> Iterator[Any]:
     separator = _header(source)
     options: dict[str, Any] = {"sep": separator, "index_col": False, "skipinitialspace": True}
     try:
-        with source.open() as stream, warnings.catch_warnings():
+        with _decoded(source) as text, warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)
             warnings.simplefilter("ignore", pd.errors.DtypeWarning)
-            text = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
             if size is None:
                 yield pd.read_csv(text, low_memory=False, **options)
             else:
                 yield from pd.read_csv(text, chunksize=size, **options)
     except UnicodeDecodeError:
-        raise UserError(
-            f"{source.name} is not UTF-8 text; convert it, e.g. iconv -f latin1 -t utf-8."
-        ) from None
+        raise UserError(NOT_UTF8.format(source.name)) from None
     except (pd.errors.ParserError, pd.errors.ParserWarning) as error:
         raise UserError(
             f"{source.name} is not a regular table ({_reason(error)}). Every line needs as many "
@@ -165,6 +163,10 @@ def _text(source: Source, size: int | None) -> Iterator[Any]:
         raise UserError(f"{source.name} is not a whole gzip file: {error}.") from None
 
 
+def _decoded(source: Source) -> io.TextIOWrapper:
+    return io.TextIOWrapper(source.open(), encoding="utf-8-sig", newline="")
+
+
 def _reason(error: Exception) -> str:
     return str(error).replace("Error tokenizing data. C error: ", "").strip().rstrip(".")
 
@@ -172,10 +174,12 @@ def _reason(error: Exception) -> str:
 def _header(source: Source) -> str:
     """Check the column names and return the separator: the commonest of , ; and tab."""
     try:
-        with source.open() as stream:
-            line = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="").readline(1_000_000)
-    except (EOFError, gzip.BadGzipFile, UnicodeDecodeError) as error:
-        raise UserError(f"{source.name} cannot be read as text: {error}.") from None
+        with _decoded(source) as text:
+            line = text.readline(1_000_000)
+    except UnicodeDecodeError:
+        raise UserError(NOT_UTF8.format(source.name)) from None
+    except (EOFError, gzip.BadGzipFile) as error:
+        raise UserError(f"{source.name} is not a whole gzip file: {error}.") from None
     if not line.strip():
         raise UserError(f"{source.name} does not begin with a line of column names.")
     separator = max(",;\t", key=line.count)

@@ -85,13 +85,13 @@ def _plan(asked: Table1, quiet: bool) -> Plan:
         raise UserError(f"--seed must be at least 0, got {asked.seed}.")
     if asked.jobs == 0:
         raise UserError("--jobs must be a number of processes, or -1 for all cores; got 0.")
-    methods = resolve(asked.methods)
+    methods, names = resolve(asked.methods), _names(asked.sets)
     for name in [name for name in methods if not available(name)]:
         methods.remove(name)
         if not quiet:
             printing.note(f"{name} is not in this version and is skipped.")
     datasets = {}
-    for name in _names(asked.sets):
+    for name in names:
         try:
             datasets[name] = load(name, folder=asked.data, download=False)
         except DatasetUnavailableError as error:
