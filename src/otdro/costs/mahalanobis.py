@@ -65,12 +65,16 @@ class Mahalanobis(Cost):
 
     def direction(self, w: Array) -> Array:
         """Return L^-T u with u = L^-1 w/||L^-1 w||, that is Lambda^-1 w over the dual norm."""
-        u = unit(self._whiten(w))
-        return solve_triangular(self.factor(), u.T, lower=True, trans="T").T
+        return self._solve(unit(self._whiten(w)), trans="T")
 
     def transform(self, X: Array) -> Array:
         """Return X L, whose Euclidean distances are those of this cost."""
         return X @ self.factor()
 
     def _whiten(self, w: Array) -> Array:
-        return solve_triangular(self.factor(), np.asarray(w, dtype=float).T, lower=True).T
+        return self._solve(np.asarray(w, dtype=float))
+
+    def _solve(self, w: Array, trans: str = "N") -> Array:
+        columns = w.reshape(-1, w.shape[-1]).T
+        found = solve_triangular(self.factor(), columns, lower=True, trans=trans)
+        return found.T.reshape(w.shape)

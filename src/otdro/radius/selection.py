@@ -52,7 +52,8 @@ class Settings:
 
 @dataclass(frozen=True, eq=False)
 class CandidateScore:
-    """A cost that was tried: its ``name``, deltas, fold scores, and the delta its rule chose."""
+    """A cost that was tried: its ``name``, deltas, fold scores, the ``delta`` that the rule chose
+    for it with its ``score``, and whether the cost itself was ``chosen``."""
 
     name: str
     deltas: Array
@@ -60,6 +61,7 @@ class CandidateScore:
     score_se: Array
     delta: float
     score: float
+    chosen: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,8 +108,12 @@ def _from_folds(
     ]
     best = select_cost(scores, places)
     table = [
-        CandidateScore(name, grid, folds.mean, folds.se, float(grid[j]), float(folds.mean[j]))
-        for name, grid, folds, j in zip(tried.names, deltas, scores, places, strict=True)
+        CandidateScore(
+            name, grid, folds.mean, folds.se, float(grid[j]), float(folds.mean[j]), c == best
+        )
+        for c, (name, grid, folds, j) in enumerate(
+            zip(tried.names, deltas, scores, places, strict=True)
+        )
     ]
     solved = solve_path(sample, full[best], order, deltas[best], solver)
     path = tidy(
