@@ -31,7 +31,7 @@ def name(case):
 
 def unit(case, best):
     """The optimum, or the constant model's risk where the optimum is next to nothing of that."""
-    return best if best > 1e-3 * constant(case) else constant(case)
+    return best if best > 1e-2 * constant(case) else constant(case)
 
 
 def separable(case):

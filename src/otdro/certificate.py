@@ -79,9 +79,13 @@ def _moves(
         return Moves(np.arange(len(y)), weights, np.zeros(len(y)), True)
     if ball.order == 1:
         return _order_one(z, y, weights, loss, w, ball.delta)
-    if isinstance(loss, PiecewiseQuadratic) and np.isinf(loss.lipschitz):
+    if isinstance(loss, PiecewiseQuadratic) and loss.kappa > 0:
         if not np.any(weights * loss.value(z, y)):
             return _from_zero_risk(z, y, weights, loss, w, ball.delta)
+        if np.isinf(loss.lipschitz):
+            # every residual grows by the factor 1 + sqrt(delta) w/rms
+            shift = loss.derivative(z, y)
+            return _within(Moves(np.arange(len(y)), weights, shift, True), w, ball.delta)
     return _order_two(z, y, weights, loss, w, ball.delta, lam)
 
 
@@ -99,6 +103,7 @@ def _order_two(
     each = np.arange(len(y))
     apart = np.abs(inner.value[0] - inner.value[1])
     tied = apart <= 1e-7 * (1 + np.abs(inner.value[best, each]))
+    tied &= cost[dear, each] > cost[cheap, each]
     fixed = np.where(tied, 0.0, weights * cost[best, each]).sum()
     least, most = (float((weights * cost[k, each])[tied].sum()) for k in (cheap, dear))
     share = np.clip((delta - fixed - least) / (most - least), 0, 1) if most > least else 0.0
@@ -114,13 +119,13 @@ def _within(moves: Moves, w: float, delta: float) -> Moves:
     """Scale the shifts so that the budget is delta to rounding."""
     spent = float(moves.mass @ (moves.shift / w) ** 2)
     scale = np.sqrt(delta / spent) if spent > 0 else 1.0
-    return Moves(moves.origin, moves.mass, moves.shift * min(scale, 1 + 1e-6), moves.attained)
+    return Moves(moves.origin, moves.mass, moves.shift * scale, moves.attained)
 
 
 def _from_zero_risk(
     z: Array, y: Array, weights: Array, loss: Loss, w: float, delta: float
 ) -> Moves:
-    """Return the worst case of a squared loss without risk: delta w^2, from nowhere steep."""
+    """Return the worst case of a loss without risk that is quadratic there, from nowhere steep."""
     n = len(y)
     if loss.task == "regression":
         # e = 0: half of each row goes sqrt(delta) either way
@@ -140,9 +145,7 @@ def _from_zero_risk(
     return Moves(np.append(np.arange(n), i), mass, shift, bool(slack[i] <= 0))
 
 
-def _order_one(
-    z: Array, y: Array, weights: Array, loss: Loss, w: float, delta: float
-) -> Moves:
+def _order_one(z: Array, y: Array, weights: Array, loss: Loss, w: float, delta: float) -> Moves:
     """Spend the budget where the slope is the Lipschitz constant, or on a mass that goes far."""
     sign = steepest_sign(z, y, loss)
     gain = loss.value(z + sign, y) - loss.value(z, y)

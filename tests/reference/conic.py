@@ -140,6 +140,10 @@ class Model:
         """Return the optimum at a delta."""
         self.delta.value, self.root.value = delta, np.sqrt(delta)
         value = precise(self.problem)
+        if 0 < value < 0.1:
+            # Clarabel's precision is absolute: again in units of the optimum
+            scaled = cp.Problem(cp.Minimize(self.problem.objective.expr / value), self.constraints)
+            value = value * precise(scaled)
         return value**2 if self.square else value
 
     def mean(self, rows: cp.Expression) -> cp.Expression:

@@ -26,7 +26,7 @@ from scipy.special import entr, expit
 
 from ..costs import Norm
 from ..design import Design
-from ..duality import worst_risk
+from ..duality import Dual, worst_risk
 from ..losses import Logistic
 from ..problem import Ball, Problem, Solution
 from . import newton
@@ -83,17 +83,27 @@ class Joint:
             self.fit_intercept,
         )
 
-    def start(self, theta: Array, b: float) -> Point:
-        """Return the point at (theta, b) with the best lam."""
+    def start(self, theta: Array, b: float, lam: float | None = None) -> Point:
+        """Return the point at (theta, b), with the best lam unless one is given."""
         z = self.design.scores(theta) + b
-        w = float(np.linalg.norm(theta))
-        ball = Ball(Norm(2), self.delta, 2)
-        lam = worst_risk(z, self.y, self.weights, self.loss, w, ball, rtol=0.01).multiplier
+        if lam is None:
+            lam = self.best_multiplier(theta, z, rtol=0.01).multiplier
         return self.at(theta, b, lam, z)
 
-    def at(self, theta: Array, b: float, lam: float, z: Array) -> Point:
+    def best_multiplier(self, theta: Array, z: Array, rtol: float = 1e-14) -> Dual:
+        """Return the risk at (theta, b), minimised over lam."""
+        w, ball = float(np.linalg.norm(theta)), Ball(Norm(2), self.delta, 2)
+        return worst_risk(z, self.y, self.weights, self.loss, w, ball, rtol=rtol)
+
+    def part(self, rows: Array) -> Joint:
+        """Return the objective of some rows."""
+        weights = self.weights[rows]
+        design, total = self.design.rows(rows), weights.sum()
+        return Joint(design, self.y[rows], weights / total, self.delta, self.fit_intercept)
+
+    def at(self, theta: Array, b: float, lam: float, z: Array, guess: Array | None = None) -> Point:
         """Evaluate the objective."""
-        inner = self.loss.inner(z, self.y, float(np.linalg.norm(theta)), lam)
+        inner = self.loss.inner(z, self.y, float(np.linalg.norm(theta)), lam, guess)
         F = float(lam * self.delta + self.weights @ inner.value.max(axis=0))
         return Point(theta, b, lam, z, inner.value, np.abs(inner.shift), F)
 
@@ -116,12 +126,16 @@ class Joint:
         alpha = expit(v - self.y[row] * x.z[row])
         return Atoms(row, mass, self.y[row], v, alpha)
 
+    def by_row(self, atoms: Atoms, r: Array) -> Array:
+        """Return pi times the sum over the atoms of each row."""
+        if len(atoms.row) == len(self.y):
+            # one atom a row, in order
+            return self.weights * r
+        return self.weights * np.bincount(atoms.row, r, minlength=len(self.y))
+
     def adjoint(self, atoms: Atoms, r: Array) -> Array:
         """Return sum over atoms of pi z r, for columns r, and the same with z replaced by 1."""
-        n, columns = len(self.y), []
-        for column in np.atleast_2d(r.T):
-            columns.append(np.bincount(atoms.row, self.weights[atoms.row] * column, minlength=n))
-        rows = np.stack(columns, axis=1)
+        rows = np.stack([self.by_row(atoms, column) for column in r.T], axis=1)
         return np.vstack([self.design.adjoint(rows), rows.sum(axis=0) * self.fit_intercept])
 
     def derivatives(self, x: Point, atoms: Atoms) -> tuple[Array, Array, Array]:
@@ -146,9 +160,9 @@ class Joint:
         grad[: d + 1] = A[:, 0]
         grad[:d] += (pi @ g[1]) * u
         grad[-1] = self.delta + pi @ g[2]
-        H[:d, :d] = self.design.gram(
-            np.bincount(atoms.row, pi * M[0, 0], minlength=len(self.y))
-        ) + (pi @ g[1]) / w * (np.eye(d) - np.outer(u, u))
+        H[:d, :d] = self.design.gram(self.by_row(atoms, atoms.p * M[0, 0])) + (pi @ g[1]) / w * (
+            np.eye(d) - np.outer(u, u)
+        )
         H[: d + 1, d] = H[d, : d + 1] = A[:, 1]
         for k, column in ((2, u), (3, None)):
             if column is not None:
@@ -225,9 +239,7 @@ class Joint:
         return float(pi @ (entr(alpha) + entr(1 - alpha)))
 
 
-def _first_feasible(
-    g: Array, dg: Array, alpha: Array, h: Array, pi: Array, delta: float
-) -> float:
+def _first_feasible(g: Array, dg: Array, alpha: Array, h: Array, pi: Array, delta: float) -> float:
     """Return the least eta >= 0 with |g + eta dg|^2 <= delta sum pi (alpha + eta h)^2."""
     C = g @ g - delta * (pi @ alpha**2)
     if C <= 0:
@@ -285,12 +297,18 @@ def solve(problem: Problem, tol: float, max_iter: int, start: Solution | None = 
     zero, threshold = _zero(joint)
     if joint.delta >= threshold:
         dual = zero.slope[:, 0]
-        return _solution(at, target, Found(zero.theta[:, 0], zero.b[0], 0.0, zero.objective[0], dual))
+        return _solution(
+            at, target, Found(zero.theta[:, 0], zero.b[0], 0.0, zero.objective[0], dual)
+        )
     if start is None or not np.any(start.coef):
-        first = _order_one(joint, zero)
+        first = _subsampled(joint) or _order_one(joint, zero)
     else:
-        first = at.theta(start.coef), at.centred(start.intercept, start.coef)
+        first = at.theta(start.coef), at.centred(start.intercept, start.coef), None
     return _solution(at, target, _descend(joint, first, target, max_iter))
+
+
+#: Where a descent starts: theta, b and lam (None: the best one).
+First = tuple[Array, float, float | None]
 
 
 @dataclass(eq=False)
@@ -306,14 +324,14 @@ class Found:
     n_iter: int = 1
 
 
-def _descend(joint: Joint, first: tuple[Array, float], target: float, max_iter: int) -> Found:
-    """Minimise from (theta, b)."""
+def _descend(joint: Joint, first: First, target: float, max_iter: int) -> Found:
+    """Minimise from (theta, b, lam)."""
     x = joint.start(*first)
     p = _shares(x)
     for n_iter in range(1, max_iter + 1):
         move, p, descent = joint.step(x, p)
         new = _line_search(joint, x, move, descent)
-        gap = new.objective - joint.lower_bound(new, p)
+        gap = max(0.0, new.objective - joint.lower_bound(new, p))
         stuck = new.theta is x.theta
         x, p = new, _shares(new, x, p)
         if gap <= target or stuck:
@@ -341,14 +359,27 @@ def _zero(joint: Joint) -> tuple[newton.Minimum, float]:
     return zero, float(g @ g / (joint.weights @ a**2))
 
 
-def _order_one(joint: Joint, zero: newton.Minimum) -> tuple[Array, float]:
+def _subsampled(joint: Joint) -> First | None:
+    """Solve on evenly spaced rows of a large problem, for a starting point."""
+    rows = newton.subsample(joint.order_one(0.0))
+    if rows is None:
+        return None
+    few = joint.part(rows)
+    zero, threshold = _zero(few)
+    if few.delta >= threshold:
+        return None
+    found = _descend(few, _order_one(few, zero), 1e-3 * float(zero.objective[0]), 30)
+    return found.theta, found.b, found.lam
+
+
+def _order_one(joint: Joint, zero: newton.Minimum) -> First:
     """Return the minimiser of mean l + sqrt(delta) rms(l') w with rms(l') as at theta = 0."""
     a = zero.slope[:, 0]
     rms = np.sqrt(joint.weights @ a**2)
     steep = np.linalg.norm(joint.design.adjoint(joint.weights * a))
     batch = joint.order_one(min(np.sqrt(joint.delta) * rms, 0.99 * steep))
     found = newton.minimise(batch, np.array([1e-3 * float(zero.objective[0])]), 50)
-    return found.theta[:, 0], float(found.b[0])
+    return found.theta[:, 0], float(found.b[0]), None
 
 
 def _line_search(joint: Joint, x: Point, move: Array, descent: float) -> Point:
@@ -365,7 +396,7 @@ def _line_search(joint: Joint, x: Point, move: Array, descent: float) -> Point:
     for _ in range(50):
         theta, mixed = x.theta + length * move[:d], base + length * change
         lam = float(theta @ theta) / (4 * mixed) if tied else mixed
-        new = joint.at(theta, x.b + length * move[d], lam, x.z + length * dz)
+        new = joint.at(theta, x.b + length * move[d], lam, x.z + length * dz, x.v[0])
         if new.objective <= x.objective + 1e-4 * length * descent + 1e-15 * x.objective:
             return new
         length /= 2
