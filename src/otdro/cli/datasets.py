@@ -26,7 +26,7 @@ def datasets(folder: str | None, names: str | None) -> None:
         [s.name, f"{s.shape[0]}", f"{s.shape[1]}", s.task[:14], _place(s, folder)]
         for s in SPECS.values()
     ]
-    printing.grid(["name", "rows", "features", "task", "where"], body)
+    printing.grid(["name", "rows", "features", "task", "where"], body, (0, 3, 4))
     where = folder or os.environ.get(FOLDER)
     printing.note(
         f"searched: {where}" if where else f"no folder searched: set {FOLDER}, or use --data."

@@ -60,5 +60,5 @@ def _scores(rows: list[Row]) -> None:
         [words[m], f"{loss[m].mean():.3f} ± {errors[m]:.3f}", f"{right[m].mean():.3f}", line]
         for m, line in zip(words, picture, strict=True)
     ]
-    printing.grid(["method", "test log-loss ± se", "accuracy", "log-loss"], body)
+    printing.grid(["method", "test log-loss ± se", "accuracy", "log-loss"], body, (0, 3))
     printing.say()

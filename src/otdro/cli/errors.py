@@ -66,7 +66,7 @@ def _disk(error: OSError) -> str:
     name = error.filename if error.filename is not None else "the file"
     reasons = {
         errno.ENOENT: f"no such file or folder: {name}.",
-        errno.EACCES: f"no permission for {name}. Choose another place.",
+        errno.EACCES: f"no permission for {name}. Change its rights, or choose another place.",
         errno.EROFS: f"{name} is on a read-only disk. Choose another place.",
         errno.EISDIR: f"{name} is a folder, not a file.",
         errno.ENOTDIR: f"{name} goes through a file as if it were a folder.",

@@ -13,6 +13,7 @@ from sklearn.pipeline import Pipeline
 
 from ..experiment import Setting, Summary, compare, default_model, summarise
 from ..experiment.comparison import inner_folds
+from ..scaling import AUTO
 from . import printing
 from .errors import UserError
 from .preparing import Prepared, pipeline, prepare
@@ -145,7 +146,7 @@ def described(data: Prepared, model: Any, options: Options, delta: str) -> dict[
         "columns": len(data.numbers) + len(data.texts),
         "features": len(names),
         "classes": [str(c) for c in getattr(model[-1], "classes_", [])],
-        "scale": options.scale,
+        "scale": AUTO if options.scale == "auto" else options.scale,
         **described_model(model[-1], names, delta),
     }
 
@@ -154,7 +155,7 @@ def described_model(model: Any, names: list[str], delta: str) -> dict[str, Any]:
     """Return what there is to say of our estimator, with the names of its features."""
     return {
         "loss": str(model.loss),
-        "cost": type(model.cost_).__name__,
+        "cost": cost_name(model.cost_),
         "order": int(model.ball_.order),
         "delta": float(model.delta_),
         "delta_by": delta,
@@ -164,6 +165,12 @@ def described_model(model: Any, names: list[str], delta: str) -> dict[str, Any]:
         "directions": directions(model.cost_, names),
         "coefficients": _coefficients(model, names),
     }
+
+
+def cost_name(cost: Any) -> str:
+    """Return the name of a cost for a reader."""
+    norms: dict[Any, str] = {1: "l1 norm", 2: "Euclidean", np.inf: "l-infinity norm"}
+    return norms.get(getattr(cost, "p", None), type(cost).__name__)
 
 
 def directions(cost: Any, names: list[str], most: int = 3) -> dict[str, list[dict[str, Any]]]:
@@ -203,7 +210,7 @@ def show(report: dict[str, Any], scores: list[Summary]) -> None:
         [
             ("rows, columns", f"{report['rows']}, {report['columns']}"),
             ("task", f"{report['task']} ({kind}; --task overrides)"),
-            ("scaling", f"{report['scale']}"),
+            ("scaling", f"{report['scale']} (--scale overrides)"),
         ]
     )
     printing.heading("What was learned")
@@ -260,5 +267,5 @@ def show_scores(scores: list[Summary]) -> None:
             ]
             for s, line in zip(found, picture, strict=True)
         ]
-        printing.grid([measure, "mean ± se", "minus ours", ""], body)
+        printing.grid([measure, "mean ± se", "minus ours", ""], body, (0, 3))
         printing.say()

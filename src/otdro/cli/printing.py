@@ -56,11 +56,11 @@ def pairs(lines: list[tuple[str, str]]) -> None:
     console().print(table)
 
 
-def grid(head: list[str], body: list[list[str]]) -> None:
-    """Print a table whose first column is words and the others numbers."""
+def grid(head: list[str], body: list[list[str]], words: tuple[int, ...] = (0,)) -> None:
+    """Print a table; the columns ``words`` begin at the left, the others end at the right."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     for k, name in enumerate(head):
-        table.add_column(Text(name), justify="left" if k == 0 else "right", no_wrap=True)
+        table.add_column(Text(name), justify="left" if k in words else "right", no_wrap=True)
     for line in body:
         table.add_row(*(Text(cell) for cell in line))
     console().print(table)
