@@ -2,18 +2,39 @@
 
 from typing import Any
 
+from .auto import Auto
 from .base import Solver
 from .exact import Exact
+from .quadrature import Quadrature
+from .sinkhorn import Sinkhorn
+from .smoothed import Smoothed
 
-__all__ = ["Exact"]
+__all__ = ["Exact", "Quadrature", "Sinkhorn", "Smoothed"]
 
-_NAMES = {"auto": Exact, "exact": Exact}
+_NAMES = {
+    "auto": Auto,
+    "exact": Exact,
+    "smoothed": Smoothed,
+    "quadrature": Quadrature,
+    "sinkhorn": Sinkhorn,
+}
 
 
-def resolve(solver: Any, tol: float, max_iter: int) -> Solver:
-    """Return the solver that a name or an object stands for; an object keeps its own settings."""
+def resolve(
+    solver: Any, tol: float, max_iter: int, random_state: Any = None, verbose: bool = False
+) -> Solver:
+    """Return the solver that a name or an object stands for; an object keeps its own settings.
+
+    The stochastic solver by its name has its own tolerance: ``tol`` is that of a certificate.
+    """
     if isinstance(solver, Solver):
         return solver
-    if isinstance(solver, str) and solver in _NAMES:
-        return _NAMES[solver](tol=tol, max_iter=max_iter)
-    raise ValueError(f"unknown solver={solver!r}; known: {', '.join(_NAMES)}, or a solver object.")
+    if not (isinstance(solver, str) and solver in _NAMES):
+        known = ", ".join(_NAMES)
+        raise ValueError(f"unknown solver={solver!r}; known: {known}, or a solver object.")
+    if solver == "smoothed":
+        return Smoothed(random_state=random_state, verbose=verbose)
+    if solver == "auto":
+        return Auto(tol, max_iter, random_state, verbose)
+    found: Solver = _NAMES[solver](tol=tol, max_iter=max_iter)
+    return found

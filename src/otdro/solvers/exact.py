@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
+from ..costs import CallableCost, FeatureMap, Graph, Norm
 from ..duality import require_lipschitz
 from ..losses import Logistic, PiecewiseQuadratic, Squared
 from ..problem import Problem, Solution
-from . import interior, joint, newton, spectral
+from . import interior, joint, local, newton, spectral, support
 from .base import Solver
 
 Method = Callable[..., Solution]
@@ -33,6 +36,18 @@ class Exact(Solver):
 def method(problem: Problem) -> Method:
     """Return the method for a problem; refuse what no exact method covers."""
     loss, ball = problem.loss, problem.ball
+    if isinstance(ball.cost, CallableCost):
+        raise ValueError(
+            "the exact solver needs a cost with a geometry, not a function. Use solver='smoothed'."
+        )
+    if ball.delta > 0 and (isinstance(ball.cost, Graph) or problem.support is not None):
+        return support.solve
+    if ball.delta > 0 and isinstance(ball.cost, FeatureMap):
+        return local.solve
+    if ball.delta == 0 and isinstance(ball.cost, Graph | FeatureMap):
+        # nothing moves: any cost will do
+        problem = replace(problem, ball=replace(ball, cost=Norm(2)))
+        return partial(_at, problem)
     if ball.order == 1:
         require_lipschitz(loss)
     if not isinstance(loss, PiecewiseQuadratic) and ball.cost.euclidean:
@@ -47,6 +62,12 @@ def method(problem: Problem) -> Method:
             "Euclidean or Mahalanobis cost, or solver='smoothed'."
         )
     return interior.solve
+
+
+def _at(
+    problem: Problem, given: Problem, tol: float, max_iter: int, start: Solution | None
+) -> Solution:
+    return method(problem)(problem, tol, max_iter, start)
 
 
 def _smooth(problem: Problem) -> Method:

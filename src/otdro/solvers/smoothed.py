@@ -17,13 +17,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
+from scipy.optimize import minimize_scalar
 from sklearn.utils import check_random_state
 
+from ..costs.callable import CallableCost
+from ..costs.feature_map import FeatureMap
+from ..costs.graph import Graph
+from ..design import Design
 from ..problem import Problem, Solution
 from .assess import assess
 from .base import Coordinates, Solver, constant_risk
+from .cloud import Cloud, local_matrices
 from .dual_model import Rows
 from .estimate import Estimate, LinearScore, Oracle
+from .local import opening_local
+from .polish import Terrain, maximisers
 from .quadrature import constant_solution, newton_step, opening
 
 Array = NDArray[Any]
@@ -94,24 +102,52 @@ class Smoothed(Solver):
         self.verbose = verbose
 
     def solve(self, problem: Problem, start: Solution | None = None) -> Solution:
-        """Return the averaged iterate with its unsmoothed risk where that is known."""
+        """Return the averaged iterate with its unsmoothed risk, exact for linear scores."""
         self._check(problem)
         check_loss(problem)
+        ball = problem.ball
+        if ball.cost.euclidean and ball.order == 2 and self.proposal != "paper":
+            return self._linear(problem, start)
+        return self._general(problem)
+
+    def _linear(self, problem: Problem, start: Solution | None) -> Solution:
         at, base = Coordinates(problem), constant_risk(problem)[1]
-        rows = Rows(
-            at.design,
-            problem.y,
-            problem.weights,
-            problem.loss,
-            problem.ball.delta,
-            problem.fit_intercept,
-        )
+        rows = _rows(problem, at.design)
         origin = opening(rows, at, start)
         if origin is None:
             return constant_solution(problem)
-        x = np.concatenate([origin[0], origin[1:]])
-        descent = Descent(self, LinearScore(rows, self.L, self.proposal), base)
-        return self._solution(problem, at, descent, descent.run(x))
+        run = Descent(self, LinearScore(rows, self.L, self.proposal), base)
+        x = run.run(np.concatenate([origin[0], origin[1:]]))
+        coef = at.coef(x[:-2])
+        intercept = at.intercept(float(x[-2]), coef)
+        found = assess(problem, coef, intercept)
+        return run.solution(coef, intercept, found.multiplier, found.risk, found.gap)
+
+    def _general(self, problem: Problem) -> Solution:
+        X = Design(problem.X).dense()
+        terrain, degree = landscape(problem, X)
+        center = problem.weights @ X if problem.fit_intercept else np.zeros(X.shape[1])
+        rows = _rows(problem, Design(X, None, center))
+        B = np.linalg.inv(np.broadcast_to(terrain.A, (len(X), X.shape[1], X.shape[1])))
+        origin = opening_local(rows, B)
+        if origin is None:
+            return constant_solution(problem)
+        cloud = Cloud(
+            terrain,
+            center,
+            problem.weights,
+            problem.ball.delta,
+            problem.fit_intercept,
+            self.L,
+            self.proposal,
+            self.sigma,
+            degree,
+        )
+        run = Descent(self, cloud, constant_risk(problem)[1])
+        x = run.run(np.concatenate([origin[0], origin[1:]]))
+        intercept = float(x[-2] - center @ x[:-2])
+        lam, risk = worst(problem, terrain, x[:-2], intercept, float(x[-1]))
+        return run.solution(x[:-2], intercept, lam, risk, np.inf)
 
     def _check(self, problem: Problem) -> None:
         if not (np.isfinite(self.eps) and self.eps > 0):
@@ -126,20 +162,65 @@ class Smoothed(Solver):
         if problem.ball.delta == 0:
             raise ValueError("the smoothed dual needs delta > 0; delta=0 is solver='exact'.")
 
-    def _solution(self, problem: Problem, at: Coordinates, run: Descent, x: Array) -> Solution:
-        coef = at.coef(x[:-2])
-        intercept = at.intercept(float(x[-2]), coef)
-        found = assess(problem, coef, intercept)
-        return Solution(
-            coef,
-            intercept,
-            found.multiplier,
-            found.risk,
-            found.gap,
-            run.n_iter,
-            run.converged,
-            run.message(found.risk),
-        )
+
+def _rows(problem: Problem, design: Design) -> Rows:
+    return Rows(
+        design,
+        problem.y,
+        problem.weights,
+        problem.loss,
+        problem.ball.delta,
+        problem.fit_intercept,
+    )
+
+
+def landscape(problem: Problem, X: Array) -> tuple[Terrain, float]:
+    """Return the rows with their cost and its local matrices, and the degree of the cost."""
+    ball, cost = problem.ball, problem.ball.cost
+    if isinstance(cost, Graph) or problem.support is not None:
+        raise ValueError("the smoothed dual moves mass in R^d; a finite support is solver='exact'.")
+    if isinstance(cost, FeatureMap):
+        if ball.order != 2:
+            raise ValueError("FeatureMap has a smoothed solver at order=2 only. Use order=2.")
+        return Terrain(X, problem.y, problem.loss, cost, 2, cost.shape(X)), 2.0
+    if not isinstance(cost, CallableCost):
+        if ball.order == 1:
+            raise ValueError(
+                "order=1 has a kink at the row that the smoothed dual resolves badly. Use "
+                "solver='exact', or order=2."
+            )
+        cost = CallableCost(Power(cost, ball.order))
+    cost.verify(X)
+    A, degree = local_matrices(cost, X, ball.delta)
+    return Terrain(X, problem.y, problem.loss, cost, ball.order, A), degree
+
+
+@dataclass(frozen=True, eq=False)
+class Power:
+    """The cost ||u - x||^order as a function of batches."""
+
+    cost: Any
+    order: int
+
+    def __call__(self, U: Array, X: Array) -> Array:
+        """Return one price a row."""
+        return np.asarray(self.cost.norm(U - X) ** self.order)
+
+
+def worst(
+    problem: Problem, terrain: Terrain, beta: Array, b: float, lam: float
+) -> tuple[float, float]:
+    """Return the best lam near the given one and the worst-case risk there, by ascent in u."""
+
+    def dual(log_lam: float) -> float:
+        lam = float(np.exp(log_lam))
+        U = maximisers(terrain, beta, b, lam, 40)
+        return lam * problem.ball.delta + float(problem.weights @ terrain.gain(U, beta, b, lam))
+
+    middle = float(np.log(lam))
+    bounds = (middle - 1.0, middle + 1.0)
+    found = minimize_scalar(dual, bounds=bounds, method="bounded", options={"maxiter": 20})
+    return float(np.exp(found.x)), float(found.fun)
 
 
 def check_loss(problem: Problem) -> None:
@@ -321,6 +402,13 @@ class Descent:
                 self.excess.size,
                 100 * self.excess.effective,
             )
+
+    def solution(
+        self, coef: Array, intercept: float, lam: float, risk: float, gap: float
+    ) -> Solution:
+        """Return the point with its unsmoothed risk."""
+        message = self.message(risk)
+        return Solution(coef, intercept, lam, risk, gap, self.n_iter, self.converged, message)
 
     def message(self, risk: float) -> str:
         """Return what was done and why it ended."""

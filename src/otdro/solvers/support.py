@@ -132,7 +132,9 @@ def exchange(
     target, rough, n_iter = tol * base[1], 1e-3 * base[1], 0
     best, lower = (np.inf, x), -np.inf
     while n_iter < max_iter:
-        master = Master(pairs(finite, kept), finite.nodes, finite.weights, delta, finite.fit_intercept)
+        master = Master(
+            pairs(finite, kept), finite.nodes, finite.weights, delta, finite.fit_intercept
+        )
         state: State = minimise(master, x, max(rough, 0.3 * target), max_iter - n_iter)
         n_iter += state.n_iter
         x, lower = state.x, max(lower, state.lower)

@@ -124,7 +124,9 @@ def _squared(e: Array, rho: Any, eps: float) -> Tilt:
 
 def unbounded(loss: Loss, rho: Any, eps: float) -> bool:
     """Whether a loss of quadratic growth outgrows the cost: 2 lam <= smoothness w^2."""
-    return bool(np.isinf(loss.lipschitz) and loss.smoothness * np.max(rho) ** 2 >= eps * (1 - 1e-12))
+    return bool(
+        np.isinf(loss.lipschitz) and loss.smoothness * np.max(rho) ** 2 >= eps * (1 - 1e-12)
+    )
 
 
 def trapezoid(loss: Loss, z: Array, y: Array, rho: Any, eps: float, K: int) -> Nodes:

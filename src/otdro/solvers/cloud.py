@@ -1,0 +1,219 @@
+r"""Draws in R^d for costs without a one-dimensional form: functions, feature maps, other norms.
+
+.. math:: G_i = \varepsilon \log \frac1L \sum_k \exp\{(\ell(U_k'\beta + b) - \lambda c(U_k, x_i))/\varepsilon\}
+          \,/\,q_i(U_k)
+
+with U_k from normals of density q_i at the inner maximisers, shaped by the local matrix A(x_i) of the
+cost and stretched along beta as the loss is curved; q_i is relative to N(x_i, (eps/2 lam) A^-1).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..costs.callable import CallableCost
+from .estimate import Estimate
+from .polish import Terrain, ascend
+from .tilt import softmax
+
+Array = NDArray[Any]
+
+#: Ascent steps to a maximiser before draws are made around it.
+ASCENT = 8
+#: Entries of all local matrices up to which each row keeps its own.
+OWN_UP_TO = 4_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class Cloud:
+    """The smoothed objective of rows in R^d; ``degree`` is the growth h of the cost, c(x + tv) ~ t^h."""
+
+    terrain: Terrain
+    center: Array
+    weights: Array
+    delta: float
+    fit_intercept: bool
+    L: int
+    proposal: str
+    sigma: float
+    degree: float
+    smoothness: float = 0.0
+
+    @property
+    def n(self) -> int:
+        """The number of rows."""
+        return len(self.weights)
+
+    @property
+    def d(self) -> int:
+        """The number of columns."""
+        return int(self.terrain.X.shape[1])
+
+    def gradient(self, index: Array, x: Array, eps: float, rng: np.random.Generator) -> Estimate:
+        """Return objective and gradient from the rows of ``index``."""
+        return self._estimate(index, x, eps, rng, second=False)
+
+    def model(self, index: Array, x: Array, eps: float, rng: np.random.Generator) -> Estimate:
+        """Return the same with the Hessian."""
+        return self._estimate(index, x, eps, rng, second=True)
+
+    def _estimate(
+        self, index: Array, x: Array, eps: float, rng: np.random.Generator, second: bool
+    ) -> Estimate:
+        part, lam = self.terrain.rows(index), float(x[-1])
+        beta, b = x[:-2], float(x[-2] - self.center @ x[:-2])
+        U, log_q = self._draws(part, beta, b, lam, eps, rng)
+        m, L, d = U.shape
+        flat = U.reshape(-1, d)
+        y = np.repeat(part.y, L)
+        value, slope, bend = part.loss.evaluate(flat @ beta + b, y)
+        price = part.cost.price(flat, np.repeat(part.X, L, axis=0), part.order)
+        p, log_sum = softmax(((value - lam * price) / eps).reshape(m, L) - log_q)
+        pi = self.weights[index] * (self.n / m)
+        mass = (pi[:, None] * p).ravel()
+        a = np.column_stack([slope[:, None] * (flat - self.center), slope, -price])
+        if not self.fit_intercept:
+            a[:, -2] = 0.0
+        extra = self._extra(pi.sum(), lam, eps)
+        rows = eps * (log_sum - np.log(L))
+        grad = a.T @ mass
+        grad[-1] += self.delta + extra[1]
+        H = None
+        if second:
+            H = _covariance(a, mass, p, pi, eps)
+            ones = np.full(len(flat), float(self.fit_intercept))
+            R = np.column_stack([flat - self.center, ones])
+            H[:-1, :-1] += R.T @ ((mass * bend)[:, None] * R)
+            H[-1, -1] += extra[2]
+            if not self.fit_intercept:
+                H[-2, -2] = 1.0
+        objective = lam * self.delta + float(pi @ rows) + extra[0]
+        effective = float(np.mean(1 / (L * np.einsum("nk,nk->n", p, p))))
+        return Estimate(objective, grad, effective, rows, H)
+
+    def _extra(self, total: float, lam: float, eps: float) -> tuple[float, float, float]:
+        """Return (d/h - d/2) eps log lam and derivatives: the Gaussian term is that of degree 2."""
+        if self.proposal == "paper":
+            return 0.0, 0.0, 0.0
+        k = total * eps * self.d * (1 / self.degree - 0.5)
+        # in the gradient the draws carry -E c alone; the normaliser adds eps d/(2 lam)
+        half = total * eps * self.d / 2
+        return k * np.log(lam), (k + half) / lam, -(k + half) / lam**2
+
+    def _draws(
+        self, part: Terrain, beta: Array, b: float, lam: float, eps: float, rng: Any
+    ) -> tuple[Array, Array]:
+        """Return draws of shape (m, L, d) and the logarithm of their relative density."""
+        m, d = part.X.shape
+        xi = rng.standard_normal((m, self.L, d))
+        if self.proposal == "paper":
+            return self.sigma * xi, np.zeros((m, self.L))
+        scale = np.sqrt(eps / (2 * lam))
+        factor = np.broadcast_to(np.linalg.cholesky(part.A), (m, d, d))
+        if self.proposal == "centred":
+            return part.X[:, None] + scale * _unwhiten(factor, xi), -(xi**2).sum(axis=2) / 2
+        starts = part.starts(beta, b, lam)
+        tops = np.stack([ascend(part, U, beta, b, lam, ASCENT) for U in starts])
+        e = np.linalg.solve(factor, np.broadcast_to(beta[:, None], (m, d, 1)))[..., 0]
+        w = np.linalg.norm(e, axis=1)
+        frame = _Frame(factor, e / w[:, None], scale)
+        bend = [part.loss.curvature(U @ beta + b, part.y) * w**2 / (2 * lam) for U in tops]
+        stretch = 1 / np.sqrt(1 - np.clip(bend, 0.0, 0.95))
+        gains = np.stack([part.gain(U, beta, b, lam) for U in tops]) / eps
+        return frame.mixture(tops, stretch, gains, xi)
+
+
+@dataclass(frozen=True, eq=False)
+class _Frame:
+    """Whitened coordinates of rows: factors of A, unit vectors e along beta, and the scale of a draw."""
+
+    factor: Array
+    e: Array
+    scale: float
+
+    def stretched(self, xi: Array, k: Array) -> Array:
+        """Return xi with its part along e multiplied by k."""
+        along = np.einsum("nkd,nd->nk", xi, self.e)
+        return xi + ((k - 1)[:, None] * along)[..., None] * self.e[:, None]
+
+    def mixture(self, tops: Array, stretch: Array, gains: Array, xi: Array) -> tuple[Array, Array]:
+        """Return draws around one or two maxima and the log density of their mixture."""
+        m, L, _ = xi.shape
+        if len(tops) == 2:
+            mass = softmax((gains + np.log(stretch)).T)[0][:, 0]
+            first = np.clip(np.round(L * mass), 1, L - 1).astype(int)
+        else:
+            first = np.full(m, L)
+        use = (np.arange(L) >= first[:, None]).astype(int)
+        k = np.where(use == 0, stretch[0][:, None], stretch[-1][:, None])
+        along = np.einsum("nkd,nd->nk", xi, self.e)
+        moved = xi + ((k - 1) * along)[..., None] * self.e[:, None]
+        home = np.where(use[..., None] == 0, tops[0][:, None], tops[-1][:, None])
+        U = home + self.scale * _unwhiten(self.factor, moved)
+        if len(tops) == 1:
+            return U, -(xi**2).sum(axis=2) / 2 - np.log(k)
+        share = np.stack([first, L - first]) / L
+        logs = [
+            np.log(share[c])[:, None] + self.log_density(U, tops[c], stretch[c]) for c in (0, 1)
+        ]
+        return U, np.logaddexp(*logs)
+
+    def log_density(self, U: Array, top: Array, k: Array) -> Array:
+        """Return -|xi|^2/2 - log k of the draws of one component."""
+        white = np.einsum("nkd,nde->nke", U - top[:, None], self.factor) / self.scale
+        xi = self.stretched(white, 1 / k)
+        return -(xi**2).sum(axis=2) / 2 - np.log(k)[:, None]
+
+
+def _unwhiten(factor: Array, xi: Array) -> Array:
+    """Return the rows L^-T xi."""
+    return np.swapaxes(np.linalg.solve(np.swapaxes(factor, 1, 2), np.swapaxes(xi, 1, 2)), 1, 2)
+
+
+def _covariance(a: Array, mass: Array, p: Array, pi: Array, eps: float) -> Array:
+    """Return the sum over rows of pi Cov(a)/eps under the weights p."""
+    m, L = p.shape
+    mean = np.einsum("nk,nkd->nd", p, a.reshape(m, L, -1))
+    H: Array = (a * mass[:, None]).T @ a - (mean * pi[:, None]).T @ mean
+    return H / eps
+
+
+def local_matrices(cost: CallableCost, X: Array, delta: float) -> tuple[Array, float]:
+    """Return A with c(x + v, x) ~ v'Av at moves that cost about delta, and the degree of c.
+
+    A is one matrix a row, or their mean where that would be large.
+    """
+    n, d = X.shape
+    rows = X if n * d * d <= OWN_UP_TO else X[:: -(-n // 256)]
+    unit = np.maximum(X.std(axis=0), 1e-12)
+    steps = np.empty(d)
+    degrees = []
+    for j in range(d):
+        v = np.eye(d)[j] * unit[j] * 0.1
+        near, far = (float(cost.price(rows + t * v, rows).mean()) for t in (1.0, 2.0))
+        if near <= 0:
+            raise ValueError(f"the cost does not charge for a move along column {j}.")
+        degrees.append(np.clip(np.log2(far / near), 0.5, 8.0))
+        steps[j] = 0.1 * unit[j] * (delta / near) ** (1 / degrees[-1])
+    A = _second_differences(cost, rows, steps)
+    values, vectors = np.linalg.eigh(A)
+    values = np.maximum(values, 1e-3 * values[:, -1:])
+    A = np.einsum("nij,nj,nkj->nik", vectors, values, vectors)
+    return (A if len(rows) == n else A.mean(axis=0)), float(np.mean(degrees))
+
+
+def _second_differences(cost: CallableCost, X: Array, steps: Array) -> Array:
+    n, d = X.shape
+    A = np.empty((n, d, d))
+    moves = np.diag(steps)
+    for j in range(d):
+        A[:, j, j] = cost.price(X + moves[j], X) / steps[j] ** 2
+        for k in range(j):
+            plus = cost.price(X + moves[j] + moves[k], X)
+            minus = cost.price(X + moves[j] - moves[k], X)
+            A[:, j, k] = A[:, k, j] = (plus - minus) / (4 * steps[j] * steps[k])
+    return A

@@ -1,0 +1,167 @@
+r"""Local costs: one matrix A(x_i), and so one dual norm w_i, a row.
+
+.. math:: \min_{\beta, b, \lambda}\ \lambda\delta + \sum_i \pi_i \sup_s
+          \{\ell(z_i + s, y_i) - \lambda s^2/w_i^2\},\qquad w_i^2 = \beta' A(x_i)^{-1}\beta,
+
+by the smoothed rows of ``tilt`` at a falling eps and Newton's method. A ``FeatureMap`` goes on from
+there to its own cost (``polish``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..costs.feature_map import FeatureMap
+from ..design import Design
+from ..problem import Problem, Solution
+from . import polish
+from .base import constant_risk
+from .dual_model import Point, Rows, multiplier, spread
+from .quadrature import Run, Smoothing, constant_solution, descend
+from .tilt import integrate, maxima, softmax
+
+Array = NDArray[Any]
+
+#: The last smoothing, relative to the risk of the best constant.
+EPS = 1e-7
+
+
+@dataclass(frozen=True, eq=False)
+class Local(Smoothing):
+    """The smoothed objective with B_i = A(x_i)^-1 of shape (n, d, d)."""
+
+    B: Array
+
+    def norms(self, theta: Array) -> tuple[Array, Array]:
+        """Return w_i and the rows B_i theta."""
+        push = self.B @ theta
+        return np.sqrt(np.maximum(push @ theta, 1e-300)), push
+
+    def at(self, theta: Array, b: float, lam: float, z: Array, eps: float) -> Point | None:
+        """Return the point, None where the objective is infinite."""
+        w, _ = self.norms(theta)
+        rho = w * spread(lam, eps, np.inf)
+        tilt = integrate(self.rows.loss, z, self.rows.y, rho, eps, self.nodes)
+        if tilt is None:
+            return None
+        objective = lam * self.rows.delta + float(self.rows.weights @ tilt.value)
+        return Point(theta, b, lam, z, tilt, objective, float(w.max()))
+
+    def derivatives(self, x: Point, eps: float) -> tuple[Array, Array]:
+        """Return gradient and Hessian in (theta, b, lam): rho_i = w_i tau has gradient tau v_i."""
+        rows, t, pi = self.rows, x.tilt, self.rows.weights
+        w, push = self.norms(x.theta)
+        V, tau = push / w[:, None], spread(x.lam, eps, np.inf)
+        tau1, tau2 = -(tau**3) / eps, 3 * tau**5 / eps**2
+        Z = np.column_stack([rows.design.dense(), np.full(len(w), float(rows.fit_intercept))])
+        V = np.column_stack([V, np.zeros(len(w))])
+        steep = pi * t.rho
+        cross = Z.T @ ((pi * t.zr)[:, None] * V)
+        H = np.zeros((len(x.theta) + 2,) * 2)
+        H[:-1, :-1] = Z.T @ ((pi * t.zz)[:, None] * Z) + tau * (cross + cross.T)
+        H[:-1, :-1] += V.T @ ((pi * t.rr * tau**2 - steep * tau / w)[:, None] * V)
+        H[:-2, :-2] += tau * np.einsum("n,nij->ij", steep / w, self.B)
+        mixed = tau1 * (Z.T @ (pi * t.zr * w) + V.T @ (pi * t.rr * tau * w + steep))
+        H[:-1, -1] = H[-1, :-1] = mixed
+        H[-1, -1] = tau1**2 * (pi @ (t.rr * w**2)) + tau2 * (steep @ w)
+        if not rows.fit_intercept:
+            H[-2, -2] = 1.0
+        grad = np.append(Z.T @ (pi * t.z) + tau * (V.T @ steep), rows.delta + tau1 * (steep @ w))
+        return grad, H
+
+
+def solve(problem: Problem, tol: float, max_iter: int, start: Solution | None = None) -> Solution:
+    """Minimise under the linearised cost, then, if the cost asks for it, under the cost itself."""
+    cost = problem.ball.cost
+    assert isinstance(cost, FeatureMap)
+    if problem.ball.order != 2:
+        raise ValueError("FeatureMap is solved exactly at order=2 only. Use order=2.")
+    linear = linearised(problem, tol, max_iter, start)
+    if not cost.polish or not np.any(linear.coef):
+        return linear
+    return polish.polished(problem, linear, tol)
+
+
+def linearised(
+    problem: Problem, tol: float, max_iter: int, start: Solution | None = None
+) -> Solution:
+    """Return the solution for A(x) = J(x)'Lam J(x)."""
+    cost, base = problem.ball.cost, constant_risk(problem)[1]
+    assert isinstance(cost, FeatureMap)
+    X = Design(problem.X).dense()
+    B = np.linalg.inv(cost.shape(X))
+    center = problem.weights @ X if problem.fit_intercept else None
+    rows = Rows(
+        Design(X, None, center),
+        problem.y,
+        problem.weights,
+        problem.loss,
+        problem.ball.delta,
+        problem.fit_intercept,
+    )
+    origin = opening_local(rows, B)
+    if origin is None:
+        return constant_solution(problem)
+    smooth = Local(rows, np.inf, 33, B)
+    final = EPS * base
+    run = descend(smooth, origin, max(0.1 * base, final), final, tol * base, max_iter)
+    return _solution(smooth, run, center, tol * base)
+
+
+def opening_local(rows: Rows, B: Array) -> tuple[Array, float, float] | None:
+    """Return a start against the first gradient g, None where g'B g <= delta rms(l')^2 per row."""
+    b = rows.loss.constant(rows.y, rows.weights) if rows.fit_intercept else 0.0
+    slope = rows.loss.derivative(np.full_like(rows.y, b), rows.y)
+    g = rows.design.adjoint(rows.weights * slope)
+    # theta = 0 is optimal iff sqrt(delta E l'^2 v'Bv) >= g'v for all v: the mean B, weighted by l'^2
+    mean = np.einsum("n,nij->ij", rows.weights * slope**2, B)
+    v = np.linalg.solve(mean, g)
+    if g @ v <= rows.delta:
+        return None
+    z, size = rows.design.scores(-v), np.sqrt(v @ mean @ v)
+
+    def line(t: float) -> float:
+        risk = float(rows.weights @ rows.loss.value(t * z + b, rows.y))
+        return risk + t * float(np.sqrt(rows.delta)) * float(size)
+
+    unit = 1 / np.sqrt(rows.weights @ (z - rows.weights @ z) ** 2 + 1e-300)
+    t = min(unit * np.geomspace(1e-4, 30, 24), key=line)
+    w = float(np.sqrt(np.max((B @ v) @ v))) * t
+    return -t * v, b, multiplier(rows, t * z + b, w)
+
+
+def _solution(smooth: Local, run: Run, center: Array | None, target: float) -> Solution:
+    x = run.x
+    risk, lower = _bounds(smooth, x, run.eps)
+    intercept = x.b if center is None else x.b - float(center @ x.theta)
+    message = (
+        f"linearised feature map at eps={run.eps:.3g}: worst-case risk {risk:.8g}, gap "
+        f"{max(risk - lower, 0.0):.3g} (target {target:.3g})"
+    )
+    gap = max(risk - lower, 0.0)
+    return Solution(x.theta, intercept, x.lam, risk, gap, run.n_iter, run.settled, message)
+
+
+def _bounds(smooth: Local, x: Point, eps: float) -> tuple[float, float]:
+    """Return the risk at (x, lam) and a bound below it: rows moved to their maxima, masses shared,
+    within the budget, less what stationarity lacks over models up to twice as large."""
+    rows, (w, push) = smooth.rows, smooth.norms(x.theta)
+    kappa = x.lam / w**2
+    inner = maxima(rows.loss, x.z, rows.y, kappa)
+    risk = x.lam * rows.delta + float(rows.weights @ inner.value.max(axis=0))
+    mass = softmax(inner.value.T / eps)[0].T * rows.weights
+    shift = inner.shift
+    spent = float((mass * (shift / w) ** 2).sum())
+    shift = shift * min(1.0, np.sqrt(rows.delta / max(spent, 1e-300)))
+    y = np.broadcast_to(rows.y, shift.shape)
+    slope = mass * rows.loss.derivative(x.z + shift, y)
+    far = (slope * shift).sum(axis=0) / w**2
+    r = rows.design.adjoint(slope.sum(axis=0)) + push.T @ far
+    r = np.append(r, slope.sum() * rows.fit_intercept)
+    size = float(np.linalg.norm(np.append(x.theta, x.b)))
+    carried = float((mass * rows.loss.value(x.z + shift, y)).sum())
+    return risk, carried - float(np.linalg.norm(r)) * (1 + 3 * size)
