@@ -140,7 +140,7 @@ class Model:
         """Return the optimum at a delta."""
         self.delta.value, self.root.value = delta, np.sqrt(delta)
         value = precise(self.problem)
-        if 0 < value < 0.1:
+        if delta > 0 and 1e-8 < value < 0.01:
             # Clarabel's precision is absolute: again in units of the optimum
             scaled = cp.Problem(cp.Minimize(self.problem.objective.expr / value), self.constraints)
             value = value * precise(scaled)

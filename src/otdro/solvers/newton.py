@@ -96,7 +96,12 @@ class Minimum:
         """Return arrays for every problem of a batch."""
         n, d, B = batch.design.n, batch.design.d, len(batch.rho)
         return cls(
-            np.zeros((d, B)), np.zeros(B), np.zeros((n, B)), np.zeros(B), np.zeros(B), np.ones(B, int)
+            np.zeros((d, B)),
+            np.zeros(B),
+            np.zeros((n, B)),
+            np.zeros(B),
+            np.zeros(B),
+            np.ones(B, int),
         )
 
     def store(self, columns: Array, p: Points, objective: Array, gap: Array, n_iter: int) -> None:
@@ -142,9 +147,7 @@ def _batch(problem: Problem, at: Coordinates, deltas: Array) -> Batch:
     return Batch(at.design, problem.y, weights, problem.loss, rho, problem.fit_intercept)
 
 
-def _solutions(
-    problem: Problem, at: Coordinates, found: Minimum, target: float
-) -> list[Solution]:
+def _solutions(problem: Problem, at: Coordinates, found: Minimum, target: float) -> list[Solution]:
     coefs = at.coef(found.theta)
     return [
         Solution(
@@ -162,18 +165,33 @@ def _solutions(
     ]
 
 
-def _subsampled(batch: Batch, target: float, max_iter: int) -> tuple[Array, Array] | None:
-    """Solve on evenly spaced rows for a starting point."""
+def subsample(batch: Batch) -> Array | None:
+    """Return evenly spaced rows of a large problem on which to look for a starting point."""
     n, d = batch.design.n, batch.design.d
     part = max(min(SUBSAMPLE, n // 10), 30 * d)
     if n < SUBSAMPLE_FROM or part > n / 3:
         return None
     rows = np.linspace(0, n - 1, part).astype(int)
     y, weights = batch.y[rows], batch.weights[rows]
-    if batch.loss.task == "classification" and not all((weights[y == k] > 0).any() for k in (-1, 1)):
+    if batch.loss.task == "classification" and not all(
+        (weights[y == k] > 0).any() for k in (-1, 1)
+    ):
         return None
+    return rows
+
+
+def _subsampled(batch: Batch, target: float, max_iter: int) -> tuple[Array, Array] | None:
+    rows = subsample(batch)
+    if rows is None:
+        return None
+    weights = batch.weights[rows]
     few = Batch(
-        batch.design.rows(rows), y, weights / weights.sum(), batch.loss, batch.rho, batch.fit_intercept
+        batch.design.rows(rows),
+        batch.y[rows],
+        weights / weights.sum(),
+        batch.loss,
+        batch.rho,
+        batch.fit_intercept,
     )
     found = minimise(few, np.array([max(target, 1e-3)]), min(max_iter, 30))
     return found.theta, found.b
@@ -212,7 +230,12 @@ def minimise(batch: Batch, target: Array, max_iter: int, start: Any = None) -> M
             if over.all():
                 break
             keep = ~over
-            active, target, batch, new = active[keep], target[keep], batch.columns(keep), new.columns(keep)
+            active, target, batch, new = (
+                active[keep],
+                target[keep],
+                batch.columns(keep),
+                new.columns(keep),
+            )
             system.keep(keep)
             gap = gap[keep]
         p = new
@@ -257,7 +280,9 @@ def _dual_value(batch: Batch, p: Points, a: Array, pull: Array) -> Array:
     size = np.linalg.norm(pull, axis=0)
     free = batch.rho == 0
     kappa = np.where((size > batch.rho) & ~free, batch.rho / np.maximum(size, 1e-300), 1.0)
-    value = -batch.mean(batch.loss.conjugate(kappa * a, batch.y[:, None]))
+    conjugate = batch.loss.conjugate(kappa * a, batch.y[:, None])
+    # a row without weight may have any slope
+    value = -batch.mean(np.where(batch.weights > 0, conjugate, 0.0))
     # without a penalty Z'(pi a) = 0 holds to rounding only; its price is |Z'(pi a)| |theta|
     value -= np.where(free, size * np.linalg.norm(p.theta, axis=0), 0.0)
     return np.maximum(0.0, value)
