@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from .base import Cost
-from .callable import CallableCost
+from .base import Cost as Cost
+from .callable import CallableCost as CallableCost
 from .feature_map import FeatureMap
 from .graph import Graph
 from .mahalanobis import Mahalanobis

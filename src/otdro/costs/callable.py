@@ -10,7 +10,7 @@ from .base import Array, Cost
 
 
 class CallableCost(Cost):
-    """Cost c(u, x) >= 0 itself, as a function of batches: rows U and X of shape (m, d) in, (m,) out.
+    """Cost c(u, x) >= 0 itself, a function of batches: rows U and X of shape (m, d) in, (m,) out.
 
     ``gradient(u, x)``, of shape (m, d), is dc/du; None takes central differences.
     """

@@ -42,7 +42,7 @@ class FeatureMap(Cost):
         self.polish = polish
 
     def learn(self, X: Array, y: Array) -> FeatureMap:
-        """Return the cost with the transformer fitted to X and the metric learned on its features."""
+        """Return the cost with the transformer fitted and the metric learned on the features."""
         features, metric = self.features, self.metric
         if not isinstance(features, str):
             features = clone(features).fit(X)
@@ -99,12 +99,13 @@ class FeatureMap(Cost):
     def price_gradient(self, U: Array, X: Array, order: int = 2) -> Array:
         """Return the gradient of the squared cost, 2 J(u)'Lam (Phi(u) - Phi(x))."""
         v = self.map(U) - self.map(X)
-        return np.einsum("nld,nl->nd", self.derivative(U), 2 * v @ self._metric(v.shape[1]))
+        push = 2 * v @ self._metric(v.shape[1])
+        return np.asarray(np.einsum("nld,nl->nd", self.derivative(U), push))
 
     def shape(self, X: Array) -> Array:
         """Return A(x) = J'Lam J, the local matrix of the squared cost, shape (n, d, d)."""
         J = self.derivative(X)
-        A = np.einsum("nkd,kl,nle->nde", J, self._metric(J.shape[1]), J, optimize=True)
+        A: Array = np.einsum("nkd,kl,nle->nde", J, self._metric(J.shape[1]), J, optimize=True)
         lowest = np.linalg.eigvalsh(A)[:, 0]
         if lowest.min() <= 1e-12 * np.abs(A).max():
             raise ValueError(

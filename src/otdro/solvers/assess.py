@@ -20,7 +20,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, eq=False)
 class Assessment:
-    """The worst-case ``risk`` at a point, its ``multiplier``, and a bound on its excess (inf: none)."""
+    """The worst-case ``risk`` at a point, its ``multiplier``, a bound on its excess (inf: none)."""
 
     risk: float
     multiplier: float
@@ -57,7 +57,7 @@ def _squared(problem: Problem, e: Array) -> float:
 
 
 def _logistic(problem: Problem, coef: Array, intercept: float, lam: float) -> float:
-    """Return the entropy bound of ``joint``, with the masses of tied rows by one step of its model."""
+    """Return the entropy bound of ``joint``, tied rows shared by one step of its model."""
     at = Coordinates(problem)
     model = joint.Joint(
         at.design, problem.y, problem.weights, problem.ball.delta, problem.fit_intercept

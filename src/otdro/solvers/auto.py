@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..costs import CallableCost
+from ..costs.callable import CallableCost
 from ..problem import Problem, Solution
 from .exact import Exact
 from .smoothed import Smoothed
 
 
 class Auto(Exact):
-    """Minimise the worst-case risk exactly, or by the smoothed dual where the cost is a function."""
+    """Minimise the worst-case risk exactly, or by the smoothed dual if the cost is a function."""
 
     def __init__(
         self,

@@ -1,10 +1,11 @@
 r"""Draws in R^d for costs without a one-dimensional form: functions, feature maps, other norms.
 
-.. math:: G_i = \varepsilon \log \frac1L \sum_k \exp\{(\ell(U_k'\beta + b) - \lambda c(U_k, x_i))/\varepsilon\}
-          \,/\,q_i(U_k)
+.. math:: G_i = \varepsilon \log \frac1L \sum_k
+          \exp\{(\ell(U_k'\beta + b) - \lambda c(U_k, x_i))/\varepsilon\}\,/\,q_i(U_k)
 
-with U_k from normals of density q_i at the inner maximisers, shaped by the local matrix A(x_i) of the
-cost and stretched along beta as the loss is curved; q_i is relative to N(x_i, (eps/2 lam) A^-1).
+with U_k from normals of density q_i at the inner maximisers, shaped by the local matrix A(x_i) of
+the cost and stretched along beta as the loss is curved; q_i is relative to
+N(x_i, (eps/2 lam) A^-1).
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..costs.callable import CallableCost
 from .estimate import Estimate
 from .polish import Terrain, ascend
 from .tilt import softmax
@@ -24,13 +24,11 @@ Array = NDArray[Any]
 
 #: Ascent steps to a maximiser before draws are made around it.
 ASCENT = 8
-#: Entries of all local matrices up to which each row keeps its own.
-OWN_UP_TO = 4_000_000
 
 
 @dataclass(frozen=True, eq=False)
 class Cloud:
-    """The smoothed objective of rows in R^d; ``degree`` is the growth h of the cost, c(x + tv) ~ t^h."""
+    """The smoothed objective of rows in R^d; ``degree`` is the h of c(x + tv, x) ~ t^h."""
 
     terrain: Terrain
     center: Array
@@ -129,7 +127,7 @@ class Cloud:
 
 @dataclass(frozen=True, eq=False)
 class _Frame:
-    """Whitened coordinates of rows: factors of A, unit vectors e along beta, and the scale of a draw."""
+    """Whitened coordinates: factors of A, unit vectors e along beta, the scale of a draw."""
 
     factor: Array
     e: Array
@@ -138,7 +136,8 @@ class _Frame:
     def stretched(self, xi: Array, k: Array) -> Array:
         """Return xi with its part along e multiplied by k."""
         along = np.einsum("nkd,nd->nk", xi, self.e)
-        return xi + ((k - 1)[:, None] * along)[..., None] * self.e[:, None]
+        moved: Array = xi + ((k - 1)[:, None] * along)[..., None] * self.e[:, None]
+        return moved
 
     def mixture(self, tops: Array, stretch: Array, gains: Array, xi: Array) -> tuple[Array, Array]:
         """Return draws around one or two maxima and the log density of their mixture."""
@@ -166,7 +165,8 @@ class _Frame:
         """Return -|xi|^2/2 - log k of the draws of one component."""
         white = np.einsum("nkd,nde->nke", U - top[:, None], self.factor) / self.scale
         xi = self.stretched(white, 1 / k)
-        return -(xi**2).sum(axis=2) / 2 - np.log(k)[:, None]
+        log: Array = -(xi**2).sum(axis=2) / 2 - np.log(k)[:, None]
+        return log
 
 
 def _unwhiten(factor: Array, xi: Array) -> Array:
@@ -180,40 +180,3 @@ def _covariance(a: Array, mass: Array, p: Array, pi: Array, eps: float) -> Array
     mean = np.einsum("nk,nkd->nd", p, a.reshape(m, L, -1))
     H: Array = (a * mass[:, None]).T @ a - (mean * pi[:, None]).T @ mean
     return H / eps
-
-
-def local_matrices(cost: CallableCost, X: Array, delta: float) -> tuple[Array, float]:
-    """Return A with c(x + v, x) ~ v'Av at moves that cost about delta, and the degree of c.
-
-    A is one matrix a row, or their mean where that would be large.
-    """
-    n, d = X.shape
-    rows = X if n * d * d <= OWN_UP_TO else X[:: -(-n // 256)]
-    unit = np.maximum(X.std(axis=0), 1e-12)
-    steps = np.empty(d)
-    degrees = []
-    for j in range(d):
-        v = np.eye(d)[j] * unit[j] * 0.1
-        near, far = (float(cost.price(rows + t * v, rows).mean()) for t in (1.0, 2.0))
-        if near <= 0:
-            raise ValueError(f"the cost does not charge for a move along column {j}.")
-        degrees.append(np.clip(np.log2(far / near), 0.5, 8.0))
-        steps[j] = 0.1 * unit[j] * (delta / near) ** (1 / degrees[-1])
-    A = _second_differences(cost, rows, steps)
-    values, vectors = np.linalg.eigh(A)
-    values = np.maximum(values, 1e-3 * values[:, -1:])
-    A = np.einsum("nij,nj,nkj->nik", vectors, values, vectors)
-    return (A if len(rows) == n else A.mean(axis=0)), float(np.mean(degrees))
-
-
-def _second_differences(cost: CallableCost, X: Array, steps: Array) -> Array:
-    n, d = X.shape
-    A = np.empty((n, d, d))
-    moves = np.diag(steps)
-    for j in range(d):
-        A[:, j, j] = cost.price(X + moves[j], X) / steps[j] ** 2
-        for k in range(j):
-            plus = cost.price(X + moves[j] + moves[k], X)
-            minus = cost.price(X + moves[j] - moves[k], X)
-            A[:, j, k] = A[:, k, j] = (plus - minus) / (4 * steps[j] * steps[k])
-    return A

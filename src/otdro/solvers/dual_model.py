@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..design import Design
-from ..losses import Loss
+from ..losses.base import Loss
 from .tilt import Tilt
 
 Array = NDArray[Any]
@@ -34,10 +34,11 @@ class Rows:
     fit_intercept: bool
 
     def gram(self, zz: Array) -> Array:
-        """Return Z' diag(pi zz) Z; a loss of constant curvature needs one pass over the rows in all."""
+        """Return Z' diag(pi zz) Z; where zz is constant, from one pass over the rows for all."""
         if zz[0] != zz[-1] or np.ptp(zz) > 0:
             return self.design.gram(self.weights * zz)
-        return zz[0] * self.scatter
+        scaled: Array = zz[0] * self.scatter
+        return scaled
 
     @cached_property
     def scatter(self) -> Array:
@@ -60,7 +61,7 @@ class Point:
 
 
 def spread(lam: float, eps: float, scale: float) -> float:
-    """Return tau, the standard deviation of a unit displacement: 1/tau^2 = 2 lam/eps + 1/scale^2."""
+    """Return tau, the width of a unit displacement: 1/tau^2 = 2 lam/eps + 1/scale^2."""
     return float(1 / np.sqrt(2 * lam / eps + 1 / scale**2))
 
 
@@ -110,7 +111,7 @@ def first(rows: Rows) -> tuple[Array, float, float] | None:
         return float(pi @ loss.value(w * z + b, y)) + price * w
 
     unit = 1 / np.sqrt(pi @ (z - pi @ z) ** 2 + np.finfo(float).tiny)
-    w = min(unit * np.geomspace(1e-4, 30, 24), key=line)
+    w = float(min(unit * np.geomspace(1e-4, 30, 24), key=line))
     return -w * g / size, b, multiplier(rows, w * z + b, w)
 
 

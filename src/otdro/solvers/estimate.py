@@ -30,10 +30,13 @@ class Estimate:
 class Oracle(Protocol):
     """The smoothed objective of a problem, estimated from some rows and fresh draws."""
 
-    n: int
-    d: int
-    #: of the loss where w is the norm of theta, else 0
-    smoothness: float
+    @property
+    def n(self) -> int:
+        """The number of rows."""
+
+    @property
+    def smoothness(self) -> float:
+        """That of the loss where w is the norm of theta, else 0."""
 
     def gradient(self, index: Array, x: Array, eps: float, rng: np.random.Generator) -> Estimate:
         """Return objective and gradient from the rows of ``index``, scaled to the whole sample."""
@@ -43,7 +46,7 @@ class Oracle(Protocol):
 
 
 class LinearScore:
-    r"""Rows under a squared Euclidean cost: only the draw along :math:`\beta` counts, so only it is made.
+    r"""Rows under a squared Euclidean cost: only the draw along beta counts, so only it is made.
 
     ``proposal`` is "maximiser" (normals at the inner maxima, as wide as the integrand there, two
     where there are two) or "centred" (at the row). Draws are stratified, L strata of the normal.
@@ -51,8 +54,18 @@ class LinearScore:
 
     def __init__(self, rows: Rows, L: int, proposal: str) -> None:
         self.rows, self.L, self.proposal = rows, L, proposal
-        self.n, self.d = rows.design.n, rows.design.d
-        self.smoothness = rows.loss.smoothness if np.isfinite(rows.loss.smoothness) else 0.0
+        self.d = rows.design.d
+
+    @property
+    def n(self) -> int:
+        """The number of rows."""
+        return int(self.rows.design.n)
+
+    @property
+    def smoothness(self) -> float:
+        """That of the loss, 0 where it has none."""
+        bound = float(self.rows.loss.smoothness)
+        return bound if np.isfinite(bound) else 0.0
 
     def nodes(self, z: Array, y: Array, rho: float, eps: float, rng: np.random.Generator) -> Nodes:
         """Return random nodes with the logarithms of their importance weights."""
@@ -106,7 +119,7 @@ class LinearScore:
 
 
 def centres(loss: Any, z: Array, y: Array, rho: float, eps: float) -> tuple[Array, Array, Array]:
-    """Return maximisers, widths and values of l - eps g^2/2; a few Newton steps where it is concave."""
+    """Return maximisers, widths and values of l - eps g^2/2; few Newton steps if concave."""
     if loss.smoothness * rho**2 >= 0.9 * eps:
         g, width, exists = peaks(loss, z, y, rho, eps)
         value = loss.value(z + rho * g, np.broadcast_to(y, g.shape)) - eps * g**2 / 2
@@ -121,7 +134,7 @@ def centres(loss: Any, z: Array, y: Array, rho: float, eps: float) -> tuple[Arra
 
 
 def _mixture(g: Array, width: Array, value: Array, xi: Array, rng: np.random.Generator) -> Nodes:
-    """Return draws from two normals, shared by their masses, weighted by the density of the mixture."""
+    """Return draws from two normals, shared by mass, weighted by the mixture's density."""
     n, L = xi.shape
     mass, _ = softmax((value + np.log(width)).T)
     # each component gets one draw at least where it exists

@@ -8,9 +8,11 @@ from functools import partial
 
 import numpy as np
 
-from ..costs import CallableCost, FeatureMap, Graph, Norm
+from ..costs import FeatureMap, Graph, Norm
+from ..costs.callable import CallableCost
 from ..duality import require_lipschitz
-from ..losses import Logistic, PiecewiseQuadratic, Squared
+from ..losses import Logistic, Squared
+from ..losses.base import PiecewiseQuadratic
 from ..problem import Problem, Solution
 from . import interior, joint, local, newton, spectral, support
 from .base import Solver

@@ -117,7 +117,7 @@ def opening_local(rows: Rows, B: Array) -> tuple[Array, float, float] | None:
     b = rows.loss.constant(rows.y, rows.weights) if rows.fit_intercept else 0.0
     slope = rows.loss.derivative(np.full_like(rows.y, b), rows.y)
     g = rows.design.adjoint(rows.weights * slope)
-    # theta = 0 is optimal iff sqrt(delta E l'^2 v'Bv) >= g'v for all v: the mean B, weighted by l'^2
+    # theta = 0 is optimal iff sqrt(delta E l'^2 v'Bv) >= g'v for all v: the mean of l'^2 B
     mean = np.einsum("n,nij->ij", rows.weights * slope**2, B)
     v = np.linalg.solve(mean, g)
     if g @ v <= rows.delta:

@@ -1,7 +1,7 @@
 r"""Primal-dual interior-point method over pairs of rows and nodes.
 
-.. math:: \min_{\theta, b, \lambda \ge 0, \eta}\ \lambda\delta + \sum_i \pi_i \eta_i\quad\text{s.t.}\quad
-          \ell(u_j'\theta + b, y_i) - \lambda c_{ij} \le \eta_i .
+.. math:: \min_{\theta, b, \lambda \ge 0, \eta}\ \lambda\delta + \sum_i \pi_i \eta_i
+          \quad\text{s.t.}\quad \ell(u_j'\theta + b, y_i) - \lambda c_{ij} \le \eta_i .
 
 The multipliers s_ij are the mass that the adversary carries from row i to node j.
 """
@@ -15,14 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-from ..losses import Loss, PiecewiseQuadratic
+from ..losses.base import Loss, PiecewiseQuadratic
 
 Array = NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """Constraints: row, node, target and cost of each; ``slope`` the piece of a piecewise linear loss."""
+    """Constraints: row, node, target, cost; ``slope`` is the piece of a piecewise linear loss."""
 
     row: Array
     node: Array
@@ -57,7 +57,7 @@ class Master:
 
 @dataclass(eq=False)
 class State:
-    """(theta, b, lam), eta, the masses s (last: of lam >= 0), a lower bound, and the steps taken."""
+    """(theta, b, lam), eta, masses s (last: of lam >= 0), a lower bound, the steps taken."""
 
     x: Array
     eta: Array
@@ -134,7 +134,7 @@ def _columns(master: Master, slack: Slack) -> Array:
 def _direction(
     master: Master, state: State, slack: Slack, barrier: float
 ) -> tuple[Array, Array, Array]:
-    """Return the Newton move of (x, eta, s): eta by its diagonal block, x by the Schur complement."""
+    """Return the Newton move of (x, eta, s): eta by its diagonal, x by the Schur complement."""
     p, n = master.pairs, len(master.weights)
     J, D = _columns(master, slack), state.s / -slack.g
     push = barrier / -slack.g
@@ -186,9 +186,9 @@ def _search(
     for _ in range(40):
         new = State(state.x + length * dx, state.eta + length * d_eta, state.s + length * ds)
         trial = evaluate(master, new.x, new.eta)
-        if trial.g.max() < 0:
-            if _residual(master, new, trial, barrier) <= (1 - 0.01 * length) * now:
-                return new, trial
+        inside = trial.g.max() < 0
+        if inside and _residual(master, new, trial, barrier) <= (1 - 0.01 * length) * now:
+            return new, trial
         length /= 2
     return state, slack
 

@@ -26,7 +26,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, eq=False)
 class Terrain:
-    """Rows, targets, a loss, and a cost with ``price``, ``price_gradient`` and its local matrices A."""
+    """Rows, targets, a loss, a cost with ``price`` and ``price_gradient``, its local matrices A."""
 
     X: Array
     y: Array
@@ -44,7 +44,8 @@ class Terrain:
         """Return the gradient of the gain in u."""
         slope = self.loss.derivative(U @ beta + b, self.y)
         push: Array = slope[:, None] * beta
-        return push - lam * self.cost.price_gradient(U, self.X, self.order)
+        price: Array = self.cost.price_gradient(U, self.X, self.order)
+        return push - lam * price
 
     def rows(self, index: Array) -> Terrain:
         """Return some of the rows."""
@@ -52,7 +53,7 @@ class Terrain:
         return replace(self, X=self.X[index], y=self.y[index], A=A)
 
     def starts(self, beta: Array, b: float, lam: float) -> list[Array]:
-        """Return the maxima under the local matrix: x + s A^-1 beta/w^2, s the shift of the score."""
+        """Return the maxima under A: x + s A^-1 beta/w^2, s the shift of the score."""
         push = np.linalg.solve(self.A, np.broadcast_to(beta[:, None], (*self.A.shape[:-1], 1)))
         push = np.broadcast_to(push[..., 0], self.X.shape)
         square = np.maximum(push @ beta, 1e-300)
@@ -93,7 +94,8 @@ def maximisers(
     tops = [ascend(terrain, U, beta, b, lam, steps) for U in starts]
     gains = np.stack([terrain.gain(U, beta, b, lam) for U in tops])
     best = gains.argmax(axis=0)
-    return np.stack(tops)[best, np.arange(len(best))]
+    chosen: Array = np.stack(tops)[best, np.arange(len(best))]
+    return chosen
 
 
 def polished(problem: Problem, linear: Solution, tol: float, steps: int = 60) -> Solution:
@@ -122,9 +124,10 @@ def polished(problem: Problem, linear: Solution, tol: float, steps: int = 60) ->
     value = min(float(found.fun), start)
     base = constant_risk(problem)[1]
     message = (
-        f"feature map polished row by row: worst-case risk {value:.6g}; the linearised solution has "
-        f"{start:.6g} under this cost ({linear.objective:.6g} under its own), a difference of "
-        f"{(start - value) / base:.2g} of the constant's risk; no gap, the inner problem is not concave"
+        f"feature map polished row by row: worst-case risk {value:.6g}; the linearised solution "
+        f"has {start:.6g} under this cost ({linear.objective:.6g} under its own), a difference of "
+        f"{(start - value) / base:.2g} of the constant's risk; no gap: the inner problem is not "
+        "concave"
     )
     lam = float(np.exp(v[-1]))
     n_iter = linear.n_iter + int(found.nit)

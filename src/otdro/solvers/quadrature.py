@@ -110,14 +110,14 @@ def concave(x: Point, rows: Rows) -> bool:
 
 
 def cooler(eps: float, final: float, x: Point, rows: Rows) -> float:
-    """Return the next smoothing: the final one where every inner problem is concave, else a fifth."""
+    """Return the next smoothing: the final one if every inner problem is concave, else a fifth."""
     return final if concave(x, rows) else max(final, eps / 5)
 
 
 def opening(
     rows: Rows, at: Coordinates, start: Solution | None
 ) -> tuple[Array, float, float] | None:
-    """Return (theta, b, lam) to start from: the given solution, or a point on the first gradient."""
+    """Return (theta, b, lam) to start from: the one given, or a point on the first gradient."""
     ray = first(rows)
     if ray is None or start is None or not np.any(start.coef):
         return ray
@@ -191,7 +191,7 @@ def descend(
 def _minimise(
     smooth: Smoothing, x: Point, eps: float, accuracy: float, target: float, max_iter: int
 ) -> tuple[Point, int, bool]:
-    """Take damped Newton steps until the decrement is within ``accuracy``, or at rounding within target."""
+    """Take damped Newton steps until the decrement is within ``accuracy``, or rounding stops it."""
     for n_iter in range(1, max_iter + 1):
         grad, H = smooth.derivatives(x, eps)
         move = newton_step(grad, H)

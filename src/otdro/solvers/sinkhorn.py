@@ -1,11 +1,12 @@
-r"""Sinkhorn DRO for linear scores and squared Euclidean costs: one-dimensional, as ``Quadrature`` is.
+r"""Sinkhorn DRO for linear scores and squared Euclidean costs, one-dimensional as ``Quadrature``.
 
 .. math:: \min_{\theta, b, \lambda > 0}\ \lambda\delta + \sum_i \pi_i\,\lambda\kappa\log E_g
           \exp\{\ell(z_i'\theta + b + \|\theta\|\sqrt{\kappa/2}\,g, y_i)/(\lambda\kappa)\},
 
-the worst case over P with :math:`\kappa E_i\,KL(P_i \,|\, N(x_i, \tfrac{\kappa}{2}\Lambda^{-1})) \le \delta`:
-the entropic transport cost with regularisation kappa, measured from its least value. It is
-convex in (theta, b, lam), and tends to the transport ball of order 2 as kappa falls.
+the worst case over P with
+:math:`\kappa E_i\,KL(P_i \,|\, N(x_i, \tfrac{\kappa}{2}\Lambda^{-1})) \le \delta`: the entropic
+transport cost with regularisation kappa, measured from its least value. It is convex in
+(theta, b, lam), and tends to the transport ball of order 2 as kappa falls.
 """
 
 from __future__ import annotations
@@ -66,20 +67,11 @@ class Sinkhorn(Solver):
             return constant_solution(problem)
         kappa = self.eps * problem.ball.delta
         first = np.concatenate([origin[0], [origin[1], np.log(origin[2])]])
-        while not np.isfinite(risk(rows, first, kappa, self.nodes)[0]):
+        while not np.isfinite(risk(first, rows, kappa, self.nodes)[0]):
             first[-1] += 0.5
-        found = minimize(
-            lambda v: risk(rows, v, kappa, self.nodes),
-            first,
-            jac=True,
-            method="L-BFGS-B",
-            options={
-                "maxiter": self.max_iter,
-                "gtol": self.tol * base,
-                "ftol": 1e-15,
-                "maxcor": 30,
-            },
-        )
+        options: Any = {"maxiter": self.max_iter, "gtol": self.tol * base, "ftol": 1e-15}
+        args = (rows, kappa, self.nodes)
+        found = minimize(risk, first, args, jac=True, method="L-BFGS-B", options=options)
         return self._solution(at, found, kappa)
 
     def _solution(self, at: Coordinates, found: Any, kappa: float) -> Solution:
@@ -101,7 +93,7 @@ class Sinkhorn(Solver):
         )
 
 
-def risk(rows: Rows, v: Array, kappa: float, nodes: int) -> tuple[float, Array]:
+def risk(v: Array, rows: Rows, kappa: float, nodes: int) -> tuple[float, Array]:
     """Return the objective and its gradient at v = (theta, b, log lam), inf where it is."""
     theta, b, lam = v[:-2], float(v[-2]), float(np.exp(v[-1]))
     w = max(float(np.linalg.norm(theta)), 1e-300)

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from ..costs.graph import Graph
-from ..losses import Loss, PiecewiseQuadratic
+from ..design import Design
+from ..losses.base import Loss, PiecewiseQuadratic
 from ..problem import Problem, Solution
 from .base import constant_risk, verdict
 from .pairs_newton import Master, Pairs, State, minimise
@@ -104,7 +105,7 @@ def formulate(problem: Problem) -> tuple[Finite, Array, Array]:
 def _dense(block: Any) -> Array | None:
     if block is None:
         return None
-    return np.asarray(block.toarray() if sparse.issparse(block) else block, dtype=float)
+    return Design(block).dense() if sparse.issparse(block) else np.asarray(block, dtype=float)
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,5 +172,5 @@ def pairs(finite: Finite, kept: Array) -> Pairs:
     if not (isinstance(loss, PiecewiseQuadratic) and loss.kappa == 0):
         return Pairs(row, node, y, cost, loss, None)
     slopes = np.repeat(loss.slopes, len(row))
-    twice = (np.tile(part, 2) for part in (row, node, y, cost))
-    return Pairs(*twice, loss, slopes)
+    row, node, y, cost = (np.tile(part, 2) for part in (row, node, y, cost))
+    return Pairs(row, node, y, cost, loss, slopes)

@@ -3,9 +3,10 @@ r"""One row of the smoothed dual for a linear score, an integral over one standa
 .. math:: G(z, \rho) = \varepsilon \log E\, e^{\ell(z + \rho g, y)/\varepsilon},\qquad
           \rho = w\,\sqrt{\varepsilon / (2\lambda + \varepsilon/s^2)},\quad w = \|\beta\|_*,
 
-is :math:`\varepsilon\log E_U e^{(\ell - \lambda c)/\varepsilon}` for :math:`U \sim N(x, s^2\Lambda^{-1})`
-and the squared cost c, with the Gaussian term :math:`(\varepsilon d/2)\log(1 + 2\lambda s^2/\varepsilon)`
-added back: it has no part of the loss in it, but would push lam to :math:`d\varepsilon/(2\delta)`.
+is :math:`\varepsilon\log E_U e^{(\ell - \lambda c)/\varepsilon}` for
+:math:`U \sim N(x, s^2\Lambda^{-1})` and the squared cost c, with the Gaussian term
+:math:`(\varepsilon d/2)\log(1 + 2\lambda s^2/\varepsilon)` added back: it has no part of the loss
+in it, but would push lam to :math:`d\varepsilon/(2\delta)`.
 As eps falls G tends to the inner supremum, with an error of order eps whatever the dimension.
 """
 
@@ -17,13 +18,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..losses import Inner, Loss, PiecewiseQuadratic, Squared
+from ..losses import Squared
+from ..losses.base import Inner, Loss, PiecewiseQuadratic
 
 Array = NDArray[Any]
 
 #: Half the width of a window of nodes, in standard deviations.
 WINDOW = 8.0
-#: The largest step of the trapezoid rule, in standard deviations; its error is 2 exp(-2 pi^2/step^2).
+#: The largest step of the trapezoid rule in standard deviations; error 2 exp(-2 pi^2/step^2).
 STEP = 0.7
 #: Rows whose nodes are evaluated at a time.
 BLOCK = 8192
@@ -130,7 +132,7 @@ def unbounded(loss: Loss, rho: Any, eps: float) -> bool:
 
 
 def trapezoid(loss: Loss, z: Array, y: Array, rho: Any, eps: float, K: int) -> Nodes:
-    """Return nodes on the whole interval that can carry mass, or around the maxima if that is too long."""
+    """Return nodes on all of the interval that can carry mass, or, if long, around the maxima."""
     low, high = _reach(loss, z, y, rho, eps)
     if (high - low).max() <= K * STEP:
         return _uniform(low, high, K)
@@ -165,7 +167,7 @@ def _reach(loss: Loss, z: Array, y: Array, rho: Any, eps: float) -> tuple[Array,
 
 
 def peaks(loss: Loss, z: Array, y: Array, rho: Any, eps: float) -> tuple[Array, Array, Array]:
-    """Return the maximisers g of l/eps - g^2/2, their widths (-second derivative)^-1/2, and which exist."""
+    """Return the maximisers g of l/eps - g^2/2, their widths, and which of them exist."""
     inner = maxima(loss, z, y, eps / (2 * rho**2))
     g = inner.shift / rho
     bend = loss.curvature(z + inner.shift, np.broadcast_to(y, g.shape)) * rho**2 / eps
@@ -187,7 +189,7 @@ def maxima(loss: Loss, z: Array, y: Array, kappa: Any) -> Inner:
 
 
 def _piecewise(loss: PiecewiseQuadratic, z: Array, y: Array, kappa: Array) -> Inner:
-    """Return the maxima over alpha in [lo, hi] of alpha r - q alpha^2/2, q = loss.kappa - 1/(2 kappa)."""
+    """Return the maxima over alpha of alpha r - q alpha^2/2, q = loss.kappa - 1/(2 kappa)."""
     r, (lo, hi) = loss.residual(z, y), loss.slopes
     nu = 1 / (2 * kappa)
     q = loss.kappa - nu
@@ -228,7 +230,8 @@ def _outermost(loss: Loss, z: Array, y: Array, kappa: Any) -> Array:
 def _beyond(loss: Loss, z: Array, y: Array, kappa: Any, sign: Array) -> Array:
     """Return a point beyond every root of l'(z + s) = 2 kappa s on either side."""
     if np.isfinite(loss.lipschitz):
-        return np.ones_like(z) * (sign * loss.lipschitz / (2 * kappa))
+        far = np.ones_like(z) * (sign * loss.lipschitz / (2 * kappa))
+        return np.asarray(far)
     far = sign * (1.0 + np.abs(z))
     for _ in range(60):
         short = sign * (loss.derivative(z + far, y) - 2 * kappa * far) > 0

@@ -1,0 +1,107 @@
+"""Costs that are no norm, as the solvers see them: prices, local matrices, worst case by ascent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize_scalar
+
+from ..costs.callable import CallableCost
+from ..costs.feature_map import FeatureMap
+from ..costs.graph import Graph
+from ..problem import Problem
+from .polish import Terrain, maximisers
+
+Array = NDArray[Any]
+
+#: Entries of all local matrices up to which each row keeps its own.
+OWN_UP_TO = 4_000_000
+
+
+def landscape(problem: Problem, X: Array) -> tuple[Terrain, float]:
+    """Return the rows with their cost and its local matrices, and the degree of the cost."""
+    ball, cost = problem.ball, problem.ball.cost
+    if isinstance(cost, Graph) or problem.support is not None:
+        raise ValueError("the smoothed dual moves mass in R^d; a finite support is solver='exact'.")
+    if isinstance(cost, FeatureMap):
+        if ball.order != 2:
+            raise ValueError("FeatureMap has a smoothed solver at order=2 only. Use order=2.")
+        return Terrain(X, problem.y, problem.loss, cost, 2, cost.shape(X)), 2.0
+    if not isinstance(cost, CallableCost):
+        if ball.order == 1:
+            raise ValueError(
+                "order=1 has a kink at the row that the smoothed dual resolves badly. Use "
+                "solver='exact', or order=2."
+            )
+        cost = CallableCost(Power(cost, ball.order))
+    cost.verify(X)
+    A, degree = local_matrices(cost, X, ball.delta)
+    return Terrain(X, problem.y, problem.loss, cost, ball.order, A), degree
+
+
+@dataclass(frozen=True, eq=False)
+class Power:
+    """The cost ||u - x||^order as a function of batches."""
+
+    cost: Any
+    order: int
+
+    def __call__(self, U: Array, X: Array) -> Array:
+        """Return one price a row."""
+        return np.asarray(self.cost.norm(U - X) ** self.order)
+
+
+def worst(
+    problem: Problem, terrain: Terrain, beta: Array, b: float, lam: float
+) -> tuple[float, float]:
+    """Return the best lam near the given one and the worst-case risk there, by ascent in u."""
+
+    def dual(log_lam: float) -> float:
+        lam = float(np.exp(log_lam))
+        U = maximisers(terrain, beta, b, lam, 40)
+        return lam * problem.ball.delta + float(problem.weights @ terrain.gain(U, beta, b, lam))
+
+    middle = float(np.log(lam))
+    bounds = (middle - 1.0, middle + 1.0)
+    found = minimize_scalar(dual, bounds=bounds, method="bounded", options={"maxiter": 20})
+    return float(np.exp(found.x)), float(found.fun)
+
+
+def local_matrices(cost: CallableCost, X: Array, delta: float) -> tuple[Array, float]:
+    """Return A with c(x + v, x) ~ v'Av at moves that cost about delta, and the degree of c.
+
+    A is one matrix a row, or their mean where that would be large.
+    """
+    n, d = X.shape
+    rows = X if n * d * d <= OWN_UP_TO else X[:: -(-n // 256)]
+    unit = np.maximum(X.std(axis=0), 1e-12)
+    steps = np.empty(d)
+    degrees = []
+    for j in range(d):
+        v = np.eye(d)[j] * unit[j] * 0.1
+        near, far = (float(cost.price(rows + t * v, rows).mean()) for t in (1.0, 2.0))
+        if near <= 0:
+            raise ValueError(f"the cost does not charge for a move along column {j}.")
+        degrees.append(np.clip(np.log2(far / near), 0.5, 8.0))
+        steps[j] = 0.1 * unit[j] * (delta / near) ** (1 / degrees[-1])
+    A = _second_differences(cost, rows, steps)
+    values, vectors = np.linalg.eigh(A)
+    values = np.maximum(values, 1e-3 * values[:, -1:])
+    A = np.einsum("nij,nj,nkj->nik", vectors, values, vectors)
+    return (A if len(rows) == n else A.mean(axis=0)), float(np.mean(degrees))
+
+
+def _second_differences(cost: CallableCost, X: Array, steps: Array) -> Array:
+    n, d = X.shape
+    A = np.empty((n, d, d))
+    moves = np.diag(steps)
+    for j in range(d):
+        A[:, j, j] = cost.price(X + moves[j], X) / steps[j] ** 2
+        for k in range(j):
+            plus = cost.price(X + moves[j] + moves[k], X)
+            minus = cost.price(X + moves[j] - moves[k], X)
+            A[:, j, k] = A[:, k, j] = (plus - minus) / (4 * steps[j] * steps[k])
+    return A
