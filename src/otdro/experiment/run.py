@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -157,11 +160,27 @@ def _common(plan: Plan, unit: Unit) -> dict[str, Any]:
         "sizes": plan.sizes[unit.set],
         "base_seed": plan.seed,
         "intercept": plan.intercept,
+        "parent": os.getpid(),
     }
+
+
+@cache
+def end_with(parent: int) -> None:
+    """In a worker process, end when the run that started it is gone, killed for instance."""
+    if os.getppid() != parent:
+        return
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1.0)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def replicate(data: Dataset, unit: Unit, common: dict[str, Any]) -> list[Row]:
     """Split once, then fit and score every method of the unit."""
+    end_with(common["parent"])
     seed = seed_of(common["base_seed"], unit.set, unit.rep)
     parts = split(data.y, common["sizes"], seed)
     y = data.y[parts.train]
