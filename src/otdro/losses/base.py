@@ -82,8 +82,13 @@ class Loss(BaseEstimator):  # type: ignore[misc]
         attained = (self.derivative(low, y) <= a) & (a <= self.derivative(high, y))
         return np.where(attained, a * low - self.value(low, y), np.inf)
 
-    def inner(self, z: Array, y: Array, w: float, lam: float) -> Inner:
-        r"""Maximise :math:`\ell(z + s, y) - \lambda s^2 / w^2` over the displacement s of the score."""
+    def inner(
+        self, z: Array, y: Array, w: float, lam: float, guess: Array | None = None
+    ) -> Inner:
+        r"""Maximise :math:`\ell(z + s, y) - \lambda s^2 / w^2` over the displacement s of the score.
+
+        ``guess`` may hold \|s\| of a problem nearby, to start an iteration from.
+        """
         raise ValueError(
             f"order=2 needs the inner supremum of the loss, which {type(self).__name__} does not "
             "define. Write its `inner` method, or use order=1 or solver='smoothed'."
@@ -156,7 +161,9 @@ class PiecewiseQuadratic(Loss):
         inside = (alpha >= lo) & (alpha <= hi)
         return np.where(inside, self.kappa * alpha**2 / 2 - alpha * c, np.inf)
 
-    def inner(self, z: Array, y: Array, w: float, lam: float) -> Inner:
+    def inner(
+        self, z: Array, y: Array, w: float, lam: float, guess: Array | None = None
+    ) -> Inner:
         r"""With nu = w^2/(2 lam) the supremum over s leaves max_alpha alpha r - (kappa - nu) alpha^2/2."""
         r, sign = self.residual(z, y), -self.orientation(y)
         nu = w**2 / (2 * lam)

@@ -48,14 +48,16 @@ class Logistic(Loss):
         alpha = np.clip(alpha, 0, 1)
         return np.where(inside, -entr(alpha) - entr(1 - alpha), np.inf)
 
-    def inner(self, z: Array, y: Array, w: float, lam: float) -> Inner:
+    def inner(
+        self, z: Array, y: Array, w: float, lam: float, guess: Array | None = None
+    ) -> Inner:
         r"""With v = -ys >= 0 and a = 2 lam/w^2: maximise log(1 + e^(v - m)) - a v^2/2.
 
         Stationary where sigma(v - m) = a v. One maximum if a >= 1/4; else up to two, the lower
         with sigma < sig- and the upper with sigma > sig+, sig+- = (1 +- sqrt(1 - 4a))/2.
         """
         m, a = y * z, 2 * lam / w**2
-        upper = _stationary(m, a, upper=True)
+        upper = _stationary(m, a, upper=True, guess=guess if a >= 0.25 else None)
         if a >= 0.25:
             v = upper[None]
             value = np.logaddexp(0, v - m) - a * v**2 / 2
@@ -71,7 +73,7 @@ class Logistic(Loss):
         return Inner(value, -y * v)
 
 
-def _stationary(m: Array, a: float, *, upper: bool) -> Array:
+def _stationary(m: Array, a: float, *, upper: bool, guess: Array | None = None) -> Array:
     """Return the root v of sigma(v - m) = a v on one branch, by Newton kept inside a bracket."""
     root = np.sqrt(max(0.0, 1 - 4 * a))
     if upper:
@@ -80,7 +82,9 @@ def _stationary(m: Array, a: float, *, upper: bool) -> Array:
         high = np.full_like(m, 1 / a)
     else:
         low, high = expit(-m) / a, np.full_like(m, (1 - root) / (2 * a))
-    v = high.copy() if upper else low.copy()
+    v = high if upper else low
+    if guess is not None:
+        v = np.clip(guess, low, high)
     for _ in range(80):
         s = expit(v - m)
         f = s - a * v
@@ -89,8 +93,8 @@ def _stationary(m: Array, a: float, *, upper: bool) -> Array:
         slope = s * (1 - s) - a
         with np.errstate(divide="ignore", invalid="ignore"):
             step = v - f / slope
-        new = np.where((step > low) & (step < high), step, (low + high) / 2)
-        if np.all(np.abs(new - v) <= 4e-16 * (1 + np.abs(v))):
+        new = np.where((step >= low) & (step <= high), step, (low + high) / 2)
+        if np.all(np.abs(new - v) <= 1e-15 * (1 + np.abs(v))):
             return new
         v = new
     return v

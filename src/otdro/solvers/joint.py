@@ -26,13 +26,17 @@ from scipy.special import entr, expit
 
 from ..costs import Norm
 from ..design import Design
-from ..duality import Dual, worst_risk
+from ..duality import worst_risk
 from ..losses import Logistic
 from ..problem import Ball, Problem, Solution
 from . import newton
 from .base import Coordinates, constant_risk, verdict
 
 Array = NDArray[Any]
+
+
+#: Floors for the curvature of the inner problem, relative to lam.
+SHARP, BLUNT = 1e-12, 0.2
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,14 +90,38 @@ class Joint:
     def start(self, theta: Array, b: float, lam: float | None = None) -> Point:
         """Return the point at (theta, b), with the best lam unless one is given."""
         z = self.design.scores(theta) + b
-        if lam is None:
-            lam = self.best_multiplier(theta, z, rtol=0.01).multiplier
-        return self.at(theta, b, lam, z)
+        return self.at(theta, b, self._multiplier(theta, z) if lam is None else lam, z)
 
-    def best_multiplier(self, theta: Array, z: Array, rtol: float = 1e-14) -> Dual:
-        """Return the risk at (theta, b), minimised over lam."""
-        w, ball = float(np.linalg.norm(theta)), Ball(Norm(2), self.delta, 2)
-        return worst_risk(z, self.y, self.weights, self.loss, w, ball, rtol=rtol)
+    def _multiplier(self, theta: Array, z: Array) -> float:
+        """Return lam near its best at (theta, b): E t^2 = delta, v = w sqrt(delta) alpha/rms(alpha)."""
+        w, v = float(np.linalg.norm(theta)), np.zeros_like(z)
+        for _ in range(3):
+            alpha = expit(v - self.y * z)
+            rms = np.sqrt(self.weights @ alpha**2)
+            v = w * np.sqrt(self.delta) * alpha / rms
+        lam = float(w * rms / (2 * np.sqrt(self.delta)))
+        if 2 * lam >= 0.3 * w**2:
+            return lam
+        # two branches: the iteration above may follow the wrong one
+        ball = Ball(Norm(2), self.delta, 2)
+        return worst_risk(z, self.y, self.weights, self.loss, w, ball, rtol=0.01).multiplier
+
+    def settle(self, x: Point) -> Point:
+        """Minimise over lam alone, by Newton steps on delta - E t^2; ties fix it already."""
+        for _ in range(2):
+            if len(x.value) == 2:
+                break
+            t = x.v[0] / x.w
+            s = expit(x.v[0] - self.y * x.z)
+            bend = self.weights @ (4 * t**2 / (2 * x.lam - x.w**2 * s * (1 - s)))
+            lam = x.lam - (self.delta - self.weights @ t**2) / bend
+            if not 0.5 * x.lam < lam < 2 * x.lam:
+                break
+            new = self.at(x.theta, x.b, float(lam), x.z, x.v[0])
+            if new.objective >= x.objective:
+                break
+            x = new
+        return x
 
     def part(self, rows: Array) -> Joint:
         """Return the objective of some rows."""
@@ -120,7 +148,7 @@ class Joint:
         else:
             exists = np.isfinite(x.value)
             p = np.where(exists.all(axis=0), p, exists[0].astype(float))
-            branch, row = np.nonzero(exists)
+            row, branch = np.nonzero(exists.T)
             mass = np.where(branch == 0, p[row], 1 - p[row])
         v = x.v[branch, row]
         alpha = expit(v - self.y[row] * x.z[row])
@@ -138,14 +166,15 @@ class Joint:
         rows = np.stack([self.by_row(atoms, column) for column in r.T], axis=1)
         return np.vstack([self.design.adjoint(rows), rows.sum(axis=0) * self.fit_intercept])
 
-    def derivatives(self, x: Point, atoms: Atoms) -> tuple[Array, Array, Array]:
+    def derivatives(self, x: Point, atoms: Atoms, floor: float) -> tuple[Array, Array, Array]:
         """Return gradient and Hessian of F with the masses of the atoms fixed, and each atom's gradient
         in (m, w, lam)."""
         w, lam, u = x.w, x.lam, x.theta / x.w
         s, t, pi = atoms.alpha, atoms.v / w, atoms.p * self.weights[atoms.row]
         s1 = s * (1 - s)
         # psi has gradient (-s, st, -t^2) in (m, w, lam) and Hessian s1 (1, -t, 0)(1, -t, 0)' + hh'/D
-        D = np.maximum(2 * lam - w**2 * s1, 1e-12 * lam)
+        # D > 0 vanishes at a = 1/4, m = 2, where the two branches part: there its floor counts
+        D = np.maximum(2 * lam - w**2 * s1, floor * lam)
         h = np.stack([-s1 * w, s + s1 * w * t, -2 * t])
         M = h[:, None] * h[None] / D
         M[0, 0] += s1
@@ -196,9 +225,9 @@ class Joint:
         difference = pi * (x.value[0, rows] - x.value[1, rows])
         return difference, pi[:, None] * J
 
-    def step(self, x: Point, p: Array) -> tuple[Array, Array, float]:
+    def step(self, x: Point, p: Array, floor: float) -> tuple[Array, Array, float]:
         """Return the minimiser of the model, the first branches' masses there, and its descent."""
-        grad, H, _ = self.derivatives(x, self.atoms(x, p))
+        grad, H, _ = self.derivatives(x, self.atoms(x, p), floor)
         two = np.flatnonzero(np.isfinite(x.value).all(axis=0)) if len(x.value) == 2 else []
         factor = _factor(H)
         if not len(two):
@@ -327,15 +356,19 @@ class Found:
 def _descend(joint: Joint, first: First, target: float, max_iter: int) -> Found:
     """Minimise from (theta, b, lam)."""
     x = joint.start(*first)
-    p = _shares(x)
+    p, floor = _shares(x), SHARP
     for n_iter in range(1, max_iter + 1):
-        move, p, descent = joint.step(x, p)
+        move, p, descent = joint.step(x, p, floor)
         new = _line_search(joint, x, move, descent)
         gap = max(0.0, new.objective - joint.lower_bound(new, p))
+        # where progress is small beside the gap the model is too stiff
+        floor = BLUNT if x.objective - new.objective < 0.1 * gap and floor == SHARP else SHARP
         stuck = new.theta is x.theta
         x, p = new, _shares(new, x, p)
         if gap <= target or stuck:
             break
+    before, x = x.objective, joint.settle(x)
+    gap = max(0.0, gap - (before - x.objective))
     atoms = joint.atoms(x, p)
     dual = np.bincount(atoms.row, -atoms.y * atoms.p * atoms.alpha, minlength=len(joint.y))
     return Found(x.theta, x.b, x.lam, x.objective, dual, gap, n_iter)

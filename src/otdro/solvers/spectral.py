@@ -158,9 +158,7 @@ def _certified(
     return solved
 
 
-def _gap(
-    objective: float, root: float, w: float, size: float, height: float, exact: bool
-) -> float:
+def _gap(objective: float, root: float, w: float, size: float, height: float, exact: bool) -> float:
     """Return the gap from a = e/rms(e) with |Z'a| = size and <a, y> = height, root = sqrt(delta)."""
     if exact:
         # interpolation: a = sqrt(delta) U D^-1 V'theta/w attains the primal, rounding aside
