@@ -1,5 +1,6 @@
 """Solvers: a Problem in, a Solution with its certificate out; one class a file."""
 
+from numbers import Integral, Real
 from typing import Any
 
 from .auto import Auto
@@ -32,6 +33,10 @@ def resolve(
     if not (isinstance(solver, str) and solver in _NAMES):
         known = ", ".join(_NAMES)
         raise ValueError(f"unknown solver={solver!r}; known: {known}, or a solver object.")
+    if not (isinstance(tol, Real) and tol >= 0):
+        raise ValueError(f"tol must be a number >= 0, got tol={tol!r}.")
+    if not (isinstance(max_iter, Integral) and max_iter >= 1):
+        raise ValueError(f"max_iter must be an integer >= 1, got max_iter={max_iter!r}.")
     if solver == "smoothed":
         return Smoothed(random_state=random_state, verbose=verbose)
     if solver == "auto":

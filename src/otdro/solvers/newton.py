@@ -222,7 +222,7 @@ def minimise(batch: Batch, target: Array, max_iter: int, start: Any = None) -> M
         dz = batch.design.scores(step) + db
         lower = _dual_value(batch, p, p.slope + system.curvature * dz, pull)
         new, objective = _line_search(batch, p, system.g, step, db, dz)
-        gap = np.minimum(gap, objective - lower)
+        gap = np.minimum(gap, np.maximum(0.0, objective - lower))
         moved = np.abs(new.theta - p.theta).max(axis=0) > 1e-15 * np.abs(p.theta).max(axis=0)
         over = (gap <= target) | ~moved | (n_iter == max_iter)
         if over.any():

@@ -1,0 +1,226 @@
+"""Bad input is refused in a sentence, and nothing is fitted; awkward input works."""
+
+import warnings
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy import sparse
+from sklearn.exceptions import NotFittedError
+
+from otdro import Ball, DROClassifier, DRORegressor, discrepancy, losses, robust_risk
+from otdro.costs import Mahalanobis, Norm
+from otdro.losses import Huber, Quantile
+from tables import LOSSES, make_loss
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(20, 3))
+Z = X @ [1.0, -1.0, 0.5] + RNG.normal(size=20)
+Y = np.where(Z > 0, 1, -1)
+ONES = np.ones(20)
+
+
+def spoiled(a, value):
+    a = np.array(a, dtype=float)
+    a.flat[4] = value
+    return a
+
+
+def classifier(**settings):
+    return DROClassifier(**{"cost": "euclidean", "delta": 0.1} | settings)
+
+
+def regressor(**settings):
+    return DRORegressor(**{"cost": "euclidean", "delta": 0.1} | settings)
+
+
+ASYMMETRIC, INDEFINITE = np.eye(3), np.diag([1.0, 2.0, -0.25])
+ASYMMETRIC[0, 1] = 0.5
+BAD = {
+    "nan in X": (classifier(), (spoiled(X, np.nan), Y), "NaN"),
+    "inf in X": (classifier(), (spoiled(X, np.inf), Y), "infinity"),
+    "nan in sparse X": (classifier(), (sparse.csr_array(spoiled(X, np.nan)), Y), "NaN"),
+    "nan in y": (regressor(), (X, spoiled(Z, np.nan)), "NaN"),
+    "inf in y": (regressor(), (X, spoiled(Z, -np.inf)), "infinity"),
+    "nan in weights": (regressor(), (X, Z, spoiled(ONES, np.nan)), "sample_weight.*NaN"),
+    "inf in weights": (regressor(), (X, Z, spoiled(ONES, np.inf)), "sample_weight.*infinity"),
+    "negative weight": (regressor(), (X, Z, spoiled(ONES, -1.0)), "sample_weight.*-1"),
+    "zero weights": (regressor(), (X, Z, 0 * ONES), "[Ss]ample.weight"),
+    "short weights": (regressor(), (X, Z, ONES[:5]), "sample_weight|inconsistent"),
+    "one class": (classifier(), (X, ONES), "class"),
+    "one class with weight": (classifier(), (X, Y, (Y > 0).astype(float)), r"class.*\[1\]"),
+    "continuous labels": (classifier(), (X, Z), "continuous"),
+    "lengths": (classifier(), (X, Y[:-1]), "inconsistent"),
+    "one-dimensional X": (classifier(), (X[:, 0], Y), "2D"),
+    "one row": (classifier(), (X[:1], Y[:1]), "1 sample|minimum of 2"),
+    "two columns of targets": (regressor(), (X, np.stack([Z, Z], 1)), "1d|y should be"),
+    "negative delta": (classifier(delta=-0.1), (X, Y), "delta.*-0.1"),
+    "nan delta": (classifier(delta=np.nan), (X, Y), "delta.*nan"),
+    "infinite delta": (classifier(delta=np.inf), (X, Y), "delta.*inf"),
+    "unknown delta": (classifier(delta="best"), (X, Y), "delta.*'best'"),
+    "no delta": (classifier(delta=None), (X, Y), "delta.*None"),
+    "order 3": (classifier(order=3), (X, Y), r"order.*1, 2.*order=3"),
+    "order text": (classifier(order="two"), (X, Y), "order.*'two'"),
+    "order 1, squared": (regressor(order=1), (X, Z), "order=1 needs a Lipschitz.*Use order=2"),
+    "order 1, squared hinge": (
+        classifier(loss="squared_hinge", order=1), (X, Y), "order=1 needs a Lipschitz",
+    ),
+    "unknown loss": (classifier(loss="log"), (X, Y), "'log'.*logistic, squared_hinge"),
+    "unknown regression loss": (regressor(loss="l2"), (X, Z), "'l2'.*squared"),
+    "loss of the other task": (classifier(loss="squared"), (X, Y), "classification.*logistic"),
+    "label loss for targets": (regressor(loss="hinge"), (X, Z), "regression.*absolute"),
+    "loss class": (regressor(loss=Huber), (X, Z), "loss"),
+    "M": (regressor(loss=Huber(-1.0)), (X, Z), "M > 0.*-1"),
+    "tau": (regressor(loss=Quantile(1.5)), (X, Z), "tau.*1.5"),
+    "unknown cost": (classifier(cost="l3"), (X, Y), "'l3'.*euclidean, l1, linf"),
+    "cost number": (classifier(cost=3), (X, Y), "cost"),
+    "p": (classifier(cost=Norm(3)), (X, Y), "p=3"),
+    "not square": (classifier(cost=Mahalanobis(np.ones((3, 2)))), (X, Y), r"square.*\(3, 2\)"),
+    "not symmetric": (classifier(cost=Mahalanobis(ASYMMETRIC)), (X, Y), "symmetric.*0.5"),
+    "not definite": (classifier(cost=Mahalanobis(INDEFINITE)), (X, Y), "eigenvalue is -0.25"),
+    "nan matrix": (classifier(cost=Mahalanobis(spoiled(np.eye(3), np.nan))), (X, Y), "NaN"),
+    "other size": (classifier(cost=Mahalanobis(np.eye(4))), (X, Y), r"\(4, 4\).*3 features"),
+    "unknown solver": (classifier(solver="sgd"), (X, Y), "'sgd'.*exact"),
+    "class weight": (classifier(class_weight="even"), (X, Y), "class_weight"),
+    "tol": (classifier(tol=-1.0), (X, Y), "tol.*-1"),
+    "nan tol": (classifier(tol=np.nan), (X, Y), "tol.*nan"),
+    "max_iter": (classifier(max_iter=0), (X, Y), "max_iter.*0"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_refused_in_a_sentence_and_nothing_fitted(case):
+    model, arguments, match = BAD[case]
+    with pytest.raises((ValueError, TypeError), match=f"(?s){match}"):
+        model.fit(*arguments)
+    left = [name for name in vars(model) if name.endswith("_") or name.startswith("_")]
+    assert set(left) <= {"n_features_in_"}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_refused_fit_does_not_touch_an_earlier_one(case):
+    model, arguments, _ = BAD[case]
+    first = (classifier() if isinstance(model, DROClassifier) else regressor()).fit(
+        X, Y if isinstance(model, DROClassifier) else Z
+    )
+    coef = first.coef_.copy()
+    with pytest.raises((ValueError, TypeError)):
+        first.set_params(**model.get_params(deep=False)).fit(*arguments)
+    assert_allclose(first.coef_, coef)
+
+
+@pytest.mark.parametrize("model", [classifier(), regressor()], ids=["classifier", "regressor"])
+def test_use_before_fit(model):
+    for method in ("predict", "worst_case"):
+        with pytest.raises(NotFittedError):
+            getattr(model, method)(*([X] if method == "predict" else []))
+
+
+def test_another_number_of_features():
+    for model, y in ((classifier(), Y), (regressor(), Z)):
+        with pytest.raises(ValueError, match=r"2 features.*expecting 3"):
+            model.fit(X, y).predict(X[:, :2])
+
+
+def test_worst_case_of_an_unknown_class():
+    y = np.arange(20) % 3
+    model = classifier().fit(X, y)
+    for bad in (None, 7):
+        with pytest.raises(ValueError, match=r"class_=.*\[0, 1, 2\]"):
+            model.worst_case(bad)
+    with pytest.raises(ValueError, match="no classes"):
+        regressor().fit(X, Z).worst_case(1)
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"delta": -1.0}, "delta"), ({"delta": np.nan}, "delta"), ({"order": 3}, "order"),
+    ],
+)  # fmt: skip
+def test_ball_refuses(change, match):
+    with pytest.raises(ValueError, match=match):
+        Ball(**{"cost": Norm(2), "delta": 0.1, "order": 1} | change)
+
+
+def test_robust_risk_refuses():
+    ball = Ball(Norm(2), 0.1, 1)
+    with pytest.raises(ValueError, match="4 entries but X has 3"):
+        robust_risk(X, Y, np.ones(4), 0.0, "logistic", ball)
+    with pytest.raises(ValueError, match="-1 or"):
+        robust_risk(X, Z, np.ones(3), 0.0, "logistic", ball)
+    with pytest.raises(ValueError, match="Lipschitz"):
+        robust_risk(X, Z, np.ones(3), 0.0, "squared", ball)
+    with pytest.raises(ValueError, match=r"'log'.*logistic"):
+        robust_risk(X, Y, np.ones(3), 0.0, "log", ball)
+
+
+def test_discrepancy_refuses():
+    P = (X, Y, None)
+    with pytest.raises(ValueError, match="order"):
+        discrepancy(P, P, Norm(2), 0)
+    with pytest.raises(ValueError, match="columns"):
+        discrepancy(P, (X[:, :2], Y, None), Norm(2), 1)
+    with pytest.raises(ValueError, match="Q"):
+        discrepancy(P, (X, Y, -ONES), Norm(2), 1)
+
+
+SETTINGS = [(loss, cost) for loss in LOSSES for cost in ("euclidean", "l1", "linf")]
+over = pytest.mark.parametrize(("loss", "cost"), SETTINGS, ids=lambda v: str(v))
+
+
+def fit(loss, cost, rows, z, **settings):
+    label = losses.KNOWN[loss].task == "classification"
+    kind = DROClassifier if label else DRORegressor
+    y = np.where(z > np.median(z), 1, -1) if label else z
+    model = kind(make_loss(loss), cost=cost, delta=0.1, **settings).fit(rows, y)
+    for value in (model.coef_, model.intercept_, model.robust_risk_, model.gap_):
+        assert np.isfinite(value).all()
+    return model
+
+
+@over
+def test_columns_of_sizes_1e_minus_8_to_1e8(loss, cost):
+    rows = RNG.normal(size=(40, 5)) * np.logspace(-8, 8, 5)
+    z = rows @ np.logspace(8, -8, 5) + RNG.normal(size=40)
+    fit(loss, cost, rows, z)
+
+
+@over
+def test_constant_and_duplicated_columns(loss, cost):
+    rows = np.column_stack([X, X[:, 0], np.full(20, 7.0), np.zeros(20)])
+    one, two = fit(loss, cost, rows, Z, tol=1e-9), fit(loss, cost, rows[:, :4], Z, tol=1e-9)
+    assert_allclose(one.robust_risk_, two.robust_risk_, rtol=1e-7)
+
+
+@over
+def test_two_rows(loss, cost):
+    fit(loss, cost, X[:2], np.array([0.0, 1.0]))
+
+
+@over
+def test_one_column(loss, cost):
+    fit(loss, cost, X[:, :1], Z)
+
+
+@over
+def test_only_constant_columns(loss, cost):
+    model = fit(loss, cost, np.ones((20, 2)), Z)
+    assert not np.any(model.coef_)
+
+
+@over
+def test_large_targets_far_from_zero(loss, cost):
+    fit(loss, cost, X + 1e4, 1e3 * Z + 1e6)
+
+
+@pytest.mark.parametrize(
+    "loss", [name for name in LOSSES if "h" not in name and name != "logistic"]
+)
+def test_constant_targets(loss):
+    """No risk at all: the constant model, with a gap of zero and no warning."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = DRORegressor(make_loss(loss), cost="euclidean", delta=0.1).fit(X, np.full(20, 3.0))
+    assert_allclose(model.predict(X), 3.0)
+    assert model.gap_ == pytest.approx(0, abs=1e-12)
