@@ -5,7 +5,8 @@ r"""Draws in R^d for costs without a one-dimensional form: functions, feature ma
 
 with U_k from normals of density q_i at the inner maximisers, shaped by the local matrix A(x_i) of
 the cost and stretched along beta as the loss is curved; q_i is relative to
-N(x_i, (eps/2 lam) A^-1).
+N(x_i, (eps/2 lam) A^-1). The Gaussian term is taken off by the same integral without the loss,
+:math:`\varepsilon\log E\, e^{-\lambda c/\varepsilon}`, from draws around the row.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ ASCENT = 8
 
 @dataclass(frozen=True, eq=False)
 class Cloud:
-    """The smoothed objective of rows in R^d; ``degree`` is the h of c(x + tv, x) ~ t^h."""
+    """The smoothed objective of rows in R^d."""
 
     terrain: Terrain
     center: Array
@@ -38,7 +39,6 @@ class Cloud:
     L: int
     proposal: str
     sigma: float
-    degree: float
     smoothness: float = 0.0
 
     @property
@@ -76,31 +76,37 @@ class Cloud:
         a = np.column_stack([slope[:, None] * (flat - self.center), slope, -price])
         if not self.fit_intercept:
             a[:, -2] = 0.0
-        extra = self._extra(pi.sum(), lam, eps)
-        rows = eps * (log_sum - np.log(L))
+        base = self._baseline(part, lam, eps, rng)
+        rows = eps * (log_sum - np.log(L) - base.log_mass)
         grad = a.T @ mass
-        grad[-1] += self.delta + extra[1]
+        grad[-1] += self.delta + pi @ base.price
         H = None
         if second:
             H = _covariance(a, mass, p, pi, eps)
             ones = np.full(len(flat), float(self.fit_intercept))
             R = np.column_stack([flat - self.center, ones])
             H[:-1, :-1] += R.T @ ((mass * bend)[:, None] * R)
-            H[-1, -1] += extra[2]
+            H[-1, -1] -= pi @ base.spread / eps
             if not self.fit_intercept:
                 H[-2, -2] = 1.0
-        objective = lam * self.delta + float(pi @ rows) + extra[0]
+        objective = lam * self.delta + float(pi @ rows)
         effective = float(np.mean(1 / (L * np.einsum("nk,nk->n", p, p))))
         return Estimate(objective, grad, effective, rows, H)
 
-    def _extra(self, total: float, lam: float, eps: float) -> tuple[float, float, float]:
-        """Return (d/h - d/2) eps log lam and derivatives: the Gaussian term is that of degree 2."""
+    def _baseline(self, part: Terrain, lam: float, eps: float, rng: Any) -> _Baseline:
+        """Return log E exp(-lam c/eps) of each row, with mean and variance of c under it."""
+        m, d = part.X.shape
         if self.proposal == "paper":
-            return 0.0, 0.0, 0.0
-        k = total * eps * self.d * (1 / self.degree - 0.5)
-        # in the gradient the draws carry -E c alone; the normaliser adds eps d/(2 lam)
-        half = total * eps * self.d / 2
-        return k * np.log(lam), (k + half) / lam, -(k + half) / lam**2
+            return _Baseline(np.zeros(m), np.zeros(m), np.zeros(m))
+        xi = rng.standard_normal((m, self.L, d))
+        factor = np.broadcast_to(np.linalg.cholesky(part.A), (m, d, d))
+        V = part.X[:, None] + np.sqrt(eps / (2 * lam)) * _unwhiten(factor, xi)
+        rows = np.repeat(part.X, self.L, axis=0)
+        price = part.cost.price(V.reshape(-1, d), rows, part.order).reshape(m, self.L)
+        p, log_sum = softmax(-lam * price / eps + (xi**2).sum(axis=2) / 2)
+        mean = np.einsum("nk,nk->n", p, price)
+        spread = np.einsum("nk,nk->n", p, (price - mean[:, None]) ** 2)
+        return _Baseline(log_sum - np.log(self.L), mean, spread)
 
     def _draws(
         self, part: Terrain, beta: Array, b: float, lam: float, eps: float, rng: Any
@@ -123,6 +129,15 @@ class Cloud:
         stretch = 1 / np.sqrt(1 - np.clip(bend, 0.0, 0.95))
         gains = np.stack([part.gain(U, beta, b, lam) for U in tops]) / eps
         return frame.mixture(tops, stretch, gains, xi)
+
+
+@dataclass(frozen=True, eq=False)
+class _Baseline:
+    """The integral without the loss: its logarithm, and mean and variance of the cost under it."""
+
+    log_mass: Array
+    price: Array
+    spread: Array
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 from sklearn.utils import check_random_state
 
-from ..problem import Solution
+from ..problem import Problem, Solution
 from .estimate import Estimate, Oracle
-from .quadrature import newton_step
+from .quadrature import constant_solution, newton_step
 
 Array = NDArray[Any]
 logger = logging.getLogger("otdro")
@@ -66,7 +66,7 @@ class Descent:
         """Anneal eps, then repeat rounds at the last one until the stopping rule or max_iter."""
         self.floor = self.settings.lam_min * float(x[-1])
         self.eps, final = 0.1 * self.base, self.settings.eps * self.base
-        while self.eps > final:
+        while self.eps > final and not self.why:
             x = self._round(x, ROUND // 4)
             risk = min(self.base, max(self._objective(x), 0.01 * self.base))
             final = self.settings.eps * risk
@@ -143,7 +143,7 @@ class Descent:
                 break
             x, now = self._moved(x, length * move), new
         H = _hessian(now)
-        return x, cho_factor(H + _ridge(H) * np.diag(np.abs(np.diag(H)) + 1e-300))
+        return x, cho_factor(_raised(H))
 
     def _moved(self, x: Array, move: Array) -> Array:
         w, far = float(np.linalg.norm(x[:-2])), float(np.linalg.norm(move[:-2]))
@@ -161,14 +161,13 @@ class Descent:
 
     def _steps(self, x: Array, factor: Any, steps: int) -> Array:
         """Take mini-batch steps and return the mean of the last three quarters of the iterates."""
-        mean, count = np.zeros_like(x), 0
+        mean, count, start = np.zeros_like(x), 0, x
         recent: list[Array] = []
         for t in range(steps):
             now = self.oracle.gradient(self._indices(), x, self.eps, self.rng)
             if not np.isfinite(now.grad).all():
-                raise FloatingPointError(
-                    "the gradient of the smoothed risk is not finite; check loss and cost."
-                )
+                self.why = "met a gradient that is not finite"
+                return start
             x = self._moved(x, -self.step * cho_solve(factor, now.grad))
             self.n_iter += 1
             recent = [*recent[-49:], x]
@@ -212,6 +211,14 @@ class Descent:
         message = self.message(risk)
         return Solution(coef, intercept, lam, risk, gap, self.n_iter, self.converged, message)
 
+    def constant(self, problem: Problem) -> Solution:
+        """Return the constant model, where descent found nothing better."""
+        best = constant_solution(problem)
+        message = f"found nothing better than the constant model: {self.message(self.base)}"
+        return replace(
+            best, gap=np.inf, n_iter=self.n_iter, converged=self.converged, message=message
+        )
+
     def message(self, risk: float) -> str:
         """Return what was done and why it ended."""
         e = self.excess
@@ -230,12 +237,14 @@ def _hessian(estimate: Estimate) -> Array:
     return estimate.hessian
 
 
-def _ridge(H: Array) -> float:
-    """Return the least multiple of the diagonal that makes H positive definite."""
+def _raised(H: Array) -> Array:
+    """Return H with the least multiple of its diagonal added that makes it positive definite."""
+    diagonal = np.abs(np.diag(H))
+    scale = np.diag(np.maximum(diagonal, 1e-8 * diagonal.max()))
     ridge = 1e-10
     while True:
         try:
-            np.linalg.cholesky(H + ridge * np.diag(np.abs(np.diag(H)) + 1e-300))
-            return ridge
+            np.linalg.cholesky(H + ridge * scale)
+            return H + ridge * scale
         except np.linalg.LinAlgError:
             ridge *= 10

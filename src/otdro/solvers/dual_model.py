@@ -87,7 +87,7 @@ def derivatives(rows: Rows, x: Point, eps: float, scale: float) -> tuple[Array, 
     H[: d + 1, -1] = H[-1, : d + 1] = mixed
     H[-1, -1] = h_rho * (w * tau1) ** 2 + g_rho * w * tau2
     if not rows.fit_intercept:
-        H[d, d] = 1.0
+        H[d], H[:, d], H[d, d] = 0.0, 0.0, 1.0
     return grad, H
 
 
@@ -105,7 +105,7 @@ def first(rows: Rows) -> tuple[Array, float, float] | None:
     if np.sqrt(rows.delta) * rms >= size:
         return None
     z = rows.design.scores(-g / size)
-    price = np.sqrt(rows.delta) * rms
+    price = float(np.sqrt(rows.delta)) * rms
 
     def line(w: float) -> float:
         return float(pi @ loss.value(w * z + b, y)) + price * w

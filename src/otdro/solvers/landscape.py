@@ -21,25 +21,30 @@ Array = NDArray[Any]
 OWN_UP_TO = 4_000_000
 
 
-def landscape(problem: Problem, X: Array) -> tuple[Terrain, float]:
-    """Return the rows with their cost and its local matrices, and the degree of the cost."""
+def landscape(problem: Problem, X: Array) -> Terrain:
+    """Return the rows with their cost and its local matrices."""
     ball, cost = problem.ball, problem.ball.cost
     if isinstance(cost, Graph) or problem.support is not None:
         raise ValueError("the smoothed dual moves mass in R^d; a finite support is solver='exact'.")
     if isinstance(cost, FeatureMap):
         if ball.order != 2:
             raise ValueError("FeatureMap has a smoothed solver at order=2 only. Use order=2.")
-        return Terrain(X, problem.y, problem.loss, cost, 2, cost.shape(X)), 2.0
+        return Terrain(X, problem.y, problem.loss, cost, 2, cost.shape(X))
     if not isinstance(cost, CallableCost):
         if ball.order == 1:
             raise ValueError(
                 "order=1 has a kink at the row that the smoothed dual resolves badly. Use "
                 "solver='exact', or order=2."
             )
-        cost = CallableCost(Power(cost, ball.order))
+        power = CallableCost(Power(cost, ball.order))
+        if cost.euclidean:
+            L = cost.factor()
+            A = np.eye(X.shape[1]) if L is None else L @ L.T
+            return Terrain(X, problem.y, problem.loss, power, ball.order, A)
+        cost = power
     cost.verify(X)
-    A, degree = local_matrices(cost, X, ball.delta)
-    return Terrain(X, problem.y, problem.loss, cost, ball.order, A), degree
+    A = local_matrices(cost, X, ball.delta)
+    return Terrain(X, problem.y, problem.loss, cost, ball.order, A)
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,8 +75,8 @@ def worst(
     return float(np.exp(found.x)), float(found.fun)
 
 
-def local_matrices(cost: CallableCost, X: Array, delta: float) -> tuple[Array, float]:
-    """Return A with c(x + v, x) ~ v'Av at moves that cost about delta, and the degree of c.
+def local_matrices(cost: CallableCost, X: Array, delta: float) -> Array:
+    """Return A with c(x + v, x) ~ v'Av at moves that cost about delta.
 
     A is one matrix a row, or their mean where that would be large.
     """
@@ -79,19 +84,20 @@ def local_matrices(cost: CallableCost, X: Array, delta: float) -> tuple[Array, f
     rows = X if n * d * d <= OWN_UP_TO else X[:: -(-n // 256)]
     unit = np.maximum(X.std(axis=0), 1e-12)
     steps = np.empty(d)
-    degrees = []
     for j in range(d):
         v = np.eye(d)[j] * unit[j] * 0.1
         near, far = (float(cost.price(rows + t * v, rows).mean()) for t in (1.0, 2.0))
         if near <= 0:
             raise ValueError(f"the cost does not charge for a move along column {j}.")
-        degrees.append(np.clip(np.log2(far / near), 0.5, 8.0))
-        steps[j] = 0.1 * unit[j] * (delta / near) ** (1 / degrees[-1])
+        # c grows like t^degree
+        degree = np.clip(np.log2(far / near), 0.5, 8.0)
+        steps[j] = 0.1 * unit[j] * (delta / near) ** (1 / degree)
     A = _second_differences(cost, rows, steps)
     values, vectors = np.linalg.eigh(A)
     values = np.maximum(values, 1e-3 * values[:, -1:])
     A = np.einsum("nij,nj,nkj->nik", vectors, values, vectors)
-    return (A if len(rows) == n else A.mean(axis=0)), float(np.mean(degrees))
+    found: Array = A if len(rows) == n else A.mean(axis=0)
+    return found
 
 
 def _second_differences(cost: CallableCost, X: Array, steps: Array) -> Array:

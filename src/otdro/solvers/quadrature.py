@@ -62,6 +62,7 @@ class Quadrature(Solver):
         """Return the minimiser of the smoothed risk with its unsmoothed risk and gap."""
         self._check()
         require_linear(problem, "Quadrature")
+        require_smooth(problem)
         at, base = Coordinates(problem), constant_risk(problem)[1]
         rows = Rows(
             at.design,
@@ -102,6 +103,15 @@ def require_linear(problem: Problem, who: str) -> None:
         )
     if ball.delta == 0:
         raise ValueError(f"{who} needs delta > 0; delta=0 is plain empirical risk: solver='exact'.")
+
+
+def require_smooth(problem: Problem) -> None:
+    """Refuse a loss with a kink, whose second derivative no node sees."""
+    if not np.isfinite(problem.loss.smoothness):
+        raise ValueError(
+            f"the smoothed dual needs a differentiable loss; {type(problem.loss).__name__} has a "
+            "kink (smoothness=inf). Use solver='exact' or 'sinkhorn'."
+        )
 
 
 def concave(x: Point, rows: Rows) -> bool:

@@ -26,7 +26,7 @@ from .dual_model import Rows
 from .estimate import LinearScore
 from .landscape import landscape, worst
 from .local import opening_local
-from .quadrature import constant_solution, opening
+from .quadrature import constant_solution, opening, require_smooth
 
 Array = NDArray[Any]
 
@@ -93,6 +93,7 @@ class Smoothed(Solver):
     def solve(self, problem: Problem, start: Solution | None = None) -> Solution:
         """Return the averaged iterate with its unsmoothed risk, exact for linear scores."""
         self._check(problem)
+        require_smooth(problem)
         check_loss(problem)
         ball = problem.ball
         if ball.cost.euclidean and ball.order == 2 and self.proposal != "paper":
@@ -110,11 +111,13 @@ class Smoothed(Solver):
         coef = at.coef(x[:-2])
         intercept = at.intercept(float(x[-2]), coef)
         found = assess(problem, coef, intercept)
+        if found.risk > base:
+            return run.constant(problem)
         return run.solution(coef, intercept, found.multiplier, found.risk, found.gap)
 
     def _general(self, problem: Problem) -> Solution:
         X = Design(problem.X).dense()
-        terrain, degree = landscape(problem, X)
+        terrain = landscape(problem, X)
         center = problem.weights @ X if problem.fit_intercept else np.zeros(X.shape[1])
         rows = _rows(problem, Design(X, None, center))
         B = np.linalg.inv(np.broadcast_to(terrain.A, (len(X), X.shape[1], X.shape[1])))
@@ -130,12 +133,13 @@ class Smoothed(Solver):
             self.L,
             self.proposal,
             self.sigma,
-            degree,
         )
         run = Descent(self, cloud, constant_risk(problem)[1])
         x = run.run(np.concatenate([origin[0], origin[1:]]))
         intercept = float(x[-2] - center @ x[:-2])
         lam, risk = worst(problem, terrain, x[:-2], intercept, float(x[-1]))
+        if not risk <= run.base:
+            return run.constant(problem)
         return run.solution(x[:-2], intercept, lam, risk, np.inf)
 
     def _check(self, problem: Problem) -> None:

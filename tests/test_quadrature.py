@@ -1,0 +1,173 @@
+"""Deterministic smoothing and the Sinkhorn ball, against the exact solver and independent integrals."""
+
+import pickle
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy.integrate import quad
+from scipy.optimize import approx_fprime
+from sklearn.base import clone
+
+from otdro.costs import Mahalanobis, Norm
+from otdro.design import Design
+from otdro.losses import Hinge, Huber, Logistic, Squared, SquaredHinge
+from otdro.losses.base import Loss
+from otdro.problem import Ball, Problem
+from otdro.solvers import Exact, Quadrature, Sinkhorn, dual_model, sinkhorn
+from otdro.solvers.quadrature import Smoothing
+from otdro.solvers.tilt import integrate, maxima
+
+
+def sample(n, d, loss, delta, seed=0, intercept=True):
+    rng = np.random.default_rng(seed)
+    A = rng.normal(size=(d, d)) / np.sqrt(d)
+    X, beta = rng.normal(size=(n, d)), 2 * rng.normal(size=d) / np.sqrt(d)
+    if loss.task == "classification":
+        y = np.where(X @ beta + rng.logistic(size=n) > 0, 1.0, -1.0)
+    else:
+        y = X @ beta + rng.normal(size=n)
+    ball = Ball(Mahalanobis(A @ A.T + 0.5 * np.eye(d)), delta, 2)
+    return Problem(X, y, np.full(n, 1 / n), loss, ball, intercept)
+
+
+@pytest.mark.parametrize("loss", [Logistic(), Squared()], ids=["logistic", "squared"])
+@pytest.mark.parametrize(("n", "d", "delta"), [(40, 30, 0.1), (500, 10, 0.01), (500, 10, 0.1)])
+def test_small_eps_reaches_the_exact_optimum(loss, n, d, delta):
+    problem = sample(n, d, loss, delta)
+    exact, found = Exact().solve(problem), Quadrature().solve(problem)
+    assert found.converged
+    assert_allclose(found.objective, exact.objective, rtol=1e-5)
+    assert found.objective - found.gap <= exact.objective * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("loss", [Huber(), SquaredHinge()], ids=lambda v: type(v).__name__)
+def test_other_losses_approach_the_exact_optimum(loss):
+    problem = sample(60, 3, loss, 0.05)
+    exact, found = Exact().solve(problem), Quadrature(eps=1e-4).solve(problem)
+    assert_allclose(found.objective, exact.objective, rtol=1e-3)
+    assert np.isinf(found.gap)
+
+
+def test_without_intercept_and_where_the_constant_is_optimal():
+    problem = sample(100, 4, Logistic(), 0.01, intercept=False)
+    found = Quadrature().solve(problem)
+    assert found.intercept == 0
+    assert_allclose(found.objective, Exact().solve(problem).objective, rtol=1e-5)
+    flat = Quadrature().solve(sample(100, 4, Logistic(), 50.0))
+    assert not flat.coef.any()
+    assert flat.gap == 0
+
+
+@pytest.mark.parametrize("loss", [Logistic(), Squared(), Huber()], ids=lambda v: type(v).__name__)
+@pytest.mark.parametrize(("rho", "eps"), [(0.3, 0.5), (0.2, 0.15), (0.05, 0.02), (0.02, 0.003)])
+def test_trapezoid_equals_adaptive_quadrature(loss, rho, eps):
+    z, y = np.array([-2.0, 0.1, 1.3, 3.0]), np.array([1.0, 1.0, -1.0, 1.0])
+    found = integrate(loss, z, y, rho, eps, 41).value
+    for i in range(4):
+        top = maxima(loss, z[i : i + 1], y[i : i + 1], eps / (2 * rho**2))
+        shift, best = (float(v) for v in (top.shift[0, 0], top.value.max()))
+
+        def density(g, i=i, best=best):
+            value = loss.value(np.array([z[i] + rho * g]), y[i : i + 1])[0]
+            return np.exp((value - best) / eps - g**2 / 2) / np.sqrt(2 * np.pi)
+
+        g = shift / rho
+        area = quad(density, g - 12, g + 12, points=[g], limit=200, epsabs=1e-13)[0]
+        assert_allclose(
+            found[i],
+            best + eps * np.log(area),
+            atol=1e-9 + (1e-4 if isinstance(loss, Huber) else 1e-6) * eps,
+        )
+
+
+class Plain(Loss):
+    """The logistic loss without its inner supremum."""
+
+    task, lipschitz, smoothness = "classification", 1.0, 0.25
+    value, derivative, curvature = Logistic.value, Logistic.derivative, Logistic.curvature
+
+
+@pytest.mark.parametrize("kappa", [0.05, 0.1, 0.125, 0.2, 2.0])
+def test_maxima_of_a_loss_that_does_not_know_them(kappa):
+    m = np.linspace(-4, 6, 101)
+    ours = maxima(Plain(), m, np.ones_like(m), kappa).value.max(axis=0)
+    theirs = Logistic().inner(m, np.ones_like(m), 1.0, kappa).value.max(axis=0)
+    assert_allclose(ours, theirs, atol=1e-8)
+
+
+def test_gradient_and_hessian_are_those_of_the_objective():
+    problem = sample(30, 3, Logistic(), 0.1)
+    rows = dual_model.Rows(Design(problem.X), problem.y, problem.weights, problem.loss, 0.1, True)
+    smooth, eps = Smoothing(rows, 2.0, 401), 0.2
+
+    def point(v):
+        z = rows.design.scores(v[:3]) + v[3]
+        return smooth.at(v[:3], float(v[3]), float(v[4]), z, eps)
+
+    v = np.array([0.5, -0.3, 0.8, 0.1, 0.7])
+    grad, H = smooth.derivatives(point(v), eps)
+    assert_allclose(grad, approx_fprime(v, lambda v: point(v).objective, 1e-6), atol=1e-5)
+    for k in range(5):
+        step = 1e-5 * np.eye(5)[k]
+        ends = [smooth.derivatives(point(v + s), eps)[0] for s in (step, -step)]
+        assert_allclose(H[k], (ends[0] - ends[1]) / 2e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("d", [2, 30])
+@pytest.mark.parametrize("eps", [0.5, 0.05, 0.005])
+@pytest.mark.parametrize(("lam", "s"), [(0.5, 1.0), (2.0, 1.0), (2.0, 4.0)])
+def test_theorem_2(d, eps, lam, s):
+    """0 <= phi - phi_eps <= (d eps/2) log(1 + k) + lam mean t^2/(1 + k), k = 2 lam s^2/eps."""
+    rng = np.random.default_rng(0)
+    z, y, w = rng.normal(size=50), rng.choice([-1.0, 1.0], 50), 1.3
+    k = 2 * lam * s**2 / eps
+    rho = w * dual_model.spread(lam, eps, s)
+    smoothed = integrate(Logistic(), z, y, rho, eps, 401).value - eps * d / 2 * np.log(1 + k)
+    inner = Logistic().inner(z, y, w, lam)
+    best = inner.value.argmax(axis=0)
+    t = inner.shift[best, np.arange(50)] / w
+    error = inner.value.max(axis=0) - smoothed
+    bound = d * eps / 2 * np.log(1 + k) + lam * t**2 / (1 + k)
+    assert (error >= -1e-9).all()
+    assert (error <= bound + 1e-9).all()
+
+
+@pytest.mark.parametrize("loss", [Logistic(), Squared()], ids=["logistic", "squared"])
+def test_sinkhorn_tends_to_the_transport_ball(loss):
+    problem = sample(100, 4, loss, 0.05)
+    exact = Exact().solve(problem).objective
+    risks = [Sinkhorn(eps=eps).solve(problem).objective for eps in (1.0, 0.1, 0.01)]
+    assert risks == sorted(risks, reverse=True)
+    assert_allclose(risks[-1], exact, rtol=2e-3)
+    assert risks[-1] > exact
+
+
+def test_sinkhorn_gradient_and_stationarity():
+    problem = sample(40, 3, Logistic(), 0.1)
+    rows = dual_model.Rows(Design(problem.X), problem.y, problem.weights, problem.loss, 0.1, True)
+    v = np.array([0.4, -0.2, 0.9, 0.1, -0.3])
+    numeric = approx_fprime(v, lambda v: sinkhorn.risk(v, rows, 0.05, 201)[0], 1e-7)
+    assert_allclose(sinkhorn.risk(v, rows, 0.05, 201)[1], numeric, atol=1e-5)
+
+
+def test_refusals_name_the_culprit():
+    problem = sample(30, 3, Logistic(), 0.1)
+    for solver, word in ((Quadrature(eps=0), "eps"), (Quadrature(nodes=3), "nodes")):
+        with pytest.raises(ValueError, match=word):
+            solver.solve(problem)
+    for ball in (Ball(Norm(1), 0.1, 2), Ball(Norm(2), 0.1, 1)):
+        other = Problem(problem.X, problem.y, problem.weights, problem.loss, ball)
+        for solver in (Quadrature(), Sinkhorn()):
+            with pytest.raises(ValueError, match="order"):
+                solver.solve(other)
+    with pytest.raises(ValueError, match="Hinge has a kink"):
+        Quadrature().solve(sample(30, 3, Hinge(), 0.1))
+    with pytest.raises(ValueError, match="eps"):
+        Sinkhorn(eps=-1).solve(problem)
+
+
+@pytest.mark.parametrize("solver", [Quadrature(nodes=21), Sinkhorn(eps=0.3)])
+def test_settings_survive(solver):
+    for copy in (clone(solver), pickle.loads(pickle.dumps(solver))):
+        assert repr(copy) == repr(solver)

@@ -1,0 +1,222 @@
+"""The stochastic solver against the exact one and the quadrature; costs given as functions."""
+
+import logging
+import pickle
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from sklearn.base import clone
+
+from otdro.costs import CallableCost, Graph, Mahalanobis, Norm
+from otdro.design import Design
+from otdro.duality import worst_risk
+from otdro.losses import Hinge, Logistic, Squared
+from otdro.losses.base import Loss
+from otdro.problem import Ball, Problem
+from otdro.solvers import Exact, Quadrature, Smoothed, resolve
+from otdro.solvers.cloud import Cloud
+from otdro.solvers.dual_model import Point, Rows, derivatives, spread
+from otdro.solvers.estimate import LinearScore
+from otdro.solvers.landscape import landscape
+from otdro.solvers.tilt import integrate
+
+
+def sample(n, d, loss, delta, seed=0):
+    rng = np.random.default_rng(seed)
+    A = rng.normal(size=(d, d)) / np.sqrt(d)
+    X, beta = rng.normal(size=(n, d)), 2 * rng.normal(size=d) / np.sqrt(d)
+    if loss.task == "classification":
+        y = np.where(X @ beta + rng.logistic(size=n) > 0, 1.0, -1.0)
+    else:
+        y = X @ beta + rng.normal(size=n)
+    ball = Ball(Mahalanobis(A @ A.T + 0.5 * np.eye(d)), delta, 2)
+    return Problem(X, y, np.full(n, 1 / n), loss, ball)
+
+
+def replaced(problem, cost, order=2, **fields):
+    values = {**vars(problem), "ball": Ball(cost, problem.ball.delta, order), **fields}
+    return Problem(**values)
+
+
+@pytest.mark.parametrize("loss", [Logistic(), Squared()], ids=["logistic", "squared"])
+@pytest.mark.parametrize(("n", "d", "delta"), [(40, 30, 0.1), (500, 10, 0.01), (5000, 50, 0.05)])
+def test_default_settings_come_within_a_percent(loss, n, d, delta):
+    problem = sample(n, d, loss, delta)
+    exact, found = Exact().solve(problem), Smoothed(random_state=0).solve(problem)
+    assert found.converged
+    assert_allclose(found.objective, exact.objective, rtol=1e-2)
+    assert found.objective - found.gap <= exact.objective * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("loss", [Logistic(), Squared()], ids=["logistic", "squared"])
+@pytest.mark.parametrize(("n", "d", "delta"), [(40, 30, 0.1), (500, 10, 0.01)])
+def test_ten_times_the_draws(loss, n, d, delta):
+    problem = sample(n, d, loss, delta)
+    found = Smoothed(L=320, random_state=0).solve(problem)
+    assert_allclose(found.objective, Exact().solve(problem).objective, rtol=2e-3)
+
+
+def estimates(problem, x, eps, make, repeats):
+    index, d = np.arange(len(problem.y)), problem.X.shape[1]
+    rows = Rows(
+        Design(problem.X), problem.y, problem.weights, problem.loss, problem.ball.delta, True
+    )
+    rng = np.random.default_rng(0)
+    oracle = make(rows)
+    found = [oracle.gradient(index, x, eps, rng) for _ in range(repeats)]
+    draws = np.array([np.append(f.grad, f.objective) for f in found])
+    w = float(np.linalg.norm(x[:d]))
+    tilt = integrate(
+        problem.loss, problem.X @ x[:d] + x[d], problem.y, w * spread(x[-1], eps, np.inf), eps, 401
+    )
+    objective = x[-1] * problem.ball.delta + problem.weights @ tilt.value
+    z = problem.X @ x[:d] + x[d]
+    point = Point(x[:d], float(x[d]), float(x[-1]), z, tilt, objective, w)
+    exact = np.append(derivatives(rows, point, eps, np.inf)[0], objective)
+    return draws, exact
+
+
+@pytest.mark.parametrize(
+    ("proposal", "lam", "eps"),
+    [("maximiser", 0.6, 0.3), ("maximiser", 0.06, 0.1), ("centred", 0.6, 0.3)],
+)
+def test_monte_carlo_agrees_with_the_quadrature(proposal, lam, eps):
+    """Values and gradients within three standard errors, with one inner maximum and with two."""
+    base = sample(20, 3, Logistic(), 0.1)
+    problem = replaced(base, Norm(2))
+    x = np.array([0.6, -0.3, 0.4, 0.1, lam])
+
+    def linear(rows):
+        return LinearScore(rows, 64, proposal)
+
+    def cloud(rows):
+        terrain = landscape(
+            replaced(base, CallableCost(lambda u, v: ((u - v) ** 2).sum(axis=1))), base.X
+        )
+        center, weights = np.zeros(3), base.weights
+        return Cloud(terrain, center, weights, 0.1, True, 400, proposal, 1.0)
+
+    for make, bias in ((linear, 2e-4), (cloud, 2e-3)):
+        draws, exact = estimates(problem, x, eps, make, 60)
+        error = draws.std(axis=0, ddof=1) / np.sqrt(len(draws))
+        # log and ratio of means are biased by one over the number of draws
+        assert (np.abs(draws.mean(axis=0) - exact) <= 3 * error + bias).all()
+
+
+@pytest.mark.parametrize("d", [5, 100])
+@pytest.mark.parametrize("eps", [1e-1, 1e-3])
+def test_effective_draws_at_the_solution(d, eps):
+    problem = sample(200, d, Logistic(), 0.05)
+    found = Quadrature().solve(problem)
+    terrain = landscape(problem, problem.X)
+    cloud = Cloud(terrain, np.zeros(d), problem.weights, 0.05, True, 64, "maximiser", 1.0)
+    x = np.concatenate([found.coef, [found.intercept, found.multiplier]])
+    rng = np.random.default_rng(0)
+    assert cloud.gradient(np.arange(50), x, eps * found.objective, rng).effective >= 0.5
+
+
+def test_a_function_as_cost_gives_the_known_optimum():
+    problem = sample(150, 4, Logistic(), 0.05)
+    L = problem.ball.cost.factor()
+    given = replaced(problem, CallableCost(lambda u, x: (((u - x) @ L) ** 2).sum(axis=1)))
+    found = resolve("auto", 1e-6, 1000, random_state=0).solve(given)
+    exact = Exact().solve(problem)
+    assert_allclose(found.objective, exact.objective, rtol=1e-2)
+    z, w = problem.X @ found.coef + found.intercept, problem.ball.cost.dual_norm(found.coef)
+    risk = worst_risk(z, problem.y, problem.weights, problem.loss, float(w), problem.ball).risk
+    assert_allclose(found.objective, risk, rtol=1e-3)
+    with pytest.raises(ValueError, match="smoothed"):
+        Exact().solve(given)
+
+
+def test_a_cost_that_grows_faster_than_squares():
+    problem = sample(100, 2, Logistic(), 0.01)
+
+    def quartic(u, x):
+        v = ((u - x) ** 2).sum(axis=1)
+        return v + v**2
+
+    found = Smoothed(random_state=0).solve(replaced(problem, CallableCost(quartic)))
+    square = Exact().solve(replaced(problem, Norm(2)))
+    assert found.converged
+    # dearer moves leave the adversary less
+    assert found.objective < square.objective
+
+
+def test_deterministic_for_a_random_state():
+    problem = sample(60, 3, Logistic(), 0.05)
+    one, two = (Smoothed(random_state=3).solve(problem) for _ in (0, 1))
+    assert_allclose(one.coef, two.coef, rtol=0)
+    assert one.message == two.message
+
+
+@pytest.mark.parametrize("proposal", ["centred", "paper"])
+def test_other_proposals_run(proposal):
+    problem = sample(60, 2, Logistic(), 0.05)
+    settings = {"eps": 0.1, "proposal": proposal, "max_iter": 300, "random_state": 0}
+    found = Smoothed(**settings, sigma=2.0, L=64).solve(replaced(problem, Norm(2)))
+    assert np.isfinite(found.objective)
+    assert proposal in found.message
+
+
+def test_stopping_as_printed_and_the_step_limit():
+    problem = sample(60, 3, Logistic(), 0.05)
+    assert Smoothed(stopping="paper", tol=1e-2, random_state=0).solve(problem).converged
+    short = Smoothed(stopping="paper", tol=1e-12, max_iter=1, random_state=0).solve(problem)
+    assert not short.converged
+    assert "max_iter" in short.message
+
+
+def test_verbose_logs(caplog):
+    with caplog.at_level(logging.INFO, logger="otdro"):
+        Smoothed(verbose=True, random_state=0).solve(sample(40, 2, Logistic(), 0.001))
+    assert "eps" in caplog.text
+
+
+class Broken(Loss):
+    """A loss that answers ``self.answer``."""
+
+    task, lipschitz, smoothness = "classification", 1.0, 1.0
+
+    def __init__(self, answer="nan"):
+        self.answer = answer
+
+    def value(self, z, y):
+        return np.full_like(z, np.nan) if self.answer == "nan" else z[:1]
+
+    derivative = curvature = value
+
+
+def test_bad_input_is_named():
+    problem = sample(30, 2, Logistic(), 0.1)
+    settings = {"eps": 0.0, "L": 0, "M": 0, "proposal": "none", "stopping": "never"}
+    for name, value in settings.items():
+        with pytest.raises(ValueError, match=name):
+            Smoothed(**{name: value}).solve(problem)
+    for answer, words in (("nan", "NaN"), ("shape", "shape")):
+        bad = Problem(problem.X, problem.y, problem.weights, Broken(answer), problem.ball)
+        with pytest.raises(ValueError, match=f"Broken.*{words}"):
+            Smoothed().solve(bad)
+    costs = {
+        "zero at u = x": lambda u, x: 1 + ((u - x) ** 2).sum(axis=1),
+        "negative": lambda u, x: -((u - x) ** 2).sum(axis=1),
+        "shape": lambda u, x: (u - x) ** 2,
+    }
+    for words, function in costs.items():
+        with pytest.raises(ValueError, match=words):
+            Smoothed().solve(replaced(problem, CallableCost(function)))
+    with pytest.raises(ValueError, match="kink"):
+        Smoothed().solve(replaced(problem, Norm(2), loss=Hinge()))
+    with pytest.raises(ValueError, match="order=1"):
+        Smoothed().solve(replaced(problem, Norm(2), order=1))
+    with pytest.raises(ValueError, match="finite support"):
+        Smoothed().solve(replaced(problem, Graph(3)))
+    with pytest.raises(ValueError, match="known"):
+        resolve("fastest", 1e-6, 10)
+
+
+def test_settings_survive():
+    solver = Smoothed(L=7, random_state=1)
+    for copy in (clone(solver), pickle.loads(pickle.dumps(solver))):
+        assert repr(copy) == repr(solver)
