@@ -1,0 +1,139 @@
+"""The feature-map cost: Jacobians, the linearised and the polished solution, learned metrics."""
+
+import pickle
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from sklearn.base import clone
+from sklearn.kernel_approximation import RBFSampler
+from sklearn.pipeline import FeatureUnion, make_pipeline
+from sklearn.preprocessing import FunctionTransformer, PolynomialFeatures, StandardScaler
+
+from otdro.costs import FeatureMap, Mahalanobis
+from otdro.costs.callable import central
+from otdro.losses import Huber, Logistic, Squared
+from otdro.metrics import GeometricMean
+from otdro.problem import Ball, Problem
+from otdro.solvers import Exact, Smoothed
+
+MAP = np.array([[1.0, 0.3], [0.0, 0.8]])
+
+
+def sample(cost, delta, loss=None, n=40, order=2):
+    loss = Logistic() if loss is None else loss
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, 2))
+    score = X @ [1.5, -1.0] + 0.3
+    noisy = score + (rng.logistic(size=n) if loss.task == "classification" else rng.normal(size=n))
+    y = np.where(noisy > 0, 1.0, -1.0) if loss.task == "classification" else noisy
+    return Problem(X, y, np.full(n, 1 / n), loss, Ball(cost, delta, order))
+
+
+def transformers():
+    linear = FunctionTransformer(lambda X: X)
+    return {
+        "quadratic": "quadratic",
+        "polynomial": PolynomialFeatures(3, include_bias=False),
+        "pipeline": make_pipeline(StandardScaler(), PolynomialFeatures(2, include_bias=False)),
+        "kernel": FeatureUnion(
+            [("x", linear), ("rbf", RBFSampler(n_components=5, random_state=0))]
+        ),
+    }
+
+
+@pytest.mark.parametrize("name", list(transformers()))
+def test_jacobian_and_price_gradient(name):
+    X = np.random.default_rng(1).normal(size=(7, 2))
+    y = np.array([1, -1, 1, -1, 1, 1, -1])
+    cost = FeatureMap(transformers()[name]).learn(X, y)
+    assert_allclose(cost.derivative(X), central(cost.map, X), atol=1e-7)
+    U = X + 0.3
+    numeric = central(lambda V: cost.price(V, X), U)
+    assert_allclose(cost.price_gradient(U, X), numeric, atol=1e-6)
+    v = 1e-4 * np.array([[0.6, -0.8]])
+    local = np.einsum("nd,nde,ne->n", v + 0 * X, cost.shape(X), v + 0 * X)
+    assert_allclose(cost.price(X + v, X), local, rtol=1e-2)
+
+
+@pytest.mark.parametrize("loss", [Logistic(), Squared(), Huber()], ids=lambda v: type(v).__name__)
+@pytest.mark.parametrize("polish", [False, True])
+def test_a_linear_map_is_a_mahalanobis_cost(loss, polish):
+    cost = FeatureMap(FunctionTransformer(lambda X: X @ MAP), polish=polish)
+    found = Exact().solve(sample(cost, 0.05, loss))
+    exact = Exact().solve(sample(Mahalanobis(MAP @ MAP.T), 0.05, loss))
+    assert_allclose(found.objective, exact.objective, rtol=2e-6)
+    assert_allclose(found.coef, exact.coef, atol=2e-3)
+    if not polish:
+        assert found.gap <= 1e-4 * exact.objective
+
+
+def grid_risk(problem, found, far=4.0, fine=0.3):
+    """The dual at the solution's lam by dense search: a wide grid and a fine one around each row."""
+    cost, lam, total = problem.ball.cost, found.multiplier, 0.0
+    wide, near = np.linspace(-far, far, 161), np.linspace(-fine, fine, 121)
+    square = [np.stack(np.meshgrid(g, g), axis=-1).reshape(-1, 2) for g in (wide, near)]
+    for x, y, pi in zip(problem.X, problem.y, problem.weights, strict=True):
+        U = np.vstack([square[0], x + square[1]])
+        price = cost.price(U, np.broadcast_to(x, U.shape))
+        gain = (
+            problem.loss.value(U @ found.coef + found.intercept, np.full(len(U), y)) - lam * price
+        )
+        total += pi * gain.max()
+    return lam * problem.ball.delta + total
+
+
+@pytest.mark.parametrize("delta", [0.01, 0.05, 0.2])
+def test_polished_risk_equals_a_dense_search(delta):
+    problem = sample(FeatureMap(), delta)
+    found = Exact().solve(problem)
+    assert "polished" in found.message
+    assert_allclose(found.objective, grid_risk(problem, found), atol=1e-3)
+
+
+def test_linearised_tends_to_polished():
+    """The risks differ by O(delta): the cost is a square to first order in the move."""
+    deltas = np.array([1e-5, 1e-4, 1e-3])
+    apart = []
+    for delta in deltas:
+        risks = [Exact(tol=1e-9).solve(sample(FeatureMap(polish=p), delta)) for p in (False, True)]
+        apart.append(abs(risks[0].objective - risks[1].objective))
+    rate = np.polyfit(np.log(deltas), np.log(apart), 1)[0]
+    assert 0.8 <= rate <= 1.6
+
+
+def test_smoothed_agrees_with_polished():
+    problem = sample(FeatureMap(), 0.05)
+    found = Smoothed(random_state=0).solve(problem)
+    assert_allclose(found.objective, Exact().solve(problem).objective, rtol=2e-3)
+
+
+def test_the_metric_is_learned_on_the_features():
+    problem = sample(FeatureMap(metric=GeometricMean()), 0.05)
+    cost = problem.ball.cost.learn(problem.X, problem.y)
+    assert cost.metric.shape == (5, 5)
+    assert hasattr(problem.ball.cost.metric, "fit")
+    learned = Problem(problem.X, problem.y, problem.weights, problem.loss, Ball(cost, 0.05, 2))
+    assert np.isfinite(Exact().solve(learned).objective)
+    with pytest.raises(ValueError, match="learn"):
+        problem.ball.cost.check(2)
+
+
+def test_bad_input_is_named():
+    half = FunctionTransformer(lambda X: X[::2])
+    with pytest.raises(ValueError, match="FunctionTransformer must keep the number of rows"):
+        Exact().solve(sample(FeatureMap(half), 0.1))
+    flat = FunctionTransformer(lambda X: X[:, :1])
+    with pytest.raises(ValueError, match="flat"):
+        Exact().solve(sample(FeatureMap(flat), 0.1))
+    with pytest.raises(ValueError, match="cubic"):
+        FeatureMap("cubic").check(2)
+    for solver in (Exact(), Smoothed()):
+        with pytest.raises(ValueError, match="order=2"):
+            solver.solve(sample(FeatureMap(), 0.1, order=1))
+
+
+def test_settings_survive():
+    cost = FeatureMap(PolynomialFeatures(2), np.eye(2))
+    for copy in (clone(cost), pickle.loads(pickle.dumps(cost))):
+        assert repr(copy) == repr(cost)

@@ -1,0 +1,163 @@
+"""Graph costs and finite support: the interior-point exchange against conic and linear programs."""
+
+import pickle
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy.optimize import linprog
+from scipy.sparse.csgraph import dijkstra
+from sklearn.base import clone
+
+from otdro.costs import Graph, Mahalanobis, Norm
+from otdro.losses import Absolute, Hinge, Huber, Logistic, Quantile, Squared, SquaredHinge
+from otdro.problem import Ball, Problem
+from otdro.solvers import Exact, support
+
+
+def sample(loss, delta=0.1, cost=None, n=25, m=40, d=3, seed=0, order=2):
+    rng = np.random.default_rng(seed)
+    X, S, beta = rng.normal(size=(n, d)), rng.normal(size=(m, d)), rng.normal(size=d)
+    if loss.task == "classification":
+        y = np.where(X @ beta + rng.logistic(size=n) > 0, 1.0, -1.0)
+    else:
+        y = X @ beta + rng.normal(size=n)
+    ball = Ball(Graph(8) if cost is None else cost, delta, order)
+    return Problem(X, y, np.full(n, 1 / n), loss, ball, True, S)
+
+
+def conic(problem):
+    """cvxpy with Clarabel on every pair."""
+    cp = pytest.importorskip("cvxpy")
+    f, _, _ = support.formulate(problem)
+    theta, b, lam = cp.Variable(f.nodes.shape[1]), cp.Variable(), cp.Variable(nonneg=True)
+    eta, z = cp.Variable(len(f.y)), f.nodes @ theta + b
+    forms = {
+        Logistic: lambda y: cp.logistic(-y * z),
+        Hinge: lambda y: cp.pos(1 - y * z),
+        SquaredHinge: lambda y: cp.square(cp.pos(1 - y * z)),
+        Squared: lambda y: cp.square(y - z),
+        Absolute: lambda y: cp.abs(y - z),
+        Huber: lambda y: cp.huber(y - z, 1.35) / 2,
+        Quantile: lambda y: cp.maximum(0.3 * (y - z), -0.7 * (y - z)),
+    }
+    form = forms[type(problem.loss)]
+    limits = [form(y) - lam * c <= eta[i] for i, (y, c) in enumerate(zip(f.y, f.cost, strict=True))]
+    program = cp.Problem(cp.Minimize(lam * problem.ball.delta + f.weights @ eta), limits)
+    return program.solve(solver="CLARABEL", tol_gap_rel=1e-9, tol_gap_abs=1e-9, tol_feas=1e-8)
+
+
+LOSSES = [Logistic(), Hinge(), SquaredHinge(), Squared(), Absolute(), Huber(), Quantile(tau=0.3)]
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda v: type(v).__name__)
+@pytest.mark.parametrize("delta", [0.05, 0.3])
+def test_value_equals_the_program_over_all_pairs(loss, delta):
+    problem = sample(loss, delta)
+    found = Exact(tol=1e-9).solve(problem)
+    assert found.converged
+    assert_allclose(found.objective, conic(problem), rtol=1e-7)
+
+
+@pytest.mark.parametrize(
+    "cost", [Norm(1), Norm(2), Mahalanobis(np.diag([1.0, 2.0, 0.5]))], ids=repr
+)
+@pytest.mark.parametrize("order", [1, 2])
+def test_any_cost_on_a_finite_support(cost, order):
+    problem = sample(Logistic(), 0.1, cost, order=order)
+    assert_allclose(Exact(tol=1e-9).solve(problem).objective, conic(problem), rtol=1e-7)
+
+
+def test_the_risk_is_the_linear_program_of_the_adversary():
+    """At the solution, max sum p_ij l(u_j, y_i) over masses within the budget, by HiGHS."""
+    problem = sample(Logistic(), 0.2)
+    found = Exact(tol=1e-9).solve(problem)
+    f, _, _ = support.formulate(problem)
+    nodes = np.vstack([problem.X, problem.support])
+    z = nodes @ found.coef + found.intercept
+    gain = np.logaddexp(0, -np.outer(problem.y, z))
+    n, m = f.cost.shape
+    rows = np.kron(np.eye(n), np.ones((1, m)))
+    limit = {"A_ub": f.cost.ravel()[None], "b_ub": [problem.ball.delta]}
+    best = linprog(-gain.ravel(), **limit, A_eq=rows, b_eq=problem.weights, method="highs")
+    assert_allclose(-best.fun, found.objective, rtol=1e-7)
+
+
+def test_a_fine_support_tends_to_the_ball():
+    """Support points along the worst directions: the value nears that of all of R^d from below."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 1))
+    y = np.where(X[:, 0] + rng.logistic(size=40) > 0, 1.0, -1.0)
+    ball, weights = Ball(Norm(2), 0.05, 2), np.full(40, 1 / 40)
+    grid = np.linspace(-6, 6, 3001)[:, None]
+    whole = Exact().solve(Problem(X, y, weights, Logistic(), ball)).objective
+    finite = Exact().solve(Problem(X, y, weights, Logistic(), ball, True, grid)).objective
+    assert finite <= whole * (1 + 1e-6)
+    assert_allclose(finite, whole, rtol=1e-4)
+
+
+def test_without_moves_or_without_extra_points():
+    problem = sample(Logistic(), 0.0)
+    plain = Problem(problem.X, problem.y, problem.weights, Logistic(), Ball(Norm(2), 0.0, 2))
+    assert_allclose(Exact().solve(problem).objective, Exact().solve(plain).objective, rtol=1e-5)
+    rows = Problem(
+        *(getattr(problem, k) for k in ("X", "y", "weights", "loss")), Ball(Graph(8), 0.1)
+    )
+    found = Exact().solve(rows)
+    assert found.converged
+    assert "pairs kept" in found.message
+
+
+def test_path_lengths():
+    line = np.array([[0.0], [1.0], [3.0], [6.0]])
+    lengths = Graph(1).path_lengths(line, None)
+    assert_allclose(lengths, np.abs(line - line.T))
+    rng = np.random.default_rng(0)
+    X, S = rng.normal(size=(10, 2)), rng.normal(size=(30, 2))
+    lengths = Graph(6).path_lengths(X, S)
+    assert lengths.shape == (10, 40)
+    assert_allclose(np.diag(lengths), 0)
+    straight = np.linalg.norm(X[:, None] - np.vstack([X, S])[None], axis=2)
+    assert (lengths >= straight - 1e-12).all()
+    edges = Graph(6).edges(np.vstack([X, S]))
+    assert_allclose(lengths, dijkstra(edges + edges.T, indices=range(10)))
+    scaled = Graph(6, base=Mahalanobis(4 * np.eye(2))).path_lengths(X, S)
+    assert_allclose(scaled, 2 * lengths)
+
+
+def test_coinciding_nodes_are_joined():
+    X = np.repeat(np.arange(6.0)[:, None], 2, axis=0)
+    lengths = Graph(3).path_lengths(X, None)
+    assert np.isfinite(lengths).all()
+    assert_allclose(lengths[0, 1], 0, atol=1e-9)
+
+
+def test_bad_input_is_named():
+    problem = sample(Logistic())
+    apart = Problem(
+        problem.X,
+        problem.y,
+        problem.weights,
+        Logistic(),
+        Ball(Graph(3), 0.1, 2),
+        True,
+        problem.support + 1000.0,
+    )
+    with pytest.raises(ValueError, match="2 components, and mass cannot cross"):
+        Exact().solve(apart)
+    for block, words in ((problem.support[:, :2], "columns"), (problem.support * np.nan, "NaN")):
+        other = Problem(
+            *(getattr(apart, k) for k in ("X", "y", "weights", "loss", "ball")), True, block
+        )
+        with pytest.raises(ValueError, match=words):
+            Exact().solve(other)
+    with pytest.raises(ValueError, match="k >= 1"):
+        Graph(0).check(3)
+    with pytest.raises(ValueError, match="more than k nodes"):
+        Graph(10).path_lengths(problem.X[:5], None)
+
+
+def test_settings_survive():
+    cost = Graph(4, base=Norm(2))
+    for copy in (clone(cost), pickle.loads(pickle.dumps(cost))):
+        assert repr(copy) == repr(cost)
