@@ -38,7 +38,7 @@ def separable(case):
     return case.loss == "logistic" and case.shape in ("wide", "easy")
 
 
-@pytest.mark.parametrize("delta", DELTAS)
+@pytest.mark.parametrize("delta", ["zero", "tiny", "medium"])
 @pytest.mark.parametrize("case", CASES, ids=name)
 def test_objective_is_the_conic_optimum(case, delta):
     model, caught = fitted(case, DELTAS[delta])
@@ -72,7 +72,11 @@ def test_robust_risk_is_that_of_the_coefficients(case, delta):
 
 @pytest.mark.parametrize("case", CASES, ids=name)
 def test_radius_beyond_the_threshold_gives_the_constant_model(case):
-    model, _ = fitted(case, DELTAS["huge"])
+    """Beyond it the optimum is known: the constant model's risk."""
+    model, caught = fitted(case, DELTAS["huge"])
+    assert caught == []
+    assert model.n_iter_ >= 1
+    assert 0 <= model.gap_ <= 1e-9 * constant(case) * (1 + 1e-9)
     assert not np.any(model.coef_)
     assert_allclose(model.robust_risk_, constant(case), rtol=1e-9)
 
@@ -114,11 +118,10 @@ def test_separable_logistic_without_a_ball_warns_and_stays_finite(cost, shape):
     assert (model.predict(case.sample.X) == case.sample.y).all()
 
 
-@pytest.mark.parametrize("delta", [0.02, 0.5])
 @pytest.mark.parametrize("combination", COMBINATIONS, ids=lambda c: "-".join(map(str, c)))
-def test_robust_risk_is_the_supremum_over_a_grid_of_moves(combination, delta):
+def test_robust_risk_is_the_supremum_over_a_grid_of_moves(combination):
     """min over lam of lam delta + mean max_t { l(z + t w) - lam |t|^order }, t on a fine grid."""
-    loss, cost, order = combination
+    (loss, cost, order), delta = combination, 0.1
     case = Case(loss, cost, order, "tall")
     s = case.sample
     coef = np.array([0.6, -0.3, 0.0, 0.2])
