@@ -153,6 +153,20 @@ def test_a_failed_fit_is_a_row_with_a_note(tmp_path, monkeypatch):
     assert "-" in tables(found, ["toy", "too"])[0].text()
 
 
+def test_an_empty_model_predicts_one_class(tmp_path, monkeypatch):
+    from sklearn.linear_model import LogisticRegression
+
+    from otdro.experiment.methods import METHODS
+
+    def empty(setting):
+        return LogisticRegression(C=1e-9, l1_ratio=1, solver="liblinear")
+
+    monkeypatch.setitem(METHODS, "W", replace(METHODS["W"], build=empty))
+    found = run(plan(reps=1, methods=("W",)), tmp_path)
+    assert all(0.2 < row.accuracy < 0.8 for row in found)
+    assert found[0].test_loss == pytest.approx(np.log(2))
+
+
 def test_write_atomic_leaves_nothing_half_written(tmp_path, monkeypatch):
     target = tmp_path / "x"
     target.write_text("old")

@@ -113,7 +113,7 @@ def measures(model: Any, X: Any, y: Array, task: str) -> dict[str, float]:
     if scores.ndim == 1:
         sign = np.where(y == classes[1], 1.0, -1.0)
         loss = float(np.logaddexp(0, -sign * scores).mean())
-        return {"log-loss": loss, "accuracy": float((sign * scores > 0).mean())}
+        return {"log-loss": loss, "accuracy": float(((scores > 0) == (sign > 0)).mean())}
     chances = model.predict_proba(X)[np.arange(len(y)), np.searchsorted(classes, y)]
     loss = float(-np.log(np.maximum(chances, 1e-300)).mean())
     return {"log-loss": loss, "accuracy": float((model.predict(X) == y).mean())}

@@ -218,13 +218,13 @@ def _score(model: Any, data: Dataset, parts: Any) -> dict[str, Any]:
 
 
 def _measures(model: Any, data: Dataset, parts: Any) -> dict[str, float]:
-    train, test = (
-        data.y[rows] * model.decision_function(data.X[rows]) for rows in (parts.train, parts.test)
-    )
+    train, test = (model.decision_function(data.X[rows]) for rows in (parts.train, parts.test))
+    y = data.y[parts.test]
     return {
-        "train_loss": float(np.logaddexp(0, -train).mean()),
-        "test_loss": float(np.logaddexp(0, -test).mean()),
-        "accuracy": float((test > 0).mean()),
+        "train_loss": float(np.logaddexp(0, -data.y[parts.train] * train).mean()),
+        "test_loss": float(np.logaddexp(0, -y * test).mean()),
+        # a score of 0 predicts -1, as scikit-learn does: an empty model is not wrong everywhere
+        "accuracy": float(((test > 0) == (y > 0)).mean()),
         "radius": _radius(model[-1]),
     }
 
