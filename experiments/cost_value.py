@@ -29,7 +29,9 @@ def losses(name, n, count):
         for cost in ("euclidean", "learned"):
             model = DROClassifier(cost=cost, random_state=seed).fit(Z, t)
             row.append(log_loss(t_test, model.predict_proba(Z_test)))
-        best = max(range(len(model.path_.candidates)), key=lambda c: model.path_.candidates[c].chosen)
+        best = max(
+            range(len(model.path_.candidates)), key=lambda c: model.path_.candidates[c].chosen
+        )
         won.append(model.path_.candidates[best].name.split(",")[0])
         rows.append(row)
     return np.array(rows), won
@@ -44,7 +46,7 @@ def page(results):
         "splits, folds and rule for delta. `difference` is learned - euclidean with its paired",
         "standard error.",
         "",
-        "| set | n | splits | euclidean mean (median) | learned mean (median) | difference | chosen |",
+        "| set | n | splits | euclidean, mean (median) | learned | difference | chosen |",
         "|---|---|---|---|---|---|---|",
     ]
     for name, n, table, won in results:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from .costs import Cost
-from .design import Design
+from .design import Design, as_dense
 from .duality import worst_risk
 from .losses import Loss, PiecewiseQuadratic
 from .problem import Ball
@@ -62,7 +62,7 @@ def worst_case(
     t = np.abs(moves.shift) / w if w > 0 else np.zeros_like(moves.shift)
     budget = float(moves.mass @ t**ball.order)
     risk = float(moves.mass @ loss.value(z[moves.origin] + moves.shift, y[moves.origin]))
-    rows = X.toarray() if sparse.issparse(X) else np.asarray(X)
+    rows = as_dense(X)
     direction = ball.cost.direction(coef)
     points = rows[moves.origin] + np.outer(np.sign(moves.shift) * t, direction)
     shortfall = max(0.0, dual.risk - risk)
@@ -92,7 +92,7 @@ def _moves(
 def _order_two(
     z: Array, y: Array, weights: Array, loss: Loss, w: float, delta: float, lam: float
 ) -> Moves:
-    """Move each row to its inner maximiser; rows with two share their mass so that E t^2 = delta."""
+    """Move each row to its inner maximiser; rows with two share their mass: E t^2 = delta."""
     inner = loss.inner(z, y, w, lam)
     best = inner.value.argmax(axis=0)
     cost = (inner.shift / w) ** 2
@@ -178,7 +178,7 @@ Sample = tuple[Any, Any, Any]
 
 
 def discrepancy(P: Sample | WorstCase, Q: Sample | WorstCase, cost: Cost, order: int) -> float:
-    r"""Return :math:`D_c(P, Q)`, the least mean cost of moving P onto Q, with :math:`c = d^{order}`.
+    r"""Return :math:`D_c(P, Q)`, the least mean cost of moving P onto Q, :math:`c = d^{order}`.
 
     P and Q are (points, targets, weights or None) or a ``WorstCase``. Labels cannot be moved: the
     value is inf where their masses differ. The Kantorovich linear program of each label is solved
@@ -205,7 +205,7 @@ def _sample(sample: Sample | WorstCase, name: str) -> tuple[Array, Array, Array]
     if isinstance(sample, WorstCase):
         sample = (sample.points, sample.targets, sample.weights)
     points, targets, weights = sample
-    points = points.toarray() if sparse.issparse(points) else np.asarray(points, dtype=float)
+    points = np.asarray(as_dense(points), dtype=float)
     targets = np.asarray(targets)
     weights = np.ones(len(points)) if weights is None else np.asarray(weights, dtype=float)
     if points.ndim != 2 or len(points) != len(targets) or len(points) != len(weights):
@@ -237,7 +237,7 @@ def _transport_highs(a: Array, b: Array, C: Array) -> float:
     m, k = C.shape
     rows = sparse.kron(sparse.eye(m), np.ones((1, k)))
     columns = sparse.kron(np.ones((1, m)), sparse.eye(k))
-    found = linprog(
+    found: Any = linprog(  # type: ignore[call-overload]
         C.ravel(), A_eq=sparse.vstack([rows, columns]), b_eq=np.concatenate([a, b]), method="highs"
     )
     if found.status != 0:

@@ -15,9 +15,16 @@ Array = NDArray[Any]
 BLOCK_BYTES = 2**21
 
 
+def as_dense(X: Any) -> Array:
+    """Return X as a dense array."""
+    return np.asarray(X.toarray() if hasattr(X, "toarray") else X)
+
+
 class Design:
-    r"""The rows :math:`z_i = L'(x_i - \bar x)`, so that :math:`z_i'\theta = (x_i - \bar x)'\beta` with
-    :math:`\beta = L\theta`, never formed: L acts on the coefficients, the centre on the products.
+    r"""The rows :math:`z_i = L'(x_i - \bar x)`, :math:`z_i'\theta = (x_i - \bar x)'\beta`.
+
+    They are never formed: L acts on the coefficients (:math:`\beta = L\theta`), the centre on the
+    products.
 
     ``X`` is a dense float array or CSR matrix of shape (n, d), ``factor`` is L (None: identity, or
     one L a column of a batch, shape (B, d, d)) and ``center`` the vector subtracted (None: zero).
@@ -52,7 +59,11 @@ class Design:
 
     def scores(self, theta: Array) -> Array:
         """Return Z theta, shape (n,) or (n, B)."""
-        if theta.ndim == 2 and theta.shape[1] == 1 and (self.factor is None or self.factor.ndim == 2):
+        if (
+            theta.ndim == 2
+            and theta.shape[1] == 1
+            and (self.factor is None or self.factor.ndim == 2)
+        ):
             return self.scores(theta[:, 0])[:, None]
         beta = self.coef(theta)
         if self._direct:
@@ -130,7 +141,7 @@ class Design:
 
     def dense(self) -> Array:
         """Return Z itself as a float64 array, for factorisations that need it."""
-        X = np.asarray(self.X.toarray() if self.sparse else self.X, dtype=float)
+        X = np.asarray(as_dense(self.X), dtype=float)
         Z = X if self.center is None else X - self.center
         return Z if self.factor is None else Z @ self.factor
 

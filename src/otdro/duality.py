@@ -70,7 +70,7 @@ def _quadratic_growth(plain: float, w: float, delta: float) -> Dual:
 def _line_minimum(
     z: Array, y: Array, weights: Array, loss: Loss, w: float, delta: float, rtol: float
 ) -> Dual:
-    """Minimise the convex g(lam) = lam delta + mean psi: the root of mean t^2 = delta, or its jump."""
+    """Minimise the convex lam delta + mean psi: the root of mean t^2 = delta, or its jump."""
 
     def spent(lam: float) -> float:
         inner = loss.inner(z, y, w, lam)

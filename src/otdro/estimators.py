@@ -87,9 +87,7 @@ class _DRO(BaseEstimator):  # type: ignore[misc]
 
     def _scores(self, X: Any) -> Array:
         check_is_fitted(self)
-        X = validate_data(
-            self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False
-        )
+        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
         scores: Array = Design(X).scores(np.atleast_2d(self.coef_).T) + self.intercept_
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
@@ -272,7 +270,7 @@ class DROClassifier(ClassifierMixin, _DRO):  # type: ignore[misc]
         labels: Array = self.classes_[index]
         return labels
 
-    @available_if(_is_logistic)
+    @available_if(_is_logistic)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> Array:
         """Return class probabilities; one-vs-rest ones are scaled to sum to 1."""
         scores = self._scores(X)
@@ -283,13 +281,13 @@ class DROClassifier(ClassifierMixin, _DRO):  # type: ignore[misc]
         odds = np.exp(log - log.max(axis=1, keepdims=True))
         return odds / odds.sum(axis=1, keepdims=True)
 
-    @available_if(_is_logistic)
+    @available_if(_is_logistic)  # type: ignore[untyped-decorator]
     def predict_log_proba(self, X: Any) -> Array:
         """Return the logarithm of the class probabilities."""
         return np.log(self.predict_proba(X))
 
     def worst_case(self, class_: Any = None) -> WorstCase:
-        """Return a worst-case distribution, for more than two classes that of ``class_`` against the rest."""
+        """Return a worst-case distribution; of ``class_`` against the rest if there are more."""
         check_is_fitted(self)
         if len(self.classes_) == 2:
             found = self._worst_case(0)
@@ -368,7 +366,8 @@ class DRORegressor(RegressorMixin, _DRO):  # type: ignore[misc]
         weights = _weights(X, sample_weight)
         y = np.asarray(y, dtype=float)
         self._fit(X, [y], weights, y, None, groups, support)
-        self.coef_, self.intercept_ = self.coef_[0], float(self.intercept_[0])
+        self.coef_ = self.coef_[0]
+        self.intercept_: Any = float(self.intercept_[0])
         return self
 
     def predict(self, X: Any) -> Array:
@@ -403,9 +402,7 @@ def _normalise(weights: Array, name: str) -> Array:
     return weights / total
 
 
-def robust_risk(
-    X: Any, y: Any, coef: Any, intercept: float, loss: str | Loss, ball: Ball
-) -> float:
+def robust_risk(X: Any, y: Any, coef: Any, intercept: float, loss: str | Loss, ball: Ball) -> float:
     r"""Return :math:`\sup_{P \in ball} E_P\,\ell(x'\beta + b, y)` around the sample (X, y).
 
     ``y`` are labels -1/+1 for a loss of classification, targets for one of regression.

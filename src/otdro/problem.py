@@ -57,7 +57,7 @@ class Solution:
 
     ``multiplier`` is the dual variable lam of the budget E[c] <= delta, so that
     d objective/d delta = lam. ``dual`` holds d l/dz of each row at the worst case (its mean over
-    the masses of a row), the point of the dual problem that gives ``gap``; None if a solver has none.
+    the masses of a row), the point of the dual problem behind ``gap``; None if there is none.
     """
 
     coef: Array

@@ -76,5 +76,7 @@ class Mahalanobis(Cost):
 
     def _solve(self, w: Array, trans: str = "N") -> Array:
         columns = w.reshape(-1, w.shape[-1]).T
-        found = solve_triangular(self.factor(), columns, lower=True, trans=trans)
+        found: Array = solve_triangular(  # type: ignore[call-overload]
+            self.factor(), columns, lower=True, trans=trans
+        )
         return found.T.reshape(w.shape)

@@ -32,7 +32,7 @@ class Norm(Cost):
         return np.linalg.norm(w, ord=_DUAL[self.p], axis=-1)
 
     def direction(self, w: Array) -> Array:
-        """Return w/||w||_2, sign(w) (p = inf), or the signed unit vector of the largest |w_j| (p = 1)."""
+        """Return w/||w||_2, sign(w) (p = inf), or the signed unit vector of max |w_j| (p = 1)."""
         w = np.asarray(w, dtype=float)
         if self.p == np.inf:
             # sign(0) := 1 keeps the norm of the direction at 1 without changing <w, v>

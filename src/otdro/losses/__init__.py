@@ -3,7 +3,9 @@
 import re
 
 from .absolute import Absolute
-from .base import Inner, Loss, PiecewiseQuadratic
+from .base import Inner as Inner
+from .base import Loss as Loss
+from .base import PiecewiseQuadratic as PiecewiseQuadratic
 from .hinge import Hinge
 from .huber import Huber
 from .logistic import Logistic

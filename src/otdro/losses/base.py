@@ -12,10 +12,10 @@ Array = NDArray[Any]
 
 
 class Inner(NamedTuple):
-    r"""Local maxima of :math:`s \mapsto \ell(z_i + s, y_i) - (\lambda/w^2) s^2`, one row of each array a branch.
+    r"""Local maxima of :math:`s \mapsto \ell(z_i + s, y_i) - (\lambda/w^2) s^2`.
 
-    ``value`` is -inf where a row lacks that branch; ``shift`` is the maximiser s, the
-    displacement of the score.
+    A row of each array is a branch. ``value`` is -inf where a row lacks that branch; ``shift`` is
+    the maximiser s, the displacement of the score.
     """
 
     value: Array
@@ -82,10 +82,8 @@ class Loss(BaseEstimator):  # type: ignore[misc]
         attained = (self.derivative(low, y) <= a) & (a <= self.derivative(high, y))
         return np.where(attained, a * low - self.value(low, y), np.inf)
 
-    def inner(
-        self, z: Array, y: Array, w: float, lam: float, guess: Array | None = None
-    ) -> Inner:
-        r"""Maximise :math:`\ell(z + s, y) - \lambda s^2 / w^2` over the displacement s of the score.
+    def inner(self, z: Array, y: Array, w: float, lam: float, guess: Array | None = None) -> Inner:
+        r"""Maximise :math:`\ell(z + s, y) - \lambda s^2 / w^2` over the shift s of the score.
 
         ``guess`` may hold \|s\| of a problem nearby, to start an iteration from.
         """
@@ -161,10 +159,8 @@ class PiecewiseQuadratic(Loss):
         inside = (alpha >= lo) & (alpha <= hi)
         return np.where(inside, self.kappa * alpha**2 / 2 - alpha * c, np.inf)
 
-    def inner(
-        self, z: Array, y: Array, w: float, lam: float, guess: Array | None = None
-    ) -> Inner:
-        r"""With nu = w^2/(2 lam) the supremum over s leaves max_alpha alpha r - (kappa - nu) alpha^2/2."""
+    def inner(self, z: Array, y: Array, w: float, lam: float, guess: Array | None = None) -> Inner:
+        r"""Return max_alpha alpha r - (kappa - nu) alpha^2/2 with nu = w^2/(2 lam)."""
         r, sign = self.residual(z, y), -self.orientation(y)
         nu = w**2 / (2 * lam)
         q = self.kappa - nu
@@ -172,7 +168,7 @@ class PiecewiseQuadratic(Loss):
         if q > 0:
             alpha = np.clip(r / q, lo, hi)[None]
         else:
-            # convex in alpha: the maximum is at an end of [lo, hi], at 0 if both are infinite and r = 0
+            # convex in alpha: the maximum is at an end of [lo, hi], at 0 if an end is infinite
             ends = [a if np.isfinite(a) else 0.0 for a in (hi, lo)]
             alpha = np.outer(ends, np.ones_like(r))
         value = alpha * r - q * alpha**2 / 2

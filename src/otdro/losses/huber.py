@@ -4,7 +4,7 @@ from .base import PiecewiseQuadratic
 
 
 class Huber(PiecewiseQuadratic):
-    r"""Huber loss: :math:`e^2/2` for :math:`|e| \le M`, else :math:`M|e| - M^2/2`, with e = y - z."""
+    r"""Huber loss, e = y - z: :math:`e^2/2` for :math:`|e| \le M`, else :math:`M|e| - M^2/2`."""
 
     task = "regression"
     kappa = 1.0

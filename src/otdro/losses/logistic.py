@@ -48,9 +48,7 @@ class Logistic(Loss):
         alpha = np.clip(alpha, 0, 1)
         return np.where(inside, -entr(alpha) - entr(1 - alpha), np.inf)
 
-    def inner(
-        self, z: Array, y: Array, w: float, lam: float, guess: Array | None = None
-    ) -> Inner:
+    def inner(self, z: Array, y: Array, w: float, lam: float, guess: Array | None = None) -> Inner:
         r"""With v = -ys >= 0 and a = 2 lam/w^2: maximise log(1 + e^(v - m)) - a v^2/2.
 
         Stationary where sigma(v - m) = a v. One maximum if a >= 1/4; else up to two, the lower

@@ -4,7 +4,7 @@ from .base import PiecewiseQuadratic
 
 
 class Quantile(PiecewiseQuadratic):
-    r"""Pinball loss :math:`\max(\tau e, (\tau - 1) e)` with e = y - z: the tau-quantile regression."""
+    r"""Pinball loss :math:`\max(\tau e, (\tau - 1) e)`, e = y - z: tau-quantile regression."""
 
     task = "regression"
     kappa = 0.0

@@ -40,7 +40,7 @@ class Learned(BaseEstimator):  # type: ignore[misc]
     ----------
     learners : sequence of metric learners or None
         Ours, or any object whose fit leaves ``components_`` or ``get_mahalanobis_matrix()``.
-        None is ``[Diagonal(), GeometricMean()]``.
+        None is ``[Diagonal(shrinkage=0.5), GeometricMean()]``.
     shrinkage : sequence of floats in [0, 1] or None
         Weights of the identity, each tried with each learner. None is each learner's own.
     """
@@ -75,7 +75,9 @@ class Learned(BaseEstimator):  # type: ignore[misc]
         return found
 
     def _grid(self) -> Iterator[tuple[Any, list[float]]]:
-        learners = [Diagonal(), GeometricMean()] if self.learners is None else self.learners
+        learners = (
+            [Diagonal(shrinkage=0.5), GeometricMean()] if self.learners is None else self.learners
+        )
         for learner in learners:
             if not hasattr(learner, "fit"):
                 raise TypeError(f"learners must have fit(X, y), got {learner!r}.")

@@ -1,8 +1,11 @@
 """Choosing delta: the whole path, cross-validation, and the robust Wasserstein profile."""
 
-from .grid import Path, Sample, path
+from .grid import Path, path
+from .grid import Sample as Sample
 from .profile import theory
-from .region import ConfidenceRegion, confidence_region
-from .selection import Choice, Settings, choose
+from .region import ConfidenceRegion as ConfidenceRegion
+from .region import confidence_region as confidence_region
+from .selection import Settings as Settings
+from .selection import choose as choose
 
 __all__ = ["Path", "path", "theory"]

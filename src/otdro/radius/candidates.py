@@ -12,6 +12,7 @@ from sklearn.base import clone
 
 from .. import costs as known
 from ..costs import Cost, Norm
+from ..design import as_dense
 from ..metrics import Learned
 from ..metrics.base import learn
 from .grid import Sample
@@ -77,7 +78,7 @@ def _learnable(learned: Learned, X: Any) -> Candidates:
 
 def distinct_rows(sample: Sample) -> tuple[Array, Array]:
     """Return the distinct (x, y) of positive weight, so that a weight of 2 is a row met twice."""
-    X = sample.X.toarray() if sparse.issparse(sample.X) else np.asarray(sample.X)
+    X = as_dense(sample.X)
     y = sample.ys[0] if len(sample.ys) == 1 else np.stack(sample.ys).argmax(axis=0)
     rows = np.column_stack([X, y])[sample.weights > 0]
     rows = np.unique(np.asarray(rows, dtype=float), axis=0)

@@ -1,4 +1,4 @@
-"""Cross-validation of a path: whatever is learned, the cost included, is learned inside the fold."""
+"""Cross-validation of a path: whatever is learned, the cost too, is learned inside the fold."""
 
 from __future__ import annotations
 
@@ -97,10 +97,11 @@ def codes(sample: Sample) -> Array:
 def _folds(labels: Array, k: int, classify: bool, seed: int, repeats: int) -> list[Any]:
     if k < 2:
         raise ValueError(f"cv must be at least 2 folds, got cv={k}.")
-    values, counts = np.unique(labels, return_counts=True) if classify else ([], np.empty(0))
-    least = int(counts.min()) if classify else len(labels)
+    least, what = len(labels), "the sample"
+    if classify:
+        values, counts = np.unique(labels, return_counts=True)
+        least, what = int(counts.min()), f"the class coded {values[counts.argmin()]:g}"
     if least < k:
-        what = f"the class coded {values[counts.argmin()]:g}" if classify else "the sample"
         fewer = max(2, least)
         warnings.warn(
             f"{what} has {least} rows, fewer than cv={k} folds: using {fewer}.",
@@ -160,7 +161,7 @@ def _fold(
     test: Array,
     scorer: Any,
 ) -> tuple[list[tuple[Array, Array]], int]:
-    """Return, for each candidate, scores (m,) and test scores z (K, test, m); and how many fits failed."""
+    """Return each candidate's scores (m,) and z (K, test, m), and how many fits failed."""
     part, held = sample.rows(train), Design(sample.X[test])
     results, failed = [], 0
     for cost, grid in zip(candidates.costs(part), deltas, strict=True):
@@ -184,9 +185,7 @@ def _scores(
         ]
         return -np.mean(losses, axis=0)
     m = z.shape[2]
-    return np.array(
-        [scorer(sample.X[test], test, coefs[:, j], intercepts[:, j]) for j in range(m)]
-    )
+    return np.array([scorer(sample.X[test], test, coefs[:, j], intercepts[:, j]) for j in range(m)])
 
 
 def _warn_of_unsolved(failed: list[int]) -> None:
@@ -222,4 +221,3 @@ class ModelScorer:
             raise ValueError(
                 f"scoring={self.name!r} needs what the loss {model.loss!r} lacks: {error}"
             ) from None
-

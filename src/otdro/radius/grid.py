@@ -45,7 +45,7 @@ class Path:
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Rows, target vectors (one, or K for one-vs-rest), weights with sum 1, and the model's form."""
+    """Rows, target vectors (one, or K for one-vs-rest), weights with sum 1, the model's form."""
 
     X: Any
     ys: list[Array]
@@ -183,12 +183,10 @@ def _slopes(
     if fit_intercept and mass > 0:
         # rows on the kink share, evenly, what balances the others
         a[free] = -float(weights @ a) / mass
-    return a, np.count_nonzero(free & (weights > 0)) <= 1
+    return a, bool(np.count_nonzero(free & (weights > 0)) <= 1)
 
 
-def _kinked_threshold(
-    sample: Sample, y: Array, cost: Cost, order: int, bound: float
-) -> float:
+def _kinked_threshold(sample: Sample, y: Array, cost: Cost, order: int, bound: float) -> float:
     """Return the zero of the convex, decreasing F(0 model) - F*(delta), by Newton from the left."""
     solver = Exact(tol=1e-7, max_iter=200)
     flat = constant_risk(sample.problem(y, Ball(cost, bound, order)))[1]
@@ -225,7 +223,12 @@ def _solve_one(
 
 
 def _one_after_another(
-    sample: Sample, y: Array, cost: Cost, order: int, deltas: Sequence[float] | Array, solver: Solver
+    sample: Sample,
+    y: Array,
+    cost: Cost,
+    order: int,
+    deltas: Sequence[float] | Array,
+    solver: Solver,
 ) -> list[Solution]:
     """Solve from the largest delta down, each from the solution before it."""
     solved: list[Solution] = []

@@ -3,8 +3,8 @@ r"""Delta by theory: the robust Wasserstein profile, and the confidence region i
 With h = grad l at the true coefficients, the least budget at which they are optimal for some
 distribution of the ball satisfies, for the squared Mahalanobis cost,
 
-.. math:: n R_n(\beta_*) \to \sum_j \omega_j \chi^2_1,\qquad \omega = \mathrm{eig}(G^{-1}\,\mathrm{Cov}\,h),
-          \quad G = E[D_x h\,\Lambda^{-1}(D_x h)'],
+.. math:: n R_n(\beta_*) \to \sum_j \omega_j \chi^2_1,\qquad
+          \omega = \mathrm{eig}(G^{-1}\,\mathrm{Cov}\,h),\quad G = E[D_x h\,\Lambda^{-1}(D_x h)'],
 
 and delta is its quantile over n. At order 1, logistic, the quantile of
 :math:`\|N(0, E a^2 xx')\|_\Lambda/\sqrt n` bounds it.
@@ -13,6 +13,7 @@ and delta is its quantile over n. At order 1, logistic, the quantile of
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -53,7 +54,7 @@ def theory(
     sample_weight: Any = None,
     fit_intercept: bool = True,
 ) -> float:
-    """Return the delta at which the ball's plausible coefficients cover the truth with ``confidence``.
+    """Return the delta at which the plausible coefficients cover the truth with ``confidence``.
 
     For squared loss (order 2) and logistic loss (orders 1, an upper bound, and 2). The unknown
     truth is replaced by a pilot: the plain fit, or where that does not exist (separable classes,
@@ -90,7 +91,7 @@ def check_profile(sample: Sample, cost: Cost, confidence: float) -> None:
             f"the profile theory covers Euclidean and Mahalanobis costs, not {cost!r}. Use "
             "delta='cv' or a number."
         )
-    if not (np.isscalar(confidence) and 0 < confidence < 1):
+    if not (isinstance(confidence, Real) and 0 < float(confidence) < 1):
         raise ValueError(f"confidence must lie strictly between 0 and 1, got {confidence!r}.")
 
 
@@ -117,7 +118,7 @@ def pilot(sample: Sample, y: Array, cost: Cost) -> tuple[Array, float]:
 
 def _plain_fit(sample: Sample, y: Array, cost: Cost) -> tuple[Array, float] | None:
     """Return the empirical risk minimiser, None where it does not exist or leaves no residual."""
-    n, d = sample.X.shape
+    d = sample.X.shape[1]
     if np.count_nonzero(sample.weights) <= d + 1:
         return None
     found = Exact(tol=1e-9, max_iter=60).solve(sample.problem(y, Ball(cost, 0.0, 2)))
@@ -165,9 +166,7 @@ def rows(weights: Array) -> float:
     return float(1 / np.sum(weights**2))
 
 
-def moments(
-    sample: Sample, y: Array, cost: Cost, coef: Array, intercept: float
-) -> Moments:
+def moments(sample: Sample, y: Array, cost: Cost, coef: Array, intercept: float) -> Moments:
     """Return the moments of the profile at a model."""
     if isinstance(sample.loss, Squared):
         return _squared_moments(sample, y, cost, coef, intercept)

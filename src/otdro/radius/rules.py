@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,29 +36,41 @@ class Evidence:
     own_loss: bool
 
 
-Rule = Callable[[Evidence], int]
+class Verdict(NamedTuple):
+    """A place on the grid, and the value by which candidate costs are compared: less is better."""
+
+    place: int
+    value: float
 
 
-def minimum(evidence: Evidence) -> int:
+Rule = Callable[[Evidence], Verdict]
+
+
+def minimum(evidence: Evidence) -> Verdict:
     """The delta of the best mean score; of equal ones the largest."""
-    return int(evidence.folds.mean.argmax())
+    return _scored(evidence, int(evidence.folds.mean.argmax()))
 
 
-def one_standard_error(evidence: Evidence) -> int:
+def one_standard_error(evidence: Evidence) -> Verdict:
     """The largest delta whose mean score is within one standard error of the best."""
-    best = minimum(evidence)
     mean, se = evidence.folds.mean, evidence.folds.se
-    return int(np.flatnonzero(mean >= mean[best] - se[best])[0])
+    best = int(mean.argmax())
+    return _scored(evidence, int(np.flatnonzero(mean >= mean[best] - se[best])[0]))
 
 
-def profile(evidence: Evidence) -> int:
-    """The least delta whose radius is at least ``PROFILE_SHARE`` times the profile's median there."""
+def _scored(evidence: Evidence, place: int) -> Verdict:
+    return Verdict(place, -float(evidence.folds.mean[place]))
+
+
+def profile(evidence: Evidence) -> Verdict:
+    """The least delta whose radius is at least ``PROFILE_SHARE`` times the profile's median."""
     enough = radius(evidence) >= PROFILE_SHARE * profile_median(evidence)
     # from the largest delta down, the last before the condition first fails
-    return max(0, int(np.argmin(enough)) - 1) if not enough.all() else len(enough) - 1
+    place = max(0, int(np.argmin(enough)) - 1) if not enough.all() else len(enough) - 1
+    return _scored(evidence, place)
 
 
-def smoothed(evidence: Evidence) -> int:
+def smoothed(evidence: Evidence) -> Verdict:
     r"""The minimiser of :math:`n\log L_h(\delta) + \log^2(R/(0.4\,P))`.
 
     L_h is the out-of-fold loss with margins smoothed towards a Gaussian of equal mean and
@@ -68,7 +80,8 @@ def smoothed(evidence: Evidence) -> int:
     """
     if not evidence.own_loss:
         return minimum(evidence)
-    return int(criterion(evidence).argmin())
+    values = criterion(evidence)
+    return Verdict(int(values.argmin()), float(values.min()))
 
 
 def criterion(evidence: Evidence) -> Array:
@@ -87,7 +100,9 @@ def smoothed_loss(evidence: Evidence, n: int) -> tuple[Array, float]:
     for k, y in enumerate(sample.ys):
         rows, z, share = evidence.folds.entries(k, sample.weights)
         losses.append(_smoothed(sample, z, y[rows, None], share, h))
-    b = [sample.loss.constant(y, sample.weights) if sample.fit_intercept else 0.0 for y in sample.ys]
+    b = [
+        sample.loss.constant(y, sample.weights) if sample.fit_intercept else 0.0 for y in sample.ys
+    ]
     flat = [
         float(sample.weights @ sample.loss.value(np.full(len(y), c), y))
         for y, c in zip(sample.ys, b, strict=True)
@@ -166,7 +181,7 @@ def _median_norms(sample: Sample, rows: Array, square: Array, cost: Cost) -> Arr
 
 
 def _median_norm(S: Array) -> float:
-    """Return the median of |N(0, S)|: a chi-square of equal mean and variance, by Wilson-Hilferty."""
+    """Return the median of |N(0, S)|: chi-square of equal mean and variance, Wilson-Hilferty."""
     trace, square = float(np.trace(S)), float(np.sum(S * S))
     if trace == 0:
         return 0.0

@@ -17,17 +17,13 @@ from ..problem import Ball, Solution
 from ..solvers import Solver
 from . import candidates as cost_candidates
 from .candidates import Candidates
-from .folds import FoldScores, ModelScorer, cross_validate, splits
+from .folds import ModelScorer, cross_validate, splits
 from .grid import Path, Sample, default_deltas, solve_path, tidy
 from .profile import theory_delta
 from .rules import REPEAT_UP_TO, REPEATS, Evidence
 from .rules import resolve as resolve_rule
 
 Array = NDArray[Any]
-
-#: A learned cost replaces the Euclidean one if its fold scores are better by this many standard
-#: errors of the paired difference.
-MARGIN = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,14 +95,13 @@ def _from_folds(
     seed = _seed(settings.random_state)
     few = len(sample.weights) <= REPEAT_UP_TO and settings.rule in ("auto", "smoothed")
     pairs = splits(sample, settings.cv, settings.groups, seed, REPEATS if few else 1)
-    scores = cross_validate(
-        sample, tried, order, deltas, solver, pairs, scorer, settings.n_jobs
-    )
-    places = [
-        rule(Evidence(sample, cost, order, grid, folds, scorer is None)) if len(grid) > 1 else 0
+    scores = cross_validate(sample, tried, order, deltas, solver, pairs, scorer, settings.n_jobs)
+    verdicts = [
+        rule(Evidence(sample, cost, order, grid, folds, scorer is None))
         for cost, grid, folds in zip(full, deltas, scores, strict=True)
     ]
-    best = select_cost(scores, places)
+    places = [verdict.place for verdict in verdicts]
+    best = int(np.argmin([verdict.value for verdict in verdicts]))
     table = [
         CandidateScore(
             name, grid, folds.mean, folds.se, float(grid[j]), float(folds.mean[j]), c == best
@@ -126,22 +121,7 @@ def _from_folds(
         candidates=table,
     )
     j = places[best]
-    return Choice(
-        Ball(full[best], float(deltas[best][j]), order), path, [row[j] for row in solved]
-    )
-
-
-def select_cost(scores: list[FoldScores], places: list[int]) -> int:
-    """Return the candidate to use: the first (Euclidean) unless another is better by ``MARGIN``."""
-    first = scores[0].scores[:, places[0]]
-    best, lead = 0, 0.0
-    for c in range(1, len(scores)):
-        gain = scores[c].scores[:, places[c]] - first
-        se = gain.std(ddof=1) / np.sqrt(len(gain)) if len(gain) > 1 else 0.0
-        advantage = float(gain.mean() - MARGIN * se)
-        if advantage > lead:
-            best, lead = c, advantage
-    return best
+    return Choice(Ball(full[best], float(deltas[best][j]), order), path, [row[j] for row in solved])
 
 
 def _deltas(sample: Sample, cost: Cost, order: int, delta: Any, settings: Settings) -> Array:
@@ -183,7 +163,7 @@ def check_delta(delta: Any) -> Any:
     """Return a float >= 0, "cv" or "theory"."""
     if isinstance(delta, str) and delta in ("cv", "theory"):
         return delta
-    if isinstance(delta, Real) and not isinstance(delta, bool) and np.isfinite(delta) and delta >= 0:
+    if isinstance(delta, Real) and not isinstance(delta, bool) and 0 <= float(delta) < np.inf:
         return float(delta)
     raise ValueError(f"delta must be a number >= 0, 'cv' or 'theory', got delta={delta!r}.")
 
@@ -199,5 +179,3 @@ def check_deltas(deltas: Any) -> Array:
     if not (np.all(steps < 0) or np.all(steps > 0)):
         raise ValueError("deltas must be sorted, without repetition; sort them.")
     return grid if len(grid) == 1 or steps[0] < 0 else grid[::-1]
-
-

@@ -4,7 +4,7 @@ from numbers import Integral, Real
 from typing import Any
 
 from .auto import Auto
-from .base import Solver
+from .base import Solver as Solver
 from .exact import Exact
 from .quadrature import Quadrature
 from .sinkhorn import Sinkhorn

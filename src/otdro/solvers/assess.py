@@ -64,5 +64,5 @@ def _logistic(problem: Problem, coef: Array, intercept: float, lam: float) -> fl
     )
     theta, b = at.theta(coef), at.centred(intercept, coef)
     x = model.at(theta, b, lam, at.design.scores(theta) + b)
-    _, p, _ = model.step(x, (x.value[0] >= x.value[-1]).astype(float))
+    _, p, _ = model.step(x, (x.value[0] >= x.value[-1]).astype(float), joint.SHARP)
     return model.lower_bound(x, p)

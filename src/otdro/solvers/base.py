@@ -27,7 +27,7 @@ class Solver(BaseEstimator):  # type: ignore[misc]
 
 
 class Coordinates:
-    r"""Whitened, centred coordinates: :math:`\beta = L V\theta`, :math:`\|\beta\|_* = \|\theta\|_2`.
+    r"""Whitened, centred coordinates: :math:`\beta = LV\theta`, :math:`\|\beta\|_* = \|\theta\|_2`.
 
     L is the factor of the cost, V spans the rows of a wide problem (else the identity), and the
     intercept is that of the centred rows, :math:`b + \bar x'\beta`.

@@ -204,7 +204,7 @@ def constant(m: Model) -> float:
     order = np.argsort(knots)
     start = float(m.pi @ np.where(m.o > 0, -m.hi, m.lo))
     slope = start + np.cumsum(m.pi[order]) * (m.hi - m.lo)
-    return float(knots[order[min(np.searchsorted(slope, 0.0), len(order) - 1)]])
+    return float(knots[order[min(int(np.searchsorted(slope, 0.0)), len(order) - 1)]])
 
 
 def _centre(m: Model, low: float, high: float) -> float:

@@ -41,7 +41,7 @@ SHARP, BLUNT = 1e-12, 0.2
 
 @dataclass(frozen=True, eq=False)
 class Atoms:
-    """Branches of rows: ``row``, branch mass ``p``, label y, displacement v, slope alpha = sigma(v - m)."""
+    """Branches of rows: ``row``, mass ``p``, label y, displacement v, alpha = sigma(v - m)."""
 
     row: Array
     p: Array
@@ -93,7 +93,7 @@ class Joint:
         return self.at(theta, b, self._multiplier(theta, z) if lam is None else lam, z)
 
     def _multiplier(self, theta: Array, z: Array) -> float:
-        """Return lam near its best at (theta, b): E t^2 = delta, v = w sqrt(delta) alpha/rms(alpha)."""
+        """Return lam near its best: E t^2 = delta with v = w sqrt(delta) alpha/rms(alpha)."""
         w, v = float(np.linalg.norm(theta)), np.zeros_like(z)
         for _ in range(3):
             alpha = expit(v - self.y * z)
@@ -166,13 +166,12 @@ class Joint:
         rows = np.stack([self.by_row(atoms, column) for column in r.T], axis=1)
         return np.vstack([self.design.adjoint(rows), rows.sum(axis=0) * self.fit_intercept])
 
-    def derivatives(self, x: Point, atoms: Atoms, floor: float) -> tuple[Array, Array, Array]:
-        """Return gradient and Hessian of F with the masses of the atoms fixed, and each atom's gradient
-        in (m, w, lam)."""
+    def derivatives(self, x: Point, atoms: Atoms, floor: float) -> tuple[Array, Array]:
+        """Return gradient and Hessian of F with the masses of the atoms fixed."""
         w, lam, u = x.w, x.lam, x.theta / x.w
         s, t, pi = atoms.alpha, atoms.v / w, atoms.p * self.weights[atoms.row]
         s1 = s * (1 - s)
-        # psi has gradient (-s, st, -t^2) in (m, w, lam) and Hessian s1 (1, -t, 0)(1, -t, 0)' + hh'/D
+        # in (m, w, lam) psi has gradient (-s, st, -t^2), Hessian s1 (1, -t, 0)(1, -t, 0)' + hh'/D
         # D > 0 vanishes at a = 1/4, m = 2, where the two branches part: there its floor counts
         D = np.maximum(2 * lam - w**2 * s1, floor * lam)
         h = np.stack([-s1 * w, s + s1 * w * t, -2 * t])
@@ -208,7 +207,7 @@ class Joint:
         if not self.fit_intercept:
             H[d, :] = H[:, d] = 0.0
             H[d, d] = 1.0
-        return grad, H, g
+        return grad, H
 
     def branch_gradients(self, x: Point, rows: Array) -> tuple[Array, Array]:
         """Return pi (psi_1 - psi_2) and its gradient for rows with two branches."""
@@ -227,13 +226,13 @@ class Joint:
 
     def step(self, x: Point, p: Array, floor: float) -> tuple[Array, Array, float]:
         """Return the minimiser of the model, the first branches' masses there, and its descent."""
-        grad, H, _ = self.derivatives(x, self.atoms(x, p), floor)
-        two = np.flatnonzero(np.isfinite(x.value).all(axis=0)) if len(x.value) == 2 else []
+        grad, H = self.derivatives(x, self.atoms(x, p), floor)
+        two = np.flatnonzero(np.isfinite(x.value).all(axis=0) & (len(x.value) == 2))
         factor = _factor(H)
         if not len(two):
             move = -cho_solve(factor, grad)
             return move, p, -float(move @ H @ move)
-        difference, J = self.branch_gradients(x, np.asarray(two))
+        difference, J = self.branch_gradients(x, two)
         # model: grad_0 + J'p with grad_0 the gradient at p = 0; dual: min over p in [0, 1] of
         # 1/2 |grad_0 + J'p|^2_{H^-1} - difference'p
         base = grad - J.T @ p[two]
@@ -357,7 +356,7 @@ def _descend(joint: Joint, first: First, target: float, max_iter: int) -> Found:
     """Minimise from (theta, b, lam)."""
     x = joint.start(*first)
     p, floor = _shares(x), SHARP
-    for n_iter in range(1, max_iter + 1):
+    for n_iter in range(1, max_iter + 1):  # noqa: B007
         move, p, descent = joint.step(x, p, floor)
         new = _line_search(joint, x, move, descent)
         gap = max(0.0, new.objective - joint.lower_bound(new, p))
@@ -375,7 +374,7 @@ def _descend(joint: Joint, first: First, target: float, max_iter: int) -> Found:
 
 
 def _shares(x: Point, old: Point | None = None, p: Array | None = None) -> Array:
-    """Return the mass of first branches: the model's for rows that had two and have, else all or none."""
+    """Return first branches' masses: the model's where a row kept its two, else all or none."""
     hard = (x.value[0] >= x.value[-1]).astype(float)
     if old is None or p is None or len(x.value) < 2 or len(old.value) < 2:
         return hard

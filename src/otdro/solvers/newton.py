@@ -66,7 +66,7 @@ class Batch:
 
 @dataclass(eq=False)
 class Points:
-    """Points of a batch, the batch along the last axis; ``z`` are the scores, intercept included."""
+    """Points of a batch, the batch along the last axis; ``z`` includes the intercept."""
 
     theta: Array
     b: Array
@@ -297,8 +297,14 @@ class _System:
     g = Z'(pi a), s = sum pi a at the current point, u = theta/w.
     """
 
+    H: Array
+    h: Array
+    g: Array
+    curvature: Array
+    mass: Array
+
     def __init__(self) -> None:
-        self.residual = np.zeros(0)
+        self.residual: Array = np.zeros(0)
 
     def keep(self, index: Array) -> None:
         """Forget the problems outside ``index``."""
@@ -380,7 +386,7 @@ def _conjugate_gradients(batch: Batch, system: _System, u: Array, w: Array, rhs:
 def _line_search(
     batch: Batch, p: Points, g: Array, step: Array, db: Array, dz: Array
 ) -> tuple[Points, Array]:
-    """Return the points after the longest of the steps 1, 1/2, 1/4, ... that descends enough, and F."""
+    """Return the points after the longest of the steps 1, 1/2, 1/4, ... that descends, and F."""
     y, w = batch.y[:, None], np.linalg.norm(p.theta, axis=0)
     objective = batch.mean(p.value) + batch.rho * w
     descent = np.einsum("db,db->b", g + batch.rho * p.theta / w, step) + batch.mean(p.slope) * db

@@ -40,7 +40,8 @@ class Spectrum:
     def from_rows(cls, Z: Array, y: Array) -> Spectrum:
         """Return the spectrum by a singular value decomposition, accurate to rounding."""
         U, D, Vt = np.linalg.svd(Z, full_matrices=False)
-        keep = D > len(D) * np.finfo(float).eps * max(D.max(initial=0), np.finfo(float).tiny)
+        rounding = len(D) * np.finfo(float).eps * max(D.max(initial=0), np.finfo(float).tiny)
+        keep = D > rounding  # noqa: SIM300
         U, D, Vt = U[:, keep], D[keep], Vt[keep]
         q = U.T @ y
         rest = y - U @ q
@@ -62,7 +63,7 @@ class Spectrum:
     def stiffness(self, delta: float) -> float:
         """Return the k of a delta: inf if theta = 0 is optimal, 0 if the least squares fit is."""
         D, q = self.D, self.q
-        if delta * self.size >= (D * q) @ (D * q):
+        if delta * self.size >= (D * q) @ (D * q) * (1 - 1e-12):
             return np.inf
         if delta == 0 or (self.perp == 0 and delta * np.sum(q**2 / D**4) <= np.sum(q**2 / D**2)):
             return 0.0
@@ -78,6 +79,9 @@ class Spectrum:
             low -= 5.0
         while excess(high) < 0:
             high += 5.0
+            if high > 2 * np.log(D.max()) + 60:
+                # within rounding of the threshold
+                return np.inf
         return float(np.exp(brentq(excess, low, high, xtol=1e-15, rtol=8.9e-16)))
 
     def theta(self, k: float) -> Array:
@@ -122,7 +126,7 @@ def _certified(
     deltas: Array,
     target: float,
 ) -> list[Solution]:
-    """Return the solutions with their gaps: the dual is max <a, y>, |Z'a| <= sqrt(delta), |a| <= 1."""
+    """Return solutions with their gaps; dual: max <a, y>, |Z'a| <= sqrt(delta), |a| <= 1."""
     weights = problem.weights
     shift = float(weights @ (problem.y - y))
     stiffness = [spectrum.stiffness(float(delta)) for delta in deltas]
@@ -159,7 +163,7 @@ def _certified(
 
 
 def _gap(objective: float, root: float, w: float, size: float, height: float, exact: bool) -> float:
-    """Return the gap from a = e/rms(e) with |Z'a| = size and <a, y> = height, root = sqrt(delta)."""
+    """Return the gap from a = e/rms(e), |Z'a| = size, <a, y> = height, root = sqrt(delta)."""
     if exact:
         # interpolation: a = sqrt(delta) U D^-1 V'theta/w attains the primal, rounding aside
         return max(0.0, objective - (root * w) ** 2)
