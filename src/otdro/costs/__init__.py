@@ -8,6 +8,7 @@ from .feature_map import FeatureMap
 from .graph import Graph
 from .mahalanobis import Mahalanobis
 from .norm import Norm
+from .table import CostTable as CostTable
 
 __all__ = ["FeatureMap", "Graph", "Mahalanobis", "Norm"]
 

@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
+from .table import CostTable, Direction, moves, named, signed, size
+
 Array = NDArray[Any]
 
 
@@ -49,3 +51,38 @@ class Cost(BaseEstimator):  # type: ignore[misc]
     def euclidean(self) -> bool:
         """Whether ``factor`` exists."""
         return type(self).factor is not Cost.factor
+
+    def table(self, feature_names: Any = None, X: Any = None, *, scale: Any = None) -> CostTable:
+        """Return the price of moving each feature by one standard deviation, and the directions.
+
+        The deviations are those of the columns of X, or ``scale``; without either they are 1, as
+        for standardised columns. Names default to the columns of a data frame X. ``print`` it.
+        """
+        if type(self).norm is Cost.norm:
+            raise ValueError(f"{type(self).__name__} has no table: its prices vary with the place.")
+        d = size(getattr(self, "matrix", None), feature_names, X, scale)
+        self.check(d)
+        move = moves(X, scale, d)
+        cheapest, dearest = self._extremes(move)
+        names = named(feature_names, X, d)
+        return CostTable(names, move, self.norm(np.diag(move)), cheapest, dearest)
+
+    def _extremes(self, move: Array) -> tuple[Direction, Direction]:
+        """Return the extremes of ||D v|| over |v|_2 = 1, D = diag(move), v = 0 where D is."""
+        free = np.flatnonzero(move > 0)
+        if len(free) == 0:
+            still = Direction(0.0, np.zeros_like(move))
+            return still, still
+        found = []
+        for v in self._extreme_loadings(move[free], free):
+            loadings = np.zeros_like(move)
+            loadings[free] = signed(v)
+            found.append(Direction(float(self.norm(move * loadings)), loadings))
+        return found[0], found[1]
+
+    def _extreme_loadings(self, move: Array, free: Array) -> tuple[Array, Array]:
+        """Return the eigenvectors of D Lam D to its least and largest eigenvalues."""
+        L = self.factor()
+        half = np.diag(move) if L is None else move[:, None] * L[free]
+        vectors = np.linalg.eigh(half @ half.T)[1]
+        return vectors[:, 0], vectors[:, -1]

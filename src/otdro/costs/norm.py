@@ -58,6 +58,14 @@ class Norm(Cost):
         """Whether p = 2."""
         return self.p == 2
 
+    def _extreme_loadings(self, move: Array, free: Array) -> tuple[Array, Array]:
+        """Return the extremes: one feature alone, or (p = 1) D 1 up and (p = inf) D^-1 1 down."""
+        axes = np.eye(len(move))
+        low, high = axes[move.argmin()], axes[move.argmax()]
+        if self.p == 1:
+            return low, unit(move)
+        return (unit(1 / move), high) if self.p == np.inf else (low, high)
+
 
 def unit(w: Array) -> Array:
     """Return w/||w||_2, the first unit vector where w = 0."""

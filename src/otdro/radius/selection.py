@@ -17,6 +17,7 @@ from ..problem import Ball, Solution
 from ..solvers import Solver
 from . import candidates as cost_candidates
 from .candidates import Candidates
+from .comparison import CandidateScore, Comparison
 from .folds import ModelScorer, cross_validate, splits
 from .grid import Path, Sample, default_deltas, solve_path, tidy
 from .profile import theory_delta
@@ -44,20 +45,6 @@ class Settings:
     y: Array
     classes: Array | None
     groups: Any = None
-
-
-@dataclass(frozen=True, eq=False)
-class CandidateScore:
-    """A cost that was tried: its ``name``, deltas, fold scores, the ``delta`` that the rule chose
-    for it with its ``score``, and whether the cost itself was ``chosen``."""
-
-    name: str
-    deltas: Array
-    score_mean: Array
-    score_se: Array
-    delta: float
-    score: float
-    chosen: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,16 +87,25 @@ def _from_folds(
         rule(Evidence(sample, cost, order, grid, folds, scorer is None))
         for cost, grid, folds in zip(full, deltas, scores, strict=True)
     ]
-    places = [verdict.place for verdict in verdicts]
     best = int(np.argmin([verdict.value for verdict in verdicts]))
     table = [
         CandidateScore(
-            name, grid, folds.mean, folds.se, float(grid[j]), float(folds.mean[j]), c == best
+            name,
+            grid,
+            folds.mean,
+            folds.se,
+            float(grid[verdict.place]),
+            float(folds.mean[verdict.place]),
+            verdict.value,
+            c == best,
         )
-        for c, (name, grid, folds, j) in enumerate(
-            zip(tried.names, deltas, scores, places, strict=True)
+        for c, (name, grid, folds, verdict) in enumerate(
+            zip(tried.names, deltas, scores, verdicts, strict=True)
         )
     ]
+    if tried.learned is not None:
+        # made here, not the user's own: it may carry what it won against
+        full[best].comparison_ = Comparison(settings.rule, table)
     solved = solve_path(sample, full[best], order, deltas[best], solver)
     path = tidy(
         sample,
@@ -120,7 +116,7 @@ def _from_folds(
         score_se=scores[best].se,
         candidates=table,
     )
-    j = places[best]
+    j = verdicts[best].place
     return Choice(Ball(full[best], float(deltas[best][j]), order), path, [row[j] for row in solved])
 
 

@@ -1,0 +1,134 @@
+"""What a cost charges, in words: the price of each feature, the cheapest and dearest directions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+#: Lines and loadings that the text shows; the records hold all of them.
+ROWS, LOADINGS = 20, 5
+
+
+@dataclass(frozen=True, eq=False)
+class Direction:
+    """A direction: its ``loadings`` (d,), one standard deviation long, and the ``price`` of it."""
+
+    price: float
+    loadings: Array
+
+
+@dataclass(frozen=True, eq=False)
+class CostTable:
+    """Prices are distances: what order 1 charges, and the root of what order 2 charges.
+
+    ``price`` (d,) is that of moving feature j by ``move[j]``, one standard deviation (1 for
+    standardised columns). ``cheapest`` and ``dearest`` are the extremes over all directions of
+    unit length in those units.
+    """
+
+    names: list[str]
+    move: Array
+    price: Array
+    cheapest: Direction
+    dearest: Direction
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return one dict a feature, in the order of the columns."""
+        rows = zip(self.names, self.move.tolist(), self.price.tolist(), strict=True)
+        return [{"feature": name, "move": move, "price": price} for name, move, price in rows]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the whole table in lists, floats and strings."""
+        return {
+            "features": self.records(),
+            "cheapest": self._spelled(self.cheapest),
+            "dearest": self._spelled(self.dearest),
+        }
+
+    def _spelled(self, direction: Direction) -> dict[str, Any]:
+        loadings = dict(zip(self.names, direction.loadings.tolist(), strict=True))
+        return {"price": direction.price, "loadings": loadings}
+
+    def __str__(self) -> str:
+        width = min(max(7, *(len(name) for name in self.names)), 40)
+        lines = [
+            "Price of moving one feature by one standard deviation, dearest first",
+            f"{'feature':<{width}}  {'move':>10}  {'price':>10}",
+        ]
+        order = np.argsort(-self.price.round(12), kind="stable")
+        lines += [
+            f"{shorten(self.names[j], width):<{width}}  {self.move[j]:>10.4g}  "
+            f"{self.price[j]:>10.4g}"
+            for j in order[:ROWS]
+        ]
+        if len(order) > ROWS:
+            lines.append(f"... and {len(order) - ROWS} more")
+        return "\n".join([*lines, "", *self._directions()])
+
+    def _directions(self) -> list[str]:
+        if self.dearest.price <= self.cheapest.price * (1 + 1e-9):
+            return [f"Every direction costs the same, {self.cheapest.price:.4g}."]
+        found = []
+        for word, direction in (("Cheapest", self.cheapest), ("Dearest", self.dearest)):
+            found.append(f"{word} direction, price {direction.price:.4g}:")
+            found += self._loadings(direction.loadings)
+        return found
+
+    def _loadings(self, loadings: Array) -> list[str]:
+        order = np.argsort(-np.abs(loadings), kind="stable")
+        shown = [j for j in order if abs(loadings[j]) >= 0.005][:LOADINGS]
+        lines = [f"  {loadings[j]:+.2f} {shorten(self.names[j], 60)}" for j in shown]
+        rest = np.count_nonzero(np.abs(loadings) >= 0.005) - len(shown)
+        return lines + ([f"  and {rest} smaller"] if rest else [])
+
+
+def shorten(name: str, width: int) -> str:
+    """Return the name, its end cut off if it is longer than ``width``."""
+    return name if len(name) <= width else name[: width - 1] + "…"
+
+
+def named(feature_names: Any, X: Any, d: int) -> list[str]:
+    """Return the names given, those of the columns of X, or x0, x1, ..."""
+    if feature_names is None:
+        feature_names = getattr(X, "columns", None)
+    if feature_names is None:
+        return [f"x{j}" for j in range(d)]
+    names = [str(name) for name in feature_names]
+    if len(names) != d:
+        raise ValueError(f"feature_names has {len(names)} entries for {d} features.")
+    return names
+
+
+def moves(X: Any, scale: Any, d: int) -> Array:
+    """Return the standard deviation of each column of X, ``scale``, or 1."""
+    if X is not None and scale is not None:
+        raise ValueError("pass X or scale, not both: scale stands for the deviations of X.")
+    if X is not None:
+        rows = np.asarray(X.toarray() if hasattr(X, "toarray") else X, dtype=float)
+        if rows.ndim != 2 or rows.shape[1] != d:
+            raise ValueError(f"X has shape {rows.shape}, the cost {d} features.")
+        return np.asarray(rows.std(axis=0))
+    found = np.broadcast_to(np.asarray(1.0 if scale is None else scale, dtype=float), (d,)).copy()
+    if not np.isfinite(found).all() or found.min() < 0:
+        raise ValueError("scale must be finite and >= 0, one number a feature.")
+    return found
+
+
+def size(matrix: Any, feature_names: Any, X: Any, scale: Any) -> int:
+    """Return the number of features that any of the arguments tells."""
+    for value in (matrix, feature_names, scale):
+        if value is not None and np.ndim(value) > 0:
+            return len(value)
+    if X is not None:
+        return int(X.shape[1] if hasattr(X, "shape") else len(X[0]))
+    raise ValueError("this cost fits any number of features: pass feature_names, X or scale.")
+
+
+def signed(v: Array) -> Array:
+    """Return v or -v, whichever has its largest entry positive."""
+    return v if v[np.abs(v).argmax()] > 0 else -v
