@@ -26,8 +26,10 @@ from .pairs_newton import Master, Pairs, State, minimise
 
 Array = NDArray[Any]
 
-#: Nodes a row starts with, and the most it gains a round.
-FIRST, GAIN = 8, 4
+#: Nodes a row starts with, near ones and ones spread over all costs, and the most it gains a round.
+NEAR, SPREAD, GAIN = 4, 8, 4
+#: Newton steps of a round that is to be followed by others.
+STEPS = 40
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,20 +125,17 @@ def exchange(
     finite: Finite, delta: float, base: tuple[float, float], tol: float, max_iter: int
 ) -> Found:
     """Add violated pairs and solve again, more accurately each round, until the gap is small."""
-    n = len(finite.y)
-    count = min(FIRST, finite.cost.shape[1])
-    kept = np.zeros(finite.cost.shape, dtype=bool)
-    near = np.argpartition(finite.cost, count - 1, axis=1)[:, :count]
-    kept[np.arange(n)[:, None], near] = True
+    kept = _initial(finite.cost)
     x = np.zeros(finite.nodes.shape[1] + 2)
     x[-2], x[-1] = base[0], 1.0
     target, rough, n_iter = tol * base[1], 1e-3 * base[1], 0
-    best, lower = (np.inf, x), -np.inf
+    best, lower, steps = (np.inf, x), -np.inf, STEPS
     while n_iter < max_iter:
         master = Master(
             pairs(finite, kept), finite.nodes, finite.weights, delta, finite.fit_intercept
         )
-        state: State = minimise(master, x, max(rough, 0.3 * target), max_iter - n_iter)
+        budget = min(steps, max_iter - n_iter)
+        state: State = minimise(master, best[1], max(rough, 0.3 * target), budget)
         n_iter += state.n_iter
         x, lower = state.x, max(lower, state.lower)
         gains = finite.gains(x)
@@ -146,12 +145,26 @@ def exchange(
             break
         new = _violated(gains, kept, state.eta, 0.1 * max(best[0] - lower, target))
         if not new.any():
-            if rough < 0.01 * target:
+            if rough < 0.01 * target and steps > 10 * STEPS:
                 break
-            rough /= 100
+            rough, steps = rough / 100, 2 * steps
         kept |= new
     gap = max(best[0] - lower, 0.0)
     return Found(best[1], best[0], gap, max(n_iter, 1), int(kept.sum()))
+
+
+def _initial(cost: Array) -> Array:
+    """Return the nearest nodes of every row, and nodes spread evenly over the order of its costs.
+
+    Far nodes keep the first problems bounded, where the near ones can be separated.
+    """
+    m = cost.shape[1]
+    order = np.argsort(cost, axis=1)
+    place = np.union1d(np.arange(min(NEAR, m)), np.linspace(0, m - 1, min(SPREAD, m)).astype(int))
+    kept = np.zeros(cost.shape, dtype=bool)
+    np.put_along_axis(kept, order[:, place], True, axis=1)
+    np.fill_diagonal(kept, True)
+    return kept
 
 
 def _violated(gains: Array, kept: Array, eta: Array, slack: float) -> Array:
