@@ -55,34 +55,35 @@ class Logistic(Loss):
         with sigma < sig- and the upper with sigma > sig+, sig+- = (1 +- sqrt(1 - 4a))/2.
         """
         m, a = y * z, 2 * lam / w**2
-        upper = _stationary(m, a, upper=True, guess=guess if a >= 0.25 else None)
         if a >= 0.25:
-            v = upper[None]
-            value = np.logaddexp(0, v - m) - a * v**2 / 2
-        else:
-            v = np.stack([upper, _stationary(m, a, upper=False)])
-            value = np.logaddexp(0, v - m) - a * v**2 / 2
-            root = np.sqrt(1 - 4 * a)
-            # m(s) = s/a - logit(s) falls on (0, sig-), rises to m(sig+) and falls again, so the
-            # upper branch needs m < m(sig+) and the lower one m > m(sig-)
-            top, bottom = (s / a - logit(s) for s in ((1 + root) / 2, (1 - root) / 2))
-            value[0, m >= top] = -np.inf
-            value[1, m <= bottom] = -np.inf
+            v = _stationary(m, a, expit(-m) / a, np.full_like(m, 1 / a), guess)[None]
+            return Inner(_height(v, m, a), -y * v)
+        root = np.sqrt(1 - 4 * a)
+        high, low = (1 + root) / 2, (1 - root) / 2
+        # m(s) = s/a - logit(s) falls on (0, sig-), rises to m(sig+) and falls again, so the
+        # upper branch needs m < m(sig+) and the lower one m > m(sig-)
+        v, value = np.zeros((2, len(m))), np.full((2, len(m)), -np.inf)
+        for k, rows in enumerate((m < high / a - logit(high), m > low / a - logit(low))):
+            part = m[rows]
+            ends = (np.full_like(part, high / a), np.full_like(part, 1 / a))
+            if k == 1:
+                ends = (expit(-part) / a, np.full_like(part, low / a))
+            v[k, rows] = _stationary(part, a, *ends)
+            value[k, rows] = _height(v[k, rows], part, a)
         return Inner(value, -y * v)
 
 
-def _stationary(m: Array, a: float, *, upper: bool, guess: Array | None = None) -> Array:
-    """Return the root v of sigma(v - m) = a v on one branch, by Newton kept inside a bracket."""
-    root = np.sqrt(max(0.0, 1 - 4 * a))
-    if upper:
-        # a v in [max(sig+, sigma(-m)), 1]; at a >= 1/4 the root is unique and sig+ plays no part
-        low = np.full_like(m, (1 + root) / (2 * a)) if a < 0.25 else expit(-m) / a
-        high = np.full_like(m, 1 / a)
-    else:
-        low, high = expit(-m) / a, np.full_like(m, (1 - root) / (2 * a))
-    v = high if upper else low
-    if guess is not None:
-        v = np.clip(guess, low, high)
+def _height(v: Array, m: Array, a: float) -> Array:
+    """Return log(1 + e^(v - m)) - a v^2/2."""
+    x = v - m
+    return np.log1p(np.exp(-np.abs(x))) + np.maximum(x, 0) - a * v**2 / 2
+
+
+def _stationary(
+    m: Array, a: float, low: Array, high: Array, guess: Array | None = None
+) -> Array:
+    """Return the root v in [low, high] of sigma(v - m) = a v, by Newton kept inside a bracket."""
+    v = (low + high) / 2 if guess is None else np.clip(guess, low, high)
     for _ in range(80):
         s = expit(v - m)
         f = s - a * v
