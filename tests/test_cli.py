@@ -153,13 +153,16 @@ BAD_TABLES = {
     "has column names but no rows": "a,y\n",
     "no column beside the target": "y\nu\nv\n",
     "has one class only ('u')": "a,y\n1,u\n2,u\n",
-    "'oops' in row 3": "a,y\n1,u\n2,v\noops,u\n4,v\n",
+    "'oops' in row 3": "a,y\n1,u\n2,v\noops,u\n" + "4,v\n" * 9,
     "two columns called 'a'": "a,a,y\n1,2,u\n3,4,v\n",
     "not a regular table": "a,b,y\n1,2,u\n3,4,5,6,v\n",
     "begins with numbers": "1,2,3\n4,5,6\n",
     "has one row; the folds need": "a,y\n1,u\n2,u\n3,u\n4,v\n",
     "has no values": "a,y\n1,\n2,\n",
-    "no usable column": "a,y\n,u\n,v\n,u\n,v\n",
+    "no usable column": "a,y\n" + ",u\n,v\n" * 5,
+    "has one value only and is left out": "a,y\n" + "3,u\n3,v\n" * 5,
+    "'a' has no values and is left out": "a,y\n" + "1e999,u\n1e999,v\n" * 5,
+    "has 4 rows with a target; the folds need 10": "a,y\n1,u\n2,v\n3,u\n4,v\n",
     "distinct values in 6 rows": "a,y\n1,p\n2,q\n3,r\n4,s\n5,t\n6,u\n",
 }
 
@@ -187,8 +190,19 @@ def test_bad_files_are_one_sentence(here, capsys, table):
     assert "not a whole Parquet" in refused(capsys, "fit", "t.parquet", "--target", "y")
 
 
+def test_marks_line_ends_and_blanks_do_not_matter(here, table, capsys):
+    text = table[["a", "c", "y"]].to_csv(index=False)
+    Path("plain.csv").write_text(text)
+    Path("odd.csv").write_text("\ufeff" + text.replace(",", " , "), newline="\r\n")
+    told = [
+        json.loads(call(capsys, "fit", name, "--target", "y", "--json", *FAST)[1])["coefficients"]
+        for name in ("plain.csv", "odd.csv")
+    ]
+    assert told[0] == pytest.approx(told[1])
+
+
 def test_mixed_types_in_parquet_are_told(here, capsys):
-    pd.DataFrame({"a": [[1], [2], [3], [4]], "y": list("uvuv")}).to_parquet("t.parquet")
+    pd.DataFrame({"a": [[1], [2]] * 5, "y": list("uv" * 5)}).to_parquet("t.parquet")
     assert "holds lists" in refused(capsys, "fit", "t.parquet", "--target", "y")
 
 

@@ -15,6 +15,8 @@ Array = NDArray[Any]
 
 #: Integers with at most this many distinct values are taken for labels.
 FEW = 10
+#: Rows below which folds make no sense.
+LEAST = 10
 #: A text column with more distinct values than this share of the rows is an identifier.
 DISTINCT = 0.5
 #: Categories of a column that get an indicator of their own.
@@ -47,6 +49,8 @@ def prepare(
         raise UserError(f"there is no column beside the target {target!r} to predict from.")
     table, notes = _with_target(table, target)
     y, task = target_of(table[target], task)
+    if len(y) < LEAST:
+        raise UserError(f"the table has {len(y)} rows with a target; the folds need {LEAST}.")
     features = table.drop(columns=[target, *drop])
     kept: dict[str, Any] = {}
     numbers: list[str] = []
@@ -140,8 +144,9 @@ def _finite(numbers: Array, name: str) -> Array:
 
 def feature(column: Any, categorical: bool = False) -> tuple[Any, str, str]:
     """Return the column as numbers or texts, its kind, and a note (or an empty one)."""
-    if column.isna().all():
-        return None, "left out", f"column {column.name!r} has no values and is left out."
+    reason = _useless(column)
+    if reason:
+        return None, "left out", f"column {column.name!r} {reason} and is left out."
     if column.dtype.kind in "mM" and not categorical:
         return None, "left out", f"column {column.name!r} holds dates and is left out."
     numbers = None if categorical else _as_numbers(column)
@@ -162,6 +167,17 @@ def feature(column: Any, categorical: bool = False) -> tuple[Any, str, str]:
             ),
         )
     return texts, "text", _imputed(column.name, column.isna().to_numpy(), "the commonest value")
+
+
+def _useless(column: Any) -> str:
+    """Say why a column has nothing to learn from; an empty text if it has."""
+    present = column.dropna()
+    if len(present) and present.dtype.kind == "f":
+        present = present[np.isfinite(present.to_numpy(dtype=float))]
+    if not len(present):
+        return "has no values"
+    one_value = len(present) == len(column) and present.astype(str).nunique() == 1
+    return "has one value only" if one_value else ""
 
 
 def _imputed(name: str, missing: Array, by: str) -> str:

@@ -120,6 +120,7 @@ def pieces(source: Source, size: int | None) -> Iterator[Any]:
     rows = 0
     for piece in found:
         rows += len(piece)
+        piece.columns = [str(name).strip() for name in piece.columns]
         yield piece
     if not rows:
         raise UserError(f"{source.name} has column names but no rows.")
