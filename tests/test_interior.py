@@ -5,11 +5,13 @@ import warnings
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy import sparse
 
 from otdro.costs import Mahalanobis, Norm
 from otdro.losses import Absolute, Hinge, Huber, Logistic, Quantile, Squared, SquaredHinge
 from otdro.problem import Ball, Problem
 from otdro.solvers.interior import Interior, solve
+from otdro.solvers.interior_merge import merged
 
 cp = pytest.importorskip("cvxpy")
 
@@ -204,6 +206,34 @@ def test_integer_weights_are_repeated_rows(loss, order, name):
 
 
 @pytest.mark.parametrize(("loss", "order"), PAIRS, ids=str)
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_array])
+def test_repeated_and_shuffled_rows_end_at_the_same_point(loss, order, form):
+    X, y = sample("tall", loss)
+    rng = np.random.default_rng(0)
+    count = rng.integers(0, 4, len(y))
+    rows = rng.permutation(np.repeat(np.arange(len(y)), count))
+    for name in ("euclidean", "linf"):
+        cost = cost_of(name, 5)
+        one = solve(problem_of(form(X), y, loss, cost, 0.05, order, weights=count), 1e-6)
+        two = solve(problem_of(form(X)[rows], y[rows], loss, cost, 0.05, order), 1e-6)
+        assert_allclose(one.coef, two.coef, rtol=1e-7)
+        assert_allclose(one.intercept, two.intercept, rtol=1e-7)
+        assert_allclose(one.dual[rows], two.dual, rtol=1e-6, atol=1e-9)
+        assert np.isfinite(one.dual).all()
+
+
+def test_rows_that_differ_in_one_bit_are_not_merged():
+    X = np.array([[1.0, 0.0], [1.0, -0.0], [1.0, 5e-324], [np.nextafter(1.0, 2), 0.0], [0.0, 1.0]])
+    y = np.array([1.0, 1.0, 1.0, 1.0, -1.0])
+    for form in (np.asarray, sparse.csr_array):
+        small, place = merged(problem_of(form(X), y, Hinge(), Norm(2), 0.1, 1))
+        assert small.X.shape == (4, 2)
+        assert place[0] == place[1]
+        assert len(set(place)) == 4
+        assert_allclose(small.weights[place], [0.4, 0.4, 0.2, 0.2, 0.2])
+
+
+@pytest.mark.parametrize(("loss", "order"), PAIRS, ids=str)
 @pytest.mark.parametrize("delta", [0.0, 1e-6, 0.05, 20.0])
 def test_columns_of_any_scale(loss, order, delta):
     rng = np.random.default_rng(1)
@@ -257,8 +287,6 @@ def test_constant_target_needs_no_iteration():
 
 
 def test_sparse_and_single_precision_rows():
-    from scipy import sparse
-
     X, y = sample("tall", Hinge())
     X = np.where(np.abs(X) < 0.5, 0.0, X)
     dense = Interior(tol=1e-8).solve(problem_of(X, y, Hinge(), Norm(1), 0.05, 1))

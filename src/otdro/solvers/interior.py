@@ -16,13 +16,14 @@ from ..losses import Logistic
 from ..losses.base import Array, PiecewiseQuadratic
 from ..problem import Problem, Solution
 from .interior_bounds import Floor, constant, floor, nearest, repaired, risk
+from .interior_merge import merged
 from .interior_model import Model, Saddle, saddle
 from .interior_newton import Newton
-from .interior_solution import Run, certified
+from .interior_solution import Run, certified, expanded
 
 #: Iterations without progress of the gap before the method gives up.
 PATIENCE = 12
-#: Problems of at most this n d^2 take QR steps from the start, where they cost nothing.
+#: Dense problems of at most this n d^2 take QR steps from the start, where they cost nothing.
 SMALL = 1_000_000
 
 
@@ -42,6 +43,7 @@ def solve(
     problem: Problem, tol: float = 1e-9, max_iter: int = 100, start: Solution | None = None
 ) -> Solution:
     """Minimise the worst-case risk to a certified gap of ``tol`` times the best constant's risk."""
+    whole, (problem, place) = problem, merged(problem)
     model = formulate(problem)
     b = constant(model)
     zero = np.zeros(model.design.d)
@@ -50,17 +52,13 @@ def solve(
         run = Run(zero, b, Floor(0.0, 0.0 * model.c), 1)
     else:
         run = _run(model, b, tol * base, max_iter)
-    return certified(problem, model, run, b, tol * base, start)
+    return expanded(whole, place, certified(problem, model, run, b, tol * base, start))
 
 
 def formulate(problem: Problem) -> Model:
-    """Return the model of a problem over its rows of positive weight, features centred."""
+    """Return the model of a problem whose rows all have weight, features centred."""
     loss, ball = problem.loss, problem.ball
-    on = problem.weights > 0
     X, y, pi = problem.X, problem.y, problem.weights
-    if not on.all():
-        X, y, pi = X[on], y[on], pi[on]
-    y, pi = np.asarray(y, dtype=float), pi / pi.sum()
     factor = ball.cost.factor() if ball.cost.euclidean and ball.delta > 0 else None
     design = Design(X, factor, mean(X, pi) if problem.fit_intercept else None)
     if isinstance(loss, Logistic):
@@ -133,7 +131,8 @@ def _row_space(model: Model) -> tuple[Model, Array | None]:
         return model, None
     sizes = model.sizes()
     # an SVD would drown the small columns of a tall Z in the rounding of the large ones
-    if n >= d and (n * d**2 > SMALL or sizes.max() > 1e5 * sizes.min()):
+    tall = model.design.sparse or n * d**2 > SMALL or sizes.max() > 1e5 * sizes.min()
+    if n >= d and tall:
         return model, None
     Z = model.design.dense() * model.live
     # without a penalty columns may be scaled, so that no small one is lost as rounding
@@ -257,7 +256,8 @@ class _Best:
         self.model, self.goal = model, goal
         self.theta, self.b, self.upper = np.zeros(model.design.d), 0.0, np.inf
         self.floor = Floor(0.0, np.zeros_like(model.c))
-        self.careful = model.design.n * model.design.d**2 <= SMALL
+        design = model.design
+        self.careful = design.n * design.d**2 <= SMALL and not design.sparse
         self.restart()
 
     def restart(self) -> None:

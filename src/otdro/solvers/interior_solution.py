@@ -54,7 +54,7 @@ def certified(
         n_iter=run.n_iter,
         converged=bool(gap <= goal),
         message=message,
-        dual=_dual(problem, run, model, coef, intercept, objective),
+        dual=_dual(model, run, objective),
     )
 
 
@@ -82,18 +82,19 @@ def _multiplier(raw: Model, coef: Array, b: float, w: float, problem: Problem) -
     return w**2 / (2 * best_nu(raw, r, w)) if raw.rate > 0 else np.inf
 
 
-def _dual(
-    problem: Problem, run: Run, model: Model, coef: Array, b: float, objective: float
-) -> Array:
-    """Return dl/dz = -o alpha of every row; rows of zero weight get the derivative at the point."""
-    alpha = run.floor.alpha
-    if model.form == "root":
-        # alpha has E alpha^2 = 1 there; the worst residual is alpha sqrt(2 kappa objective)
-        alpha = alpha * np.sqrt(2 * objective / model.kappa)
-    on = problem.weights > 0
-    if on.all():
-        return -model.o * alpha
-    z = Design(problem.X).scores(coef) + b
-    dual: Array = problem.loss.derivative(z, np.asarray(problem.y, dtype=float))
-    dual[on] = -model.o * alpha
-    return dual
+def _dual(model: Model, run: Run, objective: float) -> Array:
+    """Return dl/dz = -o alpha of every row."""
+    # with a root E alpha^2 = 1; the worst residual is alpha sqrt(2 kappa objective)
+    slope = np.sqrt(2 * objective / model.kappa) if model.form == "root" else 1.0
+    return -model.o * (slope * run.floor.alpha)
+
+
+def expanded(problem: Problem, place: Array, found: Solution) -> Solution:
+    """Return the solution with ``dual`` for every row, at zero weight the slope at the point."""
+    assert found.dual is not None
+    dual, off = found.dual[place], place < 0
+    if off.any():
+        z = Design(problem.X).scores(found.coef) + found.intercept
+        slopes = problem.loss.derivative(z, np.asarray(problem.y, dtype=float))
+        dual = np.where(off, slopes, dual)
+    return replace(found, dual=dual)
