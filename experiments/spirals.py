@@ -62,11 +62,12 @@ def log_loss(model, X, y):
 def chosen(X, y, S, cost, seed):
     """Return the model at the delta with the least out-of-fold log loss."""
     folds = list(StratifiedKFold(5, shuffle=True, random_state=seed).split(X, y))
+
     # held-out rows are points of the support, their labels unknown
-    losses = [
-        np.mean([log_loss(fit(X[a], y[a], np.vstack([S, X[b]]), cost, d), X[b], y[b]) for a, b in folds])
-        for d in DELTAS
-    ]
+    def held_out(delta, a, b):
+        return log_loss(fit(X[a], y[a], np.vstack([S, X[b]]), cost, delta), X[b], y[b])
+
+    losses = [np.mean([held_out(delta, a, b) for a, b in folds]) for delta in DELTAS]
     best = DELTAS[int(np.argmin(losses))]
     return fit(X, y, S, cost, best), best
 
@@ -75,7 +76,7 @@ def draw(seed):
     """Return test errors, log losses and deltas of both balls for one draw."""
     rng = np.random.default_rng(seed)
     (P, y), (U, _), (T, t) = (spirals(n, rng) for n in (60, 400, 4000))
-    features = make_pipeline(PolynomialFeatures(3, include_bias=False), StandardScaler(with_mean=True))
+    features = make_pipeline(PolynomialFeatures(3, include_bias=False), StandardScaler())
     features.fit(U)
     # the plane keeps its own scale: the first two columns are put back unscaled
     X, S, test = (np.hstack([Q, features.transform(Q)[:, 2:]]) for Q in (P, U, T))
@@ -91,7 +92,7 @@ def main(draws):
     table = []
     for seed in range(draws):
         table.append([seed, *draw(seed)])
-        print("%d  plane %.3f %.3f (%.3g)  graph %.3f %.3f (%.3g)" % tuple(table[-1]), flush=True)
+        print(*(f"{value:.4g}" for value in table[-1]), flush=True)
     table = np.array(table)
     OUT.parent.mkdir(exist_ok=True)
     names = "seed,plane_error,plane_loss,plane_delta,graph_error,graph_loss,graph_delta"
@@ -99,8 +100,10 @@ def main(draws):
     for k, name in ((1, "error"), (2, "log loss")):
         gain = table[:, k] - table[:, k + 3]
         se = gain.std(ddof=1) / np.sqrt(len(gain))
-        print(f"{name}: plane {table[:, k].mean():.4f}, graph {table[:, k + 3].mean():.4f}, "
-              f"gain {gain.mean():.4f} +- {se:.4f}")
+        print(
+            f"{name}: plane {table[:, k].mean():.4f}, graph {table[:, k + 3].mean():.4f}, "
+            f"gain {gain.mean():.4f} +- {se:.4f}"
+        )
 
 
 if __name__ == "__main__":

@@ -69,7 +69,7 @@ def test_a_linear_map_is_a_mahalanobis_cost(loss, polish):
 
 
 def grid_risk(problem, found, far=4.0, fine=0.3):
-    """The dual at the solution's lam by dense search: a wide grid and a fine one around each row."""
+    """The dual at the solution's lam by dense search: a wide grid, a fine one around each row."""
     cost, lam, total = problem.ball.cost, found.multiplier, 0.0
     wide, near = np.linspace(-far, far, 161), np.linspace(-fine, fine, 121)
     square = [np.stack(np.meshgrid(g, g), axis=-1).reshape(-1, 2) for g in (wide, near)]

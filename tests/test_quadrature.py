@@ -1,4 +1,4 @@
-"""Deterministic smoothing and the Sinkhorn ball, against the exact solver and independent integrals."""
+"""Deterministic smoothing and the Sinkhorn ball, against the exact solver and other integrals."""
 
 import pickle
 

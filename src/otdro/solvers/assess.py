@@ -7,13 +7,16 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import minimize_scalar
 
 from ..design import Design
 from ..duality import worst_risk
 from ..losses import Logistic, Squared
+from ..losses.base import Loss
 from ..problem import Problem
 from . import joint
 from .base import Coordinates
+from .tilt import maxima
 
 Array = NDArray[Any]
 
@@ -36,6 +39,8 @@ def assess(problem: Problem, coef: Array, intercept: float) -> Assessment:
     y, weights, ball = problem.y, problem.weights, problem.ball
     z = Design(problem.X).scores(coef) + intercept
     w = float(ball.cost.dual_norm(coef))
+    if type(problem.loss).inner is Loss.inner and w > 0:
+        return _by_search(problem, z, w)
     dual = worst_risk(z, y, weights, problem.loss, w, ball, rtol=1e-10)
     gap = np.inf
     if ball.cost.euclidean and ball.order == 2:
@@ -44,6 +49,20 @@ def assess(problem: Problem, coef: Array, intercept: float) -> Assessment:
         elif isinstance(problem.loss, Logistic) and ball.delta > 0 and w > 0:
             gap = dual.risk - _logistic(problem, coef, intercept, dual.multiplier)
     return Assessment(dual.risk, dual.multiplier, max(gap, 0.0))
+
+
+def _by_search(problem: Problem, z: Array, w: float) -> Assessment:
+    """Return the least of lam delta + mean sup over lam, for a loss without its inner supremum."""
+    loss, y, pi, delta = problem.loss, problem.y, problem.weights, problem.ball.delta
+    growth = loss.smoothness * w**2 / 2 if np.isinf(loss.lipschitz) else 0.0
+    middle = np.log(max(w * np.sqrt(pi @ loss.derivative(z, y) ** 2 / (4 * delta)), 1e-12))
+
+    def dual(log_excess: float) -> float:
+        lam = growth + float(np.exp(log_excess))
+        return float(lam * delta + pi @ maxima(loss, z, y, lam / w**2).value.max(axis=0))
+
+    found = minimize_scalar(dual, bounds=(middle - 6, middle + 6), method="bounded")
+    return Assessment(float(found.fun), growth + float(np.exp(found.x)), np.inf)
 
 
 def _squared(problem: Problem, e: Array) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -13,6 +14,9 @@ from .dual_model import Point, Rows, derivatives, spread
 from .tilt import Nodes, peaks, softmax, tilt
 
 Array = NDArray[Any]
+
+#: Samples of the normal kept for reuse.
+POOL = 4096
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +60,12 @@ class LinearScore:
         self.rows, self.L, self.proposal = rows, L, proposal
         self.d = rows.design.d
 
+    @cached_property
+    def pool(self) -> Array:
+        """Stratified samples of the normal, made once, of which every row draws one at a time."""
+        u = np.random.default_rng(0).random((POOL, self.L))
+        return np.asarray(ndtri((np.arange(self.L) + u) / self.L))
+
     @property
     def n(self) -> int:
         """The number of rows."""
@@ -70,7 +80,7 @@ class LinearScore:
     def nodes(self, z: Array, y: Array, rho: float, eps: float, rng: np.random.Generator) -> Nodes:
         """Return random nodes with the logarithms of their importance weights."""
         loss, L = self.rows.loss, self.L
-        xi = ndtri((np.arange(L) + rng.random((len(z), L))) / L)
+        xi = self.pool[rng.integers(POOL, size=len(z))]
         if self.proposal == "centred":
             return Nodes(xi, np.full((len(z), 1), -np.log(L)))
         g, width, value = centres(loss, z, y, rho, eps)
@@ -101,14 +111,25 @@ class LinearScore:
 
     def gradient(self, index: Array, x: Array, eps: float, rng: np.random.Generator) -> Estimate:
         """Return objective and gradient: moments of l' and l' g over the draws."""
-        part, p = self._tilted(index, x, eps, rng)
-        tau, w, pi, t = spread(p.lam, eps, np.inf), p.w, part.weights, p.tilt
-        steep = float(pi @ t.rho)
+        rows, theta, lam = self.rows, x[:-2], float(x[-1])
+        design, y = rows.design.rows(index), rows.y[index]
+        pi = rows.weights[index] * (self.n / len(index))
+        w, tau = float(np.linalg.norm(theta)), spread(lam, eps, np.inf)
+        z = design.scores(theta) + x[-2]
+        nodes = self.nodes(z, y, w * tau, eps, rng)
+        value, slope, _ = rows.loss.evaluate(z[:, None] + w * tau * nodes.g, y[:, None])
+        value /= eps
+        value += nodes.log_weight
+        p, log_sum = softmax(value)
+        slope *= p
+        dz, steep = slope.sum(axis=1), float(pi @ np.einsum("nk,nk->n", slope, nodes.g))
         grad = np.empty(self.d + 2)
-        grad[:-2] = part.design.adjoint(pi * t.z) + steep * tau / w * p.theta
-        grad[-2] = (pi @ t.z) * part.fit_intercept
-        grad[-1] = part.delta - steep * w * tau**3 / eps
-        return Estimate(p.objective, grad, float(t.effective.mean() / self.L), t.value)
+        grad[:-2] = design.adjoint(pi * dz) + steep * tau / w * theta
+        grad[-2] = (pi @ dz) * rows.fit_intercept
+        grad[-1] = rows.delta - steep * w * tau**3 / eps
+        effective = float(np.mean(1 / np.einsum("nk,nk->n", p, p))) / self.L
+        found = eps * log_sum
+        return Estimate(lam * rows.delta + float(pi @ found), grad, effective, found)
 
     def model(self, index: Array, x: Array, eps: float, rng: np.random.Generator) -> Estimate:
         """Return objective, gradient and Hessian."""
