@@ -1,9 +1,36 @@
 """Distributionally robust machine learning whose uncertainty is shaped by the data."""
 
-from .certificate import WorstCase, discrepancy
-from .estimators import DROClassifier, DRORegressor, robust_risk
-from .problem import Ball
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .certificate import WorstCase, discrepancy
+    from .estimators import DROClassifier, DRORegressor, robust_risk
+    from .problem import Ball
 
 __version__ = "0.1.0"
 
 __all__ = ["Ball", "DROClassifier", "DRORegressor", "WorstCase", "discrepancy", "robust_risk"]
+
+#: Where the public names live; each is imported at its first use, so that `otdro --help` is quick.
+_HOMES = {
+    "Ball": "problem",
+    "DROClassifier": "estimators",
+    "DRORegressor": "estimators",
+    "WorstCase": "certificate",
+    "discrepancy": "certificate",
+    "robust_risk": "estimators",
+}
+
+
+def __getattr__(name: str) -> Any:
+    from importlib import import_module
+
+    if name in _HOMES:
+        return getattr(import_module(f".{_HOMES[name]}", __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_array
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
@@ -43,8 +44,11 @@ class _DRO(BaseEstimator):  # type: ignore[misc]
     ) -> None:
         """Choose the ball, solve one problem for each target vector, and store."""
         loss = losses.resolve(self.loss, self._task)
-        solver = solvers.resolve(self.solver, self.tol, self.max_iter)
-        sample = Sample(X, ys, weights, loss, bool(self.fit_intercept))
+        solver = solvers.resolve(
+            self.solver, self.tol, self.max_iter, self.random_state, self.verbose
+        )
+        support = _check_support(support, X)
+        sample = Sample(X, ys, weights, loss, bool(self.fit_intercept), support)
         chosen = choose(sample, solver, self._settings(y, classes, groups))
         problems = [sample.problem(target, chosen.ball) for target in ys]
         found = chosen.solutions or [solver.solve(problem) for problem in problems]
@@ -116,6 +120,11 @@ class _DRO(BaseEstimator):  # type: ignore[misc]
 
     def _worst_case(self, k: int) -> WorstCase:
         p = self._problem(k)
+        if not p.ball.cost.is_norm or p.support is not None:
+            raise ValueError(
+                "worst_case needs a cost that is a norm and no support; here the cost is "
+                f"{p.ball.cost!r}."
+            )
         coef, intercept = np.atleast_2d(self.coef_)[k], np.atleast_1d(self.intercept_)[k]
         return worst_case(p.X, p.y, p.weights, coef, float(intercept), p.loss, p.ball)
 
@@ -386,6 +395,16 @@ def _relabel(found: WorstCase, targets: Array) -> WorstCase:
     from dataclasses import replace
 
     return replace(found, targets=targets)
+
+
+def _check_support(support: Any, X: Any) -> Any:
+    """Return the unlabelled rows as an array with the columns of X, None if there are none."""
+    if support is None:
+        return None
+    support = check_array(support, dtype=np.float64, input_name="support")
+    if support.shape[1] != X.shape[1]:
+        raise ValueError(f"support has {support.shape[1]} columns but X has {X.shape[1]}.")
+    return support
 
 
 def _weights(X: Any, sample_weight: Any) -> Array:

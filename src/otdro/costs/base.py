@@ -48,6 +48,11 @@ class Cost(BaseEstimator):  # type: ignore[misc]
         raise ValueError(f"{self!r} is not Euclidean after a linear map.")
 
     @property
+    def is_norm(self) -> bool:
+        """Whether the distance is a norm of u - x: ``dual_norm`` and ``direction`` exist."""
+        return type(self).dual_norm is not Cost.dual_norm
+
+    @property
     def euclidean(self) -> bool:
         """Whether ``factor`` exists."""
         return type(self).factor is not Cost.factor

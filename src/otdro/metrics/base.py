@@ -121,11 +121,16 @@ class MetricLearner(BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"{type(self).__name__}.fit needs y or pairs.")
         if y.dtype.kind == "f":
             assert_all_finite(y, input_name="y")
-        found = self._made(X, y)
+        found = self.make_pairs(X, y)
         found.check(len(X))
         return found
 
-    def _made(self, X: Array, y: Array) -> Pairs:
+    def pair_settings(self) -> tuple[Any, ...]:
+        """Return what the pairs of this learner depend on, besides the data."""
+        return self.kind, self.k, self.task, self.approximate, self.random_state
+
+    def make_pairs(self, X: Array, y: Array) -> Pairs:
+        """Return the pairs that ``fit`` makes from labels or targets."""
         if target_kind(y, self.task) == "regression":
             return from_target(X, y, random_state=self.random_state)
         return from_labels(

@@ -64,13 +64,19 @@ class Learned(BaseEstimator):  # type: ignore[misc]
         their labels.
         """
         found: list[Cost] = [Norm(2)]
+        made: dict[tuple[Any, ...], Any] = {}
         for learner, etas in self._grid():
             learner = clone(learner)
-            if isinstance(learner, MetricLearner) and learner.task == "auto":
-                learner.set_params(task=task)
-            learner.fit(X, y)
-            ours = isinstance(learner, MetricLearner)
-            matrix = learner.solution_ if ours else fitted_matrix(learner)
+            if isinstance(learner, MetricLearner):
+                if learner.task == "auto":
+                    learner.set_params(task=task)
+                # learners that would make the same pairs share them
+                key = learner.pair_settings()
+                if key not in made:
+                    made[key] = learner.make_pairs(X, y)
+                matrix = learner.fit(X, y, pairs=made[key]).solution_
+            else:
+                matrix = fitted_matrix(learner.fit(X, y))
             found += [Mahalanobis(shrink(matrix, eta)) for eta in etas]
         return found
 

@@ -11,7 +11,7 @@ from scipy import sparse
 from sklearn.base import clone
 
 from .. import costs as known
-from ..costs import Cost, Norm
+from ..costs import CallableCost, Cost, Norm
 from ..design import as_dense
 from ..metrics import Learned
 from ..metrics.base import learn
@@ -42,9 +42,12 @@ class Candidates:
 
     def costs(self, sample: Sample) -> list[Cost]:
         """Return the candidate costs, learned from the distinct rows of positive weight."""
-        if self.cost is not None:
+        if self.cost is not None and not hasattr(self.cost, "learn"):
             return [self.cost]
         X, y = distinct_rows(sample)
+        if self.cost is not None:
+            # a feature map: its transformer and its metric are fitted to these rows
+            return [self.cost.learn(X, y)]
         if self.learned is not None:
             return self.learned.costs(X, y, task=sample.loss.task)
         return [learn(clone(self.learner), X, y, task=sample.loss.task)]
@@ -60,13 +63,18 @@ def resolve(cost: Any, X: Any) -> Candidates:
             raise ValueError(f"unknown cost={cost!r}; known: {names}, a Cost or a metric learner.")
         cost = known.KNOWN[cost]
     if isinstance(cost, Cost):
-        cost.check(X.shape[1])
+        if not hasattr(cost, "learn"):
+            cost.check(X.shape[1])
         return Candidates(cost=cost)
     if isinstance(cost, Learned):
         return _learnable(cost, X)
     if hasattr(cost, "fit"):
         return Candidates(learner=cost)
-    raise TypeError(f"cost must be a name, a Cost or a metric learner, got {cost!r}.")
+    if callable(cost):
+        return Candidates(cost=CallableCost(cost))
+    raise TypeError(
+        f"cost must be a name, a Cost, a metric learner or a function c(u, x), got {cost!r}."
+    )
 
 
 def _learnable(learned: Learned, X: Any) -> Candidates:

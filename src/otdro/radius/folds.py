@@ -23,7 +23,7 @@ Array = NDArray[Any]
 Split = tuple[Array, Array]
 
 #: The gap, relative to the constant model's risk, to which models inside folds are solved at least.
-FOLD_TOL = 1e-5
+FOLD_TOL = 1e-4
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,7 +134,7 @@ def cross_validate(
 ) -> list[FoldScores]:
     """Return the fold scores of every candidate along its deltas."""
     if isinstance(solver, Exact):
-        solver = Exact(tol=max(solver.tol, FOLD_TOL), max_iter=solver.max_iter)
+        solver = clone(solver).set_params(tol=max(solver.tol, FOLD_TOL))
     folds = Parallel(n_jobs=n_jobs)(
         delayed(_fold)(sample, candidates, order, deltas, solver, train, test, scorer)
         for train, test in pairs

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..costs import Cost
-from ..design import Design
+from ..costs import Cost, Graph
+from ..design import Design, as_dense
 from ..losses import Loss, PiecewiseQuadratic, Squared
 from ..problem import Ball, Problem, Solution
 from ..solvers import Exact, Solver, newton, spectral
@@ -52,16 +52,21 @@ class Sample:
     weights: Array
     loss: Loss
     fit_intercept: bool
+    support: Any = None
 
     def rows(self, index: Array) -> Sample:
         """Return the sample of some rows, its weights scaled to sum 1 again."""
         weights = self.weights[index]
-        ys = [y[index] for y in self.ys]
-        return Sample(self.X[index], ys, weights / weights.sum(), self.loss, self.fit_intercept)
+        return replace(
+            self,
+            X=self.X[index],
+            ys=[y[index] for y in self.ys],
+            weights=weights / weights.sum(),
+        )
 
     def problem(self, y: Array, ball: Ball) -> Problem:
         """Return the problem of one target vector."""
-        return Problem(self.X, y, self.weights, self.loss, ball, self.fit_intercept)
+        return Problem(self.X, y, self.weights, self.loss, ball, self.fit_intercept, self.support)
 
 
 def path(
@@ -142,11 +147,27 @@ def tidy(
 
 def default_deltas(sample: Sample, cost: Cost, order: int, size: int = SIZE) -> Array:
     """Return deltas from the largest zero threshold of the target vectors, geometrically down."""
-    top = max(threshold(sample, y, cost, order) for y in sample.ys)
+    if cost.is_norm:
+        top = max(threshold(sample, y, cost, order) for y in sample.ys)
+    else:
+        top = _mean_price(sample, cost, order)
     if not top > 0:
         # no column says anything about y: every delta gives the constant model
         top = 1.0
     return top * np.geomspace(1, SPAN**order, size)
+
+
+def _mean_price(sample: Sample, cost: Cost, order: int) -> float:
+    """Return the mean cost of moving a row onto another one: with that, anything can be anywhere.
+
+    It starts the grid of costs that are no norm, where the zero threshold has no formula.
+    """
+    X = as_dense(sample.X)
+    if isinstance(cost, Graph):
+        lengths = cost.path_lengths(X, sample.support)
+        return float(np.mean(lengths[np.isfinite(lengths)] ** order))
+    shift = max(1, len(X) // 2)
+    return float(np.mean(cost.price(X, np.roll(X, shift, axis=0), order)))
 
 
 def threshold(sample: Sample, y: Array, cost: Cost, order: int) -> float:
@@ -214,7 +235,7 @@ def _solve_one(
     sample: Sample, y: Array, cost: Cost, order: int, deltas: Array, solver: Solver
 ) -> list[Solution]:
     problem = sample.problem(y, Ball(cost, float(deltas[0]), order))
-    if isinstance(solver, Exact) and cost.euclidean:
+    if isinstance(solver, Exact) and cost.euclidean and sample.support is None:
         if isinstance(sample.loss, Squared) and order == 2:
             return spectral.solve_many(problem, deltas, solver.tol)
         if order == 1 and not isinstance(sample.loss, PiecewiseQuadratic):

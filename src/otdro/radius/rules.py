@@ -21,7 +21,7 @@ PROFILE_SHARE = 0.4
 #: Distinct rows up to which "smoothed" replaces the out-of-fold margins by a Gaussian altogether.
 SMOOTHING = 40
 #: Rows up to which folds made from an int are repeated, and how often: their noise is the loss.
-REPEAT_UP_TO, REPEATS = 300, 3
+REPEAT_UP_TO, REPEATS = 120, 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +64,8 @@ def _scored(evidence: Evidence, place: int) -> Verdict:
 
 def profile(evidence: Evidence) -> Verdict:
     """The least delta whose radius is at least ``PROFILE_SHARE`` times the profile's median."""
+    if not evidence.cost.is_norm:
+        raise ValueError(f"rule='profile' needs a cost that is a norm, not {evidence.cost!r}.")
     enough = radius(evidence) >= PROFILE_SHARE * profile_median(evidence)
     # from the largest delta down, the last before the condition first fails
     place = max(0, int(np.argmin(enough)) - 1) if not enough.all() else len(enough) - 1
@@ -76,9 +78,10 @@ def smoothed(evidence: Evidence) -> Verdict:
     L_h is the out-of-fold loss with margins smoothed towards a Gaussian of equal mean and
     variance, by h = min(1, 40/n): at small n the rare large errors that decide are missing from
     the folds. R is the radius, P the profile's median: a log-normal prior that the first term
-    outweighs as n grows. With a scorer of the user's it is the best mean score.
+    outweighs as n grows. With a scorer of the user's, or a cost that is no norm (and so has no
+    profile), it is the best mean score.
     """
-    if not evidence.own_loss:
+    if not (evidence.own_loss and evidence.cost.is_norm):
         return minimum(evidence)
     values = criterion(evidence)
     return Verdict(int(values.argmin()), float(values.min()))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from .. import costs
-from ..costs import Cost
+from ..costs import CallableCost, Cost
 from ..losses import Loss
 from ..problem import Ball, Solution
 from ..solvers import Solver
@@ -81,6 +81,7 @@ def _from_folds(
         scorer = ModelScorer(settings.estimator, settings.scoring, settings.y, settings.classes)
     seed = _seed(settings.random_state)
     few = len(sample.weights) <= REPEAT_UP_TO and settings.rule in ("auto", "smoothed")
+    few &= all(cost.is_norm for cost in full)
     pairs = splits(sample, settings.cv, settings.groups, seed, REPEATS if few else 1)
     scores = cross_validate(sample, tried, order, deltas, solver, pairs, scorer, settings.n_jobs)
     verdicts = [
@@ -148,8 +149,13 @@ def resolve_cost(cost: Any) -> Cost:
 
 def resolve_order(order: Any, loss: Loss, cost: Cost | None) -> int:
     """Return 1 or 2; "auto" is 1 for a Lipschitz loss with a norm as cost, else 2."""
+    if isinstance(cost, CallableCost):
+        if order != "auto":
+            raise ValueError(f"a function is the cost itself: leave order='auto', got {order!r}.")
+        return 1
     if isinstance(order, str) and order == "auto":
-        return 1 if np.isfinite(loss.lipschitz) else 2
+        norm = cost is None or cost.is_norm
+        return 1 if norm and np.isfinite(loss.lipschitz) else 2
     if not isinstance(order, bool) and order in (1, 2):
         return int(order)
     raise ValueError(f"order must be 1, 2 or 'auto', got order={order!r}.")
