@@ -1,4 +1,4 @@
-"""Ratios of issue 5, in CPU time within one run: the stochastic step, finite support, quadrature."""
+"""Ratios of issue 5 in CPU time of one run: the stochastic step, finite support, quadrature."""
 
 import time
 

@@ -2,6 +2,7 @@
 
 import logging
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -220,3 +221,11 @@ def test_settings_survive():
     solver = Smoothed(L=7, random_state=1)
     for copy in (clone(solver), pickle.loads(pickle.dumps(solver))):
         assert repr(copy) == repr(solver)
+
+
+@pytest.mark.parametrize("name", ["custom_loss.py", "custom_cost.py"])
+def test_the_how_to_page_holds_the_recipes(name):
+    root = Path(__file__).parents[1]
+    recipe = (root / "examples" / name).read_text()
+    assert f"```python\n{recipe}```" in (root / "docs" / "howto_custom.md").read_text()
+    exec(compile(recipe, name, "exec"), {"__name__": "__main__"})
