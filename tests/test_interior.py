@@ -139,8 +139,6 @@ def test_objective_is_that_of_clarabel(loss, order, shape):
     X, y = sample(shape, loss)
     for name in COSTS:
         deltas = DELTAS.get(shape, (1e-6, 0.05))
-        if isinstance(loss, Logistic) and shape in ("wide", "separable"):
-            deltas = (0.05,)
         for delta in deltas if name != "mahalanobis" else (0.05,):
             check(problem_of(X, y, loss, cost_of(name, X.shape[1]), delta, order))
 

@@ -97,6 +97,9 @@ def _form(problem: Problem) -> tuple[str, float]:
         return "plain", 0.0
     if order == 1:
         return "linear", delta * loss.lipschitz
+    if isinstance(loss, PiecewiseQuadratic) and loss.kappa == 0 and sum(loss.slopes) == 0:
+        # |r| has one slope: min over nu of delta w^2/(2 nu) + nu hi^2/2 = sqrt(delta) hi w
+        return "linear", float(np.sqrt(delta)) * loss.lipschitz
     return ("quadratic", delta) if np.isfinite(loss.lipschitz) else ("root", float(np.sqrt(delta)))
 
 
@@ -283,7 +286,8 @@ class _Best:
         self._raise(q.sample.alpha)
         if mu <= self.goal and self.gap > self.goal:
             self.finish(q)
-        progress = np.array([self.gap, self.upper, mu])
+        # past the goal a smaller mu is no progress
+        progress = np.array([self.gap, self.upper, max(mu, 1e-3 * self.goal)])
         self.since = 0 if np.any(progress < 0.9 * self.marks) else self.since + 1
         self.marks = np.minimum(self.marks, progress)
         # a first stall is mostly one of the squared condition of the Newton matrix
@@ -296,7 +300,7 @@ class _Best:
 
     def finish(self, q: Saddle) -> None:
         """Repair the multiplier of the iterate where shrinking it alone leaves too large a gap."""
-        if self.gap > self.goal:
-            # moving g onto its bound costs a share of the penalty, shrinking alpha one of the risk
-            target = nearest(self.model, q.sample.alpha)
-            self._raise(repaired(self.model, q.sample.alpha, target))
+        # moving g onto its bound costs a share of the penalty, shrinking alpha one of the risk
+        for target in nearest(self.model, q.sample.alpha):
+            if self.gap > self.goal:
+                self._raise(repaired(self.model, q.sample.alpha, target))

@@ -149,12 +149,12 @@ def _dual_quadratic(
     return shrink, shrink * gain
 
 
-def nearest(m: Model, alpha: Array) -> Array:
-    """Return Z'(pi o alpha) moved onto the ball that the dual allows."""
+def nearest(m: Model, alpha: Array) -> list[Array]:
+    """Return Z'(pi o alpha) moved onto the ball that the dual allows, the best move first."""
     g, bound = m.adjoint(m.pi * alpha), _radius(m, alpha)
-    if m.dual == 1:
-        return np.clip(g, -bound, bound)
-    return g * min(1.0, _ratio(bound, m.polar(g)))
+    scaled = g * min(1.0, _ratio(bound, m.polar(g)))
+    # clipping costs less, but leaves the range of Z' if columns are collinear
+    return [np.clip(g, -bound, bound), scaled] if m.dual == 1 else [scaled]
 
 
 def _radius(m: Model, alpha: Array) -> float:
@@ -181,10 +181,12 @@ def repaired(m: Model, alpha: Array, target: Array) -> Array:
         room = np.minimum(np.minimum(m.hi - alpha, alpha - m.lo), 1.0)
         V = m.o[:, None] if m.intercept else np.empty((len(alpha), 0))
         # least change in the metric 1/room: alpha - room (A y + o b)
-        T = Orthogonal([(m, V, m.pi * room)], m.design.d, lift=1e-6)
+        T = Orthogonal([(m, V, m.pi * room)], m.design.d, lift=0.0)
         miss = np.append(m.adjoint(m.pi * alpha) - target, V.T @ (m.pi * alpha))
-        y = T.solve(miss)
-        y += T.solve(miss - T.times(y))
+        inverse = T.truncated(1e-7)
+        y = inverse @ miss
+        for _ in range(2):
+            y += inverse @ (miss - T.times(y))
         d = m.design.d
         alpha = np.clip(alpha - room * (m.scores(y[:d]) + V @ y[d:]), m.lo, m.hi)
     return alpha

@@ -156,9 +156,8 @@ def _sample(m: Model, names: tuple[str, ...]) -> Rows:
         R[:, names.index("nu")] = (m.lo + m.hi) / 2
     varying = "sigma" in names or "q" in names
     K = _line({"sigma": 1.0, "q": 1.0}, names)[None]
-    lo, hi = (-np.inf, np.inf) if m.entropy else (m.lo, m.hi)
     return Rows(
-        m, m.pi, lo * ones, hi * ones, m.c, R, K,
+        m, m.pi, m.lo * ones, m.hi * ones, m.c, R, K,
         k0=0.0 if varying else m.kappa, entropy=m.entropy,
     )  # fmt: skip
 

@@ -68,6 +68,13 @@ class Orthogonal:
         half = solve_triangular(self.R, (self.scale * f.T).T, trans="T", check_finite=False)
         return (self.scale * solve_triangular(self.R, half, check_finite=False).T).T
 
+    def truncated(self, rcond: float) -> Array:
+        """Return the inverse of T on the directions that the rows settle, zero on the others."""
+        _, size, Vt = np.linalg.svd(self.R)
+        keep = size > rcond * size[0]
+        half = Vt[keep] * self.scale / size[keep, None]
+        return half.T @ half
+
     def times(self, x: Array) -> Array:
         """Return T x, never forming T."""
         out = np.zeros_like(x)

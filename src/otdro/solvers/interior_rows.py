@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
-from scipy.special import expit
 
 from ..losses.base import Array
 
@@ -43,7 +42,7 @@ class Rows:
     ``share`` weighs the barrier of a row: p (hi - alpha) = s (alpha - lo) = share * mu on the path.
     ``first`` is where alpha - lo starts if hi is infinite. ``breathing`` marks rows whose box is
     [-g, g], g the last scalar of xi, maximised over as alpha is. ``entropy`` rows have the loss
-    log(1 + e^r), alpha = sigma(r), and no box.
+    log(1 + e^r): the entropy of alpha in [0, 1] in place of -k alpha^2/2.
     """
 
     map: Map
@@ -68,15 +67,12 @@ class Rows:
         """Set the residual r and the curvature k at (theta, xi)."""
         self.r: Array = self.h - self.map.scores(theta) + self.R @ xi
         self.k: Array = self.k0 + self.K @ xi
-        if self.entropy:
-            self.alpha = expit(self.r)
 
     def begin(self, xi: Array) -> None:
         """Start alpha inside its box with p - s = r - k alpha if possible, both well above 0."""
         self.above, self.below = above, below = np.isfinite(self.hi), np.isfinite(self.lo)
         low, high = np.where(below, self.lo, 0.0), np.where(above, self.hi, 0.0)
-        if not self.entropy:
-            self.alpha = np.where(below & ~above, low + self.first, (low + high) / 2)
+        self.alpha = np.where(below & ~above, low + self.first, (low + high) / 2)
         rest = self.r - self.k * self.alpha
         self.p = np.where(above, np.maximum(rest, 0.0) + 1.0, 0.0)
         self.s = np.where(below, np.maximum(-rest, 0.0) + 1.0, 0.0)
@@ -91,7 +87,8 @@ class Rows:
     def linearise(self) -> None:
         """Set D = dalpha/dr and V = -dr/dxi + alpha dk/dxi."""
         self.P, self.S = self.p / self.E, self.s / self.F
-        self.D = self.alpha * (1 - self.alpha) if self.entropy else 1 / (self.k + self.P + self.S)
+        bend = 1 / (self.E * self.F) if self.entropy else self.k
+        self.D = 1 / (bend + self.P + self.S)
         self.wD = self.w * self.D
         self.V = self.alpha[:, None] * self.K - self.R
         if self.breathing is not None:
@@ -99,9 +96,10 @@ class Rows:
 
     def aim(self, mu: float, corrected: bool = False) -> None:
         """Set the targets of p E, s F and the row residual rho, ``corrected`` by the last step."""
-        # Newton on r - k alpha - p + s = 0, p E = up, s F = us leaves dalpha = D (rho - v'dx)
+        # Newton on r - k alpha - p + s = 0, p E = up, s F = us leaves dalpha = D (rho - v'dx); the
+        # derivative of the entropy stands for k alpha in logistic rows
         self.up = self.us = np.full_like(self.alpha, self.share * mu)
-        rho = 0.0 * self.r if self.entropy else self.r - self.k * self.alpha
+        rho = self.r - (np.log(self.F / self.E) if self.entropy else self.k * self.alpha)
         if corrected:
             # Mehrotra: the products of steps that the linearisation dropped
             self.up, self.us = self.up - self.dp * self.dE, self.us - self.ds * self.dF
@@ -119,9 +117,7 @@ class Rows:
         self.ds = self.us / self.F - self.s - self.S * self.dF
 
     def longest(self) -> float:
-        """Return the largest step to E, F, p, s >= 0, or one with logistic rows near linear."""
-        if self.entropy:
-            return self._trusted()
+        """Return the largest step to E, F, p, s >= 0."""
         pairs = ((self.E, self.dE), (self.F, self.dF), (self.p, self.dp), (self.s, self.ds))
         # 1/step = max of -dv/v; v = dv = 0 where a side of the box is infinite
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -145,23 +141,12 @@ class Rows:
         least = 1e-6 * self.share * mu
         if not all(bool(np.all(product >= least)) for product, _ in self.products(step)):
             return False
-        free = ~(self.above | self.below) & (not self.entropy)
+        free = ~(self.above | self.below)
         r = self.r + step * (self.alpha * self.dk - self.slide)
         miss = r - (self.k + step * self.dk) * (self.alpha + step * self.dalpha)
         before = np.abs(self.r - self.k * self.alpha)
         allowed = 0.5 * np.abs(r) + (1 - 0.5 * step) * before
         return float(self.w @ (free * np.abs(miss))) <= float(self.w @ (free * allowed)) + 1e-300
-
-    def _trusted(self) -> float:
-        """Return a step after which alpha = sigma(r) is near its linearisation."""
-        slope, step = self.rho - self.slide, 1.0
-        size = float(self.w @ np.abs(self.dalpha))
-        while step > 1e-8:
-            error = expit(self.r + step * slope) - self.alpha - step * self.dalpha
-            if float(self.w @ np.abs(error)) <= 0.5 * step * size:
-                break
-            step *= 0.7
-        return step
 
     def complementarity(self, step: float = 0.0) -> tuple[float, float]:
         """Return the sum of w (p E + s F) after a step, and what it would be at mu = 1."""

@@ -73,6 +73,9 @@ def _multiplier(raw: Model, coef: Array, b: float, w: float, problem: Problem) -
         return 0.0
     if problem.ball.order == 1:
         return float(problem.loss.lipschitz * w)
+    if raw.form == "linear":
+        # sqrt(delta) hi w
+        return raw.rate * w / (2 * problem.ball.delta)
     r = raw.residual(coef, b)
     if np.isinf(raw.hi):
         # (rms + sqrt(delta) w)^2/(2 kappa)
