@@ -245,7 +245,7 @@ def chi_square_quantile(omega: Array, confidence: float) -> float:
         high *= 2
     while chi_square_tail(omega, low) < tail:
         low /= 4
-    root = brentq(lambda q: chi_square_tail(omega, q) - tail, low, high, xtol=1e-12)
+    root = brentq(lambda q: chi_square_tail(omega, q) - tail, low, high, xtol=1e-15)
     return float(scale * root)
 
 
@@ -253,20 +253,25 @@ def chi_square_tail(omega: Array, q: float) -> float:
     r"""Return :math:`P(\sum_j \omega_j\chi^2_1 > q) = \frac{1}{2\pi i}\int M(t) e^{-tq}\,dt/t`.
 
     M(t) = prod (1 - 2 omega_j t)^(-1/2) has its cut on t > 1/(2 max omega). The path is a parabola
-    t = a + iv + v^2/(4a) around it, along which e^(-tq) decays like a Gaussian: the trapezoid rule
-    converges geometrically.
+    around it through the saddle of the integrand, along which e^(-tq) decays like a Gaussian: the
+    trapezoid rule converges geometrically. Below the mean the saddle is left of the pole at 0,
+    whose residue then makes it 1 minus the lower tail.
     """
     edge = 1 / (2 * float(omega.max()))
-    # the saddle of M(t) e^(-tq)/t on (0, edge): sum omega/(1 - 2 omega t) = q + 1/t
-    a = brentq(
-        lambda t: float(np.sum(omega / (1 - 2 * omega * t))) - q - 1 / t,
-        1e-12 * edge,
-        edge * (1 - 1e-12),
-    )
-    reach = np.sqrt(4 * a * 40 / q)
-    v = np.linspace(0, reach, 1_000)
-    t = a + 1j * v + v**2 / (4 * a)
+    below = q < float(omega.sum())
+
+    def slope(t: float) -> float:
+        return float(np.sum(omega / (1 - 2 * omega * t))) - q - 1 / t
+
+    if below:
+        a = brentq(slope, -(len(omega) / 2 + 1) / q * (1 + 1e-9), -1e-12 * edge)
+    else:
+        a = brentq(slope, 1e-12 * edge, edge * (1 - 1e-12))
+    # the focus at the end of the cut, unless that makes the parabola too narrow
+    width = 4 * max(abs(a), edge - a)
+    v = np.linspace(0, np.sqrt(40 * width / q), 400)
+    t = a + 1j * v + v**2 / width
     log_m = -0.5 * np.sum(np.log(1 - 2 * np.outer(omega, t)), axis=0)
-    # conjugate symmetry: twice the real part of the upper half, dt = (i + v/(2a)) dv
-    integrand = np.exp(log_m - t * q) / t * (1j + v / (2 * a))
-    return float(np.trapezoid(integrand.imag, v) / np.pi)
+    # conjugate symmetry: twice the real part of the upper half, dt = (i + 2v/width) dv
+    integrand = np.exp(log_m - t * q) / t * (1j + 2 * v / width)
+    return float(below + np.trapezoid(integrand.imag, v) / np.pi)
