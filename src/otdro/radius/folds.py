@@ -57,15 +57,18 @@ class FoldScores:
         return self.scores.std(axis=0, ddof=1) / np.sqrt(F) if F > 1 else np.zeros_like(self.mean)
 
 
-def splits(sample: Sample, cv: Any, groups: Any, seed: int, repeats: int = 1) -> list[Split]:
+def splits(
+    sample: Sample, cv: Any, groups: Any, seed: int, repeats: int = 1, classes: Any = None
+) -> list[Split]:
     """Return (train, test) rows; an int makes shuffled folds, stratified by label, repeated.
 
-    A splitter or an iterable of splits is used as it is.
+    A splitter or an iterable of splits is used as it is. ``classes`` are the names of the labels.
     """
     labels = codes(sample)
     classify = sample.loss.task == "classification"
     if isinstance(cv, int | np.integer) and not isinstance(cv, bool):
-        splitters = _folds(labels, int(cv), classify, seed, repeats)
+        names = np.unique(labels) if classes is None else classes
+        splitters = _folds(labels, int(cv), classify, seed, repeats, names)
     else:
         splitters = [check_cv(cv, labels, classifier=classify)]
     found = [
@@ -73,20 +76,20 @@ def splits(sample: Sample, cv: Any, groups: Any, seed: int, repeats: int = 1) ->
         for splitter in splitters
         for train, test in splitter.split(sample.X, labels, groups)
     ]
-    usable = [pair for pair in found if _usable(sample, *pair)]
-    if not usable:
+    lacking = [i for i, pair in enumerate(found) if not _usable(sample, *pair)]
+    if len(lacking) == len(found):
         raise ValueError(
-            f"none of the {len(found)} splits of cv={cv!r} has training rows of positive weight "
-            "from two classes; use other folds, or a number as delta."
+            f"none of the {len(found)} splits of cv has training rows of positive weight from two "
+            "classes; use other folds, or a number as delta."
         )
-    if len(usable) < len(found):
+    if lacking:
         warnings.warn(
-            f"{len(found) - len(usable)} of {len(found)} splits lack a class or test rows of "
-            "positive weight and are left out.",
+            f"{len(lacking)} of {len(found)} splits (number {', '.join(map(str, lacking))}) lack a "
+            "class or test rows of positive weight and are left out.",
             UserWarning,
             stacklevel=2,
         )
-    return usable
+    return [pair for i, pair in enumerate(found) if i not in lacking]
 
 
 def codes(sample: Sample) -> Array:
@@ -94,13 +97,14 @@ def codes(sample: Sample) -> Array:
     return sample.ys[0] if len(sample.ys) == 1 else np.stack(sample.ys).argmax(axis=0)
 
 
-def _folds(labels: Array, k: int, classify: bool, seed: int, repeats: int) -> list[Any]:
+def _folds(labels: Array, k: int, classify: bool, seed: int, repeats: int, names: Any) -> list[Any]:
     if k < 2:
         raise ValueError(f"cv must be at least 2 folds, got cv={k}.")
     least, what = len(labels), "the sample"
     if classify:
-        values, counts = np.unique(labels, return_counts=True)
-        least, what = int(counts.min()), f"the class coded {values[counts.argmin()]:g}"
+        counts = np.unique(labels, return_counts=True)[1]
+        rare = np.asarray(names)[counts.argmin()].item()
+        least, what = int(counts.min()), f"the class {rare!r}"
     if least < k:
         fewer = max(2, least)
         warnings.warn(
@@ -140,6 +144,7 @@ def cross_validate(
         for train, test in pairs
     )
     _warn_of_unsolved([fold[1] for fold in folds])
+    _require_numbers([[scores for scores, _ in results] for results, _ in folds])
     tests = [test for _, test in pairs]
     return [
         FoldScores(
@@ -196,6 +201,15 @@ def _warn_of_unsolved(failed: list[int]) -> None:
             "are scored all the same. Raise max_iter or scale the columns of X.",
             ConvergenceWarning,
             stacklevel=3,
+        )
+
+
+def _require_numbers(scores: list[list[Array]]) -> None:
+    bad = [str(i) for i, fold in enumerate(scores) if not all(np.isfinite(s).all() for s in fold)]
+    if bad:
+        raise ValueError(
+            f"the score is not a number in fold(s) {', '.join(bad)}; use another scoring, or folds "
+            "whose test rows it can score."
         )
 
 

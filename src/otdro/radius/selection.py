@@ -82,7 +82,8 @@ def _from_folds(
     seed = _seed(settings.random_state)
     few = len(sample.weights) <= REPEAT_UP_TO and settings.rule in ("auto", "smoothed")
     few &= all(cost.is_norm for cost in full)
-    pairs = splits(sample, settings.cv, settings.groups, seed, REPEATS if few else 1)
+    repeats = REPEATS if few else 1
+    pairs = splits(sample, settings.cv, settings.groups, seed, repeats, settings.classes)
     scores = cross_validate(sample, tried, order, deltas, solver, pairs, scorer, settings.n_jobs)
     verdicts = [
         rule(Evidence(sample, cost, order, grid, folds, scorer is None))
