@@ -1,0 +1,176 @@
+"""The rules that choose delta, on scores made by hand and on small problems."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.model_selection import StratifiedKFold
+
+from otdro import DROClassifier, DRORegressor
+from otdro.costs import Mahalanobis, Norm
+from otdro.losses import Logistic, Squared
+from otdro.radius import Sample
+from otdro.radius.candidates import Candidates
+from otdro.radius.folds import FoldScores, cross_validate, splits
+from otdro.radius.grid import default_deltas
+from otdro.radius.rules import (
+    PROFILE_SHARE,
+    RULES,
+    Evidence,
+    criterion,
+    distinct,
+    profile_median,
+    radius,
+    resolve,
+    smoothed_loss,
+)
+from otdro.solvers import Exact
+
+N = 60
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(N, 5)) @ np.diag([2.0, 1.0, 1.0, 0.5, 0.2])
+Z = X @ [1.0, -1.0, 0.5, 0.0, 0.0] + RNG.normal(size=N)
+Y = np.where(Z > 0, 1.0, -1.0)
+LAM = np.diag([1.0, 2.0, 0.5, 1.0, 3.0]) + 0.2
+
+
+def by_hand(mean, se):
+    """Return evidence whose fold scores have this mean and standard error."""
+    mean, se = np.asarray(mean, float), np.asarray(se, float)
+    scores = np.stack([mean - se, mean + se])
+    folds = FoldScores(scores, [np.arange(2)], [np.zeros((1, 2, len(mean)))])
+    sample = Sample(X[:2], [Y[:2]], np.full(2, 0.5), Logistic(), True)
+    return Evidence(sample, Norm(2), 1, np.geomspace(1, 0.1, len(mean)), folds, False)
+
+
+def evidence(cost=None, order=1, loss=None, own_loss=True):
+    """Return evidence from five folds of the rows above."""
+    cost, loss = cost or Norm(2), loss or Logistic()
+    y = Y if loss.task == "classification" else Z
+    sample = Sample(X, [y], np.full(N, 1 / N), loss, True)
+    deltas, solver = default_deltas(sample, cost, order), Exact(tol=1e-6)
+    pairs = splits(sample, 5, None, 0)
+    found = cross_validate(
+        sample, Candidates(cost), order, [deltas], solver, pairs, None, None
+    )[0]  # fmt: skip
+    return Evidence(sample, cost, order, deltas, found, own_loss)
+
+
+EVIDENCE = {
+    "order 1": {},
+    "order 2": {"order": 2},
+    "Mahalanobis": {"cost": Mahalanobis(LAM)},
+    "l1": {"cost": Norm(1)},
+    "squared": {"order": 2, "loss": Squared()},
+}
+
+
+def test_minimum_takes_the_best_and_of_equal_ones_the_largest_delta():
+    assert RULES["min"](by_hand([-3, -1, -1, -2], [0.1] * 4)) == (1, 1.0)
+
+
+def test_one_standard_error_takes_the_largest_delta_within_it():
+    mean = [-3.0, -1.5, -1.4, -1.0, -2.0]
+    assert RULES["1se"](by_hand(mean, [0, 0, 0, 0.45, 0])).place == 2
+    assert RULES["1se"](by_hand(mean, [0, 0, 0, 0.0, 9])).place == 3
+    assert RULES["1se"](by_hand(mean, [0, 0, 0, 5.0, 0])).place == 0
+
+
+@pytest.mark.parametrize("name", EVIDENCE)
+def test_profile_takes_the_least_delta_above_its_share(name):
+    e = evidence(**EVIDENCE[name])
+    place = RULES["profile"](e).place
+    ratio = radius(e) / profile_median(e)
+    assert np.all(ratio[: place + 1] >= PROFILE_SHARE)
+    assert place == len(ratio) - 1 or ratio[place + 1] < PROFILE_SHARE
+
+
+@pytest.mark.parametrize("name", EVIDENCE)
+def test_profile_median_is_that_of_multiplier_draws(name):
+    e = evidence(**EVIDENCE[name])
+    sample, y = e.sample, e.sample.ys[0]
+    rows, z, share = e.folds.entries(0, sample.weights)
+    assert_array_equal(np.sort(rows), np.arange(N))
+    assert_allclose(share.sum(), 1)
+    xi = np.random.default_rng(1).normal(size=(4_000, N))
+    moved = sample.X[rows] - sample.X.mean(axis=0)
+    b = sample.loss.constant(y, sample.weights)
+    flat = sample.loss.derivative(np.full(N, b), y)
+    unit = 1.0 if e.order == 1 else np.sqrt(np.mean(flat**2))
+    for j in (0, 8, 19):
+        a = sample.loss.derivative(z[:, j], y[rows])
+        draws = e.cost.norm((xi * a) @ moved / N)
+        assert_allclose(profile_median(e)[j], np.median(draws) / unit, rtol=0.06)
+
+
+@pytest.mark.parametrize("name", EVIDENCE)
+def test_auto_minimises_its_criterion(name):
+    e = evidence(**EVIDENCE[name])
+    values = criterion(e)
+    assert RULES["auto"](e) == (values.argmin(), values.min())
+    prior = np.log(radius(e) / (PROFILE_SHARE * profile_median(e))) ** 2
+    assert_allclose(values - prior, N * np.log(smoothed_loss(e, N)[0]))
+
+
+def test_smoothing_fades_with_rows():
+    e = evidence()
+    raw = -e.folds.mean
+    gap = [np.abs(smoothed_loss(e, n)[0] - raw).max() for n in (40, 400, 40_000, 4_000_000)]
+    assert gap[0] > gap[1] > gap[2]
+    assert gap[3] < 2e-3
+
+
+def test_regression_is_not_smoothed():
+    e = evidence(order=2, loss=Squared())
+    # folds of equal size: the mean over rows is the mean over folds
+    assert_allclose(smoothed_loss(e, N)[0], -e.folds.mean)
+
+
+def test_auto_with_a_scorer_is_the_minimum():
+    e = evidence(own_loss=False)
+    assert RULES["auto"](e) == RULES["min"](e)
+
+
+def test_repeated_rows_are_no_information():
+    rows = np.repeat(np.arange(20), 3)
+    weights = np.full(60, 1 / 60)
+    assert distinct(Sample(X[rows], [Y[rows]], weights, Logistic(), True)) == 20
+    weights[:6] = 0
+    assert distinct(Sample(X[rows], [Y[rows]], weights / weights.sum(), Logistic(), True)) == 18
+
+
+@pytest.mark.parametrize("rule", ["min", "1se", "profile", "auto", "smoothed"])
+@pytest.mark.parametrize("make", [DROClassifier, DRORegressor])
+def test_every_rule_on_a_small_problem(rule, make):
+    y = Y if make is DROClassifier else Z
+    model = make(rule=rule, tol=1e-8).fit(X, y)
+    assert model.delta_ in model.path_.deltas
+    assert len(model.path_.candidates) == 3
+    direct = make(cost=model.cost_, delta=model.delta_, tol=1e-8).fit(X, y)
+    assert_allclose(model.robust_risk_, direct.robust_risk_, rtol=1e-7)
+
+
+def test_one_standard_error_is_never_below_the_minimum():
+    pairs = list(StratifiedKFold(5).split(X, Y))
+    least, cautious = (
+        DROClassifier(cost="euclidean", rule=rule, cv=pairs).fit(X, Y).delta_
+        for rule in ("min", "1se")
+    )
+    assert cautious >= least
+
+
+def test_the_cost_is_chosen_by_the_rule():
+    model = DROClassifier(rule="min").fit(X, Y)
+    scores = [c.score for c in model.path_.candidates]
+    assert [c.chosen for c in model.path_.candidates].index(True) == int(np.argmax(scores))
+
+
+def test_a_given_delta_leaves_the_cost_to_the_folds():
+    model = DROClassifier(delta=0.05).fit(X, Y)
+    assert model.delta_ == 0.05
+    assert len(model.path_.candidates) == 3
+
+
+@pytest.mark.parametrize("rule", ["best", None, "MIN", 1])
+def test_unknown_rule(rule):
+    with pytest.raises(ValueError, match="known: auto, min, 1se, profile"):
+        resolve(rule)
