@@ -73,9 +73,9 @@ def page(rows, replications):
         f"Made by `experiments/coverage.py`: {replications} replications, nominal {NOMINAL}, four",
         "correlated Gaussian columns off the origin, slopes (1, -0.5, 0.25, 0), intercept 0.3;",
         "`Lam` is a full matrix with eigenvalues from 0.7 to 4.6. `region` is the share with the",
-        "true slopes inside `confidence_region`; `delta` the share where the profile form of slopes",
-        'and intercept is at most the value of `delta="theory"` at order 2. For squared loss the',
-        "intercept is centred out and the two are the same event.",
+        "true slopes inside `confidence_region`; `delta` the share where the profile form of",
+        'slopes and intercept is at most the value of `delta="theory"` at order 2. For squared',
+        "loss the intercept is centred out and the two are the same event.",
         "",
         "| model | cost | n | region | delta | bar |",
         "|---|---|---|---|---|---|",
@@ -90,9 +90,9 @@ def page(rows, replications):
     said = f"Missed: {'; '.join(missed)}." if missed else "No row misses it."
     lines += [
         "",
-        f"The bar, for n = 400 and 1000, is coverage within {BAR} of nominal; the binomial standard",
-        f"error is {error:.3f}. {said} n = 100 is for information: the law is asymptotic, and with",
-        "few rows the plain fit's own moments are taken for those of the truth.",
+        f"The bar, for n = 400 and 1000, is coverage within {BAR} of nominal; the binomial",
+        f"standard error is {error:.3f}. {said} n = 100 is for information: the law is asymptotic,",
+        "and with few rows the plain fit's own moments are taken for those of the truth.",
     ]
     return "\n".join(lines) + "\n"
 
