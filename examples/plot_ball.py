@@ -59,4 +59,4 @@ names = [
 figure.legend(handles, names, loc="outside lower center", ncols=6, frameon=False, columnspacing=1.5)
 
 default = Path(__file__).parent.parent / "docs" / "figures" / "ball.png"
-figure.savefig(sys.argv[1] if len(sys.argv) > 1 else default, dpi=100)
+figure.savefig(sys.argv[1] if len(sys.argv) > 1 else default, dpi=100, bbox_inches="tight")
