@@ -105,7 +105,11 @@ class FeatureMap(Cost):
     def shape(self, X: Array) -> Array:
         """Return A(x) = J'Lam J, the local matrix of the squared cost, shape (n, d, d)."""
         J = self.derivative(X)
-        A: Array = np.einsum("nkd,kl,nle->nde", J, self._metric(J.shape[1]), J, optimize=True)
+        metric = self._metric(J.shape[1])
+        diagonal = np.diag(metric)
+        flat = np.count_nonzero(metric) == np.count_nonzero(diagonal)
+        scaled = diagonal[:, None] * J if flat else metric @ J
+        A: Array = np.swapaxes(J, 1, 2) @ scaled
         lowest = np.linalg.eigvalsh(A)[:, 0]
         if lowest.min() <= 1e-12 * np.abs(A).max():
             raise ValueError(

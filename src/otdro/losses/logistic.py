@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from scipy.special import entr, expit, logit
 
@@ -48,40 +50,42 @@ class Logistic(Loss):
         alpha = np.clip(alpha, 0, 1)
         return np.where(inside, -entr(alpha) - entr(1 - alpha), np.inf)
 
-    def inner(self, z: Array, y: Array, w: float, lam: float, guess: Array | None = None) -> Inner:
+    def inner(self, z: Array, y: Array, w: Any, lam: float, guess: Array | None = None) -> Inner:
         r"""With v = -ys >= 0 and a = 2 lam/w^2: maximise log(1 + e^(v - m)) - a v^2/2.
 
         Stationary where sigma(v - m) = a v. One maximum if a >= 1/4; else up to two, the lower
-        with sigma < sig- and the upper with sigma > sig+, sig+- = (1 +- sqrt(1 - 4a))/2.
+        with sigma < sig- and the upper with sigma > sig+, sig+- = (1 +- sqrt(1 - 4a))/2. A local
+        cost has one w a row.
         """
-        m, a = y * z, 2 * lam / w**2
-        if a >= 0.25:
-            v = _stationary(m, a, expit(-m) / a, np.full_like(m, 1 / a), guess)[None]
+        m, a = y * z, 2 * lam / np.square(w)
+        if np.all(a >= 0.25):
+            v = _stationary(m, a, expit(-m) / a, np.broadcast_to(1 / a, m.shape), guess)[None]
             return Inner(_height(v, m, a), -y * v)
-        root = np.sqrt(1 - 4 * a)
-        high, low = (1 + root) / 2, (1 - root) / 2
+        a = np.broadcast_to(a, m.shape)
+        root, two = np.sqrt(np.maximum(0.0, 1 - 4 * a)), a < 0.25
+        # kept off 0 where a >= 1/4 leaves no second branch
+        high, low = (1 + root) / 2, np.maximum((1 - root) / 2, 1e-300)
         # m(s) = s/a - logit(s) falls on (0, sig-), rises to m(sig+) and falls again, so the
         # upper branch needs m < m(sig+) and the lower one m > m(sig-)
+        rows = (~two | (m < high / a - logit(high)), two & (m > low / a - logit(low)))
+        ends = (
+            (np.where(two, high, expit(-m)) / a, 1 / a),
+            (expit(-m) / a, low / a),
+        )
         v, value = np.zeros((2, len(m))), np.full((2, len(m)), -np.inf)
-        for k, rows in enumerate((m < high / a - logit(high), m > low / a - logit(low))):
-            part = m[rows]
-            ends = (np.full_like(part, high / a), np.full_like(part, 1 / a))
-            if k == 1:
-                ends = (expit(-part) / a, np.full_like(part, low / a))
-            v[k, rows] = _stationary(part, a, *ends)
-            value[k, rows] = _height(v[k, rows], part, a)
+        for k, r in enumerate(rows):
+            v[k, r] = _stationary(m[r], a[r], ends[k][0][r], ends[k][1][r])
+            value[k, r] = _height(v[k, r], m[r], a[r])
         return Inner(value, -y * v)
 
 
-def _height(v: Array, m: Array, a: float) -> Array:
+def _height(v: Array, m: Array, a: Any) -> Array:
     """Return log(1 + e^(v - m)) - a v^2/2."""
     x = v - m
     return np.log1p(np.exp(-np.abs(x))) + np.maximum(x, 0) - a * v**2 / 2
 
 
-def _stationary(
-    m: Array, a: float, low: Array, high: Array, guess: Array | None = None
-) -> Array:
+def _stationary(m: Array, a: Any, low: Array, high: Array, guess: Array | None = None) -> Array:
     """Return the root v in [low, high] of sigma(v - m) = a v, by Newton kept inside a bracket."""
     v = (low + high) / 2 if guess is None else np.clip(guess, low, high)
     for _ in range(80):

@@ -24,6 +24,8 @@ Split = tuple[Array, Array]
 
 #: The gap, relative to the constant model's risk, to which models inside folds are solved at least.
 FOLD_TOL = 1e-4
+#: The same for costs that are no norm, whose solutions cost a search a row.
+LOCAL_FOLD_TOL = 1e-2
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,7 +140,10 @@ def cross_validate(
 ) -> list[FoldScores]:
     """Return the fold scores of every candidate along its deltas."""
     if isinstance(solver, Exact):
-        solver = clone(solver).set_params(tol=max(solver.tol, FOLD_TOL))
+        norms = candidates.cost is None or candidates.cost.is_norm
+        solver = clone(solver).set_params(
+            tol=max(solver.tol, FOLD_TOL if norms else LOCAL_FOLD_TOL)
+        )
     folds = Parallel(n_jobs=n_jobs)(
         delayed(_fold)(sample, candidates, order, deltas, solver, train, test, scorer)
         for train, test in pairs

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..costs import Cost, Graph
+from ..costs import Cost, FeatureMap, Graph
 from ..design import Design, as_dense
 from ..losses import Loss, PiecewiseQuadratic, Squared
 from ..problem import Ball, Problem, Solution
-from ..solvers import Exact, Solver, newton, spectral
+from ..solvers import Exact, Solver, local, newton, spectral
 from ..solvers.base import constant_risk
 
 Array = NDArray[Any]
@@ -21,6 +21,8 @@ Array = NDArray[Any]
 #: Default number of deltas, and how far below the zero threshold they reach (order 1; squared at
 #: order 2, where delta is the square of an order-1 radius).
 SIZE, SPAN = 20, 1e-3
+#: The same for feature-map costs.
+LOCAL_SIZE, LOCAL_SPAN = 12, 1e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,6 +149,11 @@ def tidy(
 
 def default_deltas(sample: Sample, cost: Cost, order: int, size: int = SIZE) -> Array:
     """Return deltas from the largest zero threshold of the target vectors, geometrically down."""
+    if isinstance(cost, FeatureMap) and order == 2:
+        # every solution costs a search a row: fewer of them, where the linearised cost is good
+        ball = Ball(cost, 1.0, order)
+        top = max(local.threshold(sample.problem(y, ball)) for y in sample.ys)
+        return max(top, 1e-300) * np.geomspace(1, LOCAL_SPAN, LOCAL_SIZE)
     if cost.is_norm:
         top = max(threshold(sample, y, cost, order) for y in sample.ys)
     else:
@@ -240,6 +247,8 @@ def _solve_one(
             return spectral.solve_many(problem, deltas, solver.tol)
         if order == 1 and not isinstance(sample.loss, PiecewiseQuadratic):
             return newton.solve_many(problem, deltas, solver.tol, solver.max_iter)
+    if isinstance(solver, Exact) and isinstance(cost, FeatureMap) and not cost.polish:
+        return local.linearised_many(problem, deltas, solver.tol, solver.max_iter)
     return _one_after_another(sample, y, cost, order, deltas, solver)
 
 

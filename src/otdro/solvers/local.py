@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 from ..costs.feature_map import FeatureMap
 from ..design import Design
+from ..losses import Logistic
 from ..problem import Problem, Solution
-from . import polish
+from . import polish, rowwise
 from .base import constant_risk
 from .dual_model import Point, Rows, multiplier, spread
 from .quadrature import Run, Smoothing, constant_solution, descend
@@ -90,37 +91,58 @@ def linearised(
     problem: Problem, tol: float, max_iter: int, start: Solution | None = None
 ) -> Solution:
     """Return the solution for A(x) = J(x)'Lam J(x)."""
+    return linearised_many(problem, np.array([problem.ball.delta]), tol, max_iter)[0]
+
+
+def linearised_many(problem: Problem, deltas: Array, tol: float, max_iter: int) -> list[Solution]:
+    """Solve at every delta (descending), each from the solution before; A(x) is inverted once."""
     cost, base = problem.ball.cost, constant_risk(problem)[1]
     assert isinstance(cost, FeatureMap)
     X = Design(problem.X).dense()
     B = np.linalg.inv(cost.shape(X))
     center = problem.weights @ X if problem.fit_intercept else None
-    rows = Rows(
-        Design(X, None, center),
-        problem.y,
-        problem.weights,
-        problem.loss,
-        problem.ball.delta,
-        problem.fit_intercept,
-    )
-    origin = opening_local(rows, B)
-    if origin is None:
-        return constant_solution(problem)
-    smooth = Local(rows, np.inf, 33, B)
-    final = EPS * base
-    run = descend(smooth, origin, max(0.1 * base, final), final, tol * base, max_iter)
-    return _solution(smooth, run, center, tol * base)
+    design = Design(X, None, center)
+    # smoothing a tenth of the gap asked for is lost in it
+    final = max(EPS, 0.1 * tol) * base
+    solved: list[Solution] = []
+    last: tuple[Array, float, float] | None = None
+    for delta in deltas:
+        fixed = (problem.loss, float(delta), problem.fit_intercept)
+        rows = Rows(design, problem.y, problem.weights, *fixed)
+        origin = opening_local(rows, B)
+        if origin is None:
+            solved.append(constant_solution(problem))
+            continue
+        smooth = Local(rows, np.inf, 33, B)
+        run = _run(smooth, last or origin, tol * base, final, max_iter, base)
+        last = run.x.theta, run.x.b, run.x.lam
+        solved.append(_solution(smooth, run, center, tol * base))
+    return solved
+
+
+def _run(
+    smooth: Local,
+    origin: tuple[Array, float, float],
+    target: float,
+    final: float,
+    max_iter: int,
+    base: float,
+) -> Run:
+    """Minimise from the place where the unsmoothed Newton of ``rowwise`` ends, if it certifies."""
+    if isinstance(smooth.rows.loss, Logistic):
+        theta, b, lam = rowwise.descend(smooth.rows, smooth.B, origin, 0.01 * target, 50)
+        x = smooth.at(theta, b, lam, smooth.rows.design.scores(theta) + b, final)
+        if x is not None:
+            risk, lower = _bounds(smooth, x, final)
+            if risk - lower <= target:
+                return Run(x, final, 1, True)
+    return descend(smooth, origin, max(0.1 * base, final), final, target, max_iter)
 
 
 def opening_local(rows: Rows, B: Array) -> tuple[Array, float, float] | None:
     """Return a start against the first gradient g, None where g'B g <= delta rms(l')^2 per row."""
-    b = rows.loss.constant(rows.y, rows.weights) if rows.fit_intercept else 0.0
-    slope = rows.loss.derivative(np.full_like(rows.y, b), rows.y)
-    g = rows.design.adjoint(rows.weights * slope)
-    # theta = 0 is optimal iff sqrt(delta E l'^2 v'Bv) >= g'v for all v: the mean of l'^2 B
-    mean = np.einsum("n,nij->ij", rows.weights * slope**2, B)
-    v = np.linalg.solve(mean, g)
-    if g @ v <= rows.delta:
+    b, mean, v, threshold = _zero(rows, B)
+    if threshold <= rows.delta:
         return None
     z, size = rows.design.scores(-v), np.sqrt(v @ mean @ v)
 
@@ -132,6 +154,30 @@ def opening_local(rows: Rows, B: Array) -> tuple[Array, float, float] | None:
     t = min(unit * np.geomspace(1e-4, 30, 24), key=line)
     w = float(np.sqrt(np.max((B @ v) @ v))) * t
     return -t * v, b, multiplier(rows, t * z + b, w)
+
+
+def _zero(rows: Rows, B: Array) -> tuple[float, Array, Array, float]:
+    """Return the best constant, E[l'^2 B], its solve with g = E[l' x], and g'E[l'^2 B]^-1 g.
+
+    theta = 0 is optimal iff sqrt(delta E l'^2 v'Bv) >= g'v for all v: from the last value on.
+    """
+    b = rows.loss.constant(rows.y, rows.weights) if rows.fit_intercept else 0.0
+    slope = rows.loss.derivative(np.full_like(rows.y, b), rows.y)
+    g = rows.design.adjoint(rows.weights * slope)
+    mean = np.einsum("n,nij->ij", rows.weights * slope**2, B)
+    v = np.linalg.solve(mean, g)
+    return b, mean, v, float(g @ v)
+
+
+def threshold(problem: Problem) -> float:
+    """Return the least delta at which theta = 0 is optimal under the linearised cost."""
+    cost = problem.ball.cost
+    assert isinstance(cost, FeatureMap)
+    X = Design(problem.X).dense()
+    center = problem.weights @ X if problem.fit_intercept else None
+    fixed = (problem.loss, 0.0, problem.fit_intercept)
+    rows = Rows(Design(X, None, center), problem.y, problem.weights, *fixed)
+    return _zero(rows, np.linalg.inv(cost.shape(X)))[3]
 
 
 def _solution(smooth: Local, run: Run, center: Array | None, target: float) -> Solution:
