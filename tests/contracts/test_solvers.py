@@ -16,7 +16,7 @@ from tables import COMBINATIONS, Case, constant, make_cost, make_loss, optimum
 ELSEWHERE = {
     "Smoothed": "test_smoothed.py",
     "Quadrature": "test_quadrature.py",
-    "Sinkhorn": "test_sinkhorn.py",
+    "Sinkhorn": "test_quadrature.py",
 }
 EXACT = [getattr(solvers, name) for name in solvers.__all__ if name not in ELSEWHERE]
 every = pytest.mark.parametrize("kind", EXACT)

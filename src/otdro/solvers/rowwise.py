@@ -3,8 +3,8 @@ r"""Logistic loss, order 2, one dual norm a row: Newton in (theta, b, lam) on th
 .. math:: \min\ \lambda\delta + \sum_i \pi_i \max_s \{\ell(z_i + s, y_i) - \lambda s^2/w_i^2\},
           \qquad w_i^2 = \theta' B_i\theta .
 
-Kinks (rows with two equal maxima) are passed over by taking one of them: a fast start for ``local``,
-which certifies the result.
+Kinks (rows with two equal maxima) are passed over by taking one of them: a fast start for
+``local``, which certifies the result.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, eq=False)
 class Place:
-    """A triple (theta, b, lam), its scores, dual norms and rows B_i theta, moves v and objective."""
+    """A triple (theta, b, lam), its scores, dual norms, rows B_i theta, moves and objective."""
 
     theta: Array
     b: float
