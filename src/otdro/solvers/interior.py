@@ -110,12 +110,18 @@ def _run(model: Model, b: float, goal: float, max_iter: int) -> Run:
     size = _size(inner)
     inner = inner.rescaled(0.0, 1.0, 1.0, size)
     inner = replace(inner, noise=4e-16 * inner.sizes())
+    if _small(inner.design):
+        inner = replace(inner, table=inner.dense(np.arange(inner.design.n)))
     run = iterate(inner, goal / (unit * slope), max_iter)
     theta = run.theta * (unit / size)
     bound = Floor(run.floor.value * unit * slope, run.floor.alpha * slope)
     return replace(
         run, theta=theta if basis is None else basis @ theta, b=b + unit * run.b, floor=bound
     )
+
+
+def _small(design: Design) -> bool:
+    return not design.sparse and design.n * design.d**2 <= SMALL
 
 
 def _units(model: Model, b: float) -> tuple[float, float]:
@@ -201,13 +207,13 @@ def _linearise(q: Saddle) -> float:
     """Linearise both groups and return mu, the mean complementarity."""
     for rows in q.groups:
         rows.linearise()
-    return _mean_product(q)
+    return _mean_product(q, [rows.products(0.0) for rows in q.groups])
 
 
-def _mean_product(q: Saddle, step: float = 0.0) -> float:
-    totals = [rows.complementarity(step) for rows in q.groups]
-    count = sum(count for _, count in totals)
-    return sum(total for total, _ in totals) / count if count > 0 else 0.0
+def _mean_product(q: Saddle, products: list[Array]) -> float:
+    count = sum(rows.count for rows in q.groups)
+    total = sum(rows.total(product) for rows, product in zip(q.groups, products, strict=True))
+    return total / count if count > 0 else 0.0
 
 
 def _direction(q: Saddle, newton: Newton, mu: float) -> tuple[Array, Array, float]:
@@ -216,7 +222,8 @@ def _direction(q: Saddle, newton: Newton, mu: float) -> tuple[Array, Array, floa
         rows.aim(0.0)
     dtheta, dxi = _follow(q, newton, None)
     step = _length(q, 1.0)
-    sigma = min(1.0, max(_mean_product(q, step) / mu, 1e-2) if mu > 0 else 0.0) ** 3
+    ahead = _mean_product(q, [rows.products(step) for rows in q.groups])
+    sigma = min(1.0, max(ahead / mu, 1e-2) if mu > 0 else 0.0) ** 3
     for rows in q.groups:
         rows.aim(sigma * mu, corrected=True)
     dtheta, dxi = _follow(q, newton, dxi)
@@ -232,10 +239,14 @@ def _direction(q: Saddle, newton: Newton, mu: float) -> tuple[Array, Array, floa
 
 def _centred(q: Saddle, step: float) -> float:
     """Shorten a step until no product of a pair falls far behind the others, if that can be."""
-    for shorter in step * 0.8 ** np.arange(12):
-        mu = _mean_product(q, shorter)
-        if all(rows.centred(shorter, mu) for rows in q.groups):
-            return float(shorter)
+    shorter = step
+    for _ in range(12):
+        products = [rows.products(shorter) for rows in q.groups]
+        mu = _mean_product(q, products)
+        pairs = zip(q.groups, products, strict=True)
+        if all(rows.centred(shorter, mu, product) for rows, product in pairs):
+            return shorter
+        shorter *= 0.8
     return step
 
 
@@ -259,8 +270,7 @@ class _Best:
         self.model, self.goal = model, goal
         self.theta, self.b, self.upper = np.zeros(model.design.d), 0.0, np.inf
         self.floor = Floor(0.0, np.zeros_like(model.c))
-        design = model.design
-        self.careful = design.n * design.d**2 <= SMALL and not design.sparse
+        self.careful = _small(model.design)
         self.restart()
 
     def restart(self) -> None:
@@ -279,6 +289,8 @@ class _Best:
         """Bound the optimum from both sides at the iterate."""
         b = float(xi[0]) if self.model.intercept else 0.0
         nu = float(xi[q.names.index("nu")]) if "nu" in q.names else None
+        # rounding can leave nu >= 0 behind
+        nu = nu if nu is not None and nu > 0 else None
         r = self.model.residual(theta, b)
         upper = risk(self.model, r, self.model.norm(theta), nu)
         if upper < self.upper:

@@ -25,7 +25,7 @@ class Model:
     ``dual`` is the exponent of the norm of theta; ``entropy`` takes the logistic loss log(1 + e^r)
     in place of the maximum; Z is ``design`` over ``size``; ``live`` is 0 at the columns of Z that
     are constant up to rounding, which must not serve as a second intercept; ``noise`` is the
-    rounding error of Z'(pi o alpha).
+    rounding error of Z'(pi o alpha); ``table`` may hold A = diag(o) Z of a small dense problem.
     """
 
     design: Design
@@ -43,6 +43,7 @@ class Model:
     size: float = 1.0
     live: Array | float = 1.0
     noise: Array | float = 0.0
+    table: Array | None = None
 
     def residual(self, theta: Array, b: float) -> Array:
         """Return c - o (Z theta + b)."""
@@ -50,10 +51,14 @@ class Model:
 
     def scores(self, theta: Array) -> Array:
         """Return A theta, A = diag(o) Z."""
+        if self.table is not None:
+            return self.table @ theta
         return self.o * self.design.scores(self.live * theta / self.size)
 
     def adjoint(self, u: Array) -> Array:
         """Return A'u."""
+        if self.table is not None:
+            return (u.T @ self.table).T
         return (self.live * self.design.adjoint((self.o * u.T).T).T).T / self.size
 
     def gram(self, D: Array) -> Array:
@@ -63,6 +68,8 @@ class Model:
 
     def dense(self, at: Array) -> Array:
         """Return some rows of A."""
+        if self.table is not None:
+            return self.table[at]
         return self.design.rows(at).dense() * (self.o[at] / self.size)[:, None] * self.live
 
     def norm(self, theta: Array) -> float:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve, qr, solve_triangular
+from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg.lapack import dgeqrf, dtrtrs
 
 from ..losses.base import Array
 from .interior_model import Saddle
@@ -40,6 +41,19 @@ class Squared:
         return self.T @ x
 
 
+def _block(rows: Map, V: Array, D: Array, at: Array) -> Array:
+    """Return some of the rows sqrt(D) [A V]."""
+    return np.sqrt(D[at])[:, None] * np.hstack([rows.dense(at), V[at]])
+
+
+def _triangle(A: Array) -> Array:
+    """Return the factor R of a QR of A, which has at least as many rows as columns."""
+    if not np.isfinite(A).all():
+        raise np.linalg.LinAlgError("the Newton matrix is not finite")
+    m = A.shape[1]
+    return np.asfortranarray(np.triu(dgeqrf(A)[0][:m]))
+
+
 class Orthogonal:
     """The matrix T = sum of [A V]' diag(D) [A V] by a QR of the weighted rows.
 
@@ -49,24 +63,26 @@ class Orthogonal:
     def __init__(self, parts: list[tuple[Map, Array, Array]], d: int, lift: float = 1e-8) -> None:
         self.parts, self.d = parts, d
         m = d + parts[0][1].shape[1]
-        R = np.zeros((0, m))
-        for rows, V, D in parts:
-            # rows in decreasing size keep a Householder QR stable row by row
-            order, step = np.argsort(-D), max(256, 4 * m)
-            for at in np.split(order, np.arange(step, len(order), step)):
-                block = np.sqrt(D[at])[:, None] * np.hstack([rows.dense(at), V[at]])
-                R = qr(np.vstack([R, block]), mode="r", check_finite=False)[0][:m]
-        size = np.linalg.norm(R, axis=0)
+        step, R = max(256, 4 * m), np.zeros((0, m))
+        if sum(len(D) for _, _, D in parts) <= step:
+            R = np.vstack([_block(rows, V, D, np.arange(len(D))) for rows, V, D in parts])
+        else:
+            for rows, V, D in parts:
+                order = np.argsort(-D)
+                for at in np.split(order, np.arange(step, len(order), step)):
+                    R = _triangle(np.vstack([R, _block(rows, V, D, at)]))
+        size = np.sqrt(np.einsum("ij,ij->j", R, R))
         self.scale = 1 / np.maximum(size, 1e-20 * (float(size.max(initial=0.0)) or 1.0))
-        lifted = np.vstack([R * self.scale, lift * np.eye(m)])
-        if not np.isfinite(lifted).all():
-            raise np.linalg.LinAlgError("the Newton matrix is not finite")
-        self.R: Array = qr(lifted, mode="r", check_finite=False)[0][:m]
+        R = R * self.scale
+        # rows in decreasing size keep a Householder QR stable row by row
+        R = R[np.argsort(-np.abs(R).max(axis=1, initial=0.0))]
+        self.R: Array = _triangle(np.vstack([R, lift * np.eye(m)]))
 
     def solve(self, f: Array) -> Array:
         """Return T^-1 f by the seminormal equations R'R x = f."""
-        half = solve_triangular(self.R, (self.scale * f.T).T, trans="T", check_finite=False)
-        return (self.scale * solve_triangular(self.R, half, check_finite=False).T).T
+        half, _ = dtrtrs(self.R, (self.scale * f.T).T, trans=1)
+        x, _ = dtrtrs(self.R, half)
+        return (self.scale * x.T).T
 
     def truncated(self, rcond: float) -> Array:
         """Return the inverse of T on the directions that the rows settle, zero on the others."""
@@ -89,11 +105,20 @@ class Bordered:
 
     def __init__(self, T: Squared | Orthogonal, B: Array, C: Array) -> None:
         self.T, self.B, self.C = T, B, C
-        self.W = T.solve(B) if B.shape[1] else B
+        self.W = B
+        if B.shape[1] == 0:
+            return
+        self.W = T.solve(B)
         size = np.abs(np.diag(C))
         self.small = 1 / np.sqrt(np.where(size > 0, size, 1.0))
         schur = (C - B.T @ self.W) * self.small[:, None] * self.small
         self.inverse = np.linalg.pinv(schur, rcond=1e-15)
+
+    def _refined(self, f: Array, refine: int) -> Array:
+        x = self.T.solve(f)
+        for _ in range(refine):
+            x = x + self.T.solve(f - self.T.times(x))
+        return x
 
     def _once(self, f: Array, g: Array) -> tuple[Array, Array]:
         y = self.small * (self.inverse @ (self.small * (g - self.W.T @ f)))
@@ -101,6 +126,8 @@ class Bordered:
 
     def solve(self, f: Array, g: Array, refine: int = 2) -> tuple[Array, Array]:
         """Return (x, y) after ``refine`` steps of iterative refinement."""
+        if not len(g):
+            return self._refined(f, refine), g
         x, y = self._once(f, g)
         for _ in range(refine):
             dx, dy = self._once(f - self.T.times(x) - self.B @ y, g - self.B.T @ x - self.C @ y)
@@ -113,29 +140,33 @@ class Newton:
 
     def __init__(self, q: Saddle, xi: Array, careful: bool) -> None:
         self.q, self.xi = q, xi
-        k = len(xi)
-        products: Array = sum(  # type: ignore[assignment]
-            rows.map.adjoint(np.column_stack([rows.wD[:, None] * rows.V, rows.w * rows.alpha]))
-            for rows in q.groups
-        )
-        C: Array = sum(
-            (rows.V.T @ (rows.wD[:, None] * rows.V) for rows in q.groups), np.zeros((k, k))
-        )
-        self.pull = products[:, k]
-        self._breathe(C)
-        self.system = self._system(products[:, :k], C, careful)
-
-    def _system(self, B: Array, C: Array, careful: bool) -> Bordered:
-        d, k = B.shape
-        if not careful:
-            return Bordered(Squared([(rows.map, rows.wD) for rows in self.q.groups], d), B, C)
+        one, two = (rows.map.adjoint(rows.w * rows.alpha) for rows in q.groups)
+        self.pull: Array = one + two
         # only g, which is maximised over, stays outside the least-squares rows
-        inside = k if self.q.head.breathing is None else k - 1
-        parts = [(rows.map, rows.V[:, :inside], rows.wD) for rows in self.q.groups]
-        border = np.vstack([B[:, inside:], C[:inside, inside:]])
-        # a penalty, however small, settles the directions that the rows leave free
-        lift = 1e-14 if self.q.rate > 0 else 1e-8
-        return Bordered(Orthogonal(parts, d, lift), border, C[inside:, inside:])
+        inside = 0 if not careful else len(xi) - (q.head.breathing is not None)
+        B, C = self._border(inside)
+        groups = q.groups
+        if not careful:
+            T: Squared | Orthogonal = Squared([(rows.map, rows.wD) for rows in groups], len(B))
+        else:
+            # a penalty, however small, settles the directions that the rows leave free
+            lift = 1e-14 if q.rate > 0 else 1e-8
+            parts = [(rows.map, rows.V[:, :inside], rows.wD) for rows in groups]
+            T = Orthogonal(parts, len(self.pull), lift)
+        self.system = Bordered(T, B, C)
+
+    def _border(self, inside: int) -> tuple[Array, Array]:
+        """Return the columns of the scalars past ``inside`` against (theta, inside) and outside."""
+        d, k = len(self.pull), len(self.xi)
+        if inside == k:
+            return np.empty((d + k, 0)), np.empty((0, 0))
+        C, B = np.zeros((k, k)), np.zeros((d, k))
+        for rows in self.q.groups:
+            wDV = rows.wD[:, None] * rows.V
+            B += rows.map.adjoint(wDV)
+            C += rows.V.T @ wDV
+        self._breathe(C)
+        return np.vstack([B[:, inside:], C[:inside, inside:]]), C[inside:, inside:]
 
     def _breathe(self, C: Array) -> None:
         """Add the second derivatives of -nu g^2/(2 rate) and of the barrier of [-g, g] in g."""
@@ -153,10 +184,12 @@ class Newton:
         """Return (dtheta, dxi) for the current aims, corrected by ``last``, a predictor's dxi."""
         f, g = self.pull.copy(), -self.q.cost
         for rows in self.q.groups:
-            f += rows.map.adjoint(rows.wD * rows.rho)
+            push = rows.wD * rows.rho
+            f += rows.map.adjoint(push)
             square = rows.alpha**2 if last is None else rows.alpha**2 + rows.dalpha**2
-            weight = (rows.w * square) @ np.broadcast_to(rows.K, rows.R.shape)
-            g = g + rows.V.T @ (rows.wD * rows.rho) - rows.R.T @ (rows.w * rows.alpha) + weight / 2
+            one = len(rows.K) == 1
+            weight = (rows.w @ square) * rows.K[0] if one else (rows.w * square) @ rows.K
+            g = g + push @ rows.V - (rows.w * rows.alpha) @ rows.R + weight / 2
         self._stretch(g, last)
         d, m = len(f), len(self.system.W)
         x, y = self.system.solve(np.append(f, g[: m - d]), g[m - d :])
@@ -170,5 +203,5 @@ class Newton:
         nu = self.q.names.index("nu")
         second = np.zeros_like(self.xi) if last is None else last
         g[nu] += (self.xi[-1] ** 2 + second[-1] ** 2) / (2 * rate)
-        g[-1] -= float(rows.breathing @ (rows.up / rows.E + rows.us / rows.F))
+        g[-1] -= float(rows.breathing @ rows.force.sum(0))
         g[-1] += (self.xi[nu] * self.xi[-1] + second[nu] * second[-1]) / rate

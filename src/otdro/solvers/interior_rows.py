@@ -18,6 +18,9 @@ import numpy as np
 
 from ..losses.base import Array
 
+#: Below every multiplier that is not 0 at an infinite end of a box.
+TINY = 1e-300
+
 
 class Map(Protocol):
     """The matrix A of a group of rows, by its products."""
@@ -39,6 +42,7 @@ class Map(Protocol):
 class Rows:
     """Rows and the state of their multipliers: alpha, p (of alpha <= hi) and s (of alpha >= lo).
 
+    ``price`` holds p and s, ``slack`` E = hi - alpha and F = alpha - lo.
     ``share`` weighs the barrier of a row: p (hi - alpha) = s (alpha - lo) = share * mu on the path.
     ``first`` is where alpha - lo starts if hi is infinite. ``breathing`` marks rows whose box is
     [-g, g], g the last scalar of xi, maximised over as alpha is. ``entropy`` rows have the loss
@@ -58,10 +62,6 @@ class Rows:
     breathing: Array | None = None
     entropy: bool = False
     alpha: Array = field(init=False)
-    p: Array = field(init=False)
-    s: Array = field(init=False)
-    E: Array = field(init=False)
-    F: Array = field(init=False)
 
     def locate(self, theta: Array, xi: Array) -> None:
         """Set the residual r and the curvature k at (theta, xi)."""
@@ -70,24 +70,27 @@ class Rows:
 
     def begin(self, xi: Array) -> None:
         """Start alpha inside its box with p - s = r - k alpha if possible, both well above 0."""
-        self.above, self.below = above, below = np.isfinite(self.hi), np.isfinite(self.lo)
+        above, below = np.isfinite(self.hi), np.isfinite(self.lo)
         low, high = np.where(below, self.lo, 0.0), np.where(above, self.hi, 0.0)
         self.alpha = np.where(below & ~above, low + self.first, (low + high) / 2)
         rest = self.r - self.k * self.alpha
-        self.p = np.where(above, np.maximum(rest, 0.0) + 1.0, 0.0)
-        self.s = np.where(below, np.maximum(-rest, 0.0) + 1.0, 0.0)
+        p, s = np.maximum(rest, 0.0) + 1.0, np.maximum(-rest, 0.0) + 1.0
         # one-sided rows: s = -r, so that sign constraints on xi hold along the whole path
-        self.s = np.where(below & ~above & (rest < -1e-2), -rest, self.s)
+        s = np.where(below & ~above & (rest < -1e-2), -rest, s)
         g = 0.0 if self.breathing is None else self.breathing * xi[-1]
+        #: 1 at the finite ends, hi then lo; at an infinite one the slack stays 1, its multiplier 0
+        self.ends = np.stack([above, below]).astype(float)
         # kept beside alpha: hi - alpha loses its digits as alpha tends to hi
-        self.E = self.hi + g - self.alpha
-        self.F = self.alpha - self.lo + g
-        self.dE = self.dF = self.dp = self.ds = np.zeros_like(self.alpha)
+        slack = np.stack([high + g - self.alpha, self.alpha - low + g])
+        self.slack = np.where(self.ends > 0, slack, 1.0)
+        self.price = self.ends * np.stack([p, s])
+        self.count = self.share * float((self.ends @ self.w).sum())
+        self.free = self.w * ~(above | below)
 
     def linearise(self) -> None:
         """Set D = dalpha/dr and V = -dr/dxi + alpha dk/dxi."""
-        self.P, self.S = self.p / self.E, self.s / self.F
-        bend = 1 / (self.E * self.F) if self.entropy else self.k
+        self.P, self.S = self.steep = self.price / self.slack
+        bend = 1 / (self.slack[0] * self.slack[1]) if self.entropy else self.k
         self.D = 1 / (bend + self.P + self.S)
         self.wD = self.w * self.D
         self.V = self.alpha[:, None] * self.K - self.R
@@ -98,66 +101,62 @@ class Rows:
         """Set the targets of p E, s F and the row residual rho, ``corrected`` by the last step."""
         # Newton on r - k alpha - p + s = 0, p E = up, s F = us leaves dalpha = D (rho - v'dx); the
         # derivative of the entropy stands for k alpha in logistic rows
-        self.up = self.us = np.full_like(self.alpha, self.share * mu)
-        rho = self.r - (np.log(self.F / self.E) if self.entropy else self.k * self.alpha)
+        target = self.share * mu * self.ends
+        F_E = self.slack[1] / self.slack[0] if self.entropy else None
+        rho = self.r - (self.k * self.alpha if F_E is None else np.log(F_E))
         if corrected:
             # Mehrotra: the products of steps that the linearisation dropped
-            self.up, self.us = self.up - self.dp * self.dE, self.us - self.ds * self.dF
+            target -= self.dprice * self.dslack
             rho = rho - self.dk * self.dalpha
-        self.rho: Array = rho - self.up / self.E + self.us / self.F
+        self.force = target / self.slack
+        self.rho: Array = rho - self.force[0] + self.force[1]
 
     def move(self, dtheta: Array, dxi: Array) -> None:
         """Set the Newton step of alpha, p and s that belongs to (dtheta, dxi)."""
         self.slide = self.map.scores(dtheta) + self.V @ dxi
         self.dk: Array = self.K @ dxi
         self.dalpha = self.D * (self.rho - self.slide)
-        dg = 0.0 if self.breathing is None else self.breathing * dxi[-1]
-        self.dE, self.dF = dg - self.dalpha, dg + self.dalpha
-        self.dp = self.up / self.E - self.p - self.P * self.dE
-        self.ds = self.us / self.F - self.s - self.S * self.dF
+        self.dslack = self.ends * self.dalpha
+        np.negative(self.dslack[0], out=self.dslack[0])
+        if self.breathing is not None:
+            self.dslack += self.ends * (self.breathing * dxi[-1])
+        self.dprice: Array = self.force - self.price - self.steep * self.dslack
 
     def longest(self) -> float:
         """Return the largest step to E, F, p, s >= 0."""
-        pairs = ((self.E, self.dE), (self.F, self.dF), (self.p, self.dp), (self.s, self.ds))
         # 1/step = max of -dv/v; v = dv = 0 where a side of the box is infinite
-        with np.errstate(divide="ignore", invalid="ignore"):
-            fastest = max(float(np.nanmax(-dv / v)) for v, dv in pairs if not np.all(v == 0))
+        fastest = -min(
+            float((self.dslack / self.slack).min()),
+            float((self.dprice / (self.price + TINY)).min()),
+        )
         return 1 / fastest if fastest > 0 else np.inf
 
-    def products(self, step: float) -> list[tuple[Array, Array]]:
-        """Return the products p E and s F after a step, with the weights of their rows."""
-        out = []
-        for on, v, u, dv, du in (
-            (self.above, self.E, self.p, self.dE, self.dp),
-            (self.below, self.F, self.s, self.dF, self.ds),
-        ):
-            product = (v[on] + step * dv[on]) * (u[on] + step * du[on])
-            out.append((product, self.w[on]))
-        return out
+    def products(self, step: float) -> Array:
+        """Return the products p E and s F after a step, 0 at infinite ends."""
+        if step == 0:
+            return self.slack * self.price
+        product: Array = (self.slack + step * self.dslack) * (self.price + step * self.dprice)
+        return product
 
-    def centred(self, step: float, mu: float) -> bool:
+    def centred(self, step: float, mu: float, products: Array) -> bool:
         """Return whether a step leaves every product p E and s F above a fraction of share * mu,
         and rows without a box near r = k alpha."""
-        least = 1e-6 * self.share * mu
-        if not all(bool(np.all(product >= least)) for product, _ in self.products(step)):
+        if (products < 1e-6 * self.share * mu * self.ends).any():
             return False
-        free = ~(self.above | self.below)
+        if not self.free.any():
+            return True
         r = self.r + step * (self.alpha * self.dk - self.slide)
         miss = r - (self.k + step * self.dk) * (self.alpha + step * self.dalpha)
         before = np.abs(self.r - self.k * self.alpha)
         allowed = 0.5 * np.abs(r) + (1 - 0.5 * step) * before
-        return float(self.w @ (free * np.abs(miss))) <= float(self.w @ (free * allowed)) + 1e-300
+        return float(self.free @ np.abs(miss)) <= float(self.free @ allowed) + 1e-300
 
-    def complementarity(self, step: float = 0.0) -> tuple[float, float]:
-        """Return the sum of w (p E + s F) after a step, and what it would be at mu = 1."""
-        pairs = self.products(step)
-        total = sum(float(w @ product) for product, w in pairs)
-        return total, self.share * sum(float(w.sum()) for _, w in pairs)
+    def total(self, products: Array) -> float:
+        """Return the sum of w (p E + s F), which is ``count`` at mu = 1."""
+        return float((products @ self.w).sum())
 
     def advance(self, step: float) -> None:
         """Take a step of the multipliers; r and k follow from ``locate``."""
         self.alpha = self.alpha + step * self.dalpha
-        self.p = self.p + step * self.dp
-        self.s = self.s + step * self.ds
-        self.E = self.E + step * self.dE
-        self.F = self.F + step * self.dF
+        self.price = self.price + step * self.dprice
+        self.slack = self.slack + step * self.dslack
