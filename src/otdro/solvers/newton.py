@@ -81,11 +81,24 @@ class Points:
 
 
 @dataclass(eq=False)
+class Zero:
+    """The points at theta = 0 of a batch and their gradients g = Z'(pi a), (d, B)."""
+
+    points: Points
+    g: Array
+
+    def columns(self, index: Array) -> Zero:
+        """Return those of some columns."""
+        return Zero(self.points.columns(index), self.g[:, index])
+
+
+@dataclass(eq=False)
 class Minimum:
     """What ``minimise`` returns, the batch along the last axis; ``slope`` is the dual point a."""
 
     theta: Array
     b: Array
+    z: Array
     slope: Array
     objective: Array
     gap: Array
@@ -99,6 +112,7 @@ class Minimum:
             np.zeros((d, B)),
             np.zeros(B),
             np.zeros((n, B)),
+            np.zeros((n, B)),
             np.zeros(B),
             np.zeros(B),
             np.ones(B, int),
@@ -106,7 +120,8 @@ class Minimum:
 
     def store(self, columns: Array, p: Points, objective: Array, gap: Array, n_iter: int) -> None:
         """Write finished points into their columns."""
-        self.theta[:, columns], self.b[columns], self.slope[:, columns] = p.theta, p.b, p.slope
+        self.theta[:, columns], self.b[columns] = p.theta, p.b
+        self.z[:, columns], self.slope[:, columns] = p.z, p.slope
         self.objective[columns], self.gap[columns], self.n_iter[columns] = objective, gap, n_iter
 
 
@@ -133,12 +148,26 @@ def solve_many(problem: Problem, deltas: Array, tol: float, max_iter: int) -> li
         found = minimise(batch, np.full(len(deltas), target), max_iter)
         return _solutions(problem, at, found, target)
     solved: list[Solution] = []
-    start = None
+    last: list[Minimum] = []
+    zero, system = zero_model(batch.columns(np.array([0]))), _System()
     for j in range(len(deltas)):
-        found = minimise(batch.columns(np.array([j])), np.array([target]), max_iter, start)
-        solved += _solutions(problem, at, found, target)
-        start = found.theta, found.b
+        start = _extrapolated(last, np.asarray(deltas, dtype=float)[: j + 1])
+        one = batch.columns(np.array([j]))
+        last = [*last[-1:], minimise(one, np.array([target]), max_iter, start, zero, system)]
+        solved += _solutions(problem, at, last[-1], target)
     return solved
+
+
+def _extrapolated(found: list[Minimum], deltas: Array) -> tuple[Array, ...] | None:
+    """Return the start at the last of ``deltas``: the line in log delta through the last two."""
+    if not found:
+        return None
+    first, last, share = found[0], found[-1], 0.0
+    if len(found) == 2 and deltas[-1] > 0 and first.theta.any():
+        a, b, c = np.log(deltas[-3:])
+        share = min(1.0, (c - b) / (b - a))
+    pairs = ((getattr(m, name) for m in (first, last)) for name in ("theta", "b", "z"))
+    return tuple(v + share * (v - u) for u, v in pairs)
 
 
 def _batch(problem: Problem, at: Coordinates, deltas: Array) -> Batch:
@@ -197,24 +226,31 @@ def _subsampled(batch: Batch, target: float, max_iter: int) -> tuple[Array, Arra
     return found.theta, found.b
 
 
-def minimise(batch: Batch, target: Array, max_iter: int, start: Any = None) -> Minimum:
+def minimise(
+    batch: Batch,
+    target: Array,
+    max_iter: int,
+    start: Any = None,
+    zero: Zero | None = None,
+    system: _System | None = None,
+) -> Minimum:
     """Minimise each problem of the batch until its gap is at most ``target`` (B,).
 
-    ``start`` is (theta (d, B), b (B,)) or None.
+    ``start`` is (theta (d, B), b (B,)), with the scores (n, B) too where known, or None. One
+    problem after another of a path may share ``zero``, the model at theta = 0, and ``system``,
+    whose matrix serves while it does well.
     """
-    best, zero = Minimum.empty(batch), zero_model(batch)
-    g = batch.design.adjoint(batch.weights * zero.slope)
-    steepness = np.linalg.norm(g, axis=0)
+    best, zero = Minimum.empty(batch), zero or zero_model(batch)
     # theta = 0 is optimal iff 0 is in g + rho (unit ball); a itself is then the dual optimum
-    flat = batch.mean(zero.value)
-    gap = np.maximum(0.0, flat - _dual_value(batch, zero, zero.slope, g))
-    best.store(np.arange(len(batch.rho)), zero, flat, gap, 1)
-    active = np.flatnonzero(steepness > batch.rho * (1 + 1e-12))
+    steep = np.linalg.norm(zero.g, axis=0) > batch.rho * (1 + 1e-12)
+    active, settled = np.flatnonzero(steep), np.flatnonzero(~steep)
+    if len(settled):
+        _store_zero(best, batch.columns(settled), zero.columns(settled), settled)
     if not len(active):
         return best
     batch, target = batch.columns(active), target[active]
-    p = _first(batch, zero.columns(active), g[:, active], start and _columns(start, active))
-    system = _System()
+    p = _first(batch, zero.columns(active), start and _columns(start, active))
+    system = (system or _System()).again()
     gap = batch.mean(p.value) + batch.rho * np.linalg.norm(p.theta, axis=0)
     for n_iter in range(1, max_iter + 1):
         system.update(batch, p)
@@ -242,37 +278,54 @@ def minimise(batch: Batch, target: Array, max_iter: int, start: Any = None) -> M
     return best
 
 
-def zero_model(batch: Batch) -> Points:
+def _store_zero(best: Minimum, batch: Batch, zero: Zero, columns: Array) -> None:
+    """Write the model at theta = 0 into the columns where it is optimal."""
+    p, flat = zero.points, batch.mean(zero.points.value)
+    gap = np.maximum(0.0, flat - _dual_value(batch, p, p.slope, zero.g))
+    best.store(columns, p, flat, gap, 1)
+
+
+def zero_model(batch: Batch) -> Zero:
     """Return the best model with theta = 0, whose slopes sum to zero if there is an intercept."""
     B = len(batch.rho)
     b = np.zeros(B)
     if batch.fit_intercept:
         b = np.array([batch.loss.constant(batch.y, batch.weights[:, j]) for j in range(B)])
     z = np.broadcast_to(b, (batch.design.n, B))
-    return Points(np.zeros((batch.design.d, B)), b, z, *batch.loss.evaluate(z, batch.y[:, None]))
+    p = Points(np.zeros((batch.design.d, B)), b, z, *batch.loss.evaluate(z, batch.y[:, None]))
+    return Zero(p, batch.design.adjoint(batch.weights * p.slope))
 
 
-def _columns(start: tuple[Array, Array], index: Array) -> tuple[Array, Array]:
-    return start[0][:, index], start[1][index]
+def _columns(start: tuple[Array, ...], index: Array) -> tuple[Array, ...]:
+    return tuple(part[..., index] for part in start)
 
 
-def _first(batch: Batch, zero: Points, g: Array, start: tuple[Array, Array] | None) -> Points:
+def _first(batch: Batch, zero: Zero, start: tuple[Array, ...] | None) -> Points:
     """Return the start, or where it is zero the minimiser of the quadratic model along -g."""
-    steepness = np.linalg.norm(g, axis=0)
-    u = -g / steepness
-    z = batch.design.scores(u)
-    spread = z - batch.mean(z) if batch.fit_intercept else z
-    bend = batch.mean(zero.curvature * spread**2)
-    # slope -(|g| - rho) and curvature u'Hu along u; the floor caps the move where H vanishes
-    floor = 1e-3 * (steepness - batch.rho) * np.sqrt(batch.mean(spread**2))
-    length = (steepness - batch.rho) / np.maximum(bend, np.maximum(floor, np.finfo(float).tiny))
-    theta, b, z = length * u, zero.b, length * z + zero.b
-    if start is not None and start[0].any():
-        warm = start[0].any(axis=0)
+    warm = np.zeros(len(batch.rho), bool) if start is None else start[0].any(axis=0)
+    if start is not None and warm.all():
+        theta, b = start[:2]
+        z = start[2] if len(start) > 2 else batch.design.scores(theta) + b
+    else:
+        theta, b, z = _along_gradient(batch, zero)
+    if start is not None and warm.any() and not warm.all():
         theta = np.where(warm, start[0], theta)
         b = np.where(warm, start[1], b)
         z = np.where(warm, batch.design.scores(start[0]) + b, z)
     return Points(theta, b, z, *batch.loss.evaluate(z, batch.y[:, None]))
+
+
+def _along_gradient(batch: Batch, zero: Zero) -> tuple[Array, Array, Array]:
+    """Return theta, b and the scores of the minimiser of the quadratic model along -g."""
+    steepness = np.linalg.norm(zero.g, axis=0)
+    u = -zero.g / steepness
+    z = batch.design.scores(u)
+    spread = z - batch.mean(z) if batch.fit_intercept else z
+    bend = batch.mean(zero.points.curvature * spread**2)
+    # slope -(|g| - rho) and curvature u'Hu along u; the floor caps the move where H vanishes
+    floor = 1e-3 * (steepness - batch.rho) * np.sqrt(batch.mean(spread**2))
+    length = (steepness - batch.rho) / np.maximum(bend, np.maximum(floor, np.finfo(float).tiny))
+    return length * u, zero.points.b, length * z + zero.points.b
 
 
 def _dual_value(batch: Batch, p: Points, a: Array, pull: Array) -> Array:
@@ -305,6 +358,11 @@ class _System:
 
     def __init__(self) -> None:
         self.residual: Array = np.zeros(0)
+
+    def again(self) -> _System:
+        """Try the matrix, if there is one, on the next problem: its first step is the test."""
+        self.residual = np.full_like(self.residual, np.inf)
+        return self
 
     def keep(self, index: Array) -> None:
         """Forget the problems outside ``index``."""
