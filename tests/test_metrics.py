@@ -248,7 +248,7 @@ def test_learn_passes_shrinkage_and_task():
 def test_learned_has_the_euclidean_cost_first():
     spec = Learned([Diagonal(), NeighborhoodComponentsAnalysis(max_iter=2)], shrinkage=[0.1, 0.5])
     names = [candidate.name for candidate in spec.candidates()]
-    assert names[:2] == ["Euclidean", "Diagonal, shrinkage 0.5"]
+    assert names[:2] == ["Euclidean", "Diagonal, shrinkage 0.1"]
     costs = spec.costs(*two_classes(0))
     assert len(costs) == len(names) == 5
     assert isinstance(costs[0], Norm)

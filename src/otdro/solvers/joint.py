@@ -332,7 +332,12 @@ def solve(problem: Problem, tol: float, max_iter: int, start: Solution | None = 
         first = _subsampled(joint) or _order_one(joint, zero)
     else:
         first = at.theta(start.coef), at.centred(start.intercept, start.coef), None
-    return _solution(at, target, _descend(joint, first, target, max_iter))
+    found = _descend(joint, first, target, max_iter)
+    if found.gap > target and start is not None:
+        # a warm start on a kink can leave no descent; a cold one seldom sits there
+        again = _descend(joint, _order_one(joint, zero), target, max_iter)
+        found = min(found, again, key=lambda f: f.objective)
+    return _solution(at, target, found)
 
 
 #: Where a descent starts: theta, b and lam (None: the best one).
