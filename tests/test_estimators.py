@@ -72,6 +72,21 @@ def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
 
+DEFAULT_CHECKS = [
+    pair
+    for model in (DROClassifier(), DRORegressor())
+    for pair in estimator_checks_generator(model, mark="skip")
+]
+
+
+# the checks' tiny samples have classes with fewer members than folds, which the fit says
+@pytest.mark.filterwarnings("ignore:.*fewer than cv=5 folds:UserWarning")
+@pytest.mark.filterwarnings("ignore:.*splits .*left out:UserWarning")
+@pytest.mark.parametrize(("estimator", "check"), DEFAULT_CHECKS, ids=check_name)
+def test_scikit_learn_checks_with_the_defaults(estimator, check):
+    check(estimator)
+
+
 @pytest.mark.parametrize("model", [LogisticRegression, LinearSVC])
 def test_class_weight_check_needs_an_intercept(model):
     with pytest.raises(AssertionError):
