@@ -105,7 +105,7 @@ def _folds(labels: Array, k: int, classify: bool, seed: int, repeats: int, names
     least, what = len(labels), "the sample"
     if classify:
         counts = np.unique(labels, return_counts=True)[1]
-        rare = np.asarray(names)[counts.argmin()].item()
+        rare = np.asarray(names).tolist()[int(counts.argmin())]
         least, what = int(counts.min()), f"the class {rare!r}"
     if least < k:
         fewer = max(2, least)
