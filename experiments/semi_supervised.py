@@ -1,26 +1,23 @@
 """The unlabelled part as support: the semi-supervised estimator beside the supervised one.
 
-At the paper's split sizes, standardised on the training rows, logistic loss, Euclidean cost of order
-2 and of the 10-nearest-neighbour graph, delta by the same 5 folds. Unlabelled rows beyond 500 are
+At the paper's split sizes, standardised on the training rows, logistic loss, Euclidean cost of
+order 2 and of the 10-nearest-neighbour graph, delta by the same 5 folds. Unlabelled rows beyond 500 are
 left out. Writes experiments/results/semi_supervised.csv. Usage: semi_supervised.py [splits] [sets].
 """
 
-import gzip
-import os
 import sys
 from pathlib import Path
 
 import numpy as np
-from sklearn.datasets import load_breast_cancer
 from sklearn.model_selection import StratifiedKFold
 from sklearn.preprocessing import StandardScaler
 
 from otdro.costs import Graph, Norm
+from otdro.datasets import load
 from otdro.losses import Logistic
 from otdro.problem import Ball, Problem
 from otdro.solvers import Exact
 
-DATA = Path(os.environ.get("OTDRO_DATA", "/work/shared/data"))
 SIZES = {
     "BC": (40, 200),
     "BN": (20, 600),
@@ -35,12 +32,8 @@ OUT = Path(__file__).parent / "results" / "semi_supervised.csv"
 
 def rows(name):
     """Return X and labels -1/+1 of a data set."""
-    if name == "BC":
-        X, y = load_breast_cancer(return_X_y=True)
-        return X, np.where(y == 1, 1.0, -1.0)
-    with gzip.open(DATA / f"{name.lower()}.csv.gz", "rt") as file:
-        table = np.genfromtxt(file, delimiter=",", skip_header=1)
-    return table[:, :-1], table[:, -1]
+    data = load(name)
+    return np.asarray(data.X, dtype=float), np.asarray(data.y, dtype=float)
 
 
 def fit(X, y, S, kind, delta):
