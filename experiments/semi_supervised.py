@@ -1,8 +1,10 @@
 """The unlabelled part as support: the semi-supervised estimator beside the supervised one.
 
 At the paper's split sizes, standardised on the training rows, logistic loss, Euclidean cost of
-order 2 and of the 10-nearest-neighbour graph, delta by the same 5 folds. Unlabelled rows beyond 500 are
-left out. Writes experiments/results/semi_supervised.csv. Usage: semi_supervised.py [splits] [sets].
+order 2 and of the 10-nearest-neighbour graph, delta by the same 5 folds. Unlabelled rows beyond
+500 are left out. Writes experiments/results/semi_supervised.csv.
+
+    python experiments/semi_supervised.py [splits] [sets]
 """
 
 import sys
