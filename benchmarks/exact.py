@@ -160,7 +160,7 @@ def importing():
         return min(float(run.stdout) for run in runs)
 
     row(
-        "import otdro / sklearn.linear_model",
+        "import the estimators / sklearn.linear_model",
         seconds("otdro"),
         seconds("sklearn.linear_model"),
         1.3,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from sklearn.datasets import load_breast_cancer
@@ -11,6 +12,7 @@ from sklearn.datasets import load_breast_cancer
 from ..datasets import load
 from ..experiment import METHODS, SIZES, Plan, Row, Setting, run, seed_of, split
 from ..experiment.comparison import inner_folds
+from ..losses import Logistic
 from ..scaling import AUTO
 from . import printing
 from .fit import _directions, _risks, described_model
@@ -41,8 +43,35 @@ def _one_fit(seed: int) -> None:
     model = METHODS["ours"].pipeline(setting).fit(data.X[parts.train], y)
     report = described_model(model[-1], names, str(model[-1].delta))
     right = float((model.predict(data.X[parts.test]) == data.y[parts.test]).mean())
-    lines = [*_directions(report), *_risks(report), ("right on the others", f"{right:.1%}")]
+    Z = model[:-1].transform(data.X[parts.train])
+    n, d = Z.shape
+    lines = [
+        ("data", f"{n} rows x {d} columns, {len(parts.test)} rows kept for the test"),
+        ("loss", str(model[-1].loss)),
+        *_directions(report),
+        *_risks(report),
+        *_moves(model[-1], Z, y, names, parts.train),
+        ("right on the others", f"{right:.1%}"),
+    ]
     printing.pairs(lines)
+
+
+def _moves(
+    model: Any, Z: Any, y: Any, names: list[str], rows: Any, shown: int = 4
+) -> list[tuple[str, str]]:
+    """Return the largest coefficients, and the rows on which a small move raises the loss most.
+
+    Those are the rows an adversary moves first: its gain there is the slope of the loss.
+    """
+    coef = model.coef_[0]
+    large = np.argsort(-np.abs(coef))[:shown]
+    labels = np.where(y == model.classes_[1], 1.0, -1.0)
+    slope = np.abs(Logistic().derivative(model.decision_function(Z), labels))
+    first = np.argsort(-slope)[:shown]
+    return [
+        ("largest coefficients", ", ".join(f"{names[j]} {coef[j]:+.2f}" for j in large)),
+        ("moved first", ", ".join(f"row {rows[i]} (slope {slope[i]:.2f})" for i in first)),
+    ]
 
 
 def _scores(rows: list[Row]) -> None:
