@@ -161,7 +161,7 @@ def importing():
 
     row(
         "import the estimators / sklearn.linear_model",
-        seconds("otdro"),
+        seconds("otdro.estimators"),
         seconds("sklearn.linear_model"),
         1.3,
     )
@@ -179,10 +179,10 @@ def main():
         "import": importing,
     }
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("parts", nargs="*", default=list(parts), choices=[*parts, []])
+    parser.add_argument("parts", nargs="*", help=f"some of {', '.join(parts)}; all by default")
     warnings.simplefilter("ignore")
     print(f"{'work':<46}{'ours s':>10}{'theirs s':>10}{'ratio':>8}{'bar':>7}")
-    for name in parser.parse_args().parts:
+    for name in parser.parse_args().parts or parts:
         parts[name]()
 
 

@@ -32,7 +32,7 @@ Array = NDArray[Any]
 #: first, for a starting point within statistical error of the answer.
 SUBSAMPLE_FROM, SUBSAMPLE = 5_000, 10_000
 #: An old Newton matrix is kept while a step shrinks the gradient by at least this factor.
-CONTRACTION = 0.15
+CONTRACTION = 0.3
 #: Rows times columns up to which the deltas of a path are solved as one batch.
 BATCH_UP_TO = 20_000
 #: Columns above which the Newton system is solved by conjugate gradients, without its matrix.
