@@ -21,6 +21,8 @@ Array = NDArray[Any]
 
 #: Entries of X up to which a sparse X is made dense for the metric learners.
 DENSE_UP_TO = 20_000_000
+#: Rows from which a metric is learned at most.
+LEARN_UP_TO = 5_000
 #: Columns above which no matrix is learned: it would have d^2 entries.
 COLUMNS_UP_TO = 2_000
 
@@ -85,9 +87,15 @@ def _learnable(learned: Learned, X: Any) -> Candidates:
 
 
 def distinct_rows(sample: Sample) -> tuple[Array, Array]:
-    """Return the distinct (x, y) of positive weight, so that a weight of 2 is a row met twice."""
-    X = as_dense(sample.X)
+    """Return the distinct (x, y) of positive weight, so that a weight of 2 is a row met twice.
+
+    Of more than ``LEARN_UP_TO`` rows a random part (always the same) is used: the scatter of pairs
+    is known well enough from that, and neighbours are dear.
+    """
+    index = np.flatnonzero(sample.weights > 0)
+    if len(index) > LEARN_UP_TO:
+        index = np.random.default_rng(0).choice(index, LEARN_UP_TO, replace=False)
     y = sample.ys[0] if len(sample.ys) == 1 else np.stack(sample.ys).argmax(axis=0)
-    rows = np.column_stack([X, y])[sample.weights > 0]
+    rows = np.column_stack([as_dense(sample.X[index]), y[index]])
     rows = np.unique(np.asarray(rows, dtype=float), axis=0)
     return rows[:, :-1], rows[:, -1]
