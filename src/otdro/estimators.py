@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_array
+from sklearn.utils import check_array, check_X_y
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
@@ -300,7 +301,7 @@ class DROClassifier(ClassifierMixin, _DRO):  # type: ignore[misc]
         check_is_fitted(self)
         if len(self.classes_) == 2:
             found = self._worst_case(0)
-            return _relabel(found, self.classes_[(found.targets > 0).astype(int)])
+            return replace(found, targets=self.classes_[(found.targets > 0).astype(int)])
         if class_ is None or class_ not in self.classes_:
             raise ValueError(
                 f"class_={class_!r} must be one of the classes {self.classes_.tolist()}: each of "
@@ -391,12 +392,6 @@ class DRORegressor(RegressorMixin, _DRO):  # type: ignore[misc]
         return self._worst_case(0)
 
 
-def _relabel(found: WorstCase, targets: Array) -> WorstCase:
-    from dataclasses import replace
-
-    return replace(found, targets=targets)
-
-
 def _check_support(support: Any, X: Any) -> Any:
     """Return the unlabelled rows as an array with the columns of X, None if there are none."""
     if support is None:
@@ -426,10 +421,7 @@ def robust_risk(X: Any, y: Any, coef: Any, intercept: float, loss: str | Loss, b
 
     ``y`` are labels -1/+1 for a loss of classification, targets for one of regression.
     """
-    if isinstance(loss, str):
-        if loss not in losses.KNOWN:
-            raise ValueError(f"unknown loss={loss!r}; known: {', '.join(losses.KNOWN)}.")
-        loss = losses.KNOWN[loss]()
+    loss = losses.resolve(loss)
     X, y, coef = _sample(X, y, coef, loss)
     ball.cost.check(X.shape[1])
     z = Design(X).scores(coef) + float(intercept)
@@ -438,8 +430,6 @@ def robust_risk(X: Any, y: Any, coef: Any, intercept: float, loss: str | Loss, b
 
 
 def _sample(X: Any, y: Any, coef: Any, loss: Loss) -> tuple[Any, Array, Array]:
-    from sklearn.utils import check_X_y
-
     X, y = check_X_y(X, y, accept_sparse="csr", dtype=[np.float64, np.float32], y_numeric=True)
     coef = np.asarray(coef, dtype=float).ravel()
     if len(coef) != X.shape[1]:

@@ -24,16 +24,17 @@ def _snake(name: str) -> str:
 KNOWN: dict[str, type[Loss]] = {_snake(name): globals()[name] for name in __all__}
 
 
-def resolve(loss: object, task: str) -> Loss:
+def resolve(loss: object, task: str | None = None) -> Loss:
     """Return the loss that a name or an object stands for; refuse one of another task."""
-    names = [name for name, kind in KNOWN.items() if kind.task == task]
+    names = [name for name, kind in KNOWN.items() if task in (None, kind.task)]
     if isinstance(loss, str):
         if loss not in KNOWN:
-            raise ValueError(f"unknown loss={loss!r}; known for {task}: {', '.join(names)}.")
+            where = f" for {task}" if task else ""
+            raise ValueError(f"unknown loss={loss!r}; known{where}: {', '.join(names)}.")
         loss = KNOWN[loss]()
     if not isinstance(loss, Loss):
         raise TypeError(f"loss must be a name ({', '.join(names)}) or a Loss, got {loss!r}.")
-    if loss.task != task:
+    if task not in (None, loss.task):
         raise ValueError(
             f"loss={loss!r} is for {loss.task}, not {task}; use one of {', '.join(names)}."
         )

@@ -15,6 +15,7 @@ from ..losses import Loss, PiecewiseQuadratic, Squared
 from ..problem import Ball, Problem, Solution
 from ..solvers import Exact, Solver, local, newton, spectral
 from ..solvers.base import constant_risk
+from .checks import check_deltas, resolve_cost, resolve_order, validated
 
 Array = NDArray[Any]
 
@@ -89,9 +90,7 @@ def path(
     ``y`` are labels -1/+1 for a loss of classification, targets for one of regression; ``deltas``
     are descending (default: 20, geometric).
     """
-    from .selection import check_deltas, resolve_cost, resolve_order
-
-    loss, X, y, weights = _validated(X, y, loss, sample_weight)
+    loss, X, y, weights = validated(X, y, loss, sample_weight)
     cost = resolve_cost(cost)
     cost.check(X.shape[1])
     order = resolve_order(order, loss, cost)
@@ -99,26 +98,6 @@ def path(
     deltas = default_deltas(sample, cost, order) if deltas is None else check_deltas(deltas)
     solver = Exact(tol=tol, max_iter=max_iter)
     return tidy(sample, deltas, solve_path(sample, cost, order, deltas, solver), squeeze=True)
-
-
-def _validated(X: Any, y: Any, loss: Any, sample_weight: Any) -> tuple[Loss, Any, Array, Array]:
-    from sklearn.utils import check_X_y
-    from sklearn.utils.validation import _check_sample_weight
-
-    from ..losses import KNOWN
-
-    if isinstance(loss, str):
-        if loss not in KNOWN:
-            raise ValueError(f"unknown loss={loss!r}; known: {', '.join(KNOWN)}.")
-        loss = KNOWN[loss]()
-    X, y = check_X_y(X, y, accept_sparse="csr", dtype=[np.float64, np.float32], y_numeric=True)
-    y = np.asarray(y, dtype=float)
-    if loss.task == "classification" and set(np.unique(y)) != {-1.0, 1.0}:
-        raise ValueError(f"labels must be -1 and +1 here, got {np.unique(y)[:5].tolist()}.")
-    weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-    if not weights.sum() > 0:
-        raise ValueError("sample_weight leaves no row with positive weight.")
-    return loss, X, y, weights / weights.sum()
 
 
 def tidy(

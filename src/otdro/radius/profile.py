@@ -27,6 +27,7 @@ from ..design import Design
 from ..losses import Logistic, Squared
 from ..problem import Ball
 from ..solvers import Exact
+from .checks import resolve_cost, resolve_order, validated
 from .grid import Sample, threshold
 
 Array = NDArray[Any]
@@ -61,10 +62,7 @@ def theory(
     fewer rows than columns) the robust fit at the delta found, iterated. Asymptotic in n and, for
     prediction, conservative. ``y`` are labels -1/+1 or targets.
     """
-    from .grid import _validated
-    from .selection import resolve_cost, resolve_order
-
-    loss, X, y, weights = _validated(X, y, loss, sample_weight)
+    loss, X, y, weights = validated(X, y, loss, sample_weight)
     cost = resolve_cost(cost)
     cost.check(X.shape[1])
     order = resolve_order(order, loss, cost)

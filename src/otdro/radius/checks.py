@@ -1,0 +1,75 @@
+"""What the user asked for, checked: loss, cost, order, delta and the rows."""
+
+from __future__ import annotations
+
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import check_X_y
+from sklearn.utils.validation import _check_sample_weight
+
+from .. import costs, losses
+from ..costs import CallableCost, Cost
+from ..losses import Loss
+
+Array = NDArray[Any]
+
+
+def validated(X: Any, y: Any, loss: Any, sample_weight: Any) -> tuple[Loss, Any, Array, Array]:
+    """Return loss, rows, targets (labels -1/+1) and weights with sum 1, or say what is wrong."""
+    loss = losses.resolve(loss)
+    X, y = check_X_y(X, y, accept_sparse="csr", dtype=[np.float64, np.float32], y_numeric=True)
+    y = np.asarray(y, dtype=float)
+    if loss.task == "classification" and set(np.unique(y)) != {-1.0, 1.0}:
+        raise ValueError(f"labels must be -1 and +1 here, got {np.unique(y)[:5].tolist()}.")
+    weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    if not weights.sum() > 0:
+        raise ValueError("sample_weight leaves no row with positive weight.")
+    return loss, X, y, weights / weights.sum()
+
+
+def resolve_cost(cost: Any) -> Cost:
+    """Return the cost that a name or a Cost stands for."""
+    if isinstance(cost, str) and cost in costs.KNOWN:
+        return costs.KNOWN[cost]
+    if isinstance(cost, Cost):
+        return cost
+    raise ValueError(f"unknown cost={cost!r}; known: {', '.join(costs.KNOWN)}, or a Cost.")
+
+
+def resolve_order(order: Any, loss: Loss, cost: Cost | None) -> int:
+    """Return 1 or 2; "auto" is 1 for a Lipschitz loss with a norm as cost, else 2."""
+    if isinstance(cost, CallableCost):
+        if order != "auto":
+            raise ValueError(f"a function is the cost itself: leave order='auto', got {order!r}.")
+        return 1
+    if isinstance(order, str) and order == "auto":
+        norm = cost is None or cost.is_norm
+        return 1 if norm and np.isfinite(loss.lipschitz) else 2
+    if not isinstance(order, bool) and order in (1, 2):
+        return int(order)
+    raise ValueError(f"order must be 1, 2 or 'auto', got order={order!r}.")
+
+
+def check_delta(delta: Any) -> Any:
+    """Return a float >= 0, "cv" or "theory"."""
+    if isinstance(delta, str) and delta in ("cv", "theory"):
+        return delta
+    if isinstance(delta, Real) and not isinstance(delta, bool) and 0 <= float(delta) < np.inf:
+        return float(delta)
+    raise ValueError(f"delta must be a number >= 0, 'cv' or 'theory', got delta={delta!r}.")
+
+
+def check_deltas(deltas: Any) -> Array:
+    """Return a grid of deltas, descending; refuse an empty, unsorted or negative one."""
+    grid = np.asarray(deltas, dtype=float)
+    if grid.ndim != 1 or len(grid) == 0:
+        raise ValueError(f"deltas must be a list of at least one number, got {deltas!r}.")
+    if not np.isfinite(grid).all() or grid.min() < 0:
+        raise ValueError(f"deltas must be finite and >= 0, got {grid.min():g} to {grid.max():g}.")
+    steps = np.diff(grid)
+    if not (np.all(steps < 0) or np.all(steps > 0)):
+        raise ValueError("deltas must be sorted, without repetition; sort them.")
+    return grid if len(grid) == 1 or steps[0] < 0 else grid[::-1]
