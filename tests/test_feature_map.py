@@ -2,6 +2,7 @@
 
 import pickle
 
+import cvxpy as cp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -10,6 +11,7 @@ from sklearn.kernel_approximation import RBFSampler
 from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, PolynomialFeatures, StandardScaler
 
+from otdro import DROClassifier
 from otdro.costs import FeatureMap, Mahalanobis
 from otdro.costs.callable import central
 from otdro.losses import Huber, Logistic, Squared
@@ -66,6 +68,69 @@ def test_a_linear_map_is_a_mahalanobis_cost(loss, polish):
     assert_allclose(found.coef, exact.coef, atol=2e-3)
     if not polish:
         assert found.gap <= 1e-4 * exact.objective
+
+
+def conic_bound(problem, found):
+    """The risk of the best model when each row may only go where the solution sends it.
+
+    That is a lower bound on every model's worst case; cvxpy finds it.
+    """
+    X, y, cost, lam = problem.X, problem.y, problem.ball.cost, cp.Variable(nonneg=True)
+    B = np.linalg.inv(cost.shape(X))
+    push = B @ found.coef
+    w = np.sqrt(push @ found.coef)
+    z = X @ found.coef + found.intercept
+    inner = problem.loss.inner(z, y, w, found.multiplier)
+    beta, b, eta = cp.Variable(X.shape[1]), cp.Variable(), cp.Variable(len(y))
+    limits = []
+    for s, value in zip(inner.shift, inner.value, strict=True):
+        real = np.isfinite(value)
+        U = X[real] + (s / w**2)[real, None] * push[real]
+        loss = cp.logistic(-cp.multiply(y[real], U @ beta + b))
+        limits.append(loss - lam * (s / w)[real] ** 2 <= eta[real])
+    program = cp.Problem(cp.Minimize(lam * problem.ball.delta + problem.weights @ eta), limits)
+    program.solve(solver="CLARABEL", tol_gap_abs=1e-11, tol_gap_rel=1e-11, tol_feas=1e-11)
+    return program.value
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("delta", [1e-6, 1e-4, 1e-3, 0.1, 1.0, 3.0])
+def test_linearised_is_exact_for_the_logistic_loss(seed, delta):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(15, 3))
+    # separable for seed 1: at a small delta rows have two equal maxima
+    noise = rng.logistic(size=15) if seed != 1 else 0.0
+    y = np.where(X @ [2.0, -1.0, 0.5] + noise > 0, 1.0, -1.0)
+    cost = FeatureMap(metric=np.diag(rng.uniform(0.3, 3, size=9)), polish=False)
+    problem = Problem(X, y, np.full(15, 1 / 15), Logistic(), Ball(cost, delta, 2))
+    assert Exact(tol=1e-9).solve(problem).gap <= 1e-9 * np.log(2)
+    # cvxpy takes the places from the solution, so that these must be accurate
+    found = Exact(tol=1e-13).solve(problem)
+    if np.any(found.coef) and delta > 1e-6:
+        # below, Clarabel's own accuracy ends
+        assert_allclose(found.objective, conic_bound(problem, found), atol=1e-7)
+
+
+def test_the_shape_of_quadratic_features_needs_no_jacobian():
+    X = np.random.default_rng(0).normal(size=(5, 4))
+    for metric in (None, np.diag(np.linspace(1, 2, 14))):
+        full = FeatureMap(metric=metric, jacobian=FeatureMap().derivative)
+        assert_allclose(FeatureMap(metric=metric).shape(X), full.shape(X), atol=1e-12)
+
+
+def test_folds_use_the_linearised_cost_and_the_model_is_polished():
+    problem = sample(FeatureMap(), 0.1)
+    linear = DROClassifier(cost=FeatureMap(polish=False), random_state=0)
+    polished = DROClassifier(cost=FeatureMap(), random_state=0)
+    linear.fit(problem.X, problem.y)
+    polished.fit(problem.X, problem.y)
+    assert_allclose(polished.path_.robust_risk, linear.path_.robust_risk)
+    assert polished.delta_ == linear.delta_
+    assert_allclose(
+        polished.robust_risk_,
+        Exact().solve(sample(FeatureMap(), polished.delta_)).objective,
+        rtol=1e-6,
+    )
 
 
 def grid_risk(problem, found, far=4.0, fine=0.3):

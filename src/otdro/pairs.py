@@ -8,6 +8,7 @@ the draws of a subsample.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,6 +51,14 @@ class Listed:
             S += D.T @ D
         return S / len(self)
 
+    def squares(self, X: Array) -> Array:
+        """Return the mean of (x_i - x_j)^2 for each column, the diagonal of ``scatter``."""
+        total = np.zeros(X.shape[1])
+        for start in range(0, len(self), BLOCK):
+            i, j = self.index[start : start + BLOCK].T
+            total += ((X[i] - X[j]) ** 2).sum(axis=0)
+        return total / len(self)
+
     def sample(self, limit: int, rng: np.random.RandomState) -> Array:
         """Return the pairs, or ``limit`` of them at random if there are more."""
         if len(self) <= limit:
@@ -73,17 +82,30 @@ class Opposite:
 
     def scatter(self, X: Array) -> Array:
         """Return the mean of (x_i - x_j)(x_i - x_j)' from class means and class scatters."""
+        S = np.zeros((X.shape[1], X.shape[1]))
+        for inside, C, outside, shift in self._classes(X):
+            S += inside * C.T @ C + outside * np.outer(shift, shift)
+        return S / len(self)
+
+    def squares(self, X: Array) -> Array:
+        """Return the mean of (x_i - x_j)^2 for each column, the diagonal of ``scatter``."""
+        total = np.zeros(X.shape[1])
+        for inside, C, outside, shift in self._classes(X):
+            total += inside * (C**2).sum(axis=0) + outside * shift**2
+        return total / len(self)
+
+    def _classes(self, X: Array) -> Iterator[tuple[int, Array, int, Array]]:
+        """Yield n - n_c, the centred members, n n_c and the centre's shift of every class c.
+
+        A member meets the n - n_c others, and
+        sum_{b<c} n_b n_c |m_b - m_c|^2 = n sum_c n_c |m_c - m|^2.
+        """
         X = X[self.rows]
         n, mean = len(X), X.mean(axis=0)
-        S = np.zeros((X.shape[1], X.shape[1]))
         for c in range(self.codes.max() + 1):
             members = X[self.codes == c]
             centre = members.mean(axis=0)
-            C = members - centre
-            # a member meets the n - n_c others, and
-            # sum_{b<c} n_b n_c |m_b - m_c|^2 = n sum_c n_c |m_c - m|^2
-            S += (n - len(C)) * C.T @ C + n * len(C) * np.outer(centre - mean, centre - mean)
-        return S / len(self)
+            yield n - len(members), members - centre, n * len(members), centre - mean
 
     def sample(self, limit: int, rng: np.random.RandomState) -> Array:
         """Return all the pairs, or about ``limit`` of them at random if there are more."""

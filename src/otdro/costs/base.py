@@ -47,6 +47,10 @@ class Cost(BaseEstimator):  # type: ignore[misc]
         """Return L with ||v|| = ||L'v||_2, None for the identity; refuse if there is none."""
         raise ValueError(f"{self!r} is not Euclidean after a linear map.")
 
+    def stand_in(self) -> Cost:
+        """Return the cost under which folds are solved: this one, or a cheaper one near it."""
+        return self
+
     @property
     def is_norm(self) -> bool:
         """Whether the distance is a norm of u - x: ``dual_norm`` and ``direction`` exist."""

@@ -27,6 +27,8 @@ class FeatureMap(Cost):
         central differences.
     polish : bool
         Whether the exact solver goes on from the linearised cost A(x) = J'Lam J to the cost itself.
+        Folds are solved under the linearised cost in either case: they choose delta, and the model
+        at that delta is polished.
     """
 
     def __init__(
@@ -53,6 +55,10 @@ class FeatureMap(Cost):
                 learner.metric_ if hasattr(learner, "metric_") else learner.get_mahalanobis_matrix()
             )
         return done
+
+    def stand_in(self) -> FeatureMap:
+        """Return the cost that is not polished."""
+        return FeatureMap(self.features, self.metric, self.jacobian, polish=False)
 
     def check(self, n_features: int) -> None:
         """Refuse an unknown name and a metric that is still to be learned."""
@@ -104,19 +110,51 @@ class FeatureMap(Cost):
 
     def shape(self, X: Array) -> Array:
         """Return A(x) = J'Lam J, the local matrix of the squared cost, shape (n, d, d)."""
+        A = self._local(X)
+        try:
+            np.linalg.cholesky(A - 1e-12 * np.abs(A).max() * np.eye(X.shape[1]))
+        except np.linalg.LinAlgError:
+            row = int(np.linalg.eigvalsh(A)[:, 0].argmin())
+            raise ValueError(
+                f"the feature map is flat at row {row}: a move there is free. "
+                "Add the linear terms to the features."
+            ) from None
+        return A
+
+    def _diagonal(self) -> Array | None:
+        """Return the diagonal of Lam (1 for the identity) if it has nothing else."""
+        if self.metric is None:
+            return np.ones(1)
+        metric = np.asarray(self.metric, dtype=float)
+        diagonal = np.diag(metric)
+        return diagonal if np.count_nonzero(metric) == np.count_nonzero(diagonal) else None
+
+    def _local(self, X: Array) -> Array:
+        diagonal = self._diagonal()
+        if diagonal is not None and isinstance(self.features, str) and self.jacobian is None:
+            return _quadratic_shape(X, diagonal)
         J = self.derivative(X)
         metric = self._metric(J.shape[1])
-        diagonal = np.diag(metric)
-        flat = np.count_nonzero(metric) == np.count_nonzero(diagonal)
-        scaled = diagonal[:, None] * J if flat else metric @ J
+        scaled = metric @ J if diagonal is None else np.diag(metric)[:, None] * J
         A: Array = np.swapaxes(J, 1, 2) @ scaled
-        lowest = np.linalg.eigvalsh(A)[:, 0]
-        if lowest.min() <= 1e-12 * np.abs(A).max():
-            raise ValueError(
-                f"the feature map is flat at row {int(lowest.argmin())}: a move there is free. "
-                "Add the linear terms to the features."
-            )
         return A
+
+
+def _quadratic_shape(X: Array, diagonal: Array) -> Array:
+    """Return J'Lam J of the quadratic features for a diagonal Lam, without J.
+
+    With weights W_jk of x_j x_k, A_jk = W_jk x_j x_k off the diagonal, and
+    A_kk = Lam_k + 4 W_kk x_k^2 + sum_{j != k} W_jk x_j^2 on it.
+    """
+    d = X.shape[1]
+    diagonal = np.broadcast_to(diagonal, d + d * (d + 1) // 2)
+    W = np.zeros((d, d))
+    W[np.triu_indices(d)] = diagonal[d:]
+    W += np.triu(W, 1).T
+    A: Array = W * X[:, :, None] * X[:, None, :]
+    k = np.arange(d)
+    A[:, k, k] = diagonal[:d] + X**2 @ W + 3 * np.diag(W) * X**2
+    return A
 
 
 def _quadratic_jacobian(X: Array) -> Array:

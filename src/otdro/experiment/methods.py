@@ -48,8 +48,7 @@ def dro_nl(setting: Setting) -> Any:
     The cost is linearised about each row, which is exact for small delta.
     """
     cost = costs.FeatureMap(metric=metrics.Diagonal(), polish=False)
-    # a gap of 1e-3 of the constant risk: far below what the folds can tell apart
-    return _paper(cost, setting, order=2).set_params(tol=1e-3)
+    return _paper(cost, setting, order=2)
 
 
 def wasserstein(setting: Setting) -> Any:

@@ -156,9 +156,13 @@ def scatters(X: Array, pairs: Pairs) -> tuple[Array, Array]:
 
 def ridged(S_M: Array, S_N: Array) -> tuple[Array, Array]:
     """Lift both spectra to RIDGE times their mean; a zero matrix takes the other's mean, or 1."""
-    mean_M, mean_N = np.trace(S_M) / len(S_M), np.trace(S_N) / len(S_N)
-    level_M, level_N = mean_M or mean_N or 1.0, mean_N or mean_M or 1.0
-    return lifted(S_M, RIDGE * level_M), lifted(S_N, RIDGE * level_N)
+    least_M, least_N = least_spreads(np.trace(S_M) / len(S_M), np.trace(S_N) / len(S_N))
+    return lifted(S_M, least_M), lifted(S_N, least_N)
+
+
+def least_spreads(mean_M: float, mean_N: float) -> tuple[float, float]:
+    """Return RIDGE times the mean spreads; a zero one takes the other's, or 1."""
+    return RIDGE * (mean_M or mean_N or 1.0), RIDGE * (mean_N or mean_M or 1.0)
 
 
 def lifted(S: Array, least: float) -> Array:

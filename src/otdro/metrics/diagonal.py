@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from .base import Array, MetricLearner
+from ..pairs import Pairs
+from .base import Array, MetricLearner, least_spreads
 
 
 class Diagonal(MetricLearner):
@@ -49,7 +50,10 @@ class Diagonal(MetricLearner):
         if not self.power >= 0:
             raise ValueError(f"power must be at least 0, got {self.power!r}.")
 
-    def program(self, S_M: Array, S_N: Array) -> Array:
-        """Return the diagonal matrix of ratios to the power p."""
-        ratio = np.diag(S_N) / np.diag(S_M)
+    def solve(self, X: Array, pairs: Pairs) -> Array:
+        """Return the solution from the diagonals alone, lifted to RIDGE times their means."""
+        both = pairs.must.squares(X), pairs.cannot.squares(X)
+        least = least_spreads(*(float(s.mean()) for s in both))
+        s_M, s_N = (s + max(0.0, low - s.min()) for s, low in zip(both, least, strict=True))
+        ratio = s_N / s_M
         return np.diag((ratio / ratio.max()) ** self.power)

@@ -24,8 +24,6 @@ Split = tuple[Array, Array]
 
 #: The gap, relative to the constant model's risk, to which models inside folds are solved at least.
 FOLD_TOL = 1e-4
-#: The same for costs that are no norm, whose solutions cost a search a row.
-LOCAL_FOLD_TOL = 1e-2
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,10 +138,7 @@ def cross_validate(
 ) -> list[FoldScores]:
     """Return the fold scores of every candidate along its deltas."""
     if isinstance(solver, Exact):
-        norms = candidates.cost is None or candidates.cost.is_norm
-        solver = clone(solver).set_params(
-            tol=max(solver.tol, FOLD_TOL if norms else LOCAL_FOLD_TOL)
-        )
+        solver = clone(solver).set_params(tol=max(solver.tol, FOLD_TOL))
     folds = Parallel(n_jobs=n_jobs)(
         delayed(_fold)(sample, candidates, order, deltas, solver, train, test, scorer)
         for train, test in pairs
@@ -175,7 +170,7 @@ def _fold(
     part, held = sample.rows(train), Design(sample.X[test])
     results, failed = [], 0
     for cost, grid in zip(candidates.costs(part), deltas, strict=True):
-        solved = solve_path(part, cost, order, grid, solver)
+        solved = solve_path(part, cost.stand_in(), order, grid, solver)
         failed += sum(not s.converged for row in solved for s in row)
         coefs = np.stack([[s.coef for s in row] for row in solved])
         intercepts = np.array([[s.intercept for s in row] for row in solved])

@@ -22,7 +22,7 @@ Array = NDArray[Any]
 #: Default number of deltas, and how far below the zero threshold they reach (order 1; squared at
 #: order 2, where delta is the square of an order-1 radius).
 SIZE, SPAN = 20, 1e-3
-#: The same for feature-map costs.
+#: The same for feature maps, whose local matrices hold near the rows (order 2).
 LOCAL_SIZE, LOCAL_SPAN = 12, 1e-3
 
 
@@ -129,7 +129,6 @@ def tidy(
 def default_deltas(sample: Sample, cost: Cost, order: int, size: int = SIZE) -> Array:
     """Return deltas from the largest zero threshold of the target vectors, geometrically down."""
     if isinstance(cost, FeatureMap) and order == 2:
-        # every solution costs a search a row: fewer of them, where the linearised cost is good
         ball = Ball(cost, 1.0, order)
         top = max(local.threshold(sample.problem(y, ball)) for y in sample.ys)
         return max(top, 1e-300) * np.geomspace(1, LOCAL_SPAN, LOCAL_SIZE)

@@ -47,7 +47,7 @@ class Settings:
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """The ball, with the path and the solutions on it where folds chose."""
+    """The ball, with the path where folds chose, and the solutions on it where they are final."""
 
     ball: Ball
     path: Path | None = None
@@ -106,7 +106,8 @@ def _from_folds(
     if tried.learned is not None:
         # made here, not the user's own: it may carry what it won against
         full[best].comparison_ = Comparison(settings.rule, table)
-    solved = solve_path(sample, full[best], order, deltas[best], solver)
+    near = full[best].stand_in()
+    solved = solve_path(sample, near, order, deltas[best], solver)
     path = tidy(
         sample,
         deltas[best],
@@ -117,7 +118,8 @@ def _from_folds(
         candidates=table,
     )
     j = verdicts[best].place
-    return Choice(Ball(full[best], float(deltas[best][j]), order), path, [row[j] for row in solved])
+    ball = Ball(full[best], float(deltas[best][j]), order)
+    return Choice(ball, path, [row[j] for row in solved] if near is full[best] else None)
 
 
 def _deltas(sample: Sample, cost: Cost, order: int, delta: Any, settings: Settings) -> Array:

@@ -52,7 +52,10 @@ class Atoms:
 
 @dataclass(frozen=True, eq=False)
 class Point:
-    """A triple (theta, b, lam) with the scores z = Z theta + b and both branches of every row."""
+    """A triple (theta, b, lam) with the scores z = Z theta + b and both branches of every row.
+
+    ``w`` is the dual norm of theta, one number or, for a local cost, one a row.
+    """
 
     theta: Array
     b: float
@@ -61,11 +64,7 @@ class Point:
     value: Array
     v: Array
     objective: float
-
-    @property
-    def w(self) -> float:
-        """The dual norm ||theta||."""
-        return float(np.linalg.norm(self.theta))
+    w: Any
 
 
 class Joint:
@@ -123,6 +122,14 @@ class Joint:
             x = new
         return x
 
+    def norms(self, theta: Array) -> Any:
+        """Return the dual norm of theta."""
+        return float(np.linalg.norm(theta))
+
+    def square(self, theta: Array, other: Array) -> float:
+        """Return the inner product whose square root is the dual norm."""
+        return float(theta @ other)
+
     def part(self, rows: Array) -> Joint:
         """Return the objective of some rows."""
         weights = self.weights[rows]
@@ -131,9 +138,10 @@ class Joint:
 
     def at(self, theta: Array, b: float, lam: float, z: Array, guess: Array | None = None) -> Point:
         """Evaluate the objective."""
-        inner = self.loss.inner(z, self.y, float(np.linalg.norm(theta)), lam, guess)
+        w = self.norms(theta)
+        inner = self.loss.inner(z, self.y, w, lam, guess)
         F = float(lam * self.delta + self.weights @ inner.value.max(axis=0))
-        return Point(theta, b, lam, z, inner.value, np.abs(inner.shift), F)
+        return Point(theta, b, lam, z, inner.value, np.abs(inner.shift), F, w)
 
     def atoms(self, x: Point, p: Array | None = None) -> Atoms:
         """Return the atoms of a point: both branches of a row that has two, else the only one.
@@ -243,7 +251,7 @@ class Joint:
         return move, p, -float(move @ H @ move)
 
     def lower_bound(self, x: Point, p: Array) -> float:
-        """Return the entropy of atoms made feasible by a shift of b and a shrinkage of theta."""
+        """Return the entropy of atoms made feasible by a shift of b and a growth of theta."""
         atoms = self.atoms(x, p)
         pi = atoms.p * self.weights[atoms.row]
         alpha, y = atoms.alpha, atoms.y
@@ -251,7 +259,7 @@ class Joint:
         if self.fit_intercept:
             alpha = alpha - y * s1 * (pi @ (alpha * y)) / max(pi @ s1, np.finfo(float).tiny)
         rms = np.sqrt(pi @ alpha**2)
-        # along theta -> (1 - eta) theta the slopes move by s1 (t - y z'u), raising
+        # along theta -> (1 + eta) theta the slopes move by s1 (t - y z'u), raising
         # sqrt(delta) rms(alpha) - |sum pi alpha y z|
         move = (x.z[atoms.row] - x.b) / x.w
         h = s1 * (np.sqrt(self.delta) * alpha / rms - y * move)
@@ -332,10 +340,10 @@ def solve(problem: Problem, tol: float, max_iter: int, start: Solution | None = 
         first = _subsampled(joint) or _order_one(joint, zero)
     else:
         first = at.theta(start.coef), at.centred(start.intercept, start.coef), None
-    found = _descend(joint, first, target, max_iter)
+    found = descend(joint, first, target, max_iter)
     if found.gap > target and start is not None:
         # a warm start on a kink can leave no descent; a cold one seldom sits there
-        again = _descend(joint, _order_one(joint, zero), target, max_iter)
+        again = descend(joint, _order_one(joint, zero), target, max_iter)
         found = min(found, again, key=lambda f: f.objective)
     return _solution(at, target, found)
 
@@ -357,7 +365,7 @@ class Found:
     n_iter: int = 1
 
 
-def _descend(joint: Joint, first: First, target: float, max_iter: int) -> Found:
+def descend(joint: Joint, first: First, target: float, max_iter: int) -> Found:
     """Minimise from (theta, b, lam)."""
     x = joint.start(*first)
     p, floor = _shares(x), SHARP
@@ -365,9 +373,9 @@ def _descend(joint: Joint, first: First, target: float, max_iter: int) -> Found:
         move, p, descent = joint.step(x, p, floor)
         new = _line_search(joint, x, move, descent)
         gap = max(0.0, new.objective - joint.lower_bound(new, p))
+        stuck = new.theta is x.theta and floor == BLUNT
         # where progress is small beside the gap the model is too stiff
         floor = BLUNT if x.objective - new.objective < 0.1 * gap and floor == SHARP else SHARP
-        stuck = new.theta is x.theta
         x, p = new, _shares(new, x, p)
         if gap <= target or stuck:
             break
@@ -405,7 +413,7 @@ def _subsampled(joint: Joint) -> First | None:
     zero, threshold = _zero(few)
     if few.delta >= threshold:
         return None
-    found = _descend(few, _order_one(few, zero), 1e-3 * float(zero.objective[0]), 30)
+    found = descend(few, _order_one(few, zero), 1e-3 * float(zero.objective[0]), 30)
     return found.theta, found.b, found.lam
 
 
@@ -426,13 +434,14 @@ def _line_search(joint: Joint, x: Point, move: Array, descent: float) -> Point:
     tied = len(x.value) == 2
     # rows tie at m = w^2/(4 lam) =: level. With ties lam follows from a linear move of level, so
     # that tied rows, linear in (theta, b), stay tied along the whole step.
-    level = x.w**2 / (4 * x.lam)
-    drift = level * (2 * (x.theta @ move[:d]) / x.w**2 - move[-1] / x.lam)
+    square = joint.square(x.theta, x.theta)
+    level = square / (4 * x.lam)
+    drift = level * (2 * joint.square(x.theta, move[:d]) / square - move[-1] / x.lam)
     base, change = (level, drift) if tied else (x.lam, move[-1])
     length = 1.0 if change >= 0 else min(1.0, -0.9 * base / change)
     for _ in range(50):
         theta, mixed = x.theta + length * move[:d], base + length * change
-        lam = float(theta @ theta) / (4 * mixed) if tied else mixed
+        lam = joint.square(theta, theta) / (4 * mixed) if tied else mixed
         new = joint.at(theta, x.b + length * move[d], lam, x.z + length * dz, x.v[0])
         if new.objective <= x.objective + 1e-4 * length * descent + 1e-15 * x.objective:
             return new

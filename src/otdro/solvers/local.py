@@ -3,13 +3,13 @@ r"""Local costs: one matrix A(x_i), and so one dual norm w_i, a row.
 .. math:: \min_{\beta, b, \lambda}\ \lambda\delta + \sum_i \pi_i \sup_s
           \{\ell(z_i + s, y_i) - \lambda s^2/w_i^2\},\qquad w_i^2 = \beta' A(x_i)^{-1}\beta,
 
-by the smoothed rows of ``tilt`` at a falling eps and Newton's method. A ``FeatureMap`` goes on from
-there to its own cost (``polish``).
+by the Newton method of ``rowwise`` for the logistic loss, else by the smoothed rows of ``tilt``
+at a falling eps. A ``FeatureMap`` goes on from there to its own cost (``polish``).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,16 +19,19 @@ from ..costs.feature_map import FeatureMap
 from ..design import Design
 from ..losses import Logistic
 from ..problem import Problem, Solution
-from . import polish, rowwise
-from .base import constant_risk
+from . import joint, polish
+from .base import constant_risk, verdict
 from .dual_model import Point, Rows, multiplier, spread
-from .quadrature import Run, Smoothing, constant_solution, descend
+from .quadrature import Smoothing, constant_solution, descend
+from .rowwise import Rowwise
 from .tilt import integrate, maxima, softmax
 
 Array = NDArray[Any]
 
 #: The last smoothing, relative to the risk of the best constant.
 EPS = 1e-7
+#: Where a descent starts: theta, b and lam.
+Origin = tuple[Array, float, float]
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,21 +94,22 @@ def linearised(
     problem: Problem, tol: float, max_iter: int, start: Solution | None = None
 ) -> Solution:
     """Return the solution for A(x) = J(x)'Lam J(x)."""
-    return linearised_many(problem, np.array([problem.ball.delta]), tol, max_iter)[0]
+    return linearised_many(problem, np.array([problem.ball.delta]), tol, max_iter, start)[0]
 
 
-def linearised_many(problem: Problem, deltas: Array, tol: float, max_iter: int) -> list[Solution]:
+def linearised_many(
+    problem: Problem, deltas: Array, tol: float, max_iter: int, start: Solution | None = None
+) -> list[Solution]:
     """Solve at every delta (descending), each from the solution before; A(x) is inverted once."""
     cost, base = problem.ball.cost, constant_risk(problem)[1]
     assert isinstance(cost, FeatureMap)
     X = Design(problem.X).dense()
     B = np.linalg.inv(cost.shape(X))
-    center = problem.weights @ X if problem.fit_intercept else None
+    center = problem.weights @ X if problem.fit_intercept else np.zeros(X.shape[1])
     design = Design(X, None, center)
-    # smoothing a tenth of the gap asked for is lost in it
-    final = max(EPS, 0.1 * tol) * base
+    method = _exact if isinstance(problem.loss, Logistic) else _smoothed
     solved: list[Solution] = []
-    last: tuple[Array, float, float] | None = None
+    last = start
     for delta in deltas:
         fixed = (problem.loss, float(delta), problem.fit_intercept)
         rows = Rows(design, problem.y, problem.weights, *fixed)
@@ -113,33 +117,47 @@ def linearised_many(problem: Problem, deltas: Array, tol: float, max_iter: int) 
         if origin is None:
             solved.append(constant_solution(problem))
             continue
-        smooth = Local(rows, np.inf, 33, B)
-        run = _run(smooth, last or origin, tol * base, final, max_iter, base)
-        last = run.x.theta, run.x.b, run.x.lam
-        solved.append(_solution(smooth, run, center, tol * base))
+        warm = None
+        if last is not None and last.multiplier > 0:
+            warm = last.coef, last.intercept + float(center @ last.coef), last.multiplier
+        last = method(rows, B, warm or origin, base, tol, max_iter)
+        if warm and not last.converged:
+            # a warm start on a kink can leave no descent; a cold one seldom sits there
+            again = method(rows, B, origin, base, tol, max_iter)
+            last = min(last, again, key=lambda found: found.objective)
+        last = replace(last, intercept=last.intercept - float(center @ last.coef))
+        solved.append(last)
     return solved
 
 
-def _run(
-    smooth: Local,
-    origin: tuple[Array, float, float],
-    target: float,
-    final: float,
-    max_iter: int,
-    base: float,
-) -> Run:
-    """Minimise from the place where the unsmoothed Newton of ``rowwise`` ends, if it certifies."""
-    if isinstance(smooth.rows.loss, Logistic):
-        theta, b, lam = rowwise.descend(smooth.rows, smooth.B, origin, 0.01 * target, 50)
-        x = smooth.at(theta, b, lam, smooth.rows.design.scores(theta) + b, final)
-        if x is not None:
-            risk, lower = _bounds(smooth, x, final)
-            if risk - lower <= target:
-                return Run(x, final, 1, True)
-    return descend(smooth, origin, max(0.1 * base, final), final, target, max_iter)
+def _exact(
+    rows: Rows, B: Array, origin: Origin, base: float, tol: float, max_iter: int
+) -> Solution:
+    """Return the solution on centred rows by the Newton method of ``rowwise``."""
+    target = tol * base
+    found = joint.descend(Rowwise(rows, B), (*origin[:2], None), target, max_iter)
+    settled = bool(found.gap <= target)
+    message = "linearised feature map: " + verdict(found.gap, target)
+    last = found.objective, found.gap, found.n_iter, settled, message, found.dual
+    return Solution(found.theta, found.b, found.lam, *last)
 
 
-def opening_local(rows: Rows, B: Array) -> tuple[Array, float, float] | None:
+def _smoothed(
+    rows: Rows, B: Array, origin: Origin, base: float, tol: float, max_iter: int
+) -> Solution:
+    """Return the solution on centred rows by smoothing with a falling eps."""
+    smooth, target = Local(rows, np.inf, 33, B), tol * base
+    # smoothing a tenth of the gap asked for is lost in it
+    final = max(EPS, 0.1 * tol) * base
+    run = descend(smooth, origin, max(0.1 * base, final), final, target, max_iter)
+    x = run.x
+    risk, lower = _bounds(smooth, x, run.eps)
+    gap = max(risk - lower, 0.0)
+    message = f"linearised feature map at eps={run.eps:.3g}: " + verdict(gap, target)
+    return Solution(x.theta, x.b, x.lam, risk, gap, run.n_iter, run.settled, message)
+
+
+def opening_local(rows: Rows, B: Array) -> Origin | None:
     """Return a start against the first gradient g, None where g'B g <= delta rms(l')^2 per row."""
     b, mean, v, threshold = _zero(rows, B)
     if threshold <= rows.delta:
@@ -178,18 +196,6 @@ def threshold(problem: Problem) -> float:
     fixed = (problem.loss, 0.0, problem.fit_intercept)
     rows = Rows(Design(X, None, center), problem.y, problem.weights, *fixed)
     return _zero(rows, np.linalg.inv(cost.shape(X)))[3]
-
-
-def _solution(smooth: Local, run: Run, center: Array | None, target: float) -> Solution:
-    x = run.x
-    risk, lower = _bounds(smooth, x, run.eps)
-    intercept = x.b if center is None else x.b - float(center @ x.theta)
-    message = (
-        f"linearised feature map at eps={run.eps:.3g}: worst-case risk {risk:.8g}, gap "
-        f"{max(risk - lower, 0.0):.3g} (target {target:.3g})"
-    )
-    gap = max(risk - lower, 0.0)
-    return Solution(x.theta, intercept, x.lam, risk, gap, run.n_iter, run.settled, message)
 
 
 def _bounds(smooth: Local, x: Point, eps: float) -> tuple[float, float]:
