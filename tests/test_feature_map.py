@@ -89,7 +89,7 @@ def conic_bound(problem, found):
         loss = cp.logistic(-cp.multiply(y[real], U @ beta + b))
         limits.append(loss - lam * (s / w)[real] ** 2 <= eta[real])
     program = cp.Problem(cp.Minimize(lam * problem.ball.delta + problem.weights @ eta), limits)
-    program.solve(solver="CLARABEL", tol_gap_abs=1e-11, tol_gap_rel=1e-11, tol_feas=1e-11)
+    program.solve(solver="CLARABEL", tol_gap_abs=1e-9, tol_gap_rel=1e-9, tol_feas=1e-9)
     return program.value
 
 
