@@ -91,7 +91,7 @@ class Cloud:
                 H[-2, -2] = 1.0
         objective = lam * self.delta + float(pi @ rows)
         effective = float(np.mean(1 / (L * np.einsum("nk,nk->n", p, p))))
-        return Estimate(objective, grad, effective, rows, H)
+        return Estimate(objective, grad, rows, effective, H)
 
     def _baseline(self, part: Terrain, lam: float, eps: float, rng: Any) -> _Baseline:
         """Return log E exp(-lam c/eps) of each row, with mean and variance of c under it."""

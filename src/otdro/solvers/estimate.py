@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from .dual_model import Point, Rows, derivatives, spread
-from .tilt import Nodes, peaks, softmax, tilt
+from .tilt import Nodes, first_order, peaks, softmax, tilt
 
 Array = NDArray[Any]
 
@@ -21,13 +21,13 @@ POOL = 4096
 
 @dataclass(frozen=True, eq=False)
 class Estimate:
-    """Monte Carlo objective with its gradient in (theta, b, lam); ``effective`` is the share of
-    draws that count, ``rows`` the smoothed loss of each row."""
+    """Monte Carlo objective with its gradient in (theta, b, lam); ``rows`` is the smoothed loss of
+    each row, ``effective`` the share of draws that count, nan where it was not asked for."""
 
     objective: float
     grad: Array
-    effective: float
     rows: Array
+    effective: float = np.nan
     hessian: Array | None = None
 
 
@@ -49,22 +49,42 @@ class Oracle(Protocol):
         """Return the same with the Hessian."""
 
 
+@dataclass(frozen=True, eq=False)
+class Draws:
+    """Draws g + width xi with log weights log_weight + log_common, one row a column: xi and
+    log_weight of shape (L, n) (or (1, n)), the others of shape (n,)."""
+
+    xi: Array
+    g: Array
+    width: Array
+    log_weight: Array
+    log_common: Array
+
+    @property
+    def nodes(self) -> Nodes:
+        """The same as nodes of shape (n, L)."""
+        g, log_weight = self.g + self.width * self.xi, self.log_weight + self.log_common
+        return Nodes(g.T, log_weight.T)
+
+
 class LinearScore:
     r"""Rows under a squared Euclidean cost: only the draw along beta counts, so only it is made.
 
     ``proposal`` is "maximiser" (normals at the inner maxima, as wide as the integrand there, two
-    where there are two) or "centred" (at the row). Draws are stratified, L strata of the normal.
+    where there are two) or "centred" (at the row). Draws are stratified, L strata of the normal;
+    ``seed`` fixes the pool they come from.
     """
 
-    def __init__(self, rows: Rows, L: int, proposal: str) -> None:
-        self.rows, self.L, self.proposal = rows, L, proposal
+    def __init__(self, rows: Rows, L: int, proposal: str, seed: int = 0) -> None:
+        self.rows, self.L, self.proposal, self.seed = rows, L, proposal, seed
         self.d = rows.design.d
 
     @cached_property
     def pool(self) -> Array:
-        """Stratified samples of the normal, made once, of which every row draws one at a time."""
-        u = np.random.default_rng(0).random((POOL, self.L))
-        return np.asarray(ndtri((np.arange(self.L) + u) / self.L))
+        """Stratified samples of the normal, one a column, the strata of each in random order."""
+        rng = np.random.default_rng((self.seed, self.L))
+        strata = rng.permuted(np.tile(np.arange(self.L), (POOL, 1)), axis=1)
+        return np.asarray(ndtri((strata.T + rng.random((self.L, POOL))) / self.L))
 
     @property
     def n(self) -> int:
@@ -77,18 +97,31 @@ class LinearScore:
         bound = float(self.rows.loss.smoothness)
         return bound if np.isfinite(bound) else 0.0
 
-    def nodes(self, z: Array, y: Array, rho: float, eps: float, rng: np.random.Generator) -> Nodes:
-        """Return random nodes with the logarithms of their importance weights."""
-        loss, L = self.rows.loss, self.L
-        xi = self.pool[rng.integers(POOL, size=len(z))]
+    def normals(self, n: int, rng: np.random.Generator) -> Array:
+        """Return one sample a row, shape (L, n): the pool from a random column on, around its end.
+
+        Every column is as likely for every row, and rows have different ones.
+        """
+        start = int(rng.integers(POOL))
+        if start + n <= POOL:
+            return self.pool[:, start : start + n]
+        return self.pool.take(np.arange(start, start + n), axis=1, mode="wrap")
+
+    def draws(self, z: Array, y: Array, rho: float, eps: float, rng: np.random.Generator) -> Draws:
+        """Return draws with the logarithms of their importance weights."""
+        xi = self.normals(len(z), rng)
         if self.proposal == "centred":
-            return Nodes(xi, np.full((len(z), 1), -np.log(L)))
-        g, width, value = centres(loss, z, y, rho, eps)
-        if len(g) == 1:
-            node = g[0][:, None] + width[0][:, None] * xi
-            log = (xi**2 - node**2) / 2 + np.log(width[0] / L)[:, None]
-            return Nodes(node, log)
-        return _mixture(g, width, value / eps, xi, rng)
+            zero = np.zeros_like(z)
+            return Draws(xi, zero, zero + 1, zero[None], zero - np.log(self.L))
+        g, width, value = centres(self.rows.loss, z, y, rho, eps)
+        if len(g) == 2:
+            return _mixture(g, width, value / eps, xi)
+        g, width = g[0], width[0]
+        # with node = g + width xi: (xi^2 - node^2)/2 + log(width/L)
+        log = xi * ((1 - width**2) / 2)
+        log -= g * width
+        log *= xi
+        return Draws(xi, g, width, log, np.log(width / self.L) - g**2 / 2)
 
     def _tilted(
         self, index: Array, x: Array, eps: float, rng: np.random.Generator
@@ -105,7 +138,7 @@ class LinearScore:
         z = part.design.scores(theta) + b
         w = float(np.linalg.norm(theta))
         rho = w * spread(lam, eps, np.inf)
-        t = tilt(rows.loss, z, part.y, rho, eps, self.nodes(z, part.y, rho, eps, rng))
+        t = tilt(rows.loss, z, part.y, rho, eps, self.draws(z, part.y, rho, eps, rng).nodes)
         objective = lam * rows.delta + float(part.weights @ t.value)
         return part, Point(theta, b, lam, z, t, objective, w)
 
@@ -116,27 +149,32 @@ class LinearScore:
         pi = rows.weights[index] * (self.n / len(index))
         w, tau = float(np.linalg.norm(theta)), spread(lam, eps, np.inf)
         z = design.scores(theta) + x[-2]
-        nodes = self.nodes(z, y, w * tau, eps, rng)
-        value, slope, _ = rows.loss.evaluate(z[:, None] + w * tau * nodes.g, y[:, None])
-        value /= eps
-        value += nodes.log_weight
-        p, log_sum = softmax(value)
+        at = self.draws(z, y, w * tau, eps, rng)
+        p, slope, sign = first_order(rows.loss, z + w * tau * at.g, w * tau * at.width, at.xi, y)
+        # p = exp(l/eps) times the weight, up to the factor exp(top) of a row
+        p *= 1 / eps
+        p += at.log_weight
+        top = p.max(axis=0)
+        p -= top
+        np.exp(p, out=p)
+        total = p.sum(axis=0)
         slope *= p
-        dz, steep = slope.sum(axis=1), float(pi @ np.einsum("nk,nk->n", slope, nodes.g))
+        pi_p = pi * sign / total
+        dz = pi_p * slope.sum(axis=0)
+        steep = float(dz @ at.g + (pi_p * at.width) @ np.einsum("kn,kn->n", slope, at.xi))
         grad = np.empty(self.d + 2)
-        grad[:-2] = design.adjoint(pi * dz) + steep * tau / w * theta
-        grad[-2] = (pi @ dz) * rows.fit_intercept
+        grad[:-2] = design.adjoint(dz) + steep * tau / w * theta
+        grad[-2] = dz.sum() * rows.fit_intercept
         grad[-1] = rows.delta - steep * w * tau**3 / eps
-        effective = float(np.mean(1 / np.einsum("nk,nk->n", p, p))) / self.L
-        found = eps * log_sum
-        return Estimate(lam * rows.delta + float(pi @ found), grad, effective, found)
+        found = eps * (top + at.log_common + np.log(total))
+        return Estimate(lam * rows.delta + float(pi @ found), grad, found)
 
     def model(self, index: Array, x: Array, eps: float, rng: np.random.Generator) -> Estimate:
         """Return objective, gradient and Hessian."""
         part, p = self._tilted(index, x, eps, rng)
         grad, H = derivatives(part, p, eps, np.inf)
         effective = float(p.tilt.effective.mean() / self.L)
-        return Estimate(p.objective, grad, effective, p.tilt.value, H)
+        return Estimate(p.objective, grad, p.tilt.value, effective, H)
 
 
 def centres(loss: Any, z: Array, y: Array, rho: float, eps: float) -> tuple[Array, Array, Array]:
@@ -147,28 +185,31 @@ def centres(loss: Any, z: Array, y: Array, rho: float, eps: float) -> tuple[Arra
         return g, width, np.where(exists, value, -np.inf)
     ratio = rho**2 / eps
     s = ratio * loss.derivative(z, y)
-    for _ in range(3):
-        slope, bend = loss.derivative(z + s, y), loss.curvature(z + s, y)
-        s = s - (s - ratio * slope) / (1 - ratio * bend)
-    width = 1 / np.sqrt(1 - ratio * loss.curvature(z + s, y))
-    return s[None] / rho, width[None], np.zeros((1, len(z)))
+    for _ in range(8):
+        slope, bend = loss.derivative(z + s, y), 1 - ratio * loss.curvature(z + s, y)
+        step = (s - ratio * slope) / bend
+        s -= step
+        # about this is left, and the weights make up for a tenth of a draw's width
+        if ratio * loss.smoothness * ((step * step).max()) <= 0.1 * rho:
+            break
+    return s[None] / rho, 1 / np.sqrt(bend)[None], np.zeros((1, len(z)))
 
 
-def _mixture(g: Array, width: Array, value: Array, xi: Array, rng: np.random.Generator) -> Nodes:
+def _mixture(g: Array, width: Array, value: Array, xi: Array) -> Draws:
     """Return draws from two normals, shared by mass, weighted by the mixture's density."""
-    n, L = xi.shape
+    L, n = xi.shape
     mass, _ = softmax((value + np.log(width)).T)
     # each component gets one draw at least where it exists
     first = np.clip(np.round(L * mass[:, 0]), np.isfinite(value[0]), L - np.isfinite(value[1]))
-    upper = rng.permuted(np.tile(np.arange(L), (n, 1)), axis=1) < first[:, None]
-    share = np.stack([first / L, 1 - first / L])
-    node = np.where(
-        upper,
-        g[0][:, None] + width[0][:, None] * xi,
-        g[1][:, None] + width[1][:, None] * xi,
-    )
+    of_first = np.arange(L)[:, None] < first
+    node = xi * np.where(of_first, *width)
+    node += np.where(of_first, *g)
     with np.errstate(divide="ignore"):
-        log_share = np.log(share) - np.log(width)
-    far = (node[None] - g[:, :, None]) / width[:, :, None]
-    density = np.logaddexp(*(log_share[:, :, None] - far**2 / 2))
-    return Nodes(node, -(node**2) / 2 - density - np.log(L))
+        log_share = np.log(np.stack([first, L - first])) - np.log(width)
+    one, two = (log_share[c] - ((node - g[c]) / width[c]) ** 2 / 2 for c in (0, 1))
+    # log of the mixture's density, by log(e^one + e^two), over that of the standard normal
+    log = np.log1p(np.exp(-np.abs(one - two)))
+    log += np.maximum(one, two)
+    log += node**2 / 2
+    zero = np.zeros(n)
+    return Draws(node, zero, zero + 1, -log, zero)

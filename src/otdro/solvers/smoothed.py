@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils import check_random_state
 
 from ..design import Design
 from ..problem import Problem, Solution
@@ -106,7 +107,8 @@ class Smoothed(Solver):
         origin = opening(rows, at, start)
         if origin is None:
             return constant_solution(problem)
-        run = Descent(self, LinearScore(rows, self.L, self.proposal), base)
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        run = Descent(self, LinearScore(rows, self.L, self.proposal, seed), base)
         x = run.run(np.concatenate([origin[0], origin[1:]]))
         coef = at.coef(x[:-2])
         intercept = at.intercept(float(x[-2]), coef)

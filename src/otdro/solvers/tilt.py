@@ -17,8 +17,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit, logit
 
-from ..losses import Squared
+from ..losses import Logistic, Squared
 from ..losses.base import Inner, Loss, PiecewiseQuadratic
 
 Array = NDArray[Any]
@@ -27,6 +28,8 @@ Array = NDArray[Any]
 WINDOW = 8.0
 #: The largest step of the trapezoid rule in standard deviations; error 2 exp(-2 pi^2/step^2).
 STEP = 0.7
+#: The largest margin whose exponential is a finite number, with room.
+LARGEST = 700.0
 #: Rows whose nodes are evaluated at a time.
 BLOCK = 8192
 
@@ -78,6 +81,30 @@ def tilt(loss: Loss, z: Array, y: Array, rho: Any, eps: float, nodes: Nodes) -> 
         rr=np.einsum("nk,nk,nk->n", p2, g, g) + np.einsum("nk,nk,nk->n", p, move, move) / eps,
         effective=1 / np.einsum("nk,nk->n", p, p),
     )
+
+
+def first_order(
+    loss: Loss, z: Array, scale: Array, xi: Array, y: Array
+) -> tuple[Array, Array, Array]:
+    """Return l, d and e with l' = e d at the scores z + scale xi; xi, l, d of shape (L, n)."""
+    if type(loss) is Logistic:
+        t = xi * (-y * scale)
+        t -= y * z
+        if t.max() <= LARGEST:
+            return *_softplus(t), -y
+    u = z + scale * xi
+    value, slope, _ = loss.evaluate(u, np.broadcast_to(y, u.shape))
+    return value, slope, np.ones_like(z)
+
+
+def _softplus(t: Array) -> tuple[Array, Array]:
+    """Return log q and 1 - 1/q, q = 1 + e^t, in the fewest passes; t is overwritten."""
+    q = np.exp(t, out=t)
+    q += 1
+    value = np.log(q)
+    np.divide(-1, q, out=q)
+    q += 1
+    return value, q
 
 
 def softmax(log_p: Array) -> tuple[Array, Array]:
@@ -178,6 +205,8 @@ def maxima(loss: Loss, z: Array, y: Array, kappa: Any) -> Inner:
     """Return the outermost local maxima of l(z + s) - kappa s^2, kappa one number or one a row."""
     if isinstance(loss, PiecewiseQuadratic):
         return _piecewise(loss, z, y, np.broadcast_to(kappa, z.shape))
+    if type(loss) is Logistic:
+        return _logistic(loss, z, y, np.broadcast_to(kappa, z.shape))
     both = np.broadcast_to(y, (2, *y.shape))
     shift = _outermost(loss, z, both, kappa)
     value = loss.value(z + shift, both) - kappa * shift**2
@@ -202,6 +231,35 @@ def _piecewise(loss: PiecewiseQuadratic, z: Array, y: Array, kappa: Array) -> In
         return Inner(value[:1], shift[:1])
     value[1, q > 0] = -np.inf
     return Inner(value, shift)
+
+
+def _logistic(loss: Logistic, z: Array, y: Array, kappa: Array) -> Inner:
+    r"""Return the maxima over v = -ys of log(1 + e^(v - m)) - a v^2/2, m = yz, a = 2 kappa.
+
+    They are roots of f(v) = sigma(v - m) - a v. For a < 1/4 the upper one has sigma > sig+ and
+    needs m < m(sig+), the lower one sigma < sig- and m > m(sig-), with m(s) = s/a - logit(s) and
+    sig+- = (1 +- sqrt(1 - 4a))/2; else there is one, above v = m iff m < 1/(2a). Newton's method
+    is monotone to the upper ones (f concave) from 1/a, to the lower ones (f convex) from
+    sigma(-m)/a.
+    """
+    m, a = y * z, 2 * kappa
+    low = (1 - np.sqrt(np.maximum(1 - 4 * a, 0.0))) / 2
+    # logit(sig+) = -logit(sig-)
+    edge, side = logit(np.clip(low, 1e-300, 0.5)), a * m < 0.5
+    exists = np.stack([m < (1 - low) / a + edge, m > low / a - edge])
+    two = a < 0.25
+    exists = np.where(two, exists, [side, ~side])
+    v = np.stack([1 / a, expit(-m) / a])
+    if not two.any():
+        v, exists = np.where(side, *v)[None], np.ones((1, len(m)), dtype=bool)
+    for _ in range(40):
+        p = expit(v - m)
+        step = np.where(exists, (p - a * v) / np.minimum(p * (1 - p) - a, -1e-12), 0.0)
+        v = v - step
+        if np.abs(step).max() <= 1e-6 * (1 + v.max()):
+            break
+    value = loss.value(z - y * v, np.broadcast_to(y, v.shape)) - kappa * v**2
+    return Inner(np.where(exists, value, -np.inf), -y * v)
 
 
 def _outermost(loss: Loss, z: Array, y: Array, kappa: Any) -> Array:
