@@ -17,7 +17,7 @@ from sklearn.model_selection import KFold, StratifiedKFold, check_cv
 from ..design import Design
 from ..solvers import Exact, Solver
 from .candidates import Candidates
-from .grid import Sample, solve_path
+from .grid import Sample, Solved, solve_path
 
 Array = NDArray[Any]
 Split = tuple[Array, Array]
@@ -126,6 +126,13 @@ def _usable(sample: Sample, train: Array, test: Array) -> bool:
     return all(len(np.unique(y[train][positive])) == 2 for y in sample.ys)
 
 
+def rough(solver: Solver) -> Solver:
+    """Return the solver at the accuracy of folds."""
+    if not isinstance(solver, Exact):
+        return solver
+    return clone(solver).set_params(tol=max(solver.tol, FOLD_TOL))
+
+
 def cross_validate(
     sample: Sample,
     candidates: Candidates,
@@ -135,12 +142,13 @@ def cross_validate(
     pairs: list[Split],
     scorer: Any,
     n_jobs: int | None,
+    starts: list[Solved | None] | None = None,
 ) -> list[FoldScores]:
-    """Return the fold scores of every candidate along its deltas."""
-    if isinstance(solver, Exact):
-        solver = clone(solver).set_params(tol=max(solver.tol, FOLD_TOL))
+    """Return the fold scores of every candidate along its deltas; ``starts`` for ``solve_path``."""
+    solver = rough(solver)
+    starts = starts or [None] * len(deltas)
     folds = Parallel(n_jobs=n_jobs)(
-        delayed(_fold)(sample, candidates, order, deltas, solver, train, test, scorer)
+        delayed(_fold)(sample, candidates, order, deltas, solver, train, test, scorer, starts)
         for train, test in pairs
     )
     _warn_of_unsolved([fold[1] for fold in folds])
@@ -165,12 +173,13 @@ def _fold(
     train: Array,
     test: Array,
     scorer: Any,
+    starts: list[Solved | None],
 ) -> tuple[list[tuple[Array, Array]], int]:
     """Return each candidate's scores (m,) and z (K, test, m), and how many fits failed."""
     part, held = sample.rows(train), Design(sample.X[test])
     results, failed = [], 0
-    for cost, grid in zip(candidates.costs(part), deltas, strict=True):
-        solved = solve_path(part, cost.stand_in(), order, grid, solver)
+    for cost, grid, start in zip(candidates.costs(part), deltas, starts, strict=True):
+        solved = solve_path(part, cost.stand_in(), order, grid, solver, start)
         failed += sum(not s.converged for row in solved for s in row)
         coefs = np.stack([[s.coef for s in row] for row in solved])
         intercepts = np.array([[s.intercept for s in row] for row in solved])

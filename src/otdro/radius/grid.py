@@ -209,22 +209,50 @@ def _kinked_threshold(sample: Sample, y: Array, cost: Cost, order: int, bound: f
     return delta
 
 
+#: Solutions along a path, one list a target vector.
+Solved = list[list[Solution]]
+
+
 def solve_path(
-    sample: Sample, cost: Cost, order: int, deltas: Array, solver: Solver
-) -> list[list[Solution]]:
-    """Return the solutions at every delta (descending), one list a target vector."""
-    return [_solve_one(sample, y, cost, order, deltas, solver) for y in sample.ys]
+    sample: Sample,
+    cost: Cost,
+    order: int,
+    deltas: Array,
+    solver: Solver,
+    starts: Solved | None = None,
+) -> Solved:
+    """Return the solutions at every delta (descending), one list a target vector.
+
+    ``starts`` are those of a sample nearby, used where ``warmed`` says so.
+    """
+    first = starts if starts is not None else [None] * len(sample.ys)
+    return [
+        _solve_one(sample, y, cost, order, deltas, solver, start)
+        for y, start in zip(sample.ys, first, strict=True)
+    ]
+
+
+def warmed(sample: Sample, cost: Cost, order: int, solver: Solver) -> bool:
+    """Whether a path is solved by Newton steps at every delta, which a start nearby makes fewer."""
+    smooth = not isinstance(sample.loss, PiecewiseQuadratic) and sample.support is None
+    return isinstance(solver, Exact) and cost.euclidean and smooth and order == 1
 
 
 def _solve_one(
-    sample: Sample, y: Array, cost: Cost, order: int, deltas: Array, solver: Solver
+    sample: Sample,
+    y: Array,
+    cost: Cost,
+    order: int,
+    deltas: Array,
+    solver: Solver,
+    starts: list[Solution] | None,
 ) -> list[Solution]:
     problem = sample.problem(y, Ball(cost, float(deltas[0]), order))
-    if isinstance(solver, Exact) and cost.euclidean and sample.support is None:
-        if isinstance(sample.loss, Squared) and order == 2:
-            return spectral.solve_many(problem, deltas, solver.tol)
-        if order == 1 and not isinstance(sample.loss, PiecewiseQuadratic):
-            return newton.solve_many(problem, deltas, solver.tol, solver.max_iter)
+    if warmed(sample, cost, order, solver):
+        return newton.solve_many(problem, deltas, solver.tol, solver.max_iter, starts)
+    squares = isinstance(sample.loss, Squared) and order == 2 and sample.support is None
+    if isinstance(solver, Exact) and cost.euclidean and squares:
+        return spectral.solve_many(problem, deltas, solver.tol)
     if isinstance(solver, Exact) and isinstance(cost, FeatureMap) and not cost.polish:
         return local.linearised_many(problem, deltas, solver.tol, solver.max_iter)
     return _one_after_another(sample, y, cost, order, deltas, solver)

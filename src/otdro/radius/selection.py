@@ -16,8 +16,8 @@ from . import candidates as cost_candidates
 from .candidates import Candidates
 from .checks import check_delta, check_deltas, resolve_order
 from .comparison import CandidateScore, Comparison
-from .folds import ModelScorer, cross_validate, splits
-from .grid import Path, Sample, default_deltas, solve_path, tidy
+from .folds import ModelScorer, cross_validate, rough, splits
+from .grid import Path, Sample, default_deltas, solve_path, tidy, warmed
 from .profile import theory_delta
 from .rules import REPEAT_UP_TO, REPEATS, Evidence
 from .rules import resolve as resolve_rule
@@ -82,7 +82,14 @@ def _from_folds(
     few &= all(cost.is_norm for cost in full)
     repeats = REPEATS if few else 1
     pairs = splits(sample, settings.cv, settings.groups, seed, repeats, settings.classes)
-    scores = cross_validate(sample, tried, order, deltas, solver, pairs, scorer, settings.n_jobs)
+    starts = [
+        solve_path(sample, cost, order, grid, rough(solver))
+        if warmed(sample, cost, order, solver)
+        else None
+        for cost, grid in zip(full, deltas, strict=True)
+    ]
+    shared = (solver, pairs, scorer, settings.n_jobs, starts)
+    scores = cross_validate(sample, tried, order, deltas, *shared)
     verdicts = [
         rule(Evidence(sample, cost, order, grid, folds, scorer is None))
         for cost, grid, folds in zip(full, deltas, scores, strict=True)
@@ -107,7 +114,7 @@ def _from_folds(
         # made here, not the user's own: it may carry what it won against
         full[best].comparison_ = Comparison(settings.rule, table)
     near = full[best].stand_in()
-    solved = solve_path(sample, near, order, deltas[best], solver)
+    solved = solve_path(sample, near, order, deltas[best], solver, starts[best])
     path = tidy(
         sample,
         deltas[best],

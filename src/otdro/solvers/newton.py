@@ -139,23 +139,42 @@ def solve(problem: Problem, tol: float, max_iter: int, start: Solution | None = 
     return _solutions(problem, at, found, target)[0]
 
 
-def solve_many(problem: Problem, deltas: Array, tol: float, max_iter: int) -> list[Solution]:
-    """Solve at every delta (descending): small problems as one batch, others each from the last."""
+def solve_many(
+    problem: Problem,
+    deltas: Array,
+    tol: float,
+    max_iter: int,
+    starts: list[Solution] | None = None,
+) -> list[Solution]:
+    """Solve at every delta (descending), from ``starts`` where given.
+
+    Small problems are one batch, others are solved each from the last.
+    """
     at = Coordinates(problem)
     target = tol * constant_risk(problem)[1]
     batch = _batch(problem, at, np.asarray(deltas, dtype=float))
+    first = None if starts is None else _places(at, starts)
     if at.design.n * at.design.d <= BATCH_UP_TO:
-        found = minimise(batch, np.full(len(deltas), target), max_iter)
+        found = minimise(batch, np.full(len(deltas), target), max_iter, first)
         return _solutions(problem, at, found, target)
     solved: list[Solution] = []
     last: list[Minimum] = []
     zero, system = zero_model(batch.columns(np.array([0]))), _System()
     for j in range(len(deltas)):
-        start = _extrapolated(last, np.asarray(deltas, dtype=float)[: j + 1])
+        if first is None:
+            start = _extrapolated(last, np.asarray(deltas, dtype=float)[: j + 1])
+        else:
+            start = _columns(first, np.array([j]))
         one = batch.columns(np.array([j]))
         last = [*last[-1:], minimise(one, np.array([target]), max_iter, start, zero, system)]
         solved += _solutions(problem, at, last[-1], target)
     return solved
+
+
+def _places(at: Coordinates, starts: list[Solution]) -> tuple[Array, ...]:
+    """Return (theta, b) of solutions, in these coordinates."""
+    theta = at.theta(np.stack([start.coef for start in starts], axis=1))
+    return theta, np.array([at.centred(start.intercept, start.coef) for start in starts])
 
 
 def _extrapolated(found: list[Minimum], deltas: Array) -> tuple[Array, ...] | None:
@@ -415,12 +434,14 @@ class _System:
 
 def _solve(H: Array, stiffness: Array, u: Array, rhs: Array) -> Array:
     """Solve (H + stiffness (I - uu')) x = rhs for every column, diagonally scaled."""
-    d = len(u)
-    H = H + stiffness[:, None, None] * (np.eye(d) - np.einsum("ib,jb->bij", u, u))
-    diagonal = np.einsum("bii->bi", H)
+    stiff = stiffness[:, None]
+    diagonal = np.einsum("bii->bi", H) + stiff * (1 - u.T**2)
     s = 1 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
-    A = H * s[:, :, None] * s[:, None, :]
-    np.einsum("bii->bi", A)[:] += 1e-13
+    q = np.sqrt(stiff) * s * u.T
+    A = s[:, :, None] * s[:, None, :]
+    A *= H
+    A -= q[:, :, None] * q[:, None, :]
+    np.einsum("bii->bi", A)[:] += stiff * s**2 + 1e-13
     x: Array = s * np.linalg.solve(A, (s * rhs.T)[..., None])[..., 0]
     return x.T
 
