@@ -233,7 +233,12 @@ def solve_path(
 
 
 def warmed(sample: Sample, cost: Cost, order: int, solver: Solver) -> bool:
-    """Whether a path is solved by Newton steps at every delta, which a start nearby makes fewer."""
+    """Whether a path is one batch of Newton steps, which starts nearby make fewer."""
+    few = sample.X.shape[0] * sample.X.shape[1] <= newton.BATCH_UP_TO
+    return few and _newton(sample, cost, order, solver)
+
+
+def _newton(sample: Sample, cost: Cost, order: int, solver: Solver) -> bool:
     smooth = not isinstance(sample.loss, PiecewiseQuadratic) and sample.support is None
     return isinstance(solver, Exact) and cost.euclidean and smooth and order == 1
 
@@ -248,7 +253,7 @@ def _solve_one(
     starts: list[Solution] | None,
 ) -> list[Solution]:
     problem = sample.problem(y, Ball(cost, float(deltas[0]), order))
-    if warmed(sample, cost, order, solver):
+    if _newton(sample, cost, order, solver):
         return newton.solve_many(problem, deltas, solver.tol, solver.max_iter, starts)
     squares = isinstance(sample.loss, Squared) and order == 2 and sample.support is None
     if isinstance(solver, Exact) and cost.euclidean and squares:

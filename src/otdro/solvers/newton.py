@@ -146,25 +146,20 @@ def solve_many(
     max_iter: int,
     starts: list[Solution] | None = None,
 ) -> list[Solution]:
-    """Solve at every delta (descending), from ``starts`` where given.
-
-    Small problems are one batch, others are solved each from the last.
-    """
+    """Solve at every delta (descending): small problems as one batch, from ``starts`` if given,
+    others each from the last."""
     at = Coordinates(problem)
     target = tol * constant_risk(problem)[1]
     batch = _batch(problem, at, np.asarray(deltas, dtype=float))
-    first = None if starts is None else _places(at, starts)
     if at.design.n * at.design.d <= BATCH_UP_TO:
+        first = None if starts is None else _places(at, starts)
         found = minimise(batch, np.full(len(deltas), target), max_iter, first)
         return _solutions(problem, at, found, target)
     solved: list[Solution] = []
     last: list[Minimum] = []
     zero, system = zero_model(batch.columns(np.array([0]))), _System()
     for j in range(len(deltas)):
-        if first is None:
-            start = _extrapolated(last, np.asarray(deltas, dtype=float)[: j + 1])
-        else:
-            start = _columns(first, np.array([j]))
+        start = _extrapolated(last, np.asarray(deltas, dtype=float)[: j + 1])
         one = batch.columns(np.array([j]))
         last = [*last[-1:], minimise(one, np.array([target]), max_iter, start, zero, system)]
         solved += _solutions(problem, at, last[-1], target)
@@ -320,17 +315,25 @@ def _columns(start: tuple[Array, ...], index: Array) -> tuple[Array, ...]:
 
 
 def _first(batch: Batch, zero: Zero, start: tuple[Array, ...] | None) -> Points:
-    """Return the start, or where it is zero the minimiser of the quadratic model along -g."""
-    warm = np.zeros(len(batch.rho), bool) if start is None else start[0].any(axis=0)
-    if start is not None and warm.all():
-        theta, b = start[:2]
-        z = start[2] if len(start) > 2 else batch.design.scores(theta) + b
-    else:
-        theta, b, z = _along_gradient(batch, zero)
-    if start is not None and warm.any() and not warm.all():
-        theta = np.where(warm, start[0], theta)
-        b = np.where(warm, start[1], b)
-        z = np.where(warm, batch.design.scores(start[0]) + b, z)
+    """Return the start, or where it is no better than zero the best along -g, as a model goes.
+
+    From F(start) < F(0) no descent ends in theta = 0, where F has no derivative.
+    """
+    if start is None:
+        return _points(batch, *_along_gradient(batch, zero))
+    theta, b = start[:2]
+    z = start[2] if len(start) > 2 else batch.design.scores(theta) + b
+    warm = _points(batch, theta, b, z)
+    risk = batch.mean(warm.value) + batch.rho * np.linalg.norm(theta, axis=0)
+    good = theta.any(axis=0) & (risk < batch.mean(zero.points.value))
+    if good.all():
+        return warm
+    cold = _along_gradient(batch, zero)
+    pairs = zip((theta, b, z), cold, strict=True)
+    return _points(batch, *(np.where(good, ours, other) for ours, other in pairs))
+
+
+def _points(batch: Batch, theta: Array, b: Array, z: Array) -> Points:
     return Points(theta, b, z, *batch.loss.evaluate(z, batch.y[:, None]))
 
 
