@@ -8,6 +8,7 @@ G as in ``tilt``.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -111,8 +112,18 @@ def first(rows: Rows) -> tuple[Array, float, float] | None:
         return float(pi @ loss.value(w * z + b, y)) + price * w
 
     unit = 1 / np.sqrt(pi @ (z - pi @ z) ** 2 + np.finfo(float).tiny)
-    w = float(min(unit * np.geomspace(1e-4, 30, 24), key=line))
+    w = _least(line, unit * np.geomspace(1e-4, 30, 24))
     return -w * g / size, b, multiplier(rows, w * z + b, w)
+
+
+def _least(f: Callable[[float], float], points: Array) -> float:
+    """Return the point where the convex f is least, by bisection."""
+    low, high = 0, len(points) - 1
+    while low < high:
+        middle = (low + high) // 2
+        falls = f(float(points[middle + 1])) < f(float(points[middle]))
+        low, high = (middle + 1, high) if falls else (low, middle)
+    return float(points[low])
 
 
 def multiplier(rows: Rows, z: Array, w: float) -> float:

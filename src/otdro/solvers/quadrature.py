@@ -5,11 +5,13 @@ r"""The smoothed dual without Monte Carlo, for linear scores and squared Euclide
           \rho^2 = \|\theta\|^2\,\varepsilon/(2\lambda + \varepsilon/s^2),
 
 one-dimensional integrals by the trapezoid rule, damped Newton, and eps annealed from a tenth of the
-best constant's risk. The reference for ``Smoothed``, and a solver by itself.
+best constant's risk along the path of minimisers. The reference for ``Smoothed``, and a solver by
+itself.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,7 +50,7 @@ class Quadrature(Solver):
         self,
         eps: float = 1e-6,
         scale: float = np.inf,
-        nodes: int = 33,
+        nodes: int = 25,
         tol: float = 1e-6,
         max_iter: int = 1000,
     ) -> None:
@@ -115,13 +117,13 @@ def require_smooth(problem: Problem) -> None:
 
 
 def concave(x: Point, rows: Rows) -> bool:
-    """Whether every inner problem is, with room: 2 lam > smoothness w^2."""
-    return bool(2 * x.lam > 1.2 * rows.loss.smoothness * x.w**2)
+    """Whether every inner problem is, 2 lam > smoothness w^2, with room to fall with eps."""
+    return bool(2 * x.lam > 1.6 * rows.loss.smoothness * x.w**2)
 
 
 def cooler(eps: float, final: float, x: Point, rows: Rows) -> float:
-    """Return the next smoothing: the final one if every inner problem is concave, else a fifth."""
-    return final if concave(x, rows) else max(final, eps / 5)
+    """Return the next smoothing: the last one if every inner problem is concave, else an eighth."""
+    return final if concave(x, rows) else max(final, eps / 8)
 
 
 def opening(
@@ -181,38 +183,69 @@ def descend(
     """Minimise at eps, and at smaller and smaller ones, each from the solution before."""
     theta, b, lam = origin
     z = smooth.rows.design.scores(theta) + b
-    n_iter = 0
+    n_iter, x = 0, _finite(smooth, theta, b, lam, z, eps)
     while True:
-        x = smooth.at(theta, b, lam, z, eps)
-        while x is None:
-            lam *= 2
-            x = smooth.at(theta, b, lam, z, eps)
-        # quadratic convergence makes the last digits cheap, but not near ties of two maxima
-        digits = 1e-6 if concave(x, smooth.rows) else 0.05
-        accuracy = digits * target if eps <= final else eps / 100
-        x, steps, settled = _minimise(smooth, x, eps, accuracy, target, max_iter - n_iter)
+        last = target if eps <= final else None
+        x, steps, settled = _minimise(smooth, x, eps, last, max_iter - n_iter)
         n_iter += steps
         if eps <= final or n_iter >= max_iter:
             return Run(x, float(eps), max(n_iter, 1), settled and eps <= final)
-        theta, b, lam, z = x.theta, x.b, x.lam, x.z
-        eps = cooler(eps, final, x, smooth.rows)
+        new = cooler(eps, final, x, smooth.rows)
+        x, eps = predicted(smooth, x, eps, new), new
+
+
+def predicted(smooth: Smoothing, x: Point, eps: float, new: float) -> Point:
+    """Return the point of the tangent to the path of minimisers x(eps) at the smaller eps ``new``,
+    or x itself where that is lower: H x'(eps) = -dgrad/deps.
+
+    Rows that two maxima share keep their shares along the path, which is straight near eps = 0: the
+    values of the two differ by a multiple of eps.
+    """
+    still = _finite(smooth, x.theta, x.b, x.lam, x.z, new)
+    if concave(x, smooth.rows):
+        return still
+    near = smooth.at(x.theta, x.b, x.lam, x.z, eps * (1 - 1e-4))
+    if near is None:
+        return still
+    grad, H = smooth.derivatives(x, eps)
+    bend = (grad - smooth.derivatives(near, eps * (1 - 1e-4))[0]) / (1e-4 * eps)
+    ahead = step(smooth, x, newton_step(grad + (new - eps) * bend, H), new)(1.0)
+    return still if ahead is None or ahead.objective > still.objective else ahead
+
+
+def _finite(smooth: Smoothing, theta: Array, b: float, lam: float, z: Array, eps: float) -> Point:
+    """Return the point, lam doubled until the objective is finite."""
+    while (x := smooth.at(theta, b, lam, z, eps)) is None:
+        lam *= 2
+    return x
 
 
 def _minimise(
-    smooth: Smoothing, x: Point, eps: float, accuracy: float, target: float, max_iter: int
+    smooth: Smoothing, x: Point, eps: float, target: float | None, max_iter: int
 ) -> tuple[Point, int, bool]:
-    """Take damped Newton steps until the decrement is within ``accuracy``, or rounding stops it."""
+    """Take damped Newton steps until the decrement is within ``enough``, or rounding stops it."""
     for n_iter in range(1, max_iter + 1):
         grad, H = smooth.derivatives(x, eps)
         move = newton_step(grad, H)
         descent = float(grad @ move)
-        if -descent <= accuracy:
+        if -descent <= enough(concave(x, smooth.rows), eps, target):
             return x, n_iter, True
         new = line_search(smooth, x, move, descent, eps)
         if new is x:
-            return x, n_iter, -descent <= target
+            return x, n_iter, target is not None and -descent <= target
         x = new
     return x, max_iter, False
+
+
+def enough(concave: bool, eps: float, target: float | None) -> float:
+    """Return the decrement to reach at eps; ``target`` is that of the last eps, None before it.
+
+    Near ties the last digits are dear, but a stage must fix the rows' shares, worth eps times
+    their weights, for its tangent to hold.
+    """
+    if target is None:
+        return 1e-2 * eps if concave else 1e-5 * eps
+    return 1e-6 * target if concave else 1e-3 * target
 
 
 def newton_step(grad: Array, H: Array) -> Array:
@@ -221,14 +254,14 @@ def newton_step(grad: Array, H: Array) -> Array:
     ridge = 1e-14
     while True:
         try:
-            step: Array = -cho_solve(cho_factor(H + ridge * np.diag(scale)), grad)
-            return step
+            factor = cho_factor(H + ridge * np.diag(scale))
+            return -np.asarray(cho_solve(factor, grad, check_finite=False))
         except LinAlgError:
             ridge *= 30
 
 
-def line_search(smooth: Smoothing, x: Point, move: Array, descent: float, eps: float) -> Point:
-    """Return the point after the longest step 1, 1/2, ... that descends, lam kept positive."""
+def step(smooth: Smoothing, x: Point, move: Array, eps: float) -> Callable[[float], Point | None]:
+    """Return the points along a move as a function of the length, lam kept positive."""
     d = smooth.rows.design.d
     dz = smooth.rows.design.scores(move[:d]) + move[d]
     level = x.w**2 / x.lam
@@ -239,12 +272,23 @@ def line_search(smooth: Smoothing, x: Point, move: Array, descent: float, eps: f
         smooth.rows.loss.smoothness
     )
     base, change = (level, drift) if tied else (x.lam, move[-1])
-    length = min(1.0, -0.9 * base / change) if change < 0 else 1.0
-    for _ in range(25):
-        theta, mixed = x.theta + length * move[:d], base + length * change
+    longest = min(1.0, -0.9 * base / change) if change < 0 else 1.0
+
+    def at(length: float) -> Point | None:
+        t = length * longest
+        theta, mixed = x.theta + t * move[:d], base + t * change
         ratio = float(theta @ theta) / float(x.theta @ x.theta)
         lam = x.w**2 * ratio / mixed if tied else mixed
-        new = smooth.at(theta, x.b + length * float(move[d]), lam, x.z + length * dz, eps)
+        return smooth.at(theta, x.b + t * float(move[d]), lam, x.z + t * dz, eps)
+
+    return at
+
+
+def line_search(smooth: Smoothing, x: Point, move: Array, descent: float, eps: float) -> Point:
+    """Return the point after the longest step 1, 1/2, ... that descends."""
+    at, length = step(smooth, x, move, eps), 1.0
+    for _ in range(25):
+        new = at(length)
         slack = 1e-4 * length * descent + 1e-14 * abs(x.objective)
         if new is not None and new.objective <= x.objective + slack:
             return new
@@ -262,7 +306,7 @@ def constant_solution(problem: Problem) -> Solution:
 def _solution(problem: Problem, at: Coordinates, run: Run, target: float) -> Solution:
     coef = at.coef(run.x.theta)
     intercept = at.intercept(run.x.b, coef)
-    found = assess(problem, coef, intercept)
+    found = assess(problem, coef, intercept, run.x.lam)
     message = (
         f"trapezoid quadrature at eps={run.eps:.3g}: smoothed risk {run.x.objective:.8g}, "
         f"worst-case risk {found.risk:.8g}, gap {found.gap:.3g} (target {target:.3g})"

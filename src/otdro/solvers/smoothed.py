@@ -112,7 +112,7 @@ class Smoothed(Solver):
         x = run.run(np.concatenate([origin[0], origin[1:]]))
         coef = at.coef(x[:-2])
         intercept = at.intercept(float(x[-2]), coef)
-        found = assess(problem, coef, intercept)
+        found = assess(problem, coef, intercept, float(x[-1]))
         if found.risk > base:
             return run.constant(problem)
         return run.solution(coef, intercept, found.multiplier, found.risk, found.gap)

@@ -65,22 +65,25 @@ def tilt(loss: Loss, z: Array, y: Array, rho: Any, eps: float, nodes: Nodes) -> 
     g, rho = nodes.g, np.reshape(rho, (-1, 1))
     value, d1, d2 = loss.evaluate(z[:, None] + rho * g, np.broadcast_to(y[:, None], g.shape))
     p, log_total = softmax(value / eps + nodes.log_weight)
-    dz = np.einsum("nk,nk->n", p, d1)
-    move = d1 * g
-    dr = np.einsum("nk,nk->n", p, move)
-    d1, move = d1 - dz[:, None], move - dr[:, None]
-    p2 = p * d2
+    dz, dr = _mean(p, d1), _mean(p, d1 * g)
+    move, d1 = d1 * g - dr[:, None], d1 - dz[:, None]
+    pd, p2 = p * d1, p * d2
     # second derivatives: E l'' times powers of g, plus the covariance of the gradient over eps
     return Tilt(
         value=eps * log_total,
-        loss=np.einsum("nk,nk->n", p, value),
+        loss=_mean(p, value),
         z=dz,
         rho=dr,
-        zz=p2.sum(axis=1) + np.einsum("nk,nk,nk->n", p, d1, d1) / eps,
-        zr=np.einsum("nk,nk->n", p2, g) + np.einsum("nk,nk,nk->n", p, d1, move) / eps,
-        rr=np.einsum("nk,nk,nk->n", p2, g, g) + np.einsum("nk,nk,nk->n", p, move, move) / eps,
-        effective=1 / np.einsum("nk,nk->n", p, p),
+        zz=p2.sum(axis=1) + _mean(pd, d1) / eps,
+        zr=_mean(p2, g) + _mean(pd, move) / eps,
+        rr=_mean(p2, g * g) + _mean(p * move, move) / eps,
+        effective=1 / _mean(p, p),
     )
+
+
+def _mean(p: Array, a: Array) -> Array:
+    """Return the sums of p a over the nodes."""
+    return np.asarray(np.einsum("nk,nk->n", p, a))
 
 
 def first_order(
@@ -168,19 +171,13 @@ def trapezoid(loss: Loss, z: Array, y: Array, rho: Any, eps: float, K: int) -> N
     if len(g) == 1:
         return _uniform(low[0], high[0], K)
     # two windows where they are apart, else one over both, with as many nodes
+    left = np.where(exists, low, np.inf).min(axis=0)
+    right = np.where(exists, high, -np.inf).max(axis=0)
+    half = (right - left) * K / (2 * K - 1)
     apart = exists.all(axis=0) & (low.max(axis=0) > high.min(axis=0))
-    first = np.where(exists.all(axis=0), 0, exists.argmax(axis=0))
-    each = np.arange(len(z))
-    only_low, only_high = low[first, each], high[first, each]
-    both = exists.all(axis=0)
-    left = np.where(both, low.min(axis=0), only_low)
-    right = np.where(both, high.max(axis=0), only_high)
-    whole = _uniform(left, right, 2 * K)
-    pair = [_uniform(low[k], high[k], K) for k in (0, 1)]
-    g2 = np.concatenate([n.g for n in pair], axis=1)
-    log2 = np.concatenate([n.log_weight for n in pair], axis=1)
-    pick = apart[:, None]
-    return Nodes(np.where(pick, g2, whole.g), np.where(pick, log2, whole.log_weight))
+    low = np.where(apart, low, np.stack([left, left + half]))
+    high = np.where(apart, high, np.stack([right - half, right]))
+    return _uniform(low, high, K)
 
 
 def _reach(loss: Loss, z: Array, y: Array, rho: Any, eps: float) -> tuple[Array, Array]:
@@ -300,7 +297,10 @@ def _beyond(loss: Loss, z: Array, y: Array, kappa: Any, sign: Array) -> Array:
 
 
 def _uniform(low: Array, high: Array, K: int) -> Nodes:
-    fraction = np.linspace(0, 1, K)
-    g = low[:, None] + (high - low)[:, None] * fraction
-    step = np.log((high - low) / (K - 1)) - 0.5 * np.log(2 * np.pi)
-    return Nodes(g, step[:, None] - g**2 / 2)
+    """Return K nodes on the interval of each row, or on each of its two intervals."""
+    fraction = np.linspace(0, 1, K).reshape(-1, *(1,) * low.ndim)
+    # one row a column in memory, so that sums over nodes are sums of vectors
+    g = low + (high - low) * fraction
+    log = np.log((high - low) / (K - 1)) - 0.5 * np.log(2 * np.pi) - g**2 / 2
+    n = low.shape[-1]
+    return Nodes(g.reshape(-1, n).T, log.reshape(-1, n).T)
