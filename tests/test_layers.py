@@ -15,6 +15,7 @@ LAYERS = [
     {"duality"},
     {"solvers"},
     {"certificate"},
+    {"adversary"},
     {"radius"},
     {"estimators"},
     {"experiment"},

@@ -8,7 +8,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from otdro import DROClassifier, DRORegressor, plot
-from otdro.costs import Mahalanobis, Norm
+from otdro.costs import Graph, Mahalanobis, Norm
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
@@ -105,6 +105,16 @@ def test_worst_case_arrows_end_on_their_balls(ax, cost):
         assert_allclose(cost.norm(ball.get_xy() - start[k]), cost.norm(end[k] - start[k]))
     on = np.array([line.get_xy1(), line.get_xy2()])
     assert_allclose(model.decision_function(on), 0, atol=1e-9)
+
+
+def test_worst_case_of_a_cost_that_is_no_norm_has_arrows_only(ax):
+    X, y = rows(d=2)
+    model = DROClassifier(cost=Graph(5), delta=0.1).fit(X, y)
+    found = plot.worst_case(model, X, y, ax=ax)
+    going = (model.worst_case().points != X[model.worst_case().origin]).any(axis=1)
+    arrows = [artist for artist in found if isinstance(artist, matplotlib.quiver.Quiver)]
+    assert len(arrows) == 1
+    assert len(arrows[0].U) == going.sum()
 
 
 def test_worst_case_of_chosen_rows_and_more_columns(ax):

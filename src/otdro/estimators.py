@@ -17,7 +17,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from . import losses, solvers
+from . import adversary, losses, solvers
 from .certificate import WorstCase, worst_case
 from .design import Design
 from .duality import worst_risk
@@ -121,13 +121,11 @@ class _DRO(BaseEstimator):  # type: ignore[misc]
 
     def _worst_case(self, k: int) -> WorstCase:
         p = self._problem(k)
-        if not p.ball.cost.is_norm or p.support is not None:
-            raise ValueError(
-                "worst_case needs a cost that is a norm and no support; here the cost is "
-                f"{p.ball.cost!r}."
-            )
-        coef, intercept = np.atleast_2d(self.coef_)[k], np.atleast_1d(self.intercept_)[k]
-        return worst_case(p.X, p.y, p.weights, coef, float(intercept), p.loss, p.ball)
+        coef, intercept = np.atleast_2d(self.coef_)[k], float(np.atleast_1d(self.intercept_)[k])
+        if p.ball.cost.is_norm and p.support is None:
+            return worst_case(p.X, p.y, p.weights, coef, intercept, p.loss, p.ball)
+        known = (float(np.ravel(v)[k]) for v in (self.multiplier_, self.robust_risk_))
+        return adversary.worst_case(p, coef, intercept, *known)
 
 
 def _float_or_array(values: list[float]) -> Any:
@@ -424,8 +422,10 @@ def robust_risk(X: Any, y: Any, coef: Any, intercept: float, loss: str | Loss, b
     loss = losses.resolve(loss)
     X, y, coef = _sample(X, y, coef, loss)
     ball.cost.check(X.shape[1])
-    z = Design(X).scores(coef) + float(intercept)
     weights = np.full(len(y), 1 / len(y))
+    if not ball.cost.is_norm:
+        return adversary.worst_risk(Problem(X, y, weights, loss, ball), coef, float(intercept))
+    z = Design(X).scores(coef) + float(intercept)
     return worst_risk(z, y, weights, loss, float(ball.cost.dual_norm(coef)), ball).risk
 
 

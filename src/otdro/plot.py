@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.linalg import norm
 from numpy.typing import NDArray
 
 from .costs import Cost
@@ -110,16 +111,18 @@ def worst_case(
 
     ``X`` and ``y`` are the rows that ``estimator`` was fitted on. Some rows (``balls``: how many,
     or which) get the ball that their move spends: the places that cost no more than the one taken.
-    With more than two columns everything is the shadow on the two ``features``.
+    With more than two columns everything is the shadow on the two ``features``. A cost that is no
+    norm has arrows only: its balls differ from place to place.
     """
     ax = _axes(ax)
     rows, plane, labels = _plane(X, features)
     artists = _rows(ax, rows, y)
     moves = _moves(estimator, np.asarray(X, dtype=float), class_)
-    # the ball's shadow on the plane, which holds the shadows of the moves
-    shape = estimator.cost_.direction(circle() @ plane.T) @ plane
-    for k in _chosen(moves, balls):
-        artists.append(_outline(ax, moves.start[k] @ plane, moves.length[k] * shape))
+    if estimator.cost_.is_norm:
+        # the ball's shadow on the plane, which holds the shadows of the moves
+        shape = estimator.cost_.direction(circle() @ plane.T) @ plane
+        for k in _chosen(moves, balls):
+            artists.append(_outline(ax, moves.start[k] @ plane, moves.length[k] * shape))
     artists.append(_arrows(ax, moves.start @ plane, (moves.end - moves.start) @ plane))
     if plane.shape[0] == 2 and hasattr(estimator, "classes_"):
         artists += boundary(estimator, ax, class_=class_)
@@ -235,7 +238,8 @@ def _moves(estimator: Any, X: NDArray[Any], class_: Any) -> _Moves:
     if found.origin.max(initial=-1) >= len(X):
         raise ValueError(f"X has {len(X)} rows; pass the rows that the estimator was fitted on.")
     start, end = X[found.origin], found.points
-    length = np.asarray(estimator.cost_.norm(end - start))
+    cost = estimator.cost_
+    length = np.asarray(cost.norm(end - start) if cost.is_norm else norm(end - start, axis=1))
     going = length > 1e-9 * max(float(length.max(initial=0)), 1e-300)
     return _Moves(found.origin[going], length[going], start[going], end[going])
 

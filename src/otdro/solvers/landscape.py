@@ -24,12 +24,13 @@ OWN_UP_TO = 4_000_000
 def landscape(problem: Problem, X: Array) -> Terrain:
     """Return the rows with their cost and its local matrices."""
     ball, cost = problem.ball, problem.ball.cost
+    reach = ball.delta**0.5
     if isinstance(cost, Graph) or problem.support is not None:
         raise ValueError("the smoothed dual moves mass in R^d; a finite support is solver='exact'.")
     if isinstance(cost, FeatureMap):
         if ball.order != 2:
             raise ValueError("FeatureMap has a smoothed solver at order=2 only. Use order=2.")
-        return Terrain(X, problem.y, problem.loss, cost, 2, cost.shape(X))
+        return Terrain(X, problem.y, problem.loss, cost, 2, cost.shape(X), reach)
     if not isinstance(cost, CallableCost):
         if ball.order == 1:
             raise ValueError(
@@ -40,11 +41,11 @@ def landscape(problem: Problem, X: Array) -> Terrain:
         if cost.euclidean:
             L = cost.factor()
             A = np.eye(X.shape[1]) if L is None else L @ L.T
-            return Terrain(X, problem.y, problem.loss, power, ball.order, A)
+            return Terrain(X, problem.y, problem.loss, power, ball.order, A, reach)
         cost = power
     cost.verify(X)
     A = local_matrices(cost, X, ball.delta)
-    return Terrain(X, problem.y, problem.loss, cost, ball.order, A)
+    return Terrain(X, problem.y, problem.loss, cost, ball.order, A, reach)
 
 
 @dataclass(frozen=True, eq=False)

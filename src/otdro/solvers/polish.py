@@ -26,7 +26,10 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, eq=False)
 class Terrain:
-    """Rows, targets, a loss, a cost with ``price`` and ``price_gradient``, its local matrices A."""
+    """Rows, targets, a loss, a cost with ``price`` and ``price_gradient``, its local matrices A.
+
+    ``reach`` is the length of a move at price delta, in units of sqrt(u'Au).
+    """
 
     X: Array
     y: Array
@@ -34,6 +37,7 @@ class Terrain:
     cost: Any
     order: int
     A: Array
+    reach: float = 0.0
 
     def gain(self, U: Array, beta: Array, b: float, lam: float) -> Array:
         """Return l(u'beta + b, y) - lam c(u, x)."""
@@ -52,10 +56,14 @@ class Terrain:
         A = self.A if self.A.ndim == 2 else self.A[index]
         return replace(self, X=self.X[index], y=self.y[index], A=A)
 
+    def push(self, beta: Array) -> Array:
+        """Return the rows A^-1 beta."""
+        right = np.broadcast_to(beta[:, None], (*self.A.shape[:-1], 1))
+        return np.broadcast_to(np.linalg.solve(self.A, right)[..., 0], self.X.shape)
+
     def starts(self, beta: Array, b: float, lam: float) -> list[Array]:
         """Return the maxima under A: x + s A^-1 beta/w^2, s the shift of the score."""
-        push = np.linalg.solve(self.A, np.broadcast_to(beta[:, None], (*self.A.shape[:-1], 1)))
-        push = np.broadcast_to(push[..., 0], self.X.shape)
+        push = self.push(beta)
         square = np.maximum(push @ beta, 1e-300)
         kappa = lam / square
         if np.isinf(self.loss.lipschitz):
@@ -86,12 +94,23 @@ def ascend(
     return U
 
 
-def maximisers(
-    terrain: Terrain, beta: Array, b: float, lam: float, steps: int, warm: Array | None = None
-) -> Array:
-    """Return the best of the ascents from every start (and from ``warm``)."""
-    starts = [*terrain.starts(beta, b, lam), terrain.X] + ([] if warm is None else [warm])
-    tops = [ascend(terrain, U, beta, b, lam, steps) for U in starts]
+def ascents(terrain: Terrain, beta: Array, b: float, lam: float, steps: int) -> list[Array]:
+    """Return the ends of the ascents from the maxima under A and from the row.
+
+    A loss of regression rises on both sides: a cost that is not even may leave the better maximum
+    on either one, and a row without a residual is a saddle between them.
+    """
+    starts = terrain.starts(beta, b, lam)
+    if terrain.loss.task == "regression":
+        push = terrain.push(beta)
+        unit = push / np.sqrt(np.maximum(push @ beta, 1e-300))[:, None]
+        starts += [terrain.X + sign * terrain.reach * unit for sign in (-4.0, -1.0, 1.0, 4.0)]
+    return [ascend(terrain, U, beta, b, lam, steps) for U in (*starts, terrain.X)]
+
+
+def maximisers(terrain: Terrain, beta: Array, b: float, lam: float, steps: int) -> Array:
+    """Return the best of the ascents."""
+    tops = ascents(terrain, beta, b, lam, steps)
     gains = np.stack([terrain.gain(U, beta, b, lam) for U in tops])
     best = gains.argmax(axis=0)
     chosen: Array = np.stack(tops)[best, np.arange(len(best))]
@@ -102,7 +121,7 @@ def polished(problem: Problem, linear: Solution, tol: float, steps: int = 60) ->
     """Minimise over (beta, b, log lam) by quasi-Newton steps with Danskin's gradient."""
     X, ball = Design(problem.X).dense(), problem.ball
     cost: Any = ball.cost
-    terrain = Terrain(X, problem.y, problem.loss, cost, ball.order, cost.shape(X))
+    terrain = Terrain(X, problem.y, problem.loss, cost, ball.order, cost.shape(X), ball.delta**0.5)
     pi, d = problem.weights, X.shape[1]
     first = np.concatenate([linear.coef, [linear.intercept, np.log(linear.multiplier)]])
 

@@ -1,0 +1,196 @@
+r"""Worst cases under costs that are no norm, and over a finite support: the best of given places.
+
+.. math:: \max_{m \ge 0} \sum_{ik} m_{ik}\,\ell_{ik}\quad\text{s.t.}\quad
+          \sum_k m_{ik} = \pi_i,\ \sum_{ik} m_{ik}\,c_{ik} \le \delta
+
+over places k of each row i, with the loss l and the price c there. Under a finite support the
+places are its nodes and the maximum is the worst-case risk; else they are the row and the maxima of
+:math:`\ell - \lambda c` found by ascent, and what is missing to the dual value is the shortfall.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize_scalar
+
+from .certificate import WorstCase
+from .costs import FeatureMap, Graph
+from .design import Design
+from .problem import Problem
+from .solvers import support
+from .solvers.landscape import landscape
+from .solvers.polish import Terrain, ascents, maximisers
+
+Array = NDArray[Any]
+
+#: Ascent steps to a maximum.
+ASCENT = 200
+#: Where maxima are looked for, relative to the multiplier: two that tie at it are both found.
+NEAR = (0.7, 0.9, 1.0, 1.1)
+
+
+@dataclass(frozen=True, eq=False)
+class Places:
+    """Where rows may go: ``points`` (n, k, d) or, shared by all rows, (k, d); loss and price."""
+
+    points: Array
+    loss: Array
+    price: Array
+
+    def of(self, row: Array, place: Array) -> Array:
+        """Return the points of pairs."""
+        return self.points[place] if self.points.ndim == 2 else self.points[row, place]
+
+
+def worst_case(
+    problem: Problem, coef: Array, intercept: float, multiplier: float, risk: float
+) -> WorstCase:
+    """Return a worst case of a model whose robust risk, and its derivative in delta, are known."""
+    places = _places(problem, coef, intercept, multiplier)
+    row, place, mass = spend(places.loss, places.price, problem.weights, problem.ball.delta)
+    reached = float(mass @ places.loss[row, place])
+    return WorstCase(
+        points=places.of(row, place),
+        targets=problem.y[row],
+        weights=mass,
+        origin=row,
+        budget=float(mass @ places.price[row, place]),
+        risk=reached,
+        attained=True,
+        shortfall=max(0.0, risk - reached),
+    )
+
+
+def worst_risk(problem: Problem, coef: Array, intercept: float) -> float:
+    """Return the worst-case risk of a model; by ascent, from below, where the cost is no norm."""
+    delta, weights = problem.ball.delta, problem.weights
+    if _finite(problem):
+        places = _nodes(problem, coef, intercept)
+        row, place, mass = spend(places.loss, places.price, weights, delta)
+        return float(mass @ places.loss[row, place])
+    X = Design(problem.X).dense()
+    z = X @ coef + intercept
+    if delta == 0 or not np.any(coef):
+        return float(weights @ problem.loss.value(z, problem.y))
+    terrain = _terrain(problem, X)
+
+    def dual(log_lam: float) -> float:
+        lam = float(np.exp(log_lam))
+        U = maximisers(terrain, coef, intercept, lam, ASCENT)
+        return lam * delta + float(weights @ terrain.gain(U, coef, intercept, lam))
+
+    # lam of the linearised cost, were every slope as at the row: E (l' w)^2 = 4 lam^2 delta
+    square = (terrain.push(coef) @ coef) * problem.loss.derivative(z, problem.y) ** 2
+    middle = 0.5 * np.log(float(weights @ square) / (4 * delta) + 1e-300)
+    found: Any = minimize_scalar(
+        dual, bounds=(middle - 6, middle + 3), method="bounded", options={"xatol": 1e-7}
+    )
+    return float(found.fun)
+
+
+def _finite(problem: Problem) -> bool:
+    return isinstance(problem.ball.cost, Graph) or problem.support is not None
+
+
+def _places(problem: Problem, coef: Array, intercept: float, multiplier: float) -> Places:
+    if _finite(problem):
+        return _nodes(problem, coef, intercept)
+    X = Design(problem.X).dense()
+    stay = Places(X[:, None], _losses(problem, X[:, None], coef, intercept), np.zeros((len(X), 1)))
+    if problem.ball.delta == 0 or not np.any(coef) or not multiplier > 0:
+        return stay
+    terrain = _terrain(problem, X)
+    lams = multiplier * np.array(NEAR)
+    tops = [U for lam in lams for U in ascents(terrain, coef, intercept, float(lam), ASCENT)]
+    points = np.stack([X, *tops], axis=1)
+    price = np.stack([terrain.cost.price(U, X, terrain.order) for U in (X, *tops)], axis=1)
+    return Places(points, _losses(problem, points, coef, intercept), price)
+
+
+def _losses(problem: Problem, points: Array, coef: Array, intercept: float) -> Array:
+    z = points @ coef + intercept
+    y = np.broadcast_to(problem.y[:, None], (len(problem.y), z.shape[-1]))
+    return problem.loss.value(np.broadcast_to(z, y.shape), y)
+
+
+def _nodes(problem: Problem, coef: Array, intercept: float) -> Places:
+    """Return the nodes of a finite support, the same for all rows."""
+    blocks = [problem.X] if problem.support is None else [problem.X, problem.support]
+    nodes = np.vstack([Design(block).dense() for block in blocks])
+    price = support.formulate(problem)[0].cost
+    return Places(nodes, _losses(problem, nodes, coef, intercept), price)
+
+
+def _terrain(problem: Problem, X: Array) -> Terrain:
+    """Return the rows with the cost of the fit: for a feature map its own, or the local one."""
+    terrain = landscape(problem, X)
+    cost = problem.ball.cost
+    linear = isinstance(cost, FeatureMap) and not cost.polish
+    return replace(terrain, cost=Local(terrain.A)) if linear else terrain
+
+
+@dataclass(frozen=True, eq=False)
+class Local:
+    """The price (u - x)'A(x)(u - x) of a linearised cost."""
+
+    A: Array
+
+    def price(self, U: Array, X: Array, order: int = 2) -> Array:
+        """Return one price a row."""
+        V = U - X
+        return np.asarray(np.einsum("nd,nde,ne->n", V, self.A, V))
+
+    def price_gradient(self, U: Array, X: Array, order: int = 2) -> Array:
+        """Return 2 A(x)(u - x)."""
+        return np.asarray(2 * np.einsum("nde,ne->nd", self.A, U - X))
+
+
+def spend(loss: Array, price: Array, weights: Array, delta: float) -> tuple[Array, Array, Array]:
+    """Return (row, place, mass) of the maximum: a fractional knapsack over the rows' upper hulls.
+
+    A row starts where it is, at no price, and goes along its hull of (price, loss), whose slopes
+    fall; the budget is spent on the steepest pieces of all rows, and only the last one is split.
+    """
+    hulls = [_hull(loss[i], price[i]) for i in range(len(weights))]
+    row = np.concatenate([np.full(len(h) - 1, i) for i, h in enumerate(hulls)]).astype(int)
+    start = np.concatenate([h[:-1] for h in hulls]).astype(int)
+    end = np.concatenate([h[1:] for h in hulls]).astype(int)
+    rise, dear = loss[row, end] - loss[row, start], price[row, end] - price[row, start]
+    order = np.argsort(-rise / dear, kind="stable")
+    order = order[weights[row[order]] > 0]
+    spent = np.cumsum((weights[row] * dear)[order])
+    full = int(np.searchsorted(spent, delta, side="right"))
+    place = np.array([h[0] for h in hulls])
+    for j in order[:full]:
+        place[row[j]] = end[j]
+    each, mass = np.arange(len(weights)), weights.astype(float)
+    if full == len(order):
+        return each, place, mass
+    last = order[full]
+    before = spent[full - 1] if full else 0.0
+    share = (delta - before) / (spent[full] - before)
+    i = row[last]
+    mass[i] = weights[i] * (1 - share)
+    return np.append(each, i), np.append(place, end[last]), np.append(mass, weights[i] * share)
+
+
+def _hull(loss: Array, price: Array) -> Array:
+    """Return the places on the upper hull of (price, loss), from the cheapest up to the top."""
+    order = np.lexsort((-loss, price))
+    rising = loss[order] > np.concatenate([[-np.inf], np.maximum.accumulate(loss[order])[:-1]])
+    hull: list[int] = []
+    for k in order[rising & np.isfinite(price[order])]:
+        while len(hull) > 1 and _below(loss, price, hull[-2], hull[-1], k):
+            hull.pop()
+        hull.append(int(k))
+    return np.array(hull)
+
+
+def _below(loss: Array, price: Array, a: int, b: int, c: int) -> bool:
+    """Whether b is on or below the line from a to c."""
+    rise = (loss[b] - loss[a]) * (price[c] - price[a])
+    return bool(rise <= (loss[c] - loss[a]) * (price[b] - price[a]))
