@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -51,6 +51,16 @@ def dro_nl(setting: Setting) -> Any:
     return _paper(cost, setting, order=2)
 
 
+def repeated(setting: Setting) -> Any:
+    """Return our default with folds of its own, repeated three times where rows are few."""
+    return default_model("classification", replace(setting, cv=5))
+
+
+def by_profile(setting: Setting) -> Any:
+    """Return our default with delta by the scaled profile alone."""
+    return default_model("classification", setting).set_params(rule="profile")
+
+
 def wasserstein(setting: Setting) -> Any:
     """Return plain Wasserstein robust logistic regression: the Euclidean cost."""
     return _paper("euclidean", setting)
@@ -83,6 +93,8 @@ def _registry() -> dict[str, Method]:
         ours,
         *_baselines(AUTO),
         Method("DRO-L1r", dro_l_printed, "standard", "DRO-L, rank-one metric as printed"),
+        Method("ours-r", repeated, "auto", f"default with repeated folds of its own, {AUTO}"),
+        Method("ours-p", by_profile, "auto", f"default, rule='profile', {AUTO}"),
     ]
     return {method.name: method for method in listed}
 
