@@ -15,7 +15,7 @@ from otdro import DROClassifier
 from otdro.costs import FeatureMap, Mahalanobis
 from otdro.costs.callable import central
 from otdro.losses import Huber, Logistic, Squared
-from otdro.metrics import GeometricMean
+from otdro.metrics import Diagonal, GeometricMean
 from otdro.problem import Ball, Problem
 from otdro.solvers import Exact, Smoothed
 
@@ -101,7 +101,7 @@ def test_linearised_is_exact_for_the_logistic_loss(seed, delta):
     # separable for seed 1: at a small delta rows have two equal maxima
     noise = rng.logistic(size=15) if seed != 1 else 0.0
     y = np.where(X @ [2.0, -1.0, 0.5] + noise > 0, 1.0, -1.0)
-    cost = FeatureMap(metric=np.diag(rng.uniform(0.3, 3, size=9)), polish=False)
+    cost = FeatureMap(metric=rng.uniform(0.3, 3, size=9), polish=False)
     problem = Problem(X, y, np.full(15, 1 / 15), Logistic(), Ball(cost, delta, 2))
     assert Exact(tol=1e-9).solve(problem).gap <= 1e-9 * np.log(2)
     # cvxpy takes the places from the solution, so that these must be accurate
@@ -113,9 +113,20 @@ def test_linearised_is_exact_for_the_logistic_loss(seed, delta):
 
 def test_the_shape_of_quadratic_features_needs_no_jacobian():
     X = np.random.default_rng(0).normal(size=(5, 4))
-    for metric in (None, np.diag(np.linspace(1, 2, 14))):
-        full = FeatureMap(metric=metric, jacobian=FeatureMap().derivative)
-        assert_allclose(FeatureMap(metric=metric).shape(X), full.shape(X), atol=1e-12)
+    prices = np.linspace(1, 2, 14)
+    for metric, matrix in ((None, np.eye(14)), (prices, np.diag(prices))):
+        short = FeatureMap(metric=metric)
+        full = FeatureMap(metric=matrix, jacobian=FeatureMap().derivative)
+        assert_allclose(short.shape(X), full.shape(X), atol=1e-12)
+        assert_allclose(short.price(X + 0.3, X), full.price(X + 0.3, X))
+        slopes = [cost.price_gradient(X + 0.3, X) for cost in (short, full)]
+        assert_allclose(*slopes, atol=1e-12)
+
+
+def test_a_learned_diagonal_is_kept_as_one():
+    problem = sample(FeatureMap(), 0.1)
+    assert FeatureMap(metric=Diagonal()).learn(problem.X, problem.y).metric.shape == (5,)
+    assert FeatureMap(metric=GeometricMean()).learn(problem.X, problem.y).metric.shape == (5, 5)
 
 
 def test_folds_use_the_linearised_cost_and_the_model_is_polished():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -19,9 +20,9 @@ class FeatureMap(Cost):
     features : "quadratic", or a transformer
         :math:`\Phi`: all linear and quadratic terms, or any scikit-learn transformer. It should be
         one-to-one, so that a move is never free.
-    metric : None, ndarray of shape (l, l), or a metric learner
-        :math:`\Lambda` on the features; None is the identity. A learner is fitted on the features
-        by ``learn``.
+    metric : None, ndarray of shape (l,) or (l, l), or a metric learner
+        :math:`\Lambda` on the features: the identity, a diagonal, a full matrix. A learner is
+        fitted on the features by ``learn``.
     jacobian : callable or None
         X of shape (n, d) to dPhi/dx of shape (n, l, d). None: analytic for polynomials, else
         central differences.
@@ -51,7 +52,7 @@ class FeatureMap(Cost):
         done = FeatureMap(features, metric, self.jacobian, self.polish)
         if hasattr(metric, "fit"):
             learner = clone(metric).fit(done.map(X), y)
-            done.metric = np.asarray(
+            done.metric = _slim(
                 learner.metric_ if hasattr(learner, "metric_") else learner.get_mahalanobis_matrix()
             )
         return done
@@ -72,7 +73,7 @@ class FeatureMap(Cost):
     def map(self, X: Array) -> Array:
         """Return Phi(X)."""
         if isinstance(self.features, str):
-            i, j = np.triu_indices(X.shape[1])
+            i, j = _products(X.shape[1])
             return np.hstack([X, X[:, i] * X[:, j]])
         found = self.features.transform(X)
         found = np.asarray(found.toarray() if hasattr(found, "toarray") else found, dtype=float)
@@ -93,20 +94,28 @@ class FeatureMap(Cost):
             return _monomial_jacobian(X, self.features.powers_)
         return central(self.map, X)
 
-    def _metric(self, n_features: int) -> Array:
-        return np.eye(n_features) if self.metric is None else np.asarray(self.metric, dtype=float)
-
     def price(self, U: Array, X: Array, order: int = 2) -> Array:
         """Return ||Phi(u) - Phi(x)||_Lam^order for rows u, x."""
         v = self.map(U) - self.map(X)
-        square = np.einsum("nl,nl->n", v @ self._metric(v.shape[1]), v)
+        square = np.einsum("nl,nl->n", self._weighted(v), v)
         return np.asarray(np.maximum(square, 0.0) ** (order / 2))
 
     def price_gradient(self, U: Array, X: Array, order: int = 2) -> Array:
         """Return the gradient of the squared cost, 2 J(u)'Lam (Phi(u) - Phi(x))."""
-        v = self.map(U) - self.map(X)
-        push = 2 * v @ self._metric(v.shape[1])
+        push = 2 * self._weighted(self.map(U) - self.map(X))
+        if self._plain:
+            return _quadratic_pull(U, push)
         return np.asarray(np.einsum("nld,nl->nd", self.derivative(U), push))
+
+    def _weighted(self, v: Array) -> Array:
+        """Return the rows Lam v."""
+        diagonal = self._diagonal()
+        return np.asarray(v @ np.asarray(self.metric) if diagonal is None else v * diagonal)
+
+    @property
+    def _plain(self) -> bool:
+        """Whether the features are the quadratic ones, whose Jacobian need not be written out."""
+        return isinstance(self.features, str) and self.jacobian is None
 
     def shape(self, X: Array) -> Array:
         """Return A(x) = J'Lam J, the local matrix of the squared cost, shape (n, d, d)."""
@@ -122,22 +131,32 @@ class FeatureMap(Cost):
         return A
 
     def _diagonal(self) -> Array | None:
-        """Return the diagonal of Lam (1 for the identity) if it has nothing else."""
+        """Return the entries of a diagonal Lam (1 for the identity), None for a full one."""
         if self.metric is None:
             return np.ones(1)
-        metric = np.asarray(self.metric, dtype=float)
-        diagonal = np.diag(metric)
-        return diagonal if np.count_nonzero(metric) == np.count_nonzero(diagonal) else None
+        return None if np.ndim(self.metric) == 2 else np.asarray(self.metric, dtype=float)
 
     def _local(self, X: Array) -> Array:
         diagonal = self._diagonal()
-        if diagonal is not None and isinstance(self.features, str) and self.jacobian is None:
+        if diagonal is not None and self._plain:
             return _quadratic_shape(X, diagonal)
         J = self.derivative(X)
-        metric = self._metric(J.shape[1])
-        scaled = metric @ J if diagonal is None else np.diag(metric)[:, None] * J
+        scaled = np.asarray(self.metric) @ J if diagonal is None else diagonal[:, None] * J
         A: Array = np.swapaxes(J, 1, 2) @ scaled
         return A
+
+
+def _slim(matrix: Any) -> Array:
+    """Return the diagonal of a matrix that has nothing else, or the matrix."""
+    matrix = np.asarray(matrix, dtype=float)
+    diagonal = np.diag(matrix)
+    return diagonal if np.count_nonzero(matrix) == np.count_nonzero(diagonal) else matrix
+
+
+@cache
+def _products(d: int) -> tuple[Array, Array]:
+    """Return the columns j <= k of the products x_j x_k."""
+    return np.triu_indices(d)
 
 
 def _quadratic_shape(X: Array, diagonal: Array) -> Array:
@@ -149,7 +168,7 @@ def _quadratic_shape(X: Array, diagonal: Array) -> Array:
     d = X.shape[1]
     diagonal = np.broadcast_to(diagonal, d + d * (d + 1) // 2)
     W = np.zeros((d, d))
-    W[np.triu_indices(d)] = diagonal[d:]
+    W[_products(d)] = diagonal[d:]
     W += np.triu(W, 1).T
     A: Array = W * X[:, :, None] * X[:, None, :]
     k = np.arange(d)
@@ -157,9 +176,23 @@ def _quadratic_shape(X: Array, diagonal: Array) -> Array:
     return A
 
 
+def _quadratic_pull(X: Array, push: Array) -> Array:
+    """Return the rows J(x)'p of the quadratic features: p_k + sum_j P_jk x_j, P symmetric.
+
+    P_jk is the entry of p that belongs to x_j x_k, twice that on the diagonal.
+    """
+    n, d = X.shape
+    i, j = _products(d)
+    P = np.zeros((n, d, d))
+    P[:, i, j] = push[:, d:]
+    P += np.swapaxes(P, 1, 2)
+    pulled: Array = push[:, :d] + (P @ X[..., None])[..., 0]
+    return pulled
+
+
 def _quadratic_jacobian(X: Array) -> Array:
     n, d = X.shape
-    i, j = np.triu_indices(d)
+    i, j = _products(d)
     J = np.zeros((n, d + len(i), d))
     J[:, np.arange(d), np.arange(d)] = 1.0
     place = d + np.arange(len(i))

@@ -10,6 +10,7 @@ the local matrix A(x_i) and from the row, and keeps the best.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -58,8 +59,12 @@ class Terrain:
 
     def push(self, beta: Array) -> Array:
         """Return the rows A^-1 beta."""
-        right = np.broadcast_to(beta[:, None], (*self.A.shape[:-1], 1))
-        return np.broadcast_to(np.linalg.solve(self.A, right)[..., 0], self.X.shape)
+        return np.broadcast_to(self.inverse @ beta, self.X.shape)
+
+    @cached_property
+    def inverse(self) -> Array:
+        """The matrices A^-1."""
+        return np.linalg.inv(self.A)
 
     def starts(self, beta: Array, b: float, lam: float) -> list[Array]:
         """Return the maxima under A: x + s A^-1 beta/w^2, s the shift of the score."""
@@ -81,7 +86,7 @@ def ascend(
     gain = terrain.gain(U, beta, b, lam)
     for _ in range(steps):
         grad = terrain.uphill(U, beta, b, lam)
-        move = np.linalg.solve(2 * lam * terrain.A, grad[..., None])[..., 0]
+        move = (terrain.inverse @ grad[..., None])[..., 0] / (2 * lam)
         hope = np.einsum("nd,nd->n", move, grad)
         active = hope > tol * (1 + np.abs(gain))
         if not active.any():
