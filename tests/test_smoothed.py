@@ -10,17 +10,13 @@ from numpy.testing import assert_allclose
 from sklearn.base import clone
 
 from otdro.costs import CallableCost, Graph, Mahalanobis, Norm
-from otdro.design import Design
 from otdro.duality import worst_risk
 from otdro.losses import Hinge, Logistic, Squared
 from otdro.losses.base import Loss
 from otdro.problem import Ball, Problem
 from otdro.solvers import Exact, Quadrature, Smoothed, resolve
 from otdro.solvers.cloud import Cloud
-from otdro.solvers.dual_model import Point, Rows, derivatives, spread
-from otdro.solvers.estimate import LinearScore
 from otdro.solvers.landscape import landscape
-from otdro.solvers.tilt import integrate
 
 
 def sample(n, d, loss, delta, seed=0):
@@ -56,53 +52,6 @@ def test_ten_times_the_draws(loss, n, d, delta):
     problem = sample(n, d, loss, delta)
     found = Smoothed(L=320, random_state=0).solve(problem)
     assert_allclose(found.objective, Exact().solve(problem).objective, rtol=2e-3)
-
-
-def estimates(problem, x, eps, make, repeats):
-    index, d = np.arange(len(problem.y)), problem.X.shape[1]
-    rows = Rows(
-        Design(problem.X), problem.y, problem.weights, problem.loss, problem.ball.delta, True
-    )
-    rng = np.random.default_rng(0)
-    oracle = make(rows)
-    found = [oracle.gradient(index, x, eps, rng) for _ in range(repeats)]
-    draws = np.array([np.append(f.grad, f.objective) for f in found])
-    w = float(np.linalg.norm(x[:d]))
-    tilt = integrate(
-        problem.loss, problem.X @ x[:d] + x[d], problem.y, w * spread(x[-1], eps, np.inf), eps, 401
-    )
-    objective = x[-1] * problem.ball.delta + problem.weights @ tilt.value
-    z = problem.X @ x[:d] + x[d]
-    point = Point(x[:d], float(x[d]), float(x[-1]), z, tilt, objective, w)
-    exact = np.append(derivatives(rows, point, eps, np.inf)[0], objective)
-    return draws, exact
-
-
-@pytest.mark.parametrize(
-    ("proposal", "lam", "eps"),
-    [("maximiser", 0.6, 0.3), ("maximiser", 0.06, 0.1), ("centred", 0.6, 0.3)],
-)
-def test_monte_carlo_agrees_with_the_quadrature(proposal, lam, eps):
-    """Values and gradients within three standard errors, with one inner maximum and with two."""
-    base = sample(20, 3, Logistic(), 0.1)
-    problem = replaced(base, Norm(2))
-    x = np.array([0.6, -0.3, 0.4, 0.1, lam])
-
-    def linear(rows):
-        return LinearScore(rows, 64, proposal)
-
-    def cloud(rows):
-        terrain = landscape(
-            replaced(base, CallableCost(lambda u, v: ((u - v) ** 2).sum(axis=1))), base.X
-        )
-        center, weights = np.zeros(3), base.weights
-        return Cloud(terrain, center, weights, 0.1, True, 400, proposal, 1.0)
-
-    for make, bias in ((linear, 2e-4), (cloud, 2e-3)):
-        draws, exact = estimates(problem, x, eps, make, 60)
-        error = draws.std(axis=0, ddof=1) / np.sqrt(len(draws))
-        # log and ratio of means are biased by one over the number of draws
-        assert (np.abs(draws.mean(axis=0) - exact) <= 3 * error + bias).all()
 
 
 @pytest.mark.parametrize("d", [5, 100])

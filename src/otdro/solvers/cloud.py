@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from .estimate import Estimate
 from .polish import Terrain, ascend
-from .tilt import softmax
+from .tilt import maxima, softmax
 
 Array = NDArray[Any]
 
@@ -120,15 +120,30 @@ class Cloud:
         factor = np.broadcast_to(np.linalg.cholesky(part.A), (m, d, d))
         if self.proposal == "centred":
             return part.X[:, None] + scale * _unwhiten(factor, xi), -(xi**2).sum(axis=2) / 2
-        starts = part.starts(beta, b, lam)
-        tops = np.stack([ascend(part, U, beta, b, lam, ASCENT) for U in starts])
         e = np.linalg.solve(factor, np.broadcast_to(beta[:, None], (m, d, 1)))[..., 0]
         w = np.linalg.norm(e, axis=1)
         frame = _Frame(factor, e / w[:, None], scale)
+        tops = _homes(part, beta, b, lam, w, _unwhiten(factor, e[:, None])[:, 0])
         bend = [part.loss.curvature(U @ beta + b, part.y) * w**2 / (2 * lam) for U in tops]
         stretch = 1 / np.sqrt(1 - np.clip(bend, 0.0, 0.95))
+        if len(tops) == 2:
+            # a flat top is no wider than the way to the other, if that is long
+            way = np.abs((tops[0] - tops[1]) @ beta) / (w * scale)
+            stretch = np.minimum(stretch, np.maximum(way, 2.0))
         gains = np.stack([part.gain(U, beta, b, lam) for U in tops]) / eps
         return frame.mixture(tops, stretch, gains, xi)
+
+
+def _homes(part: Terrain, beta: Array, b: float, lam: float, w: Array, push: Array) -> Array:
+    """Return the maxima of every row, ascended to from those under A, x + s push/w^2; where one of
+    two is missing, the shoulder that stands for it under A."""
+    kappa = lam / w**2
+    if np.isinf(part.loss.lipschitz):
+        kappa = np.maximum(kappa, 0.51 * part.loss.smoothness)
+    inner = maxima(part.loss, part.X @ beta + b, part.y, kappa)
+    starts = part.X + (inner.shift / w**2)[..., None] * push
+    tops = np.stack([ascend(part, U, beta, b, lam, ASCENT) for U in starts])
+    return np.where(np.isfinite(inner.value)[..., None], tops, starts)
 
 
 @dataclass(frozen=True, eq=False)

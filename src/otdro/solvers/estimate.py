@@ -178,11 +178,18 @@ class LinearScore:
 
 
 def centres(loss: Any, z: Array, y: Array, rho: float, eps: float) -> tuple[Array, Array, Array]:
-    """Return maximisers, widths and values of l - eps g^2/2; few Newton steps if concave."""
+    """Return maximisers, widths and values of l - eps g^2/2; few Newton steps if concave.
+
+    Where a row lacks one of two maxima, the shoulder near which it vanished stands for it: the
+    tails of a normal at the other one miss the mass there.
+    """
     if loss.smoothness * rho**2 >= 0.9 * eps:
-        g, width, exists = peaks(loss, z, y, rho, eps)
+        g, width, _ = peaks(loss, z, y, rho, eps)
         value = loss.value(z + rho * g, np.broadcast_to(y, g.shape)) - eps * g**2 / 2
-        return g, width, np.where(exists, value, -np.inf)
+        if len(g) == 2:
+            # a flat top is no wider than the way to the other, if that is long
+            width = np.minimum(width, np.maximum(np.ptp(g, axis=0), 2.0))
+        return g, width, value
     ratio = rho**2 / eps
     s = ratio * loss.derivative(z, y)
     for _ in range(8):
@@ -199,8 +206,9 @@ def _mixture(g: Array, width: Array, value: Array, xi: Array) -> Draws:
     """Return draws from two normals, shared by mass, weighted by the mixture's density."""
     L, n = xi.shape
     mass, _ = softmax((value + np.log(width)).T)
-    # each component gets one draw at least where it exists
-    first = np.clip(np.round(L * mass[:, 0]), np.isfinite(value[0]), L - np.isfinite(value[1]))
+    # a component gets one draw at least where its mass may count
+    low, high = mass.T > 1e-6
+    first = np.clip(np.round(L * mass[:, 0]), low, L - 1.0 * high)
     of_first = np.arange(L)[:, None] < first
     node = xi * np.where(of_first, *width)
     node += np.where(of_first, *g)

@@ -237,7 +237,8 @@ def _logistic(loss: Logistic, z: Array, y: Array, kappa: Array) -> Inner:
     needs m < m(sig+), the lower one sigma < sig- and m > m(sig-), with m(s) = s/a - logit(s) and
     sig+- = (1 +- sqrt(1 - 4a))/2; else there is one, above v = m iff m < 1/(2a). Newton's method
     is monotone to the upper ones (f concave) from 1/a, to the lower ones (f convex) from
-    sigma(-m)/a.
+    sigma(-m)/a. Where one of two is missing, its shift is that of the shoulder sigma = sig+-,
+    f' = 0.
     """
     m, a = y * z, 2 * kappa
     low = (1 - np.sqrt(np.maximum(1 - 4 * a, 0.0))) / 2
@@ -249,6 +250,8 @@ def _logistic(loss: Logistic, z: Array, y: Array, kappa: Array) -> Inner:
     v = np.stack([1 / a, expit(-m) / a])
     if not two.any():
         v, exists = np.where(side, *v)[None], np.ones((1, len(m)), dtype=bool)
+    else:
+        v = np.where(exists, v, np.clip([m - edge, m + edge], 0, 1 / a))
     for _ in range(40):
         p = expit(v - m)
         step = np.where(exists, (p - a * v) / np.minimum(p * (1 - p) - a, -1e-12), 0.0)
