@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.spatial.distance import cdist
 from sklearn.neighbors import NearestNeighbors
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import type_of_target
@@ -28,6 +29,8 @@ TASKS = ("auto", "classification", "regression")
 MAX_ROWS = 50_000
 #: Pairs above which a continuous target, or a learner that needs each pair, takes a subsample.
 MAX_PAIRS = 20_000
+#: Pairs up to which neighbours are read off a table of all distances: no tree pays there.
+TABLE_UP_TO = 250_000
 #: Pairs whose differences are in memory at a time.
 BLOCK = 2**14
 
@@ -316,6 +319,10 @@ class _Search:
         if self.approximate:
             near = self._index(self.X[rows], k + 1).neighbor_graph[0]
             return _link(rows, rows, _others(near, k))
+        if len(rows) ** 2 <= TABLE_UP_TO:
+            distance = cdist(self.X[rows], self.X[rows], "sqeuclidean")
+            np.fill_diagonal(distance, np.inf)
+            return _link(rows, rows, np.argpartition(distance, k - 1, axis=1)[:, :k])
         return _link(rows, rows, NearestNeighbors(n_neighbors=k).fit(self.X[rows]).kneighbors()[1])
 
     def between(self, rows: Array, others: Array) -> Array:
@@ -325,6 +332,9 @@ class _Search:
             return np.empty((0, 2), dtype=int)
         if self.approximate:
             near = self._index(self.X[others], k).query(self.X[rows], k=k)[0]
+        elif len(rows) * len(others) <= TABLE_UP_TO:
+            distance = cdist(self.X[rows], self.X[others], "sqeuclidean")
+            near = np.argpartition(distance, k - 1, axis=1)[:, :k]
         else:
             index = NearestNeighbors(n_neighbors=k).fit(self.X[others])
             near = index.kneighbors(self.X[rows])[1]
