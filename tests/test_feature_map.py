@@ -137,6 +137,9 @@ def test_folds_use_the_linearised_cost_and_the_model_is_polished():
     polished.fit(problem.X, problem.y)
     assert_allclose(polished.path_.robust_risk, linear.path_.robust_risk)
     assert polished.delta_ == linear.delta_
+    assert linear.message_.startswith("linearised feature map: gap")
+    assert "polished row by row" in polished.message_
+    assert "a difference of" in polished.message_
     assert_allclose(
         polished.robust_risk_,
         Exact().solve(sample(FeatureMap(), polished.delta_)).objective,

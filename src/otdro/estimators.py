@@ -78,6 +78,7 @@ class _DRO(BaseEstimator):  # type: ignore[misc]
         self.robust_risk_ = _float_or_array([s.objective for s in found])
         self.gap_ = _float_or_array([s.gap for s in found])
         self.n_iter_ = max(s.n_iter for s in found)
+        self.message_ = found[0].message if len(found) == 1 else [s.message for s in found]
         self._problems = problems
 
     def __getstate__(self) -> dict[str, Any]:
@@ -197,6 +198,9 @@ class DROClassifier(ClassifierMixin, _DRO):  # type: ignore[misc]
     empirical_risk_, robust_risk_, gap_ : float, or ndarray of shape (n_classes,)
         ``robust_risk_`` exceeds the least possible one by at most ``gap_``.
     n_iter_ : int
+    message_ : str, or list of str for more than two classes
+        How the solver ended; for a feature map also which cost it solved, and how far the
+        linearised solution is from the polished one.
     """
 
     _task = "classification"
