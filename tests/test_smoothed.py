@@ -1,6 +1,5 @@
 """The stochastic solver against the exact one and the quadrature; costs given as functions."""
 
-import logging
 import pickle
 from pathlib import Path
 
@@ -116,12 +115,6 @@ def test_stopping_as_printed_and_the_step_limit():
     short = Smoothed(stopping="paper", tol=1e-12, max_iter=1, random_state=0).solve(problem)
     assert not short.converged
     assert "max_iter" in short.message
-
-
-def test_verbose_logs(caplog):
-    with caplog.at_level(logging.INFO, logger="otdro"):
-        Smoothed(verbose=True, random_state=0).solve(sample(40, 2, Logistic(), 0.001))
-    assert "eps" in caplog.text
 
 
 class Broken(Loss):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -22,6 +24,13 @@ logger = logging.getLogger("otdro")
 SAMPLE = 4096
 #: Mini-batch steps between two looks at the excess.
 ROUND = 100
+#: Ways to diverge, each with what to change.
+ROSE, BOUND, WILD = (
+    "rose over three rounds",
+    "left lam at its bound",
+    "met a value or gradient that is not finite",
+)
+ADVICE = {BOUND: "lower lam_min", WILD: "raise eps, or lower step,"}
 
 
 class Settings(Protocol):
@@ -65,14 +74,22 @@ class Descent:
     def run(self, x: Array) -> Array:
         """Anneal eps, then repeat rounds at the last one until the stopping rule or max_iter."""
         self.floor = self.settings.lam_min * float(x[-1])
+        with shown(self.settings.verbose):
+            return self._finish(self._anneal(x))
+
+    def _anneal(self, x: Array) -> Array:
+        """Take a short round at every eps before the last, which is relative to the risk found."""
         self.eps, final = 0.1 * self.base, self.settings.eps * self.base
-        while self.eps > final and not self.why:
+        while self.eps > final:
             x = self._round(x, ROUND // 4)
-            risk = min(self.base, max(self._objective(x), 0.01 * self.base))
-            final = self.settings.eps * risk
+            objective = self._objective(x)
+            if self.why or not np.isfinite(objective):
+                self.why = WILD
+                break
+            final = self.settings.eps * min(self.base, max(objective, 0.01 * self.base))
             self.eps = max(self.eps / 5, final)
             self._log(x)
-        return self._finish(x)
+        return x
 
     def _finish(self, x: Array) -> Array:
         """Repeat rounds at the last eps until the stopping rule, a divergence or max_iter."""
@@ -88,17 +105,23 @@ class Descent:
             if self.settings.stopping == "statistical":
                 near = self.excess.size <= max(tol * risk, 2 * self.excess.noise)
                 self.converged = bool(near or still >= 4 > rises)
-            if rises >= 3:
-                self.why = "rose over three rounds"
-            elif x[-1] <= self.floor * (1 + 1e-9):
-                self.why = "left lam at its bound"
-            elif self.n_iter >= self.settings.max_iter:
+            self.why = self.why or self._divergence(x, rises)
+            self.converged = self.converged and not self.why
+            if not self.converged and not self.why and self.n_iter >= self.settings.max_iter:
                 self.why = f"reached max_iter={self.settings.max_iter}"
         return x
+
+    def _divergence(self, x: Array, rises: int) -> str:
+        """Return how the run went astray, if it did."""
+        if x[-1] <= self.floor * (1 + 1e-9):
+            return BOUND
+        return ROSE if rises >= 3 and not self.converged else ""
 
     def _round(self, x: Array, steps: int) -> Array:
         """Take Newton steps, then averaged mini-batch steps, kept if the objective falls."""
         x, factor = self._newton(x)
+        if self.why:
+            return x
         new = self._steps(x, factor, steps)
         index, seed = self._sample(), int(self.rng.integers(2**31))
         before, after = (
@@ -130,6 +153,8 @@ class Descent:
 
         now = model(x)
         for _ in range(steps):
+            if not self._sound(now):
+                return x, None
             move = newton_step(now.grad, _hessian(now))
             if -(now.grad @ move) <= 1e-4 * abs(now.objective):
                 break
@@ -142,8 +167,15 @@ class Descent:
             if not new.objective < now.objective:
                 break
             x, now = self._moved(x, length * move), new
-        H = _hessian(now)
-        return x, cho_factor(_raised(H))
+        return x, cho_factor(_raised(_hessian(now))) if self._sound(now) else None
+
+    def _sound(self, now: Estimate) -> bool:
+        """Whether objective, gradient and Hessian are numbers; else the run ends here."""
+        parts = (now.objective, now.grad, 0.0 if now.hessian is None else now.hessian)
+        sound = all(np.isfinite(part).all() for part in parts)
+        if not sound:
+            self.why = WILD
+        return sound
 
     def _moved(self, x: Array, move: Array) -> Array:
         w, far = float(np.linalg.norm(x[:-2])), float(np.linalg.norm(move[:-2]))
@@ -165,8 +197,7 @@ class Descent:
         recent: list[Array] = []
         for t in range(steps):
             now = self.oracle.gradient(self._indices(), x, self.eps, self.rng)
-            if not np.isfinite(now.grad).all():
-                self.why = "met a gradient that is not finite"
+            if not self._sound(now):
                 return start
             x = self._moved(x, -self.step * cho_solve(factor, now.grad))
             self.n_iter += 1
@@ -185,6 +216,8 @@ class Descent:
     def _look(self, x: Array) -> Excess:
         """Estimate the excess at x from two independent samples of rows and draws."""
         one, two = (self.oracle.model(self._sample(), x, self.eps, self.rng) for _ in (0, 1))
+        if not (self._sound(one) and self._sound(two)):
+            return Excess(np.inf, 0.0, np.inf, 0.0)
         H = (_hessian(one) + _hessian(two)) / 2
         size = -float(one.grad @ newton_step(two.grad, H)) / 2
         gap = (one.grad - two.grad) / 2
@@ -229,7 +262,26 @@ class Descent:
         )
         if self.converged:
             return report
-        return f"{self.why} ({report}); raise L, M or eps of Smoothed,"
+        advice = ADVICE.get(self.why, "raise L, M or eps")
+        return f"{self.why} ({report}); {advice} of Smoothed,"
+
+
+@contextmanager
+def shown(verbose: bool) -> Iterator[None]:
+    """Show the lines of a verbose run on standard error, unless the user's logging shows them."""
+    if not verbose or (logger.isEnabledFor(logging.INFO) and logger.hasHandlers()):
+        yield
+        return
+    handler, before = logging.StreamHandler(), (logger.level, logger.propagate)
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(before[0])
+        logger.propagate = before[1]
 
 
 def _hessian(estimate: Estimate) -> Array:

@@ -60,7 +60,8 @@ class Smoothed(Solver):
         See ``stopping``; mini-batch steps in all.
     random_state : int, RandomState or None
     verbose : bool
-        Log one line a stage and round.
+        Show one line a stage and round: on standard error, or, where its INFO level is set to be
+        shown, through the logger "otdro".
     """
 
     def __init__(
@@ -113,7 +114,7 @@ class Smoothed(Solver):
         coef = at.coef(x[:-2])
         intercept = at.intercept(float(x[-2]), coef)
         found = assess(problem, coef, intercept, float(x[-1]))
-        if found.risk > base:
+        if not found.risk <= base:
             return run.constant(problem)
         return run.solution(coef, intercept, found.multiplier, found.risk, found.gap)
 
