@@ -1,0 +1,137 @@
+"""How the stochastic solver ends when it goes astray, and what a verbose run shows."""
+
+import logging
+
+import numpy as np
+import pytest
+from sklearn.exceptions import ConvergenceWarning
+
+from otdro import DROClassifier
+from otdro.losses import Logistic
+from otdro.solvers import Smoothed, smoothed
+from otdro.solvers.descent import BOUND, ROSE, WILD, Descent
+from otdro.solvers.estimate import Estimate, LinearScore
+
+
+def data(signal=1.0):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 3))
+    return X, np.where(signal * X[:, 0] + rng.logistic(size=60) > 0, "yes", "no")
+
+
+def astray(solver, why, advice, signal=1.0, **settings):
+    """Fit, and check the warning, the advice and that all numbers are finite."""
+    X, y = data(signal)
+    fixed = {"order": 2, "delta": 0.05, "cost": "euclidean"}
+    model = DROClassifier(**{**fixed, **settings}, solver=solver)
+    with pytest.warns(ConvergenceWarning, match=why) as caught:
+        model.fit(X, y)
+    assert any(advice in str(w.message) for w in caught)
+    for value in (model.coef_, model.intercept_, model.robust_risk_, model.multiplier_):
+        assert np.isfinite(value).all()
+    return model
+
+
+class Drifting(LinearScore):
+    """Every look at the objective is worse than the last by a percent, every slope as steep."""
+
+    looks = 0
+
+    def model(self, index, x, eps, rng):
+        now = super().model(index, x, eps, rng)
+        self.looks += 1
+        grad = np.zeros_like(now.grad)
+        grad[0] = 1.0
+        hessian = 1e-3 * np.eye(len(grad))
+        return Estimate(1.01**self.looks, grad, now.rows, now.effective, hessian)
+
+
+def test_an_objective_that_rises(monkeypatch):
+    monkeypatch.setattr(smoothed, "LinearScore", Drifting)
+    astray(Smoothed(random_state=0), ROSE, "raise L, M or eps")
+
+
+@pytest.mark.parametrize("stopping", ["statistical", "paper"])
+def test_lam_at_its_bound(stopping):
+    solver = Smoothed(lam_min=20.0, stopping=stopping, random_state=0)
+    astray(solver, BOUND, "lower lam_min")
+
+
+class Cliff(Logistic):
+    """A loss that is no number at scores beyond the ones that are checked first."""
+
+    edge = 3.5
+
+    def value(self, z, y):
+        return np.where(np.abs(z) < self.edge, super().value(z, y), np.nan)
+
+    def derivative(self, z, y):
+        return np.where(np.abs(z) < self.edge, super().derivative(z, y), np.nan)
+
+    def evaluate(self, z, y):
+        value, slope, bend = super().evaluate(z, y)
+        inside = np.abs(z) < self.edge
+        return np.where(inside, value, np.nan), np.where(inside, slope, np.nan), bend
+
+
+def test_a_loss_that_stops_being_a_number():
+    astray(Smoothed(random_state=0), WILD, "raise eps", 6.0, delta=1e-3, loss=Cliff())
+
+
+class Wild:
+    """An oracle whose mini-batches, or whose samples, give no numbers."""
+
+    n, smoothness = 50, 0.0
+
+    def __init__(self, broken):
+        self.broken = broken
+
+    def gradient(self, index, x, eps, rng):
+        grad = x - 1
+        if self.broken == "gradient" and len(index) < self.n:
+            grad = np.full_like(x, np.nan)
+        return Estimate(float(grad @ grad) / 2, grad, np.ones(len(index)))
+
+    def model(self, index, x, eps, rng):
+        scale = np.nan if self.broken == "model" else 1.0
+        return Estimate(
+            float((x - 1) @ (x - 1)) / 2, x - 1, np.ones(1), 1.0, scale * np.eye(len(x))
+        )
+
+
+@pytest.mark.parametrize("broken", ["gradient", "model"])
+def test_the_point_before_is_returned(broken):
+    start = np.array([2.0, 1.0, 1.0])
+    run = Descent(Smoothed(M=8, random_state=0), Wild(broken), 1.0)
+    x = run.run(start)
+    assert run.why == WILD
+    assert not run.converged
+    assert np.isfinite(x).all()
+    assert Descent(Smoothed(M=8, random_state=0), Wild("nothing"), 1.0).run(start)[0] < 1.1
+
+
+def test_verbose_shows_its_lines_and_leaves_no_trace(capsys):
+    X, y = data()
+    logger = logging.getLogger("otdro")
+    before = (logger.level, logger.propagate, list(logger.handlers))
+    quiet, loud = (
+        DROClassifier(order=2, delta=0.05, solver=Smoothed(random_state=0, verbose=verbose))
+        for verbose in (False, True)
+    )
+    quiet.fit(X, y)
+    assert capsys.readouterr().err == ""
+    loud.fit(X, y)
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) >= 4
+    assert all(line.startswith("smoothed: step") for line in lines)
+    assert (logger.level, logger.propagate, list(logger.handlers)) == before
+    np.testing.assert_array_equal(quiet.coef_, loud.coef_)
+
+
+def test_verbose_goes_through_the_users_logging(caplog, capsys):
+    X, y = data()
+    model = DROClassifier(order=2, delta=0.05, solver=Smoothed(random_state=0, verbose=True))
+    with caplog.at_level(logging.INFO, logger="otdro"):
+        model.fit(X, y)
+    assert "smoothed: step" in caplog.text
+    assert capsys.readouterr().err == ""
