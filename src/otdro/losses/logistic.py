@@ -50,33 +50,43 @@ class Logistic(Loss):
         alpha = np.clip(alpha, 0, 1)
         return np.where(inside, -entr(alpha) - entr(1 - alpha), np.inf)
 
-    def inner(self, z: Array, y: Array, w: Any, lam: float, guess: Array | None = None) -> Inner:
-        r"""With v = -ys >= 0 and a = 2 lam/w^2: maximise log(1 + e^(v - m)) - a v^2/2.
+    def inner(self, z: Array, y: Array, w: Any, lam: Any, guess: Array | None = None) -> Inner:
+        r"""With v = -ys >= 0, m = yz and a = 2 lam/w^2: maximise log(1 + e^(v - m)) - a v^2/2.
 
-        Stationary where sigma(v - m) = a v. One maximum if a >= 1/4; else up to two, the lower
-        with sigma < sig- and the upper with sigma > sig+, sig+- = (1 +- sqrt(1 - 4a))/2. A local
-        cost has one w a row.
+        Stationary where f(v) = sigma(v - m) - a v = 0. One maximum if a >= 1/4, with v > m iff
+        am < 1/2; else up to two, the upper with sigma > sig+ and the lower with sigma < sig-,
+        sig+- = (1 +- sqrt(1 - 4a))/2. A local cost has one w a row. Where one of two is missing,
+        its shift is that of the shoulder sigma = sig+-, f' = 0.
         """
         m, a = y * z, 2 * lam / np.square(w)
         if np.all(a >= 0.25):
-            v = _stationary(m, a, expit(-m) / a, np.broadcast_to(1 / a, m.shape), guess)[None]
+            v = _stationary(m, a, *_ends(m, a), guess)[None]
             return Inner(_height(v, m, a), -y * v)
         a = np.broadcast_to(a, m.shape)
-        root, two = np.sqrt(np.maximum(0.0, 1 - 4 * a)), a < 0.25
-        # kept off 0 where a >= 1/4 leaves no second branch
-        high, low = (1 + root) / 2, np.maximum((1 - root) / 2, 1e-300)
+        two = a < 0.25
+        low = (1 - np.sqrt(np.maximum(0.0, 1 - 4 * a))) / 2
+        # kept off 0 for its logarithm; logit(sig+) = -logit(sig-)
+        edge = logit(np.clip(low, 1e-300, 0.5))
         # m(s) = s/a - logit(s) falls on (0, sig-), rises to m(sig+) and falls again, so the
         # upper branch needs m < m(sig+) and the lower one m > m(sig-)
-        rows = (~two | (m < high / a - logit(high)), two & (m > low / a - logit(low)))
-        ends = (
-            (np.where(two, high, expit(-m)) / a, 1 / a),
-            (expit(-m) / a, low / a),
+        rows = (~two | (m < (1 - low) / a + edge), two & (m > low / a - edge))
+        left, right, upper = _ends(m, a)
+        brackets = (
+            (np.where(two, (1 - low) / a, left), np.where(two, 1 / a, right), two | upper),
+            (expit(-m) / a, low / a, np.zeros_like(two)),
         )
-        v, value = np.zeros((2, len(m))), np.full((2, len(m)), -np.inf)
+        v = np.clip([m - edge, m + edge], 0, 1 / a)
+        value = np.full((2, len(m)), -np.inf)
         for k, r in enumerate(rows):
-            v[k, r] = _stationary(m[r], a[r], ends[k][0][r], ends[k][1][r])
+            v[k, r] = _stationary(m[r], a[r], *(end[r] for end in brackets[k]))
             value[k, r] = _height(v[k, r], m[r], a[r])
         return Inner(value, -y * v)
+
+
+def _ends(m: Array, a: Any) -> tuple[Array, Array, Array]:
+    """Return a bracket of the only root, on one side of v = m, and whether that is above."""
+    upper = a * m < 0.5
+    return np.where(upper, m, expit(-m) / a), np.where(upper, 1 / a, m), upper
 
 
 def _height(v: Array, m: Array, a: Any) -> Array:
@@ -85,19 +95,21 @@ def _height(v: Array, m: Array, a: Any) -> Array:
     return np.log1p(np.exp(-np.abs(x))) + np.maximum(x, 0) - a * v**2 / 2
 
 
-def _stationary(m: Array, a: Any, low: Array, high: Array, guess: Array | None = None) -> Array:
-    """Return the root v in [low, high] of sigma(v - m) = a v, by Newton kept inside a bracket."""
-    v = (low + high) / 2 if guess is None else np.clip(guess, low, high)
+def _stationary(
+    m: Array, a: Any, low: Array, high: Array, upper: Array, guess: Array | None = None
+) -> Array:
+    """Return the root of f(v) = sigma(v - m) - a v in [low, high] by Newton's method.
+
+    f falls there, concave on an upper branch and convex on a lower one: from the outer end, or
+    from its first step on, Newton's method is monotone.
+    """
+    v = np.where(upper, high, low) if guess is None else np.clip(guess, low, high)
     for _ in range(80):
         s = expit(v - m)
-        f = s - a * v
-        # f > 0 left of a maximum: sigma - a v falls through zero there
-        low, high = np.where(f > 0, v, low), np.where(f > 0, high, v)
-        slope = s * (1 - s) - a
-        with np.errstate(divide="ignore", invalid="ignore"):
-            step = v - f / slope
-        new = np.where((step >= low) & (step <= high), step, (low + high) / 2)
-        if np.all(np.abs(new - v) <= 1e-15 * (1 + np.abs(v))):
-            return new
-        v = new
+        step = (s - a * v) / np.minimum(s * (1 - s) - a, -1e-300)
+        new = np.clip(v - step, low, high)
+        move, v = np.abs(new - v), new
+        # quadratic convergence: the next step would be lost in rounding
+        if np.all(move <= 1e-9 * (1 + v)):
+            break
     return v

@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, logit
 
 from ..losses import Logistic, Squared
 from ..losses.base import Inner, Loss, PiecewiseQuadratic
@@ -203,7 +202,7 @@ def maxima(loss: Loss, z: Array, y: Array, kappa: Any) -> Inner:
     if isinstance(loss, PiecewiseQuadratic):
         return _piecewise(loss, z, y, np.broadcast_to(kappa, z.shape))
     if type(loss) is Logistic:
-        return _logistic(loss, z, y, np.broadcast_to(kappa, z.shape))
+        return loss.inner(z, y, 1.0, kappa)
     both = np.broadcast_to(y, (2, *y.shape))
     shift = _outermost(loss, z, both, kappa)
     value = loss.value(z + shift, both) - kappa * shift**2
@@ -228,38 +227,6 @@ def _piecewise(loss: PiecewiseQuadratic, z: Array, y: Array, kappa: Array) -> In
         return Inner(value[:1], shift[:1])
     value[1, q > 0] = -np.inf
     return Inner(value, shift)
-
-
-def _logistic(loss: Logistic, z: Array, y: Array, kappa: Array) -> Inner:
-    r"""Return the maxima over v = -ys of log(1 + e^(v - m)) - a v^2/2, m = yz, a = 2 kappa.
-
-    They are roots of f(v) = sigma(v - m) - a v. For a < 1/4 the upper one has sigma > sig+ and
-    needs m < m(sig+), the lower one sigma < sig- and m > m(sig-), with m(s) = s/a - logit(s) and
-    sig+- = (1 +- sqrt(1 - 4a))/2; else there is one, above v = m iff m < 1/(2a). Newton's method
-    is monotone to the upper ones (f concave) from 1/a, to the lower ones (f convex) from
-    sigma(-m)/a. Where one of two is missing, its shift is that of the shoulder sigma = sig+-,
-    f' = 0.
-    """
-    m, a = y * z, 2 * kappa
-    low = (1 - np.sqrt(np.maximum(1 - 4 * a, 0.0))) / 2
-    # logit(sig+) = -logit(sig-)
-    edge, side = logit(np.clip(low, 1e-300, 0.5)), a * m < 0.5
-    exists = np.stack([m < (1 - low) / a + edge, m > low / a - edge])
-    two = a < 0.25
-    exists = np.where(two, exists, [side, ~side])
-    v = np.stack([1 / a, expit(-m) / a])
-    if not two.any():
-        v, exists = np.where(side, *v)[None], np.ones((1, len(m)), dtype=bool)
-    else:
-        v = np.where(exists, v, np.clip([m - edge, m + edge], 0, 1 / a))
-    for _ in range(40):
-        p = expit(v - m)
-        step = np.where(exists, (p - a * v) / np.minimum(p * (1 - p) - a, -1e-12), 0.0)
-        v = v - step
-        if np.abs(step).max() <= 1e-6 * (1 + v.max()):
-            break
-    value = loss.value(z - y * v, np.broadcast_to(y, v.shape)) - kappa * v**2
-    return Inner(np.where(exists, value, -np.inf), -y * v)
 
 
 def _outermost(loss: Loss, z: Array, y: Array, kappa: Any) -> Array:
