@@ -4,13 +4,19 @@ r"""Finite support: the adversary moves mass only between given nodes u_j.
           \{\ell(u_j'\beta + b, y_i) - \lambda c_{ij}\},
 
 the nodes being the rows and the points of ``support``, c the cost to the power of the order. Few
-pairs (i, j) bind: an interior-point method solves the problem over some pairs, the pairs that
-its solution violates most are added, until none is violated.
+pairs (i, j) bind: an interior-point method follows the central path of the problem over some
+pairs, and on its way down the pairs that its point violates are added.
+
+The gap holds against every model, to rounding. Masses s with row sums pi and cost at most delta,
+and slopes a in the domain of the conjugate with :math:`\sum_{ij} s_{ij} a_{ij} u_j = 0`, bound the
+optimum below by :math:`-\sum_{ij} s_{ij}\,\ell^*(a_{ij}, y_i)`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,17 +25,21 @@ from scipy import sparse
 
 from ..costs.graph import Graph
 from ..design import Design
-from ..losses.base import Loss, PiecewiseQuadratic
+from ..losses.base import Loss
 from ..problem import Problem, Solution
 from .base import constant_risk, verdict
-from .pairs_newton import Master, Pairs, State, minimise
+from .pairs_newton import Master, State, begin, degree, follow, slack
+from .sublevel import ends
 
 Array = NDArray[Any]
 
-#: Nodes a row starts with, near ones and ones spread over all costs, and the most it gains a round.
-NEAR, SPREAD, GAIN = 4, 8, 4
-#: Newton steps of a round that is to be followed by others.
-STEPS = 40
+#: Nodes near a row and rows near a node to start with; the most pairs a row gains at a time.
+NEAR, ROWS, GAIN = 4, 1, 4
+#: The factor by which the complementarity falls between two looks at all pairs, the most Newton
+#: steps between them, the last level relative to the target, and the looks at that level.
+FALL, STEPS, LAST, PATIENCE = 0.1, 50, 1e-2, 8
+#: Projections of the forces.
+PASSES = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,9 +53,20 @@ class Finite:
     loss: Loss
     fit_intercept: bool
 
+    @cached_property
+    def columns(self) -> Array:
+        """The nodes and a column for the intercept, of zeros where there is none."""
+        return np.column_stack([self.nodes, np.full(len(self.nodes), float(self.fit_intercept))])
+
+    def labels(self) -> list[Array]:
+        """Return the rows of each label, all rows where targets are numbers."""
+        if self.loss.task == "regression":
+            return [np.ones(len(self.y), dtype=bool)]
+        return [self.y == label for label in np.unique(self.y)]
+
     def gains(self, x: Array) -> Array:
         """Return l(u_j'theta + b, y_i) - lam c_ij for all pairs."""
-        z = self.nodes @ x[:-2] + x[-2]
+        z = self.columns @ x[:-1]
         labels, which = np.unique(self.y, return_inverse=True)
         if len(labels) <= 2:
             # two labels need two rows of losses, whatever n
@@ -61,23 +82,35 @@ class Finite:
 
 def solve(problem: Problem, tol: float, max_iter: int, start: Solution | None = None) -> Solution:
     """Minimise the worst-case risk over distributions on the nodes."""
+    return solve_many(problem, [problem.ball.delta], tol, max_iter)[0]
+
+
+def solve_many(
+    problem: Problem, deltas: Sequence[float] | Array, tol: float, max_iter: int
+) -> list[Solution]:
+    """Return the solutions at positive deltas: costs are computed once, pairs are kept on."""
     finite, center, scale = formulate(problem)
-    base = constant_risk(problem)
-    found = exchange(finite, problem.ball.delta, base, tol, max_iter)
-    coef = found.x[:-2] / scale
-    intercept = float(found.x[-2] - (center @ coef if problem.fit_intercept else 0.0))
-    target = tol * base[1]
-    kept = f"; finite support, {found.kept} of {finite.cost.size} pairs kept"
-    return Solution(
-        coef,
-        intercept,
-        float(found.x[-1]),
-        found.objective,
-        found.gap,
-        found.n_iter,
-        bool(found.gap <= target),
-        verdict(found.gap, target) + kept,
-    )
+    base, kept, solved = constant_risk(problem), _initial(finite), []
+    for delta in deltas:
+        found = exchange(finite, float(delta), base, tol, max_iter, kept)
+        kept = found.kept
+        coef = found.x[:-2] / scale
+        intercept = float(found.x[-2] - (center @ coef if problem.fit_intercept else 0.0))
+        target = tol * base[1]
+        count = f"; finite support, {int(kept.sum())} of {finite.cost.size} pairs kept"
+        solved.append(
+            Solution(
+                coef,
+                intercept,
+                float(found.x[-1]),
+                found.objective,
+                found.gap,
+                found.n_iter,
+                bool(found.gap <= target),
+                verdict(found.gap, target) + count,
+            )
+        )
+    return solved
 
 
 def formulate(problem: Problem) -> tuple[Finite, Array, Array]:
@@ -100,8 +133,10 @@ def formulate(problem: Problem) -> tuple[Finite, Array, Array]:
     place = (nodes - center) / scale
     cost = distance**ball.order
     np.fill_diagonal(cost, 0.0)
-    args = problem.y, problem.weights, problem.loss, problem.fit_intercept
-    return Finite(place, cost, *args), center, scale
+    # a row without weight is a node only
+    moves = problem.weights > 0
+    args = problem.y[moves], problem.weights[moves], problem.loss, problem.fit_intercept
+    return Finite(place, cost[moves], *args), center, scale
 
 
 def _dense(block: Any) -> Array | None:
@@ -112,78 +147,161 @@ def _dense(block: Any) -> Array | None:
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """The point (theta, b, lam), its exact risk and gap, the Newton steps and pairs it took."""
+    """The point (theta, b, lam), its exact risk and gap, the Newton steps, the pairs kept."""
 
     x: Array
     objective: float
     gap: float
     n_iter: int
-    kept: int
+    kept: Array
 
 
 def exchange(
-    finite: Finite, delta: float, base: tuple[float, float], tol: float, max_iter: int
+    finite: Finite,
+    delta: float,
+    base: tuple[float, float],
+    tol: float,
+    max_iter: int,
+    kept: Array,
 ) -> Found:
-    """Add violated pairs and solve again, more accurately each round, until the gap is small."""
-    kept = _initial(finite.cost)
-    x = np.zeros(finite.nodes.shape[1] + 2)
-    x[-2], x[-1] = base[0], 1.0
-    target, rough, n_iter = tol * base[1], 1e-3 * base[1], 0
-    best, lower, steps = (np.inf, x), -np.inf, STEPS
+    """Follow the central path, with the violated pairs added at every level, to a small gap."""
+    target, n_iter, last = tol * base[1], 0, 0
+    x, eta = _constant(finite, base)
+    if finite.loss.task == "regression" and np.ptp(finite.y) <= 1e-14 * np.abs(finite.y).max():
+        # the constant fits every row wherever it is moved
+        x[-1] = 0.0
+        return Found(x, base[1], 0.0, 1, kept)
+    master = restrict(finite, kept, delta)
+    state = begin(master, x, eta)
+    # no loss is negative
+    best, lower, level = (np.inf, x), 0.0, base[1]
     while n_iter < max_iter:
-        master = Master(
-            pairs(finite, kept), finite.nodes, finite.weights, delta, finite.fit_intercept
-        )
-        budget = min(steps, max_iter - n_iter)
-        state: State = minimise(master, best[1], max(rough, 0.3 * target), budget)
-        n_iter += state.n_iter
-        x, lower = state.x, max(lower, state.lower)
-        gains = finite.gains(x)
-        objective = float(x[-1] * delta + finite.weights @ gains.max(axis=1))
-        best = min(best, (objective, x), key=lambda pair: pair[0])
-        if best[0] - lower <= target:
+        state, steps = follow(master, state, level, min(STEPS, max_iter - n_iter))
+        n_iter += steps
+        gains = finite.gains(state.x)
+        top = gains.max(axis=1)
+        objective = float(state.x[-1] * delta + finite.weights @ top)
+        best = min(best, (objective, state.x), key=lambda pair: pair[0])
+        if state.complementarity <= target or n_iter >= max_iter:
+            lower = max(lower, bound(master, finite, state))
+        stuck = steps == 0 and state.complementarity > level
+        last += level <= LAST * target
+        if best[0] - lower <= target or last > PATIENCE or stuck:
             break
-        new = _violated(gains, kept, state.eta, 0.1 * max(best[0] - lower, target))
-        if not new.any():
-            if rough < 0.01 * target and steps > 10 * STEPS:
-                break
-            rough, steps = rough / 100, 2 * steps
-        kept |= new
-    gap = max(best[0] - lower, 0.0)
-    return Found(best[1], best[0], gap, max(n_iter, 1), int(kept.sum()))
+        slackness = 0.1 * max(target, state.complementarity)
+        new = _violated(gains, kept, state.eta + slackness)
+        if new.any():
+            kept = kept | new
+            master = restrict(finite, kept, delta)
+            state = widen(master, state, ~new[master.row, master.node], top)
+        level = max(FALL * state.complementarity, LAST * target)
+    return Found(best[1], best[0], max(best[0] - lower, 0.0), max(n_iter, 1), kept)
 
 
-def _initial(cost: Array) -> Array:
-    """Return the nearest nodes of every row, and nodes spread evenly over the order of its costs.
+def _constant(finite: Finite, base: tuple[float, float]) -> tuple[Array, Array]:
+    """Return the constant model with a price of the mean cost, and levels above its losses."""
+    x = np.zeros(finite.nodes.shape[1] + 2)
+    x[-2], x[-1] = base[0], base[1] / max(float(finite.cost.mean()), 1e-300)
+    loss = finite.loss.value(np.full(len(finite.y), base[0]), finite.y)
+    return x, loss + 0.5 * base[1]
 
-    Far nodes keep the first problems bounded, where the near ones can be separated.
+
+def _initial(finite: Finite) -> Array:
+    """Return the nearest nodes of every row, and of every node the nearest rows of each label.
+
+    The latter bound every score, without which the first problems have no solution.
     """
-    m = cost.shape[1]
-    order = np.argsort(cost, axis=1)
-    place = np.union1d(np.arange(min(NEAR, m)), np.linspace(0, m - 1, min(SPREAD, m)).astype(int))
+    cost = finite.cost
     kept = np.zeros(cost.shape, dtype=bool)
-    np.put_along_axis(kept, order[:, place], True, axis=1)
-    np.fill_diagonal(kept, True)
-    return kept
+    near = np.argpartition(cost, min(NEAR, cost.shape[1]) - 1, axis=1)[:, :NEAR]
+    np.put_along_axis(kept, near, True, axis=1)
+    for label in finite.labels():
+        rows = np.flatnonzero(label)
+        near = np.argpartition(cost[rows], min(ROWS, len(rows)) - 1, axis=0)[:ROWS]
+        kept[rows[near], np.arange(cost.shape[1])] = True
+    return kept | (cost == 0)
 
 
-def _violated(gains: Array, kept: Array, eta: Array, slack: float) -> Array:
-    """Return up to GAIN pairs a row outside ``kept`` whose gain exceeds eta + slack."""
+def _violated(gains: Array, kept: Array, eta: Array) -> Array:
+    """Return up to GAIN pairs a row outside ``kept`` whose gain exceeds eta."""
     over = np.where(kept, -np.inf, gains - eta[:, None])
     take = min(GAIN, over.shape[1])
     top = np.argpartition(over, -take, axis=1)[:, -take:]
     new = np.zeros_like(kept)
-    np.put_along_axis(new, top, np.take_along_axis(over, top, axis=1) > slack, axis=1)
+    np.put_along_axis(new, top, np.take_along_axis(over, top, axis=1) > 0, axis=1)
     return new
 
 
-def pairs(finite: Finite, kept: Array) -> Pairs:
-    """Return the kept pairs; a piecewise linear loss gives two linear functions a pair."""
+def restrict(finite: Finite, kept: Array, delta: float) -> Master:
+    """Return the problem over the kept pairs."""
     row, node = np.nonzero(kept)
-    loss = finite.loss
-    y, cost = finite.y[row], finite.cost[row, node]
-    if not (isinstance(loss, PiecewiseQuadratic) and loss.kappa == 0):
-        return Pairs(row, node, y, cost, loss, None)
-    slopes = np.repeat(loss.slopes, len(row))
-    row, node, y, cost = (np.tile(part, 2) for part in (row, node, y, cost))
-    return Pairs(row, node, y, cost, loss, slopes)
+    tips = ends(finite.loss, finite.y[row])
+    row, node = row[tips.of], node[tips.of]
+    return Master(row, node, finite.cost[row, node], tips, finite.columns, finite.weights, delta)
+
+
+def widen(master: Master, state: State, old: Array, top: Array) -> State:
+    """Return the state over more pairs: rows that they violate are raised above ``top``."""
+    level = state.complementarity / degree(master)
+    raised = np.zeros(len(top), dtype=bool)
+    raised[master.row[~old]] = True
+    eta = np.where(raised, np.maximum(state.eta, top + level), state.eta)
+    w, _, _ = slack(master, state.x, eta)
+    keep = old & ~raised[master.row]
+    w[keep] = state.w[keep[old]]
+    w = np.maximum(w, 1e-300)
+    p = np.empty_like(w)
+    p[old] = state.p
+    now = float(state.p @ w[old] + state.zeta @ eta + state.sigma * state.x[-1]) / degree(master)
+    p[~old] = now * master.weights[master.row[~old]] / w[~old]
+    return State(state.x, eta, w, p, state.zeta, state.sigma)
+
+
+def bound(master: Master, finite: Finite, state: State) -> float:
+    """Return a lower bound on the risk of every model, from masses and forces made feasible.
+
+    Forces p are projected on sum p o u = 0, each changed in proportion to itself, and scaled down
+    until rows and budget can carry them: mass left over has slope 0 and adds nothing.
+    """
+    p = _balanced(master, state.p)
+    if p is None:
+        return -np.inf
+    _, first, _ = slack(master, state.x, state.eta)
+    steepest = master.ends.steepest
+    least = p / steepest
+    total = np.maximum(master.by_row(least), 1e-300)
+    fit = min(1.0, float(np.min(master.weights / total)) * (1 - 1e-12))
+    p, least, total = fit * p, fit * least, fit * total
+    mass = np.maximum(p * first, least)
+    excess = np.maximum(master.by_row(mass) - total, 1e-300)
+    share = np.clip((master.weights - total) / excess, 0.0, 1.0)
+    mass = least + share[master.row] * (mass - least)
+    fit = min(1.0, master.delta / max(float(mass @ master.cost), 1e-300))
+    slope = np.minimum(p / np.maximum(mass, 1e-300), steepest)
+    y = finite.y[master.row]
+    conjugate = finite.loss.conjugate(np.where(mass > 0, slope * master.ends.side, 0.0), y)
+    return -fit * float(mass @ conjugate)
+
+
+def _balanced(master: Master, p: Array) -> Array | None:
+    """Return forces >= 0 near p that rows can carry and whose sum p o u vanishes, None without.
+
+    Each pass scales rows that carry too much, takes p + p^2 o u'v, the least change relative to
+    p, and cuts off what is negative.
+    """
+    size = float(np.abs(master.nodes).max()) * float(p.sum())
+    found = None
+    for _ in range(PASSES):
+        total = np.maximum(master.by_row(p / master.ends.steepest), 1e-300)
+        if found is not None and (total <= (1 + 1e-12) * master.weights).all():
+            break
+        p = p * np.minimum(1.0, master.weights / total)[master.row]
+        square = p**2
+        weight = np.sqrt(master.by_node(square))
+        Q, R = np.linalg.qr(master.nodes * weight[:, None])
+        for _ in range(2):
+            v = Q @ np.linalg.lstsq(R.T, master.forces(p), rcond=1e-14)[0]
+            p = p - square * master.ends.side * (v / np.maximum(weight, 1e-300))[master.node]
+        p = np.maximum(p, 0.0)
+        found = p if np.abs(master.forces(p)).max() <= 1e-13 * size else None
+    return found

@@ -1,0 +1,204 @@
+"""Finite support: convergence, steps and gaps where the exchange has a hard time; sublevel sets."""
+
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from otdro.costs import Norm
+from otdro.losses import Absolute, Hinge, Huber, Logistic, Quantile, Squared, SquaredHinge
+from otdro.losses.base import Loss
+from otdro.problem import Ball, Problem
+from otdro.solvers import Exact, support
+from otdro.solvers.base import constant_risk
+from otdro.solvers.sublevel import ends
+
+
+class LogCosh(Loss):
+    """log cosh(y - z), of which no solver knows an inverse."""
+
+    task = "regression"
+    lipschitz = 1.0
+    smoothness = 1.0
+
+    def value(self, z, y):
+        e = np.abs(y - z)
+        return e + np.log1p(np.exp(-2 * e)) - np.log(2)
+
+    def derivative(self, z, y):
+        return -np.tanh(y - z)
+
+    def curvature(self, z, y):
+        return 1 - np.tanh(y - z) ** 2
+
+
+def sample(loss, delta, order=2, n=20, m=30, d=4, seed=0, separable=False):
+    rng = np.random.default_rng(seed)
+    X, S, beta = rng.normal(size=(n, d)), rng.normal(size=(m, d)), rng.normal(size=d)
+    z = X @ beta
+    if loss.task == "classification":
+        y = np.where(z + (0.0 if separable else rng.logistic(size=n)) > 0, 1.0, -1.0)
+    else:
+        y = z + rng.normal(size=n)
+    return Problem(X, y, np.full(n, 1 / n), loss, Ball(Norm(2), delta, order), True, S)
+
+
+def conic(problem):
+    """Return the value of cvxpy with Clarabel on every pair, and its accuracy.
+
+    1e-7 where Clarabel reaches its tolerances; it does not for some of the largest and smallest
+    deltas, and is then off by up to 2e-6.
+    """
+    cp = pytest.importorskip("cvxpy")
+    f, _, _ = support.formulate(problem)
+    theta, lam = cp.Variable(f.columns.shape[1]), cp.Variable(nonneg=True)
+    eta, z = cp.Variable(len(f.y)), f.columns @ theta
+    forms = {
+        Logistic: lambda y: cp.logistic(-y * z),
+        Hinge: lambda y: cp.pos(1 - y * z),
+        SquaredHinge: lambda y: cp.square(cp.pos(1 - y * z)),
+        Squared: lambda y: cp.square(y - z),
+        LogCosh: lambda y: cp.logistic(2 * (y - z)) - (y - z) - np.log(2),
+    }
+    form = forms[type(problem.loss)]
+    limits = [form(y) - lam * c <= eta[i] for i, (y, c) in enumerate(zip(f.y, f.cost, strict=True))]
+    program = cp.Problem(cp.Minimize(lam * problem.ball.delta + f.weights @ eta), limits)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Solution may be inaccurate")
+        program.solve(solver="CLARABEL", tol_gap_rel=1e-9, tol_gap_abs=1e-9, tol_feas=1e-8)
+    return program.value, 1e-7 if program.status == "optimal" else 2e-6
+
+
+def assert_equals_conic(found, problem, unit=0.0):
+    value, accuracy = conic(problem)
+    assert_allclose(found.objective, value, rtol=accuracy, atol=accuracy * unit)
+
+
+LOSSES = [Logistic(), Hinge(), SquaredHinge(), Squared()]
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda v: type(v).__name__)
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("delta", [1e-5, 1e-3, 0.5, 30.0])
+def test_small_and_large_deltas(loss, order, delta):
+    problem = sample(loss, delta, order)
+    found = Exact(tol=1e-8).solve(problem)
+    assert found.converged
+    assert found.n_iter <= 100
+    assert_equals_conic(found, problem)
+
+
+@pytest.mark.parametrize("loss", LOSSES[:3], ids=lambda v: type(v).__name__)
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("delta", [1e-5, 1e-2])
+def test_rows_that_can_be_separated(loss, order, delta):
+    """The risk is near zero and the model large: the scale is that of the constant model."""
+    problem = sample(loss, delta, order, d=25, separable=True)
+    for tol in (1e-4, 1e-8):
+        found = Exact(tol=tol).solve(problem)
+        assert found.converged
+        assert found.n_iter <= 100
+    assert_equals_conic(found, problem, constant_risk(problem)[1])
+
+
+@pytest.mark.parametrize("max_iter", [1, 5, 10, 15])
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda v: type(v).__name__)
+def test_a_run_cut_short_states_a_true_gap(loss, max_iter):
+    problem = sample(loss, 0.1)
+    best = Exact(tol=1e-9).solve(problem).objective
+    found = Exact(tol=1e-9, max_iter=max_iter).solve(problem)
+    assert found.n_iter <= max_iter
+    assert found.objective - found.gap <= best * (1 + 1e-8)
+    assert found.objective >= best * (1 - 1e-8)
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda v: type(v).__name__)
+def test_the_bound_holds_against_larger_models(loss):
+    """Along rays to models of any size no risk is below objective less gap."""
+    problem = sample(loss, 0.05)
+    found = Exact(tol=1e-8).solve(problem)
+    f, center, scale = support.formulate(problem)
+    rng = np.random.default_rng(1)
+    base = np.append(found.coef * scale, found.intercept + center @ found.coef)
+    for size in (1e-3, 1.0, 1e3, 1e6):
+        model = base + size * rng.normal(size=len(base))
+        for lam in (found.multiplier, found.multiplier * size):
+            risk = lam * 0.05 + f.weights @ f.gains(np.append(model, lam)).max(axis=1)
+            assert risk >= found.objective - found.gap
+
+
+def test_rows_without_weight_are_nodes():
+    problem = sample(Logistic(), 0.1)
+    weights = np.where(np.arange(20) < 15, 1 / 15, 0.0)
+    some = replace(problem, weights=weights)
+    nodes = np.vstack([problem.X[15:], problem.support])
+    fewer = replace(
+        problem, X=problem.X[:15], y=problem.y[:15], weights=weights[:15], support=nodes
+    )
+    solver = Exact(tol=1e-9)
+    assert_allclose(solver.solve(some).objective, solver.solve(fewer).objective, rtol=1e-8)
+
+
+def test_without_intercept_and_with_a_constant_column():
+    problem = sample(Logistic(), 0.1)
+    plain = replace(problem, fit_intercept=False)
+    found = Exact(tol=1e-9).solve(plain)
+    assert found.converged
+    assert found.intercept == 0
+    assert_equals_conic(found, plain)
+    wide = replace(
+        problem,
+        X=np.column_stack([problem.X, np.ones(20)]),
+        support=np.column_stack([problem.support, np.ones(30)]),
+    )
+    assert_allclose(
+        Exact(tol=1e-9).solve(wide).objective, Exact(tol=1e-9).solve(problem).objective, rtol=1e-8
+    )
+
+
+def test_targets_that_a_constant_fits():
+    problem = sample(Squared(), 0.1)
+    found = Exact().solve(replace(problem, y=np.full(20, 3.0)))
+    assert found.converged
+    assert_allclose(found.objective, 0, atol=1e-25)
+    assert_allclose(found.intercept + problem.X @ found.coef, 3.0)
+
+
+def test_a_loss_of_which_only_derivatives_are_known():
+    problem = sample(LogCosh(), 0.2)
+    found = Exact(tol=1e-8).solve(problem)
+    assert found.converged
+    assert_equals_conic(found, problem)
+
+
+def test_many_deltas_are_solved_as_one_by_one():
+    problem = sample(Logistic(), 1.0)
+    deltas = [1.0, 0.1, 0.01]
+    many = support.solve_many(problem, deltas, 1e-9, 1000)
+    for delta, found in zip(deltas, many, strict=True):
+        alone = Exact(tol=1e-9).solve(replace(problem, ball=Ball(Norm(2), delta, 2)))
+        assert found.converged
+        assert_allclose(found.objective, alone.objective, rtol=1e-8)
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [*LOSSES, Absolute(), Huber(), Quantile(tau=0.3), LogCosh()],
+    ids=lambda v: type(v).__name__,
+)
+def test_ends_of_sublevel_sets(loss):
+    """l(o psi(t), y) = t, and the derivatives of psi are those of differences."""
+    y = np.array([-1.0, 1.0] if loss.task == "classification" else [-2.0, 0.5, 3.0])
+    tips = ends(loss, y)
+    assert set(tips.of) == set(range(len(y)))
+    for level in (1e-4, 0.3, 2.0, 50.0):
+        t = np.full(len(tips.of), level)
+        psi, first, second = tips.curve(t)
+        assert_allclose(loss.value(tips.side * psi, y[tips.of]), t, rtol=1e-9)
+        h = 1e-5 * t
+        ahead, behind = tips.curve(t + h), tips.curve(t - h)
+        assert_allclose((ahead[0] - behind[0]) / (2 * h), first, rtol=1e-5)
+        assert_allclose((ahead[1] - behind[1]) / (2 * h), second, rtol=1e-4, atol=1e-9)
+        assert (first * tips.steepest >= 1 - 1e-9).all()
