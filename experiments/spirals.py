@@ -1,8 +1,9 @@
-"""Figure 1(a) as a study: two spirals, the Euclidean and the graph ball over the same points.
+"""Figure 1(a) as a study: two spirals, Euclidean balls and the graph ball.
 
-60 labelled and 400 unlabelled rows; the model is linear in cubic features; both balls move mass
-between the same 460 points of the plane, priced by the squared distance in it, straight or along
-the 8-nearest-neighbour graph. delta by the same 5 folds. Writes experiments/results/spirals.csv.
+60 labelled and 400 unlabelled rows; the model is linear in cubic features. The ball "free" is the
+Euclidean one in the space of the features; "plane" and "graph" move mass between the same 460
+points, priced by the squared distance in the plane, straight or along the 8-nearest-neighbour
+graph. delta by the same 5 folds. Writes experiments/results/spirals.csv.
 """
 
 import sys
@@ -13,12 +14,11 @@ from sklearn.model_selection import StratifiedKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 
-from otdro.costs import Cost, Graph
+from otdro.costs import Cost, Graph, Norm
 from otdro.losses import Logistic
 from otdro.problem import Ball, Problem
 from otdro.solvers import Exact
 
-DELTAS = np.geomspace(3e-3, 1, 5)
 OUT = Path(__file__).parent / "results" / "spirals.csv"
 
 
@@ -43,9 +43,18 @@ def spirals(n, rng, noise=0.1, turns=1.5):
     return points + noise * rng.normal(size=(n, 2)), y
 
 
-def fit(X, y, S, cost, delta):
-    """Return the robust model on the points of X and S."""
-    weights = np.full(len(y), 1 / len(y))
+#: A ball: its cost, whether it stays on the 460 points, its deltas.
+BALLS = {
+    "free": (Norm(2), False, np.geomspace(1e-4, 1, 12)),
+    "plane": (Plane(), True, np.geomspace(3e-3, 1, 5)),
+    "graph": (Graph(8, base=Plane()), True, np.geomspace(3e-3, 1, 5)),
+}
+
+
+def fit(X, y, S, ball, delta):
+    """Return the robust model, over the points of X and S or over all of the feature space."""
+    cost, on_points, _ = BALLS[ball]
+    weights, S = np.full(len(y), 1 / len(y)), S if on_points else None
     return Exact(tol=1e-4).solve(Problem(X, y, weights, Logistic(), Ball(cost, delta, 2), True, S))
 
 
@@ -59,17 +68,18 @@ def log_loss(model, X, y):
     return float(np.mean(np.logaddexp(0, -y * (X @ model.coef + model.intercept))))
 
 
-def chosen(X, y, S, cost, seed):
+def chosen(X, y, S, ball, seed):
     """Return the model at the delta with the least out-of-fold log loss."""
     folds = list(StratifiedKFold(5, shuffle=True, random_state=seed).split(X, y))
 
     # held-out rows are points of the support, their labels unknown
     def held_out(delta, a, b):
-        return log_loss(fit(X[a], y[a], np.vstack([S, X[b]]), cost, delta), X[b], y[b])
+        return log_loss(fit(X[a], y[a], np.vstack([S, X[b]]), ball, delta), X[b], y[b])
 
-    losses = [np.mean([held_out(delta, a, b) for a, b in folds]) for delta in DELTAS]
-    best = DELTAS[int(np.argmin(losses))]
-    return fit(X, y, S, cost, best), best
+    deltas = BALLS[ball][2]
+    losses = [np.mean([held_out(delta, a, b) for a, b in folds]) for delta in deltas]
+    best = deltas[int(np.argmin(losses))]
+    return fit(X, y, S, ball, best), best
 
 
 def draw(seed):
@@ -81,8 +91,8 @@ def draw(seed):
     # the plane keeps its own scale: the first two columns are put back unscaled
     X, S, test = (np.hstack([Q, features.transform(Q)[:, 2:]]) for Q in (P, U, T))
     found = []
-    for cost in (Plane(), Graph(8, base=Plane())):
-        model, delta = chosen(X, y, S, cost, seed)
+    for ball in BALLS:
+        model, delta = chosen(X, y, S, ball, seed)
         found += [error(model, test, t), log_loss(model, test, t), delta]
     return found
 
@@ -95,15 +105,18 @@ def main(draws):
         print(*(f"{value:.4g}" for value in table[-1]), flush=True)
     table = np.array(table)
     OUT.parent.mkdir(exist_ok=True)
-    names = "seed,plane_error,plane_loss,plane_delta,graph_error,graph_loss,graph_delta"
-    np.savetxt(OUT, table, delimiter=",", header=names, comments="", fmt="%.6g")
-    for k, name in ((1, "error"), (2, "log loss")):
-        gain = table[:, k] - table[:, k + 3]
-        se = gain.std(ddof=1) / np.sqrt(len(gain))
-        print(
-            f"{name}: plane {table[:, k].mean():.4f}, graph {table[:, k + 3].mean():.4f}, "
-            f"gain {gain.mean():.4f} +- {se:.4f}"
-        )
+    names = [f"{ball}_{what}" for ball in BALLS for what in ("error", "loss", "delta")]
+    header = ",".join(["seed", *names])
+    np.savetxt(OUT, table, delimiter=",", header=header, comments="", fmt="%.6g")
+    for k, what in enumerate(("error", "log loss"), start=1):
+        graph = table[:, k + 6]
+        for place, ball in enumerate(("free", "plane")):
+            other = table[:, k + 3 * place]
+            se = (other - graph).std(ddof=1) / np.sqrt(len(graph))
+            print(
+                f"{what}: {ball} {other.mean():.4f}, graph {graph.mean():.4f}, "
+                f"gain {(other - graph).mean():.4f} +- {se:.4f}"
+            )
 
 
 if __name__ == "__main__":

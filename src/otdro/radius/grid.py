@@ -13,7 +13,7 @@ from ..costs import Cost, FeatureMap, Graph
 from ..design import Design, as_dense
 from ..losses import Loss, PiecewiseQuadratic, Squared
 from ..problem import Ball, Problem, Solution
-from ..solvers import Exact, Solver, local, newton, spectral
+from ..solvers import Exact, Solver, local, newton, spectral, support
 from ..solvers.base import constant_risk
 from .checks import check_deltas, resolve_cost, resolve_order, validated
 
@@ -132,7 +132,7 @@ def default_deltas(sample: Sample, cost: Cost, order: int, size: int = SIZE) -> 
         ball = Ball(cost, 1.0, order)
         top = max(local.threshold(sample.problem(y, ball)) for y in sample.ys)
         return max(top, 1e-300) * np.geomspace(1, LOCAL_SPAN, LOCAL_SIZE)
-    if cost.is_norm:
+    if cost.is_norm and sample.support is None:
         top = max(threshold(sample, y, cost, order) for y in sample.ys)
     else:
         top = _mean_price(sample, cost, order)
@@ -145,12 +145,15 @@ def default_deltas(sample: Sample, cost: Cost, order: int, size: int = SIZE) -> 
 def _mean_price(sample: Sample, cost: Cost, order: int) -> float:
     """Return the mean cost of moving a row onto another one: with that, anything can be anywhere.
 
-    It starts the grid of costs that are no norm, where the zero threshold has no formula.
+    It starts the grid where the zero threshold has no formula: costs that are no norm, and a
+    finite support.
     """
     X = as_dense(sample.X)
     if isinstance(cost, Graph):
         lengths = cost.path_lengths(X, sample.support)
         return float(np.mean(lengths[np.isfinite(lengths)] ** order))
+    if sample.support is not None:
+        return float(np.mean(cost.distance(X, np.vstack([X, sample.support])) ** order))
     shift = max(1, len(X) // 2)
     return float(np.mean(cost.price(X, np.roll(X, shift, axis=0), order)))
 
@@ -258,6 +261,9 @@ def _solve_one(
     squares = isinstance(sample.loss, Squared) and order == 2 and sample.support is None
     if isinstance(solver, Exact) and cost.euclidean and squares:
         return spectral.solve_many(problem, deltas, solver.tol)
+    finite = sample.support is not None or isinstance(cost, Graph)
+    if isinstance(solver, Exact) and finite and deltas[-1] > 0:
+        return support.solve_many(problem, deltas, solver.tol, solver.max_iter)
     if isinstance(solver, Exact) and isinstance(cost, FeatureMap) and not cost.polish:
         return local.linearised_many(problem, deltas, solver.tol, solver.max_iter)
     return _one_after_another(sample, y, cost, order, deltas, solver)
