@@ -72,6 +72,17 @@ def test_the_worst_case_attains_the_robust_risk(name, delta):
         assert all((places == u).all(axis=1).any() for u in worst.points)
 
 
+@pytest.mark.parametrize("cost", [Graph(8), FeatureMap(polish=False)], ids=repr)
+def test_a_row_without_weight_stays_out(cost):
+    X, y, _ = data()
+    weights = np.ones(len(y))
+    weights[:10] = 0
+    model = DROClassifier(cost=cost, order=2, delta=0.1, tol=1e-8)
+    worst = model.fit(X, y, sample_weight=weights).worst_case()
+    assert_allclose(np.bincount(worst.origin, worst.weights), weights / weights.sum())
+    assert_allclose(worst.risk, model.robust_risk_, atol=1e-7)
+
+
 def test_prices_of_a_polished_worst_case_are_those_of_the_cost():
     X, y, _ = data(1)
     model = DROClassifier(cost=FeatureMap(), order=2, delta=0.2).fit(X, y)

@@ -119,9 +119,7 @@ def _losses(problem: Problem, points: Array, coef: Array, intercept: float) -> A
 
 def _nodes(problem: Problem, coef: Array, intercept: float) -> Places:
     """Return the nodes of a finite support, the same for all rows."""
-    blocks = [problem.X] if problem.support is None else [problem.X, problem.support]
-    nodes = np.vstack([Design(block).dense() for block in blocks])
-    price = support.formulate(problem)[0].cost
+    nodes, price = support.places(problem)
     return Places(nodes, _losses(problem, nodes, coef, intercept), price)
 
 

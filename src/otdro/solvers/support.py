@@ -115,6 +115,18 @@ def solve_many(
 
 def formulate(problem: Problem) -> tuple[Finite, Array, Array]:
     """Return the nodes in scaled columns, their centre and scale, and all costs."""
+    nodes, cost = places(problem)
+    center = nodes.mean(axis=0) if problem.fit_intercept else np.zeros(nodes.shape[1])
+    scale = np.maximum(np.sqrt(((nodes - center) ** 2).mean(axis=0)), 1e-300)
+    scale = np.where(scale > 1e-12 * scale.max(), scale, 1.0)
+    # a row without weight is a node only
+    moves = problem.weights > 0
+    args = problem.y[moves], problem.weights[moves], problem.loss, problem.fit_intercept
+    return Finite((nodes - center) / scale, cost[moves], *args), center, scale
+
+
+def places(problem: Problem) -> tuple[Array, Array]:
+    """Return the nodes, the rows first, and the costs (n, m) of moving a row to a node."""
     X, S = (_dense(block) for block in (problem.X, problem.support))
     assert X is not None
     if S is not None and (S.ndim != 2 or S.shape[1] != X.shape[1]):
@@ -127,16 +139,9 @@ def formulate(problem: Problem) -> tuple[Finite, Array, Array]:
         distance = ball.cost.path_lengths(X, S)
     else:
         distance = ball.cost.distance(X, nodes)
-    center = nodes.mean(axis=0) if problem.fit_intercept else np.zeros(X.shape[1])
-    scale = np.maximum(np.sqrt(((nodes - center) ** 2).mean(axis=0)), 1e-300)
-    scale = np.where(scale > 1e-12 * scale.max(), scale, 1.0)
-    place = (nodes - center) / scale
     cost = distance**ball.order
     np.fill_diagonal(cost, 0.0)
-    # a row without weight is a node only
-    moves = problem.weights > 0
-    args = problem.y[moves], problem.weights[moves], problem.loss, problem.fit_intercept
-    return Finite(place, cost[moves], *args), center, scale
+    return nodes, cost
 
 
 def _dense(block: Any) -> Array | None:
