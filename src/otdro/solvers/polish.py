@@ -24,6 +24,9 @@ from .tilt import maxima
 
 Array = NDArray[Any]
 
+#: Where ascents start on either side of a row, in units of ``reach``.
+LOOKS = (-6.0, -2.5, -1.0, 1.0, 2.5, 6.0)
+
 
 @dataclass(frozen=True, eq=False)
 class Terrain:
@@ -109,7 +112,7 @@ def ascents(terrain: Terrain, beta: Array, b: float, lam: float, steps: int) -> 
     if terrain.loss.task == "regression":
         push = terrain.push(beta)
         unit = push / np.sqrt(np.maximum(push @ beta, 1e-300))[:, None]
-        starts += [terrain.X + sign * terrain.reach * unit for sign in (-4.0, -1.0, 1.0, 4.0)]
+        starts += [terrain.X + sign * terrain.reach * unit for sign in LOOKS]
     return [ascend(terrain, U, beta, b, lam, steps) for U in (*starts, terrain.X)]
 
 
