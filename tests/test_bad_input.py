@@ -224,3 +224,10 @@ def test_constant_targets(loss):
         model = DRORegressor(make_loss(loss), cost="euclidean", delta=0.1).fit(X, np.full(20, 3.0))
     assert_allclose(model.predict(X), 3.0)
     assert model.gap_ == pytest.approx(0, abs=1e-12)
+
+
+def test_a_class_without_weight_among_three():
+    X, y = np.arange(24.0).reshape(12, 2), np.repeat([0, 1, 2], 4)
+    model = DROClassifier(cost="euclidean", delta=0.1)
+    with pytest.raises(ValueError, match=r"classes \[2\] have no weight"):
+        model.fit(X, y, sample_weight=(y < 2).astype(float))

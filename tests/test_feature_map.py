@@ -17,6 +17,7 @@ from otdro.costs.callable import central
 from otdro.losses import Huber, Logistic, Squared
 from otdro.metrics import Diagonal, GeometricMean
 from otdro.problem import Ball, Problem
+from otdro.radius import path
 from otdro.solvers import Exact, Smoothed
 
 MAP = np.array([[1.0, 0.3], [0.0, 0.8]])
@@ -121,6 +122,40 @@ def test_the_shape_of_quadratic_features_needs_no_jacobian():
         assert_allclose(short.price(X + 0.3, X), full.price(X + 0.3, X))
         slopes = [cost.price_gradient(X + 0.3, X) for cost in (short, full)]
         assert_allclose(*slopes, atol=1e-12)
+
+
+def test_order_one_is_refused_by_every_way_in():
+    problem = sample(FeatureMap(), 0.1)
+    for cost in (FeatureMap(), FeatureMap(polish=False)):
+        with pytest.raises(ValueError, match="order=2 only"):
+            path(problem.X, problem.y, cost=cost, order=1, deltas=[0.5, 0.1])
+        with pytest.raises(ValueError, match="order=2 only"):
+            DROClassifier(cost=cost, order=1).fit(problem.X, problem.y)
+
+
+def test_a_path_may_end_in_no_ball():
+    problem = sample(FeatureMap(), 0.1)
+    found = path(
+        problem.X, problem.y, cost=FeatureMap(polish=False), order=2, deltas=[0.5, 0.1, 0.0]
+    )
+    assert_allclose(found.robust_risk[2], found.empirical_risk[2])
+    model = DROClassifier(cost=FeatureMap(polish=False), order=2, deltas=[0.5, 0.1, 0.0])
+    assert model.fit(problem.X, problem.y).delta_ in (0.5, 0.1, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("metric", "match"),
+    [
+        (np.ones(3), "5 features"),
+        (np.eye(3), "5 features"),
+        (-np.ones(5), "positive"),
+        (np.array([1, 1, np.nan, 1, 1]), "positive"),
+    ],
+)
+def test_a_metric_that_does_not_fit(metric, match):
+    problem = sample(FeatureMap(), 0.1)
+    with pytest.raises(ValueError, match=match):
+        DROClassifier(cost=FeatureMap(metric=metric), delta=0.1).fit(problem.X, problem.y)
 
 
 def test_a_learned_diagonal_is_kept_as_one():

@@ -5,14 +5,16 @@ import pickle
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy import sparse
 from scipy.optimize import linprog
 from scipy.sparse.csgraph import dijkstra
 from sklearn.base import clone
 
-from otdro.costs import Graph, Mahalanobis, Norm
+from otdro import DROClassifier
+from otdro.costs import FeatureMap, Graph, Mahalanobis, Norm
 from otdro.losses import Absolute, Hinge, Huber, Logistic, Quantile, Squared, SquaredHinge
 from otdro.problem import Ball, Problem
-from otdro.solvers import Exact, support
+from otdro.solvers import Exact, Quadrature, Sinkhorn, support
 
 
 def sample(loss, delta=0.1, cost=None, n=25, m=40, d=3, seed=0, order=2):
@@ -161,3 +163,49 @@ def test_settings_survive():
     cost = Graph(4, base=Norm(2))
     for copy in (clone(cost), pickle.loads(pickle.dumps(cost))):
         assert repr(copy) == repr(cost)
+
+
+def test_the_base_gives_edges_their_length():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(30, 3))
+    plain, edges = Graph(4), {p: Graph(4, base=Norm(p)).edges(X).tocoo() for p in (1, 2, np.inf)}
+    assert_allclose(plain.edges(X).toarray(), edges[2].toarray())
+    for p, graph in edges.items():
+        i, j = graph.coords
+        assert_allclose(graph.data, np.linalg.norm(X[i] - X[j], ord=p, axis=1))
+    features = FeatureMap(metric=np.linspace(1, 2, 9))
+    graph = Graph(4, base=features).edges(X).tocoo()
+    i, j = graph.coords
+    assert_allclose(graph.data**2, features.price(X[i], X[j]))
+
+
+def test_a_feature_map_between_points():
+    rng = np.random.default_rng(0)
+    X, S = rng.normal(size=(25, 2)), rng.normal(size=(15, 2))
+    y = np.where(X[:, 0] + rng.normal(size=25) > 0, 1, -1)
+    model = DROClassifier(cost=FeatureMap(), order=2, delta=0.3, tol=1e-8).fit(X, y, support=S)
+    worst = model.worst_case()
+    assert_allclose(worst.risk, model.robust_risk_, atol=1e-7)
+    price = model.cost_.price(worst.points, X[worst.origin])
+    assert_allclose(worst.weights @ price, 0.3)
+    assert DROClassifier(cost=FeatureMap(), order=2).fit(X, y, support=S).delta_ > 0
+
+
+@pytest.mark.parametrize("solver", ["smoothed", Quadrature(), Sinkhorn()], ids=str)
+def test_only_the_exact_solver_takes_a_support(solver):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(25, 2))
+    y = np.where(X[:, 0] > 0, 1, -1)
+    model = DROClassifier(cost="euclidean", order=2, delta=0.1, solver=solver)
+    with pytest.raises(ValueError, match="solver='exact'"):
+        model.fit(X, y, support=X + 1)
+
+
+def test_a_sparse_support():
+    rng = np.random.default_rng(0)
+    X, S = rng.normal(size=(25, 3)), rng.normal(size=(10, 3))
+    y = np.where(X[:, 0] + rng.normal(size=25) > 0, 1, -1)
+    model = DROClassifier(cost="euclidean", order=2, delta=0.1)
+    dense = model.fit(X, y, support=S).robust_risk_
+    thin = model.fit(sparse.csr_array(X), y, support=sparse.csr_array(S)).robust_risk_
+    assert_allclose(thin, dense, rtol=1e-7)

@@ -119,9 +119,10 @@ def test_the_bound_holds_against_larger_models(loss):
     """Along rays to models of any size no risk is below objective less gap."""
     problem = sample(loss, 0.05)
     found = Exact(tol=1e-8).solve(problem)
-    f, center, scale = support.formulate(problem)
+    f, center, back = support.formulate(problem)
     rng = np.random.default_rng(1)
-    base = np.append(found.coef * scale, found.intercept + center @ found.coef)
+    theta = np.linalg.solve(back, found.coef)
+    base = np.append(theta, found.intercept + center @ found.coef)
     for size in (1e-3, 1.0, 1e3, 1e6):
         model = base + size * rng.normal(size=len(base))
         for lam in (found.multiplier, found.multiplier * size):
@@ -202,3 +203,39 @@ def test_ends_of_sublevel_sets(loss):
         assert_allclose((ahead[0] - behind[0]) / (2 * h), first, rtol=1e-5)
         assert_allclose((ahead[1] - behind[1]) / (2 * h), second, rtol=1e-4, atol=1e-9)
         assert (first * tips.steepest >= 1 - 1e-9).all()
+
+
+def test_dependent_columns_change_nothing():
+    """The model of least size in the span is returned: costs are those of the plain columns."""
+    problem = sample(Logistic(), 0.1)
+    twice = [np.column_stack([Q, Q[:, 0], Q @ [1, 2, 3, 4]]) for Q in (problem.X, problem.support)]
+
+    class First(Norm):
+        def distance(self, U, V):
+            return super().distance(U[:, :4], V[:, :4])
+
+    ball = Ball(First(2), 0.1, 2)
+    plain = Exact(tol=1e-9).solve(problem)
+    found = Exact(tol=1e-9).solve(replace(problem, X=twice[0], support=twice[1], ball=ball))
+    assert found.converged
+    assert_allclose(found.objective, plain.objective, rtol=1e-8)
+    assert np.abs(found.coef).max() < 10 * np.abs(plain.coef).max()
+
+
+def test_more_columns_than_nodes():
+    problem = sample(Logistic(), 0.5, n=12, m=10, d=40)
+    found = Exact(tol=1e-8).solve(problem)
+    assert found.converged
+    assert_equals_conic(found, problem)
+    z = problem.X @ found.coef + found.intercept
+    assert np.abs(z).max() < 1e3
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+def test_a_constant_target_and_a_constant_column(intercept):
+    problem = sample(Squared(), 0.01)
+    ones = [np.column_stack([np.ones(len(Q)), Q]) for Q in (problem.X, problem.support)]
+    flat = replace(problem, X=ones[0], support=ones[1], y=np.full(20, 3.0), fit_intercept=intercept)
+    found = Exact(tol=1e-8).solve(flat)
+    assert found.converged
+    assert found.objective <= 1e-6

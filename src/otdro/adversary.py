@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 
 from .certificate import WorstCase
-from .costs import FeatureMap, Graph
+from .costs import FeatureMap
 from .design import Design
 from .problem import Problem
 from .solvers import support
@@ -68,7 +68,7 @@ def worst_case(
 def worst_risk(problem: Problem, coef: Array, intercept: float) -> float:
     """Return the worst-case risk of a model; by ascent, from below, where the cost is no norm."""
     delta, weights = problem.ball.delta, problem.weights
-    if _finite(problem):
+    if problem.finite:
         places = _nodes(problem, coef, intercept)
         row, place, mass = spend(places.loss, places.price, weights, delta)
         return float(mass @ places.loss[row, place])
@@ -92,12 +92,8 @@ def worst_risk(problem: Problem, coef: Array, intercept: float) -> float:
     return float(found.fun)
 
 
-def _finite(problem: Problem) -> bool:
-    return isinstance(problem.ball.cost, Graph) or problem.support is not None
-
-
 def _places(problem: Problem, coef: Array, intercept: float, multiplier: float) -> Places:
-    if _finite(problem):
+    if problem.finite:
         return _nodes(problem, coef, intercept)
     X = Design(problem.X).dense()
     stay = Places(X[:, None], _losses(problem, X[:, None], coef, intercept), np.zeros((len(X), 1)))

@@ -263,6 +263,10 @@ class DROClassifier(ClassifierMixin, _DRO):  # type: ignore[misc]
                 f"the classifier needs two classes with positive weight, got one class: "
                 f"{classes[mass > 0].tolist()}."
             )
+        if not mass.all():
+            raise ValueError(
+                f"the classes {classes[mass == 0].tolist()} have no weight: leave their rows out."
+            )
         if len(classes) == 2:
             ys = [np.where(codes == 1, 1.0, -1.0)]
         else:
@@ -398,7 +402,7 @@ def _check_support(support: Any, X: Any) -> Any:
     """Return the unlabelled rows as an array with the columns of X, None if there are none."""
     if support is None:
         return None
-    support = check_array(support, dtype=np.float64, input_name="support")
+    support = check_array(support, accept_sparse="csr", dtype=np.float64, input_name="support")
     if support.shape[1] != X.shape[1]:
         raise ValueError(f"support has {support.shape[1]} columns but X has {X.shape[1]}.")
     return support

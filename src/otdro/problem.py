@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .costs import Cost
+from .costs import Cost, Graph
 from .losses import Loss
 
 Array = NDArray[Any]
@@ -49,6 +49,11 @@ class Problem:
     ball: Ball
     fit_intercept: bool = True
     support: Any = None
+
+    @property
+    def finite(self) -> bool:
+        """Whether the adversary moves mass between given points only."""
+        return self.support is not None or isinstance(self.ball.cost, Graph)
 
 
 @dataclass(frozen=True, eq=False)

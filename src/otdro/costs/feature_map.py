@@ -6,6 +6,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+from scipy.spatial.distance import cdist
 from sklearn.base import clone
 
 from .base import Array, Cost
@@ -55,10 +56,26 @@ class FeatureMap(Cost):
             done.metric = _slim(
                 learner.metric_ if hasattr(learner, "metric_") else learner.get_mahalanobis_matrix()
             )
+        done._check_metric(done.map(X[:1]).shape[1])
         return done
+
+    def _check_metric(self, n_features: int) -> None:
+        """Refuse prices that are not positive, or not one for every feature."""
+        if self.metric is None:
+            return
+        metric = np.asarray(self.metric, dtype=float)
+        if metric.shape not in ((n_features,), (n_features, n_features)):
+            raise ValueError(
+                f"metric has shape {metric.shape} but the map has {n_features} features."
+            )
+        least = metric.min() if metric.ndim == 1 else np.linalg.eigvalsh(metric)[0]
+        if not (np.isfinite(metric).all() and least > 0):
+            raise ValueError(f"metric must be positive definite, its least value is {least:g}.")
 
     def stand_in(self) -> FeatureMap:
         """Return the cost that is not polished."""
+        if not self.polish:
+            return self
         return FeatureMap(self.features, self.metric, self.jacobian, polish=False)
 
     def check(self, n_features: int) -> None:
@@ -83,6 +100,17 @@ class FeatureMap(Cost):
                 f"returned shape {found.shape} for {len(X)} rows."
             )
         return found
+
+    def transform(self, X: Array) -> Array:
+        """Return Phi(X) in coordinates whose Euclidean distances are those of the cost."""
+        features, diagonal = self.map(X), self._diagonal()
+        if diagonal is not None:
+            return features * np.sqrt(diagonal)
+        return np.asarray(features @ np.linalg.cholesky(np.asarray(self.metric, dtype=float)))
+
+    def distance(self, U: Array, V: Array) -> Array:
+        """Return the matrix of distances between the rows of U and the rows of V."""
+        return np.asarray(cdist(self.transform(U), self.transform(V)))
 
     def derivative(self, X: Array) -> Array:
         """Return the Jacobian of Phi at the rows of X, shape (n, l, d)."""

@@ -16,7 +16,8 @@ class Graph(Cost):
     """Cost of the shortest path on the k-nearest-neighbour graph of all nodes.
 
     The adversary moves mass only between nodes: the rows of X and, where given, of ``support``.
-    Edges are as long as ``base`` says (a Cost with ``transform``; None is Euclidean).
+    Edges are as long as ``base`` says: a Cost with ``transform``, whose distances are Euclidean
+    there (l_p for a norm with p); None is Euclidean.
     """
 
     def __init__(self, k: int = 10, base: Any = None) -> None:
@@ -35,7 +36,8 @@ class Graph(Cost):
         if len(nodes) <= self.k:
             raise ValueError(f"Graph(k={self.k}) needs more than k nodes, got {len(nodes)}.")
         place = nodes if self.base is None else self.base.transform(nodes)
-        length, near = NearestNeighbors(n_neighbors=self.k).fit(place).kneighbors()
+        p = getattr(self.base, "p", 2)
+        length, near = NearestNeighbors(n_neighbors=self.k, p=p).fit(place).kneighbors()
         pair = np.stack([np.repeat(np.arange(len(nodes)), self.k), near.ravel()])
         # one edge a pair, whichever end chose it
         pair, first = np.unique(np.sort(pair, axis=0), axis=1, return_index=True)

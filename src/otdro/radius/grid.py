@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..costs import Cost, FeatureMap, Graph
+from ..costs import Cost, FeatureMap
 from ..design import Design, as_dense
 from ..losses import Loss, PiecewiseQuadratic, Squared
 from ..problem import Ball, Problem, Solution
@@ -128,7 +128,7 @@ def tidy(
 
 def default_deltas(sample: Sample, cost: Cost, order: int, size: int = SIZE) -> Array:
     """Return deltas from the largest zero threshold of the target vectors, geometrically down."""
-    if isinstance(cost, FeatureMap) and order == 2:
+    if isinstance(cost, FeatureMap) and order == 2 and sample.support is None:
         ball = Ball(cost, 1.0, order)
         top = max(local.threshold(sample.problem(y, ball)) for y in sample.ys)
         return max(top, 1e-300) * np.geomspace(1, LOCAL_SPAN, LOCAL_SIZE)
@@ -149,11 +149,9 @@ def _mean_price(sample: Sample, cost: Cost, order: int) -> float:
     finite support.
     """
     X = as_dense(sample.X)
-    if isinstance(cost, Graph):
-        lengths = cost.path_lengths(X, sample.support)
-        return float(np.mean(lengths[np.isfinite(lengths)] ** order))
-    if sample.support is not None:
-        return float(np.mean(cost.distance(X, np.vstack([X, sample.support])) ** order))
+    problem = sample.problem(sample.ys[0], Ball(cost, 1.0, order))
+    if problem.finite:
+        return float(np.mean(support.places(problem)[1]))
     shift = max(1, len(X) // 2)
     return float(np.mean(cost.price(X, np.roll(X, shift, axis=0), order)))
 
@@ -261,10 +259,10 @@ def _solve_one(
     squares = isinstance(sample.loss, Squared) and order == 2 and sample.support is None
     if isinstance(solver, Exact) and cost.euclidean and squares:
         return spectral.solve_many(problem, deltas, solver.tol)
-    finite = sample.support is not None or isinstance(cost, Graph)
-    if isinstance(solver, Exact) and finite and deltas[-1] > 0:
+    if isinstance(solver, Exact) and problem.finite and deltas[-1] > 0:
         return support.solve_many(problem, deltas, solver.tol, solver.max_iter)
-    if isinstance(solver, Exact) and isinstance(cost, FeatureMap) and not cost.polish:
+    linear = isinstance(cost, FeatureMap) and not cost.polish
+    if isinstance(solver, Exact) and linear and deltas[-1] > 0:
         return local.linearised_many(problem, deltas, solver.tol, solver.max_iter)
     return _one_after_another(sample, y, cost, order, deltas, solver)
 

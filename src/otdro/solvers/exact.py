@@ -42,7 +42,7 @@ def method(problem: Problem) -> Method:
         raise ValueError(
             "the exact solver needs a cost with a geometry, not a function. Use solver='smoothed'."
         )
-    if ball.delta > 0 and (isinstance(ball.cost, Graph) or problem.support is not None):
+    if ball.delta > 0 and problem.finite:
         return support.solve
     if ball.delta > 0 and isinstance(ball.cost, FeatureMap):
         return local.solve

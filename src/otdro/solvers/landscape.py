@@ -11,7 +11,6 @@ from scipy.optimize import minimize_scalar
 
 from ..costs.callable import CallableCost
 from ..costs.feature_map import FeatureMap
-from ..costs.graph import Graph
 from ..problem import Problem
 from .polish import Terrain, maximisers
 
@@ -25,7 +24,7 @@ def landscape(problem: Problem, X: Array) -> Terrain:
     """Return the rows with their cost and its local matrices."""
     ball, cost = problem.ball, problem.ball.cost
     reach = ball.delta**0.5
-    if isinstance(cost, Graph) or problem.support is not None:
+    if problem.finite:
         raise ValueError("the smoothed dual moves mass in R^d; a finite support is solver='exact'.")
     if isinstance(cost, FeatureMap):
         if ball.order != 2:

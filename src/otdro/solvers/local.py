@@ -82,8 +82,6 @@ def solve(problem: Problem, tol: float, max_iter: int, start: Solution | None = 
     """Minimise under the linearised cost, then, if the cost asks for it, under the cost itself."""
     cost = problem.ball.cost
     assert isinstance(cost, FeatureMap)
-    if problem.ball.order != 2:
-        raise ValueError("FeatureMap is solved exactly at order=2 only. Use order=2.")
     linear = linearised(problem, tol, max_iter, start)
     if not cost.polish or not np.any(linear.coef):
         return linear
@@ -103,6 +101,8 @@ def linearised_many(
     """Solve at every delta (descending), each from the solution before; A(x) is inverted once."""
     cost, base = problem.ball.cost, constant_risk(problem)[1]
     assert isinstance(cost, FeatureMap)
+    if problem.ball.order != 2:
+        raise ValueError("FeatureMap is solved exactly at order=2 only. Use order=2.")
     X = Design(problem.X).dense()
     B = np.linalg.inv(cost.shape(X))
     center = problem.weights @ X if problem.fit_intercept else np.zeros(X.shape[1])

@@ -100,8 +100,8 @@ def require_linear(problem: Problem, who: str) -> None:
         raise ValueError(
             f"{who} needs a Euclidean or Mahalanobis cost of order 2 on all of R^d; got "
             f"{ball.cost!r} with order={ball.order}"
-            f"{'' if problem.support is None else ' and a finite support'}. Use order=2, or "
-            "solver='smoothed' for other costs."
+            f"{'' if problem.support is None else ' and a finite support'}. Use order=2, "
+            f"solver='{'exact' if problem.finite else 'smoothed'}' here."
         )
     if ball.delta == 0:
         raise ValueError(f"{who} needs delta > 0; delta=0 is plain empirical risk: solver='exact'.")

@@ -98,7 +98,8 @@ class Smoothed(Solver):
         require_smooth(problem)
         check_loss(problem)
         ball = problem.ball
-        if ball.cost.euclidean and ball.order == 2 and self.proposal != "paper":
+        plain = ball.cost.euclidean and ball.order == 2 and not problem.finite
+        if plain and self.proposal != "paper":
             return self._linear(problem, start)
         return self._general(problem)
 

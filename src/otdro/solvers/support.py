@@ -89,12 +89,12 @@ def solve_many(
     problem: Problem, deltas: Sequence[float] | Array, tol: float, max_iter: int
 ) -> list[Solution]:
     """Return the solutions at positive deltas: costs are computed once, pairs are kept on."""
-    finite, center, scale = formulate(problem)
+    finite, center, back = formulate(problem)
     base, kept, solved = constant_risk(problem), _initial(finite), []
     for delta in deltas:
         found = exchange(finite, float(delta), base, tol, max_iter, kept)
         kept = found.kept
-        coef = found.x[:-2] / scale
+        coef = back @ found.x[:-2]
         intercept = float(found.x[-2] - (center @ coef if problem.fit_intercept else 0.0))
         target = tol * base[1]
         count = f"; finite support, {int(kept.sum())} of {finite.cost.size} pairs kept"
@@ -114,15 +114,30 @@ def solve_many(
 
 
 def formulate(problem: Problem) -> tuple[Finite, Array, Array]:
-    """Return the nodes in scaled columns, their centre and scale, and all costs."""
+    """Return the problem in coordinates theta, the centre of the nodes, and E: beta = E theta."""
     nodes, cost = places(problem)
     center = nodes.mean(axis=0) if problem.fit_intercept else np.zeros(nodes.shape[1])
-    scale = np.maximum(np.sqrt(((nodes - center) ** 2).mean(axis=0)), 1e-300)
-    scale = np.where(scale > 1e-12 * scale.max(), scale, 1.0)
+    place, back = _coordinates(nodes - center)
     # a row without weight is a node only
     moves = problem.weights > 0
     args = problem.y[moves], problem.weights[moves], problem.loss, problem.fit_intercept
-    return Finite((nodes - center) / scale, cost[moves], *args), center, scale
+    return Finite(place, cost[moves], *args), center, back
+
+
+def _coordinates(nodes: Array) -> tuple[Array, Array]:
+    """Return scaled columns, or coordinates in their span where they depend on each other, and E.
+
+    A direction that no node has would leave theta free along it.
+    """
+    scale = np.maximum(np.sqrt((nodes**2).mean(axis=0)), 1e-300)
+    scale = np.where(scale > 1e-12 * scale.max(), scale, 1.0)
+    place = nodes / scale
+    R = np.linalg.qr(place, mode="r")
+    _, sizes, Vt = np.linalg.svd(R, full_matrices=False)
+    V = Vt[sizes > 1e-11 * sizes[0]].T
+    if V.shape[1] == nodes.shape[1]:
+        return place, np.diag(1 / scale)
+    return place @ V, V / scale[:, None]
 
 
 def places(problem: Problem) -> tuple[Array, Array]:
@@ -172,7 +187,7 @@ def exchange(
     """Follow the central path, with the violated pairs added at every level, to a small gap."""
     target, n_iter, last = tol * base[1], 0, 0
     x, eta = _constant(finite, base)
-    if finite.loss.task == "regression" and np.ptp(finite.y) <= 1e-14 * np.abs(finite.y).max():
+    if base[1] <= 1e-28 * max(float(np.abs(finite.y).max()), 1e-300):
         # the constant fits every row wherever it is moved
         x[-1] = 0.0
         return Found(x, base[1], 0.0, 1, kept)
