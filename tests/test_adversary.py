@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from scipy.optimize import linprog
+from sklearn.preprocessing import PolynomialFeatures
 
 from otdro import DROClassifier, DRORegressor, robust_risk
 from otdro.adversary import spend
@@ -119,6 +120,33 @@ def test_robust_risk_of_a_model_is_that_of_its_fit(cost):
     model = DROClassifier(cost=cost, order=2, delta=0.1, tol=1e-8).fit(X, y)
     risk = robust_risk(X, y, model.coef_, model.intercept_[0], "logistic", model.ball_)
     assert_allclose(risk, model.robust_risk_, rtol=1e-7)
+
+
+SEPARATED = np.array([[5.0, 0], [6, 1], [7, -1], [-5, 0], [-6, 0.5], [-7, 1]])
+
+
+@pytest.mark.parametrize("loss", ["logistic", "hinge", "squared_hinge"])
+@pytest.mark.parametrize("size", [0.1, 1.0, 4.0])
+@pytest.mark.parametrize("delta", [1e-3, 0.1, 1.0, 40.0])
+def test_robust_risk_of_large_margins_under_an_identity_map(loss, size, delta):
+    y, coef = np.sign(SEPARATED[:, 0]), [size, 0.0]
+    identity = FeatureMap(PolynomialFeatures(1, include_bias=False).fit(SEPARATED))
+    risks = [
+        robust_risk(SEPARATED, y, coef, 0.0, loss, Ball(c, delta, 2)) for c in (identity, Norm(2))
+    ]
+    assert_allclose(risks[0], risks[1], rtol=1e-6)
+
+
+@pytest.mark.parametrize("loss", ["squared", "absolute", "huber"])
+@pytest.mark.parametrize("delta", [1e-3, 0.1, 3.0])
+def test_robust_risk_of_a_regression_under_an_identity_map(loss, delta):
+    X, _, _ = data()
+    y = X @ [1, 2, 0.4] + np.random.default_rng(0).normal(size=len(X))
+    identity = FeatureMap(PolynomialFeatures(1, include_bias=False).fit(X))
+    risks = [
+        robust_risk(X, y, [1, 2, 0.4], 0.0, loss, Ball(c, delta, 2)) for c in (identity, Norm(2))
+    ]
+    assert_allclose(risks[0], risks[1], rtol=1e-6)
 
 
 def test_robust_risk_under_a_linear_map_is_the_norms():

@@ -15,20 +15,17 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize_scalar
 
 from .certificate import WorstCase
 from .costs import FeatureMap
 from .design import Design
 from .problem import Problem
 from .solvers import support
-from .solvers.landscape import landscape
-from .solvers.polish import Terrain, ascents, maximisers
+from .solvers.landscape import ASCENT, landscape, worst
+from .solvers.polish import Terrain, ascents
 
 Array = NDArray[Any]
 
-#: Ascent steps to a maximum.
-ASCENT = 200
 #: Where maxima are looked for, relative to the multiplier: two that tie at it are both found.
 NEAR = (0.7, 0.9, 1.0, 1.1)
 
@@ -76,20 +73,7 @@ def worst_risk(problem: Problem, coef: Array, intercept: float) -> float:
     z = X @ coef + intercept
     if delta == 0 or not np.any(coef):
         return float(weights @ problem.loss.value(z, problem.y))
-    terrain = _terrain(problem, X)
-
-    def dual(log_lam: float) -> float:
-        lam = float(np.exp(log_lam))
-        U = maximisers(terrain, coef, intercept, lam, ASCENT)
-        return lam * delta + float(weights @ terrain.gain(U, coef, intercept, lam))
-
-    # lam of the linearised cost, were every slope as at the row: E (l' w)^2 = 4 lam^2 delta
-    square = (terrain.push(coef) @ coef) * problem.loss.derivative(z, problem.y) ** 2
-    middle = 0.5 * np.log(float(weights @ square) / (4 * delta) + 1e-300)
-    found: Any = minimize_scalar(
-        dual, bounds=(middle - 6, middle + 3), method="bounded", options={"xatol": 1e-7}
-    )
-    return float(found.fun)
+    return worst(problem, _terrain(problem, X), coef, intercept)[1]
 
 
 def _places(problem: Problem, coef: Array, intercept: float, multiplier: float) -> Places:
@@ -124,11 +108,11 @@ def _terrain(problem: Problem, X: Array) -> Terrain:
     terrain = landscape(problem, X)
     cost = problem.ball.cost
     linear = isinstance(cost, FeatureMap) and not cost.polish
-    return replace(terrain, cost=Local(terrain.A)) if linear else terrain
+    return replace(terrain, cost=LinearisedPrice(terrain.A)) if linear else terrain
 
 
 @dataclass(frozen=True, eq=False)
-class Local:
+class LinearisedPrice:
     """The price (u - x)'A(x)(u - x) of a linearised cost."""
 
     A: Array

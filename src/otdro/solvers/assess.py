@@ -92,16 +92,18 @@ def bracket(tangent: Callable[[float], Tangent], start: float) -> tuple[Tangent,
     return left, right
 
 
-def descend(tangent: Callable[[float], Tangent], left: Tangent, right: Tangent) -> Tangent:
-    """Return the least value within 1e-12 of itself: where two tangents meet is a bound below it,
-    and the kink that tied rows make."""
+def descend(
+    tangent: Callable[[float], Tangent], left: Tangent, right: Tangent, rtol: float = 1e-12
+) -> Tangent:
+    """Return the least value within ``rtol`` of itself: where two tangents meet is a bound below
+    it, and the kink that tied rows make."""
     for _ in range(100):
         if not left.slope < 0 < right.slope:
             break
         excess = right.slope * (right.lam - left.lam) - (right.value - left.value)
         step = excess / (right.slope - left.slope)
         least = min(left.value, right.value)
-        if least - (left.value + left.slope * step) <= 1e-12 * least:
+        if least - (left.value + left.slope * step) <= rtol * least:
             break
         new = tangent(left.lam + step)
         left, right = (new, right) if new.slope < 0 else (left, new)

@@ -7,17 +7,19 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize_scalar
 
 from ..costs.callable import CallableCost
 from ..costs.feature_map import FeatureMap
 from ..problem import Problem
+from .assess import Tangent, bracket, descend
 from .polish import Terrain, maximisers
 
 Array = NDArray[Any]
 
 #: Entries of all local matrices up to which each row keeps its own.
 OWN_UP_TO = 4_000_000
+#: Ascent steps to a maximum.
+ASCENT = 200
 
 
 def landscape(problem: Problem, X: Array) -> Terrain:
@@ -28,7 +30,7 @@ def landscape(problem: Problem, X: Array) -> Terrain:
         raise ValueError("the smoothed dual moves mass in R^d; a finite support is solver='exact'.")
     if isinstance(cost, FeatureMap):
         if ball.order != 2:
-            raise ValueError("FeatureMap has a smoothed solver at order=2 only. Use order=2.")
+            raise ValueError("a FeatureMap needs order=2, where its cost is a square near a row.")
         return Terrain(X, problem.y, problem.loss, cost, 2, cost.shape(X), reach)
     if not isinstance(cost, CallableCost):
         if ball.order == 1:
@@ -60,19 +62,27 @@ class Power:
 
 
 def worst(
-    problem: Problem, terrain: Terrain, beta: Array, b: float, lam: float
+    problem: Problem, terrain: Terrain, beta: Array, b: float, lam: float = 0.0
 ) -> tuple[float, float]:
-    """Return the best lam near the given one and the worst-case risk there, by ascent in u."""
+    """Return the best lam and the worst-case risk there, by ascent in u, from a start if given.
 
-    def dual(log_lam: float) -> float:
-        lam = float(np.exp(log_lam))
-        U = maximisers(terrain, beta, b, lam, 40)
-        return lam * problem.ball.delta + float(problem.weights @ terrain.gain(U, beta, b, lam))
+    The dual is convex in lam, with the slope delta - E c at the maximisers.
+    """
+    delta, pi = problem.ball.delta, problem.weights
 
-    middle = float(np.log(lam))
-    bounds = (middle - 1.0, middle + 1.0)
-    found = minimize_scalar(dual, bounds=bounds, method="bounded", options={"maxiter": 20})
-    return float(np.exp(found.x)), float(found.fun)
+    def tangent(lam: float) -> Tangent:
+        U = maximisers(terrain, beta, b, lam, ASCENT)
+        price = terrain.cost.price(U, terrain.X, terrain.order)
+        value = lam * delta + float(pi @ terrain.gain(U, beta, b, lam))
+        return Tangent(lam, value, delta - float(pi @ price))
+
+    if not lam > 0:
+        # the linearised cost, were every slope as at the row: E (l' w)^2 = 4 lam^2 delta
+        slope = terrain.loss.derivative(terrain.X @ beta + b, terrain.y)
+        square = float(pi @ ((terrain.push(beta) @ beta) * slope**2))
+        lam = float(np.sqrt(square / (4 * delta))) + 1e-12
+    found = descend(tangent, *bracket(tangent, lam), rtol=1e-9)
+    return found.lam, found.value
 
 
 def local_matrices(cost: CallableCost, X: Array, delta: float) -> Array:

@@ -24,6 +24,8 @@ from .tilt import maxima
 
 Array = NDArray[Any]
 
+#: A gain that counts as infinite: the loss outgrows the cost.
+ENDLESS = 1e30
 #: Where ascents start on either side of a row, in units of ``reach``.
 LOOKS = (-6.0, -2.5, -1.0, 1.0, 2.5, 6.0)
 
@@ -91,7 +93,7 @@ def ascend(
         grad = terrain.uphill(U, beta, b, lam)
         move = (terrain.inverse @ grad[..., None])[..., 0] / (2 * lam)
         hope = np.einsum("nd,nd->n", move, grad)
-        active = hope > tol * (1 + np.abs(gain))
+        active = (hope > tol * (1 + np.abs(gain))) & (gain < ENDLESS)
         if not active.any():
             break
         new = U + (length * active)[:, None] * move
@@ -109,10 +111,15 @@ def ascents(terrain: Terrain, beta: Array, b: float, lam: float, steps: int) -> 
     on either one, and a row without a residual is a saddle between them.
     """
     starts = terrain.starts(beta, b, lam)
+    push = terrain.push(beta)
+    square = np.maximum(push @ beta, 1e-300)
     if terrain.loss.task == "regression":
-        push = terrain.push(beta)
-        unit = push / np.sqrt(np.maximum(push @ beta, 1e-300))[:, None]
+        unit = push / np.sqrt(square)[:, None]
         starts += [terrain.X + sign * terrain.reach * unit for sign in LOOKS]
+    if np.isinf(terrain.loss.lipschitz):
+        # where a cost grows no faster than the loss, it is overtaken far from a flat row
+        far = (3 + 3 * np.abs(terrain.X @ beta + b)) / square
+        starts += [terrain.X + (sign * far)[:, None] * push for sign in (1, -1)]
     return [ascend(terrain, U, beta, b, lam, steps) for U in (*starts, terrain.X)]
 
 
