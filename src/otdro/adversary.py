@@ -22,12 +22,9 @@ from .design import Design
 from .problem import Problem
 from .solvers import support
 from .solvers.landscape import ASCENT, landscape, worst
-from .solvers.polish import Terrain, ascents
+from .solvers.polish import ASIDE, Terrain, ascents
 
 Array = NDArray[Any]
-
-#: Where maxima are looked for, relative to the multiplier: two that tie at it are both found.
-NEAR = (0.7, 0.9, 1.0, 1.1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +81,7 @@ def _places(problem: Problem, coef: Array, intercept: float, multiplier: float) 
     if problem.ball.delta == 0 or not np.any(coef) or not multiplier > 0:
         return stay
     terrain = _terrain(problem, X)
-    lams = multiplier * np.array(NEAR)
+    lams = multiplier * np.array([1.0, *ASIDE])
     tops = [U for lam in lams for U in ascents(terrain, coef, intercept, float(lam), ASCENT)]
     points = np.stack([X, *tops], axis=1)
     price = np.stack([terrain.cost.price(U, X, terrain.order) for U in (X, *tops)], axis=1)
