@@ -126,8 +126,8 @@ SEPARATED = np.array([[5.0, 0], [6, 1], [7, -1], [-5, 0], [-6, 0.5], [-7, 1]])
 
 
 @pytest.mark.parametrize("loss", ["logistic", "hinge", "squared_hinge"])
-@pytest.mark.parametrize("size", [0.1, 1.0, 4.0])
-@pytest.mark.parametrize("delta", [1e-3, 0.1, 1.0, 40.0])
+@pytest.mark.parametrize("size", [0.1, 4.0])
+@pytest.mark.parametrize("delta", [0.1, 40.0])
 def test_robust_risk_of_large_margins_under_an_identity_map(loss, size, delta):
     y, coef = np.sign(SEPARATED[:, 0]), [size, 0.0]
     identity = FeatureMap(PolynomialFeatures(1, include_bias=False).fit(SEPARATED))
@@ -138,7 +138,7 @@ def test_robust_risk_of_large_margins_under_an_identity_map(loss, size, delta):
 
 
 @pytest.mark.parametrize("loss", ["squared", "absolute", "huber"])
-@pytest.mark.parametrize("delta", [1e-3, 0.1, 3.0])
+@pytest.mark.parametrize("delta", [0.1, 3.0])
 def test_robust_risk_of_a_regression_under_an_identity_map(loss, delta):
     X, _, _ = data()
     y = X @ [1, 2, 0.4] + np.random.default_rng(0).normal(size=len(X))

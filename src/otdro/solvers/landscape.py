@@ -19,7 +19,7 @@ Array = NDArray[Any]
 #: Entries of all local matrices up to which each row keeps its own.
 OWN_UP_TO = 4_000_000
 #: Ascent steps to a maximum.
-ASCENT = 100
+ASCENT = 200
 
 
 def landscape(problem: Problem, X: Array) -> Terrain:

@@ -25,7 +25,7 @@ from .tilt import maxima
 Array = NDArray[Any]
 
 #: A gain that counts as infinite: the loss outgrows the cost.
-ENDLESS = 1e12
+ENDLESS = 1e30
 #: Multiples of lam under whose linearised maxima ascents start: the smaller, the farther.
 NEAR = (0.1, 0.3, 0.6, 1.0)
 #: Multiples of lam whose maxima a thorough search starts from.
