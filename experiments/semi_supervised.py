@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+from joblib import Parallel, delayed
 from sklearn.model_selection import StratifiedKFold
 from sklearn.preprocessing import StandardScaler
 
@@ -83,29 +84,30 @@ def chosen(X, y, S, kind, seed):
 
 
 def split(name, seed):
-    """Yield (kind, log loss, accuracy, delta) of one split."""
+    """Return (kind, log loss, accuracy, delta) for every kind on one split."""
     X, y = rows(name)
     order = np.random.default_rng(seed).permutation(len(y))
     n, m = SIZES[name]
     train, free, test = order[:n], order[n : n + min(m, SUPPORT)], order[n + m :]
     scaler = StandardScaler().fit(X[train])
     Z = scaler.transform(X)
+    found = []
     for kind in ("supervised", "support", "graph"):
         model, delta = chosen(Z[train], y[train], Z[free], kind, seed)
-        yield kind, *scores(model, Z[test], y[test]), delta
+        found.append((kind, *scores(model, Z[test], y[test]), delta))
+    return found
 
 
 def main(splits, names):
-    """Run the splits and print a table of means."""
+    """Run the splits on two cores and write the table."""
+    jobs = [(name, seed) for seed in range(splits) for name in names]
+    found = Parallel(n_jobs=2, verbose=5)(delayed(split)(*job) for job in jobs)
     OUT.parent.mkdir(exist_ok=True)
     with OUT.open("w") as file:
         file.write("set,seed,kind,log_loss,accuracy,delta\n")
-        for seed in range(splits):
-            for name in names:
-                for kind, loss, accuracy, delta in split(name, seed):
-                    file.write(f"{name},{seed},{kind},{loss:.5f},{accuracy:.5f},{delta:.3g}\n")
-                file.flush()
-                print(name, seed, flush=True)
+        for (name, seed), rows in zip(jobs, found, strict=True):
+            for kind, loss, accuracy, delta in rows:
+                file.write(f"{name},{seed},{kind},{loss:.5f},{accuracy:.5f},{delta:.3g}\n")
 
 
 if __name__ == "__main__":

@@ -234,21 +234,16 @@ class Joint:
 
     def step(self, x: Point, p: Array, floor: float) -> tuple[Array, Array, float]:
         """Return the minimiser of the model, the first branches' masses there, and its descent."""
+        model = self.model(x, p, floor)
+        return model.minimise(p, model.difference)
+
+    def model(self, x: Point, p: Array, floor: float) -> Model:
+        """Return the model of F around x: quadratic, with both branches of a row linear."""
         grad, H = self.derivatives(x, self.atoms(x, p), floor)
         two = np.flatnonzero(np.isfinite(x.value).all(axis=0) & (len(x.value) == 2))
-        factor = _factor(H)
-        if not len(two):
-            move = -cho_solve(factor, grad)
-            return move, p, -float(move @ H @ move)
-        difference, J = self.branch_gradients(x, two)
-        # model: grad_0 + J'p with grad_0 the gradient at p = 0; dual: min over p in [0, 1] of
-        # 1/2 |grad_0 + J'p|^2_{H^-1} - difference'p
-        base = grad - J.T @ p[two]
-        HJ = cho_solve(factor, J.T)
-        p = p.copy()
-        p[two] = box_quadratic(J @ HJ, HJ.T @ base - difference, p[two])
-        move = -cho_solve(factor, base + J.T @ p[two])
-        return move, p, -float(move @ H @ move)
+        difference, J = self.branch_gradients(x, two) if len(two) else (np.zeros(0), H[:0])
+        # grad_0 is the gradient at p = 0
+        return Model(grad - J.T @ p[two], H, _factor(H), two, difference, J)
 
     def lower_bound(self, x: Point, p: Array) -> float:
         """Return the entropy of atoms made feasible by a shift of b and a growth of theta."""
@@ -273,6 +268,49 @@ class Joint:
         if alpha.min() < 0 or alpha.max() > 1:
             return 0.0
         return float(pi @ (entr(alpha) + entr(1 - alpha)))
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """grad_0'm + m'Hm/2 + sum over rows ``two`` of max(0, difference + J m)."""
+
+    base: Array
+    H: Array
+    factor: Any
+    two: Array
+    difference: Array
+    J: Array
+
+    def minimise(self, p: Array, difference: Array) -> tuple[Array, Array, float]:
+        """Return the minimiser m, the masses p of first branches there, and -m'Hm.
+
+        By the dual: min over p in [0, 1] of |grad_0 + J'p|^2_{H^-1}/2 - difference'p.
+        """
+        J, two = self.J, self.two
+        if len(two):
+            HJ = cho_solve(self.factor, J.T)
+            p = p.copy()
+            p[two] = box_quadratic(J @ HJ, HJ.T @ self.base - difference, p[two])
+        move = -cho_solve(self.factor, self.base + J.T @ p[two])
+        return move, p, -float(move @ self.H @ move)
+
+    def corrected(
+        self, p: Array, move: Array, weights: Array, there: Point
+    ) -> tuple[Array, Array, float]:
+        """Return the minimiser with the differences' curvature as seen ``there``, after the move.
+
+        Tied rows leave their tie by the curvature, which the move itself does not know.
+        """
+        kept = (
+            np.isfinite(there.value[:, self.two]).all(axis=0)
+            if len(there.value) == 2
+            else np.zeros(len(self.two), dtype=bool)
+        )
+        difference = self.difference.copy()
+        rows = self.two[kept]
+        apart = weights[rows] * (there.value[0, rows] - there.value[-1, rows])
+        difference[kept] = apart - self.J[kept] @ move
+        return self.minimise(p, difference)
 
 
 def _first_feasible(g: Array, dg: Array, alpha: Array, h: Array, pi: Array, delta: float) -> float:
@@ -370,10 +408,10 @@ def descend(joint: Joint, first: First, target: float, max_iter: int) -> Found:
     x = joint.start(*first)
     p, floor = _shares(x), SHARP
     for n_iter in range(1, max_iter + 1):  # noqa: B007
-        move, p, descent = joint.step(x, p, floor)
-        new = _line_search(joint, x, move, descent)
+        new, p = _advance(joint, x, p, floor)
         gap = max(0.0, new.objective - joint.lower_bound(new, p))
-        stuck = new.theta is x.theta and floor == BLUNT
+        still = x.objective - new.objective <= 1e-14 * x.objective
+        stuck = still and floor == BLUNT
         # where progress is small beside the gap the model is too stiff
         floor = BLUNT if x.objective - new.objective < 0.1 * gap and floor == SHARP else SHARP
         x, p = new, _shares(new, x, p)
@@ -427,26 +465,58 @@ def _order_one(joint: Joint, zero: newton.Minimum) -> First:
     return found.theta[:, 0], float(found.b[0]), None
 
 
-def _line_search(joint: Joint, x: Point, move: Array, descent: float) -> Point:
-    """Return the point after the longest step 1, 1/2, ... that descends, lam kept positive."""
-    d = joint.design.d
-    dz = joint.design.scores(move[:d]) + move[d]
-    tied = len(x.value) == 2
-    # rows tie at m = w^2/(4 lam) =: level. With ties lam follows from a linear move of level, so
-    # that tied rows, linear in (theta, b), stay tied along the whole step.
-    square = joint.square(x.theta, x.theta)
-    level = square / (4 * x.lam)
-    drift = level * (2 * joint.square(x.theta, move[:d]) / square - move[-1] / x.lam)
-    base, change = (level, drift) if tied else (x.lam, move[-1])
-    length = 1.0 if change >= 0 else min(1.0, -0.9 * base / change)
+class _Line:
+    """The points along a move, lam kept positive.
+
+    Rows tie at m = w^2/(4 lam) =: level. With ties lam follows from a linear move of level, so
+    that tied rows, linear in (theta, b), stay tied along the whole step.
+    """
+
+    def __init__(self, joint: Joint, x: Point, move: Array) -> None:
+        d = joint.design.d
+        self.joint, self.x, self.move = joint, x, move
+        self.dz = joint.design.scores(move[:d]) + move[d]
+        self.tied = len(x.value) == 2
+        square = joint.square(x.theta, x.theta)
+        level = square / (4 * x.lam)
+        drift = level * (2 * joint.square(x.theta, move[:d]) / square - move[-1] / x.lam)
+        self.base, self.change = (level, drift) if self.tied else (x.lam, move[-1])
+        self.longest = 1.0 if self.change >= 0 else min(1.0, -0.9 * self.base / self.change)
+
+    def at(self, length: float) -> Point:
+        """Return the point after a share of the move."""
+        joint, x, d = self.joint, self.x, self.joint.design.d
+        theta, mixed = x.theta + length * self.move[:d], self.base + length * self.change
+        lam = joint.square(theta, theta) / (4 * mixed) if self.tied else mixed
+        return joint.at(theta, x.b + length * self.move[d], lam, x.z + length * self.dz, x.v[0])
+
+
+def _lower(new: Point, x: Point, descent: float) -> bool:
+    return new.objective <= x.objective + 1e-4 * descent + 1e-15 * x.objective
+
+
+def _advance(joint: Joint, x: Point, p: Array, floor: float) -> tuple[Point, Array]:
+    """Return the next point and the masses of its model.
+
+    The longest of the steps 1, 1/2, ... that descends is taken; where ties turn the whole step
+    down, one that knows their curvature is tried before shorter ones.
+    """
+    model = joint.model(x, p, floor)
+    move, share, descent = model.minimise(p, model.difference)
+    line = _Line(joint, x, move)
+    length, new = line.longest, line.at(line.longest)
+    if length == 1 and len(model.two) and not _lower(new, x, descent):
+        again, other, fall = model.corrected(p, move, joint.weights, new)
+        bent = _Line(joint, x, again)
+        there = bent.at(bent.longest)
+        if _lower(there, x, bent.longest * fall):
+            return there, other
     for _ in range(50):
-        theta, mixed = x.theta + length * move[:d], base + length * change
-        lam = joint.square(theta, theta) / (4 * mixed) if tied else mixed
-        new = joint.at(theta, x.b + length * move[d], lam, x.z + length * dz, x.v[0])
-        if new.objective <= x.objective + 1e-4 * length * descent + 1e-15 * x.objective:
-            return new
+        if _lower(new, x, length * descent):
+            return new, share
         length /= 2
-    return x
+        new = line.at(length)
+    return x, share
 
 
 def _solution(at: Coordinates, target: float, found: Found) -> Solution:

@@ -274,7 +274,10 @@ def minimise(
         new, objective = _line_search(batch, p, system.g, step, db, dz)
         gap = np.minimum(gap, np.maximum(0.0, objective - lower))
         moved = np.abs(new.theta - p.theta).max(axis=0) > 1e-15 * np.abs(p.theta).max(axis=0)
-        over = (gap <= target) | ~moved | (n_iter == max_iter)
+        # an old matrix can end the steps without a dual point: try the one of this point first
+        over = (gap <= target) | (~moved & system.fresh) | (n_iter == max_iter)
+        if not (moved | over).all():
+            system.spoil()
         if over.any():
             best.store(active[over], new.columns(over), objective[over], gap[over], n_iter)
             if over.all():
@@ -380,11 +383,16 @@ class _System:
 
     def __init__(self) -> None:
         self.residual: Array = np.zeros(0)
+        self.fresh = False
 
     def again(self) -> _System:
         """Try the matrix, if there is one, on the next problem: its first step is the test."""
         self.residual = np.full_like(self.residual, np.inf)
         return self
+
+    def spoil(self) -> None:
+        """Have the matrix renewed at the next update."""
+        self.residual = np.full_like(self.residual, -1.0)
 
     def keep(self, index: Array) -> None:
         """Forget the problems outside ``index``."""
@@ -398,7 +406,8 @@ class _System:
         u = p.theta / np.linalg.norm(p.theta, axis=0)
         residual = np.linalg.norm(self.g + batch.rho * u, axis=0)
         # the same matrix contracts the gradient about as much again
-        if not len(self.residual) or np.any(residual > CONTRACTION * self.residual):
+        self.fresh = not len(self.residual) or bool(np.any(residual > CONTRACTION * self.residual))
+        if self.fresh:
             self._renew(batch, p)
         self.residual = residual
 
