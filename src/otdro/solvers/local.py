@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 
 from ..costs.feature_map import FeatureMap
 from ..design import Design
-from ..losses import Logistic
+from ..losses import Logistic, Loss, PiecewiseQuadratic
 from ..problem import Problem, Solution
 from . import joint, polish
 from .base import constant_risk, verdict
 from .dual_model import Point, Rows, multiplier, spread
 from .quadrature import Smoothing, constant_solution, descend
-from .rowwise import Rowwise
+from .rowwise import Dual, Rowwise, Slopes
 from .tilt import integrate, maxima, softmax
 
 Array = NDArray[Any]
@@ -154,7 +154,7 @@ def _smoothed(
     risk, lower = _bounds(smooth, x, run.eps)
     gap = max(risk - lower, 0.0)
     message = f"linearised feature map at eps={run.eps:.3g}: " + verdict(gap, target)
-    return Solution(x.theta, x.b, x.lam, risk, gap, run.n_iter, run.settled, message)
+    return Solution(x.theta, x.b, x.lam, risk, gap, run.n_iter, bool(gap <= target), message)
 
 
 def opening_local(rows: Rows, B: Array) -> Origin | None:
@@ -199,21 +199,22 @@ def threshold(problem: Problem) -> float:
 
 
 def _bounds(smooth: Local, x: Point, eps: float) -> tuple[float, float]:
-    """Return the risk at (x, lam) and a bound below it: rows moved to their maxima, masses shared,
-    within the budget, less what stationarity lacks over models up to twice as large."""
-    rows, (w, push) = smooth.rows, smooth.norms(x.theta)
-    kappa = x.lam / w**2
-    inner = maxima(rows.loss, x.z, rows.y, kappa)
+    """Return the risk at (x, lam) and a bound below it, from rows moved to their maxima."""
+    rows, (w, _) = smooth.rows, smooth.norms(x.theta)
+    inner = maxima(rows.loss, x.z, rows.y, x.lam / w**2)
     risk = x.lam * rows.delta + float(rows.weights @ inner.value.max(axis=0))
-    mass = softmax(inner.value.T / eps)[0].T * rows.weights
-    shift = inner.shift
-    spent = float((mass * (shift / w) ** 2).sum())
-    shift = shift * min(1.0, np.sqrt(rows.delta / max(spent, 1e-300)))
-    y = np.broadcast_to(rows.y, shift.shape)
-    slope = mass * rows.loss.derivative(x.z + shift, y)
-    far = (slope * shift).sum(axis=0) / w**2
-    r = rows.design.adjoint(slope.sum(axis=0)) + push.T @ far
-    r = np.append(r, slope.sum() * rows.fit_intercept)
-    size = float(np.linalg.norm(np.append(x.theta, x.b)))
-    carried = float((mass * rows.loss.value(x.z + shift, y)).sum())
-    return risk, carried - float(np.linalg.norm(r)) * (1 + 3 * size)
+    mass = (softmax(inner.value.T / eps)[0].T * rows.weights).ravel()
+    row = np.tile(np.arange(len(w)), len(inner.value))
+    y, z = rows.y[row], x.z[row] + inner.shift.ravel()
+    a = rows.loss.derivative(z, y)
+    slopes = Slopes(row, y, mass, a, _room(rows.loss, a, z, y))
+    dual = Dual(rows.loss, rows.design.dense(), smooth.B, rows.delta, rows.fit_intercept)
+    return risk, dual.bound(slopes)
+
+
+def _room(loss: Loss, a: Array, z: Array, y: Array) -> Array:
+    """Return how far slopes are from the ends of their range, else the curvature."""
+    if not isinstance(loss, PiecewiseQuadratic) or np.isinf(loss.slopes).any():
+        return loss.curvature(z, y)
+    alpha, (lo, hi) = -loss.orientation(y) * a, loss.slopes
+    return (hi - alpha) * (alpha - lo)

@@ -3,24 +3,21 @@ r"""Logistic loss, order 2, one dual norm a row: Newton in (theta, b, lam) toget
 .. math:: \min\ \lambda\delta + \sum_i \pi_i \max_s \{\ell(z_i + s, y_i) - \lambda s^2/w_i^2\},
           \qquad w_i^2 = \theta' B_i\theta .
 
-The method of ``joint``, whose atoms (i, k) of mass p and slope alpha give here the bound
-
-.. math:: F^* \ge \sum \pi p\,H(\alpha)\quad\text{if}\quad g'C^{-1}g \le \delta,\
-          \sum \pi p\,\alpha y = 0,\qquad
-          g = \sum \pi p\,\alpha y z,\ C = \sum \pi p\,\alpha^2 B_i :
-
-the adversary moves atom (i, k) by -y alpha B_i C^-1 g, which leaves no model a gain.
+The method of ``joint``. A lower bound comes from atoms of mass m and slope a: the adversary moves
+an atom by -a B_i C^-1 g (see ``Dual``), which leaves no model a gain.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve
-from scipy.special import entr, expit
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.special import expit
 
+from ..losses import Loss
 from .dual_model import Rows
 from .joint import Atoms, Joint, Point
 
@@ -121,51 +118,85 @@ class Rowwise(Joint):
         return difference, pi[:, None] * J
 
     def lower_bound(self, x: Point, p: Array) -> float:
-        """Return the entropy of atoms made feasible by a shift of b and a growth of theta."""
+        """Return the bound of the atoms, moved as by a shift of b and a growth of theta."""
         atoms = self.atoms(x, p)
-        pi, y, alpha = atoms.p * self.weights[atoms.row], atoms.y, atoms.alpha
-        s1 = alpha * (1 - alpha)
-        alpha = self._balanced(alpha, pi, y, s1)
-        budget, q = self._budget(atoms, alpha)
-        eta = 0.0
+        mass, alpha = atoms.p * self.weights[atoms.row], atoms.alpha
+        dual = Dual(self.loss, self.Z, self.B, self.delta, self.fit_intercept)
+        slopes = Slopes(atoms.row, atoms.y, mass, -atoms.y * alpha, alpha * (1 - alpha))
+        return max(0.0, dual.bound(slopes))
+
+
+@dataclass(frozen=True, eq=False)
+class Slopes:
+    """Atoms: row, target, mass, slope a = dl/dz, and how much ``room`` a has to move."""
+
+    row: Array
+    y: Array
+    mass: Array
+    a: Array
+    room: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Dual:
+    r"""The dual problem of any convex loss under local costs.
+
+    .. math:: F^* \ge -\sum m\,\ell^*(a, y)\quad\text{if}\quad g'C^{-1}g \le \delta,\
+              \sum m a = 0,\qquad g = \sum m a z,\ C = \sum m a^2 B_i .
+    """
+
+    loss: Loss
+    Z: Array
+    B: Array
+    delta: float
+    fit_intercept: bool
+
+    def bound(self, slopes: Slopes) -> float:
+        """Return the value of slopes made feasible, each moved in proportion to its room."""
+        a = self._balanced(slopes, slopes.a)
+        budget, q = self._budget(slopes, a)
         if budget > self.delta:
-            # g'C^-1 g has the derivative 2 (y z'q - alpha q'B_i q) in alpha
-            slope = y * (self.Z @ q)[atoms.row] - alpha * ((self.B @ q) @ q)[atoms.row]
-            h = self._balanced(-s1 * slope, pi, y, s1)
-            fall = -2 * float(pi @ (h * slope))
-            eta = self._first_feasible(atoms, alpha, h, budget, fall)
+            # g'C^-1 g has the derivative 2 m (z'q - a q'B_i q) in a
+            steep = (self.Z @ q)[slopes.row] - a * ((self.B @ q) @ q)[slopes.row]
+            h = self._balanced(slopes, -slopes.room * steep)
+            eta = self._first_feasible(slopes, a, h, budget, -2 * float(slopes.mass @ (h * steep)))
             if not np.isfinite(eta):
-                return 0.0
-            alpha = alpha + eta * h
-        if alpha.min() < 0 or alpha.max() > 1:
-            return 0.0
-        return float(pi @ (entr(alpha) + entr(1 - alpha)))
+                return -np.inf
+            a = a + eta * h
+        value = self.loss.conjugate(a, slopes.y)
+        # an atom without mass may have any slope
+        return -float(slopes.mass @ np.where(slopes.mass > 0, value, 0.0))
 
-    def _balanced(self, alpha: Array, pi: Array, y: Array, s1: Array) -> Array:
-        """Return alpha moved, as by b, to where sum pi alpha y = 0."""
+    def _balanced(self, slopes: Slopes, a: Array) -> Array:
+        """Return a moved to where sum m a = 0."""
         if not self.fit_intercept:
-            return alpha
-        return alpha - y * s1 * (pi @ (alpha * y)) / max(pi @ s1, np.finfo(float).tiny)
+            return a
+        total = max(float(slopes.mass @ slopes.room), np.finfo(float).tiny)
+        return a - slopes.room * (slopes.mass @ a) / total
 
-    def _budget(self, atoms: Atoms, alpha: Array) -> tuple[float, Array]:
+    def _budget(self, slopes: Slopes, a: Array) -> tuple[float, Array]:
         """Return g'C^-1 g and C^-1 g."""
-        g = self.by_row(atoms, atoms.p * atoms.y * alpha) @ self.Z
-        C = self._blend(self.by_row(atoms, atoms.p * alpha**2))
-        q = cho_solve(cho_factor(C), g)
+        n, d = self.Z.shape
+        first, second = (np.bincount(slopes.row, slopes.mass * r, minlength=n) for r in (a, a**2))
+        g, C = first @ self.Z, (second @ self.B.reshape(n, -1)).reshape(d, d)
+        try:
+            q = cho_solve(cho_factor(C), g)
+        except LinAlgError:
+            # no slope is left to move
+            return np.inf, g
         return float(g @ q), q
 
     def _first_feasible(
-        self, atoms: Atoms, alpha: Array, h: Array, budget: float, fall: float
+        self, slopes: Slopes, a: Array, h: Array, budget: float, fall: float
     ) -> float:
-        """Return an eta near the least with g'C^-1 g <= delta at alpha + eta h, by Newton."""
+        """Return an eta near the least with g'C^-1 g <= delta at a + eta h, by Newton."""
         eta = 0.0
         for _ in range(6):
-            if not fall > 0:
+            if not (fall > 0 and np.isfinite(budget)):
                 return np.inf
             # a hair beyond: where the budget is met to rounding the next step would be zero
             eta += (budget - self.delta) / fall * (1 + 1e-9) + 1e-12 * self.delta / fall
-            now, _ = self._budget(atoms, alpha + eta * h)
-            if now <= self.delta:
+            budget, _ = self._budget(slopes, a + eta * h)
+            if budget <= self.delta:
                 return eta
-            budget = now
         return np.inf
