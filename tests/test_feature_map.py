@@ -239,6 +239,16 @@ def test_linearised_tends_to_polished():
     assert 0.8 <= rate <= 1.6
 
 
+def test_smoothed_has_no_linearised_cost():
+    problem = sample(FeatureMap(polish=False), 0.05)
+    with pytest.raises(ValueError, match="Use polish=True"):
+        Smoothed(random_state=0).solve(problem)
+    model = DROClassifier(
+        cost=FeatureMap(), deltas=[0.5, 0.05], solver=Smoothed(max_iter=100, random_state=0), cv=2
+    )
+    assert model.fit(problem.X, problem.y).delta_ in (0.5, 0.05)
+
+
 def test_smoothed_agrees_with_polished():
     problem = sample(FeatureMap(), 0.05)
     found = Smoothed(random_state=0).solve(problem)

@@ -54,7 +54,7 @@ def worst_case(
         origin=row,
         budget=float(mass @ places.price[row, place]),
         risk=reached,
-        attained=True,
+        attained=bool(reached >= risk - 1e-6 * abs(risk)),
         shortfall=max(0.0, risk - reached),
     )
 
@@ -143,7 +143,7 @@ def spend(loss: Array, price: Array, weights: Array, delta: float) -> tuple[Arra
     for j in order[:full]:
         place[row[j]] = end[j]
     each, mass = np.arange(len(weights)), weights.astype(float)
-    if full == len(order):
+    if full == len(order) or delta == 0:
         return each, place, mass
     last = order[full]
     before = spent[full - 1] if full else 0.0

@@ -14,6 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import KFold, StratifiedKFold, check_cv
 
+from ..costs import Cost
 from ..design import Design
 from ..solvers import Exact, Solver
 from .candidates import Candidates
@@ -126,6 +127,11 @@ def _usable(sample: Sample, train: Array, test: Array) -> bool:
     return all(len(np.unique(y[train][positive])) == 2 for y in sample.ys)
 
 
+def in_folds(cost: Cost, solver: Solver) -> Cost:
+    """Return the cost under which an exact solver solves folds, a cheaper one near it if any."""
+    return cost.stand_in() if isinstance(solver, Exact) else cost
+
+
 def rough(solver: Solver) -> Solver:
     """Return the solver at the accuracy of folds."""
     if not isinstance(solver, Exact):
@@ -179,7 +185,7 @@ def _fold(
     part, held = sample.rows(train), Design(sample.X[test])
     results, failed = [], 0
     for cost, grid, start in zip(candidates.costs(part), deltas, starts, strict=True):
-        solved = solve_path(part, cost.stand_in(), order, grid, solver, start)
+        solved = solve_path(part, in_folds(cost, solver), order, grid, solver, start)
         failed += sum(not s.converged for row in solved for s in row)
         coefs = np.stack([[s.coef for s in row] for row in solved])
         intercepts = np.array([[s.intercept for s in row] for row in solved])

@@ -16,7 +16,7 @@ from . import candidates as cost_candidates
 from .candidates import Candidates
 from .checks import check_delta, check_deltas, resolve_order
 from .comparison import CandidateScore, Comparison
-from .folds import ModelScorer, cross_validate, rough, splits
+from .folds import ModelScorer, cross_validate, in_folds, rough, splits
 from .grid import Path, Sample, default_deltas, solve_path, tidy, warmed
 from .profile import theory_delta
 from .rules import REPEAT_UP_TO, REPEATS, Evidence
@@ -113,7 +113,7 @@ def _from_folds(
     if tried.learned is not None:
         # made here, not the user's own: it may carry what it won against
         full[best].comparison_ = Comparison(settings.rule, table)
-    near = full[best].stand_in()
+    near = in_folds(full[best], solver)
     solved = solve_path(sample, near, order, deltas[best], solver, starts[best])
     path = tidy(
         sample,

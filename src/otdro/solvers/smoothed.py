@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
+from ..costs import FeatureMap
 from ..design import Design
 from ..problem import Problem, Solution
 from .assess import assess
@@ -156,6 +157,12 @@ class Smoothed(Solver):
             raise ValueError(f"unknown proposal={self.proposal!r}; known: {', '.join(PROPOSALS)}.")
         if self.stopping not in ("statistical", "paper"):
             raise ValueError(f"stopping must be 'statistical' or 'paper', got {self.stopping!r}.")
+        cost = problem.ball.cost
+        if isinstance(cost, FeatureMap) and not cost.polish:
+            raise ValueError(
+                "FeatureMap(polish=False) is the linearised cost, which only solver='exact' has. "
+                "Use polish=True here."
+            )
         if problem.ball.delta == 0:
             raise ValueError("the smoothed dual needs delta > 0; delta=0 is solver='exact'.")
 
