@@ -16,10 +16,10 @@ from . import candidates as cost_candidates
 from .candidates import Candidates
 from .checks import check_delta, check_deltas, resolve_order
 from .comparison import CandidateScore, Comparison
-from .folds import ModelScorer, cross_validate, in_folds, rough, splits
+from .folds import FoldScores, ModelScorer, Split, cross_validate, in_folds, rough, splits
 from .grid import Path, Sample, default_deltas, solve_path, tidy, warmed
 from .profile import theory_delta
-from .rules import REPEAT_UP_TO, REPEATS, Evidence
+from .rules import REPEAT_UP_TO, REPEATS, Evidence, Verdict
 from .rules import resolve as resolve_rule
 
 Array = NDArray[Any]
@@ -77,11 +77,7 @@ def _from_folds(
     scorer = None
     if settings.scoring is not None:
         scorer = ModelScorer(settings.estimator, settings.scoring, settings.y, settings.classes)
-    seed = _seed(settings.random_state)
-    few = len(sample.weights) <= REPEAT_UP_TO and settings.rule in ("auto", "smoothed")
-    few &= all(cost.is_norm for cost in full)
-    repeats = REPEATS if few else 1
-    pairs = splits(sample, settings.cv, settings.groups, seed, repeats, settings.classes)
+    pairs = _splits(sample, full, settings)
     starts = [
         solve_path(sample, cost, order, grid, rough(solver))
         if warmed(sample, cost, order, solver)
@@ -95,7 +91,36 @@ def _from_folds(
         for cost, grid, folds in zip(full, deltas, scores, strict=True)
     ]
     best = int(np.argmin([verdict.value for verdict in verdicts]))
-    table = [
+    table = _compared(tried.names, deltas, scores, verdicts, best)
+    if tried.learned is not None:
+        # made here, not the user's own: it may carry what it won against
+        full[best].comparison_ = Comparison(settings.rule, table)
+    near = in_folds(full[best], solver)
+    solved = solve_path(sample, near, order, deltas[best], solver, starts[best])
+    known = {"score_mean": scores[best].mean, "score_se": scores[best].se, "candidates": table}
+    path = tidy(sample, deltas[best], solved, squeeze=True, **known)
+    j = verdicts[best].place
+    ball = Ball(full[best], float(deltas[best][j]), order)
+    return Choice(ball, path, [row[j] for row in solved] if near is full[best] else None)
+
+
+def _splits(sample: Sample, costs: list[Cost], settings: Settings) -> list[Split]:
+    """Return the folds, repeated where rows are few and the rule can use it."""
+    few = len(sample.weights) <= REPEAT_UP_TO and settings.rule in ("auto", "smoothed")
+    repeats = REPEATS if few and all(cost.is_norm for cost in costs) else 1
+    seed = _seed(settings.random_state)
+    return splits(sample, settings.cv, settings.groups, seed, repeats, settings.classes)
+
+
+def _compared(
+    names: list[str],
+    deltas: list[Array],
+    scores: list[FoldScores],
+    verdicts: list[Verdict],
+    best: int,
+) -> list[CandidateScore]:
+    """Return what the folds said about every candidate."""
+    return [
         CandidateScore(
             name,
             grid,
@@ -107,26 +132,9 @@ def _from_folds(
             c == best,
         )
         for c, (name, grid, folds, verdict) in enumerate(
-            zip(tried.names, deltas, scores, verdicts, strict=True)
+            zip(names, deltas, scores, verdicts, strict=True)
         )
     ]
-    if tried.learned is not None:
-        # made here, not the user's own: it may carry what it won against
-        full[best].comparison_ = Comparison(settings.rule, table)
-    near = in_folds(full[best], solver)
-    solved = solve_path(sample, near, order, deltas[best], solver, starts[best])
-    path = tidy(
-        sample,
-        deltas[best],
-        solved,
-        squeeze=True,
-        score_mean=scores[best].mean,
-        score_se=scores[best].se,
-        candidates=table,
-    )
-    j = verdicts[best].place
-    ball = Ball(full[best], float(deltas[best][j]), order)
-    return Choice(ball, path, [row[j] for row in solved] if near is full[best] else None)
 
 
 def _deltas(sample: Sample, cost: Cost, order: int, delta: Any, settings: Settings) -> Array:
