@@ -114,6 +114,10 @@ class LinearisedPrice:
 
     A: Array
 
+    def rows(self, index: Array) -> LinearisedPrice:
+        """Return the prices of some rows."""
+        return LinearisedPrice(self.A[index])
+
     def price(self, U: Array, X: Array, order: int = 2) -> Array:
         """Return one price a row."""
         V = U - X

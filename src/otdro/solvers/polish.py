@@ -63,8 +63,13 @@ class Terrain:
 
     def rows(self, index: Array) -> Terrain:
         """Return some of the rows."""
-        A = self.A if self.A.ndim == 2 else self.A[index]
-        return replace(self, X=self.X[index], y=self.y[index], A=A)
+        own = self.A.ndim == 3
+        cost = self.cost.rows(index) if hasattr(self.cost, "rows") else self.cost
+        A = self.A[index] if own else self.A
+        part = replace(self, X=self.X[index], y=self.y[index], A=A, cost=cost)
+        # known already, and dear: the cache of ``inverse``
+        part.__dict__["inverse"] = self.inverse[index] if own else self.inverse
+        return part
 
     def push(self, beta: Array) -> Array:
         """Return the rows A^-1 beta."""
@@ -131,7 +136,15 @@ def ascents(terrain: Terrain, beta: Array, b: float, lam: float, steps: int) -> 
         # where a cost grows no faster than the loss, it is overtaken far from a flat row
         far = (3 + 3 * np.abs(terrain.X @ beta + b)) / square
         starts += [terrain.X + (sign * far)[:, None] * push for sign in (1, -1)]
-    return [ascend(terrain, U, beta, b, lam, steps) for U in (*starts, terrain.X)]
+    return together(terrain, [*starts, terrain.X], beta, b, lam, steps)
+
+
+def together(
+    terrain: Terrain, starts: list[Array], beta: Array, b: float, lam: float, steps: int
+) -> list[Array]:
+    """Return the ends of the ascents from all starts, as one batch of rows."""
+    rows = terrain.rows(np.tile(np.arange(len(terrain.X)), len(starts)))
+    return np.split(ascend(rows, np.vstack(starts), beta, b, lam, steps), len(starts))
 
 
 def maximisers(
@@ -141,7 +154,7 @@ def maximisers(
     tops = ascents(terrain, beta, b, lam, steps)
     if thorough:
         others = [U for part in ASIDE for U in ascents(terrain, beta, b, part * lam, steps)]
-        tops += [ascend(terrain, U, beta, b, lam, steps) for U in others]
+        tops += together(terrain, others, beta, b, lam, steps)
     gains = np.stack([terrain.gain(U, beta, b, lam) for U in tops])
     best = gains.argmax(axis=0)
     chosen: Array = np.stack(tops)[best, np.arange(len(best))]
