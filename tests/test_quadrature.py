@@ -118,11 +118,10 @@ class Plain(Loss):
 
 
 @pytest.mark.parametrize("kappa", [0.001, 0.05, 0.1, 0.125, 0.2, 2.0])
-@pytest.mark.parametrize("loss", [Plain(), Logistic()], ids=["unknown", "logistic"])
-def test_maxima_agree_with_the_inner_supremum(loss, kappa):
+def test_maxima_of_a_loss_that_does_not_know_them(kappa):
     m = np.concatenate([np.linspace(-4, 6, 101), [1 / (4 * kappa), -40.0, 800.0]])
     for y in (np.ones_like(m), -np.ones_like(m)):
-        ours = maxima(loss, y * m, y, kappa)
+        ours = maxima(Plain(), y * m, y, kappa)
         theirs = Logistic().inner(y * m, y, 1.0, kappa)
         assert_allclose(ours.value.max(axis=0), theirs.value.max(axis=0), atol=1e-8)
 

@@ -10,19 +10,18 @@ places are its nodes and the maximum is the worst-case risk; else they are the r
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .certificate import WorstCase
-from .costs import FeatureMap
 from .design import Design
 from .problem import Problem
 from .solvers import support
 from .solvers.landscape import ASCENT, landscape, worst
-from .solvers.polish import ASIDE, Terrain, ascents
+from .solvers.polish import ASIDE, ascents
 
 Array = NDArray[Any]
 
@@ -70,22 +69,21 @@ def worst_risk(problem: Problem, coef: Array, intercept: float) -> float:
     z = X @ coef + intercept
     if delta == 0 or not np.any(coef):
         return float(weights @ problem.loss.value(z, problem.y))
-    return worst(problem, _terrain(problem, X), coef, intercept)[1]
+    return worst(problem, landscape(problem, X), coef, intercept)[1]
 
 
 def _places(problem: Problem, coef: Array, intercept: float, multiplier: float) -> Places:
     if problem.finite:
         return _nodes(problem, coef, intercept)
-    X = Design(problem.X).dense()
-    stay = Places(X[:, None], _losses(problem, X[:, None], coef, intercept), np.zeros((len(X), 1)))
-    if problem.ball.delta == 0 or not np.any(coef) or not multiplier > 0:
-        return stay
-    terrain = _terrain(problem, X)
-    lams = multiplier * np.array([1.0, *ASIDE])
-    tops = [U for lam in lams for U in ascents(terrain, coef, intercept, float(lam), ASCENT)]
+    X, tops = Design(problem.X).dense(), []
+    price = [np.zeros(len(X))]
+    if problem.ball.delta > 0 and np.any(coef) and multiplier > 0:
+        terrain = landscape(problem, X)
+        lams = multiplier * np.array([1.0, *ASIDE])
+        tops = [U for lam in lams for U in ascents(terrain, coef, intercept, float(lam), ASCENT)]
+        price += [terrain.cost.price(U, X, terrain.order) for U in tops]
     points = np.stack([X, *tops], axis=1)
-    price = np.stack([terrain.cost.price(U, X, terrain.order) for U in (X, *tops)], axis=1)
-    return Places(points, _losses(problem, points, coef, intercept), price)
+    return Places(points, _losses(problem, points, coef, intercept), np.stack(price, axis=1))
 
 
 def _losses(problem: Problem, points: Array, coef: Array, intercept: float) -> Array:
@@ -98,34 +96,6 @@ def _nodes(problem: Problem, coef: Array, intercept: float) -> Places:
     """Return the nodes of a finite support, the same for all rows."""
     nodes, price = support.places(problem)
     return Places(nodes, _losses(problem, nodes, coef, intercept), price)
-
-
-def _terrain(problem: Problem, X: Array) -> Terrain:
-    """Return the rows with the cost of the fit: for a feature map its own, or the local one."""
-    terrain = landscape(problem, X)
-    cost = problem.ball.cost
-    linear = isinstance(cost, FeatureMap) and not cost.polish
-    return replace(terrain, cost=LinearisedPrice(terrain.A)) if linear else terrain
-
-
-@dataclass(frozen=True, eq=False)
-class LinearisedPrice:
-    """The price (u - x)'A(x)(u - x) of a linearised cost."""
-
-    A: Array
-
-    def rows(self, index: Array) -> LinearisedPrice:
-        """Return the prices of some rows."""
-        return LinearisedPrice(self.A[index])
-
-    def price(self, U: Array, X: Array, order: int = 2) -> Array:
-        """Return one price a row."""
-        V = U - X
-        return np.asarray(np.einsum("nd,nde,ne->n", V, self.A, V))
-
-    def price_gradient(self, U: Array, X: Array, order: int = 2) -> Array:
-        """Return 2 A(x)(u - x)."""
-        return np.asarray(2 * np.einsum("nde,ne->nd", self.A, U - X))
 
 
 def spend(loss: Array, price: Array, weights: Array, delta: float) -> tuple[Array, Array, Array]:

@@ -126,6 +126,10 @@ class Joint:
         """Return the dual norm of theta."""
         return float(np.linalg.norm(theta))
 
+    def directions(self, x: Point, rows: Array) -> Array:
+        """Return the gradient of the dual norm, one for all rows or one a row."""
+        return np.asarray(x.theta / x.w)
+
     def square(self, theta: Array, other: Array) -> float:
         """Return the inner product whose square root is the dual norm."""
         return float(theta @ other)
@@ -219,14 +223,14 @@ class Joint:
 
     def branch_gradients(self, x: Point, rows: Array) -> tuple[Array, Array]:
         """Return pi (psi_1 - psi_2) and its gradient for rows with two branches."""
-        u, w = x.theta / x.w, x.w
+        w = np.broadcast_to(x.w, len(self.y))[rows]
         y, pi = self.y[rows], self.weights[rows]
         s = expit(x.v[:, rows] - y * x.z[rows])
         t = x.v[:, rows] / w
         ds, dst, dt2 = s[0] - s[1], (s * t)[0] - (s * t)[1], (t**2)[0] - (t**2)[1]
         Z = self.design.rows(rows).dense()
         J = np.empty((len(rows), self.design.d + 2))
-        J[:, :-2] = (-ds * y)[:, None] * Z + dst[:, None] * u
+        J[:, :-2] = (-ds * y)[:, None] * Z + dst[:, None] * self.directions(x, rows)
         J[:, -2] = -ds * y * self.fit_intercept
         J[:, -1] = -dt2
         difference = pi * (x.value[0, rows] - x.value[1, rows])

@@ -23,7 +23,7 @@ ASCENT = 200
 
 
 def landscape(problem: Problem, X: Array) -> Terrain:
-    """Return the rows with their cost and its local matrices."""
+    """Return the rows with their cost, linearised if it says so, and its local matrices."""
     ball, cost = problem.ball, problem.ball.cost
     reach = ball.delta**0.5
     if problem.finite:
@@ -31,7 +31,9 @@ def landscape(problem: Problem, X: Array) -> Terrain:
     if isinstance(cost, FeatureMap):
         if ball.order != 2:
             raise ValueError("a FeatureMap needs order=2, where its cost is a square near a row.")
-        return Terrain(X, problem.y, problem.loss, cost, 2, cost.shape(X), reach)
+        A = cost.shape(X)
+        price = cost if cost.polish else LinearisedPrice(A)
+        return Terrain(X, problem.y, problem.loss, price, 2, A, reach)
     if not isinstance(cost, CallableCost):
         if ball.order == 1:
             raise ValueError(
@@ -47,6 +49,26 @@ def landscape(problem: Problem, X: Array) -> Terrain:
     cost.verify(X)
     A = local_matrices(cost, X, ball.delta)
     return Terrain(X, problem.y, problem.loss, cost, ball.order, A, reach)
+
+
+@dataclass(frozen=True, eq=False)
+class LinearisedPrice:
+    """The price (u - x)'A(x)(u - x) of a linearised cost."""
+
+    A: Array
+
+    def rows(self, index: Array) -> LinearisedPrice:
+        """Return the prices of some rows."""
+        return LinearisedPrice(self.A[index])
+
+    def price(self, U: Array, X: Array, order: int = 2) -> Array:
+        """Return one price a row."""
+        V = U - X
+        return np.asarray(np.einsum("nd,nde,ne->n", V, self.A, V))
+
+    def price_gradient(self, U: Array, X: Array, order: int = 2) -> Array:
+        """Return 2 A(x)(u - x)."""
+        return np.asarray(2 * np.einsum("nde,ne->nd", self.A, U - X))
 
 
 @dataclass(frozen=True, eq=False)

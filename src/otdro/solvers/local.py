@@ -22,6 +22,7 @@ from ..problem import Problem, Solution
 from . import joint, polish
 from .base import constant_risk, verdict
 from .dual_model import Point, Rows, multiplier, spread
+from .landscape import landscape
 from .quadrature import Smoothing, constant_solution, descend
 from .rowwise import Dual, Rowwise, Slopes
 from .tilt import integrate, maxima, softmax
@@ -85,7 +86,7 @@ def solve(problem: Problem, tol: float, max_iter: int, start: Solution | None = 
     linear = linearised(problem, tol, max_iter, start)
     if not cost.polish or not np.any(linear.coef):
         return linear
-    return polish.polished(problem, linear, tol)
+    return polish.polished(problem, landscape(problem, Design(problem.X).dense()), linear)
 
 
 def linearised(

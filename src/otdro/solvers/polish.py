@@ -17,13 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from ..design import Design
 from ..problem import Problem, Solution
 from .base import constant_risk
 from .tilt import maxima
 
 Array = NDArray[Any]
 
+#: Ascent steps to a maximum while a model is fitted.
+STEPS = 60
 #: A gain that counts as infinite: the loss outgrows the cost.
 ENDLESS = 1e30
 #: Multiples of lam under whose linearised maxima ascents start: the smaller, the farther.
@@ -161,13 +162,13 @@ def maximisers(
     return chosen
 
 
-def polished(problem: Problem, linear: Solution, tol: float, steps: int = 60) -> Solution:
+def polished(problem: Problem, terrain: Terrain, linear: Solution) -> Solution:
     """Minimise over (beta, b, log lam) by quasi-Newton steps with Danskin's gradient.
 
     Where a thorough search finds more risk at the minimum, minimise again with that search.
     """
     first = np.concatenate([linear.coef, [linear.intercept, np.log(linear.multiplier)]])
-    risk = _Risk(problem, steps)
+    risk = _Risk(problem, terrain)
     start, v, n_iter, value = risk(first)[0], first, linear.n_iter, np.inf
     for risk.thorough in (False, True):
         now = risk(v)[0]
@@ -192,18 +193,14 @@ def polished(problem: Problem, linear: Solution, tol: float, steps: int = 60) ->
 class _Risk:
     """The worst-case risk and its gradient in (beta, b, log lam)."""
 
-    def __init__(self, problem: Problem, steps: int) -> None:
-        X, ball = Design(problem.X).dense(), problem.ball
-        cost: Any = ball.cost
-        args = problem.y, problem.loss, cost, ball.order, cost.shape(X), ball.delta**0.5
-        self.terrain = Terrain(X, *args)
-        self.problem, self.steps, self.thorough = problem, steps, False
+    def __init__(self, problem: Problem, terrain: Terrain) -> None:
+        self.problem, self.terrain, self.thorough = problem, terrain, False
 
     def __call__(self, v: Array) -> tuple[float, Array]:
         """Return value and gradient at v."""
         p, terrain, delta = self.problem, self.terrain, self.problem.ball.delta
         beta, b, lam = v[:-2], float(v[-2]), float(np.exp(np.clip(v[-1], -30, 30)))
-        U = maximisers(terrain, beta, b, lam, self.steps, self.thorough)
+        U = maximisers(terrain, beta, b, lam, STEPS, self.thorough)
         z = U @ beta + b
         slope = p.weights * p.loss.derivative(z, p.y)
         price = terrain.cost.price(U, terrain.X, terrain.order)

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
-from scipy.special import expit
 
 from ..losses import Loss
 from .dual_model import Rows
@@ -43,6 +42,10 @@ class Rowwise(Joint):
     def norms(self, theta: Array) -> Array:
         """Return w_i."""
         return np.sqrt(np.maximum((self.B @ theta) @ theta, 1e-300))
+
+    def directions(self, x: Point, rows: Array) -> Array:
+        """Return u_i = B_i theta/w_i."""
+        return np.asarray((self.B[rows] @ x.theta) / x.w[rows, None])
 
     def square(self, theta: Array, other: Array) -> float:
         """Return the mean of theta'B_i other."""
@@ -102,20 +105,6 @@ class Rowwise(Joint):
             H[d, -1] = H[-1, d] = ml.sum()
         H[d, d] = mm.sum() if self.fit_intercept else 1.0
         return grad, H
-
-    def branch_gradients(self, x: Point, rows: Array) -> tuple[Array, Array]:
-        """Return pi (psi_1 - psi_2) and its gradient for rows with two branches."""
-        w, y, pi = x.w[rows], self.y[rows], self.weights[rows]
-        s = expit(x.v[:, rows] - y * x.z[rows])
-        t = x.v[:, rows] / w
-        ds, dst, dt2 = s[0] - s[1], (s * t)[0] - (s * t)[1], (t**2)[0] - (t**2)[1]
-        U = (self.B[rows] @ x.theta) / w[:, None]
-        J = np.empty((len(rows), self.design.d + 2))
-        J[:, :-2] = (-ds * y)[:, None] * self.Z[rows] + dst[:, None] * U
-        J[:, -2] = -ds * y * self.fit_intercept
-        J[:, -1] = -dt2
-        difference = pi * (x.value[0, rows] - x.value[1, rows])
-        return difference, pi[:, None] * J
 
     def lower_bound(self, x: Point, p: Array) -> float:
         """Return the bound of the atoms, moved as by a shift of b and a growth of theta."""
