@@ -9,9 +9,10 @@ from otdro.costs import Mahalanobis, Norm
 from otdro.design import Design
 from otdro.losses import Logistic, Squared
 from otdro.problem import Ball, Problem
-from otdro.solvers import Exact, Quadrature, support
-from otdro.solvers.dual_model import Rows
-from otdro.solvers.estimate import LinearScore
+from otdro.solvers import Exact, Quadrature
+from otdro.solvers.finite import support
+from otdro.solvers.smoothing.linear_score import LinearScore
+from otdro.solvers.smoothing.smoothed_dual import Rows
 
 
 def seconds(call, repeats):

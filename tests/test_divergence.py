@@ -8,9 +8,10 @@ from sklearn.exceptions import ConvergenceWarning
 
 from otdro import DROClassifier
 from otdro.losses import Logistic
-from otdro.solvers import Smoothed, smoothed
-from otdro.solvers.descent import BOUND, ROSE, WILD, Descent
-from otdro.solvers.estimate import Estimate, LinearScore
+from otdro.solvers import Smoothed
+from otdro.solvers.smoothing import smoothed
+from otdro.solvers.smoothing.descent import BOUND, ROSE, WILD, Descent
+from otdro.solvers.smoothing.linear_score import Estimate, LinearScore
 
 
 def data(signal=1.0):

@@ -14,7 +14,8 @@ from otdro import DROClassifier
 from otdro.costs import FeatureMap, Graph, Mahalanobis, Norm
 from otdro.losses import Absolute, Hinge, Huber, Logistic, Quantile, Squared, SquaredHinge
 from otdro.problem import Ball, Problem
-from otdro.solvers import Exact, Quadrature, Sinkhorn, support
+from otdro.solvers import Exact, Quadrature, Sinkhorn
+from otdro.solvers.finite import support
 
 
 def sample(loss, delta=0.1, cost=None, n=25, m=40, d=3, seed=0, order=2):

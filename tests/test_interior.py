@@ -10,8 +10,8 @@ from scipy import sparse
 from otdro.costs import Mahalanobis, Norm
 from otdro.losses import Absolute, Hinge, Huber, Logistic, Quantile, Squared, SquaredHinge
 from otdro.problem import Ball, Problem
-from otdro.solvers.interior import Interior, solve
-from otdro.solvers.interior_merge import merged
+from otdro.solvers.conic.interior import Interior, solve
+from otdro.solvers.conic.merging import merged
 
 cp = pytest.importorskip("cvxpy")
 

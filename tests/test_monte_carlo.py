@@ -19,11 +19,11 @@ from otdro.costs import CallableCost
 from otdro.design import Design
 from otdro.losses import Logistic
 from otdro.problem import Ball, Problem
-from otdro.solvers.cloud import Cloud
-from otdro.solvers.dual_model import Rows
-from otdro.solvers.estimate import LinearScore
-from otdro.solvers.landscape import landscape
-from otdro.solvers.tilt import integrate, tilt
+from otdro.solvers.feature_map.geometry import landscape
+from otdro.solvers.smoothing.gaussian_integral import integrate, tilt
+from otdro.solvers.smoothing.linear_score import LinearScore
+from otdro.solvers.smoothing.particles import Cloud
+from otdro.solvers.smoothing.smoothed_dual import Rows
 
 N, D, DELTA, SIGMA = 20, 3, 0.1, 2.0
 THETA = np.array([0.6, -0.3, 0.4, 0.1])

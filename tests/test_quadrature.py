@@ -15,10 +15,12 @@ from otdro.duality import worst_risk
 from otdro.losses import Hinge, Huber, Logistic, Squared, SquaredHinge
 from otdro.losses.base import Loss
 from otdro.problem import Ball, Problem
-from otdro.solvers import Exact, Quadrature, Sinkhorn, dual_model, sinkhorn
-from otdro.solvers.assess import assess
-from otdro.solvers.quadrature import Smoothing
-from otdro.solvers.tilt import first_order, integrate, maxima
+from otdro.solvers import Exact, Quadrature, Sinkhorn
+from otdro.solvers.smoothing import sinkhorn
+from otdro.solvers.smoothing import smoothed_dual as dual_model
+from otdro.solvers.smoothing.gaussian_integral import first_order, integrate, maxima
+from otdro.solvers.smoothing.quadrature import Smoothing
+from otdro.solvers.smoothing.unsmoothed import assess
 
 
 def sample(n, d, loss, delta, seed=0, intercept=True):

@@ -14,8 +14,8 @@ from otdro.losses import Hinge, Logistic, Squared
 from otdro.losses.base import Loss
 from otdro.problem import Ball, Problem
 from otdro.solvers import Exact, Quadrature, Smoothed, resolve
-from otdro.solvers.cloud import Cloud
-from otdro.solvers.landscape import landscape
+from otdro.solvers.feature_map.geometry import landscape
+from otdro.solvers.smoothing.particles import Cloud
 
 
 def sample(n, d, loss, delta, seed=0):

@@ -11,9 +11,10 @@ from otdro.costs import Norm
 from otdro.losses import Absolute, Hinge, Huber, Logistic, Quantile, Squared, SquaredHinge
 from otdro.losses.base import Loss
 from otdro.problem import Ball, Problem
-from otdro.solvers import Exact, support
+from otdro.solvers import Exact
 from otdro.solvers.base import constant_risk
-from otdro.solvers.sublevel import ends
+from otdro.solvers.finite import support
+from otdro.solvers.finite.sublevel import ends
 
 
 class LogCosh(Loss):

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from .certificate import WorstCase
 from .design import Design
 from .problem import Problem
-from .solvers import support
-from .solvers.landscape import ASCENT, landscape, worst
-from .solvers.polish import ASIDE, ascents
+from .solvers.feature_map.geometry import ASCENT, landscape, worst
+from .solvers.feature_map.inner_ascent import ASIDE, ascents
+from .solvers.finite import support
 
 Array = NDArray[Any]
 

@@ -13,8 +13,11 @@ from ..costs import Cost, FeatureMap
 from ..design import Design, as_dense
 from ..losses import Loss, PiecewiseQuadratic, Squared
 from ..problem import Ball, Problem, Solution
-from ..solvers import Exact, Solver, local, newton, spectral, support
+from ..solvers import Exact, Solver
 from ..solvers.base import constant_risk
+from ..solvers.euclidean import newton, spectral
+from ..solvers.feature_map import linearised as local
+from ..solvers.finite import support
 from .checks import check_deltas, resolve_cost, resolve_order, validated
 
 Array = NDArray[Any]

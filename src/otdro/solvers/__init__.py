@@ -6,9 +6,9 @@ from typing import Any
 from .auto import Auto
 from .base import Solver as Solver
 from .exact import Exact
-from .quadrature import Quadrature
-from .sinkhorn import Sinkhorn
-from .smoothed import Smoothed
+from .smoothing.quadrature import Quadrature
+from .smoothing.sinkhorn import Sinkhorn
+from .smoothing.smoothed import Smoothed
 
 __all__ = ["Exact", "Quadrature", "Sinkhorn", "Smoothed"]
 

@@ -7,7 +7,7 @@ from typing import Any
 from ..costs.callable import CallableCost
 from ..problem import Problem, Solution
 from .exact import Exact
-from .smoothed import Smoothed
+from .smoothing.smoothed import Smoothed
 
 
 class Auto(Exact):

@@ -14,8 +14,11 @@ from ..duality import require_lipschitz
 from ..losses import Logistic, Squared
 from ..losses.base import PiecewiseQuadratic
 from ..problem import Problem, Solution
-from . import interior, joint, local, newton, spectral, support
 from .base import Solver
+from .conic import interior
+from .euclidean import joint, newton, spectral
+from .feature_map import linearised as local
+from .finite import support
 
 Method = Callable[..., Solution]
 

@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
-from ..design import Design
-from ..problem import Problem, Solution
-from .base import Coordinates, constant_risk, verdict
+from ...design import Design
+from ...problem import Problem, Solution
+from ..base import Coordinates, constant_risk, verdict
 
 Array = NDArray[Any]
 

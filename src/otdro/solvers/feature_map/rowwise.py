@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-from ..losses import Loss
-from .dual_model import Rows
-from .joint import Atoms, Joint, Point
+from ...losses import Loss
+from ..euclidean.joint import Atoms, Joint, Point
+from ..smoothing.smoothed_dual import Rows
 
 Array = NDArray[Any]
 

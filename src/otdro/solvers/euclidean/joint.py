@@ -24,13 +24,13 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 from scipy.special import entr, expit
 
-from ..costs import Norm
-from ..design import Design
-from ..duality import worst_risk
-from ..losses import Logistic
-from ..problem import Ball, Problem, Solution
+from ...costs import Norm
+from ...design import Design
+from ...duality import worst_risk
+from ...losses import Logistic
+from ...problem import Ball, Problem, Solution
+from ..base import Coordinates, constant_risk, verdict
 from . import newton
-from .base import Coordinates, constant_risk, verdict
 
 Array = NDArray[Any]
 

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from .dual_model import Point, Rows, derivatives, spread
-from .tilt import Nodes, first_order, peaks, softmax, tilt
+from .gaussian_integral import Nodes, first_order, peaks, softmax, tilt
+from .smoothed_dual import Point, Rows, derivatives, spread
 
 Array = NDArray[Any]
 

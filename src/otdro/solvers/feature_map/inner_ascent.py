@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from ..problem import Problem, Solution
-from .base import constant_risk
-from .tilt import maxima
+from ...problem import Problem, Solution
+from ..base import constant_risk
+from ..smoothing.gaussian_integral import maxima
 
 Array = NDArray[Any]
 

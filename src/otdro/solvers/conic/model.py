@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..design import Design
-from ..losses.base import Array
-from .interior_rows import Rows
+from ...design import Design
+from ...losses.base import Array
+from .rows import Rows
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..design import Design
-from ..duality import worst_risk
-from ..losses import Logistic, Squared
-from ..losses.base import Loss
-from ..problem import Problem
-from . import joint
-from .base import Coordinates
-from .tilt import maxima
+from ...design import Design
+from ...duality import worst_risk
+from ...losses import Logistic, Squared
+from ...losses.base import Loss
+from ...problem import Problem
+from ..base import Coordinates
+from ..euclidean import joint
+from .gaussian_integral import maxima
 
 Array = NDArray[Any]
 

@@ -11,15 +11,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..design import Design, mean
-from ..losses import Logistic
-from ..losses.base import Array, PiecewiseQuadratic
-from ..problem import Problem, Solution
-from .interior_bounds import Floor, constant, floor, nearest, repaired, risk
-from .interior_merge import merged
-from .interior_model import Model, Saddle, saddle
-from .interior_newton import Newton
-from .interior_solution import Run, certified, expanded
+from ...design import Design, mean
+from ...losses import Logistic
+from ...losses.base import Array, PiecewiseQuadratic
+from ...problem import Problem, Solution
+from .bounds import Floor, constant, floor, nearest, repaired, risk
+from .certified import Run, certified, expanded
+from .merging import merged
+from .model import Model, Saddle, saddle
+from .newton_system import Newton
 
 #: Iterations without progress of the gap before the method gives up.
 PATIENCE = 12

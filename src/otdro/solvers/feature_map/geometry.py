@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..costs.callable import CallableCost
-from ..costs.feature_map import FeatureMap
-from ..problem import Problem
-from .assess import Tangent, bracket, descend
-from .polish import Terrain, maximisers
+from ...costs.callable import CallableCost
+from ...costs.feature_map import FeatureMap
+from ...problem import Problem
+from ..smoothing.unsmoothed import Tangent, bracket, descend
+from .inner_ascent import Terrain, maximisers
 
 Array = NDArray[Any]
 

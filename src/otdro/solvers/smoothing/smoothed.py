@@ -17,18 +17,18 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
-from ..costs import FeatureMap
-from ..design import Design
-from ..problem import Problem, Solution
-from .assess import assess
-from .base import Coordinates, Solver, constant_risk
-from .cloud import Cloud
+from ...costs import FeatureMap
+from ...design import Design
+from ...problem import Problem, Solution
+from ..base import Coordinates, Solver, constant_risk
+from ..feature_map.geometry import landscape, worst
+from ..feature_map.linearised import opening_local
 from .descent import Descent
-from .dual_model import Rows
-from .estimate import LinearScore
-from .landscape import landscape, worst
-from .local import opening_local
+from .linear_score import LinearScore
+from .particles import Cloud
 from .quadrature import constant_solution, opening, require_smooth
+from .smoothed_dual import Rows
+from .unsmoothed import assess
 
 Array = NDArray[Any]
 

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..design import Design
-from ..losses.base import Loss
-from .tilt import Tilt
+from ...design import Design
+from ...losses.base import Loss
+from .gaussian_integral import Tilt
 
 Array = NDArray[Any]
 

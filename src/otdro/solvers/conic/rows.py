@@ -16,7 +16,7 @@ from typing import Protocol
 
 import numpy as np
 
-from ..losses.base import Array
+from ...losses.base import Array
 
 #: Below every multiplier that is not 0 at an infinite end of a box.
 TINY = 1e-300

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..losses.base import Array
-from ..problem import Problem
+from ...losses.base import Array
+from ...problem import Problem
 
 #: Entries of X up to which rows are merged and ordered, which copies X.
 MERGE_UP_TO = 500_000

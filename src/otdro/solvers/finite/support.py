@@ -23,12 +23,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from ..costs.graph import Graph
-from ..design import Design
-from ..losses.base import Loss
-from ..problem import Problem, Solution
-from .base import constant_risk, verdict
-from .pairs_newton import Master, State, begin, degree, follow, slack
+from ...costs.graph import Graph
+from ...design import Design
+from ...losses.base import Loss
+from ...problem import Problem, Solution
+from ..base import constant_risk, verdict
+from .pairs_interior import Master, State, begin, degree, follow, slack
 from .sublevel import ends
 
 Array = NDArray[Any]

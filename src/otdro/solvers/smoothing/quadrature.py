@@ -19,11 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-from ..problem import Problem, Solution
-from .assess import assess
-from .base import Coordinates, Solver, constant_risk
-from .dual_model import Point, Rows, derivatives, first, multiplier, spread
-from .tilt import integrate
+from ...problem import Problem, Solution
+from ..base import Coordinates, Solver, constant_risk
+from .gaussian_integral import integrate
+from .smoothed_dual import Point, Rows, derivatives, first, multiplier, spread
+from .unsmoothed import assess
 
 Array = NDArray[Any]
 

@@ -15,17 +15,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..costs.feature_map import FeatureMap
-from ..design import Design
-from ..losses import Logistic, Loss, PiecewiseQuadratic
-from ..problem import Problem, Solution
-from . import joint, polish
-from .base import constant_risk, verdict
-from .dual_model import Point, Rows, multiplier, spread
-from .landscape import landscape
-from .quadrature import Smoothing, constant_solution, descend
+from ...costs.feature_map import FeatureMap
+from ...design import Design
+from ...losses import Logistic, Loss, PiecewiseQuadratic
+from ...problem import Problem, Solution
+from ..base import constant_risk, verdict
+from ..euclidean import joint
+from ..smoothing.gaussian_integral import integrate, maxima, softmax
+from ..smoothing.quadrature import Smoothing, constant_solution, descend
+from ..smoothing.smoothed_dual import Point, Rows, multiplier, spread
+from . import inner_ascent as polish
+from .geometry import landscape
 from .rowwise import Dual, Rowwise, Slopes
-from .tilt import integrate, maxima, softmax
 
 Array = NDArray[Any]
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..design import Design
-from ..losses.base import Array
-from ..problem import Problem, Solution
-from .interior_bounds import Floor, best_nu, risk, spread
-from .interior_model import Model
+from ...design import Design
+from ...losses.base import Array
+from ...problem import Problem, Solution
+from .bounds import Floor, best_nu, risk, spread
+from .model import Model
 
 
 @dataclass(frozen=True, eq=False)

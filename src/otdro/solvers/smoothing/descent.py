@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 from sklearn.utils import check_random_state
 
-from ..problem import Problem, Solution
-from .estimate import Estimate, Oracle
+from ...problem import Problem, Solution
+from .linear_score import Estimate, Oracle
 from .quadrature import constant_solution, newton_step
 
 Array = NDArray[Any]

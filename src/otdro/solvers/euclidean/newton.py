@@ -21,10 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator, cg
 
-from ..design import Design
-from ..losses import Loss
-from ..problem import Problem, Solution
-from .base import Coordinates, constant_risk, verdict
+from ...design import Design
+from ...losses import Loss
+from ...problem import Problem, Solution
+from ..base import Coordinates, constant_risk, verdict
 
 Array = NDArray[Any]
 

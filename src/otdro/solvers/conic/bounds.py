@@ -7,9 +7,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import entr
 
-from ..losses.base import Array
-from .interior_model import Model
-from .interior_newton import Orthogonal
+from ...losses.base import Array
+from .model import Model
+from .newton_system import Orthogonal
 
 
 class Floor(NamedTuple):

@@ -17,11 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from ..problem import Problem, Solution
-from .base import Coordinates, Solver, constant_risk
-from .dual_model import Rows
+from ...problem import Problem, Solution
+from ..base import Coordinates, Solver, constant_risk
+from .gaussian_integral import integrate
 from .quadrature import constant_solution, opening, require_linear
-from .tilt import integrate
+from .smoothed_dual import Rows
 
 Array = NDArray[Any]
 

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .estimate import Estimate
-from .polish import Terrain, ascend
-from .tilt import maxima, softmax
+from ..feature_map.inner_ascent import Terrain, ascend
+from .gaussian_integral import maxima, softmax
+from .linear_score import Estimate
 
 Array = NDArray[Any]
 

@@ -6,9 +6,9 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 from scipy.linalg.lapack import dgeqrf, dtrtrs
 
-from ..losses.base import Array
-from .interior_model import Saddle
-from .interior_rows import Map
+from ...losses.base import Array
+from .model import Saddle
+from .rows import Map
 
 
 class Squared:

@@ -1,0 +1,1 @@
+"""Costs that are no norm: linearised near each row, then by ascent."""

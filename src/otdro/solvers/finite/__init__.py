@@ -1,0 +1,1 @@
+"""Finite support and graphs: the adversary moves mass between given nodes."""

@@ -1,0 +1,1 @@
+"""The smoothed dual: stochastic, by quadrature, and Sinkhorn balls."""
