@@ -27,7 +27,7 @@ row = int(np.argmin(np.abs(t[:60] - 0.7)))
 graph = Graph(8)
 lengths = {
     "straight line": Norm(2).distance(X[[row]], points)[0],
-    "along the graph": graph.path_lengths(X, support)[row],
+    "along the graph": graph.distance_to_nodes(X, support)[row],
 }
 
 figure, axes = plt.subplots(1, 2, figsize=(9, 4.4), layout="constrained", sharex=True, sharey=True)

@@ -111,26 +111,26 @@ def test_without_moves_or_without_extra_points():
     assert "pairs kept" in found.message
 
 
-def test_path_lengths():
+def test_distance_to_nodes():
     line = np.array([[0.0], [1.0], [3.0], [6.0]])
-    lengths = Graph(1).path_lengths(line, None)
+    lengths = Graph(1).distance_to_nodes(line, None)
     assert_allclose(lengths, np.abs(line - line.T))
     rng = np.random.default_rng(0)
     X, S = rng.normal(size=(10, 2)), rng.normal(size=(30, 2))
-    lengths = Graph(6).path_lengths(X, S)
+    lengths = Graph(6).distance_to_nodes(X, S)
     assert lengths.shape == (10, 40)
     assert_allclose(np.diag(lengths), 0)
     straight = np.linalg.norm(X[:, None] - np.vstack([X, S])[None], axis=2)
     assert (lengths >= straight - 1e-12).all()
     edges = Graph(6).edges(np.vstack([X, S]))
     assert_allclose(lengths, dijkstra(edges + edges.T, indices=range(10)))
-    scaled = Graph(6, base=Mahalanobis(4 * np.eye(2))).path_lengths(X, S)
+    scaled = Graph(6, base=Mahalanobis(4 * np.eye(2))).distance_to_nodes(X, S)
     assert_allclose(scaled, 2 * lengths)
 
 
 def test_coinciding_nodes_are_joined():
     X = np.repeat(np.arange(6.0)[:, None], 2, axis=0)
-    lengths = Graph(3).path_lengths(X, None)
+    lengths = Graph(3).distance_to_nodes(X, None)
     assert np.isfinite(lengths).all()
     assert_allclose(lengths[0, 1], 0, atol=1e-9)
 
@@ -157,7 +157,7 @@ def test_bad_input_is_named():
     with pytest.raises(ValueError, match="k >= 1"):
         Graph(0).check(3)
     with pytest.raises(ValueError, match="more than k nodes"):
-        Graph(10).path_lengths(problem.X[:5], None)
+        Graph(10).distance_to_nodes(problem.X[:5], None)
 
 
 def test_settings_survive():

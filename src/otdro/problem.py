@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .costs import Cost, Graph
+from .costs import Cost, Geometry
 from .losses import Loss
 
 Array = NDArray[Any]
@@ -34,6 +34,32 @@ class Ball:
 
 
 @dataclass(frozen=True, eq=False)
+class Sample:
+    """Rows, target vectors (one, or K for one-vs-rest), weights with sum 1, the model's form."""
+
+    X: Any
+    ys: list[Array]
+    weights: Array
+    loss: Loss
+    fit_intercept: bool
+    support: Any = None
+
+    def rows(self, index: Array) -> Sample:
+        """Return the sample of some rows, its weights scaled to sum 1 again."""
+        weights = self.weights[index]
+        return replace(
+            self,
+            X=self.X[index],
+            ys=[y[index] for y in self.ys],
+            weights=weights / weights.sum(),
+        )
+
+    def problem(self, y: Array, ball: Ball) -> Problem:
+        """Return the problem of one target vector."""
+        return Problem(self.X, y, self.weights, self.loss, ball, self.fit_intercept, self.support)
+
+
+@dataclass(frozen=True, eq=False)
 class Problem:
     r"""Minimise over (beta, b) the largest :math:`E_P\,\ell(x'\beta + b, y)` over P in the ball.
 
@@ -50,10 +76,19 @@ class Problem:
     fit_intercept: bool = True
     support: Any = None
 
+    def at(self, delta: float) -> Problem:
+        """Return the problem over the ball of another radius."""
+        return replace(self, ball=replace(self.ball, delta=float(delta)))
+
+    @property
+    def geometry(self) -> Geometry:
+        """What the adversary's moves are: those of the cost, or between given points only."""
+        return "finite" if self.support is not None else self.ball.cost.geometry
+
     @property
     def finite(self) -> bool:
         """Whether the adversary moves mass between given points only."""
-        return self.support is not None or isinstance(self.ball.cost, Graph)
+        return self.geometry == "finite"
 
 
 @dataclass(frozen=True, eq=False)

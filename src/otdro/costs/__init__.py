@@ -3,6 +3,7 @@
 import numpy as np
 
 from .base import Cost as Cost
+from .base import Geometry as Geometry
 from .callable import CallableCost as CallableCost
 from .feature_map import FeatureMap
 from .graph import Graph

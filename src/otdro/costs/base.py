@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,13 +12,27 @@ from .table import CostTable, Direction, moves, named, signed, size
 
 Array = NDArray[Any]
 
+#: What a cost is to a solver; see ``Cost.geometry``.
+Geometry = Literal["euclidean", "norm", "local", "finite", "function"]
+
 
 class Cost(BaseEstimator):  # type: ignore[misc]
     """The geometry of a ball: a distance on rows, whose power ``order`` is the price of a move.
 
-    A subclass writes ``dual_norm`` and ``direction``, from which gradient, adversary's move and
-    worst case follow, and ``norm`` (or ``distance``). Arrays act along their last axis.
+    A subclass states its ``geometry``, by which a solver knows what it can ask for:
+
+    * ``"norm"`` (the default): ``norm`` of the move u - x, ``dual_norm`` and ``direction``, from
+      which gradient, adversary's move and worst case follow;
+    * ``"euclidean"``: the same, and ``factor``, the linear map after which it is Euclidean;
+    * ``"local"``: ``price`` and ``price_gradient`` of moves, and ``shape``, a matrix per row;
+    * ``"finite"``: ``distance_to_nodes`` only, mass moves between given points;
+    * ``"function"``: ``price`` only, the cost itself and not a power of a distance.
+
+    Arrays act along their last axis.
     """
+
+    #: What this cost is to a solver.
+    geometry: Geometry = "norm"
 
     def norm(self, v: Array) -> Array:
         """Return ||v||, the price (at order 1) of the displacement v."""
@@ -51,15 +65,19 @@ class Cost(BaseEstimator):  # type: ignore[misc]
         """Return the cost under which folds are solved: this one, or a cheaper one near it."""
         return self
 
+    def distance_to_nodes(self, X: Array, support: Array | None) -> Array:
+        """Return the distances from the rows of X to all nodes, the rows of X first."""
+        return self.distance(X, X if support is None else np.vstack([X, support]))
+
     @property
     def is_norm(self) -> bool:
         """Whether the distance is a norm of u - x: ``dual_norm`` and ``direction`` exist."""
-        return type(self).dual_norm is not Cost.dual_norm
+        return self.geometry in ("euclidean", "norm")
 
     @property
     def euclidean(self) -> bool:
         """Whether ``factor`` exists."""
-        return type(self).factor is not Cost.factor
+        return self.geometry == "euclidean"
 
     def table(self, feature_names: Any = None, X: Any = None, *, scale: Any = None) -> CostTable:
         """Return the price of moving each feature by one standard deviation, and the directions.
@@ -67,7 +85,7 @@ class Cost(BaseEstimator):  # type: ignore[misc]
         The deviations are those of the columns of X, or ``scale``; without either they are 1, as
         for standardised columns. Names default to the columns of a data frame X. ``print`` it.
         """
-        if type(self).norm is Cost.norm:
+        if not self.is_norm:
             raise ValueError(f"{type(self).__name__} has no table: its prices vary with the place.")
         d = size(getattr(self, "matrix", None), feature_names, X, scale)
         self.check(d)

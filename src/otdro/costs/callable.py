@@ -15,6 +15,8 @@ class CallableCost(Cost):
     ``gradient(u, x)``, of shape (m, d), is dc/du; None takes central differences.
     """
 
+    geometry = "function"
+
     def __init__(self, function: Any, gradient: Any = None) -> None:
         self.function = function
         self.gradient = gradient

@@ -33,6 +33,8 @@ class FeatureMap(Cost):
         at that delta is polished.
     """
 
+    geometry = "local"
+
     def __init__(
         self,
         features: Any = "quadratic",

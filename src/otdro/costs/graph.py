@@ -20,6 +20,8 @@ class Graph(Cost):
     there (l_p for a norm with p); None is Euclidean.
     """
 
+    geometry = "finite"
+
     def __init__(self, k: int = 10, base: Any = None) -> None:
         self.k = k
         self.base = base
@@ -45,7 +47,7 @@ class Graph(Cost):
         size = np.maximum(length.ravel()[first], 1e-12 * max(length.max(), 1e-300))
         return sparse.csr_array((size, (pair[0], pair[1])), shape=(len(nodes), len(nodes)))
 
-    def path_lengths(self, X: Array, support: Array | None) -> Array:
+    def distance_to_nodes(self, X: Array, support: Array | None) -> Array:
         """Return the distances from the rows of X to all nodes, the rows of X first."""
         nodes = X if support is None else np.vstack([X, support])
         graph = self.edges(nodes)

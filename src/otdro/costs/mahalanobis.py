@@ -18,6 +18,8 @@ class Mahalanobis(Cost):
     norm is :math:`\sqrt{\beta'\Lambda^{-1}\beta}`.
     """
 
+    geometry = "euclidean"
+
     def __init__(self, matrix: Any) -> None:
         self.matrix = matrix
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .base import Array, Cost
+from .base import Array, Cost, Geometry
 
 _DUAL = {1: np.inf, 2: 2, np.inf: 1}
 
@@ -17,6 +17,11 @@ class Norm(Cost):
 
     def __init__(self, p: float = 2) -> None:
         self.p = p
+
+    @property
+    def geometry(self) -> Geometry:  # type: ignore[override]
+        """Euclidean for p = 2, else a norm."""
+        return "euclidean" if self.p == 2 else "norm"
 
     def check(self, n_features: int) -> None:
         """Refuse a p other than 1, 2 or inf."""
@@ -52,11 +57,6 @@ class Norm(Cost):
         """Return None, the identity, for p = 2."""
         if self.p != 2:
             super().factor()
-
-    @property
-    def euclidean(self) -> bool:
-        """Whether p = 2."""
-        return self.p == 2
 
     def _extreme_loadings(self, move: Array, free: Array) -> tuple[Array, Array]:
         """Return the extremes: one feature alone, or (p = 1) D 1 up and (p = inf) D^-1 1 down."""

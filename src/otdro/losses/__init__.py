@@ -3,12 +3,12 @@
 import re
 
 from .absolute import Absolute
-from .base import Inner as Inner
 from .base import Loss as Loss
-from .base import PiecewiseQuadratic as PiecewiseQuadratic
 from .hinge import Hinge
 from .huber import Huber
+from .inner import Inner as Inner
 from .logistic import Logistic
+from .piecewise import PiecewiseQuadratic as PiecewiseQuadratic
 from .quantile import Quantile
 from .squared import Squared
 from .squared_hinge import SquaredHinge

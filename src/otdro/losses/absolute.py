@@ -1,6 +1,6 @@
 """Absolute loss."""
 
-from .base import PiecewiseQuadratic
+from .piecewise import PiecewiseQuadratic
 
 
 class Absolute(PiecewiseQuadratic):

@@ -1,6 +1,6 @@
 """Hinge loss."""
 
-from .base import PiecewiseQuadratic
+from .piecewise import PiecewiseQuadratic
 
 
 class Hinge(PiecewiseQuadratic):

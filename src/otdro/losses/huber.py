@@ -1,6 +1,6 @@
 """Huber loss."""
 
-from .base import PiecewiseQuadratic
+from .piecewise import PiecewiseQuadratic
 
 
 class Huber(PiecewiseQuadratic):

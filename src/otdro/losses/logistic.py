@@ -7,7 +7,11 @@ from typing import Any
 import numpy as np
 from scipy.special import entr, expit, logit
 
-from .base import Array, Inner, Loss
+from .base import Array, Loss, SlopeRange
+from .inner import Inner
+
+#: The largest margin whose exponential is a finite number, with room.
+LARGEST = 700.0
 
 
 class Logistic(Loss):
@@ -16,6 +20,8 @@ class Logistic(Loss):
     task = "classification"
     lipschitz = 1.0
     smoothness = 0.25
+    minimum_at_infinity = True
+    profile = True
 
     def value(self, z: Array, y: Array) -> Array:
         """Return log(1 + e^-yz)."""
@@ -37,6 +43,34 @@ class Logistic(Loss):
         e = np.exp(-np.abs(m))
         s = np.where(m > 0, e, 1.0) / (1 + e)
         return np.log1p(e) + np.maximum(-m, 0), -y * s, s * (1 - s)
+
+    def probability(self, z: Array) -> Array:
+        """Return sigma(z)."""
+        return np.asarray(expit(z))
+
+    def slope_and_value(self, z: Array, scale: Array, xi: Array, y: Array) -> tuple[Array, ...]:
+        """Return log q, 1 - 1/q and -y, q = 1 + e^-yz, in the fewest passes."""
+        t = xi * (-y * scale)
+        t -= y * z
+        if t.max() > LARGEST:
+            return super().slope_and_value(z, scale, xi, y)
+        q = np.exp(t, out=t)
+        q += 1
+        value = np.log(q)
+        np.divide(-1, q, out=q)
+        q += 1
+        return value, q, -y
+
+    def slope_range(self, y: Array) -> SlopeRange:
+        """Return [-1, 0] for the label +1 and [0, 1] for -1."""
+        up = np.asarray(y) > 0
+        return SlopeRange(np.where(up, -1.0, 0.0), np.where(up, 0.0, 1.0))
+
+    def score_at(self, slope: Array, y: Array, room: tuple[Array, Array] | None = None) -> Array:
+        """Return log(sigma(z)/sigma(-z)), the distances of the slope to the ends of its range."""
+        low, high = self.slope_range(y)
+        above, below = (slope - low, high - slope) if room is None else room
+        return np.log(above / below)
 
     def constant(self, y: Array, weights: Array) -> float:
         """Return log(pi/(1 - pi)), pi the weight of the label +1."""

@@ -1,6 +1,6 @@
 """Quantile (pinball) loss."""
 
-from .base import PiecewiseQuadratic
+from .piecewise import PiecewiseQuadratic
 
 
 class Quantile(PiecewiseQuadratic):

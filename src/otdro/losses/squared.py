@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from .base import Array, PiecewiseQuadratic
+from .base import Array
+from .piecewise import PiecewiseQuadratic
 
 
 class Squared(PiecewiseQuadratic):
@@ -11,6 +12,7 @@ class Squared(PiecewiseQuadratic):
     task = "regression"
     slopes = (-np.inf, np.inf)
     kappa = 0.5
+    profile = True
 
     def constant(self, y: Array, weights: Array) -> float:
         """Return the weighted mean of y."""

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from .base import PiecewiseQuadratic
+from .piecewise import PiecewiseQuadratic
 
 
 class SquaredHinge(PiecewiseQuadratic):

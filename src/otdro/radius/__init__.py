@@ -1,7 +1,7 @@
 """Choosing delta: the whole path, cross-validation, and the robust Wasserstein profile."""
 
+from ..problem import Sample as Sample
 from .grid import Path, path
-from .grid import Sample as Sample
 from .profile import theory
 from .region import ConfidenceRegion as ConfidenceRegion
 from .region import confidence_region as confidence_region

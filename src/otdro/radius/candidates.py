@@ -15,7 +15,7 @@ from ..costs import CallableCost, Cost, Norm
 from ..design import as_dense
 from ..metrics import Learned
 from ..metrics.base import learn
-from .grid import Sample
+from ..problem import Sample
 
 Array = NDArray[Any]
 

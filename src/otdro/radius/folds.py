@@ -14,11 +14,11 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import KFold, StratifiedKFold, check_cv
 
-from ..costs import Cost
 from ..design import Design
-from ..solvers import Exact, Solver
+from ..problem import Sample
+from ..solvers import Solver
 from .candidates import Candidates
-from .grid import Sample, Solved, solve_path
+from .grid import Solved, solve_path
 
 Array = NDArray[Any]
 Split = tuple[Array, Array]
@@ -127,18 +127,6 @@ def _usable(sample: Sample, train: Array, test: Array) -> bool:
     return all(len(np.unique(y[train][positive])) == 2 for y in sample.ys)
 
 
-def in_folds(cost: Cost, solver: Solver) -> Cost:
-    """Return the cost under which an exact solver solves folds, a cheaper one near it if any."""
-    return cost.stand_in() if isinstance(solver, Exact) else cost
-
-
-def rough(solver: Solver) -> Solver:
-    """Return the solver at the accuracy of folds."""
-    if not isinstance(solver, Exact):
-        return solver
-    return clone(solver).set_params(tol=max(solver.tol, FOLD_TOL))
-
-
 def cross_validate(
     sample: Sample,
     candidates: Candidates,
@@ -151,7 +139,7 @@ def cross_validate(
     starts: list[Solved | None] | None = None,
 ) -> list[FoldScores]:
     """Return the fold scores of every candidate along its deltas; ``starts`` for ``solve_path``."""
-    solver = rough(solver)
+    solver = solver.in_folds(FOLD_TOL)
     starts = starts or [None] * len(deltas)
     folds = Parallel(n_jobs=n_jobs)(
         delayed(_fold)(sample, candidates, order, deltas, solver, train, test, scorer, starts)
@@ -185,7 +173,7 @@ def _fold(
     part, held = sample.rows(train), Design(sample.X[test])
     results, failed = [], 0
     for cost, grid, start in zip(candidates.costs(part), deltas, starts, strict=True):
-        solved = solve_path(part, in_folds(cost, solver), order, grid, solver, start)
+        solved = solve_path(part, solver.cost_in_folds(cost), order, grid, solver, start)
         failed += sum(not s.converged for row in solved for s in row)
         coefs = np.stack([[s.coef for s in row] for row in solved])
         intercepts = np.array([[s.intercept for s in row] for row in solved])

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..costs import Cost, FeatureMap
+from ..costs import Cost
 from ..design import Design, as_dense
-from ..losses import Loss, PiecewiseQuadratic, Squared
-from ..problem import Ball, Problem, Solution
+from ..losses import Loss
+from ..problem import Ball, Sample, Solution
 from ..solvers import Exact, Solver
 from ..solvers.base import constant_risk
-from ..solvers.euclidean import newton, spectral
 from ..solvers.feature_map import linearised as local
 from ..solvers.finite import support
 from .checks import check_deltas, resolve_cost, resolve_order, validated
@@ -47,32 +45,6 @@ class Path:
     score_mean: Array | None = None
     score_se: Array | None = None
     candidates: list[Any] = field(default_factory=list)
-
-
-@dataclass(frozen=True, eq=False)
-class Sample:
-    """Rows, target vectors (one, or K for one-vs-rest), weights with sum 1, the model's form."""
-
-    X: Any
-    ys: list[Array]
-    weights: Array
-    loss: Loss
-    fit_intercept: bool
-    support: Any = None
-
-    def rows(self, index: Array) -> Sample:
-        """Return the sample of some rows, its weights scaled to sum 1 again."""
-        weights = self.weights[index]
-        return replace(
-            self,
-            X=self.X[index],
-            ys=[y[index] for y in self.ys],
-            weights=weights / weights.sum(),
-        )
-
-    def problem(self, y: Array, ball: Ball) -> Problem:
-        """Return the problem of one target vector."""
-        return Problem(self.X, y, self.weights, self.loss, ball, self.fit_intercept, self.support)
 
 
 def path(
@@ -131,7 +103,7 @@ def tidy(
 
 def default_deltas(sample: Sample, cost: Cost, order: int, size: int = SIZE) -> Array:
     """Return deltas from the largest zero threshold of the target vectors, geometrically down."""
-    if isinstance(cost, FeatureMap) and order == 2 and sample.support is None:
+    if cost.geometry == "local" and order == 2 and sample.support is None:
         ball = Ball(cost, 1.0, order)
         top = max(local.threshold(sample.problem(y, ball)) for y in sample.ys)
         return max(top, 1e-300) * np.geomspace(1, LOCAL_SPAN, LOCAL_SIZE)
@@ -184,9 +156,10 @@ def _slopes(
     """Return dl/dz at the constant b with mean zero, and whether no other choice exists."""
     z = np.full(len(y), b)
     a = loss.derivative(z, y)
-    if not isinstance(loss, PiecewiseQuadratic) or loss.kappa > 0:
+    pieces = loss.pieces
+    if pieces is None or pieces.kappa > 0:
         return a, True
-    r = loss.residual(z, y)
+    r = pieces.residual(z, y)
     free = np.abs(r) <= 1e-9 * (1 + np.abs(y).max())
     a = np.where(free, 0.0, a)
     mass = float(weights[free].sum())
@@ -213,7 +186,7 @@ def _kinked_threshold(sample: Sample, y: Array, cost: Cost, order: int, bound: f
     return delta
 
 
-#: Solutions along a path, one list a target vector.
+#: Solutions along a path, one list per target vector.
 Solved = list[list[Solution]]
 
 
@@ -225,62 +198,13 @@ def solve_path(
     solver: Solver,
     starts: Solved | None = None,
 ) -> Solved:
-    """Return the solutions at every delta (descending), one list a target vector.
+    """Return the solutions at every delta (descending), one list per target vector.
 
-    ``starts`` are those of a sample nearby, used where ``warmed`` says so.
+    ``starts`` are those of a sample nearby, for methods that profit from them.
     """
     first = starts if starts is not None else [None] * len(sample.ys)
+    ball = Ball(cost, float(deltas[0]), order)
     return [
-        _solve_one(sample, y, cost, order, deltas, solver, start)
+        solver.solve_path(sample.problem(y, ball), deltas, start)
         for y, start in zip(sample.ys, first, strict=True)
     ]
-
-
-def warmed(sample: Sample, cost: Cost, order: int, solver: Solver) -> bool:
-    """Whether a path is one batch of Newton steps, which starts nearby make fewer."""
-    few = sample.X.shape[0] * sample.X.shape[1] <= newton.BATCH_UP_TO
-    return few and _newton(sample, cost, order, solver)
-
-
-def _newton(sample: Sample, cost: Cost, order: int, solver: Solver) -> bool:
-    smooth = not isinstance(sample.loss, PiecewiseQuadratic) and sample.support is None
-    return isinstance(solver, Exact) and cost.euclidean and smooth and order == 1
-
-
-def _solve_one(
-    sample: Sample,
-    y: Array,
-    cost: Cost,
-    order: int,
-    deltas: Array,
-    solver: Solver,
-    starts: list[Solution] | None,
-) -> list[Solution]:
-    problem = sample.problem(y, Ball(cost, float(deltas[0]), order))
-    if _newton(sample, cost, order, solver):
-        return newton.solve_many(problem, deltas, solver.tol, solver.max_iter, starts)
-    squares = isinstance(sample.loss, Squared) and order == 2 and sample.support is None
-    if isinstance(solver, Exact) and cost.euclidean and squares:
-        return spectral.solve_many(problem, deltas, solver.tol)
-    if isinstance(solver, Exact) and problem.finite and deltas[-1] > 0:
-        return support.solve_many(problem, deltas, solver.tol, solver.max_iter)
-    linear = isinstance(cost, FeatureMap) and not cost.polish
-    if isinstance(solver, Exact) and linear and deltas[-1] > 0:
-        return local.linearised_many(problem, deltas, solver.tol, solver.max_iter)
-    return _one_after_another(sample, y, cost, order, deltas, solver)
-
-
-def _one_after_another(
-    sample: Sample,
-    y: Array,
-    cost: Cost,
-    order: int,
-    deltas: Sequence[float] | Array,
-    solver: Solver,
-) -> list[Solution]:
-    """Solve from the largest delta down, each from the solution before it."""
-    solved: list[Solution] = []
-    for delta in deltas:
-        start = solved[-1] if solved else None
-        solved.append(solver.solve(sample.problem(y, Ball(cost, float(delta), order)), start))
-    return solved

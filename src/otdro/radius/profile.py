@@ -25,10 +25,10 @@ from scipy.special import expit
 from ..costs import Cost
 from ..design import Design
 from ..losses import Logistic, Squared
-from ..problem import Ball
+from ..problem import Ball, Sample
 from ..solvers import Exact
 from .checks import resolve_cost, resolve_order, validated
-from .grid import Sample, threshold
+from .grid import threshold
 
 Array = NDArray[Any]
 

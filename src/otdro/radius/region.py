@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh
 
 from ..costs import Cost
-from .grid import Sample
+from ..problem import Sample
 from .profile import check_profile, chi_square_quantile, moments, pilot
 
 Array = NDArray[Any]

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from ..costs import Cost
 from ..design import Design
+from ..problem import Sample
 from .folds import FoldScores
-from .grid import Sample
 
 Array = NDArray[Any]
 

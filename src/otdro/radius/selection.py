@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from ..costs import Cost
-from ..problem import Ball, Solution
+from ..problem import Ball, Sample, Solution
 from ..solvers import Solver
 from . import candidates as cost_candidates
 from .candidates import Candidates
 from .checks import check_delta, check_deltas, resolve_order
 from .comparison import CandidateScore, Comparison
-from .folds import FoldScores, ModelScorer, Split, cross_validate, in_folds, rough, splits
-from .grid import Path, Sample, default_deltas, solve_path, tidy, warmed
+from .folds import FOLD_TOL, FoldScores, ModelScorer, Split, cross_validate, splits
+from .grid import Path, default_deltas, solve_path, tidy
 from .profile import theory_delta
 from .rules import REPEAT_UP_TO, REPEATS, Evidence, Verdict
 from .rules import resolve as resolve_rule
@@ -79,8 +79,8 @@ def _from_folds(
         scorer = ModelScorer(settings.estimator, settings.scoring, settings.y, settings.classes)
     pairs = _splits(sample, full, settings)
     starts = [
-        solve_path(sample, cost, order, grid, rough(solver))
-        if warmed(sample, cost, order, solver)
+        solve_path(sample, cost, order, grid, solver.in_folds(FOLD_TOL))
+        if solver.starts_pay(sample.problem(sample.ys[0], Ball(cost, float(grid[0]), order)))
         else None
         for cost, grid in zip(full, deltas, strict=True)
     ]
@@ -95,7 +95,7 @@ def _from_folds(
     if tried.learned is not None:
         # made here, not the user's own: it may carry what it won against
         full[best].comparison_ = Comparison(settings.rule, table)
-    near = in_folds(full[best], solver)
+    near = solver.cost_in_folds(full[best])
     solved = solve_path(sample, near, order, deltas[best], solver, starts[best])
     known = {"score_mean": scores[best].mean, "score_se": scores[best].se, "candidates": table}
     path = tidy(sample, deltas[best], solved, squeeze=True, **known)

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..costs.callable import CallableCost
+from ..costs import Cost
 from ..problem import Problem, Solution
+from .base import Array, Solver, Starts
 from .exact import Exact
 from .smoothing.smoothed import Smoothed
 
 
-class Auto(Exact):
-    """Minimise the worst-case risk exactly, or by the smoothed dual if the cost is a function."""
+class Auto(Solver):
+    """Minimise the worst-case risk exactly, or by the smoothed dual where no exact method is.
+
+    Parameters
+    ----------
+    tol, max_iter
+        Those of the exact solver; the smoothed one has its own.
+    random_state : int, RandomState or None
+    verbose : bool
+        Of the smoothed solver.
+    """
 
     def __init__(
         self,
@@ -20,13 +30,44 @@ class Auto(Exact):
         random_state: Any = None,
         verbose: bool = False,
     ) -> None:
-        super().__init__(tol, max_iter)
+        self.tol = tol
+        self.max_iter = max_iter
         self.random_state = random_state
         self.verbose = verbose
 
+    @property
+    def exact(self) -> Exact:
+        """The exact solver with these settings."""
+        return Exact(self.tol, self.max_iter)
+
+    def chosen(self, problem: Problem) -> Solver:
+        """Return the solver of a problem: only a cost that is a function is not exact."""
+        if problem.geometry == "function" and problem.ball.delta > 0:
+            return Smoothed(random_state=self.random_state, verbose=self.verbose)
+        return self.exact
+
+    def lacks(self, problem: Problem) -> str | None:
+        """Return the fact that the problem lacks, None if it is accepted."""
+        return self.chosen(problem).lacks(problem)
+
     def solve(self, problem: Problem, start: Solution | None = None) -> Solution:
-        """Return the solution of the exact solver or of ``Smoothed`` with its own tolerances."""
-        if not isinstance(problem.ball.cost, CallableCost):
-            return super().solve(problem, start)
-        smoothed = Smoothed(random_state=self.random_state, verbose=self.verbose)
-        return smoothed.solve(problem, start)
+        """Return the solution of the solver that fits."""
+        return self.chosen(problem).solve(problem, start)
+
+    def solve_path(
+        self, problem: Problem, deltas: Array, starts: Starts | None = None
+    ) -> list[Solution]:
+        """Return the solutions at every delta."""
+        return self.chosen(problem.at(float(deltas[0]))).solve_path(problem, deltas, starts)
+
+    def in_folds(self, tol: float) -> Auto:
+        """Return the solver with a gap of ``tol`` at best."""
+        return Auto(max(self.tol, tol), self.max_iter, self.random_state, self.verbose)
+
+    def cost_in_folds(self, cost: Cost) -> Cost:
+        """Return the cost, or a cheaper one near it."""
+        return self.exact.cost_in_folds(cost)
+
+    def starts_pay(self, problem: Problem) -> bool:
+        """Whether a path is cheaper from solutions of a sample nearby."""
+        return self.chosen(problem).starts_pay(problem)

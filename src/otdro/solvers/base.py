@@ -1,64 +1,93 @@
-"""The contract of a solver, and the coordinates in which a Euclidean problem is round."""
+"""The contracts: a solver is what a user sets up, a method is one way to solve some problems."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import solve_triangular
 from sklearn.base import BaseEstimator
 
-from ..design import Design, mean, row_space
+from ..costs import Cost
 from ..problem import Problem, Solution
 
 Array = NDArray[Any]
 
-#: Entries of Z up to which a wide problem (d > n) is reduced to the span of its rows.
-REDUCE_UP_TO = 50_000_000
+#: Solutions of problems nearby, one per delta.
+Starts = Sequence[Solution]
+
+
+class Method:
+    """One way to solve some problems: it states what it accepts and what its gap certifies.
+
+    ``deltas`` of a path are positive and descend; ``accepts_zero`` methods also take delta = 0.
+    """
+
+    #: The geometries of a problem that the method is for.
+    geometries: frozenset[str]
+    #: What the gap of a solution bounds, in a few words.
+    certifies: str
+    #: Whether delta = 0, plain empirical risk, is solved too.
+    accepts_zero: bool = False
+
+    def lacks(self, problem: Problem) -> str | None:
+        """Return the fact that a problem of these geometries lacks, None if it is accepted."""
+        raise NotImplementedError
+
+    def solve(
+        self, problem: Problem, tol: float, max_iter: int, start: Solution | None = None
+    ) -> Solution:
+        """Minimise the worst-case risk, from ``start`` where the method can use one."""
+        raise NotImplementedError
+
+    def solve_path(
+        self, problem: Problem, deltas: Array, tol: float, max_iter: int, starts: Starts | None
+    ) -> list[Solution]:
+        """Solve at every delta, each from the solution before it; override to share work."""
+        solved: list[Solution] = []
+        for j, delta in enumerate(deltas):
+            start = starts[j] if starts is not None else (solved[-1] if solved else None)
+            solved.append(self.solve(problem.at(float(delta)), tol, max_iter, start))
+        return solved
+
+    def starts_pay(self, problem: Problem) -> bool:
+        """Whether solutions of a sample nearby, one per delta, make a path cheaper."""
+        return False
 
 
 class Solver(BaseEstimator):  # type: ignore[misc]
     """Problem in, Solution out; parameters are stored, never written."""
 
+    def lacks(self, problem: Problem) -> str | None:
+        """Return the fact that the problem lacks for this solver, None if it is accepted."""
+        return None
+
     def solve(self, problem: Problem, start: Solution | None = None) -> Solution:
         """Minimise the worst-case risk, from ``start`` where the method can use one."""
         raise NotImplementedError
 
+    def solve_path(
+        self, problem: Problem, deltas: Array, starts: Starts | None = None
+    ) -> list[Solution]:
+        """Solve at every delta (descending), each from the solution before it."""
+        solved: list[Solution] = []
+        for delta in deltas:
+            start = solved[-1] if solved else None
+            solved.append(self.solve(problem.at(float(delta)), start))
+        return solved
 
-class Coordinates:
-    r"""Whitened, centred coordinates: :math:`\beta = LV\theta`, :math:`\|\beta\|_* = \|\theta\|_2`.
+    def in_folds(self, tol: float) -> Solver:
+        """Return the solver at the accuracy of folds, ``tol`` at best; here itself."""
+        return self
 
-    L is the factor of the cost, V spans the rows of a wide problem (else the identity), and the
-    intercept is that of the centred rows, :math:`b + \bar x'\beta`.
-    """
+    def cost_in_folds(self, cost: Cost) -> Cost:
+        """Return the cost under which folds are solved: a cheaper one near it where there is."""
+        return cost
 
-    def __init__(self, problem: Problem) -> None:
-        self.center = mean(problem.X, problem.weights) if problem.fit_intercept else None
-        self.factor = problem.ball.cost.factor()
-        self.design = Design(problem.X, self.factor, self.center)
-        self.basis: Array | None = None
-        n, d = self.design.n, self.design.d
-        if d > n and n * d <= REDUCE_UP_TO:
-            self.design, self.basis = row_space(self.design)
-
-    def theta(self, coef: Array) -> Array:
-        """Return the coordinates of coefficients beta."""
-        theta = coef if self.factor is None else solve_triangular(self.factor, coef, lower=True)
-        return theta if self.basis is None else self.basis.T @ theta
-
-    def coef(self, theta: Array) -> Array:
-        """Return beta = L V theta."""
-        theta = theta if self.basis is None else self.basis @ theta
-        return theta if self.factor is None else self.factor @ theta
-
-    def intercept(self, b: float, coef: Array) -> float:
-        """Return the intercept on the rows as given, from that on centred rows."""
-        return float(b if self.center is None else b - self.center @ coef)
-
-    def centred(self, intercept: float, coef: Array) -> float:
-        """Return the intercept on centred rows, from that on the rows as given."""
-        return float(intercept if self.center is None else intercept + self.center @ coef)
+    def starts_pay(self, problem: Problem) -> bool:
+        """Whether a path is cheaper from solutions of a sample nearby, one per delta."""
+        return False
 
 
 def constant_risk(problem: Problem) -> tuple[float, float]:
@@ -71,8 +100,16 @@ def constant_risk(problem: Problem) -> tuple[float, float]:
     return b, float(weights @ problem.loss.value(np.full(len(y), b), y))
 
 
-def verdict(gap: float, target: float, what: str = "") -> str:
-    """Return the message of a solution."""
+def constant_solution(problem: Problem) -> Solution:
+    """Return beta = 0, which is optimal: at delta no direction pays for its price."""
+    b, risk = constant_risk(problem)
+    zero = np.zeros(problem.X.shape[1])
+    return Solution(zero, b, 0.0, risk, 0.0, 1, True, "the constant model is optimal at this delta")
+
+
+def verdict(gap: float, target: float, n_iter: int) -> str:
+    """Return how a method ended, as a clause."""
+    steps = f"after {n_iter} iteration{'' if n_iter == 1 else 's'}"
     if gap <= target:
-        return f"gap {gap:.3g} is within the target {target:.3g}"
-    return f"stopped with gap {gap:.3g} above the target {target:.3g}{what}"
+        return f"gap {gap:.3g} is within the target {target:.3g} {steps}"
+    return f"stopped {steps} with gap {gap:.3g} above the target {target:.3g}"

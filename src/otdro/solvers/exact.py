@@ -1,102 +1,129 @@
-"""The exact solver: each problem goes to the method that fits its loss, cost and order."""
+"""The exact solver: each problem goes to the first method that accepts it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
+from sklearn.base import clone
 
-from ..costs import FeatureMap, Graph, Norm
-from ..costs.callable import CallableCost
-from ..duality import require_lipschitz
-from ..losses import Logistic, Squared
-from ..losses.base import PiecewiseQuadratic
+from ..costs import Cost, Norm
+from ..design import Design
+from ..duality import require_lipschitz, worst_risk
 from ..problem import Problem, Solution
-from .base import Solver
-from .conic import interior
-from .euclidean import joint, newton, spectral
-from .feature_map import linearised as local
-from .finite import support
+from .base import Array, Method, Solver, Starts
+from .conic import InteriorPoint
+from .euclidean import JointNewton, Newton, Spectral
+from .feature_map import InnerAscent, Linearised
+from .finite import FiniteSupport
 
-Method = Callable[..., Solution]
+#: In the order in which they are asked: what is special first.
+METHODS: tuple[Method, ...] = (
+    FiniteSupport(),
+    Linearised(),
+    InnerAscent(),
+    Spectral(),
+    Newton(),
+    JointNewton(),
+    InteriorPoint(),
+)
 
 
 class Exact(Solver):
     """Minimise the worst-case risk until a dual point proves the gap.
 
-    ``tol`` is relative to the risk of the best constant model, ``max_iter`` bounds the iterations.
+    Parameters
+    ----------
+    tol : float, default 1e-6
+        The gap asked for, relative to the risk of the best constant model.
+    max_iter : int, default 1000
+        The most iterations.
     """
 
     def __init__(self, tol: float = 1e-6, max_iter: int = 1000) -> None:
         self.tol = tol
         self.max_iter = max_iter
 
+    def lacks(self, problem: Problem) -> str | None:
+        """Return why no method accepts this problem, None if one does."""
+        try:
+            method(problem)
+        except ValueError as refused:
+            return str(refused)
+        return None
+
     def solve(self, problem: Problem, start: Solution | None = None) -> Solution:
         """Return the certified solution."""
-        return method(problem)(problem, self.tol, self.max_iter, start)
+        if problem.ball.delta == 0:
+            return self._plain(problem, start)
+        return method(problem).solve(problem, self.tol, self.max_iter, start)
+
+    def solve_path(
+        self, problem: Problem, deltas: Array, starts: Starts | None = None
+    ) -> list[Solution]:
+        """Return the solutions at every delta (descending) by one method."""
+        positive = np.asarray(deltas)[np.asarray(deltas) > 0]
+        solved: list[Solution] = []
+        if len(positive):
+            problem = problem.at(float(positive[0]))
+            solved = method(problem).solve_path(problem, positive, self.tol, self.max_iter, starts)
+        rest = len(deltas) - len(positive)
+        return solved + [self.solve(problem.at(0.0)) for _ in range(rest)]
+
+    def _plain(self, problem: Problem, start: Solution | None) -> Solution:
+        """Return the plain fit: at delta = 0 nothing moves, so any cost will do."""
+        ball = problem.ball
+        euclidean = ball.cost if ball.cost.euclidean else Norm(2)
+        order = ball.order if np.isfinite(problem.loss.lipschitz) else 2
+        plain = replace(problem, ball=replace(ball, cost=euclidean, order=order), support=None)
+        found = method(plain).solve(plain, self.tol, self.max_iter, start)
+        if not ball.cost.is_norm or problem.finite:
+            return found
+        z = Design(problem.X).scores(found.coef) + found.intercept
+        w = float(ball.cost.dual_norm(found.coef))
+        dual = worst_risk(z, problem.y, problem.weights, problem.loss, w, ball)
+        return replace(found, multiplier=dual.multiplier)
+
+    def in_folds(self, tol: float) -> Exact:
+        """Return the solver with a gap of ``tol`` at best."""
+        loose: Exact = clone(self).set_params(tol=max(self.tol, tol))
+        return loose
+
+    def cost_in_folds(self, cost: Cost) -> Cost:
+        """Return the cost, or a cheaper one near it."""
+        return cost.stand_in()
+
+    def starts_pay(self, problem: Problem) -> bool:
+        """Whether the method of this problem is faster from solutions nearby."""
+        return method(problem).starts_pay(problem)
 
 
 def method(problem: Problem) -> Method:
-    """Return the method for a problem; refuse what no exact method covers."""
+    """Return the first method that accepts a problem, or refuse with the facts it lacks."""
+    if problem.ball.order == 1 and problem.ball.cost.is_norm and not problem.finite:
+        require_lipschitz(problem.loss)
+    plain = problem.ball.delta == 0
+    reasons = []
+    for candidate in METHODS:
+        if problem.geometry not in candidate.geometries or (plain and not candidate.accepts_zero):
+            continue
+        reason = candidate.lacks(problem)
+        if reason is None:
+            return candidate
+        reasons.append(reason)
+    raise ValueError(refusal(problem, reasons))
+
+
+def refusal(problem: Problem, reasons: list[str]) -> str:
+    """Return the sentence for a problem that no method accepts."""
     loss, ball = problem.loss, problem.ball
-    if isinstance(ball.cost, CallableCost):
-        raise ValueError(
-            "the exact solver needs a cost with a geometry, not a function. Use solver='smoothed'."
+    if not reasons:
+        return (
+            f"the exact solver needs a cost with a geometry; {ball.cost!r} is a function. Use "
+            "solver='smoothed'."
         )
-    if ball.delta > 0 and problem.finite:
-        return support.solve
-    if ball.delta > 0 and isinstance(ball.cost, FeatureMap):
-        return local.solve
-    if ball.delta == 0 and isinstance(ball.cost, Graph | FeatureMap):
-        # nothing moves: any cost will do
-        problem = replace(problem, ball=replace(ball, cost=Norm(2)))
-        return partial(_at, problem)
-    if ball.order == 1:
-        require_lipschitz(loss)
-    if not isinstance(loss, PiecewiseQuadratic) and ball.cost.euclidean:
-        return _smooth(problem)
-    if isinstance(loss, Squared) and ball.cost.euclidean:
-        return spectral.solve
-    if ball.order == 2 and not ball.cost.euclidean and ball.delta > 0:
-        _require_square_root(problem)
-    if not isinstance(loss, PiecewiseQuadratic | Logistic):
-        raise ValueError(
-            f"the exact solver has no method for {type(loss).__name__} with {ball.cost!r}. Use a "
-            "Euclidean or Mahalanobis cost, or solver='smoothed'."
-        )
-    return interior.solve
-
-
-def _at(
-    problem: Problem, given: Problem, tol: float, max_iter: int, start: Solution | None
-) -> Solution:
-    return method(problem)(problem, tol, max_iter, start)
-
-
-def _smooth(problem: Problem) -> Method:
-    loss, ball = problem.loss, problem.ball
-    if not np.isfinite(loss.smoothness):
-        raise ValueError(
-            f"the exact solver needs a differentiable loss; {type(loss).__name__} states "
-            "smoothness=inf. Derive it from PiecewiseQuadratic if it is one."
-        )
-    if ball.order == 1 or ball.delta == 0:
-        return newton.solve
-    if isinstance(loss, Logistic):
-        return joint.solve
-    raise ValueError(
-        f"order=2 has no exact method for {type(loss).__name__}. Use order=1 or solver='smoothed'."
+    return (
+        f"order={ball.order} with {type(loss).__name__} and {ball.cost!r} has no exact method: "
+        f"{'; '.join(dict.fromkeys(reasons))}. Use order={3 - ball.order}, another cost, or "
+        "solver='smoothed'."
     )
-
-
-def _require_square_root(problem: Problem) -> None:
-    loss = problem.loss
-    if isinstance(loss, Logistic) or (
-        isinstance(loss, PiecewiseQuadratic) and loss.kappa > 0 and np.isfinite(loss.lipschitz)
-    ):
-        raise ValueError(
-            f"order=2 with {type(loss).__name__} needs a Euclidean or Mahalanobis cost, not "
-            f"{problem.ball.cost!r}. Use order=1 for this cost."
-        )

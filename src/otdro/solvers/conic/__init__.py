@@ -1,1 +1,3 @@
 """The structured interior point: piecewise quadratic losses, any norm."""
+
+from .interior import InteriorPoint as InteriorPoint

@@ -9,6 +9,7 @@ import numpy as np
 from ...design import Design
 from ...losses.base import Array
 from ...problem import Problem, Solution
+from ..base import verdict
 from .bounds import Floor, best_nu, risk, spread
 from .model import Model
 
@@ -42,9 +43,6 @@ def certified(
     objective, j = min(scored, key=lambda s: (s[0] * (1 + 1e-13 * (s[1] > 0)), s[1]))
     coef, intercept = found[j]
     gap = max(objective - run.floor.value, 0.0)
-    message = "converged"
-    if gap > goal:
-        message = f"the gap {gap:.3g} is above {goal:.3g}; raise tol or max_iter={run.n_iter}."
     return Solution(
         coef=coef,
         intercept=float(intercept),
@@ -53,7 +51,7 @@ def certified(
         gap=gap,
         n_iter=run.n_iter,
         converged=bool(gap <= goal),
-        message=message,
+        message=verdict(gap, goal, run.n_iter),
         dual=_dual(model, run, objective),
     )
 

@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ...design import Design, mean
-from ...losses import Logistic
-from ...losses.base import Array, PiecewiseQuadratic
+from ...losses import Logistic, PiecewiseQuadratic
+from ...losses.base import Array
 from ...problem import Problem, Solution
+from ..base import Method
 from .bounds import Floor, constant, floor, nearest, repaired, risk
 from .certified import Run, certified, expanded
 from .merging import merged
@@ -37,6 +38,28 @@ class Interior:
     def solve(self, problem: Problem, start: Solution | None = None) -> Solution:
         """Minimise the worst-case risk of the problem."""
         return solve(problem, self.tol, self.max_iter, start)
+
+
+class InteriorPoint(Method):
+    """Piecewise quadratic losses under any norm; logistic loss at order 1."""
+
+    geometries = frozenset({"euclidean", "norm"})
+    certifies = "the excess over the least worst-case risk"
+    accepts_zero = True
+
+    def lacks(self, problem: Problem) -> str | None:
+        """Refuse other losses, and at order 2 curved Lipschitz losses under other norms."""
+        loss, ball = problem.loss, problem.ball
+        curved = loss.pieces is None or loss.pieces.kappa > 0
+        if ball.order == 2 and curved and np.isfinite(loss.lipschitz) and not ball.cost.euclidean:
+            return f"order=2 with {type(loss).__name__} needs a Euclidean or Mahalanobis cost"
+        return None
+
+    def solve(
+        self, problem: Problem, tol: float, max_iter: int, start: Solution | None = None
+    ) -> Solution:
+        """Return the minimiser."""
+        return solve(problem, tol, max_iter, start)
 
 
 def solve(

@@ -29,8 +29,9 @@ from ...design import Design
 from ...duality import worst_risk
 from ...losses import Logistic
 from ...problem import Ball, Problem, Solution
-from ..base import Coordinates, constant_risk, verdict
+from ..base import Method, constant_risk, verdict
 from . import newton
+from .coordinates import Coordinates
 
 Array = NDArray[Any]
 
@@ -367,6 +368,26 @@ def box_quadratic(Q: Array, q: Array, p: Array) -> Array:
     return p
 
 
+class JointNewton(Method):
+    """Any smooth Lipschitz loss at order 2."""
+
+    geometries = frozenset({"euclidean"})
+    certifies = "the excess over the least worst-case risk"
+
+    def lacks(self, problem: Problem) -> str | None:
+        """Refuse losses with kinks or pieces, and order 1."""
+        loss = problem.loss
+        if loss.pieces is not None or not np.isfinite(loss.smoothness):
+            return f"Newton's method needs a smooth loss, {type(loss).__name__} has kinks"
+        return None
+
+    def solve(
+        self, problem: Problem, tol: float, max_iter: int, start: Solution | None = None
+    ) -> Solution:
+        """Return the minimiser."""
+        return solve(problem, tol, max_iter, start)
+
+
 def solve(problem: Problem, tol: float, max_iter: int, start: Solution | None = None) -> Solution:
     """Minimise the robust logistic risk at order 2."""
     at = Coordinates(problem)
@@ -533,6 +554,6 @@ def _solution(at: Coordinates, target: float, found: Found) -> Solution:
         gap=float(found.gap),
         n_iter=found.n_iter,
         converged=bool(found.gap <= target),
-        message=verdict(found.gap, target),
+        message=verdict(found.gap, target, found.n_iter),
         dual=found.dual,
     )

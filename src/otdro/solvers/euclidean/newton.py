@@ -24,7 +24,8 @@ from scipy.sparse.linalg import LinearOperator, cg
 from ...design import Design
 from ...losses import Loss
 from ...problem import Problem, Solution
-from ..base import Coordinates, constant_risk, verdict
+from ..base import Method, Starts, constant_risk, verdict
+from .coordinates import Coordinates
 
 Array = NDArray[Any]
 
@@ -125,6 +126,40 @@ class Minimum:
         self.objective[columns], self.gap[columns], self.n_iter[columns] = objective, gap, n_iter
 
 
+class Newton(Method):
+    """Any smooth loss at order 1 (at delta = 0 also at order 2)."""
+
+    geometries = frozenset({"euclidean"})
+    certifies = "the excess over the least worst-case risk"
+    accepts_zero = True
+
+    def lacks(self, problem: Problem) -> str | None:
+        """Refuse losses with kinks or pieces, and order 2."""
+        loss = problem.loss
+        if loss.pieces is not None or not np.isfinite(loss.smoothness):
+            return f"Newton's method needs a smooth loss, {type(loss).__name__} has kinks"
+        if problem.ball.order == 2 and problem.ball.delta > 0:
+            return "Newton's method needs order 1"
+        return None
+
+    def solve(
+        self, problem: Problem, tol: float, max_iter: int, start: Solution | None = None
+    ) -> Solution:
+        """Return the minimiser."""
+        return solve(problem, tol, max_iter, start)
+
+    def solve_path(
+        self, problem: Problem, deltas: Array, tol: float, max_iter: int, starts: Starts | None
+    ) -> list[Solution]:
+        """Return the solutions at every delta, small problems as one batch."""
+        return solve_many(problem, deltas, tol, max_iter, starts)
+
+    def starts_pay(self, problem: Problem) -> bool:
+        """Whether a path is one batch of Newton steps, which starts nearby make fewer."""
+        n, d = problem.X.shape
+        return bool(n * d <= BATCH_UP_TO)
+
+
 def solve(problem: Problem, tol: float, max_iter: int, start: Solution | None = None) -> Solution:
     """Minimise the robust risk of a smooth loss at order 1 with a Euclidean cost."""
     at = Coordinates(problem)
@@ -144,7 +179,7 @@ def solve_many(
     deltas: Array,
     tol: float,
     max_iter: int,
-    starts: list[Solution] | None = None,
+    starts: Starts | None = None,
 ) -> list[Solution]:
     """Solve at every delta (descending): small problems as one batch, from ``starts`` if given,
     others each from the last."""
@@ -152,7 +187,7 @@ def solve_many(
     target = tol * constant_risk(problem)[1]
     batch = _batch(problem, at, np.asarray(deltas, dtype=float))
     if at.design.n * at.design.d <= BATCH_UP_TO:
-        first = None if starts is None else _places(at, starts)
+        first = None if starts is None else _places(at, list(starts))
         found = minimise(batch, np.full(len(deltas), target), max_iter, first)
         return _solutions(problem, at, found, target)
     solved: list[Solution] = []
@@ -201,7 +236,7 @@ def _solutions(problem: Problem, at: Coordinates, found: Minimum, target: float)
             gap=float(found.gap[j]),
             n_iter=int(found.n_iter[j]),
             converged=bool(found.gap[j] <= target),
-            message=verdict(float(found.gap[j]), target),
+            message=verdict(float(found.gap[j]), target, int(found.n_iter[j])),
             dual=found.slope[:, j],
         )
         for j in range(len(found.b))

@@ -21,7 +21,8 @@ from scipy.optimize import brentq
 
 from ...design import Design
 from ...problem import Problem, Solution
-from ..base import Coordinates, constant_risk, verdict
+from ..base import Method, Starts, constant_risk, verdict
+from .coordinates import Coordinates
 
 Array = NDArray[Any]
 
@@ -97,9 +98,31 @@ def _significant(perp: float, size: float) -> tuple[float, float]:
     return (perp if perp > 1e-12 * size else 0.0), size
 
 
-def solve(problem: Problem, tol: float, max_iter: int, start: Solution | None = None) -> Solution:
-    """Minimise the robust mean square; one eigendecomposition, or an SVD where that falls short."""
-    return solve_many(problem, np.array([problem.ball.delta]), tol)[0]
+class Spectral(Method):
+    """The squared loss at order 2: the whole path from one spectrum."""
+
+    geometries = frozenset({"euclidean"})
+    certifies = "the excess over the least worst-case risk"
+    accepts_zero = True
+
+    def lacks(self, problem: Problem) -> str | None:
+        """Refuse other losses than the squared one."""
+        pieces = problem.loss.pieces
+        if pieces is None or not pieces.quadratic:
+            return "a closed form needs the squared loss"
+        return None
+
+    def solve(
+        self, problem: Problem, tol: float, max_iter: int, start: Solution | None = None
+    ) -> Solution:
+        """Return the solution from the spectrum of the rows."""
+        return solve_many(problem, np.array([problem.ball.delta]), tol)[0]
+
+    def solve_path(
+        self, problem: Problem, deltas: Array, tol: float, max_iter: int, starts: Starts | None
+    ) -> list[Solution]:
+        """Return the solutions at every delta from one spectrum."""
+        return solve_many(problem, deltas, tol)
 
 
 def solve_many(problem: Problem, deltas: Array, tol: float) -> list[Solution]:
@@ -154,7 +177,7 @@ def _certified(
                 gap=gap,
                 n_iter=1,
                 converged=gap <= target,
-                message=verdict(gap, target),
+                message=verdict(gap, target, 1),
                 # d e^2/dz at the worst case, where residuals grow by 1 + sqrt(delta) w/rms
                 dual=-2 * a[:, j] * (rms[j] + root * w),
             )

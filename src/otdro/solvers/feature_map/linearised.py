@@ -19,10 +19,10 @@ from ...costs.feature_map import FeatureMap
 from ...design import Design
 from ...losses import Logistic, Loss, PiecewiseQuadratic
 from ...problem import Problem, Solution
-from ..base import constant_risk, verdict
+from ..base import Method, Starts, constant_risk, constant_solution, verdict
 from ..euclidean import joint
 from ..smoothing.gaussian_integral import integrate, maxima, softmax
-from ..smoothing.quadrature import Smoothing, constant_solution, descend
+from ..smoothing.quadrature import Smoothing, descend
 from ..smoothing.smoothed_dual import Point, Rows, multiplier, spread
 from . import inner_ascent as polish
 from .geometry import landscape
@@ -78,6 +78,52 @@ class Local(Smoothing):
             H[-2, -2] = 1.0
         grad = np.append(Z.T @ (pi * t.z) + tau * (V.T @ steep), rows.delta + tau1 * (steep @ w))
         return grad, H
+
+
+class Linearised(Method):
+    """A feature map linearised at every row."""
+
+    geometries = frozenset({"local"})
+    certifies = "the excess over the least worst-case risk under the linearised cost"
+
+    def lacks(self, problem: Problem) -> str | None:
+        """Refuse order 1 and costs that are to be solved beyond their linearisation."""
+        if problem.ball.order != 2:
+            return "FeatureMap is solved exactly at order=2 only"
+        if problem.ball.cost.polish:
+            return "the cost is not linearised"
+        return None
+
+    def solve(
+        self, problem: Problem, tol: float, max_iter: int, start: Solution | None = None
+    ) -> Solution:
+        """Return the minimiser."""
+        return linearised(problem, tol, max_iter, start)
+
+    def solve_path(
+        self, problem: Problem, deltas: Array, tol: float, max_iter: int, starts: Starts | None
+    ) -> list[Solution]:
+        """Return the solutions at every delta; local matrices are inverted once."""
+        return linearised_many(problem, deltas, tol, max_iter)
+
+
+class InnerAscent(Method):
+    """A feature map itself, from its linearised solution."""
+
+    geometries = frozenset({"local"})
+    certifies = "nothing: the inner problem is not concave"
+
+    def lacks(self, problem: Problem) -> str | None:
+        """Refuse order 1."""
+        if problem.ball.order != 2:
+            return "FeatureMap is solved exactly at order=2 only"
+        return None
+
+    def solve(
+        self, problem: Problem, tol: float, max_iter: int, start: Solution | None = None
+    ) -> Solution:
+        """Return the minimiser."""
+        return solve(problem, tol, max_iter, start)
 
 
 def solve(problem: Problem, tol: float, max_iter: int, start: Solution | None = None) -> Solution:
@@ -139,7 +185,7 @@ def _exact(
     target = tol * base
     found = joint.descend(Rowwise(rows, B), (*origin[:2], None), target, max_iter)
     settled = bool(found.gap <= target)
-    message = "linearised feature map: " + verdict(found.gap, target)
+    message = "linearised feature map: " + verdict(found.gap, target, found.n_iter)
     last = found.objective, found.gap, found.n_iter, settled, message, found.dual
     return Solution(found.theta, found.b, found.lam, *last)
 
@@ -155,7 +201,7 @@ def _smoothed(
     x = run.x
     risk, lower = _bounds(smooth, x, run.eps)
     gap = max(risk - lower, 0.0)
-    message = f"linearised feature map at eps={run.eps:.3g}: " + verdict(gap, target)
+    message = f"linearised feature map at eps={run.eps:.3g}: " + verdict(gap, target, run.n_iter)
     return Solution(x.theta, x.b, x.lam, risk, gap, run.n_iter, bool(gap <= target), message)
 
 

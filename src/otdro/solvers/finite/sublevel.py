@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...losses import Logistic
-from ...losses.base import Loss, PiecewiseQuadratic
+from ...losses import Logistic, Loss, PiecewiseQuadratic
 
 Array = NDArray[Any]
 Curve = Callable[[Array], tuple[Array, Array, Array]]

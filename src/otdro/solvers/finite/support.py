@@ -23,11 +23,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from ...costs.graph import Graph
 from ...design import Design
 from ...losses.base import Loss
 from ...problem import Problem, Solution
-from ..base import constant_risk, verdict
+from ..base import Method, Starts, constant_risk, verdict
 from .pairs_interior import Master, State, begin, degree, follow, slack
 from .sublevel import ends
 
@@ -80,9 +79,27 @@ class Finite:
         return found
 
 
-def solve(problem: Problem, tol: float, max_iter: int, start: Solution | None = None) -> Solution:
-    """Minimise the worst-case risk over distributions on the nodes."""
-    return solve_many(problem, [problem.ball.delta], tol, max_iter)[0]
+class FiniteSupport(Method):
+    """Any loss over a finite support, or a cost on a graph."""
+
+    geometries = frozenset({"finite"})
+    certifies = "the excess over the least worst-case risk, for every model"
+
+    def lacks(self, problem: Problem) -> str | None:
+        """Accept every problem over nodes."""
+        return None
+
+    def solve(
+        self, problem: Problem, tol: float, max_iter: int, start: Solution | None = None
+    ) -> Solution:
+        """Return the minimiser."""
+        return solve_many(problem, [problem.ball.delta], tol, max_iter)[0]
+
+    def solve_path(
+        self, problem: Problem, deltas: Array, tol: float, max_iter: int, starts: Starts | None
+    ) -> list[Solution]:
+        """Return the solutions at every delta, costs and pairs shared."""
+        return solve_many(problem, deltas, tol, max_iter)
 
 
 def solve_many(
@@ -107,7 +124,7 @@ def solve_many(
                 found.gap,
                 found.n_iter,
                 bool(found.gap <= target),
-                verdict(found.gap, target) + count,
+                verdict(found.gap, target, found.n_iter) + count,
             )
         )
     return solved
@@ -150,10 +167,7 @@ def places(problem: Problem) -> tuple[Array, Array]:
         raise ValueError("support has NaN or infinite entries.")
     ball = problem.ball
     nodes = X if S is None else np.vstack([X, S])
-    if isinstance(ball.cost, Graph):
-        distance = ball.cost.path_lengths(X, S)
-    else:
-        distance = ball.cost.distance(X, nodes)
+    distance = ball.cost.distance_to_nodes(X, S)
     cost = distance**ball.order
     np.fill_diagonal(cost, 0.0)
     return nodes, cost

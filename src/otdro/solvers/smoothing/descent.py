@@ -14,8 +14,9 @@ from scipy.linalg import cho_factor, cho_solve
 from sklearn.utils import check_random_state
 
 from ...problem import Problem, Solution
+from ..base import constant_solution
 from .linear_score import Estimate, Oracle
-from .quadrature import constant_solution, newton_step
+from .quadrature import newton_step
 
 Array = NDArray[Any]
 logger = logging.getLogger("otdro")

@@ -18,8 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...losses import Logistic, Squared
-from ...losses.base import Inner, Loss, PiecewiseQuadratic
+from ...losses import Inner, Logistic, Loss, PiecewiseQuadratic, Squared
 
 Array = NDArray[Any]
 

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from ...problem import Problem, Solution
-from ..base import Coordinates, Solver, constant_risk
+from ..base import Solver, constant_risk, constant_solution
+from ..euclidean.coordinates import Coordinates
 from .gaussian_integral import integrate
 from .smoothed_dual import Point, Rows, derivatives, first, multiplier, spread
 from .unsmoothed import assess
@@ -294,13 +295,6 @@ def line_search(smooth: Smoothing, x: Point, move: Array, descent: float, eps: f
             return new
         length /= 2
     return x
-
-
-def constant_solution(problem: Problem) -> Solution:
-    """Return theta = 0, which is optimal: at delta no direction pays for its price."""
-    b, risk = constant_risk(problem)
-    zero = np.zeros(problem.X.shape[1])
-    return Solution(zero, b, 0.0, risk, 0.0, 1, True, "the constant model is optimal at this delta")
 
 
 def _solution(problem: Problem, at: Coordinates, run: Run, target: float) -> Solution:

@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from ...problem import Problem, Solution
-from ..base import Coordinates, Solver, constant_risk
+from ..base import Solver, constant_risk, constant_solution
+from ..euclidean.coordinates import Coordinates
 from .gaussian_integral import integrate
-from .quadrature import constant_solution, opening, require_linear
+from .quadrature import opening, require_linear
 from .smoothed_dual import Rows
 
 Array = NDArray[Any]

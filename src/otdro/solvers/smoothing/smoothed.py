@@ -20,13 +20,14 @@ from sklearn.utils import check_random_state
 from ...costs import FeatureMap
 from ...design import Design
 from ...problem import Problem, Solution
-from ..base import Coordinates, Solver, constant_risk
+from ..base import Solver, constant_risk, constant_solution
+from ..euclidean.coordinates import Coordinates
 from ..feature_map.geometry import landscape, worst
 from ..feature_map.linearised import opening_local
 from .descent import Descent
 from .linear_score import LinearScore
 from .particles import Cloud
-from .quadrature import constant_solution, opening, require_smooth
+from .quadrature import opening, require_smooth
 from .smoothed_dual import Rows
 from .unsmoothed import assess
 

@@ -14,8 +14,8 @@ from ...duality import worst_risk
 from ...losses import Logistic, Squared
 from ...losses.base import Loss
 from ...problem import Problem
-from ..base import Coordinates
 from ..euclidean import joint
+from ..euclidean.coordinates import Coordinates
 from .gaussian_integral import maxima
 
 Array = NDArray[Any]

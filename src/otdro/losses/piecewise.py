@@ -1,0 +1,127 @@
+"""Piecewise quadratic losses: two slopes and a curvature say everything."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+
+from .base import Array, Loss, SlopeRange
+from .inner import Inner
+
+
+class PiecewiseQuadratic(Loss):
+    r"""Losses :math:`\max_{lo \le \alpha \le hi} \alpha r - \kappa\alpha^2/2` of a residual r.
+
+    The residual is 1 - yz for labels and y - z for targets. Every loss of this family is fixed by
+    ``slopes`` = (lo, hi) with lo <= 0 <= hi and ``kappa`` >= 0; value, derivative, conjugate and
+    the inner supremum follow.
+    """
+
+    kappa: ClassVar[float]
+
+    @property
+    def slopes(self) -> tuple[float, float]:
+        """The range [lo, hi] of the derivative in r."""
+        raise NotImplementedError
+
+    @property
+    def pieces(self) -> PiecewiseQuadratic:
+        """The loss itself."""
+        return self
+
+    @property
+    def lipschitz(self) -> float:  # type: ignore[override]
+        """The largest slope."""
+        lo, hi = self.slopes
+        return max(-lo, hi)
+
+    @property
+    def smoothness(self) -> float:  # type: ignore[override]
+        """The largest second derivative, 1/kappa."""
+        return 1 / self.kappa if self.kappa > 0 else np.inf
+
+    @property
+    def quadratic(self) -> bool:
+        """Whether the loss is r^2/(2 kappa) throughout."""
+        lo, hi = self.slopes
+        return bool(np.isinf(lo) and np.isinf(hi))
+
+    @property
+    def rooted(self) -> bool:
+        """Whether the worst case of order 2 has a root, (sqrt(E l) + sqrt(delta/(2 kappa)) w)^2.
+
+        So it is where each side of the residual is quadratic throughout or without loss.
+        """
+        lo, hi = self.slopes
+        return self.kappa > 0 and bool(np.isinf(max(-lo, hi))) and {-lo, hi} <= {0.0, np.inf}
+
+    def residual(self, z: Array, y: Array) -> Array:
+        """Return r = 1 - yz (labels) or y - z (targets)."""
+        return 1 - y * z if self.task == "classification" else y - z
+
+    def orientation(self, y: Array) -> Array:
+        """Return -dr/dz: y for labels, 1 for targets."""
+        return y if self.task == "classification" else np.ones_like(y)
+
+    def slope(self, r: Array) -> Array:
+        """Return the maximising alpha at r."""
+        lo, hi = self.slopes
+        if self.kappa > 0:
+            return np.clip(r / self.kappa, lo, hi)
+        return np.where(r > 0, hi, np.where(r < 0, lo, np.clip(0.0, lo, hi)))
+
+    def value(self, z: Array, y: Array) -> Array:
+        """Return max over alpha in [lo, hi] of alpha r - kappa alpha^2/2."""
+        r = self.residual(z, y)
+        alpha = self.slope(r)
+        return alpha * r - self.kappa * alpha**2 / 2
+
+    def derivative(self, z: Array, y: Array) -> Array:
+        """Return alpha dr/dz."""
+        return -self.orientation(y) * self.slope(self.residual(z, y))
+
+    def curvature(self, z: Array, y: Array) -> Array:
+        """Return 1/kappa strictly between the kinks, else 0."""
+        r = self.residual(z, y)
+        if self.kappa == 0:
+            return np.zeros_like(r)
+        lo, hi = self.slopes
+        return np.where((r > self.kappa * lo) & (r < self.kappa * hi), 1 / self.kappa, 0.0)
+
+    def slope_range(self, y: Array) -> SlopeRange:
+        """Return [-hi, -lo], for the label -1 [lo, hi]."""
+        lo, hi = self.slopes
+        up = self.orientation(np.asarray(y, dtype=float)) > 0
+        return SlopeRange(np.where(up, -hi, lo), np.where(up, -lo, hi))
+
+    def conjugate(self, a: Array, y: Array) -> Array:
+        """Return kappa alpha^2/2 - alpha c at alpha = -a/orientation, c = 1 or y, +inf outside."""
+        lo, hi = self.slopes
+        alpha = -a * self.orientation(y)
+        c = 1.0 if self.task == "classification" else y
+        inside = (alpha >= lo) & (alpha <= hi)
+        return np.where(inside, self.kappa * alpha**2 / 2 - alpha * c, np.inf)
+
+    def inner(self, z: Array, y: Array, w: Any, lam: Any, guess: Array | None = None) -> Inner:
+        r"""Return max_alpha alpha r - (kappa - nu) alpha^2/2 with nu = w^2/(2 lam)."""
+        r = self.residual(z, y)
+        nu = np.broadcast_to(np.square(w) / (2 * lam), r.shape)
+        q = self.kappa - nu
+        lo, hi = self.slopes
+        curved = q > 0
+        alpha = np.clip(r / np.where(curved, q, 1.0), lo, hi)[None]
+        if not curved.all():
+            # convex in alpha: the maximum is at an end of [lo, hi], at 0 if an end is infinite
+            ends = np.array([[hi if np.isfinite(hi) else 0.0], [lo if np.isfinite(lo) else 0.0]])
+            alpha = np.where(curved, alpha, ends)
+        value = alpha * r - q * alpha**2 / 2
+        value[1:, curved] = -np.inf
+        value[:, ~curved & self._unbounded(r, q)] = np.inf
+        return Inner(value, -self.orientation(y) * nu * alpha)
+
+    def _unbounded(self, r: Array, q: Array) -> Array:
+        """Where alpha r - q alpha^2/2 with q <= 0 has no upper bound on [lo, hi]."""
+        lo, hi = self.slopes
+        up, down = np.isinf(hi), np.isinf(lo)
+        return (q < 0) & (up | down) | (up & (r > 0)) | (down & (r < 0))

@@ -1,0 +1,51 @@
+"""The coordinates in which a Euclidean problem is round."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
+
+from ...design import Design, mean, row_space
+from ...problem import Problem
+
+Array = NDArray[Any]
+
+#: Entries of Z up to which a wide problem (d > n) is reduced to the span of its rows.
+REDUCE_UP_TO = 50_000_000
+
+
+class Coordinates:
+    r"""Whitened, centred coordinates: :math:`\beta = LV\theta`, :math:`\|\beta\|_* = \|\theta\|_2`.
+
+    L is the factor of the cost, V spans the rows of a wide problem (else the identity), and the
+    intercept is that of the centred rows, :math:`b + \bar x'\beta`.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self.center = mean(problem.X, problem.weights) if problem.fit_intercept else None
+        self.factor = problem.ball.cost.factor()
+        self.design = Design(problem.X, self.factor, self.center)
+        self.basis: Array | None = None
+        n, d = self.design.n, self.design.d
+        if d > n and n * d <= REDUCE_UP_TO:
+            self.design, self.basis = row_space(self.design)
+
+    def theta(self, coef: Array) -> Array:
+        """Return the coordinates of coefficients beta."""
+        theta = coef if self.factor is None else solve_triangular(self.factor, coef, lower=True)
+        return theta if self.basis is None else self.basis.T @ theta
+
+    def coef(self, theta: Array) -> Array:
+        """Return beta = L V theta."""
+        theta = theta if self.basis is None else self.basis @ theta
+        return theta if self.factor is None else self.factor @ theta
+
+    def intercept(self, b: float, coef: Array) -> float:
+        """Return the intercept on the rows as given, from that on centred rows."""
+        return float(b if self.center is None else b - self.center @ coef)
+
+    def centred(self, intercept: float, coef: Array) -> float:
+        """Return the intercept on centred rows, from that on the rows as given."""
+        return float(intercept if self.center is None else intercept + self.center @ coef)
