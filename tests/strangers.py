@@ -283,13 +283,14 @@ def data(shape: str, task: str) -> Sample:
     X = rng.normal(size=(n, d)) @ (np.eye(d) + 0.3) + 0.3
     z = X @ np.resize([1.0, -1.5, 0.5, 0.0], d) + 0.4
     noise = rng.normal(size=n)
-    y = z + noise if task == "regression" else np.where(z + 3 * noise > 0.3, 1.0, -1.0)
+    blur = 3.0 if wide else 1.0
+    y = z + noise if task == "regression" else np.where(z + blur * noise > 0.3, 1.0, -1.0)
     weights = np.resize([1.0, 3.0, 2.0, 1.0, 0.0, 2.0], n) if wide else np.ones(n)
     return Sample(X, y, weights / weights.sum(), not wide)
 
 
 BEYOND = "beyond the zero threshold"
-DELTAS = {"tall": (0.0, 0.01, 0.1, BEYOND), "wide": (0.01, 0.1)}
+DELTAS = {"tall": (0.0, 0.01, 0.1, BEYOND), "wide": (0.1,)}
 
 
 def radius(case: Case, delta: float | str) -> float:
@@ -308,13 +309,23 @@ def fitted(case: Case, delta: float | str):
 @cache
 def constant(case: Case) -> float:
     """Return the risk of the best constant model, the unit of ``tol``."""
-    return reference.constant_risk(case.curve, case.sample)
+    return reference.constant_model(case.curve, case.sample).risk
 
 
 @cache
-def optimum(case: Case, delta: float) -> float:
-    """Return the optimum of the reference; without a ball neither cost nor order matter."""
+def solved(case: Case, delta: float) -> reference.Optimum:
+    """Return the solution of the reference; without a ball neither cost nor order matter."""
     plain = Case(case.loss, "euclidean", 2, case.shape)
     if delta == 0 and case != plain:
-        return optimum(plain, 0.0)
+        return solved(plain, 0.0)
     return reference.optimum(case.loss, case.cost, case.order, case.sample, delta)
+
+
+def optimum(case: Case, delta: float) -> float:
+    """Return the least worst-case risk."""
+    return solved(case, delta).risk
+
+
+def brute_force(case: Case, beta: np.ndarray, b: float, delta: float) -> float:
+    """Return the worst-case risk of a model over moves on a grid."""
+    return reference.brute_force(case.loss, case.cost, case.order, case.sample, beta, b, delta)
