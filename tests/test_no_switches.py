@@ -59,10 +59,16 @@ def names(node):
     return found
 
 
+def called(node):
+    """Return the name of what a node calls, None if it calls nothing by name."""
+    function = node.func if isinstance(node, ast.Call) else None
+    return getattr(function, "attr", getattr(function, "id", None))
+
+
 def asks_for_the_type(node):
     """Whether an expression holds type(x) or x.__class__."""
     for part in ast.walk(node):
-        if isinstance(part, ast.Call) and names(part.func) == {"type"}:
+        if called(part) == "type":
             return True
         if isinstance(part, ast.Attribute) and part.attr == "__class__":
             return True
@@ -87,13 +93,13 @@ def aliases(tree, forbidden):
 
 def switched(node):
     """Return the names that a node compares a type with."""
-    if isinstance(node, ast.Call) and names(node.func) & {"isinstance", "issubclass"}:
+    if called(node) in ("isinstance", "issubclass"):
         return names(node.args[1])
     if isinstance(node, ast.Compare) and asks_for_the_type(node):
         return names(node)
     if isinstance(node, ast.MatchClass):
         return names(node.cls)
-    if isinstance(node, ast.Call) and names(node.func) & {"register"}:
+    if called(node) == "register":
         return set().union(*map(names, node.args)) if node.args else set()
     if isinstance(node, ast.Subscript) and asks_for_the_type(node.slice):
         return {"a table by type"}
@@ -146,6 +152,7 @@ def test_a_switch_is_seen(text):
         "isinstance(loss, Loss)",
         "loss = Hinge()",
         "DEFAULT = Hinge()\nisinstance(x, float)",
+        "rows.map(lambda value: isinstance(value, float)).all()",
         "f'order=2 with {type(loss).__name__}'",
         "loss.kappa == 0",
         "KNOWN = {'hinge': Hinge}\nisinstance(x, str)",
