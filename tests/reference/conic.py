@@ -30,15 +30,16 @@ from scipy.special import entr, expit, log_expit
 TOLERANCES = (1e-11, 1e-10, 1e-9, 1e-8)
 
 
-def precise(problem: cp.Problem) -> float:
+def precise(problem: cp.Problem, tolerances: tuple[float, ...] = TOLERANCES) -> float:
     """Return the optimum at the strictest tolerance that Clarabel attains."""
-    for tol in TOLERANCES:
+    for tol in tolerances:
         settings = dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), tol)
         settings |= {"reduced_" + name: tol for name in settings}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
             try:
-                problem.solve(solver=cp.CLARABEL, max_iter=300, **settings)
+                # cold: Clarabel fails where its earlier solution is handed to it again
+                problem.solve(solver=cp.CLARABEL, max_iter=300, warm_start=False, **settings)
             except cp.SolverError:
                 continue
         if problem.status in (cp.OPTIMAL, cp.OPTIMAL_INACCURATE):
