@@ -25,6 +25,8 @@ Array = NDArray[Any]
 PRECISION = 1e-14
 #: The first step away from a start, relative to it, in search of the other side of the minimum.
 FIRST_STEP = 1e-6
+#: Tangents in search of a least value: halvings of the bracket down to rounding.
+STEPS = 200
 #: Multipliers below this are zero.
 TINY = 1e-300
 
@@ -38,56 +40,83 @@ class Dual:
 
 
 class Tangent(NamedTuple):
-    """A multiplier, the dual objective lam delta + mean psi there, and its slope."""
+    """Multipliers, the dual objective lam delta + mean psi there, and its slope; numbers or arrays.
 
-    lam: float
-    value: float
-    slope: float
+    Arrays hold one entry per problem.
+    """
+
+    lam: Any
+    value: Any
+    slope: Any
+
+    def where(self, condition: Array, other: Tangent) -> Tangent:
+        """Return this tangent where the condition holds, else the other."""
+        return Tangent(*(np.where(condition, a, b) for a, b in zip(self, other, strict=True)))
 
 
 def least(
-    tangent: Callable[[float], Tangent],
-    start: float,
-    growth: float = 0.0,
+    tangent: Callable[[Any], Tangent],
+    start: Any,
+    growth: Any = 0.0,
     rtol: float = PRECISION,
+    doubt: float = FIRST_STEP,
 ) -> Tangent:
-    """Return the least value of a convex function of lam > ``growth``, to ``rtol`` of itself.
+    """Return the least values of convex functions of lam > ``growth``, to ``rtol`` of themselves.
 
     Two tangents of opposite slopes meet at a bound below the least value, and at the kink that
     tied rows make. New points are taken there and, in turn, where the slopes interpolate to zero,
-    which is faster where there is no kink.
+    which is faster where there is no kink. ``doubt`` is how far off the start may be, relative to
+    it. One function per entry of ``start``.
     """
-    left, right = _bracket(tangent, max(start - growth, TINY), growth)
-    for n in range(200):
-        if not left.slope < 0 < right.slope:
-            break
+    left, right = _bracketed(tangent, np.maximum(start - growth, TINY), growth, doubt)
+    for n in range(STEPS):
         width = right.lam - left.lam
-        meet = (right.slope * width - (right.value - left.value)) / (right.slope - left.slope)
-        lowest = min(left.value, right.value)
-        if lowest - (left.value + left.slope * meet) <= rtol * abs(lowest):
-            # at a kink both ends are beside the least value, which is where the tangents meet
-            return min(left, right, tangent(left.lam + meet), key=lambda t: t.value)
-        root = width * left.slope / (left.slope - right.slope)
-        new = tangent(left.lam + (meet if n % 2 else root))
-        if not left.lam < new.lam < right.lam:
+        # equal slopes only where an end is flat already
+        turn = np.where(right.slope > left.slope, right.slope - left.slope, 1.0)
+        meet = (right.slope * width - (right.value - left.value)) / turn
+        lowest = np.minimum(left.value, right.value)
+        # two bounds on what is left: the second one is free of the values' rounding
+        bound = lowest - (left.value + left.slope * meet)
+        bound = np.minimum(bound, np.minimum(-left.slope, right.slope) * width)
+        far = bound > rtol * np.abs(lowest)
+        open_ = (left.slope < 0) & (right.slope > 0)
+        # nearer to an end than the numbers are apart: the end is the kink
+        apart = 4 * np.finfo(float).eps * right.lam
+        inside = (meet > apart) & (meet < width - apart)
+        if not np.any(far & open_ & inside):
             break
-        left, right = (new, right) if new.slope < 0 else (left, new)
-    return min(left, right, key=lambda t: t.value)
+        way = meet if n % 2 else -width * left.slope / turn
+        new = tangent(left.lam + np.where(open_ & inside, way, 0.0))
+        below = new.slope < 0
+        moves = far & open_ & inside
+        left = new.where(moves & below, left)
+        right = new.where(moves & ~below, right)
+    # at a kink both ends are beside the least value, which is where the tangents meet
+    kink = tangent(left.lam + np.where(open_ & inside, meet, 0.0))
+    best = left.where(left.value <= right.value, right)
+    return kink.where(kink.value <= best.value, best)
 
 
-def _bracket(
-    tangent: Callable[[float], Tangent], excess: float, growth: float
+def _bracketed(
+    tangent: Callable[[Any], Tangent], excess: Any, growth: Any, doubt: float
 ) -> tuple[Tangent, Tangent]:
     """Return tangents on either side of the least value, close to the start if it is good."""
     left = right = tangent(growth + excess)
-    reach, low, high = FIRST_STEP, excess, excess
-    while left.slope > 0 and low > TINY:
-        low /= 1 + reach
-        left, right, reach = tangent(growth + low), left, 10 * reach
-    while right.slope < 0 and high < 1 / TINY:
-        high *= 1 + reach
-        left, right, reach = right, tangent(growth + high), 10 * reach
-    return left, right
+    low = high = excess
+    reach = doubt
+    while True:
+        down = (left.slope > 0) & (low > TINY)
+        up = (right.slope < 0) & (high < 1 / TINY)
+        if not np.any(down | up):
+            return left, right
+        low = np.where(down, low / (1 + reach), low)
+        high = np.where(up, high * (1 + reach), high)
+        new = tangent(growth + np.where(down, low, high))
+        left, right = (
+            new.where(down, right.where(up, left)),
+            left.where(down, new.where(up, right)),
+        )
+        reach *= 10
 
 
 def worst_risk(
@@ -155,18 +184,54 @@ def best_multiplier(
     start: float = 0.0,
     rtol: float = PRECISION,
 ) -> Tangent:
-    """Minimise lam delta + mean psi at order 2; its slope is delta - E t^2, t = s/w."""
+    """Minimise lam delta + mean psi at order 2 for one problem; ``start`` is near, if positive."""
+    rows = np.reshape(np.asarray(w, dtype=float), (-1, 1))
+    first = np.array([start])
+    found = best_multipliers(
+        z[:, None], y, weights[:, None], loss, rows, np.array([delta]), first, rtol
+    )
+    return Tangent(*(float(part[0]) for part in found))
+
+
+def best_multipliers(
+    z: Array,
+    y: Array,
+    weights: Array,
+    loss: Loss,
+    w: Array,
+    delta: Array,
+    start: Array,
+    rtol: float = PRECISION,
+) -> Tangent:
+    """Minimise lam delta + mean psi at order 2; the slope is delta - E t^2, t = s/w.
+
+    One column of ``z`` and ``weights`` per problem, ``w`` of shape (1, B) or (n, B).
+    """
+    (n, B), flat = z.shape, z.ravel()
     price = np.square(np.maximum(w, TINY))
+    scale = float(w[0, 0]) if w.size == 1 else np.broadcast_to(w, (n, B)).ravel()
+    targets = np.broadcast_to(y[:, None], (n, B)).ravel()
 
-    def tangent(lam: float) -> Tangent:
-        best = loss.inner(z, y, w, lam).best
-        spent = float(weights @ (best.shift**2 / price))
-        return Tangent(lam, float(lam * delta + weights @ best.value), delta - spent)
+    def tangent(lam: Array) -> Tangent:
+        each = float(lam[0]) if B == 1 else np.broadcast_to(lam, (n, B)).ravel()
+        best = loss.inner(flat, targets, scale, each).best
+        spent = np.einsum("nb,nb->b", weights, best.shift.reshape(n, B) ** 2 / price)
+        value = np.einsum("nb,nb->b", weights, best.value.reshape(n, B))
+        return Tangent(lam, lam * delta + value, delta - spent)
 
-    growth = least_finite(loss, w)
-    if not start > growth:
-        start = first_multiplier(z, y, weights, loss, w, delta)
-    return least(tangent, start, growth, rtol)
+    growth = np.array([least_finite(loss, w[:, j]) for j in range(B)])
+    known = start > growth
+    if known.all():
+        return least(tangent, start, growth, rtol)
+    columns = range(B)
+    guess = [
+        first_multiplier(z[:, j], y, weights[:, j], loss, _column(w, j), delta[j]) for j in columns
+    ]
+    return least(tangent, np.where(known, start, guess), growth, rtol, doubt=0.1)
+
+
+def _column(w: Array, j: int) -> Any:
+    return float(w[0, j]) if len(w) == 1 else w[:, j]
 
 
 def least_finite(loss: Loss, w: Any) -> float:

@@ -156,8 +156,13 @@ class Newton(Method):
 
     def starts_pay(self, problem: Problem) -> bool:
         """Whether a path is one batch of Newton steps, which starts nearby make fewer."""
-        n, d = problem.X.shape
-        return bool(n * d <= BATCH_UP_TO)
+        return small(problem)
+
+
+def small(problem: Problem) -> bool:
+    """Whether the deltas of a path are solved as one batch."""
+    n, d = problem.X.shape
+    return bool(n * min(n, d) <= BATCH_UP_TO)
 
 
 def solve(problem: Problem, tol: float, max_iter: int, start: Solution | None = None) -> Solution:

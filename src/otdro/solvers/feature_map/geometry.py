@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from ...costs.callable import CallableCost
 from ...costs.feature_map import FeatureMap
+from ...duality import Tangent, least
 from ...problem import Problem
-from ..smoothing.unsmoothed import Tangent, bracket, descend
 from .inner_ascent import Terrain, maximisers
 
 Array = NDArray[Any]
@@ -103,7 +103,7 @@ def worst(
         slope = terrain.loss.derivative(terrain.X @ beta + b, terrain.y)
         square = float(pi @ ((terrain.push(beta) @ beta) * slope**2))
         lam = float(np.sqrt(square / (4 * delta))) + 1e-12
-    found = descend(tangent, *bracket(tangent, lam), rtol=1e-9)
+    found = least(tangent, lam, rtol=1e-9)
     return found.lam, found.value
 
 

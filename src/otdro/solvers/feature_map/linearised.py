@@ -17,16 +17,18 @@ from numpy.typing import NDArray
 
 from ...costs.feature_map import FeatureMap
 from ...design import Design
-from ...losses import Logistic, Loss, PiecewiseQuadratic
+from ...duality import Atoms, DualRows, lower_bound
+from ...duality import Local as LocalNorm
+from ...losses import Loss
 from ...problem import Problem, Solution
 from ..base import Method, Starts, constant_risk, constant_solution, verdict
-from ..euclidean import joint
+from ..euclidean.joint import JointObjective
+from ..euclidean.joint import descend as joint_descend
 from ..smoothing.gaussian_integral import integrate, maxima, softmax
 from ..smoothing.quadrature import Smoothing, descend
 from ..smoothing.smoothed_dual import Point, Rows, multiplier, spread
 from . import inner_ascent as polish
 from .geometry import landscape
-from .rowwise import Dual, Rowwise, Slopes
 
 Array = NDArray[Any]
 
@@ -155,7 +157,8 @@ def linearised_many(
     B = np.linalg.inv(cost.shape(X))
     center = problem.weights @ X if problem.fit_intercept else np.zeros(X.shape[1])
     design = Design(X, None, center)
-    method = _exact if isinstance(problem.loss, Logistic) else _smoothed
+    smooth = problem.loss.pieces is None and np.isfinite(problem.loss.smoothness)
+    method = _exact if smooth else _smoothed
     solved: list[Solution] = []
     last = start
     for delta in deltas:
@@ -183,11 +186,28 @@ def _exact(
 ) -> Solution:
     """Return the solution on centred rows by the Newton method of ``rowwise``."""
     target = tol * base
-    found = joint.descend(Rowwise(rows, B), (*origin[:2], None), target, max_iter)
-    settled = bool(found.gap <= target)
-    message = "linearised feature map: " + verdict(found.gap, target, found.n_iter)
-    last = found.objective, found.gap, found.n_iter, settled, message, found.dual
-    return Solution(found.theta, found.b, found.lam, *last)
+    objective = JointObjective(dual_rows(rows, B), rows.loss)
+    start = objective.start(origin[0][:, None], np.array([origin[1]]))
+    found = joint_descend(objective, start, np.array([target]), max_iter)
+    gap, n_iter = float(found.gap[0]), int(found.n_iter[0])
+    return Solution(
+        coef=found.theta[:, 0],
+        intercept=float(found.b[0]),
+        multiplier=float(found.lam[0]),
+        objective=float(found.objective[0]),
+        gap=gap,
+        n_iter=n_iter,
+        converged=gap <= target,
+        message="linearised feature map: " + verdict(gap, target, n_iter),
+        dual=found.dual[:, 0],
+    )
+
+
+def dual_rows(rows: Rows, B: Array) -> DualRows:
+    """Return the rows with their own dual norms, as one problem."""
+    weights, delta = rows.weights[:, None], np.array([rows.delta])
+    norm = LocalNorm(B, rows.weights)
+    return DualRows(rows.design, rows.y, weights, delta, rows.fit_intercept, norm)
 
 
 def _smoothed(
@@ -251,18 +271,18 @@ def _bounds(smooth: Local, x: Point, eps: float) -> tuple[float, float]:
     rows, (w, _) = smooth.rows, smooth.norms(x.theta)
     inner = maxima(rows.loss, x.z, rows.y, x.lam / w**2)
     risk = x.lam * rows.delta + float(rows.weights @ inner.value.max(axis=0))
-    mass = (softmax(inner.value.T / eps)[0].T * rows.weights).ravel()
-    row = np.tile(np.arange(len(w)), len(inner.value))
-    y, z = rows.y[row], x.z[row] + inner.shift.ravel()
+    mass = softmax(inner.value.T / eps)[0].T * rows.weights
+    z = x.z + inner.shift
+    y = np.broadcast_to(rows.y, z.shape)
     a = rows.loss.derivative(z, y)
-    slopes = Slopes(row, y, mass, a, _room(rows.loss, a, z, y))
-    dual = Dual(rows.loss, rows.design.dense(), smooth.B, rows.delta, rows.fit_intercept)
-    return risk, dual.bound(slopes)
+    atoms = Atoms(mass[..., None], a[..., None], _room(rows.loss, a, z, y)[..., None])
+    bound = lower_bound(dual_rows(rows, smooth.B), rows.loss, atoms, (z - x.b)[..., None])
+    return risk, float(bound[0])
 
 
 def _room(loss: Loss, a: Array, z: Array, y: Array) -> Array:
     """Return how far slopes are from the ends of their range, else the curvature."""
-    if not isinstance(loss, PiecewiseQuadratic) or np.isinf(loss.slopes).any():
+    if loss.pieces is None or np.isinf(loss.lipschitz):
         return loss.curvature(z, y)
-    alpha, (lo, hi) = -loss.orientation(y) * a, loss.slopes
-    return (hi - alpha) * (alpha - lo)
+    low, high = loss.slope_range(y)
+    return (high - a) * (a - low)

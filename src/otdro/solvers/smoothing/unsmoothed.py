@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...design import Design
 from ...duality import worst_risk
-from ...losses import Logistic, Squared
-from ...losses.base import Loss
 from ...problem import Problem
-from ..euclidean import joint
 from ..euclidean.coordinates import Coordinates
-from .gaussian_integral import maxima
+from ..euclidean.joint import SHARP, newton_steps
+from ..euclidean.joint_newton import joint_objective
 
 Array = NDArray[Any]
 
@@ -36,78 +33,17 @@ def assess(problem: Problem, coef: Array, intercept: float, lam: float = 0.0) ->
     ``lam`` is where to look for the multiplier first, if positive. Logistic and squared losses
     with a Euclidean cost have dual points in closed form; for others the gap is inf.
     """
-    y, weights, ball = problem.y, problem.weights, problem.ball
+    loss, ball = problem.loss, problem.ball
     z = Design(problem.X).scores(coef) + intercept
     w = float(ball.cost.dual_norm(coef))
-    logistic = isinstance(problem.loss, Logistic)
-    if w > 0 and ball.delta > 0 and (logistic or type(problem.loss).inner is Loss.inner):
-        risk, lam = _least(problem, z, w, lam)
-    else:
-        dual = worst_risk(z, y, weights, problem.loss, w, ball, rtol=1e-10)
-        risk, lam = dual.risk, dual.multiplier
+    dual = worst_risk(z, problem.y, problem.weights, loss, w, ball, start=lam)
     gap = np.inf
     if ball.cost.euclidean and ball.order == 2:
-        if isinstance(problem.loss, Squared):
-            gap = risk - _squared(problem, z - y)
-        elif logistic and ball.delta > 0 and w > 0:
-            gap = risk - _logistic(problem, coef, intercept, lam)
-    return Assessment(risk, lam, max(gap, 0.0))
-
-
-class Tangent(NamedTuple):
-    """A multiplier, the dual objective lam delta + mean psi there, and its slope."""
-
-    lam: float
-    value: float
-    slope: float
-
-
-def _least(problem: Problem, z: Array, w: float, start: float) -> tuple[float, float]:
-    """Return the least of the convex lam delta + mean psi over lam > growth, and lam."""
-    loss, y, pi, delta = problem.loss, problem.y, problem.weights, problem.ball.delta
-    growth = loss.smoothness * w**2 / 2 if np.isinf(loss.lipschitz) else 0.0
-
-    def tangent(excess: float) -> Tangent:
-        inner = maxima(loss, z, y, (growth + excess) / w**2)
-        best = inner.value.argmax(axis=0)[None]
-        value, shift = (np.take_along_axis(a, best, axis=0)[0] for a in inner)
-        # d psi/d lam = -t^2, t = shift/w
-        slope = delta - float(pi @ (shift / w) ** 2)
-        return Tangent(excess, float((growth + excess) * delta + pi @ value), slope)
-
-    if not start > growth:
-        start = growth + max(w * float(np.sqrt(pi @ loss.derivative(z, y) ** 2 / delta)) / 2, 1e-12)
-    found = descend(tangent, *bracket(tangent, start - growth))
-    return found.value, growth + found.lam
-
-
-def bracket(tangent: Callable[[float], Tangent], start: float) -> tuple[Tangent, Tangent]:
-    """Return tangents on either side of the least value, close to the start if it is good."""
-    left = right = tangent(start)
-    reach = 1e-6
-    while left.slope > 0 and left.lam > 1e-300:
-        left, right, reach = tangent(left.lam / (1 + reach)), left, 10 * reach
-    while right.slope < 0:
-        left, right, reach = right, tangent(right.lam * (1 + reach)), 10 * reach
-    return left, right
-
-
-def descend(
-    tangent: Callable[[float], Tangent], left: Tangent, right: Tangent, rtol: float = 1e-12
-) -> Tangent:
-    """Return the least value within ``rtol`` of itself: where two tangents meet is a bound below
-    it, and the kink that tied rows make."""
-    for _ in range(100):
-        if not left.slope < 0 < right.slope:
-            break
-        excess = right.slope * (right.lam - left.lam) - (right.value - left.value)
-        step = excess / (right.slope - left.slope)
-        least = min(left.value, right.value)
-        if least - (left.value + left.slope * step) <= rtol * least:
-            break
-        new = tangent(left.lam + step)
-        left, right = (new, right) if new.slope < 0 else (left, new)
-    return min(left, right, key=lambda t: t.value)
+        if loss.pieces is not None and loss.pieces.quadratic:
+            gap = dual.risk - _squared(problem, z - problem.y)
+        elif loss.pieces is None and np.isfinite(loss.lipschitz) and ball.delta > 0 and w > 0:
+            gap = dual.risk - _smooth(problem, coef, intercept, dual.multiplier)
+    return Assessment(dual.risk, dual.multiplier, max(gap, 0.0))
 
 
 def _squared(problem: Problem, e: Array) -> float:
@@ -117,16 +53,18 @@ def _squared(problem: Problem, e: Array) -> float:
     a = -e / max(np.sqrt(weights @ e**2), np.finfo(float).tiny)
     size = float(np.linalg.norm(Coordinates(problem).design.adjoint(weights * a)))
     kappa = min(1.0, np.sqrt(problem.ball.delta) / size) if size > 0 else 1.0
-    return float(max(kappa * (weights @ (a * problem.y)), 0.0) ** 2)
+    pieces = problem.loss.pieces
+    assert pieces is not None
+    return float(max(kappa * (weights @ (a * problem.y)), 0.0) ** 2 / (2 * pieces.kappa))
 
 
-def _logistic(problem: Problem, coef: Array, intercept: float, lam: float) -> float:
-    """Return the entropy bound of ``joint``, tied rows shared by one step of its model."""
+def _smooth(problem: Problem, coef: Array, intercept: float, lam: float) -> float:
+    """Return the lower bound of the moved rows, tied rows shared by one step of the model."""
     at = Coordinates(problem)
-    model = joint.Joint(
-        at.design, problem.y, problem.weights, problem.ball.delta, problem.fit_intercept
-    )
-    theta, b = at.theta(coef), at.centred(intercept, coef)
-    x = model.at(theta, b, lam, at.design.scores(theta) + b)
-    _, p, _ = model.step(x, (x.value[0] >= x.value[-1]).astype(float), joint.SHARP)
-    return model.lower_bound(x, p)
+    fixed = (problem.y, problem.weights, problem.loss, problem.fit_intercept)
+    objective = joint_objective(at.design, *fixed, np.array([problem.ball.delta]))
+    theta, b = at.theta(coef)[:, None], np.array([at.centred(intercept, coef)])
+    x = objective.start(theta, b, np.array([lam]))
+    hard = (x.value[0] >= x.value[-1]).astype(float)
+    p = newton_steps(objective, x, hard, np.array([SHARP])).p
+    return float(objective.lower_bound(x, p)[0])

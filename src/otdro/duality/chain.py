@@ -1,0 +1,290 @@
+r"""Derivatives of the dual objective in (theta, b, lam), for many problems over the same rows.
+
+.. math:: F = \lambda\delta + \sum_i \pi_i\,\psi(z_i, w_i, \lambda),\qquad
+          z_i = Z_i'\theta + b,\quad w_i = \|\theta\|_{*, i},
+
+by the chain rule from the derivatives of psi in (z, w, lam). The dual norm is that of all rows
+(``Round``, in coordinates where it is Euclidean) or one per row (``Local``). Arrays have one
+column per problem; w has shape (1, B) or (n, B).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..design import Design
+
+Array = NDArray[Any]
+
+#: The least dual norm, so that it can be divided by.
+TINY = 1e-300
+
+
+@dataclass(frozen=True, eq=False)
+class RowDerivatives:
+    """First and second derivatives of psi in (z, w, lam) times the mass, each of shape (n, B)."""
+
+    z: Array
+    w: Array
+    lam: Array
+    zz: Array
+    zw: Array
+    zl: Array
+    ww: Array
+    wl: Array
+    ll: Array
+
+
+def move_derivatives(
+    slope: Array, curvature: Array, t: Array, w: Array, lam: Array, bend: Array
+) -> RowDerivatives:
+    """Return those of psi = max_t l(z + w t) - lam t^2 at a maximum t, without the mass.
+
+    ``slope`` and ``curvature`` are l' and l'' there, ``bend`` > 0 is -d2/dt2 = 2 lam - w^2 l''.
+    """
+    # dt is h/bend for the derivatives h of the slope in t, l' w - 2 lam t, in (z, w, lam)
+    h_z = w * curvature
+    h_w = slope + w * t * curvature
+    h_l = -2 * t
+    return RowDerivatives(
+        z=slope,
+        w=slope * t,
+        lam=-(t**2),
+        zz=curvature + h_z**2 / bend,
+        zw=curvature * t + h_z * h_w / bend,
+        zl=h_z * h_l / bend,
+        ww=curvature * t**2 + h_w**2 / bend,
+        wl=h_w * h_l / bend,
+        ll=h_l**2 / bend,
+    )
+
+
+class DualNorm(Protocol):
+    """The dual norms of theta (d, B) and sums over rows of their derivatives."""
+
+    def norms(self, theta: Array) -> Array:
+        """Return w, of shape (1, B) or (n, B)."""
+
+    def sums(self, theta: Array, w: Array, r: Array) -> Array:
+        """Return sum_i r_i u_i, u the gradient of w, shape (d, B) for r (n, B)."""
+
+    def crosses(self, design: Design, pull: Array, theta: Array, w: Array, r: Array) -> Array:
+        """Return sum_i r_i z_i u_i', shape (B, d, d), for pull = Z'r."""
+
+    def squares(self, theta: Array, w: Array, r: Array) -> Array:
+        """Return sum_i r_i u_i u_i', shape (B, d, d)."""
+
+    def bends(self, theta: Array, w: Array, r: Array) -> Array:
+        """Return sum_i r_i times the Hessian of w_i, shape (B, d, d)."""
+
+    def directions(self, theta: Array, w: Array, column: int, rows: Array) -> Array:
+        """Return u_i of some rows of one problem, shape (d,) or (len(rows), d)."""
+
+    def product(self, theta: Array, other: Array) -> Array:
+        """Return the inner product whose square root is the dual norm, averaged over rows, (B,)."""
+
+    def first_feasible(
+        self, g: Array, dg: Array, mass: Array, a: Array, h: Array, delta: Array
+    ) -> Array:
+        """Return the least eta >= 0, (B,), with (g + eta dg)'C^-1(g + eta dg) <= delta, or inf.
+
+        C = sum mass (a + eta h)^2 B_i over atoms (k, n, B): the budget of moves in proportion to
+        the slopes.
+        """
+
+
+class Round:
+    """The dual norm ||theta||_2 of all rows."""
+
+    def norms(self, theta: Array) -> Array:
+        """Return ||theta||_2."""
+        return np.maximum(np.linalg.norm(theta, axis=0), TINY)[None]
+
+    def sums(self, theta: Array, w: Array, r: Array) -> Array:
+        """Return (sum r) u."""
+        return r.sum(axis=0) * theta / w
+
+    def crosses(self, design: Design, pull: Array, theta: Array, w: Array, r: Array) -> Array:
+        """Return (Z'r) u'."""
+        return _outer(pull, theta / w)
+
+    def squares(self, theta: Array, w: Array, r: Array) -> Array:
+        """Return (sum r) u u'."""
+        u = theta / w
+        return _outer(r.sum(axis=0) * u, u)
+
+    def bends(self, theta: Array, w: Array, r: Array) -> Array:
+        """Return (sum r)(I - uu')/w."""
+        u = theta / w
+        scale = r.sum(axis=0) / w[0]
+        return scale[:, None, None] * np.eye(len(theta)) - _outer(scale * u, u)
+
+    def directions(self, theta: Array, w: Array, column: int, rows: Array) -> Array:
+        """Return u, the same for all rows."""
+        return np.asarray(theta[:, column] / w[0, column])
+
+    def product(self, theta: Array, other: Array) -> Array:
+        """Return theta'other."""
+        return np.einsum("db,db->b", theta, other)
+
+    def first_feasible(
+        self, g: Array, dg: Array, mass: Array, a: Array, h: Array, delta: Array
+    ) -> Array:
+        """Return the smaller positive root of a quadratic, slightly beyond it, or inf."""
+        C = np.einsum("db,db->b", g, g) - delta * np.einsum("knb,knb->b", mass, a * a)
+        B = np.einsum("db,db->b", g, dg) - delta * np.einsum("knb,knb->b", mass, a * h)
+        A = np.einsum("db,db->b", dg, dg) - delta * np.einsum("knb,knb->b", mass, h * h)
+        discriminant = B**2 - A * C
+        lost = (B >= 0) | (discriminant < 0)
+        # the form without cancellation
+        root = C / np.where(lost, 1.0, -B + np.sqrt(np.where(lost, 0.0, discriminant)))
+        return np.where(C <= 0, 0.0, np.where(lost, np.inf, root * (1 + BEYOND)))
+
+
+#: How far beyond the boundary of the feasible slopes a dual point is put, against rounding.
+BEYOND = 1e-9
+#: Newton steps to the boundary; more would not be near it.
+TRIES = 6
+
+
+class Local:
+    """The dual norms w_i^2 = theta'B_i theta of matrices B of shape (n, d, d)."""
+
+    def __init__(self, B: Array, weights: Array) -> None:
+        self.B = B
+        self.flat = B.reshape(len(B), -1)
+        self.mean = self._blend(weights[:, None])[0]
+
+    def _blend(self, r: Array) -> Array:
+        """Return sum_i r_i B_i, shape (B, d, d)."""
+        d = self.B.shape[1]
+        return np.asarray((r.T @ self.flat).reshape(-1, d, d))
+
+    def _pushes(self, theta: Array) -> Array:
+        """Return B_i theta, shape (n, d, B)."""
+        return np.asarray(self.B @ theta)
+
+    def norms(self, theta: Array) -> Array:
+        """Return w_i."""
+        square = np.einsum("ndb,db->nb", self._pushes(theta), theta)
+        return np.sqrt(np.maximum(square, TINY))
+
+    def sums(self, theta: Array, w: Array, r: Array) -> Array:
+        """Return sum r_i B_i theta/w_i."""
+        return np.einsum("nb,ndb->db", r / w, self._pushes(theta))
+
+    def crosses(self, design: Design, pull: Array, theta: Array, w: Array, r: Array) -> Array:
+        """Return Z' diag(r) U."""
+        Z = design.dense()
+        return np.einsum("ni,nb,njb->bij", Z, r / w, self._pushes(theta), optimize=True)
+
+    def squares(self, theta: Array, w: Array, r: Array) -> Array:
+        """Return U' diag(r) U."""
+        push = self._pushes(theta)
+        return np.einsum("nib,nb,njb->bij", push, r / w**2, push, optimize=True)
+
+    def bends(self, theta: Array, w: Array, r: Array) -> Array:
+        """Return sum r_i (B_i - u_i u_i')/w_i."""
+        return self._blend(r / w) - self.squares(theta, w, r / w)
+
+    def directions(self, theta: Array, w: Array, column: int, rows: Array) -> Array:
+        """Return u_i = B_i theta/w_i."""
+        return np.asarray(self.B[rows] @ theta[:, column] / w[rows, column, None])
+
+    def product(self, theta: Array, other: Array) -> Array:
+        """Return the mean of theta'B_i other."""
+        return np.einsum("db,de,eb->b", theta, self.mean, other)
+
+    def first_feasible(
+        self, g: Array, dg: Array, mass: Array, a: Array, h: Array, delta: Array
+    ) -> Array:
+        """Return it for each problem by Newton steps on the budget, inf where that fails."""
+        parts = [(mass * square).sum(axis=0) for square in (a * a, 2 * a * h, h * h)]
+        C = [self._blend(part) for part in parts]
+        return np.array(
+            [
+                _budget_root(g[:, j], dg[:, j], [c[j] for c in C], float(delta[j]))
+                for j in range(len(delta))
+            ]
+        )
+
+
+def _budget_root(g: Array, dg: Array, C: list[Array], delta: float) -> float:
+    """Return an eta near the least with g(eta)'C(eta)^-1 g(eta) <= delta, C quadratic in eta."""
+    eta = 0.0
+    for _ in range(TRIES):
+        now = g + eta * dg
+        try:
+            q = np.linalg.solve(C[0] + eta * C[1] + eta**2 * C[2], now)
+        except np.linalg.LinAlgError:
+            return np.inf
+        budget = float(now @ q)
+        if budget <= delta:
+            return eta
+        fall = -2 * float(dg @ q) + float(q @ (C[1] + 2 * eta * C[2]) @ q)
+        if not (fall > 0 and np.isfinite(budget)):
+            return np.inf
+        # slightly beyond: where the budget is met to rounding the next step would be zero
+        eta += (budget - delta) / fall * (1 + BEYOND) + BEYOND * 1e-3 * delta / fall
+    return np.inf
+
+
+def _outer(a: Array, b: Array) -> Array:
+    """Return a_j b_j' for the columns j."""
+    return np.einsum("ib,jb->bij", a, b)
+
+
+@dataclass(frozen=True, eq=False)
+class DualRows:
+    """What does not change: rows, targets, weights (n, B), radii (B,), dual norm."""
+
+    design: Design
+    y: Array
+    weights: Array
+    delta: Array
+    fit_intercept: bool
+    dual_norm: DualNorm
+
+    @cached_property
+    def scatter(self) -> Array:
+        """Z' diag(pi) Z, shape (B, d, d)."""
+        return self.design.gram(self.weights)
+
+    def gram(self, zz: Array) -> Array:
+        """Return Z' diag(zz) Z; where zz is a multiple of the weights, from one pass for all."""
+        ratio = zz / np.where(self.weights > 0, self.weights, 1.0)
+        if ratio.shape[1] == 1 and np.ptp(ratio[self.weights > 0]) == 0:
+            scaled: Array = ratio[self.weights[:, 0] > 0][0, 0] * self.scatter
+            return scaled
+        return self.design.gram(zz)
+
+    def derivatives(self, theta: Array, w: Array, rates: RowDerivatives) -> tuple[Array, Array]:
+        """Return gradient (B, d + 2) and Hessian (B, d + 2, d + 2) in (theta, b, lam)."""
+        (d, B), norm = theta.shape, self.dual_norm
+        # one pass over the rows for all first moments
+        moments = np.hstack([rates.z, rates.zz, rates.zw, rates.zl])
+        by_z, by_zz, by_zw, by_zl = np.split(self.design.adjoint(moments), 4, axis=1)
+        grad, H = np.zeros((B, d + 2)), np.zeros((B, d + 2, d + 2))
+        grad[:, :d] = (by_z + norm.sums(theta, w, rates.w)).T
+        grad[:, -1] = self.delta + rates.lam.sum(axis=0)
+        cross = norm.crosses(self.design, by_zw, theta, w, rates.zw)
+        H[:, :d, :d] = self.gram(rates.zz) + cross + np.swapaxes(cross, 1, 2)
+        H[:, :d, :d] += norm.squares(theta, w, rates.ww) + norm.bends(theta, w, rates.w)
+        H[:, :d, -1] = H[:, -1, :d] = (by_zl + norm.sums(theta, w, rates.wl)).T
+        H[:, -1, -1] = rates.ll.sum(axis=0)
+        H[:, d, d] = 1.0
+        if self.fit_intercept:
+            grad[:, d] = rates.z.sum(axis=0)
+            H[:, :d, d] = H[:, d, :d] = (by_zz + norm.sums(theta, w, rates.zw)).T
+            H[:, d, -1] = H[:, -1, d] = rates.zl.sum(axis=0)
+            H[:, d, d] = rates.zz.sum(axis=0)
+        return grad, H
+
+    def columns(self, index: Array) -> DualRows:
+        """Return some of the problems."""
+        return replace(self, weights=self.weights[:, index], delta=self.delta[index])
