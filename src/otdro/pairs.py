@@ -122,6 +122,10 @@ class Opposite:
         return index
 
 
+class NoPairsError(ValueError):
+    """The rows have no pair of one of the two kinds: there is nothing to learn from them."""
+
+
 @dataclass(frozen=True, eq=False)
 class Pairs:
     """Must-link pairs, to be near under the cost, and cannot-link pairs, to be far apart."""
@@ -133,7 +137,7 @@ class Pairs:
         """Refuse an empty set and row numbers that X does not have."""
         for name, pairs in (("must-link", self.must), ("cannot-link", self.cannot)):
             if len(pairs) == 0:
-                raise ValueError(f"there are no {name} pairs; {_REMEDY[name]}")
+                raise NoPairsError(f"there are no {name} pairs; {_REMEDY[name]}")
             rows = pairs.index if isinstance(pairs, Listed) else pairs.rows
             if rows.min() < 0 or rows.max() >= n_rows:
                 worst = rows.max() if rows.max() >= n_rows else rows.min()
@@ -147,6 +151,13 @@ _REMEDY = {
     "cannot-link": "y must hold two classes (or two values); with kind='nearest' raise k or use "
     "kind='each' or 'opposite'.",
 }
+
+
+def generator(random_state: Any) -> np.random.RandomState:
+    """Return the generator of a seed; None is the seed 0, so that a fit repeats."""
+    seed = 0 if random_state is None else random_state
+    found: np.random.RandomState = check_random_state(seed)
+    return found
 
 
 def from_labels(
@@ -179,13 +190,14 @@ def from_labels(
     approximate : bool
         Search with pynndescent instead of exactly.
     random_state : int, RandomState or None
+        For the subsample; None is the seed 0.
     """
     if kind not in KINDS:
         raise ValueError(f"kind must be one of {', '.join(KINDS)}, got {kind!r}.")
     if not (isinstance(k, (int, np.integer)) and k >= 1):
         raise ValueError(f"k must be an integer >= 1, got {k!r}.")
     codes = np.unique(np.asarray(y), return_inverse=True)[1].ravel()
-    rng = check_random_state(random_state)
+    rng = generator(random_state)
     rows = _canonical(X, codes)
     if len(rows) > max_rows and not approximate:
         rows = rows[np.sort(rng.choice(len(rows), max_rows, replace=False))]
@@ -218,7 +230,7 @@ def from_target(
     if n * (n - 1) // 2 <= wanted:
         i, j = np.triu_indices(n, 1)
     else:
-        i, j = _distinct(n, wanted, check_random_state(random_state))
+        i, j = _distinct(n, wanted, generator(random_state))
     index = rows[np.column_stack([i, j])]
     gap = np.abs(y[index[:, 0]] - y[index[:, 1]])
     median = np.median(gap) if len(gap) else 0.0
