@@ -34,10 +34,16 @@ class Loss(BaseEstimator):  # type: ignore[misc]
     task: ClassVar[str]
     lipschitz: float
     smoothness: float
+    #: Whether the loss falls for ever, so that separable labels have no minimiser at delta = 0.
+    minimum_at_infinity: ClassVar[bool] = False
 
     def value(self, z: Array, y: Array) -> Array:
         """Return l(z, y)."""
         raise NotImplementedError
+
+    def probability(self, z: Array) -> Array | None:
+        """Return P(y = +1 given score z), that of -1 being at -z; None where there is none."""
+        return None
 
     def derivative(self, z: Array, y: Array) -> Array:
         """Return dl/dz, a subgradient at kinks."""

@@ -16,11 +16,16 @@ class Logistic(Loss):
     task = "classification"
     lipschitz = 1.0
     smoothness = 0.25
+    minimum_at_infinity = True
 
     def value(self, z: Array, y: Array) -> Array:
         """Return log(1 + e^-yz)."""
         m = y * z
         return np.log1p(np.exp(-np.abs(m))) + np.maximum(-m, 0)
+
+    def probability(self, z: Array) -> Array:
+        """Return sigma(z)."""
+        return np.asarray(expit(z))
 
     def derivative(self, z: Array, y: Array) -> Array:
         """Return -y sigma(-yz)."""
