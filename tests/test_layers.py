@@ -9,7 +9,7 @@ import otdro
 
 SOURCE = Path(otdro.__file__).parent
 LAYERS = [
-    {"design", "losses", "costs", "pairs"},
+    {"design", "losses", "costs", "pairs", "progress"},
     {"metrics", "datasets", "scaling"},
     {"problem"},
     {"duality"},

@@ -11,6 +11,7 @@ from sklearn.base import clone
 
 from .base import Array, Cost
 from .callable import central
+from .learned_matrix import definite_matrix, seeded
 
 
 class FeatureMap(Cost):
@@ -54,10 +55,7 @@ class FeatureMap(Cost):
             features = clone(features).fit(X)
         done = FeatureMap(features, metric, self.jacobian, self.polish)
         if hasattr(metric, "fit"):
-            learner = clone(metric).fit(done.map(X), y)
-            done.metric = _slim(
-                learner.metric_ if hasattr(learner, "metric_") else learner.get_mahalanobis_matrix()
-            )
+            done.metric = _slim(definite_matrix(seeded(metric).fit(done.map(X), y)))
         done._check_metric(done.map(X[:1]).shape[1])
         return done
 

@@ -53,6 +53,10 @@ class Loss(BaseEstimator):  # type: ignore[misc]
         """Return l(z, y)."""
         raise NotImplementedError
 
+    def probability(self, z: Array) -> Array | None:
+        """Return P(y = +1 given score z), that of -1 being at -z; None where there is none."""
+        return None
+
     def derivative(self, z: Array, y: Array) -> Array:
         """Return dl/dz, a subgradient at kinks."""
         raise NotImplementedError
@@ -64,10 +68,6 @@ class Loss(BaseEstimator):  # type: ignore[misc]
     @property
     def pieces(self) -> PiecewiseQuadratic | None:
         """The loss itself if it is piecewise quadratic, stating slopes and kappa, else None."""
-        return None
-
-    def probability(self, z: Array) -> Array | None:
-        """Return P(y = +1 | z), None where the loss gives no probabilities."""
         return None
 
     def evaluate(self, z: Array, y: Array) -> tuple[Array, Array, Array]:

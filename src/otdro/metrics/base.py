@@ -7,19 +7,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh
-from sklearn.base import BaseEstimator, clone
-from sklearn.utils import check_consistent_length, check_random_state, column_or_1d
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_consistent_length, column_or_1d
 from sklearn.utils.validation import assert_all_finite, check_is_fitted, validate_data
 
 from ..costs import Mahalanobis
-from ..pairs import Pairs, from_labels, from_target, resolve, target_kind
+from ..costs.learned_matrix import check_shrinkage, fitted_matrix, seeded, shrink
+from ..pairs import Pairs, from_labels, from_target, generator, resolve, target_kind
 
 Array = NDArray[Any]
 
 #: A scatter matrix gets a ridge that lifts its smallest eigenvalue to this share of the mean one.
 RIDGE = 1e-3
-#: The least shrinkage: it keeps ``metric_`` positive definite where the program's solution is not.
-FLOOR = 1e-6
 
 
 class MetricLearner(BaseEstimator):  # type: ignore[misc]
@@ -45,7 +44,7 @@ class MetricLearner(BaseEstimator):  # type: ignore[misc]
     approximate : bool
         Search neighbours with pynndescent.
     random_state : int, RandomState or None
-        For subsamples (more than 50,000 rows or 20,000 pairs).
+        For subsamples (more than 50,000 rows or 20,000 pairs); None is the seed 0.
 
     Attributes
     ----------
@@ -144,7 +143,7 @@ class MetricLearner(BaseEstimator):  # type: ignore[misc]
 
     def _differences(self, X: Array, pairs: Pairs, limit: int) -> tuple[Array, Array]:
         """Return x_i - x_j over at most ``limit`` must-link and cannot-link pairs."""
-        rng = check_random_state(self.random_state)
+        rng = generator(self.random_state)
         must, cannot = pairs.must.sample(limit, rng), pairs.cannot.sample(limit, rng)
         return X[must[:, 0]] - X[must[:, 1]], X[cannot[:, 0]] - X[cannot[:, 1]]
 
@@ -176,21 +175,6 @@ def generalised_eigh(S_N: Array, S_M: Array) -> tuple[Array, Array]:
     return nu, V
 
 
-def check_shrinkage(shrinkage: Any) -> None:
-    """Refuse a shrinkage outside [0, 1]."""
-    if not (isinstance(shrinkage, (int, float, np.number)) and 0 <= shrinkage <= 1):
-        raise ValueError(f"shrinkage must be a number in [0, 1], got {shrinkage!r}.")
-
-
-def shrink(matrix: Array, shrinkage: float) -> Array:
-    """Return (1 - eta) matrix d/tr(matrix) + eta I, eta = max(shrinkage, FLOOR)."""
-    check_shrinkage(shrinkage)
-    d, eta = len(matrix), max(float(shrinkage), FLOOR)
-    matrix = (matrix + matrix.T) / 2
-    metric: Array = (1 - eta) * matrix * (d / np.trace(matrix)) + eta * np.eye(d)
-    return metric
-
-
 def learn(
     learner: Any, X: Any, y: Any, *, shrinkage: float | None = None, task: str = "auto"
 ) -> Mahalanobis:
@@ -207,29 +191,10 @@ def learn(
     task : {"auto", "classification", "regression"}
         Set on learners of ours whose own ``task`` is ``"auto"``.
     """
-    learner = clone(learner)
+    learner = seeded(learner)
     if isinstance(learner, MetricLearner):
         if learner.task == "auto":
             learner.set_params(task=task)
         learner.fit(X, y)
         return Mahalanobis(learner.shrunk(learner.shrinkage if shrinkage is None else shrinkage))
     return Mahalanobis(shrink(fitted_matrix(learner.fit(X, y)), shrinkage or 0.0))
-
-
-def fitted_matrix(learner: Any) -> Array:
-    """Return the matrix of a fitted metric learner, ours or foreign; refuse other objects."""
-    if hasattr(learner, "metric_") and isinstance(learner, MetricLearner):
-        return np.asarray(learner.metric_)
-    if hasattr(learner, "get_mahalanobis_matrix"):
-        matrix = np.asarray(learner.get_mahalanobis_matrix(), dtype=float)
-    elif hasattr(learner, "components_"):
-        L = np.asarray(learner.components_, dtype=float)
-        matrix = L.T @ L
-    else:
-        raise TypeError(
-            f"{type(learner).__name__} is not a metric learner: after fit it has neither "
-            "components_ nor get_mahalanobis_matrix()."
-        )
-    if not (np.isfinite(matrix).all() and np.trace(matrix) > 0):
-        raise ValueError(f"{type(learner).__name__} learned a zero or non-finite matrix.")
-    return matrix

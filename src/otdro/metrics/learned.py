@@ -6,11 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator
 
 from ..costs import Mahalanobis, Norm
 from ..costs.base import Cost
-from .base import MetricLearner, check_shrinkage, fitted_matrix, shrink
+from ..costs.learned_matrix import check_shrinkage, fitted_matrix, seeded, shrink
+from ..pairs import NoPairsError, Pairs
+from .base import Array, MetricLearner
 from .diagonal import Diagonal
 from .geometric_mean import GeometricMean
 
@@ -58,26 +60,28 @@ class Learned(BaseEstimator):  # type: ignore[misc]
         ]
 
     def costs(self, X: Any, y: Any, *, task: str = "auto") -> list[Cost]:
-        """Learn the cost of every candidate from these rows, each learner once.
+        """Learn the cost of every candidate from these rows, Euclidean where there is nothing.
 
         Call it on the training rows of a fold only: a metric that has seen the test rows leaks
         their labels.
         """
-        found: list[Cost] = [Norm(2)]
-        made: dict[tuple[Any, ...], Any] = {}
+        matrices = self.matrices(X, y, task=task)
+        return [Norm(2)] + [Norm(2) if M is None else Mahalanobis(M) for M in matrices]
+
+    def matrices(self, X: Any, y: Any, *, task: str = "auto") -> list[Array | None]:
+        """Return the matrix of every candidate but the Euclidean one, each learner fitted once.
+
+        None stands where the rows have no pairs of a kind, so that nothing can be learned.
+        """
+        made: dict[tuple[Any, ...], Pairs] = {}
+        found: list[Array | None] = []
         for learner, etas in self._grid():
-            learner = clone(learner)
-            if isinstance(learner, MetricLearner):
-                if learner.task == "auto":
-                    learner.set_params(task=task)
-                # learners that would make the same pairs share them
-                key = learner.pair_settings()
-                if key not in made:
-                    made[key] = learner.make_pairs(X, y)
-                matrix = learner.fit(X, y, pairs=made[key]).solution_
+            try:
+                solution = _solution(seeded(learner), X, y, task, made)
+            except NoPairsError:
+                found += [None] * len(etas)
             else:
-                matrix = fitted_matrix(learner.fit(X, y))
-            found += [Mahalanobis(shrink(matrix, eta)) for eta in etas]
+                found += [shrink(solution, eta) for eta in etas]
         return found
 
     def _grid(self) -> Iterator[tuple[Any, list[float]]]:
@@ -94,3 +98,17 @@ class Learned(BaseEstimator):  # type: ignore[misc]
                 check_shrinkage(eta)
             # eta = 1 is the Euclidean cost, which is there already
             yield learner, [float(eta) for eta in etas if eta < 1]
+
+
+def _solution(learner: Any, X: Any, y: Any, task: str, made: dict[tuple[Any, ...], Pairs]) -> Array:
+    """Fit a learner and return its matrix before shrinkage; ``made`` holds pairs made before."""
+    if not isinstance(learner, MetricLearner):
+        return fitted_matrix(learner.fit(X, y))
+    if learner.task == "auto":
+        learner.set_params(task=task)
+    # learners that would make the same pairs share them
+    key = learner.pair_settings()
+    if key not in made:
+        made[key] = learner.make_pairs(X, y)
+    solution: Array = learner.fit(X, y, pairs=made[key]).solution_
+    return solution

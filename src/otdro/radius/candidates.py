@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import warnings
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,11 @@ from scipy import sparse
 from sklearn.base import clone
 
 from .. import costs as known
-from ..costs import CallableCost, Cost, Norm
+from ..costs import CallableCost, Cost, Mahalanobis, Norm
 from ..design import as_dense
 from ..metrics import Learned
 from ..metrics.base import learn
+from ..pairs import NoPairsError
 from ..problem import Sample
 
 Array = NDArray[Any]
@@ -27,13 +29,24 @@ LEARN_UP_TO = 5_000
 COLUMNS_UP_TO = 2_000
 
 
+#: What ``message_`` says of a fit whose rows allow no learning.
+NOTHING_LEARNED = "The rows hold nothing to learn a matrix from, so the cost is Euclidean."
+NO_METRIC_LEARNED = (
+    "The rows hold nothing to learn a metric from, so that of the feature map is the identity."
+)
+
+
 @dataclass(frozen=True, eq=False)
 class Candidates:
-    """A fixed ``cost``, one ``learner``, or the candidates of a ``Learned`` specification."""
+    """A fixed ``cost``, one ``learner``, or the candidates of a ``Learned`` specification.
+
+    ``note`` is a sentence about the cost for ``message_``, empty if there is nothing to say.
+    """
 
     cost: Cost | None = None
     learner: Any = None
     learned: Learned | None = None
+    note: str = ""
 
     @property
     def names(self) -> list[str]:
@@ -43,16 +56,62 @@ class Candidates:
         return [repr(self.cost if self.learner is None else self.learner)]
 
     def costs(self, sample: Sample) -> list[Cost]:
-        """Return the candidate costs, learned from the distinct rows of positive weight."""
+        """Return the candidate costs, learned from the distinct rows of positive weight.
+
+        A candidate for which these rows have nothing to teach is the Euclidean cost.
+        """
         if self.cost is not None and not hasattr(self.cost, "learn"):
             return [self.cost]
+        return [Norm(2) if cost is None else cost for cost in self._learn(sample)]
+
+    def from_all(self, sample: Sample) -> tuple[Candidates, list[Cost]]:
+        """Return what is left of the candidates, with their costs, after all rows were looked at.
+
+        Where nothing can be learned from all rows, the Euclidean cost is the only candidate.
+        """
+        if self.cost is not None:
+            [cost] = self.costs(sample)
+            lost = hasattr(self.cost, "learn") and _metric_lost(self.cost, cost)
+            return (replace(self, note=NO_METRIC_LEARNED) if lost else self), [cost]
+        found = self._learn(sample)
+        # the first candidate of a ``Learned`` is the Euclidean cost itself
+        sought = found if self.learned is None else found[1:]
+        if sought and all(cost is None for cost in sought):
+            return Candidates(cost=Norm(2), note=NOTHING_LEARNED), [Norm(2)]
+        return self, [Norm(2) if cost is None else cost for cost in found]
+
+    def _learn(self, sample: Sample) -> list[Cost | None]:
+        """Return the learned costs, None where the rows have nothing to teach."""
         X, y = distinct_rows(sample)
         if self.cost is not None:
-            # a feature map: its transformer and its metric are fitted to these rows
-            return [self.cost.learn(X, y)]
+            return [_feature_map(self.cost, X, y)]
+        alike = bool(np.all(X[:1] == X))
         if self.learned is not None:
-            return self.learned.costs(X, y, task=sample.loss.task)
-        return [learn(clone(self.learner), X, y, task=sample.loss.task)]
+            if alike:
+                return [Norm(2)] + [None] * (len(self.names) - 1)
+            matrices = self.learned.matrices(X, y, task=sample.loss.task)
+            return [Norm(2), *(None if M is None else Mahalanobis(M) for M in matrices)]
+        try:
+            return [None if alike else learn(self.learner, X, y, task=sample.loss.task)]
+        except NoPairsError:
+            return [None]
+
+
+def _feature_map(cost: Any, X: Array, y: Array) -> Cost:
+    """Return a cost with its transformer and its metric fitted to these rows.
+
+    Where they have nothing to teach the metric is the identity.
+    """
+    try:
+        found: Cost = cost.learn(X, y)
+    except NoPairsError:
+        found = clone(cost).set_params(metric=None).learn(X, y)
+    return found
+
+
+def _metric_lost(asked: Any, found: Any) -> bool:
+    """Whether a metric was to be learned and none was."""
+    return asked.metric is not None and found.metric is None
 
 
 def resolve(cost: Any, X: Any) -> Candidates:
@@ -80,17 +139,26 @@ def resolve(cost: Any, X: Any) -> Candidates:
 
 
 def _learnable(learned: Learned, X: Any) -> Candidates:
+    """Return the candidates, the Euclidean cost alone where X is too large to learn a matrix."""
     n, d = X.shape
-    if d > COLUMNS_UP_TO or (sparse.issparse(X) and n * d > DENSE_UP_TO):
-        return Candidates(cost=Norm(2))
+    if d > COLUMNS_UP_TO:
+        return _too_large(f"X has {d} columns, more than the {COLUMNS_UP_TO}")
+    if sparse.issparse(X) and n * d > DENSE_UP_TO:
+        return _too_large(f"sparse X has {n} x {d} entries, more than the {DENSE_UP_TO}")
     return Candidates(learned=learned)
+
+
+def _too_large(why: str) -> Candidates:
+    note = f"{why} up to which a matrix is learned, so the cost is Euclidean."
+    warnings.warn(f"{note} Set cost='euclidean' to choose that.", UserWarning, stacklevel=2)
+    return Candidates(cost=Norm(2), note=note)
 
 
 def distinct_rows(sample: Sample) -> tuple[Array, Array]:
     """Return the distinct (x, y) of positive weight, so that a weight of 2 is a row met twice.
 
     Of more than ``LEARN_UP_TO`` rows a random part (always the same) is used: the scatter of pairs
-    is known well enough from that, and neighbours are dear.
+    is known well enough from that, and neighbours are expensive to find.
     """
     index = np.flatnonzero(sample.weights > 0)
     if len(index) > LEARN_UP_TO:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils import check_X_y
+from sklearn.utils import check_X_y, column_or_1d
 from sklearn.utils.validation import _check_sample_weight
 
 from .. import costs, losses
@@ -15,6 +15,9 @@ from ..costs import CallableCost, Cost
 from ..losses import Loss
 
 Array = NDArray[Any]
+
+#: The largest size of a target for a loss with squares: its fourth power is a double.
+LARGEST = 1e75
 
 
 def validated(X: Any, y: Any, loss: Any, sample_weight: Any) -> tuple[Loss, Any, Array, Array]:
@@ -24,10 +27,46 @@ def validated(X: Any, y: Any, loss: Any, sample_weight: Any) -> tuple[Loss, Any,
     y = np.asarray(y, dtype=float)
     if loss.task == "classification" and set(np.unique(y)) != {-1.0, 1.0}:
         raise ValueError(f"labels must be -1 and +1 here, got {np.unique(y)[:5].tolist()}.")
+    if loss.task == "regression":
+        check_targets(y, loss)
     weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
     if not weights.sum() > 0:
         raise ValueError("sample_weight leaves no row with positive weight.")
     return loss, X, y, weights / weights.sum()
+
+
+def check_targets(y: Array, loss: Loss) -> None:
+    """Refuse targets whose powers, which a loss with squares needs, have no floating-point number.
+
+    The fourth power of ``LARGEST`` is below the largest double, that of its inverse above the
+    least one.
+    """
+    size = float(np.abs(y).max())
+    large = size > LARGEST and not np.isfinite(loss.lipschitz)
+    small = 0 < size < 1 / LARGEST and np.isfinite(loss.smoothness)
+    if large or small:
+        raise ValueError(
+            f"the largest target is {size:.3g} in size, which the loss {type(loss).__name__} "
+            f"cannot square: {'divide' if large else 'multiply'} y by a power of ten, so that it "
+            f"is between {1 / LARGEST:g} and {LARGEST:g}."
+        )
+
+
+def check_groups(groups: Any, n: int) -> Array | None:
+    """Return one group per row as an array, None if there are none; refuse missing values."""
+    if groups is None:
+        return None
+    found: Array = column_or_1d(groups)
+    if len(found) != n:
+        raise ValueError(f"groups has {len(found)} entries but X has {n} rows.")
+    # NaN is the one value that differs from itself
+    missing = np.array([group is None or group != group for group in found.tolist()])
+    if missing.any():
+        raise ValueError(
+            f"groups has no value (NaN or None) in row {int(missing.argmax())}: give every row a "
+            "group, or leave such rows out."
+        )
+    return found
 
 
 def resolve_cost(cost: Any) -> Cost:

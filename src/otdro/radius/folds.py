@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from inspect import Parameter, signature
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -12,10 +14,18 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import check_scoring
-from sklearn.model_selection import KFold, StratifiedKFold, check_cv
+from sklearn.model_selection import (
+    GroupKFold,
+    KFold,
+    StratifiedGroupKFold,
+    StratifiedKFold,
+    check_cv,
+)
 
 from ..design import Design
+from ..losses import Loss
 from ..problem import Sample
+from ..progress import logger
 from ..solvers import Solver
 from .candidates import Candidates
 from .grid import Solved, solve_path
@@ -23,6 +33,8 @@ from .grid import Solved, solve_path
 Array = NDArray[Any]
 Split = tuple[Array, Array]
 
+#: Folds of ``cv=None``, as in scikit-learn.
+DEFAULT_FOLDS = 5
 #: The gap, relative to the constant model's risk, to which models inside folds are solved at least.
 FOLD_TOL = 1e-4
 
@@ -63,13 +75,16 @@ def splits(
 ) -> list[Split]:
     """Return (train, test) rows; an int makes shuffled folds, stratified by label, repeated.
 
-    A splitter or an iterable of splits is used as it is. ``classes`` are the names of the labels.
+    With ``groups`` such folds leave whole groups out. A splitter or an iterable of splits is used
+    as it is. ``classes`` are the names of the labels. Splits that cannot train are left out; none
+    is left only where the folds were made here.
     """
     labels = codes(sample)
     classify = sample.loss.task == "classification"
-    if isinstance(cv, int | np.integer) and not isinstance(cv, bool):
+    count = _number_of_folds(cv, groups)
+    if count is not None:
         names = np.unique(labels) if classes is None else classes
-        splitters = _folds(labels, int(cv), classify, seed, repeats, names)
+        splitters = _folds(labels, count, classify, seed, repeats, names, groups)
     else:
         splitters = [check_cv(cv, labels, classifier=classify)]
     found = [
@@ -79,9 +94,11 @@ def splits(
     ]
     lacking = [i for i, pair in enumerate(found) if not _usable(sample, *pair)]
     if len(lacking) == len(found):
+        if count is not None and groups is None:
+            return []
         raise ValueError(
             f"none of the {len(found)} splits of cv has training rows of positive weight from two "
-            "classes; use other folds, or a number as delta."
+            "classes; use other folds or groups, or a number as delta."
         )
     if lacking:
         warnings.warn(
@@ -94,11 +111,24 @@ def splits(
 
 
 def codes(sample: Sample) -> Array:
-    """Return one label a row (the class number for one-vs-rest), or the target."""
+    """Return one label per row (the class number for one-vs-rest), or the target."""
     return sample.ys[0] if len(sample.ys) == 1 else np.stack(sample.ys).argmax(axis=0)
 
 
-def _folds(labels: Array, k: int, classify: bool, seed: int, repeats: int, names: Any) -> list[Any]:
+def _number_of_folds(cv: Any, groups: Any) -> int | None:
+    """Return how many folds are to be made here, None where ``cv`` says which rows they hold."""
+    if cv is None and groups is not None:
+        # scikit-learn's default for None, which would pass over the groups
+        return DEFAULT_FOLDS
+    if isinstance(cv, int | np.integer) and not isinstance(cv, bool):
+        return int(cv)
+    return None
+
+
+def _folds(
+    labels: Array, k: int, classify: bool, seed: int, repeats: int, names: Any, groups: Any
+) -> list[Any]:
+    """Return the splitters of k folds, one per repetition, of whole groups if there are any."""
     if k < 2:
         raise ValueError(f"cv must be at least 2 folds, got cv={k}.")
     least, what = len(labels), "the sample"
@@ -106,16 +136,37 @@ def _folds(labels: Array, k: int, classify: bool, seed: int, repeats: int, names
         counts = np.unique(labels, return_counts=True)[1]
         rare = np.asarray(names).tolist()[int(counts.argmin())]
         least, what = int(counts.min()), f"the class {rare!r}"
-    if least < k:
-        fewer = max(2, least)
-        warnings.warn(
-            f"{what} has {least} rows, fewer than cv={k} folds: using {fewer}.",
-            UserWarning,
-            stacklevel=3,
-        )
-        k = fewer
-    kind = StratifiedKFold if classify and least >= 2 else KFold
-    return [kind(k, shuffle=True, random_state=(seed + r) % 2**31) for r in range(repeats)]
+    folds = _at_most(k, least, what, "row")
+    stratify = classify and least >= 2
+    if groups is None:
+        kind = StratifiedKFold if stratify else KFold
+    else:
+        count = len(np.unique(groups))
+        if count < 2:
+            raise ValueError(
+                f"folds of whole groups need two groups, got one: {groups[0]!r}. Leave groups out, "
+                "or give a number as delta."
+            )
+        folds = _at_most(folds, count, "the sample", "group")
+        kind = StratifiedGroupKFold if stratify and count > folds else GroupKFold
+        if count == folds:
+            # each group is a fold: every repetition would be the same
+            repeats = 1
+    return [kind(folds, shuffle=True, random_state=(seed + r) % 2**31) for r in range(repeats)]
+
+
+def _at_most(k: int, least: int, what: str, unit: str) -> int:
+    """Return the number of folds that ``least`` units allow, at least 2, aloud if that is not k."""
+    if least >= k:
+        return k
+    fewer = max(2, least)
+    plural = "" if least == 1 else "s"
+    warnings.warn(
+        f"{what} has {least} {unit}{plural}, fewer than cv={k} folds: using {fewer}.",
+        UserWarning,
+        stacklevel=4,
+    )
+    return fewer
 
 
 def _usable(sample: Sample, train: Array, test: Array) -> bool:
@@ -141,21 +192,48 @@ def cross_validate(
     """Return the fold scores of every candidate along its deltas; ``starts`` for ``solve_path``."""
     solver = solver.in_folds(FOLD_TOL)
     starts = starts or [None] * len(deltas)
-    folds = Parallel(n_jobs=n_jobs)(
+    # a generator, so that a verbose fit tells of a fold as soon as it is there
+    arriving = Parallel(n_jobs=n_jobs, return_as="generator")(
         delayed(_fold)(sample, candidates, order, deltas, solver, train, test, scorer, starts)
         for train, test in pairs
     )
-    _warn_of_unsolved([fold[1] for fold in folds])
-    _require_numbers([[scores for scores, _ in results] for results, _ in folds])
+    folds: list[list[_Scored]] = []
+    for fold in arriving:
+        folds.append(fold)
+        _log(fold, len(folds), len(pairs), candidates.names)
+    _warn_of_unsolved([sum(part.failed for part in fold) for fold in folds])
+    _require_numbers([[part.scores for part in fold] for fold in folds])
     tests = [test for _, test in pairs]
     return [
         FoldScores(
-            np.stack([results[c][0] for results, _ in folds]),
+            np.stack([fold[c].scores for fold in folds]),
             tests,
-            [results[c][1] for results, _ in folds],
+            [fold[c].z for fold in folds],
         )
         for c in range(len(deltas))
     ]
+
+
+@dataclass(frozen=True, eq=False)
+class _Scored:
+    """One candidate in one fold: ``scores`` (m,), ``z`` (K, test, m), unsolved fits, seconds."""
+
+    scores: Array
+    z: Array
+    failed: int
+    seconds: float
+
+
+def _log(fold: list[_Scored], number: int, total: int, names: list[str]) -> None:
+    for name, part in zip(names, fold, strict=True):
+        logger.info(
+            "fold %d of %d: cost %s, best score %.4g, %.2f s",
+            number,
+            total,
+            name,
+            part.scores.max(),
+            part.seconds,
+        )
 
 
 def _fold(
@@ -168,18 +246,20 @@ def _fold(
     test: Array,
     scorer: Any,
     starts: list[Solved | None],
-) -> tuple[list[tuple[Array, Array]], int]:
-    """Return each candidate's scores (m,) and z (K, test, m), and how many fits failed."""
+) -> list[_Scored]:
+    """Return what one fold says about every candidate."""
     part, held = sample.rows(train), Design(sample.X[test])
-    results, failed = [], 0
+    results = []
     for cost, grid, start in zip(candidates.costs(part), deltas, starts, strict=True):
+        begun = perf_counter()
         solved = solve_path(part, solver.cost_in_folds(cost), order, grid, solver, start)
-        failed += sum(not s.converged for row in solved for s in row)
+        failed = sum(not s.converged for row in solved for s in row)
         coefs = np.stack([[s.coef for s in row] for row in solved])
         intercepts = np.array([[s.intercept for s in row] for row in solved])
         z = np.stack([held.scores(c.T) + b for c, b in zip(coefs, intercepts, strict=True)])
-        results.append((_scores(sample, test, z, coefs, intercepts, scorer), z))
-    return results, failed
+        scores = _scores(sample, test, z, coefs, intercepts, scorer)
+        results.append(_Scored(scores, z, failed, perf_counter() - begun))
+    return results
 
 
 def _scores(
@@ -217,24 +297,58 @@ def _require_numbers(scores: list[list[Array]]) -> None:
 
 
 class ModelScorer:
-    """A scikit-learn scorer applied to coefficients, through a copy of the estimator."""
+    """A scikit-learn scorer applied to coefficients, through a copy of the estimator.
 
-    def __init__(self, estimator: Any, scoring: Any, y: Array, classes: Array | None) -> None:
+    ``sample_weight`` (None: no weights) goes to a scorer that takes one; of one that does not,
+    a warning says so.
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        scoring: Any,
+        loss: Loss,
+        y: Array,
+        classes: Array | None,
+        sample_weight: Array | None = None,
+    ) -> None:
         self.model = clone(estimator)
         self.score = check_scoring(estimator, scoring=scoring)
-        self.y, self.classes, self.name = y, classes, scoring
+        self.loss = loss
+        self.y = y
+        self.classes = classes
+        self.name = scoring
+        self.weights = sample_weight
+        if sample_weight is not None and not _takes_weights(self.score):
+            warnings.warn(
+                f"scoring={scoring!r} takes no sample_weight: the rows of a fold count alike in "
+                "its score.",
+                UserWarning,
+                stacklevel=4,
+            )
+            self.weights = None
 
     def __call__(self, X: Any, rows: Array, coef: Array, intercept: Array) -> float:
         """Return the score of one model on rows X, numbered ``rows`` in the training data."""
         model = self.model
+        model.loss_ = self.loss
         model.n_features_in_ = X.shape[1]
         if self.classes is None:
             model.coef_, model.intercept_ = coef[0], float(intercept[0])
         else:
             model.coef_, model.intercept_, model.classes_ = coef, intercept, self.classes
+        weighted = {} if self.weights is None else {"sample_weight": self.weights[rows]}
         try:
-            return float(self.score(model, X, self.y[rows]))
+            return float(self.score(model, X, self.y[rows], **weighted))
         except AttributeError as error:
             raise ValueError(
                 f"scoring={self.name!r} needs what the loss {model.loss!r} lacks: {error}"
             ) from None
+
+
+def _takes_weights(scorer: Any) -> bool:
+    """Whether a scorer, or the metric that scikit-learn made it from, has a sample_weight."""
+    parameters = signature(getattr(scorer, "_score_func", scorer)).parameters
+    return "sample_weight" in parameters or any(
+        parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters.values()
+    )

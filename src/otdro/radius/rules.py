@@ -93,7 +93,9 @@ def criterion(evidence: Evidence) -> Array:
     noise = np.maximum(PROFILE_SHARE * profile_median(evidence), np.finfo(float).tiny)
     prior = np.log(np.maximum(radius(evidence), np.finfo(float).tiny) / noise) ** 2
     loss, flat = smoothed_loss(evidence, n)
-    return n * np.log(np.maximum(loss, 1e-12 * flat)) + prior
+    # constant targets leave no loss at all: then the prior decides
+    least = max(1e-12 * flat, np.finfo(float).tiny)
+    return n * np.log(np.maximum(loss, least)) + prior
 
 
 def smoothed_loss(evidence: Evidence, n: int) -> tuple[Array, float]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils import check_random_state
 
 from ..costs import Cost
+from ..losses import Loss
+from ..pairs import generator
 from ..problem import Ball, Sample, Solution
 from ..solvers import Solver
 from . import candidates as cost_candidates
@@ -42,16 +44,21 @@ class Settings:
     estimator: Any
     y: Array
     classes: Array | None
-    groups: Any = None
+    groups: Array | None = None
+    sample_weight: Array | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """The ball, with the path where folds chose, and the solutions on it where they are final."""
+    """The ball, with the path where folds chose, and the solutions on it where they are final.
+
+    ``note`` is a sentence on how the ball was chosen that the user should see, or empty.
+    """
 
     ball: Ball
     path: Path | None = None
     solutions: list[Solution] | None = None
+    note: str = ""
 
 
 def choose(sample: Sample, solver: Solver, settings: Settings) -> Choice:
@@ -59,25 +66,33 @@ def choose(sample: Sample, solver: Solver, settings: Settings) -> Choice:
     tried = cost_candidates.resolve(settings.cost, sample.X)
     order = resolve_order(settings.order, sample.loss, tried.cost)
     delta = check_delta(settings.delta)
-    if isinstance(delta, float) and tried.learned is None:
-        return Choice(Ball(tried.costs(sample)[0], delta, order))
-    if delta == "theory" and tried.learned is None:
-        cost = tried.costs(sample)[0]
-        return Choice(Ball(cost, theory_delta(sample, cost, order, settings.confidence), order))
-    return _from_folds(sample, tried, order, delta, solver, settings)
+    tried, full = tried.from_all(sample)
+    if delta == "cv" or tried.learned is not None:
+        return _from_folds(sample, tried, full, order, delta, solver, settings)
+    if delta == "theory":
+        delta = theory_delta(sample, full[0], order, settings.confidence)
+    return Choice(Ball(full[0], delta, order), note=tried.note)
 
 
 def _from_folds(
-    sample: Sample, tried: Candidates, order: int, delta: Any, solver: Solver, settings: Settings
+    sample: Sample,
+    tried: Candidates,
+    full: list[Cost],
+    order: int,
+    delta: Any,
+    solver: Solver,
+    settings: Settings,
 ) -> Choice:
-    """Choose cost and delta by the same folds; a delta that is given leaves the cost to choose."""
+    """Choose cost and delta by the same folds; a delta that is given leaves the cost to choose.
+
+    ``full`` are the costs of the candidates ``tried``, learned from all rows.
+    """
     rule = resolve_rule(settings.rule)
-    full = tried.costs(sample)
-    deltas = [_deltas(sample, cost, order, delta, settings) for cost in full]
-    scorer = None
-    if settings.scoring is not None:
-        scorer = ModelScorer(settings.estimator, settings.scoring, settings.y, settings.classes)
+    scorer = _scorer(settings, sample.loss)
     pairs = _splits(sample, full, settings)
+    if not pairs:
+        return _without_folds(sample, full[0], order, delta, solver, settings)
+    deltas = [_deltas(sample, cost, order, delta, settings) for cost in full]
     starts = [
         solve_path(sample, cost, order, grid, solver.in_folds(FOLD_TOL))
         if solver.starts_pay(sample.problem(sample.ys[0], Ball(cost, float(grid[0]), order)))
@@ -92,16 +107,50 @@ def _from_folds(
     ]
     best = int(np.argmin([verdict.value for verdict in verdicts]))
     table = _compared(tried.names, deltas, scores, verdicts, best)
+    cost = full[best]
     if tried.learned is not None:
         # made here, not the user's own: it may carry what it won against
-        full[best].comparison_ = Comparison(settings.rule, table)
-    near = solver.cost_in_folds(full[best])
+        cost.comparison_ = Comparison(settings.rule, table)
+    near = solver.cost_in_folds(cost)
     solved = solve_path(sample, near, order, deltas[best], solver, starts[best])
     known = {"score_mean": scores[best].mean, "score_se": scores[best].se, "candidates": table}
     path = tidy(sample, deltas[best], solved, squeeze=True, **known)
     j = verdicts[best].place
-    ball = Ball(full[best], float(deltas[best][j]), order)
-    return Choice(ball, path, [row[j] for row in solved] if near is full[best] else None)
+    ball = Ball(cost, float(deltas[best][j]), order)
+    final = [row[j] for row in solved] if near is cost else None
+    return Choice(ball, path, final, tried.note)
+
+
+def _scorer(settings: Settings, loss: Loss) -> ModelScorer | None:
+    if settings.scoring is None:
+        return None
+    return ModelScorer(
+        settings.estimator,
+        settings.scoring,
+        loss,
+        settings.y,
+        settings.classes,
+        settings.sample_weight,
+    )
+
+
+def _without_folds(
+    sample: Sample, cost: Cost, order: int, delta: Any, solver: Solver, settings: Settings
+) -> Choice:
+    """Take the first candidate and the middle of its deltas, where no fold can be made, aloud."""
+    grid = _deltas(sample, cost, order, delta, settings)
+    place = len(grid) // 2
+    chosen = float(grid[place])
+    note = (
+        f"The {len(sample.weights)} rows allow no folds that could choose, so delta={chosen:.3g} "
+        f"is the middle of the grid, under the cost {cost!r}."
+    )
+    warnings.warn(f"{note} Give more rows, or a number as delta.", UserWarning, stacklevel=2)
+    near = solver.cost_in_folds(cost)
+    solved = solve_path(sample, near, order, grid, solver)
+    path = tidy(sample, grid, solved, squeeze=True)
+    final = [row[place] for row in solved] if near is cost else None
+    return Choice(Ball(cost, chosen, order), path, final, note)
 
 
 def _splits(sample: Sample, costs: list[Cost], settings: Settings) -> list[Split]:
@@ -151,4 +200,4 @@ def _seed(random_state: Any) -> int:
     """Return the seed of the folds; None is 0, so that a fit repeats."""
     if random_state is None:
         return 0
-    return int(check_random_state(random_state).randint(2**31 - 1))
+    return int(generator(random_state).randint(2**31 - 1))

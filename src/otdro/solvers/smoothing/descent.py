@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -14,12 +11,12 @@ from scipy.linalg import cho_factor, cho_solve
 from sklearn.utils import check_random_state
 
 from ...problem import Problem, Solution
+from ...progress import logger, shown
 from ..base import constant_solution
 from .linear_score import Estimate, Oracle
 from .quadrature import newton_step
 
 Array = NDArray[Any]
-logger = logging.getLogger("otdro")
 
 #: Rows of the fixed sample of a stage.
 SAMPLE = 4096
@@ -265,24 +262,6 @@ class Descent:
             return report
         advice = ADVICE.get(self.why, "raise L, M or eps")
         return f"{self.why} ({report}); {advice} of Smoothed,"
-
-
-@contextmanager
-def shown(verbose: bool) -> Iterator[None]:
-    """Show the lines of a verbose run on standard error, unless the user's logging shows them."""
-    if not verbose or (logger.isEnabledFor(logging.INFO) and logger.hasHandlers()):
-        yield
-        return
-    handler, before = logging.StreamHandler(), (logger.level, logger.propagate)
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
-    logger.propagate = False
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)
-        logger.setLevel(before[0])
-        logger.propagate = before[1]
 
 
 def _hessian(estimate: Estimate) -> Array:

@@ -1,0 +1,316 @@
+"""What both estimators share: parameters, assembly, storage, worst case."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from .. import losses, solvers
+from ..certificate import WorstCase
+from ..design import Design
+from ..problem import Problem, Solution
+from ..progress import shown
+from ..radius import ConfidenceRegion, Sample, Settings, choose, confidence_region
+from ..radius.checks import check_groups, check_targets
+from ..radius.selection import Choice
+from ..solvers import Solver
+from .report import message, report
+from .risk import worst_case
+from .rows import Targets, check_pair, check_support
+
+Array = NDArray[Any]
+
+#: The defaults of ``tol`` and ``max_iter``, which tell what the user set from what he did not.
+TOL = 1e-6
+MAX_ITER = 1000
+#: Formats of X that are taken as they are.
+FORMATS: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32]}
+
+
+@dataclass(eq=False, repr=False, match_args=False)
+class DROEstimator(BaseEstimator):  # type: ignore[misc]
+    """Choose the ball, solve one problem for each target vector, store; parameters named once."""
+
+    _task: ClassVar[str]
+
+    loss: Any = None
+    _: KW_ONLY
+    cost: Any = "learned"
+    order: Any = "auto"
+    delta: Any = "cv"
+    solver: Any = "auto"
+    fit_intercept: bool = True
+    # a parameter of the classifier alone
+    class_weight: Any = field(default=None, init=False)
+    cv: Any = 5
+    scoring: Any = None
+    rule: str = "auto"
+    deltas: Any = None
+    confidence: float = 0.95
+    n_jobs: int | None = None
+    random_state: Any = None
+    tol: float = TOL
+    max_iter: int = MAX_ITER
+    verbose: bool = False
+
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, *, groups: Any = None, support: Any = None
+    ) -> Self:
+        """Fit the model; a fit that fails or is interrupted leaves the estimator as it was.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            The rows, at least two. float32 and CSR are used as they are; columns are never scaled
+            here, and the unit of a column is the unit of its moves.
+        y : array-like of shape (n_samples,)
+            Labels of any type (classifier) or numbers (regressor).
+        sample_weight : array-like of shape (n_samples,), default=None
+            Nonnegative weights, only their ratios matter; None: all rows weigh the same. They
+            weigh the sample that the ball is around, and the rows of a fold in its score.
+        groups : array-like of shape (n_samples,), default=None
+            The group of each row, e.g. the patient or the day. Folds made from an int ``cv`` leave
+            whole groups out, and a splitter as ``cv`` gets them. They play no other part.
+        support : array-like or sparse matrix of shape (n_places, n_features), default=None
+            Places: the adversary then moves mass only to rows of X and of ``support``. None: to
+            anywhere.
+
+        Returns
+        -------
+        self
+        """
+        fitted = self._unfitted()
+        with shown(self.verbose):
+            fitted._fit(X, y, sample_weight, groups, support)
+        self._adopt(fitted)
+        return self
+
+    def _unfitted(self) -> Self:
+        """Return an estimator with the same parameters (the same objects) and nothing fitted."""
+        blank = type(self).__new__(type(self))
+        for name, value in vars(self).items():
+            if not _is_fitted(name):
+                setattr(blank, name, value)
+        return blank
+
+    def _adopt(self, fitted: Self) -> None:
+        """Take over what another fit found, all of it, and forget the own one."""
+        for name in [name for name in vars(self) if _is_fitted(name)]:
+            delattr(self, name)
+        for name, value in vars(fitted).items():
+            if _is_fitted(name):
+                setattr(self, name, value)
+
+    def _fit(self, X: Any, y: Any, sample_weight: Any, groups: Any, support: Any) -> None:
+        """Validate, choose the ball, solve, store."""
+        loss = losses.resolve(self.loss, self._task)
+        X, targets = self._validated(X, y, sample_weight)
+        if loss.task == "regression":
+            check_targets(targets.y, loss)
+        groups = check_groups(groups, X.shape[0])
+        support = check_support(support, X)
+        solver = self._solver()
+        sample = Sample(X, targets.ys, targets.weights, loss, bool(self.fit_intercept), support)
+        chosen = choose(sample, solver, self._settings(targets, groups))
+        problems = [sample.problem(y, chosen.ball) for y in targets.ys]
+        found = chosen.solutions or [solver.solve(problem) for problem in problems]
+        for problem, solution, name in zip(problems, found, _names(targets), strict=True):
+            report(problem, solution, solver, name)
+        self._store(problems, found, chosen)
+        self._finish(targets)
+
+    def _validated(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, Targets]:
+        """Return the rows and the targets of a fit, or say what is wrong with them."""
+        raise NotImplementedError
+
+    def _finish(self, targets: Targets) -> None:
+        """Store what depends on the task."""
+        raise NotImplementedError
+
+    def _solver(self) -> Solver:
+        """Return the solver; refuse a ``tol`` or ``max_iter`` that it would not see."""
+        # None is a fixed seed, whatever numpy's global generator holds
+        seed = 0 if self.random_state is None else self.random_state
+        solver = solvers.resolve(self.solver, self.tol, self.max_iter, seed, self.verbose)
+        changed = {
+            name: getattr(self, name)
+            for name, default in (("tol", TOL), ("max_iter", MAX_ITER))
+            if getattr(self, name) != default
+        }
+        if changed and solver is self.solver:
+            given = ", ".join(f"{name}={value!r}" for name, value in changed.items())
+            raise ValueError(
+                f"{given} would not reach the solver object that was given: set it there, as in "
+                f"solver={type(solver).__name__}({given})."
+            )
+        if changed and self.solver == "smoothed":
+            # its own defaults are looser: only what the user set is passed on
+            solver.set_params(**changed)
+        return solver
+
+    def _settings(self, targets: Targets, groups: Array | None) -> Settings:
+        return Settings(
+            cost=self.cost,
+            order=self.order,
+            delta=self.delta,
+            cv=self.cv,
+            scoring=self.scoring,
+            rule=self.rule,
+            deltas=self.deltas,
+            confidence=self.confidence,
+            n_jobs=self.n_jobs,
+            random_state=self.random_state,
+            estimator=self,
+            y=targets.y,
+            classes=targets.classes,
+            groups=groups,
+            sample_weight=targets.sample_weight,
+        )
+
+    def _store(self, problems: list[Problem], found: list[Solution], chosen: Choice) -> None:
+        self.loss_ = problems[0].loss
+        self.ball_ = chosen.ball
+        self.cost_ = chosen.ball.cost
+        self.delta_ = float(chosen.ball.delta)
+        self.coef_: Array = np.stack([s.coef for s in found])
+        self.intercept_: Any = np.array([s.intercept for s in found])
+        self.multiplier_ = _float_or_array([s.multiplier for s in found])
+        plain = [_empirical_risk(p, s) for p, s in zip(problems, found, strict=True)]
+        self.empirical_risk_ = _float_or_array(plain)
+        self.robust_risk_ = _float_or_array([s.objective for s in found])
+        self.gap_ = _float_or_array([s.gap for s in found])
+        self.n_iter_ = max(s.n_iter for s in found)
+        messages = [message(s, chosen.note) for s in found]
+        self.message_ = messages[0] if len(messages) == 1 else messages
+        if chosen.path is not None:
+            self.path_ = chosen.path
+        self._support_given = problems[0].support is not None
+        self._problems = problems
+
+    def __getstate__(self) -> dict[str, Any]:
+        # the training rows stay behind: a saved model is the model, not the data
+        state: dict[str, Any] = super().__getstate__()
+        return {name: value for name, value in state.items() if name != "_problems"}
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def _scores(self, X: Any) -> Array:
+        check_is_fitted(self)
+        X = validate_data(self, X, **FORMATS, reset=False)
+        scores: Array = Design(X).scores(np.atleast_2d(self.coef_).T) + self.intercept_
+        return scores[:, 0] if scores.shape[1] == 1 else scores
+
+    def _trained(self, asked: str, instead: str) -> list[Problem]:
+        """Return the problems of the fit; say what to do where the rows are gone."""
+        if not hasattr(self, "_problems"):
+            raise ValueError(
+                f"{asked} needs the training rows, which are not saved with a model, and this "
+                f"model was restored from disk or copied: {instead}, or fit again."
+            )
+        return self._problems
+
+    def confidence_region(self, confidence: float | None = None) -> ConfidenceRegion:
+        """Return the ellipsoid of plausible slopes at the profile theory's quantile.
+
+        It does not depend on ``delta_``. Squared and logistic losses, Euclidean or Mahalanobis
+        costs, two classes.
+
+        Parameters
+        ----------
+        confidence : float in (0, 1), default=None
+            The share of samples whose region holds the true slopes; None: the estimator's.
+        """
+        check_is_fitted(self)
+        if len(np.atleast_2d(self.coef_)) > 1:
+            raise ValueError("a confidence region is for two classes; fit one class at a time.")
+        p = self._trained("confidence_region()", "ask before saving")[0]
+        sample = Sample(p.X, [p.y], p.weights, p.loss, p.fit_intercept)
+        confidence = self.confidence if confidence is None else confidence
+        names = getattr(self, "feature_names_in_", None)
+        return confidence_region(sample, p.y, p.ball.cost, confidence, names)
+
+    def worst_case(self, class_: Any = None, *, rows: Any = None, reach: Any = None) -> WorstCase:
+        """Return a worst-case distribution of the fitted model.
+
+        Parameters
+        ----------
+        class_ : label, default=None
+            Of more than two classes, the one whose model against the rest is asked about.
+        rows : pair (X, y), default=None
+            Labelled rows, of equal weights, to put the ball around; None: the training rows, which
+            a model restored from disk has not got.
+        reach : None
+            A bound on the length of a move; not available yet.
+
+        Returns
+        -------
+        WorstCase
+            ``origin`` counts the rows of X, or of ``rows``.
+        """
+        check_is_fitted(self)
+        if reach is not None:
+            raise ValueError(f"a bound on moves is not available: leave reach=None, not {reach!r}.")
+        k = self._number(class_)
+        coef = np.atleast_2d(self.coef_)[k]
+        intercept = float(np.ravel(self.intercept_)[k])
+        if rows is not None:
+            return self._named(worst_case(self._problem_around(rows, k), coef, intercept))
+        known = float(np.ravel(self.multiplier_)[k]), float(np.ravel(self.robust_risk_)[k])
+        problem = self._trained("worst_case()", "give labelled rows as rows=(X, y)")[k]
+        return self._named(worst_case(problem, coef, intercept, known))
+
+    def _problem_around(self, rows: Any, k: int) -> Problem:
+        """Return the k-th problem with other labelled rows, all of the same weight."""
+        X, y = check_pair(rows)
+        X = validate_data(self, X, **FORMATS, reset=False)
+        y = self._targets_of(y, k)
+        if len(y) != X.shape[0]:
+            raise ValueError(f"rows has {X.shape[0]} rows in X but {len(y)} entries in y.")
+        support = None
+        if self._support_given:
+            support = self._trained("a worst case over the support", "ask before saving")[0].support
+        weights = np.full(len(y), 1 / len(y))
+        fit_intercept = bool(self.fit_intercept)
+        return Problem(X, y, weights, self.loss_, self.ball_, fit_intercept, support)
+
+    def _number(self, class_: Any) -> int:
+        """Return the number of the problem that belongs to a class."""
+        raise NotImplementedError
+
+    def _targets_of(self, y: Any, k: int) -> Array:
+        """Return labels or targets as the k-th problem has them."""
+        raise NotImplementedError
+
+    def _named(self, found: WorstCase) -> WorstCase:
+        """Return a worst case with targets as the user gave them."""
+        raise NotImplementedError
+
+
+def _is_fitted(name: str) -> bool:
+    """Whether an attribute belongs to a fit: ``name_``, and what is kept for questions later."""
+    kept = ("_problems", "_support_given")
+    return name in kept or (name.endswith("_") and not name.startswith("_"))
+
+
+def _names(targets: Targets) -> list[str]:
+    """Return what sets the problems of a fit apart in a message."""
+    if targets.classes is None or len(targets.ys) == 1:
+        return [""]
+    return [f" of class {label!r} against the rest" for label in targets.classes.tolist()]
+
+
+def _empirical_risk(problem: Problem, solution: Solution) -> float:
+    z = Design(problem.X).scores(solution.coef) + solution.intercept
+    return float(problem.weights @ problem.loss.value(z, problem.y))
+
+
+def _float_or_array(values: list[float]) -> Any:
+    return float(values[0]) if len(values) == 1 else np.array(values)

@@ -1,0 +1,166 @@
+"""The classifier."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import ClassifierMixin
+from sklearn.utils import column_or_1d
+from sklearn.utils.class_weight import compute_class_weight
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import validate_data
+
+from .. import losses
+from ..certificate import WorstCase
+from .base import FORMATS, DROEstimator
+from .parameters import documented
+from .rows import Targets, check_weights, normalise
+
+Array = NDArray[Any]
+
+#: The least sum of one-vs-rest probabilities whose terms still have all their digits.
+LEAST_SUM = np.finfo(float).tiny / np.finfo(float).eps
+
+
+def _gives_probabilities(estimator: Any) -> bool:
+    loss = losses.resolve(estimator.loss, "classification")
+    if loss.probability(np.zeros(1)) is None:
+        raise AttributeError(
+            f"predict_proba needs loss='logistic'; loss={estimator.loss!r} gives no probabilities."
+        )
+    return True
+
+
+@documented
+@dataclass(eq=False, repr=False, match_args=False)
+class DROClassifier(ClassifierMixin, DROEstimator):  # type: ignore[misc]
+    r"""Linear classifier that does best against every distribution within transport cost delta.
+
+    .. math:: \min_{\beta, b}\ \sup_{P:\,D_c(P, P_n)\le\delta} E_P\,\ell(x'\beta + b, y)
+
+    with labels that cannot be moved. More than two classes are one-vs-rest, with one ball for all.
+
+    Parameters
+    ----------
+    loss : {"logistic", "hinge", "squared_hinge"} or Loss, default="logistic"
+        The loss of a score and a label -1 or +1. Probabilities need "logistic".
+    <model>
+    class_weight : dict {label: weight}, "balanced" or None, default=None
+        Factors of the weights of the rows; "balanced" gives every class the same total weight.
+    <choice>
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
+        The coefficients beta; one line for two classes, else one for each class.
+    intercept_ : ndarray of shape (1,) or (n_classes,)
+        The intercepts b.
+    classes_ : ndarray of shape (n_classes,)
+        The labels, sorted; a positive score is for the second of two.
+    multiplier_ : float, or ndarray of shape (n_classes,)
+        The derivative of the robust risk in delta.
+    empirical_risk_ : float, or ndarray of shape (n_classes,)
+        The mean loss of the training rows.
+    robust_risk_ : float, or ndarray of shape (n_classes,)
+        The largest mean loss over the ball.
+    gap_ : float, or ndarray of shape (n_classes,)
+        At most by this much ``robust_risk_`` exceeds the least possible one; absolute.
+    message_ : str, or list of str for more than two classes
+        How the solver ended, and what was particular about the cost or the choice of delta.
+    <attributes>
+    """
+
+    _task: ClassVar[str] = "classification"
+
+    loss: Any = "logistic"
+    class_weight: Any = field(default=None, kw_only=True)
+
+    def _validated(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, Targets]:
+        X, y = validate_data(self, X, y, **FORMATS, ensure_min_samples=2)
+        check_classification_targets(y)
+        classes, codes = np.unique(y, return_inverse=True)
+        given = check_weights(X, sample_weight)
+        weights = normalise(given, "sample_weight")
+        if self.class_weight is not None:
+            factors = compute_class_weight(self.class_weight, classes=classes, y=y)
+            weights = normalise(weights * factors[codes], "class_weight")
+        _require_classes(classes, np.bincount(codes, weights))
+        # of two classes the second is +1, of more each in turn against the rest
+        positive = [1] if len(classes) == 2 else range(len(classes))
+        ys = [np.where(codes == k, 1.0, -1.0) for k in positive]
+        return X, Targets(ys, weights, y, classes, None if sample_weight is None else given)
+
+    def _finish(self, targets: Targets) -> None:
+        self.classes_: Any = targets.classes
+
+    def decision_function(self, X: Any) -> Array:
+        """Return scores x'beta + b, of shape (n,), or (n, n_classes) for more than two classes."""
+        return self._scores(X)
+
+    def predict(self, X: Any) -> Array:
+        """Return the label of the largest score."""
+        scores = self._scores(X)
+        index = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
+        labels: Array = self.classes_[index]
+        return labels
+
+    @available_if(_gives_probabilities)  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any) -> Array:
+        """Return class probabilities; one-vs-rest ones are scaled to sum to 1."""
+        scores = self._scores(X)
+        p: Any = self.loss_.probability(scores)
+        if scores.ndim == 1:
+            q: Any = self.loss_.probability(-scores)
+            return np.stack([q, p], axis=1)
+        # far from every class all probabilities vanish; there they go like e^score
+        tail = np.exp(scores - scores.max(axis=1, keepdims=True))
+        p = np.where(p.sum(axis=1, keepdims=True) > LEAST_SUM, p, tail)
+        return np.asarray(p / p.sum(axis=1, keepdims=True))
+
+    @available_if(_gives_probabilities)  # type: ignore[untyped-decorator]
+    def predict_log_proba(self, X: Any) -> Array:
+        """Return the logarithm of the class probabilities."""
+        return np.log(self.predict_proba(X))
+
+    def _number(self, class_: Any) -> int:
+        if len(self.classes_) == 2:
+            return 0
+        if class_ is None or class_ not in self.classes_:
+            raise ValueError(
+                f"class_={class_!r} must be one of the classes {self.classes_.tolist()}: each of "
+                "more than two classes has its own worst case."
+            )
+        return int(np.flatnonzero(self.classes_ == class_)[0])
+
+    def _targets_of(self, y: Any, k: int) -> Array:
+        y = column_or_1d(y)
+        unknown = np.setdiff1d(y, self.classes_)
+        if len(unknown):
+            raise ValueError(
+                f"rows has labels that the model does not know, {unknown[:5].tolist()}; it knows "
+                f"{self.classes_.tolist()}."
+            )
+        positive = self.classes_[1] if len(self.classes_) == 2 else self.classes_[k]
+        return np.where(y == positive, 1.0, -1.0)
+
+    def _named(self, found: WorstCase) -> WorstCase:
+        if len(self.classes_) > 2:
+            return found
+        return replace(found, targets=self.classes_[(found.targets > 0).astype(int)])
+
+
+def _require_classes(classes: Array, mass: Array) -> None:
+    """Refuse fewer than two classes of positive weight, and classes without weight."""
+    if np.count_nonzero(mass) < 2:
+        raise ValueError(
+            f"the classifier needs two classes with positive weight, got one class: "
+            f"{classes[mass > 0].tolist()}."
+        )
+    if not mass.all():
+        raise ValueError(
+            f"the classes {classes[mass == 0].tolist()} have no weight: leave their rows out."
+        )

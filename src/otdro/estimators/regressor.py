@@ -1,0 +1,90 @@
+"""The regression model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import RegressorMixin
+from sklearn.utils import check_array, column_or_1d
+from sklearn.utils.validation import validate_data
+
+from ..certificate import WorstCase
+from ..radius.checks import check_targets
+from .base import FORMATS, DROEstimator
+from .parameters import documented
+from .rows import Targets, check_weights, normalise
+
+Array = NDArray[Any]
+
+
+@documented
+@dataclass(eq=False, repr=False, match_args=False)
+class DRORegressor(RegressorMixin, DROEstimator):  # type: ignore[misc]
+    r"""Linear regression that does best against every distribution within transport cost delta.
+
+    .. math:: \min_{\beta, b}\ \sup_{P:\,D_c(P, P_n)\le\delta} E_P\,\ell(x'\beta + b, y)
+
+    with targets that cannot be moved.
+
+    Parameters
+    ----------
+    loss : {"squared", "absolute", "huber", "quantile"} or Loss, default="squared"
+        The loss of a score and a target: e^2 (no half) of the residual e, abs(e),
+        ``Huber(M=1.35)`` or ``Quantile(tau=0.5)``. Squares need targets between 1e-75 and 1e75 in
+        size.
+    <model>
+    <choice>
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (n_features,)
+        The coefficients beta.
+    intercept_ : float
+        The intercept b.
+    multiplier_ : float
+        The derivative of the robust risk in delta.
+    empirical_risk_ : float
+        The mean loss of the training rows.
+    robust_risk_ : float
+        The largest mean loss over the ball.
+    gap_ : float
+        At most by this much ``robust_risk_`` exceeds the least possible one; absolute.
+    message_ : str
+        How the solver ended, and what was particular about the cost or the choice of delta.
+    <attributes>
+    """
+
+    _task: ClassVar[str] = "regression"
+
+    loss: Any = "squared"
+
+    def _validated(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, Targets]:
+        X, y = validate_data(self, X, y, **FORMATS, y_numeric=True, ensure_min_samples=2)
+        y = np.asarray(y, dtype=float)
+        given = check_weights(X, sample_weight)
+        weights = normalise(given, "sample_weight")
+        return X, Targets([y], weights, y, None, None if sample_weight is None else given)
+
+    def _finish(self, targets: Targets) -> None:
+        self.coef_ = self.coef_[0]
+        self.intercept_ = float(self.intercept_[0])
+
+    def predict(self, X: Any) -> Array:
+        """Return x'beta + b."""
+        return self._scores(X)
+
+    def _number(self, class_: Any) -> int:
+        if class_ is not None:
+            raise ValueError(f"a regressor has no classes, got class_={class_!r}.")
+        return 0
+
+    def _targets_of(self, y: Any, k: int) -> Array:
+        y = column_or_1d(check_array(y, ensure_2d=False, dtype=np.float64, input_name="y"))
+        check_targets(y, self.loss_)
+        return np.asarray(y)
+
+    def _named(self, found: WorstCase) -> WorstCase:
+        return found

@@ -1,0 +1,62 @@
+"""The rows of a fit and of a question, checked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import check_array
+from sklearn.utils.validation import _check_sample_weight
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Targets:
+    """The targets of a fit.
+
+    ``ys`` are the target vectors, one for each problem to solve, ``weights`` those of the rows
+    with sum 1, ``y`` the labels or targets as given and ``classes`` the distinct labels (None for
+    regression). ``sample_weight`` are the weights as given, None if there were none.
+    """
+
+    ys: list[Array]
+    weights: Array
+    y: Array
+    classes: Array | None
+    sample_weight: Array | None
+
+
+def check_support(support: Any, X: Any) -> Any:
+    """Return the rows of ``support`` as an array with the columns of X, None if there are none."""
+    if support is None:
+        return None
+    support = check_array(support, accept_sparse="csr", dtype=np.float64, input_name="support")
+    if support.shape[1] != X.shape[1]:
+        raise ValueError(f"support has {support.shape[1]} columns but X has {X.shape[1]}.")
+    return support
+
+
+def check_weights(X: Any, sample_weight: Any) -> Array:
+    """Return nonnegative weights of the rows, 1 each if none are given."""
+    weights: Array = _check_sample_weight(sample_weight, X, dtype=np.float64)
+    if weights.min() < 0:
+        raise ValueError(f"sample_weight must be nonnegative, got {weights.min():g}.")
+    return weights
+
+
+def normalise(weights: Array, name: str) -> Array:
+    """Return the weights divided by their sum; refuse a sum of 0, naming where they came from."""
+    total = weights.sum()
+    if not total > 0:
+        raise ValueError(f"{name} leaves no row with positive weight.")
+    return weights / total
+
+
+def check_pair(rows: Any) -> tuple[Any, Any]:
+    """Return (X, y); refuse what is not a pair."""
+    if not (isinstance(rows, tuple | list) and len(rows) == 2):
+        raise ValueError(f"rows must be a pair (X, y), got {type(rows).__name__}.")
+    return rows[0], rows[1]

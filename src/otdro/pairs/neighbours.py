@@ -1,0 +1,79 @@
+"""The nearest rows of a row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
+from sklearn.neighbors import NearestNeighbors
+
+Array = NDArray[Any]
+
+#: Pairs up to which neighbours are read off a table of all distances: no tree pays there.
+TABLE_UP_TO = 250_000
+
+
+@dataclass(frozen=True, eq=False)
+class Search:
+    """The k nearest rows, exactly (scikit-learn) or not (pynndescent)."""
+
+    X: Array
+    k: int
+    approximate: bool
+    rng: np.random.RandomState
+
+    def within(self, rows: Array) -> Array:
+        """Return pairs (row, near row) among ``rows``, a row not being its own neighbour."""
+        k = min(self.k, len(rows) - 1)
+        if k < 1:
+            return np.empty((0, 2), dtype=int)
+        if self.approximate:
+            near = self._index(self.X[rows], k + 1).neighbor_graph[0]
+            return _link(rows, rows, _others(near, k))
+        if len(rows) ** 2 <= TABLE_UP_TO:
+            distance = cdist(self.X[rows], self.X[rows], "sqeuclidean")
+            np.fill_diagonal(distance, np.inf)
+            return _link(rows, rows, np.argpartition(distance, k - 1, axis=1)[:, :k])
+        return _link(rows, rows, NearestNeighbors(n_neighbors=k).fit(self.X[rows]).kneighbors()[1])
+
+    def between(self, rows: Array, others: Array) -> Array:
+        """Return pairs (row, near row), the second among ``others``."""
+        k = min(self.k, len(others))
+        if k < 1:
+            return np.empty((0, 2), dtype=int)
+        if self.approximate:
+            near = self._index(self.X[others], k).query(self.X[rows], k=k)[0]
+        elif len(rows) * len(others) <= TABLE_UP_TO:
+            distance = cdist(self.X[rows], self.X[others], "sqeuclidean")
+            near = np.argpartition(distance, k - 1, axis=1)[:, :k]
+        else:
+            index = NearestNeighbors(n_neighbors=k).fit(self.X[others])
+            near = index.kneighbors(self.X[rows])[1]
+        return _link(rows, others, near)
+
+    def _index(self, X: Array, k: int) -> Any:
+        try:
+            from pynndescent import NNDescent
+        except ImportError:
+            raise ImportError(
+                "approximate=True needs pynndescent: pip install 'otdro[neighbors]'."
+            ) from None
+        seed = self.rng.randint(2**31 - 1)
+        return NNDescent(X, n_neighbors=min(max(k, 15), len(X)), random_state=seed)
+
+
+def _link(rows: Array, others: Array, near: Array) -> Array:
+    """Return the pairs (rows[i], others[near[i, l]]), leaving out missing (-1) and self pairs."""
+    i, j = np.repeat(rows, near.shape[1]), near.ravel()
+    i, j = i[j >= 0], others[j[j >= 0]]
+    return np.asarray(np.column_stack([i, j])[i != j])
+
+
+def _others(near: Array, k: int) -> Array:
+    """Return the first k entries of each line other than its own number, -1 where none is left."""
+    own = near == np.arange(len(near))[:, None]
+    last = np.argsort(own | (near < 0), axis=1, kind="stable")
+    return np.take_along_axis(np.where(own, -1, near), last, axis=1)[:, :k]
