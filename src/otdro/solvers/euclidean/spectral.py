@@ -99,6 +99,11 @@ class Spectrum:
                 return np.inf
         return float(np.exp(brentq(excess, low, high, xtol=1e-15, rtol=8.9e-16)))
 
+    def interpolating(self, theta: Array) -> Array:
+        """Return (Z'Z)^-1 theta on the span of the rows: Z times it pulls like theta."""
+        found: Array = self.V @ ((self.V.T @ theta) / self.D**2)
+        return found
+
     def theta(self, k: float) -> Array:
         """Return the minimiser at stiffness k."""
         if np.isinf(k):
@@ -194,8 +199,12 @@ def _certified(
                 n_iter=1,
                 converged=gap <= target,
                 message=verdict(gap, target, 1),
-                # dl/dz at the worst case, where residuals grow by 1 + sqrt(delta) w/rms
-                dual=-a[:, j] * (rms[j] + root * w) / pieces.kappa,
+                dual=(
+                    -at.design.scores(spectrum.interpolating(theta[:, j])) * delta / pieces.kappa
+                    if exact
+                    # dl/dz at the worst case, where residuals grow by 1 + sqrt(delta) w/rms
+                    else -a[:, j] * (rms[j] + root * w) / pieces.kappa
+                ),
             )
         )
     return solved
