@@ -273,6 +273,7 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
             dual=self._duals[k],
             multiplier=float(np.ravel(self.multiplier_)[k]),
             risk=float(np.ravel(self.robust_risk_)[k]),
+            gap=float(np.ravel(self.gap_)[k]),
             reach=reach,
         )
         return self._named(found)

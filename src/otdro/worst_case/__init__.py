@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from ..design import Design
 from ..duality import worst_risk
 from ..losses.base import Array
@@ -22,16 +24,17 @@ def worst_case(
     dual: Array | None = None,
     multiplier: float = 0.0,
     risk: float = 0.0,
+    gap: float = np.inf,
     reach: Any = None,
 ) -> WorstCase:
     """Return the worst case of a linear model over the ball of a problem.
 
-    ``dual`` holds the slopes of the dual point of a fit, ``multiplier`` and ``risk`` its lam and
-    robust risk, where they are known: then the distribution is the equilibrium. ``reach`` bounds
-    the length of a move.
+    ``dual`` holds the slopes of the dual point of a fit, ``multiplier``, ``risk`` and ``gap`` its
+    lam, robust risk and gap, where they are known: then the distribution is the equilibrium.
+    ``reach`` bounds the length of a move.
     """
     if problem.ball.cost.is_norm and not problem.finite:
-        return norm_worst_case(problem, coef, intercept, dual, reach)
+        return norm_worst_case(problem, coef, intercept, dual, gap, reach)
     if reach is not None:
         raise ValueError(f"reach needs a cost that is a norm, not {problem.ball.cost!r}.")
     return places.worst_case(problem, coef, intercept, multiplier, risk)

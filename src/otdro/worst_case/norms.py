@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from ..design import Design, as_dense
 from ..duality import worst_risk
 from ..problem import Problem
+from ..solvers.base import constant_risk
 from .distribution import Moves, WorstCase, still
 from .order_one import STEEP, check_reach, moves_within, order_one_moves, steep_shares
 from .order_two import order_two_moves
@@ -18,28 +19,62 @@ Array = NDArray[Any]
 
 #: A direction that has the dual norm to this serves as one of the adversary.
 ALIGNED = 1e-6
+#: What an equilibrium may fall short by, relative to the robust risk; and where the gap is below
+#: ``TIGHT`` times the constant model's risk, relative to the larger of the robust risk and a
+#: hundredth of that.
+EQUILIBRIUM, EXACT = 1e-5, 1e-8
+TIGHT, SMALL_RISK = 2e-9, 1e-2
 
 
 def norm_worst_case(
-    problem: Problem, coef: Array, intercept: float, dual: Array | None, reach: Any
+    problem: Problem,
+    coef: Array,
+    intercept: float,
+    dual: Array | None,
+    gap: float,
+    reach: Any,
 ) -> WorstCase:
-    """Return the worst case of a model; with the ``dual`` point of a fit, its equilibrium."""
-    ball, weights = problem.ball, problem.weights
+    """Return the worst case of a model; with the ``dual`` point of a fit, its equilibrium.
+
+    A dual point too rough for one is not used: the distribution is then worst for the model.
+    """
+    ball = problem.ball
     z = Design(problem.X).scores(coef) + intercept
     w = float(ball.cost.dual_norm(coef))
     if w == 0 and ball.delta > 0 and dual is not None:
         return _constant(problem, z, dual)
-    sample = (z, problem.y, weights, problem.loss, w)
-    risk = worst_risk(*sample, ball)
+    risk = worst_risk(z, problem.y, problem.weights, problem.loss, w, ball)
+    if dual is not None and reach is None:
+        moves = _moves(problem, z, w, risk.multiplier, dual, None)
+        direction = _direction(problem, coef, w, dual)
+        found = _moved(problem, coef, z, w, moves, direction, risk.risk)
+        if found.shortfall <= _allowed(problem, risk.risk, gap):
+            return found
+    moves = _moves(problem, z, w, risk.multiplier, None, reach)
+    return _moved(problem, coef, z, w, moves, ball.cost.direction(coef), risk.risk)
+
+
+def _allowed(problem: Problem, risk: float, gap: float) -> float:
+    """Return what an equilibrium may fall short by, for a fit of this gap."""
+    constant = constant_risk(problem)[1]
+    if gap > TIGHT * constant:
+        return EQUILIBRIUM * risk
+    return EXACT * max(risk, SMALL_RISK * constant)
+
+
+def _moves(
+    problem: Problem, z: Array, w: float, lam: float, dual: Array | None, reach: Any
+) -> Moves:
+    """Return the moves of the scores at the order of the ball."""
+    ball, weights = problem.ball, problem.weights
     if w == 0 or ball.delta == 0:
-        moves = still(weights)
-    elif reach is not None:
-        moves = moves_within(*sample, ball.delta, check_reach(reach, ball.order))
-    elif ball.order == 1:
-        moves = order_one_moves(*sample, ball.delta, dual)
-    else:
-        moves = order_two_moves(*sample, ball.delta, risk.multiplier, dual)
-    return _moved(problem, coef, z, w, moves, _direction(problem, coef, w, dual), risk.risk)
+        return still(weights)
+    sample = (z, problem.y, weights, problem.loss, w, ball.delta)
+    if reach is not None:
+        return moves_within(*sample, check_reach(reach, ball.order))
+    if ball.order == 1:
+        return order_one_moves(*sample, dual)
+    return order_two_moves(*sample, lam, dual)
 
 
 def _moved(
