@@ -19,6 +19,8 @@ Array = NDArray[Any]
 
 #: A slope within this of the Lipschitz constant, relative to it, is that constant.
 STEEP = 1e-9
+#: Residuals this small, relative to 1 + |y|, sit on a kink.
+AT_A_KINK = 1e-6
 #: Less mass than this is none.
 NO_MASS = 1e-9
 #: Relative to the robust risk, what a distribution may fall short by where none attains it.
@@ -48,11 +50,13 @@ def steep_shares(z: Array, y: Array, loss: Loss, dual: Array | None) -> tuple[Ar
         # a smooth loss tends to its slopes and never has them
         return np.zeros(len(y)), np.zeros(len(y))
     slope = loss.derivative(z, y)
-    if pieces.kappa > 0 or dual is None:
-        room = STEEP * loss.lipschitz
-        return steep_up * (slope >= high - room), steep_down * (slope <= low + room)
-    share = np.clip((dual - low) / (high - low), 0.0, 1.0)
-    return steep_up * share, steep_down * (1 - share)
+    room = STEEP * loss.lipschitz
+    up, down = slope >= high - room, slope <= low + room
+    if pieces.kappa == 0 and dual is not None:
+        kinked = np.abs(pieces.residual(z, y)) <= AT_A_KINK * (1 + np.abs(y))
+        share = np.clip((dual - low) / (high - low), 0.0, 1.0)
+        up, down = np.where(kinked, share, up), np.where(kinked, 1 - share, down)
+    return steep_up * up, steep_down * down
 
 
 def _far(z: Array, y: Array, weights: Array, loss: Loss, w: float, delta: float) -> Moves:
