@@ -12,7 +12,7 @@ from ..duality import worst_risk
 from ..problem import Problem
 from ..solvers.base import constant_risk
 from .distribution import Moves, WorstCase, still
-from .order_one import STEEP, check_reach, moves_within, order_one_moves, steep_shares
+from .order_one import AT_A_KINK, STEEP, check_reach, moves_within, order_one_moves, steep_shares
 from .order_two import order_two_moves
 
 Array = NDArray[Any]
@@ -24,6 +24,8 @@ ALIGNED = 1e-6
 #: hundredth of that.
 EQUILIBRIUM, EXACT = 1e-5, 1e-8
 TIGHT, SMALL_RISK = 2e-9, 1e-2
+#: How far off its kink a row may be, in units of the gap relative to the constant model's risk.
+OFF_A_KINK = 1e3
 
 
 def norm_worst_case(
@@ -45,7 +47,7 @@ def norm_worst_case(
         return _constant(problem, z, dual)
     risk = worst_risk(z, problem.y, problem.weights, problem.loss, w, ball)
     if dual is not None and reach is None:
-        moves = _moves(problem, z, w, risk.multiplier, dual, None)
+        moves = _moves(problem, z, w, risk.multiplier, dual, None, _kink(problem, gap))
         direction = _direction(problem, coef, w, dual)
         found = _moved(problem, coef, z, w, moves, direction, risk.risk)
         if found.shortfall <= _allowed(problem, risk.risk, gap):
@@ -62,8 +64,20 @@ def _allowed(problem: Problem, risk: float, gap: float) -> float:
     return EXACT * max(risk, SMALL_RISK * constant)
 
 
+def _kink(problem: Problem, gap: float) -> float:
+    """Return how far off a kink the residuals of rows on it may be, in a fit of this gap."""
+    share = gap / max(constant_risk(problem)[1], np.finfo(float).tiny)
+    return min(max(AT_A_KINK, OFF_A_KINK * share), 1e-2)
+
+
 def _moves(
-    problem: Problem, z: Array, w: float, lam: float, dual: Array | None, reach: Any
+    problem: Problem,
+    z: Array,
+    w: float,
+    lam: float,
+    dual: Array | None,
+    reach: Any,
+    kink: float = AT_A_KINK,
 ) -> Moves:
     """Return the moves of the scores at the order of the ball."""
     ball, weights = problem.ball, problem.weights
@@ -73,7 +87,7 @@ def _moves(
     if reach is not None:
         return moves_within(*sample, check_reach(reach, ball.order))
     if ball.order == 1:
-        return order_one_moves(*sample, dual)
+        return order_one_moves(*sample, dual, kink)
     return order_two_moves(*sample, lam, dual)
 
 

@@ -19,7 +19,7 @@ Array = NDArray[Any]
 
 #: A slope within this of the Lipschitz constant, relative to it, is that constant.
 STEEP = 1e-9
-#: Residuals this small, relative to 1 + |y|, sit on a kink.
+#: Residuals this small, relative to the target, sit on a kink.
 AT_A_KINK = 1e-6
 #: Less mass than this is none.
 NO_MASS = 1e-9
@@ -28,10 +28,20 @@ TOLERANCE = 1e-6
 
 
 def order_one_moves(
-    z: Array, y: Array, weights: Array, loss: Loss, w: float, delta: float, dual: Array | None
+    z: Array,
+    y: Array,
+    weights: Array,
+    loss: Loss,
+    w: float,
+    delta: float,
+    dual: Array | None,
+    kink: float = AT_A_KINK,
 ) -> Moves:
-    """Return the moves that spend delta at the largest slope, or those of a mass that goes far."""
-    up, down = steep_shares(z, y, loss, dual)
+    """Return the moves that spend delta at the largest slope, or those of a mass that goes far.
+
+    Residuals of at most ``kink``, relative to the target, sit on a kink.
+    """
+    up, down = steep_shares(z, y, loss, dual, kink)
     mass = float(weights @ (up + down))
     if mass <= NO_MASS:
         return _far(z, y, weights, loss, w, delta)
@@ -40,7 +50,9 @@ def order_one_moves(
     return branches(masses, [shift, -shift, 0 * shift], attained=True)
 
 
-def steep_shares(z: Array, y: Array, loss: Loss, dual: Array | None) -> tuple[Array, Array]:
+def steep_shares(
+    z: Array, y: Array, loss: Loss, dual: Array | None, kink: float = AT_A_KINK
+) -> tuple[Array, Array]:
     """Return the shares of each row whose slope is +Lip, for ever upwards, and -Lip, downwards."""
     low, high = loss.slope_range(y)
     steep_up = high >= loss.lipschitz * (1 - STEEP)
@@ -53,7 +65,7 @@ def steep_shares(z: Array, y: Array, loss: Loss, dual: Array | None) -> tuple[Ar
     room = STEEP * loss.lipschitz
     up, down = slope >= high - room, slope <= low + room
     if pieces.kappa == 0 and dual is not None:
-        kinked = np.abs(pieces.residual(z, y)) <= AT_A_KINK * (1 + np.abs(y))
+        kinked = np.abs(pieces.residual(z, y)) <= kink * np.maximum(1.0, np.abs(y))
         share = np.clip((dual - low) / (high - low), 0.0, 1.0)
         up, down = np.where(kinked, share, up), np.where(kinked, 1 - share, down)
     return steep_up * up, steep_down * down
