@@ -83,8 +83,17 @@ def box_quadratic(Q: Array, q: Array, p: Array) -> Array:
         new, now = _projected(Q, q, p, step, g, value)
         if np.abs(new - p).max() <= STILL or now >= value:
             break
+        exact = (new == p + step).all()
         p, value = new, now
+        if exact and _optimal_at_ends(Q @ p + q, p, free):
+            break
     return p
+
+
+def _optimal_at_ends(g: Array, p: Array, free: Array) -> bool:
+    """Whether no coordinate at an end gains by leaving it; the free ones are at their minimum."""
+    ends = ~free
+    return bool(np.all(np.where(p[ends] <= 0, g[ends] >= 0, g[ends] <= 0)))
 
 
 def _projected(

@@ -137,7 +137,8 @@ class Loss(BaseEstimator):  # type: ignore[misc]
         r"""Maximise :math:`\ell(z + s, y) - \lambda s^2 / w^2` over the shift s of the score.
 
         ``w`` and ``lam`` are numbers or hold one value per row. ``guess`` may hold \|s\| of a
-        problem nearby, to start an iteration from. Here by a global search that needs nothing
-        but ``derivative``, ``lipschitz`` and ``smoothness``.
+        problem nearby, of shape (n,) or with its branches (k, n), to start an iteration from.
+        Here by a global search that needs nothing but ``derivative``, ``lipschitz`` and
+        ``smoothness``.
         """
         return local_maxima(self, z, y, lam / np.square(w))

@@ -93,27 +93,28 @@ class Logistic(Loss):
         its shift is that of the shoulder sigma = sig+-, f' = 0.
         """
         m, a = y * z, 2 * lam / np.square(w)
+        near = None if guess is None else np.atleast_2d(guess)
         if np.all(a >= 0.25):
-            v = _stationary(m, a, *_ends(m, a), guess)[None]
+            v = _stationary(m, a, *_ends(m, a), None if near is None else near[0])[None]
             return Inner(_height(v, m, a), -y * v)
         a = np.broadcast_to(a, m.shape)
         two = a < 0.25
         low = (1 - np.sqrt(np.maximum(0.0, 1 - 4 * a))) / 2
         # kept off 0 for its logarithm; logit(sig+) = -logit(sig-)
-        edge = logit(np.clip(low, 1e-300, 0.5))
+        edge = logit(np.clip(low, np.finfo(float).tiny, 0.5))
         # m(s) = s/a - logit(s) falls on (0, sig-), rises to m(sig+) and falls again, so the
         # upper branch needs m < m(sig+) and the lower one m > m(sig-)
-        rows = (~two | (m < (1 - low) / a + edge), two & (m > low / a - edge))
-        left, right, upper = _ends(m, a)
-        brackets = (
-            (np.where(two, (1 - low) / a, left), np.where(two, 1 / a, right), two | upper),
-            (expit(-m) / a, low / a, np.zeros_like(two)),
-        )
+        rows = np.stack([~two | (m < (1 - low) / a + edge), two & (m > low / a - edge)])
+        left, right, above = _ends(m, a)
+        ends = np.stack([np.where(two, (1 - low) / a, left), expit(-m) / a])
+        others = np.stack([np.where(two, 1 / a, right), low / a])
+        upper = np.stack([two | above, np.zeros_like(two)])
         v = np.clip([m - edge, m + edge], 0, 1 / a)
-        value = np.full((2, len(m)), -np.inf)
-        for k, r in enumerate(rows):
-            v[k, r] = _stationary(m[r], a[r], *(end[r] for end in brackets[k]))
-            value[k, r] = _height(v[k, r], m[r], a[r])
+        known = near[rows] if near is not None and near.shape == v.shape else None
+        m2, a2 = (np.broadcast_to(part, v.shape)[rows] for part in (m, a))
+        v[rows] = _stationary(m2, a2, ends[rows], others[rows], upper[rows], known)
+        value = np.full(v.shape, -np.inf)
+        value[rows] = _height(v[rows], m2, a2)
         return Inner(value, -y * v)
 
 

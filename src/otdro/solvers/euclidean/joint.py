@@ -35,6 +35,9 @@ Array = NDArray[Any]
 SHARP, BLUNT = 1e-12, 0.2
 #: Progress below this share of the gap asks for a blunter step.
 PROGRESS = 0.1
+#: A decrease below this share of the gap is none; after so many steps of that, blunt ones among
+#: them, a problem is left as it is.
+STALL, PATIENCE = 1e-3, 4
 #: A decrease below this share of the objective is rounding.
 STILL = 1e-14
 #: The share of the predicted decrease that a step must bring.
@@ -43,8 +46,9 @@ ARMIJO = 1e-4
 HALVINGS = 50
 #: The share of the way to lam = 0 that a step may go.
 WAY = 0.9
-#: The precision to which lam alone is minimised at a start, and at the end.
-ROUGH, FINE = 1e-3, 1e-13
+#: The precision to which lam alone is minimised at a start, and at the end of fits whose target,
+#: relative to the objective, is below ``ROUGH_FIT``.
+ROUGH, FINE, ROUGH_FIT = 1e-3, 1e-13, 1e-5
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,8 +79,26 @@ class JointPoint:
 
     def columns(self, index: Array) -> JointPoint:
         """Return some of the problems."""
-        parts = {name: getattr(self, name)[..., index] for name in self.__dataclass_fields__}
+        return JointPoint(**{name: part[..., index] for name, part in vars(self).items()})
+
+    def replaced(self, index: Array, other: JointPoint) -> JointPoint:
+        """Return the points with those of some problems replaced."""
+        k = max(len(self.value), len(other.value))
+        parts = {}
+        for (name, mine), theirs in zip(vars(self).items(), vars(other).values(), strict=True):
+            missing = -np.inf if name == "value" else None
+            part = _branches(mine, k, missing).copy()
+            part[..., index] = _branches(theirs, k, missing)
+            parts[name] = part
         return JointPoint(**parts)
+
+
+def _branches(part: Array, k: int, missing: float | None) -> Array:
+    """Return an array of branches (., n, B) with k of them, a copy or ``missing`` for a new one."""
+    if part.ndim < 3 or len(part) == k:
+        return part
+    new = part[:1] if missing is None else np.full_like(part[:1], missing)
+    return np.concatenate([part, new])
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,14 +115,14 @@ class JointObjective:
     def at(
         self, theta: Array, b: Array, lam: Array, z: Array, guess: Array | None = None
     ) -> JointPoint:
-        """Evaluate the objective; ``guess`` (n, B) are shifts nearby."""
+        """Evaluate the objective; ``guess`` (k, n, B) are shifts nearby."""
         rows, w = self.rows, self.rows.dual_norm.norms(theta)
         (n, B), flat = z.shape, (-1, *z.shape)
         # where one number serves all rows of the only problem, the loss need not be told n times
         scale = float(w[0, 0]) if w.shape == (1, 1) else np.broadcast_to(w, (n, B)).ravel()
         price = float(lam[0]) if B == 1 else np.broadcast_to(lam, (n, B)).ravel()
         y = np.broadcast_to(rows.y[:, None], (n, B)).ravel()
-        near = None if guess is None else np.abs(guess).ravel()
+        near = None if guess is None else np.abs(guess).reshape(len(guess), -1)
         inner = self.loss.inner(z.ravel(), y, scale, price, near)
         value, shift = inner.value.reshape(flat), inner.shift.reshape(flat)
         best = value[0] if len(value) == 1 else value.max(axis=0)
@@ -235,7 +257,7 @@ class JointLine:
             np.where(self.tied, product(theta, theta) / mixed, mixed) if self.tied.any() else mixed
         )
         b = x.b + length * self.db
-        return self.objective.at(theta, b, lam, x.z + length * self.dz, x.shift[0])
+        return self.objective.at(theta, b, lam, x.z + length * self.dz, x.shift)
 
 
 def _low_enough(new: JointPoint, x: JointPoint, descent: Array) -> Array:
@@ -252,27 +274,29 @@ def advance(
     """
     steps = newton_steps(objective, x, p, floor)
     line = JointLine(objective, x, steps.move)
-    length = line.longest
+    new = line.at(line.longest)
+    bad = np.flatnonzero(~_low_enough(new, x, line.longest * steps.descent))
+    if len(bad):
+        for j in bad[line.longest[bad] == 1]:
+            if int(j) in steps.models:
+                _try_curved(objective, x, steps, new, int(j))
+        part = JointLine(objective.columns(bad), x.columns(bad), steps.move[bad])
+        new = new.replaced(bad, _shortened(part, steps.descent[bad]))
+    return new, steps.p
+
+
+def _shortened(line: JointLine, descent: Array) -> JointPoint:
+    """Return the points after the longest of the steps 1, 1/2, ... that descend, or no step."""
+    length, x = line.longest, line.x
     new = line.at(length)
-    good = _low_enough(new, x, length * steps.descent)
-    if good.all():
-        return new, steps.p
-    bent = [j for j in np.flatnonzero(~good & (length == 1)) if int(j) in steps.models]
-    for j in bent:
-        _try_curved(objective, x, steps, new, int(j))
-    if bent:
-        line = JointLine(objective, x, steps.move)
-        length = np.where(np.isin(np.arange(len(length)), bent), line.longest, length)
-        new = line.at(length)
-        good = _low_enough(new, x, length * steps.descent)
     for _ in range(HALVINGS):
+        good = _low_enough(new, x, length * descent)
         if good.all():
-            return new, steps.p
+            return new
         length = np.where(good, length, length / 2)
         new = line.at(length)
-        good = _low_enough(new, x, length * steps.descent)
     # no decrease is left along the moves of these problems
-    return line.at(np.where(good, length, 0.0)), steps.p
+    return line.at(np.where(_low_enough(new, x, length * descent), length, 0.0))
 
 
 def _try_curved(
@@ -323,19 +347,22 @@ def descend(objective: JointObjective, x: JointPoint, target: Array, max_iter: i
     (n, B), d = x.z.shape, len(x.theta)
     found, active = JointMinimum.empty(d, n, B), np.arange(B)
     p, floor, lower = _hard_shares(x), np.full(B, SHARP), np.zeros(B)
+    stalls = np.zeros(B, dtype=int)
     for n_iter in range(1, max_iter + 1):
         new, p = advance(objective, x, p, floor)
         lower = np.maximum(lower, objective.lower_bound(new, p))
         gap = np.maximum(new.objective - lower, 0.0)
         fall = x.objective - new.objective
-        stuck = (fall <= STILL * x.objective) & (floor == BLUNT)
+        stalls = np.where(fall <= STALL * gap, stalls + 1, 0)
+        stuck = stalls >= PATIENCE
         # where progress is small beside the gap the model is too stiff
         floor = np.where((fall < PROGRESS * gap) & (floor == SHARP), BLUNT, SHARP)
         x, p = new, _kept_shares(new, x, p)
         over = (gap <= target[active]) | stuck | (n_iter == max_iter)
         if over.any():
             done = np.flatnonzero(over)
-            _store(found, active[done], objective.columns(done), x.columns(done), p[:, done])
+            fine = bool((target[active[done]] < ROUGH_FIT * x.objective[done]).any())
+            _store(found, active[done], objective.columns(done), x.columns(done), p[:, done], fine)
             found.gap[active[done]] = gap[done] - (
                 x.objective[done] - found.objective[active[done]]
             )
@@ -344,16 +371,21 @@ def descend(objective: JointObjective, x: JointPoint, target: Array, max_iter: i
             if not len(keep):
                 break
             objective, x, active = objective.columns(keep), x.columns(keep), active[keep]
-            p, floor, lower = p[:, keep], floor[keep], lower[keep]
+            p, floor, lower, stalls = p[:, keep], floor[keep], lower[keep], stalls[keep]
     found.gap = np.maximum(found.gap, 0.0)
     return found
 
 
 def _store(
-    found: JointMinimum, at: Array, objective: JointObjective, x: JointPoint, p: Array
+    found: JointMinimum,
+    at: Array,
+    objective: JointObjective,
+    x: JointPoint,
+    p: Array,
+    fine: bool,
 ) -> None:
-    """Write finished problems into their columns."""
-    before, x = x, objective.settled(x)
+    """Write finished problems into their columns, lam settled where they are to be precise."""
+    before, x = x, objective.settled(x) if fine else x
     found.theta[:, at], found.b[at], found.lam[at] = x.theta, x.b, x.lam
     found.objective[at] = x.objective
     found.dual[:, at] = objective.dual(x, _kept_shares(x, before, p))

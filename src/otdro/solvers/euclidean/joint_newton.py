@@ -110,14 +110,19 @@ def _constant(problem: Problem, zero: ZeroModel) -> Solution:
 def _first(
     at: Coordinates, objective: JointObjective, zero: ZeroModel, starts: Starts | None
 ) -> First:
-    """Return the solutions given, of a subsample, or of order 1; where some are zero the last."""
-    if starts and all(np.any(start.coef) for start in starts):
-        theta = at.theta(np.stack([start.coef for start in starts], axis=1))
-        b = np.array([at.centred(start.intercept, start.coef) for start in starts])
-        lam = np.array([start.multiplier for start in starts])
-        known = bool(np.all((lam > 0) & np.isfinite(lam)))
-        return First(theta, b, lam if known else None)
-    return _subsampled(objective) or _order_one(objective, zero)
+    """Return the solutions given, or where there is none those of a subsample or of order 1."""
+    if not starts:
+        return _subsampled(objective) or _order_one(objective, zero)
+    theta = at.theta(np.stack([start.coef for start in starts], axis=1))
+    b = np.array([at.centred(start.intercept, start.coef) for start in starts])
+    lam = np.array([start.multiplier for start in starts])
+    cold = np.flatnonzero(~theta.any(axis=0))
+    if len(cold):
+        part = objective.columns(cold)
+        near = part.start(*_order_one(part, zero))
+        theta[:, cold], b[cold], lam[cold] = near.theta, near.b, near.lam
+    known = bool(np.all((lam > 0) & np.isfinite(lam)))
+    return First(theta, b, lam if known else None)
 
 
 def _retried(
