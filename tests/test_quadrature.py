@@ -11,16 +11,15 @@ from sklearn.base import clone
 
 from otdro.costs import Mahalanobis, Norm
 from otdro.design import Design
-from otdro.duality import worst_risk
+from otdro.duality import Local, Round, worst_risk
 from otdro.losses import Hinge, Huber, Logistic, Squared, SquaredHinge
 from otdro.losses.base import Loss
 from otdro.problem import Ball, Problem
 from otdro.solvers import Exact, Quadrature, Sinkhorn
 from otdro.solvers.smoothing import sinkhorn
-from otdro.solvers.smoothing import smoothed_dual as dual_model
-from otdro.solvers.smoothing.gaussian_integral import first_order, integrate, maxima
-from otdro.solvers.smoothing.quadrature import Smoothing
-from otdro.solvers.smoothing.unsmoothed import assess
+from otdro.solvers.smoothing.gaussian_integral import integrate
+from otdro.solvers.smoothing.smoothed_dual import SmoothedObjective, dual_rows, spread
+from otdro.solvers.smoothing.unsmoothed import unsmoothed_risk
 
 
 def sample(n, d, loss, delta, seed=0, intercept=True):
@@ -67,7 +66,7 @@ def test_risk_of_a_point_wherever_the_search_for_lam_starts(stretch, guess):
     coef, ball = stretch * best.coef, problem.ball
     z, w = problem.X @ coef + best.intercept, float(ball.cost.dual_norm(coef))
     exact = worst_risk(z, problem.y, problem.weights, problem.loss, w, ball)
-    found = assess(problem, coef, best.intercept, guess * best.multiplier)
+    found = unsmoothed_risk(problem, coef, best.intercept, guess * best.multiplier)
     assert_allclose(found.risk, exact.risk, rtol=1e-11)
     assert_allclose(found.multiplier, exact.multiplier, rtol=1e-4)
 
@@ -96,7 +95,7 @@ def test_trapezoid_equals_adaptive_quadrature(loss, rho, eps):
     z, y = np.array([-2.0, 0.1, 1.3, 3.0]), np.array([1.0, 1.0, -1.0, 1.0])
     found = integrate(loss, z, y, rho, eps, 41).value
     for i in range(4):
-        top = maxima(loss, z[i : i + 1], y[i : i + 1], eps / (2 * rho**2))
+        top = loss.inner(z[i : i + 1], y[i : i + 1], rho, eps / 2)
         shift, best = (float(v) for v in (top.shift[0, 0], top.value.max()))
 
         def density(g, i=i, best=best):
@@ -123,16 +122,16 @@ class Plain(Loss):
 def test_maxima_of_a_loss_that_does_not_know_them(kappa):
     m = np.concatenate([np.linspace(-4, 6, 101), [1 / (4 * kappa), -40.0, 800.0]])
     for y in (np.ones_like(m), -np.ones_like(m)):
-        ours = maxima(Plain(), y * m, y, kappa)
+        ours = Plain().inner(y * m, y, 1.0, kappa)
         theirs = Logistic().inner(y * m, y, 1.0, kappa)
         assert_allclose(ours.value.max(axis=0), theirs.value.max(axis=0), atol=1e-8)
 
 
 def test_maxima_with_one_kappa_a_row():
     m, kappa = np.linspace(-4, 6, 101), np.geomspace(0.02, 2, 101)
-    ours = maxima(Logistic(), m, np.ones_like(m), kappa)
+    ours = Logistic().inner(m, np.ones_like(m), 1.0, kappa)
     for i in range(0, 101, 10):
-        alone = maxima(Logistic(), m[i : i + 1], np.ones(1), kappa[i]).value.max(axis=0)
+        alone = Logistic().inner(m[i : i + 1], np.ones(1), 1.0, kappa[i]).value.max(axis=0)
         assert_allclose(ours.value.max(axis=0)[i], alone[0], atol=1e-11)
 
 
@@ -144,24 +143,33 @@ def test_first_order_is_that_of_the_loss(reach):
     xi = rng.normal(size=(5, 7))
     u = z + scale * xi
     for loss in (Logistic(), Huber()):
-        value, slope, sign = first_order(loss, z, scale, xi, y)
+        value, slope, sign = loss.slope_and_value(z, scale, xi, y)
         assert_allclose(value, loss.value(u, y), atol=1e-15, rtol=1e-12)
         assert_allclose(sign * slope, loss.derivative(u, y), atol=1e-15, rtol=1e-12)
 
 
-def test_gradient_and_hessian_are_those_of_the_objective():
-    problem = sample(30, 3, Logistic(), 0.1)
-    rows = dual_model.Rows(Design(problem.X), problem.y, problem.weights, problem.loss, 0.1, True)
-    smooth, eps = Smoothing(rows, 2.0, 401), 0.2
+def local_norm():
+    A = np.random.default_rng(1).normal(size=(30, 3, 3))
+    return Local(A @ np.swapaxes(A, 1, 2) + 0.3 * np.eye(3), np.full(30, 1 / 30))
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("dual_norm", [Round(), local_norm()], ids=["round", "local"])
+def test_gradient_and_hessian_are_those_of_the_objective(dual_norm, intercept):
+    problem = sample(30, 3, Logistic(), 0.1, intercept=intercept)
+    rows = dual_rows(problem, Design(problem.X), dual_norm)
+    smooth, eps = SmoothedObjective(rows, problem.loss, 2.0, 401), 0.2
 
     def point(v):
         z = rows.design.scores(v[:3]) + v[3]
         return smooth.at(v[:3], float(v[3]), float(v[4]), z, eps)
 
     v = np.array([0.5, -0.3, 0.8, 0.1, 0.7])
+    free = [k for k in range(5) if intercept or k != 3]
     grad, H = smooth.derivatives(point(v), eps)
-    assert_allclose(grad, approx_fprime(v, lambda v: point(v).objective, 1e-6), atol=1e-5)
-    for k in range(5):
+    numeric = approx_fprime(v, lambda v: point(v).objective, 1e-6)
+    assert_allclose(grad[free], numeric[free], atol=1e-5)
+    for k in free:
         step = 1e-5 * np.eye(5)[k]
         ends = [smooth.derivatives(point(v + s), eps)[0] for s in (step, -step)]
         assert_allclose(H[k], (ends[0] - ends[1]) / 2e-5, atol=1e-6)
@@ -175,7 +183,7 @@ def test_theorem_2(d, eps, lam, s):
     rng = np.random.default_rng(0)
     z, y, w = rng.normal(size=50), rng.choice([-1.0, 1.0], 50), 1.3
     k = 2 * lam * s**2 / eps
-    rho = w * dual_model.spread(lam, eps, s)
+    rho = w * spread(lam, eps, s)
     smoothed = integrate(Logistic(), z, y, rho, eps, 401).value - eps * d / 2 * np.log(1 + k)
     inner = Logistic().inner(z, y, w, lam)
     best = inner.value.argmax(axis=0)
@@ -198,10 +206,10 @@ def test_sinkhorn_tends_to_the_transport_ball(loss):
 
 def test_sinkhorn_gradient_and_stationarity():
     problem = sample(40, 3, Logistic(), 0.1)
-    rows = dual_model.Rows(Design(problem.X), problem.y, problem.weights, problem.loss, 0.1, True)
+    rows = dual_rows(problem, Design(problem.X), Round())
     v = np.array([0.4, -0.2, 0.9, 0.1, -0.3])
-    numeric = approx_fprime(v, lambda v: sinkhorn.risk(v, rows, 0.05, 201)[0], 1e-7)
-    assert_allclose(sinkhorn.risk(v, rows, 0.05, 201)[1], numeric, atol=1e-5)
+    numeric = approx_fprime(v, lambda v: sinkhorn.risk(v, rows, Logistic(), 0.05, 201)[0], 1e-7)
+    assert_allclose(sinkhorn.risk(v, rows, Logistic(), 0.05, 201)[1], numeric, atol=1e-5)
 
 
 def test_refusals_name_the_culprit():

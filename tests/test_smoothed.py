@@ -9,13 +9,15 @@ from numpy.testing import assert_allclose
 from sklearn.base import clone
 
 from otdro.costs import CallableCost, Graph, Mahalanobis, Norm
-from otdro.duality import worst_risk
+from otdro.design import Design
+from otdro.duality import Round, worst_risk
 from otdro.losses import Hinge, Logistic, Squared
 from otdro.losses.base import Loss
 from otdro.problem import Ball, Problem
 from otdro.solvers import Exact, Quadrature, Smoothed, resolve
-from otdro.solvers.feature_map.geometry import landscape
-from otdro.solvers.smoothing.particles import Cloud
+from otdro.solvers.feature_map.geometry import landscape as local_rows
+from otdro.solvers.smoothing.particles import Particles
+from otdro.solvers.smoothing.smoothed_dual import dual_rows
 
 
 def sample(n, d, loss, delta, seed=0):
@@ -58,11 +60,12 @@ def test_ten_times_the_draws(loss, n, d, delta):
 def test_effective_draws_at_the_solution(d, eps):
     problem = sample(200, d, Logistic(), 0.05)
     found = Quadrature().solve(problem)
-    terrain = landscape(problem, problem.X)
-    cloud = Cloud(terrain, np.zeros(d), problem.weights, 0.05, True, 64, "maximiser", 1.0)
+    local = local_rows(problem, problem.X)
+    rows = dual_rows(problem, Design(problem.X), Round())
+    particles = Particles(local, rows, 64, "maximiser", 1.0)
     x = np.concatenate([found.coef, [found.intercept, found.multiplier]])
     rng = np.random.default_rng(0)
-    assert cloud.gradient(np.arange(50), x, eps * found.objective, rng).effective >= 0.5
+    assert particles.model(np.arange(50), x, eps * found.objective, rng).effective >= 0.5
 
 
 def test_a_function_as_cost_gives_the_known_optimum():
@@ -89,7 +92,7 @@ def test_a_cost_that_grows_faster_than_squares():
     found = Smoothed(random_state=0).solve(replaced(problem, CallableCost(quartic)))
     square = Exact().solve(replaced(problem, Norm(2)))
     assert found.converged
-    # dearer moves leave the adversary less
+    # more expensive moves leave the adversary less
     assert found.objective < square.objective
 
 
