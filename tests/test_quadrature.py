@@ -16,6 +16,7 @@ from otdro.losses import Hinge, Huber, Logistic, Squared, SquaredHinge
 from otdro.losses.base import Loss
 from otdro.problem import Ball, Problem
 from otdro.solvers import Exact, Quadrature, Sinkhorn
+from otdro.solvers.euclidean.coordinates import Coordinates
 from otdro.solvers.smoothing import sinkhorn
 from otdro.solvers.smoothing.gaussian_integral import integrate
 from otdro.solvers.smoothing.smoothed_dual import SmoothedObjective, dual_rows, spread
@@ -66,7 +67,10 @@ def test_risk_of_a_point_wherever_the_search_for_lam_starts(stretch, guess):
     coef, ball = stretch * best.coef, problem.ball
     z, w = problem.X @ coef + best.intercept, float(ball.cost.dual_norm(coef))
     exact = worst_risk(z, problem.y, problem.weights, problem.loss, w, ball)
-    found = unsmoothed_risk(problem, coef, best.intercept, guess * best.multiplier)
+    at = Coordinates(problem)
+    rows = dual_rows(problem, at.design, Round())
+    b = at.centred(best.intercept, coef)
+    found = unsmoothed_risk(rows, Logistic(), at.theta(coef), b, guess * best.multiplier)
     assert_allclose(found.risk, exact.risk, rtol=1e-11)
     assert_allclose(found.multiplier, exact.multiplier, rtol=1e-4)
 

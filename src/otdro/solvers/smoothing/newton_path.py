@@ -23,11 +23,11 @@ COOLING = 1 / 8
 CONCAVE = 1.6
 #: The step of a difference in eps, relative to it.
 DIFFERENCE = 1e-4
-#: The decrement to reach at an eps before the last, relative to it, and at the last, relative to
-#: the target. Near ties the last digits cost many steps, but a stage must fix the rows' shares,
-#: worth eps times their weights, for its tangent to hold.
+#: The decrement to reach at an eps before the last, relative to it: near ties a stage must fix the
+#: rows' shares, worth eps times their weights, for its tangent to hold.
 CONCAVE_STAGE, TIED_STAGE = 1e-2, 1e-5
-CONCAVE_LAST, TIED_LAST = 1e-6, 1e-3
+#: That at the last eps, relative to the target.
+CONCAVE_LAST, TIED_LAST = 0.1, 1e-3
 #: The share of the way to lam = 0 that a step may go.
 WAY = 0.9
 #: The share of the predicted decrease that a step must bring, and rounding of the objective.
@@ -119,9 +119,10 @@ def _minimise(
         grad, H = objective.derivatives(x, eps)
         move = newton_step(grad, H)
         descent = float(grad @ move)
-        if -descent <= _enough(concave(objective, x), eps, target):
-            return NewtonRun(x, eps, n_iter, True)
         new = _line_search(objective, x, move, descent, eps)
+        # the step after a small decrement costs no derivatives, and squares what is left
+        if -descent <= _enough(concave(objective, x), eps, target):
+            return NewtonRun(x if new is None else new, eps, n_iter, True)
         if new is None:
             return NewtonRun(x, eps, n_iter, target is not None and -descent <= target)
         x = new

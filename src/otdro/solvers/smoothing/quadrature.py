@@ -20,7 +20,7 @@ from ..euclidean.coordinates import Coordinates
 from .newton_path import NewtonRun, descend
 from .requirements import lacks_linear, lacks_smooth, require, require_positive
 from .smoothed_dual import SmoothedObjective, dual_rows, linear_origin
-from .unsmoothed import unsmoothed_risk
+from .unsmoothed import Unsmoothed, unsmoothed_risk
 
 #: The first smoothing, relative to the risk of the best constant.
 FIRST_EPS = 0.1
@@ -80,7 +80,8 @@ class Quadrature(Solver):
         # a loss of quadratic growth keeps lam where the inner problems are concave: no annealing
         eps = final if np.isinf(problem.loss.lipschitz) else max(FIRST_EPS * base, final)
         run = descend(objective, origin, eps, final, self.tol * base, self.max_iter)
-        return _solution(problem, at, run, self.tol * base)
+        found = unsmoothed_risk(rows, problem.loss, run.x.theta, run.x.b, run.x.lam)
+        return _solution(at, run, found, self.tol * base)
 
     def _check(self) -> None:
         require_positive(eps=self.eps)
@@ -90,10 +91,8 @@ class Quadrature(Solver):
             raise ValueError(f"Quadrature needs nodes >= {FEWEST_NODES}, got nodes={self.nodes!r}.")
 
 
-def _solution(problem: Problem, at: Coordinates, run: NewtonRun, target: float) -> Solution:
+def _solution(at: Coordinates, run: NewtonRun, found: Unsmoothed, target: float) -> Solution:
     coef = at.coef(run.x.theta)
-    intercept = at.intercept(run.x.b, coef)
-    found = unsmoothed_risk(problem, coef, intercept, run.x.lam)
     message = (
         f"trapezoid quadrature at eps={run.eps:.3g}: smoothed risk {run.x.objective:.8g}, "
         f"worst-case risk {found.risk:.8g}, gap {found.gap:.3g} (target {target:.3g})"
@@ -102,7 +101,7 @@ def _solution(problem: Problem, at: Coordinates, run: NewtonRun, target: float) 
         message = f"did not settle ({message}); raise eps of Quadrature,"
     return Solution(
         coef=coef,
-        intercept=intercept,
+        intercept=at.intercept(run.x.b, coef),
         multiplier=found.multiplier,
         objective=found.risk,
         gap=found.gap,

@@ -132,11 +132,11 @@ class Smoothed(Solver):
         objective = LinearScore(rows, problem.loss, self.L, self.proposal, seed)
         run = Descent(self, objective, constant_risk(problem)[1], seed)
         x = run.run(np.concatenate([origin.theta, [origin.b, origin.lam]]))
-        coef = at.coef(x[:-2])
-        intercept = at.intercept(float(x[-2]), coef)
-        found = unsmoothed_risk(problem, coef, intercept, float(x[-1]))
+        found = unsmoothed_risk(rows, problem.loss, x[:-2], float(x[-2]), float(x[-1]))
         if not found.risk <= run.base:
             return run.constant(problem)
+        coef = at.coef(x[:-2])
+        intercept = at.intercept(float(x[-2]), coef)
         return run.solution(coef, intercept, found.multiplier, found.risk, found.gap)
 
     def _general(self, problem: Problem) -> Solution:

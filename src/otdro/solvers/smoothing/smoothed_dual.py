@@ -8,23 +8,26 @@ G as in ``gaussian_integral`` and w_i the dual norm of theta, one for all rows o
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import cho_solve
 
 from ...design import Design
 from ...duality import (
     DualNorm,
     DualRows,
     RowDerivatives,
+    Tangent,
     ZeroModel,
     first_multiplier,
+    least,
     local_threshold,
     zero_model,
 )
+from ...duality.ties import factored
 from ...losses import Loss
 from ...problem import Problem, Solution
 from ..euclidean.coordinates import Coordinates
@@ -32,8 +35,8 @@ from .gaussian_integral import SmoothedRows, integrate
 
 Array = NDArray[Any]
 
-#: Lengths, in standard deviations of the scores, among which a start on a ray is chosen.
-LENGTHS = np.geomspace(1e-4, 30, 24)
+#: The precision to which the risk of a start is least on its ray.
+ROUGH = 0.1
 
 
 def dual_rows(problem: Problem, design: Design, dual_norm: DualNorm) -> DualRows:
@@ -155,7 +158,12 @@ def linear_origin(
     if zero.threshold(size, loss.lipschitz, 2) <= rows.delta[0]:
         return None
     if start is None or not np.any(start.coef):
-        return _on_ray(rows, loss, zero, zero.pull / zero.mean_square)
+        rate = float(np.sqrt(rows.delta[0] * zero.mean_square))
+        direction = _newton_direction(rows, loss, zero)
+        if zero.pull @ direction <= rate * np.linalg.norm(direction):
+            # only the gradient is sure to descend
+            direction = zero.pull
+        return _on_ray(rows, loss, zero, direction, rate * float(np.linalg.norm(direction)))
     theta = at.theta(start.coef)
     b = at.centred(start.intercept, start.coef)
     if 0 < start.multiplier < np.inf:
@@ -169,29 +177,38 @@ def local_origin(rows: DualRows, loss: Loss, B: Array) -> Origin | None:
     threshold, direction = local_threshold(zero, rows.weights[:, 0], B)
     if threshold <= rows.delta[0]:
         return None
-    return _on_ray(rows, loss, zero, direction)
+    # with C = E[l'^2 B] the direction is C^-1 g, and sqrt(delta v'Cv) the price of a step along v
+    return _on_ray(rows, loss, zero, direction, float(np.sqrt(rows.delta[0] * threshold)))
+
+
+def _newton_direction(rows: DualRows, loss: Loss, zero: ZeroModel) -> Array:
+    """Return (Z' diag(pi l'') Z + delta E[l''] I)^-1 g: a ball of radius delta adds a ridge."""
+    curvature = rows.weights * loss.curvature(np.full_like(rows.y, zero.b), rows.y)[:, None]
+    H = rows.gram(curvature)[0]
+    H = H + rows.delta[0] * curvature.sum() * np.eye(len(H))
+    return np.asarray(cho_solve(factored(H), zero.pull, check_finite=False))
 
 
 def _zero(rows: DualRows, loss: Loss) -> ZeroModel:
     return zero_model(rows.design, rows.y, rows.weights[:, 0], loss, rows.fit_intercept)
 
 
-def _on_ray(rows: DualRows, loss: Loss, zero: ZeroModel, direction: Array) -> Origin:
-    """Return the point theta = -t v where mean l + t sqrt(delta v'Cv) is least, v the direction.
+def _on_ray(rows: DualRows, loss: Loss, zero: ZeroModel, direction: Array, price: float) -> Origin:
+    """Return the point theta = -t v where mean l + price t is least, v the direction.
 
-    v = C^-1 g with C = E[l'^2 B] as at theta = 0, so that v'Cv = g'v: the price of t, were every
-    slope as there.
+    ``price`` is sqrt(delta) times the root mean square of w l' at v, were every slope as at zero.
     """
     pi = rows.weights[:, 0]
     z = rows.design.scores(-direction)
-    price = float(np.sqrt(rows.delta[0] * (zero.pull @ direction)))
 
-    def line(t: float) -> float:
-        return float(pi @ loss.value(t * z + zero.b, rows.y)) + price * t
+    def tangent(t: float) -> Tangent:
+        value = pi @ loss.value(t * z + zero.b, rows.y) + price * t
+        slope = pi @ (loss.derivative(t * z + zero.b, rows.y) * z) + price
+        return Tangent(t, value, slope)
 
-    deviation = np.sqrt(pi @ (z - pi @ z) ** 2 + np.finfo(float).tiny)
-    t = _least(line, LENGTHS / deviation)
-    return _with_multiplier(rows, loss, -t * direction, zero.b)
+    deviation = float(np.sqrt(pi @ (z - pi @ z) ** 2 + np.finfo(float).tiny))
+    t = least(tangent, 1 / deviation, rtol=ROUGH, doubt=1.0).lam
+    return _with_multiplier(rows, loss, -float(t) * direction, zero.b)
 
 
 def _with_multiplier(rows: DualRows, loss: Loss, theta: Array, b: float) -> Origin:
@@ -200,16 +217,3 @@ def _with_multiplier(rows: DualRows, loss: Loss, theta: Array, b: float) -> Orig
     z = rows.design.scores(theta) + b
     lam = first_multiplier(z, rows.y, rows.weights[:, 0], loss, w, float(rows.delta[0]))
     return Origin(theta, b, lam)
-
-
-def _least(f: Callable[[float], float], points: Array) -> float:
-    """Return the point where the convex f is least, by bisection."""
-    low = 0
-    high = len(points) - 1
-    while low < high:
-        middle = (low + high) // 2
-        if f(float(points[middle + 1])) < f(float(points[middle])):
-            low = middle + 1
-        else:
-            high = middle
-    return float(points[low])

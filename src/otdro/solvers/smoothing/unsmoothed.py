@@ -8,13 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...design import Design
-from ...duality import Round, worst_risk
+from ...costs import Norm
+from ...duality import DualRows, worst_risk
 from ...losses import Loss
-from ...problem import Problem
-from ..euclidean.coordinates import Coordinates
-from ..euclidean.joint import SHARP, JointObjective, newton_steps
-from .smoothed_dual import dual_rows
+from ...problem import Ball
+from ..euclidean.joint import SHARP, JointObjective, JointPoint, newton_steps
 
 Array = NDArray[Any]
 
@@ -29,37 +27,28 @@ class Unsmoothed:
 
 
 def unsmoothed_risk(
-    problem: Problem, coef: Array, intercept: float, lam: float = 0.0
+    rows: DualRows, loss: Loss, theta: Array, b: float, lam: float = 0.0
 ) -> Unsmoothed:
-    """Return the exact worst-case risk of a linear score under a Euclidean cost of order 2.
+    """Return the exact worst-case risk of order 2 of one point, in round coordinates.
 
     ``lam`` is where to look for the multiplier first, if positive. Smooth Lipschitz and quadratic
     losses have a lower bound; for others the gap is inf.
     """
-    loss, ball = problem.loss, problem.ball
-    z = Design(problem.X).scores(coef) + intercept
-    w = float(ball.cost.dual_norm(coef))
-    dual = worst_risk(z, problem.y, problem.weights, loss, w, ball, start=lam)
-    if w == 0 or not _bounded_below(loss):
-        return Unsmoothed(dual.risk, dual.multiplier, np.inf)
-    bound = _lower_bound(problem, coef, intercept, dual.multiplier)
-    return Unsmoothed(dual.risk, dual.multiplier, max(dual.risk - bound, 0.0))
+    z = rows.design.scores(theta) + b
+    w = float(rows.dual_norm.norms(theta[:, None])[0, 0])
+    ball = Ball(Norm(2), float(rows.delta[0]))
+    dual = worst_risk(z, rows.y, rows.weights[:, 0], loss, w, ball, start=lam)
+    bounded = np.isfinite(loss.lipschitz) if loss.pieces is None else loss.pieces.quadratic
+    gap = np.inf
+    if bounded:
+        objective = JointObjective(rows, loss)
+        x = objective.start(theta[:, None], np.array([b]), np.array([dual.multiplier]))
+        gap = max(dual.risk - _lower_bound(objective, x), 0.0)
+    return Unsmoothed(dual.risk, dual.multiplier, gap)
 
 
-def _bounded_below(loss: Loss) -> bool:
-    """Whether slopes of moved rows make a good bound: each may change with the score."""
-    if loss.pieces is not None:
-        return loss.pieces.quadratic
-    return bool(np.isfinite(loss.lipschitz))
-
-
-def _lower_bound(problem: Problem, coef: Array, intercept: float, lam: float) -> float:
+def _lower_bound(objective: JointObjective, x: JointPoint) -> float:
     """Return the lower bound of the moved rows, tied rows shared by one step of the model."""
-    at = Coordinates(problem)
-    objective = JointObjective(dual_rows(problem, at.design, Round()), problem.loss)
-    theta = at.theta(coef)[:, None]
-    b = np.array([at.centred(intercept, coef)])
-    x = objective.start(theta, b, np.array([lam]))
     shares = (x.value[0] >= x.value[-1]).astype(float)
     if x.two.any():
         shares = newton_steps(objective, x, shares, np.array([SHARP])).p
