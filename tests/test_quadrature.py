@@ -83,6 +83,51 @@ def test_other_losses_approach_the_exact_optimum(loss):
     assert np.isinf(found.gap)
 
 
+class HalfSquared(Squared):
+    """(y - z)^2/2."""
+
+    kappa = 1.0
+
+
+def test_half_the_squared_loss_has_half_the_risk():
+    """The closed form of the integral, and the gap, hold for any kappa."""
+    whole, half = sample(100, 4, Squared(), 0.05), sample(100, 4, HalfSquared(), 0.05)
+    one, two = Quadrature().solve(whole), Quadrature().solve(half)
+    assert_allclose(two.coef, one.coef, rtol=1e-6)
+    assert_allclose(two.objective, one.objective / 2, rtol=1e-10)
+    assert two.gap <= 1e-10 * two.objective
+    z, y = np.array([-2.0, 0.1, 1.3]), np.array([1.0, 1.0, -1.0])
+    closed = integrate(HalfSquared(), z, y, 0.3, 0.2, 41)
+    g, weight = np.polynomial.hermite_e.hermegauss(80)
+    power = HalfSquared().value(z[:, None] + 0.3 * g, y[:, None]) / 0.2
+    mass = weight / np.sqrt(2 * np.pi) * np.exp(power)
+    assert_allclose(closed.value, 0.2 * np.log(mass.sum(axis=1)), rtol=1e-10)
+    mean = (mass * power * 0.2).sum(axis=1) / mass.sum(axis=1)
+    assert_allclose(closed.loss, mean, rtol=1e-10)
+
+
+def test_progress_goes_through_the_logger(caplog):
+    problem = sample(40, 3, Logistic(), 0.05)
+    with caplog.at_level("INFO", logger="otdro"):
+        Quadrature().solve(problem)
+        Sinkhorn().solve(problem)
+    assert "newton: step" in caplog.text
+    assert "sinkhorn: step" in caplog.text
+
+
+def test_a_start_where_the_newton_direction_does_not_pay():
+    """One column of tiny scale: along the Newton direction the price exceeds the descent."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 2)) * [1.0, 1e-3]
+    y = X[:, 0] + 2000 * X[:, 1] + rng.normal(size=200)
+    weights = np.full(200, 1 / 200)
+    for loss, target in ((Squared(), y), (Logistic(), np.sign(y))):
+        for delta in (1e-3, 0.01, 0.1):
+            problem = Problem(X, target, weights, loss, Ball(Norm(2), delta, 2))
+            found = Quadrature().solve(problem)
+            assert_allclose(found.objective, Exact().solve(problem).objective, rtol=1e-5)
+
+
 def test_without_intercept_and_where_the_constant_is_optimal():
     problem = sample(100, 4, Logistic(), 0.01, intercept=False)
     found = Quadrature().solve(problem)
@@ -230,6 +275,15 @@ def test_refusals_name_the_culprit():
         Quadrature().solve(sample(30, 3, Hinge(), 0.1))
     with pytest.raises(ValueError, match="eps"):
         Sinkhorn(eps=-1).solve(problem)
+
+
+def test_lacks_says_what_solve_refuses():
+    problem = sample(30, 3, Logistic(), 0.1)
+    for solver in (Quadrature(), Sinkhorn()):
+        assert solver.lacks(problem) is None
+        assert "delta > 0" in solver.lacks(problem.at(0.0))
+        with pytest.raises(ValueError, match="delta > 0"):
+            solver.solve(problem.at(0.0))
 
 
 @pytest.mark.parametrize("solver", [Quadrature(nodes=21), Sinkhorn(eps=0.3)])

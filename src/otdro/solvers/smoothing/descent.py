@@ -4,7 +4,7 @@ averaged, and the excess is looked at between rounds."""
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,10 @@ from ...progress import logger, shown
 from ..base import constant_solution
 from .linear_score import SampledGradient, SampledModel, SampledObjective
 from .newton_path import newton_step
+from .unsmoothed import Unsmoothed
+
+if TYPE_CHECKING:
+    from .smoothed import Smoothed
 
 Array = NDArray[Any]
 
@@ -44,20 +48,6 @@ BOUND = "left lam at its bound"
 WILD = "met a value or gradient that is not finite"
 ADVICE = {BOUND: "lower lam_min", WILD: "raise eps, or lower step,"}
 OTHER_ADVICE = "raise L, M or eps"
-
-
-class Settings(Protocol):
-    """What a run reads of the solver's parameters."""
-
-    eps: float
-    M: int
-    proposal: str
-    stopping: str
-    lam_min: float
-    step: float
-    tol: float
-    max_iter: int
-    verbose: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +90,7 @@ class Descent:
     """One run: its random numbers, step count and verdict."""
 
     def __init__(
-        self, settings: Settings, objective: SampledObjective, base: float, seed: int
+        self, settings: Smoothed, objective: SampledObjective, base: float, seed: int
     ) -> None:
         self.settings = settings
         self.objective = objective
@@ -133,6 +123,9 @@ class Descent:
             final = self.settings.eps * float(risk)
             self.eps = max(COOLING * self.eps, final)
             self._log(x)
+            if self._spent():
+                self.excess = self._look(x)
+                break
         return x
 
     def _finish(self, x: Array) -> Array:
@@ -154,9 +147,16 @@ class Descent:
                 self.converged = bool(near or still >= STILL_ROUNDS > rises)
             self.why = self.why or self._divergence(x, rises)
             self.converged = self.converged and not self.why
-            if not self.converged and not self.why and self.n_iter >= self.settings.max_iter:
-                self.why = f"reached max_iter={self.settings.max_iter}"
+            if not self.converged and not self.why:
+                self._spent()
         return x
+
+    def _spent(self) -> bool:
+        """Whether no step is left, which ends the run."""
+        spent = self.n_iter >= self.settings.max_iter
+        if spent:
+            self.why = f"reached max_iter={self.settings.max_iter}"
+        return spent
 
     def _divergence(self, x: Array, rises: int) -> str:
         """Return how the run went astray, if it did."""
@@ -169,7 +169,7 @@ class Descent:
         x, factor = self._newton(x)
         if self.why:
             return x
-        new = self._steps(x, factor, steps)
+        new = self._steps(x, factor, min(steps, self.settings.max_iter - self.n_iter))
         index = self.batches.sample()
         seed = self.batches.seed()
         before, after = (
@@ -277,21 +277,26 @@ class Descent:
         )
 
     def solution(
-        self, coef: Array, intercept: float, lam: float, risk: float, gap: float
+        self, problem: Problem, coef: Array, intercept: float, found: Unsmoothed
     ) -> Solution:
-        """Return the point with its unsmoothed risk."""
-        message = self.message(risk)
-        return Solution(coef, intercept, lam, risk, gap, self.n_iter, self.converged, message)
-
-    def constant(self, problem: Problem) -> Solution:
-        """Return the constant model, where descent found nothing better."""
-        message = f"found nothing better than the constant model: {self.message(self.base)}"
+        """Return the point with its unsmoothed risk, or the constant model where that is better."""
+        if found.risk <= self.base:
+            return Solution(
+                coef=coef,
+                intercept=intercept,
+                multiplier=found.multiplier,
+                objective=found.risk,
+                gap=found.gap,
+                n_iter=self.n_iter,
+                converged=self.converged,
+                message=self.message(found.risk),
+            )
         return replace(
             constant_solution(problem),
             gap=np.inf,
             n_iter=self.n_iter,
             converged=self.converged,
-            message=message,
+            message=f"found nothing better than the constant model: {self.message(self.base)}",
         )
 
     def message(self, risk: float) -> str:

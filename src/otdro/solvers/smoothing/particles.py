@@ -21,7 +21,7 @@ from ...duality import DualRows
 from ..feature_map.inner_ascent import Terrain as LocalRows
 from ..feature_map.inner_ascent import ascend
 from .gaussian_integral import softmax
-from .linear_score import NARROW, Generator, SampledGradient, SampledModel
+from .linear_score import NARROW, Generator, SampledModel
 
 Array = NDArray[Any]
 
@@ -31,23 +31,6 @@ ASCENT = 8
 ABOVE_HALF = 0.51
 #: The largest share of the cost's curvature along beta that the loss takes from a draw's width.
 MOST_CURVED = 0.95
-
-
-@dataclass(frozen=True, eq=False)
-class Sums:
-    """Importance sums of some rows at a point, over draws U of shape (m, L, d).
-
-    ``p`` (m, L) are the weights of the draws of a row, ``mass`` (m L,) times those of the rows,
-    ``bend`` l'' at the draws, ``a`` (m L, d + 2) the gradients of l - lam c in (beta, b, lam).
-    """
-
-    U: Array
-    p: Array
-    pi: Array
-    mass: Array
-    bend: Array
-    a: Array
-    value: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,31 +59,13 @@ class Particles:
         center = self.rows.design.center
         return np.zeros(self.rows.design.d) if center is None else center
 
-    def gradient(self, index: Array, x: Array, eps: float, rng: Generator) -> SampledGradient:
-        """Return objective and gradient from the rows of ``index``."""
-        part = self.local.rows(index)
-        sums = self._sums(part, index, x, eps, rng)
-        base = self._without_loss(part, float(x[-1]), eps, rng)
-        return self._gradient(sums, base, x, eps)
+    def gradient(self, index: Array, x: Array, eps: float, rng: Generator) -> SampledModel:
+        """Return the model: beside the draws its Hessian costs little."""
+        return self.model(index, x, eps, rng)
 
     def model(self, index: Array, x: Array, eps: float, rng: Generator) -> SampledModel:
-        """Return the same with the Hessian."""
+        """Return objective, gradient and Hessian from the rows of ``index``."""
         part = self.local.rows(index)
-        sums = self._sums(part, index, x, eps, rng)
-        base = self._without_loss(part, float(x[-1]), eps, rng)
-        now = self._gradient(sums, base, x, eps)
-        H = _covariance(sums, eps)
-        d = sums.U.shape[-1]
-        flat = sums.U.reshape(-1, d) - self.center
-        R = np.column_stack([flat, np.full(len(flat), float(self.rows.fit_intercept))])
-        H[:-1, :-1] += R.T @ ((sums.mass * sums.bend)[:, None] * R)
-        H[-1, -1] -= sums.pi @ base.variance / eps
-        if not self.rows.fit_intercept:
-            H[-2, -2] = 1.0
-        effective = float(np.mean(1 / (self.L * np.einsum("nk,nk->n", sums.p, sums.p))))
-        return SampledModel(now.objective, now.grad, H, effective)
-
-    def _sums(self, part: LocalRows, index: Array, x: Array, eps: float, rng: Generator) -> Sums:
         beta = x[:-2]
         b = float(x[-2] - self.center @ beta)
         lam = float(x[-1])
@@ -110,19 +75,26 @@ class Particles:
         value, slope, bend = part.loss.evaluate(flat @ beta + b, np.repeat(part.y, L))
         price = part.cost.price(flat, np.repeat(part.X, L, axis=0), part.order)
         p, log_sum = softmax(((value - lam * price) / eps).reshape(m, L) - log_q)
+        base = self._without_loss(part, lam, eps, rng)
         pi = self.rows.weights[index, 0] * (self.n / m)
-        a = np.column_stack([slope[:, None] * (flat - self.center), slope, -price])
-        if not self.rows.fit_intercept:
-            a[:, -2] = 0.0
         mass = (pi[:, None] * p).ravel()
-        return Sums(U, p, pi, mass, bend, a, eps * (log_sum - np.log(L)))
-
-    def _gradient(self, sums: Sums, base: WithoutLoss, x: Array, eps: float) -> SampledGradient:
+        ones = np.full(len(flat), float(self.rows.fit_intercept))
+        R = np.column_stack([flat - self.center, ones])
+        # the gradients of l - lam c in (beta, b, lam) at the draws
+        a = np.column_stack([slope[:, None] * R, -price])
         delta = float(self.rows.delta[0])
-        grad = sums.a.T @ sums.mass
-        grad[-1] += delta + sums.pi @ base.price
-        rows = sums.value - eps * base.log_mass
-        return SampledGradient(float(x[-1]) * delta + float(sums.pi @ rows), grad)
+        grad = a.T @ mass
+        grad[-1] += delta + pi @ base.price
+        mean = np.einsum("nk,nkd->nd", p, a.reshape(m, L, -1))
+        # the mean of the second derivatives, plus the covariance of the gradients over eps
+        H = ((a * mass[:, None]).T @ a - (mean * pi[:, None]).T @ mean) / eps
+        H[:-1, :-1] += R.T @ ((mass * bend)[:, None] * R)
+        H[-1, -1] -= pi @ base.variance / eps
+        if not self.rows.fit_intercept:
+            H[-2, -2] = 1.0
+        smoothed = eps * (log_sum - np.log(L) - base.log_mass)
+        effective = float(np.mean(1 / (L * np.einsum("nk,nk->n", p, p))))
+        return SampledModel(lam * delta + float(pi @ smoothed), grad, H, effective)
 
     def _without_loss(self, part: LocalRows, lam: float, eps: float, rng: Generator) -> WithoutLoss:
         """Return log E exp(-lam c/eps) of each row, with mean and variance of c under it."""
@@ -235,11 +207,3 @@ class Whitened:
 def _unwhiten(factor: Array, xi: Array) -> Array:
     """Return the rows L^-T xi."""
     return np.swapaxes(np.linalg.solve(np.swapaxes(factor, 1, 2), np.swapaxes(xi, 1, 2)), 1, 2)
-
-
-def _covariance(sums: Sums, eps: float) -> Array:
-    """Return the sum over rows of pi Cov(a)/eps under the weights p."""
-    m, L = sums.p.shape
-    mean = np.einsum("nk,nkd->nd", sums.p, sums.a.reshape(m, L, -1))
-    H: Array = (sums.a * sums.mass[:, None]).T @ sums.a - (mean * sums.pi[:, None]).T @ mean
-    return H / eps

@@ -35,7 +35,7 @@ from .requirements import (
     require_positive,
 )
 from .smoothed_dual import dual_rows, linear_origin, local_origin
-from .unsmoothed import unsmoothed_risk
+from .unsmoothed import Unsmoothed, unsmoothed_risk
 
 Array = NDArray[Any]
 
@@ -133,11 +133,8 @@ class Smoothed(Solver):
         run = Descent(self, objective, constant_risk(problem)[1], seed)
         x = run.run(np.concatenate([origin.theta, [origin.b, origin.lam]]))
         found = unsmoothed_risk(rows, problem.loss, x[:-2], float(x[-2]), float(x[-1]))
-        if not found.risk <= run.base:
-            return run.constant(problem)
         coef = at.coef(x[:-2])
-        intercept = at.intercept(float(x[-2]), coef)
-        return run.solution(coef, intercept, found.multiplier, found.risk, found.gap)
+        return run.solution(problem, coef, at.intercept(float(x[-2]), coef), found)
 
     def _general(self, problem: Problem) -> Solution:
         X = Design(problem.X).dense()
@@ -154,9 +151,7 @@ class Smoothed(Solver):
         coef = x[:-2]
         intercept = float(x[-2] - center @ coef)
         lam, risk = worst(problem, local, coef, intercept, float(x[-1]))
-        if not risk <= run.base:
-            return run.constant(problem)
-        return run.solution(coef, intercept, lam, risk, np.inf)
+        return run.solution(problem, coef, intercept, Unsmoothed(float(risk), float(lam), np.inf))
 
     def _seed(self) -> int:
         given = FIXED_SEED if self.random_state is None else self.random_state
