@@ -106,6 +106,14 @@ def test_half_the_squared_loss_has_half_the_risk():
     assert_allclose(closed.loss, mean, rtol=1e-10)
 
 
+@pytest.mark.parametrize("intercept", [True, False])
+def test_gap_of_a_quadratic_loss_where_the_rows_can_nearly_be_interpolated(intercept):
+    problem = sample(26, 31, Squared(), 5e-4, seed=3, intercept=intercept)
+    found, exact = Quadrature().solve(problem), Exact().solve(problem)
+    assert found.objective - found.gap <= exact.objective * (1 + 1e-9)
+    assert found.gap <= found.objective - exact.objective + 1e-6 * np.mean(problem.y**2)
+
+
 def test_progress_goes_through_the_logger(caplog):
     problem = sample(40, 3, Logistic(), 0.05)
     with caplog.at_level("INFO", logger="otdro"):

@@ -43,8 +43,25 @@ def unsmoothed_risk(
     if bounded:
         objective = JointObjective(rows, loss)
         x = objective.start(theta[:, None], np.array([b]), np.array([dual.multiplier]))
-        gap = max(dual.risk - _lower_bound(objective, x), 0.0)
+        bound = _lower_bound(objective, x)
+        if loss.pieces is not None:
+            bound = max(bound, _root_bound(rows, z) / (2 * loss.pieces.kappa))
+        gap = max(dual.risk - bound, 0.0)
     return Unsmoothed(dual.risk, dual.multiplier, gap)
+
+
+def _root_bound(rows: DualRows, z: Array) -> float:
+    """Return the square of <a, y> at a = e/rms(e) shrunk to |Z'a| <= sqrt(delta).
+
+    a is in the dual of rms(e) + sqrt(delta) w, whose bound holds where residuals nearly vanish.
+    """
+    pi = rows.weights[:, 0]
+    e = rows.y - z
+    e = e - (pi @ e) * rows.fit_intercept
+    a = e / max(float(np.sqrt(pi @ e**2)), np.finfo(float).tiny)
+    size = float(np.linalg.norm(rows.design.adjoint(pi * a)))
+    root = float(np.sqrt(rows.delta[0]))
+    return max(float(pi @ (a * rows.y)) * root / max(root, size), 0.0) ** 2
 
 
 def _lower_bound(objective: JointObjective, x: JointPoint) -> float:
