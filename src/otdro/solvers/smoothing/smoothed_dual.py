@@ -37,6 +37,8 @@ Array = NDArray[Any]
 
 #: The precision to which the risk of a start is least on its ray.
 ROUGH = 0.1
+#: The shortest start, in standard deviations of the scores.
+SHORTEST = 1e-4
 
 
 def dual_rows(problem: Problem, design: Design, dual_norm: DualNorm) -> DualRows:
@@ -157,13 +159,18 @@ def linear_origin(
     size = float(np.linalg.norm(zero.pull))
     if zero.threshold(size, loss.lipschitz, 2) <= rows.delta[0]:
         return None
-    if start is None or not np.any(start.coef):
-        rate = float(np.sqrt(rows.delta[0] * zero.mean_square))
-        direction = _newton_direction(rows, loss, zero)
-        if zero.pull @ direction <= rate * np.linalg.norm(direction):
-            # only the gradient is sure to descend
-            direction = zero.pull
-        return _on_ray(rows, loss, zero, direction, rate * float(np.linalg.norm(direction)))
+    if start is not None and np.any(start.coef):
+        return _given(rows, loss, at, start)
+    rate = float(np.sqrt(rows.delta[0] * zero.mean_square))
+    direction = _newton_direction(rows, loss, zero)
+    if zero.pull @ direction <= rate * np.linalg.norm(direction):
+        # only the gradient is sure to descend
+        direction = zero.pull
+    return _on_ray(rows, loss, zero, direction, rate * float(np.linalg.norm(direction)))
+
+
+def _given(rows: DualRows, loss: Loss, at: Coordinates, start: Solution) -> Origin:
+    """Return a solution nearby as a start."""
     theta = at.theta(start.coef)
     b = at.centred(start.intercept, start.coef)
     if 0 < start.multiplier < np.inf:
@@ -207,8 +214,9 @@ def _on_ray(rows: DualRows, loss: Loss, zero: ZeroModel, direction: Array, price
         return Tangent(t, value, slope)
 
     deviation = float(np.sqrt(pi @ (z - pi @ z) ** 2 + np.finfo(float).tiny))
-    t = least(tangent, 1 / deviation, rtol=ROUGH, doubt=1.0).lam
-    return _with_multiplier(rows, loss, -float(t) * direction, zero.b)
+    found = float(least(tangent, 1 / deviation, rtol=ROUGH, doubt=1.0).lam)
+    t = max(found, SHORTEST / deviation)
+    return _with_multiplier(rows, loss, -t * direction, zero.b)
 
 
 def _with_multiplier(rows: DualRows, loss: Loss, theta: Array, b: float) -> Origin:
