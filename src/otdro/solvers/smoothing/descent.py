@@ -123,7 +123,7 @@ class Descent:
             final = self.settings.eps * float(risk)
             self.eps = max(COOLING * self.eps, final)
             self._log(x)
-            if self._spent():
+            if self.eps > final and self._spent():
                 self.excess = self._look(x)
                 break
         return x
@@ -167,9 +167,10 @@ class Descent:
     def _round(self, x: Array, steps: int) -> Array:
         """Take Newton steps, then averaged mini-batch steps, kept if the objective falls."""
         x, factor = self._newton(x)
-        if self.why:
+        steps = min(steps, self.settings.max_iter - self.n_iter)
+        if self.why or steps <= 0:
             return x
-        new = self._steps(x, factor, min(steps, self.settings.max_iter - self.n_iter))
+        new = self._steps(x, factor, steps)
         index = self.batches.sample()
         seed = self.batches.seed()
         before, after = (
