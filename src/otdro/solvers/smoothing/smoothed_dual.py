@@ -8,6 +8,7 @@ G as in ``gaussian_integral`` and w_i the dual norm of theta, one for all rows o
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -20,10 +21,8 @@ from ...duality import (
     DualNorm,
     DualRows,
     RowDerivatives,
-    Tangent,
     ZeroModel,
     first_multiplier,
-    least,
     local_threshold,
     zero_model,
 )
@@ -35,10 +34,8 @@ from .gaussian_integral import SmoothedRows, integrate
 
 Array = NDArray[Any]
 
-#: The precision to which the risk of a start is least on its ray.
-ROUGH = 0.1
-#: The shortest start, in standard deviations of the scores.
-SHORTEST = 1e-4
+#: Lengths, in standard deviations of the scores, among which a start on a ray is chosen.
+LENGTHS = np.geomspace(1e-4, 30, 24)
 
 
 def dual_rows(problem: Problem, design: Design, dual_norm: DualNorm) -> DualRows:
@@ -208,15 +205,25 @@ def _on_ray(rows: DualRows, loss: Loss, zero: ZeroModel, direction: Array, price
     pi = rows.weights[:, 0]
     z = rows.design.scores(-direction)
 
-    def tangent(t: float) -> Tangent:
-        value = pi @ loss.value(t * z + zero.b, rows.y) + price * t
-        slope = pi @ (loss.derivative(t * z + zero.b, rows.y) * z) + price
-        return Tangent(t, value, slope)
+    def line(t: float) -> float:
+        return float(pi @ loss.value(t * z + zero.b, rows.y)) + price * t
 
     deviation = float(np.sqrt(pi @ (z - pi @ z) ** 2 + np.finfo(float).tiny))
-    found = float(least(tangent, 1 / deviation, rtol=ROUGH, doubt=1.0).lam)
-    t = max(found, SHORTEST / deviation)
+    t = _least(line, LENGTHS / deviation)
     return _with_multiplier(rows, loss, -t * direction, zero.b)
+
+
+def _least(f: Callable[[float], float], points: Array) -> float:
+    """Return the point where the convex f is least, by bisection: a start need not be precise."""
+    low = 0
+    high = len(points) - 1
+    while low < high:
+        middle = (low + high) // 2
+        if f(float(points[middle + 1])) < f(float(points[middle])):
+            low = middle + 1
+        else:
+            high = middle
+    return float(points[low])
 
 
 def _with_multiplier(rows: DualRows, loss: Loss, theta: Array, b: float) -> Origin:
