@@ -7,12 +7,13 @@ import numpy as np
 
 from otdro.costs import Mahalanobis, Norm
 from otdro.design import Design
+from otdro.duality import Round
 from otdro.losses import Logistic, Squared
 from otdro.problem import Ball, Problem
 from otdro.solvers import Exact, Quadrature
 from otdro.solvers.finite import support
 from otdro.solvers.smoothing.linear_score import LinearScore
-from otdro.solvers.smoothing.smoothed_dual import Rows
+from otdro.solvers.smoothing.smoothed_dual import dual_rows
 
 
 def seconds(call, repeats):
@@ -39,8 +40,9 @@ def step(n=20_000, d=100, M=256, L=32):
     ones as bare work.
     """
     X, y, beta = classes(n, d)
-    rows = Rows(Design(X), y, np.full(n, 1 / n), Logistic(), 0.05, True)
-    oracle, rng = LinearScore(rows, L, "maximiser"), np.random.default_rng(0)
+    problem = Problem(X, y, np.full(n, 1 / n), Logistic(), Ball(Norm(2), 0.05, 2))
+    rows = dual_rows(problem, Design(X), Round())
+    objective, rng = LinearScore(rows, Logistic(), L, "maximiser"), np.random.default_rng(0)
     batches = rng.permutation(n)[: M * (n // M)].reshape(-1, M)
     g = rng.normal(size=(L, M))
     cases = (("one maximum", 0.3, 0.5), ("two maxima", 1.0, 0.3))
@@ -56,7 +58,7 @@ def step(n=20_000, d=100, M=256, L=32):
             return part.T @ p.sum(axis=0)
 
         def ours(index, x=x):
-            return oracle.gradient(index, x, 1e-3, rng)
+            return objective.gradient(index, x, 1e-3, rng)
 
         calls = (ours, bare, lambda _: rng.standard_normal((L, M)))
         step, plain, normals = rounds(calls, batches)

@@ -11,7 +11,7 @@ from otdro.losses import Logistic
 from otdro.solvers import Smoothed
 from otdro.solvers.smoothing import smoothed
 from otdro.solvers.smoothing.descent import BOUND, ROSE, WILD, Descent
-from otdro.solvers.smoothing.linear_score import Estimate, LinearScore
+from otdro.solvers.smoothing.linear_score import LinearScore, SampledGradient, SampledModel
 
 
 def data(signal=1.0):
@@ -44,7 +44,7 @@ class Drifting(LinearScore):
         grad = np.zeros_like(now.grad)
         grad[0] = 1.0
         hessian = 1e-3 * np.eye(len(grad))
-        return Estimate(1.01**self.looks, grad, now.rows, now.effective, hessian)
+        return SampledModel(1.01**self.looks, grad, hessian, now.effective)
 
 
 def test_an_objective_that_rises(monkeypatch):
@@ -91,24 +91,22 @@ class Wild:
         grad = x - 1
         if self.broken == "gradient" and len(index) < self.n:
             grad = np.full_like(x, np.nan)
-        return Estimate(float(grad @ grad) / 2, grad, np.ones(len(index)))
+        return SampledGradient(float(grad @ grad) / 2, grad)
 
     def model(self, index, x, eps, rng):
         scale = np.nan if self.broken == "model" else 1.0
-        return Estimate(
-            float((x - 1) @ (x - 1)) / 2, x - 1, np.ones(1), 1.0, scale * np.eye(len(x))
-        )
+        return SampledModel(float((x - 1) @ (x - 1)) / 2, x - 1, scale * np.eye(len(x)), 1.0)
 
 
 @pytest.mark.parametrize("broken", ["gradient", "model"])
 def test_the_point_before_is_returned(broken):
     start = np.array([2.0, 1.0, 1.0])
-    run = Descent(Smoothed(M=8, random_state=0), Wild(broken), 1.0)
+    run = Descent(Smoothed(M=8), Wild(broken), 1.0, seed=0)
     x = run.run(start)
     assert run.why == WILD
     assert not run.converged
     assert np.isfinite(x).all()
-    assert Descent(Smoothed(M=8, random_state=0), Wild("nothing"), 1.0).run(start)[0] < 1.1
+    assert Descent(Smoothed(M=8), Wild("nothing"), 1.0, seed=0).run(start)[0] < 1.1
 
 
 def test_verbose_shows_its_lines_and_leaves_no_trace(capsys):

@@ -15,15 +15,16 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.special import ndtri
 
-from otdro.costs import CallableCost
+from otdro.costs import CallableCost, Norm
 from otdro.design import Design
+from otdro.duality import Round
 from otdro.losses import Logistic
 from otdro.problem import Ball, Problem
-from otdro.solvers.feature_map.geometry import landscape
-from otdro.solvers.smoothing.gaussian_integral import integrate, tilt
+from otdro.solvers.feature_map.geometry import landscape as local_rows
+from otdro.solvers.smoothing.gaussian_integral import integrate, smoothed_rows
 from otdro.solvers.smoothing.linear_score import LinearScore
-from otdro.solvers.smoothing.particles import Cloud
-from otdro.solvers.smoothing.smoothed_dual import Rows
+from otdro.solvers.smoothing.particles import Particles
+from otdro.solvers.smoothing.smoothed_dual import dual_rows
 
 N, D, DELTA, SIGMA = 20, 3, 0.1, 2.0
 THETA = np.array([0.6, -0.3, 0.4, 0.1])
@@ -34,12 +35,12 @@ CASES = [
     ("linear", "maximiser", TWO),
     ("linear", "centred", ONE),
     ("linear", "centred", TWO_WIDE),
-    ("cloud", "maximiser", ONE),
-    ("cloud", "maximiser", TWO),
-    ("cloud", "centred", ONE),
-    ("cloud", "centred", TWO_WIDE),
-    ("cloud", "paper", ONE),
-    ("cloud", "paper", TWO_WIDE),
+    ("particles", "maximiser", ONE),
+    ("particles", "maximiser", TWO),
+    ("particles", "centred", ONE),
+    ("particles", "centred", TWO_WIDE),
+    ("particles", "paper", ONE),
+    ("particles", "paper", TWO_WIDE),
 ]
 SEEDS = range(5)
 
@@ -53,12 +54,12 @@ def data():
 
 def oracle(kind, proposal, L, seed):
     X, y = data()
-    weights = np.full(N, 1 / N)
-    if kind == "linear":
-        return LinearScore(Rows(Design(X), y, weights, Logistic(), DELTA, True), L, proposal, seed)
     cost = CallableCost(lambda u, v: ((u - v) ** 2).sum(axis=1))
-    terrain = landscape(Problem(X, y, weights, Logistic(), Ball(cost, DELTA, 2)), X)
-    return Cloud(terrain, np.zeros(D), weights, DELTA, True, L, proposal, SIGMA)
+    problem = Problem(X, y, np.full(N, 1 / N), Logistic(), Ball(cost, DELTA, 2))
+    rows = dual_rows(problem, Design(X), Round())
+    if kind == "linear":
+        return LinearScore(rows, Logistic(), L, proposal, seed)
+    return Particles(local_rows(problem, X), rows, L, proposal, SIGMA)
 
 
 class Columns:
@@ -152,9 +153,11 @@ def test_draws_cover_the_shoulder_of_a_vanished_maximum(a, eps):
     """Near the margins where one of two maxima vanishes, a normal at the other misses mass."""
     m, L = np.linspace(-1, 5, 61), 4001
     y, rho = np.ones_like(m), float(np.sqrt(eps / a))
-    rows = Rows(Design(m[:, None]), y, y / len(m), Logistic(), DELTA, True)
-    draws = Dense(rows, L, "maximiser").draws(m, y, rho, eps, np.random.default_rng(0))
-    found = tilt(Logistic(), m, y, rho, eps, draws.nodes)
+    ball = Ball(Norm(2), DELTA, 2)
+    problem = Problem(m[:, None], y, y / len(m), Logistic(), ball)
+    rows = dual_rows(problem, Design(m[:, None]), Round())
+    draws = Dense(rows, Logistic(), L, "maximiser").draws(m, y, rho, eps, np.random.default_rng(0))
+    found = smoothed_rows(Logistic(), m, y, rho, eps, draws.nodes)
     exact = integrate(Logistic(), m, y, rho, eps, 801).value
     assert_allclose(np.exp((found.value - exact) / eps), 1, atol=1e-2)
     assert found.effective.min() / L >= 0.5

@@ -11,16 +11,16 @@ from sklearn.base import clone
 
 from otdro.costs import Mahalanobis, Norm
 from otdro.design import Design
-from otdro.duality import worst_risk
+from otdro.duality import Local, Round, worst_risk
 from otdro.losses import Hinge, Huber, Logistic, Squared, SquaredHinge
 from otdro.losses.base import Loss
 from otdro.problem import Ball, Problem
 from otdro.solvers import Exact, Quadrature, Sinkhorn
+from otdro.solvers.euclidean.coordinates import Coordinates
 from otdro.solvers.smoothing import sinkhorn
-from otdro.solvers.smoothing import smoothed_dual as dual_model
-from otdro.solvers.smoothing.gaussian_integral import first_order, integrate, maxima
-from otdro.solvers.smoothing.quadrature import Smoothing
-from otdro.solvers.smoothing.unsmoothed import assess
+from otdro.solvers.smoothing.gaussian_integral import integrate
+from otdro.solvers.smoothing.smoothed_dual import SmoothedObjective, dual_rows, spread
+from otdro.solvers.smoothing.unsmoothed import unsmoothed_risk
 
 
 def sample(n, d, loss, delta, seed=0, intercept=True):
@@ -67,7 +67,10 @@ def test_risk_of_a_point_wherever_the_search_for_lam_starts(stretch, guess):
     coef, ball = stretch * best.coef, problem.ball
     z, w = problem.X @ coef + best.intercept, float(ball.cost.dual_norm(coef))
     exact = worst_risk(z, problem.y, problem.weights, problem.loss, w, ball)
-    found = assess(problem, coef, best.intercept, guess * best.multiplier)
+    at = Coordinates(problem)
+    rows = dual_rows(problem, at.design, Round())
+    b = at.centred(best.intercept, coef)
+    found = unsmoothed_risk(rows, Logistic(), at.theta(coef), b, guess * best.multiplier)
     assert_allclose(found.risk, exact.risk, rtol=1e-11)
     assert_allclose(found.multiplier, exact.multiplier, rtol=1e-4)
 
@@ -78,6 +81,59 @@ def test_other_losses_approach_the_exact_optimum(loss):
     exact, found = Exact().solve(problem), Quadrature(eps=1e-4).solve(problem)
     assert_allclose(found.objective, exact.objective, rtol=1e-3)
     assert np.isinf(found.gap)
+
+
+class HalfSquared(Squared):
+    """(y - z)^2/2."""
+
+    kappa = 1.0
+
+
+def test_half_the_squared_loss_has_half_the_risk():
+    """The closed form of the integral, and the gap, hold for any kappa."""
+    whole, half = sample(100, 4, Squared(), 0.05), sample(100, 4, HalfSquared(), 0.05)
+    one, two = Quadrature().solve(whole), Quadrature().solve(half)
+    assert_allclose(two.coef, one.coef, rtol=1e-6)
+    assert_allclose(two.objective, one.objective / 2, rtol=1e-10)
+    assert two.gap <= 1e-10 * two.objective
+    z, y = np.array([-2.0, 0.1, 1.3]), np.array([1.0, 1.0, -1.0])
+    closed = integrate(HalfSquared(), z, y, 0.3, 0.2, 41)
+    g, weight = np.polynomial.hermite_e.hermegauss(80)
+    power = HalfSquared().value(z[:, None] + 0.3 * g, y[:, None]) / 0.2
+    mass = weight / np.sqrt(2 * np.pi) * np.exp(power)
+    assert_allclose(closed.value, 0.2 * np.log(mass.sum(axis=1)), rtol=1e-10)
+    mean = (mass * power * 0.2).sum(axis=1) / mass.sum(axis=1)
+    assert_allclose(closed.loss, mean, rtol=1e-10)
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+def test_gap_of_a_quadratic_loss_where_the_rows_can_nearly_be_interpolated(intercept):
+    problem = sample(26, 31, Squared(), 5e-4, seed=3, intercept=intercept)
+    found, exact = Quadrature().solve(problem), Exact().solve(problem)
+    assert found.objective - found.gap <= exact.objective * (1 + 1e-9)
+    assert found.gap <= found.objective - exact.objective + 1e-6 * np.mean(problem.y**2)
+
+
+def test_progress_goes_through_the_logger(caplog):
+    problem = sample(40, 3, Logistic(), 0.05)
+    with caplog.at_level("INFO", logger="otdro"):
+        Quadrature().solve(problem)
+        Sinkhorn().solve(problem)
+    assert "newton: step" in caplog.text
+    assert "sinkhorn: step" in caplog.text
+
+
+def test_a_start_where_the_newton_direction_does_not_pay():
+    """One column of tiny scale: along the Newton direction the price exceeds the descent."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 2)) * [1.0, 1e-3]
+    y = X[:, 0] + 2000 * X[:, 1] + rng.normal(size=200)
+    weights = np.full(200, 1 / 200)
+    for loss, target in ((Squared(), y), (Logistic(), np.sign(y))):
+        for delta in (1e-3, 0.01, 0.1):
+            problem = Problem(X, target, weights, loss, Ball(Norm(2), delta, 2))
+            found = Quadrature().solve(problem)
+            assert_allclose(found.objective, Exact().solve(problem).objective, rtol=1e-5)
 
 
 def test_without_intercept_and_where_the_constant_is_optimal():
@@ -96,7 +152,7 @@ def test_trapezoid_equals_adaptive_quadrature(loss, rho, eps):
     z, y = np.array([-2.0, 0.1, 1.3, 3.0]), np.array([1.0, 1.0, -1.0, 1.0])
     found = integrate(loss, z, y, rho, eps, 41).value
     for i in range(4):
-        top = maxima(loss, z[i : i + 1], y[i : i + 1], eps / (2 * rho**2))
+        top = loss.inner(z[i : i + 1], y[i : i + 1], rho, eps / 2)
         shift, best = (float(v) for v in (top.shift[0, 0], top.value.max()))
 
         def density(g, i=i, best=best):
@@ -123,16 +179,16 @@ class Plain(Loss):
 def test_maxima_of_a_loss_that_does_not_know_them(kappa):
     m = np.concatenate([np.linspace(-4, 6, 101), [1 / (4 * kappa), -40.0, 800.0]])
     for y in (np.ones_like(m), -np.ones_like(m)):
-        ours = maxima(Plain(), y * m, y, kappa)
+        ours = Plain().inner(y * m, y, 1.0, kappa)
         theirs = Logistic().inner(y * m, y, 1.0, kappa)
         assert_allclose(ours.value.max(axis=0), theirs.value.max(axis=0), atol=1e-8)
 
 
 def test_maxima_with_one_kappa_a_row():
     m, kappa = np.linspace(-4, 6, 101), np.geomspace(0.02, 2, 101)
-    ours = maxima(Logistic(), m, np.ones_like(m), kappa)
+    ours = Logistic().inner(m, np.ones_like(m), 1.0, kappa)
     for i in range(0, 101, 10):
-        alone = maxima(Logistic(), m[i : i + 1], np.ones(1), kappa[i]).value.max(axis=0)
+        alone = Logistic().inner(m[i : i + 1], np.ones(1), 1.0, kappa[i]).value.max(axis=0)
         assert_allclose(ours.value.max(axis=0)[i], alone[0], atol=1e-11)
 
 
@@ -144,24 +200,33 @@ def test_first_order_is_that_of_the_loss(reach):
     xi = rng.normal(size=(5, 7))
     u = z + scale * xi
     for loss in (Logistic(), Huber()):
-        value, slope, sign = first_order(loss, z, scale, xi, y)
+        value, slope, sign = loss.slope_and_value(z, scale, xi, y)
         assert_allclose(value, loss.value(u, y), atol=1e-15, rtol=1e-12)
         assert_allclose(sign * slope, loss.derivative(u, y), atol=1e-15, rtol=1e-12)
 
 
-def test_gradient_and_hessian_are_those_of_the_objective():
-    problem = sample(30, 3, Logistic(), 0.1)
-    rows = dual_model.Rows(Design(problem.X), problem.y, problem.weights, problem.loss, 0.1, True)
-    smooth, eps = Smoothing(rows, 2.0, 401), 0.2
+def local_norm():
+    A = np.random.default_rng(1).normal(size=(30, 3, 3))
+    return Local(A @ np.swapaxes(A, 1, 2) + 0.3 * np.eye(3), np.full(30, 1 / 30))
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("dual_norm", [Round(), local_norm()], ids=["round", "local"])
+def test_gradient_and_hessian_are_those_of_the_objective(dual_norm, intercept):
+    problem = sample(30, 3, Logistic(), 0.1, intercept=intercept)
+    rows = dual_rows(problem, Design(problem.X), dual_norm)
+    smooth, eps = SmoothedObjective(rows, problem.loss, 2.0, 401), 0.2
 
     def point(v):
         z = rows.design.scores(v[:3]) + v[3]
         return smooth.at(v[:3], float(v[3]), float(v[4]), z, eps)
 
     v = np.array([0.5, -0.3, 0.8, 0.1, 0.7])
+    free = [k for k in range(5) if intercept or k != 3]
     grad, H = smooth.derivatives(point(v), eps)
-    assert_allclose(grad, approx_fprime(v, lambda v: point(v).objective, 1e-6), atol=1e-5)
-    for k in range(5):
+    numeric = approx_fprime(v, lambda v: point(v).objective, 1e-6)
+    assert_allclose(grad[free], numeric[free], atol=1e-5)
+    for k in free:
         step = 1e-5 * np.eye(5)[k]
         ends = [smooth.derivatives(point(v + s), eps)[0] for s in (step, -step)]
         assert_allclose(H[k], (ends[0] - ends[1]) / 2e-5, atol=1e-6)
@@ -175,7 +240,7 @@ def test_theorem_2(d, eps, lam, s):
     rng = np.random.default_rng(0)
     z, y, w = rng.normal(size=50), rng.choice([-1.0, 1.0], 50), 1.3
     k = 2 * lam * s**2 / eps
-    rho = w * dual_model.spread(lam, eps, s)
+    rho = w * spread(lam, eps, s)
     smoothed = integrate(Logistic(), z, y, rho, eps, 401).value - eps * d / 2 * np.log(1 + k)
     inner = Logistic().inner(z, y, w, lam)
     best = inner.value.argmax(axis=0)
@@ -198,10 +263,10 @@ def test_sinkhorn_tends_to_the_transport_ball(loss):
 
 def test_sinkhorn_gradient_and_stationarity():
     problem = sample(40, 3, Logistic(), 0.1)
-    rows = dual_model.Rows(Design(problem.X), problem.y, problem.weights, problem.loss, 0.1, True)
+    rows = dual_rows(problem, Design(problem.X), Round())
     v = np.array([0.4, -0.2, 0.9, 0.1, -0.3])
-    numeric = approx_fprime(v, lambda v: sinkhorn.risk(v, rows, 0.05, 201)[0], 1e-7)
-    assert_allclose(sinkhorn.risk(v, rows, 0.05, 201)[1], numeric, atol=1e-5)
+    numeric = approx_fprime(v, lambda v: sinkhorn.risk(v, rows, Logistic(), 0.05, 201)[0], 1e-7)
+    assert_allclose(sinkhorn.risk(v, rows, Logistic(), 0.05, 201)[1], numeric, atol=1e-5)
 
 
 def test_refusals_name_the_culprit():
@@ -218,6 +283,15 @@ def test_refusals_name_the_culprit():
         Quadrature().solve(sample(30, 3, Hinge(), 0.1))
     with pytest.raises(ValueError, match="eps"):
         Sinkhorn(eps=-1).solve(problem)
+
+
+def test_lacks_says_what_solve_refuses():
+    problem = sample(30, 3, Logistic(), 0.1)
+    for solver in (Quadrature(), Sinkhorn()):
+        assert solver.lacks(problem) is None
+        assert "delta > 0" in solver.lacks(problem.at(0.0))
+        with pytest.raises(ValueError, match="delta > 0"):
+            solver.solve(problem.at(0.0))
 
 
 @pytest.mark.parametrize("solver", [Quadrature(nodes=21), Sinkhorn(eps=0.3)])

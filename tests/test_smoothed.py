@@ -8,14 +8,16 @@ import pytest
 from numpy.testing import assert_allclose
 from sklearn.base import clone
 
-from otdro.costs import CallableCost, Graph, Mahalanobis, Norm
-from otdro.duality import worst_risk
+from otdro.costs import CallableCost, FeatureMap, Graph, Mahalanobis, Norm
+from otdro.design import Design
+from otdro.duality import Round, worst_risk
 from otdro.losses import Hinge, Logistic, Squared
 from otdro.losses.base import Loss
 from otdro.problem import Ball, Problem
 from otdro.solvers import Exact, Quadrature, Smoothed, resolve
-from otdro.solvers.feature_map.geometry import landscape
-from otdro.solvers.smoothing.particles import Cloud
+from otdro.solvers.feature_map.geometry import landscape as local_rows
+from otdro.solvers.smoothing.particles import Particles
+from otdro.solvers.smoothing.smoothed_dual import dual_rows
 
 
 def sample(n, d, loss, delta, seed=0):
@@ -58,11 +60,12 @@ def test_ten_times_the_draws(loss, n, d, delta):
 def test_effective_draws_at_the_solution(d, eps):
     problem = sample(200, d, Logistic(), 0.05)
     found = Quadrature().solve(problem)
-    terrain = landscape(problem, problem.X)
-    cloud = Cloud(terrain, np.zeros(d), problem.weights, 0.05, True, 64, "maximiser", 1.0)
+    local = local_rows(problem, problem.X)
+    rows = dual_rows(problem, Design(problem.X), Round())
+    particles = Particles(local, rows, 64, "maximiser", 1.0)
     x = np.concatenate([found.coef, [found.intercept, found.multiplier]])
     rng = np.random.default_rng(0)
-    assert cloud.gradient(np.arange(50), x, eps * found.objective, rng).effective >= 0.5
+    assert particles.model(np.arange(50), x, eps * found.objective, rng).effective >= 0.5
 
 
 def test_a_function_as_cost_gives_the_known_optimum():
@@ -89,7 +92,7 @@ def test_a_cost_that_grows_faster_than_squares():
     found = Smoothed(random_state=0).solve(replaced(problem, CallableCost(quartic)))
     square = Exact().solve(replaced(problem, Norm(2)))
     assert found.converged
-    # dearer moves leave the adversary less
+    # more expensive moves leave the adversary less
     assert found.objective < square.objective
 
 
@@ -98,6 +101,54 @@ def test_deterministic_for_a_random_state():
     one, two = (Smoothed(random_state=3).solve(problem) for _ in (0, 1))
     assert_allclose(one.coef, two.coef, rtol=0)
     assert one.message == two.message
+
+
+def test_none_is_a_fixed_seed():
+    problem = sample(60, 3, Logistic(), 0.05)
+    found = []
+    for seed in (1, 2):
+        np.random.seed(seed)  # noqa: NPY002
+        found.append(Smoothed().solve(problem))
+    np.testing.assert_array_equal(found[0].coef, found[1].coef)
+    assert found[0].message == found[1].message
+
+
+def test_settings_are_passed_on_and_defaults_are_its_own():
+    own = Smoothed()
+    problem = replaced(
+        sample(30, 2, Logistic(), 0.1),
+        CallableCost(lambda u, x: ((u - x) ** 2).sum(axis=1)),
+    )
+    for name in ("auto", "smoothed"):
+        kept = resolve(name, 1e-6, 1000)
+        asked = resolve(name, 1e-2, 7, random_state=5, verbose=True)
+        if name == "auto":
+            # folds are solved to the smoothed solver's own tolerance
+            kept = kept.in_folds(1e-4).chosen(problem)
+            asked = asked.in_folds(1e-4).chosen(problem)
+        assert (kept.tol, kept.max_iter) == (own.tol, own.max_iter)
+        assert (asked.tol, asked.max_iter) == (1e-2, 7)
+        assert (asked.random_state, asked.verbose) == (5, True)
+    short = resolve("auto", 1e-12, 1).solve(problem)
+    assert not short.converged
+    assert short.n_iter == 1
+    assert "max_iter=1" in short.message
+
+
+def test_lacks_says_what_solve_refuses():
+    problem = sample(30, 2, Logistic(), 0.1)
+    refused = {
+        "order=1": replaced(problem, Norm(2), order=1),
+        "finite support": replaced(problem, Graph(3)),
+        "kink": replaced(problem, Norm(2), loss=Hinge()),
+        "linearised": replaced(problem, FeatureMap(polish=False)),
+        "delta > 0": problem.at(0.0),
+    }
+    assert Smoothed().lacks(problem) is None
+    for words, other in refused.items():
+        assert words in Smoothed().lacks(other)
+        with pytest.raises(ValueError, match=words):
+            Smoothed().solve(other)
 
 
 @pytest.mark.parametrize("proposal", ["centred", "paper"])

@@ -70,6 +70,11 @@ class Cost(BaseEstimator):  # type: ignore[misc]
         return self.distance(X, X if support is None else np.vstack([X, support]))
 
     @property
+    def linearised(self) -> bool:
+        """Whether a local cost stands for (u - x)'A(x)(u - x), A from ``shape``."""
+        return False
+
+    @property
     def is_norm(self) -> bool:
         """Whether the distance is a norm of u - x: ``dual_norm`` and ``direction`` exist."""
         return self.geometry in ("euclidean", "norm")

@@ -158,6 +158,11 @@ class FeatureMap(Cost):
             ) from None
         return A
 
+    @property
+    def linearised(self) -> bool:
+        """Whether this is the cost that is not polished."""
+        return not self.polish
+
     def _diagonal(self) -> Array | None:
         """Return the entries of a diagonal Lam (1 for the identity), None for a full one."""
         if self.metric is None:

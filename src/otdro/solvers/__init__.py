@@ -12,13 +12,11 @@ from .smoothing.smoothed import Smoothed
 
 __all__ = ["Exact", "Quadrature", "Sinkhorn", "Smoothed"]
 
-_NAMES = {
-    "auto": Auto,
-    "exact": Exact,
-    "smoothed": Smoothed,
-    "quadrature": Quadrature,
-    "sinkhorn": Sinkhorn,
-}
+_NAMES = {"exact": Exact, "quadrature": Quadrature, "sinkhorn": Sinkhorn}
+_KNOWN = ("auto", "exact", "smoothed", "quadrature", "sinkhorn")
+#: The settings of a certificate that an estimator starts with; others were asked for.
+_TOL = 1e-6
+_MAX_ITER = 1000
 
 
 def resolve(
@@ -26,20 +24,24 @@ def resolve(
 ) -> Solver:
     """Return the solver that a name or an object stands for; an object keeps its own settings.
 
-    The stochastic solver by its name has its own tolerance: ``tol`` is that of a certificate.
+    The stochastic solver has defaults of its own: ``tol`` and ``max_iter`` are passed on to it
+    where they are not those of a certificate.
     """
     if isinstance(solver, Solver):
         return solver
-    if not (isinstance(solver, str) and solver in _NAMES):
-        known = ", ".join(_NAMES)
+    if not (isinstance(solver, str) and solver in _KNOWN):
+        known = ", ".join(_KNOWN)
         raise ValueError(f"unknown solver={solver!r}; known: {known}, or a solver object.")
     if not (isinstance(tol, Real) and tol >= 0):
         raise ValueError(f"tol must be a number >= 0, got tol={tol!r}.")
     if not (isinstance(max_iter, Integral) and max_iter >= 1):
         raise ValueError(f"max_iter must be an integer >= 1, got max_iter={max_iter!r}.")
-    if solver == "smoothed":
-        return Smoothed(random_state=random_state, verbose=verbose)
-    if solver == "auto":
-        return Auto(tol, max_iter, random_state, verbose)
-    found: Solver = _NAMES[solver](tol=tol, max_iter=max_iter)
-    return found
+    if solver in _NAMES:
+        found: Solver = _NAMES[solver](tol=tol, max_iter=max_iter)
+        return found
+    smoothed = Smoothed(random_state=random_state, verbose=verbose)
+    if tol != _TOL:
+        smoothed.tol = tol
+    if max_iter != _MAX_ITER:
+        smoothed.max_iter = max_iter
+    return smoothed if solver == "smoothed" else Auto(Exact(tol, max_iter), smoothed)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ..costs import Cost
 from ..problem import Problem, Solution
 from .base import Array, Solver, Starts
@@ -16,34 +14,20 @@ class Auto(Solver):
 
     Parameters
     ----------
-    tol, max_iter
-        Those of the exact solver; the smoothed one has its own.
-    random_state : int, RandomState or None
-    verbose : bool
-        Of the smoothed solver.
+    exact : Exact
+        The solver of every problem but those of a cost that is a function.
+    smoothed : Smoothed
+        The solver of those.
     """
 
-    def __init__(
-        self,
-        tol: float = 1e-6,
-        max_iter: int = 1000,
-        random_state: Any = None,
-        verbose: bool = False,
-    ) -> None:
-        self.tol = tol
-        self.max_iter = max_iter
-        self.random_state = random_state
-        self.verbose = verbose
-
-    @property
-    def exact(self) -> Exact:
-        """The exact solver with these settings."""
-        return Exact(self.tol, self.max_iter)
+    def __init__(self, exact: Exact, smoothed: Smoothed) -> None:
+        self.exact = exact
+        self.smoothed = smoothed
 
     def chosen(self, problem: Problem) -> Solver:
         """Return the solver of a problem: only a cost that is a function is not exact."""
         if problem.geometry == "function" and problem.ball.delta > 0:
-            return Smoothed(random_state=self.random_state, verbose=self.verbose)
+            return self.smoothed
         return self.exact
 
     def lacks(self, problem: Problem) -> str | None:
@@ -62,7 +46,7 @@ class Auto(Solver):
 
     def in_folds(self, tol: float) -> Auto:
         """Return the solver with a gap of ``tol`` at best."""
-        return Auto(max(self.tol, tol), self.max_iter, self.random_state, self.verbose)
+        return Auto(self.exact.in_folds(tol), self.smoothed)
 
     def cost_in_folds(self, cost: Cost) -> Cost:
         """Return the cost, or a cheaper one near it."""

@@ -19,7 +19,6 @@ from scipy.optimize import minimize
 
 from ...problem import Problem, Solution
 from ..base import constant_risk
-from ..smoothing.gaussian_integral import maxima
 
 Array = NDArray[Any]
 
@@ -88,7 +87,7 @@ class Terrain:
         kappa = lam / square
         if np.isinf(self.loss.lipschitz):
             kappa = np.maximum(kappa, 0.51 * self.loss.smoothness)
-        inner = maxima(self.loss, self.X @ beta + b, self.y, kappa)
+        inner = self.loss.inner(self.X @ beta + b, self.y, 1.0, kappa)
         shifts = np.where(np.isfinite(inner.value), inner.shift, inner.shift[0])
         return [self.X + (s / square)[:, None] * push for s in shifts]
 

@@ -3,13 +3,13 @@ r"""Local costs: one matrix A(x_i), and so one dual norm w_i, a row.
 .. math:: \min_{\beta, b, \lambda}\ \lambda\delta + \sum_i \pi_i \sup_s
           \{\ell(z_i + s, y_i) - \lambda s^2/w_i^2\},\qquad w_i^2 = \beta' A(x_i)^{-1}\beta,
 
-by the Newton method of ``rowwise`` for the logistic loss, else by the smoothed rows of ``tilt``
+by the Newton method of ``rowwise`` for the logistic loss, else by the smoothed dual
 at a falling eps. A ``FeatureMap`` goes on from there to its own cost (``polish``).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,16 +17,22 @@ from numpy.typing import NDArray
 
 from ...costs.feature_map import FeatureMap
 from ...design import Design
-from ...duality import Atoms, DualRows, lower_bound
+from ...duality import Atoms, DualRows, local_threshold, lower_bound, zero_model
 from ...duality import Local as LocalNorm
 from ...losses import Loss
 from ...problem import Problem, Solution
 from ..base import Method, Starts, constant_risk, constant_solution, verdict
 from ..euclidean.joint import JointObjective
 from ..euclidean.joint import descend as joint_descend
-from ..smoothing.gaussian_integral import integrate, maxima, softmax
-from ..smoothing.quadrature import Smoothing, descend
-from ..smoothing.smoothed_dual import Point, Rows, multiplier, spread
+from ..smoothing.gaussian_integral import softmax
+from ..smoothing.newton_path import descend
+from ..smoothing.smoothed_dual import (
+    Origin,
+    SmoothedObjective,
+    SmoothedPoint,
+    dual_rows,
+    local_origin,
+)
 from . import inner_ascent as polish
 from .geometry import landscape
 
@@ -34,52 +40,6 @@ Array = NDArray[Any]
 
 #: The last smoothing, relative to the risk of the best constant.
 EPS = 1e-7
-#: Where a descent starts: theta, b and lam.
-Origin = tuple[Array, float, float]
-
-
-@dataclass(frozen=True, eq=False)
-class Local(Smoothing):
-    """The smoothed objective with B_i = A(x_i)^-1 of shape (n, d, d)."""
-
-    B: Array
-
-    def norms(self, theta: Array) -> tuple[Array, Array]:
-        """Return w_i and the rows B_i theta."""
-        push = self.B @ theta
-        return np.sqrt(np.maximum(push @ theta, 1e-300)), push
-
-    def at(self, theta: Array, b: float, lam: float, z: Array, eps: float) -> Point | None:
-        """Return the point, None where the objective is infinite."""
-        w, _ = self.norms(theta)
-        rho = w * spread(lam, eps, np.inf)
-        tilt = integrate(self.rows.loss, z, self.rows.y, rho, eps, self.nodes)
-        if tilt is None:
-            return None
-        objective = lam * self.rows.delta + float(self.rows.weights @ tilt.value)
-        return Point(theta, b, lam, z, tilt, objective, float(w.max()))
-
-    def derivatives(self, x: Point, eps: float) -> tuple[Array, Array]:
-        """Return gradient and Hessian in (theta, b, lam): rho_i = w_i tau has gradient tau v_i."""
-        rows, t, pi = self.rows, x.tilt, self.rows.weights
-        w, push = self.norms(x.theta)
-        V, tau = push / w[:, None], spread(x.lam, eps, np.inf)
-        tau1, tau2 = -(tau**3) / eps, 3 * tau**5 / eps**2
-        Z = np.column_stack([rows.design.dense(), np.full(len(w), float(rows.fit_intercept))])
-        V = np.column_stack([V, np.zeros(len(w))])
-        steep = pi * t.rho
-        cross = Z.T @ ((pi * t.zr)[:, None] * V)
-        H = np.zeros((len(x.theta) + 2,) * 2)
-        H[:-1, :-1] = Z.T @ ((pi * t.zz)[:, None] * Z) + tau * (cross + cross.T)
-        H[:-1, :-1] += V.T @ ((pi * t.rr * tau**2 - steep * tau / w)[:, None] * V)
-        H[:-2, :-2] += tau * np.einsum("n,nij->ij", steep / w, self.B)
-        mixed = tau1 * (Z.T @ (pi * t.zr * w) + V.T @ (pi * t.rr * tau * w + steep))
-        H[:-1, -1] = H[-1, :-1] = mixed
-        H[-1, -1] = tau1**2 * (pi @ (t.rr * w**2)) + tau2 * (steep @ w)
-        if not rows.fit_intercept:
-            H[-2, -2] = 1.0
-        grad = np.append(Z.T @ (pi * t.z) + tau * (V.T @ steep), rows.delta + tau1 * (steep @ w))
-        return grad, H
 
 
 class Linearised(Method):
@@ -157,24 +117,25 @@ def linearised_many(
     B = np.linalg.inv(cost.shape(X))
     center = problem.weights @ X if problem.fit_intercept else np.zeros(X.shape[1])
     design = Design(X, None, center)
+    norm = LocalNorm(B, problem.weights)
     smooth = problem.loss.pieces is None and np.isfinite(problem.loss.smoothness)
     method = _exact if smooth else _smoothed
     solved: list[Solution] = []
     last = start
     for delta in deltas:
-        fixed = (problem.loss, float(delta), problem.fit_intercept)
-        rows = Rows(design, problem.y, problem.weights, *fixed)
-        origin = opening_local(rows, B)
+        rows = dual_rows(problem.at(float(delta)), design, norm)
+        origin = local_origin(rows, problem.loss, B)
         if origin is None:
             solved.append(constant_solution(problem))
             continue
         warm = None
         if last is not None and last.multiplier > 0:
-            warm = last.coef, last.intercept + float(center @ last.coef), last.multiplier
-        last = method(rows, B, warm or origin, base, tol, max_iter)
+            b = last.intercept + float(center @ last.coef)
+            warm = Origin(last.coef, b, last.multiplier)
+        last = method(rows, problem.loss, warm or origin, base, tol, max_iter)
         if warm and not last.converged:
             # a warm start on a kink can leave no descent; a cold one seldom sits there
-            again = method(rows, B, origin, base, tol, max_iter)
+            again = method(rows, problem.loss, origin, base, tol, max_iter)
             last = min(last, again, key=lambda found: found.objective)
         last = replace(last, intercept=last.intercept - float(center @ last.coef))
         solved.append(last)
@@ -182,12 +143,12 @@ def linearised_many(
 
 
 def _exact(
-    rows: Rows, B: Array, origin: Origin, base: float, tol: float, max_iter: int
+    rows: DualRows, loss: Loss, origin: Origin, base: float, tol: float, max_iter: int
 ) -> Solution:
     """Return the solution on centred rows by the Newton method of ``rowwise``."""
     target = tol * base
-    objective = JointObjective(dual_rows(rows, B), rows.loss)
-    start = objective.start(origin[0][:, None], np.array([origin[1]]))
+    objective = JointObjective(rows, loss)
+    start = objective.start(origin.theta[:, None], np.array([origin.b]))
     found = joint_descend(objective, start, np.array([target]), max_iter)
     gap, n_iter = float(found.gap[0]), int(found.n_iter[0])
     return Solution(
@@ -203,18 +164,12 @@ def _exact(
     )
 
 
-def dual_rows(rows: Rows, B: Array) -> DualRows:
-    """Return the rows with their own dual norms, as one problem."""
-    weights, delta = rows.weights[:, None], np.array([rows.delta])
-    norm = LocalNorm(B, rows.weights)
-    return DualRows(rows.design, rows.y, weights, delta, rows.fit_intercept, norm)
-
-
 def _smoothed(
-    rows: Rows, B: Array, origin: Origin, base: float, tol: float, max_iter: int
+    rows: DualRows, loss: Loss, origin: Origin, base: float, tol: float, max_iter: int
 ) -> Solution:
     """Return the solution on centred rows by smoothing with a falling eps."""
-    smooth, target = Local(rows, np.inf, 33, B), tol * base
+    smooth = SmoothedObjective(rows, loss, np.inf, 33)
+    target = tol * base
     # smoothing a tenth of the gap asked for is lost in it
     final = max(EPS, 0.1 * tol) * base
     run = descend(smooth, origin, max(0.1 * base, final), final, target, max_iter)
@@ -225,58 +180,26 @@ def _smoothed(
     return Solution(x.theta, x.b, x.lam, risk, gap, run.n_iter, bool(gap <= target), message)
 
 
-def opening_local(rows: Rows, B: Array) -> Origin | None:
-    """Return a start against the first gradient g, None where g'B g <= delta rms(l')^2 per row."""
-    b, mean, v, threshold = _zero(rows, B)
-    if threshold <= rows.delta:
-        return None
-    z, size = rows.design.scores(-v), np.sqrt(v @ mean @ v)
-
-    def line(t: float) -> float:
-        risk = float(rows.weights @ rows.loss.value(t * z + b, rows.y))
-        return risk + t * float(np.sqrt(rows.delta)) * float(size)
-
-    unit = 1 / np.sqrt(rows.weights @ (z - rows.weights @ z) ** 2 + 1e-300)
-    t = min(unit * np.geomspace(1e-4, 30, 24), key=line)
-    w = float(np.sqrt(np.max((B @ v) @ v))) * t
-    return -t * v, b, multiplier(rows, t * z + b, w)
-
-
-def _zero(rows: Rows, B: Array) -> tuple[float, Array, Array, float]:
-    """Return the best constant, E[l'^2 B], its solve with g = E[l' x], and g'E[l'^2 B]^-1 g.
-
-    theta = 0 is optimal iff sqrt(delta E l'^2 v'Bv) >= g'v for all v: from the last value on.
-    """
-    b = rows.loss.constant(rows.y, rows.weights) if rows.fit_intercept else 0.0
-    slope = rows.loss.derivative(np.full_like(rows.y, b), rows.y)
-    g = rows.design.adjoint(rows.weights * slope)
-    mean = np.einsum("n,nij->ij", rows.weights * slope**2, B)
-    v = np.linalg.solve(mean, g)
-    return b, mean, v, float(g @ v)
-
-
 def threshold(problem: Problem) -> float:
     """Return the least delta at which theta = 0 is optimal under the linearised cost."""
-    cost = problem.ball.cost
-    assert isinstance(cost, FeatureMap)
     X = Design(problem.X).dense()
     center = problem.weights @ X if problem.fit_intercept else None
-    fixed = (problem.loss, 0.0, problem.fit_intercept)
-    rows = Rows(Design(X, None, center), problem.y, problem.weights, *fixed)
-    return _zero(rows, np.linalg.inv(cost.shape(X)))[3]
+    fixed = (problem.y, problem.weights, problem.loss, problem.fit_intercept)
+    zero = zero_model(Design(X, None, center), *fixed)
+    return local_threshold(zero, problem.weights, np.linalg.inv(problem.ball.cost.shape(X)))[0]
 
 
-def _bounds(smooth: Local, x: Point, eps: float) -> tuple[float, float]:
+def _bounds(smooth: SmoothedObjective, x: SmoothedPoint, eps: float) -> tuple[float, float]:
     """Return the risk at (x, lam) and a bound below it, from rows moved to their maxima."""
-    rows, (w, _) = smooth.rows, smooth.norms(x.theta)
-    inner = maxima(rows.loss, x.z, rows.y, x.lam / w**2)
-    risk = x.lam * rows.delta + float(rows.weights @ inner.value.max(axis=0))
-    mass = softmax(inner.value.T / eps)[0].T * rows.weights
+    rows, loss = smooth.rows, smooth.loss
+    inner = loss.inner(x.z, rows.y, x.w, x.lam)
+    risk = x.lam * smooth.delta + float(smooth.weights @ inner.value.max(axis=0))
+    mass = softmax(inner.value.T / eps)[0].T * smooth.weights
     z = x.z + inner.shift
     y = np.broadcast_to(rows.y, z.shape)
-    a = rows.loss.derivative(z, y)
-    atoms = Atoms(mass[..., None], a[..., None], _room(rows.loss, a, z, y)[..., None])
-    bound = lower_bound(dual_rows(rows, smooth.B), rows.loss, atoms, (z - x.b)[..., None])
+    a = loss.derivative(z, y)
+    atoms = Atoms(mass[..., None], a[..., None], _room(loss, a, z, y)[..., None])
+    bound = lower_bound(rows, loss, atoms, (z - x.b)[..., None])
     return risk, float(bound[0])
 
 

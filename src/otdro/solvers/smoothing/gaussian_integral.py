@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...losses import Inner, Logistic, Loss, PiecewiseQuadratic, Squared
+from ...duality import least_finite
+from ...losses import Loss
 
 Array = NDArray[Any]
 
@@ -26,24 +27,29 @@ Array = NDArray[Any]
 WINDOW = 8.0
 #: The largest step of the trapezoid rule in standard deviations; error 2 exp(-2 pi^2/step^2).
 STEP = 0.7
-#: The largest margin whose exponential is a finite number, with room.
-LARGEST = 700.0
+#: The least curvature of l/eps - g^2/2 at a maximum by which its window is sized: ten deviations.
+FLATTEST = 0.01
+#: How close, relative to the growth of the loss, the integrals of a quadratic loss are still made.
+NEAR_GROWTH = 1e-12
 #: Rows whose nodes are evaluated at a time.
 BLOCK = 8192
 
 
 @dataclass(frozen=True, eq=False)
 class Nodes:
-    """Points g of shape (n, K) and logarithms of weights for the standard normal, one row a row."""
+    """Points g of shape (n, K), one row per row, and logarithms of weights for the normal."""
 
     g: Array
     log_weight: Array
 
 
 @dataclass(frozen=True, eq=False)
-class Tilt:
-    """G of every row with its first and second derivatives in (z, rho), the mean of the loss under
-    the tilted normal, and the effective number of nodes."""
+class SmoothedRows:
+    """G of every row with its first and second derivatives in (z, rho), each of shape (n,).
+
+    ``loss`` is the mean of the loss under the normal weighted by exp(l/eps), ``effective`` the
+    number of nodes that carry it.
+    """
 
     value: Array
     loss: Array
@@ -55,26 +61,32 @@ class Tilt:
     effective: Array
 
 
-def tilt(loss: Loss, z: Array, y: Array, rho: Any, eps: float, nodes: Nodes) -> Tilt:
+def smoothed_rows(
+    loss: Loss, z: Array, y: Array, rho: Any, eps: float, nodes: Nodes
+) -> SmoothedRows:
     """Return G and its derivatives: moments of l' under the nodes weighted by exp(l/eps).
 
-    ``rho`` is one number, or one a row for a local cost.
+    ``rho`` is one number, or one per row for a local cost.
     """
-    g, rho = nodes.g, np.reshape(rho, (-1, 1))
-    value, d1, d2 = loss.evaluate(z[:, None] + rho * g, np.broadcast_to(y[:, None], g.shape))
+    g = nodes.g
+    u = z[:, None] + np.reshape(rho, (-1, 1)) * g
+    value, slope, bend = loss.evaluate(u, np.broadcast_to(y[:, None], g.shape))
     p, log_total = softmax(value / eps + nodes.log_weight)
-    dz, dr = _mean(p, d1), _mean(p, d1 * g)
-    move, d1 = d1 * g - dr[:, None], d1 - dz[:, None]
-    pd, p2 = p * d1, p * d2
+    dz = _mean(p, slope)
+    dr = _mean(p, slope * g)
+    off_r = slope * g - dr[:, None]
+    off_z = slope - dz[:, None]
+    p_off_z = p * off_z
+    p_bend = p * bend
     # second derivatives: E l'' times powers of g, plus the covariance of the gradient over eps
-    return Tilt(
+    return SmoothedRows(
         value=eps * log_total,
         loss=_mean(p, value),
         z=dz,
         rho=dr,
-        zz=p2.sum(axis=1) + _mean(pd, d1) / eps,
-        zr=_mean(p2, g) + _mean(pd, move) / eps,
-        rr=_mean(p2, g * g) + _mean(p * move, move) / eps,
+        zz=p_bend.sum(axis=1) + _mean(p_off_z, off_z) / eps,
+        zr=_mean(p_bend, g) + _mean(p_off_z, off_r) / eps,
+        rr=_mean(p_bend, g * g) + _mean(p * off_r, off_r) / eps,
         effective=1 / _mean(p, p),
     )
 
@@ -82,30 +94,6 @@ def tilt(loss: Loss, z: Array, y: Array, rho: Any, eps: float, nodes: Nodes) -> 
 def _mean(p: Array, a: Array) -> Array:
     """Return the sums of p a over the nodes."""
     return np.asarray(np.einsum("nk,nk->n", p, a))
-
-
-def first_order(
-    loss: Loss, z: Array, scale: Array, xi: Array, y: Array
-) -> tuple[Array, Array, Array]:
-    """Return l, d and e with l' = e d at the scores z + scale xi; xi, l, d of shape (L, n)."""
-    if type(loss) is Logistic:
-        t = xi * (-y * scale)
-        t -= y * z
-        if t.max() <= LARGEST:
-            return *_softplus(t), -y
-    u = z + scale * xi
-    value, slope, _ = loss.evaluate(u, np.broadcast_to(y, u.shape))
-    return value, slope, np.ones_like(z)
-
-
-def _softplus(t: Array) -> tuple[Array, Array]:
-    """Return log q and 1 - 1/q, q = 1 + e^t, in the fewest passes; t is overwritten."""
-    q = np.exp(t, out=t)
-    q += 1
-    value = np.log(q)
-    np.divide(-1, q, out=q)
-    q += 1
-    return value, q
 
 
 def softmax(log_p: Array) -> tuple[Array, Array]:
@@ -117,45 +105,47 @@ def softmax(log_p: Array) -> tuple[Array, Array]:
     return p, (top + np.log(total))[..., 0]
 
 
-def integrate(loss: Loss, z: Array, y: Array, rho: Any, eps: float, K: int) -> Tilt | None:
-    """Return the tilt of every row by trapezoid nodes, None where G is infinite."""
-    if unbounded(loss, rho, eps):
+def integrate(loss: Loss, z: Array, y: Array, rho: Any, eps: float, K: int) -> SmoothedRows | None:
+    """Return the integrals of every row by trapezoid nodes, None where G is infinite."""
+    # a loss of quadratic growth outgrows the cost where smoothness rho^2 >= eps
+    if 2 * least_finite(loss, rho) >= eps * (1 - NEAR_GROWTH):
         return None
-    if isinstance(loss, Squared):
-        return _squared(z - y, rho, eps)
+    if loss.pieces is not None and loss.pieces.quadratic:
+        return _quadratic(z - y, rho, eps, loss.pieces.kappa)
     parts = []
     for start in range(0, len(z), BLOCK):
         rows = slice(start, start + BLOCK)
-        width = rho if np.ndim(rho) == 0 else rho[rows]
+        width = rho if np.size(rho) == 1 else rho[rows]
         nodes = trapezoid(loss, z[rows], y[rows], width, eps, K)
-        parts.append(tilt(loss, z[rows], y[rows], width, eps, nodes))
+        parts.append(smoothed_rows(loss, z[rows], y[rows], width, eps, nodes))
     if len(parts) == 1:
         return parts[0]
-    names = [field.name for field in fields(Tilt)]
-    return Tilt(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
-
-
-def _squared(e: Array, rho: Any, eps: float) -> Tilt:
-    """Return the integral of a squared error: G = e^2/q - (eps/2) log q, q = 1 - 2 rho^2/eps."""
-    q, q1 = 1 - 2 * rho**2 / eps, -4 * rho / eps
-    q2, ones = q1 / rho, np.ones_like(e)
-    power = e**2 / q**2
-    return Tilt(
-        value=e**2 / q - eps / 2 * np.log(q),
-        loss=power + rho**2 / q,
-        z=2 * e / q,
-        rho=-q1 * (power + eps / (2 * q)),
-        zz=2 / q * ones,
-        zr=-2 * e * q1 / q**2,
-        rr=-q2 * (power + eps / (2 * q)) + q1**2 * (2 * power / q + eps / (2 * q**2)),
-        effective=np.inf * ones,
+    names = [field.name for field in fields(SmoothedRows)]
+    return SmoothedRows(
+        *(np.concatenate([getattr(part, name) for part in parts]) for name in names)
     )
 
 
-def unbounded(loss: Loss, rho: Any, eps: float) -> bool:
-    """Whether a loss of quadratic growth outgrows the cost: 2 lam <= smoothness w^2."""
-    return bool(
-        np.isinf(loss.lipschitz) and loss.smoothness * np.max(rho) ** 2 >= eps * (1 - 1e-12)
+def _quadratic(e: Array, rho: Any, eps: float, kappa: float) -> SmoothedRows:
+    """Return the integral of e^2/(2 kappa): G = e^2/(2 kappa q) - (eps/2) log q.
+
+    q = 1 - rho^2/(kappa eps); under the weighted normal the error has mean e/q, variance rho^2/q.
+    """
+    ones = np.ones_like(e)
+    q = 1 - rho**2 / (kappa * eps)
+    q1 = -2 * rho / (kappa * eps)
+    q2 = -2 / (kappa * eps)
+    power = e**2 / (2 * kappa * q**2)
+    by_q = power + eps / (2 * q)
+    return SmoothedRows(
+        value=power * q - eps / 2 * np.log(q),
+        loss=power + rho**2 / (2 * kappa * q),
+        z=e / (kappa * q),
+        rho=-q1 * by_q,
+        zz=ones / (kappa * q),
+        zr=-e * q1 / (kappa * q**2),
+        rr=-q2 * by_q + q1**2 * (2 * power / q + eps / (2 * q**2)),
+        effective=np.inf * ones,
     )
 
 
@@ -164,15 +154,16 @@ def trapezoid(loss: Loss, z: Array, y: Array, rho: Any, eps: float, K: int) -> N
     low, high = _reach(loss, z, y, rho, eps)
     if (high - low).max() <= K * STEP:
         return _uniform(low, high, K)
-    g, width, exists = peaks(loss, z, y, rho, eps)
-    low, high = g - WINDOW * width, g + WINDOW * width
-    if len(g) == 1:
+    tops = peaks(loss, z, y, rho, eps)
+    low = tops.g - WINDOW * tops.width
+    high = tops.g + WINDOW * tops.width
+    if len(tops.g) == 1:
         return _uniform(low[0], high[0], K)
     # two windows where they are apart, else one over both, with as many nodes
-    left = np.where(exists, low, np.inf).min(axis=0)
-    right = np.where(exists, high, -np.inf).max(axis=0)
+    left = np.where(tops.exists, low, np.inf).min(axis=0)
+    right = np.where(tops.exists, high, -np.inf).max(axis=0)
     half = (right - left) * K / (2 * K - 1)
-    apart = exists.all(axis=0) & (low.max(axis=0) > high.min(axis=0))
+    apart = tops.exists.all(axis=0) & (low.max(axis=0) > high.min(axis=0))
     low = np.where(apart, low, np.stack([left, left + half]))
     high = np.where(apart, high, np.stack([right - half, right]))
     return _uniform(low, high, K)
@@ -184,91 +175,33 @@ def _reach(loss: Loss, z: Array, y: Array, rho: Any, eps: float) -> tuple[Array,
         return np.full_like(z, -np.inf), np.full_like(z, np.inf)
     far = loss.lipschitz * rho**2 / eps + WINDOW * rho
     # l' lies between its values at -far and +far, and a slope l' moves the normal by rho l'/eps
-    low, high = (rho / eps * loss.derivative(z + s, y) for s in (-far, far))
+    low = rho / eps * loss.derivative(z - far, y)
+    high = rho / eps * loss.derivative(z + far, y)
     return low - WINDOW, high + WINDOW
 
 
-def peaks(loss: Loss, z: Array, y: Array, rho: Any, eps: float) -> tuple[Array, Array, Array]:
-    """Return the maximisers g of l/eps - g^2/2, their widths, and which of them exist."""
-    inner = maxima(loss, z, y, eps / (2 * rho**2))
+@dataclass(frozen=True, eq=False)
+class Peaks:
+    """Maximisers g of l/eps - g^2/2, their widths, and which of them exist; a row per branch."""
+
+    g: Array
+    width: Array
+    exists: Array
+
+
+def peaks(loss: Loss, z: Array, y: Array, rho: Any, eps: float) -> Peaks:
+    """Return the maxima; where one of two is missing, the place that the loss gives for it."""
+    inner = loss.inner(z, y, rho, eps / 2)
     g = inner.shift / rho
-    bend = loss.curvature(z + inner.shift, np.broadcast_to(y, g.shape)) * rho**2 / eps
-    return g, 1 / np.sqrt(np.clip(1 - bend, 0.01, 1.0)), np.isfinite(inner.value)
-
-
-def maxima(loss: Loss, z: Array, y: Array, kappa: Any) -> Inner:
-    """Return the outermost local maxima of l(z + s) - kappa s^2, kappa one number or one a row."""
-    if isinstance(loss, PiecewiseQuadratic):
-        return _piecewise(loss, z, y, np.broadcast_to(kappa, z.shape))
-    if type(loss) is Logistic:
-        return loss.inner(z, y, 1.0, kappa)
-    both = np.broadcast_to(y, (2, *y.shape))
-    shift = _outermost(loss, z, both, kappa)
-    value = loss.value(z + shift, both) - kappa * shift**2
-    same = np.abs(shift[0] - shift[1]) <= 1e-6 * (1 + np.abs(shift[0]))
-    if same.all():
-        return Inner(value[:1], shift[:1])
-    value[1, same] = -np.inf
-    return Inner(value, shift)
-
-
-def _piecewise(loss: PiecewiseQuadratic, z: Array, y: Array, kappa: Array) -> Inner:
-    """Return the maxima over alpha of alpha r - q alpha^2/2, q = loss.kappa - 1/(2 kappa)."""
-    r, (lo, hi) = loss.residual(z, y), loss.slopes
-    nu = 1 / (2 * kappa)
-    q = loss.kappa - nu
-    ends = [end if np.isfinite(end) else 0.0 for end in (hi, lo)]
-    bent = np.clip(r / np.where(q > 0, q, 1.0), lo, hi)
-    alpha = np.where(q > 0, bent, np.array(ends)[:, None])
-    value = alpha * r - q * alpha**2 / 2
-    shift = -loss.orientation(y) * nu * alpha
-    if (q > 0).all():
-        return Inner(value[:1], shift[:1])
-    value[1, q > 0] = -np.inf
-    return Inner(value, shift)
-
-
-def _outermost(loss: Loss, z: Array, y: Array, kappa: Any) -> Array:
-    """Return the largest and the smallest root of f(s) = l'(z + s) - 2 kappa s.
-
-    l' does not fall, so that s -> l'(z + s)/(2 kappa) falls to the largest root from above and
-    rises to the smallest from below; a Newton step is taken where it stays on that side.
-    """
-    sign = np.array([[1.0], [-1.0]])
-    s = _beyond(loss, z, y, kappa, sign)
-    slope = loss.derivative(z + s, y)
-    for _ in range(60):
-        fixed = slope / (2 * kappa)
-        f, bend = slope - 2 * kappa * s, loss.curvature(z + s, y) - 2 * kappa
-        newton = np.where(bend < 0, s - f / np.minimum(bend, -1e-300), fixed)
-        there = loss.derivative(z + newton, y)
-        better = (sign * (there - 2 * kappa * newton) <= 0) & (sign * (fixed - newton) > 0)
-        new = np.where(better, newton, fixed)
-        done = np.abs(new - s).max() <= 1e-8 * (1 + np.abs(new).max())
-        s, slope = new, np.where(better, there, loss.derivative(z + fixed, y))
-        if done:
-            break
-    return s
-
-
-def _beyond(loss: Loss, z: Array, y: Array, kappa: Any, sign: Array) -> Array:
-    """Return a point beyond every root of l'(z + s) = 2 kappa s on either side."""
-    if np.isfinite(loss.lipschitz):
-        far = np.ones_like(z) * (sign * loss.lipschitz / (2 * kappa))
-        return np.asarray(far)
-    far = sign * (1.0 + np.abs(z))
-    for _ in range(60):
-        short = sign * (loss.derivative(z + far, y) - 2 * kappa * far) > 0
-        if not short.any():
-            break
-        far = np.where(short, 2 * far, far)
-    return far
+    curvature = loss.curvature(z + inner.shift, np.broadcast_to(y, g.shape))
+    flat = np.clip(1 - curvature * rho**2 / eps, FLATTEST, 1.0)
+    return Peaks(g, 1 / np.sqrt(flat), np.isfinite(inner.value))
 
 
 def _uniform(low: Array, high: Array, K: int) -> Nodes:
     """Return K nodes on the interval of each row, or on each of its two intervals."""
     fraction = np.linspace(0, 1, K).reshape(-1, *(1,) * low.ndim)
-    # one row a column in memory, so that sums over nodes are sums of vectors
+    # one row per column in memory, so that sums over nodes are sums of vectors
     g = low + (high - low) * fraction
     log = np.log((high - low) / (K - 1)) - 0.5 * np.log(2 * np.pi) - g**2 / 2
     n = low.shape[-1]

@@ -17,25 +17,32 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..feature_map.inner_ascent import Terrain, ascend
-from .gaussian_integral import maxima, softmax
-from .linear_score import Estimate
+from ...duality import DualRows
+from ..feature_map.inner_ascent import Terrain as LocalRows
+from ..feature_map.inner_ascent import ascend
+from .gaussian_integral import softmax
+from .linear_score import NARROW, Generator, SampledModel
 
 Array = NDArray[Any]
 
 #: Ascent steps to a maximiser before draws are made around it.
 ASCENT = 8
+#: Price over the curvature of a loss without a largest slope, at least: below 1/2 it is outgrown.
+ABOVE_HALF = 0.51
+#: The largest share of the cost's curvature along beta that the loss takes from a draw's width.
+MOST_CURVED = 0.95
 
 
 @dataclass(frozen=True, eq=False)
-class Cloud:
-    """The smoothed objective of rows in R^d."""
+class Particles:
+    """The smoothed objective of rows in R^d, in (beta, b, lam) with b that of centred rows.
 
-    terrain: Terrain
-    center: Array
-    weights: Array
-    delta: float
-    fit_intercept: bool
+    ``local`` are the rows with their cost, ``rows`` the same with weights and radius. Draws come
+    by the ``proposal``: around the maxima, around the row, or from N(0, sigma^2 I).
+    """
+
+    local: LocalRows
+    rows: DualRows
     L: int
     proposal: str
     sigma: float
@@ -44,72 +51,67 @@ class Cloud:
     @property
     def n(self) -> int:
         """The number of rows."""
-        return len(self.weights)
+        return int(self.rows.design.n)
 
     @property
-    def d(self) -> int:
-        """The number of columns."""
-        return int(self.terrain.X.shape[1])
+    def center(self) -> Array:
+        """The row at which the intercept is taken."""
+        center = self.rows.design.center
+        return np.zeros(self.rows.design.d) if center is None else center
 
-    def gradient(self, index: Array, x: Array, eps: float, rng: np.random.Generator) -> Estimate:
-        """Return objective and gradient from the rows of ``index``."""
-        return self._estimate(index, x, eps, rng, second=False)
+    def gradient(self, index: Array, x: Array, eps: float, rng: Generator) -> SampledModel:
+        """Return the model: beside the draws its Hessian costs little."""
+        return self.model(index, x, eps, rng)
 
-    def model(self, index: Array, x: Array, eps: float, rng: np.random.Generator) -> Estimate:
-        """Return the same with the Hessian."""
-        return self._estimate(index, x, eps, rng, second=True)
-
-    def _estimate(
-        self, index: Array, x: Array, eps: float, rng: np.random.Generator, second: bool
-    ) -> Estimate:
-        part, lam = self.terrain.rows(index), float(x[-1])
-        beta, b = x[:-2], float(x[-2] - self.center @ x[:-2])
+    def model(self, index: Array, x: Array, eps: float, rng: Generator) -> SampledModel:
+        """Return objective, gradient and Hessian from the rows of ``index``."""
+        part = self.local.rows(index)
+        beta = x[:-2]
+        b = float(x[-2] - self.center @ beta)
+        lam = float(x[-1])
         U, log_q = self._draws(part, beta, b, lam, eps, rng)
         m, L, d = U.shape
         flat = U.reshape(-1, d)
-        y = np.repeat(part.y, L)
-        value, slope, bend = part.loss.evaluate(flat @ beta + b, y)
+        value, slope, bend = part.loss.evaluate(flat @ beta + b, np.repeat(part.y, L))
         price = part.cost.price(flat, np.repeat(part.X, L, axis=0), part.order)
         p, log_sum = softmax(((value - lam * price) / eps).reshape(m, L) - log_q)
-        pi = self.weights[index] * (self.n / m)
+        base = self._without_loss(part, lam, eps, rng)
+        pi = self.rows.weights[index, 0] * (self.n / m)
         mass = (pi[:, None] * p).ravel()
-        a = np.column_stack([slope[:, None] * (flat - self.center), slope, -price])
-        if not self.fit_intercept:
-            a[:, -2] = 0.0
-        base = self._baseline(part, lam, eps, rng)
-        rows = eps * (log_sum - np.log(L) - base.log_mass)
+        ones = np.full(len(flat), float(self.rows.fit_intercept))
+        R = np.column_stack([flat - self.center, ones])
+        # the gradients of l - lam c in (beta, b, lam) at the draws
+        a = np.column_stack([slope[:, None] * R, -price])
+        delta = float(self.rows.delta[0])
         grad = a.T @ mass
-        grad[-1] += self.delta + pi @ base.price
-        H = None
-        if second:
-            H = _covariance(a, mass, p, pi, eps)
-            ones = np.full(len(flat), float(self.fit_intercept))
-            R = np.column_stack([flat - self.center, ones])
-            H[:-1, :-1] += R.T @ ((mass * bend)[:, None] * R)
-            H[-1, -1] -= pi @ base.spread / eps
-            if not self.fit_intercept:
-                H[-2, -2] = 1.0
-        objective = lam * self.delta + float(pi @ rows)
+        grad[-1] += delta + pi @ base.price
+        mean = np.einsum("nk,nkd->nd", p, a.reshape(m, L, -1))
+        # the mean of the second derivatives, plus the covariance of the gradients over eps
+        H = ((a * mass[:, None]).T @ a - (mean * pi[:, None]).T @ mean) / eps
+        H[:-1, :-1] += R.T @ ((mass * bend)[:, None] * R)
+        H[-1, -1] -= pi @ base.variance / eps
+        if not self.rows.fit_intercept:
+            H[-2, -2] = 1.0
+        smoothed = eps * (log_sum - np.log(L) - base.log_mass)
         effective = float(np.mean(1 / (L * np.einsum("nk,nk->n", p, p))))
-        return Estimate(objective, grad, rows, effective, H)
+        return SampledModel(lam * delta + float(pi @ smoothed), grad, H, effective)
 
-    def _baseline(self, part: Terrain, lam: float, eps: float, rng: Any) -> _Baseline:
+    def _without_loss(self, part: LocalRows, lam: float, eps: float, rng: Generator) -> WithoutLoss:
         """Return log E exp(-lam c/eps) of each row, with mean and variance of c under it."""
         m, d = part.X.shape
         if self.proposal == "paper":
-            return _Baseline(np.zeros(m), np.zeros(m), np.zeros(m))
+            return WithoutLoss(np.zeros(m), np.zeros(m), np.zeros(m))
         xi = rng.standard_normal((m, self.L, d))
-        factor = np.broadcast_to(np.linalg.cholesky(part.A), (m, d, d))
-        V = part.X[:, None] + np.sqrt(eps / (2 * lam)) * _unwhiten(factor, xi)
+        V = part.X[:, None] + np.sqrt(eps / (2 * lam)) * _unwhiten(_factors(part), xi)
         rows = np.repeat(part.X, self.L, axis=0)
         price = part.cost.price(V.reshape(-1, d), rows, part.order).reshape(m, self.L)
         p, log_sum = softmax(-lam * price / eps + (xi**2).sum(axis=2) / 2)
         mean = np.einsum("nk,nk->n", p, price)
-        spread = np.einsum("nk,nk->n", p, (price - mean[:, None]) ** 2)
-        return _Baseline(log_sum - np.log(self.L), mean, spread)
+        variance = np.einsum("nk,nk->n", p, (price - mean[:, None]) ** 2)
+        return WithoutLoss(log_sum - np.log(self.L), mean, variance)
 
     def _draws(
-        self, part: Terrain, beta: Array, b: float, lam: float, eps: float, rng: Any
+        self, part: LocalRows, beta: Array, b: float, lam: float, eps: float, rng: Generator
     ) -> tuple[Array, Array]:
         """Return draws of shape (m, L, d) and the logarithm of their relative density."""
         m, d = part.X.shape
@@ -117,46 +119,52 @@ class Cloud:
         if self.proposal == "paper":
             return self.sigma * xi, np.zeros((m, self.L))
         scale = np.sqrt(eps / (2 * lam))
-        factor = np.broadcast_to(np.linalg.cholesky(part.A), (m, d, d))
+        factor = _factors(part)
         if self.proposal == "centred":
             return part.X[:, None] + scale * _unwhiten(factor, xi), -(xi**2).sum(axis=2) / 2
         e = np.linalg.solve(factor, np.broadcast_to(beta[:, None], (m, d, 1)))[..., 0]
         w = np.linalg.norm(e, axis=1)
-        frame = _Frame(factor, e / w[:, None], scale)
-        tops = _homes(part, beta, b, lam, w, _unwhiten(factor, e[:, None])[:, 0])
+        tops = _maxima(part, beta, b, lam, w, _unwhiten(factor, e[:, None])[:, 0])
         bend = [part.loss.curvature(U @ beta + b, part.y) * w**2 / (2 * lam) for U in tops]
-        stretch = 1 / np.sqrt(1 - np.clip(bend, 0.0, 0.95))
+        stretch = 1 / np.sqrt(1 - np.clip(bend, 0.0, MOST_CURVED))
         if len(tops) == 2:
             # a flat top is no wider than the way to the other, if that is long
             way = np.abs((tops[0] - tops[1]) @ beta) / (w * scale)
-            stretch = np.minimum(stretch, np.maximum(way, 2.0))
+            stretch = np.minimum(stretch, np.maximum(way, NARROW))
         gains = np.stack([part.gain(U, beta, b, lam) for U in tops]) / eps
-        return frame.mixture(tops, stretch, gains, xi)
+        return Whitened(factor, e / w[:, None], scale).mixture(tops, stretch, gains, xi)
 
 
-def _homes(part: Terrain, beta: Array, b: float, lam: float, w: Array, push: Array) -> Array:
+def _factors(part: LocalRows) -> Array:
+    """Return the Cholesky factors of the local matrices, one per row."""
+    m, d = part.X.shape
+    return np.broadcast_to(np.linalg.cholesky(part.A), (m, d, d))
+
+
+def _maxima(part: LocalRows, beta: Array, b: float, lam: float, w: Array, push: Array) -> Array:
     """Return the maxima of every row, ascended to from those under A, x + s push/w^2; where one of
     two is missing, the shoulder that stands for it under A."""
-    kappa = lam / w**2
+    price = np.full_like(w, lam)
     if np.isinf(part.loss.lipschitz):
-        kappa = np.maximum(kappa, 0.51 * part.loss.smoothness)
-    inner = maxima(part.loss, part.X @ beta + b, part.y, kappa)
+        # under A the loss may outgrow a price that the cost itself keeps up with
+        price = np.maximum(price, ABOVE_HALF * part.loss.smoothness * w**2)
+    inner = part.loss.inner(part.X @ beta + b, part.y, w, price)
     starts = part.X + (inner.shift / w**2)[..., None] * push
     tops = np.stack([ascend(part, U, beta, b, lam, ASCENT) for U in starts])
     return np.where(np.isfinite(inner.value)[..., None], tops, starts)
 
 
 @dataclass(frozen=True, eq=False)
-class _Baseline:
+class WithoutLoss:
     """The integral without the loss: its logarithm, and mean and variance of the cost under it."""
 
     log_mass: Array
     price: Array
-    spread: Array
+    variance: Array
 
 
 @dataclass(frozen=True, eq=False)
-class _Frame:
+class Whitened:
     """Whitened coordinates: factors of A, unit vectors e along beta, the scale of a draw."""
 
     factor: Array
@@ -164,25 +172,22 @@ class _Frame:
     scale: float
 
     def stretched(self, xi: Array, k: Array) -> Array:
-        """Return xi with its part along e multiplied by k."""
+        """Return xi with its part along e multiplied by k, of shape (m, 1) or (m, L)."""
         along = np.einsum("nkd,nd->nk", xi, self.e)
-        moved: Array = xi + ((k - 1)[:, None] * along)[..., None] * self.e[:, None]
+        moved: Array = xi + ((k - 1) * along)[..., None] * self.e[:, None]
         return moved
 
     def mixture(self, tops: Array, stretch: Array, gains: Array, xi: Array) -> tuple[Array, Array]:
         """Return draws around one or two maxima and the log density of their mixture."""
         m, L, _ = xi.shape
+        first = np.full(m, L)
         if len(tops) == 2:
             mass = softmax((gains + np.log(stretch)).T)[0][:, 0]
             first = np.clip(np.round(L * mass), 1, L - 1).astype(int)
-        else:
-            first = np.full(m, L)
-        use = (np.arange(L) >= first[:, None]).astype(int)
-        k = np.where(use == 0, stretch[0][:, None], stretch[-1][:, None])
-        along = np.einsum("nkd,nd->nk", xi, self.e)
-        moved = xi + ((k - 1) * along)[..., None] * self.e[:, None]
-        home = np.where(use[..., None] == 0, tops[0][:, None], tops[-1][:, None])
-        U = home + self.scale * _unwhiten(self.factor, moved)
+        of_first = np.arange(L) < first[:, None]
+        k = np.where(of_first, stretch[0][:, None], stretch[-1][:, None])
+        top = np.where(of_first[..., None], tops[0][:, None], tops[-1][:, None])
+        U = top + self.scale * _unwhiten(self.factor, self.stretched(xi, k))
         if len(tops) == 1:
             return U, -(xi**2).sum(axis=2) / 2 - np.log(k)
         share = np.stack([first, L - first]) / L
@@ -194,7 +199,7 @@ class _Frame:
     def log_density(self, U: Array, top: Array, k: Array) -> Array:
         """Return -|xi|^2/2 - log k of the draws of one component."""
         white = np.einsum("nkd,nde->nke", U - top[:, None], self.factor) / self.scale
-        xi = self.stretched(white, 1 / k)
+        xi = self.stretched(white, 1 / k[:, None])
         log: Array = -(xi**2).sum(axis=2) / 2 - np.log(k)[:, None]
         return log
 
@@ -202,11 +207,3 @@ class _Frame:
 def _unwhiten(factor: Array, xi: Array) -> Array:
     """Return the rows L^-T xi."""
     return np.swapaxes(np.linalg.solve(np.swapaxes(factor, 1, 2), np.swapaxes(xi, 1, 2)), 1, 2)
-
-
-def _covariance(a: Array, mass: Array, p: Array, pi: Array, eps: float) -> Array:
-    """Return the sum over rows of pi Cov(a)/eps under the weights p."""
-    m, L = p.shape
-    mean = np.einsum("nk,nkd->nd", p, a.reshape(m, L, -1))
-    H: Array = (a * mass[:, None]).T @ a - (mean * pi[:, None]).T @ mean
-    return H / eps

@@ -17,14 +17,22 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
+from ...duality import DualRows, Round
+from ...losses import Loss
 from ...problem import Problem, Solution
+from ...progress import logger
 from ..base import Solver, constant_risk, constant_solution
 from ..euclidean.coordinates import Coordinates
 from .gaussian_integral import integrate
-from .quadrature import opening, require_linear
-from .smoothed_dual import Rows
+from .requirements import lacks_linear, require, require_positive
+from .smoothed_dual import dual_rows, linear_origin
 
 Array = NDArray[Any]
+
+#: A decrease of the risk, relative to it, at which quasi-Newton steps end: rounding.
+STILL = 1e-15
+#: How log lam grows in search of a finite risk.
+GROWTH = 0.5
 
 
 class Sinkhorn(Solver):
@@ -32,13 +40,15 @@ class Sinkhorn(Solver):
 
     Parameters
     ----------
-    eps : float > 0
-        The regularisation kappa, in units of the cost, relative to delta.
-    nodes : int >= 9
-        Nodes of the trapezoid rule a row and maximum.
-    tol : float
-        The last gradient, relative to the risk of the best constant model.
-    max_iter : int
+    eps : float > 0, default 0.1
+        The regularisation kappa, in units of the cost, relative to delta. The ball tends to the
+        transport ball as it falls.
+    nodes : int >= 2, default 65
+        Nodes of the trapezoid rule per row and maximum; more make the integrals more accurate.
+    tol : float >= 0, default 1e-6
+        The largest entry of the last gradient, relative to the risk of the best constant model.
+    max_iter : int >= 1, default 1000
+        The most quasi-Newton steps.
     """
 
     def __init__(
@@ -49,30 +59,28 @@ class Sinkhorn(Solver):
         self.tol = tol
         self.max_iter = max_iter
 
+    def lacks(self, problem: Problem) -> str | None:
+        """Return why the problem has no one-dimensional form, None if it has one."""
+        return lacks_linear(problem, "Sinkhorn")
+
     def solve(self, problem: Problem, start: Solution | None = None) -> Solution:
         """Return the minimiser; ``objective`` is the Sinkhorn risk, without a gap."""
-        if not (np.isfinite(self.eps) and self.eps > 0):
-            raise ValueError(f"eps must be a number > 0, got eps={self.eps!r}.")
-        require_linear(problem, "Sinkhorn")
-        at, base = Coordinates(problem), constant_risk(problem)[1]
-        rows = Rows(
-            at.design,
-            problem.y,
-            problem.weights,
-            problem.loss,
-            problem.ball.delta,
-            problem.fit_intercept,
-        )
-        origin = opening(rows, at, start)
+        require_positive(eps=self.eps)
+        require(self.lacks(problem))
+        at = Coordinates(problem)
+        rows = dual_rows(problem, at.design, Round())
+        origin = linear_origin(rows, problem.loss, at, start)
         if origin is None:
             return constant_solution(problem)
         kappa = self.eps * problem.ball.delta
-        first = np.concatenate([origin[0], [origin[1], np.log(origin[2])]])
-        while not np.isfinite(risk(first, rows, kappa, self.nodes)[0]):
-            first[-1] += 0.5
-        options: Any = {"maxiter": self.max_iter, "gtol": self.tol * base, "ftol": 1e-15}
-        args = (rows, kappa, self.nodes)
-        found = minimize(risk, first, args, jac=True, method="L-BFGS-B", options=options)
+        fixed = (rows, problem.loss, kappa, self.nodes)
+        first = np.concatenate([origin.theta, [origin.b, np.log(origin.lam)]])
+        while not np.isfinite(risk(first, *fixed)[0]):
+            first[-1] += GROWTH
+        tolerance = self.tol * constant_risk(problem)[1]
+        options: Any = {"maxiter": self.max_iter, "gtol": tolerance, "ftol": STILL}
+        found = minimize(risk, first, fixed, jac=True, method="L-BFGS-B", options=options)
+        logger.info("sinkhorn: step %d, risk %.8g", found.nit, found.fun)
         return self._solution(at, found, kappa)
 
     def _solution(self, at: Coordinates, found: Any, kappa: float) -> Solution:
@@ -83,31 +91,33 @@ class Sinkhorn(Solver):
             f"{np.abs(found.jac).max():.2g}; no gap"
         )
         return Solution(
-            coef,
-            at.intercept(float(found.x[-2]), coef),
-            float(np.exp(found.x[-1])),
-            float(found.fun),
-            np.inf,
-            max(int(found.nit), 1),
-            settled,
-            message if settled else f"did not settle ({message})",
+            coef=coef,
+            intercept=at.intercept(float(found.x[-2]), coef),
+            multiplier=float(np.exp(found.x[-1])),
+            objective=float(found.fun),
+            gap=np.inf,
+            n_iter=max(int(found.nit), 1),
+            converged=settled,
+            message=message if settled else f"did not settle ({message})",
         )
 
 
-def risk(v: Array, rows: Rows, kappa: float, nodes: int) -> tuple[float, Array]:
+def risk(v: Array, rows: DualRows, loss: Loss, kappa: float, nodes: int) -> tuple[float, Array]:
     """Return the objective and its gradient at v = (theta, b, log lam), inf where it is."""
-    theta, b, lam = v[:-2], float(v[-2]), float(np.exp(v[-1]))
-    w = max(float(np.linalg.norm(theta)), 1e-300)
-    eta, root = lam * kappa, np.sqrt(kappa / 2)
-    z = rows.design.scores(theta) + b
-    t = integrate(rows.loss, z, rows.y, w * root, eta, nodes)
-    if t is None:
+    theta = v[:-2]
+    lam = float(np.exp(v[-1]))
+    w = float(rows.dual_norm.norms(theta[:, None])[0, 0])
+    root = np.sqrt(kappa / 2)
+    z = rows.design.scores(theta) + float(v[-2])
+    found = integrate(loss, z, rows.y, w * root, lam * kappa, nodes)
+    if found is None:
         return np.inf, np.zeros_like(v)
-    pi = rows.weights
-    value = float(pi @ t.value)
+    pi = rows.weights[:, 0]
+    mean = float(pi @ found.value)
+    budget = lam * float(rows.delta[0])
     grad = np.empty_like(v)
-    grad[:-2] = rows.design.adjoint(pi * t.z) + (pi @ t.rho) * root / w * theta
-    grad[-2] = (pi @ t.z) * rows.fit_intercept
-    # d/d log lam of eta log E e^(l/eta) is G - E_q l
-    grad[-1] = lam * rows.delta + value - float(pi @ t.loss)
-    return lam * rows.delta + value, grad
+    grad[:-2] = rows.design.adjoint(pi * found.z) + (pi @ found.rho) * root / w * theta
+    grad[-2] = (pi @ found.z) * rows.fit_intercept
+    # d/d log lam of eta log E e^(l/eta), eta = lam kappa, is G minus the weighted mean loss
+    grad[-1] = budget + mean - float(pi @ found.loss)
+    return budget + mean, grad

@@ -6,7 +6,7 @@ r"""Algorithm 1, corrected: stochastic descent on the smoothed dual, for any los
 
 eps falls by stages. A stage takes Newton steps on a fixed sample, then mini-batch steps
 preconditioned by the Hessian found there, whose iterates are averaged. It ends when the excess
-:math:`g'H^{-1}g/2` estimated at the average is small or within its noise.
+:math:`g'H^{-1}g/2` found at the average is small or within its noise.
 """
 
 from __future__ import annotations
@@ -17,23 +17,32 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
-from ...costs import FeatureMap
 from ...design import Design
+from ...duality import Local, Round
 from ...problem import Problem, Solution
 from ..base import Solver, constant_risk, constant_solution
 from ..euclidean.coordinates import Coordinates
-from ..feature_map.geometry import landscape, worst
-from ..feature_map.linearised import opening_local
+from ..feature_map.geometry import landscape as local_rows
+from ..feature_map.geometry import worst
 from .descent import Descent
 from .linear_score import LinearScore
-from .particles import Cloud
-from .quadrature import opening, require_smooth
-from .smoothed_dual import Rows
-from .unsmoothed import assess
+from .particles import Particles
+from .requirements import (
+    lacks_sampled,
+    lacks_smooth,
+    require,
+    require_numbers,
+    require_positive,
+)
+from .smoothed_dual import dual_rows, linear_origin, local_origin
+from .unsmoothed import Unsmoothed, unsmoothed_risk
 
 Array = NDArray[Any]
 
 PROPOSALS = ("maximiser", "centred", "paper")
+STOPPING = ("statistical", "paper")
+#: What random_state=None stands for: fits agree whatever the global generator holds.
+FIXED_SEED = 0
 
 
 class Smoothed(Solver):
@@ -41,28 +50,34 @@ class Smoothed(Solver):
 
     Parameters
     ----------
-    eps : float > 0
-        The last smoothing, relative to the risk (of the best constant at first, then of the model).
-    M, L : int >= 1
-        Rows of a mini-batch and draws a row.
-    proposal : {"maximiser", "centred", "paper"}
-        Draws around the inner maximiser, around the row (both shaped by the cost and
-        importance-corrected), or from N(0, sigma^2 I) as printed.
-    stopping : {"statistical", "paper"}
-        Stop when the estimated excess is below ``tol`` times the risk or its own noise, or the
-        risk gains no tenth of ``tol`` in four rounds; or, as
-        printed, when an iterate is within ``tol`` of the mean of the last 50.
-    sigma : float > 0
-        Of the proposal "paper".
-    lam_min : float > 0
+    eps : float > 0, default 1e-3
+        The last smoothing, relative to the risk (of the best constant at first, then of the
+        model). The smoothed risk differs from the worst-case risk by a multiple of it.
+    M : int >= 1, default 256
+        Rows of a mini-batch; more make a step less noisy, and more expensive.
+    L : int >= 1, default 32
+        Draws per row; more make a step less noisy, and more expensive.
+    proposal : {"maximiser", "centred", "paper"}, default "maximiser"
+        Where draws come from: around the inner maximiser, around the row (both shaped by the cost
+        and importance-corrected), or from N(0, sigma^2 I) as printed.
+    stopping : {"statistical", "paper"}, default "statistical"
+        Stop when the excess found is below ``tol`` times the risk or its own noise, or the risk
+        gains no tenth of ``tol`` in four rounds; or, as printed, when an iterate is within ``tol``
+        of the mean of the last 50.
+    sigma : float > 0, default 1
+        The standard deviation of the proposal "paper", in units of the columns; others ignore it.
+    lam_min : float > 0, default 1e-6
         The least multiplier, relative to its value at the start.
-    step : float in (0, 1]
-        The length of a preconditioned step.
-    tol, max_iter
-        See ``stopping``; mini-batch steps in all.
-    random_state : int, RandomState or None
-    verbose : bool
-        Show one line a stage and round: on standard error, or, where its INFO level is set to be
+    step : float in (0, 1], default 0.5
+        The length of a preconditioned step; it is halved where a round does not descend.
+    tol : float >= 0, default 1e-3
+        The excess asked for, relative to the risk; with ``stopping="paper"`` a distance.
+    max_iter : int >= 1, default 2000
+        The most mini-batch steps.
+    random_state : int, RandomState or None, default None
+        Seeds the draws and the mini-batches; None is a fixed seed.
+    verbose : bool, default False
+        Show one line per stage and round: on standard error, or, where its INFO level is set to be
         shown, through the logger "otdro".
     """
 
@@ -94,101 +109,60 @@ class Smoothed(Solver):
         self.random_state = random_state
         self.verbose = verbose
 
+    def lacks(self, problem: Problem) -> str | None:
+        """Return why draws do not serve the problem, None if they do."""
+        return lacks_sampled(problem) or lacks_smooth(problem)
+
     def solve(self, problem: Problem, start: Solution | None = None) -> Solution:
         """Return the averaged iterate with its unsmoothed risk, exact for linear scores."""
-        self._check(problem)
-        require_smooth(problem)
-        check_loss(problem)
-        ball = problem.ball
-        plain = ball.cost.euclidean and ball.order == 2 and not problem.finite
-        if plain and self.proposal != "paper":
+        self._check()
+        require(self.lacks(problem))
+        require_numbers(problem)
+        if problem.geometry == "euclidean" and self.proposal != "paper":
             return self._linear(problem, start)
         return self._general(problem)
 
     def _linear(self, problem: Problem, start: Solution | None) -> Solution:
-        at, base = Coordinates(problem), constant_risk(problem)[1]
-        rows = _rows(problem, at.design)
-        origin = opening(rows, at, start)
+        at = Coordinates(problem)
+        rows = dual_rows(problem, at.design, Round())
+        origin = linear_origin(rows, problem.loss, at, start)
         if origin is None:
             return constant_solution(problem)
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        run = Descent(self, LinearScore(rows, self.L, self.proposal, seed), base)
-        x = run.run(np.concatenate([origin[0], origin[1:]]))
+        seed = self._seed()
+        objective = LinearScore(rows, problem.loss, self.L, self.proposal, seed)
+        run = Descent(self, objective, constant_risk(problem)[1], seed)
+        x = run.run(np.concatenate([origin.theta, [origin.b, origin.lam]]))
+        found = unsmoothed_risk(rows, problem.loss, x[:-2], float(x[-2]), float(x[-1]))
         coef = at.coef(x[:-2])
-        intercept = at.intercept(float(x[-2]), coef)
-        found = assess(problem, coef, intercept, float(x[-1]))
-        if not found.risk <= base:
-            return run.constant(problem)
-        return run.solution(coef, intercept, found.multiplier, found.risk, found.gap)
+        return run.solution(problem, coef, at.intercept(float(x[-2]), coef), found)
 
     def _general(self, problem: Problem) -> Solution:
         X = Design(problem.X).dense()
-        terrain = landscape(problem, X)
+        local = local_rows(problem, X)
         center = problem.weights @ X if problem.fit_intercept else np.zeros(X.shape[1])
-        rows = _rows(problem, Design(X, None, center))
-        B = np.linalg.inv(np.broadcast_to(terrain.A, (len(X), X.shape[1], X.shape[1])))
-        origin = opening_local(rows, B)
+        B = np.broadcast_to(local.inverse, (*X.shape, X.shape[1]))
+        rows = dual_rows(problem, Design(X, None, center), Local(B, problem.weights))
+        origin = local_origin(rows, problem.loss, B)
         if origin is None:
             return constant_solution(problem)
-        cloud = Cloud(
-            terrain,
-            center,
-            problem.weights,
-            problem.ball.delta,
-            problem.fit_intercept,
-            self.L,
-            self.proposal,
-            self.sigma,
-        )
-        run = Descent(self, cloud, constant_risk(problem)[1])
-        x = run.run(np.concatenate([origin[0], origin[1:]]))
-        intercept = float(x[-2] - center @ x[:-2])
-        lam, risk = worst(problem, terrain, x[:-2], intercept, float(x[-1]))
-        if not risk <= run.base:
-            return run.constant(problem)
-        return run.solution(x[:-2], intercept, lam, risk, np.inf)
+        objective = Particles(local, rows, self.L, self.proposal, self.sigma)
+        run = Descent(self, objective, constant_risk(problem)[1], self._seed())
+        x = run.run(np.concatenate([origin.theta, [origin.b, origin.lam]]))
+        coef = x[:-2]
+        intercept = float(x[-2] - center @ coef)
+        lam, risk = worst(problem, local, coef, intercept, float(x[-1]))
+        return run.solution(problem, coef, intercept, Unsmoothed(float(risk), float(lam), np.inf))
 
-    def _check(self, problem: Problem) -> None:
-        if not (np.isfinite(self.eps) and self.eps > 0):
-            raise ValueError(f"eps must be a number > 0, got eps={self.eps!r}.")
+    def _seed(self) -> int:
+        given = FIXED_SEED if self.random_state is None else self.random_state
+        return int(check_random_state(given).randint(2**31 - 1))
+
+    def _check(self) -> None:
+        require_positive(eps=self.eps, sigma=self.sigma, lam_min=self.lam_min, step=self.step)
         for name in ("M", "L", "max_iter"):
             if not getattr(self, name) >= 1:
                 raise ValueError(f"{name} must be at least 1, got {name}={getattr(self, name)!r}.")
-        if self.proposal not in PROPOSALS:
-            raise ValueError(f"unknown proposal={self.proposal!r}; known: {', '.join(PROPOSALS)}.")
-        if self.stopping not in ("statistical", "paper"):
-            raise ValueError(f"stopping must be 'statistical' or 'paper', got {self.stopping!r}.")
-        cost = problem.ball.cost
-        if isinstance(cost, FeatureMap) and not cost.polish:
-            raise ValueError(
-                "FeatureMap(polish=False) is the linearised cost, which only solver='exact' has. "
-                "Use polish=True here."
-            )
-        if problem.ball.delta == 0:
-            raise ValueError("the smoothed dual needs delta > 0; delta=0 is solver='exact'.")
-
-
-def _rows(problem: Problem, design: Design) -> Rows:
-    return Rows(
-        design,
-        problem.y,
-        problem.weights,
-        problem.loss,
-        problem.ball.delta,
-        problem.fit_intercept,
-    )
-
-
-def check_loss(problem: Problem) -> None:
-    """Refuse a loss that returns NaN or another shape, naming it."""
-    y = problem.y[:50]
-    z = np.linspace(-3, 3, len(y))
-    name = type(problem.loss).__name__
-    for method in ("value", "derivative", "curvature"):
-        found = np.asarray(getattr(problem.loss, method)(z, y))
-        if found.shape != z.shape:
-            raise ValueError(
-                f"{name}.{method} returned shape {found.shape} for scores of shape {z.shape}."
-            )
-        if not np.isfinite(found).all():
-            raise ValueError(f"{name}.{method} returned NaN or infinite values.")
+        for name, known in (("proposal", PROPOSALS), ("stopping", STOPPING)):
+            value = getattr(self, name)
+            if value not in known:
+                raise ValueError(f"unknown {name}={value!r}; known: {', '.join(known)}.")

@@ -1,133 +1,234 @@
-r"""The smoothed objective over (theta, b, lam) of a linear score and a Euclidean cost of order 2.
+r"""The smoothed objective over (theta, b, lam) of a linear score and a squared cost.
 
-.. math:: F_\varepsilon = \lambda\delta + \sum_i \pi_i\, G(z_i'\theta + b, \rho),\qquad
-          \rho = \|\theta\|\,\tau(\lambda),\quad \tau^2 = \varepsilon/(2\lambda + \varepsilon/s^2),
+.. math:: F_\varepsilon = \lambda\delta + \sum_i \pi_i\, G(z_i'\theta + b, \rho_i),\qquad
+          \rho_i = w_i\,\tau(\lambda),\quad \tau^2 = \varepsilon/(2\lambda + \varepsilon/s^2),
 
-G as in ``tilt``.
+G as in ``gaussian_integral`` and w_i the dual norm of theta, one for all rows or one per row.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import cho_solve
 
 from ...design import Design
-from ...losses.base import Loss
-from .gaussian_integral import Tilt
+from ...duality import (
+    DualNorm,
+    DualRows,
+    RowDerivatives,
+    ZeroModel,
+    first_multiplier,
+    local_threshold,
+    zero_model,
+)
+from ...duality.ties import factored
+from ...losses import Loss
+from ...problem import Problem, Solution
+from ..euclidean.coordinates import Coordinates
+from .gaussian_integral import SmoothedRows, integrate
 
 Array = NDArray[Any]
 
+#: Lengths, in standard deviations of the scores, among which a start on a ray is chosen.
+LENGTHS = np.geomspace(1e-4, 30, 24)
 
-@dataclass(frozen=True, eq=False)
-class Rows:
-    """What does not change: the design, targets, weights, loss and radius."""
 
-    design: Design
-    y: Array
-    weights: Array
-    loss: Loss
-    delta: float
-    fit_intercept: bool
+def dual_rows(problem: Problem, design: Design, dual_norm: DualNorm) -> DualRows:
+    """Return the rows of one problem in the coordinates of a design."""
+    weights = problem.weights[:, None]
+    delta = np.array([problem.ball.delta])
+    return DualRows(design, problem.y, weights, delta, problem.fit_intercept, dual_norm)
 
-    def gram(self, zz: Array) -> Array:
-        """Return Z' diag(pi zz) Z; where zz is constant, from one pass over the rows for all."""
-        if zz[0] != zz[-1] or np.ptp(zz) > 0:
-            return self.design.gram(self.weights * zz)
-        scaled: Array = zz[0] * self.scatter
-        return scaled
 
-    @cached_property
-    def scatter(self) -> Array:
-        """Z' diag(pi) Z."""
-        return self.design.gram(self.weights)
+def spread(lam: float, eps: float, scale: float = np.inf) -> float:
+    """Return tau, the width of a unit displacement: 1/tau^2 = 2 lam/eps + 1/scale^2."""
+    return float(1 / np.sqrt(2 * lam / eps + 1 / scale**2))
 
 
 @dataclass(frozen=True, eq=False)
-class Point:
-    """A triple (theta, b, lam), the scores z = Z theta + b, the rows' tilt, the objective, and the
-    dual norm w (the largest of them for a local cost)."""
+class SmoothedPoint:
+    """A triple (theta, b, lam) with its scores z = Z theta + b, dual norms w and objective.
+
+    ``w`` has shape (1,), or (n,) for a local cost.
+    """
 
     theta: Array
     b: float
     lam: float
     z: Array
-    tilt: Tilt
+    w: Array
+    rows: SmoothedRows
     objective: float
-    w: float
 
 
-def spread(lam: float, eps: float, scale: float) -> float:
-    """Return tau, the width of a unit displacement: 1/tau^2 = 2 lam/eps + 1/scale^2."""
-    return float(1 / np.sqrt(2 * lam / eps + 1 / scale**2))
+@dataclass(frozen=True, eq=False)
+class SmoothedObjective:
+    """The smoothed objective of the rows of one problem at any (theta, b, lam) and eps.
 
-
-def derivatives(rows: Rows, x: Point, eps: float, scale: float) -> tuple[Array, Array]:
-    """Return gradient and Hessian of F in (theta, b, lam), by the chain rule through (z, rho)."""
-    t, pi, w, d = x.tilt, rows.weights, x.w, rows.design.d
-    u, tau = x.theta / w, spread(x.lam, eps, scale)
-    # d tau/d lam = -tau^3/eps
-    tau1, tau2 = -(tau**3) / eps, 3 * tau**5 / eps**2
-    g_rho, h_rho = float(pi @ t.rho), float(pi @ t.rr)
-    A = rows.design.adjoint(np.stack([pi * t.z, pi * t.zz, pi * t.zr], axis=1))
-    sums = np.array([pi @ t.z, pi @ t.zz, pi @ t.zr]) * rows.fit_intercept
-    A = np.vstack([A, sums])
-    jump = np.concatenate([tau * u, [0.0]])
-    grad = np.append(A[:, 0] + g_rho * jump, rows.delta + g_rho * w * tau1)
-    H = np.zeros((d + 2, d + 2))
-    H[:d, :d] = rows.gram(t.zz)
-    H[:d, :d] += g_rho * tau / w * (np.eye(d) - np.outer(u, u))
-    H[: d + 1, d] = H[d, : d + 1] = A[:, 1]
-    cross = np.outer(A[:, 2], jump)
-    H[: d + 1, : d + 1] += cross + cross.T + h_rho * np.outer(jump, jump)
-    mixed = A[:, 2] * w * tau1 + (h_rho * w + g_rho / tau) * tau1 * jump
-    H[: d + 1, -1] = H[-1, : d + 1] = mixed
-    H[-1, -1] = h_rho * (w * tau1) ** 2 + g_rho * w * tau2
-    if not rows.fit_intercept:
-        H[d], H[:, d], H[d, d] = 0.0, 0.0, 1.0
-    return grad, H
-
-
-def first(rows: Rows) -> tuple[Array, float, float] | None:
-    """Return (theta, b, lam) to start from, None where theta = 0 is optimal: on the ray against the
-    gradient g at the best constant b, the least of mean l + sqrt(delta) rms(l') w.
-
-    theta = 0 is optimal iff sqrt(delta) rms(l') >= ||g||, the slopes at b.
+    ``scale`` is the deviation s of the reference normal, ``nodes`` those of an integral.
     """
-    y, pi, loss = rows.y, rows.weights, rows.loss
-    b = loss.constant(y, pi) if rows.fit_intercept else 0.0
-    slope = loss.derivative(np.full_like(y, b), y)
-    g = rows.design.adjoint(pi * slope)
-    size, rms = float(np.linalg.norm(g)), float(np.sqrt(pi @ slope**2))
-    if np.sqrt(rows.delta) * rms >= size:
+
+    rows: DualRows
+    loss: Loss
+    scale: float
+    nodes: int
+
+    @property
+    def weights(self) -> Array:
+        """The weights of the rows, shape (n,)."""
+        return np.asarray(self.rows.weights[:, 0])
+
+    @property
+    def delta(self) -> float:
+        """The radius."""
+        return float(self.rows.delta[0])
+
+    def integrals(self, z: Array, rho: Any, eps: float) -> SmoothedRows | None:
+        """Return G of all rows, None where it is infinite."""
+        return integrate(self.loss, z, self.rows.y, rho, eps, self.nodes)
+
+    def at(self, theta: Array, b: float, lam: float, z: Array, eps: float) -> SmoothedPoint | None:
+        """Return the point, None where the objective is infinite."""
+        w = self.rows.dual_norm.norms(theta[:, None])[:, 0]
+        rho = w * spread(lam, eps, self.scale)
+        # one number where it serves all rows
+        rows = self.integrals(z, rho if len(rho) > 1 else float(rho[0]), eps)
+        if rows is None:
+            return None
+        objective = lam * self.delta + float(self.weights @ rows.value)
+        return SmoothedPoint(theta, b, lam, z, w, rows, objective)
+
+    def derivatives(self, x: SmoothedPoint, eps: float) -> tuple[Array, Array]:
+        """Return gradient (d + 2,) and Hessian in (theta, b, lam)."""
+        tau = spread(x.lam, eps, self.scale)
+        rates = row_derivatives(x.rows, self.weights, x.w, tau, eps)
+        grad, H = self.rows.derivatives(x.theta[:, None], x.w[:, None], rates)
+        return grad[0], H[0]
+
+
+def row_derivatives(
+    rows: SmoothedRows, mass: Array, w: Array, tau: float, eps: float
+) -> RowDerivatives:
+    """Return those of mass G(z, w tau) in (z, w, lam), each of shape (n, 1)."""
+    # 1/tau^2 is linear in lam
+    tau1 = -(tau**3) / eps
+    tau2 = 3 * tau**5 / eps**2
+    by_rho = mass * rows.rho
+    by_zr = mass * rows.zr
+    by_rr = mass * rows.rr
+    # d rho/d lam
+    rate = w * tau1
+    columns = RowDerivatives(
+        z=mass * rows.z,
+        w=by_rho * tau,
+        lam=by_rho * rate,
+        zz=mass * rows.zz,
+        zw=by_zr * tau,
+        zl=by_zr * rate,
+        ww=by_rr * tau**2,
+        wl=by_rr * tau * rate + by_rho * tau1,
+        ll=by_rr * rate**2 + by_rho * w * tau2,
+    )
+    return RowDerivatives(**{name: part[:, None] for name, part in vars(columns).items()})
+
+
+class Origin(NamedTuple):
+    """Where a descent starts."""
+
+    theta: Array
+    b: float
+    lam: float
+
+
+def linear_origin(
+    rows: DualRows, loss: Loss, at: Coordinates, start: Solution | None
+) -> Origin | None:
+    """Return a start in round coordinates: the one given, or on the ray against the gradient at 0.
+
+    None where theta = 0 is optimal.
+    """
+    zero = _zero(rows, loss)
+    size = float(np.linalg.norm(zero.pull))
+    if zero.threshold(size, loss.lipschitz, 2) <= rows.delta[0]:
         return None
-    z = rows.design.scores(-g / size)
-    price = float(np.sqrt(rows.delta)) * rms
+    if start is not None and np.any(start.coef):
+        return _given(rows, loss, at, start)
+    rate = float(np.sqrt(rows.delta[0] * zero.mean_square))
+    direction = _newton_direction(rows, loss, zero)
+    if zero.pull @ direction <= rate * np.linalg.norm(direction):
+        # only the gradient is sure to descend
+        direction = zero.pull
+    return _on_ray(rows, loss, zero, direction, rate * float(np.linalg.norm(direction)))
 
-    def line(w: float) -> float:
-        return float(pi @ loss.value(w * z + b, y)) + price * w
 
-    unit = 1 / np.sqrt(pi @ (z - pi @ z) ** 2 + np.finfo(float).tiny)
-    w = _least(line, unit * np.geomspace(1e-4, 30, 24))
-    return -w * g / size, b, multiplier(rows, w * z + b, w)
+def _given(rows: DualRows, loss: Loss, at: Coordinates, start: Solution) -> Origin:
+    """Return a solution nearby as a start."""
+    theta = at.theta(start.coef)
+    b = at.centred(start.intercept, start.coef)
+    if 0 < start.multiplier < np.inf:
+        return Origin(theta, b, start.multiplier)
+    return _with_multiplier(rows, loss, theta, b)
+
+
+def local_origin(rows: DualRows, loss: Loss, B: Array) -> Origin | None:
+    """Return a start for matrices B of shape (n, d, d), None where theta = 0 is optimal."""
+    zero = _zero(rows, loss)
+    threshold, direction = local_threshold(zero, rows.weights[:, 0], B)
+    if threshold <= rows.delta[0]:
+        return None
+    # with C = E[l'^2 B] the direction is C^-1 g, and sqrt(delta v'Cv) the price of a step along v
+    return _on_ray(rows, loss, zero, direction, float(np.sqrt(rows.delta[0] * threshold)))
+
+
+def _newton_direction(rows: DualRows, loss: Loss, zero: ZeroModel) -> Array:
+    """Return (Z' diag(pi l'') Z + delta E[l''] I)^-1 g: a ball of radius delta adds a ridge."""
+    curvature = rows.weights * loss.curvature(np.full_like(rows.y, zero.b), rows.y)[:, None]
+    H = rows.gram(curvature)[0]
+    H = H + rows.delta[0] * curvature.sum() * np.eye(len(H))
+    return np.asarray(cho_solve(factored(H), zero.pull, check_finite=False))
+
+
+def _zero(rows: DualRows, loss: Loss) -> ZeroModel:
+    return zero_model(rows.design, rows.y, rows.weights[:, 0], loss, rows.fit_intercept)
+
+
+def _on_ray(rows: DualRows, loss: Loss, zero: ZeroModel, direction: Array, price: float) -> Origin:
+    """Return the point theta = -t v where mean l + price t is least, v the direction.
+
+    ``price`` is sqrt(delta) times the root mean square of w l' at v, were every slope as at zero.
+    """
+    pi = rows.weights[:, 0]
+    z = rows.design.scores(-direction)
+
+    def line(t: float) -> float:
+        return float(pi @ loss.value(t * z + zero.b, rows.y)) + price * t
+
+    deviation = float(np.sqrt(pi @ (z - pi @ z) ** 2 + np.finfo(float).tiny))
+    t = _least(line, LENGTHS / deviation)
+    return _with_multiplier(rows, loss, -t * direction, zero.b)
 
 
 def _least(f: Callable[[float], float], points: Array) -> float:
-    """Return the point where the convex f is least, by bisection."""
-    low, high = 0, len(points) - 1
+    """Return the point where the convex f is least, by bisection: a start need not be precise."""
+    low = 0
+    high = len(points) - 1
     while low < high:
         middle = (low + high) // 2
-        falls = f(float(points[middle + 1])) < f(float(points[middle]))
-        low, high = (middle + 1, high) if falls else (low, middle)
+        if f(float(points[middle + 1])) < f(float(points[middle])):
+            low = middle + 1
+        else:
+            high = middle
     return float(points[low])
 
 
-def multiplier(rows: Rows, z: Array, w: float) -> float:
-    """Return a lam near the best one: w rms(l')/(2 sqrt(delta)), beyond the growth of the loss."""
-    rms = np.sqrt(rows.weights @ rows.loss.derivative(z, rows.y) ** 2)
-    growth = rows.loss.smoothness * w**2 / 2 if np.isinf(rows.loss.lipschitz) else 0.0
-    return float(growth + max(w * rms / (2 * np.sqrt(rows.delta)), 1e-12 + 1e-3 * growth))
+def _with_multiplier(rows: DualRows, loss: Loss, theta: Array, b: float) -> Origin:
+    """Return the point with a lam near its best."""
+    w = rows.dual_norm.norms(theta[:, None])[:, 0]
+    z = rows.design.scores(theta) + b
+    lam = first_multiplier(z, rows.y, rows.weights[:, 0], loss, w, float(rows.delta[0]))
+    return Origin(theta, b, lam)

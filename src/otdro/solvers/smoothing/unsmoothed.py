@@ -8,18 +8,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...design import Design
-from ...duality import worst_risk
-from ...problem import Problem
-from ..euclidean.coordinates import Coordinates
-from ..euclidean.joint import SHARP, newton_steps
-from ..euclidean.joint_newton import joint_objective
+from ...costs import Norm
+from ...duality import DualRows, worst_risk
+from ...losses import Loss
+from ...problem import Ball
+from ..euclidean.joint import SHARP, JointObjective, JointPoint, newton_steps
 
 Array = NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)
-class Assessment:
+class Unsmoothed:
     """The worst-case ``risk`` at a point, its ``multiplier``, a bound on its excess (inf: none)."""
 
     risk: float
@@ -27,44 +26,47 @@ class Assessment:
     gap: float
 
 
-def assess(problem: Problem, coef: Array, intercept: float, lam: float = 0.0) -> Assessment:
-    """Return the exact worst-case risk of a linear score, and a dual bound where there is one.
+def unsmoothed_risk(
+    rows: DualRows, loss: Loss, theta: Array, b: float, lam: float = 0.0
+) -> Unsmoothed:
+    """Return the exact worst-case risk of order 2 of one point, in round coordinates.
 
-    ``lam`` is where to look for the multiplier first, if positive. Logistic and squared losses
-    with a Euclidean cost have dual points in closed form; for others the gap is inf.
+    ``lam`` is where to look for the multiplier first, if positive. Smooth Lipschitz and quadratic
+    losses have a lower bound; for others the gap is inf.
     """
-    loss, ball = problem.loss, problem.ball
-    z = Design(problem.X).scores(coef) + intercept
-    w = float(ball.cost.dual_norm(coef))
-    dual = worst_risk(z, problem.y, problem.weights, loss, w, ball, start=lam)
+    z = rows.design.scores(theta) + b
+    w = float(rows.dual_norm.norms(theta[:, None])[0, 0])
+    ball = Ball(Norm(2), float(rows.delta[0]))
+    dual = worst_risk(z, rows.y, rows.weights[:, 0], loss, w, ball, start=lam)
+    bounded = np.isfinite(loss.lipschitz) if loss.pieces is None else loss.pieces.quadratic
     gap = np.inf
-    if ball.cost.euclidean and ball.order == 2:
-        if loss.pieces is not None and loss.pieces.quadratic:
-            gap = dual.risk - _squared(problem, z - problem.y)
-        elif loss.pieces is None and np.isfinite(loss.lipschitz) and ball.delta > 0 and w > 0:
-            gap = dual.risk - _smooth(problem, coef, intercept, dual.multiplier)
-    return Assessment(dual.risk, dual.multiplier, max(gap, 0.0))
+    if bounded:
+        objective = JointObjective(rows, loss)
+        x = objective.start(theta[:, None], np.array([b]), np.array([dual.multiplier]))
+        bound = _lower_bound(objective, x)
+        if loss.pieces is not None:
+            bound = max(bound, _root_bound(rows, z) / (2 * loss.pieces.kappa))
+        gap = max(dual.risk - bound, 0.0)
+    return Unsmoothed(dual.risk, dual.multiplier, gap)
 
 
-def _squared(problem: Problem, e: Array) -> float:
-    """Return (kappa <a, y>)^2 with a = e/rms and kappa such that ||Z'a|| <= sqrt(delta)."""
-    weights = problem.weights
-    e = e - weights @ e if problem.fit_intercept else e
-    a = -e / max(np.sqrt(weights @ e**2), np.finfo(float).tiny)
-    size = float(np.linalg.norm(Coordinates(problem).design.adjoint(weights * a)))
-    kappa = min(1.0, np.sqrt(problem.ball.delta) / size) if size > 0 else 1.0
-    pieces = problem.loss.pieces
-    assert pieces is not None
-    return float(max(kappa * (weights @ (a * problem.y)), 0.0) ** 2 / (2 * pieces.kappa))
+def _root_bound(rows: DualRows, z: Array) -> float:
+    """Return the square of <a, y> at a = e/rms(e) shrunk to |Z'a| <= sqrt(delta).
+
+    a is in the dual of rms(e) + sqrt(delta) w, whose bound holds where residuals nearly vanish.
+    """
+    pi = rows.weights[:, 0]
+    e = rows.y - z
+    e = e - (pi @ e) * rows.fit_intercept
+    a = e / max(float(np.sqrt(pi @ e**2)), np.finfo(float).tiny)
+    size = float(np.linalg.norm(rows.design.adjoint(pi * a)))
+    root = float(np.sqrt(rows.delta[0]))
+    return max(float(pi @ (a * rows.y)) * root / max(root, size), 0.0) ** 2
 
 
-def _smooth(problem: Problem, coef: Array, intercept: float, lam: float) -> float:
+def _lower_bound(objective: JointObjective, x: JointPoint) -> float:
     """Return the lower bound of the moved rows, tied rows shared by one step of the model."""
-    at = Coordinates(problem)
-    fixed = (problem.y, problem.weights, problem.loss, problem.fit_intercept)
-    objective = joint_objective(at.design, *fixed, np.array([problem.ball.delta]))
-    theta, b = at.theta(coef)[:, None], np.array([at.centred(intercept, coef)])
-    x = objective.start(theta, b, np.array([lam]))
-    hard = (x.value[0] >= x.value[-1]).astype(float)
-    p = newton_steps(objective, x, hard, np.array([SHARP])).p
-    return float(objective.lower_bound(x, p)[0])
+    shares = (x.value[0] >= x.value[-1]).astype(float)
+    if x.two.any():
+        shares = newton_steps(objective, x, shares, np.array([SHARP])).p
+    return float(objective.lower_bound(x, shares)[0])
