@@ -11,7 +11,7 @@ from .model import Saddle
 from .rows import Map
 
 
-class Squared:
+class Cholesky:
     """The matrix T = sum of A' diag(D) A by its Cholesky factor: one pass over X.
 
     T is scaled to unit diagonal and shifted until it factors; refinement undoes the shift.
@@ -57,7 +57,7 @@ def _triangle(A: Array) -> Array:
 class Orthogonal:
     """The matrix T = sum of [A V]' diag(D) [A V] by a QR of the weighted rows.
 
-    Slower than ``Squared``, but it never squares the condition of the rows.
+    Slower than ``Cholesky``, but it never squares the condition of the rows.
     """
 
     def __init__(self, parts: list[tuple[Map, Array, Array]], d: int, lift: float = 1e-8) -> None:
@@ -103,7 +103,7 @@ class Orthogonal:
 class Bordered:
     """Solve [[T, B], [B', C]] (x, y) = (f, g), T positive semidefinite, few columns in B."""
 
-    def __init__(self, T: Squared | Orthogonal, B: Array, C: Array) -> None:
+    def __init__(self, T: Cholesky | Orthogonal, B: Array, C: Array) -> None:
         self.T, self.B, self.C = T, B, C
         self.W = B
         if B.shape[1] == 0:
@@ -135,7 +135,7 @@ class Bordered:
         return x, y
 
 
-class Newton:
+class NewtonSystem:
     """Newton's equations of a saddle problem at one iterate; each right-hand side costs O(n d)."""
 
     def __init__(self, q: Saddle, xi: Array, careful: bool) -> None:
@@ -147,7 +147,7 @@ class Newton:
         B, C = self._border(inside)
         groups = q.groups
         if not careful:
-            T: Squared | Orthogonal = Squared([(rows.map, rows.wD) for rows in groups], len(B))
+            T: Cholesky | Orthogonal = Cholesky([(rows.map, rows.wD) for rows in groups], len(B))
         else:
             # a penalty, however small, settles the directions that the rows leave free
             lift = 1e-14 if q.rate > 0 else 1e-8
@@ -173,7 +173,7 @@ class Newton:
         rows = self.q.head
         if rows.breathing is None:
             return
-        nu = self.q.names.index("nu")
+        nu = self.q.nu
         # D (S - P)^2 - (P + S) = -4 P S D without the cancellation
         C[-1, -1] = (
             -4 * float(rows.breathing @ (rows.P * rows.S * rows.D)) - self.xi[nu] / self.q.rate
@@ -200,7 +200,7 @@ class Newton:
         rows, rate = self.q.head, self.q.rate
         if rows.breathing is None:
             return
-        nu = self.q.names.index("nu")
+        nu = self.q.nu
         second = np.zeros_like(self.xi) if last is None else last
         g[nu] += (self.xi[-1] ** 2 + second[-1] ** 2) / (2 * rate)
         g[-1] -= float(rows.breathing @ rows.force.sum(0))

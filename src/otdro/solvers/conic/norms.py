@@ -1,0 +1,179 @@
+r"""The penalty on the dual norm of theta as rows: rate ||theta||, or rate ||theta||^2/(2 nu)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from ...costs import Cost
+from ...losses.base import Array
+from .blocks import Block, Scalar, at_least_zero
+
+
+class Penalty(NamedTuple):
+    """Scalars and blocks of rows; a scalar that is maximised over comes last."""
+
+    scalars: tuple[Scalar, ...]
+    blocks: tuple[Block, ...]
+
+
+class PenaltyNorm(Protocol):
+    """The norm of theta that a ball penalises: the dual norm of its cost."""
+
+    def value(self, theta: Array) -> float:
+        """Return ||theta||."""
+
+    def polar(self, g: Array) -> float:
+        """Return max g'theta over ||theta|| <= 1, the norm of the cost."""
+
+    def linear(self, rate: float, d: int) -> Penalty:
+        """Return the rows of rate ||theta||."""
+
+    def over(self, nu: Scalar, rate: float, d: int) -> Penalty:
+        """Return the rows of rate ||theta||^2/(2 nu)."""
+
+    def within(self, g: Array, bound: float) -> list[Array]:
+        """Return points of polar norm at most ``bound`` near g, the nearest first."""
+
+
+def shrunk(norm: PenaltyNorm, g: Array, bound: float) -> Array:
+    """Return g, scaled to the polar norm ``bound`` if its own is larger."""
+    size = norm.polar(g)
+    return g if size <= bound else g * (bound / size)
+
+
+class EuclideanNorm:
+    """||theta||_2, its own polar norm."""
+
+    def value(self, theta: Array) -> float:
+        """Return ||theta||_2."""
+        return float(np.linalg.norm(theta))
+
+    def polar(self, g: Array) -> float:
+        """Return ||g||_2."""
+        return float(np.linalg.norm(g))
+
+    def linear(self, rate: float, d: int) -> Penalty:
+        """Return min over t of rate t/2 + rate ||theta||^2/(2t)."""
+        t = Scalar(rate / 2, 1.0)
+        square = self._square(t, rate, d)
+        return Penalty((t,), (square, at_least_zero({t: 1.0}, first=rate / 2)))
+
+    def over(self, nu: Scalar, rate: float, d: int) -> Penalty:
+        """Return the sum of rate theta_j^2/(2 nu)."""
+        return Penalty((), (self._square(nu, rate, d),))
+
+    def _square(self, t: Scalar, rate: float, d: int) -> Block:
+        """Return rate theta_j^2/(2t) = max over alpha of alpha theta_j - t alpha^2/(2 rate)."""
+        return Block(d, sign=1.0, k={t: 1 / rate}, lo=-np.inf)
+
+    def within(self, g: Array, bound: float) -> list[Array]:
+        """Return g scaled."""
+        return [shrunk(self, g, bound)]
+
+
+class SumNorm:
+    """||theta||_1, polar to the largest |g_j|."""
+
+    def value(self, theta: Array) -> float:
+        """Return ||theta||_1."""
+        return float(np.abs(theta).sum())
+
+    def polar(self, g: Array) -> float:
+        """Return the largest |g_j|."""
+        return float(np.abs(g).max(initial=0.0))
+
+    def linear(self, rate: float, d: int) -> Penalty:
+        """Return the largest alpha'theta over |alpha_j| <= rate."""
+        return Penalty((), (Block(d, sign=1.0, lo=-rate, hi=rate),))
+
+    def over(self, nu: Scalar, rate: float, d: int) -> Penalty:
+        """Return the largest alpha'theta - nu g^2/(2 rate) over g and |alpha_j| <= g."""
+        g = Scalar(0.0, 1.0)
+        return Penalty((g,), (Block(d, sign=1.0, lo=0.0, hi=0.0, breathing=1.0),))
+
+    def within(self, g: Array, bound: float) -> list[Array]:
+        """Return g clipped, which costs least, and g scaled, which stays in the range of Z'."""
+        return [np.clip(g, -bound, bound), shrunk(self, g, bound)]
+
+
+def epigraph(faces: tuple[Block, ...], t: Scalar, nu: Scalar, rate: float) -> Penalty:
+    """Return rate t^2/(2 nu) = max over alpha of alpha t - nu alpha^2/(2 rate), t above faces."""
+    return Penalty((t,), (*faces, Block(r={t: 1.0}, k={nu: 1 / rate}, lo=-np.inf)))
+
+
+class MaxNorm:
+    """The largest |theta_j|, polar to ||g||_1."""
+
+    def value(self, theta: Array) -> float:
+        """Return the largest |theta_j|."""
+        return float(np.abs(theta).max(initial=0.0))
+
+    def polar(self, g: Array) -> float:
+        """Return ||g||_1."""
+        return float(np.abs(g).sum())
+
+    def linear(self, rate: float, d: int) -> Penalty:
+        """Return rate t with t >= theta_j and t >= -theta_j."""
+        t = Scalar(rate, 1.0)
+        return Penalty((t,), self._faces(t, rate / (2 * d), d))
+
+    def over(self, nu: Scalar, rate: float, d: int) -> Penalty:
+        """Return rate t^2/(2 nu) with t as above."""
+        t = Scalar(0.0, 1.0)
+        return epigraph(self._faces(t, 1 / (2 * d), d), t, nu, rate)
+
+    def _faces(self, t: Scalar, first: float, d: int) -> tuple[Block, ...]:
+        return tuple(Block(d, sign=sign, r={t: -1.0}, first=first) for sign in (1.0, -1.0))
+
+    def within(self, g: Array, bound: float) -> list[Array]:
+        """Return g scaled."""
+        return [shrunk(self, g, bound)]
+
+
+@dataclass(frozen=True, eq=False)
+class CutNorm:
+    """The dual norm of any cost: as rows its cuts <v, theta> so far, of shape (m, d).
+
+    ``root`` (k, d) and ``centre`` add ||root (theta - centre)||^2/2, the curvature that cuts lack.
+    """
+
+    cost: Cost
+    cuts: Array
+    root: Array
+    centre: Array
+
+    def value(self, theta: Array) -> float:
+        """Return the dual norm."""
+        return float(self.cost.dual_norm(theta))
+
+    def polar(self, g: Array) -> float:
+        """Return the norm of the cost."""
+        return float(self.cost.norm(g))
+
+    def linear(self, rate: float, d: int) -> Penalty:
+        """Return rate t with t >= <v, theta> for every cut."""
+        t = Scalar(rate, 1.0)
+        faces = self._faces(t, rate / len(self.cuts))
+        return Penalty((t,), (*faces, *self._curved()))
+
+    def over(self, nu: Scalar, rate: float, d: int) -> Penalty:
+        """Return rate t^2/(2 nu) with t as above."""
+        t = Scalar(0.0, 1.0)
+        faces = (*self._faces(t, 1 / len(self.cuts)), *self._curved())
+        return epigraph(faces, t, nu, rate)
+
+    def _faces(self, t: Scalar, first: float) -> tuple[Block, ...]:
+        return (Block(len(self.cuts), matrix=self.cuts, r={t: -1.0}, first=first),)
+
+    def _curved(self) -> tuple[Block, ...]:
+        if len(self.root) == 0:
+            return ()
+        h = -self.root @ self.centre
+        return (Block(len(self.root), matrix=self.root, k0=1.0, lo=-np.inf, h=h),)
+
+    def within(self, g: Array, bound: float) -> list[Array]:
+        """Return g scaled."""
+        return [shrunk(self, g, bound)]

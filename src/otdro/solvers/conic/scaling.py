@@ -1,0 +1,111 @@
+"""A model in units where residuals, slopes and coefficients are near 1."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ...design import Design
+from ...losses.base import Array
+from .bounds import DualPoint
+from .central_path import SMALL, Run, is_small
+from .forms import Plain
+from .model import Model, some_rows
+from .norms import EuclideanNorm
+
+#: Rounding errors of a sum, relative to the size of its terms.
+ROUNDING = 4e-16
+#: Columns whose sizes differ by more keep their own coordinates: an SVD would lose the small ones.
+SPREAD = 1e5
+#: A row that many times larger than is usual is outlying.
+UNUSUAL = 5.0
+
+
+@dataclass(frozen=True, eq=False)
+class ScaledModel:
+    """A model in its units, and what brings its results back.
+
+    theta = basis (unit/size) theta', intercept = b + unit b', risk = unit slope risk'.
+    """
+
+    inner: Model
+    b: float
+    unit: float
+    slope: float
+    size: float
+    basis: Array | None
+
+    @property
+    def risk_unit(self) -> float:
+        """The unit of the risk."""
+        return self.unit * self.slope
+
+    def restored(self, run: Run) -> Run:
+        """Return a run in the units of the problem."""
+        theta = run.theta * (self.unit / self.size)
+        bound = DualPoint(run.bound.value * self.risk_unit, run.bound.alpha * self.slope)
+        return Run(
+            theta=theta if self.basis is None else self.basis @ theta,
+            b=self.b + self.unit * run.b,
+            bound=bound,
+            n_iter=run.n_iter,
+        )
+
+
+def scaled(model: Model, b: float, unit: float) -> ScaledModel:
+    """Return the model about the constant score b, with residuals in units of ``unit``."""
+    slope = model.form.slope_unit(unit)
+    inner, basis = _row_space(model.rescaled(b, unit, slope, 1.0))
+    size = _size(inner)
+    inner = inner.rescaled(0.0, 1.0, 1.0, size)
+    inner = replace(inner, noise=ROUNDING * inner.sizes())
+    if is_small(inner.design):
+        inner = replace(inner, table=inner.dense(np.arange(inner.design.n)))
+    inner = replace(inner, outlying=_outlying(inner))
+    return ScaledModel(inner, b, unit, slope, size, basis)
+
+
+def _row_space(model: Model) -> tuple[Model, Array | None]:
+    """Return the model on the row space of Z, and its basis, if only ||theta||_2 is penalised."""
+    n, d = model.design.n, model.design.d
+    plain = model.form.rate == 0
+    if not (plain or isinstance(model.norm, EuclideanNorm)):
+        return model, None
+    sizes = model.sizes()
+    tall = model.design.sparse or n * d**2 > SMALL or sizes.max() > SPREAD * sizes.min()
+    if n >= d and tall:
+        return model, None
+    Z = model.design.dense() * model.live
+    # without a penalty columns may be scaled, so that no small one is lost as rounding
+    scale = np.linalg.norm(Z, axis=0) if plain else np.ones(d)
+    scale[scale == 0] = 1.0
+    U, D, Vt = np.linalg.svd(Z / scale, full_matrices=False)
+    keep = ROUNDING * max(n, d) * D[0] < D
+    keep[0] = True
+    basis = Vt[keep].T / scale[:, None]
+    return replace(model, design=Design(U[:, keep] * D[keep]), live=1.0), basis
+
+
+def _size(model: Model) -> float:
+    """Return the size of the smallest column of Z that can pay its penalty."""
+    sizes = model.sizes()
+    sizes = sizes[sizes > 0]
+    worth = model.form.worth
+    return float(np.clip(worth, sizes.min(), sizes.max())) if sizes.size else 1.0
+
+
+def _outlying(model: Model) -> Array:
+    """Return how many times larger than is usual each row is, at least 1.
+
+    Columns are measured by their medians, rows by two signed sums of measured columns.
+    """
+    n, d = model.design.n, model.design.d
+    some = np.abs(model.dense(np.arange(0, n, -(-n // 500))))
+    typical = np.median(some, axis=0)
+    typical = np.where(typical > 0, typical, some.mean(axis=0))
+    weight = 1 / np.where(typical > 0, typical, np.inf)
+    signs = np.random.default_rng(0).choice([-1.0, 1.0], (2, d))
+    size = np.max([np.abs(model.scores(sign * weight)) for sign in signs], axis=0)
+    usual = float(np.median(size)) or float(size.mean()) or 1.0
+    return np.maximum(size / (UNUSUAL * usual), 1.0)
