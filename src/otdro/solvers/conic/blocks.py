@@ -99,7 +99,7 @@ class Table:
         return self.A[at]
 
 
-def columns(line: Line, scalars: Sequence[Scalar]) -> Array:
+def coefficients(line: Line, scalars: Sequence[Scalar]) -> Array:
     """Return the coefficients of all scalars, 0 for those not in the line."""
     return np.array([line.get(scalar, 0.0) for scalar in scalars], dtype=float)
 
@@ -119,8 +119,8 @@ def stacked(blocks: Sequence[Block], scalars: Sequence[Scalar], d: int, share: f
         lo=each([block.lo for block in blocks]),
         hi=each([block.hi for block in blocks]),
         h=np.concatenate([np.broadcast_to(block.h, block.count) for block in blocks]),
-        R=each([columns(block.r, scalars) for block in blocks]),
-        K=each([columns(block.k, scalars) for block in blocks]),
+        R=each([coefficients(block.r, scalars) for block in blocks]),
+        K=each([coefficients(block.k, scalars) for block in blocks]),
         k0=each([block.k0 for block in blocks]),
         share=share,
         first=each([block.first for block in blocks]),

@@ -39,12 +39,13 @@ def balanced(m: Model, alpha: Array) -> Array:
 def dual_point(m: Model, alpha: Array, reach: Array) -> DualPoint:
     """Return the dual value at alpha, made feasible by balancing and by shrinking towards 0.
 
-    Rounding leaves g = Z'(pi o alpha) uncertain by ``noise``, which is charged over the box |theta|
-    <= reach. Losses are nonnegative, so 0 is a bound.
+    Rounding leaves g = Z'(pi o alpha) uncertain by ``noise``, which is charged over the box
+    |theta| <= reach. Losses are nonnegative, so 0 is a bound.
     """
     alpha = balanced(m, alpha)
     g = m.adjoint(m.pi * alpha)
-    blur = np.clip(g, -m.form.roundings * m.noise, m.form.roundings * m.noise)
+    noise = m.form.roundings * m.rounding(alpha)
+    blur = np.clip(g, -noise, noise)
     factor, value = m.form.feasible(m.slopes(alpha, g - blur))
     if value > 0:
         value = m.form.charged(value, float(np.abs(blur) @ reach))
@@ -65,7 +66,8 @@ def repaired(m: Model, alpha: Array, target: Array) -> Array:
     V = m.o[:, None] if m.intercept else np.empty((len(alpha), 0))
     for _ in range(REPAIRS):
         ends = np.minimum(m.form.curve.hi - alpha, alpha - m.form.curve.lo)
-        room = np.minimum(ends, 1.0)
+        # outlying rows count like others, or those would be lost in their rounding
+        room = np.minimum(ends, 1.0) / np.square(m.outlying)
         # least change in the metric 1/room: alpha - room (A y + o b)
         T = Orthogonal([(m, V, m.pi * room)], d, lift=0.0)
         miss = np.append(m.adjoint(m.pi * alpha) - target, V.T @ (m.pi * alpha))

@@ -203,7 +203,7 @@ class Best:
     def _lower_upper(self, q: Saddle, theta: Array, xi: Array) -> None:
         m = self.model
         b = float(xi[0]) if m.intercept else 0.0
-        nu = 1.0 if q.nu is None else float(xi[q.nu])
+        nu = 1.0 if q.nu < 0 else float(xi[q.nu])
         if nu <= 0:
             # rounding can leave nu >= 0 behind
             return

@@ -3,7 +3,7 @@ r"""The loss of a row as :math:`\max_{lo \le \alpha \le hi} \alpha r - \varphi(\
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -16,14 +16,14 @@ FLAT = 1e-16
 
 
 class Curve(Protocol):
-    """A convex loss of the residual r, by its slopes alpha."""
+    """A convex loss of the residual r, by its slopes alpha in [lo, hi]."""
 
     @property
-    def lo(self) -> Array | float:
-        """The least slope."""
+    def lo(self) -> Any:
+        """The least slope, a number or one per row."""
 
     @property
-    def hi(self) -> Array | float:
+    def hi(self) -> Any:
         """The largest slope."""
 
     @property

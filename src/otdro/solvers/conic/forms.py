@@ -3,16 +3,15 @@ r"""The worst-case risk of residuals r and w = ||theta|| in the forms that it ta
 * ``Plain`` (delta = 0): E l(r);
 * ``Linear``: E l(r) + rate w;
 * ``Root``: (sqrt(E r^2) + rate w)^2/(2 kappa), with r_+ for r if lo = 0;
-* ``KinkedJoint`` (kappa = 0) and ``CurvedJoint``: min over nu of rate w^2/(2 nu)
-  + E max over alpha in [lo, hi] of alpha r - (kappa - nu) alpha^2/2.
+* ``Joint``: min over nu of rate w^2/(2 nu) + E max over alpha of alpha r - (kappa - nu) alpha^2/2.
 
 Each states its rows, its risk at a point, and the dual value of slopes alpha.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -31,7 +30,7 @@ class Parts:
     scalars of ``penalty`` come last.
     """
 
-    penalty: Penalty = Penalty((), ())
+    penalty: Penalty
     scalars: tuple[Scalar, ...] = ()
     blocks: tuple[Block, ...] = ()
     r: Line = field(default_factory=dict)
@@ -42,7 +41,7 @@ class Parts:
 
 @dataclass(frozen=True, eq=False)
 class Slopes:
-    """Slopes alpha of rows with weights pi and r = c at zero, and the polar norm of Z'(pi o alpha)."""
+    """Slopes alpha of rows, residuals c at zero, and ``polar``, the norm of Z'(pi o alpha)."""
 
     alpha: Array
     pi: Array
@@ -72,67 +71,68 @@ class Multiple(NamedTuple):
     value: float
 
 
-class Form(Protocol):
-    """A worst-case risk."""
-
-    @property
-    def curve(self) -> Curve:
-        """The loss."""
-
-    @property
-    def rate(self) -> float:
-        """The rate of the penalty."""
-
-    @property
-    def worth(self) -> float:
-        """The size of a column of Z that just pays its penalty."""
-
-    @property
-    def roundings(self) -> float:
-        """How many rounding errors of Z'(pi o alpha) the bound may charge instead of removing."""
-
-    def parts(self, norm: PenaltyNorm, d: int) -> Parts:
-        """Return the form as rows."""
-
-    def risk(self, pi: Array, r: Array, w: float, nu: float) -> float:
-        """Return the worst-case risk, at nu (where the form has it) an upper bound."""
-
-    def feasible(self, slopes: Slopes) -> Multiple:
-        """Return a multiple of slopes that is feasible, and its dual value."""
-
-    def charged(self, value: float, charge: float) -> float:
-        """Return a dual value less the change ``charge`` of E alpha c."""
-
-    def slope_unit(self, unit: float) -> float:
-        """Return the usual size of alpha at residuals of size ``unit``."""
-
-    def steepness(self, risk: float) -> float:
-        """Return the slope of the loss at the worst case per unit of alpha."""
-
-    def radii(self, slopes: Slopes) -> tuple[float, ...]:
-        """Return polar norms of Z'(pi o alpha) that the dual allows, the best first."""
-
-    def rescaled(self, unit: float, slope: float, size: float) -> Form:
-        """Return the form in units of residuals, of slopes, and of columns of Z."""
-
-
 def _ratio(a: float, b: float) -> float:
     return float(a / b) if b > 0 else np.inf
 
 
 @dataclass(frozen=True, eq=False)
-class Plain:
-    """E l(r)."""
+class Form:
+    """A worst-case risk of a loss with a penalty of some rate."""
 
     curve: Curve
-    rate: float = 0.0
-    worth: float = 0.0
+    rate: float
+
+    #: How many rounding errors of Z'(pi o alpha) a bound may charge instead of removing.
+    roundings: ClassVar[float] = 1.0
+
+    @property
+    def worth(self) -> float:
+        """The size of a column of Z that just pays its penalty."""
+        return self.rate
+
+    def parts(self, norm: PenaltyNorm, d: int) -> Parts:
+        """Return the form as rows."""
+        raise NotImplementedError
+
+    def risk(self, pi: Array, r: Array, w: float, nu: float) -> float:
+        """Return the worst-case risk, at nu (where the form has it) an upper bound."""
+        raise NotImplementedError
+
+    def feasible(self, slopes: Slopes) -> Multiple:
+        """Return a multiple of slopes that is feasible, and its dual value."""
+        raise NotImplementedError
+
+    def radii(self, slopes: Slopes) -> tuple[float, ...]:
+        """Return polar norms of Z'(pi o alpha) that the dual allows, the best first."""
+        raise NotImplementedError
+
+    def charged(self, value: float, charge: float) -> float:
+        """Return a dual value less the change ``charge`` of E alpha c."""
+        return value - charge
+
+    def slope_unit(self, unit: float) -> float:
+        """Return the usual size of alpha at residuals of size ``unit``."""
+        return self.curve.slope_unit(unit)
+
+    def steepness(self, risk: float) -> float:
+        """Return the slope of the loss at the worst case per unit of alpha."""
+        return 1.0
+
+    def rescaled(self, unit: float, slope: float, size: float) -> Form:
+        """Return the form in units of residuals, of slopes, and of columns of Z."""
+        rate = self.rate / (size * slope)
+        return replace(self, curve=self.curve.rescaled(unit, slope), rate=rate)
+
+
+class Plain(Form):
+    """E l(r)."""
+
     # Z'(pi o alpha) must be 0, and errors accumulate over the rows
-    roundings: float = 1e4
+    roundings = 1e4
 
     def parts(self, norm: PenaltyNorm, d: int) -> Parts:
         """Return no rows but those of the sample."""
-        return Parts(k0=self.curve.kappa)
+        return Parts(Penalty((), ()), k0=self.curve.kappa)
 
     def risk(self, pi: Array, r: Array, w: float, nu: float) -> float:
         """Return the mean loss."""
@@ -144,39 +144,13 @@ class Plain:
             return Multiple(0.0, 0.0)
         return Multiple(1.0, slopes.gain - float(slopes.pi @ self.curve.phi(slopes.alpha)))
 
-    def charged(self, value: float, charge: float) -> float:
-        """Return the difference."""
-        return value - charge
-
-    def slope_unit(self, unit: float) -> float:
-        """Return that of the loss."""
-        return self.curve.slope_unit(unit)
-
-    def steepness(self, risk: float) -> float:
-        """Return 1: alpha is the slope."""
-        return 1.0
-
     def radii(self, slopes: Slopes) -> tuple[float, ...]:
         """Return 0."""
         return (0.0,)
 
-    def rescaled(self, unit: float, slope: float, size: float) -> Plain:
-        """Return the form in other units."""
-        return Plain(self.curve.rescaled(unit, slope))
 
-
-@dataclass(frozen=True, eq=False)
-class Linear:
+class Linear(Form):
     """E l(r) + rate w."""
-
-    curve: Curve
-    rate: float
-    roundings: float = 1.0
-
-    @property
-    def worth(self) -> float:
-        """The rate."""
-        return self.rate
 
     def parts(self, norm: PenaltyNorm, d: int) -> Parts:
         """Return the rows of the norm."""
@@ -192,46 +166,22 @@ class Linear:
         phi = float(slopes.pi @ self.curve.phi(factor * slopes.alpha))
         return Multiple(factor, factor * slopes.gain - phi)
 
-    def charged(self, value: float, charge: float) -> float:
-        """Return the difference."""
-        return value - charge
-
-    def slope_unit(self, unit: float) -> float:
-        """Return that of the loss."""
-        return self.curve.slope_unit(unit)
-
-    def steepness(self, risk: float) -> float:
-        """Return 1: alpha is the slope."""
-        return 1.0
-
     def radii(self, slopes: Slopes) -> tuple[float, ...]:
         """Return the rate."""
         return (self.rate,)
 
-    def rescaled(self, unit: float, slope: float, size: float) -> Linear:
-        """Return the form in other units."""
-        return Linear(self.curve.rescaled(unit, slope), self.rate / (size * slope))
-
 
 @dataclass(frozen=True, eq=False)
-class Root:
+class Root(Form):
     """(sqrt(E r^2) + rate w)^2/(2 kappa); its rows are those of the root."""
 
     curve: Pieces
-    rate: float
-    roundings: float = 1.0
-
-    @property
-    def worth(self) -> float:
-        """The rate."""
-        return self.rate
 
     def parts(self, norm: PenaltyNorm, d: int) -> Parts:
         """Return sqrt(E r^2) = min over sigma of sigma/2 + E r^2/(2 sigma) and rate w."""
         sigma = Scalar(0.5, 1.0)
-        return Parts(
-            norm.linear(self.rate, d), (sigma,), (at_least_zero({sigma: 1.0}),), k={sigma: 1.0}
-        )
+        sign = at_least_zero({sigma: 1.0})
+        return Parts(norm.linear(self.rate, d), (sigma,), (sign,), k={sigma: 1.0})
 
     def risk(self, pi: Array, r: Array, w: float, nu: float) -> float:
         """Return (sqrt(E r^2) + rate w)^2/(2 kappa)."""
@@ -242,6 +192,10 @@ class Root:
         """Return E alpha c, squared over 2 kappa, with E alpha^2 <= 1 and polar <= rate."""
         factor = min(_ratio(self.rate, slopes.polar), _ratio(1.0, np.sqrt(slopes.square)))
         return Multiple(factor, max(factor * slopes.gain, 0.0) ** 2 / (2 * self.curve.kappa))
+
+    def radii(self, slopes: Slopes) -> tuple[float, ...]:
+        """Return rate sqrt(E alpha^2)."""
+        return (self.rate * float(np.sqrt(slopes.square)),)
 
     def charged(self, value: float, charge: float) -> float:
         """Return the value, a square over 2 kappa, at a root less ``charge``."""
@@ -255,98 +209,20 @@ class Root:
         """Return sqrt(2 risk/kappa): the worst residual is alpha sqrt(2 kappa risk)."""
         return float(np.sqrt(2 * risk / self.curve.kappa))
 
-    def radii(self, slopes: Slopes) -> tuple[float, ...]:
-        """Return rate sqrt(E alpha^2)."""
-        return (self.rate * float(np.sqrt(slopes.square)),)
-
-    def rescaled(self, unit: float, slope: float, size: float) -> Root:
-        """Return the form in other units."""
-        return Root(self.curve.rescaled(unit, slope), self.rate / (size * slope))
-
 
 @dataclass(frozen=True, eq=False)
-class KinkedJoint:
-    """min over nu of rate w^2/(2 nu) + E max of the ends of alpha r + nu alpha^2/2 (kappa = 0)."""
-
-    curve: Pieces
-    rate: float
-    roundings: float = 1.0
-
-    @property
-    def worth(self) -> float:
-        """sqrt(rate)."""
-        return float(np.sqrt(self.rate))
-
-    @property
-    def _mid(self) -> float:
-        return (self.curve.lo + self.curve.hi) / 2
-
-    @property
-    def _bend(self) -> float:
-        return -self.curve.lo * self.curve.hi / 2
-
-    def parts(self, norm: PenaltyNorm, d: int) -> Parts:
-        """Return max over alpha of alpha (r + nu (lo + hi)/2) - nu lo hi/2, and the norm."""
-        nu = Scalar(self._bend, 1.0)
-        return Parts(
-            norm.over(nu, self.rate, d),
-            (nu,),
-            (at_least_zero({nu: 1.0}),),
-            r={nu: self._mid},
-            nu=nu,
-        )
-
-    def risk(self, pi: Array, r: Array, w: float, nu: float) -> float:
-        """Return the risk at nu, the mean loss if w = 0."""
-        nu = nu if w > 0 else 0.0
-        mean = float(pi @ self.curve.loss(r + nu * self._mid)) + nu * self._bend
-        return mean + (self.rate * w**2 / (2 * nu) if w > 0 else 0.0)
-
-    def feasible(self, slopes: Slopes) -> Multiple:
-        """Return E alpha c, shrunk to polar^2 <= rate E[(lo + hi) alpha - lo hi]."""
-        # the larger root s of s^2 polar^2 = rate (s (lo + hi) E alpha - lo hi)
-        square = slopes.polar**2
-        half = self.rate * self._mid * slopes.mean
-        top = half + np.sqrt(max(half**2 + 2 * square * self.rate * self._bend, 0.0))
-        factor = min(1.0, _ratio(float(top), square))
-        return Multiple(factor, factor * slopes.gain)
-
-    def charged(self, value: float, charge: float) -> float:
-        """Return the difference."""
-        return value - charge
-
-    def slope_unit(self, unit: float) -> float:
-        """Return that of the loss."""
-        return self.curve.slope_unit(unit)
-
-    def steepness(self, risk: float) -> float:
-        """Return 1: alpha is the slope."""
-        return 1.0
-
-    def radii(self, slopes: Slopes) -> tuple[float, ...]:
-        """Return sqrt(rate E[(lo + hi) alpha - lo hi])."""
-        square = 2 * (self._mid * slopes.mean + self._bend)
-        return (float(np.sqrt(self.rate * max(square, 0.0))),)
-
-    def rescaled(self, unit: float, slope: float, size: float) -> KinkedJoint:
-        """Return the form in other units."""
-        return KinkedJoint(self.curve.rescaled(unit, slope), self.rate / size**2)
-
-
-@dataclass(frozen=True, eq=False)
-class CurvedJoint:
+class Joint(Form):
     r"""min over nu of rate w^2/(2 nu) + E max over alpha of alpha r - (kappa - nu) alpha^2/2.
 
     Past nu = kappa the maximum is at an end of [lo, hi]: with e = nu - kappa + q >= 0, q >= 0,
 
     .. math:: \alpha\,(r + e\,(lo + hi)/2) - e\,lo\,hi/2 - q\,\alpha^2/2
 
-    is the same there and concave, and the least q is the best. An infinite slope leaves e = 0.
+    is the same there and concave, and the least q is the best. An infinite slope leaves e = 0,
+    kappa = 0 leaves q = 0.
     """
 
     curve: Pieces
-    rate: float
-    roundings: float = 1.0
 
     @property
     def worth(self) -> float:
@@ -366,27 +242,50 @@ class CurvedJoint:
         return bool(np.isfinite(self._mid))
 
     def parts(self, norm: PenaltyNorm, d: int) -> Parts:
-        """Return the rows with q = kappa - nu + e, e in units of the largest slope squared."""
+        """Return the rows, e in units of the largest slope squared."""
         kappa = self.curve.kappa
+        if kappa == 0:
+            nu = Scalar(self._bend, 1.0)
+            signs = [at_least_zero({nu: 1.0})]
+            return self._parts(norm, d, [nu], signs, r={nu: self._mid})
         nu = Scalar(0.0, 0.5 * kappa)
-        penalty = norm.over(nu, self.rate, d)
         if not self._bounded:
-            signs = (at_least_zero({nu: 1.0}), at_least_zero({nu: -1.0}, kappa))
-            return Parts(penalty, (nu,), signs, k={nu: -1.0}, k0=kappa, nu=nu)
+            signs = [at_least_zero({nu: 1.0}), at_least_zero({nu: -1.0}, kappa)]
+            return self._parts(norm, d, [nu], signs, k={nu: -1.0})
         unit = max(-self.curve.lo, self.curve.hi) ** -2
         e = Scalar(self._bend * unit, 0.1 * kappa)
         q = {nu: -1.0, e: unit}
-        signs = (at_least_zero({nu: 1.0}), at_least_zero({e: 1.0}), at_least_zero(q, kappa))
-        return Parts(penalty, (nu, e), signs, r={e: self._mid * unit}, k=q, k0=kappa, nu=nu)
+        signs = [at_least_zero({nu: 1.0}), at_least_zero({e: 1.0}), at_least_zero(q, kappa)]
+        return self._parts(norm, d, [nu, e], signs, r={e: self._mid * unit}, k=q)
+
+    def _parts(
+        self,
+        norm: PenaltyNorm,
+        d: int,
+        scalars: list[Scalar],
+        signs: list[Block],
+        r: Line | None = None,
+        k: Line | None = None,
+    ) -> Parts:
+        nu = scalars[0]
+        return Parts(
+            penalty=norm.over(nu, self.rate, d),
+            scalars=tuple(scalars),
+            blocks=tuple(signs),
+            r=r or {},
+            k=k or {},
+            k0=self.curve.kappa,
+            nu=nu,
+        )
 
     def risk(self, pi: Array, r: Array, w: float, nu: float) -> float:
         """Return the risk at nu, the mean loss if w = 0."""
-        nu = nu if w > 0 else 0.0
-        rest = self.curve.kappa - nu
-        mean = float(pi @ self._rows(r, rest))
-        return mean + (self.rate * w**2 / (2 * nu) if w > 0 else 0.0)
+        if w == 0:
+            return float(pi @ self.curve.loss(r))
+        return float(pi @ self._rows(r, self.curve.kappa - nu)) + self.rate * w**2 / (2 * nu)
 
     def _rows(self, r: Array, rest: float) -> Array:
+        """Return max over alpha of alpha r - rest alpha^2/2."""
         if rest >= 0 or not self._bounded:
             return self.curve.at_curvature(r, rest)
         return self.curve.at_curvature(r - rest * self._mid, 0.0) - rest * self._bend
@@ -410,26 +309,14 @@ class CurvedJoint:
         half = self._mid * mean
         return _ratio(float(half + np.sqrt(half**2 + 2 * least * self._bend)), least)
 
-    def charged(self, value: float, charge: float) -> float:
-        """Return the difference."""
-        return value - charge
-
-    def slope_unit(self, unit: float) -> float:
-        """Return that of the loss."""
-        return self.curve.slope_unit(unit)
-
-    def steepness(self, risk: float) -> float:
-        """Return 1: alpha is the slope."""
-        return 1.0
-
     def radii(self, slopes: Slopes) -> tuple[float, ...]:
-        """Return sqrt(rate A), A at its least and, for nu >= kappa, at its largest."""
+        """Return sqrt(rate A), A at its least (if kappa > 0) and, for nu >= kappa, its largest."""
         least = float(np.sqrt(self.rate * slopes.square))
         if not self._bounded:
             return (least,)
-        most = 2 * (self._mid * slopes.mean + self._bend)
-        return least, float(np.sqrt(self.rate * max(most, 0.0)))
+        most = float(np.sqrt(2 * self.rate * max(self._mid * slopes.mean + self._bend, 0.0)))
+        return (least, most) if self.curve.kappa > 0 else (most,)
 
-    def rescaled(self, unit: float, slope: float, size: float) -> CurvedJoint:
-        """Return the form in other units."""
-        return CurvedJoint(self.curve.rescaled(unit, slope), self.rate / size**2)
+    def rescaled(self, unit: float, slope: float, size: float) -> Joint:
+        """Return the form in units of residuals, of slopes, and of columns of Z."""
+        return Joint(self.curve.rescaled(unit, slope), self.rate / size**2)

@@ -1,4 +1,4 @@
-"""From a problem to a model: the rows of its loss, the form of its risk, the norm of its penalty."""
+"""From a problem to a model: rows of the loss, form of the risk, norm of the penalty."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ...losses import Loss
 from ...losses.base import Array
 from ...problem import Problem
 from .curves import Curve, Pieces, Smooth
-from .forms import CurvedJoint, Form, KinkedJoint, Linear, Plain, Root
+from .forms import Form, Joint, Linear, Plain, Root
 from .model import Model, some_rows
 from .norms import CutNorm, EuclideanNorm, MaxNorm, PenaltyNorm, SumNorm
 
@@ -81,7 +81,7 @@ def _form(problem: Problem, curve: Curve) -> Form:
     if problem.ball.order == 1:
         require_lipschitz(loss)
     if delta == 0:
-        return Plain(curve)
+        return Plain(curve, 0.0)
     if problem.ball.order == 1:
         return Linear(curve, delta * loss.lipschitz)
     pieces = loss.pieces
@@ -91,12 +91,10 @@ def _form(problem: Problem, curve: Curve) -> Form:
     rows = Pieces(curve.lo, curve.hi, curve.kappa)
     if pieces.rooted:
         return Root(rows, float(np.sqrt(delta)))
-    if pieces.kappa > 0:
-        return CurvedJoint(rows, delta)
-    if lo + hi == 0:
+    if pieces.kappa == 0 and lo + hi == 0:
         # |r| has one slope: min over nu of delta w^2/(2 nu) + nu hi^2/2 = sqrt(delta) hi w
         return Linear(curve, float(np.sqrt(delta)) * hi)
-    return KinkedJoint(rows, delta)
+    return Joint(rows, delta)
 
 
 def _norm(cost: Cost, d: int) -> PenaltyNorm:

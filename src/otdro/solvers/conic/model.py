@@ -3,16 +3,19 @@ r"""A robust problem with its units, and its saddle form for the interior-point 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from ...design import Design
 from ...losses.base import Array
-from .blocks import Scalar, columns, stacked
+from .blocks import Scalar, coefficients, stacked
 from .forms import Form, Slopes
 from .norms import PenaltyNorm
 from .rows import Rows
 
+#: Rounding errors of a sum, relative to the size of its terms.
+ROUNDING = 4e-16
 #: Rows from which the size of a column is taken.
 SAMPLED = 500
 
@@ -24,12 +27,12 @@ def some_rows(design: Design) -> Design:
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    r"""Minimise over (theta, b) the ``form`` of the residuals r = c - o (Z theta + b) and ||theta||.
+    r"""Minimise over (theta, b) the ``form`` of residuals c - o (Z theta + b) and of ||theta||.
 
     Z is ``design`` over ``size``; ``live`` is 0 at the columns of Z that are constant up to
-    rounding, which must not serve as a second intercept; ``noise`` is the rounding error of
-    Z'(pi o alpha); ``outlying`` >= 1 says how many times larger than is usual a row is; ``table``
-    may hold A = diag(o) Z of a small dense problem.
+    rounding, which must not serve as a second intercept; ``columns`` holds their sizes;
+    ``outlying`` >= 1 says how many times larger than is usual a row is; ``table`` may hold A =
+    diag(o) Z of a small dense problem, and ``magnitude`` its absolute values.
     """
 
     design: Design
@@ -41,9 +44,10 @@ class Model:
     intercept: bool
     size: float = 1.0
     live: Array | float = 1.0
-    noise: Array | float = 0.0
+    columns: Any = 0.0
     outlying: Array | float = 1.0
     table: Array | None = None
+    magnitude: Array | None = None
 
     def residual(self, theta: Array, b: float) -> Array:
         """Return c - o (Z theta + b)."""
@@ -77,6 +81,12 @@ class Model:
         some = some_rows(self.design)
         return self.live * np.sqrt(np.diag(some.gram(np.full(some.n, 1 / some.n)))) / self.size
 
+    def rounding(self, alpha: Array) -> Array:
+        """Return the rounding error of Z'(pi o alpha)."""
+        if self.magnitude is None:
+            return ROUNDING * self.columns
+        return ROUNDING * ((self.pi * np.abs(alpha)) @ self.magnitude)
+
     def clipped(self, alpha: Array) -> Array:
         """Return alpha in its box."""
         return np.clip(alpha, self.form.curve.lo, self.form.curve.hi)
@@ -102,8 +112,8 @@ class Model:
 class Saddle:
     """Sample rows and head rows over (theta, xi), the linear cost of xi and where it starts.
 
-    ``nu`` is the place of that scalar in xi, if the form has it; with breathing head rows the last
-    scalar is g, the multiplier of the l1 norm, which is maximised over.
+    ``nu`` is the place of that scalar in xi, -1 if the form lacks it; with breathing head rows the
+    last scalar is g, the multiplier of the l1 norm, which is maximised over.
     """
 
     sample: Rows
@@ -111,7 +121,7 @@ class Saddle:
     cost: Array
     start: Array
     rate: float
-    nu: int | None
+    nu: int
 
     @property
     def groups(self) -> tuple[Rows, Rows]:
@@ -125,7 +135,7 @@ def saddle(m: Model) -> Saddle:
     b = (Scalar(0.0, 0.0),) if m.intercept else ()
     scalars = (*b, *parts.scalars, *parts.penalty.scalars)
     ones = np.ones_like(m.c)
-    R = np.tile(columns(parts.r, scalars), (len(ones), 1))
+    R = np.tile(coefficients(parts.r, scalars), (len(ones), 1))
     if m.intercept:
         R[:, 0] = -m.o
     sample = Rows(
@@ -135,7 +145,7 @@ def saddle(m: Model) -> Saddle:
         hi=m.form.curve.hi * ones,
         h=m.c,
         R=R,
-        K=columns(parts.k, scalars)[None],
+        K=coefficients(parts.k, scalars)[None],
         k0=parts.k0,
         outlying=m.outlying,
         conjugate=m.form.curve.conjugate,
@@ -148,5 +158,5 @@ def saddle(m: Model) -> Saddle:
         cost=np.array([scalar.cost for scalar in scalars]),
         start=np.array([scalar.start for scalar in scalars]),
         rate=m.form.rate,
-        nu=None if parts.nu is None else scalars.index(parts.nu),
+        nu=-1 if parts.nu is None else scalars.index(parts.nu),
     )

@@ -3,7 +3,7 @@ r"""The penalty on the dual norm of theta as rows: rate ||theta||, or rate ||the
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,32 +19,32 @@ class Penalty(NamedTuple):
     blocks: tuple[Block, ...]
 
 
-class PenaltyNorm(Protocol):
+class PenaltyNorm:
     """The norm of theta that a ball penalises: the dual norm of its cost."""
 
     def value(self, theta: Array) -> float:
         """Return ||theta||."""
+        raise NotImplementedError
 
     def polar(self, g: Array) -> float:
         """Return max g'theta over ||theta|| <= 1, the norm of the cost."""
+        raise NotImplementedError
 
     def linear(self, rate: float, d: int) -> Penalty:
         """Return the rows of rate ||theta||."""
+        raise NotImplementedError
 
     def over(self, nu: Scalar, rate: float, d: int) -> Penalty:
         """Return the rows of rate ||theta||^2/(2 nu)."""
+        raise NotImplementedError
 
     def within(self, g: Array, bound: float) -> list[Array]:
-        """Return points of polar norm at most ``bound`` near g, the nearest first."""
+        """Return points of polar norm at most ``bound`` near g, the best first."""
+        size = self.polar(g)
+        return [g if size <= bound else g * (bound / size)]
 
 
-def shrunk(norm: PenaltyNorm, g: Array, bound: float) -> Array:
-    """Return g, scaled to the polar norm ``bound`` if its own is larger."""
-    size = norm.polar(g)
-    return g if size <= bound else g * (bound / size)
-
-
-class EuclideanNorm:
+class EuclideanNorm(PenaltyNorm):
     """||theta||_2, its own polar norm."""
 
     def value(self, theta: Array) -> float:
@@ -69,12 +69,8 @@ class EuclideanNorm:
         """Return rate theta_j^2/(2t) = max over alpha of alpha theta_j - t alpha^2/(2 rate)."""
         return Block(d, sign=1.0, k={t: 1 / rate}, lo=-np.inf)
 
-    def within(self, g: Array, bound: float) -> list[Array]:
-        """Return g scaled."""
-        return [shrunk(self, g, bound)]
 
-
-class SumNorm:
+class SumNorm(PenaltyNorm):
     """||theta||_1, polar to the largest |g_j|."""
 
     def value(self, theta: Array) -> float:
@@ -96,7 +92,7 @@ class SumNorm:
 
     def within(self, g: Array, bound: float) -> list[Array]:
         """Return g clipped, which costs least, and g scaled, which stays in the range of Z'."""
-        return [np.clip(g, -bound, bound), shrunk(self, g, bound)]
+        return [np.clip(g, -bound, bound), *super().within(g, bound)]
 
 
 def epigraph(faces: tuple[Block, ...], t: Scalar, nu: Scalar, rate: float) -> Penalty:
@@ -104,7 +100,7 @@ def epigraph(faces: tuple[Block, ...], t: Scalar, nu: Scalar, rate: float) -> Pe
     return Penalty((t,), (*faces, Block(r={t: 1.0}, k={nu: 1 / rate}, lo=-np.inf)))
 
 
-class MaxNorm:
+class MaxNorm(PenaltyNorm):
     """The largest |theta_j|, polar to ||g||_1."""
 
     def value(self, theta: Array) -> float:
@@ -128,13 +124,9 @@ class MaxNorm:
     def _faces(self, t: Scalar, first: float, d: int) -> tuple[Block, ...]:
         return tuple(Block(d, sign=sign, r={t: -1.0}, first=first) for sign in (1.0, -1.0))
 
-    def within(self, g: Array, bound: float) -> list[Array]:
-        """Return g scaled."""
-        return [shrunk(self, g, bound)]
-
 
 @dataclass(frozen=True, eq=False)
-class CutNorm:
+class CutNorm(PenaltyNorm):
     """The dual norm of any cost: as rows its cuts <v, theta> so far, of shape (m, d).
 
     ``root`` (k, d) and ``centre`` add ||root (theta - centre)||^2/2, the curvature that cuts lack.
@@ -173,7 +165,3 @@ class CutNorm:
             return ()
         h = -self.root @ self.centre
         return (Block(len(self.root), matrix=self.root, k0=1.0, lo=-np.inf, h=h),)
-
-    def within(self, g: Array, bound: float) -> list[Array]:
-        """Return g scaled."""
-        return [shrunk(self, g, bound)]

@@ -10,14 +10,13 @@ from ...design import Design
 from ...losses.base import Array
 from .bounds import DualPoint
 from .central_path import SMALL, Run, is_small
-from .forms import Plain
-from .model import Model, some_rows
+from .model import ROUNDING, SAMPLED, Model
 from .norms import EuclideanNorm
 
-#: Rounding errors of a sum, relative to the size of its terms.
-ROUNDING = 4e-16
 #: Columns whose sizes differ by more keep their own coordinates: an SVD would lose the small ones.
 SPREAD = 1e5
+#: Entries below this share of the largest of their column are zeros.
+NOTHING = 1e-13
 #: A row that many times larger than is usual is outlying.
 UNUSUAL = 5.0
 
@@ -59,9 +58,10 @@ def scaled(model: Model, b: float, unit: float) -> ScaledModel:
     inner, basis = _row_space(model.rescaled(b, unit, slope, 1.0))
     size = _size(inner)
     inner = inner.rescaled(0.0, 1.0, 1.0, size)
-    inner = replace(inner, noise=ROUNDING * inner.sizes())
+    inner = replace(inner, columns=inner.sizes())
     if is_small(inner.design):
-        inner = replace(inner, table=inner.dense(np.arange(inner.design.n)))
+        table = inner.dense(np.arange(inner.design.n))
+        inner = replace(inner, table=table, magnitude=np.abs(table))
     inner = replace(inner, outlying=_outlying(inner))
     return ScaledModel(inner, b, unit, slope, size, basis)
 
@@ -89,7 +89,10 @@ def _row_space(model: Model) -> tuple[Model, Array | None]:
 
 def _size(model: Model) -> float:
     """Return the size of the smallest column of Z that can pay its penalty."""
-    sizes = model.sizes()
+    n = model.design.n
+    Z = np.abs(model.dense(np.arange(0, n, -(-n // SAMPLED))))
+    # a root mean square that a few cells cannot move
+    sizes = np.sqrt((np.minimum(Z, UNUSUAL * _typical(Z)) ** 2).mean(axis=0))
     sizes = sizes[sizes > 0]
     worth = model.form.worth
     return float(np.clip(worth, sizes.min(), sizes.max())) if sizes.size else 1.0
@@ -101,11 +104,16 @@ def _outlying(model: Model) -> Array:
     Columns are measured by their medians, rows by two signed sums of measured columns.
     """
     n, d = model.design.n, model.design.d
-    some = np.abs(model.dense(np.arange(0, n, -(-n // 500))))
-    typical = np.median(some, axis=0)
-    typical = np.where(typical > 0, typical, some.mean(axis=0))
-    weight = 1 / np.where(typical > 0, typical, np.inf)
+    usual = _typical(np.abs(model.dense(np.arange(0, n, -(-n // SAMPLED)))))
     signs = np.random.default_rng(0).choice([-1.0, 1.0], (2, d))
-    size = np.max([np.abs(model.scores(sign * weight)) for sign in signs], axis=0)
-    usual = float(np.median(size)) or float(size.mean()) or 1.0
-    return np.maximum(size / (UNUSUAL * usual), 1.0)
+    size = np.max([np.abs(model.scores(sign / usual)) for sign in signs], axis=0)
+    return np.maximum(size / (UNUSUAL * _typical(size[:, None])[0]), 1.0)
+
+
+def _typical(sizes: Array) -> Array:
+    """Return the median of every column among entries that are not 0 up to rounding, else inf."""
+    ordered = np.sort(sizes, axis=0)
+    zeros = (ordered <= NOTHING * ordered[-1]).sum(axis=0)
+    middle = np.minimum((zeros + len(sizes)) // 2, len(sizes) - 1)
+    median = np.take_along_axis(ordered, middle[None], axis=0)[0]
+    return np.where(median > 0, median, np.inf)
