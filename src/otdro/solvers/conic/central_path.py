@@ -40,16 +40,17 @@ def is_small(design: Design) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class Run:
-    """A point of a model, the best lower bound found, and the iterations spent."""
+class Outcome:
+    """A point of a model with its nu (inf without one), the best lower bound, the iterations."""
 
     theta: Array
     b: float
+    nu: float
     bound: DualPoint
     n_iter: int
 
 
-def iterate(model: Model, goal: float, max_iter: int) -> Run:
+def iterate(model: Model, goal: float, max_iter: int) -> Outcome:
     """Follow the central path of a scaled model until the gap is at most ``goal``.
 
     A path that strays too far to return is left for one with a heavier barrier on the head rows.
@@ -63,7 +64,7 @@ def iterate(model: Model, goal: float, max_iter: int) -> Run:
         best.finish(q)
         if best.gap <= goal or n_iter >= max_iter:
             break
-    return Run(best.theta, best.b, best.bound, n_iter)
+    return best.outcome(n_iter)
 
 
 def follow_path(q: Saddle, best: Best, n_iter: int, max_iter: int) -> int:
@@ -164,6 +165,7 @@ class Best:
         self.enough = enough
         self.theta = np.zeros(model.design.d)
         self.b = 0.0
+        self.nu = np.inf
         self.upper = np.inf
         self.bound = DualPoint(0.0, np.zeros_like(model.c))
         self.careful = is_small(model.design)
@@ -174,6 +176,10 @@ class Best:
         self.marks = np.full(3, np.inf)
         self.since = 0
         self.near = False
+
+    def outcome(self, n_iter: int) -> Outcome:
+        """Return the best point and bound."""
+        return Outcome(self.theta, self.b, self.nu, self.bound, n_iter)
 
     @property
     def gap(self) -> float:
@@ -203,13 +209,16 @@ class Best:
     def _lower_upper(self, q: Saddle, theta: Array, xi: Array) -> None:
         m = self.model
         b = float(xi[0]) if m.intercept else 0.0
-        nu = 1.0 if q.nu < 0 else float(xi[q.nu])
+        nu = np.inf if q.nu < 0 else float(xi[q.nu])
         if nu <= 0:
             # rounding can leave nu >= 0 behind
             return
         upper = m.form.risk(m.pi, m.residual(theta, b), m.norm.value(theta), nu)
         if upper < self.upper:
-            self.theta, self.b, self.upper = theta, b, upper
+            self.theta = theta
+            self.b = b
+            self.nu = nu
+            self.upper = upper
 
     def raise_bound(self, alpha: Array) -> None:
         """Take the bound of a multiplier if it is the best so far."""

@@ -8,11 +8,11 @@ from typing import NamedTuple
 import numpy as np
 
 from ...design import Design
-from ...duality import worst_risk
+from ...duality import Dual, worst_risk
 from ...losses.base import Array
 from ...problem import Problem, Solution
 from ..base import verdict
-from .central_path import Run
+from .central_path import Outcome
 from .model import Model
 from .norms import SumNorm
 
@@ -23,31 +23,25 @@ TIE = 1e-13
 
 
 class Candidate(NamedTuple):
-    """Coefficients and an intercept."""
+    """Coefficients, an intercept, and a guess of the multiplier (0 for none)."""
 
     coef: Array
     intercept: float
+    multiplier: float
 
 
 def certified(
-    problem: Problem, model: Model, run: Run, b: float, goal: float, start: Solution | None
+    problem: Problem, model: Model, run: Outcome, b: float, goal: float, start: Solution | None
 ) -> Solution:
     """Return the best of the run, its rounding, the constant model and the start, certified."""
-    zero = Candidate(np.zeros(problem.X.shape[1]), b)
-    found = [zero, *_rounded(model, run)]
+    zero = Candidate(np.zeros(problem.X.shape[1]), b, 0.0)
+    found = [zero, *_rounded(problem, model, run)]
     if start is not None:
-        found.append(Candidate(start.coef, start.intercept))
-    design = Design(problem.X)
-    cost = problem.ball.cost
-    risks = []
-    for point in found:
-        z = design.scores(point.coef) + point.intercept
-        w = float(cost.dual_norm(point.coef)) if point.coef.any() else 0.0
-        y, weights = problem.y, problem.weights
-        risks.append(worst_risk(z, y, weights, problem.loss, w, problem.ball))
+        guess = start.multiplier if np.isfinite(start.multiplier) else 0.0
+        found.append(Candidate(start.coef, start.intercept, guess))
+    risks = [_risk(problem, point) for point in found]
     # on a tie the simpler point, which stands first, wins
-    simplest = risks[0].risk * (1 - TIE)
-    order = [simplest, *(each.risk for each in risks[1:])]
+    order = [risks[0].risk * (1 - TIE), *(each.risk for each in risks[1:])]
     j = int(np.argmin(order))
     gap = max(risks[j].risk - run.bound.value, 0.0)
     return Solution(
@@ -63,15 +57,25 @@ def certified(
     )
 
 
-def _rounded(model: Model, run: Run) -> list[Candidate]:
+def _risk(problem: Problem, point: Candidate) -> Dual:
+    """Return the worst-case risk of a point and its multiplier."""
+    z = Design(problem.X).scores(point.coef) + point.intercept
+    w = float(problem.ball.cost.dual_norm(point.coef)) if point.coef.any() else 0.0
+    y, weights = problem.y, problem.weights
+    return worst_risk(z, y, weights, problem.loss, w, problem.ball, point.multiplier)
+
+
+def _rounded(problem: Problem, model: Model, run: Outcome) -> list[Candidate]:
     """Return the point, after the one with tiny coefficients set to zero if the penalty is l1."""
     coef = model.design.coef(run.theta)
     small = np.abs(coef) < NEGLIGIBLE * np.abs(coef).max(initial=0.0)
+    # nu = w^2/(2 lam)
+    lam = float(problem.ball.cost.dual_norm(coef)) ** 2 / (2 * run.nu)
     center = model.design.center
     points = []
     for v in (np.where(small, 0.0, coef), coef):
         shift = 0.0 if center is None else float(center @ v)
-        points.append(Candidate(v, run.b - shift))
+        points.append(Candidate(v, run.b - shift, lam))
     return points if isinstance(model.norm, SumNorm) else points[1:]
 
 

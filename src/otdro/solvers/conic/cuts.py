@@ -20,7 +20,7 @@ import numpy as np
 
 from ...costs import Cost
 from ...losses.base import Array
-from .central_path import Best, Run, follow_path
+from .central_path import Best, Outcome, follow_path
 from .model import Model, saddle
 from .norms import CutNorm
 
@@ -65,7 +65,7 @@ def first_cuts(cost: Cost, d: int) -> Cuts:
     return Cuts(cost.direction(points), points)
 
 
-def iterate_cuts(model: Model, cost: Cost, goal: float, max_iter: int) -> Run:
+def iterate_cuts(model: Model, cost: Cost, goal: float, max_iter: int) -> Outcome:
     """Solve masters with more and more cuts until the gap is at most ``goal``.
 
     An iteration is a master: at most ``max_iter``.
@@ -85,7 +85,7 @@ def iterate_cuts(model: Model, cost: Cost, goal: float, max_iter: int) -> Run:
         root = _curvature(cost, cuts, multipliers, best.theta)
         points = best.last[None] if best.last.any() else np.empty((0, d))
         cuts = _thinned(cuts, multipliers).with_points(cost, points)
-    return Run(best.theta, best.b, best.bound, n_iter)
+    return best.outcome(n_iter)
 
 
 def _thinned(cuts: Cuts, multipliers: Array) -> Cuts:

@@ -14,7 +14,7 @@ import numpy as np
 from ...problem import Problem, Solution
 from ..base import Method, constant_risk
 from .bounds import DualPoint
-from .central_path import Run, iterate
+from .central_path import Outcome, iterate
 from .certified import certified, expanded
 from .cuts import iterate_cuts
 from .formulation import formulate, lacking
@@ -62,10 +62,11 @@ def solve(
     return solution
 
 
-def _run(model: Model, b: float, base: float, goal: float, max_iter: int) -> Run:
+def _run(model: Model, b: float, base: float, goal: float, max_iter: int) -> Outcome:
     """Solve a model whose best constant b has the risk ``base``."""
     if base == 0:
-        return Run(np.zeros(model.design.d), b, DualPoint(0.0, 0.0 * model.c), 1)
+        zero = np.zeros(model.design.d)
+        return Outcome(zero, b, np.inf, DualPoint(0.0, 0.0 * model.c), 1)
     # a smooth loss has no residual: its risk over its largest slope is as good a unit
     r = model.c - model.o * b
     unit = float(model.pi @ np.abs(r)) if model.form.curve.conjugate is None else base

@@ -9,7 +9,7 @@ import numpy as np
 from ...design import Design
 from ...losses.base import Array
 from .bounds import DualPoint
-from .central_path import SMALL, Run, is_small
+from .central_path import SMALL, Outcome, is_small
 from .model import ROUNDING, SAMPLED, Model
 from .norms import EuclideanNorm
 
@@ -25,7 +25,8 @@ UNUSUAL = 5.0
 class ScaledModel:
     """A model in its units, and what brings its results back.
 
-    theta = basis (unit/size) theta', intercept = b + unit b', risk = unit slope risk'.
+    theta = basis (unit/size) theta', intercept = b + unit b', nu = (unit/slope) nu' and
+    risk = unit slope risk'.
     """
 
     inner: Model
@@ -40,13 +41,14 @@ class ScaledModel:
         """The unit of the risk."""
         return self.unit * self.slope
 
-    def restored(self, run: Run) -> Run:
+    def restored(self, run: Outcome) -> Outcome:
         """Return a run in the units of the problem."""
         theta = run.theta * (self.unit / self.size)
         bound = DualPoint(run.bound.value * self.risk_unit, run.bound.alpha * self.slope)
-        return Run(
+        return Outcome(
             theta=theta if self.basis is None else self.basis @ theta,
             b=self.b + self.unit * run.b,
+            nu=run.nu * (self.unit / self.slope),
             bound=bound,
             n_iter=run.n_iter,
         )
