@@ -2,7 +2,7 @@ r"""The penalty on the dual norm of theta as rows: rate ||theta||, or rate ||the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -165,3 +165,38 @@ class CutNorm(PenaltyNorm):
             return ()
         h = -self.root @ self.centre
         return (Block(len(self.root), matrix=self.root, k0=1.0, lo=-np.inf, h=h),)
+
+
+@dataclass(frozen=True, eq=False)
+class RotatedNorm(PenaltyNorm):
+    """A norm of Q theta, Q orthogonal."""
+
+    base: PenaltyNorm
+    Q: Array
+
+    def value(self, theta: Array) -> float:
+        """Return ||Q theta||."""
+        return self.base.value(self.Q @ theta)
+
+    def polar(self, g: Array) -> float:
+        """Return the polar norm of Q g."""
+        return self.base.polar(self.Q @ g)
+
+    def linear(self, rate: float, d: int) -> Penalty:
+        """Return the rows of the norm in rotated coordinates."""
+        return self._rotated(self.base.linear(rate, d))
+
+    def over(self, nu: Scalar, rate: float, d: int) -> Penalty:
+        """Return the rows of the squared norm in rotated coordinates."""
+        return self._rotated(self.base.over(nu, rate, d))
+
+    def _rotated(self, penalty: Penalty) -> Penalty:
+        blocks = [
+            block if block.sign == 0 else replace(block, sign=0.0, matrix=block.sign * self.Q)
+            for block in penalty.blocks
+        ]
+        return Penalty(penalty.scalars, tuple(blocks))
+
+    def within(self, g: Array, bound: float) -> list[Array]:
+        """Return the points of the norm itself, rotated back."""
+        return [self.Q.T @ point for point in self.base.within(self.Q @ g, bound)]

@@ -11,12 +11,14 @@ from ...losses.base import Array
 from .bounds import DualPoint
 from .central_path import SMALL, Outcome, is_small
 from .model import ROUNDING, SAMPLED, Model
-from .norms import EuclideanNorm
+from .norms import CutNorm, EuclideanNorm, RotatedNorm
 
 #: Columns whose sizes differ by more keep their own coordinates: an SVD would lose the small ones.
 SPREAD = 1e5
 #: Entries below this share of the largest of their column are zeros.
 NOTHING = 1e-13
+#: Rows that many times larger than outlying ones get coordinates of their own.
+LARGE = 1e3
 #: A row that many times larger than is usual is outlying.
 UNUSUAL = 5.0
 
@@ -57,7 +59,7 @@ class ScaledModel:
 def scaled(model: Model, b: float, unit: float) -> ScaledModel:
     """Return the model about the constant score b, with residuals in units of ``unit``."""
     slope = model.form.slope_unit(unit)
-    inner, basis = _row_space(model.rescaled(b, unit, slope, 1.0))
+    inner, basis = _coordinates(model.rescaled(b, unit, slope, 1.0))
     size = _size(inner)
     inner = inner.rescaled(0.0, 1.0, 1.0, size)
     inner = replace(inner, columns=inner.sizes())
@@ -68,25 +70,49 @@ def scaled(model: Model, b: float, unit: float) -> ScaledModel:
     return ScaledModel(inner, b, unit, slope, size, basis)
 
 
-def _row_space(model: Model) -> tuple[Model, Array | None]:
-    """Return the model on the row space of Z, and its basis, if only ||theta||_2 is penalised."""
-    n, d = model.design.n, model.design.d
-    plain = model.form.rate == 0
-    if not (plain or isinstance(model.norm, EuclideanNorm)):
+def _coordinates(model: Model) -> tuple[Model, Array | None]:
+    """Return the model in coordinates that suit its rows, and their basis."""
+    if model.form.rate == 0 or isinstance(model.norm, EuclideanNorm):
+        return _row_space(model)
+    if model.design.sparse or isinstance(model.norm, CutNorm):
         return model, None
+    return _along_large_rows(model)
+
+
+def _row_space(model: Model) -> tuple[Model, Array | None]:
+    """Return the model on the row space of Z, where only ||theta||_2 is penalised."""
+    n, d = model.design.n, model.design.d
     sizes = model.sizes()
     tall = model.design.sparse or n * d**2 > SMALL or sizes.max() > SPREAD * sizes.min()
     if n >= d and tall:
         return model, None
     Z = model.design.dense() * model.live
     # without a penalty columns may be scaled, so that no small one is lost as rounding
-    scale = np.linalg.norm(Z, axis=0) if plain else np.ones(d)
+    scale = np.linalg.norm(Z, axis=0) if model.form.rate == 0 else np.ones(d)
     scale[scale == 0] = 1.0
     U, D, Vt = np.linalg.svd(Z / scale, full_matrices=False)
     keep = ROUNDING * max(n, d) * D[0] < D
     keep[0] = True
     basis = Vt[keep].T / scale[:, None]
     return replace(model, design=Design(U[:, keep] * D[keep]), live=1.0), basis
+
+
+def _along_large_rows(model: Model) -> tuple[Model, Array | None]:
+    """Return the model with the directions of the far largest rows as coordinates.
+
+    Scaled columns then condition Newton's equations, which else lose what other rows say.
+    """
+    large = np.flatnonzero(_outlying(model) > LARGE)
+    if len(large) == 0:
+        return model, None
+    rows = model.design.rows(large).dense()
+    size = np.linalg.norm(rows, axis=1)
+    order = np.argsort(-size)
+    Q = np.linalg.qr((rows / size[:, None])[order].T, mode="complete")[0]
+    rotated = replace(
+        model, design=Design(model.design.dense() @ Q), norm=RotatedNorm(model.norm, Q)
+    )
+    return rotated, Q
 
 
 def _size(model: Model) -> float:
