@@ -19,6 +19,7 @@ from otdro.problem import Ball, Problem
 from otdro.solvers.base import constant_risk
 from otdro.solvers.conic import InteriorPoint
 from otdro.solvers.conic.cuts import hessian
+from otdro.solvers.conic.norms import UnitCost
 
 cp = pytest.importorskip("cvxpy")
 
@@ -264,6 +265,34 @@ def under_norm(problem):
     return minimum(cp.quad_over_lin(w, nu) * (delta / 2) + pi @ rows, [norm <= w])
 
 
+class Stretched(Cost):
+    """Another norm in other units."""
+
+    def __init__(self, cost, unit):
+        self.cost = cost
+        self.unit = unit
+
+    def norm(self, v):
+        return self.cost.norm(v) * self.unit
+
+    def dual_norm(self, w):
+        return self.cost.dual_norm(w) / self.unit
+
+    def direction(self, w):
+        return self.cost.direction(w) / self.unit
+
+
+@pytest.mark.parametrize("unit", [1e-6, 1e6])
+@pytest.mark.parametrize(("loss", "order"), LOSSES, ids=str)
+def test_units_of_a_norm_are_those_of_delta(loss, order, unit):
+    X, y = sample(loss.task)
+    one = solved(problem_of(X, y, loss, Power(1.5), 0.01, order), 1e-8)
+    two = solved(
+        problem_of(X, y, loss, Stretched(Power(1.5), unit), 0.01 * unit**order, order), 1e-8
+    )
+    assert_allclose(two.objective, one.objective, rtol=1e-7)
+
+
 @pytest.mark.parametrize("cost", COSTS, ids=str)
 def test_any_norm_beyond_the_zero_threshold(cost):
     X, y = sample("classification")
@@ -275,9 +304,11 @@ def test_curvature_of_a_norm():
     point = np.array([1.0, -2.0, 0.5])
     w = np.linalg.norm(point)
     assert_allclose(
-        hessian(Power(2), point), (np.eye(3) - np.outer(point, point) / w**2) / w, atol=1e-7
+        hessian(UnitCost(Power(2), 1.0), point),
+        (np.eye(3) - np.outer(point, point) / w**2) / w,
+        atol=1e-7,
     )
-    assert_allclose(hessian(Power(np.inf), np.array([1.0, 0.0, 2.0])), 0.0)
+    assert_allclose(hessian(UnitCost(Power(np.inf), 1.0), np.array([1.0, 0.0, 2.0])), 0.0)
 
 
 SMOOTH = [Softplus(2.0), Softplus(1e-2), Softplus(1e3), PseudoHuber()]

@@ -18,11 +18,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ...costs import Cost
 from ...losses.base import Array
 from .central_path import Best, Outcome, follow_path
 from .model import Model, saddle
-from .norms import CutNorm
+from .norms import CutNorm, UnitCost
 
 #: The steps of differences of ``direction``, relative to a coefficient.
 DIFFERENCE = 1e-4
@@ -49,7 +48,7 @@ class Cuts:
     normal: Array
     at: Array
 
-    def with_points(self, cost: Cost, points: Array) -> Cuts:
+    def with_points(self, cost: UnitCost, points: Array) -> Cuts:
         """Return these and the cuts at some more points."""
         normal = np.vstack([self.normal, cost.direction(points)])
         return Cuts(normal, np.vstack([self.at, points]))
@@ -59,13 +58,13 @@ class Cuts:
         return Cuts(self.normal[index], self.at[index])
 
 
-def first_cuts(cost: Cost, d: int) -> Cuts:
+def first_cuts(cost: UnitCost, d: int) -> Cuts:
     """Return the cuts at the unit vectors, in both directions."""
     points = np.vstack([np.eye(d), -np.eye(d)])
     return Cuts(cost.direction(points), points)
 
 
-def iterate_cuts(model: Model, cost: Cost, goal: float, max_iter: int) -> Outcome:
+def iterate_cuts(model: Model, cost: UnitCost, goal: float, max_iter: int) -> Outcome:
     """Solve masters with more and more cuts until the gap is at most ``goal``.
 
     An iteration is a master: at most ``max_iter``.
@@ -83,8 +82,9 @@ def iterate_cuts(model: Model, cost: Cost, goal: float, max_iter: int) -> Outcom
         follow_path(q, best, 0, STEPS)
         multipliers = q.head.alpha[: len(cuts.normal)]
         root = _curvature(cost, cuts, multipliers, best.theta)
-        points = best.last[None] if best.last.any() else np.empty((0, d))
-        cuts = _thinned(cuts, multipliers).with_points(cost, points)
+        cuts = _thinned(cuts, multipliers)
+        if best.last.any():
+            cuts = cuts.with_points(cost, best.last[None])
     return best.outcome(n_iter)
 
 
@@ -97,7 +97,7 @@ def _thinned(cuts: Cuts, multipliers: Array) -> Cuts:
     return cuts.kept(np.sort(active))
 
 
-def _curvature(cost: Cost, cuts: Cuts, multipliers: Array, centre: Array) -> Array:
+def _curvature(cost: UnitCost, cuts: Cuts, multipliers: Array, centre: Array) -> Array:
     """Return L with L'L = sum_k a_k H_k, the Hessians taken at the size of the centre."""
     d = len(centre)
     size = float(cost.dual_norm(centre))
@@ -112,7 +112,7 @@ def _curvature(cost: Cost, cuts: Cuts, multipliers: Array, centre: Array) -> Arr
     return np.sqrt(values[positive])[:, None] * vectors[:, positive].T
 
 
-def hessian(cost: Cost, point: Array) -> Array:
+def hessian(cost: UnitCost, point: Array) -> Array:
     """Return the second derivatives of the dual norm at a point, 0 across kinks."""
     size = np.maximum(np.abs(point), SMALLEST * np.abs(point).max())
     step = DIFFERENCE * size

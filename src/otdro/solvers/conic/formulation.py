@@ -15,7 +15,7 @@ from ...problem import Problem
 from .curves import Curve, Pieces, Smooth
 from .forms import Form, Joint, Linear, Plain, Root
 from .model import Model, some_rows
-from .norms import CutNorm, EuclideanNorm, MaxNorm, PenaltyNorm, SumNorm
+from .norms import CutNorm, EuclideanNorm, MaxNorm, PenaltyNorm, SumNorm, UnitCost
 
 
 class LossRows(NamedTuple):
@@ -50,13 +50,15 @@ def formulate(problem: Problem) -> Model:
     factor = ball.cost.factor() if ball.cost.euclidean and penalised else None
     design = Design(problem.X, factor, _centre(problem.X) if problem.fit_intercept else None)
     rows = loss_rows(problem.loss, problem.y)
+    norm = _norm(ball.cost, design.d) if penalised else EuclideanNorm()
+    form = _form(problem, rows.curve)
     return Model(
         design=design,
         c=rows.c,
         o=rows.o,
         pi=problem.weights,
-        form=_form(problem, rows.curve),
-        norm=_norm(ball.cost, design.d) if penalised else EuclideanNorm(),
+        form=form.rescaled(1.0, 1.0, norm.unit),
+        norm=norm,
         intercept=problem.fit_intercept,
         live=1.0 if penalised else _live(design, problem.weights),
     )
@@ -104,7 +106,7 @@ def _norm(cost: Cost, d: int) -> PenaltyNorm:
         return SumNorm()
     if cost.dual_p == np.inf:
         return MaxNorm()
-    return CutNorm(cost, np.empty((0, d)), np.empty((0, d)), np.zeros(d))
+    return CutNorm(UnitCost.of(cost, d), np.empty((0, d)), np.empty((0, d)), np.zeros(d))
 
 
 def _centre(X: Array) -> Array:

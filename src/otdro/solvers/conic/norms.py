@@ -20,7 +20,12 @@ class Penalty(NamedTuple):
 
 
 class PenaltyNorm:
-    """The norm of theta that a ball penalises: the dual norm of its cost."""
+    """The norm of theta that a ball penalises: the dual norm of its cost times ``unit``."""
+
+    @property
+    def unit(self) -> float:
+        """The unit of the norm of the cost."""
+        return 1.0
 
     def value(self, theta: Array) -> float:
         """Return ||theta||."""
@@ -126,16 +131,46 @@ class MaxNorm(PenaltyNorm):
 
 
 @dataclass(frozen=True, eq=False)
+class UnitCost:
+    """The norm of a cost over ``unit``."""
+
+    cost: Cost
+    unit: float
+
+    @classmethod
+    def of(cls, cost: Cost, d: int) -> UnitCost:
+        """Return a cost over the geometric mean of the norms of unit vectors."""
+        return cls(cost, float(np.exp(np.log(cost.norm(np.eye(d))).mean())))
+
+    def norm(self, v: Array) -> Array:
+        """Return ||v||/unit."""
+        return self.cost.norm(v) / self.unit
+
+    def dual_norm(self, w: Array) -> Array:
+        """Return the dual norm times unit."""
+        return self.cost.dual_norm(w) * self.unit
+
+    def direction(self, w: Array) -> Array:
+        """Return a subgradient of the dual norm."""
+        return self.cost.direction(w) * self.unit
+
+
+@dataclass(frozen=True, eq=False)
 class CutNorm(PenaltyNorm):
     """The dual norm of any cost: as rows its cuts <v, theta> so far, of shape (m, d).
 
     ``root`` (k, d) and ``centre`` add ||root (theta - centre)||^2/2, the curvature that cuts lack.
     """
 
-    cost: Cost
+    cost: UnitCost
     cuts: Array
     root: Array
     centre: Array
+
+    @property
+    def unit(self) -> float:
+        """The unit of the norm of the cost."""
+        return self.cost.unit
 
     def value(self, theta: Array) -> float:
         """Return the dual norm."""
