@@ -9,10 +9,10 @@ from scipy.optimize import linprog
 from sklearn.preprocessing import PolynomialFeatures
 
 from otdro import DROClassifier, DRORegressor, robust_risk
-from otdro.adversary import spend
 from otdro.costs import FeatureMap, Graph, Mahalanobis, Norm
 from otdro.losses import Logistic
 from otdro.problem import Ball
+from otdro.worst_case.places import spend
 
 
 def data(seed=0, n=40, d=3):

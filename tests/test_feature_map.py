@@ -13,7 +13,6 @@ from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, PolynomialFeatures, StandardScaler
 
 from otdro import DROClassifier
-from otdro.adversary import worst_risk
 from otdro.costs import FeatureMap, Mahalanobis
 from otdro.costs.callable import central
 from otdro.losses import Huber, Logistic, Squared, SquaredHinge
@@ -22,6 +21,7 @@ from otdro.problem import Ball, Problem
 from otdro.radius import path
 from otdro.solvers import Exact, Smoothed
 from otdro.solvers.base import constant_risk
+from otdro.worst_case.places import worst_risk
 
 MAP = np.array([[1.0, 0.3], [0.0, 0.8]])
 

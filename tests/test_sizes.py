@@ -12,7 +12,7 @@ SOURCE = Path(otdro.__file__).parent
 FILES = sorted(SOURCE.rglob("*.py"))
 LONGEST = 400
 #: The packages (or modules) between the problem and its worst case.
-SOLVING = {"solvers", "duality", "worst_case", "certificate", "adversary"}
+SOLVING = {"solvers", "duality", "worst_case"}
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(SOURCE)))

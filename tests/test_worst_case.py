@@ -6,8 +6,10 @@ from numpy.testing import assert_allclose
 from sklearn.datasets import load_breast_cancer, load_iris
 from sklearn.linear_model import LinearRegression
 
-from otdro import Ball, DROClassifier, DRORegressor, WorstCase, certificate, discrepancy, losses
+from otdro import Ball, DROClassifier, DRORegressor, WorstCase, discrepancy, losses
 from otdro.costs import Mahalanobis, Norm
+from otdro.problem import Problem
+from otdro.worst_case import worst_case
 from reference import conic
 from tables import COMBINATIONS, DELTAS, Case, constant, fitted, make_loss
 
@@ -104,10 +106,9 @@ def test_interpolation_moves_half_of_every_row_either_way():
     rng = np.random.default_rng(0)
     X, beta = rng.normal(size=(30, 3)), np.array([1.0, -1.0, 2.0])
     lam, delta = np.diag([1.0, 4.0, 0.25]), 0.04
-    found = certificate.worst_case(
-        X, X @ beta, np.full(30, 1 / 30), beta, 0.0, losses.Squared(),
-        Ball(Mahalanobis(lam), delta, 2),
-    )  # fmt: skip
+    ball = Ball(Mahalanobis(lam), delta, 2)
+    problem = Problem(X, X @ beta, np.full(30, 1 / 30), losses.Squared(), ball)
+    found = worst_case(problem, beta, 0.0)
     w = np.sqrt(beta @ np.linalg.solve(lam, beta))
     step = np.sqrt(delta) * np.linalg.solve(lam, beta) / w
     assert found.attained

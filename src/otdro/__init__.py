@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .certificate import WorstCase, discrepancy
     from .estimators import DROClassifier, DRORegressor, robust_risk
     from .problem import Ball
+    from .worst_case import WorstCase, discrepancy
 
 __version__ = "0.1.0"
 
@@ -18,8 +18,8 @@ _HOMES = {
     "Ball": "problem",
     "DROClassifier": "estimators",
     "DRORegressor": "estimators",
-    "WorstCase": "certificate",
-    "discrepancy": "certificate",
+    "WorstCase": "worst_case",
+    "discrepancy": "worst_case",
     "robust_risk": "estimators",
 }
 

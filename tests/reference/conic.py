@@ -19,6 +19,7 @@ below; the maximisers at its solution join the grid until the value of that solu
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from dataclasses import dataclass, replace
 
@@ -32,14 +33,14 @@ TOLERANCES = (1e-11, 1e-10, 1e-9, 1e-8)
 
 def precise(problem: cp.Problem, tolerances: tuple[float, ...] = TOLERANCES) -> float:
     """Return the optimum at the strictest tolerance that Clarabel attains."""
-    for tol in tolerances:
+    # warm starts help some problems and break others with exponential cones: try both
+    for tol, warm in itertools.product(tolerances, (True, False)):
         settings = dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), tol)
         settings |= {"reduced_" + name: tol for name in settings}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
             try:
-                # cold: Clarabel fails where its earlier solution is handed to it again
-                problem.solve(solver=cp.CLARABEL, max_iter=300, warm_start=False, **settings)
+                problem.solve(solver=cp.CLARABEL, max_iter=300, warm_start=warm, **settings)
             except cp.SolverError:
                 continue
         if problem.status in (cp.OPTIMAL, cp.OPTIMAL_INACCURATE):

@@ -27,6 +27,8 @@ PRECISION = 1e-14
 FIRST_STEP = 1e-6
 #: Tangents in search of a least value: halvings of the bracket down to rounding.
 STEPS = 200
+#: Values this close, relative to themselves, are equal.
+ROUNDING = 1e-15
 #: Multipliers below this are zero.
 TINY = 1e-300
 
@@ -93,8 +95,29 @@ def least(
         right = new.where(moves & ~below, right)
     # at a kink both ends are beside the least value, which is where the tangents meet
     kink = tangent(left.lam + np.where(open_ & inside, meet, 0.0))
-    best = left.where(left.value <= right.value, right)
-    return kink.where(kink.value <= best.value, best)
+    return _flattest(tangent, left, right, kink)
+
+
+def _flattest(
+    tangent: Callable[[Any], Tangent], left: Tangent, right: Tangent, kink: Tangent
+) -> Tangent:
+    """Return the lowest of the tangents and of the zero of the slope between them.
+
+    Values say little about lam near a smooth minimum: of equal ones the flattest is taken.
+    """
+    for _ in range(2):
+        turn = np.where(right.slope > left.slope, right.slope - left.slope, np.inf)
+        root = tangent(left.lam - (right.lam - left.lam) * np.minimum(left.slope, 0.0) / turn)
+        below = root.slope < 0
+        left, right = root.where(below, left), root.where(~below, right)
+    lowest = np.minimum(np.minimum(left.value, right.value), kink.value)
+    found = kink
+    for other in (left, right):
+        equal = other.value <= lowest + ROUNDING * np.abs(lowest)
+        flatter = np.abs(other.slope) < np.abs(found.slope)
+        lower = other.value < found.value - ROUNDING * np.abs(lowest)
+        found = other.where(lower | (equal & flatter), found)
+    return found
 
 
 def _bracketed(

@@ -11,7 +11,6 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .. import losses, solvers
-from ..certificate import WorstCase
 from ..design import Design
 from ..problem import Problem, Solution
 from ..progress import shown
@@ -19,8 +18,8 @@ from ..radius import ConfidenceRegion, Sample, Settings, choose, confidence_regi
 from ..radius.checks import check_groups, check_targets
 from ..radius.selection import Choice
 from ..solvers import Solver
+from ..worst_case import WorstCase, worst_case
 from .report import message, report
-from .risk import worst_case
 from .rows import Targets, check_pair, check_support
 
 Array = NDArray[Any]
@@ -30,6 +29,8 @@ TOL = 1e-6
 MAX_ITER = 1000
 #: Formats of X that are taken as they are.
 FORMATS: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32]}
+#: What stays behind when a model is saved: the training rows, and numbers of theirs.
+ROWS = ("_problems", "_duals")
 
 
 @dataclass(eq=False, repr=False, match_args=False)
@@ -191,11 +192,12 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
             self.path_ = chosen.path
         self._support_given = problems[0].support is not None
         self._problems = problems
+        self._duals = [s.dual for s in found]
 
     def __getstate__(self) -> dict[str, Any]:
-        # the training rows stay behind: a saved model is the model, not the data
+        # a saved model is the model, not the data
         state: dict[str, Any] = super().__getstate__()
-        return {name: value for name, value in state.items() if name != "_problems"}
+        return {name: value for name, value in state.items() if name not in ROWS}
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -247,8 +249,9 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
         rows : pair (X, y), default=None
             Labelled rows, of equal weights, to put the ball around; None: the training rows, which
             a model restored from disk has not got.
-        reach : None
-            A bound on the length of a move; not available yet.
+        reach : float > 0, default=None
+            The longest move, in the cost's distance; order 1, where a worst case may send a
+            little mass far away.
 
         Returns
         -------
@@ -256,16 +259,24 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
             ``origin`` counts the rows of X, or of ``rows``.
         """
         check_is_fitted(self)
-        if reach is not None:
-            raise ValueError(f"a bound on moves is not available: leave reach=None, not {reach!r}.")
         k = self._number(class_)
         coef = np.atleast_2d(self.coef_)[k]
         intercept = float(np.ravel(self.intercept_)[k])
         if rows is not None:
-            return self._named(worst_case(self._problem_around(rows, k), coef, intercept))
-        known = float(np.ravel(self.multiplier_)[k]), float(np.ravel(self.robust_risk_)[k])
+            problem = self._problem_around(rows, k)
+            return self._named(worst_case(problem, coef, intercept, reach=reach))
         problem = self._trained("worst_case()", "give labelled rows as rows=(X, y)")[k]
-        return self._named(worst_case(problem, coef, intercept, known))
+        found = worst_case(
+            problem,
+            coef,
+            intercept,
+            dual=self._duals[k],
+            multiplier=float(np.ravel(self.multiplier_)[k]),
+            risk=float(np.ravel(self.robust_risk_)[k]),
+            gap=float(np.ravel(self.gap_)[k]),
+            reach=reach,
+        )
+        return self._named(found)
 
     def _problem_around(self, rows: Any, k: int) -> Problem:
         """Return the k-th problem with other labelled rows, all of the same weight."""
@@ -296,7 +307,7 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
 
 def _is_fitted(name: str) -> bool:
     """Whether an attribute belongs to a fit: ``name_``, and what is kept for questions later."""
-    kept = ("_problems", "_support_given")
+    kept = ("_problems", "_duals", "_support_given")
     return name in kept or (name.endswith("_") and not name.startswith("_"))
 
 

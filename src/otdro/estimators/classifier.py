@@ -15,7 +15,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
 from .. import losses
-from ..certificate import WorstCase
+from ..worst_case import WorstCase
 from .base import FORMATS, DROEstimator
 from .parameters import documented
 from .rows import Targets, check_weights, normalise

@@ -11,8 +11,8 @@ from sklearn.base import RegressorMixin
 from sklearn.utils import check_array, column_or_1d
 from sklearn.utils.validation import validate_data
 
-from ..certificate import WorstCase
 from ..radius.checks import check_targets
+from ..worst_case import WorstCase
 from .base import FORMATS, DROEstimator
 from .parameters import documented
 from .rows import Targets, check_weights, normalise

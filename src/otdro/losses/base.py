@@ -8,17 +8,17 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from .inner import Inner, local_maxima
+from .inner import Inner, local_maxima, slope_limit
 
 if TYPE_CHECKING:
     from .piecewise import PiecewiseQuadratic
 
 Array = NDArray[Any]
 
-#: A score so far out that the slope of a loss there is its limit.
+#: Constants beyond this are not sought.
 FAR = 2.0**50
-#: A slope at ``FAR`` that large has no limit.
-ENDLESS = 2.0**25
+#: A slope that large, far out, has no limit.
+ENDLESS = 1e3
 #: Halvings of an interval of scores, from 2^50 to below rounding.
 HALVINGS = 110
 
@@ -101,7 +101,7 @@ class Loss(BaseEstimator):  # type: ignore[misc]
     def slope_range(self, y: Array) -> SlopeRange:
         """Return the limits of dl/dz as z tends to -inf and to +inf; -inf or inf if none."""
         y = np.asarray(y, dtype=float)
-        ends = [self.derivative(np.full_like(y, end), y) for end in (-FAR, FAR)]
+        ends = [slope_limit(self, y, sign) for sign in (-1.0, 1.0)]
         if np.isfinite(self.lipschitz):
             return SlopeRange(*ends)
         low, high = (np.where(np.abs(end) > ENDLESS, np.sign(end) * np.inf, end) for end in ends)
@@ -115,8 +115,10 @@ class Loss(BaseEstimator):  # type: ignore[misc]
         """
         low, high = np.full(np.shape(slope), -1.0), np.full(np.shape(slope), 1.0)
         for _ in range(50):
-            low = np.where(self.derivative(low, y) > slope, 2 * low, low)
-            high = np.where(self.derivative(high, y) < slope, 2 * high, high)
+            short, shy = self.derivative(low, y) > slope, self.derivative(high, y) < slope
+            if not (short | shy).any():
+                break
+            low, high = np.where(short, 2 * low, low), np.where(shy, 2 * high, high)
         for _ in range(HALVINGS):
             middle = (low + high) / 2
             below = self.derivative(middle, y) < slope

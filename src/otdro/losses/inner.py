@@ -21,8 +21,9 @@ Array = NDArray[Any]
 CELLS = 128
 #: Steps of a bracketed Newton iteration: halvings alone would leave 2^-60 of the bracket.
 STEPS = 60
-#: Doublings in search of a bracket for a loss without a largest slope.
-DOUBLINGS = 50
+#: Doublings in search of a bracket for a loss without a largest slope, and scores that far out
+#: at which every loss is finite.
+DOUBLINGS, NEARER = 13, 1e4
 
 
 class Inner(NamedTuple):
@@ -68,6 +69,13 @@ def local_maxima(loss: Loss, z: Array, y: Array, kappa: Any) -> Inner:
     return Inner(value, shift)
 
 
+def slope_limit(loss: Loss, y: Array, sign: float) -> Array:
+    """Return dl/dz far out, at scores of 2^50 or, where that overflows, of 1e4."""
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        limit = loss.derivative(np.full_like(y, sign * 2.0**50), y)
+    return np.where(np.isfinite(limit), limit, loss.derivative(np.full_like(y, sign * NEARER), y))
+
+
 def _gain(loss: Loss, z: Array, y: Array, kappa: Array, s: Array) -> Array:
     """Return l(z + s) - kappa s^2, for one shift per row or for branches of them."""
     return loss.value(z + s, np.broadcast_to(y, s.shape)) - kappa * s**2
@@ -84,9 +92,9 @@ def _bracket(loss: Loss, z: Array, y: Array, kappa: Array) -> tuple[Array, Array
 
 
 def _doubled(loss: Loss, z: Array, y: Array, kappa: Array, sign: float) -> Array:
-    last = np.full_like(z, sign * 2.0**DOUBLINGS)
     # a loss that is flat near the row may outgrow the cost all the same, farther out
-    endless = sign * (loss.derivative(z + last, y) - 2 * kappa * last) > 0
+    last = z + sign * NEARER * (1.0 + np.abs(z))
+    endless = sign * (loss.derivative(last, y) - 2 * kappa * (last - z)) > 0
     far = sign * (1.0 + np.abs(z))
     for _ in range(DOUBLINGS):
         short = sign * (loss.derivative(z + far, y) - 2 * kappa * far) > 0

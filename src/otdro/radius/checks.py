@@ -11,7 +11,7 @@ from sklearn.utils import check_X_y, column_or_1d
 from sklearn.utils.validation import _check_sample_weight
 
 from .. import costs, losses
-from ..costs import CallableCost, Cost
+from ..costs import Cost
 from ..losses import Loss
 
 Array = NDArray[Any]
@@ -80,7 +80,7 @@ def resolve_cost(cost: Any) -> Cost:
 
 def resolve_order(order: Any, loss: Loss, cost: Cost | None) -> int:
     """Return 1 or 2; "auto" is 1 for a Lipschitz loss with a norm as cost, else 2."""
-    if isinstance(cost, CallableCost):
+    if cost is not None and cost.geometry == "function":
         if order != "auto":
             raise ValueError(f"a function is the cost itself: leave order='auto', got {order!r}.")
         return 1

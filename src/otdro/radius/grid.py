@@ -9,13 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..costs import Cost
-from ..design import Design, as_dense
-from ..losses import Loss
+from ..design import Design
+from ..duality import ZeroModel, local_threshold, zero_model
 from ..problem import Ball, Sample, Solution
 from ..solvers import Exact, Solver
 from ..solvers.base import constant_risk
-from ..solvers.feature_map import linearised as local
-from ..solvers.finite import support
 from .checks import check_deltas, resolve_cost, resolve_order, validated
 
 Array = NDArray[Any]
@@ -25,6 +23,8 @@ Array = NDArray[Any]
 SIZE, SPAN = 20, 1e-3
 #: The same for feature maps, whose local matrices hold near the rows (order 2).
 LOCAL_SIZE, LOCAL_SPAN = 12, 1e-3
+#: The gap to which a threshold is sought where a kink leaves no formula, and the last step there.
+KINKED_TOL, NEAR_ENOUGH = 1e-7, 1e-4
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,18 +103,16 @@ def tidy(
 
 def default_deltas(sample: Sample, cost: Cost, order: int, size: int = SIZE) -> Array:
     """Return deltas from the largest zero threshold of the target vectors, geometrically down."""
-    if cost.geometry == "local" and order == 2 and sample.support is None:
-        ball = Ball(cost, 1.0, order)
-        top = max(local.threshold(sample.problem(y, ball)) for y in sample.ys)
-        return max(top, 1e-300) * np.geomspace(1, LOCAL_SPAN, LOCAL_SIZE)
-    if cost.is_norm and sample.support is None:
+    everywhere = sample.support is None
+    if cost.geometry == "local" and order == 2 and everywhere:
+        top = max(_local_threshold(sample, y, cost) for y in sample.ys)
+        return (top or 1.0) * np.geomspace(1, LOCAL_SPAN, LOCAL_SIZE)
+    if cost.is_norm and everywhere:
         top = max(threshold(sample, y, cost, order) for y in sample.ys)
     else:
         top = _mean_price(sample, cost, order)
-    if not top > 0:
-        # no column says anything about y: every delta gives the constant model
-        top = 1.0
-    return top * np.geomspace(1, SPAN**order, size)
+    # at 0 no column says anything about y: every delta gives the constant model
+    return (top or 1.0) * np.geomspace(1, SPAN**order, size)
 
 
 def _mean_price(sample: Sample, cost: Cost, order: int) -> float:
@@ -123,65 +121,54 @@ def _mean_price(sample: Sample, cost: Cost, order: int) -> float:
     It starts the grid where the zero threshold has no formula: costs that are no norm, and a
     finite support.
     """
-    X = as_dense(sample.X)
-    problem = sample.problem(sample.ys[0], Ball(cost, 1.0, order))
-    if problem.finite:
-        return float(np.mean(support.places(problem)[1]))
+    X = Design(sample.X).dense()
+    if sample.support is not None or cost.geometry == "finite":
+        support = None if sample.support is None else Design(sample.support).dense()
+        return float(np.mean(cost.distance_to_nodes(X, support) ** order))
     shift = max(1, len(X) // 2)
     return float(np.mean(cost.price(X, np.roll(X, shift, axis=0), order)))
 
 
-def threshold(sample: Sample, y: Array, cost: Cost, order: int) -> float:
-    r"""Return the least delta at which beta = 0 is optimal.
-
-    With a = dl/dz at the best constant and g = E[a x], E[a] = 0 with an intercept, it is
-    :math:`\|g\|/\mathrm{Lip}` at order 1 and :math:`\|g\|^2/E[a^2]` at order 2. A loss with kinks
-    there leaves a choice of a; then it is found from solutions, with this value as upper bound.
-    """
-    loss, weights = sample.loss, sample.weights
-    b = loss.constant(y, weights) if sample.fit_intercept else 0.0
-    a, unique = _slopes(loss, y, weights, b, sample.fit_intercept)
+def _zero(sample: Sample, y: Array) -> ZeroModel:
+    """Return the model beta = 0 of one target vector, on centred rows."""
+    weights = sample.weights
     center = Design(sample.X).adjoint(weights) if sample.fit_intercept else None
-    g = Design(sample.X, center=center).adjoint(weights * a)
-    size, square = float(cost.norm(g)), float(weights @ a**2)
-    if square == 0 or size <= 1e-14 * np.sqrt(square):
-        return 0.0
-    bound = size / loss.lipschitz if order == 1 else size**2 / square
-    return bound if unique else _kinked_threshold(sample, y, cost, order, bound)
+    design = Design(sample.X, center=center)
+    return zero_model(design, y, weights, sample.loss, sample.fit_intercept)
 
 
-def _slopes(
-    loss: Loss, y: Array, weights: Array, b: float, fit_intercept: bool
-) -> tuple[Array, bool]:
-    """Return dl/dz at the constant b with mean zero, and whether no other choice exists."""
-    z = np.full(len(y), b)
-    a = loss.derivative(z, y)
-    pieces = loss.pieces
-    if pieces is None or pieces.kappa > 0:
-        return a, True
-    r = pieces.residual(z, y)
-    free = np.abs(r) <= 1e-9 * (1 + np.abs(y).max())
-    a = np.where(free, 0.0, a)
-    mass = float(weights[free].sum())
-    if fit_intercept and mass > 0:
-        # rows on the kink share, evenly, what balances the others
-        a[free] = -float(weights @ a) / mass
-    return a, bool(np.count_nonzero(free & (weights > 0)) <= 1)
+def threshold(sample: Sample, y: Array, cost: Cost, order: int) -> float:
+    """Return the least delta at which beta = 0 is optimal under a norm.
+
+    A loss with kinks there leaves a choice of slopes; then it is found from solutions, with the
+    value of some slopes as upper bound.
+    """
+    zero = _zero(sample, y)
+    bound = zero.threshold(float(cost.norm(zero.pull)), sample.loss.lipschitz, order)
+    if zero.unique or bound == 0:
+        return bound
+    return _kinked_threshold(sample, y, cost, order, bound)
+
+
+def _local_threshold(sample: Sample, y: Array, cost: Cost) -> float:
+    """Return the least delta at which beta = 0 is optimal under a linearised cost."""
+    B = np.linalg.inv(cost.shape(Design(sample.X).dense()))
+    return local_threshold(_zero(sample, y), sample.weights, B)[0]
 
 
 def _kinked_threshold(sample: Sample, y: Array, cost: Cost, order: int, bound: float) -> float:
     """Return the zero of the convex, decreasing F(0 model) - F*(delta), by Newton from the left."""
-    solver = Exact(tol=1e-7, max_iter=200)
+    solver = Exact(tol=KINKED_TOL, max_iter=200)
     flat = constant_risk(sample.problem(y, Ball(cost, bound, order)))[1]
     delta = 0.5 * bound
     for _ in range(12):
         found = solver.solve(sample.problem(y, Ball(cost, delta, order)))
         rise = flat - found.objective
-        if rise <= 1e-6 * flat or found.multiplier == 0:
+        if rise <= 10 * KINKED_TOL * flat or found.multiplier == 0:
             break
         step = min(rise / found.multiplier, bound - delta)
         delta += step
-        if step <= 1e-4 * delta:
+        if step <= NEAR_ENOUGH * delta:
             break
     return delta
 

@@ -20,11 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh, eigvalsh, solve_triangular
 from scipy.optimize import brentq
-from scipy.special import expit
 
 from ..costs import Cost
 from ..design import Design
-from ..losses import Logistic, Squared
+from ..duality import require_lipschitz
 from ..problem import Ball, Sample
 from ..solvers import Exact
 from .checks import resolve_cost, resolve_order, validated
@@ -72,14 +71,14 @@ def theory(
 def theory_delta(sample: Sample, cost: Cost, order: int, confidence: float) -> float:
     """Return the largest profile delta of the target vectors."""
     check_profile(sample, cost, confidence)
-    if isinstance(sample.loss, Squared) and order == 1:
-        raise ValueError("order=1 needs a Lipschitz loss; Squared is not. Use order=2.")
+    if order == 1:
+        require_lipschitz(sample.loss)
     return max(_delta(sample, y, cost, order, confidence) for y in sample.ys)
 
 
 def check_profile(sample: Sample, cost: Cost, confidence: float) -> None:
     """Refuse what the profile theory does not cover."""
-    if not isinstance(sample.loss, Squared | Logistic):
+    if not sample.loss.profile:
         raise ValueError(
             f"the profile theory covers the squared and logistic losses, not "
             f"{type(sample.loss).__name__}. Use delta='cv' or a number."
@@ -106,7 +105,7 @@ def pilot(sample: Sample, y: Array, cost: Cost) -> tuple[Array, float]:
     model = _plain_fit(sample, y, cost)
     if model is not None:
         return model
-    order = 1 if isinstance(sample.loss, Logistic) else 2
+    order = 1 if np.isfinite(sample.loss.lipschitz) else 2
     delta = threshold(sample, y, cost, order)
     for _ in range(5):
         found = Exact(tol=1e-8).solve(sample.problem(y, Ball(cost, delta, order)))
@@ -121,7 +120,7 @@ def _plain_fit(sample: Sample, y: Array, cost: Cost) -> tuple[Array, float] | No
         return None
     found = Exact(tol=1e-9, max_iter=60).solve(sample.problem(y, Ball(cost, 0.0, 2)))
     z = Design(sample.X).scores(found.coef) + found.intercept
-    if isinstance(sample.loss, Logistic):
+    if sample.loss.minimum_at_infinity:
         separated = (y * z)[sample.weights > 0].min() > 0
         return None if separated or not found.converged else (found.coef, found.intercept)
     return found.coef, found.intercept
@@ -166,9 +165,10 @@ def rows(weights: Array) -> float:
 
 def moments(sample: Sample, y: Array, cost: Cost, coef: Array, intercept: float) -> Moments:
     """Return the moments of the profile at a model."""
-    if isinstance(sample.loss, Squared):
-        return _squared_moments(sample, y, cost, coef, intercept)
-    return _logistic_moments(sample, y, cost, coef, intercept)
+    pieces = sample.loss.pieces
+    if pieces is not None and pieces.quadratic:
+        return _squared_moments(sample, y, cost, coef, intercept, 1 / pieces.kappa)
+    return _smooth_moments(sample, y, cost, coef, intercept)
 
 
 def _inverse(cost: Cost, d: int) -> Array:
@@ -181,27 +181,28 @@ def _inverse(cost: Cost, d: int) -> Array:
 
 
 def _squared_moments(
-    sample: Sample, y: Array, cost: Cost, coef: Array, intercept: float
+    sample: Sample, y: Array, cost: Cost, coef: Array, intercept: float, bend: float
 ) -> Moments:
-    """h = -2 e x and D_x h = -2 e I + 2 x beta' on centred rows: the intercept drops out."""
+    """h = -k e x and D_x h = -k e I + k x beta' on centred rows: the intercept drops out.
+
+    ``bend`` is k, the second derivative of the loss, 2 for e^2.
+    """
     weights, d = sample.weights, len(coef)
     center = Design(sample.X).adjoint(weights) if sample.fit_intercept else None
     e = y - Design(sample.X).scores(coef) - intercept
     sigma2 = float(weights @ e**2)
     Sigma = Design(sample.X, center=center).gram(weights)
     w2 = float(cost.dual_norm(coef)) ** 2
-    G = 4 * (sigma2 * _inverse(cost, d) + w2 * Sigma)
-    return Moments(coef, 4 * sigma2 * Sigma, G, 2 * Sigma, rows(weights))
+    G = bend**2 * (sigma2 * _inverse(cost, d) + w2 * Sigma)
+    return Moments(coef, bend**2 * sigma2 * Sigma, G, bend * Sigma, rows(weights))
 
 
-def _logistic_moments(
-    sample: Sample, y: Array, cost: Cost, coef: Array, intercept: float
-) -> Moments:
+def _smooth_moments(sample: Sample, y: Array, cost: Cost, coef: Array, intercept: float) -> Moments:
     """h = a xt, D_x h = a [I; 0] + D xt beta', with xt = (x, 1), a = l', D = l''."""
     weights, d = sample.weights, len(coef)
     X = sample.X
     z = Design(X).scores(coef) + intercept
-    a, D = -y * expit(-y * z), expit(z) * expit(-z)
+    _, a, D = sample.loss.evaluate(z, y)
     inverse = _inverse(cost, d)
     w2 = float(coef @ inverse @ coef)
     covariance = _second(X, weights * a**2, sample.fit_intercept)

@@ -13,8 +13,10 @@ from ...losses import Loss
 from ...problem import Problem, Solution
 from ..base import Array, Method, Starts, constant_risk, constant_solution, verdict
 from . import newton
+from .batch import Batch
 from .coordinates import Coordinates
 from .joint import JointMinimum, JointObjective, descend
+from .order_one import minimise
 
 #: The gap, relative to the constant model's risk, to which a starting point is solved.
 ROUGH_TOL = 1e-3
@@ -152,10 +154,10 @@ def _subsampled(objective: JointObjective) -> First | None:
     return First(found.theta, found.b, found.lam)
 
 
-def order_one(objective: JointObjective, rho: Array) -> newton.Batch:
+def order_one(objective: JointObjective, rho: Array) -> Batch:
     """Return the order-1 problems mean l + rho w on the same rows."""
     rows = objective.rows
-    return newton.Batch(rows.design, rows.y, rows.weights, objective.loss, rho, rows.fit_intercept)
+    return Batch(rows.design, rows.y, rows.weights, objective.loss, rho, rows.fit_intercept)
 
 
 def _order_one(objective: JointObjective, zero: ZeroModel) -> First:
@@ -164,7 +166,7 @@ def _order_one(objective: JointObjective, zero: ZeroModel) -> First:
     rms = float(np.sqrt(zero.mean_square))
     rho = np.minimum(np.sqrt(objective.rows.delta) * rms, BELOW_THRESHOLD * steep)
     goal = np.full(len(rho), ROUGH_TOL * zero.risk)
-    found = newton.minimise(order_one(objective, rho), goal, ROUGH_STEPS)
+    found = minimise(order_one(objective, rho), goal, ROUGH_STEPS)
     return First(found.theta, found.b)
 
 

@@ -1,7 +1,9 @@
 r"""Squared loss, order 2, Euclidean cost: the square-root ridge path from one spectrum.
 
-.. math:: \min_{\theta, b}\ \bigl(\mathrm{rms}(e) + \sqrt\delta\,\|\theta\|_2\bigr)^2,
-          \qquad \mathrm{rms}^2 = \sum_i \pi_i (y_i - z_i'\theta - b)^2 .
+.. math:: \min_{\theta, b}\ \bigl(\mathrm{rms}(e) + \sqrt\delta\,\|\theta\|_2\bigr)^2/(2\kappa),
+          \qquad \mathrm{rms}^2 = \sum_i \pi_i (y_i - z_i'\theta - b)^2,
+
+for the loss e^2/(2 kappa).
 
 With the rows and targets centred and scaled by the root of their weights, Z = U D V', q = U'y and
 perp = ||y - Uq||^2, the solution is theta(k) = V diag(D/(D^2 + k)) q for the root k of
@@ -20,11 +22,22 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from ...design import Design
+from ...duality import rooted, threshold
 from ...problem import Problem, Solution
 from ..base import Method, Starts, constant_risk, verdict
 from .coordinates import Coordinates
 
 Array = NDArray[Any]
+
+#: The threshold of the zero model is met to this.
+AT_THRESHOLD = 1e-12
+#: The least eigenvalue of Z'Z, relative to the largest, and the least remainder, relative to
+#: ||y||^2, that survive the squaring of the spectrum.
+LEAST_SQUARE, LEAST_REMAINDER = 1e-9, 1e-6
+#: A remainder below this, relative to ||y||^2, is rounding: the data can be interpolated.
+INTERPOLATED = 1e-12
+#: How far beyond the spectrum, in log k, the stiffness is sought.
+BEYOND = 60.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,18 +66,19 @@ class Spectrum:
     def from_gram(cls, design: Design, y: Array, weights: Array) -> Spectrum | None:
         """Return it from Z'Z, one pass, or None where squaring the spectrum loses too much."""
         squares, V = np.linalg.eigh(design.gram(weights))
-        if not squares[0] > 1e-9 * squares[-1]:
+        if not squares[0] > LEAST_SQUARE * squares[-1]:
             return None
         D = np.sqrt(squares)
         q = (V.T @ design.adjoint(weights * y)) / D
         size = float(weights @ y**2)
         perp = size - float(q @ q)
-        return cls(D, V, q, perp, size) if perp > 1e-6 * size else None
+        return cls(D, V, q, perp, size) if perp > LEAST_REMAINDER * size else None
 
     def stiffness(self, delta: float) -> float:
         """Return the k of a delta: inf if theta = 0 is optimal, 0 if the least squares fit is."""
         D, q = self.D, self.q
-        if delta * self.size >= (D * q) @ (D * q) * (1 - 1e-12):
+        pull = float(np.linalg.norm(D * q))
+        if delta >= threshold(pull, self.size, np.inf, order=2) * (1 - AT_THRESHOLD):
             return np.inf
         if delta == 0 or (self.perp == 0 and delta * np.sum(q**2 / D**4) <= np.sum(q**2 / D**2)):
             return 0.0
@@ -80,10 +94,15 @@ class Spectrum:
             low -= 5.0
         while excess(high) < 0:
             high += 5.0
-            if high > 2 * np.log(D.max()) + 60:
+            if high > 2 * np.log(D.max()) + BEYOND:
                 # within rounding of the threshold
                 return np.inf
         return float(np.exp(brentq(excess, low, high, xtol=1e-15, rtol=8.9e-16)))
+
+    def interpolating(self, theta: Array) -> Array:
+        """Return (Z'Z)^-1 theta on the span of the rows: Z times it pulls like theta."""
+        found: Array = self.V @ ((self.V.T @ theta) / self.D**2)
+        return found
 
     def theta(self, k: float) -> Array:
         """Return the minimiser at stiffness k."""
@@ -94,8 +113,7 @@ class Spectrum:
 
 
 def _significant(perp: float, size: float) -> tuple[float, float]:
-    # below 1e-12 of ||y||^2 the remainder is rounding: the data can be interpolated
-    return (perp if perp > 1e-12 * size else 0.0), size
+    return (perp if perp > INTERPOLATED * size else 0.0), size
 
 
 class Spectral(Method):
@@ -150,54 +168,54 @@ def _certified(
     target: float,
 ) -> list[Solution]:
     """Return solutions with their gaps; dual: max <a, y>, |Z'a| <= sqrt(delta), |a| <= 1."""
-    weights = problem.weights
+    weights, pieces = problem.weights, problem.loss.pieces
+    assert pieces is not None
     shift = float(weights @ (problem.y - y))
     stiffness = [spectrum.stiffness(float(delta)) for delta in deltas]
     theta = np.stack([spectrum.theta(k) for k in stiffness], axis=1)
     e = y[:, None] - at.design.scores(theta)
     b = weights @ e if problem.fit_intercept else np.zeros(len(deltas))
     e -= b
-    rms = np.sqrt(weights @ e**2)
+    square = weights @ e**2
+    rms = np.sqrt(square)
     a = e / np.maximum(rms, np.finfo(float).tiny)
     sizes = np.linalg.norm(at.design.adjoint(weights[:, None] * a), axis=0)
     heights = weights @ (a * y[:, None])
     coefs, solved = at.coef(theta), []
     for j, delta in enumerate(deltas):
         w, root = float(np.linalg.norm(theta[:, j])), float(np.sqrt(delta))
-        objective = float((rms[j] + root * w) ** 2)
+        dual = rooted(float(square[j]) / (2 * pieces.kappa), w, float(delta), pieces.kappa)
         exact = stiffness[j] == 0 and spectrum.perp == 0
-        gap = _gap(objective, root, w, float(sizes[j]), float(heights[j]), exact)
+        lower = _lower(root, w, float(sizes[j]), float(heights[j]), exact) / (2 * pieces.kappa)
+        gap = max(0.0, dual.risk - lower)
         coef = np.ascontiguousarray(coefs[:, j])
         solved.append(
             Solution(
                 coef=coef,
                 intercept=at.intercept(float(b[j]) + shift, coef),
-                multiplier=multiplier(w, float(rms[j]), float(delta)),
-                objective=objective,
+                multiplier=dual.multiplier if w > 0 else 0.0,
+                objective=dual.risk,
                 gap=gap,
                 n_iter=1,
                 converged=gap <= target,
                 message=verdict(gap, target, 1),
-                # d e^2/dz at the worst case, where residuals grow by 1 + sqrt(delta) w/rms
-                dual=-2 * a[:, j] * (rms[j] + root * w),
+                dual=(
+                    -at.design.scores(spectrum.interpolating(theta[:, j])) * delta / pieces.kappa
+                    if exact
+                    # dl/dz at the worst case, where residuals grow by 1 + sqrt(delta) w/rms
+                    else -a[:, j] * (rms[j] + root * w) / pieces.kappa
+                ),
             )
         )
     return solved
 
 
-def _gap(objective: float, root: float, w: float, size: float, height: float, exact: bool) -> float:
-    """Return the gap from a = e/rms(e), |Z'a| = size, <a, y> = height, root = sqrt(delta)."""
+def _lower(root: float, w: float, size: float, height: float, exact: bool) -> float:
+    """Return the bound from a = e/rms(e), |Z'a| = size, <a, y> = height, root = sqrt(delta)."""
     if exact:
         # interpolation: a = sqrt(delta) U D^-1 V'theta/w attains the primal, rounding aside
-        return max(0.0, objective - (root * w) ** 2)
+        return (root * w) ** 2
     # at delta = 0 the constraint is Z'a = 0, met to rounding: its price is |Z'a| |theta|
     kappa = min(1.0, root / size) if root > 0 and size > 0 else 1.0
     lower = kappa * height - (size * w if root == 0 else 0.0)
-    return max(0.0, objective - max(lower, 0.0) ** 2)
-
-
-def multiplier(w: float, rms: float, delta: float) -> float:
-    """Return lam* = w^2 + w rms/sqrt(delta), the derivative of the risk in delta."""
-    if w == 0:
-        return 0.0
-    return w**2 + (w * rms / np.sqrt(delta) if delta > 0 else (np.inf if rms > 0 else 0.0))
+    return max(lower, 0.0) ** 2

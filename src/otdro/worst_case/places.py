@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .certificate import WorstCase
-from .design import Design
-from .problem import Problem
-from .solvers.feature_map.geometry import ASCENT, landscape, worst
-from .solvers.feature_map.inner_ascent import ASIDE, ascents
-from .solvers.finite import support
+from ..design import Design
+from ..problem import Problem
+from ..solvers.feature_map.geometry import ASCENT, landscape, worst
+from ..solvers.feature_map.inner_ascent import ASIDE, ascents
+from ..solvers.finite import support
+from .distribution import WorstCase
 
 Array = NDArray[Any]
 
@@ -42,7 +42,12 @@ class Places:
 def worst_case(
     problem: Problem, coef: Array, intercept: float, multiplier: float, risk: float
 ) -> WorstCase:
-    """Return a worst case of a model whose robust risk, and its derivative in delta, are known."""
+    """Return a worst case of a model whose robust risk, and its derivative in delta, are known.
+
+    A multiplier of 0 is not known: both are found then.
+    """
+    if not multiplier > 0:
+        multiplier, risk = _multiplier_and_risk(problem, coef, intercept)
     places = _places(problem, coef, intercept, multiplier)
     row, place, mass = spend(places.loss, places.price, problem.weights, problem.ball.delta)
     reached = float(mass @ places.loss[row, place])
@@ -70,6 +75,15 @@ def worst_risk(problem: Problem, coef: Array, intercept: float) -> float:
     if delta == 0 or not np.any(coef):
         return float(weights @ problem.loss.value(z, problem.y))
     return worst(problem, landscape(problem, X), coef, intercept)[1]
+
+
+def _multiplier_and_risk(problem: Problem, coef: Array, intercept: float) -> tuple[float, float]:
+    """Return the multiplier of the budget (0 where no move is made by it) and the robust risk."""
+    if problem.finite or problem.ball.delta == 0 or not np.any(coef):
+        return 0.0, worst_risk(problem, coef, intercept)
+    X = Design(problem.X).dense()
+    multiplier, risk = worst(problem, landscape(problem, X), coef, intercept)
+    return float(multiplier), float(risk)
 
 
 def _places(problem: Problem, coef: Array, intercept: float, multiplier: float) -> Places:

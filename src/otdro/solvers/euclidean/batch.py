@@ -1,0 +1,96 @@
+"""Many problems over the same rows as columns of arrays, and points of theirs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...design import Design
+from ...losses import Loss
+
+Array = NDArray[Any]
+
+
+@dataclass(eq=False)
+class Batch:
+    """B problems over one design; ``weights`` (n, B) with columns of sum 1, ``rho`` (B,)."""
+
+    design: Design
+    y: Array
+    weights: Array
+    loss: Loss
+    rho: Array
+    fit_intercept: bool
+
+    def columns(self, index: Array) -> Batch:
+        """Return the problems of some columns."""
+        weights, rho = self.weights[:, index], self.rho[index]
+        return Batch(self.design, self.y, weights, self.loss, rho, self.fit_intercept)
+
+    def mean(self, v: Array) -> Array:
+        """Return the weighted sum over rows, one per column."""
+        return np.einsum("nb,nb->b", self.weights, v)
+
+
+@dataclass(eq=False)
+class Points:
+    """Points of a batch, the batch along the last axis; ``z`` includes the intercept."""
+
+    theta: Array
+    b: Array
+    z: Array
+    value: Array
+    slope: Array
+    curvature: Array
+
+    def columns(self, index: Array) -> Points:
+        """Return the points of some columns."""
+        return Points(*(getattr(self, f.name)[..., index] for f in fields(self)))
+
+
+@dataclass(eq=False)
+class Zero:
+    """The points at theta = 0 of a batch and their gradients g = Z'(pi a), (d, B)."""
+
+    points: Points
+    g: Array
+
+    def columns(self, index: Array) -> Zero:
+        """Return those of some columns."""
+        return Zero(self.points.columns(index), self.g[:, index])
+
+
+@dataclass(eq=False)
+class Minimum:
+    """What ``minimise`` returns, the batch along the last axis; ``slope`` is the dual point a."""
+
+    theta: Array
+    b: Array
+    z: Array
+    slope: Array
+    objective: Array
+    gap: Array
+    n_iter: Array
+
+    @classmethod
+    def empty(cls, batch: Batch) -> Minimum:
+        """Return arrays for every problem of a batch."""
+        n, d, B = batch.design.n, batch.design.d, len(batch.rho)
+        return cls(
+            np.zeros((d, B)),
+            np.zeros(B),
+            np.zeros((n, B)),
+            np.zeros((n, B)),
+            np.zeros(B),
+            np.zeros(B),
+            np.ones(B, int),
+        )
+
+    def store(self, columns: Array, p: Points, objective: Array, gap: Array, n_iter: int) -> None:
+        """Write finished points into their columns."""
+        self.theta[:, columns], self.b[columns] = p.theta, p.b
+        self.z[:, columns], self.slope[:, columns] = p.z, p.slope
+        self.objective[columns], self.gap[columns], self.n_iter[columns] = objective, gap, n_iter

@@ -1,0 +1,136 @@
+"""The Newton matrix of a batch of order-1 problems, renewed only where an old one does badly."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse.linalg import LinearOperator, cg
+
+from .batch import Batch, Points
+
+Array = NDArray[Any]
+
+#: An old Newton matrix is kept while a step shrinks the gradient by at least this factor.
+CONTRACTION = 0.3
+#: Columns above which the Newton system is solved by conjugate gradients, without its matrix.
+DENSE_UP_TO = 2_000
+#: Added to a diagonal of ones, and to an operator: directions that no row settles.
+RIDGE, SOFT_RIDGE = 1e-13, 1e-14
+
+
+class NewtonMatrix:
+    """The Newton system of (theta, b) with the intercept eliminated,
+
+    (H - hh'/m + (rho/w)(I - uu')) step = -(g + rho u) + h s/m,
+
+    H = Z'(pi D)Z, h = Z'(pi D), m = sum pi D at the curvatures D of when it was last renewed,
+    g = Z'(pi a), s = sum pi a at the current point, u = theta/w. A ``borrowed`` matrix is that of
+    other rows: good for steps, but slopes moved by it prove nothing.
+    """
+
+    H: Array
+    h: Array
+    g: Array
+    curvature: Array
+    mass: Array
+
+    def __init__(self) -> None:
+        self.residual: Array = np.zeros(0)
+        self.fresh = False
+        self.borrowed = False
+
+    def retried(self) -> NewtonMatrix:
+        """Try the matrix, if there is one, on the next problem: its first step is the test."""
+        self.residual = np.full_like(self.residual, np.inf)
+        return self
+
+    def lent(self) -> NewtonMatrix:
+        """Return the matrix for the steps of a problem over other rows."""
+        self.borrowed = self.H.shape[1] > 0
+        return self.retried()
+
+    def discard(self) -> None:
+        """Have the matrix renewed at the next update."""
+        self.residual = np.full_like(self.residual, -1.0)
+
+    def keep(self, index: Array) -> None:
+        """Forget the problems outside ``index``."""
+        self.H, self.h = self.H[index], self.h[:, index]
+        self.curvature, self.mass = self.curvature[:, index], self.mass[index]
+        self.residual = self.residual[index]
+
+    def update(self, batch: Batch, p: Points) -> None:
+        """Take the gradient at p, and the matrix too unless the old one did well enough."""
+        self.g = batch.design.adjoint(batch.weights * p.slope)
+        u = p.theta / np.linalg.norm(p.theta, axis=0)
+        residual = np.linalg.norm(self.g + batch.rho * u, axis=0)
+        # the same matrix contracts the gradient about as much again
+        self.fresh = not len(self.residual) or bool(np.any(residual > CONTRACTION * self.residual))
+        if self.fresh:
+            self._renew(batch, p)
+        self.residual = residual
+
+    def _renew(self, batch: Batch, p: Points) -> None:
+        D = batch.weights * p.curvature
+        self.borrowed = False
+        self.curvature = p.curvature
+        self.mass = np.maximum(D.sum(axis=0), np.finfo(float).tiny)
+        self.h = batch.design.adjoint(D) if batch.fit_intercept else np.zeros_like(self.g)
+        if batch.design.d > DENSE_UP_TO:
+            self.H = np.empty((len(self.mass), 0, 0))
+        else:
+            H = batch.design.gram(D)
+            self.H = H - np.einsum("ib,jb->bij", self.h / self.mass, self.h)
+
+    def step(self, batch: Batch, p: Points) -> tuple[Array, Array, Array]:
+        """Return the step in theta (d, B), the intercept's, and Z'(pi (a + D Z step))."""
+        w = np.linalg.norm(p.theta, axis=0)
+        u = p.theta / w
+        s = batch.mean(p.slope) * batch.fit_intercept
+        balanced = self.g - self.h * (s / self.mass)
+        rhs = -(balanced + batch.rho * u)
+        if batch.design.d > DENSE_UP_TO:
+            step = self._conjugate_gradients(batch, u, w, rhs)
+            pull = balanced + self._apply(batch, step)
+        else:
+            step = _solve(self.H, batch.rho / w, u, rhs)
+            pull = balanced + np.einsum("bij,jb->ib", self.H, step)
+        db = -(s + np.einsum("db,db->b", self.h, step)) / self.mass * batch.fit_intercept
+        return step, db, pull
+
+    def _apply(self, batch: Batch, v: Array) -> Array:
+        """Return (H - hh'/m) v through products with Z."""
+        D = batch.weights * self.curvature
+        Hv = batch.design.adjoint(D * batch.design.scores(v))
+        return Hv - self.h * (np.einsum("db,db->b", self.h, v) / self.mass)
+
+    def _conjugate_gradients(self, batch: Batch, u: Array, w: Array, rhs: Array) -> Array:
+        """Solve the system of one problem through products with Z only."""
+        if len(w) > 1:
+            raise ValueError(f"batches are for at most {DENSE_UP_TO} columns.")
+
+        def apply(v: Array) -> Array:
+            v = v.reshape(-1, 1)
+            stiff = batch.rho / w * (v - u * (u[:, 0] @ v)) + SOFT_RIDGE * v
+            return np.asarray(self._apply(batch, v) + stiff)[:, 0]
+
+        operator = LinearOperator((len(rhs), len(rhs)), matvec=apply, dtype=float)
+        rtol = 0.01 * min(1.0, float(np.sqrt(np.linalg.norm(rhs))))
+        step: Array = cg(operator, rhs[:, 0], rtol=rtol, maxiter=200)[0]
+        return step[:, None]
+
+
+def _solve(H: Array, stiffness: Array, u: Array, rhs: Array) -> Array:
+    """Solve (H + stiffness (I - uu')) x = rhs for every column, diagonally scaled."""
+    stiff = stiffness[:, None]
+    diagonal = np.einsum("bii->bi", H) + stiff * (1 - u.T**2)
+    s = 1 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
+    q = np.sqrt(stiff) * s * u.T
+    A = s[:, :, None] * s[:, None, :]
+    A *= H
+    A -= q[:, :, None] * q[:, None, :]
+    np.einsum("bii->bi", A)[:] += stiff * s**2 + RIDGE
+    x: Array = s * np.linalg.solve(A, (s * rhs.T)[..., None])[..., 0]
+    return x.T

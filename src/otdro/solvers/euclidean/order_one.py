@@ -1,0 +1,204 @@
+r"""Damped Newton for smooth losses under an order-1 Euclidean cost, many problems at a time.
+
+.. math:: \min_{\theta, b}\ F = \sum_i \pi_i \ell(z_i'\theta + b, y_i) + \rho\|\theta\|_2,
+          \qquad \rho = \delta\,\mathrm{Lip}(\ell).
+
+Columns of a batch share the rows and differ in weights and rho. Slopes a_i = l'(z_i) continued
+along the Newton step, a + D Z step with the curvatures D of the Newton matrix, meet the
+constraints of the dual problem up to second order (scaled by kappa = min(1, rho/||Z'(pi a)||),
+exactly):
+
+.. math:: \max\ -\sum_i \pi_i \ell^*(a_i, y_i)\quad\text{s.t.}\quad
+          \|Z'(\pi a)\|_2 \le \rho,\ \textstyle\sum_i \pi_i a_i = 0.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...duality import threshold
+from .batch import Batch, Minimum, Points, Zero
+from .newton_matrix import NewtonMatrix
+
+Array = NDArray[Any]
+
+#: A borrowed matrix is left for the true one once a step of that is expected to be the last:
+#: Newton's method squares the gap, relative to the risk.
+LAST_STEP = 0.3
+#: The share of the predicted decrease that a step must bring.
+ARMIJO = 1e-4
+#: Halvings of a step; the last one is a step of zero.
+HALVINGS = 50
+#: Steps and decreases below these, relative to point and objective, are rounding.
+STILL, ROUNDING = 1e-15, 1e-15
+#: The threshold is met to this.
+AT_THRESHOLD = 1e-12
+#: Of the first move along the gradient: the least curvature, relative to the slope.
+LEAST_BEND = 1e-3
+
+#: Where a descent starts: theta (d, B), b (B,), and the scores (n, B) where they are known.
+Start = tuple[Array, ...]
+
+
+def minimise(
+    batch: Batch,
+    target: Array,
+    max_iter: int,
+    start: Start | None = None,
+    zero: Zero | None = None,
+    system: NewtonMatrix | None = None,
+) -> Minimum:
+    """Minimise each problem of the batch until its gap is at most ``target`` (B,).
+
+    One problem after another of a path may share ``zero``, the model at theta = 0, and ``system``,
+    whose matrix serves while it does well.
+    """
+    best, zero = Minimum.empty(batch), zero or zero_points(batch)
+    steep = np.linalg.norm(zero.g, axis=0)
+    # at the threshold of the penalty rho = delta Lip the slopes themselves are the dual optimum
+    square = batch.mean(zero.points.slope**2)
+    off = threshold(steep, square, 1.0, order=1) > batch.rho * (1 + AT_THRESHOLD)
+    active, settled = np.flatnonzero(off), np.flatnonzero(~off)
+    if len(settled):
+        _store_zero(best, batch.columns(settled), zero.columns(settled), settled)
+    if not len(active):
+        return best
+    batch, target = batch.columns(active), target[active]
+    near = None if start is None else tuple(part[..., active] for part in start)
+    p = _first(batch, zero.columns(active), near)
+    system = (system or NewtonMatrix()).retried()
+    gap = batch.mean(p.value) + batch.rho * np.linalg.norm(p.theta, axis=0)
+    for n_iter in range(1, max_iter + 1):
+        system.update(batch, p)
+        step, db, pull = system.step(batch, p)
+        if system.borrowed and _nearly_there(batch, p, system, step, db, target):
+            system.discard()
+            system.update(batch, p)
+            step, db, pull = system.step(batch, p)
+        dz = batch.design.scores(step) + db
+        new, objective = _line_search(batch, p, system.g, step, db, dz)
+        if not system.borrowed:
+            lower = dual_value(batch, p, p.slope + system.curvature * dz, pull)
+            gap = np.minimum(gap, np.maximum(0.0, objective - lower))
+        moved = np.abs(new.theta - p.theta).max(axis=0) > STILL * np.abs(p.theta).max(axis=0)
+        # an old matrix can end the steps without a dual point: try the one of this point first
+        over = (gap <= target) | (~moved & system.fresh) | (n_iter == max_iter)
+        if not (moved | over).all():
+            system.discard()
+        if over.any():
+            best.store(active[over], new.columns(over), objective[over], gap[over], n_iter)
+            if over.all():
+                break
+            keep = ~over
+            active, target, gap = active[keep], target[keep], gap[keep]
+            batch, new = batch.columns(keep), new.columns(keep)
+            system.keep(keep)
+        p = new
+    return best
+
+
+def _nearly_there(
+    batch: Batch, p: Points, system: NewtonMatrix, step: Array, db: Array, target: Array
+) -> bool:
+    """Whether the decrease that a step promises is so small that a true Newton step ends it."""
+    objective = batch.mean(p.value) + batch.rho * np.linalg.norm(p.theta, axis=0)
+    promised = -_slope_along(batch, p, system.g, step, db)
+    return bool(np.all(promised <= LAST_STEP * np.sqrt(target * objective)))
+
+
+def _slope_along(batch: Batch, p: Points, g: Array, step: Array, db: Array) -> Array:
+    """Return the derivative of F along a step."""
+    u = p.theta / np.linalg.norm(p.theta, axis=0)
+    return np.einsum("db,db->b", g + batch.rho * u, step) + batch.mean(p.slope) * db
+
+
+def _store_zero(best: Minimum, batch: Batch, zero: Zero, columns: Array) -> None:
+    """Write the model at theta = 0 into the columns where it is optimal."""
+    p, flat = zero.points, batch.mean(zero.points.value)
+    gap = np.maximum(0.0, flat - dual_value(batch, p, p.slope, zero.g))
+    best.store(columns, p, flat, gap, 1)
+
+
+def zero_points(batch: Batch) -> Zero:
+    """Return the best models with theta = 0, whose slopes sum to zero if there is an intercept."""
+    B = len(batch.rho)
+    b = np.zeros(B)
+    if batch.fit_intercept:
+        b = np.array([batch.loss.constant(batch.y, batch.weights[:, j]) for j in range(B)])
+    z = np.broadcast_to(b, (batch.design.n, B))
+    p = points(batch, np.zeros((batch.design.d, B)), b, z)
+    return Zero(p, batch.design.adjoint(batch.weights * p.slope))
+
+
+def points(batch: Batch, theta: Array, b: Array, z: Array) -> Points:
+    """Return the points at (theta, b) with scores z."""
+    return Points(theta, b, z, *batch.loss.evaluate(z, batch.y[:, None]))
+
+
+def _first(batch: Batch, zero: Zero, start: Start | None) -> Points:
+    """Return the start, or where it is no better than zero the best along -g, as a model goes.
+
+    From F(start) < F(0) no descent ends in theta = 0, where F has no derivative.
+    """
+    if start is None:
+        return points(batch, *_along_gradient(batch, zero))
+    theta, b = start[:2]
+    z = start[2] if len(start) > 2 else batch.design.scores(theta) + b
+    warm = points(batch, theta, b, z)
+    risk = batch.mean(warm.value) + batch.rho * np.linalg.norm(theta, axis=0)
+    good = theta.any(axis=0) & (risk < batch.mean(zero.points.value))
+    if good.all():
+        return warm
+    cold = _along_gradient(batch, zero)
+    pairs = zip((theta, b, z), cold, strict=True)
+    return points(batch, *(np.where(good, given, other) for given, other in pairs))
+
+
+def _along_gradient(batch: Batch, zero: Zero) -> tuple[Array, Array, Array]:
+    """Return theta, b and the scores of the minimiser of the quadratic model along -g."""
+    steepness = np.linalg.norm(zero.g, axis=0)
+    u = -zero.g / steepness
+    z = batch.design.scores(u)
+    spread = z - batch.mean(z) if batch.fit_intercept else z
+    bend = batch.mean(zero.points.curvature * spread**2)
+    # slope -(|g| - rho) and curvature u'Hu along u; the least bend caps the move where H vanishes
+    least = LEAST_BEND * (steepness - batch.rho) * np.sqrt(batch.mean(spread**2))
+    length = (steepness - batch.rho) / np.maximum(bend, np.maximum(least, np.finfo(float).tiny))
+    return length * u, zero.points.b, length * z + zero.points.b
+
+
+def dual_value(batch: Batch, p: Points, a: Array, pull: Array) -> Array:
+    """Return the dual value at kappa a, where Z'(pi a) = pull; at least 0."""
+    size = np.linalg.norm(pull, axis=0)
+    free = batch.rho == 0
+    shrink = batch.rho / np.maximum(size, np.finfo(float).tiny)
+    kappa = np.where((size > batch.rho) & ~free, shrink, 1.0)
+    conjugate = batch.loss.conjugate(kappa * a, batch.y[:, None])
+    # a row without weight may have any slope
+    value = -batch.mean(np.where(batch.weights > 0, conjugate, 0.0))
+    # without a penalty Z'(pi a) = 0 holds to rounding only; its price is |Z'(pi a)| |theta|
+    value -= np.where(free, size * np.linalg.norm(p.theta, axis=0), 0.0)
+    return np.maximum(0.0, value)
+
+
+def _line_search(
+    batch: Batch, p: Points, g: Array, step: Array, db: Array, dz: Array
+) -> tuple[Points, Array]:
+    """Return the points after the longest of the steps 1, 1/2, 1/4, ... that descends, and F."""
+    w = np.linalg.norm(p.theta, axis=0)
+    objective = batch.mean(p.value) + batch.rho * w
+    descent = _slope_along(batch, p, g, step, db)
+    length = np.ones(len(w))
+    for attempt in range(HALVINGS):
+        theta = p.theta + length * step
+        new = points(batch, theta, p.b + length * db, p.z + length * dz)
+        value = batch.mean(new.value) + batch.rho * np.linalg.norm(theta, axis=0)
+        allowed = objective + ARMIJO * length * descent + ROUNDING * np.abs(objective)
+        short = ~(value <= allowed)
+        if not short.any():
+            break
+        length = np.where(short, length / 2 if attempt < HALVINGS - 2 else 0.0, length)
+    return new, value

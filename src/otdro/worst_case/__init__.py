@@ -1,0 +1,49 @@
+"""The least favourable distribution of a model over its ball, and the discrepancy D_c."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..design import Design
+from ..duality import worst_risk
+from ..losses.base import Array
+from ..problem import Problem
+from . import places
+from .discrepancy import discrepancy as discrepancy
+from .distribution import WorstCase as WorstCase
+from .norms import norm_worst_case
+
+
+def worst_case(
+    problem: Problem,
+    coef: Array,
+    intercept: float,
+    *,
+    dual: Array | None = None,
+    multiplier: float = 0.0,
+    risk: float = 0.0,
+    gap: float = np.inf,
+    reach: Any = None,
+) -> WorstCase:
+    """Return the worst case of a linear model over the ball of a problem.
+
+    ``dual`` holds the slopes of the dual point of a fit, ``multiplier``, ``risk`` and ``gap`` its
+    lam, robust risk and gap, where they are known: then the distribution is the equilibrium.
+    ``reach`` bounds the length of a move.
+    """
+    if problem.ball.cost.is_norm and not problem.finite:
+        return norm_worst_case(problem, coef, intercept, dual, gap, reach)
+    if reach is not None:
+        raise ValueError(f"reach needs a cost that is a norm, not {problem.ball.cost!r}.")
+    return places.worst_case(problem, coef, intercept, multiplier, risk)
+
+
+def robust_risk_of(problem: Problem, coef: Array, intercept: float) -> float:
+    """Return the worst-case risk of a linear model over the ball of a problem."""
+    if not problem.ball.cost.is_norm or problem.finite:
+        return places.worst_risk(problem, coef, intercept)
+    z = Design(problem.X).scores(coef) + intercept
+    w = float(problem.ball.cost.dual_norm(coef))
+    return worst_risk(z, problem.y, problem.weights, problem.loss, w, problem.ball).risk

@@ -1,0 +1,73 @@
+"""The nouns: a worst-case distribution, and the moves that make it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class WorstCase:
+    r"""A distribution in the ball whose risk is the worst-case risk, to ``shortfall``.
+
+    Of a fitted model it is the least favourable distribution: the plain fit to it, without a
+    ball, is the model itself. ``points`` of shape (k, d), ``targets`` and ``weights`` of shape
+    (k,); ``origin`` is the row of X each point was moved from, and the masses of the points of a
+    row sum to the row's weight. ``budget`` is the mean cost of the move, at most delta. Where no
+    distribution attains the supremum (mass would escape to infinity), or, for the constant
+    model, where none has it as its plain fit, ``attained`` is False, and ``shortfall`` the stated
+    tolerance.
+    """
+
+    points: Array
+    targets: Array
+    weights: Array
+    origin: Array
+    budget: float
+    risk: float
+    attained: bool
+    shortfall: float
+
+
+@dataclass(frozen=True, eq=False)
+class Moves:
+    """Atoms: the ``origin`` row, its ``mass``, and the signed ``shift`` of its score."""
+
+    origin: Array
+    mass: Array
+    shift: Array
+    attained: bool
+
+    def without_empty(self, n: int) -> Moves:
+        """Return the atoms with mass, and one for each row without weight."""
+        keep = self.mass > 0
+        lonely = np.ones(n, dtype=bool)
+        lonely[self.origin[keep]] = False
+        first = np.zeros(len(self.mass), dtype=bool)
+        first[np.unique(self.origin, return_index=True)[1]] = True
+        keep |= lonely[self.origin] & first
+        return Moves(self.origin[keep], self.mass[keep], self.shift[keep], self.attained)
+
+    def spending(self, w: float, delta: float) -> Moves:
+        """Return the moves with their shifts scaled so that E (s/w)^2 = delta to rounding."""
+        spent = float(self.mass @ (self.shift / w) ** 2)
+        scale = np.sqrt(delta / spent) if spent > 0 else 1.0
+        return Moves(self.origin, self.mass, self.shift * scale, self.attained)
+
+
+def still(weights: Array, attained: bool = True) -> Moves:
+    """Return no moves."""
+    n = len(weights)
+    return Moves(np.arange(n), weights, np.zeros(n), attained)
+
+
+def branches(masses: list[Array], shifts: list[Array], attained: bool) -> Moves:
+    """Return atoms from masses and shifts of all rows, one pair of arrays (n,) per branch."""
+    n = len(masses[0])
+    origin = np.tile(np.arange(n), len(masses))
+    return Moves(origin, np.concatenate(masses), np.concatenate(shifts), attained).without_empty(n)

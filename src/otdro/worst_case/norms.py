@@ -1,0 +1,186 @@
+"""Worst cases under norm costs: shifts of scores, turned into moves of rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..design import Design, as_dense
+from ..duality import worst_risk
+from ..problem import Problem
+from ..solvers.base import constant_risk
+from .distribution import Moves, WorstCase, still
+from .order_one import AT_A_KINK, STEEP, check_reach, moves_within, order_one_moves, steep_shares
+from .order_two import order_two_moves
+
+Array = NDArray[Any]
+
+#: A direction that has the dual norm to this serves as one of the adversary.
+ALIGNED = 1e-6
+#: What an equilibrium may fall short by, relative to the robust risk; and where the gap is below
+#: ``TIGHT`` times the constant model's risk, relative to the larger of the robust risk and a
+#: hundredth of that.
+EQUILIBRIUM, EXACT = 1e-5, 1e-8
+TIGHT, SMALL_RISK = 2e-9, 1e-2
+#: How far off its kink a row may be, in units of the gap relative to the constant model's risk.
+OFF_A_KINK = 1e3
+
+
+def norm_worst_case(
+    problem: Problem,
+    coef: Array,
+    intercept: float,
+    dual: Array | None,
+    gap: float,
+    reach: Any,
+) -> WorstCase:
+    """Return the worst case of a model; with the ``dual`` point of a fit, its equilibrium.
+
+    A dual point too rough for one is not used: the distribution is then worst for the model.
+    """
+    ball = problem.ball
+    z = Design(problem.X).scores(coef) + intercept
+    w = float(ball.cost.dual_norm(coef))
+    if w == 0 and ball.delta > 0 and dual is not None:
+        return _constant(problem, z, dual)
+    risk = worst_risk(z, problem.y, problem.weights, problem.loss, w, ball)
+    if dual is not None and reach is None:
+        moves = _moves(problem, z, w, risk.multiplier, dual, None, _kink(problem, gap))
+        direction = _direction(problem, coef, w, dual)
+        found = _moved(problem, coef, z, w, moves, direction, risk.risk)
+        if found.shortfall <= _allowed(problem, risk.risk, gap):
+            return found
+    moves = _moves(problem, z, w, risk.multiplier, None, reach)
+    return _moved(problem, coef, z, w, moves, ball.cost.direction(coef), risk.risk)
+
+
+def _allowed(problem: Problem, risk: float, gap: float) -> float:
+    """Return what an equilibrium may fall short by, for a fit of this gap."""
+    constant = constant_risk(problem)[1]
+    if gap > TIGHT * constant:
+        return EQUILIBRIUM * risk
+    return EXACT * max(risk, SMALL_RISK * constant)
+
+
+def _kink(problem: Problem, gap: float) -> float:
+    """Return how far off a kink the residuals of rows on it may be, in a fit of this gap."""
+    share = gap / max(constant_risk(problem)[1], np.finfo(float).tiny)
+    return min(max(AT_A_KINK, OFF_A_KINK * share), 1e-2)
+
+
+def _moves(
+    problem: Problem,
+    z: Array,
+    w: float,
+    lam: float,
+    dual: Array | None,
+    reach: Any,
+    kink: float = AT_A_KINK,
+) -> Moves:
+    """Return the moves of the scores at the order of the ball."""
+    ball, weights = problem.ball, problem.weights
+    if w == 0 or ball.delta == 0:
+        return still(weights)
+    sample = (z, problem.y, weights, problem.loss, w, ball.delta)
+    if reach is not None:
+        return moves_within(*sample, check_reach(reach, ball.order))
+    if ball.order == 1:
+        return order_one_moves(*sample, dual, kink)
+    return order_two_moves(*sample, lam, dual)
+
+
+def _moved(
+    problem: Problem,
+    coef: Array,
+    z: Array,
+    w: float,
+    moves: Moves,
+    direction: Array,
+    risk: float,
+) -> WorstCase:
+    """Return the points: a shift s of the score is a move of |s|/w along the direction."""
+    t = moves.shift / w if w > 0 else np.zeros_like(moves.shift)
+    rows, origin = as_dense(problem.X), moves.origin
+    y = problem.y[origin]
+    gain = float(coef @ direction) if w > 0 else 0.0
+    reached = float(moves.mass @ problem.loss.value(z[origin] + t * gain, y))
+    return WorstCase(
+        points=rows[origin] + np.outer(t, direction),
+        targets=y,
+        weights=moves.mass,
+        origin=origin,
+        budget=float(moves.mass @ np.abs(t) ** problem.ball.order),
+        risk=reached,
+        attained=moves.attained,
+        shortfall=max(0.0, risk - reached),
+    )
+
+
+def _direction(problem: Problem, coef: Array, w: float, dual: Array | None) -> Array:
+    """Return the direction of the moves: that of the dual point, -E[a x] over its norm.
+
+    The cost's own maximiser serves where that is the only one, or without a dual point.
+    """
+    cost = problem.ball.cost
+    own = np.asarray(cost.direction(coef), dtype=float)
+    if cost.euclidean or dual is None or w == 0:
+        return own
+    pull = Design(problem.X).adjoint(problem.weights * dual)
+    size = float(cost.norm(pull))
+    if size == 0:
+        return own
+    return -pull / size if -float(coef @ pull) >= (1 - ALIGNED) * w * size else own
+
+
+def _constant(problem: Problem, z: Array, dual: Array) -> WorstCase:
+    """Return the distribution whose plain fit is beta = 0, if the ball has one.
+
+    Rows of slope a move against E[a x] =: g until E[a x] = 0: at order 2 all in proportion to a,
+    for ||g||^2/E[a^2]; at order 1 those of the largest slope, for ||g||/max |a|.
+    """
+    ball, weights = problem.ball, problem.weights
+    g = Design(problem.X).adjoint(weights * dual)
+    size = float(ball.cost.norm(g))
+    if ball.order == 2:
+        square = float(weights @ dual**2)
+        length = -dual / square if square > 0 else np.zeros_like(dual)
+        masses, origin, moves = weights, np.arange(len(dual)), length
+    else:
+        origin, masses, moves = _steepest_rows(problem, z, dual)
+    budget = float(masses @ np.abs(moves * size) ** ball.order)
+    exists = size == 0 or budget <= ball.delta * (1 + STEEP)
+    if size == 0 or not exists:
+        origin, masses, moves = np.arange(len(dual)), weights, np.zeros(len(dual))
+    rows, y = as_dense(problem.X), problem.y[origin]
+    risk = float(masses @ problem.loss.value(z[origin], y))
+    return WorstCase(
+        points=rows[origin] + np.outer(moves, g),
+        targets=y,
+        weights=masses,
+        origin=origin,
+        budget=min(budget, ball.delta) if exists and size > 0 else 0.0,
+        risk=risk,
+        attained=bool(exists),
+        shortfall=0.0,
+    )
+
+
+def _steepest_rows(problem: Problem, z: Array, dual: Array) -> tuple[Array, Array, Array]:
+    """Return atoms of the steepest slopes: origin, mass, and the move in multiples of g."""
+    weights, each = problem.weights, np.arange(len(dual))
+    up, down = steep_shares(z, problem.y, problem.loss, dual)
+    if float(weights @ (up + down)) > STEEP:
+        top = problem.loss.lipschitz
+    else:
+        top = float(np.abs(dual[weights > 0]).max(initial=0.0))
+        up, down = (sign * dual >= top * (1 - STEEP) for sign in (1.0, -1.0))
+        up, down = up.astype(float), down.astype(float)
+    mass = float(weights @ (up + down))
+    length = 1 / (top * mass) if top * mass > 0 else 0.0
+    origin = np.concatenate([each, each, each])
+    masses = np.concatenate([weights * up, weights * down, weights * (1 - up - down)])
+    moves = np.concatenate([np.full(len(each), -length), np.full(len(each), length), 0.0 * each])
+    found = Moves(origin, masses, moves, True).without_empty(len(each))
+    return found.origin, found.mass, found.shift

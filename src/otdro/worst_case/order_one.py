@@ -1,0 +1,119 @@
+r"""Moves at order 1: the budget is spent where the slope is the Lipschitz constant.
+
+There a move of the score by s gains exactly Lip |s|. The dual point says which part of a row on a
+kink has that slope: slope a = p high + (1 - p) low of the ends of its range moves p up and 1 - p
+down. A loss that never reaches its Lipschitz constant has no worst case: mass goes far.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..losses import Loss
+from .distribution import Moves, branches
+
+Array = NDArray[Any]
+
+#: A slope within this of the Lipschitz constant, relative to it, is that constant.
+STEEP = 1e-9
+#: Residuals this small, relative to the target, sit on a kink.
+AT_A_KINK = 1e-6
+#: Less mass than this is none.
+NO_MASS = 1e-9
+#: Relative to the robust risk, what a distribution may fall short by where none attains it.
+TOLERANCE = 1e-6
+
+
+def order_one_moves(
+    z: Array,
+    y: Array,
+    weights: Array,
+    loss: Loss,
+    w: float,
+    delta: float,
+    dual: Array | None,
+    kink: float = AT_A_KINK,
+) -> Moves:
+    """Return the moves that spend delta at the largest slope, or those of a mass that goes far.
+
+    Residuals of at most ``kink``, relative to the target, sit on a kink.
+    """
+    up, down = steep_shares(z, y, loss, dual, kink)
+    mass = float(weights @ (up + down))
+    if mass <= NO_MASS:
+        return _far(z, y, weights, loss, w, delta)
+    shift = np.full(len(y), w * delta / mass)
+    masses = [weights * up, weights * down, weights * (1 - up - down)]
+    return branches(masses, [shift, -shift, 0 * shift], attained=True)
+
+
+def steep_shares(
+    z: Array, y: Array, loss: Loss, dual: Array | None, kink: float = AT_A_KINK
+) -> tuple[Array, Array]:
+    """Return the shares of each row whose slope is +Lip, for ever upwards, and -Lip, downwards."""
+    low, high = loss.slope_range(y)
+    steep_up = high >= loss.lipschitz * (1 - STEEP)
+    steep_down = -low >= loss.lipschitz * (1 - STEEP)
+    pieces = loss.pieces
+    if pieces is None:
+        # a smooth loss tends to its slopes and never has them
+        return np.zeros(len(y)), np.zeros(len(y))
+    slope = loss.derivative(z, y)
+    room = STEEP * loss.lipschitz
+    up, down = slope >= high - room, slope <= low + room
+    if pieces.kappa == 0 and dual is not None:
+        kinked = np.abs(pieces.residual(z, y)) <= kink * np.maximum(1.0, np.abs(y))
+        share = np.clip((dual - low) / (high - low), 0.0, 1.0)
+        up, down = np.where(kinked, share, up), np.where(kinked, 1 - share, down)
+    return steep_up * up, steep_down * down
+
+
+def _far(z: Array, y: Array, weights: Array, loss: Loss, w: float, delta: float) -> Moves:
+    """Return a small share of every row moved far: eps by delta/eps falls short by O(eps)."""
+    sign = steepest_sign(z, y, loss)
+    eps, risk = 0.5, float(weights @ loss.value(z, y)) + delta * loss.lipschitz * w
+    while eps > np.finfo(float).eps:
+        far = (1 - eps) * loss.value(z, y) + eps * loss.value(z + sign * w * delta / eps, y)
+        if risk - weights @ far <= TOLERANCE * risk:
+            break
+        eps /= 4
+    shifts = [np.zeros(len(y)), sign * w * delta / eps]
+    return branches([(1 - eps) * weights, eps * weights], shifts, attained=False)
+
+
+def steepest_sign(z: Array, y: Array, loss: Loss) -> Array:
+    """Return the sign of the score's move along which the loss is, in the end, steepest."""
+    low, high = loss.slope_range(y)
+    even = np.where(loss.derivative(z, y) >= 0, 1.0, -1.0)
+    return np.where(high > -low, 1.0, np.where(high < -low, -1.0, even))
+
+
+def moves_within(
+    z: Array, y: Array, weights: Array, loss: Loss, w: float, delta: float, reach: float
+) -> Moves:
+    """Return the worst moves of at most ``reach`` in the cost's distance.
+
+    A convex loss is moved by 0 or by the whole reach: rows in the order of their gain
+    g = max over both signs of (l(z +- R w) - l(z))/R, until the budget is spent.
+    """
+    flat = loss.value(z, y)
+    gains = np.stack([loss.value(z + sign * reach * w, y) - flat for sign in (1.0, -1.0)])
+    sign = np.where(gains[0] >= gains[1], 1.0, -1.0)
+    order = np.argsort(-gains.max(axis=0), kind="stable")
+    before = np.concatenate([[0.0], np.cumsum(weights[order])[:-1]])
+    moved = np.zeros(len(y))
+    moved[order] = np.clip(delta / reach - before, 0.0, weights[order])
+    moved = np.where(gains.max(axis=0) > 0, moved, 0.0)
+    return branches([moved, weights - moved], [sign * reach * w, np.zeros(len(y))], attained=True)
+
+
+def check_reach(reach: Any, order: int) -> float:
+    """Return a reach > 0; refuse it at order 2, where moves are bounded by themselves."""
+    if order != 1:
+        raise ValueError(f"reach is for order 1; at order={order} far moves are expensive anyway.")
+    if not (np.isscalar(reach) and np.isfinite(float(reach)) and float(reach) > 0):  # type: ignore[arg-type]
+        raise ValueError(f"reach must be a number > 0, got reach={reach!r}.")
+    return float(reach)  # type: ignore[arg-type]

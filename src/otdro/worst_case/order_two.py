@@ -1,0 +1,154 @@
+r"""Moves at order 2: each row goes to its inner maximiser, rows with two share their mass.
+
+The shares follow from the dual point: mean slope a = p a_1 + (1 - p) a_2 over the branches. Where
+the inner problem is flat (a quadratic piece whose curvature the cost just cancels), a row may go
+either way by any length, and its second moment is what is left of the budget.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..losses import Loss, PiecewiseQuadratic
+from .distribution import Moves, branches
+
+Array = NDArray[Any]
+
+#: Branches whose values differ by less, relative to 1 + the value, are equal.
+TIED = 1e-7
+#: Relative to the robust risk, what a distribution may fall short by where none attains it.
+TOLERANCE = 1e-6
+
+
+def order_two_moves(
+    z: Array,
+    y: Array,
+    weights: Array,
+    loss: Loss,
+    w: float,
+    delta: float,
+    lam: float,
+    dual: Array | None,
+) -> Moves:
+    """Return the moves to the inner maximisers at the multiplier lam."""
+    pieces = loss.pieces
+    if pieces is not None and pieces.rooted:
+        if not np.any(weights * loss.value(z, y)):
+            return _from_zero_risk(z, y, weights, pieces, w, delta, dual)
+        # every residual grows by the factor 1 + sqrt(delta) w/rms
+        grown = Moves(np.arange(len(y)), weights, loss.derivative(z, y), attained=True)
+        return grown.spending(w, delta)
+    inner = loss.inner(z, y, w, lam)
+    if len(inner.value) == 1:
+        if pieces is not None and dual is not None:
+            return _with_flat_rows(z, y, weights, pieces, w, delta, lam, dual)
+        best = Moves(np.arange(len(y)), weights, inner.shift[0], attained=True)
+        return best.spending(w, delta)
+    two = np.isfinite(inner.value).all(axis=0)
+    share = inner.value.argmax(axis=0) == 0
+    if dual is None:
+        share = _spending_shares(inner.value, inner.shift / w, weights, delta)
+    else:
+        moved = z + inner.shift
+        slope = loss.derivative(moved, np.broadcast_to(y, moved.shape))
+        apart = np.where(slope[0] == slope[1], 1.0, slope[0] - slope[1])
+        given = np.clip((dual - slope[1]) / apart, 0.0, 1.0)
+        share = np.where(two & (slope[0] != slope[1]), given, share)
+    found = branches([weights * share, weights * (1 - share)], list(inner.shift), attained=True)
+    return found.spending(w, delta)
+
+
+def _spending_shares(value: Array, t: Array, weights: Array, delta: float) -> Array:
+    """Return shares of first branches: the better one's, ties such that the budget is spent."""
+    best = (value[0] >= value[1]).astype(float)
+    higher = np.where(np.isfinite(value), value, -np.inf).max(axis=0)
+    finite = np.isfinite(value).all(axis=0)
+    apart = np.abs(np.where(finite, value[0], 0.0) - np.where(finite, value[1], 0.0))
+    cost = t**2
+    tied = finite & (apart <= TIED * (1 + np.abs(higher))) & (cost[0] != cost[1])
+    fixed = float(weights @ np.where(tied, 0.0, best * cost[0] + (1 - best) * cost[1]))
+    cheap, expensive = cost.min(axis=0), cost.max(axis=0)
+    least, most = (float((weights * part)[tied].sum()) for part in (cheap, expensive))
+    part = np.clip((delta - fixed - least) / (most - least), 0, 1) if most > least else 0.0
+    return np.where(tied, np.where(cost[0] > cost[1], part, 1 - part), best)
+
+
+def _with_flat_rows(
+    z: Array,
+    y: Array,
+    weights: Array,
+    pieces: PiecewiseQuadratic,
+    w: float,
+    delta: float,
+    lam: float,
+    dual: Array,
+) -> Moves:
+    """Return the moves where rows without a residual may be split, for what the budget leaves.
+
+    Such a row keeps its mean slope and sends equal parts, in slope, to both sides.
+    """
+    nu = w**2 / (2 * lam)
+    sign = -pieces.orientation(y)
+    shift = pieces.inner(z, y, w, lam).shift[0]
+    lo, hi = pieces.slopes
+    alpha = sign * dual
+    flat = (np.abs(pieces.residual(z, y)) <= TIED * (1 + np.abs(y))) & (alpha > lo) & (alpha < hi)
+    base = np.where(flat, nu * alpha, sign * shift)
+    spent = float(weights @ (base / w) ** 2)
+    # the most that splitting all the way to the ends adds to E alpha^2
+    room = np.where(flat, (hi - alpha) * (alpha - lo), 0.0)
+    most = float(weights @ room) * (nu / w) ** 2 if flat.any() else 0.0
+    if not (most > 0 and spent < delta):
+        moves = Moves(np.arange(len(y)), weights, shift, attained=True)
+        return moves.spending(w, delta)
+    part = min(1.0, (delta - spent) / most) if np.isfinite(most) else 0.0
+    spread = np.where(flat, np.sqrt(part), 0.0)
+    up = np.where(flat, alpha + spread * (hi - alpha), alpha)
+    down = np.where(flat, alpha - spread * (alpha - lo), alpha)
+    share = np.where(flat & (up > down), (alpha - down) / np.where(up > down, up - down, 1.0), 1.0)
+    shifts = [np.where(flat, sign * nu * up, shift), np.where(flat, sign * nu * down, shift)]
+    found = branches([weights * share, weights * (1 - share)], shifts, attained=True)
+    return found.spending(w, delta)
+
+
+def _from_zero_risk(
+    z: Array,
+    y: Array,
+    weights: Array,
+    pieces: PiecewiseQuadratic,
+    w: float,
+    delta: float,
+    dual: Array | None,
+) -> Moves:
+    """Return the worst case of a quadratic loss without risk, from nowhere steep."""
+    if pieces.quadratic:
+        return _either_way(weights, pieces.kappa, w, delta, dual)
+    # flat beside a quadratic side: a mass eps of the nearest row at distance sqrt(delta/eps) has
+    # the risk (sqrt(delta) w - slack sqrt(eps))^2/(2 kappa)
+    n, (lo, _) = len(y), pieces.slopes
+    side = 1.0 if lo == 0 else -1.0
+    slack = np.where(weights > 0, -side * pieces.residual(z, y), np.inf)
+    i = int(slack.argmin())
+    eps = float(weights[i])
+    if slack[i] > 0:
+        eps = min(eps, (TOLERANCE * np.sqrt(delta) * w / (2 * slack[i])) ** 2)
+    away = -side * float(pieces.orientation(y)[i]) * w * np.sqrt(delta / eps)
+    moved = np.zeros(n)
+    moved[i] = eps
+    shifts = [np.zeros(n), np.full(n, away)]
+    return branches([weights - moved, moved], shifts, attained=bool(slack[i] <= 0))
+
+
+def _either_way(weights: Array, kappa: float, w: float, delta: float, dual: Array | None) -> Moves:
+    """Return each row moved by t either way, E t^2 = delta, slopes +-w t/kappa of mean ``dual``."""
+    least = np.zeros(len(weights)) if dual is None else np.square(dual * kappa / w)
+    rest = delta - float(weights @ least)
+    if rest < 0:
+        least, rest = np.zeros(len(weights)), delta
+    t = np.sqrt(least + rest)
+    slope = np.zeros(len(weights)) if dual is None or not least.any() else dual
+    share = np.clip((1 + slope * kappa / np.where(t > 0, w * t, 1.0)) / 2, 0.0, 1.0)
+    return branches([weights * share, weights * (1 - share)], [w * t, -w * t], attained=True)
