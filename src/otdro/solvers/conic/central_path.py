@@ -29,7 +29,14 @@ CENTRING = 0.5
 #: The least share of mu that the predictor may promise.
 LEAST_SHARE = 1e-2
 #: A step that leaves pairs behind is shortened by this factor, so many times.
-SHORTER, SHORTENINGS = 0.8, 12
+SHORTER = 0.8
+SHORTENINGS = 12
+#: Barriers of the head rows, relative to those of the sample, of the paths after the first.
+SHARES = (1.0, 1e-2, 1e2)
+#: A mu below this share of the goal is no progress.
+BEYOND_GOAL = 1e-3
+#: Iterations without progress before the Newton steps take the QR.
+FIRST_STALL = 2
 #: Progress is a fall by this factor.
 PROGRESS = 0.9
 
@@ -55,11 +62,13 @@ def iterate(model: Model, goal: float, max_iter: int) -> Outcome:
 
     A path that strays too far to return is left for one with a heavier barrier on the head rows.
     """
-    best, n_iter = Best(model, goal), 0
-    for share in (1 / len(model.c), 1.0, 1e-2, 1e2):
+    best = Best(model, goal)
+    n_iter = 0
+    for share in (None, *SHARES):
         q = saddle(model)
-        if n_iter > 0:
-            q.head.share, q.head.first = share, 1.0
+        if share is not None:
+            q.head.share = share
+            q.head.first = 1.0
         n_iter = follow_path(q, best, n_iter, max_iter)
         best.finish(q)
         if best.gap <= goal or n_iter >= max_iter:
@@ -200,11 +209,11 @@ class Best:
         if mu <= self.goal and self.gap > self.goal and self.enough == 0:
             self.finish(q)
         # past the goal a smaller mu is no progress
-        progress = np.array([self.gap, self.upper, max(mu, 1e-3 * self.goal)])
+        progress = np.array([self.gap, self.upper, max(mu, BEYOND_GOAL * self.goal)])
         self.since = 0 if np.any(progress < PROGRESS * self.marks) else self.since + 1
         self.marks = np.minimum(self.marks, progress)
         # a first stall is mostly one of the squared condition of the Newton matrix
-        self.careful = self.careful or self.since > 2 or mu <= self.goal
+        self.careful = self.careful or self.since > FIRST_STALL or mu <= self.goal
 
     def _lower_upper(self, q: Saddle, theta: Array, xi: Array) -> None:
         m = self.model
