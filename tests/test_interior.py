@@ -10,7 +10,7 @@ from scipy import sparse
 from otdro.costs import Mahalanobis, Norm
 from otdro.losses import Absolute, Hinge, Huber, Logistic, Quantile, Squared, SquaredHinge
 from otdro.problem import Ball, Problem
-from otdro.solvers.conic.interior import Interior, solve
+from otdro.solvers.conic.interior import solve
 from otdro.solvers.conic.merging import merged
 
 cp = pytest.importorskip("cvxpy")
@@ -287,9 +287,9 @@ def test_constant_target_needs_no_iteration():
 def test_sparse_and_single_precision_rows():
     X, y = sample("tall", Hinge())
     X = np.where(np.abs(X) < 0.5, 0.0, X)
-    dense = Interior(tol=1e-8).solve(problem_of(X, y, Hinge(), Norm(1), 0.05, 1))
+    dense = solve(problem_of(X, y, Hinge(), Norm(1), 0.05, 1), 1e-8)
     for other in (sparse.csr_matrix(X), X.astype(np.float32)):
-        solution = Interior(tol=1e-8).solve(problem_of(other, y, Hinge(), Norm(1), 0.05, 1))
+        solution = solve(problem_of(other, y, Hinge(), Norm(1), 0.05, 1), 1e-8)
         assert solution.converged
         assert_allclose(solution.objective, dense.objective, rtol=1e-6)
 

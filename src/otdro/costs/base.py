@@ -33,6 +33,8 @@ class Cost(BaseEstimator):  # type: ignore[misc]
 
     #: What this cost is to a solver.
     geometry: Geometry = "norm"
+    #: The exponent of the dual norm where that is an l_p norm, else None.
+    dual_p: float | None = None
 
     def norm(self, v: Array) -> Array:
         """Return ||v||, the price (at order 1) of the displacement v."""

@@ -23,6 +23,11 @@ class Norm(Cost):
         """Euclidean for p = 2, else a norm."""
         return "euclidean" if self.p == 2 else "norm"
 
+    @property
+    def dual_p(self) -> float:  # type: ignore[override]
+        """The exponent q of the dual norm, 1/p + 1/q = 1."""
+        return float(_DUAL[self.p])
+
     def check(self, n_features: int) -> None:
         """Refuse a p other than 1, 2 or inf."""
         if self.p not in _DUAL:

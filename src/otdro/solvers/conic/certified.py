@@ -2,92 +2,81 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
 from ...design import Design
+from ...duality import Dual, worst_risk
 from ...losses.base import Array
 from ...problem import Problem, Solution
 from ..base import verdict
-from .bounds import Floor, best_nu, risk, spread
+from .central_path import Outcome
 from .model import Model
+from .norms import SumNorm
+
+#: Coefficients below this share of the largest are tried as zeros under an l1 penalty.
+NEGLIGIBLE = 1e-6
+#: On a tie up to this share of the risk the simpler point wins.
+TIE = 1e-13
 
 
-@dataclass(frozen=True, eq=False)
-class Run:
-    """A point of a model, the best lower bound found, and the iterations spent."""
+class Candidate(NamedTuple):
+    """Coefficients, an intercept, and a guess of the multiplier (0 for none)."""
 
-    theta: Array
-    b: float
-    floor: Floor
-    n_iter: int
+    coef: Array
+    intercept: float
+    multiplier: float
 
 
 def certified(
-    problem: Problem, model: Model, run: Run, b: float, goal: float, start: Solution | None
+    problem: Problem, model: Model, run: Outcome, b: float, goal: float, start: Solution | None
 ) -> Solution:
     """Return the best of the run, its rounding, the constant model and the start, certified."""
-    zero = (np.zeros(problem.X.shape[1]), b)
-    coef = model.design.coef(run.theta)
-    found = [zero, *_rounded(model, coef, run.b)]
+    zero = Candidate(np.zeros(problem.X.shape[1]), b, 0.0)
+    found = [zero, *_rounded(problem, model, run)]
     if start is not None:
-        found.append((start.coef, start.intercept))
-    raw = replace(model, design=Design(model.design.X))
-    cost = problem.ball.cost
-    scored = [
-        (risk(raw, raw.residual(v, a), float(cost.dual_norm(v))), j)
-        for j, (v, a) in enumerate(found)
-    ]
+        guess = start.multiplier if np.isfinite(start.multiplier) else 0.0
+        found.append(Candidate(start.coef, start.intercept, guess))
+    risks = [_risk(problem, point) for point in found]
     # on a tie the simpler point, which stands first, wins
-    objective, j = min(scored, key=lambda s: (s[0] * (1 + 1e-13 * (s[1] > 0)), s[1]))
-    coef, intercept = found[j]
-    gap = max(objective - run.floor.value, 0.0)
+    order = [risks[0].risk * (1 - TIE), *(each.risk for each in risks[1:])]
+    j = int(np.argmin(order))
+    gap = max(risks[j].risk - run.bound.value, 0.0)
     return Solution(
-        coef=coef,
-        intercept=float(intercept),
-        multiplier=_multiplier(raw, coef, intercept, float(cost.dual_norm(coef)), problem),
-        objective=objective,
+        coef=found[j].coef,
+        intercept=float(found[j].intercept),
+        multiplier=risks[j].multiplier,
+        objective=risks[j].risk,
         gap=gap,
         n_iter=run.n_iter,
         converged=bool(gap <= goal),
         message=verdict(gap, goal, run.n_iter),
-        dual=_dual(model, run, objective),
+        dual=-model.o * (model.form.steepness(risks[j].risk) * run.bound.alpha),
     )
 
 
-def _rounded(model: Model, coef: Array, centred: float) -> list[tuple[Array, float]]:
+def _risk(problem: Problem, point: Candidate) -> Dual:
+    """Return the worst-case risk of a point and its multiplier."""
+    z = Design(problem.X).scores(point.coef) + point.intercept
+    w = float(problem.ball.cost.dual_norm(point.coef)) if point.coef.any() else 0.0
+    y, weights = problem.y, problem.weights
+    return worst_risk(z, y, weights, problem.loss, w, problem.ball, point.multiplier)
+
+
+def _rounded(problem: Problem, model: Model, run: Outcome) -> list[Candidate]:
     """Return the point, after the one with tiny coefficients set to zero if the penalty is l1."""
+    coef = model.design.coef(run.theta)
+    small = np.abs(coef) < NEGLIGIBLE * np.abs(coef).max(initial=0.0)
+    # nu = w^2/(2 lam)
+    lam = float(problem.ball.cost.dual_norm(coef)) ** 2 / (2 * run.nu)
+    center = model.design.center
     points = []
-    for v in (np.where(np.abs(coef) < 1e-6 * np.abs(coef).max(initial=0.0), 0.0, coef), coef):
-        shift = 0.0 if model.design.center is None else float(model.design.center @ v)
-        points.append((v, centred - shift))
-    return points if model.dual == 1 else points[1:]
-
-
-def _multiplier(raw: Model, coef: Array, b: float, w: float, problem: Problem) -> float:
-    """Return lam = d objective/d delta."""
-    if w == 0:
-        return 0.0
-    if problem.ball.order == 1:
-        return float(problem.loss.lipschitz * w)
-    if raw.form == "linear":
-        # sqrt(delta) hi w
-        return raw.rate * w / (2 * problem.ball.delta)
-    r = raw.residual(coef, b)
-    if np.isinf(raw.hi):
-        # (rms + sqrt(delta) w)^2/(2 kappa)
-        rms = spread(raw, r)
-        tail = 0.0 if rms == 0 else w * rms / raw.rate if raw.rate > 0 else np.inf
-        return (w**2 + tail) / (2 * raw.kappa)
-    return w**2 / (2 * best_nu(raw, r, w)) if raw.rate > 0 else np.inf
-
-
-def _dual(model: Model, run: Run, objective: float) -> Array:
-    """Return dl/dz = -o alpha of every row."""
-    # with a root E alpha^2 = 1; the worst residual is alpha sqrt(2 kappa objective)
-    slope = np.sqrt(2 * objective / model.kappa) if model.form == "root" else 1.0
-    return -model.o * (slope * run.floor.alpha)
+    for v in (np.where(small, 0.0, coef), coef):
+        shift = 0.0 if center is None else float(center @ v)
+        points.append(Candidate(v, run.b - shift, lam))
+    return points if isinstance(model.norm, SumNorm) else points[1:]
 
 
 def expanded(problem: Problem, place: Array, found: Solution) -> Solution:

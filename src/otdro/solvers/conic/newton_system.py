@@ -10,8 +10,26 @@ from ...losses.base import Array
 from .model import Saddle
 from .rows import Map
 
+#: The least diagonal entry of T, relative to the largest, by which T is scaled.
+LEAST_DIAGONAL = 1e-40
+#: The same for the columns of a factor of T, which are roots of it.
+LEAST_COLUMN = 1e-20
+#: The first shift of a scaled T that does not factor, and by what it grows.
+SHIFT = 1e-16
+SHIFT_GROWTH = 100.0
+#: Rows of a unit matrix times this are added to a QR: they settle the directions that rows leave
+#: free; with a penalty, however small, the penalty does.
+LIFT = 1e-8
+LIFT_PENALISED = 1e-14
+#: Rows of a QR at a time, at least.
+BLOCK_ROWS = 256
+#: Directions of the border below this share of the best are without a pivot.
+NO_PIVOT = 1e-15
+#: Steps of iterative refinement.
+REFINEMENTS = 2
 
-class Squared:
+
+class Cholesky:
     """The matrix T = sum of A' diag(D) A by its Cholesky factor: one pass over X.
 
     T is scaled to unit diagonal and shifted until it factors; refinement undoes the shift.
@@ -20,8 +38,10 @@ class Squared:
     def __init__(self, parts: list[tuple[Map, Array]], d: int) -> None:
         self.T: Array = sum((rows.gram(D) for rows, D in parts), np.zeros((d, d)))
         top = float(np.diag(self.T).max(initial=0.0)) or 1.0
-        self.scale = 1 / np.sqrt(np.maximum(np.diag(self.T), 1e-40 * top))
-        scaled, diagonal, shift = self.T * self.scale[:, None] * self.scale, np.arange(d), 1e-16
+        self.scale = 1 / np.sqrt(np.maximum(np.diag(self.T), LEAST_DIAGONAL * top))
+        scaled = self.T * self.scale[:, None] * self.scale
+        diagonal = np.arange(d)
+        shift = SHIFT
         while shift < 1:
             shifted = scaled.copy()
             shifted[diagonal, diagonal] += shift
@@ -29,7 +49,7 @@ class Squared:
                 self.factor = cho_factor(shifted, overwrite_a=True, check_finite=False)
                 return
             except np.linalg.LinAlgError:
-                shift *= 100
+                shift *= SHIFT_GROWTH
         raise np.linalg.LinAlgError("the Newton matrix is not finite")
 
     def solve(self, f: Array) -> Array:
@@ -57,13 +77,15 @@ def _triangle(A: Array) -> Array:
 class Orthogonal:
     """The matrix T = sum of [A V]' diag(D) [A V] by a QR of the weighted rows.
 
-    Slower than ``Squared``, but it never squares the condition of the rows.
+    Slower than ``Cholesky``, but it never squares the condition of the rows.
     """
 
-    def __init__(self, parts: list[tuple[Map, Array, Array]], d: int, lift: float = 1e-8) -> None:
-        self.parts, self.d = parts, d
+    def __init__(self, parts: list[tuple[Map, Array, Array]], d: int, lift: float = LIFT) -> None:
+        self.parts = parts
+        self.d = d
         m = d + parts[0][1].shape[1]
-        step, R = max(256, 4 * m), np.zeros((0, m))
+        step = max(BLOCK_ROWS, 4 * m)
+        R = np.zeros((0, m))
         if sum(len(D) for _, _, D in parts) <= step:
             R = np.vstack([_block(rows, V, D, np.arange(len(D))) for rows, V, D in parts])
         else:
@@ -72,7 +94,7 @@ class Orthogonal:
                 for at in np.split(order, np.arange(step, len(order), step)):
                     R = _triangle(np.vstack([R, _block(rows, V, D, at)]))
         size = np.sqrt(np.einsum("ij,ij->j", R, R))
-        self.scale = 1 / np.maximum(size, 1e-20 * (float(size.max(initial=0.0)) or 1.0))
+        self.scale = 1 / np.maximum(size, LEAST_COLUMN * (float(size.max(initial=0.0)) or 1.0))
         R = R * self.scale
         # rows in decreasing size keep a Householder QR stable row by row
         R = R[np.argsort(-np.abs(R).max(axis=1, initial=0.0))]
@@ -103,8 +125,10 @@ class Orthogonal:
 class Bordered:
     """Solve [[T, B], [B', C]] (x, y) = (f, g), T positive semidefinite, few columns in B."""
 
-    def __init__(self, T: Squared | Orthogonal, B: Array, C: Array) -> None:
-        self.T, self.B, self.C = T, B, C
+    def __init__(self, T: Cholesky | Orthogonal, B: Array, C: Array) -> None:
+        self.T = T
+        self.B = B
+        self.C = C
         self.W = B
         if B.shape[1] == 0:
             return
@@ -112,11 +136,11 @@ class Bordered:
         size = np.abs(np.diag(C))
         self.small = 1 / np.sqrt(np.where(size > 0, size, 1.0))
         schur = (C - B.T @ self.W) * self.small[:, None] * self.small
-        self.inverse = np.linalg.pinv(schur, rcond=1e-15)
+        self.inverse = np.linalg.pinv(schur, rcond=NO_PIVOT)
 
-    def _refined(self, f: Array, refine: int) -> Array:
+    def _refined(self, f: Array) -> Array:
         x = self.T.solve(f)
-        for _ in range(refine):
+        for _ in range(REFINEMENTS):
             x = x + self.T.solve(f - self.T.times(x))
         return x
 
@@ -124,43 +148,46 @@ class Bordered:
         y = self.small * (self.inverse @ (self.small * (g - self.W.T @ f)))
         return self.T.solve(f - self.B @ y), y
 
-    def solve(self, f: Array, g: Array, refine: int = 2) -> tuple[Array, Array]:
-        """Return (x, y) after ``refine`` steps of iterative refinement."""
+    def solve(self, f: Array, g: Array) -> tuple[Array, Array]:
+        """Return (x, y), refined."""
         if not len(g):
-            return self._refined(f, refine), g
+            return self._refined(f), g
         x, y = self._once(f, g)
-        for _ in range(refine):
+        for _ in range(REFINEMENTS):
             dx, dy = self._once(f - self.T.times(x) - self.B @ y, g - self.B.T @ x - self.C @ y)
-            x, y = x + dx, y + dy
+            x = x + dx
+            y = y + dy
         return x, y
 
 
-class Newton:
+class NewtonSystem:
     """Newton's equations of a saddle problem at one iterate; each right-hand side costs O(n d)."""
 
     def __init__(self, q: Saddle, xi: Array, careful: bool) -> None:
-        self.q, self.xi = q, xi
-        one, two = (rows.map.adjoint(rows.w * rows.alpha) for rows in q.groups)
-        self.pull: Array = one + two
+        self.q = q
+        self.xi = xi
+        sample, head = (rows.map.adjoint(rows.w * rows.alpha) for rows in q.groups)
+        self.pull: Array = sample + head
         # only g, which is maximised over, stays outside the least-squares rows
         inside = 0 if not careful else len(xi) - (q.head.breathing is not None)
         B, C = self._border(inside)
         groups = q.groups
         if not careful:
-            T: Squared | Orthogonal = Squared([(rows.map, rows.wD) for rows in groups], len(B))
+            T: Cholesky | Orthogonal = Cholesky([(rows.map, rows.wD) for rows in groups], len(B))
         else:
-            # a penalty, however small, settles the directions that the rows leave free
-            lift = 1e-14 if q.rate > 0 else 1e-8
+            lift = LIFT_PENALISED if q.rate > 0 else LIFT
             parts = [(rows.map, rows.V[:, :inside], rows.wD) for rows in groups]
             T = Orthogonal(parts, len(self.pull), lift)
         self.system = Bordered(T, B, C)
 
     def _border(self, inside: int) -> tuple[Array, Array]:
         """Return the columns of the scalars past ``inside`` against (theta, inside) and outside."""
-        d, k = len(self.pull), len(self.xi)
+        d = len(self.pull)
+        k = len(self.xi)
         if inside == k:
             return np.empty((d + k, 0)), np.empty((0, 0))
-        C, B = np.zeros((k, k)), np.zeros((d, k))
+        C = np.zeros((k, k))
+        B = np.zeros((d, k))
         for rows in self.q.groups:
             wDV = rows.wD[:, None] * rows.V
             B += rows.map.adjoint(wDV)
@@ -173,7 +200,7 @@ class Newton:
         rows = self.q.head
         if rows.breathing is None:
             return
-        nu = self.q.names.index("nu")
+        nu = self.q.nu
         # D (S - P)^2 - (P + S) = -4 P S D without the cancellation
         C[-1, -1] = (
             -4 * float(rows.breathing @ (rows.P * rows.S * rows.D)) - self.xi[nu] / self.q.rate
@@ -182,7 +209,8 @@ class Newton:
 
     def step(self, last: Array | None = None) -> tuple[Array, Array]:
         """Return (dtheta, dxi) for the current aims, corrected by ``last``, a predictor's dxi."""
-        f, g = self.pull.copy(), -self.q.cost
+        f = self.pull.copy()
+        g = -self.q.cost
         for rows in self.q.groups:
             push = rows.wD * rows.rho
             f += rows.map.adjoint(push)
@@ -191,16 +219,18 @@ class Newton:
             weight = (rows.w @ square) * rows.K[0] if one else (rows.w * square) @ rows.K
             g = g + push @ rows.V - (rows.w * rows.alpha) @ rows.R + weight / 2
         self._stretch(g, last)
-        d, m = len(f), len(self.system.W)
+        d = len(f)
+        m = len(self.system.W)
         x, y = self.system.solve(np.append(f, g[: m - d]), g[m - d :])
         return x[:d], np.append(x[d:], y)
 
     def _stretch(self, g: Array, last: Array | None) -> None:
         """Add the gradient of -nu g^2/(2 rate) and of the barrier of [-g, g], to second order."""
-        rows, rate = self.q.head, self.q.rate
+        rows = self.q.head
+        rate = self.q.rate
         if rows.breathing is None:
             return
-        nu = self.q.names.index("nu")
+        nu = self.q.nu
         second = np.zeros_like(self.xi) if last is None else last
         g[nu] += (self.xi[-1] ** 2 + second[-1] ** 2) / (2 * rate)
         g[-1] -= float(rows.breathing @ rows.force.sum(0))
