@@ -28,7 +28,8 @@ CASES = [
 def plain_fit(model, loss):
     """Return the worst case of a model and the best plain answer to it."""
     found = model.worst_case()
-    settings = {"cost": "euclidean", "order": 2, "delta": 0.0, "tol": 1e-9}
+    # a hundredth of what is asserted: split rows make degenerate programs
+    settings = {"cost": "euclidean", "order": 2, "delta": 0.0, "tol": 1e-7}
     plain = type(model)(loss, **settings)
     return found, plain.fit(found.points, found.targets, sample_weight=found.weights)
 

@@ -220,7 +220,8 @@ def test_worst_case_is_in_the_ball_and_has_the_risk(case):
     assert_allclose(found.weights @ rows, found.risk, atol=1e-7 * unit)
     assert found.risk <= model.robust_risk_ + 1e-8 * unit
     assert found.risk >= model.robust_risk_ - found.shortfall - 1e-8 * unit
-    assert found.shortfall <= (1e-8 if found.attained else 1e-5) * unit
+    # an equilibrium may fall short by what the fit itself leaves
+    assert found.shortfall <= (1e-8 if found.attained else 1e-5) * unit + model.gap_
 
 
 @pytest.mark.parametrize("cost", COSTS)

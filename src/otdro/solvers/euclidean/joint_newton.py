@@ -15,7 +15,8 @@ from ..base import Array, Method, Starts, constant_risk, constant_solution, verd
 from . import newton
 from .batch import Batch
 from .coordinates import Coordinates
-from .joint import JointMinimum, JointObjective, descend
+from .joint import JointObjective
+from .joint_steps import JointMinimum, descend
 from .order_one import minimise
 
 #: The gap, relative to the constant model's risk, to which a starting point is solved.

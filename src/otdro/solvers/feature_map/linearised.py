@@ -23,7 +23,7 @@ from ...losses import Loss
 from ...problem import Problem, Solution
 from ..base import Method, Starts, constant_risk, constant_solution, verdict
 from ..euclidean.joint import JointObjective
-from ..euclidean.joint import descend as joint_descend
+from ..euclidean.joint_steps import descend as joint_descend
 from ..smoothing.gaussian_integral import softmax
 from ..smoothing.newton_path import descend
 from ..smoothing.smoothed_dual import (

@@ -12,7 +12,8 @@ from ...costs import Norm
 from ...duality import DualRows, worst_risk
 from ...losses import Loss
 from ...problem import Ball
-from ..euclidean.joint import SHARP, JointObjective, JointPoint, newton_steps
+from ..euclidean.joint import JointObjective, JointPoint
+from ..euclidean.joint_steps import SHARP, newton_steps
 
 Array = NDArray[Any]
 
