@@ -9,7 +9,8 @@ import otdro
 
 SOURCE = Path(otdro.__file__).parent
 LAYERS = [
-    {"design", "losses", "costs", "pairs", "progress"},
+    {"design", "progress"},
+    {"losses", "costs", "pairs"},
     {"metrics", "datasets", "scaling"},
     {"problem"},
     {"duality"},

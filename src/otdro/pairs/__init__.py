@@ -13,3 +13,4 @@ from .sets import Listed as Listed
 from .sets import NoPairsError as NoPairsError
 from .sets import Opposite as Opposite
 from .sets import Pairs as Pairs
+from .teaching import teaching_rows as teaching_rows

@@ -13,18 +13,15 @@ from sklearn.base import clone
 
 from .. import costs as known
 from ..costs import CallableCost, Cost, Mahalanobis, Norm
-from ..design import as_dense
 from ..metrics import Learned
 from ..metrics.base import learn
-from ..pairs import NoPairsError
+from ..pairs import NoPairsError, teaching_rows
 from ..problem import Sample
 
 Array = NDArray[Any]
 
 #: Entries of X up to which a sparse X is made dense for the metric learners.
 DENSE_UP_TO = 20_000_000
-#: Rows from which a metric is learned at most.
-LEARN_UP_TO = 5_000
 #: Columns above which no matrix is learned: it would have d^2 entries.
 COLUMNS_UP_TO = 2_000
 
@@ -82,7 +79,8 @@ class Candidates:
 
     def _learn(self, sample: Sample) -> list[Cost | None]:
         """Return the learned costs, None where the rows have nothing to teach."""
-        X, y = distinct_rows(sample)
+        labels = sample.ys[0] if len(sample.ys) == 1 else np.stack(sample.ys).argmax(axis=0)
+        X, y = teaching_rows(sample.X, labels, sample.weights)
         if self.cost is not None:
             return [_feature_map(self.cost, X, y)]
         alike = bool(np.all(X[:1] == X))
@@ -152,18 +150,3 @@ def _too_large(why: str) -> Candidates:
     note = f"{why} up to which a matrix is learned, so the cost is Euclidean."
     warnings.warn(f"{note} Set cost='euclidean' to choose that.", UserWarning, stacklevel=2)
     return Candidates(cost=Norm(2), note=note)
-
-
-def distinct_rows(sample: Sample) -> tuple[Array, Array]:
-    """Return the distinct (x, y) of positive weight, so that a weight of 2 is a row met twice.
-
-    Of more than ``LEARN_UP_TO`` rows a random part (always the same) is used: the scatter of pairs
-    is known well enough from that, and neighbours are expensive to find.
-    """
-    index = np.flatnonzero(sample.weights > 0)
-    if len(index) > LEARN_UP_TO:
-        index = np.random.default_rng(0).choice(index, LEARN_UP_TO, replace=False)
-    y = sample.ys[0] if len(sample.ys) == 1 else np.stack(sample.ys).argmax(axis=0)
-    rows = np.column_stack([as_dense(sample.X[index]), y[index]])
-    rows = np.unique(np.asarray(rows, dtype=float), axis=0)
-    return rows[:, :-1], rows[:, -1]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ..costs import Cost
 from ..design import Design
 from ..duality import ZeroModel, local_threshold, zero_model
-from ..problem import Ball, Sample, Solution
+from ..problem import Ball, Problem, Sample, Solution
 from ..solvers import Exact, Solver
 from ..solvers.base import constant_risk
 from .checks import check_deltas, resolve_cost, resolve_order, validated
@@ -129,12 +129,12 @@ def _mean_price(sample: Sample, cost: Cost, order: int) -> float:
     return float(np.mean(cost.price(X, np.roll(X, shift, axis=0), order)))
 
 
-def _zero(sample: Sample, y: Array) -> ZeroModel:
-    """Return the model beta = 0 of one target vector, on centred rows."""
-    weights = sample.weights
-    center = Design(sample.X).adjoint(weights) if sample.fit_intercept else None
-    design = Design(sample.X, center=center)
-    return zero_model(design, y, weights, sample.loss, sample.fit_intercept)
+def _zero(problem: Problem) -> ZeroModel:
+    """Return the model beta = 0, on centred rows."""
+    X, weights = problem.X, problem.weights
+    center = Design(X).adjoint(weights) if problem.fit_intercept else None
+    design = Design(X, center=center)
+    return zero_model(design, problem.y, weights, problem.loss, problem.fit_intercept)
 
 
 def threshold(sample: Sample, y: Array, cost: Cost, order: int) -> float:
@@ -143,7 +143,7 @@ def threshold(sample: Sample, y: Array, cost: Cost, order: int) -> float:
     A loss with kinks there leaves a choice of slopes; then it is found from solutions, with the
     value of some slopes as upper bound.
     """
-    zero = _zero(sample, y)
+    zero = _zero(sample.problem(y, Ball(cost, 0.0, order)))
     bound = zero.threshold(float(cost.norm(zero.pull)), sample.loss.lipschitz, order)
     if zero.unique or bound == 0:
         return bound
@@ -153,7 +153,8 @@ def threshold(sample: Sample, y: Array, cost: Cost, order: int) -> float:
 def _local_threshold(sample: Sample, y: Array, cost: Cost) -> float:
     """Return the least delta at which beta = 0 is optimal under a linearised cost."""
     B = np.linalg.inv(cost.shape(Design(sample.X).dense()))
-    return local_threshold(_zero(sample, y), sample.weights, B)[0]
+    zero = _zero(sample.problem(y, Ball(cost, 0.0, 2)))
+    return local_threshold(zero, sample.weights, B)[0]
 
 
 def _kinked_threshold(sample: Sample, y: Array, cost: Cost, order: int, bound: float) -> float:
