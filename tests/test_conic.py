@@ -416,3 +416,14 @@ def test_one_line_of_progress_per_solve(caplog):
     with caplog.at_level(logging.INFO, logger="otdro"):
         InteriorPoint().solve(problem_of(X, y, Hinge(), Norm(2), 0.1, 1), 1e-6, 100)
     assert [record.message.split(":")[0] for record in caplog.records] == ["interior point"]
+
+
+def test_rows_of_nearly_no_weight_are_not_met_one_at_a_time():
+    # a face of minimisers, crossed by the kinks of rows with weights from 1e-8 to 1e-12
+    rng = np.random.default_rng(0)
+    X, y = sample("regression", 30, 4)
+    X, y = np.vstack([X, X + 0.1]), np.r_[y, y + rng.normal(size=30)]
+    weights = np.r_[np.full(30, 1 / 30), 10 ** rng.uniform(-12, -8, 30)]
+    for loss in (Absolute(), Quantile(0.3)):
+        problem = Problem(X, y, weights / weights.sum(), loss, Ball(Norm(2), 0.0, 2))
+        assert solved(problem, TOL).n_iter < 30

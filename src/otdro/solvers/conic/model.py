@@ -16,6 +16,9 @@ from .rows import Rows
 
 #: Rounding errors of a sum, relative to the size of its terms.
 ROUNDING = 4e-16
+#: The least barrier of a row, relative to that of a row of mean weight: lighter rows would be
+#: crossed, and their kinks met one at a time, where the others leave a direction free.
+LIGHT = 1e-2
 #: Rows from which the size of a column is taken.
 SAMPLED = 500
 
@@ -147,6 +150,7 @@ def saddle(m: Model) -> Saddle:
         R=R,
         K=coefficients(parts.k, scalars)[None],
         k0=parts.k0,
+        heavier=np.maximum(LIGHT * m.pi.mean() / m.pi, 1.0),
         outlying=m.outlying,
         conjugate=m.form.curve.conjugate,
     )

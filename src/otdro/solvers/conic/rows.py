@@ -62,7 +62,8 @@ class Rows:
     """Rows and the state of their multipliers: alpha, p (of alpha <= hi) and s (of alpha >= lo).
 
     ``price`` holds p and s, ``slack`` E = hi - alpha and F = alpha - lo.
-    ``share`` weighs the barrier of a row: p (hi - alpha) = s (alpha - lo) = share * mu on the path.
+    ``share`` weighs the barrier of all rows, ``heavier`` that of each: p (hi - alpha) = s (alpha -
+    lo) = share * heavier * mu on the path.
     ``first`` is where alpha - lo starts if hi is infinite. ``outlying`` >= 1 is how many times
     larger than is usual a row is; its multiplier starts that much nearer to 0, as it must end.
     ``breathing`` marks rows whose box is [-g, g], g the last scalar of xi, maximised over as alpha
@@ -78,6 +79,7 @@ class Rows:
     K: Array
     k0: Array | float = 0.0
     share: float = 1.0
+    heavier: Array | float = 1.0
     first: Array | float = 1.0
     outlying: Array | float = 1.0
     breathing: Array | None = None
@@ -107,7 +109,8 @@ class Rows:
         slack = np.stack([high + g - self.alpha, self.alpha - low + g])
         self.slack = np.where(self.ends > 0, slack, 1.0)
         self.price = self.ends * self._prices(one_sided, np.where(one_sided, 1.0, room) + g)
-        self.count = self.share * float((self.ends @ self.w).sum())
+        self.barrier = self.share * self.heavier * self.ends
+        self.count = float((self.barrier @ self.w).sum())
         self.free = self.w * ~(above | below)
 
     def _prices(self, one_sided: Array, room: Array) -> Array:
@@ -115,7 +118,9 @@ class Rows:
         rest = self.r - self.k * self.alpha
         excess = np.stack([np.maximum(rest, 0.0), np.maximum(-rest, 0.0)])
         # the residual of an outlying row may be of any size, and says nothing yet
-        price = room / self.slack + np.where(np.asarray(self.outlying) > 1, 0.0, excess)
+        price = self.heavier * room / self.slack + np.where(
+            np.asarray(self.outlying) > 1, 0.0, excess
+        )
         # one-sided rows: s = -r, so that sign constraints on xi hold along the whole path
         feasible = one_sided & (rest < -FEASIBLE)
         return np.stack([price[0], np.where(feasible, -rest, price[1])])
@@ -136,7 +141,7 @@ class Rows:
     def aim(self, mu: float, corrected: bool = False) -> None:
         """Set the targets of p E, s F and the row residual rho, ``corrected`` by the last step."""
         # Newton on r - phi' - p + s = 0, p E = up, s F = us leaves dalpha = D (rho - v'dx)
-        target = self.share * mu * self.ends
+        target = mu * self.barrier
         rho = self.r - self.bend.first
         if corrected:
             # Mehrotra: the products of steps that the linearisation dropped
@@ -173,9 +178,9 @@ class Rows:
         return product
 
     def centred(self, step: float, mu: float, products: Array) -> bool:
-        """Return whether a step leaves every product p E and s F above a fraction of share * mu,
+        """Return whether a step leaves every product p E and s F above a fraction of its target,
         and rows without a box near r = k alpha."""
-        if (products < STRAYED * self.share * mu * self.ends).any():
+        if (products < STRAYED * mu * self.barrier).any():
             return False
         if not self.free.any():
             return True
