@@ -92,6 +92,8 @@ class Loss(BaseEstimator):  # type: ignore[misc]
             low *= 2
         for _ in range(HALVINGS):
             b = (low + high) / 2
+            if not low < b < high:
+                break
             if weights @ self.derivative(np.full_like(y, b), y) < 0:
                 low = b
             else:

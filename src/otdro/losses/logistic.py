@@ -34,8 +34,8 @@ class Logistic(Loss):
 
     def curvature(self, z: Array, y: Array) -> Array:
         """Return sigma(yz) sigma(-yz)."""
-        s = expit(-y * z)
-        return s * (1 - s)
+        m = y * z
+        return expit(m) * expit(-m)
 
     def evaluate(self, z: Array, y: Array) -> tuple[Array, Array, Array]:
         """Return value, derivative and curvature from one exponential."""
