@@ -210,3 +210,20 @@ def test_a_sparse_support():
     dense = model.fit(X, y, support=S).robust_risk_
     thin = model.fit(sparse.csr_array(X), y, support=sparse.csr_array(S)).robust_risk_
     assert_allclose(thin, dense, rtol=1e-7)
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda v: type(v).__name__)
+def test_a_graph_over_identical_rows(loss):
+    """Neighbours are distinct places, so that copies of a row take no edge away from it."""
+    rng = np.random.default_rng(0)
+    y = np.where(np.arange(24) % 3 > 0, 1.0, -1.0)
+    weights = np.full(24, 1 / 24)
+    once = Problem(np.full((24, 2), 0.1), y, weights, loss, Ball(Graph(5), 0.1))
+    assert Exact().solve(once).converged
+    # each of two places has more copies than the graph has neighbours
+    X = np.repeat(rng.normal(size=(2, 2)), 12, axis=0)
+    pair = Problem(X, y, weights, loss, Ball(Graph(5), 0.1))
+    plain = Problem(X, y, weights, loss, Ball(Norm(2), 0.1), True, X)
+    found = Exact().solve(pair)
+    assert found.converged
+    assert_allclose(found.objective, Exact().solve(plain).objective, rtol=2e-6)

@@ -21,7 +21,7 @@ from ...losses import Logistic, Loss, PiecewiseQuadratic
 from ...problem import Problem, Solution
 from ..base import Method, Starts, constant_risk, constant_solution, verdict
 from ..euclidean import joint
-from ..smoothing.gaussian_integral import integrate, maxima, softmax
+from ..smoothing.gaussian_integral import Tilt, integrate, maxima, softmax
 from ..smoothing.quadrature import Smoothing, descend
 from ..smoothing.smoothed_dual import Point, Rows, multiplier, spread
 from . import inner_ascent as polish
@@ -51,7 +51,11 @@ class Local(Smoothing):
         """Return the point, None where the objective is infinite."""
         w, _ = self.norms(theta)
         rho = w * spread(lam, eps, np.inf)
-        tilt = integrate(self.rows.loss, z, self.rows.y, rho, eps, self.nodes)
+        pieces = self.rows.loss.pieces
+        if pieces is not None and pieces.kappa == 0:
+            tilt = soft_maximum(pieces, z, self.rows.y, rho, eps)
+        else:
+            tilt = integrate(self.rows.loss, z, self.rows.y, rho, eps, self.nodes)
         if tilt is None:
             return None
         objective = lam * self.rows.delta + float(self.rows.weights @ tilt.value)
@@ -78,6 +82,31 @@ class Local(Smoothing):
             H[-2, -2] = 1.0
         grad = np.append(Z.T @ (pi * t.z) + tau * (V.T @ steep), rows.delta + tau1 * (steep @ w))
         return grad, H
+
+
+def soft_maximum(pieces: PiecewiseQuadratic, z: Array, y: Array, rho: Array, eps: float) -> Tilt:
+    """Return eps log of the mean of exp(psi_a/eps) over the two slopes a of a piecewise linear loss.
+
+    psi_a = a r + a^2 rho^2/(2 eps) is the inner supremum along slope a, r the residual.
+    """
+    a = np.array(pieces.slopes)[:, None]
+    psi = a * pieces.residual(z, y) + a**2 * rho**2 / (2 * eps)
+    p, log_total = softmax(psi.T / eps)
+    p = p.T
+    dz = -pieces.orientation(y) * a
+    dr = a**2 * rho / eps
+    z1, r1 = (p * dz).sum(axis=0), (p * dr).sum(axis=0)
+    off_z, off_r = dz - z1, dr - r1
+    return Tilt(
+        value=eps * (log_total - np.log(2)),
+        loss=(p * psi).sum(axis=0),
+        z=z1,
+        rho=r1,
+        zz=(p * off_z**2).sum(axis=0) / eps,
+        zr=(p * off_z * off_r).sum(axis=0) / eps,
+        rr=(p * (off_r**2 / eps + a**2 / eps)).sum(axis=0),
+        effective=np.full(len(z), np.inf),
+    )
 
 
 class Linearised(Method):

@@ -28,7 +28,6 @@ from ...losses.base import Loss
 from ...problem import Problem, Solution
 from ..base import Method, Starts, constant_risk, verdict
 from .pairs_interior import Master, State, begin, degree, follow, slack
-from .sublevel import ends
 
 Array = NDArray[Any]
 
@@ -37,6 +36,8 @@ NEAR, ROWS, GAIN = 4, 1, 4
 #: The factor by which the complementarity falls between two looks at all pairs, the most Newton
 #: steps between them, the last level relative to the target, and the looks at that level.
 FALL, STEPS, LAST, PATIENCE = 0.1, 50, 1e-2, 8
+#: What centring leaves of nodes that coincide, relative to their size.
+ROUNDING = 1e-14
 #: Projections of the forces.
 PASSES = 8
 
@@ -56,6 +57,11 @@ class Finite:
     def columns(self) -> Array:
         """The nodes and a column for the intercept, of zeros where there is none."""
         return np.column_stack([self.nodes, np.full(len(self.nodes), float(self.fit_intercept))])
+
+    @property
+    def mean_cost(self) -> float:
+        """The mean cost of a pair."""
+        return float(self.cost.mean())
 
     def labels(self) -> list[Array]:
         """Return the rows of each label, all rows where targets are numbers."""
@@ -134,21 +140,24 @@ def formulate(problem: Problem) -> tuple[Finite, Array, Array]:
     """Return the problem in coordinates theta, the centre of the nodes, and E: beta = E theta."""
     nodes, cost = places(problem)
     center = nodes.mean(axis=0) if problem.fit_intercept else np.zeros(nodes.shape[1])
-    place, back = _coordinates(nodes - center)
+    rounding = ROUNDING * float(np.abs(nodes).max())
+    place, back = _coordinates(nodes - center, rounding)
     # a row without weight is a node only
     moves = problem.weights > 0
     args = problem.y[moves], problem.weights[moves], problem.loss, problem.fit_intercept
     return Finite(place, cost[moves], *args), center, back
 
 
-def _coordinates(nodes: Array) -> tuple[Array, Array]:
+def _coordinates(nodes: Array, rounding: float) -> tuple[Array, Array]:
     """Return scaled columns, or coordinates in their span where they depend on each other, and E.
 
-    A direction that no node has would leave theta free along it.
+    A direction that no node has would leave theta free along it; columns of the size of
+    ``rounding`` are none.
     """
-    scale = np.maximum(np.sqrt((nodes**2).mean(axis=0)), 1e-300)
-    scale = np.where(scale > 1e-12 * scale.max(), scale, 1.0)
-    place = nodes / scale
+    scale = np.sqrt((nodes**2).mean(axis=0))
+    varies = scale > max(1e-12 * float(scale.max()), rounding)
+    scale = np.where(varies, scale, 1.0)
+    place = np.where(varies, nodes / scale, 0.0)
     R = np.linalg.qr(place, mode="r")
     _, sizes, Vt = np.linalg.svd(R, full_matrices=False)
     V = Vt[sizes > 1e-11 * sizes[0]].T
@@ -200,7 +209,7 @@ def exchange(
 ) -> Found:
     """Follow the central path, with the violated pairs added at every level, to a small gap."""
     target, n_iter, last = tol * base[1], 0, 0
-    x, eta = _constant(finite, base)
+    x, eta = _constant(finite, base, delta)
     if base[1] <= 1e-28 * max(float(np.abs(finite.y).max()), 1e-300):
         # the constant fits every row wherever it is moved
         x[-1] = 0.0
@@ -232,10 +241,12 @@ def exchange(
     return Found(best[1], best[0], max(best[0] - lower, 0.0), max(n_iter, 1), kept)
 
 
-def _constant(finite: Finite, base: tuple[float, float]) -> tuple[Array, Array]:
+def _constant(finite: Finite, base: tuple[float, float], delta: float) -> tuple[Array, Array]:
     """Return the constant model with a price of the mean cost, and levels above its losses."""
     x = np.zeros(finite.nodes.shape[1] + 2)
-    x[-2], x[-1] = base[0], base[1] / max(float(finite.cost.mean()), 1e-300)
+    x[-2] = base[0]
+    # no loss is negative, so that lam delta exceeds no risk worth having
+    x[-1] = base[1] / max(finite.mean_cost, delta)
     loss = finite.loss.value(np.full(len(finite.y), base[0]), finite.y)
     return x, loss + 0.5 * base[1]
 
@@ -269,7 +280,7 @@ def _violated(gains: Array, kept: Array, eta: Array) -> Array:
 def restrict(finite: Finite, kept: Array, delta: float) -> Master:
     """Return the problem over the kept pairs."""
     row, node = np.nonzero(kept)
-    tips = ends(finite.loss, finite.y[row])
+    tips = finite.loss.sublevel(finite.y[row])
     row, node = row[tips.of], node[tips.of]
     return Master(row, node, finite.cost[row, node], tips, finite.columns, finite.weights, delta)
 
