@@ -32,7 +32,7 @@ def sample(loss, delta=0.1, cost=None, n=25, m=40, d=3, seed=0, order=2):
 def conic(problem):
     """cvxpy with Clarabel on every pair."""
     cp = pytest.importorskip("cvxpy")
-    f, _, _ = support.formulate(problem)
+    f = support.formulate(problem).finite
     theta, b, lam = cp.Variable(f.nodes.shape[1]), cp.Variable(), cp.Variable(nonneg=True)
     eta, z = cp.Variable(len(f.y)), f.nodes @ theta + b
     forms = {
@@ -75,7 +75,7 @@ def test_the_risk_is_the_linear_program_of_the_adversary():
     """At the solution, max sum p_ij l(u_j, y_i) over masses within the budget, by HiGHS."""
     problem = sample(Logistic(), 0.2)
     found = Exact(tol=1e-9).solve(problem)
-    f, _, _ = support.formulate(problem)
+    f = support.formulate(problem).finite
     nodes = np.vstack([problem.X, problem.support])
     z = nodes @ found.coef + found.intercept
     gain = np.logaddexp(0, -np.outer(problem.y, z))

@@ -19,7 +19,7 @@ from otdro.costs import CallableCost
 from otdro.design import Design
 from otdro.losses import Logistic
 from otdro.problem import Ball, Problem
-from otdro.solvers.feature_map.geometry import landscape
+from otdro.solvers.feature_map.geometry import local_rows
 from otdro.solvers.smoothing.gaussian_integral import integrate, tilt
 from otdro.solvers.smoothing.linear_score import LinearScore
 from otdro.solvers.smoothing.particles import Cloud
@@ -57,7 +57,7 @@ def oracle(kind, proposal, L, seed):
     if kind == "linear":
         return LinearScore(Rows(Design(X), y, weights, Logistic(), DELTA, True), L, proposal, seed)
     cost = CallableCost(lambda u, v: ((u - v) ** 2).sum(axis=1))
-    terrain = landscape(Problem(X, y, weights, Logistic(), Ball(cost, DELTA, 2)), X)
+    terrain = local_rows(Problem(X, y, weights, Logistic(), Ball(cost, DELTA, 2)), X)
     return Cloud(terrain, np.zeros(D), weights, DELTA, True, L, proposal, SIGMA)
 
 

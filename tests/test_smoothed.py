@@ -14,7 +14,7 @@ from otdro.losses import Hinge, Logistic, Squared
 from otdro.losses.base import Loss
 from otdro.problem import Ball, Problem
 from otdro.solvers import Exact, Quadrature, Smoothed, resolve
-from otdro.solvers.feature_map.geometry import landscape
+from otdro.solvers.feature_map.geometry import local_rows
 from otdro.solvers.smoothing.particles import Cloud
 
 
@@ -58,7 +58,7 @@ def test_ten_times_the_draws(loss, n, d, delta):
 def test_effective_draws_at_the_solution(d, eps):
     problem = sample(200, d, Logistic(), 0.05)
     found = Quadrature().solve(problem)
-    terrain = landscape(problem, problem.X)
+    terrain = local_rows(problem, problem.X)
     cloud = Cloud(terrain, np.zeros(d), problem.weights, 0.05, True, 64, "maximiser", 1.0)
     x = np.concatenate([found.coef, [found.intercept, found.multiplier]])
     rng = np.random.default_rng(0)

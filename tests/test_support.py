@@ -52,7 +52,7 @@ def conic(problem):
     deltas, and is then off by up to 2e-6.
     """
     cp = pytest.importorskip("cvxpy")
-    f, _, _ = support.formulate(problem)
+    f = support.formulate(problem).finite
     theta, lam = cp.Variable(f.columns.shape[1]), cp.Variable(nonneg=True)
     eta, z = cp.Variable(len(f.y)), f.columns @ theta
     forms = {
@@ -119,7 +119,8 @@ def test_the_bound_holds_against_larger_models(loss):
     """Along rays to models of any size no risk is below objective less gap."""
     problem = sample(loss, 0.05)
     found = Exact(tol=1e-8).solve(problem)
-    f, center, back = support.formulate(problem)
+    formulated = support.formulate(problem)
+    f, center, back = formulated.finite, formulated.center, formulated.back
     rng = np.random.default_rng(1)
     theta = np.linalg.solve(back, found.coef)
     base = np.append(theta, found.intercept + center @ found.coef)

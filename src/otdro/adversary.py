@@ -17,10 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .certificate import WorstCase
-from .design import Design
 from .problem import Problem
-from .solvers.feature_map.geometry import ASCENT, landscape, worst
-from .solvers.feature_map.inner_ascent import ASIDE, ascents
+from .solvers.feature_map.worst import worst_risk as local_worst_risk
 from .solvers.finite import support
 
 Array = NDArray[Any]
@@ -65,25 +63,14 @@ def worst_risk(problem: Problem, coef: Array, intercept: float) -> float:
         places = _nodes(problem, coef, intercept)
         row, place, mass = spend(places.loss, places.price, weights, delta)
         return float(mass @ places.loss[row, place])
-    X = Design(problem.X).dense()
-    z = X @ coef + intercept
-    if delta == 0 or not np.any(coef):
-        return float(weights @ problem.loss.value(z, problem.y))
-    return worst(problem, landscape(problem, X), coef, intercept)[1]
+    return local_worst_risk(problem, coef, intercept).risk
 
 
 def _places(problem: Problem, coef: Array, intercept: float, multiplier: float) -> Places:
     if problem.finite:
         return _nodes(problem, coef, intercept)
-    X, tops = Design(problem.X).dense(), []
-    price = [np.zeros(len(X))]
-    if problem.ball.delta > 0 and np.any(coef) and multiplier > 0:
-        terrain = landscape(problem, X)
-        lams = multiplier * np.array([1.0, *ASIDE])
-        tops = [U for lam in lams for U in ascents(terrain, coef, intercept, float(lam), ASCENT)]
-        price += [terrain.cost.price(U, X, terrain.order) for U in tops]
-    points = np.stack([X, *tops], axis=1)
-    return Places(points, _losses(problem, points, coef, intercept), np.stack(price, axis=1))
+    found = local_worst_risk(problem, coef, intercept)
+    return Places(found.points, found.loss, found.price)
 
 
 def _losses(problem: Problem, points: Array, coef: Array, intercept: float) -> Array:

@@ -15,23 +15,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...costs.feature_map import FeatureMap
 from ...design import Design
-from ...losses import Logistic, Loss, PiecewiseQuadratic
+from ...losses import Loss, PiecewiseQuadratic
 from ...problem import Problem, Solution
 from ..base import Method, Starts, constant_risk, constant_solution, verdict
 from ..euclidean import joint
 from ..smoothing.gaussian_integral import Tilt, integrate, maxima, softmax
 from ..smoothing.quadrature import Smoothing, descend
 from ..smoothing.smoothed_dual import Point, Rows, multiplier, spread
-from . import inner_ascent as polish
-from .geometry import landscape
-from .rowwise import Dual, Rowwise, Slopes
+from .rowwise import LocalBound, Rowwise, Slopes
 
 Array = NDArray[Any]
 
 #: The last smoothing, relative to the risk of the best constant.
 EPS = 1e-7
+#: The fact that a problem of order 1 lacks.
+ORDER_TWO_ONLY = "FeatureMap is solved exactly at order=2 only"
 #: Where a descent starts: theta, b and lam.
 Origin = tuple[Array, float, float]
 
@@ -118,8 +117,8 @@ class Linearised(Method):
     def lacks(self, problem: Problem) -> str | None:
         """Refuse order 1 and costs that are to be solved beyond their linearisation."""
         if problem.ball.order != 2:
-            return "FeatureMap is solved exactly at order=2 only"
-        if problem.ball.cost.polish:
+            return ORDER_TWO_ONLY
+        if not problem.ball.cost.linearised:
             return "the cost is not linearised"
         return None
 
@@ -136,35 +135,6 @@ class Linearised(Method):
         return linearised_many(problem, deltas, tol, max_iter)
 
 
-class InnerAscent(Method):
-    """A feature map itself, from its linearised solution."""
-
-    geometries = frozenset({"local"})
-    certifies = "nothing: the inner problem is not concave"
-
-    def lacks(self, problem: Problem) -> str | None:
-        """Refuse order 1."""
-        if problem.ball.order != 2:
-            return "FeatureMap is solved exactly at order=2 only"
-        return None
-
-    def solve(
-        self, problem: Problem, tol: float, max_iter: int, start: Solution | None = None
-    ) -> Solution:
-        """Return the minimiser."""
-        return solve(problem, tol, max_iter, start)
-
-
-def solve(problem: Problem, tol: float, max_iter: int, start: Solution | None = None) -> Solution:
-    """Minimise under the linearised cost, then, if the cost asks for it, under the cost itself."""
-    cost = problem.ball.cost
-    assert isinstance(cost, FeatureMap)
-    linear = linearised(problem, tol, max_iter, start)
-    if not cost.polish or not np.any(linear.coef):
-        return linear
-    return polish.polished(problem, landscape(problem, Design(problem.X).dense()), linear)
-
-
 def linearised(
     problem: Problem, tol: float, max_iter: int, start: Solution | None = None
 ) -> Solution:
@@ -177,20 +147,19 @@ def linearised_many(
 ) -> list[Solution]:
     """Solve at every delta (descending), each from the solution before; A(x) is inverted once."""
     cost, base = problem.ball.cost, constant_risk(problem)[1]
-    assert isinstance(cost, FeatureMap)
     if problem.ball.order != 2:
-        raise ValueError("FeatureMap is solved exactly at order=2 only. Use order=2.")
+        raise ValueError(f"{ORDER_TWO_ONLY}. Use order=2.")
     X = Design(problem.X).dense()
     B = np.linalg.inv(cost.shape(X))
     center = problem.weights @ X if problem.fit_intercept else np.zeros(X.shape[1])
     design = Design(X, None, center)
-    method = _exact if isinstance(problem.loss, Logistic) else _smoothed
+    method = _exact if _newton_works(problem.loss) else _smoothed
     solved: list[Solution] = []
     last = start
     for delta in deltas:
         fixed = (problem.loss, float(delta), problem.fit_intercept)
         rows = Rows(design, problem.y, problem.weights, *fixed)
-        origin = opening_local(rows, B)
+        origin = first_point(rows, B)
         if origin is None:
             solved.append(constant_solution(problem))
             continue
@@ -205,6 +174,13 @@ def linearised_many(
         last = replace(last, intercept=last.intercept - float(center @ last.coef))
         solved.append(last)
     return solved
+
+
+def _newton_works(loss: Loss) -> bool:
+    """Whether the Newton method of ``rowwise`` has this loss: smooth, Lipschitz, not in pieces."""
+    smooth = np.isfinite(loss.smoothness) and np.isfinite(loss.lipschitz)
+    # ``joint`` knows no other such loss than the one whose infimum is at infinity
+    return bool(loss.pieces is None and smooth and loss.minimum_at_infinity)
 
 
 def _exact(
@@ -234,7 +210,7 @@ def _smoothed(
     return Solution(x.theta, x.b, x.lam, risk, gap, run.n_iter, bool(gap <= target), message)
 
 
-def opening_local(rows: Rows, B: Array) -> Origin | None:
+def first_point(rows: Rows, B: Array) -> Origin | None:
     """Return a start against the first gradient g, None where g'B g <= delta rms(l')^2 per row."""
     b, mean, v, threshold = _zero(rows, B)
     if threshold <= rows.delta:
@@ -267,7 +243,6 @@ def _zero(rows: Rows, B: Array) -> tuple[float, Array, Array, float]:
 def threshold(problem: Problem) -> float:
     """Return the least delta at which theta = 0 is optimal under the linearised cost."""
     cost = problem.ball.cost
-    assert isinstance(cost, FeatureMap)
     X = Design(problem.X).dense()
     center = problem.weights @ X if problem.fit_intercept else None
     fixed = (problem.loss, 0.0, problem.fit_intercept)
@@ -285,13 +260,13 @@ def _bounds(smooth: Local, x: Point, eps: float) -> tuple[float, float]:
     y, z = rows.y[row], x.z[row] + inner.shift.ravel()
     a = rows.loss.derivative(z, y)
     slopes = Slopes(row, y, mass, a, _room(rows.loss, a, z, y))
-    dual = Dual(rows.loss, rows.design.dense(), smooth.B, rows.delta, rows.fit_intercept)
+    dual = LocalBound(rows.loss, rows.design.dense(), smooth.B, rows.delta, rows.fit_intercept)
     return risk, dual.bound(slopes)
 
 
 def _room(loss: Loss, a: Array, z: Array, y: Array) -> Array:
     """Return how far slopes are from the ends of their range, else the curvature."""
-    if not isinstance(loss, PiecewiseQuadratic) or np.isinf(loss.slopes).any():
+    low, high = loss.slope_range(y)
+    if loss.pieces is None or np.isinf(low).any() or np.isinf(high).any():
         return loss.curvature(z, y)
-    alpha, (lo, hi) = -loss.orientation(y) * a, loss.slopes
-    return (hi - alpha) * (alpha - lo)
+    return np.asarray((high - a) * (a - low))

@@ -4,7 +4,7 @@ r"""Logistic loss, order 2, one dual norm a row: Newton in (theta, b, lam) toget
           \qquad w_i^2 = \theta' B_i\theta .
 
 The method of ``joint``. A lower bound comes from atoms of mass m and slope a: the adversary moves
-an atom by -a B_i C^-1 g (see ``Dual``), which leaves no model a gain.
+an atom by -a B_i C^-1 g (see ``LocalBound``), which leaves no model a gain.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class Rowwise(Joint):
         """Return the bound of the atoms, moved as by a shift of b and a growth of theta."""
         atoms = self.atoms(x, p)
         mass, alpha = atoms.p * self.weights[atoms.row], atoms.alpha
-        dual = Dual(self.loss, self.Z, self.B, self.delta, self.fit_intercept)
+        dual = LocalBound(self.loss, self.Z, self.B, self.delta, self.fit_intercept)
         slopes = Slopes(atoms.row, atoms.y, mass, -atoms.y * alpha, alpha * (1 - alpha))
         return max(0.0, dual.bound(slopes))
 
@@ -127,7 +127,7 @@ class Slopes:
 
 
 @dataclass(frozen=True, eq=False)
-class Dual:
+class LocalBound:
     r"""The dual problem of any convex loss under local costs.
 
     .. math:: F^* \ge -\sum m\,\ell^*(a, y)\quad\text{if}\quad g'C^{-1}g \le \delta,\

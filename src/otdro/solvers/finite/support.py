@@ -84,6 +84,33 @@ class Finite:
         found: Array = gains - x[-1] * self.cost
         return found
 
+    def node(self, row: Array, place: Array) -> Array:
+        """Return the node of pairs."""
+        return place
+
+    def over(self, kept: Array, delta: float) -> Master:
+        """Return the problem over the kept pairs."""
+        row, place = np.nonzero(kept)
+        tips = self.loss.sublevel(self.y[row])
+        row, place = row[tips.of], place[tips.of]
+        cost = self.cost[row, place]
+        node = self.node(row, place)
+        return Master(row, node, cost, tips, self.columns, self.weights, delta)
+
+
+class OwnPlaces(Finite):
+    """Every row has places of its own: ``cost`` of shape (n, k), the nodes row after row."""
+
+    def gains(self, x: Array) -> Array:
+        """Return l(u_ik'theta + b, y_i) - lam c_ik."""
+        z = (self.columns @ x[:-1]).reshape(self.cost.shape)
+        y = np.broadcast_to(self.y[:, None], z.shape)
+        return np.asarray(self.loss.value(z, y) - x[-1] * self.cost)
+
+    def node(self, row: Array, place: Array) -> Array:
+        """Return the node of pairs."""
+        return np.asarray(row * self.cost.shape[1] + place)
+
 
 class FiniteSupport(Method):
     """Any loss over a finite support, or a cost on a graph."""
@@ -112,40 +139,75 @@ def solve_many(
     problem: Problem, deltas: Sequence[float] | Array, tol: float, max_iter: int
 ) -> list[Solution]:
     """Return the solutions at positive deltas: costs are computed once, pairs are kept on."""
-    finite, center, back = formulate(problem)
-    base, kept, solved = constant_risk(problem), _initial(finite), []
+    formulated = formulate(problem)
+    finite, base = formulated.finite, constant_risk(problem)
+    kept, solved = _initial(finite), []
     for delta in deltas:
         found = exchange(finite, float(delta), base, tol, max_iter, kept)
         kept = found.kept
-        coef = back @ found.x[:-2]
-        intercept = float(found.x[-2] - (center @ coef if problem.fit_intercept else 0.0))
-        target = tol * base[1]
         count = f"; finite support, {int(kept.sum())} of {finite.cost.size} pairs kept"
-        solved.append(
-            Solution(
-                coef,
-                intercept,
-                float(found.x[-1]),
-                found.objective,
-                found.gap,
-                found.n_iter,
-                bool(found.gap <= target),
-                verdict(found.gap, target, found.n_iter) + count,
-            )
-        )
+        solved.append(_solution(formulated, found, tol * base[1], count))
     return solved
 
 
-def formulate(problem: Problem) -> tuple[Finite, Array, Array]:
-    """Return the problem in coordinates theta, the centre of the nodes, and E: beta = E theta."""
+def solve_over_places(
+    problem: Problem, points: Array, price: Array, tol: float, max_iter: int
+) -> Solution:
+    """Minimise the worst case over places of their own (n, k, d) for the rows, with their prices.
+
+    Its ``objective`` less ``gap`` bounds below the risk of every model against moves to anywhere.
+    """
+    moves = problem.weights > 0
+    n, k, d = points[moves].shape
+    nodes = points[moves].reshape(n * k, d)
+    formulated = _formulate(problem, OwnPlaces, nodes, price[moves], moves)
+    base = constant_risk(problem)
+    kept = np.ones((n, k), dtype=bool)
+    found = exchange(formulated.finite, problem.ball.delta, base, tol, max_iter, kept)
+    return _solution(formulated, found, tol * base[1], "; places given")
+
+
+def _solution(formulated: Formulated, found: Found, target: float, remark: str) -> Solution:
+    """Return the point found in the problem's own coordinates."""
+    coef = formulated.back @ found.x[:-2]
+    return Solution(
+        coef,
+        float(found.x[-2] - formulated.center @ coef),
+        float(found.x[-1]),
+        found.objective,
+        found.gap,
+        found.n_iter,
+        bool(found.gap <= target),
+        verdict(found.gap, target, found.n_iter) + remark,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Formulated:
+    """The problem in coordinates theta: beta = ``back`` theta, nodes less their ``center``."""
+
+    finite: Finite
+    center: Array
+    back: Array
+
+
+def formulate(problem: Problem) -> Formulated:
+    """Return the problem over the nodes of its support."""
     nodes, cost = places(problem)
+    # a row without weight is a node only
+    moves = problem.weights > 0
+    return _formulate(problem, Finite, nodes, cost[moves], moves)
+
+
+def _formulate(
+    problem: Problem, kind: type[Finite], nodes: Array, cost: Array, moves: Array
+) -> Formulated:
+    """Return the problem of the rows that move, nodes centred where there is an intercept."""
     center = nodes.mean(axis=0) if problem.fit_intercept else np.zeros(nodes.shape[1])
     rounding = ROUNDING * float(np.abs(nodes).max())
     place, back = _coordinates(nodes - center, rounding)
-    # a row without weight is a node only
-    moves = problem.weights > 0
-    args = problem.y[moves], problem.weights[moves], problem.loss, problem.fit_intercept
-    return Finite(place, cost[moves], *args), center, back
+    fixed = (problem.weights[moves], problem.loss, problem.fit_intercept)
+    return Formulated(kind(place, cost, problem.y[moves], *fixed), center, back)
 
 
 def _coordinates(nodes: Array, rounding: float) -> tuple[Array, Array]:
@@ -214,7 +276,7 @@ def exchange(
         # the constant fits every row wherever it is moved
         x[-1] = 0.0
         return Found(x, base[1], 0.0, 1, kept)
-    master = restrict(finite, kept, delta)
+    master = finite.over(kept, delta)
     state = begin(master, x, eta)
     # no loss is negative
     best, lower, level = (np.inf, x), 0.0, base[1]
@@ -235,7 +297,7 @@ def exchange(
         new = _violated(gains, kept, state.eta + slackness)
         if new.any():
             kept = kept | new
-            master = restrict(finite, kept, delta)
+            master = finite.over(kept, delta)
             state = widen(master, state, ~new[master.row, master.node], top)
         level = max(FALL * state.complementarity, LAST * target)
     return Found(best[1], best[0], max(best[0] - lower, 0.0), max(n_iter, 1), kept)
@@ -275,14 +337,6 @@ def _violated(gains: Array, kept: Array, eta: Array) -> Array:
     new = np.zeros_like(kept)
     np.put_along_axis(new, top, np.take_along_axis(over, top, axis=1) > 0, axis=1)
     return new
-
-
-def restrict(finite: Finite, kept: Array, delta: float) -> Master:
-    """Return the problem over the kept pairs."""
-    row, node = np.nonzero(kept)
-    tips = finite.loss.sublevel(finite.y[row])
-    row, node = row[tips.of], node[tips.of]
-    return Master(row, node, finite.cost[row, node], tips, finite.columns, finite.weights, delta)
 
 
 def widen(master: Master, state: State, old: Array, top: Array) -> State:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..feature_map.inner_ascent import Terrain, ascend
+from ..feature_map.inner_ascent import LocalRows, ascend
 from .gaussian_integral import maxima, softmax
 from .linear_score import Estimate
 
@@ -31,7 +31,7 @@ ASCENT = 8
 class Cloud:
     """The smoothed objective of rows in R^d."""
 
-    terrain: Terrain
+    terrain: LocalRows
     center: Array
     weights: Array
     delta: float
@@ -93,7 +93,7 @@ class Cloud:
         effective = float(np.mean(1 / (L * np.einsum("nk,nk->n", p, p))))
         return Estimate(objective, grad, rows, effective, H)
 
-    def _baseline(self, part: Terrain, lam: float, eps: float, rng: Any) -> _Baseline:
+    def _baseline(self, part: LocalRows, lam: float, eps: float, rng: Any) -> _Baseline:
         """Return log E exp(-lam c/eps) of each row, with mean and variance of c under it."""
         m, d = part.X.shape
         if self.proposal == "paper":
@@ -109,7 +109,7 @@ class Cloud:
         return _Baseline(log_sum - np.log(self.L), mean, spread)
 
     def _draws(
-        self, part: Terrain, beta: Array, b: float, lam: float, eps: float, rng: Any
+        self, part: LocalRows, beta: Array, b: float, lam: float, eps: float, rng: Any
     ) -> tuple[Array, Array]:
         """Return draws of shape (m, L, d) and the logarithm of their relative density."""
         m, d = part.X.shape
@@ -134,7 +134,7 @@ class Cloud:
         return frame.mixture(tops, stretch, gains, xi)
 
 
-def _homes(part: Terrain, beta: Array, b: float, lam: float, w: Array, push: Array) -> Array:
+def _homes(part: LocalRows, beta: Array, b: float, lam: float, w: Array, push: Array) -> Array:
     """Return the maxima of every row, ascended to from those under A, x + s push/w^2; where one of
     two is missing, the shoulder that stands for it under A."""
     kappa = lam / w**2

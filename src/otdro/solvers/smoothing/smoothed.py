@@ -22,8 +22,9 @@ from ...design import Design
 from ...problem import Problem, Solution
 from ..base import Solver, constant_risk, constant_solution
 from ..euclidean.coordinates import Coordinates
-from ..feature_map.geometry import landscape, worst
-from ..feature_map.linearised import opening_local
+from ..feature_map.geometry import local_rows
+from ..feature_map.linearised import first_point
+from ..feature_map.worst import worst_of_rows
 from .descent import Descent
 from .linear_score import LinearScore
 from .particles import Cloud
@@ -123,11 +124,11 @@ class Smoothed(Solver):
 
     def _general(self, problem: Problem) -> Solution:
         X = Design(problem.X).dense()
-        terrain = landscape(problem, X)
+        terrain = local_rows(problem, X)
         center = problem.weights @ X if problem.fit_intercept else np.zeros(X.shape[1])
         rows = _rows(problem, Design(X, None, center))
         B = np.linalg.inv(np.broadcast_to(terrain.A, (len(X), X.shape[1], X.shape[1])))
-        origin = opening_local(rows, B)
+        origin = first_point(rows, B)
         if origin is None:
             return constant_solution(problem)
         cloud = Cloud(
@@ -143,10 +144,10 @@ class Smoothed(Solver):
         run = Descent(self, cloud, constant_risk(problem)[1])
         x = run.run(np.concatenate([origin[0], origin[1:]]))
         intercept = float(x[-2] - center @ x[:-2])
-        lam, risk = worst(problem, terrain, x[:-2], intercept, float(x[-1]))
-        if not risk <= run.base:
+        found = worst_of_rows(problem, terrain, x[:-2], intercept, float(x[-1]))
+        if not found.risk <= run.base:
             return run.constant(problem)
-        return run.solution(x[:-2], intercept, lam, risk, np.inf)
+        return run.solution(x[:-2], intercept, found.multiplier, found.risk, np.inf)
 
     def _check(self, problem: Problem) -> None:
         if not (np.isfinite(self.eps) and self.eps > 0):
