@@ -100,6 +100,13 @@ def bounds(
     return Bounds(np.maximum(upper, best + slack), points)
 
 
+def linear_part(metric: Array, X: Array) -> Array:
+    """Return S with v'Lam v >= e'Se for features v = (e, q) whatever q: a Schur complement."""
+    d = X.shape[1]
+    cross = metric[:d, d:]
+    return np.asarray(metric[:d, :d] - cross @ np.linalg.solve(metric[d:, d:], cross.T))
+
+
 class Frame:
     """The coordinates t, and what does not change from cell to cell."""
 
@@ -108,9 +115,7 @@ class Frame:
         self.rows, self.beta, self.b, self.lam = rows, beta, b, lam
         self.d = d = rows.X.shape[1]
         Lam = rows.metric
-        cross = Lam[:d, d:]
-        linear = Lam[:d, :d] - cross @ np.linalg.solve(Lam[d:, d:], cross.T)
-        values, vectors = np.linalg.eigh(linear)
+        values, vectors = np.linalg.eigh(linear_part(Lam, rows.X))
         self.T = vectors / np.sqrt(values)
         self.push = self.T.T @ beta
         # |e|_2 <= stretch |t|_2 and |t|_2 <= shrink |e|_2

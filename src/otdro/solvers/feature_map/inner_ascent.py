@@ -29,6 +29,8 @@ FAR_SCORE = 3.0
 ABOVE_HALF = 0.51
 #: Directions, and distances in units of ``reach``, of the starts of a wide search.
 DIRECTIONS, DISTANCES = 12, (0.5, 2.0, 8.0)
+#: Steps from every start, and the places of a row that go on from there.
+FEW, KEPT = 12, 4
 #: The least curvature along the coefficients, relative to lam, at which a Newton step is trusted.
 CURVED = 1e-3
 #: How steps grow after an ascent, their longest length, and how they shrink after a fall.
@@ -132,9 +134,32 @@ def ascend(
 def ascend_from(
     rows: LocalRows, starts: list[Array], beta: Array, b: float, lam: float, steps: int
 ) -> list[Array]:
-    """Return the ends of the ascents from all starts, as one batch of rows."""
+    """Return the best ends of ascents from all starts, at most KEPT for each row, best first.
+
+    All starts take a few steps, as one batch of rows; the best of them go on.
+    """
+    places = _batch(rows, starts, beta, b, lam, min(steps, FEW))
+    places = _ranked(rows, places, beta, b, lam)
+    if steps > FEW:
+        places = _batch(rows, places, beta, b, lam, steps - FEW)
+    return _ranked(rows, places, beta, b, lam)
+
+
+def _batch(
+    rows: LocalRows, starts: list[Array], beta: Array, b: float, lam: float, steps: int
+) -> list[Array]:
     batch = rows.rows(np.tile(np.arange(len(rows.X)), len(starts)))
     return np.split(ascend(batch, np.vstack(starts), beta, b, lam, steps), len(starts))
+
+
+def _ranked(
+    rows: LocalRows, places: list[Array], beta: Array, b: float, lam: float
+) -> list[Array]:
+    """Return the places of each row with the largest gains, the largest first."""
+    gains = np.stack([rows.gain(U, beta, b, lam) for U in places])
+    order = np.argsort(-gains, axis=0, kind="stable")[:KEPT]
+    stacked = np.stack(places)
+    return [stacked[k, np.arange(len(k))] for k in order]
 
 
 def near_starts(rows: LocalRows, beta: Array, b: float, lam: float) -> list[Array]:

@@ -1,10 +1,10 @@
-r"""Local costs: one matrix A(x_i), and so one dual norm w_i, a row.
+r"""Local costs: one matrix A(x_i), and so one dual norm w_i, per row.
 
 .. math:: \min_{\beta, b, \lambda}\ \lambda\delta + \sum_i \pi_i \sup_s
           \{\ell(z_i + s, y_i) - \lambda s^2/w_i^2\},\qquad w_i^2 = \beta' A(x_i)^{-1}\beta,
 
-by the Newton method of ``rowwise`` for the logistic loss, else by the smoothed rows of ``tilt``
-at a falling eps. A ``FeatureMap`` goes on from there to its own cost (``polish``).
+by the Newton method of ``rowwise`` where the loss is smooth and Lipschitz, else by smoothed rows at
+a falling eps. A cost that is not linearised goes on from there (``minimise``).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...design import Design
+from ...duality.zero import local_threshold, zero_model
 from ...losses import Loss, PiecewiseQuadratic
 from ...problem import Problem, Solution
 from ..base import Method, Starts, constant_risk, constant_solution, verdict
@@ -29,6 +30,13 @@ Array = NDArray[Any]
 
 #: The last smoothing, relative to the risk of the best constant.
 EPS = 1e-7
+#: Lengths of a first step, in standard deviations of the scores along it.
+LENGTHS = np.geomspace(1e-4, 30, 24)
+#: Nodes of the trapezoid rule per row and maximum.
+NODES = 33
+#: The first smoothing, relative to the same risk; the share of ``tol`` at which it is lost in it.
+FIRST_EPS, LOST = 0.1, 0.1
+TINY = 1e-300
 #: The fact that a problem of order 1 lacks.
 ORDER_TWO_ONLY = "FeatureMap is solved exactly at order=2 only"
 #: Where a descent starts: theta, b and lam.
@@ -36,7 +44,7 @@ Origin = tuple[Array, float, float]
 
 
 @dataclass(frozen=True, eq=False)
-class Local(Smoothing):
+class LocalSmoothing(Smoothing):
     """The smoothed objective with B_i = A(x_i)^-1 of shape (n, d, d)."""
 
     B: Array
@@ -44,7 +52,7 @@ class Local(Smoothing):
     def norms(self, theta: Array) -> tuple[Array, Array]:
         """Return w_i and the rows B_i theta."""
         push = self.B @ theta
-        return np.sqrt(np.maximum(push @ theta, 1e-300)), push
+        return np.sqrt(np.maximum(push @ theta, TINY)), push
 
     def at(self, theta: Array, b: float, lam: float, z: Array, eps: float) -> Point | None:
         """Return the point, None where the objective is infinite."""
@@ -146,13 +154,11 @@ def linearised_many(
     problem: Problem, deltas: Array, tol: float, max_iter: int, start: Solution | None = None
 ) -> list[Solution]:
     """Solve at every delta (descending), each from the solution before; A(x) is inverted once."""
-    cost, base = problem.ball.cost, constant_risk(problem)[1]
+    base = constant_risk(problem)[1]
     if problem.ball.order != 2:
         raise ValueError(f"{ORDER_TWO_ONLY}. Use order=2.")
-    X = Design(problem.X).dense()
-    B = np.linalg.inv(cost.shape(X))
-    center = problem.weights @ X if problem.fit_intercept else np.zeros(X.shape[1])
-    design = Design(X, None, center)
+    design, B = centred(problem)
+    center = design.center
     method = _exact if _newton_works(problem.loss) else _smoothed
     solved: list[Solution] = []
     last = start
@@ -199,10 +205,9 @@ def _smoothed(
     rows: Rows, B: Array, origin: Origin, base: float, tol: float, max_iter: int
 ) -> Solution:
     """Return the solution on centred rows by smoothing with a falling eps."""
-    smooth, target = Local(rows, np.inf, 33, B), tol * base
-    # smoothing a tenth of the gap asked for is lost in it
-    final = max(EPS, 0.1 * tol) * base
-    run = descend(smooth, origin, max(0.1 * base, final), final, target, max_iter)
+    smooth, target = LocalSmoothing(rows, np.inf, NODES, B), tol * base
+    final = max(EPS, LOST * tol) * base
+    run = descend(smooth, origin, max(FIRST_EPS * base, final), final, target, max_iter)
     x = run.x
     risk, lower = _bounds(smooth, x, run.eps)
     gap = max(risk - lower, 0.0)
@@ -211,46 +216,44 @@ def _smoothed(
 
 
 def first_point(rows: Rows, B: Array) -> Origin | None:
-    """Return a start against the first gradient g, None where g'B g <= delta rms(l')^2 per row."""
-    b, mean, v, threshold = _zero(rows, B)
+    """Return a start against the first gradient g, None where theta = 0 is optimal."""
+    zero = zero_model(rows.design, rows.y, rows.weights, rows.loss, rows.fit_intercept)
+    threshold, v = local_threshold(zero, rows.weights, B)
     if threshold <= rows.delta:
         return None
-    z, size = rows.design.scores(-v), np.sqrt(v @ mean @ v)
+    z = rows.design.scores(-v)
+    # d/dt of the worst-case risk at t = 0 along -v, less that of the plain risk
+    price = float(np.sqrt(rows.delta * threshold))
 
     def line(t: float) -> float:
-        risk = float(rows.weights @ rows.loss.value(t * z + b, rows.y))
-        return risk + t * float(np.sqrt(rows.delta)) * float(size)
+        return float(rows.weights @ rows.loss.value(t * z + zero.b, rows.y)) + t * price
 
-    unit = 1 / np.sqrt(rows.weights @ (z - rows.weights @ z) ** 2 + 1e-300)
-    t = min(unit * np.geomspace(1e-4, 30, 24), key=line)
+    unit = 1 / np.sqrt(rows.weights @ (z - rows.weights @ z) ** 2 + TINY)
+    t = min(unit * LENGTHS, key=line)
     w = float(np.sqrt(np.max((B @ v) @ v))) * t
-    return -t * v, b, multiplier(rows, t * z + b, w)
+    return -t * v, zero.b, multiplier(rows, t * z + zero.b, w)
 
 
-def _zero(rows: Rows, B: Array) -> tuple[float, Array, Array, float]:
-    """Return the best constant, E[l'^2 B], its solve with g = E[l' x], and g'E[l'^2 B]^-1 g.
+def centred(problem: Problem) -> tuple[Design, Array]:
+    """Return the rows, centred where there is an intercept, and B_i = A(x_i)^-1."""
+    X = Design(problem.X).dense()
+    center = problem.weights @ X if problem.fit_intercept else np.zeros(X.shape[1])
+    return Design(X, None, center), np.linalg.inv(problem.ball.cost.shape(X))
 
-    theta = 0 is optimal iff sqrt(delta E l'^2 v'Bv) >= g'v for all v: from the last value on.
-    """
-    b = rows.loss.constant(rows.y, rows.weights) if rows.fit_intercept else 0.0
-    slope = rows.loss.derivative(np.full_like(rows.y, b), rows.y)
-    g = rows.design.adjoint(rows.weights * slope)
-    mean = np.einsum("n,nij->ij", rows.weights * slope**2, B)
-    v = np.linalg.solve(mean, g)
-    return b, mean, v, float(g @ v)
+
+def zero_direction(problem: Problem) -> tuple[float, Array]:
+    """Return the least delta at which theta = 0 is optimal, and where the risk falls below it."""
+    design, B = centred(problem)
+    fixed = (problem.weights, problem.loss, problem.fit_intercept)
+    return local_threshold(zero_model(design, problem.y, *fixed), problem.weights, B)
 
 
 def threshold(problem: Problem) -> float:
     """Return the least delta at which theta = 0 is optimal under the linearised cost."""
-    cost = problem.ball.cost
-    X = Design(problem.X).dense()
-    center = problem.weights @ X if problem.fit_intercept else None
-    fixed = (problem.loss, 0.0, problem.fit_intercept)
-    rows = Rows(Design(X, None, center), problem.y, problem.weights, *fixed)
-    return _zero(rows, np.linalg.inv(cost.shape(X)))[3]
+    return zero_direction(problem)[0]
 
 
-def _bounds(smooth: Local, x: Point, eps: float) -> tuple[float, float]:
+def _bounds(smooth: LocalSmoothing, x: Point, eps: float) -> tuple[float, float]:
     """Return the risk at (x, lam) and a bound below it, from rows moved to their maxima."""
     rows, (w, _) = smooth.rows, smooth.norms(x.theta)
     inner = maxima(rows.loss, x.z, rows.y, x.lam / w**2)

@@ -5,8 +5,8 @@ r"""The worst-case risk of a model under a cost that is no norm: one evaluation 
 
 The maxima met on the way over lam are places for the rows. The risk stated is that of the best
 distribution over these places within the budget: it is attained, and a bound below. A bound above
-comes from the local matrices where the cost is linearised, from boxes where the features are
-quadratic and the columns few; else none is known.
+comes from the local matrices where the cost is linearised; where the features are quadratic, from
+boxes if the columns are few, else from the linear terms alone, far above; else none is known.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...design import Design
-from ...duality import Tangent, first_multiplier, least, least_finite
+from ...duality import Tangent, best_multiplier, first_multiplier, least, least_finite
 from ...problem import Problem
 from . import boxes
+from .boxes import linear_part
 from .geometry import local_rows
 from .inner_ascent import LocalRows, ascend_from, best_of, far_starts, near_starts
 
@@ -67,13 +68,14 @@ def worst_of_rows(
     intercept: float,
     start: float = 0.0,
     known: list[Array] | None = None,
+    slack: float = BOX_SLACK,
 ) -> LocalWorst:
     """Return the worst case of a model for rows with their cost, from places known if given."""
     if problem.ball.delta == 0 or not np.any(coef):
         return _unmoved(problem, rows, coef, intercept)
     exact = problem.geometry == "local" and problem.ball.cost.linearised
     kind = LinearisedSearch if exact else Search
-    search = kind(problem, rows, coef, intercept, known or [])
+    search = kind(problem, rows, coef, intercept, known or [], slack)
     lam = search.first(start)
     upper = np.inf
     for _ in range(SEARCHES):
@@ -99,12 +101,20 @@ class Search:
     growth = 0.0
 
     def __init__(
-        self, problem: Problem, rows: LocalRows, beta: Array, b: float, known: list[Array]
+        self,
+        problem: Problem,
+        rows: LocalRows,
+        beta: Array,
+        b: float,
+        known: list[Array],
+        slack: float,
     ) -> None:
+        self.slack = slack
         self.problem, self.rows, self.beta, self.b = problem, rows, beta, b
         self.delta, self.weights = problem.ball.delta, problem.weights
         self.places = [rows.X, *known]
         self.far = list(known)
+        self.last: list[Array] = []
 
     def first(self, start: float) -> float:
         """Return a lam to start from: the linearised cost's, were slopes as at the row."""
@@ -115,9 +125,11 @@ class Search:
         return first_multiplier(z, self.rows.y, self.weights, self.rows.loss, w, self.delta)
 
     def maxima(self, lam: float) -> list[Array]:
-        """Return the maxima near the rows and those reached from far places known."""
-        starts = near_starts(self.rows, self.beta, self.b, lam) + self.far
-        return ascend_from(self.rows, starts, self.beta, self.b, lam, STEPS)
+        """Return maxima near the rows, from those at the last lam on, and from far places known."""
+        starts = self.last or near_starts(self.rows, self.beta, self.b, lam)
+        starts = [*starts, *self.rows.starts(self.beta, self.b, lam), *self.far]
+        self.last = ascend_from(self.rows, starts, self.beta, self.b, lam, STEPS)
+        return self.last
 
     def tangent(self, lam: float) -> Tangent:
         """Return the dual at lam; its slope is delta - E c at the maxima."""
@@ -138,7 +150,7 @@ class Search:
         rows, beta, b = self.rows, self.beta, self.b
         known = best_of(rows, self.places, beta, b, lam)
         gain = rows.gain(known, beta, b, lam)
-        slack = BOX_SLACK * abs(self.value(lam))
+        slack = self.slack * abs(self.value(lam))
         found = boxes.bounds(rows, beta, b, lam, gain, slack)
         starts = far_starts(rows, beta, b, lam) if found is None else [found.points]
         ends = ascend_from(rows, starts, beta, b, lam, STEPS)
@@ -146,8 +158,22 @@ class Search:
         self.places.append(best)
         self.far.append(best)
         if found is None:
-            return np.inf
+            return self.linear_terms()
         return lam * self.delta + float(self.weights @ found.upper)
+
+    def linear_terms(self) -> float:
+        """Return the risk were only linear terms charged, at their least: a bound above.
+
+        With e = u - x and the products q, P >= e'Se, S what Lam leaves of its block of linear
+        terms at the best q. Of features that are not quadratic nothing is known.
+        """
+        metric, rows = self.rows.metric, self.rows
+        if metric is None:
+            return np.inf
+        w = float(np.sqrt(self.beta @ np.linalg.solve(linear_part(metric, rows.X), self.beta)))
+        z = rows.X @ self.beta + self.b
+        found = best_multiplier(z, rows.y, self.weights, rows.loss, w, self.delta)
+        return found.value
 
     def best_masses(self, lam: float, upper: float) -> LocalWorst:
         """Return the best distribution over the places within the budget, by its dual in lam."""
@@ -173,9 +199,15 @@ class LinearisedSearch(Search):
     """The places of a linearised cost, whose inner maxima are known: x + s A^-1 beta/w^2."""
 
     def __init__(
-        self, problem: Problem, rows: LocalRows, beta: Array, b: float, known: list[Array]
+        self,
+        problem: Problem,
+        rows: LocalRows,
+        beta: Array,
+        b: float,
+        known: list[Array],
+        slack: float,
     ) -> None:
-        super().__init__(problem, rows, beta, b, known)
+        super().__init__(problem, rows, beta, b, known, slack)
         self.w = np.sqrt(rows.push(beta) @ beta)
         self.growth = least_finite(rows.loss, self.w)
 
