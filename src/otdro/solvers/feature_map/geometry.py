@@ -47,7 +47,8 @@ def local_rows(problem: Problem, X: Array) -> LocalRows:
         price = CallableCost(Power(cost, ball.order))
         A = _matrix(cost, X) if cost.euclidean else local_matrices(price, X, ball.delta)
     reach = ball.delta**0.5
-    return LocalRows(X, problem.y, problem.loss, price, ball.order, A, reach, metric)
+    farthest = reach / float(problem.weights[problem.weights > 0].min()) ** 0.5
+    return LocalRows(X, problem.y, problem.loss, price, ball.order, A, reach, farthest, metric)
 
 
 def _matrix(cost: Any, X: Array) -> Array:

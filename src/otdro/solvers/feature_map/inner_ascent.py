@@ -21,8 +21,8 @@ Array = NDArray[Any]
 ENDLESS = 1e30
 #: Multiples of lam under whose linearised maxima ascents start: the smaller, the farther.
 NEAR = (0.1, 0.3, 0.6, 1.0)
-#: Where ascents of a regression start on either side of a row, in units of ``reach``.
-SIDES = (-6.0, -2.5, -1.0, 1.0, 2.5, 6.0)
+#: Distances, from ``reach`` to ``farthest``, at which ascents start where the loss rises.
+ALONG = 3
 #: Where a loss without a largest slope looks for a cost that it outgrows, in scores.
 FAR_SCORE = 3.0
 #: Price over half the curvature of the loss, at least: below 1/2 a quadratic cost is outgrown.
@@ -42,8 +42,9 @@ TINY = 1e-300
 class LocalRows:
     """Rows, targets, a loss, a cost with ``price`` and ``price_gradient``, its local matrices A.
 
-    ``reach`` is the length of a move at price delta, in units of sqrt(v'Av); ``metric`` is Lam
-    where the cost is that of all linear and quadratic features, else None.
+    ``reach`` is the length of a move at price delta, in units of sqrt(v'Av), ``farthest`` that of
+    a row that spends all of the budget; ``metric`` is Lam where the cost is that of all linear and
+    quadratic features, else None.
     """
 
     X: Array
@@ -53,6 +54,7 @@ class LocalRows:
     order: int
     A: Array
     reach: float = 0.0
+    farthest: float = np.inf
     metric: Array | None = None
 
     def gain(self, U: Array, beta: Array, b: float, lam: float) -> Array:
@@ -95,7 +97,8 @@ class LocalRows:
             price = np.maximum(price, ABOVE_HALF * self.loss.smoothness * square)
         inner = self.loss.inner(self.X @ beta + b, self.y, np.sqrt(square), price)
         shifts = np.where(np.isfinite(inner.value), inner.shift, inner.shift[0])
-        return [self.X + (s / square)[:, None] * push for s in shifts]
+        most = self.farthest * np.sqrt(square)
+        return [self.X + (np.clip(s, -most, most) / square)[:, None] * push for s in shifts]
 
 
 def ascend(
@@ -163,7 +166,7 @@ def _ranked(
 
 
 def near_starts(rows: LocalRows, beta: Array, b: float, lam: float) -> list[Array]:
-    """Return the maxima under A at several prices, and the row.
+    """Return the maxima under A at several prices, places along A^-1 beta, and the row.
 
     A loss of regression rises on both sides: a cost that is not even may leave the better maximum
     on either one, and a row without a residual is a saddle between them.
@@ -171,9 +174,11 @@ def near_starts(rows: LocalRows, beta: Array, b: float, lam: float) -> list[Arra
     starts = [U for part in NEAR for U in rows.starts(beta, b, part * lam)]
     push = rows.push(beta)
     square = np.maximum(push @ beta, TINY)
-    if rows.loss.task == "regression":
-        unit = push / np.sqrt(square)[:, None]
-        starts += [rows.X + side * rows.reach * unit for side in SIDES]
+    unit = push / np.sqrt(square)[:, None]
+    up = np.ones_like(rows.y) if rows.loss.task == "regression" else -rows.y
+    sides = (1.0, -1.0) if rows.loss.task == "regression" else (1.0,)
+    for size in np.geomspace(rows.reach, min(rows.farthest, ENDLESS), ALONG):
+        starts += [rows.X + (side * size * up)[:, None] * unit for side in sides]
     if np.isinf(rows.loss.lipschitz):
         # where a cost grows no faster than the loss, it is overtaken far from a flat row
         far = FAR_SCORE * (1 + np.abs(rows.X @ beta + b)) / square

@@ -136,6 +136,9 @@ class Search:
         U = best_of(self.rows, self.maxima(lam), self.beta, self.b, lam)
         self.places.append(U)
         price = self.rows.cost.price(U, self.rows.X, self.rows.order)
+        if not price.any():
+            # no move pays at this lam: those at another are not seen from where rows are
+            self.last = []
         gain = self.rows.gain(U, self.beta, self.b, lam)
         value = lam * self.delta + float(self.weights @ gain)
         return Tangent(lam, value, self.delta - float(self.weights @ price))
