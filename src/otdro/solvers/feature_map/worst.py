@@ -134,11 +134,14 @@ class Search:
     def tangent(self, lam: float) -> Tangent:
         """Return the dual at lam; its slope is delta - E c at the maxima."""
         U = best_of(self.rows, self.maxima(lam), self.beta, self.b, lam)
-        self.places.append(U)
         price = self.rows.cost.price(U, self.rows.X, self.rows.order)
         if not price.any():
-            # no move pays at this lam: those at another are not seen from where rows are
+            # no move near the rows pays: a far one may, and from another lam on others do
             self.last = []
+            self.wide(lam)
+            U = self.places[-1]
+            price = self.rows.cost.price(U, self.rows.X, self.rows.order)
+        self.places.append(U)
         gain = self.rows.gain(U, self.beta, self.b, lam)
         value = lam * self.delta + float(self.weights @ gain)
         return Tangent(lam, value, self.delta - float(self.weights @ price))
@@ -224,4 +227,5 @@ class LinearisedSearch(Search):
 
     def wide(self, lam: float) -> float:
         """Return the dual itself: every maximum is known."""
-        return self.tangent(lam).value
+        self.places += self.maxima(lam)
+        return self.value(lam)
