@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from .certificate import WorstCase
 from .problem import Problem
 from .solvers.feature_map.worst import worst_risk as local_worst_risk
-from .solvers.finite import support
+from .solvers.finite.nodes import places as support_places
 
 Array = NDArray[Any]
 
@@ -81,7 +81,7 @@ def _losses(problem: Problem, points: Array, coef: Array, intercept: float) -> A
 
 def _nodes(problem: Problem, coef: Array, intercept: float) -> Places:
     """Return the nodes of a finite support, the same for all rows."""
-    nodes, price = support.places(problem)
+    nodes, price = support_places(problem)
     return Places(nodes, _losses(problem, nodes, coef, intercept), price)
 
 

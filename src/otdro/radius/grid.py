@@ -15,7 +15,7 @@ from ..problem import Ball, Sample, Solution
 from ..solvers import Exact, Solver
 from ..solvers.base import constant_risk
 from ..solvers.feature_map import linearised as local
-from ..solvers.finite import support
+from ..solvers.finite.nodes import places
 from .checks import check_deltas, resolve_cost, resolve_order, validated
 
 Array = NDArray[Any]
@@ -126,7 +126,7 @@ def _mean_price(sample: Sample, cost: Cost, order: int) -> float:
     X = as_dense(sample.X)
     problem = sample.problem(sample.ys[0], Ball(cost, 1.0, order))
     if problem.finite:
-        return float(np.mean(support.places(problem)[1]))
+        return float(np.mean(places(problem)[1]))
     shift = max(1, len(X) // 2)
     return float(np.mean(cost.price(X, np.roll(X, shift, axis=0), order)))
 

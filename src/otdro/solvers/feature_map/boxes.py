@@ -69,7 +69,7 @@ def bounds(
     rows: LocalRows, beta: Array, b: float, lam: float, known: Array, slack: float
 ) -> Bounds | None:
     """Return bounds within ``slack`` of the gains known or found, None where there are none."""
-    n, d = rows.X.shape
+    d = rows.X.shape[1]
     if rows.metric is None or d > MOST_COLUMNS:
         return None
     frame = Frame(rows, beta, b, lam)

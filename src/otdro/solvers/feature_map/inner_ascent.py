@@ -155,9 +155,7 @@ def _batch(
     return np.split(ascend(batch, np.vstack(starts), beta, b, lam, steps), len(starts))
 
 
-def _ranked(
-    rows: LocalRows, places: list[Array], beta: Array, b: float, lam: float
-) -> list[Array]:
+def _ranked(rows: LocalRows, places: list[Array], beta: Array, b: float, lam: float) -> list[Array]:
     """Return the places of each row with the largest gains, the largest first."""
     gains = np.stack([rows.gain(U, beta, b, lam) for U in places])
     order = np.argsort(-gains, axis=0, kind="stable")[:KEPT]

@@ -9,6 +9,7 @@ a falling eps. A cost that is not linearised goes on from there (``minimise``).
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,9 +25,10 @@ from ..euclidean import joint
 from ..smoothing.gaussian_integral import Tilt, integrate, maxima, softmax
 from ..smoothing.quadrature import Smoothing, descend
 from ..smoothing.smoothed_dual import Point, Rows, multiplier, spread
-from .rowwise import LocalBound, Rowwise, Slopes
+from .rowwise import KinkedBound, LocalBound, Rowwise, Slopes
 
 Array = NDArray[Any]
+logger = logging.getLogger("otdro")
 
 #: The last smoothing, relative to the risk of the best constant.
 EPS = 1e-7
@@ -35,7 +37,9 @@ LENGTHS = np.geomspace(1e-4, 30, 24)
 #: Nodes of the trapezoid rule per row and maximum.
 NODES = 33
 #: The first smoothing, relative to the same risk; the share of ``tol`` at which it is lost in it.
-FIRST_EPS, LOST = 0.1, 0.1
+FIRST_EPS, LOST = 0.1, 0.5
+#: The Newton decrement, relative to the target, at which shares of rows on a kink are known.
+SHARES = 1e-5
 TINY = 1e-300
 #: The fact that a problem of order 1 lacks.
 ORDER_TWO_ONLY = "FeatureMap is solved exactly at order=2 only"
@@ -58,11 +62,12 @@ class LocalSmoothing(Smoothing):
         """Return the point, None where the objective is infinite."""
         w, _ = self.norms(theta)
         rho = w * spread(lam, eps, np.inf)
-        pieces = self.rows.loss.pieces
-        if pieces is not None and pieces.kappa == 0:
-            tilt = soft_maximum(pieces, z, self.rows.y, rho, eps)
-        else:
-            tilt = integrate(self.rows.loss, z, self.rows.y, rho, eps, self.nodes)
+        pieces = two_slopes(self.rows.loss)
+        tilt = (
+            integrate(self.rows.loss, z, self.rows.y, rho, eps, self.nodes)
+            if pieces is None
+            else soft_maximum(pieces, z, self.rows.y, rho, eps)
+        )
         if tilt is None:
             return None
         objective = lam * self.rows.delta + float(self.rows.weights @ tilt.value)
@@ -92,7 +97,7 @@ class LocalSmoothing(Smoothing):
 
 
 def soft_maximum(pieces: PiecewiseQuadratic, z: Array, y: Array, rho: Array, eps: float) -> Tilt:
-    """Return eps log of the mean of exp(psi_a/eps) over the two slopes a of a piecewise linear loss.
+    """Return eps log of the mean of exp(psi_a/eps) over the two slopes a of the loss.
 
     psi_a = a r + a^2 rho^2/(2 eps) is the inner supremum along slope a, r the residual.
     """
@@ -179,6 +184,7 @@ def linearised_many(
             last = min(last, again, key=lambda found: found.objective)
         last = replace(last, intercept=last.intercept - float(center @ last.coef))
         solved.append(last)
+        logger.info("delta %.4g: %s", delta, last.message)
     return solved
 
 
@@ -207,7 +213,9 @@ def _smoothed(
     """Return the solution on centred rows by smoothing with a falling eps."""
     smooth, target = LocalSmoothing(rows, np.inf, NODES, B), tol * base
     final = max(EPS, LOST * tol) * base
-    run = descend(smooth, origin, max(FIRST_EPS * base, final), final, target, max_iter)
+    # shares of rows on a kink are fixed by the last digits of the gradient
+    last = target if two_slopes(rows.loss) is None else SHARES * target
+    run = descend(smooth, origin, max(FIRST_EPS * base, final), final, last, max_iter)
     x = run.x
     risk, lower = _bounds(smooth, x, run.eps)
     gap = max(risk - lower, 0.0)
@@ -258,13 +266,25 @@ def _bounds(smooth: LocalSmoothing, x: Point, eps: float) -> tuple[float, float]
     rows, (w, _) = smooth.rows, smooth.norms(x.theta)
     inner = maxima(rows.loss, x.z, rows.y, x.lam / w**2)
     risk = x.lam * rows.delta + float(rows.weights @ inner.value.max(axis=0))
+    fixed = (rows.loss, rows.design.dense(), smooth.B, rows.delta, rows.fit_intercept)
+    if two_slopes(rows.loss) is not None:
+        low, high = rows.loss.slope_range(rows.y)
+        share = np.clip((x.tilt.z - low) / (high - low), 0.0, 1.0)
+        each = np.arange(len(w))
+        slopes = Slopes(each, rows.y, rows.weights, share, share * (1 - share))
+        return risk, KinkedBound(*fixed).bound(slopes)
     mass = (softmax(inner.value.T / eps)[0].T * rows.weights).ravel()
     row = np.tile(np.arange(len(w)), len(inner.value))
     y, z = rows.y[row], x.z[row] + inner.shift.ravel()
     a = rows.loss.derivative(z, y)
     slopes = Slopes(row, y, mass, a, _room(rows.loss, a, z, y))
-    dual = LocalBound(rows.loss, rows.design.dense(), smooth.B, rows.delta, rows.fit_intercept)
-    return risk, dual.bound(slopes)
+    return risk, LocalBound(*fixed).bound(slopes)
+
+
+def two_slopes(loss: Loss) -> PiecewiseQuadratic | None:
+    """Return the pieces of a loss that has two slopes and no curvature, None for any other."""
+    pieces = loss.pieces
+    return pieces if pieces is not None and pieces.kappa == 0 else None
 
 
 def _room(loss: Loss, a: Array, z: Array, y: Array) -> Array:

@@ -165,9 +165,10 @@ class Exchange:
         worst = worst_of_rows(self.problem, self.rows, best.coef, best.intercept, slack=slack)
         gap = max(worst.upper - self.lower, 0.0)
         excess = max(worst.risk, best.risk) - self.lower
+        known = _risk(worst, self.rows.X.shape[1], target)
         report = (
-            f"feature map itself, row by row: {_risk(worst, self.rows.X.shape[1], target)}; no model has "
-            f"less than {self.lower:.7g}; the linearised solution has {start:.6g} under this cost "
+            f"feature map itself, row by row: {known}; no model has less than "
+            f"{self.lower:.7g}; the linearised solution has {start:.6g} under this cost "
             f"({linearised:.6g} under its own), a difference of "
             f"{(start - worst.risk) / self.base:.2g} of the constant's risk"
         )

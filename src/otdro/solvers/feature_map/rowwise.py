@@ -142,31 +142,52 @@ class LocalBound:
 
     def bound(self, slopes: Slopes) -> float:
         """Return the value of slopes made feasible, each moved in proportion to its room."""
-        a = self._balanced(slopes, slopes.a)
+        a = slopes.a
+        a = a - self._offset(slopes, a, self.slope(slopes, a))
         budget, q = self._budget(slopes, a)
         if budget > self.delta:
-            # g'C^-1 g has the derivative 2 m (z'q - a q'B_i q) in a
-            steep = (self.Z @ q)[slopes.row] - a * ((self.B @ q) @ q)[slopes.row]
-            h = self._balanced(slopes, -slopes.room * steep)
+            # g'C^-1 g has the derivative 2 m (z'q da - q'B_i q d(a^2)/2)
+            turn, bend = self.derivatives(slopes, a)
+            steep = (self.Z @ q)[slopes.row] * turn - ((self.B @ q) @ q)[slopes.row] * bend / 2
+            h = -slopes.room * steep
+            h = h - self._offset(slopes, a, turn * h)
             eta = self._first_feasible(slopes, a, h, budget, -2 * float(slopes.mass @ (h * steep)))
             if not np.isfinite(eta):
                 return -np.inf
             a = a + eta * h
-        value = self.loss.conjugate(a, slopes.y)
+        value = self.conjugate(slopes, a)
         # an atom without mass may have any slope
         return -float(slopes.mass @ np.where(slopes.mass > 0, value, 0.0))
 
-    def _balanced(self, slopes: Slopes, a: Array) -> Array:
-        """Return a moved to where sum m a = 0."""
+    def slope(self, slopes: Slopes, a: Array) -> Array:
+        """Return the mean slope of each atom."""
+        return a
+
+    def square(self, slopes: Slopes, a: Array) -> Array:
+        """Return the mean squared slope of each atom."""
+        return np.asarray(a**2)
+
+    def derivatives(self, slopes: Slopes, a: Array) -> tuple[Array, Array]:
+        """Return the derivatives of ``slope`` and ``square``."""
+        return np.ones_like(a), 2 * a
+
+    def conjugate(self, slopes: Slopes, a: Array) -> Array:
+        """Return l*(a, y) of each atom."""
+        return self.loss.conjugate(a, slopes.y)
+
+    def _offset(self, slopes: Slopes, a: Array, lack: Array) -> Array:
+        """Return the change, in proportion to the room, that makes up for sum m lack."""
         if not self.fit_intercept:
-            return a
-        total = max(float(slopes.mass @ slopes.room), np.finfo(float).tiny)
-        return a - slopes.room * (slopes.mass @ a) / total
+            return np.zeros_like(a)
+        turn, _ = self.derivatives(slopes, a)
+        total = max(float(slopes.mass @ (slopes.room * turn**2)), np.finfo(float).tiny)
+        return np.asarray(slopes.room * turn * (slopes.mass @ lack) / total)
 
     def _budget(self, slopes: Slopes, a: Array) -> tuple[float, Array]:
         """Return g'C^-1 g and C^-1 g."""
         n, d = self.Z.shape
-        first, second = (np.bincount(slopes.row, slopes.mass * r, minlength=n) for r in (a, a**2))
+        first = np.bincount(slopes.row, slopes.mass * self.slope(slopes, a), minlength=n)
+        second = np.bincount(slopes.row, slopes.mass * self.square(slopes, a), minlength=n)
         g, C = first @ self.Z, (second @ self.B.reshape(n, -1)).reshape(d, d)
         try:
             q = cho_solve(cho_factor(C), g)
@@ -183,9 +204,42 @@ class LocalBound:
         for _ in range(6):
             if not (fall > 0 and np.isfinite(budget)):
                 return np.inf
-            # a hair beyond: where the budget is met to rounding the next step would be zero
+            # slightly beyond: where the budget is met to rounding the next step would be zero
             eta += (budget - self.delta) / fall * (1 + 1e-9) + 1e-12 * self.delta / fall
             budget, _ = self._budget(slopes, a + eta * h)
             if budget <= self.delta:
                 return eta
         return np.inf
+
+
+@dataclass(frozen=True, eq=False)
+class KinkedBound(LocalBound):
+    """The dual of a loss with two slopes only: ``Slopes.a`` is the share of a row at the larger.
+
+    A row whose mass is shared has both slopes, not their mean.
+    """
+
+    def ends(self, slopes: Slopes) -> tuple[Array, Array]:
+        """Return the least and the largest slope of every atom."""
+        low, high = self.loss.slope_range(slopes.y)
+        return low, high
+
+    def slope(self, slopes: Slopes, a: Array) -> Array:
+        """Return the mean slope of each row."""
+        low, high = self.ends(slopes)
+        return np.asarray(low + a * (high - low))
+
+    def square(self, slopes: Slopes, a: Array) -> Array:
+        """Return the mean squared slope of each row."""
+        low, high = self.ends(slopes)
+        return np.asarray(low**2 + a * (high**2 - low**2))
+
+    def derivatives(self, slopes: Slopes, a: Array) -> tuple[Array, Array]:
+        """Return the derivatives of ``slope`` and ``square``."""
+        low, high = self.ends(slopes)
+        return high - low, high**2 - low**2
+
+    def conjugate(self, slopes: Slopes, a: Array) -> Array:
+        """Return the mean of l* over both slopes, +inf where a share is none."""
+        low, high = (self.loss.conjugate(end, slopes.y) for end in self.ends(slopes))
+        return np.where((a >= 0) & (a <= 1), low + a * (high - low), np.inf)

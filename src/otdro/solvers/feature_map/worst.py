@@ -53,9 +53,7 @@ class LocalWorst:
     price: Array
 
 
-def worst_risk(
-    problem: Problem, coef: Array, intercept: float, start: float = 0.0
-) -> LocalWorst:
+def worst_risk(problem: Problem, coef: Array, intercept: float, start: float = 0.0) -> LocalWorst:
     """Return the worst case of a model; ``start`` is where to look for lam first, if positive."""
     rows = local_rows(problem, Design(problem.X).dense())
     return worst_of_rows(problem, rows, coef, intercept, start)
