@@ -37,7 +37,9 @@ LENGTHS = np.geomspace(1e-4, 30, 24)
 #: Nodes of the trapezoid rule per row and maximum.
 NODES = 33
 #: The first smoothing, relative to the same risk; the share of ``tol`` at which it is lost in it.
-FIRST_EPS, LOST = 0.1, 0.5
+FIRST_EPS, LOST = 0.1, 0.1
+#: Other smoothings, relative to the last, at which a bound is sought where that one has none.
+OTHERS = (3.0, 0.3, 0.6, 6.0)
 #: The Newton decrement, relative to the target, at which shares of rows on a kink are known.
 SHARES = 1e-5
 TINY = 1e-300
@@ -216,11 +218,19 @@ def _smoothed(
     # shares of rows on a kink are fixed by the last digits of the gradient
     last = target if two_slopes(rows.loss) is None else SHARES * target
     run = descend(smooth, origin, max(FIRST_EPS * base, final), final, last, max_iter)
-    x = run.x
+    x, n_iter = run.x, run.n_iter
     risk, lower = _bounds(smooth, x, run.eps)
+    for other in OTHERS:
+        if risk - lower <= target or two_slopes(rows.loss) is None:
+            break
+        # the same model to rounding, other shares: the best bound holds
+        eps = other * final
+        again = descend(smooth, (x.theta, x.b, x.lam), eps, eps, last, max_iter)
+        lower = max(lower, _bounds(smooth, again.x, eps)[1])
+        n_iter += again.n_iter
     gap = max(risk - lower, 0.0)
-    message = f"linearised feature map at eps={run.eps:.3g}: " + verdict(gap, target, run.n_iter)
-    return Solution(x.theta, x.b, x.lam, risk, gap, run.n_iter, bool(gap <= target), message)
+    message = f"linearised feature map at eps={run.eps:.3g}: " + verdict(gap, target, n_iter)
+    return Solution(x.theta, x.b, x.lam, risk, gap, n_iter, bool(gap <= target), message)
 
 
 def first_point(rows: Rows, B: Array) -> Origin | None:

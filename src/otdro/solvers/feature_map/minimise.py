@@ -148,7 +148,9 @@ class Exchange:
         found = solve_over_places(self.problem, points, price, tol, self.max_iter)
         self.lower = max(self.lower, found.objective - found.gap)
         if not self.done and np.any(found.coef):
-            self.look(found.coef, found.intercept, found.multiplier)
+            # half of the way: the optimum over places jumps where they say little
+            coef = (self.best.coef + found.coef) / 2
+            self.look(coef, (self.best.intercept + found.intercept) / 2, found.multiplier)
         return found.n_iter
 
     def solution(self, start: float, linearised: float, n_iter: int) -> Solution:
