@@ -12,15 +12,18 @@ from sklearn.kernel_approximation import RBFSampler
 from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, PolynomialFeatures, StandardScaler
 
-from otdro import DROClassifier
+from otdro import DROClassifier, DRORegressor, robust_risk
 from otdro.costs import FeatureMap, Mahalanobis
 from otdro.costs.callable import central
-from otdro.losses import Huber, Logistic, Squared, SquaredHinge
+from otdro.duality import Tangent, least
+from otdro.losses import Absolute, Hinge, Huber, Logistic, Quantile, Squared, SquaredHinge
 from otdro.metrics import Diagonal, GeometricMean
 from otdro.problem import Ball, Problem
 from otdro.radius import path
 from otdro.solvers import Exact, Smoothed
 from otdro.solvers.base import constant_risk
+from otdro.solvers.feature_map import boxes
+from otdro.solvers.feature_map.geometry import local_rows
 from otdro.worst_case.places import worst_risk
 
 MAP = np.array([[1.0, 0.3], [0.0, 0.8]])
@@ -196,7 +199,7 @@ def test_folds_use_the_linearised_cost_and_the_model_is_polished():
     assert_allclose(polished.path_.robust_risk, linear.path_.robust_risk)
     assert polished.delta_ == linear.delta_
     assert linear.message_.startswith("linearised feature map: gap")
-    assert "polished row by row" in polished.message_
+    assert "itself, row by row" in polished.message_
     assert "a difference of" in polished.message_
     assert_allclose(
         polished.robust_risk_,
@@ -224,7 +227,7 @@ def grid_risk(problem, found, far=4.0, fine=0.3):
 def test_polished_risk_equals_a_dense_search(delta):
     problem = sample(FeatureMap(), delta)
     found = Exact().solve(problem)
-    assert "polished" in found.message
+    assert "itself, row by row" in found.message
     assert_allclose(found.objective, grid_risk(problem, found), atol=1e-3)
 
 
@@ -284,3 +287,162 @@ def test_settings_survive():
     cost = FeatureMap(PolynomialFeatures(2), np.eye(2))
     for copy in (clone(cost), pickle.loads(pickle.dumps(cost))):
         assert repr(copy) == repr(cost)
+
+
+@pytest.mark.parametrize("loss", [Hinge(), Absolute(), Quantile(tau=0.3)], ids=repr)
+@pytest.mark.parametrize("delta", [0.001, 0.01, 0.1])
+def test_linearised_gaps_of_losses_with_a_kink(loss, delta):
+    problem = sample(FeatureMap(metric=np.linspace(0.5, 2, 5), polish=False), delta, loss)
+    found = Exact().solve(problem)
+    assert found.converged
+    assert found.gap <= 1e-6 * constant_risk(problem)[1]
+    risk = worst_risk(problem, found.coef, found.intercept)
+    assert_allclose(risk, found.objective, rtol=1e-6)
+
+
+def reflected(d, seed):
+    """Rows whose mirror images -x are cheap to reach: products are expensive, signs are not."""
+    rng = np.random.default_rng(seed)
+    y = np.repeat([1.0, -1.0], 10)
+    X = 1.5 * y[:, None] + 0.4 * rng.normal(size=(20, d))
+    terms = d * (d + 1) // 2
+    return X, y, FeatureMap(metric=np.r_[np.full(d, 0.05), np.full(terms, 4.0)])
+
+
+def dense_risk(X, y, coef, loss, cost, delta):
+    """The dual over a grid of places: a bound below the worst-case risk, to the grid."""
+    d = X.shape[1]
+    axis = np.linspace(-6, 6, 4001) if d == 1 else np.linspace(-4, 4, 201)
+    grid = np.stack(np.meshgrid(*[axis] * d), axis=-1).reshape(-1, d)
+    value = np.stack([loss.value(grid @ coef, np.full(len(grid), label)) for label in y])
+    price = np.stack([cost.price(grid, np.broadcast_to(x, grid.shape)) for x in X])
+
+    def tangent(lam):
+        gain = value - lam * price
+        best = gain.argmax(axis=1)
+        rows = np.arange(len(y))
+        slope = delta - price[rows, best].mean()
+        return Tangent(lam, lam * delta + gain[rows, best].mean(), slope)
+
+    return least(tangent, 1.0).value
+
+
+@pytest.mark.parametrize("name", ["logistic", "hinge", "squared_hinge"])
+@pytest.mark.parametrize("delta", [0.1, 1.0])
+@pytest.mark.parametrize("d", [1, 2])
+def test_a_reflection_is_not_missed(name, delta, d):
+    """Local ascent from near the rows understates this risk by up to 80%."""
+    X, y, cost = reflected(d, seed=1)
+    loss = {"logistic": Logistic(), "hinge": Hinge(), "squared_hinge": SquaredHinge()}[name]
+    coef = np.ones(d)
+    risk = robust_risk(X, y, coef, 0.0, name, Ball(cost, delta, 2))
+    assert risk >= (1 - 1e-6) * dense_risk(X, y, coef, loss, cost, delta)
+
+
+@pytest.mark.parametrize("d", [4, 6])
+def test_a_reflection_is_tried_in_any_dimension(d):
+    """Sending rows to -x, as far as the budget goes, is one distribution in the ball."""
+    X, y, cost = reflected(d, seed=1)
+    coef, delta = np.ones(d), 0.2
+    price = cost.price(-X, X)
+    share = min(1.0, delta / price.mean())
+    plain, there = (np.logaddexp(0, -y * (U @ coef)).mean() for U in (X, -X))
+    risk = robust_risk(X, y, coef, 0.0, "logistic", Ball(cost, delta, 2))
+    assert risk >= (1 - share) * plain + share * there
+
+
+@pytest.mark.parametrize("d", [1, 2, 3])
+@pytest.mark.parametrize("loss", [Logistic(), Hinge(), Squared(), Absolute()], ids=repr)
+@pytest.mark.parametrize("lam", [0.05, 0.5, 3.0])
+def test_boxes_bound_the_inner_supremum(d, loss, lam):
+    rng = np.random.default_rng(d)
+    X, beta = rng.normal(size=(6, d)), rng.normal(size=d)
+    y = np.sign(rng.normal(size=6)) if loss.task == "classification" else rng.normal(size=6)
+    size = d + d * (d + 1) // 2
+    root = rng.normal(size=(size, size))
+    cost = FeatureMap(metric=root @ root.T / size + 0.3 * np.eye(size))
+    rows = local_rows(Problem(X, y, np.full(6, 1 / 6), loss, Ball(cost, 1.0, 2)), X)
+    known = rows.gain(X, beta, 0.2, lam)
+    found = boxes.bounds(rows, beta, 0.2, lam, known, 1e-4)
+    here = rows.gain(found.points, beta, 0.2, lam)
+    assert (found.upper <= np.maximum(here, known) + 1.01e-4).all()
+    for scale in (0.1, 0.5, 2.0, 5.0):
+        U = found.points + scale * rng.normal(size=(20_000, 1, d))
+        for i, x in enumerate(X):
+            price = cost.price(U[:, i], np.broadcast_to(x, (len(U), d)))
+            gain = loss.value(U[:, i] @ beta + 0.2, np.full(len(U), y[i])) - lam * price
+            assert gain.max() <= found.upper[i]
+
+
+FITS = {
+    "logistic": DROClassifier,
+    "hinge": DROClassifier,
+    "squared": DRORegressor,
+    "absolute": DRORegressor,
+}
+
+
+@pytest.mark.parametrize("d", [1, 2, 5])
+@pytest.mark.parametrize("name", FITS)
+@pytest.mark.parametrize("delta", [0.02, 0.3, 4.0])
+def test_the_risks_of_a_fit_are_one_number(name, d, delta):
+    rng = np.random.default_rng(10 * d)
+    X = rng.normal(size=(20, d))
+    z = X @ rng.normal(size=d) + 0.3
+    noisy = FITS[name] is DRORegressor
+    y = z + rng.normal(size=20) if noisy else np.where(z + rng.logistic(size=20) > 0, 1, -1)
+    model = FITS[name](loss=name, cost=FeatureMap(), order=2, delta=delta).fit(X, y)
+    coef, b = np.ravel(model.coef_), float(np.ravel(model.intercept_)[0])
+    again = robust_risk(X, y, coef, b, name, model.ball_)
+    worst = model.worst_case()
+    assert_allclose(again, model.robust_risk_, rtol=1e-9)
+    assert_allclose(worst.risk, model.robust_risk_, rtol=1e-9)
+    assert worst.budget <= delta * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("d", [1, 2, 3])
+@pytest.mark.parametrize("loss", [Logistic(), Hinge(), Squared(), Huber()], ids=repr)
+def test_a_feature_map_has_a_gap_in_few_columns(d, loss):
+    """No model does better by more than the gap: random ones neither."""
+    rng = np.random.default_rng(d)
+    X = rng.normal(size=(20, d))
+    z = X @ rng.normal(size=d)
+    y = np.where(z + rng.logistic(size=20) > 0, 1.0, -1.0)
+    y = y if loss.task == "classification" else z + rng.normal(size=20)
+    problem = Problem(X, y, np.full(20, 1 / 20), loss, Ball(FeatureMap(), 0.02, 2))
+    found = Exact().solve(problem)
+    assert found.converged
+    assert found.gap <= 1e-6 * constant_risk(problem)[1]
+    for size in (1e-3, 0.1, 1.0):
+        coef = found.coef + size * rng.normal(size=d)
+        assert worst_risk(problem, coef, found.intercept) >= found.objective - found.gap
+
+
+def test_what_is_not_known_is_said():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(20, 4))
+    y = np.where(X[:, 0] + rng.logistic(size=20) > 0, 1.0, -1.0)
+    problem = Problem(X, y, np.full(20, 1 / 20), Logistic(), Ball(FeatureMap(), 0.01, 2))
+    found = Exact().solve(problem)
+    assert "may miss a far move: a bound below, at most" in found.message
+    assert found.gap > 1e-6
+    cubic = FeatureMap(PolynomialFeatures(3, include_bias=False).fit(X))
+    found = Exact().solve(replace(problem, ball=Ball(cubic, 0.01, 2)))
+    assert "no bound above is known" in found.message
+    assert np.isinf(found.gap)
+
+
+def test_a_fit_that_stops_early_says_so(monkeypatch):
+    problem = sample(FeatureMap(), 0.05, Hinge())
+    monkeypatch.setattr("otdro.solvers.feature_map.minimise.EXCHANGES", 0)
+    found = Exact().solve(problem)
+    assert not found.converged
+    assert found.message.startswith("stopped")
+
+
+def test_the_constant_model_is_proved_under_the_cost_itself():
+    problem = sample(FeatureMap(), 3.0)
+    found = Exact().solve(problem)
+    assert not found.coef.any()
+    assert found.converged
+    assert 0 <= found.gap <= 1e-6 * found.objective

@@ -32,7 +32,7 @@ def sample(loss, delta=0.1, cost=None, n=25, m=40, d=3, seed=0, order=2):
 def conic(problem):
     """cvxpy with Clarabel on every pair."""
     cp = pytest.importorskip("cvxpy")
-    f, _, _ = support.formulate(problem)
+    f = support.formulate(problem).finite
     theta, b, lam = cp.Variable(f.nodes.shape[1]), cp.Variable(), cp.Variable(nonneg=True)
     eta, z = cp.Variable(len(f.y)), f.nodes @ theta + b
     forms = {
@@ -75,7 +75,7 @@ def test_the_risk_is_the_linear_program_of_the_adversary():
     """At the solution, max sum p_ij l(u_j, y_i) over masses within the budget, by HiGHS."""
     problem = sample(Logistic(), 0.2)
     found = Exact(tol=1e-9).solve(problem)
-    f, _, _ = support.formulate(problem)
+    f = support.formulate(problem).finite
     nodes = np.vstack([problem.X, problem.support])
     z = nodes @ found.coef + found.intercept
     gain = np.logaddexp(0, -np.outer(problem.y, z))
@@ -210,3 +210,20 @@ def test_a_sparse_support():
     dense = model.fit(X, y, support=S).robust_risk_
     thin = model.fit(sparse.csr_array(X), y, support=sparse.csr_array(S)).robust_risk_
     assert_allclose(thin, dense, rtol=1e-7)
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda v: type(v).__name__)
+def test_a_graph_over_identical_rows(loss):
+    """Neighbours are distinct places, so that copies of a row take no edge away from it."""
+    rng = np.random.default_rng(0)
+    y = np.where(np.arange(24) % 3 > 0, 1.0, -1.0)
+    weights = np.full(24, 1 / 24)
+    once = Problem(np.full((24, 2), 0.1), y, weights, loss, Ball(Graph(5), 0.1))
+    assert Exact().solve(once).converged
+    # each of two places has more copies than the graph has neighbours
+    X = np.repeat(rng.normal(size=(2, 2)), 12, axis=0)
+    pair = Problem(X, y, weights, loss, Ball(Graph(5), 0.1))
+    plain = Problem(X, y, weights, loss, Ball(Norm(2), 0.1), True, X)
+    found = Exact().solve(pair)
+    assert found.converged
+    assert_allclose(found.objective, Exact().solve(plain).objective, rtol=2e-6)

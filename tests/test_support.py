@@ -14,7 +14,6 @@ from otdro.problem import Ball, Problem
 from otdro.solvers import Exact
 from otdro.solvers.base import constant_risk
 from otdro.solvers.finite import support
-from otdro.solvers.finite.sublevel import ends
 
 
 class LogCosh(Loss):
@@ -53,7 +52,7 @@ def conic(problem):
     deltas, and is then off by up to 2e-6.
     """
     cp = pytest.importorskip("cvxpy")
-    f, _, _ = support.formulate(problem)
+    f = support.formulate(problem).finite
     theta, lam = cp.Variable(f.columns.shape[1]), cp.Variable(nonneg=True)
     eta, z = cp.Variable(len(f.y)), f.columns @ theta
     forms = {
@@ -120,7 +119,8 @@ def test_the_bound_holds_against_larger_models(loss):
     """Along rays to models of any size no risk is below objective less gap."""
     problem = sample(loss, 0.05)
     found = Exact(tol=1e-8).solve(problem)
-    f, center, back = support.formulate(problem)
+    formulated = support.formulate(problem)
+    f, center, back = formulated.finite, formulated.center, formulated.back
     rng = np.random.default_rng(1)
     theta = np.linalg.solve(back, found.coef)
     base = np.append(theta, found.intercept + center @ found.coef)
@@ -193,7 +193,7 @@ def test_many_deltas_are_solved_as_one_by_one():
 def test_ends_of_sublevel_sets(loss):
     """l(o psi(t), y) = t, and the derivatives of psi are those of differences."""
     y = np.array([-1.0, 1.0] if loss.task == "classification" else [-2.0, 0.5, 3.0])
-    tips = ends(loss, y)
+    tips = loss.sublevel(y)
     assert set(tips.of) == set(range(len(y)))
     for level in (1e-4, 0.3, 2.0, 50.0):
         t = np.full(len(tips.of), level)
@@ -240,3 +240,15 @@ def test_a_constant_target_and_a_constant_column(intercept):
     found = Exact(tol=1e-8).solve(flat)
     assert found.converged
     assert found.objective <= 1e-6
+
+
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda v: type(v).__name__)
+def test_rows_that_are_all_the_same(loss, order):
+    """No move changes a score: the constant model is optimal, to the gap asked for."""
+    problem = sample(loss, 0.1, order)
+    X, S = np.tile([0.1, 0.3], (20, 1)), np.tile([0.1, 0.3], (5, 1))
+    found = Exact().solve(replace(problem, X=X, support=S))
+    assert found.converged
+    assert_allclose(found.objective, constant_risk(problem)[1], rtol=1e-6)
+    assert not found.coef.any()

@@ -163,6 +163,16 @@ class FeatureMap(Cost):
         """Whether this is the cost that is not polished."""
         return not self.polish
 
+    def quadratic_metric(self, n_features: int) -> Array | None:
+        """Return Lam as a full matrix for the quadratic features, None for a transformer."""
+        if not self._plain:
+            return None
+        diagonal = self._diagonal()
+        if diagonal is None:
+            return np.asarray(self.metric, dtype=float)
+        size = n_features + len(_products(n_features)[0])
+        return np.diag(np.broadcast_to(diagonal, size).astype(float))
+
     def _diagonal(self) -> Array | None:
         """Return the entries of a diagonal Lam (1 for the identity), None for a full one."""
         if self.metric is None:

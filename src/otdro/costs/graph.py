@@ -35,21 +35,28 @@ class Graph(Cost):
 
     def edges(self, nodes: Array) -> Any:
         """Return the symmetric k-nearest-neighbour graph, a sparse matrix of edge lengths."""
-        if len(nodes) <= self.k:
-            raise ValueError(f"Graph(k={self.k}) needs more than k nodes, got {len(nodes)}.")
         place = nodes if self.base is None else self.base.transform(nodes)
         p = getattr(self.base, "p", 2)
-        length, near = NearestNeighbors(n_neighbors=self.k, p=p).fit(place).kneighbors()
-        pair = np.stack([np.repeat(np.arange(len(nodes)), self.k), near.ravel()])
-        # one edge a pair, whichever end chose it
+        k = min(self.k, len(nodes) - 1)
+        length, near = NearestNeighbors(n_neighbors=k, p=p).fit(place).kneighbors()
+        pair = np.stack([np.repeat(np.arange(len(nodes)), k), near.ravel()])
+        # one edge per pair, whichever end chose it
         pair, first = np.unique(np.sort(pair, axis=0), axis=1, return_index=True)
-        # coinciding nodes: a length of zero would read as no edge
+        # places that a base makes coincide: a length of zero would read as no edge
         size = np.maximum(length.ravel()[first], 1e-12 * max(length.max(), 1e-300))
         return sparse.csr_array((size, (pair[0], pair[1])), shape=(len(nodes), len(nodes)))
 
     def distance_to_nodes(self, X: Array, support: Array | None) -> Array:
-        """Return the distances from the rows of X to all nodes, the rows of X first."""
+        """Return the distances from the rows of X to all nodes, the rows of X first.
+
+        Neighbours are distinct places: nodes that coincide are one place.
+        """
         nodes = X if support is None else np.vstack([X, support])
+        if len(nodes) <= self.k:
+            raise ValueError(f"Graph(k={self.k}) needs more than k nodes, got {len(nodes)}.")
+        nodes, place = np.unique(nodes, axis=0, return_inverse=True)
+        if len(nodes) == 1:
+            return np.zeros((len(X), len(place)))
         graph = self.edges(nodes)
         parts, _ = connected_components(graph, directed=False)
         if parts > 1:
@@ -57,5 +64,6 @@ class Graph(Cost):
                 f"the {self.k}-nearest-neighbour graph of {len(nodes)} nodes has {parts} "
                 "components, and mass cannot cross between them. Raise k, or drop the nodes apart."
             )
-        lengths: Array = dijkstra(graph, directed=False, indices=np.arange(len(X)))
-        return lengths
+        own, of = np.unique(place[: len(X)], return_inverse=True)
+        lengths: Array = dijkstra(graph, directed=False, indices=own)
+        return lengths[np.ix_(of, place)]

@@ -271,8 +271,6 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
             coef,
             intercept,
             dual=self._duals[k],
-            multiplier=float(np.ravel(self.multiplier_)[k]),
-            risk=float(np.ravel(self.robust_risk_)[k]),
             gap=float(np.ravel(self.gap_)[k]),
             reach=reach,
         )

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from .inner import Inner, local_maxima, slope_limit
+from .sublevel import Ends, inverted
 
 if TYPE_CHECKING:
     from .piecewise import PiecewiseQuadratic
@@ -134,6 +135,10 @@ class Loss(BaseEstimator):  # type: ignore[misc]
         low, high = self.slope_range(y)
         # at an end of the range the supremum is a limit, taken at a score far out
         return np.where((a >= low) & (a <= high), a * z - self.value(z, y), np.inf)
+
+    def sublevel(self, y: Array) -> Ends:
+        """Return the ends of {z : l(z, y_k) <= t}, those of one target next to each other."""
+        return inverted(self, y)
 
     def inner(self, z: Array, y: Array, w: Any, lam: Any, guess: Array | None = None) -> Inner:
         r"""Maximise :math:`\ell(z + s, y) - \lambda s^2 / w^2` over the shift s of the score.

@@ -9,6 +9,7 @@ from scipy.special import entr, expit, logit
 
 from .base import Array, Loss, SlopeRange
 from .inner import Inner
+from .sublevel import Ends
 
 #: The largest margin whose exponential is a finite number, with room.
 LARGEST = 700.0
@@ -84,6 +85,10 @@ class Logistic(Loss):
         alpha = np.clip(alpha, 0, 1)
         return np.where(inside, -entr(alpha) - entr(1 - alpha), np.inf)
 
+    def sublevel(self, y: Array) -> Ends:
+        """Return -y z <= log(e^t - 1)."""
+        return Ends(np.arange(len(y)), -y, np.ones(len(y)), _log_expm1)
+
     def inner(self, z: Array, y: Array, w: Any, lam: Any, guess: Array | None = None) -> Inner:
         r"""With v = -ys >= 0, m = yz and a = 2 lam/w^2: maximise log(1 + e^(v - m)) - a v^2/2.
 
@@ -116,6 +121,12 @@ class Logistic(Loss):
         value = np.full(v.shape, -np.inf)
         value[rows] = _height(v[rows], m2, a2)
         return Inner(value, -y * v)
+
+
+def _log_expm1(t: Array) -> tuple[Array, Array, Array]:
+    """Return log(e^t - 1) and its derivatives."""
+    e = -np.expm1(-t)
+    return t + np.log(e), 1 / e, -(1 - e) / e**2
 
 
 def _ends(m: Array, a: Any) -> tuple[Array, Array, Array]:

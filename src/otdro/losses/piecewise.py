@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 
 from .base import Array, Loss, SlopeRange
 from .inner import Inner
+from .sublevel import Ends
 
 
 class PiecewiseQuadratic(Loss):
@@ -103,6 +105,17 @@ class PiecewiseQuadratic(Loss):
         inside = (alpha >= lo) & (alpha <= hi)
         return np.where(inside, self.kappa * alpha**2 / 2 - alpha * c, np.inf)
 
+    def sublevel(self, y: Array) -> Ends:
+        """Return the ends of the residual r = shift - orientation z, in the score."""
+        lo, hi = self.slopes
+        sides = [(sign, slope) for sign, slope in ((1.0, hi), (-1.0, -lo)) if slope > 0]
+        of = np.repeat(np.arange(len(y)), len(sides))
+        sign, slope = (np.tile(part, len(y)) for part in zip(*sides, strict=True))
+        y = y[of]
+        shift = sign if self.task == "classification" else sign * y
+        curve = partial(_end_of_residual, shift, slope, self.kappa)
+        return Ends(of, -sign * self.orientation(y), slope, curve, linear=self.kappa == 0)
+
     def inner(self, z: Array, y: Array, w: Any, lam: Any, guess: Array | None = None) -> Inner:
         r"""Return max_alpha alpha r - (kappa - nu) alpha^2/2 with nu = w^2/(2 lam)."""
         r = self.residual(z, y)
@@ -125,3 +138,17 @@ class PiecewiseQuadratic(Loss):
         lo, hi = self.slopes
         up, down = np.isinf(hi), np.isinf(lo)
         return (q < 0) & (up | down) | (up & (r > 0)) | (down & (r < 0))
+
+
+def _end_of_residual(
+    shift: Array, slope: Array, kappa: float, t: Array
+) -> tuple[Array, Array, Array]:
+    """Return sqrt(2 kappa t) - shift up to the kink t = kappa slope^2/2, linear beyond it."""
+    if kappa == 0:
+        return t / slope - shift, 1 / slope, np.zeros_like(t)
+    bent = t <= kappa * slope**2 / 2
+    root = np.sqrt(2 * kappa * t)
+    first = np.where(bent, kappa / root, 1 / slope)
+    # an infinite slope has no kink, so that its product is not taken
+    far = t / slope + kappa * np.where(np.isfinite(slope), slope, 0.0) / 2
+    return np.where(bent, root, far) - shift, first, np.where(bent, -first / (2 * t), 0.0)

@@ -22,22 +22,20 @@ def worst_case(
     intercept: float,
     *,
     dual: Array | None = None,
-    multiplier: float = 0.0,
-    risk: float = 0.0,
     gap: float = np.inf,
     reach: Any = None,
 ) -> WorstCase:
     """Return the worst case of a linear model over the ball of a problem.
 
-    ``dual`` holds the slopes of the dual point of a fit, ``multiplier``, ``risk`` and ``gap`` its
-    lam, robust risk and gap, where they are known: then the distribution is the equilibrium.
+    ``dual`` holds the slopes of the dual point of a fit and ``gap`` its gap, where they are
+    known: then the distribution is the equilibrium.
     ``reach`` bounds the length of a move.
     """
     if problem.ball.cost.is_norm and not problem.finite:
         return norm_worst_case(problem, coef, intercept, dual, gap, reach)
     if reach is not None:
         raise ValueError(f"reach needs a cost that is a norm, not {problem.ball.cost!r}.")
-    return places.worst_case(problem, coef, intercept, multiplier, risk)
+    return places.worst_case(problem, coef, intercept)
 
 
 def robust_risk_of(problem: Problem, coef: Array, intercept: float) -> float:

@@ -16,14 +16,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..design import Design
 from ..problem import Problem
-from ..solvers.feature_map.geometry import ASCENT, landscape, worst
-from ..solvers.feature_map.inner_ascent import ASIDE, ascents
-from ..solvers.finite import support
+from ..solvers.feature_map.worst import worst_risk as local_worst_risk
+from ..solvers.finite.nodes import places as support_places
 from .distribution import WorstCase
 
 Array = NDArray[Any]
+
+#: A risk this close to its bound above, relative to it, is attained.
+ATTAINED = 1e-5
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,16 +40,9 @@ class Places:
         return self.points[place] if self.points.ndim == 2 else self.points[row, place]
 
 
-def worst_case(
-    problem: Problem, coef: Array, intercept: float, multiplier: float, risk: float
-) -> WorstCase:
-    """Return a worst case of a model whose robust risk, and its derivative in delta, are known.
-
-    A multiplier of 0 is not known: both are found then.
-    """
-    if not multiplier > 0:
-        multiplier, risk = _multiplier_and_risk(problem, coef, intercept)
-    places = _places(problem, coef, intercept, multiplier)
+def worst_case(problem: Problem, coef: Array, intercept: float) -> WorstCase:
+    """Return a worst case of a model."""
+    places, risk, upper = _places(problem, coef, intercept)
     row, place, mass = spend(places.loss, places.price, problem.weights, problem.ball.delta)
     reached = float(mass @ places.loss[row, place])
     return WorstCase(
@@ -58,7 +52,7 @@ def worst_case(
         origin=row,
         budget=float(mass @ places.price[row, place]),
         risk=reached,
-        attained=bool(reached >= risk - 1e-6 * abs(risk)),
+        attained=bool(upper - reached <= ATTAINED * abs(reached)),
         shortfall=max(0.0, risk - reached),
     )
 
@@ -70,34 +64,19 @@ def worst_risk(problem: Problem, coef: Array, intercept: float) -> float:
         places = _nodes(problem, coef, intercept)
         row, place, mass = spend(places.loss, places.price, weights, delta)
         return float(mass @ places.loss[row, place])
-    X = Design(problem.X).dense()
-    z = X @ coef + intercept
-    if delta == 0 or not np.any(coef):
-        return float(weights @ problem.loss.value(z, problem.y))
-    return worst(problem, landscape(problem, X), coef, intercept)[1]
+    return local_worst_risk(problem, coef, intercept).risk
 
 
-def _multiplier_and_risk(problem: Problem, coef: Array, intercept: float) -> tuple[float, float]:
-    """Return the multiplier of the budget (0 where no move is made by it) and the robust risk."""
-    if problem.finite or problem.ball.delta == 0 or not np.any(coef):
-        return 0.0, worst_risk(problem, coef, intercept)
-    X = Design(problem.X).dense()
-    multiplier, risk = worst(problem, landscape(problem, X), coef, intercept)
-    return float(multiplier), float(risk)
-
-
-def _places(problem: Problem, coef: Array, intercept: float, multiplier: float) -> Places:
+def _places(problem: Problem, coef: Array, intercept: float) -> tuple[Places, float, float]:
+    """Return the places of the rows, the risk, and a bound above it (inf: none is known)."""
     if problem.finite:
-        return _nodes(problem, coef, intercept)
-    X, tops = Design(problem.X).dense(), []
-    price = [np.zeros(len(X))]
-    if problem.ball.delta > 0 and np.any(coef) and multiplier > 0:
-        terrain = landscape(problem, X)
-        lams = multiplier * np.array([1.0, *ASIDE])
-        tops = [U for lam in lams for U in ascents(terrain, coef, intercept, float(lam), ASCENT)]
-        price += [terrain.cost.price(U, X, terrain.order) for U in tops]
-    points = np.stack([X, *tops], axis=1)
-    return Places(points, _losses(problem, points, coef, intercept), np.stack(price, axis=1))
+        places = _nodes(problem, coef, intercept)
+        row, place, mass = spend(places.loss, places.price, problem.weights, problem.ball.delta)
+        risk = float(mass @ places.loss[row, place])
+        return places, risk, risk
+    # one evaluation for all who ask: the multiplier of a fit would start another search
+    found = local_worst_risk(problem, coef, intercept)
+    return Places(found.points, found.loss, found.price), found.risk, found.upper
 
 
 def _losses(problem: Problem, points: Array, coef: Array, intercept: float) -> Array:
@@ -108,7 +87,7 @@ def _losses(problem: Problem, points: Array, coef: Array, intercept: float) -> A
 
 def _nodes(problem: Problem, coef: Array, intercept: float) -> Places:
     """Return the nodes of a finite support, the same for all rows."""
-    nodes, price = support.places(problem)
+    nodes, price = support_places(problem)
     return Places(nodes, _losses(problem, nodes, coef, intercept), price)
 
 

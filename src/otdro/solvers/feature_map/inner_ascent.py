@@ -1,10 +1,9 @@
-r"""The inner supremum of a cost that is no norm, by local ascent from the linearised solution.
+r"""The inner supremum of a cost that is no norm, by local ascent.
 
-.. math:: \min_{\beta, b, \lambda}\ \lambda\delta + \sum_i \pi_i \max_u
-          \{\ell(u'\beta + b, y_i) - \lambda c(u, x_i)\}
+.. math:: \max_u\ \ell(u'\beta + b, y_i) - \lambda c(u, x_i)
 
-with c the cost itself. The inner problem is not concave: ascent starts from the maxima under
-the local matrix A(x_i) and from the row, and keeps the best.
+is not concave: ascent starts from the maxima under the local matrix A(x_i), from the row, and,
+where asked, from places far off, and every end is kept.
 """
 
 from __future__ import annotations
@@ -15,30 +14,38 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize
-
-from ...problem import Problem, Solution
-from ..base import constant_risk
 
 Array = NDArray[Any]
 
-#: Ascent steps to a maximum while a model is fitted.
-STEPS = 60
 #: A gain that counts as infinite: the loss outgrows the cost.
-ENDLESS = 1e30
+ENDLESS = 1e12
 #: Multiples of lam under whose linearised maxima ascents start: the smaller, the farther.
 NEAR = (0.1, 0.3, 0.6, 1.0)
-#: Multiples of lam whose maxima a thorough search starts from.
-ASIDE = (0.7, 0.9, 1.1)
-#: Where ascents start on either side of a row, in units of ``reach``.
-LOOKS = (-6.0, -2.5, -1.0, 1.0, 2.5, 6.0)
+#: Distances, from ``reach`` to ``farthest``, at which ascents start where the loss rises.
+ALONG = 3
+#: Where a loss without a largest slope looks for a cost that it outgrows, in scores: the closer
+#: the price to the growth of the loss, the farther off.
+FAR_SCORES = (3.0, 3e3, 3e6)
+#: Price over half the curvature of the loss, at least: below 1/2 a quadratic cost is outgrown.
+ABOVE_HALF = 0.51
+#: Directions, and distances in units of ``reach``, of the starts of a wide search.
+DIRECTIONS, DISTANCES = 12, (0.5, 2.0, 8.0)
+#: Steps from every start, and the places of a row that go on from there.
+FEW, KEPT = 12, 4
+#: The least curvature along the coefficients, relative to lam, at which a Newton step is trusted.
+CURVED = 1e-3
+#: How steps grow after an ascent, their longest length, and how they shrink after a fall.
+GROW, LONGEST, SHRINK = 1.5, 4.0, 1 / 3
+TINY = 1e-300
 
 
 @dataclass(frozen=True, eq=False)
-class Terrain:
+class LocalRows:
     """Rows, targets, a loss, a cost with ``price`` and ``price_gradient``, its local matrices A.
 
-    ``reach`` is the length of a move at price delta, in units of sqrt(u'Au).
+    ``reach`` is the length of a move at price delta, in units of sqrt(v'Av), ``farthest`` that of
+    a row that spends all of the budget; ``metric`` is Lam where the cost is that of all linear and
+    quadratic features, else None.
     """
 
     X: Array
@@ -48,26 +55,28 @@ class Terrain:
     order: int
     A: Array
     reach: float = 0.0
+    farthest: float = np.inf
+    metric: Array | None = None
 
     def gain(self, U: Array, beta: Array, b: float, lam: float) -> Array:
         """Return l(u'beta + b, y) - lam c(u, x)."""
         price = self.cost.price(U, self.X, self.order)
         return np.asarray(self.loss.value(U @ beta + b, self.y) - lam * price)
 
-    def uphill(self, U: Array, beta: Array, b: float, lam: float) -> Array:
+    def gain_gradient(self, U: Array, beta: Array, b: float, lam: float) -> Array:
         """Return the gradient of the gain in u."""
         slope = self.loss.derivative(U @ beta + b, self.y)
         push: Array = slope[:, None] * beta
         price: Array = self.cost.price_gradient(U, self.X, self.order)
         return push - lam * price
 
-    def rows(self, index: Array) -> Terrain:
+    def rows(self, index: Array) -> LocalRows:
         """Return some of the rows."""
         own = self.A.ndim == 3
         cost = self.cost.rows(index) if hasattr(self.cost, "rows") else self.cost
         A = self.A[index] if own else self.A
         part = replace(self, X=self.X[index], y=self.y[index], A=A, cost=cost)
-        # known already, and dear: the cache of ``inverse``
+        # known already, and expensive: the cache of ``inverse``
         part.__dict__["inverse"] = self.inverse[index] if own else self.inverse
         return part
 
@@ -83,126 +92,133 @@ class Terrain:
     def starts(self, beta: Array, b: float, lam: float) -> list[Array]:
         """Return the maxima under A: x + s A^-1 beta/w^2, s the shift of the score."""
         push = self.push(beta)
-        square = np.maximum(push @ beta, 1e-300)
-        kappa = lam / square
+        square = np.maximum(push @ beta, TINY)
+        price = np.broadcast_to(lam, square.shape)
         if np.isinf(self.loss.lipschitz):
-            kappa = np.maximum(kappa, 0.51 * self.loss.smoothness)
-        inner = self.loss.inner(self.X @ beta + b, self.y, 1.0, kappa)
+            price = np.maximum(price, ABOVE_HALF * self.loss.smoothness * square)
+        inner = self.loss.inner(self.X @ beta + b, self.y, np.sqrt(square), price)
         shifts = np.where(np.isfinite(inner.value), inner.shift, inner.shift[0])
-        return [self.X + (s / square)[:, None] * push for s in shifts]
+        most = self.farthest * np.sqrt(square)
+        return [self.X + (np.clip(s, -most, most) / square)[:, None] * push for s in shifts]
 
 
 def ascend(
-    terrain: Terrain, U: Array, beta: Array, b: float, lam: float, steps: int, tol: float = 1e-9
+    rows: LocalRows, U: Array, beta: Array, b: float, lam: float, steps: int, tol: float = 1e-9
 ) -> Array:
-    """Return U after steps along (2 lam A - l'' beta beta')^-1 grad, where that is positive, each
-    row's length adapted to its own ascent."""
-    U, length = U.copy(), np.ones(len(U))
-    gain, push = terrain.gain(U, beta, b, lam), terrain.push(beta)
+    """Return U after steps along (2 lam A - l'' beta beta')^-1 grad, where that is positive.
+
+    The length of a step adapts to the ascent of each row.
+    """
+    U = U.copy()
+    length = np.ones(len(U))
+    gain = rows.gain(U, beta, b, lam)
+    push = rows.push(beta)
     square = push @ beta
     for _ in range(steps):
-        grad = terrain.uphill(U, beta, b, lam)
-        bend = terrain.loss.curvature(U @ beta + b, terrain.y)
+        grad = rows.gain_gradient(U, beta, b, lam)
+        bend = rows.loss.curvature(U @ beta + b, rows.y)
         # Sherman-Morrison: the loss bends along beta only
         left = 2 * lam - bend * square
-        along = np.where(left > 1e-3 * lam, bend / np.maximum(left, 1e-300), 0.0)
-        move = (terrain.inverse @ grad[..., None])[..., 0]
+        along = np.where(left > CURVED * lam, bend / np.maximum(left, TINY), 0.0)
+        move = (rows.inverse @ grad[..., None])[..., 0]
         move = (move + (along * (move @ beta))[:, None] * push) / (2 * lam)
         hope = np.einsum("nd,nd->n", move, grad)
         active = (hope > tol * (1 + np.abs(gain))) & (gain < ENDLESS)
         if not active.any():
             break
         new = U + (length * active)[:, None] * move
-        there = terrain.gain(new, beta, b, lam)
+        there = rows.gain(new, beta, b, lam)
         better = active & (there > gain)
-        U[better], gain[better] = new[better], there[better]
-        length = np.where(better, np.minimum(1.5 * length, 4.0), length / 3)
+        U[better] = new[better]
+        gain[better] = there[better]
+        length = np.where(better, np.minimum(GROW * length, LONGEST), SHRINK * length)
     return U
 
 
-def ascents(terrain: Terrain, beta: Array, b: float, lam: float, steps: int) -> list[Array]:
-    """Return the ends of the ascents from the maxima under A and from the row.
+def ascend_from(
+    rows: LocalRows, starts: list[Array], beta: Array, b: float, lam: float, steps: int
+) -> list[Array]:
+    """Return the best ends of ascents from all starts, at most KEPT for each row, best first.
+
+    All starts take a few steps, as one batch of rows; the best of them go on.
+    """
+    places = _batch(rows, starts, beta, b, lam, min(steps, FEW))
+    places = _ranked(rows, places, beta, b, lam)
+    if steps > FEW:
+        places = _batch(rows, places, beta, b, lam, steps - FEW)
+    return _ranked(rows, places, beta, b, lam)
+
+
+def _batch(
+    rows: LocalRows, starts: list[Array], beta: Array, b: float, lam: float, steps: int
+) -> list[Array]:
+    batch = rows.rows(np.tile(np.arange(len(rows.X)), len(starts)))
+    return np.split(ascend(batch, np.vstack(starts), beta, b, lam, steps), len(starts))
+
+
+def _ranked(rows: LocalRows, places: list[Array], beta: Array, b: float, lam: float) -> list[Array]:
+    """Return the places of each row with the largest gains, the largest first."""
+    gains = np.stack([rows.gain(U, beta, b, lam) for U in places])
+    order = np.argsort(-gains, axis=0, kind="stable")[:KEPT]
+    stacked = np.stack(places)
+    return [stacked[k, np.arange(len(k))] for k in order]
+
+
+def near_starts(rows: LocalRows, beta: Array, b: float, lam: float) -> list[Array]:
+    """Return the maxima under A at several prices, places along A^-1 beta, and the row.
 
     A loss of regression rises on both sides: a cost that is not even may leave the better maximum
     on either one, and a row without a residual is a saddle between them.
     """
-    starts = [U for part in NEAR for U in terrain.starts(beta, b, part * lam)]
-    push = terrain.push(beta)
-    square = np.maximum(push @ beta, 1e-300)
-    if terrain.loss.task == "regression":
-        unit = push / np.sqrt(square)[:, None]
-        starts += [terrain.X + sign * terrain.reach * unit for sign in LOOKS]
-    if np.isinf(terrain.loss.lipschitz):
+    starts = [U for part in NEAR for U in rows.starts(beta, b, part * lam)]
+    push = rows.push(beta)
+    square = np.maximum(push @ beta, TINY)
+    unit = push / np.sqrt(square)[:, None]
+    up = np.ones_like(rows.y) if rows.loss.task == "regression" else -rows.y
+    sides = (1.0, -1.0) if rows.loss.task == "regression" else (1.0,)
+    for size in np.geomspace(rows.reach, min(rows.farthest, ENDLESS), ALONG):
+        starts += [rows.X + (side * size * up)[:, None] * unit for side in sides]
+    if np.isinf(rows.loss.lipschitz):
         # where a cost grows no faster than the loss, it is overtaken far from a flat row
-        far = (3 + 3 * np.abs(terrain.X @ beta + b)) / square
-        starts += [terrain.X + (sign * far)[:, None] * push for sign in (1, -1)]
-    return together(terrain, [*starts, terrain.X], beta, b, lam, steps)
+        score = (1 + np.abs(rows.X @ beta + b)) / square
+        for far in FAR_SCORES:
+            starts += [rows.X + (side * far * up * score)[:, None] * push for side in sides]
+    return [*starts, rows.X]
 
 
-def together(
-    terrain: Terrain, starts: list[Array], beta: Array, b: float, lam: float, steps: int
+def next_starts(
+    rows: LocalRows, last: list[Array], beta: Array, b: float, lam: float
 ) -> list[Array]:
-    """Return the ends of the ascents from all starts, as one batch of rows."""
-    rows = terrain.rows(np.tile(np.arange(len(terrain.X)), len(starts)))
-    return np.split(ascend(rows, np.vstack(starts), beta, b, lam, steps), len(starts))
+    """Return the maxima of a problem nearby, those under A, and the row.
 
-
-def maximisers(
-    terrain: Terrain, beta: Array, b: float, lam: float, steps: int, thorough: bool = False
-) -> Array:
-    """Return the best of the ascents; ``thorough``: also of those from maxima at other lam."""
-    tops = ascents(terrain, beta, b, lam, steps)
-    if thorough:
-        others = [U for part in ASIDE for U in ascents(terrain, beta, b, part * lam, steps)]
-        tops += together(terrain, others, beta, b, lam, steps)
-    gains = np.stack([terrain.gain(U, beta, b, lam) for U in tops])
-    best = gains.argmax(axis=0)
-    chosen: Array = np.stack(tops)[best, np.arange(len(best))]
-    return chosen
-
-
-def polished(problem: Problem, terrain: Terrain, linear: Solution) -> Solution:
-    """Minimise over (beta, b, log lam) by quasi-Newton steps with Danskin's gradient.
-
-    Where a thorough search finds more risk at the minimum, minimise again with that search.
+    A loss without a largest slope may outgrow the cost from one lam to the next: it starts anew.
     """
-    first = np.concatenate([linear.coef, [linear.intercept, np.log(linear.multiplier)]])
-    risk = _Risk(problem, terrain)
-    start, v, n_iter, value = risk(first)[0], first, linear.n_iter, np.inf
-    for risk.thorough in (False, True):
-        now = risk(v)[0]
-        if risk.thorough and now <= (1 + 1e-6) * value:
-            break
-        found = minimize(
-            risk, v, jac=True, method="L-BFGS-B", options={"maxiter": 100, "gtol": 1e-8}
-        )
-        v, n_iter = (found.x if found.fun <= now else v), n_iter + int(found.nit)
-        value = min(float(found.fun), now)
-    base, d = constant_risk(problem)[1], len(linear.coef)
-    message = (
-        f"feature map polished row by row: worst-case risk {value:.6g}; the linearised solution "
-        f"has {start:.6g} under this cost ({linear.objective:.6g} under its own), a difference of "
-        f"{(start - value) / base:.2g} of the constant's risk; no gap: the inner problem is not "
-        "concave"
-    )
-    lam = float(np.exp(v[-1]))
-    return Solution(v[:d], float(v[d]), lam, value, np.inf, n_iter, True, message)
+    if not last or np.isinf(rows.loss.lipschitz):
+        return [*near_starts(rows, beta, b, lam), *last]
+    return [*last, *rows.starts(beta, b, lam), rows.X]
 
 
-class _Risk:
-    """The worst-case risk and its gradient in (beta, b, log lam)."""
+def far_starts(rows: LocalRows, beta: Array, b: float, lam: float) -> list[Array]:
+    """Return places far off: reflections, whose products of columns are those of the row, the
+    other maxima seen from there, and fixed directions at several distances."""
+    X = rows.X
+    starts = [-U for U in near_starts(replace(rows, X=-X), beta, b, lam)]
+    starts += [-X, *near_starts(replace(rows, X=-X), beta, b, lam)]
+    d = X.shape[1]
+    for j in range(min(d, DIRECTIONS)):
+        flipped = X.copy()
+        flipped[:, j] *= -1
+        starts.append(flipped)
+    directions = np.random.default_rng(0).normal(size=(DIRECTIONS, d))
+    spread = np.sqrt(np.maximum(np.einsum("...jj->...j", rows.inverse), TINY))
+    for v in directions / np.linalg.norm(directions, axis=1, keepdims=True):
+        starts += [X + size * rows.reach * spread * v for size in DISTANCES]
+    return starts
 
-    def __init__(self, problem: Problem, terrain: Terrain) -> None:
-        self.problem, self.terrain, self.thorough = problem, terrain, False
 
-    def __call__(self, v: Array) -> tuple[float, Array]:
-        """Return value and gradient at v."""
-        p, terrain, delta = self.problem, self.terrain, self.problem.ball.delta
-        beta, b, lam = v[:-2], float(v[-2]), float(np.exp(np.clip(v[-1], -30, 30)))
-        U = maximisers(terrain, beta, b, lam, STEPS, self.thorough)
-        z = U @ beta + b
-        slope = p.weights * p.loss.derivative(z, p.y)
-        price = terrain.cost.price(U, terrain.X, terrain.order)
-        value = lam * delta + p.weights @ (p.loss.value(z, p.y) - lam * price)
-        tail = [slope.sum() * p.fit_intercept, lam * (delta - p.weights @ price)]
-        return float(value), np.concatenate([U.T @ slope, tail])
+def best_of(rows: LocalRows, places: list[Array], beta: Array, b: float, lam: float) -> Array:
+    """Return the best place of every row."""
+    gains = np.stack([rows.gain(U, beta, b, lam) for U in places])
+    best = gains.argmax(axis=0)
+    chosen: Array = np.stack(places)[best, np.arange(len(best))]
+    return chosen

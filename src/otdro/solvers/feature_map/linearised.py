@@ -1,10 +1,10 @@
-r"""Local costs: one matrix A(x_i), and so one dual norm w_i, a row.
+r"""Local costs: one matrix A(x_i), and so one dual norm w_i, per row.
 
 .. math:: \min_{\beta, b, \lambda}\ \lambda\delta + \sum_i \pi_i \sup_s
           \{\ell(z_i + s, y_i) - \lambda s^2/w_i^2\},\qquad w_i^2 = \beta' A(x_i)^{-1}\beta,
 
-by the Newton method of ``rowwise`` for the logistic loss, else by the smoothed dual
-at a falling eps. A ``FeatureMap`` goes on from there to its own cost (``polish``).
+by the joint Newton method where the loss is smooth and Lipschitz, else by smoothed rows at a
+falling eps. A cost that is not linearised goes on from there (``minimise``).
 """
 
 from __future__ import annotations
@@ -15,16 +15,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...costs.feature_map import FeatureMap
 from ...design import Design
-from ...duality import Atoms, DualRows, local_threshold, lower_bound, zero_model
-from ...duality import Local as LocalNorm
-from ...losses import Loss
+from ...duality import Atoms, DualRows, Local, local_threshold, lower_bound, zero_model
+from ...losses import Loss, PiecewiseQuadratic
 from ...problem import Problem, Solution
+from ...progress import logger
 from ..base import Method, Starts, constant_risk, constant_solution, verdict
 from ..euclidean.joint import JointObjective
 from ..euclidean.joint_steps import descend as joint_descend
-from ..smoothing.gaussian_integral import softmax
+from ..smoothing.gaussian_integral import SmoothedRows, softmax
 from ..smoothing.newton_path import descend
 from ..smoothing.smoothed_dual import (
     Origin,
@@ -33,13 +32,22 @@ from ..smoothing.smoothed_dual import (
     dual_rows,
     local_origin,
 )
-from . import inner_ascent as polish
-from .geometry import landscape
+from .kinked_bound import SharedSlopes
 
 Array = NDArray[Any]
 
 #: The last smoothing, relative to the risk of the best constant.
 EPS = 1e-7
+#: Nodes of the trapezoid rule per row and maximum.
+NODES = 33
+#: The first smoothing, relative to the same risk; the share of ``tol`` at which it is lost in it.
+FIRST_EPS, LOST = 0.1, 0.1
+#: Other smoothings, relative to the last, at which a bound is sought where that one has none.
+OTHERS = (3.0, 0.3, 0.6, 6.0)
+#: The Newton decrement, relative to the target, at which shares of rows on a kink are known.
+SHARES = 1e-5
+#: The fact that a problem of order 1 lacks.
+ORDER_TWO_ONLY = "FeatureMap is solved exactly at order=2 only"
 
 
 class Linearised(Method):
@@ -51,8 +59,8 @@ class Linearised(Method):
     def lacks(self, problem: Problem) -> str | None:
         """Refuse order 1 and costs that are to be solved beyond their linearisation."""
         if problem.ball.order != 2:
-            return "FeatureMap is solved exactly at order=2 only"
-        if problem.ball.cost.polish:
+            return ORDER_TWO_ONLY
+        if not problem.ball.cost.linearised:
             return "the cost is not linearised"
         return None
 
@@ -69,35 +77,6 @@ class Linearised(Method):
         return linearised_many(problem, deltas, tol, max_iter)
 
 
-class InnerAscent(Method):
-    """A feature map itself, from its linearised solution."""
-
-    geometries = frozenset({"local"})
-    certifies = "nothing: the inner problem is not concave"
-
-    def lacks(self, problem: Problem) -> str | None:
-        """Refuse order 1."""
-        if problem.ball.order != 2:
-            return "FeatureMap is solved exactly at order=2 only"
-        return None
-
-    def solve(
-        self, problem: Problem, tol: float, max_iter: int, start: Solution | None = None
-    ) -> Solution:
-        """Return the minimiser."""
-        return solve(problem, tol, max_iter, start)
-
-
-def solve(problem: Problem, tol: float, max_iter: int, start: Solution | None = None) -> Solution:
-    """Minimise under the linearised cost, then, if the cost asks for it, under the cost itself."""
-    cost = problem.ball.cost
-    assert isinstance(cost, FeatureMap)
-    linear = linearised(problem, tol, max_iter, start)
-    if not cost.polish or not np.any(linear.coef):
-        return linear
-    return polish.polished(problem, landscape(problem, Design(problem.X).dense()), linear)
-
-
 def linearised(
     problem: Problem, tol: float, max_iter: int, start: Solution | None = None
 ) -> Solution:
@@ -109,22 +88,18 @@ def linearised_many(
     problem: Problem, deltas: Array, tol: float, max_iter: int, start: Solution | None = None
 ) -> list[Solution]:
     """Solve at every delta (descending), each from the solution before; A(x) is inverted once."""
-    cost, base = problem.ball.cost, constant_risk(problem)[1]
-    assert isinstance(cost, FeatureMap)
+    loss, base = problem.loss, constant_risk(problem)[1]
     if problem.ball.order != 2:
-        raise ValueError("FeatureMap is solved exactly at order=2 only. Use order=2.")
-    X = Design(problem.X).dense()
-    B = np.linalg.inv(cost.shape(X))
-    center = problem.weights @ X if problem.fit_intercept else np.zeros(X.shape[1])
-    design = Design(X, None, center)
-    norm = LocalNorm(B, problem.weights)
-    smooth = problem.loss.pieces is None and np.isfinite(problem.loss.smoothness)
-    method = _exact if smooth else _smoothed
+        raise ValueError(f"{ORDER_TWO_ONLY}. Use order=2.")
+    design, B = centred(problem)
+    norm, center = Local(B, problem.weights), design.center
+    smooth = loss.pieces is None and np.isfinite(loss.smoothness)
+    method = _exact if smooth and np.isfinite(loss.lipschitz) else _smoothed
     solved: list[Solution] = []
     last = start
     for delta in deltas:
         rows = dual_rows(problem.at(float(delta)), design, norm)
-        origin = local_origin(rows, problem.loss, B)
+        origin = local_origin(rows, loss, B)
         if origin is None:
             solved.append(constant_solution(problem))
             continue
@@ -132,20 +107,35 @@ def linearised_many(
         if last is not None and last.multiplier > 0:
             b = last.intercept + float(center @ last.coef)
             warm = Origin(last.coef, b, last.multiplier)
-        last = method(rows, problem.loss, warm or origin, base, tol, max_iter)
+        last = method(rows, loss, warm or origin, base, tol, max_iter)
         if warm and not last.converged:
             # a warm start on a kink can leave no descent; a cold one seldom sits there
-            again = method(rows, problem.loss, origin, base, tol, max_iter)
+            again = method(rows, loss, origin, base, tol, max_iter)
             last = min(last, again, key=lambda found: found.objective)
         last = replace(last, intercept=last.intercept - float(center @ last.coef))
         solved.append(last)
+        logger.info("delta %.4g: %s", delta, last.message)
     return solved
+
+
+def centred(problem: Problem) -> tuple[Design, Array]:
+    """Return the rows, centred where there is an intercept, and B_i = A(x_i)^-1."""
+    X = Design(problem.X).dense()
+    center = problem.weights @ X if problem.fit_intercept else np.zeros(X.shape[1])
+    return Design(X, None, center), np.linalg.inv(problem.ball.cost.shape(X))
+
+
+def zero_direction(problem: Problem) -> tuple[float, Array]:
+    """Return the least delta at which theta = 0 is optimal, and where the risk falls below it."""
+    design, B = centred(problem)
+    fixed = (problem.weights, problem.loss, problem.fit_intercept)
+    return local_threshold(zero_model(design, problem.y, *fixed), problem.weights, B)
 
 
 def _exact(
     rows: DualRows, loss: Loss, origin: Origin, base: float, tol: float, max_iter: int
 ) -> Solution:
-    """Return the solution on centred rows by the Newton method of ``rowwise``."""
+    """Return the solution on centred rows by the joint Newton method."""
     target = tol * base
     objective = JointObjective(rows, loss)
     start = objective.start(origin.theta[:, None], np.array([origin.b]))
@@ -164,37 +154,76 @@ def _exact(
     )
 
 
+class SoftMaximum(SmoothedObjective):
+    """The smoothed objective of a loss with two slopes: a soft maximum over them, no integral."""
+
+    def integrals(self, z: Array, rho: Any, eps: float) -> SmoothedRows | None:
+        """Return eps log of the mean of exp(psi_a/eps) over the two slopes a of the loss.
+
+        psi_a = a r + a^2 rho^2/(2 eps) is the inner supremum along slope a, r the residual.
+        """
+        pieces, y = self.loss.pieces, self.rows.y
+        assert pieces is not None
+        a = np.array(pieces.slopes)[:, None]
+        psi = a * pieces.residual(z, y) + a**2 * rho**2 / (2 * eps)
+        p, log_total = softmax(psi.T / eps)
+        p = p.T
+        dz = -pieces.orientation(y) * a
+        dr = a**2 * rho / eps
+        z1, r1 = (p * dz).sum(axis=0), (p * dr).sum(axis=0)
+        off_z, off_r = dz - z1, dr - r1
+        return SmoothedRows(
+            value=eps * (log_total - np.log(2)),
+            loss=(p * psi).sum(axis=0),
+            z=z1,
+            rho=r1,
+            zz=(p * off_z**2).sum(axis=0) / eps,
+            zr=(p * off_z * off_r).sum(axis=0) / eps,
+            rr=(p * (off_r**2 / eps + a**2 / eps)).sum(axis=0),
+            effective=np.full(len(z), np.inf),
+        )
+
+
 def _smoothed(
     rows: DualRows, loss: Loss, origin: Origin, base: float, tol: float, max_iter: int
 ) -> Solution:
     """Return the solution on centred rows by smoothing with a falling eps."""
-    smooth = SmoothedObjective(rows, loss, np.inf, 33)
+    kinked = two_slopes(loss) is not None
+    smooth = (SoftMaximum if kinked else SmoothedObjective)(rows, loss, np.inf, NODES)
     target = tol * base
-    # smoothing a tenth of the gap asked for is lost in it
-    final = max(EPS, 0.1 * tol) * base
-    run = descend(smooth, origin, max(0.1 * base, final), final, target, max_iter)
-    x = run.x
+    final = max(EPS, LOST * tol) * base
+    # shares of rows on a kink are fixed by the last digits of the gradient
+    last = SHARES * target if kinked else target
+    run = descend(smooth, origin, max(FIRST_EPS * base, final), final, last, max_iter)
+    x, n_iter = run.x, run.n_iter
     risk, lower = _bounds(smooth, x, run.eps)
+    for other in OTHERS:
+        if risk - lower <= target or not kinked:
+            break
+        # the same model to rounding, other shares: the best bound holds
+        eps = other * final
+        again = descend(smooth, Origin(x.theta, x.b, x.lam), eps, eps, last, max_iter)
+        lower = max(lower, _bounds(smooth, again.x, eps)[1])
+        n_iter += again.n_iter
     gap = max(risk - lower, 0.0)
-    message = f"linearised feature map at eps={run.eps:.3g}: " + verdict(gap, target, run.n_iter)
-    return Solution(x.theta, x.b, x.lam, risk, gap, run.n_iter, bool(gap <= target), message)
-
-
-def threshold(problem: Problem) -> float:
-    """Return the least delta at which theta = 0 is optimal under the linearised cost."""
-    X = Design(problem.X).dense()
-    center = problem.weights @ X if problem.fit_intercept else None
-    fixed = (problem.y, problem.weights, problem.loss, problem.fit_intercept)
-    zero = zero_model(Design(X, None, center), *fixed)
-    return local_threshold(zero, problem.weights, np.linalg.inv(problem.ball.cost.shape(X)))[0]
+    message = f"linearised feature map at eps={run.eps:.3g}: " + verdict(gap, target, n_iter)
+    return Solution(x.theta, x.b, x.lam, risk, gap, n_iter, bool(gap <= target), message)
 
 
 def _bounds(smooth: SmoothedObjective, x: SmoothedPoint, eps: float) -> tuple[float, float]:
     """Return the risk at (x, lam) and a bound below it, from rows moved to their maxima."""
-    rows, loss = smooth.rows, smooth.loss
+    rows, loss, weights = smooth.rows, smooth.loss, smooth.weights
     inner = loss.inner(x.z, rows.y, x.w, x.lam)
-    risk = x.lam * smooth.delta + float(smooth.weights @ inner.value.max(axis=0))
-    mass = softmax(inner.value.T / eps)[0].T * smooth.weights
+    risk = x.lam * smooth.delta + float(weights @ inner.value.max(axis=0))
+    if two_slopes(loss) is not None:
+        low, high = loss.slope_range(rows.y)
+        share = np.clip((x.rows.z - low) / (high - low), 0.0, 1.0)
+        norm = rows.dual_norm
+        assert isinstance(norm, Local)
+        fixed = (low, high, smooth.delta, rows.fit_intercept)
+        slopes = SharedSlopes(rows.design.dense(), norm.B, weights, *fixed)
+        return risk, slopes.bound(loss, rows.y, share)
+    mass = softmax(inner.value.T / eps)[0].T * weights
     z = x.z + inner.shift
     y = np.broadcast_to(rows.y, z.shape)
     a = loss.derivative(z, y)
@@ -203,9 +232,15 @@ def _bounds(smooth: SmoothedObjective, x: SmoothedPoint, eps: float) -> tuple[fl
     return risk, float(bound[0])
 
 
+def two_slopes(loss: Loss) -> PiecewiseQuadratic | None:
+    """Return the pieces of a loss that has two slopes and no curvature, None for any other."""
+    pieces = loss.pieces
+    return pieces if pieces is not None and pieces.kappa == 0 else None
+
+
 def _room(loss: Loss, a: Array, z: Array, y: Array) -> Array:
     """Return how far slopes are from the ends of their range, else the curvature."""
-    if loss.pieces is None or np.isinf(loss.lipschitz):
-        return loss.curvature(z, y)
     low, high = loss.slope_range(y)
-    return (high - a) * (a - low)
+    if loss.pieces is None or np.isinf(low).any() or np.isinf(high).any():
+        return loss.curvature(z, y)
+    return np.asarray((high - a) * (a - low))

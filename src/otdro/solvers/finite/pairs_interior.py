@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import LinAlgError, cho_solve, cholesky, qr
 
-from .sublevel import Ends
+from ...losses.sublevel import Ends
 
 Array = NDArray[Any]
 
@@ -191,7 +191,7 @@ def _step(master: Master, state: State, residual: Residual, least: float) -> tup
 
     The step is halved while it makes the residual much larger than it and the products are.
     """
-    newton = Newton(master, state, residual)
+    newton = PairsNewton(master, state, residual)
     affine = newton.move(0.0, None, 0.0)
     primal, dual = _lengths(master, state, affine, 1.0)
     after = state.moved(affine, primal, dual).complementarity
@@ -229,7 +229,7 @@ def _ratio(v: Array, move: Array) -> float:
     return float(np.min(v[falls] / -move[falls], initial=np.inf))
 
 
-class Newton:
+class PairsNewton:
     """The Newton system of the optimality conditions at a state: eta by its diagonal, x by Schur.
 
     With D = p/w the constraints weigh D in the model and B = D psi'^2 - p psi'' in the level.

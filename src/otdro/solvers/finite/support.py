@@ -14,23 +14,21 @@ optimum below by :math:`-\sum_{ij} s_{ij}\,\ell^*(a_{ij}, y_i)`.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
-from ...design import Design
-from ...losses.base import Loss
 from ...problem import Problem, Solution
 from ..base import Method, Starts, constant_risk, verdict
+from .nodes import Finite, Formulated, OwnPlaces, formulate, formulate_places
 from .pairs_interior import Master, State, begin, degree, follow, slack
-from .sublevel import ends
 
 Array = NDArray[Any]
+logger = logging.getLogger("otdro")
 
 #: Nodes near a row and rows near a node to start with; the most pairs a row gains at a time.
 NEAR, ROWS, GAIN = 4, 1, 4
@@ -39,44 +37,6 @@ NEAR, ROWS, GAIN = 4, 1, 4
 FALL, STEPS, LAST, PATIENCE = 0.1, 50, 1e-2, 8
 #: Projections of the forces.
 PASSES = 8
-
-
-@dataclass(frozen=True, eq=False)
-class Finite:
-    """Nodes (centred and scaled columns), costs of shape (n, m), targets, weights and loss."""
-
-    nodes: Array
-    cost: Array
-    y: Array
-    weights: Array
-    loss: Loss
-    fit_intercept: bool
-
-    @cached_property
-    def columns(self) -> Array:
-        """The nodes and a column for the intercept, of zeros where there is none."""
-        return np.column_stack([self.nodes, np.full(len(self.nodes), float(self.fit_intercept))])
-
-    def labels(self) -> list[Array]:
-        """Return the rows of each label, all rows where targets are numbers."""
-        if self.loss.task == "regression":
-            return [np.ones(len(self.y), dtype=bool)]
-        return [self.y == label for label in np.unique(self.y)]
-
-    def gains(self, x: Array) -> Array:
-        """Return l(u_j'theta + b, y_i) - lam c_ij for all pairs."""
-        z = self.columns @ x[:-1]
-        labels, which = np.unique(self.y, return_inverse=True)
-        if len(labels) <= 2:
-            # two labels need two rows of losses, whatever n
-            table = np.stack([self.loss.value(z, np.full_like(z, label)) for label in labels])
-            gains = table[which]
-        else:
-            shape = (len(self.y), len(z))
-            y = np.broadcast_to(self.y[:, None], shape)
-            gains = self.loss.value(np.broadcast_to(z, shape), y)
-        found: Array = gains - x[-1] * self.cost
-        return found
 
 
 class FiniteSupport(Method):
@@ -106,81 +66,52 @@ def solve_many(
     problem: Problem, deltas: Sequence[float] | Array, tol: float, max_iter: int
 ) -> list[Solution]:
     """Return the solutions at positive deltas: costs are computed once, pairs are kept on."""
-    finite, center, back = formulate(problem)
-    base, kept, solved = constant_risk(problem), _initial(finite), []
+    formulated = formulate(problem)
+    finite, base = formulated.finite, constant_risk(problem)
+    kept, solved = _initial(finite), []
     for delta in deltas:
         found = exchange(finite, float(delta), base, tol, max_iter, kept)
         kept = found.kept
-        coef = back @ found.x[:-2]
-        intercept = float(found.x[-2] - (center @ coef if problem.fit_intercept else 0.0))
-        target = tol * base[1]
         count = f"; finite support, {int(kept.sum())} of {finite.cost.size} pairs kept"
-        solved.append(
-            Solution(
-                coef,
-                intercept,
-                float(found.x[-1]),
-                found.objective,
-                found.gap,
-                found.n_iter,
-                bool(found.gap <= target),
-                verdict(found.gap, target, found.n_iter) + count,
-            )
-        )
+        solved.append(_solution(formulated, found, tol * base[1], count))
+        logger.info("delta %.4g: %s", delta, solved[-1].message)
     return solved
 
 
-def formulate(problem: Problem) -> tuple[Finite, Array, Array]:
-    """Return the problem in coordinates theta, the centre of the nodes, and E: beta = E theta."""
-    nodes, cost = places(problem)
-    center = nodes.mean(axis=0) if problem.fit_intercept else np.zeros(nodes.shape[1])
-    place, back = _coordinates(nodes - center)
-    # a row without weight is a node only
-    moves = problem.weights > 0
-    args = problem.y[moves], problem.weights[moves], problem.loss, problem.fit_intercept
-    return Finite(place, cost[moves], *args), center, back
+def solve_over_places(
+    problem: Problem, points: Array, price: Array, tol: float, max_iter: int
+) -> Solution:
+    """Minimise the worst case over places of their own (n, k, d) for the rows, with their prices.
 
-
-def _coordinates(nodes: Array) -> tuple[Array, Array]:
-    """Return scaled columns, or coordinates in their span where they depend on each other, and E.
-
-    A direction that no node has would leave theta free along it.
+    Its ``objective`` less ``gap`` bounds below the risk of every model against moves to anywhere.
     """
-    scale = np.maximum(np.sqrt((nodes**2).mean(axis=0)), 1e-300)
-    scale = np.where(scale > 1e-12 * scale.max(), scale, 1.0)
-    place = nodes / scale
-    R = np.linalg.qr(place, mode="r")
-    _, sizes, Vt = np.linalg.svd(R, full_matrices=False)
-    V = Vt[sizes > 1e-11 * sizes[0]].T
-    if V.shape[1] == nodes.shape[1]:
-        return place, np.diag(1 / scale)
-    return place @ V, V / scale[:, None]
+    moves = problem.weights > 0
+    n, k, d = points[moves].shape
+    nodes = points[moves].reshape(n * k, d)
+    formulated = formulate_places(problem, OwnPlaces, nodes, price[moves], moves)
+    base = constant_risk(problem)
+    kept = np.ones((n, k), dtype=bool)
+    found = exchange(formulated.finite, problem.ball.delta, base, tol, max_iter, kept)
+    return _solution(formulated, found, tol * base[1], "; places given")
 
 
-def places(problem: Problem) -> tuple[Array, Array]:
-    """Return the nodes, the rows first, and the costs (n, m) of moving a row to a node."""
-    X, S = (_dense(block) for block in (problem.X, problem.support))
-    assert X is not None
-    if S is not None and (S.ndim != 2 or S.shape[1] != X.shape[1]):
-        raise ValueError(f"support has shape {S.shape} but X has {X.shape[1]} columns.")
-    if S is not None and not np.isfinite(S).all():
-        raise ValueError("support has NaN or infinite entries.")
-    ball = problem.ball
-    nodes = X if S is None else np.vstack([X, S])
-    distance = ball.cost.distance_to_nodes(X, S)
-    cost = distance**ball.order
-    np.fill_diagonal(cost, 0.0)
-    return nodes, cost
-
-
-def _dense(block: Any) -> Array | None:
-    if block is None:
-        return None
-    return Design(block).dense() if sparse.issparse(block) else np.asarray(block, dtype=float)
+def _solution(formulated: Formulated, found: Exchanged, target: float, remark: str) -> Solution:
+    """Return the point found in the problem's own coordinates."""
+    coef = formulated.back @ found.x[:-2]
+    return Solution(
+        coef,
+        float(found.x[-2] - formulated.center @ coef),
+        float(found.x[-1]),
+        found.objective,
+        found.gap,
+        found.n_iter,
+        bool(found.gap <= target),
+        verdict(found.gap, target, found.n_iter) + remark,
+    )
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class Exchanged:
     """The point (theta, b, lam), its exact risk and gap, the Newton steps, the pairs kept."""
 
     x: Array
@@ -197,15 +128,15 @@ def exchange(
     tol: float,
     max_iter: int,
     kept: Array,
-) -> Found:
+) -> Exchanged:
     """Follow the central path, with the violated pairs added at every level, to a small gap."""
     target, n_iter, last = tol * base[1], 0, 0
-    x, eta = _constant(finite, base)
+    x, eta = _constant(finite, base, delta)
     if base[1] <= 1e-28 * max(float(np.abs(finite.y).max()), 1e-300):
         # the constant fits every row wherever it is moved
         x[-1] = 0.0
-        return Found(x, base[1], 0.0, 1, kept)
-    master = restrict(finite, kept, delta)
+        return Exchanged(x, base[1], 0.0, 1, kept)
+    master = finite.over(kept, delta)
     state = begin(master, x, eta)
     # no loss is negative
     best, lower, level = (np.inf, x), 0.0, base[1]
@@ -226,16 +157,18 @@ def exchange(
         new = _violated(gains, kept, state.eta + slackness)
         if new.any():
             kept = kept | new
-            master = restrict(finite, kept, delta)
+            master = finite.over(kept, delta)
             state = widen(master, state, ~new[master.row, master.node], top)
         level = max(FALL * state.complementarity, LAST * target)
-    return Found(best[1], best[0], max(best[0] - lower, 0.0), max(n_iter, 1), kept)
+    return Exchanged(best[1], best[0], max(best[0] - lower, 0.0), max(n_iter, 1), kept)
 
 
-def _constant(finite: Finite, base: tuple[float, float]) -> tuple[Array, Array]:
+def _constant(finite: Finite, base: tuple[float, float], delta: float) -> tuple[Array, Array]:
     """Return the constant model with a price of the mean cost, and levels above its losses."""
     x = np.zeros(finite.nodes.shape[1] + 2)
-    x[-2], x[-1] = base[0], base[1] / max(float(finite.cost.mean()), 1e-300)
+    x[-2] = base[0]
+    # no loss is negative, so that lam delta exceeds no risk worth having
+    x[-1] = base[1] / max(finite.mean_cost, delta)
     loss = finite.loss.value(np.full(len(finite.y), base[0]), finite.y)
     return x, loss + 0.5 * base[1]
 
@@ -257,21 +190,13 @@ def _initial(finite: Finite) -> Array:
 
 
 def _violated(gains: Array, kept: Array, eta: Array) -> Array:
-    """Return up to GAIN pairs a row outside ``kept`` whose gain exceeds eta."""
+    """Return up to GAIN pairs per row outside ``kept`` whose gain exceeds eta."""
     over = np.where(kept, -np.inf, gains - eta[:, None])
     take = min(GAIN, over.shape[1])
     top = np.argpartition(over, -take, axis=1)[:, -take:]
     new = np.zeros_like(kept)
     np.put_along_axis(new, top, np.take_along_axis(over, top, axis=1) > 0, axis=1)
     return new
-
-
-def restrict(finite: Finite, kept: Array, delta: float) -> Master:
-    """Return the problem over the kept pairs."""
-    row, node = np.nonzero(kept)
-    tips = ends(finite.loss, finite.y[row])
-    row, node = row[tips.of], node[tips.of]
-    return Master(row, node, finite.cost[row, node], tips, finite.columns, finite.weights, delta)
 
 
 def widen(master: Master, state: State, old: Array, top: Array) -> State:

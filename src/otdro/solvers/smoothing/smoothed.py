@@ -22,8 +22,8 @@ from ...duality import Local, Round
 from ...problem import Problem, Solution
 from ..base import Solver, constant_risk, constant_solution
 from ..euclidean.coordinates import Coordinates
-from ..feature_map.geometry import landscape as local_rows
-from ..feature_map.geometry import worst
+from ..feature_map.geometry import local_rows
+from ..feature_map.worst import worst_of_rows
 from .descent import Descent
 from .linear_score import LinearScore
 from .particles import Particles
@@ -150,8 +150,9 @@ class Smoothed(Solver):
         x = run.run(np.concatenate([origin.theta, [origin.b, origin.lam]]))
         coef = x[:-2]
         intercept = float(x[-2] - center @ coef)
-        lam, risk = worst(problem, local, coef, intercept, float(x[-1]))
-        return run.solution(problem, coef, intercept, Unsmoothed(float(risk), float(lam), np.inf))
+        found = worst_of_rows(problem, local, coef, intercept, float(x[-1]))
+        reached = Unsmoothed(float(found.risk), float(found.multiplier), np.inf)
+        return run.solution(problem, coef, intercept, reached)
 
     def _seed(self) -> int:
         given = FIXED_SEED if self.random_state is None else self.random_state
