@@ -94,7 +94,10 @@ def least(
         left = new.where(moves & below, left)
         right = new.where(moves & ~below, right)
     # at a kink both ends are beside the least value, which is where the tangents meet
-    kink = tangent(left.lam + np.where(open_ & inside, meet, 0.0))
+    # (where that is an end to rounding, just inside of it: below the growth of a loss an end is
+    # a huge number)
+    near = np.clip(meet, apart, np.maximum(width - apart, apart))
+    kink = tangent(left.lam + np.where(open_, near, 0.0))
     return _flattest(tangent, left, right, kink)
 
 
