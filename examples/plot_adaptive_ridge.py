@@ -4,8 +4,8 @@ With the cost (u - x)'Lam(u - x), Lam diagonal, the worst-case mean square over 
 
     max E_P (y - x'beta)^2 = (sqrt(mean e_i^2) + sqrt(delta) sqrt(sum beta_j^2 / Lam_j))^2,
 
-a square-root ridge that punishes a slope less where moving the feature is dear. Its solution is
-also that of an ordinary ridge on the columns x_j sqrt(Lam_j), at the penalty
+a square-root ridge that punishes a slope less where moving the feature is expensive. Its solution
+is also that of an ordinary ridge on the columns x_j sqrt(Lam_j), at the penalty
 n sqrt(delta) rmse / |beta|_{1/Lam}. Three roads to the same slopes: the estimator, the formula
 above handed to a general-purpose minimiser, and scikit-learn's Ridge.
 

@@ -2,7 +2,7 @@
 
 Two classes that differ across a long nuisance direction. The Euclidean cost charges every move
 of a given length the same. The learned cost makes moves along the nuisance cheap and moves across
-the classes dear (same trace), so that the adversary attacks by the nuisance, and the boundary
+the classes expensive (same trace), so that the adversary attacks by the nuisance, and the boundary
 that is best against it relies on the nuisance less. Saves the picture of the README.
 
     python examples/plot_ball.py [file]

@@ -33,9 +33,9 @@ def test_directions_are_the_extremes(cost):
     v = np.random.default_rng(0).standard_normal((20_000, 3))
     found = cost.norm(SCALE * v / np.linalg.norm(v, axis=1, keepdims=True))
     assert table.cheapest.price <= found.min()
-    assert found.max() <= table.dearest.price
+    assert found.max() <= table.most_expensive.price
     # and both are attained
-    for direction in (table.cheapest, table.dearest):
+    for direction in (table.cheapest, table.most_expensive):
         assert_allclose(np.linalg.norm(direction.loadings), 1)
         assert_allclose(cost.norm(SCALE * direction.loadings), direction.price)
 
@@ -43,9 +43,11 @@ def test_directions_are_the_extremes(cost):
 def test_mahalanobis_directions_are_eigenvectors():
     table = Mahalanobis(MATRIX).table()
     values = np.linalg.eigvalsh(MATRIX)
-    assert_allclose([table.cheapest.price, table.dearest.price], np.sqrt(values[[0, -1]]))
+    assert_allclose([table.cheapest.price, table.most_expensive.price], np.sqrt(values[[0, -1]]))
     worst = minimize(lambda v: -(v @ MATRIX @ v) / (v @ v), [1.0, 0.5, 0.1]).x
-    assert_allclose(abs(table.dearest.loadings @ worst) / np.linalg.norm(worst), 1, rtol=1e-6)
+    assert_allclose(
+        abs(table.most_expensive.loadings @ worst) / np.linalg.norm(worst), 1, rtol=1e-6
+    )
 
 
 def test_names_and_deviations_come_from_a_data_frame():
@@ -69,7 +71,7 @@ def test_text_is_aligned_and_fits_eighty_columns():
     assert len({len(line) for line in lines[1:22]}) == 1
     assert "... and 10 more" in lines
     assert "Cheapest direction, price 1:" in lines
-    assert "Dearest direction, price 2:" in lines
+    assert "Most expensive direction, price 2:" in lines
 
 
 def test_equal_prices_are_said_to_be_equal():
@@ -80,7 +82,7 @@ def test_equal_prices_are_said_to_be_equal():
 def test_dictionary_is_plain():
     found = json.loads(json.dumps(Mahalanobis(MATRIX).table(["a", "b", "c"]).to_dict()))
     assert [row["feature"] for row in found["features"]] == ["a", "b", "c"]
-    assert found["dearest"]["loadings"]["a"] > 0.9
+    assert found["most_expensive"]["loadings"]["a"] > 0.9
 
 
 @pytest.mark.parametrize(

@@ -174,7 +174,7 @@ def cost_name(cost: Any) -> str:
 
 
 def directions(cost: Any, names: list[str], most: int = 3) -> dict[str, list[dict[str, Any]]]:
-    """Return the directions in which the adversary moves most cheaply and most dearly."""
+    """Return the directions in which the adversary moves most cheaply and at the highest price."""
     matrix = getattr(cost, "matrix", None)
     if matrix is None:
         return {}
@@ -184,7 +184,7 @@ def directions(cost: Any, names: list[str], most: int = 3) -> dict[str, list[dic
         for value, vector in zip(values, vectors.T, strict=True)
     ]
     count = min(most, len(told))
-    return {"cheapest": told[:count], "dearest": told[::-1][:count]}
+    return {"cheapest": told[:count], "most_expensive": told[::-1][:count]}
 
 
 def _along(vector: Any, names: list[str], most: int = 3) -> dict[str, float]:
@@ -229,7 +229,7 @@ def _directions(report: dict[str, Any]) -> list[tuple[str, str]]:
     if not found:
         return [("cost", f"{report['cost']}: a move costs the same in every direction")]
     lines = [("cost", f"{report['cost']}; price of a unit move along")]
-    for name in ("cheapest", "dearest"):
+    for name in ("cheapest", "most_expensive"):
         for k, way in enumerate(found[name]):
             along = " ".join(f"{value:+.2f} {key}" for key, value in way["along"].items())
             lines.append((f"  {name}" if k == 0 else "", f"{way['price']:.3g}: {along}"))

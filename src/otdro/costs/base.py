@@ -104,9 +104,9 @@ class Cost(BaseEstimator):  # type: ignore[misc]
         d = size(getattr(self, "matrix", None), feature_names, X, scale)
         self.check(d)
         move = moves(X, scale, d)
-        cheapest, dearest = self._extremes(move)
+        cheapest, most_expensive = self._extremes(move)
         names = named(feature_names, X, d)
-        return CostTable(names, move, self.norm(np.diag(move)), cheapest, dearest)
+        return CostTable(names, move, self.norm(np.diag(move)), cheapest, most_expensive)
 
     def _extremes(self, move: Array) -> tuple[Direction, Direction]:
         """Return the extremes of ||D v|| over |v|_2 = 1, D = diag(move), v = 0 where D is."""

@@ -1,4 +1,4 @@
-"""What a cost charges, in words: the price of each feature, the cheapest and dearest directions."""
+"""What a cost charges, in words: the price of each feature, the cheapest and most expensive directions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class CostTable:
     """Prices are distances: what order 1 charges, and the root of what order 2 charges.
 
     ``price`` (d,) is that of moving feature j by ``move[j]``, one standard deviation (1 for
-    standardised columns). ``cheapest`` and ``dearest`` are the extremes over all directions of
+    standardised columns). ``cheapest`` and ``most_expensive`` are the extremes over all directions of
     unit length in those units.
     """
 
@@ -35,7 +35,7 @@ class CostTable:
     move: Array
     price: Array
     cheapest: Direction
-    dearest: Direction
+    most_expensive: Direction
 
     def records(self) -> list[dict[str, Any]]:
         """Return one dict a feature, in the order of the columns."""
@@ -47,7 +47,7 @@ class CostTable:
         return {
             "features": self.records(),
             "cheapest": self._spelled(self.cheapest),
-            "dearest": self._spelled(self.dearest),
+            "most_expensive": self._spelled(self.most_expensive),
         }
 
     def _spelled(self, direction: Direction) -> dict[str, Any]:
@@ -57,7 +57,7 @@ class CostTable:
     def __str__(self) -> str:
         width = min(max(7, *(len(name) for name in self.names)), 40)
         lines = [
-            "Price of moving one feature by one standard deviation, dearest first",
+            "Price of moving one feature by one standard deviation, most expensive first",
             f"{'feature':<{width}}  {'move':>10}  {'price':>10}",
         ]
         order = np.argsort(-self.price.round(12), kind="stable")
@@ -71,10 +71,13 @@ class CostTable:
         return "\n".join([*lines, "", *self._directions()])
 
     def _directions(self) -> list[str]:
-        if self.dearest.price <= self.cheapest.price * (1 + 1e-9):
+        if self.most_expensive.price <= self.cheapest.price * (1 + 1e-9):
             return [f"Every direction costs the same, {self.cheapest.price:.4g}."]
         found = []
-        for word, direction in (("Cheapest", self.cheapest), ("Dearest", self.dearest)):
+        for word, direction in (
+            ("Cheapest", self.cheapest),
+            ("Most expensive", self.most_expensive),
+        ):
             found.append(f"{word} direction, price {direction.price:.4g}:")
             found += self._loadings(direction.loadings)
         return found

@@ -27,6 +27,8 @@ PRECISION = 1e-14
 FIRST_STEP = 1e-6
 #: Tangents in search of a least value: halvings of the bracket down to rounding.
 STEPS = 200
+#: Tangents after which every third step halves the bracket.
+PATIENT = 20
 #: Values this close, relative to themselves, are equal.
 ROUNDING = 1e-15
 #: Multipliers below this are zero.
@@ -71,6 +73,7 @@ def least(
     it. One function per entry of ``start``.
     """
     left, right = _bracketed(tangent, np.maximum(start - growth, TINY), growth, doubt)
+    best = left.where(left.value < right.value, right)
     for n in range(STEPS):
         width = right.lam - left.lam
         # equal slopes only where an end is flat already
@@ -87,8 +90,14 @@ def least(
         inside = (meet > apart) & (meet < width - apart)
         if not np.any(far & open_ & inside):
             break
-        way = meet if n % 2 else -width * left.slope / turn
+        root = -width * left.slope / turn
+        # slopes of very different size put the root on an end, and one side nearly vertical
+        # leaves both steps there: then the middle
+        shy = (root <= apart) | (root >= width - apart)
+        way = np.where(shy, meet, root) if n % 2 == 0 else meet
+        way = width / 2 if n > PATIENT and n % 3 == 0 else way
         new = tangent(left.lam + np.where(open_ & inside, way, 0.0))
+        best = new.where(new.value < best.value, best)
         below = new.slope < 0
         moves = far & open_ & inside
         left = new.where(moves & below, left)
@@ -98,7 +107,9 @@ def least(
     # a huge number)
     near = np.clip(meet, apart, np.maximum(width - apart, apart))
     kink = tangent(left.lam + np.where(open_, near, 0.0))
-    return _flattest(tangent, left, right, kink)
+    found = _flattest(tangent, left, right, kink)
+    # values near the growth of a loss are rough: what was lower before is the least
+    return best.where(best.value < found.value - ROUNDING * np.abs(found.value), found)
 
 
 def _flattest(

@@ -189,7 +189,7 @@ def learn(
     shrinkage : float in [0, 1] or None
         Weight of the identity; None keeps the learner's own (0 for foreign objects, see ``FLOOR``).
     task : {"auto", "classification", "regression"}
-        Set on learners of ours whose own ``task`` is ``"auto"``.
+        Set on learners of otdro whose own ``task`` is ``"auto"``.
     """
     learner = seeded(learner)
     if isinstance(learner, MetricLearner):

@@ -17,7 +17,7 @@ BLOCK = 2**14
 
 @dataclass(frozen=True, eq=False)
 class Listed:
-    """Pairs (i, j) of row numbers, one a line of ``index`` of shape (m, 2)."""
+    """Pairs (i, j) of row numbers, one per line of ``index`` of shape (m, 2)."""
 
     index: Array
 

@@ -101,10 +101,10 @@ def spend(loss: Array, price: Array, weights: Array, delta: float) -> tuple[Arra
     row = np.concatenate([np.full(len(h) - 1, i) for i, h in enumerate(hulls)]).astype(int)
     start = np.concatenate([h[:-1] for h in hulls]).astype(int)
     end = np.concatenate([h[1:] for h in hulls]).astype(int)
-    rise, dear = loss[row, end] - loss[row, start], price[row, end] - price[row, start]
-    order = np.argsort(-rise / dear, kind="stable")
+    rise, extra = loss[row, end] - loss[row, start], price[row, end] - price[row, start]
+    order = np.argsort(-rise / extra, kind="stable")
     order = order[weights[row[order]] > 0]
-    spent = np.cumsum((weights[row] * dear)[order])
+    spent = np.cumsum((weights[row] * extra)[order])
     full = int(np.searchsorted(spent, delta, side="right"))
     place = np.array([h[0] for h in hulls])
     for j in order[:full]:

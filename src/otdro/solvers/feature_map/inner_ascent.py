@@ -18,13 +18,14 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 
 #: A gain that counts as infinite: the loss outgrows the cost.
-ENDLESS = 1e30
+ENDLESS = 1e12
 #: Multiples of lam under whose linearised maxima ascents start: the smaller, the farther.
 NEAR = (0.1, 0.3, 0.6, 1.0)
 #: Distances, from ``reach`` to ``farthest``, at which ascents start where the loss rises.
 ALONG = 3
-#: Where a loss without a largest slope looks for a cost that it outgrows, in scores.
-FAR_SCORE = 3.0
+#: Where a loss without a largest slope looks for a cost that it outgrows, in scores: the closer
+#: the price to the growth of the loss, the farther off.
+FAR_SCORES = (3.0, 3e3, 3e6)
 #: Price over half the curvature of the loss, at least: below 1/2 a quadratic cost is outgrown.
 ABOVE_HALF = 0.51
 #: Directions, and distances in units of ``reach``, of the starts of a wide search.
@@ -179,9 +180,22 @@ def near_starts(rows: LocalRows, beta: Array, b: float, lam: float) -> list[Arra
         starts += [rows.X + (side * size * up)[:, None] * unit for side in sides]
     if np.isinf(rows.loss.lipschitz):
         # where a cost grows no faster than the loss, it is overtaken far from a flat row
-        far = FAR_SCORE * (1 + np.abs(rows.X @ beta + b)) / square
-        starts += [rows.X + (sign * far)[:, None] * push for sign in (1, -1)]
+        score = (1 + np.abs(rows.X @ beta + b)) / square
+        for far in FAR_SCORES:
+            starts += [rows.X + (side * far * up * score)[:, None] * push for side in sides]
     return [*starts, rows.X]
+
+
+def next_starts(
+    rows: LocalRows, last: list[Array], beta: Array, b: float, lam: float
+) -> list[Array]:
+    """Return the maxima of a problem nearby, those under A, and the row.
+
+    A loss without a largest slope may outgrow the cost from one lam to the next: it starts anew.
+    """
+    if not last or np.isinf(rows.loss.lipschitz):
+        return [*near_starts(rows, beta, b, lam), *last]
+    return [*last, *rows.starts(beta, b, lam), rows.X]
 
 
 def far_starts(rows: LocalRows, beta: Array, b: float, lam: float) -> list[Array]:

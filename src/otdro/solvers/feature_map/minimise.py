@@ -23,7 +23,7 @@ from ...problem import Problem, Solution
 from ..base import Method, constant_risk, constant_solution
 from ..finite.support import solve_over_places
 from .geometry import local_rows
-from .inner_ascent import LocalRows, ascend_from, near_starts
+from .inner_ascent import LocalRows, ascend_from, next_starts
 from .linearised import ORDER_TWO_ONLY, linearised, zero_direction
 from .worst import LocalWorst, worst_of_rows
 
@@ -35,7 +35,7 @@ STEPS = 60
 #: Quasi-Newton steps, and the gradient at which they end.
 QUASI_NEWTON, GRADIENT = 100, 1e-8
 #: Exchanges of places, at most, and the places of a row that a model adds.
-EXCHANGES, PLACES = 15, 4
+EXCHANGES, PLACES = 30, 4
 #: Places closer than this, relative to the size of a row, are one place.
 SAME = 1e-5
 #: The shares of ``tol`` for the problem over places, for the bound above the risk, and for the
@@ -237,7 +237,7 @@ class RiskByAscent:
         p, rows, delta = self.problem, self.rows, self.problem.ball.delta
         beta, b = v[:-2], float(v[-2])
         lam = float(np.exp(np.clip(v[-1], *LOG_MULTIPLIERS)))
-        starts = [*near_starts(rows, beta, b, lam), *self.seen, *self.last]
+        starts = [*next_starts(rows, self.last, beta, b, lam), *self.seen]
         self.last = ascend_from(rows, starts, beta, b, lam, STEPS)
         U = self.last[0]
         z = U @ beta + b

@@ -23,7 +23,7 @@ from ...problem import Problem
 from . import boxes
 from .boxes import linear_part
 from .geometry import local_rows
-from .inner_ascent import LocalRows, ascend_from, best_of, far_starts, near_starts
+from .inner_ascent import LocalRows, ascend_from, best_of, far_starts, next_starts
 
 Array = NDArray[Any]
 
@@ -33,6 +33,10 @@ STEPS = 200
 SEARCHES = 4
 #: The precision of the least value over lam, and what a search must add to count, relative.
 PRECISION, MORE = 1e-10, 1e-9
+#: Prices that count, relative to delta: gains are differences of losses and prices.
+FAR_PRICE = 1e9
+#: What the places may reach less than the dual, relative to it, for a supremum that is attained.
+ATTAINED = 1e-8
 #: The bound from boxes is sought to this share of the risk.
 BOX_SLACK = 3e-7
 
@@ -83,7 +87,7 @@ def worst_of_rows(
         lam = found.lam
         if search.value(lam) <= before + MORE * abs(before):
             break
-    return search.best_masses(lam, upper)
+    return search.best_masses(found, upper)
 
 
 def _unmoved(problem: Problem, rows: LocalRows, coef: Array, intercept: float) -> LocalWorst:
@@ -124,8 +128,7 @@ class Search:
 
     def maxima(self, lam: float) -> list[Array]:
         """Return maxima near the rows, from those at the last lam on, and from far places known."""
-        starts = self.last or near_starts(self.rows, self.beta, self.b, lam)
-        starts = [*starts, *self.rows.starts(self.beta, self.b, lam), *self.far]
+        starts = [*next_starts(self.rows, self.last, self.beta, self.b, lam), *self.far]
         self.last = ascend_from(self.rows, starts, self.beta, self.b, lam, STEPS)
         return self.last
 
@@ -179,14 +182,18 @@ class Search:
         found = best_multiplier(z, rows.y, self.weights, rows.loss, w, self.delta)
         return found.value
 
-    def best_masses(self, lam: float, upper: float) -> LocalWorst:
-        """Return the best distribution over the places within the budget, by its dual in lam."""
-        n = len(self.rows.X)
-        each = np.arange(n)
-        points = np.stack(self.places, axis=1)
+    def best_masses(self, dual: Tangent, upper: float) -> LocalWorst:
+        """Return the places with the best distribution over them, by its dual in lam.
+
+        Where the supremum is not attained, as mass would go ever farther, the ``dual`` at the best
+        lam is above what the places reach.
+        """
+        each = np.arange(len(self.rows.X))
+        near = [self._within(U) for U in self.places]
+        points = np.stack(near, axis=1)
         z = points @ self.beta + self.b
         loss = self.rows.loss.value(z, np.broadcast_to(self.rows.y[:, None], z.shape))
-        prices = [self.rows.cost.price(U, self.rows.X, self.rows.order) for U in self.places]
+        prices = [self.rows.cost.price(U, self.rows.X, self.rows.order) for U in near]
         price = np.stack(prices, axis=1)
 
         def tangent(lam: float) -> Tangent:
@@ -195,8 +202,15 @@ class Search:
             value = lam * self.delta + float(self.weights @ gain[each, best])
             return Tangent(lam, value, self.delta - float(self.weights @ price[each, best]))
 
-        found = least(tangent, lam)
+        found = least(tangent, dual.lam)
+        if found.value < (1 - ATTAINED) * dual.value:
+            found = dual
         return LocalWorst(found.value, found.lam, max(upper, found.value), points, loss, price)
+
+    def _within(self, U: Array) -> Array:
+        """Return the places, the row itself where the price is beyond what a sum can resolve."""
+        price = self.rows.cost.price(U, self.rows.X, self.rows.order)
+        return np.where((price <= FAR_PRICE * self.delta)[:, None], U, self.rows.X)
 
 
 class LinearisedSearch(Search):
