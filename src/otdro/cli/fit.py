@@ -232,7 +232,9 @@ def _directions(report: dict[str, Any]) -> list[tuple[str, str]]:
     for name in ("cheapest", "most_expensive"):
         for k, way in enumerate(found[name]):
             along = " ".join(f"{value:+.2f} {key}" for key, value in way["along"].items())
-            lines.append((f"  {name}" if k == 0 else "", f"{way['price']:.3g}: {along}"))
+            lines.append(
+                (f"  {name.replace('_', ' ')}" if k == 0 else "", f"{way['price']:.3g}: {along}")
+            )
     return lines
 
 

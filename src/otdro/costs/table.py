@@ -1,4 +1,4 @@
-"""What a cost charges, in words: the price of each feature, the cheapest and most expensive directions."""
+"""What a cost charges, in words: the price of each feature, the extreme directions."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class CostTable:
     """Prices are distances: what order 1 charges, and the root of what order 2 charges.
 
     ``price`` (d,) is that of moving feature j by ``move[j]``, one standard deviation (1 for
-    standardised columns). ``cheapest`` and ``most_expensive`` are the extremes over all directions of
-    unit length in those units.
+    standardised columns). ``cheapest`` and ``most_expensive`` are the extremes over all directions
+    of unit length in those units.
     """
 
     names: list[str]

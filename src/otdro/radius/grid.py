@@ -78,7 +78,7 @@ def path(
 def tidy(
     sample: Sample, deltas: Array, solved: list[list[Solution]], squeeze: bool, **scores: Any
 ) -> Path:
-    """Return solutions, one list per target vector, as a path; ``squeeze`` drops the axis of one."""
+    """Return solutions, one list per target vector, as a path; ``squeeze`` drops a single one."""
 
     def table(name: str) -> Array:
         values = np.array([[getattr(s, name) for s in row] for row in solved])

@@ -172,7 +172,7 @@ def _unit(sample: Sample, y: Array, order: int) -> float:
 
 
 def _median_norms(sample: Sample, rows: Array, square: Array, cost: Cost) -> Array:
-    """Return the median of |N(0, sum square (x - xbar)(x - xbar)')|, one per column of ``square``."""
+    """Return the median of |N(0, sum square (x - xbar)(x - xbar)')|, one per column."""
     n = len(sample.weights)
     D = np.stack([np.bincount(rows, column, minlength=n) for column in square.T], axis=1)
     center = Design(sample.X).adjoint(sample.weights) if sample.fit_intercept else None
