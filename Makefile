@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: run test check bench clean
+.PHONY: run test test-all check bench clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -21,6 +21,9 @@ run: $(VENV)/.run
 	$(BIN)/otdro demo
 
 test: $(VENV)/.test
+	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow"
+
+test-all: $(VENV)/.test
 	$(BIN)/python -m pytest -n $(WORKERS)
 
 check: $(VENV)/.test

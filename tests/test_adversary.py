@@ -125,7 +125,9 @@ def test_robust_risk_of_a_model_is_that_of_its_fit(cost):
 SEPARATED = np.array([[5.0, 0], [6, 1], [7, -1], [-5, 0], [-6, 0.5], [-7, 1]])
 
 
-@pytest.mark.parametrize("loss", ["logistic", "hinge", "squared_hinge"])
+@pytest.mark.parametrize(
+    "loss", ["logistic", "hinge", pytest.param("squared_hinge", marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("size", [0.1, 4.0])
 @pytest.mark.parametrize("delta", [0.1, 40.0])
 def test_robust_risk_of_large_margins_under_an_identity_map(loss, size, delta):

@@ -412,8 +412,24 @@ def test_targets_of_rows_are_numbers():
     model = DRORegressor(cost="euclidean", delta=0.1).fit(X, Z)
     with pytest.raises(ValueError, match="NaN"):
         model.worst_case(rows=(X, np.full(N, np.nan)))
-    with pytest.raises(ValueError, match="reach=None"):
-        model.worst_case(reach=1.0)
+
+
+def test_moves_within_reach():
+    """The best of moves of at most R, and what it falls short of the worst case by."""
+    model = DROClassifier(cost="euclidean", order=1, delta=0.1).fit(X, Y)
+    short = []
+    for reach in (0.5, 2.0, 50.0):
+        found = model.worst_case(reach=reach)
+        moved = np.linalg.norm(found.points - X[found.origin], axis=1)
+        assert moved.max() <= reach * (1 + 1e-9)
+        assert found.budget <= 0.1 * (1 + 1e-9)
+        assert found.risk >= model.robust_risk_ - found.shortfall - 1e-9
+        short.append(found.shortfall)
+    assert short[0] > short[1] > short[2] >= 0
+    with pytest.raises(ValueError, match="reach=-1"):
+        model.worst_case(reach=-1.0)
+    with pytest.raises(ValueError, match="order 1"):
+        DRORegressor(cost="euclidean", delta=0.1).fit(X, Z).worst_case(reach=1.0)
 
 
 # --- foreign learners
@@ -422,7 +438,7 @@ def test_targets_of_rows_are_numbers():
 @pytest.mark.parametrize("n_components", [None, 2])
 def test_a_feature_map_takes_a_foreign_learner(n_components):
     learner = NeighborhoodComponentsAnalysis(n_components=n_components, max_iter=3)
-    model = DROClassifier(cost=FeatureMap(metric=learner), delta=0.01).fit(X, Y)
+    model = DROClassifier(cost=FeatureMap(metric=learner, polish=False), delta=0.01).fit(X, Y)
     assert np.isfinite(model.coef_).all()
     matrix = model.cost_.metric
     assert matrix.shape == (9, 9)

@@ -351,7 +351,7 @@ def test_a_reflection_is_tried_in_any_dimension(d):
     assert risk >= (1 - share) * plain + share * there
 
 
-@pytest.mark.parametrize("d", [1, 2, 3])
+@pytest.mark.parametrize("d", [1, 2, pytest.param(3, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("loss", [Logistic(), Hinge(), Squared(), Absolute()], ids=repr)
 @pytest.mark.parametrize("lam", [0.05, 0.5, 3.0])
 def test_boxes_bound_the_inner_supremum(d, loss, lam):
@@ -382,7 +382,7 @@ FITS = {
 }
 
 
-@pytest.mark.parametrize("d", [1, 2, 5])
+@pytest.mark.parametrize("d", [1, 2, pytest.param(5, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", FITS)
 @pytest.mark.parametrize("delta", [0.02, 0.3, 4.0])
 def test_the_risks_of_a_fit_are_one_number(name, d, delta):
@@ -400,7 +400,7 @@ def test_the_risks_of_a_fit_are_one_number(name, d, delta):
     assert worst.budget <= delta * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("d", [1, 2, 3])
+@pytest.mark.parametrize("d", [1, 2, pytest.param(3, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("loss", [Logistic(), Hinge(), Squared(), Huber()], ids=repr)
 def test_a_feature_map_has_a_gap_in_few_columns(d, loss):
     """No model does better by more than the gap: random ones neither."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,8 @@ from scipy import sparse
 
 Array = NDArray[Any]
 
+#: Products of pairs of entries, within sparse rows, that are kept.
+PRODUCTS_UP_TO = 2_000_000
 #: Bytes of a block of rows that is cast, centred or scaled at a time.
 BLOCK_BYTES = 2**21
 
@@ -126,7 +129,10 @@ class Design:
     def _gram_batch(self, D: Array) -> Array:
         B = D.shape[1]
         G = np.zeros((B, self.d, self.d))
-        if self.sparse:
+        if self.sparse and self._products is not None:
+            G += np.asarray(self._products.T @ D).T.reshape(B, self.d, self.d)
+            self._centre_batch(G, D)
+        elif self.sparse:
             for b in range(B):
                 G[b] = self._gram_sparse(D[:, b])
         else:
@@ -138,6 +144,33 @@ class Design:
         if self.factor is None:
             return G
         return np.swapaxes(self.factor, -1, -2) @ G @ self.factor
+
+    def _centre_batch(self, G: Array, D: Array) -> None:
+        """Turn X'DX into that of centred rows, for every column of D."""
+        if self.center is None:
+            return
+        c, s = self.center, np.asarray(self.X.T @ D).T
+        cross = s[:, :, None] * c
+        G += D.sum(axis=0)[:, None, None] * np.outer(c, c) - cross - np.swapaxes(cross, 1, 2)
+
+    @cached_property
+    def _products(self) -> Any:
+        """The products of all pairs of entries of each sparse row, shape (n, d^2); None if many.
+
+        With them the Gram matrices of many weights are one sparse product.
+        """
+        X = self.X.tocsr()
+        count = np.diff(X.indptr)
+        if int(np.sum(count.astype(float) ** 2)) > PRODUCTS_UP_TO:
+            return None
+        pairs = np.repeat(count, count)
+        left = np.repeat(np.arange(X.nnz), pairs)
+        first = np.repeat(np.repeat(X.indptr[:-1], count), pairs)
+        right = first + np.arange(len(left)) - np.repeat(np.cumsum(pairs) - pairs, pairs)
+        place = X.indices[left].astype(np.int64) * self.d + X.indices[right]
+        row = np.repeat(np.arange(self.n), count**2)
+        value = X.data[left].astype(float) * X.data[right]
+        return sparse.csr_array((value, (row, place)), shape=(self.n, self.d**2))
 
     def dense(self) -> Array:
         """Return Z itself as a float64 array, for factorisations that need it."""

@@ -241,6 +241,8 @@ def _moves(estimator: Any, X: NDArray[Any], class_: Any) -> _Moves:
     cost = estimator.cost_
     length = np.asarray(cost.norm(end - start) if cost.is_norm else norm(end - start, axis=1))
     going = length > 1e-9 * max(float(length.max(initial=0)), 1e-300)
+    # no move changes a score of the constant model
+    going &= bool(np.any(estimator.coef_))
     return _Moves(found.origin[going], length[going], start[going], end[going])
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from scipy import sparse
 
 from ...costs import Cost
-from ...design import Design
+from ...design import Design, mean
 from ...duality import require_lipschitz
 from ...losses import Loss
 from ...losses.base import Array
@@ -110,7 +111,12 @@ def _norm(cost: Cost, d: int) -> PenaltyNorm:
 
 
 def _centre(X: Array) -> Array:
-    """Return the medians of the columns: a mean would move with a single cell."""
+    """Return the medians of the columns: a mean would move with a single cell.
+
+    Of sparse rows, which stay sparse, the means.
+    """
+    if sparse.issparse(X):
+        return mean(X, np.full(X.shape[0], 1 / X.shape[0]))
     return np.median(some_rows(Design(X)).dense(), axis=0)
 
 

@@ -117,13 +117,19 @@ def _along_large_rows(model: Model) -> tuple[Model, Array | None]:
 
 def _size(model: Model) -> float:
     """Return the size of the smallest column of Z that can pay its penalty."""
-    n = model.design.n
-    Z = np.abs(model.dense(np.arange(0, n, -(-n // SAMPLED))))
-    # a root mean square that a few cells cannot move
-    sizes = np.sqrt((np.minimum(Z, UNUSUAL * _typical(Z)) ** 2).mean(axis=0))
+    sizes = _usual_sizes(model)
     sizes = sizes[sizes > 0]
     worth = model.form.worth
     return float(np.clip(worth, sizes.min(), sizes.max())) if sizes.size else 1.0
+
+
+def _usual_sizes(model: Model) -> Array:
+    """Return root mean squares of the columns that a few cells cannot move; of sparse rows all."""
+    if model.design.sparse:
+        return model.sizes()
+    n = model.design.n
+    Z = np.abs(model.dense(np.arange(0, n, -(-n // SAMPLED))))
+    return np.asarray(np.sqrt((np.minimum(Z, UNUSUAL * _typical(Z)) ** 2).mean(axis=0)))
 
 
 def _outlying(model: Model) -> Array:
@@ -132,7 +138,11 @@ def _outlying(model: Model) -> Array:
     Columns are measured by their medians, rows by two signed sums of measured columns.
     """
     n, d = model.design.n, model.design.d
-    usual = _typical(np.abs(model.dense(np.arange(0, n, -(-n // SAMPLED)))))
+    if model.design.sparse:
+        sizes = model.sizes()
+        usual = np.where(sizes > 0, sizes, np.inf)
+    else:
+        usual = _typical(np.abs(model.dense(np.arange(0, n, -(-n // SAMPLED)))))
     signs = np.random.default_rng(0).choice([-1.0, 1.0], (2, d))
     size = np.max([np.abs(model.scores(sign / usual)) for sign in signs], axis=0)
     return np.maximum(size / (UNUSUAL * _typical(size[:, None])[0]), 1.0)

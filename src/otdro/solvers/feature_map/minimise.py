@@ -36,6 +36,8 @@ STEPS = 60
 QUASI_NEWTON, GRADIENT = 100, 1e-8
 #: Exchanges of places, at most, and the places of a row that a model adds.
 EXCHANGES, PLACES = 30, 4
+#: Columns above which no exchange can prove much, and the exchanges there.
+MANY_COLUMNS, FEW_EXCHANGES = 10, 3
 #: Places closer than this, relative to the size of a row, are one place.
 SAME = 1e-5
 #: The shares of ``tol`` for the problem over places, for the bound above the risk, and for the
@@ -87,7 +89,8 @@ def minimise_by_ascent(problem: Problem, linear: Solution, tol: float, max_iter:
         if not np.any(coef):
             return linear
         run.look(coef, linear.intercept, 0.0)
-    while not run.done and run.rounds < EXCHANGES:
+    most = FEW_EXCHANGES if problem.X.shape[1] > MANY_COLUMNS else EXCHANGES
+    while not run.done and run.rounds < most:
         n_iter += run.exchange()
     return run.solution(start, linear.objective, n_iter)
 
