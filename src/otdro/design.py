@@ -29,8 +29,8 @@ class Design:
     They are never formed: L acts on the coefficients (:math:`\beta = L\theta`), the centre on the
     products.
 
-    ``X`` is a dense float array or CSR matrix of shape (n, d), ``factor`` is L (None: identity, or
-    one L a column of a batch, shape (B, d, d)) and ``center`` the vector subtracted (None: zero).
+    ``X`` is a dense float array or CSR matrix of shape (n, d), ``factor`` is L (None: identity) and
+    ``center`` the vector subtracted (None: zero).
     Vectors may be batched as columns. Blocks of float32 rows are cast to float64 as they are used.
     """
 
@@ -46,27 +46,15 @@ class Design:
 
     def coef(self, theta: Array) -> Array:
         """Return beta = L theta."""
-        if self.factor is None:
-            return theta
-        if self.factor.ndim == 3:
-            return np.einsum("bij,jb->ib", self.factor, theta)
-        return self.factor @ theta
+        return theta if self.factor is None else self.factor @ theta
 
     def _pull(self, g: Array) -> Array:
         """Return L'g."""
-        if self.factor is None:
-            return g
-        if self.factor.ndim == 3:
-            return np.einsum("bji,jb->ib", self.factor, g)
-        return self.factor.T @ g
+        return g if self.factor is None else self.factor.T @ g
 
     def scores(self, theta: Array) -> Array:
         """Return Z theta, shape (n,) or (n, B)."""
-        if (
-            theta.ndim == 2
-            and theta.shape[1] == 1
-            and (self.factor is None or self.factor.ndim == 2)
-        ):
+        if theta.ndim == 2 and theta.shape[1] == 1:
             return self.scores(theta[:, 0])[:, None]
         beta = self.coef(theta)
         if self._direct:
@@ -79,7 +67,7 @@ class Design:
 
     def adjoint(self, r: Array) -> Array:
         """Return Z'r, shape (d,) or (d, B)."""
-        if r.ndim == 2 and r.shape[1] == 1 and (self.factor is None or self.factor.ndim == 2):
+        if r.ndim == 2 and r.shape[1] == 1:
             return self.adjoint(r[:, 0])[:, None]
         if self.sparse:
             g: Array = self.X.T @ r
@@ -98,7 +86,7 @@ class Design:
     def gram(self, D: Array) -> Array:
         """Return Z' diag(D) Z for D >= 0, shape (d, d), or (B, d, d) for D of shape (n, B)."""
         if D.ndim == 2:
-            if D.shape[1] > 1 or (self.factor is not None and self.factor.ndim == 3):
+            if D.shape[1] > 1:
                 return self._gram_batch(D)
             return self.gram(D[:, 0])[None]
         G = self._gram_sparse(D) if self.sparse else self._gram_dense(D)

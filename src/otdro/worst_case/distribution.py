@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
+#: Relative to the robust risk, what a distribution may fall short by where none attains it.
+TOLERANCE = 1e-6
+
 
 @dataclass(frozen=True, eq=False)
 class WorstCase:

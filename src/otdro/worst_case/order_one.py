@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..losses import Loss
-from .distribution import Moves, branches
+from .distribution import TOLERANCE, Moves, branches
 
 Array = NDArray[Any]
 
@@ -23,8 +23,6 @@ STEEP = 1e-9
 AT_A_KINK = 1e-6
 #: Less mass than this is none.
 NO_MASS = 1e-9
-#: Relative to the robust risk, what a distribution may fall short by where none attains it.
-TOLERANCE = 1e-6
 
 
 def order_one_moves(

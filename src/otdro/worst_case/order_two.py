@@ -13,14 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..losses import Loss, PiecewiseQuadratic
-from .distribution import Moves, branches
+from .distribution import TOLERANCE, Moves, branches
 
 Array = NDArray[Any]
 
 #: Branches whose values differ by less, relative to 1 + the value, are equal.
 TIED = 1e-7
-#: Relative to the robust risk, what a distribution may fall short by where none attains it.
-TOLERANCE = 1e-6
 
 
 def order_two_moves(
