@@ -88,7 +88,7 @@ def _bracket(loss: Loss, z: Array, y: Array, kappa: Array) -> tuple[Array, Array
         low, high = loss.derivative(z - reach, y), loss.derivative(z + reach, y)
         # l' is between its values at the ends of the reach
         return low / (2 * kappa), high / (2 * kappa)
-    return tuple(_doubled(loss, z, y, kappa, sign) for sign in (-1.0, 1.0))  # type: ignore[return-value]
+    return _doubled(loss, z, y, kappa, -1.0), _doubled(loss, z, y, kappa, 1.0)
 
 
 def _doubled(loss: Loss, z: Array, y: Array, kappa: Array, sign: float) -> Array:

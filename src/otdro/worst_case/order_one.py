@@ -7,6 +7,7 @@ down. A loss that never reaches its Lipschitz constant has no worst case: mass g
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -112,6 +113,6 @@ def check_reach(reach: Any, order: int) -> float:
     """Return a reach > 0; refuse it at order 2, where moves are bounded by themselves."""
     if order != 1:
         raise ValueError(f"reach is for order 1; at order={order} far moves are expensive anyway.")
-    if not (np.isscalar(reach) and np.isfinite(float(reach)) and float(reach) > 0):  # type: ignore[arg-type]
+    if not (isinstance(reach, Real) and 0 < float(reach) < np.inf):
         raise ValueError(f"reach must be a number > 0, got reach={reach!r}.")
-    return float(reach)  # type: ignore[arg-type]
+    return float(reach)

@@ -12,6 +12,7 @@ boxes if the columns are few, else from the linear terms alone, far above; else 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -216,18 +217,15 @@ class Search:
 class LinearisedSearch(Search):
     """The places of a linearised cost, whose inner maxima are known: x + s A^-1 beta/w^2."""
 
-    def __init__(
-        self,
-        problem: Problem,
-        rows: LocalRows,
-        beta: Array,
-        b: float,
-        known: list[Array],
-        slack: float,
-    ) -> None:
-        super().__init__(problem, rows, beta, b, known, slack)
-        self.w = np.sqrt(rows.push(beta) @ beta)
-        self.growth = least_finite(rows.loss, self.w)
+    @cached_property
+    def w(self) -> Array:
+        """The dual norm of beta at every row."""
+        return np.sqrt(self.rows.push(self.beta) @ self.beta)
+
+    @property
+    def growth(self) -> float:  # type: ignore[override]
+        """The lam beyond which every inner supremum is finite."""
+        return least_finite(self.rows.loss, self.w)
 
     def maxima(self, lam: float) -> list[Array]:
         """Return the maxima of both branches of a row."""
