@@ -15,8 +15,8 @@ cost : str, Cost, metric learner or callable, default="learned"
       its dual norm, so "linf" gives the lasso-type one.
     - "learned": a blend of the Euclidean cost, ``Spectral``, ``Diagonal`` and ``GeometricMean``,
       weighted by what the folds say of each; ``cost_.weights_`` tells. ``Learned`` has other
-      candidates, and ``how="choose"``. Where the rows hold nothing to learn from, or X has more than 2,000 columns, it is
-      the Euclidean cost, and ``message_`` says so.
+      candidates, and ``how="choose"``. Where the rows hold nothing to learn from, or X has more
+      than 2,000 columns, it is the Euclidean cost, and ``message_`` says so.
     - a Cost of ``otdro.costs``, e.g. ``Mahalanobis(matrix)``, ``FeatureMap()`` or ``Graph``; the
       matrix of ``Mahalanobis`` is used as given.
     - a metric learner of ``otdro.metrics``, or any object whose ``fit(X, y)`` leaves
