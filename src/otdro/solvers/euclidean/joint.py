@@ -25,6 +25,7 @@ from ...duality import (
     lower_bound,
     move_derivatives,
 )
+from ...duality.ties import Places
 from ...losses import Loss
 
 Array = NDArray[Any]
@@ -159,18 +160,24 @@ class JointObjective:
         """Return the mean slope of each row over its branches, shape (n, B)."""
         return np.asarray((self.shares(x, p) * x.slope).sum(axis=0))
 
-    def branch_differences(self, x: JointPoint, j: int, two: Array) -> tuple[Array, Array]:
-        """Return pi (psi_1 - psi_2) of rows ``two`` of problem j, and its gradients."""
-        rows, d = self.rows, len(x.theta)
-        pi = rows.weights[two, j]
-        w = np.broadcast_to(x.w[:, j], len(rows.y))[two]
-        slope = x.slope[:, two, j]
-        t = x.shift[:, two, j] / w
-        apart = np.zeros((len(two), d + 2))
-        by_w = slope * t
-        u = rows.dual_norm.directions(x.theta, x.w, j, two)
-        apart[:, :d] = (slope[0] - slope[1])[:, None] * rows.design.rows(two).dense()
-        apart[:, :d] += (by_w[0] - by_w[1])[:, None] * u
-        apart[:, d] = (slope[0] - slope[1]) * rows.fit_intercept
-        apart[:, -1] = t[1] ** 2 - t[0] ** 2
-        return pi * (x.value[0, two, j] - x.value[1, two, j]), pi[:, None] * apart
+    def branch_differences(self, x: JointPoint, tied: Places) -> tuple[Array, Array]:
+        """Return pi (psi_1 - psi_2) of the ``tied`` rows of every problem, and its gradients.
+
+        Shapes (B, R) and (B, R, d + 2).
+        """
+        rows, index, d = self.rows, tied.index, len(x.theta)
+        B, R = index.shape
+        at = (index, np.arange(B)[:, None])
+        w = np.broadcast_to(x.w, x.z.shape)[at]
+        slope = x.slope[:, *at]
+        t = x.shift[:, *at] / w
+        by_z = slope[0] - slope[1]
+        by_w = slope[0] * t[0] - slope[1] * t[1]
+        apart = np.empty((B, R, d + 2))
+        apart[..., :d] = by_z[..., None] * rows.design.rows(index.ravel()).dense().reshape(B, R, d)
+        apart[..., :d] += by_w[..., None] * rows.dual_norm.directions(x.theta, x.w, index)
+        apart[..., d] = by_z * rows.fit_intercept
+        apart[..., -1] = t[1] ** 2 - t[0] ** 2
+        mass = rows.weights[at] * tied.held
+        difference = rows.weights[at] * (x.value[0][at] - x.value[1][at])
+        return np.where(tied.held, difference, -1.0), mass[..., None] * apart
