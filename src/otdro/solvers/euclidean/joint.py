@@ -39,7 +39,8 @@ class JointPoint:
     """Triples (theta, b, lam), one column per problem, the scores z and the branches of each row.
 
     ``value`` and ``shift`` of the branches have shape (k, n, B), as have ``slope`` and
-    ``curvature`` of the loss at the moved scores; ``w`` (1, B) or (n, B).
+    ``curvature`` of the loss at the moved scores; ``w`` (1, B) or (n, B). ``two`` (n, B) says
+    which rows with a weight have two branches.
     """
 
     theta: Array
@@ -51,14 +52,8 @@ class JointPoint:
     shift: Array
     slope: Array
     curvature: Array
+    two: Array
     objective: Array
-
-    @property
-    def two(self) -> Array:
-        """Which rows have two branches, shape (n, B)."""
-        if len(self.value) == 1:
-            return np.zeros(self.z.shape, dtype=bool)
-        return np.asarray(np.isfinite(self.value).all(axis=0))
 
     def columns(self, index: Array) -> JointPoint:
         """Return some of the problems."""
@@ -108,11 +103,14 @@ class JointObjective:
         near = None if guess is None else np.abs(guess).reshape(len(guess), -1)
         inner = self.loss.inner(z.ravel(), y, scale, price, near)
         value, shift = inner.value.reshape(flat), inner.shift.reshape(flat)
-        best = value[0] if len(value) == 1 else value.max(axis=0)
+        best, two = value[0], np.zeros((n, B), dtype=bool)
+        if len(value) > 1:
+            best = value.max(axis=0)
+            two = np.isfinite(value).all(axis=0) & (rows.weights > 0)
         F = lam * rows.delta + np.einsum("nb,nb->b", rows.weights, best)
         moved = z + shift
         _, slope, bend = self.loss.evaluate(moved, np.broadcast_to(rows.y[:, None], moved.shape))
-        return JointPoint(theta, b, lam, z, w, value, shift, slope, bend, F)
+        return JointPoint(theta, b, lam, z, w, value, shift, slope, bend, two, F)
 
     def start(self, theta: Array, b: Array, lam: Array | None = None) -> JointPoint:
         """Return the points at (theta, b), with lam near its best unless it is given."""

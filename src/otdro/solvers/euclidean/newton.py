@@ -21,6 +21,8 @@ Array = NDArray[Any]
 SUBSAMPLE_FROM, SUBSAMPLE, PER_COLUMN = 5_000, 10_000, 30
 #: Rows times columns up to which the deltas of a path are solved as one batch.
 BATCH_UP_TO = 20_000
+#: Entries of the Newton matrices of a batch, above which more problems in it are no faster.
+MATRICES_UP_TO = 1_000_000
 #: The gap, relative to the constant model's risk, and the steps to a starting point.
 ROUGH_TOL, ROUGH_STEPS = 1e-3, 30
 
@@ -46,27 +48,41 @@ class Newton(Method):
     ) -> Solution:
         """Return the minimiser, for many rows from that of a part of them."""
         at, target = Coordinates(problem), tol * constant_risk(problem)[1]
-        batch = _batch(problem, at, np.array([problem.ball.delta]))
+        batch = _batch(problem, at, problem.weights[:, None], np.array([problem.ball.delta]))
         first, system = None, None
         if start is not None:
             first = _places(at, [start])
         elif (part := subsample(batch)) is not None:
             first, system = _of_part(batch, part, target, max_iter)
-        found = minimise(batch, np.array([target]), max_iter, first, system=system)
-        return _solutions(problem, at, found, target)[0]
+        goal = np.array([target])
+        found = minimise(batch, goal, max_iter, first, system=system)
+        return _solutions(problem, at, found, goal)[0]
 
     def solve_path(
         self, problem: Problem, deltas: Array, tol: float, max_iter: int, starts: Starts | None
     ) -> list[Solution]:
         """Return the solutions at every delta: small problems as one batch, from ``starts`` if
         given, others each from the last."""
-        at, target = Coordinates(problem), tol * constant_risk(problem)[1]
-        batch = _batch(problem, at, np.asarray(deltas, dtype=float))
+        known = (np.asarray(deltas, dtype=float), tol, max_iter)
         if not small(problem):
-            return _in_turn(problem, at, batch, np.asarray(deltas, dtype=float), target, max_iter)
-        first = None if starts is None else _places(at, starts)
-        found = minimise(batch, np.full(len(deltas), target), max_iter, first)
-        return _solutions(problem, at, found, target)
+            return _in_turn(problem, *known)
+        return _at_once(problem, problem.weights[:, None], *known, starts)[0]
+
+    def solve_paths(
+        self,
+        problem: Problem,
+        weights: Array,
+        deltas: Array,
+        tol: float,
+        max_iter: int,
+        starts: Starts | None,
+    ) -> list[list[Solution]]:
+        """Return the solutions with each column of ``weights``, of small problems in batches."""
+        if not small(problem):
+            return super().solve_paths(problem, weights, deltas, tol, max_iter, starts)
+        known = (np.asarray(deltas, dtype=float), tol, max_iter, starts)
+        lots = batches(problem, weights, len(deltas))
+        return [path for part in lots for path in _at_once(problem, part, *known)]
 
     def starts_pay(self, problem: Problem) -> bool:
         """Whether a path is one batch of Newton steps, which starts nearby make fewer."""
@@ -79,17 +95,45 @@ def small(problem: Problem) -> bool:
     return bool(n * min(n, d) <= BATCH_UP_TO)
 
 
-def _in_turn(
-    problem: Problem, at: Coordinates, batch: Batch, deltas: Array, target: float, max_iter: int
-) -> list[Solution]:
+def batches(problem: Problem, weights: Array, m: int) -> list[Array]:
+    """Return the columns of ``weights`` in lots that are solved together, at m deltas each."""
+    n, d = problem.X.shape
+    many = max(1, MATRICES_UP_TO // (m * min(n, d) ** 2))
+    return [weights[:, i : i + many] for i in range(0, weights.shape[1], many)]
+
+
+def _at_once(
+    problem: Problem,
+    weights: Array,
+    deltas: Array,
+    tol: float,
+    max_iter: int,
+    starts: Starts | None,
+) -> list[list[Solution]]:
+    """Solve with each column of ``weights`` at every delta, as one batch."""
+    F, m = weights.shape[1], len(deltas)
+    at = Coordinates(problem)
+    targets = [tol * constant_risk(problem.weighted(column))[1] for column in weights.T]
+    # the models at theta = 0 do not depend on delta
+    zero = zero_points(_batch(problem, at, weights, np.zeros(F))).columns(np.repeat(range(F), m))
+    batch = _batch(problem, at, np.repeat(weights, m, axis=1), np.tile(deltas, F))
+    first = None if starts is None else tuple(np.tile(part, F) for part in _places(at, starts))
+    found = minimise(batch, np.repeat(targets, m), max_iter, first, zero)
+    solved = _solutions(problem, at, found, np.repeat(targets, m))
+    return [solved[f * m : (f + 1) * m] for f in range(F)]
+
+
+def _in_turn(problem: Problem, deltas: Array, tol: float, max_iter: int) -> list[Solution]:
     """Solve at every delta from the line through the last two solutions."""
+    at, target = Coordinates(problem), np.array([tol * constant_risk(problem)[1]])
+    one = _batch(problem, at, problem.weights[:, None], deltas[:1])
     solved: list[Solution] = []
     last: list[Minimum] = []
-    zero, system = zero_points(batch.columns(np.array([0]))), NewtonMatrix()
+    zero, system = zero_points(one), NewtonMatrix()
     for j in range(len(deltas)):
         start = _extrapolated(last, deltas[: j + 1])
-        one = batch.columns(np.array([j]))
-        last = [*last[-1:], minimise(one, np.array([target]), max_iter, start, zero, system)]
+        one = _batch(problem, at, problem.weights[:, None], deltas[j : j + 1])
+        last = [*last[-1:], minimise(one, target, max_iter, start, zero, system)]
         solved += _solutions(problem, at, last[-1], target)
     return solved
 
@@ -113,28 +157,29 @@ def _extrapolated(found: list[Minimum], deltas: Array) -> Start | None:
     return tuple(v + ahead * (v - u) for u, v in pairs)
 
 
-def _batch(problem: Problem, at: Coordinates, deltas: Array) -> Batch:
-    weights = np.broadcast_to(problem.weights[:, None], (len(problem.y), len(deltas)))
+def _batch(problem: Problem, at: Coordinates, weights: Array, deltas: Array) -> Batch:
+    """Return the problems of the columns of ``weights``, each at its delta."""
     rho = deltas * problem.loss.lipschitz if deltas.any() else np.zeros(len(deltas))
     return Batch(at.design, problem.y, weights, problem.loss, rho, problem.fit_intercept)
 
 
-def _solutions(problem: Problem, at: Coordinates, found: Minimum, target: float) -> list[Solution]:
+def _solutions(problem: Problem, at: Coordinates, found: Minimum, target: Array) -> list[Solution]:
     coefs = at.coef(found.theta)
+    w = np.linalg.norm(found.theta, axis=0)
     lipschitz, solved = problem.loss.lipschitz, []
     for j in range(len(found.b)):
         coef, gap = np.ascontiguousarray(coefs[:, j]), float(found.gap[j])
-        w, n_iter = float(np.linalg.norm(found.theta[:, j])), int(found.n_iter[j])
+        goal, n_iter = float(target[j]), int(found.n_iter[j])
         solved.append(
             Solution(
                 coef=coef,
                 intercept=at.intercept(found.b[j], coef),
-                multiplier=lipschitz * w if w > 0 else 0.0,
+                multiplier=lipschitz * float(w[j]) if w[j] > 0 else 0.0,
                 objective=float(found.objective[j]),
                 gap=gap,
                 n_iter=n_iter,
-                converged=bool(gap <= target),
-                message=verdict(gap, target, n_iter),
+                converged=gap <= goal,
+                message=verdict(gap, goal, n_iter),
                 dual=found.slope[:, j],
             )
         )
