@@ -20,12 +20,8 @@ Array = NDArray[Any]
 
 #: Relative to the diagonal, what makes a matrix definite whose null space is rounding.
 RIDGE = 1e-13
-#: Changes of shares below this are rounding.
-STILL = 1e-15
-#: Newton steps to the shares, and the shortest share of one.
-STEPS, SHORTEST = 200, 1e-10
-#: The share of the predicted decrease that a step must bring.
-ARMIJO = 1e-4
+#: Newton steps to the shares, and the lengths of a step that are compared.
+STEPS, LENGTHS = 200, 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,21 +119,35 @@ def solve_each(H: Array, rhs: Array) -> Array:
 def box_quadratics(Q: Array, q: Array, p: Array) -> Array:
     """Minimise p'Q_t p/2 + q_t'p over p in [0, 1] by projected Newton on the free coordinates."""
     found, active = p.copy(), np.arange(len(p))
+    g = times(Q, p) + q
     for _ in range(STEPS):
+        step, free = _inward_newton(Q, g, p)
+        old, p = p, _best_along(Q, g, p, step)
         g = times(Q, p) + q
-        free = ~(((p <= 0) & (g > 0)) | ((p >= 1) & (g < 0)))
-        step = _free_newton(Q, g, free)
-        change = _projected(Q, g, p, step)
-        p = p + change
-        whole = (change == step).all(axis=1) & _optimal_at_ends(g + times(Q, change), p, free)
-        over = whole | (np.abs(change).max(axis=1) <= STILL)
+        # a whole step leaves the free coordinates at their minimum
+        least = (p == old + step).all(axis=1) & _optimal_at_ends(g, p, free)
+        over = least | (p == old).all(axis=1)
         found[active[over]] = p[over]
         if over.all():
             return found
         if over.any():
-            active, Q, q, p = active[~over], Q[~over], q[~over], p[~over]
+            active, Q, q, p, g = (part[~over] for part in (active, Q, q, p, g))
     found[active] = p
     return found
+
+
+def _inward_newton(Q: Array, g: Array, p: Array) -> tuple[Array, Array]:
+    """Return the Newton steps in the coordinates left free: none of them leaves the box at once.
+
+    Of those that descend into the box each alone, one that the joint step takes out is held.
+    """
+    free = ~(((p <= 0) & (g > 0)) | ((p >= 1) & (g < 0)))
+    while True:
+        step = _free_newton(Q, g, free)
+        outward = ((p <= 0) & (step < 0)) | ((p >= 1) & (step > 0))
+        if not outward.any():
+            return step, free
+        free &= ~outward
 
 
 def _free_newton(Q: Array, g: Array, free: Array) -> Array:
@@ -159,14 +169,18 @@ def _optimal_at_ends(g: Array, p: Array, free: Array) -> Array:
     return np.asarray((free | np.where(p <= 0, g >= 0, g <= 0)).all(axis=1))
 
 
-def _projected(Q: Array, g: Array, p: Array, step: Array) -> Array:
-    """Return the changes by the longest steps 1, 1/2, ... that descend once clipped, or none."""
-    length = np.ones((len(p), 1))
-    while True:
-        change = np.clip(p + length * step, 0, 1) - p
-        slope = _dot(g, change)
-        fall = slope + _dot(change, times(Q, change)) / 2
-        good = fall <= ARMIJO * slope
-        if good.all() or length.min() <= SHORTEST:
-            return np.where((fall < 0)[:, None], change, 0.0)
-        length = np.where(good[:, None], length, length / 2)
+def _best_along(Q: Array, g: Array, p: Array, step: Array) -> Array:
+    """Return the lowest of some points along the clipped steps, p where none is lower.
+
+    Up to the first end of the box that it meets a Newton step descends, beyond it may.
+    """
+    room = np.where(step > 0, 1 - p, p)
+    moves = (step != 0) & (room > 0)
+    meets = np.where(moves, room, np.inf) / np.where(moves, np.abs(step), 1.0)
+    first = np.minimum(meets.min(axis=1), 1.0)
+    lengths = first[:, None] ** np.linspace(0, 1, LENGTHS)
+    new = np.clip(p[:, None] + lengths[:, :, None] * step[:, None], 0, 1)
+    change = new - p[:, None]
+    fall = np.einsum("tkr,tkr->tk", change, g[:, None] + change @ Q / 2)
+    problem, best = np.arange(len(p)), fall.argmin(axis=1)
+    return np.where((fall[problem, best] < 0)[:, None], new[problem, best], p)
