@@ -113,10 +113,13 @@ class JointObjective:
         return JointPoint(theta, b, lam, z, w, value, shift, slope, bend, two, F)
 
     def start(self, theta: Array, b: Array, lam: Array | None = None) -> JointPoint:
-        """Return the points at (theta, b), with lam near its best unless it is given."""
+        """Return the points at (theta, b), with lam near its best where none > 0 is given."""
         z = self.rows.design.scores(theta) + b
-        if lam is None:
-            lam = self._multipliers(theta, z, np.zeros(len(b)), ROUGH)
+        lam = np.zeros(len(b)) if lam is None else lam.copy()
+        new = np.flatnonzero(~((lam > 0) & np.isfinite(lam)))
+        if len(new):
+            part, nowhere = self.columns(new), np.zeros(len(new))
+            lam[new] = part._multipliers(theta[:, new], z[:, new], nowhere, ROUGH)
         return self.at(theta, b, lam, z)
 
     def _multipliers(self, theta: Array, z: Array, first: Array, rtol: float) -> Array:
@@ -127,7 +130,8 @@ class JointObjective:
     def settled(self, x: JointPoint) -> JointPoint:
         """Return the points with lam alone minimised to rounding, where that is lower."""
         new = self.at(x.theta, x.b, self._multipliers(x.theta, x.z, x.lam, FINE), x.z)
-        return new if (new.objective <= x.objective).all() else x
+        lower = new.objective <= x.objective
+        return x.replaced(lower, new.columns(lower))
 
     def shares(self, x: JointPoint, p: Array) -> Array:
         """Return the masses (k, n, B), summing to 1 per row, p that of a first branch of two."""

@@ -158,8 +158,7 @@ def _first(
         part = objective.columns(cold)
         near = part.start(*_order_one(part, flat.columns(cold)))
         theta[:, cold], b[cold], lam[cold] = near.theta, near.b, near.lam
-    known = bool(np.all((lam > 0) & np.isfinite(lam)))
-    return First(theta, b, lam if known else None)
+    return First(theta, b, lam)
 
 
 def _retried(

@@ -75,7 +75,7 @@ def minimise(
         system.update(batch, p)
         step, db, pull = system.step(batch, p)
         if system.borrowed and _nearly_there(batch, p, system, step, db, target):
-            system.discard()
+            system.discard(np.ones(1, dtype=bool))
             system.update(batch, p)
             step, db, pull = system.step(batch, p)
         dz = batch.design.scores(step) + db
@@ -86,8 +86,7 @@ def minimise(
         moved = np.abs(new.theta - p.theta).max(axis=0) > STILL * np.abs(p.theta).max(axis=0)
         # an old matrix can end the steps without a dual point: try the one of this point first
         over = (gap <= target) | (~moved & system.fresh) | (n_iter == max_iter)
-        if not (moved | over).all():
-            system.discard()
+        system.discard(~(moved | over))
         if over.any():
             best.store(active[over], new.columns(over), objective[over], gap[over], n_iter)
             if over.all():
