@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass
 from inspect import Parameter, signature
+from logging import INFO
 from time import perf_counter
 from typing import Any
 
@@ -203,7 +204,8 @@ def cross_validate(
     for part in arriving:
         for fold in part:
             folds.append(fold)
-            _log(fold, len(folds), len(pairs), candidates.names)
+            if logger.isEnabledFor(INFO):
+                _log(fold, len(folds), len(pairs), candidates.names)
     _warn_of_unsolved([sum(part.failed for part in fold) for fold in folds])
     _require_numbers([[part.scores for part in fold] for fold in folds])
     tests = [test for _, test in pairs]

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ...problem import Problem, Solution
 from ..base import Method, Starts, constant_risk, verdict
-from .batch import Batch, Minimum
+from .batch import Batch, Minimum, norms
 from .coordinates import Coordinates
 from .newton_matrix import NewtonMatrix
 from .order_one import Start, minimise, zero_points
@@ -165,7 +165,7 @@ def _batch(problem: Problem, at: Coordinates, weights: Array, deltas: Array) -> 
 
 def _solutions(problem: Problem, at: Coordinates, found: Minimum, target: Array) -> list[Solution]:
     coefs = at.coef(found.theta)
-    w = np.linalg.norm(found.theta, axis=0)
+    w = norms(found.theta)
     lipschitz, solved = problem.loss.lipschitz, []
     for j in range(len(found.b)):
         coef, gap = np.ascontiguousarray(coefs[:, j]), float(found.gap[j])

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator, cg
 
-from .batch import Batch, Points
+from .batch import Batch, Points, norms
 
 Array = NDArray[Any]
 
@@ -65,8 +65,7 @@ class NewtonMatrix:
     def update(self, batch: Batch, p: Points) -> None:
         """Take the gradient at p, and the matrix too unless the old one did well enough."""
         self.g = batch.design.adjoint(batch.weights * p.slope)
-        u = p.theta / np.linalg.norm(p.theta, axis=0)
-        residual = np.linalg.norm(self.g + batch.rho * u, axis=0)
+        residual = norms(self.g + batch.rho * (p.theta / p.w))
         # the same matrix contracts the gradient about as much again
         known = len(self.residual) > 0
         self.fresh = residual > CONTRACTION * self.residual if known else residual >= 0
@@ -84,8 +83,7 @@ class NewtonMatrix:
 
     def step(self, batch: Batch, p: Points) -> tuple[Array, Array, Array]:
         """Return the step in theta (d, B), the intercept's, and Z'(pi (a + D Z step))."""
-        w = np.linalg.norm(p.theta, axis=0)
-        u = p.theta / w
+        w, u = p.w, p.theta / p.w
         s = batch.mean(p.slope) * batch.fit_intercept
         balanced = self.g - self.h * (s / self.mass)
         rhs = -(balanced + batch.rho * u)
