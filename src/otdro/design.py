@@ -12,7 +12,7 @@ from scipy import sparse
 
 Array = NDArray[Any]
 
-#: Products of pairs of entries, within sparse rows, that are kept.
+#: Products of pairs of entries within rows that are kept.
 PRODUCTS_UP_TO = 2_000_000
 #: Bytes of a block of rows that is cast, centred or scaled at a time.
 BLOCK_BYTES = 2**21
@@ -116,6 +116,8 @@ class Design:
 
     def _gram_batch(self, D: Array) -> Array:
         B = D.shape[1]
+        if not self.sparse and self.n * self.d**2 <= PRODUCTS_UP_TO:
+            return np.asarray((D.T @ self._row_products).reshape(B, self.d, self.d))
         G = np.zeros((B, self.d, self.d))
         if self.sparse and self._products is not None:
             G += np.asarray(self._products.T @ D).T.reshape(B, self.d, self.d)
@@ -132,6 +134,12 @@ class Design:
         if self.factor is None:
             return G
         return np.swapaxes(self.factor, -1, -2) @ G @ self.factor
+
+    @cached_property
+    def _row_products(self) -> Array:
+        """The products of all pairs of entries of each row z_i, shape (n, d^2)."""
+        Z = self.dense()
+        return (Z[:, :, None] * Z[:, None, :]).reshape(self.n, -1)
 
     def _centre_batch(self, G: Array, D: Array) -> None:
         """Turn X'DX into that of centred rows, for every column of D."""
