@@ -25,7 +25,7 @@ STEPS, LENGTHS = 200, 8
 
 
 @dataclass(frozen=True, eq=False)
-class Places:
+class Padded:
     """The entries that count of T problems: their ``index`` (T, R), and which places are ``held``.
 
     A place that is not held repeats the first entry of its problem.
@@ -35,7 +35,7 @@ class Places:
     held: Array
 
     @classmethod
-    def of(cls, mask: Array) -> Places:
+    def of(cls, mask: Array) -> Padded:
         """Return the places of the true entries of each row of a mask (T, n)."""
         counts = mask.sum(axis=1)
         most = int(counts.max(initial=0))
@@ -43,9 +43,9 @@ class Places:
         held = np.arange(most) < counts[:, None]
         return cls(np.where(held, index, index[:, :1]), held)
 
-    def problems(self, some: Array) -> Places:
+    def problems(self, some: Array) -> Padded:
         """Return those of some problems."""
-        return Places(self.index[some], self.held[some])
+        return Padded(self.index[some], self.held[some])
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,7 +152,7 @@ def _inward_newton(Q: Array, g: Array, p: Array) -> tuple[Array, Array]:
 
 def _free_newton(Q: Array, g: Array, free: Array) -> Array:
     """Return the Newton steps in the free coordinates, zero in the others."""
-    places, step = Places.of(free), np.zeros_like(g)
+    places, step = Padded.of(free), np.zeros_like(g)
     index, held = places.index, places.held
     problem = np.arange(len(g))[:, None]
     block = Q[problem[:, :, None], index[:, :, None], index[:, None, :]]

@@ -281,7 +281,9 @@ def _folds_of(
 def _alike(costs: list[Cost]) -> bool:
     """Whether Euclidean costs have the same factor."""
     first, *others = (cost.factor() for cost in costs)
-    return all(factor is first or np.array_equal(factor, first) for factor in others)
+    if first is None:
+        return all(factor is None for factor in others)
+    return all(factor is not None and np.array_equal(factor, first) for factor in others)
 
 
 def _scored(sample: Sample, test: Array, solved: Solved, scorer: Any, seconds: float) -> _Scored:

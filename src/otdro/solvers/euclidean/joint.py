@@ -25,7 +25,7 @@ from ...duality import (
     lower_bound,
     move_derivatives,
 )
-from ...duality.ties import Places
+from ...duality.ties import Padded
 from ...losses import Loss
 
 Array = NDArray[Any]
@@ -162,7 +162,7 @@ class JointObjective:
         """Return the mean slope of each row over its branches, shape (n, B)."""
         return np.asarray((self.shares(x, p) * x.slope).sum(axis=0))
 
-    def branch_differences(self, x: JointPoint, tied: Places) -> tuple[Array, Array]:
+    def branch_differences(self, x: JointPoint, tied: Padded) -> tuple[Array, Array]:
         """Return pi (psi_1 - psi_2) of the ``tied`` rows of every problem, and its gradients.
 
         Shapes (B, R) and (B, R, d + 2).

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...duality import DualRows, Round, ZeroModel, threshold, zero_model
 from ...problem import Problem, Solution
-from ..base import Array, Method, Starts, constant_risk, constant_solution, verdict
+from ..base import Array, Method, Starts, constant_risk, constant_solution
 from . import newton
 from .batch import Batch
 from .coordinates import Coordinates
@@ -102,10 +102,12 @@ def _at_once(
     objective, flat = JointObjective(rows, problem.loss), flat.columns(owner)
     near = None if starts is None else [starts[int(j)] for j in place]
     target = tol * np.array([constant_risk(each)[1] for each in problems])[owner]
-    found = descend(objective, objective.start(*_first(at, objective, flat, near)), target, max_iter)
+    start = objective.start(*_first(at, objective, flat, near))
+    found = descend(objective, start, target, max_iter)
     if starts:
         _retried(found, objective, flat, target, max_iter)
-    for f, j, solution in zip(owner, place, solutions(at, found, target), strict=True):
+    solutions = at.solutions(found, found.lam, found.dual, target)
+    for f, j, solution in zip(owner, place, solutions, strict=True):
         solved[f][j] = solution
     return solved
 
@@ -144,14 +146,11 @@ def _constant(problem: Problem, zero: ZeroModel) -> Solution:
     return replace(constant_solution(problem), gap=gap, dual=zero.a)
 
 
-def _first(
-    at: Coordinates, objective: JointObjective, flat: Flat, starts: Starts | None
-) -> First:
+def _first(at: Coordinates, objective: JointObjective, flat: Flat, starts: Starts | None) -> First:
     """Return the solutions given, or where there is none those of a subsample or of order 1."""
     if not starts:
         return _subsampled(objective) or _order_one(objective, flat)
-    theta = at.theta(np.stack([start.coef for start in starts], axis=1))
-    b = np.array([at.centred(start.intercept, start.coef) for start in starts])
+    theta, b = at.places(starts)
     lam = np.array([start.multiplier for start in starts])
     cold = np.flatnonzero(~theta.any(axis=0))
     if len(cold):
@@ -206,26 +205,3 @@ def _order_one(objective: JointObjective, flat: Flat) -> First:
     rho = np.minimum(rms, BELOW_THRESHOLD * flat.steep)
     found = minimise(order_one(objective, rho), ROUGH_TOL * flat.risk, ROUGH_STEPS)
     return First(found.theta, found.b)
-
-
-def solutions(at: Coordinates, found: JointMinimum, target: Array) -> list[Solution]:
-    """Return the solutions of a descent, in the coordinates of the rows as given."""
-    coefs = at.coef(found.theta)
-    solved = []
-    for j in range(len(found.b)):
-        coef, goal = np.ascontiguousarray(coefs[:, j]), float(target[j])
-        gap, n_iter = float(found.gap[j]), int(found.n_iter[j])
-        solved.append(
-            Solution(
-                coef=coef,
-                intercept=at.intercept(float(found.b[j]), coef),
-                multiplier=float(found.lam[j]),
-                objective=float(found.objective[j]),
-                gap=gap,
-                n_iter=n_iter,
-                converged=gap <= goal,
-                message=verdict(gap, goal, n_iter),
-                dual=found.dual[:, j],
-            )
-        )
-    return solved

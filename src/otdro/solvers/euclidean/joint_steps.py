@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...duality.ties import Places, TieModels, solve_each, times
+from ...duality.ties import Padded, TieModels, solve_each, times
 from .joint import JointObjective, JointPoint
 
 Array = NDArray[Any]
@@ -44,7 +44,7 @@ class JointSteps:
     p: Array
     descent: Array
     tied: Array
-    places: Places
+    places: Padded
     models: TieModels | None
 
     def shares(self, some: Array) -> Array:
@@ -70,7 +70,7 @@ def newton_steps(objective: JointObjective, x: JointPoint, p: Array, floor: Arra
     if len(free):
         move[free] = -solve_each(H[free], grad[free][:, :, None])[:, :, 0]
     descent = np.einsum("bi,bi->b", grad, move)
-    places = Places.of(two[:, tied].T)
+    places = Padded.of(two[:, tied].T)
     steps = JointSteps(move, p.copy(), descent, tied, places, None)
     if len(tied):
         every = np.arange(len(tied))

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...problem import Problem, Solution
-from ..base import Method, Starts, constant_risk, verdict
+from ..base import Method, Starts, constant_risk
 from .batch import Batch, Minimum, norms
 from .coordinates import Coordinates
 from .newton_matrix import NewtonMatrix
@@ -49,9 +49,10 @@ class Newton(Method):
         """Return the minimiser, for many rows from that of a part of them."""
         at, target = Coordinates(problem), tol * constant_risk(problem)[1]
         batch = _batch(problem, at, problem.weights[:, None], np.array([problem.ball.delta]))
-        first, system = None, None
+        first: Start | None = None
+        system = None
         if start is not None:
-            first = _places(at, [start])
+            first = at.places([start])
         elif (part := subsample(batch)) is not None:
             first, system = _of_part(batch, part, target, max_iter)
         goal = np.array([target])
@@ -117,7 +118,7 @@ def _at_once(
     # the models at theta = 0 do not depend on delta
     zero = zero_points(_batch(problem, at, weights, np.zeros(F))).columns(np.repeat(range(F), m))
     batch = _batch(problem, at, np.repeat(weights, m, axis=1), np.tile(deltas, F))
-    first = None if starts is None else tuple(np.tile(part, F) for part in _places(at, starts))
+    first = None if starts is None else tuple(np.tile(part, F) for part in at.places(starts))
     found = minimise(batch, np.repeat(targets, m), max_iter, first, zero)
     solved = _solutions(problem, at, found, np.repeat(targets, m))
     return [solved[f * m : (f + 1) * m] for f in range(F)]
@@ -136,12 +137,6 @@ def _in_turn(problem: Problem, deltas: Array, tol: float, max_iter: int) -> list
         last = [*last[-1:], minimise(one, target, max_iter, start, zero, system)]
         solved += _solutions(problem, at, last[-1], target)
     return solved
-
-
-def _places(at: Coordinates, starts: Starts) -> Start:
-    """Return (theta, b) of solutions, in these coordinates."""
-    theta = at.theta(np.stack([start.coef for start in starts], axis=1))
-    return theta, np.array([at.centred(start.intercept, start.coef) for start in starts])
 
 
 def _extrapolated(found: list[Minimum], deltas: Array) -> Start | None:
@@ -164,26 +159,10 @@ def _batch(problem: Problem, at: Coordinates, weights: Array, deltas: Array) -> 
 
 
 def _solutions(problem: Problem, at: Coordinates, found: Minimum, target: Array) -> list[Solution]:
-    coefs = at.coef(found.theta)
-    w = norms(found.theta)
-    lipschitz, solved = problem.loss.lipschitz, []
-    for j in range(len(found.b)):
-        coef, gap = np.ascontiguousarray(coefs[:, j]), float(found.gap[j])
-        goal, n_iter = float(target[j]), int(found.n_iter[j])
-        solved.append(
-            Solution(
-                coef=coef,
-                intercept=at.intercept(found.b[j], coef),
-                multiplier=lipschitz * float(w[j]) if w[j] > 0 else 0.0,
-                objective=float(found.objective[j]),
-                gap=gap,
-                n_iter=n_iter,
-                converged=gap <= goal,
-                message=verdict(gap, goal, n_iter),
-                dual=found.slope[:, j],
-            )
-        )
-    return solved
+    w, lipschitz = norms(found.theta), problem.loss.lipschitz
+    # Lip may be infinite where delta = 0
+    lam = np.array([lipschitz * each if each > 0 else 0.0 for each in w.tolist()])
+    return at.solutions(found, lam, found.slope, target)
 
 
 def subsample(batch: Batch) -> Array | None:
