@@ -122,10 +122,13 @@ def _matrices(batch: Batch, p: Points) -> tuple[Array, Array, Array]:
     """Return H - hh'/m, h and m at the curvatures of p."""
     D = batch.weights * p.curvature
     m = np.maximum(D.sum(axis=0), np.finfo(float).tiny)
-    h = batch.design.adjoint(D) if batch.fit_intercept else np.zeros_like(p.theta)
     if batch.design.d > DENSE_UP_TO:
-        return np.empty((len(m), 0, 0)), h, m
-    return batch.design.gram(D) - np.einsum("ib,jb->bij", h / m, h), h, m
+        H, h = np.empty((len(m), 0, 0)), batch.design.adjoint(D)
+    else:
+        H, h = batch.design.moments(D)
+    if not batch.fit_intercept:
+        return H, np.zeros_like(h), m
+    return H - np.einsum("ib,jb->bij", h / m, h) if H.size else H, h, m
 
 
 def _solve(H: Array, stiffness: Array, u: Array, rhs: Array) -> Array:
