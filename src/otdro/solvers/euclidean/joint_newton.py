@@ -10,9 +10,10 @@ import numpy as np
 
 from ...duality import DualRows, Round, ZeroModel, threshold, zero_model
 from ...problem import Problem, Solution
-from ..base import Array, Method, Starts, constant_risk, constant_solution
+from ..base import Array, Starts, constant_risk, constant_solution
 from . import newton
 from .batch import Batch
+from .batched import BatchedMethod
 from .coordinates import Coordinates
 from .joint import JointObjective
 from .joint_steps import JointMinimum, descend
@@ -26,20 +27,16 @@ ROUGH_STEPS = 50
 BELOW_THRESHOLD = 0.99
 
 
-class JointNewton(Method):
+class JointNewton(BatchedMethod):
     """Any smooth Lipschitz loss at order 2."""
-
-    geometries = frozenset({"euclidean"})
-    certifies = "the excess over the least worst-case risk"
 
     def lacks(self, problem: Problem) -> str | None:
         """Refuse losses with kinks or pieces, and losses without a largest slope."""
-        loss = problem.loss
-        if loss.pieces is not None or not np.isfinite(loss.smoothness):
-            return f"Newton's method needs a smooth loss, {type(loss).__name__} has kinks"
-        if not np.isfinite(loss.lipschitz):
-            return f"Newton's method in lam needs a Lipschitz loss, {type(loss).__name__} is not"
-        return None
+        if not np.isfinite(problem.loss.lipschitz):
+            name = type(problem.loss).__name__
+            missing = f"Newton's method in lam needs a Lipschitz loss, {name} is not"
+            return super().lacks(problem) or missing
+        return super().lacks(problem)
 
     def solve(
         self, problem: Problem, tol: float, max_iter: int, start: Solution | None = None
@@ -47,18 +44,9 @@ class JointNewton(Method):
         """Return the minimiser."""
         starts = None if start is None else [replace(start, multiplier=0.0)]
         delta = np.array([problem.ball.delta])
-        return _at_once(problem, problem.weights[:, None], delta, tol, max_iter, starts)[0][0]
+        return self.at_once(problem, problem.weights[:, None], delta, tol, max_iter, starts)[0][0]
 
-    def solve_path(
-        self, problem: Problem, deltas: Array, tol: float, max_iter: int, starts: Starts | None
-    ) -> list[Solution]:
-        """Return the solutions at every delta: small problems as one batch, others in turn."""
-        if not self.starts_pay(problem):
-            return super().solve_path(problem, deltas, tol, max_iter, starts)
-        known = (np.asarray(deltas, dtype=float), tol, max_iter, starts)
-        return _at_once(problem, problem.weights[:, None], *known)[0]
-
-    def solve_paths(
+    def at_once(
         self,
         problem: Problem,
         weights: Array,
@@ -67,49 +55,29 @@ class JointNewton(Method):
         max_iter: int,
         starts: Starts | None,
     ) -> list[list[Solution]]:
-        """Return the solutions with each column of ``weights``, of small problems in batches."""
-        if not self.starts_pay(problem):
-            return super().solve_paths(problem, weights, deltas, tol, max_iter, starts)
-        known = (np.asarray(deltas, dtype=float), tol, max_iter, starts)
-        lots = newton.batches(problem, weights, len(deltas))
-        return [path for part in lots for path in _at_once(problem, part, *known)]
-
-    def starts_pay(self, problem: Problem) -> bool:
-        """Whether a path is one batch of Newton steps, which starts nearby make fewer."""
-        return newton.small(problem)
-
-
-def _at_once(
-    problem: Problem,
-    weights: Array,
-    deltas: Array,
-    tol: float,
-    max_iter: int,
-    starts: Starts | None,
-) -> list[list[Solution]]:
-    """Solve with each column of ``weights`` at every delta, as one batch."""
-    at, problems = Coordinates(problem), [problem.weighted(column) for column in weights.T]
-    fixed = (problem.loss, problem.fit_intercept)
-    zeros = [zero_model(at.design, problem.y, column, *fixed) for column in weights.T]
-    solved = [[_constant(*pair)] * len(deltas) for pair in zip(problems, zeros, strict=True)]
-    flat = Flat.of(zeros)
-    least = threshold(flat.steep, flat.mean_square, problem.loss.lipschitz, 2)
-    owner, place = np.nonzero(deltas < least[:, None])
-    if not len(owner):
+        """Solve with each column of ``weights`` at every delta, as one batch."""
+        at, problems = Coordinates(problem), [problem.weighted(column) for column in weights.T]
+        fixed = (problem.loss, problem.fit_intercept)
+        zeros = [zero_model(at.design, problem.y, column, *fixed) for column in weights.T]
+        solved = [[_constant(*pair)] * len(deltas) for pair in zip(problems, zeros, strict=True)]
+        flat = Flat.of(zeros)
+        least = threshold(flat.steep, flat.mean_square, problem.loss.lipschitz, 2)
+        owner, place = np.nonzero(deltas < least[:, None])
+        if not len(owner):
+            return solved
+        known = (weights[:, owner], deltas[place], problem.fit_intercept, Round())
+        rows = DualRows(at.design, problem.y, *known)
+        objective, flat = JointObjective(rows, problem.loss), flat.columns(owner)
+        near = None if starts is None else [starts[int(j)] for j in place]
+        target = tol * np.array([constant_risk(each)[1] for each in problems])[owner]
+        start = objective.start(*_first(at, objective, flat, near))
+        found = descend(objective, start, target, max_iter)
+        if starts:
+            _retried(found, objective, flat, target, max_iter)
+        solutions = at.solutions(found, found.lam, found.dual, target)
+        for f, j, solution in zip(owner, place, solutions, strict=True):
+            solved[f][j] = solution
         return solved
-    known = (weights[:, owner], deltas[place], problem.fit_intercept, Round())
-    rows = DualRows(at.design, problem.y, *known)
-    objective, flat = JointObjective(rows, problem.loss), flat.columns(owner)
-    near = None if starts is None else [starts[int(j)] for j in place]
-    target = tol * np.array([constant_risk(each)[1] for each in problems])[owner]
-    start = objective.start(*_first(at, objective, flat, near))
-    found = descend(objective, start, target, max_iter)
-    if starts:
-        _retried(found, objective, flat, target, max_iter)
-    solutions = at.solutions(found, found.lam, found.dual, target)
-    for f, j, solution in zip(owner, place, solutions, strict=True):
-        solved[f][j] = solution
-    return solved
 
 
 class Flat(NamedTuple):

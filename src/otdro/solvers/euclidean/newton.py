@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...problem import Problem, Solution
-from ..base import Method, Starts, constant_risk
+from ..base import Starts, constant_risk
 from .batch import Batch, Minimum, norms
+from .batched import BatchedMethod
 from .coordinates import Coordinates
 from .newton_matrix import NewtonMatrix
 from .order_one import Start, minimise, zero_points
@@ -19,29 +20,20 @@ Array = NDArray[Any]
 #: Rows above which a part of them is solved first, for a starting point within statistical error
 #: of the answer and for its Newton matrix: a tenth, at most ``SUBSAMPLE``, at least 30 per column.
 SUBSAMPLE_FROM, SUBSAMPLE, PER_COLUMN = 5_000, 10_000, 30
-#: Rows times columns up to which the deltas of a path are solved as one batch.
-BATCH_UP_TO = 20_000
-#: Entries of the Newton matrices of a batch, above which more problems in it are no faster.
-MATRICES_UP_TO = 1_000_000
 #: The gap, relative to the constant model's risk, and the steps to a starting point.
 ROUGH_TOL, ROUGH_STEPS = 1e-3, 30
 
 
-class Newton(Method):
+class Newton(BatchedMethod):
     """Any smooth loss at order 1, and at delta = 0."""
 
-    geometries = frozenset({"euclidean"})
-    certifies = "the excess over the least worst-case risk"
     accepts_zero = True
 
     def lacks(self, problem: Problem) -> str | None:
         """Refuse losses with kinks or pieces, and order 2."""
-        loss = problem.loss
-        if loss.pieces is not None or not np.isfinite(loss.smoothness):
-            return f"Newton's method needs a smooth loss, {type(loss).__name__} has kinks"
         if problem.ball.order == 2 and problem.ball.delta > 0:
-            return "Newton's method needs order 1"
-        return None
+            return super().lacks(problem) or "Newton's method needs order 1"
+        return super().lacks(problem)
 
     def solve(
         self, problem: Problem, tol: float, max_iter: int, start: Solution | None = None
@@ -59,17 +51,7 @@ class Newton(Method):
         found = minimise(batch, goal, max_iter, first, system=system)
         return _solutions(problem, at, found, goal)[0]
 
-    def solve_path(
-        self, problem: Problem, deltas: Array, tol: float, max_iter: int, starts: Starts | None
-    ) -> list[Solution]:
-        """Return the solutions at every delta: small problems as one batch, from ``starts`` if
-        given, others each from the last."""
-        known = (np.asarray(deltas, dtype=float), tol, max_iter)
-        if not small(problem):
-            return _in_turn(problem, *known)
-        return _at_once(problem, problem.weights[:, None], *known, starts)[0]
-
-    def solve_paths(
+    def at_once(
         self,
         problem: Problem,
         weights: Array,
@@ -78,65 +60,34 @@ class Newton(Method):
         max_iter: int,
         starts: Starts | None,
     ) -> list[list[Solution]]:
-        """Return the solutions with each column of ``weights``, of small problems in batches."""
-        if not small(problem):
-            return super().solve_paths(problem, weights, deltas, tol, max_iter, starts)
-        known = (np.asarray(deltas, dtype=float), tol, max_iter, starts)
-        lots = batches(problem, weights, len(deltas))
-        return [path for part in lots for path in _at_once(problem, part, *known)]
+        """Solve with each column of ``weights`` at every delta, as one batch."""
+        F, m = weights.shape[1], len(deltas)
+        at = Coordinates(problem)
+        targets = [tol * constant_risk(problem.weighted(column))[1] for column in weights.T]
+        # the models at theta = 0 do not depend on delta
+        flat = zero_points(_batch(problem, at, weights, np.zeros(F)))
+        zero = flat.columns(np.repeat(np.arange(F), m))
+        batch = _batch(problem, at, np.repeat(weights, m, axis=1), np.tile(deltas, F))
+        first = None if starts is None else tuple(np.tile(part, F) for part in at.places(starts))
+        found = minimise(batch, np.repeat(targets, m), max_iter, first, zero)
+        solved = _solutions(problem, at, found, np.repeat(targets, m))
+        return [solved[f * m : (f + 1) * m] for f in range(F)]
 
-    def starts_pay(self, problem: Problem) -> bool:
-        """Whether a path is one batch of Newton steps, which starts nearby make fewer."""
-        return small(problem)
-
-
-def small(problem: Problem) -> bool:
-    """Whether the deltas of a path are solved as one batch."""
-    n, d = problem.X.shape
-    return bool(n * min(n, d) <= BATCH_UP_TO)
-
-
-def batches(problem: Problem, weights: Array, m: int) -> list[Array]:
-    """Return the columns of ``weights`` in lots that are solved together, at m deltas each."""
-    n, d = problem.X.shape
-    many = max(1, MATRICES_UP_TO // (m * min(n, d) ** 2))
-    return [weights[:, i : i + many] for i in range(0, weights.shape[1], many)]
-
-
-def _at_once(
-    problem: Problem,
-    weights: Array,
-    deltas: Array,
-    tol: float,
-    max_iter: int,
-    starts: Starts | None,
-) -> list[list[Solution]]:
-    """Solve with each column of ``weights`` at every delta, as one batch."""
-    F, m = weights.shape[1], len(deltas)
-    at = Coordinates(problem)
-    targets = [tol * constant_risk(problem.weighted(column))[1] for column in weights.T]
-    # the models at theta = 0 do not depend on delta
-    zero = zero_points(_batch(problem, at, weights, np.zeros(F))).columns(np.repeat(range(F), m))
-    batch = _batch(problem, at, np.repeat(weights, m, axis=1), np.tile(deltas, F))
-    first = None if starts is None else tuple(np.tile(part, F) for part in at.places(starts))
-    found = minimise(batch, np.repeat(targets, m), max_iter, first, zero)
-    solved = _solutions(problem, at, found, np.repeat(targets, m))
-    return [solved[f * m : (f + 1) * m] for f in range(F)]
-
-
-def _in_turn(problem: Problem, deltas: Array, tol: float, max_iter: int) -> list[Solution]:
-    """Solve at every delta from the line through the last two solutions."""
-    at, target = Coordinates(problem), np.array([tol * constant_risk(problem)[1]])
-    one = _batch(problem, at, problem.weights[:, None], deltas[:1])
-    solved: list[Solution] = []
-    last: list[Minimum] = []
-    zero, system = zero_points(one), NewtonMatrix()
-    for j in range(len(deltas)):
-        start = _extrapolated(last, deltas[: j + 1])
-        one = _batch(problem, at, problem.weights[:, None], deltas[j : j + 1])
-        last = [*last[-1:], minimise(one, target, max_iter, start, zero, system)]
-        solved += _solutions(problem, at, last[-1], target)
-    return solved
+    def in_turn(
+        self, problem: Problem, deltas: Array, tol: float, max_iter: int, starts: Starts | None
+    ) -> list[Solution]:
+        """Solve at every delta from the line through the last two solutions."""
+        at, target = Coordinates(problem), np.array([tol * constant_risk(problem)[1]])
+        weights = problem.weights[:, None]
+        solved: list[Solution] = []
+        last: list[Minimum] = []
+        zero, system = zero_points(_batch(problem, at, weights, deltas[:1])), NewtonMatrix()
+        for j in range(len(deltas)):
+            start = _extrapolated(last, deltas[: j + 1])
+            one = _batch(problem, at, weights, deltas[j : j + 1])
+            last = [*last[-1:], minimise(one, target, max_iter, start, zero, system)]
+            solved += _solutions(problem, at, last[-1], target)
+        return solved
 
 
 def _extrapolated(found: list[Minimum], deltas: Array) -> Start | None:
