@@ -130,6 +130,29 @@ def test_large_problems_go_delta_by_delta():
         assert_allclose(risk, cold.robust_risk_, rtol=1e-7)
 
 
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("shape", [(30, 4), (24, 30)])
+def test_weights_of_some_rows_are_the_fits_of_these_rows(order, shape):
+    rng = np.random.default_rng(order)
+    X, y = rng.normal(size=shape), rng.choice([-1.0, 1.0], shape[0])
+    loss, cost, n = make_loss("logistic"), make_cost("euclidean", shape[1]), shape[0]
+    trains = [np.delete(np.arange(n), slice(k, None, 5)) for k in range(5)]
+    weights = np.zeros((n, 5))
+    for f, rows in enumerate(trains):
+        weights[rows, f] = 1 / len(rows)
+    problem = Problem(X, y, np.full(n, 1 / n), loss, Ball(cost, 0.3, order))
+    deltas, solver = np.array([0.3, 0.1, 0.02, 0.0]), Exact(tol=1e-9)
+    near = solver.solve_path(problem, deltas)
+    for starts in (None, near[:3]):
+        together = solver.solve_paths(problem, weights, deltas, starts)
+        for rows, found in zip(trains, together, strict=True):
+            part = Problem(X[rows], y[rows], np.full(len(rows), 1 / len(rows)), loss, problem.ball)
+            for mine, alone in zip(found, solver.solve_path(part, deltas), strict=True):
+                assert mine.converged
+                assert mine.dual.shape == (n,)
+                assert_allclose(mine.objective, alone.objective, atol=2e-9)
+
+
 @pytest.mark.parametrize("case", [("logistic", "euclidean", 1), ("hinge", "l1", 1)], ids=str)
 def test_explicit_deltas(case):
     s = Setting(*case)

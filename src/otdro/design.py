@@ -12,7 +12,7 @@ from scipy import sparse
 
 Array = NDArray[Any]
 
-#: Products of pairs of entries, within sparse rows, that are kept.
+#: Products of pairs of entries within rows that are kept.
 PRODUCTS_UP_TO = 2_000_000
 #: Bytes of a block of rows that is cast, centred or scaled at a time.
 BLOCK_BYTES = 2**21
@@ -85,44 +85,58 @@ class Design:
 
     def gram(self, D: Array) -> Array:
         """Return Z' diag(D) Z for D >= 0, shape (d, d), or (B, d, d) for D of shape (n, B)."""
+        return self.moments(D)[0] if D.ndim == 1 or D.shape[1] == 1 else self._gram_batch(D)
+
+    def moments(self, D: Array) -> tuple[Array, Array]:
+        """Return Z' diag(D) Z and Z'D for D >= 0, shapes as of ``gram`` and ``adjoint``.
+
+        Of one column they come from one pass over the rows.
+        """
         if D.ndim == 2:
             if D.shape[1] > 1:
-                return self._gram_batch(D)
-            return self.gram(D[:, 0])[None]
-        G = self._gram_sparse(D) if self.sparse else self._gram_dense(D)
-        return G if self.factor is None else self.factor.T @ G @ self.factor
-
-    def _gram_dense(self, D: Array) -> Array:
+                return self._gram_batch(D), self.adjoint(D)
+            G, s = self.moments(D[:, 0])
+            return G[None], s[:, None]
+        G, s = self._sparse_moments(D) if self.sparse else self._dense_moments(D, center=False)
         if self.center is not None:
-            G = self._centred(Design(self.X)._gram_dense(D), D)
+            c, total = self.center, D.sum()
+            # sum D (x - c)(x - c)'
+            G = G + total * np.outer(c, c) - np.outer(s, c) - np.outer(c, s)
+            s = s - total * c
             # where the mean dwarfs the spread, subtracting squares loses digits: centre the rows
-            if np.all(np.diag(G) > 1e-4 * D.sum() * self.center**2):
-                return G
-        G, root = np.zeros((self.d, self.d)), np.sqrt(D)
-        for rows, block in self._blocks(center=True):
-            S = block * root[rows, None]
-            G += S.T @ S
-        return G
+            if not self.sparse and not np.all(np.diag(G) > 1e-4 * total * c**2):
+                G, s = self._dense_moments(D, center=True)
+        return (G if self.factor is None else self.factor.T @ G @ self.factor), self._pull(s)
 
-    def _gram_sparse(self, D: Array) -> Array:
+    def _sparse_moments(self, D: Array) -> tuple[Array, Array]:
+        """Return X' diag(D) X and X'D."""
         G: Array = (self.X.T @ self.X.multiply(D[:, None])).toarray().astype(float)
-        return G if self.center is None else self._centred(G, D)
+        return G, np.asarray(self.X.T @ D)
 
-    def _centred(self, G: Array, D: Array) -> Array:
-        """Return sum D (x - c)(x - c)' = X'DX - s c' - c s' + (sum D) c c', s = X'D."""
-        s, c = Design(self.X).adjoint(D), self.center
-        assert c is not None
-        return G + D.sum() * np.outer(c, c) - np.outer(s, c) - np.outer(c, s)
+    def _dense_moments(self, D: Array, center: bool) -> tuple[Array, Array]:
+        """Return X' diag(D) X and X'D, of centred rows if asked; equal entries of D scale both."""
+        G, s = np.zeros((self.d, self.d)), np.zeros(self.d)
+        equal, root = D[0] if D.min() == D.max() else None, np.sqrt(D)
+        for rows, block in self._blocks(center):
+            if equal is None:
+                S = block * root[rows, None]
+                s += root[rows] @ S
+            else:
+                S = block
+                s += np.ones(len(S)) @ S
+            G += S.T @ S
+        return (G, s) if equal is None else (equal * G, equal * s)
 
     def _gram_batch(self, D: Array) -> Array:
         B = D.shape[1]
+        if not self.sparse and self.n * self.d**2 <= PRODUCTS_UP_TO:
+            return np.asarray((D.T @ self._row_products).reshape(B, self.d, self.d))
         G = np.zeros((B, self.d, self.d))
         if self.sparse and self._products is not None:
             G += np.asarray(self._products.T @ D).T.reshape(B, self.d, self.d)
             self._centre_batch(G, D)
         elif self.sparse:
-            for b in range(B):
-                G[b] = self._gram_sparse(D[:, b])
+            return np.stack([self.gram(D[:, b]) for b in range(B)])
         else:
             step = max(1, BLOCK_BYTES // (8 * max(1, self.d * min(self.n, 4096))))
             for rows, block in self._blocks(center=True):
@@ -132,6 +146,12 @@ class Design:
         if self.factor is None:
             return G
         return np.swapaxes(self.factor, -1, -2) @ G @ self.factor
+
+    @cached_property
+    def _row_products(self) -> Array:
+        """The products of all pairs of entries of each row z_i, shape (n, d^2)."""
+        Z = self.dense()
+        return (Z[:, :, None] * Z[:, None, :]).reshape(self.n, -1)
 
     def _centre_batch(self, G: Array, D: Array) -> None:
         """Turn X'DX into that of centred rows, for every column of D."""

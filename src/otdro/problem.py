@@ -80,6 +80,10 @@ class Problem:
         """Return the problem over the ball of another radius."""
         return replace(self, ball=replace(self.ball, delta=float(delta)))
 
+    def weighted(self, weights: Array) -> Problem:
+        """Return the problem of the same rows with other weights."""
+        return replace(self, weights=weights)
+
     @property
     def geometry(self) -> Geometry:
         """What the adversary's moves are: those of the cost, or between given points only."""

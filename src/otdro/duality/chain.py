@@ -82,8 +82,8 @@ class DualNorm(Protocol):
     def bends(self, theta: Array, w: Array, r: Array) -> Array:
         """Return sum_i r_i times the Hessian of w_i, shape (B, d, d)."""
 
-    def directions(self, theta: Array, w: Array, column: int, rows: Array) -> Array:
-        """Return u_i of some rows of one problem, shape (d,) or (len(rows), d)."""
+    def directions(self, theta: Array, w: Array, rows: Array) -> Array:
+        """Return u_i of some rows (B, R) of each problem, shape (B, 1, d) or (B, R, d)."""
 
     def product(self, theta: Array, other: Array) -> Array:
         """Return the inner product whose square root is the dual norm, averaged over rows, (B,)."""
@@ -124,9 +124,9 @@ class Round:
         scale = r.sum(axis=0) / w[0]
         return scale[:, None, None] * np.eye(len(theta)) - _outer(scale * u, u)
 
-    def directions(self, theta: Array, w: Array, column: int, rows: Array) -> Array:
+    def directions(self, theta: Array, w: Array, rows: Array) -> Array:
         """Return u, the same for all rows."""
-        return np.asarray(theta[:, column] / w[0, column])
+        return np.asarray((theta / w).T[:, None])
 
     def product(self, theta: Array, other: Array) -> Array:
         """Return theta'other."""
@@ -192,9 +192,10 @@ class Local:
         """Return sum r_i (B_i - u_i u_i')/w_i."""
         return self._blend(r / w) - self.squares(theta, w, r / w)
 
-    def directions(self, theta: Array, w: Array, column: int, rows: Array) -> Array:
+    def directions(self, theta: Array, w: Array, rows: Array) -> Array:
         """Return u_i = B_i theta/w_i."""
-        return np.asarray(self.B[rows] @ theta[:, column] / w[rows, column, None])
+        problem = np.arange(len(rows))[:, None]
+        return np.einsum("brij,jb->bri", self.B[rows], theta) / w[rows, problem, None]
 
     def product(self, theta: Array, other: Array) -> Array:
         """Return the mean of theta'B_i other."""

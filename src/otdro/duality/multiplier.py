@@ -249,9 +249,13 @@ def best_multipliers(
     scale = float(w[0, 0]) if w.size == 1 else np.broadcast_to(w, (n, B)).ravel()
     targets = np.broadcast_to(y[:, None], (n, B)).ravel()
 
+    near: Array | None = None
+
     def tangent(lam: Array) -> Tangent:
+        nonlocal near
         each = float(lam[0]) if B == 1 else np.broadcast_to(lam, (n, B)).ravel()
-        best = loss.inner(flat, targets, scale, each).best
+        inner = loss.inner(flat, targets, scale, each, near)
+        best, near = inner.best, np.abs(inner.shift)
         spent = np.einsum("nb,nb->b", weights, best.shift.reshape(n, B) ** 2 / price)
         value = np.einsum("nb,nb->b", weights, best.value.reshape(n, B))
         return Tangent(lam, lam * delta + value, delta - spent)

@@ -2,12 +2,14 @@ r"""Steps where rows have two maxima: both branches stay in the model and share 
 
 The model of a step m is :math:`g_0'm + m'Hm/2 + \sum_r \max(0, d_r + J_r m)` over the rows r with
 two branches, g_0 the gradient with all their mass on the second. Its dual is a quadratic program
-over the shares p in [0, 1] of the first branches.
+over the shares p in [0, 1] of the first branches. T problems are solved at a time, each with as
+many places as the one with the most rows (R) has.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,30 +20,76 @@ Array = NDArray[Any]
 
 #: Relative to the diagonal, what makes a matrix definite whose null space is rounding.
 RIDGE = 1e-13
-#: Changes of shares below this are rounding.
-STILL = 1e-15
+#: Newton steps to the shares, and the lengths of a step that are compared.
+STEPS, LENGTHS = 200, 8
 
 
 @dataclass(frozen=True, eq=False)
-class TieModel:
-    """The model of one problem: ``base`` g_0, its Hessian H and factor, the differences d and J."""
+class Padded:
+    """The entries that count of T problems: their ``index`` (T, R), and which places are ``held``.
+
+    A place that is not held repeats the first entry of its problem.
+    """
+
+    index: Array
+    held: Array
+
+    @classmethod
+    def of(cls, mask: Array) -> Padded:
+        """Return the places of the true entries of each row of a mask (T, n)."""
+        counts = mask.sum(axis=1)
+        most = int(counts.max(initial=0))
+        index = np.argsort(~mask, axis=1, kind="stable")[:, :most]
+        held = np.arange(most) < counts[:, None]
+        return cls(np.where(held, index, index[:, :1]), held)
+
+    def problems(self, some: Array) -> Padded:
+        """Return those of some problems."""
+        return Padded(self.index[some], self.held[some])
+
+
+@dataclass(frozen=True, eq=False)
+class TieModels:
+    """Models of T problems: ``base`` g_0 (T, D), H (T, D, D), ``difference`` d (T, R), J (T, R, D).
+
+    A place that is not held has J = 0 and d < 0, so that its share is 0.
+    """
 
     base: Array
     H: Array
-    factor: Any
     difference: Array
     J: Array
 
-    def minimise(self, p: Array, difference: Array | None = None) -> tuple[Array, Array, float]:
-        """Return the minimiser m, the shares p of first branches there, and -m'Hm.
+    @cached_property
+    def solved(self) -> Array:
+        """H^-1 (g_0, J'), shape (T, D, 1 + R)."""
+        sides = np.concatenate([self.base[:, :, None], np.swapaxes(self.J, 1, 2)], axis=2)
+        return solve_each(self.H, sides)
 
-        By the dual: min over p in [0, 1] of |g_0 + J'p|^2_{H^-1}/2 - d'p.
+    def minimise(
+        self, p: Array, difference: Array | None = None, some: Any = slice(None)
+    ) -> tuple[Array, Array, Array]:
+        """Return the minimisers m (T, D), the shares p (T, R) of first branches there, and -m'Hm.
+
+        By the dual: min over p in [0, 1] of |g_0 + J'p|^2_{H^-1}/2 - d'p. ``difference`` replaces
+        d; ``some`` are the problems to solve.
         """
-        difference = self.difference if difference is None else difference
-        HJ = cho_solve(self.factor, self.J.T, check_finite=False)
-        p = box_quadratic(self.J @ HJ, HJ.T @ self.base - difference, p)
-        move = -cho_solve(self.factor, self.base + self.J.T @ p, check_finite=False)
-        return move, p, -float(move @ self.H @ move)
+        d = self.difference[some] if difference is None else difference
+        solved, J = self.solved[some], self.J[some]
+        products = J @ solved
+        p = box_quadratics(products[:, :, 1:], products[:, :, 0] - d, p)
+        move = -(solved[:, :, 0] + times(solved[:, :, 1:], p))
+        return move, p, -_dot(move, times(self.H[some], move))
+
+
+def times(A: Array, v: Array) -> Array:
+    """Return A_t v_t."""
+    return np.asarray((A @ v[:, :, None])[:, :, 0])
+
+
+def _dot(u: Array, v: Array) -> Array:
+    """Return u_t'v_t."""
+    return np.einsum("ti,ti->t", u, v)
 
 
 def factored(H: Array) -> Any:
@@ -56,55 +104,83 @@ def factored(H: Array) -> Any:
 
 
 def solve_each(H: Array, rhs: Array) -> Array:
-    """Return H_j^-1 rhs_j for the problems j, each raised until it is positive definite."""
-    diagonal = np.einsum("bii->bi", H)
-    scale = 1 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
-    scaled = scale[:, :, None] * H * scale[:, None, :]
-    np.einsum("bii->bi", scaled)[:] += RIDGE
+    """Return H_t^-1 rhs_t for rhs (T, D, k), each H_t raised until it is positive definite."""
+    diagonal = np.einsum("tii->ti", H)
+    scale = 1 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0))[:, :, None]
+    scaled = scale * H * np.swapaxes(scale, 1, 2)
+    np.einsum("tii->ti", scaled)[:] += RIDGE
     try:
         np.linalg.cholesky(scaled)
     except np.linalg.LinAlgError:
         return np.stack([cho_solve(factored(A), r) for A, r in zip(H, rhs, strict=True)])
-    return np.asarray(scale * np.linalg.solve(scaled, (scale * rhs)[..., None])[..., 0])
+    return np.asarray(scale * np.linalg.solve(scaled, scale * rhs))
 
 
-def box_quadratic(Q: Array, q: Array, p: Array) -> Array:
-    """Minimise p'Qp/2 + q'p over p in [0, 1] by projected Newton on the free coordinates."""
-    ridge = RIDGE * (np.finfo(float).tiny + np.trace(Q))
-    value = p @ Q @ p / 2 + q @ p
-    for _ in range(200):
-        g = Q @ p + q
-        free = ~(((p <= 0) & (g > 0)) | ((p >= 1) & (g < 0)))
-        if not free.any():
-            break
-        step = np.zeros_like(p)
-        block = Q[np.ix_(free, free)]
-        step[free] = -np.linalg.solve(block + ridge * np.eye(len(block)), g[free])
-        new, now = _projected(Q, q, p, step, g, value)
-        if np.abs(new - p).max() <= STILL or now >= value:
-            break
-        exact = (new == p + step).all()
-        p, value = new, now
-        if exact and _optimal_at_ends(Q @ p + q, p, free):
-            break
-    return p
+def box_quadratics(Q: Array, q: Array, p: Array) -> Array:
+    """Minimise p'Q_t p/2 + q_t'p over p in [0, 1] by projected Newton on the free coordinates."""
+    found, active = p.copy(), np.arange(len(p))
+    g = times(Q, p) + q
+    for _ in range(STEPS):
+        step, free = _inward_newton(Q, g, p)
+        old, p = p, _best_along(Q, g, p, step)
+        g = times(Q, p) + q
+        # a whole step leaves the free coordinates at their minimum
+        least = (p == old + step).all(axis=1) & _optimal_at_ends(g, p, free)
+        over = least | (p == old).all(axis=1)
+        found[active[over]] = p[over]
+        if over.all():
+            return found
+        if over.any():
+            active, Q, q, p, g = (part[~over] for part in (active, Q, q, p, g))
+    found[active] = p
+    return found
 
 
-def _optimal_at_ends(g: Array, p: Array, free: Array) -> bool:
+def _inward_newton(Q: Array, g: Array, p: Array) -> tuple[Array, Array]:
+    """Return the Newton steps in the coordinates left free: none of them leaves the box at once.
+
+    Of those that descend into the box each alone, one that the joint step takes out is held.
+    """
+    free = ~(((p <= 0) & (g > 0)) | ((p >= 1) & (g < 0)))
+    while True:
+        step = _free_newton(Q, g, free)
+        outward = ((p <= 0) & (step < 0)) | ((p >= 1) & (step > 0))
+        if not outward.any():
+            return step, free
+        free &= ~outward
+
+
+def _free_newton(Q: Array, g: Array, free: Array) -> Array:
+    """Return the Newton steps in the free coordinates, zero in the others."""
+    places, step = Padded.of(free), np.zeros_like(g)
+    index, held = places.index, places.held
+    problem = np.arange(len(g))[:, None]
+    block = Q[problem[:, :, None], index[:, :, None], index[:, None, :]]
+    block *= held[:, :, None] & held[:, None, :]
+    ridge = RIDGE * (np.finfo(float).tiny + np.einsum("tii->t", Q))
+    np.einsum("tii->ti", block)[:] += np.where(held, ridge[:, None], 1.0)
+    found = -np.linalg.solve(block, np.where(held, g[problem, index], 0.0)[:, :, None])[:, :, 0]
+    np.add.at(step, (problem, index), found)
+    return step
+
+
+def _optimal_at_ends(g: Array, p: Array, free: Array) -> Array:
     """Whether no coordinate at an end gains by leaving it; the free ones are at their minimum."""
-    ends = ~free
-    return bool(np.all(np.where(p[ends] <= 0, g[ends] >= 0, g[ends] <= 0)))
+    return np.asarray((free | np.where(p <= 0, g >= 0, g <= 0)).all(axis=1))
 
 
-def _projected(
-    Q: Array, q: Array, p: Array, step: Array, g: Array, value: float
-) -> tuple[Array, float]:
-    """Return the point after the longest step 1, 1/2, ... that descends once clipped."""
-    length, new, now = 1.0, p, value
-    while length > 1e-10:
-        new = np.clip(p + length * step, 0, 1)
-        now = float(new @ Q @ new / 2 + q @ new)
-        if now <= value + 1e-4 * g @ (new - p):
-            break
-        length /= 2
-    return new, now
+def _best_along(Q: Array, g: Array, p: Array, step: Array) -> Array:
+    """Return the lowest of some points along the clipped steps, p where none is lower.
+
+    Up to the first end of the box that it meets a Newton step descends, beyond it may.
+    """
+    room = np.where(step > 0, 1 - p, p)
+    moves = (step != 0) & (room > 0)
+    meets = np.where(moves, room, np.inf) / np.where(moves, np.abs(step), 1.0)
+    first = np.minimum(meets.min(axis=1), 1.0)
+    lengths = first[:, None] ** np.linspace(0, 1, LENGTHS)
+    new = np.clip(p[:, None] + lengths[:, :, None] * step[:, None], 0, 1)
+    change = new - p[:, None]
+    fall = np.einsum("tkr,tkr->tk", change, g[:, None] + change @ Q / 2)
+    problem, best = np.arange(len(p)), fall.argmin(axis=1)
+    return np.where((fall[problem, best] < 0)[:, None], new[problem, best], p)

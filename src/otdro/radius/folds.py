@@ -5,11 +5,12 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass
 from inspect import Parameter, signature
+from logging import INFO
 from time import perf_counter
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed
+from joblib import Parallel, delayed, effective_n_jobs
 from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
@@ -22,13 +23,14 @@ from sklearn.model_selection import (
     check_cv,
 )
 
+from ..costs import Cost
 from ..design import Design
 from ..losses import Loss
 from ..problem import Sample
 from ..progress import logger
 from ..solvers import Solver
 from .candidates import Candidates
-from .grid import Solved, solve_path
+from .grid import Solved, solve_path, solve_weighted
 
 Array = NDArray[Any]
 Split = tuple[Array, Array]
@@ -192,15 +194,18 @@ def cross_validate(
     """Return the fold scores of every candidate along its deltas; ``starts`` for ``solve_path``."""
     solver = solver.in_folds(FOLD_TOL)
     starts = starts or [None] * len(deltas)
-    # a generator, so that a verbose fit tells of a fold as soon as it is there
+    # small problems are faster together; others one by one, to tell of a fold when it is there
+    tasks = effective_n_jobs(n_jobs) if all(starts) else len(pairs)
     arriving = Parallel(n_jobs=n_jobs, return_as="generator")(
-        delayed(_fold)(sample, candidates, order, deltas, solver, train, test, scorer, starts)
-        for train, test in pairs
+        delayed(_folds_of)(sample, candidates, order, deltas, solver, part, scorer, starts)
+        for part in _parts(pairs, tasks)
     )
     folds: list[list[_Scored]] = []
-    for fold in arriving:
-        folds.append(fold)
-        _log(fold, len(folds), len(pairs), candidates.names)
+    for part in arriving:
+        for fold in part:
+            folds.append(fold)
+            if logger.isEnabledFor(INFO):
+                _log(fold, len(folds), len(pairs), candidates.names)
     _warn_of_unsolved([sum(part.failed for part in fold) for fold in folds])
     _require_numbers([[part.scores for part in fold] for fold in folds])
     tests = [test for _, test in pairs]
@@ -236,30 +241,59 @@ def _log(fold: list[_Scored], number: int, total: int, names: list[str]) -> None
         )
 
 
-def _fold(
+def _parts(pairs: list[Split], count: int) -> list[list[Split]]:
+    """Return the folds in at most ``count`` parts of even size."""
+    size = -(-len(pairs) // count)
+    return [pairs[i : i + size] for i in range(0, len(pairs), size)]
+
+
+def _folds_of(
     sample: Sample,
     candidates: Candidates,
     order: int,
     deltas: list[Array],
     solver: Solver,
-    train: Array,
-    test: Array,
+    pairs: list[Split],
     scorer: Any,
     starts: list[Solved | None],
-) -> list[_Scored]:
-    """Return what one fold says about every candidate."""
-    part, held = sample.rows(train), Design(sample.X[test])
-    results = []
-    for cost, grid, start in zip(candidates.costs(part), deltas, starts, strict=True):
+) -> list[list[_Scored]]:
+    """Return what some folds say about every candidate."""
+    parts = [sample.rows(train) for train, _ in pairs]
+    costs = zip(*(candidates.costs(part) for part in parts), strict=True)
+    results: list[list[_Scored]] = [[] for _ in pairs]
+    for learned, grid, start in zip(costs, deltas, starts, strict=True):
         begun = perf_counter()
-        solved = solve_path(part, solver.cost_in_folds(cost), order, grid, solver, start)
-        failed = sum(not s.converged for row in solved for s in row)
-        coefs = np.stack([[s.coef for s in row] for row in solved])
-        intercepts = np.array([[s.intercept for s in row] for row in solved])
-        z = np.stack([held.scores(c.T) + b for c, b in zip(coefs, intercepts, strict=True)])
-        scores = _scores(sample, test, z, coefs, intercepts, scorer)
-        results.append(_Scored(scores, z, failed, perf_counter() - begun))
+        near = [solver.cost_in_folds(cost) for cost in learned]
+        if start is not None and _alike(near):
+            trains = [train for train, _ in pairs]
+            paths = solve_weighted(sample, trains, near[0], order, grid, solver, start)
+        else:
+            paths = [
+                solve_path(part, cost, order, grid, solver, start)
+                for part, cost in zip(parts, near, strict=True)
+            ]
+        seconds = (perf_counter() - begun) / len(pairs)
+        for found, (_, test), solved in zip(results, pairs, paths, strict=True):
+            found.append(_scored(sample, test, solved, scorer, seconds))
     return results
+
+
+def _alike(costs: list[Cost]) -> bool:
+    """Whether Euclidean costs have the same factor."""
+    first, *others = (cost.factor() for cost in costs)
+    if first is None:
+        return all(factor is None for factor in others)
+    return all(factor is not None and np.array_equal(factor, first) for factor in others)
+
+
+def _scored(sample: Sample, test: Array, solved: Solved, scorer: Any, seconds: float) -> _Scored:
+    """Return what the solutions of a fold say on its test rows."""
+    held = Design(sample.X[test])
+    failed = sum(not s.converged for row in solved for s in row)
+    coefs = np.stack([[s.coef for s in row] for row in solved])
+    intercepts = np.array([[s.intercept for s in row] for row in solved])
+    z = np.stack([held.scores(c.T) + b for c, b in zip(coefs, intercepts, strict=True)])
+    return _Scored(_scores(sample, test, z, coefs, intercepts, scorer), z, failed, seconds)
 
 
 def _scores(

@@ -198,3 +198,24 @@ def solve_path(
         solver.solve_path(sample.problem(y, ball), deltas, start)
         for y, start in zip(sample.ys, first, strict=True)
     ]
+
+
+def solve_weighted(
+    sample: Sample,
+    folds: list[Array],
+    cost: Cost,
+    order: int,
+    deltas: Array,
+    solver: Solver,
+    starts: Solved,
+) -> list[Solved]:
+    """Return the solutions on the rows of every fold, the other rows without weight."""
+    weights = np.zeros((len(sample.weights), len(folds)))
+    for f, rows in enumerate(folds):
+        weights[rows, f] = sample.weights[rows] / sample.weights[rows].sum()
+    ball = Ball(cost, float(deltas[0]), order)
+    solved = [
+        solver.solve_paths(sample.problem(y, ball), weights, deltas, start)
+        for y, start in zip(sample.ys, starts, strict=True)
+    ]
+    return [list(of_fold) for of_fold in zip(*solved, strict=True)]

@@ -44,6 +44,12 @@ class Auto(Solver):
         """Return the solutions at every delta."""
         return self.chosen(problem.at(float(deltas[0]))).solve_path(problem, deltas, starts)
 
+    def solve_paths(
+        self, problem: Problem, weights: Array, deltas: Array, starts: Starts | None = None
+    ) -> list[list[Solution]]:
+        """Return the solutions with each column of ``weights`` at every delta."""
+        return self.chosen(problem).solve_paths(problem, weights, deltas, starts)
+
     def in_folds(self, tol: float) -> Auto:
         """Return the solver with a gap of ``tol`` at best."""
         return Auto(self.exact.in_folds(tol), self.smoothed)

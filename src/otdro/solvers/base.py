@@ -52,8 +52,24 @@ class Method:
         return solved
 
     def starts_pay(self, problem: Problem) -> bool:
-        """Whether solutions of a sample nearby, one per delta, make a path cheaper."""
+        """Whether solutions of a sample nearby, one per delta, make a path cheaper.
+
+        Such paths are also cheaper together (``solve_paths``).
+        """
         return False
+
+    def solve_paths(
+        self,
+        problem: Problem,
+        weights: Array,
+        deltas: Array,
+        tol: float,
+        max_iter: int,
+        starts: Starts | None,
+    ) -> list[list[Solution]]:
+        """Solve with each column of ``weights`` at every delta; override to share work."""
+        known = (deltas, tol, max_iter, starts)
+        return [self.solve_path(problem.weighted(column), *known) for column in weights.T]
 
 
 class Solver(BaseEstimator):  # type: ignore[misc]
@@ -76,6 +92,12 @@ class Solver(BaseEstimator):  # type: ignore[misc]
             start = solved[-1] if solved else None
             solved.append(self.solve(problem.at(float(delta)), start))
         return solved
+
+    def solve_paths(
+        self, problem: Problem, weights: Array, deltas: Array, starts: Starts | None = None
+    ) -> list[list[Solution]]:
+        """Solve with each column of ``weights`` (n, F) at every delta."""
+        return [self.solve_path(problem.weighted(w), deltas, starts) for w in weights.T]
 
     def in_folds(self, tol: float) -> Solver:
         """Return the solver at the accuracy of folds, ``tol`` at best; here itself."""

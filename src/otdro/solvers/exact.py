@@ -62,13 +62,23 @@ class Exact(Solver):
         self, problem: Problem, deltas: Array, starts: Starts | None = None
     ) -> list[Solution]:
         """Return the solutions at every delta (descending) by one method."""
+        return self.solve_paths(problem, problem.weights[:, None], deltas, starts)[0]
+
+    def solve_paths(
+        self, problem: Problem, weights: Array, deltas: Array, starts: Starts | None = None
+    ) -> list[list[Solution]]:
+        """Return the solutions with each column of ``weights`` at every delta by one method."""
         positive = np.asarray(deltas)[np.asarray(deltas) > 0]
-        solved: list[Solution] = []
+        solved: list[list[Solution]] = [[] for _ in weights.T]
         if len(positive):
             problem = problem.at(float(positive[0]))
-            solved = method(problem).solve_path(problem, positive, self.tol, self.max_iter, starts)
+            known = (positive, self.tol, self.max_iter, starts)
+            solved = method(problem).solve_paths(problem, weights, *known)
+        if len(positive) == len(deltas):
+            return solved
         rest = len(deltas) - len(positive)
-        return solved + [self.solve(problem.at(0.0)) for _ in range(rest)]
+        plain = [self.solve(problem.weighted(column).at(0.0)) for column in weights.T]
+        return [path + [last] * rest for path, last in zip(solved, plain, strict=True)]
 
     def _plain(self, problem: Problem, start: Solution | None) -> Solution:
         """Return the plain fit: at delta = 0 nothing moves, so any cost will do."""

@@ -6,7 +6,8 @@ both sides.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from ...design import Design
 from ...losses.base import Array
 from .bounds import DualPoint, dual_point, nearest, repaired
 from .model import Model, Saddle, saddle
-from .newton_system import NewtonSystem
+from .newton_system import Move, NewtonSystem
 
 #: Iterations without progress of the gap before the method gives up.
 PATIENCE = 12
@@ -67,99 +68,86 @@ def iterate(model: Model, goal: float, max_iter: int) -> Outcome:
     for share in (None, *SHARES):
         q = saddle(model)
         if share is not None:
-            q.head.share = share
-            q.head.first = 1.0
-        n_iter = follow_path(q, best, n_iter, max_iter)
-        best.finish(q)
+            q = replace(q, head=replace(q.head, share=share, first=1.0))
+        end = follow_path(q, best, n_iter, max_iter)
+        n_iter = end.n_iter
+        best.finish(end.sample)
         if best.gap <= goal or n_iter >= max_iter:
             break
     return best.outcome(n_iter)
 
 
-def follow_path(q: Saddle, best: Best, n_iter: int, max_iter: int) -> int:
-    """Take predictor-corrector steps from the start of q; return the iterations spent so far."""
+class PathEnd(NamedTuple):
+    """The multipliers of sample and head rows where a path was left, the iterations so far."""
+
+    sample: Array
+    head: Array
+    n_iter: int
+
+
+def follow_path(q: Saddle, best: Best, n_iter: int, max_iter: int) -> PathEnd:
+    """Take predictor-corrector steps from the start of q, ``n_iter`` of them spent before."""
     theta = np.zeros_like(best.theta)
     xi = q.start.copy()
     best.restart()
-    for rows in q.groups:
-        rows.locate(theta, xi)
-        rows.begin(xi)
+    points = [rows.begin(theta, xi) for rows in q.groups]
     while n_iter < max_iter:
         n_iter += 1
-        mu = _linearise(q)
-        best.update(q, theta, xi, mu)
+        groups = [point.linearised() for point in points]
+        mu = _mean_product(q, [point.products for point in points])
+        best.update(q, points[0].alpha, theta, xi, mu)
         if best.done:
             break
         try:
-            dtheta, dxi, step = _direction(q, NewtonSystem(q, xi, best.careful), mu)
+            newton = NewtonSystem(q, groups, xi, best.careful)
+            move, length = _corrected(newton, mu)
         except np.linalg.LinAlgError:
             break
-        theta = theta + step * dtheta
-        xi = xi + step * dxi
-        for rows in q.groups:
-            rows.advance(step)
-            rows.locate(theta, xi)
-    return n_iter
-
-
-def _linearise(q: Saddle) -> float:
-    """Linearise both groups and return mu, the mean complementarity."""
-    for rows in q.groups:
-        rows.linearise()
-    return _mean_product(q, [rows.products(0.0) for rows in q.groups])
+        theta = theta + length * move.dtheta
+        xi = xi + length * move.dxi
+        points = [step.taken(length, theta, xi) for step in move.rows]
+    return PathEnd(points[0].alpha, points[1].alpha, n_iter)
 
 
 def _mean_product(q: Saddle, products: list[Array]) -> float:
+    """Return mu, the mean complementarity."""
     count = sum(rows.count for rows in q.groups)
     total = sum(rows.total(product) for rows, product in zip(q.groups, products, strict=True))
     return total / count if count > 0 else 0.0
 
 
-def _direction(q: Saddle, newton: NewtonSystem, mu: float) -> tuple[Array, Array, float]:
+def _corrected(newton: NewtonSystem, mu: float) -> tuple[Move, float]:
     """Return Mehrotra's corrected step and its length."""
-    for rows in q.groups:
-        rows.aim(0.0)
-    dtheta, dxi = _follow(q, newton, None)
-    step = _length(q, 1.0)
-    ahead = _mean_product(q, [rows.products(step) for rows in q.groups])
+    q, groups = newton.q, newton.groups
+    first = newton.step([at.aim(0.0) for at in groups])
+    length = _length(first, 1.0)
+    ahead = _mean_product(q, [step.products(length) for step in first.rows])
     sigma = min(1.0, max(ahead / mu, LEAST_SHARE) if mu > 0 else 0.0) ** 3
-    for rows in q.groups:
-        rows.aim(sigma * mu, corrected=True)
-    dtheta, dxi = _follow(q, newton, dxi)
-    step = _centred(q, _length(q, SHORT_OF))
-    if step < TOO_SHORT:
+    pairs = zip(groups, first.rows, strict=True)
+    move = newton.step([at.aim(sigma * mu, last) for at, last in pairs], first)
+    length = _centred(q, move, _length(move, SHORT_OF))
+    if length < TOO_SHORT:
         # the second-order terms can mislead far from the path: centre without them
-        for rows in q.groups:
-            rows.aim(CENTRING * mu)
-        dtheta, dxi = _follow(q, newton, None)
-        step = _centred(q, _length(q, SHORT_OF))
-    return dtheta, dxi, step
+        move = newton.step([at.aim(CENTRING * mu) for at in groups])
+        length = _centred(q, move, _length(move, SHORT_OF))
+    return move, length
 
 
-def _centred(q: Saddle, step: float) -> float:
+def _centred(q: Saddle, move: Move, length: float) -> float:
     """Shorten a step until no product of a pair falls far behind the others, if that can be."""
-    shorter = step
+    shorter = length
     for _ in range(SHORTENINGS):
-        products = [rows.products(shorter) for rows in q.groups]
+        products = [step.products(shorter) for step in move.rows]
         mu = _mean_product(q, products)
-        pairs = zip(q.groups, products, strict=True)
-        if all(rows.centred(shorter, mu, product) for rows, product in pairs):
+        pairs = zip(move.rows, products, strict=True)
+        if all(step.centred(shorter, mu, product) for step, product in pairs):
             return shorter
         shorter *= SHORTER
-    return step
+    return length
 
 
-def _follow(q: Saddle, newton: NewtonSystem, last: Array | None) -> tuple[Array, Array]:
-    dtheta, dxi = newton.step(last)
-    if not (np.isfinite(dtheta).all() and np.isfinite(dxi).all()):
-        raise np.linalg.LinAlgError("the Newton step is not finite")
-    for rows in q.groups:
-        rows.move(dtheta, dxi)
-    return dtheta, dxi
-
-
-def _length(q: Saddle, fraction: float) -> float:
-    return min(1.0, fraction * min(rows.longest() for rows in q.groups))
+def _length(move: Move, fraction: float) -> float:
+    return min(1.0, fraction * min(step.longest() for step in move.rows))
 
 
 class Best:
@@ -200,14 +188,14 @@ class Best:
         """Whether the path need not be followed any farther."""
         return self.near or self.gap <= self.goal or self.since > PATIENCE
 
-    def update(self, q: Saddle, theta: Array, xi: Array, mu: float) -> None:
-        """Bound the optimum from both sides at the iterate."""
+    def update(self, q: Saddle, alpha: Array, theta: Array, xi: Array, mu: float) -> None:
+        """Bound the optimum from both sides at the iterate, alpha that of the sample rows."""
         self.last = theta
         self._lower_upper(q, theta, xi)
-        self.raise_bound(q.sample.alpha)
+        self.raise_bound(alpha)
         self.near = mu <= self.enough
         if mu <= self.goal and self.gap > self.goal and self.enough == 0:
-            self.finish(q)
+            self.finish(alpha)
         # past the goal a smaller mu is no progress
         progress = np.array([self.gap, self.upper, max(mu, BEYOND_GOAL * self.goal)])
         self.since = 0 if np.any(progress < PROGRESS * self.marks) else self.since + 1
@@ -235,9 +223,9 @@ class Best:
         if bound.value > self.bound.value:
             self.bound = bound
 
-    def finish(self, q: Saddle) -> None:
-        """Repair the multiplier of the iterate where shrinking it alone leaves too large a gap."""
+    def finish(self, alpha: Array) -> None:
+        """Repair the multiplier of an iterate where shrinking it alone leaves too large a gap."""
         # moving g onto its bound costs a share of the penalty, shrinking alpha one of the risk
-        for target in nearest(self.model, q.sample.alpha):
+        for target in nearest(self.model, alpha):
             if self.gap > self.goal:
-                self.raise_bound(repaired(self.model, q.sample.alpha, target))
+                self.raise_bound(repaired(self.model, alpha, target))

@@ -79,8 +79,7 @@ def iterate_cuts(model: Model, cost: UnitCost, goal: float, max_iter: int) -> Ou
         best.model = replace(model, norm=CutNorm(cost, cuts.normal, root, best.theta))
         best.enough = LOOSE * max(min(best.gap, 1.0), goal)
         q = saddle(best.model)
-        follow_path(q, best, 0, STEPS)
-        multipliers = q.head.alpha[: len(cuts.normal)]
+        multipliers = follow_path(q, best, 0, STEPS).head[: len(cuts.normal)]
         root = _curvature(cost, cuts, multipliers, best.theta)
         cuts = _thinned(cuts, multipliers)
         if best.last.any():

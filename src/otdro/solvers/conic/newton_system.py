@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 from scipy.linalg.lapack import dgeqrf, dtrtrs
 
 from ...losses.base import Array
 from .model import Saddle
-from .rows import Map
+from .rows import Aim, LinearRows, Map, RowStep
 
 #: The least diagonal entry of T, relative to the largest, by which T is scaled.
 LEAST_DIAGONAL = 1e-40
@@ -161,22 +164,25 @@ class Bordered:
 
 
 class NewtonSystem:
-    """Newton's equations of a saddle problem at one iterate; each right-hand side costs O(n d)."""
+    """Newton's equations of a saddle problem at one iterate; each right-hand side costs O(n d).
 
-    def __init__(self, q: Saddle, xi: Array, careful: bool) -> None:
+    ``groups`` are the sample rows and the head rows around the iterate.
+    """
+
+    def __init__(self, q: Saddle, groups: Sequence[LinearRows], xi: Array, careful: bool) -> None:
         self.q = q
+        self.groups = groups
         self.xi = xi
-        sample, head = (rows.map.adjoint(rows.w * rows.alpha) for rows in q.groups)
+        sample, head = (at.rows.map.adjoint(at.rows.w * at.point.alpha) for at in groups)
         self.pull: Array = sample + head
         # only g, which is maximised over, stays outside the least-squares rows
         inside = 0 if not careful else len(xi) - (q.head.breathing is not None)
         B, C = self._border(inside)
-        groups = q.groups
         if not careful:
-            T: Cholesky | Orthogonal = Cholesky([(rows.map, rows.wD) for rows in groups], len(B))
+            T: Cholesky | Orthogonal = Cholesky([(at.rows.map, at.mass) for at in groups], len(B))
         else:
             lift = LIFT_PENALISED if q.rate > 0 else LIFT
-            parts = [(rows.map, rows.V[:, :inside], rows.wD) for rows in groups]
+            parts = [(at.rows.map, at.V[:, :inside], at.mass) for at in groups]
             T = Orthogonal(parts, len(self.pull), lift)
         self.system = Bordered(T, B, C)
 
@@ -188,50 +194,61 @@ class NewtonSystem:
             return np.empty((d + k, 0)), np.empty((0, 0))
         C = np.zeros((k, k))
         B = np.zeros((d, k))
-        for rows in self.q.groups:
-            wDV = rows.wD[:, None] * rows.V
-            B += rows.map.adjoint(wDV)
-            C += rows.V.T @ wDV
+        for at in self.groups:
+            massV = at.mass[:, None] * at.V
+            B += at.rows.map.adjoint(massV)
+            C += at.V.T @ massV
         self._breathe(C)
         return np.vstack([B[:, inside:], C[:inside, inside:]]), C[inside:, inside:]
 
     def _breathe(self, C: Array) -> None:
         """Add the second derivatives of -nu g^2/(2 rate) and of the barrier of [-g, g] in g."""
-        rows = self.q.head
-        if rows.breathing is None:
+        breathing, head = self.q.head.breathing, self.groups[1]
+        if breathing is None:
             return
         nu = self.q.nu
+        P, S = head.steep
         # D (S - P)^2 - (P + S) = -4 P S D without the cancellation
-        C[-1, -1] = (
-            -4 * float(rows.breathing @ (rows.P * rows.S * rows.D)) - self.xi[nu] / self.q.rate
-        )
+        C[-1, -1] = -4 * float(breathing @ (P * S * head.D)) - self.xi[nu] / self.q.rate
         C[[-1, nu], [nu, -1]] -= self.xi[-1] / self.q.rate
 
-    def step(self, last: Array | None = None) -> tuple[Array, Array]:
-        """Return (dtheta, dxi) for the current aims, corrected by ``last``, a predictor's dxi."""
+    def step(self, aims: Sequence[Aim], last: Move | None = None) -> Move:
+        """Return the step to the aims, to second order in ``last``, a predictor's."""
         f = self.pull.copy()
         g = -self.q.cost
-        for rows in self.q.groups:
-            push = rows.wD * rows.rho
+        for j, (at, aim) in enumerate(zip(self.groups, aims, strict=True)):
+            rows, alpha = at.rows, at.point.alpha
+            push = at.mass * aim.rho
             f += rows.map.adjoint(push)
-            square = rows.alpha**2 if last is None else rows.alpha**2 + rows.dalpha**2
+            square = alpha**2 if last is None else alpha**2 + last.rows[j].dalpha ** 2
             one = len(rows.K) == 1
             weight = (rows.w @ square) * rows.K[0] if one else (rows.w * square) @ rows.K
-            g = g + push @ rows.V - (rows.w * rows.alpha) @ rows.R + weight / 2
-        self._stretch(g, last)
+            g = g + push @ at.V - (rows.w * alpha) @ rows.R + weight / 2
+        self._stretch(g, aims[1], last)
         d = len(f)
         m = len(self.system.W)
         x, y = self.system.solve(np.append(f, g[: m - d]), g[m - d :])
-        return x[:d], np.append(x[d:], y)
+        dtheta, dxi = x[:d], np.append(x[d:], y)
+        if not (np.isfinite(dtheta).all() and np.isfinite(dxi).all()):
+            raise np.linalg.LinAlgError("the Newton step is not finite")
+        pairs = zip(self.groups, aims, strict=True)
+        return Move(dtheta, dxi, [at.step(aim, dtheta, dxi) for at, aim in pairs])
 
-    def _stretch(self, g: Array, last: Array | None) -> None:
+    def _stretch(self, g: Array, aim: Aim, last: Move | None) -> None:
         """Add the gradient of -nu g^2/(2 rate) and of the barrier of [-g, g], to second order."""
-        rows = self.q.head
-        rate = self.q.rate
-        if rows.breathing is None:
+        breathing, rate = self.q.head.breathing, self.q.rate
+        if breathing is None:
             return
         nu = self.q.nu
-        second = np.zeros_like(self.xi) if last is None else last
+        second = np.zeros_like(self.xi) if last is None else last.dxi
         g[nu] += (self.xi[-1] ** 2 + second[-1] ** 2) / (2 * rate)
-        g[-1] -= float(rows.breathing @ rows.force.sum(0))
+        g[-1] -= float(breathing @ aim.force.sum(0))
         g[-1] += (self.xi[nu] * self.xi[-1] + second[nu] * second[-1]) / rate
+
+
+class Move(NamedTuple):
+    """A step of theta and xi, and of the multipliers of both groups of rows."""
+
+    dtheta: Array
+    dxi: Array
+    rows: list[RowStep]

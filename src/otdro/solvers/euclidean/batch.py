@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,11 @@ from ...design import Design
 from ...losses import Loss
 
 Array = NDArray[Any]
+
+
+def norms(v: Array) -> Array:
+    """Return the Euclidean norm of each column."""
+    return np.sqrt(np.einsum("db,db->b", v, v))
 
 
 @dataclass(eq=False)
@@ -34,6 +40,10 @@ class Batch:
         """Return the weighted sum over rows, one per column."""
         return np.einsum("nb,nb->b", self.weights, v)
 
+    def objective(self, p: Points) -> Array:
+        """Return mean l + rho w."""
+        return self.mean(p.value) + self.rho * p.w
+
 
 @dataclass(eq=False)
 class Points:
@@ -45,6 +55,11 @@ class Points:
     value: Array
     slope: Array
     curvature: Array
+
+    @cached_property
+    def w(self) -> Array:
+        """The norms ||theta||_2."""
+        return norms(self.theta)
 
     def columns(self, index: Array) -> Points:
         """Return the points of some columns."""

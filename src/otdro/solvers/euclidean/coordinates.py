@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
+import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
 from ...design import Design, mean, row_space
-from ...problem import Problem
+from ...problem import Problem, Solution
+from ..base import Starts, verdict
 
 Array = NDArray[Any]
 
 #: Entries of Z up to which a wide problem (d > n) is reduced to the span of its rows.
 REDUCE_UP_TO = 50_000_000
+
+
+class Minimisers(Protocol):
+    """Minimisers of a batch of problems, the batch along the last axis."""
+
+    theta: Array
+    b: Array
+    objective: Array
+    gap: Array
+    n_iter: Array
 
 
 class Coordinates:
@@ -44,8 +56,39 @@ class Coordinates:
 
     def intercept(self, b: float, coef: Array) -> float:
         """Return the intercept on the rows as given, from that on centred rows."""
-        return float(b if self.center is None else b - self.center @ coef)
+        return float(self._shifted(b, -coef))
 
     def centred(self, intercept: float, coef: Array) -> float:
         """Return the intercept on centred rows, from that on the rows as given."""
-        return float(intercept if self.center is None else intercept + self.center @ coef)
+        return float(self._shifted(intercept, coef))
+
+    def _shifted(self, b: Any, coef: Array) -> Any:
+        return b if self.center is None else b + self.center @ coef
+
+    def places(self, starts: Starts) -> tuple[Array, Array]:
+        """Return theta (d, B) and the intercepts on centred rows of solutions."""
+        coef = np.stack([start.coef for start in starts], axis=1)
+        return self.theta(coef), self._shifted(np.array([s.intercept for s in starts]), coef)
+
+    def solutions(
+        self, found: Minimisers, lam: Array, dual: Array, target: Array
+    ) -> list[Solution]:
+        """Return what a batch found on the rows as given, certified where a gap is on target."""
+        coefs = self.coef(found.theta)
+        intercepts = np.asarray(self._shifted(found.b, -coefs), dtype=float).tolist()
+        gaps, goals, steps = found.gap.tolist(), target.tolist(), found.n_iter.tolist()
+        objectives, multipliers = found.objective.tolist(), lam.tolist()
+        return [
+            Solution(
+                coef=np.ascontiguousarray(coefs[:, j]),
+                intercept=intercepts[j],
+                multiplier=multipliers[j],
+                objective=objectives[j],
+                gap=gaps[j],
+                n_iter=steps[j],
+                converged=gaps[j] <= goals[j],
+                message=verdict(gaps[j], goals[j], steps[j]),
+                dual=dual[:, j],
+            )
+            for j in range(len(gaps))
+        ]

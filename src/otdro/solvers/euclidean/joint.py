@@ -25,6 +25,7 @@ from ...duality import (
     lower_bound,
     move_derivatives,
 )
+from ...duality.ties import Padded
 from ...losses import Loss
 
 Array = NDArray[Any]
@@ -38,7 +39,8 @@ class JointPoint:
     """Triples (theta, b, lam), one column per problem, the scores z and the branches of each row.
 
     ``value`` and ``shift`` of the branches have shape (k, n, B), as have ``slope`` and
-    ``curvature`` of the loss at the moved scores; ``w`` (1, B) or (n, B).
+    ``curvature`` of the loss at the moved scores; ``w`` (1, B) or (n, B). ``two`` (n, B) says
+    which rows with a weight have two branches.
     """
 
     theta: Array
@@ -50,14 +52,8 @@ class JointPoint:
     shift: Array
     slope: Array
     curvature: Array
+    two: Array
     objective: Array
-
-    @property
-    def two(self) -> Array:
-        """Which rows have two branches, shape (n, B)."""
-        if len(self.value) == 1:
-            return np.zeros(self.z.shape, dtype=bool)
-        return np.asarray(np.isfinite(self.value).all(axis=0))
 
     def columns(self, index: Array) -> JointPoint:
         """Return some of the problems."""
@@ -107,17 +103,23 @@ class JointObjective:
         near = None if guess is None else np.abs(guess).reshape(len(guess), -1)
         inner = self.loss.inner(z.ravel(), y, scale, price, near)
         value, shift = inner.value.reshape(flat), inner.shift.reshape(flat)
-        best = value[0] if len(value) == 1 else value.max(axis=0)
+        best, two = value[0], np.zeros((n, B), dtype=bool)
+        if len(value) > 1:
+            best = value.max(axis=0)
+            two = np.isfinite(value).all(axis=0) & (rows.weights > 0)
         F = lam * rows.delta + np.einsum("nb,nb->b", rows.weights, best)
         moved = z + shift
         _, slope, bend = self.loss.evaluate(moved, np.broadcast_to(rows.y[:, None], moved.shape))
-        return JointPoint(theta, b, lam, z, w, value, shift, slope, bend, F)
+        return JointPoint(theta, b, lam, z, w, value, shift, slope, bend, two, F)
 
     def start(self, theta: Array, b: Array, lam: Array | None = None) -> JointPoint:
-        """Return the points at (theta, b), with lam near its best unless it is given."""
+        """Return the points at (theta, b), with lam near its best where none > 0 is given."""
         z = self.rows.design.scores(theta) + b
-        if lam is None:
-            lam = self._multipliers(theta, z, np.zeros(len(b)), ROUGH)
+        lam = np.zeros(len(b)) if lam is None else lam.copy()
+        new = np.flatnonzero(~((lam > 0) & np.isfinite(lam)))
+        if len(new):
+            part, nowhere = self.columns(new), np.zeros(len(new))
+            lam[new] = part._multipliers(theta[:, new], z[:, new], nowhere, ROUGH)
         return self.at(theta, b, lam, z)
 
     def _multipliers(self, theta: Array, z: Array, first: Array, rtol: float) -> Array:
@@ -128,7 +130,8 @@ class JointObjective:
     def settled(self, x: JointPoint) -> JointPoint:
         """Return the points with lam alone minimised to rounding, where that is lower."""
         new = self.at(x.theta, x.b, self._multipliers(x.theta, x.z, x.lam, FINE), x.z)
-        return new if (new.objective <= x.objective).all() else x
+        lower = new.objective <= x.objective
+        return x.replaced(lower, new.columns(lower))
 
     def shares(self, x: JointPoint, p: Array) -> Array:
         """Return the masses (k, n, B), summing to 1 per row, p that of a first branch of two."""
@@ -159,18 +162,24 @@ class JointObjective:
         """Return the mean slope of each row over its branches, shape (n, B)."""
         return np.asarray((self.shares(x, p) * x.slope).sum(axis=0))
 
-    def branch_differences(self, x: JointPoint, j: int, two: Array) -> tuple[Array, Array]:
-        """Return pi (psi_1 - psi_2) of rows ``two`` of problem j, and its gradients."""
-        rows, d = self.rows, len(x.theta)
-        pi = rows.weights[two, j]
-        w = np.broadcast_to(x.w[:, j], len(rows.y))[two]
-        slope = x.slope[:, two, j]
-        t = x.shift[:, two, j] / w
-        apart = np.zeros((len(two), d + 2))
-        by_w = slope * t
-        u = rows.dual_norm.directions(x.theta, x.w, j, two)
-        apart[:, :d] = (slope[0] - slope[1])[:, None] * rows.design.rows(two).dense()
-        apart[:, :d] += (by_w[0] - by_w[1])[:, None] * u
-        apart[:, d] = (slope[0] - slope[1]) * rows.fit_intercept
-        apart[:, -1] = t[1] ** 2 - t[0] ** 2
-        return pi * (x.value[0, two, j] - x.value[1, two, j]), pi[:, None] * apart
+    def branch_differences(self, x: JointPoint, tied: Padded) -> tuple[Array, Array]:
+        """Return pi (psi_1 - psi_2) of the ``tied`` rows of every problem, and its gradients.
+
+        Shapes (B, R) and (B, R, d + 2).
+        """
+        rows, index, d = self.rows, tied.index, len(x.theta)
+        B, R = index.shape
+        at = (index, np.arange(B)[:, None])
+        w = np.broadcast_to(x.w, x.z.shape)[at]
+        slope = x.slope[:, *at]
+        t = x.shift[:, *at] / w
+        by_z = slope[0] - slope[1]
+        by_w = slope[0] * t[0] - slope[1] * t[1]
+        apart = np.empty((B, R, d + 2))
+        apart[..., :d] = by_z[..., None] * rows.design.rows(index.ravel()).dense().reshape(B, R, d)
+        apart[..., :d] += by_w[..., None] * rows.dual_norm.directions(x.theta, x.w, index)
+        apart[..., d] = by_z * rows.fit_intercept
+        apart[..., -1] = t[1] ** 2 - t[0] ** 2
+        mass = rows.weights[at] * tied.held
+        difference = rows.weights[at] * (x.value[0][at] - x.value[1][at])
+        return np.where(tied.held, difference, -1.0), mass[..., None] * apart

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
-from ...design import Design
-from ...duality import DualRows, Round, ZeroModel, zero_model
-from ...losses import Loss
+from ...duality import DualRows, Round, ZeroModel, threshold, zero_model
 from ...problem import Problem, Solution
-from ..base import Array, Method, Starts, constant_risk, constant_solution, verdict
+from ..base import Array, Starts, constant_risk, constant_solution
 from . import newton
 from .batch import Batch
+from .batched import BatchedMethod
 from .coordinates import Coordinates
 from .joint import JointObjective
 from .joint_steps import JointMinimum, descend
@@ -27,61 +27,75 @@ ROUGH_STEPS = 50
 BELOW_THRESHOLD = 0.99
 
 
-class JointNewton(Method):
+class JointNewton(BatchedMethod):
     """Any smooth Lipschitz loss at order 2."""
-
-    geometries = frozenset({"euclidean"})
-    certifies = "the excess over the least worst-case risk"
 
     def lacks(self, problem: Problem) -> str | None:
         """Refuse losses with kinks or pieces, and losses without a largest slope."""
-        loss = problem.loss
-        if loss.pieces is not None or not np.isfinite(loss.smoothness):
-            return f"Newton's method needs a smooth loss, {type(loss).__name__} has kinks"
-        if not np.isfinite(loss.lipschitz):
-            return f"Newton's method in lam needs a Lipschitz loss, {type(loss).__name__} is not"
-        return None
+        if not np.isfinite(problem.loss.lipschitz):
+            name = type(problem.loss).__name__
+            missing = f"Newton's method in lam needs a Lipschitz loss, {name} is not"
+            return super().lacks(problem) or missing
+        return super().lacks(problem)
 
     def solve(
         self, problem: Problem, tol: float, max_iter: int, start: Solution | None = None
     ) -> Solution:
         """Return the minimiser."""
         starts = None if start is None else [replace(start, multiplier=0.0)]
-        return self._solved(problem, np.array([problem.ball.delta]), tol, max_iter, starts)[0]
+        delta = np.array([problem.ball.delta])
+        return self.at_once(problem, problem.weights[:, None], delta, tol, max_iter, starts)[0][0]
 
-    def solve_path(
-        self, problem: Problem, deltas: Array, tol: float, max_iter: int, starts: Starts | None
-    ) -> list[Solution]:
-        """Return the solutions at every delta: small problems as one batch, others in turn."""
-        if not self.starts_pay(problem):
-            return super().solve_path(problem, deltas, tol, max_iter, starts)
-        return self._solved(problem, np.asarray(deltas, dtype=float), tol, max_iter, starts)
-
-    def starts_pay(self, problem: Problem) -> bool:
-        """Whether a path is one batch of Newton steps, which starts nearby make fewer."""
-        return newton.small(problem)
-
-    def _solved(
-        self, problem: Problem, deltas: Array, tol: float, max_iter: int, starts: Starts | None
-    ) -> list[Solution]:
-        at, target = Coordinates(problem), tol * constant_risk(problem)[1]
-        fixed = (problem.y, problem.weights, problem.loss, problem.fit_intercept)
-        zero = zero_model(at.design, *fixed)
-        size = float(np.linalg.norm(zero.pull))
-        positive = np.flatnonzero(deltas < zero.threshold(size, problem.loss.lipschitz, 2))
-        solved = [_constant(problem, zero)] * len(deltas)
-        if not len(positive):
+    def at_once(
+        self,
+        problem: Problem,
+        weights: Array,
+        deltas: Array,
+        tol: float,
+        max_iter: int,
+        starts: Starts | None,
+    ) -> list[list[Solution]]:
+        """Solve with each column of ``weights`` at every delta, as one batch."""
+        at, problems = Coordinates(problem), [problem.weighted(column) for column in weights.T]
+        fixed = (problem.loss, problem.fit_intercept)
+        zeros = [zero_model(at.design, problem.y, column, *fixed) for column in weights.T]
+        solved = [[_constant(*pair)] * len(deltas) for pair in zip(problems, zeros, strict=True)]
+        flat = Flat.of(zeros)
+        least = threshold(flat.steep, flat.mean_square, problem.loss.lipschitz, 2)
+        owner, place = np.nonzero(deltas < least[:, None])
+        if not len(owner):
             return solved
-        objective = joint_objective(at.design, *fixed, deltas[positive])
-        near = None if starts is None else [starts[int(j)] for j in positive]
-        first = _first(at, objective, zero, near)
-        goals = np.full(len(positive), target)
-        found = descend(objective, objective.start(*first), goals, max_iter)
+        known = (weights[:, owner], deltas[place], problem.fit_intercept, Round())
+        rows = DualRows(at.design, problem.y, *known)
+        objective, flat = JointObjective(rows, problem.loss), flat.columns(owner)
+        near = None if starts is None else [starts[int(j)] for j in place]
+        target = tol * np.array([constant_risk(each)[1] for each in problems])[owner]
+        start = objective.start(*_first(at, objective, flat, near))
+        found = descend(objective, start, target, max_iter)
         if starts:
-            _retried(found, objective, zero, target, max_iter)
-        for j, solution in zip(positive, solutions(at, found, target), strict=True):
-            solved[j] = solution
+            _retried(found, objective, flat, target, max_iter)
+        solutions = at.solutions(found, found.lam, found.dual, target)
+        for f, j, solution in zip(owner, place, solutions, strict=True):
+            solved[f][j] = solution
         return solved
+
+
+class Flat(NamedTuple):
+    """Of the models theta = 0 of some problems the size of the pull, E[a^2] and the risk, (B,)."""
+
+    steep: Array
+    mean_square: Array
+    risk: Array
+
+    @classmethod
+    def of(cls, zeros: Sequence[ZeroModel]) -> Flat:
+        """Return those of zero models in round coordinates."""
+        each = [(np.linalg.norm(zero.pull), zero.mean_square, zero.risk) for zero in zeros]
+        return cls(*np.array(each).T)
+
+    def columns(self, index: Array) -> Flat:
+        """Return those of some problems."""
+        return Flat(*(part[index] for part in self))
 
 
 class First(NamedTuple):
@@ -92,14 +106,6 @@ class First(NamedTuple):
     lam: Array | None = None
 
 
-def joint_objective(
-    design: Design, y: Array, weights: Array, loss: Loss, fit_intercept: bool, deltas: Array
-) -> JointObjective:
-    """Return the objective of the problems at some deltas."""
-    columns = np.broadcast_to(weights[:, None], (len(y), len(deltas)))
-    return JointObjective(DualRows(design, y, columns, deltas, fit_intercept, Round()), loss)
-
-
 def _constant(problem: Problem, zero: ZeroModel) -> Solution:
     """Return beta = 0 with the slopes that prove it optimal."""
     conjugate = problem.loss.conjugate(zero.a, problem.y)
@@ -108,34 +114,30 @@ def _constant(problem: Problem, zero: ZeroModel) -> Solution:
     return replace(constant_solution(problem), gap=gap, dual=zero.a)
 
 
-def _first(
-    at: Coordinates, objective: JointObjective, zero: ZeroModel, starts: Starts | None
-) -> First:
+def _first(at: Coordinates, objective: JointObjective, flat: Flat, starts: Starts | None) -> First:
     """Return the solutions given, or where there is none those of a subsample or of order 1."""
     if not starts:
-        return _subsampled(objective) or _order_one(objective, zero)
-    theta = at.theta(np.stack([start.coef for start in starts], axis=1))
-    b = np.array([at.centred(start.intercept, start.coef) for start in starts])
+        return _subsampled(objective) or _order_one(objective, flat)
+    theta, b = at.places(starts)
     lam = np.array([start.multiplier for start in starts])
     cold = np.flatnonzero(~theta.any(axis=0))
     if len(cold):
         part = objective.columns(cold)
-        near = part.start(*_order_one(part, zero))
+        near = part.start(*_order_one(part, flat.columns(cold)))
         theta[:, cold], b[cold], lam[cold] = near.theta, near.b, near.lam
-    known = bool(np.all((lam > 0) & np.isfinite(lam)))
-    return First(theta, b, lam if known else None)
+    return First(theta, b, lam)
 
 
 def _retried(
-    found: JointMinimum, objective: JointObjective, zero: ZeroModel, target: float, max_iter: int
+    found: JointMinimum, objective: JointObjective, flat: Flat, target: Array, max_iter: int
 ) -> None:
     """Solve again, from afar, what a warm start left uncertified: it may sit on a kink."""
     failed = np.flatnonzero(found.gap > target)
     if not len(failed):
         return
     part = objective.columns(failed)
-    cold = part.start(*_order_one(part, zero))
-    again = descend(part, cold, np.full(len(failed), target), max_iter)
+    cold = part.start(*_order_one(part, flat.columns(failed)))
+    again = descend(part, cold, target[failed], max_iter)
     better = again.objective < found.objective[failed]
     for name in JointMinimum.__dataclass_fields__:
         getattr(found, name)[..., failed[better]] = getattr(again, name)[..., better]
@@ -143,20 +145,19 @@ def _retried(
 
 def _subsampled(objective: JointObjective) -> First | None:
     """Solve on evenly spaced rows of a large problem, for a starting point."""
-    rows = objective.rows
+    rows, loss = objective.rows, objective.loss
     index = newton.subsample(order_one(objective, np.zeros(len(rows.delta))))
     if index is None:
         return None
-    weights = rows.weights[index, 0] / rows.weights[index, 0].sum()
-    fixed = (rows.y[index], weights, objective.loss, rows.fit_intercept)
-    design = rows.design.rows(index)
-    zero = zero_model(design, *fixed)
-    size = float(np.linalg.norm(zero.pull))
-    if rows.delta.max() >= zero.threshold(size, objective.loss.lipschitz, 2):
+    weights = rows.weights[index] / rows.weights[index].sum(axis=0)
+    design, y = rows.design.rows(index), rows.y[index]
+    zeros = [zero_model(design, y, column, loss, rows.fit_intercept) for column in weights.T]
+    flat = Flat.of(zeros)
+    if np.any(rows.delta >= threshold(flat.steep, flat.mean_square, loss.lipschitz, 2)):
         return None
-    few = joint_objective(design, *fixed, rows.delta)
-    start = few.start(*_order_one(few, zero))
-    found = descend(few, start, np.full(len(rows.delta), ROUGH_TOL * zero.risk), ROUGH_STEPS)
+    few = replace(objective, rows=replace(rows, design=design, y=y, weights=weights))
+    start = few.start(*_order_one(few, flat))
+    found = descend(few, start, ROUGH_TOL * flat.risk, ROUGH_STEPS)
     return First(found.theta, found.b, found.lam)
 
 
@@ -166,34 +167,9 @@ def order_one(objective: JointObjective, rho: Array) -> Batch:
     return Batch(rows.design, rows.y, rows.weights, objective.loss, rho, rows.fit_intercept)
 
 
-def _order_one(objective: JointObjective, zero: ZeroModel) -> First:
+def _order_one(objective: JointObjective, flat: Flat) -> First:
     """Return the minimisers of mean l + sqrt(delta) rms(l') w with rms(l') as at theta = 0."""
-    steep = float(np.linalg.norm(zero.pull))
-    rms = float(np.sqrt(zero.mean_square))
-    rho = np.minimum(np.sqrt(objective.rows.delta) * rms, BELOW_THRESHOLD * steep)
-    goal = np.full(len(rho), ROUGH_TOL * zero.risk)
-    found = minimise(order_one(objective, rho), goal, ROUGH_STEPS)
+    rms = np.sqrt(objective.rows.delta * flat.mean_square)
+    rho = np.minimum(rms, BELOW_THRESHOLD * flat.steep)
+    found = minimise(order_one(objective, rho), ROUGH_TOL * flat.risk, ROUGH_STEPS)
     return First(found.theta, found.b)
-
-
-def solutions(at: Coordinates, found: JointMinimum, target: float) -> list[Solution]:
-    """Return the solutions of a descent, in the coordinates of the rows as given."""
-    coefs = at.coef(found.theta)
-    solved = []
-    for j in range(len(found.b)):
-        coef = np.ascontiguousarray(coefs[:, j])
-        gap, n_iter = float(found.gap[j]), int(found.n_iter[j])
-        solved.append(
-            Solution(
-                coef=coef,
-                intercept=at.intercept(float(found.b[j]), coef),
-                multiplier=float(found.lam[j]),
-                objective=float(found.objective[j]),
-                gap=gap,
-                n_iter=n_iter,
-                converged=bool(gap <= target),
-                message=verdict(gap, target, n_iter),
-                dual=found.dual[:, j],
-            )
-        )
-    return solved

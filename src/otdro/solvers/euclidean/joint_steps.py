@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...duality.ties import TieModel, factored, solve_each
+from ...duality.ties import Padded, TieModels, solve_each, times
 from .joint import JointObjective, JointPoint
 
 Array = NDArray[Any]
@@ -25,8 +25,8 @@ STALL, PATIENCE = 1e-3, 4
 STILL = 1e-15
 #: The share of the predicted decrease that a step must bring.
 ARMIJO = 1e-4
-#: Halvings of a step.
-HALVINGS = 50
+#: Halvings of a step, and how many lengths are tried at a time while scores are few.
+HALVINGS, AT_ONCE, FEW = 50, 4, 10_000
 #: The share of the way to lam = 0 that a step may go.
 WAY = 0.9
 #: Fits whose target, relative to the objective, is below this get lam alone minimised at the end.
@@ -35,33 +35,52 @@ ROUGH_FIT = 1e-5
 
 @dataclass(eq=False)
 class JointSteps:
-    """Moves (B, d + 2) of all problems, the shares p (n, B) of their models, the slope of F."""
+    """Moves (B, d + 2) of all problems, the shares p (n, B) of their models, the slope of F.
+
+    ``models`` are those of the problems ``tied``, at whose ``places`` rows have two branches.
+    """
 
     move: Array
     p: Array
     descent: Array
-    models: dict[int, TieModel]
+    tied: Array
+    places: Padded
+    models: TieModels | None
+
+    def shares(self, some: Array) -> Array:
+        """Return the shares (T, R) of first branches in some of the tied problems."""
+        places = self.places.problems(some)
+        return np.where(places.held, self.p[places.index, self.tied[some][:, None]], 0.0)
+
+    def change(self, some: Array, move: Array, p: Array, descent: Array) -> None:
+        """Write moves and shares (T, R) of some of the tied problems."""
+        places, columns = self.places.problems(some), self.tied[some]
+        self.move[columns], self.descent[columns] = move, descent
+        t, r = np.nonzero(places.held)
+        self.p[places.index[t, r], columns[t]] = p[t, r]
 
 
 def newton_steps(objective: JointObjective, x: JointPoint, p: Array, floor: Array) -> JointSteps:
     """Return the minimisers of the models around x, quadratic, with both branches linear."""
     grad, H = objective.derivatives(x, p, floor)
     two = x.two
-    tied = np.flatnonzero(two.any(axis=0))
+    any_tied = two.any(axis=0)
+    tied, free = np.flatnonzero(any_tied), np.flatnonzero(~any_tied)
     move = np.zeros_like(grad)
-    free = np.setdiff1d(np.arange(len(grad)), tied)
     if len(free):
-        move[free] = -solve_each(H[free], grad[free])
+        move[free] = -solve_each(H[free], grad[free][:, :, None])[:, :, 0]
     descent = np.einsum("bi,bi->b", grad, move)
-    p, models = p.copy(), {}
-    for j in tied:
-        rows = np.flatnonzero(two[:, j])
-        difference, J = objective.branch_differences(x, int(j), rows)
+    places = Padded.of(two[:, tied].T)
+    steps = JointSteps(move, p.copy(), descent, tied, places, None)
+    if len(tied):
+        every = np.arange(len(tied))
+        difference, J = objective.columns(tied).branch_differences(x.columns(tied), places)
+        shares = steps.shares(every)
         # the gradient at p = 0
-        base = grad[j] - J.T @ p[rows, j]
-        models[int(j)] = TieModel(base, H[j], factored(H[j]), difference, J)
-        move[j], p[rows, j], descent[j] = models[int(j)].minimise(p[rows, j])
-    return JointSteps(move, p, descent, models)
+        base = grad[tied] - times(np.swapaxes(J, 1, 2), shares)
+        steps.models = TieModels(base, H[tied], difference, J)
+        steps.change(every, *steps.models.minimise(shares))
+    return steps
 
 
 class JointLine:
@@ -114,51 +133,60 @@ def advance(
     steps = newton_steps(objective, x, p, floor)
     line = JointLine(objective, x, steps.move)
     new = line.at(line.longest)
-    bad = np.flatnonzero(~_low_enough(new, x, line.longest * steps.descent))
-    if len(bad):
-        for j in bad[line.longest[bad] == 1]:
-            if int(j) in steps.models:
-                _try_curved(objective, x, steps, new, int(j))
-        part = JointLine(objective.columns(bad), x.columns(bad), steps.move[bad])
-        new = new.replaced(bad, _shortened(part, steps.descent[bad]))
+    bad = ~_low_enough(new, x, line.longest * steps.descent)
+    whole = np.flatnonzero((bad & (line.longest == 1))[steps.tied])
+    if len(whole):
+        good, near = _curved(objective, x, steps, new, whole)
+        new = new.replaced(good, near)
+        bad[good] = False
+    if bad.any():
+        new = new.replaced(bad, _shortened(objective.columns(bad), x.columns(bad), steps, bad))
     return new, steps.p
 
 
-def _shortened(line: JointLine, descent: Array) -> JointPoint:
-    """Return the points after the longest of the steps 1, 1/2, ... that descend, or no step."""
-    length, x = line.longest, line.x
-    new = line.at(length)
-    for _ in range(HALVINGS):
-        good = _low_enough(new, x, length * descent)
-        if good.all():
-            return new
-        length = np.where(good, length, length / 2)
-        new = line.at(length)
-    # no decrease is left along the moves of these problems
-    return line.at(np.where(_low_enough(new, x, length * descent), length, 0.0))
+def _curved(
+    objective: JointObjective, x: JointPoint, steps: JointSteps, there: JointPoint, some: Array
+) -> tuple[Array, JointPoint]:
+    """Move some of the tied problems with the differences' curvature as seen ``there``.
 
-
-def _try_curved(
-    objective: JointObjective, x: JointPoint, steps: JointSteps, there: JointPoint, j: int
-) -> None:
-    """Replace the move of problem j by one with the differences' curvature as seen ``there``.
-
-    Tied rows leave their tie by the curvature, which the first move does not know.
+    Tied rows leave their tie by the curvature, which the first move does not know. Return the
+    problems whose new move descends, and their points.
     """
-    rows = np.flatnonzero(x.two[:, j])
-    model, weights = steps.models[j], objective.rows.weights
-    kept = there.two[rows, j]
-    difference = model.difference.copy()
-    still = rows[kept]
-    if len(there.value) == 2:
-        apart = weights[still, j] * (there.value[0, still, j] - there.value[1, still, j])
-        difference[kept] = apart - model.J[kept] @ steps.move[j]
-    move, p, descent = model.minimise(steps.p[rows, j], difference)
-    one = np.array([j])
-    line = JointLine(objective.columns(one), x.columns(one), move[None])
+    assert steps.models is not None
+    columns, places = steps.tied[some], steps.places.problems(some)
+    at = (places.index, columns[:, None])
+    kept = places.held & there.two[at]
+    apart = np.where(kept, there.value[0][at] - there.value[-1][at], 0.0)
+    beyond = objective.rows.weights[at] * apart - times(steps.models.J[some], steps.move[columns])
+    difference = np.where(kept, beyond, steps.models.difference[some])
+    move, p, descent = steps.models.minimise(steps.shares(some), difference, some)
+    line = JointLine(objective.columns(columns), x.columns(columns), move)
     near = line.at(line.longest)
-    if _low_enough(near, x.columns(one), line.longest * descent).all():
-        steps.move[j], steps.p[rows, j], steps.descent[j] = move, p, descent
+    good = np.flatnonzero(_low_enough(near, line.x, line.longest * descent))
+    steps.change(some[good], move[good], p[good], descent[good])
+    return columns[good], near.columns(good)
+
+
+def _shortened(
+    objective: JointObjective, x: JointPoint, steps: JointSteps, index: Array
+) -> JointPoint:
+    """Return the points after the longest of the steps 1/2, 1/4, ... that descend, or no step."""
+    move, descent = steps.move[index], steps.descent[index]
+    found, left = x, np.arange(len(move))
+    at_once = max(1, min(AT_ONCE, FEW // x.z.size))
+    for halvings in range(1, HALVINGS, at_once):
+        B = len(left)
+        again = np.tile(left, at_once)
+        line = JointLine(objective.columns(again), x.columns(again), move[again])
+        length = line.longest * 0.5 ** np.repeat(np.arange(halvings, halvings + at_once), B)
+        new = line.at(length)
+        good = _low_enough(new, line.x, length * descent[again]).reshape(at_once, B)
+        some, longest = good.any(axis=0), good.argmax(axis=0)
+        found = found.replaced(left[some], new.columns((longest * B + np.arange(B))[some]))
+        left = left[~some]
+        if not len(left):
+            break
+    return found
 
 
 @dataclass(eq=False)

@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...problem import Problem, Solution
-from ..base import Method, Starts, constant_risk, verdict
-from .batch import Batch, Minimum
+from ..base import Starts, constant_risk
+from .batch import Batch, Minimum, norms
+from .batched import BatchedMethod
 from .coordinates import Coordinates
 from .newton_matrix import NewtonMatrix
 from .order_one import Start, minimise, zero_points
@@ -19,85 +20,74 @@ Array = NDArray[Any]
 #: Rows above which a part of them is solved first, for a starting point within statistical error
 #: of the answer and for its Newton matrix: a tenth, at most ``SUBSAMPLE``, at least 30 per column.
 SUBSAMPLE_FROM, SUBSAMPLE, PER_COLUMN = 5_000, 10_000, 30
-#: Rows times columns up to which the deltas of a path are solved as one batch.
-BATCH_UP_TO = 20_000
 #: The gap, relative to the constant model's risk, and the steps to a starting point.
 ROUGH_TOL, ROUGH_STEPS = 1e-3, 30
 
 
-class Newton(Method):
+class Newton(BatchedMethod):
     """Any smooth loss at order 1, and at delta = 0."""
 
-    geometries = frozenset({"euclidean"})
-    certifies = "the excess over the least worst-case risk"
     accepts_zero = True
 
     def lacks(self, problem: Problem) -> str | None:
         """Refuse losses with kinks or pieces, and order 2."""
-        loss = problem.loss
-        if loss.pieces is not None or not np.isfinite(loss.smoothness):
-            return f"Newton's method needs a smooth loss, {type(loss).__name__} has kinks"
         if problem.ball.order == 2 and problem.ball.delta > 0:
-            return "Newton's method needs order 1"
-        return None
+            return super().lacks(problem) or "Newton's method needs order 1"
+        return super().lacks(problem)
 
     def solve(
         self, problem: Problem, tol: float, max_iter: int, start: Solution | None = None
     ) -> Solution:
         """Return the minimiser, for many rows from that of a part of them."""
         at, target = Coordinates(problem), tol * constant_risk(problem)[1]
-        batch = _batch(problem, at, np.array([problem.ball.delta]))
-        first, system = None, None
+        batch = _batch(problem, at, problem.weights[:, None], np.array([problem.ball.delta]))
+        first: Start | None = None
+        system = None
         if start is not None:
-            first = _places(at, [start])
+            first = at.places([start])
         elif (part := subsample(batch)) is not None:
             first, system = _of_part(batch, part, target, max_iter)
-        found = minimise(batch, np.array([target]), max_iter, first, system=system)
-        return _solutions(problem, at, found, target)[0]
+        goal = np.array([target])
+        found = minimise(batch, goal, max_iter, first, system=system)
+        return _solutions(problem, at, found, goal)[0]
 
-    def solve_path(
+    def at_once(
+        self,
+        problem: Problem,
+        weights: Array,
+        deltas: Array,
+        tol: float,
+        max_iter: int,
+        starts: Starts | None,
+    ) -> list[list[Solution]]:
+        """Solve with each column of ``weights`` at every delta, as one batch."""
+        F, m = weights.shape[1], len(deltas)
+        at = Coordinates(problem)
+        targets = [tol * constant_risk(problem.weighted(column))[1] for column in weights.T]
+        # the models at theta = 0 do not depend on delta
+        flat = zero_points(_batch(problem, at, weights, np.zeros(F)))
+        zero = flat.columns(np.repeat(np.arange(F), m))
+        batch = _batch(problem, at, np.repeat(weights, m, axis=1), np.tile(deltas, F))
+        first = None if starts is None else tuple(np.tile(part, F) for part in at.places(starts))
+        found = minimise(batch, np.repeat(targets, m), max_iter, first, zero)
+        solved = _solutions(problem, at, found, np.repeat(targets, m))
+        return [solved[f * m : (f + 1) * m] for f in range(F)]
+
+    def in_turn(
         self, problem: Problem, deltas: Array, tol: float, max_iter: int, starts: Starts | None
     ) -> list[Solution]:
-        """Return the solutions at every delta: small problems as one batch, from ``starts`` if
-        given, others each from the last."""
-        at, target = Coordinates(problem), tol * constant_risk(problem)[1]
-        batch = _batch(problem, at, np.asarray(deltas, dtype=float))
-        if not small(problem):
-            return _in_turn(problem, at, batch, np.asarray(deltas, dtype=float), target, max_iter)
-        first = None if starts is None else _places(at, starts)
-        found = minimise(batch, np.full(len(deltas), target), max_iter, first)
-        return _solutions(problem, at, found, target)
-
-    def starts_pay(self, problem: Problem) -> bool:
-        """Whether a path is one batch of Newton steps, which starts nearby make fewer."""
-        return small(problem)
-
-
-def small(problem: Problem) -> bool:
-    """Whether the deltas of a path are solved as one batch."""
-    n, d = problem.X.shape
-    return bool(n * min(n, d) <= BATCH_UP_TO)
-
-
-def _in_turn(
-    problem: Problem, at: Coordinates, batch: Batch, deltas: Array, target: float, max_iter: int
-) -> list[Solution]:
-    """Solve at every delta from the line through the last two solutions."""
-    solved: list[Solution] = []
-    last: list[Minimum] = []
-    zero, system = zero_points(batch.columns(np.array([0]))), NewtonMatrix()
-    for j in range(len(deltas)):
-        start = _extrapolated(last, deltas[: j + 1])
-        one = batch.columns(np.array([j]))
-        last = [*last[-1:], minimise(one, np.array([target]), max_iter, start, zero, system)]
-        solved += _solutions(problem, at, last[-1], target)
-    return solved
-
-
-def _places(at: Coordinates, starts: Starts) -> Start:
-    """Return (theta, b) of solutions, in these coordinates."""
-    theta = at.theta(np.stack([start.coef for start in starts], axis=1))
-    return theta, np.array([at.centred(start.intercept, start.coef) for start in starts])
+        """Solve at every delta from the line through the last two solutions."""
+        at, target = Coordinates(problem), np.array([tol * constant_risk(problem)[1]])
+        weights = problem.weights[:, None]
+        solved: list[Solution] = []
+        last: list[Minimum] = []
+        zero, system = zero_points(_batch(problem, at, weights, deltas[:1])), NewtonMatrix()
+        for j in range(len(deltas)):
+            start = _extrapolated(last, deltas[: j + 1])
+            one = _batch(problem, at, weights, deltas[j : j + 1])
+            last = [*last[-1:], minimise(one, target, max_iter, start, zero, system)]
+            solved += _solutions(problem, at, last[-1], target)
+        return solved
 
 
 def _extrapolated(found: list[Minimum], deltas: Array) -> Start | None:
@@ -113,32 +103,17 @@ def _extrapolated(found: list[Minimum], deltas: Array) -> Start | None:
     return tuple(v + ahead * (v - u) for u, v in pairs)
 
 
-def _batch(problem: Problem, at: Coordinates, deltas: Array) -> Batch:
-    weights = np.broadcast_to(problem.weights[:, None], (len(problem.y), len(deltas)))
+def _batch(problem: Problem, at: Coordinates, weights: Array, deltas: Array) -> Batch:
+    """Return the problems of the columns of ``weights``, each at its delta."""
     rho = deltas * problem.loss.lipschitz if deltas.any() else np.zeros(len(deltas))
     return Batch(at.design, problem.y, weights, problem.loss, rho, problem.fit_intercept)
 
 
-def _solutions(problem: Problem, at: Coordinates, found: Minimum, target: float) -> list[Solution]:
-    coefs = at.coef(found.theta)
-    lipschitz, solved = problem.loss.lipschitz, []
-    for j in range(len(found.b)):
-        coef, gap = np.ascontiguousarray(coefs[:, j]), float(found.gap[j])
-        w, n_iter = float(np.linalg.norm(found.theta[:, j])), int(found.n_iter[j])
-        solved.append(
-            Solution(
-                coef=coef,
-                intercept=at.intercept(found.b[j], coef),
-                multiplier=lipschitz * w if w > 0 else 0.0,
-                objective=float(found.objective[j]),
-                gap=gap,
-                n_iter=n_iter,
-                converged=bool(gap <= target),
-                message=verdict(gap, target, n_iter),
-                dual=found.slope[:, j],
-            )
-        )
-    return solved
+def _solutions(problem: Problem, at: Coordinates, found: Minimum, target: Array) -> list[Solution]:
+    w, lipschitz = norms(found.theta), problem.loss.lipschitz
+    # Lip may be infinite where delta = 0
+    lam = np.array([lipschitz * each if each > 0 else 0.0 for each in w.tolist()])
+    return at.solutions(found, lam, found.slope, target)
 
 
 def subsample(batch: Batch) -> Array | None:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator, cg
 
-from .batch import Batch, Points
+from .batch import Batch, Points, norms
 
 Array = NDArray[Any]
 
@@ -27,7 +27,8 @@ class NewtonMatrix:
 
     H = Z'(pi D)Z, h = Z'(pi D), m = sum pi D at the curvatures D of when it was last renewed,
     g = Z'(pi a), s = sum pi a at the current point, u = theta/w. A ``borrowed`` matrix is that of
-    other rows: good for steps, but slopes moved by it prove nothing.
+    other rows: good for steps, but slopes moved by it prove nothing. Each problem of a batch is
+    renewed by its own need, so that its steps do not depend on its company.
     """
 
     H: Array
@@ -38,7 +39,7 @@ class NewtonMatrix:
 
     def __init__(self) -> None:
         self.residual: Array = np.zeros(0)
-        self.fresh = False
+        self.fresh: Array = np.zeros(0, dtype=bool)
         self.borrowed = False
 
     def retried(self) -> NewtonMatrix:
@@ -51,9 +52,9 @@ class NewtonMatrix:
         self.borrowed = self.H.shape[1] > 0
         return self.retried()
 
-    def discard(self) -> None:
-        """Have the matrix renewed at the next update."""
-        self.residual = np.full_like(self.residual, -1.0)
+    def discard(self, some: Array) -> None:
+        """Have the matrices of some problems renewed at the next update."""
+        self.residual = np.where(some, -1.0, self.residual)
 
     def keep(self, index: Array) -> None:
         """Forget the problems outside ``index``."""
@@ -64,30 +65,25 @@ class NewtonMatrix:
     def update(self, batch: Batch, p: Points) -> None:
         """Take the gradient at p, and the matrix too unless the old one did well enough."""
         self.g = batch.design.adjoint(batch.weights * p.slope)
-        u = p.theta / np.linalg.norm(p.theta, axis=0)
-        residual = np.linalg.norm(self.g + batch.rho * u, axis=0)
+        residual = norms(self.g + batch.rho * (p.theta / p.w))
         # the same matrix contracts the gradient about as much again
-        self.fresh = not len(self.residual) or bool(np.any(residual > CONTRACTION * self.residual))
-        if self.fresh:
-            self._renew(batch, p)
+        known = len(self.residual) > 0
+        self.fresh = residual > CONTRACTION * self.residual if known else residual >= 0
+        if self.fresh.all():
+            self.borrowed = False
+            self.H, self.h, self.mass = _matrices(batch, p)
+            self.curvature = p.curvature
+        elif self.fresh.any():
+            new = self.fresh
+            self.H[new], self.h[:, new], self.mass[new] = _matrices(
+                batch.columns(new), p.columns(new)
+            )
+            self.curvature = np.where(new, p.curvature, self.curvature)
         self.residual = residual
-
-    def _renew(self, batch: Batch, p: Points) -> None:
-        D = batch.weights * p.curvature
-        self.borrowed = False
-        self.curvature = p.curvature
-        self.mass = np.maximum(D.sum(axis=0), np.finfo(float).tiny)
-        self.h = batch.design.adjoint(D) if batch.fit_intercept else np.zeros_like(self.g)
-        if batch.design.d > DENSE_UP_TO:
-            self.H = np.empty((len(self.mass), 0, 0))
-        else:
-            H = batch.design.gram(D)
-            self.H = H - np.einsum("ib,jb->bij", self.h / self.mass, self.h)
 
     def step(self, batch: Batch, p: Points) -> tuple[Array, Array, Array]:
         """Return the step in theta (d, B), the intercept's, and Z'(pi (a + D Z step))."""
-        w = np.linalg.norm(p.theta, axis=0)
-        u = p.theta / w
+        w, u = p.w, p.theta / p.w
         s = batch.mean(p.slope) * batch.fit_intercept
         balanced = self.g - self.h * (s / self.mass)
         rhs = -(balanced + batch.rho * u)
@@ -120,6 +116,19 @@ class NewtonMatrix:
         rtol = 0.01 * min(1.0, float(np.sqrt(np.linalg.norm(rhs))))
         step: Array = cg(operator, rhs[:, 0], rtol=rtol, maxiter=200)[0]
         return step[:, None]
+
+
+def _matrices(batch: Batch, p: Points) -> tuple[Array, Array, Array]:
+    """Return H - hh'/m, h and m at the curvatures of p."""
+    D = batch.weights * p.curvature
+    m = np.maximum(D.sum(axis=0), np.finfo(float).tiny)
+    if batch.design.d > DENSE_UP_TO:
+        H, h = np.empty((len(m), 0, 0)), batch.design.adjoint(D)
+    else:
+        H, h = batch.design.moments(D)
+    if not batch.fit_intercept:
+        return H, np.zeros_like(h), m
+    return H - np.einsum("ib,jb->bij", h / m, h) if H.size else H, h, m
 
 
 def _solve(H: Array, stiffness: Array, u: Array, rhs: Array) -> Array:

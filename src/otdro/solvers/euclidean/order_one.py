@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...duality import threshold
-from .batch import Batch, Minimum, Points, Zero
+from .batch import Batch, Minimum, Points, Zero, norms
 from .newton_matrix import NewtonMatrix
 
 Array = NDArray[Any]
@@ -57,7 +57,7 @@ def minimise(
     whose matrix serves while it does well.
     """
     best, zero = Minimum.empty(batch), zero or zero_points(batch)
-    steep = np.linalg.norm(zero.g, axis=0)
+    steep = norms(zero.g)
     # at the threshold of the penalty rho = delta Lip the slopes themselves are the dual optimum
     square = batch.mean(zero.points.slope**2)
     off = threshold(steep, square, 1.0, order=1) > batch.rho * (1 + AT_THRESHOLD)
@@ -70,12 +70,12 @@ def minimise(
     near = None if start is None else tuple(part[..., active] for part in start)
     p = _first(batch, zero.columns(active), near)
     system = (system or NewtonMatrix()).retried()
-    gap = batch.mean(p.value) + batch.rho * np.linalg.norm(p.theta, axis=0)
+    gap = batch.objective(p)
     for n_iter in range(1, max_iter + 1):
         system.update(batch, p)
         step, db, pull = system.step(batch, p)
         if system.borrowed and _nearly_there(batch, p, system, step, db, target):
-            system.discard()
+            system.discard(np.ones(1, dtype=bool))
             system.update(batch, p)
             step, db, pull = system.step(batch, p)
         dz = batch.design.scores(step) + db
@@ -86,8 +86,7 @@ def minimise(
         moved = np.abs(new.theta - p.theta).max(axis=0) > STILL * np.abs(p.theta).max(axis=0)
         # an old matrix can end the steps without a dual point: try the one of this point first
         over = (gap <= target) | (~moved & system.fresh) | (n_iter == max_iter)
-        if not (moved | over).all():
-            system.discard()
+        system.discard(~(moved | over))
         if over.any():
             best.store(active[over], new.columns(over), objective[over], gap[over], n_iter)
             if over.all():
@@ -104,14 +103,13 @@ def _nearly_there(
     batch: Batch, p: Points, system: NewtonMatrix, step: Array, db: Array, target: Array
 ) -> bool:
     """Whether the decrease that a step promises is so small that a true Newton step ends it."""
-    objective = batch.mean(p.value) + batch.rho * np.linalg.norm(p.theta, axis=0)
     promised = -_slope_along(batch, p, system.g, step, db)
-    return bool(np.all(promised <= LAST_STEP * np.sqrt(target * objective)))
+    return bool(np.all(promised <= LAST_STEP * np.sqrt(target * batch.objective(p))))
 
 
 def _slope_along(batch: Batch, p: Points, g: Array, step: Array, db: Array) -> Array:
     """Return the derivative of F along a step."""
-    u = p.theta / np.linalg.norm(p.theta, axis=0)
+    u = p.theta / p.w
     return np.einsum("db,db->b", g + batch.rho * u, step) + batch.mean(p.slope) * db
 
 
@@ -148,8 +146,7 @@ def _first(batch: Batch, zero: Zero, start: Start | None) -> Points:
     theta, b = start[:2]
     z = start[2] if len(start) > 2 else batch.design.scores(theta) + b
     warm = points(batch, theta, b, z)
-    risk = batch.mean(warm.value) + batch.rho * np.linalg.norm(theta, axis=0)
-    good = theta.any(axis=0) & (risk < batch.mean(zero.points.value))
+    good = theta.any(axis=0) & (batch.objective(warm) < batch.mean(zero.points.value))
     if good.all():
         return warm
     cold = _along_gradient(batch, zero)
@@ -159,7 +156,7 @@ def _first(batch: Batch, zero: Zero, start: Start | None) -> Points:
 
 def _along_gradient(batch: Batch, zero: Zero) -> tuple[Array, Array, Array]:
     """Return theta, b and the scores of the minimiser of the quadratic model along -g."""
-    steepness = np.linalg.norm(zero.g, axis=0)
+    steepness = norms(zero.g)
     u = -zero.g / steepness
     z = batch.design.scores(u)
     spread = z - batch.mean(z) if batch.fit_intercept else z
@@ -172,7 +169,7 @@ def _along_gradient(batch: Batch, zero: Zero) -> tuple[Array, Array, Array]:
 
 def dual_value(batch: Batch, p: Points, a: Array, pull: Array) -> Array:
     """Return the dual value at kappa a, where Z'(pi a) = pull; at least 0."""
-    size = np.linalg.norm(pull, axis=0)
+    size = norms(pull)
     free = batch.rho == 0
     shrink = batch.rho / np.maximum(size, np.finfo(float).tiny)
     kappa = np.where((size > batch.rho) & ~free, shrink, 1.0)
@@ -180,7 +177,7 @@ def dual_value(batch: Batch, p: Points, a: Array, pull: Array) -> Array:
     # a row without weight may have any slope
     value = -batch.mean(np.where(batch.weights > 0, conjugate, 0.0))
     # without a penalty Z'(pi a) = 0 holds to rounding only; its price is |Z'(pi a)| |theta|
-    value -= np.where(free, size * np.linalg.norm(p.theta, axis=0), 0.0)
+    value -= np.where(free, size * p.w, 0.0)
     return np.maximum(0.0, value)
 
 
@@ -188,14 +185,12 @@ def _line_search(
     batch: Batch, p: Points, g: Array, step: Array, db: Array, dz: Array
 ) -> tuple[Points, Array]:
     """Return the points after the longest of the steps 1, 1/2, 1/4, ... that descends, and F."""
-    w = np.linalg.norm(p.theta, axis=0)
-    objective = batch.mean(p.value) + batch.rho * w
+    objective = batch.objective(p)
     descent = _slope_along(batch, p, g, step, db)
-    length = np.ones(len(w))
+    length = np.ones(len(objective))
     for attempt in range(HALVINGS):
-        theta = p.theta + length * step
-        new = points(batch, theta, p.b + length * db, p.z + length * dz)
-        value = batch.mean(new.value) + batch.rho * np.linalg.norm(theta, axis=0)
+        new = points(batch, p.theta + length * step, p.b + length * db, p.z + length * dz)
+        value = batch.objective(new)
         allowed = objective + ARMIJO * length * descent + ROUNDING * np.abs(objective)
         short = ~(value <= allowed)
         if not short.any():

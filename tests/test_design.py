@@ -1,0 +1,30 @@
+"""Products with the rows of a problem, against the rows themselves."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy import sparse
+
+from otdro.design import Design
+
+
+@pytest.mark.parametrize("equal", [False, True])
+@pytest.mark.parametrize("kind", ["dense", "float32", "csr", "far from zero"])
+@pytest.mark.parametrize("B", [0, 1, 3])
+def test_moments_of_whitened_centred_rows(equal, kind, B):
+    rng = np.random.default_rng(B)
+    n, d = 40, 5
+    X = rng.normal(size=(n, d)) + (1e6 if kind == "far from zero" else 0.5)
+    if kind == "float32":
+        X = X.astype(np.float32)
+    center, factor = X.mean(axis=0, dtype=float), np.tril(rng.normal(size=(d, d)))
+    D = np.full((n, B), 0.3) if equal else rng.uniform(0, 1, (n, B))
+    D = D if B else (np.full(n, 0.3) if equal else rng.uniform(0, 1, n))
+    design = Design(sparse.csr_array(X) if kind == "csr" else X, factor, center)
+    G, s = design.moments(D)
+    Z = (X - center) @ factor
+    columns = D.reshape(n, -1)
+    assert_allclose(G.reshape(-1, d, d), np.einsum("ni,nb,nj->bij", Z, columns, Z), atol=1e-8)
+    assert_allclose(s.reshape(d, -1), Z.T @ columns, atol=1e-7)
+    assert_allclose(design.gram(D), G, atol=1e-12)
+    assert s.shape == design.adjoint(D).shape

@@ -1,0 +1,59 @@
+"""Quadratic programs over the shares of tied rows: optimality of each, many at a time."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from otdro.duality.ties import Padded, TieModels, box_quadratics
+
+
+def programs(rank, seed, T=30, R=9):
+    """Return T programs of R shares whose matrices have a given rank, and starts in the box."""
+    rng = np.random.default_rng(seed)
+    J = rng.normal(size=(T, R, rank)) * 10.0 ** rng.uniform(-2, 2, (T, 1, 1))
+    q = rng.normal(size=(T, R)) * 10.0 ** rng.uniform(-2, 2, (T, 1))
+    return J @ np.swapaxes(J, 1, 2), q, rng.integers(0, 2, (T, R)).astype(float)
+
+
+@pytest.mark.parametrize("rank", [1, 3, 9])
+@pytest.mark.parametrize("seed", range(5))
+def test_shares_are_optimal(rank, seed):
+    Q, q, p = programs(rank, seed)
+    found = box_quadratics(Q, q, p)
+    assert ((found >= 0) & (found <= 1)).all()
+    g = (Q @ found[:, :, None])[:, :, 0] + q
+    # a convex program: the linear bound g'(x - p) over the box is what could be gained
+    gain = np.maximum(g, 0) * found + np.maximum(-g, 0) * (1 - found)
+    scale = np.abs(q).max(axis=1) + np.einsum("tii->t", Q)
+    assert_allclose(gain.sum(axis=1) / scale, 0, atol=1e-9)
+
+
+def test_a_program_does_not_depend_on_its_company():
+    Q, q, p = programs(3, 7)
+    alone = [box_quadratics(Q[t : t + 1], q[t : t + 1], p[t : t + 1])[0] for t in range(len(q))]
+    values = [x @ A @ x / 2 + c @ x for x, A, c in zip(alone, Q, q, strict=True)]
+    together = box_quadratics(Q, q, p)
+    assert_allclose(np.einsum("ti,tij,tj->t", together, Q, together) / 2
+                    + np.einsum("ti,ti->t", q, together), values, rtol=1e-9)  # fmt: skip
+
+
+def test_places_of_few_and_many_entries():
+    mask = np.array([[False, True, True], [True, False, False], [True, True, True]])
+    padded = Padded.of(mask)
+    assert [list(i[h]) for i, h in zip(padded.index, padded.held, strict=True)] == [
+        [1, 2], [0], [0, 1, 2],
+    ]  # fmt: skip
+
+
+def test_places_without_a_row_change_nothing():
+    rng = np.random.default_rng(0)
+    T, D, R = 4, 5, 3
+    A = rng.normal(size=(T, D, D))
+    H, base = A @ np.swapaxes(A, 1, 2) + np.eye(D), rng.normal(size=(T, D))
+    d, J = rng.normal(size=(T, R)), rng.normal(size=(T, R, D))
+    move, p, _ = TieModels(base, H, d, J).minimise(np.zeros((T, R)))
+    wide = np.concatenate([d, -np.ones((T, 2))], axis=1)
+    longer = np.concatenate([J, np.zeros((T, 2, D))], axis=1)
+    again, shares, _ = TieModels(base, H, wide, longer).minimise(np.zeros((T, R + 2)))
+    assert_allclose(again, move, atol=1e-10)
+    assert_allclose(shares, np.pad(p, [(0, 0), (0, 2)]), atol=1e-10)
