@@ -8,6 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from otdro import DROClassifier, DRORegressor
 from otdro.cli.errors import guard
+from otdro.costs import Norm
 from otdro.experiment.comparison import inner_folds, rounds
 from otdro.experiment.environments import forward, leave_out
 from otdro.losses import Logistic
@@ -64,7 +65,7 @@ def evidence_of(losses):
     sample = Sample(np.zeros((n, 1)), [np.ones(n)], np.full(n, 1 / n), Logistic(), True)
     # log(1 + exp(-z)) = loss
     z = -np.log(np.expm1(losses))[None, :, None]
-    return sample, FoldScores(np.array([[-np.mean(losses)]]), [np.arange(n)], [z])
+    return sample, FoldScores(np.array([[-np.mean(losses)]]), [np.arange(n)], [z], [Norm(2)])
 
 
 def test_design_effect_is_one_for_like_environments_and_their_size_for_unlike_ones():
@@ -87,7 +88,7 @@ def test_losses_are_weighted_and_untested_environments_left_out():
     losses = np.array([1.0, 2.0, 3.0, 4.0])
     sample, folds = evidence_of(losses)
     sample = Sample(sample.X, sample.ys, np.array([0.4, 0.2, 0.2, 0.2]), Logistic(), True)
-    part = FoldScores(folds.scores, [np.arange(3)], [folds.z[0][:, :3]])
+    part = FoldScores(folds.scores, [np.arange(3)], [folds.z[0][:, :3]], [Norm(2)])
     found = environment_losses(sample, part, np.array(["u", "u", "v", "w"]))
     assert_array_equal(found.names, ["u", "v"])
     assert_allclose(found.losses[:, 0], [(2 * 1 + 2) / 3, 3.0])

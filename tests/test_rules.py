@@ -40,7 +40,7 @@ def by_hand(mean, se):
     """Return evidence whose fold scores have this mean and standard error."""
     mean, se = np.asarray(mean, float), np.asarray(se, float)
     scores = np.stack([mean - se, mean + se])
-    folds = FoldScores(scores, [np.arange(2)], [np.zeros((1, 2, len(mean)))])
+    folds = FoldScores(scores, [np.arange(2)], [np.zeros((1, 2, len(mean)))], [Norm(2)])
     sample = Sample(X[:2], [Y[:2]], np.full(2, 0.5), Logistic(), True)
     return Evidence(sample, Norm(2), 1, np.geomspace(1, 0.1, len(mean)), folds, False)
 

@@ -37,23 +37,19 @@ NO_METRIC_LEARNED = (
 class Candidates:
     """A fixed ``cost``, one ``learner``, or the candidates of a ``Learned`` specification.
 
-    With ``weights`` the candidates of a specification are one: their blend. ``unlabelled`` are rows
-    without labels for the learners that can use them. ``note`` is a sentence about the cost for
-    ``message_``, empty if there is nothing to say.
+    ``unlabelled`` are rows without labels for the learners that can use them. ``note`` is a
+    sentence about the cost for ``message_``, empty if there is nothing to say.
     """
 
     cost: Cost | None = None
     learner: Any = None
     learned: Learned | None = None
-    weights: Array | None = None
     unlabelled: Array | None = None
     note: str = ""
 
     @property
     def names(self) -> list[str]:
         """A short text for each candidate."""
-        if self.weights is not None:
-            return ["Blend"]
         if self.learned is not None:
             return [candidate.name for candidate in self.learned.candidates()]
         return [repr(self.cost if self.learner is None else self.learner)]
@@ -93,29 +89,19 @@ class Candidates:
         task, more = sample.loss.task, self.unlabelled
         if self.learned is not None:
             if alike:
-                matrices: list[Array | None] = [None] * (len(self.learned.candidates()) - 1)
-            else:
-                matrices = self.learned.matrices(X, y, task=task, unlabelled=more)
-            return self._blended(matrices) if self.weights is not None else _priced(matrices)
+                return [Norm(2)] + [None] * (len(self.names) - 1)
+            matrices = self.learned.matrices(X, y, task=task, unlabelled=more)
+            return [Norm(2), *(None if M is None else Mahalanobis(M) for M in matrices)]
         try:
             return [None if alike else learn(self.learner, X, y, task=task, unlabelled=more)]
         except NoPairsError:
             return [None]
 
-    def _blended(self, matrices: list[Array | None]) -> list[Cost | None]:
-        """Return the cost of sum_c w_c Lambda_c, the identity where a candidate learned nothing."""
-        assert self.weights is not None
-        known = [M for M in matrices if M is not None]
-        if not known:
-            return [None]
-        identity = np.eye(len(known[0]))
-        parts = [identity, *(identity if M is None else M for M in matrices)]
-        return [Mahalanobis(mixed(parts, self.weights))]
 
-
-def _priced(matrices: list[Array | None]) -> list[Cost | None]:
-    """Return the Euclidean cost and those of the matrices."""
-    return [Norm(2), *(None if M is None else Mahalanobis(M) for M in matrices)]
+def blended(costs: list[Cost], weights: Array, d: int) -> Mahalanobis:
+    """Return the cost of sum_c w_c Lambda_c; the Euclidean cost has the identity."""
+    matrices = [cost.matrix if hasattr(cost, "matrix") else np.eye(d) for cost in costs]
+    return Mahalanobis(mixed(matrices, weights))
 
 
 def _feature_map(cost: Any, X: Array, y: Array) -> Cost:

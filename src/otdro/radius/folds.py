@@ -44,11 +44,12 @@ FOLD_TOL = 1e-4
 @dataclass(frozen=True, eq=False)
 class FoldScores:
     """One candidate's folds: ``scores`` (F, m), larger is better; of each fold the ``rows`` it
-    tested and their model scores ``z`` (K, rows, m)."""
+    tested, their model scores ``z`` (K, rows, m), and the cost, learned from its training rows."""
 
     scores: Array
     rows: list[Array]
     z: list[Array]
+    costs: list[Cost]
 
     def entries(self, k: int, weights: Array) -> tuple[Array, Array, Array]:
         """Return tested rows (E,), their scores (E, m) for target k, and their shares (E,) of 1.
@@ -190,15 +191,29 @@ def cross_validate(
     scorer: Any,
     n_jobs: int | None,
     starts: list[Solved | None] | None = None,
+    learned: list[list[Cost]] | None = None,
 ) -> list[FoldScores]:
-    """Return the fold scores of every candidate along its deltas; ``starts`` for ``solve_path``."""
+    """Return the fold scores of every candidate along its deltas; ``starts`` for ``solve_path``.
+
+    ``learned`` are the costs of the candidates in every fold where they are known already.
+    """
     solver = solver.in_folds(FOLD_TOL)
     starts = starts or [None] * len(deltas)
     # small problems are faster together; others one by one, to tell of a fold when it is there
     tasks = effective_n_jobs(n_jobs) if all(starts) else len(pairs)
     arriving = Parallel(n_jobs=n_jobs, return_as="generator")(
-        delayed(_folds_of)(sample, candidates, order, deltas, solver, part, scorer, starts)
-        for part in _parts(pairs, tasks)
+        delayed(_folds_of)(
+            sample,
+            candidates,
+            order,
+            deltas,
+            solver,
+            pairs[part],
+            scorer,
+            starts,
+            None if learned is None else learned[part],
+        )
+        for part in _parts(len(pairs), tasks)
     )
     folds: list[list[_Scored]] = []
     for part in arriving:
@@ -214,6 +229,7 @@ def cross_validate(
             np.stack([fold[c].scores for fold in folds]),
             tests,
             [fold[c].z for fold in folds],
+            [fold[c].cost for fold in folds],
         )
         for c in range(len(deltas))
     ]
@@ -221,10 +237,11 @@ def cross_validate(
 
 @dataclass(frozen=True, eq=False)
 class _Scored:
-    """One candidate in one fold: ``scores`` (m,), ``z`` (K, test, m), unsolved fits, seconds."""
+    """One candidate in one fold: ``scores`` (m,), ``z`` (K, test, m), cost, unsolved fits, time."""
 
     scores: Array
     z: Array
+    cost: Cost
     failed: int
     seconds: float
 
@@ -241,10 +258,10 @@ def _log(fold: list[_Scored], number: int, total: int, names: list[str]) -> None
         )
 
 
-def _parts(pairs: list[Split], count: int) -> list[list[Split]]:
-    """Return the folds in at most ``count`` parts of even size."""
-    size = -(-len(pairs) // count)
-    return [pairs[i : i + size] for i in range(0, len(pairs), size)]
+def _parts(total: int, count: int) -> list[slice]:
+    """Return the numbers of the folds in at most ``count`` parts of even size."""
+    size = -(-total // count)
+    return [slice(i, i + size) for i in range(0, total, size)]
 
 
 def _folds_of(
@@ -256,14 +273,15 @@ def _folds_of(
     pairs: list[Split],
     scorer: Any,
     starts: list[Solved | None],
+    learned: list[list[Cost]] | None,
 ) -> list[list[_Scored]]:
     """Return what some folds say about every candidate."""
     parts = [sample.rows(train) for train, _ in pairs]
-    costs = zip(*(candidates.costs(part) for part in parts), strict=True)
+    found = [candidates.costs(part) for part in parts] if learned is None else learned
     results: list[list[_Scored]] = [[] for _ in pairs]
-    for learned, grid, start in zip(costs, deltas, starts, strict=True):
+    for costs, grid, start in zip(zip(*found, strict=True), deltas, starts, strict=True):
         begun = perf_counter()
-        near = [solver.cost_in_folds(cost) for cost in learned]
+        near = [solver.cost_in_folds(cost) for cost in costs]
         if start is not None and _alike(near):
             trains = [train for train, _ in pairs]
             paths = solve_weighted(sample, trains, near[0], order, grid, solver, start)
@@ -273,8 +291,8 @@ def _folds_of(
                 for part, cost in zip(parts, near, strict=True)
             ]
         seconds = (perf_counter() - begun) / len(pairs)
-        for found, (_, test), solved in zip(results, pairs, paths, strict=True):
-            found.append(_scored(sample, test, solved, scorer, seconds))
+        for row, (_, test), cost, solved in zip(results, pairs, costs, paths, strict=True):
+            row.append(_scored(sample, test, cost, solved, scorer, seconds))
     return results
 
 
@@ -286,14 +304,16 @@ def _alike(costs: list[Cost]) -> bool:
     return all(factor is not None and np.array_equal(factor, first) for factor in others)
 
 
-def _scored(sample: Sample, test: Array, solved: Solved, scorer: Any, seconds: float) -> _Scored:
+def _scored(
+    sample: Sample, test: Array, cost: Cost, solved: Solved, scorer: Any, seconds: float
+) -> _Scored:
     """Return what the solutions of a fold say on its test rows."""
     held = Design(sample.X[test])
     failed = sum(not s.converged for row in solved for s in row)
     coefs = np.stack([[s.coef for s in row] for row in solved])
     intercepts = np.array([[s.intercept for s in row] for row in solved])
     z = np.stack([held.scores(c.T) + b for c, b in zip(coefs, intercepts, strict=True)])
-    return _Scored(_scores(sample, test, z, coefs, intercepts, scorer), z, failed, seconds)
+    return _Scored(_scores(sample, test, z, coefs, intercepts, scorer), z, cost, failed, seconds)
 
 
 def _scores(

@@ -16,7 +16,7 @@ from ..pairs import generator
 from ..problem import Ball, Sample, Solution
 from ..solvers import Solver
 from . import candidates as cost_candidates
-from .candidates import Candidates
+from .candidates import Candidates, blended
 from .checks import check_delta, check_deltas, resolve_order
 from .comparison import CandidateScore, Comparison
 from .environments import environment_losses
@@ -104,13 +104,29 @@ class Trials:
     splits: list[Split]
     scorer: ModelScorer | None
 
-    def run(self, tried: Candidates, full: list[Cost]) -> list[Trial]:
-        """Return one trial a candidate; ``full`` are their costs, learned from all rows."""
+    def blend(self, found: list[Trial], weights: Array) -> Trial:
+        """Return the trial of the weighted mean of the matrices that others learned."""
+        d = self.sample.X.shape[1]
+        full = blended([trial.cost for trial in found], weights, d)
+        in_folds = [
+            [blended(list(costs), weights, d)]
+            for costs in zip(*(trial.folds.costs for trial in found), strict=True)
+        ]
+        [trial] = self.run(Candidates(cost=full), [full], in_folds)
+        return replace(trial, name="Blend")
+
+    def run(
+        self, tried: Candidates, full: list[Cost], learned: list[list[Cost]] | None = None
+    ) -> list[Trial]:
+        """Return one trial a candidate; ``full`` are their costs, learned from all rows.
+
+        ``learned`` are those of every fold, where they are known already.
+        """
         sample, order, settings = self.sample, self.order, self.settings
         rule = resolve_rule(settings.rule)
         deltas = [_deltas(sample, cost, order, self.delta, settings) for cost in full]
         starts = [self._starts(cost, grid) for cost, grid in zip(full, deltas, strict=True)]
-        how = (self.solver, self.splits, self.scorer, settings.n_jobs, starts)
+        how = (self.solver, self.splits, self.scorer, settings.n_jobs, starts, learned)
         scores = cross_validate(sample, tried, order, deltas, *how)
         verdicts = [
             rule(Evidence(sample, cost, order, grid, folds, self.scorer is None, settings.groups))
@@ -151,8 +167,7 @@ def _from_folds(
     weights = None
     if tried.learned is not None and tried.learned.how == "blend" and len(found) > 1:
         weights = _weights(found, tried.learned.candidates())
-        mix = replace(tried, weights=weights)
-        [best] = trials.run(mix, mix.costs(sample))
+        best = trials.blend(found, weights)
     table = _compared(found, weights, best)
     if tried.learned is not None:
         # made here, not the user's own: it may carry what it was made of
