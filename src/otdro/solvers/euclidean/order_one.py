@@ -159,12 +159,15 @@ def _along_gradient(batch: Batch, zero: Zero) -> tuple[Array, Array, Array]:
     steepness = norms(zero.g)
     u = -zero.g / steepness
     z = batch.design.scores(u)
-    spread = z - batch.mean(z) if batch.fit_intercept else z
+    # the rows are centred on a mean that need not be that of these weights
+    shift = batch.mean(z) if batch.fit_intercept else np.zeros(len(steepness))
+    spread = z - shift
     bend = batch.mean(zero.points.curvature * spread**2)
     # slope -(|g| - rho) and curvature u'Hu along u; the least bend caps the move where H vanishes
     least = LEAST_BEND * (steepness - batch.rho) * np.sqrt(batch.mean(spread**2))
     length = (steepness - batch.rho) / np.maximum(bend, np.maximum(least, np.finfo(float).tiny))
-    return length * u, zero.points.b, length * z + zero.points.b
+    b = zero.points.b - length * shift
+    return length * u, b, length * z + b
 
 
 def dual_value(batch: Batch, p: Points, a: Array, pull: Array) -> Array:
