@@ -11,7 +11,8 @@ import otdro
 from otdro import DROClassifier, DRORegressor
 
 FIXED = {
-    "otdro": "DROClassifier DRORegressor Ball WorstCase discrepancy robust_risk Audit Drift audit drift",
+    "otdro": "DROClassifier DRORegressor Ball WorstCase discrepancy robust_risk "
+    "Audit Drift audit drift",
     "otdro.costs": "Norm Mahalanobis FeatureMap Graph",
     "otdro.losses": "Logistic Hinge SquaredHinge Squared Absolute Huber Quantile",
     "otdro.metrics": "Xing Eigen LogDet GeometricMean Diagonal Robust Learned",
