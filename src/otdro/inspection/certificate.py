@@ -270,13 +270,24 @@ class Audit:
         found = units.mean_move(float(_radii(delta)), self.order, each, self.scale)
         return dict(zip(self.names, found.tolist(), strict=True))
 
+    @property
+    def unit_column(self) -> str:
+        """The column in whose standard deviations deltas are told: that which breaks first."""
+        return self.names[int(self.columns.order()[0])]
+
+    def deviations(self, delta: Any, column: str | None = None) -> Any:
+        """Return delta as a mean move of a column, in its standard deviations; arrays too."""
+        j = self.names.index(self.unit_column if column is None else column)
+        each = units.unit_prices(self.cost, len(self.names))[j]
+        found = units.mean_move(_radii(delta), self.order, each, self.scale[j])
+        return found if np.ndim(delta) else float(found)
+
     def in_words(self, delta: float, column: str | None = None) -> str:
-        """Return delta as a mean move of a column: by default the one most easily broken."""
-        if column is None:
-            column = self.names[int(self.columns.order()[0])]
+        """Return delta as a mean move of a column: by default ``unit_column``."""
+        column = self.unit_column if column is None else column
         if column not in self.names:
             raise ValueError(f"there is no column {column!r}; the columns are {self.names[:20]}.")
-        return units.in_words(self.units(delta)[column] if np.isfinite(delta) else np.inf, column)
+        return units.in_words(self.deviations(delta, column), column)
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything but the rows in lists, numbers and strings; see docs/audit.md."""
