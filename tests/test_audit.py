@@ -321,6 +321,17 @@ def test_units_are_mean_moves_that_cost_delta():
     assert found.in_words(np.inf) == "no move at all reaches it"
 
 
+def test_a_column_that_does_not_vary_is_no_unit():
+    X, y, _, model = binary()
+    model.coef_ = np.array([[0.1, 0.1, 50.0]])
+    X[:, 2] = 0.0
+    found = audit(model, X, y)
+    assert found.columns.order()[0] == 2
+    assert found.unit_column != "x2"
+    assert np.isfinite(found.deviations(0.1))
+    assert found.deviations(0.1, "x2") == np.inf
+
+
 def test_changes_name_the_columns_that_move():
     X, y, _, model = binary()
     found = audit(model, X, y, cost="l1")

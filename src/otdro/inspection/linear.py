@@ -230,10 +230,10 @@ def transformed(front: Any, X: Any, name: str) -> Any:
     try:
         return front.transform(X)
     except (ValueError, TypeError, KeyError) as error:
-        reason = " ".join(str(error).split())
+        reason = " ".join(str(error).split()).rstrip(".")
         raise ValueError(
-            f"the steps before the model refuse {name} ({reason}) Give it the columns and "
-            "kinds of values that the pipeline was fitted to."
+            f"the steps before the model refuse {name}: {reason}. Give the columns and kinds of "
+            "values that the pipeline was fitted to."
         ) from None
 
 
