@@ -323,7 +323,7 @@ def test_units_are_mean_moves_that_cost_delta():
 
 def test_a_column_that_does_not_vary_is_no_unit():
     X, y, _, model = binary()
-    model.coef_ = np.array([[0.1, 0.1, 50.0]])
+    model.coef_ = np.array([[1.0, -2.0, 50.0]])
     X[:, 2] = 0.0
     found = audit(model, X, y)
     assert found.columns.order()[0] == 2
