@@ -10,7 +10,9 @@ pd = pytest.importorskip("pandas")
 skops_io = pytest.importorskip("skops.io")
 pytest.importorskip("ot")
 
+from sklearn.feature_selection import SelectKBest  # noqa: E402
 from sklearn.linear_model import LogisticRegression, Ridge  # noqa: E402
+from sklearn.model_selection import GridSearchCV  # noqa: E402
 from sklearn.pipeline import make_pipeline  # noqa: E402
 from sklearn.preprocessing import StandardScaler  # noqa: E402
 
@@ -166,6 +168,16 @@ def test_bad_input_is_one_sentence(files, capsys):
         (("drift", "old.csv", "new.csv", "--max-drift", "-1"), "must be a number >= 0"),
     ]:
         assert text in refused(capsys, *arguments)
+
+
+def test_a_search_and_a_selection_are_loaded(files, capsys):
+    rows, _ = files
+    inner = make_pipeline(SelectKBest(k=1), LogisticRegression())
+    search = GridSearchCV(inner, {"logisticregression__C": [0.1, 1.0]}, cv=3)
+    skops_io.dump(search.fit(rows[["a", "c"]], rows.y), "search.skops")
+    code, out, _ = call(capsys, "audit", "search.skops", "old.csv", "--target", "y", "--json")
+    assert code == 0
+    assert json.loads(out)["columns"] == 1
 
 
 def test_only_stated_types_are_loaded(files, capsys):

@@ -12,9 +12,12 @@ from .errors import UserError
 OURS = ("costs", "estimators", "losses", "metrics", "problem", "radius", "scaling", "solvers")
 
 
-#: What else skops asks about: a type of numpy, and the folds that chose delta.
+#: What else skops asks about: a type of numpy, folds, and parts of a search or a selection.
 ELSE = {
     "numpy.dtype",
+    "sklearn.feature_selection._univariate_selection.f_classif",
+    "sklearn.feature_selection._univariate_selection.f_regression",
+    "sklearn.metrics._scorer._PassthroughScorer",
     "sklearn.model_selection._split.KFold",
     "sklearn.model_selection._split.StratifiedKFold",
 }
