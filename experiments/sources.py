@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import numpy as np
+import pandas as pd
 from sklearn import datasets as sk
 
 from otdro.datasets import load
@@ -65,3 +69,11 @@ def split(X, y, n, seed, task, test=3000):
     mean, sd = X[train].mean(axis=0), X[train].std(axis=0)
     Z = (X - mean) / np.where(sd > 0, sd, 1.0)
     return Z[train], y[train], Z[rest], y[rest]
+
+
+def environments(name):
+    """Return (X, y, env, task) of a set with natural environments, from OTDRO_DATA/shift."""
+    frame = pd.read_csv(Path(os.environ["OTDRO_DATA"]) / "shift" / f"{name}.csv.gz")
+    y = frame["y"].to_numpy(float)
+    task = "classification" if set(np.unique(y)) <= {-1.0, 1.0} else "regression"
+    return frame.iloc[:, :-2].to_numpy(float), y, frame["env"].to_numpy(), task

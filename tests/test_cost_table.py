@@ -107,7 +107,7 @@ def fitted():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((60, 3))
     y = np.where(X[:, 0] + 0.3 * rng.standard_normal(60) > 0, "yes", "no")
-    return DROClassifier(cost=Learned([Diagonal()], [0.1, 0.5])).fit(X, y)
+    return DROClassifier(cost=Learned([Diagonal()], [0.1, 0.5], how="choose")).fit(X, y)
 
 
 def test_cost_says_what_won_and_by_how_much(fitted):

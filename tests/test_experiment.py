@@ -9,7 +9,7 @@ from sklearn.datasets import make_classification
 from otdro import experiment
 from otdro.datasets import Dataset, load
 from otdro.experiment import Plan, Row, rows, run, seed_of, split, tables
-from otdro.experiment.comparison import Score, compare, summarise
+from otdro.experiment.comparison import Score, compare, rounds, summarise
 from otdro.experiment.run import Clock, Unit
 from otdro.experiment.splits import SIZES, folds
 from otdro.experiment.table import number
@@ -277,7 +277,13 @@ def test_comparison_is_paired_and_complete():
 
     data = toy(n=80)
     found = list(
-        compare(StandardScaler(), pd.DataFrame(data.X), data.y, "classification", repeats=3)
+        compare(
+            StandardScaler(),
+            pd.DataFrame(data.X),
+            data.y,
+            "classification",
+            rounds(data.y, "classification", 3, 0),
+        )
     )
     told = {(s.method, s.measure): s for s in summarise(found)}
     assert {m for m, _ in told} == {"ours", "plain", "L1", "L2", "Wasserstein"}
@@ -294,7 +300,7 @@ def test_comparison_takes_other_tasks(task):
     X = np.random.default_rng(0).standard_normal((90, 3))
     y = X[:, 0] + 0.1 * X[:, 1] if task == "regression" else np.repeat([0, 1, 2], 30)
     kind = "regression" if task == "regression" else "classification"
-    found = list(compare(StandardScaler(), pd.DataFrame(X), y, kind, repeats=2))
+    found = list(compare(StandardScaler(), pd.DataFrame(X), y, kind, rounds(y, kind, 2, 0)))
     assert len(found) == 10
     assert all(np.isfinite(list(s.values.values())).all() for s in found)
 

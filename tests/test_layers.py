@@ -10,6 +10,7 @@ import otdro
 SOURCE = Path(otdro.__file__).parent
 LAYERS = [
     {"design", "progress"},
+    {"fences"},
     {"losses", "costs", "pairs"},
     {"metrics", "datasets", "scaling"},
     {"problem"},

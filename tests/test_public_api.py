@@ -98,7 +98,7 @@ def test_parameters_of_the_estimators():
 @pytest.mark.parametrize("kind", [DROClassifier, DRORegressor])
 def test_parameters_of_fit(kind):
     fit = inspect.signature(kind.fit).parameters
-    assert list(fit) == ["self", "X", "y", "sample_weight", "groups", "support"]
+    assert list(fit) == ["self", "X", "y", "sample_weight", "groups", "support", "unlabelled"]
     assert fit["groups"].kind is fit["support"].kind is inspect.Parameter.KEYWORD_ONLY
 
 

@@ -8,11 +8,14 @@ from sklearn.model_selection import StratifiedKFold
 from otdro import DROClassifier, DRORegressor
 from otdro.costs import Mahalanobis, Norm
 from otdro.losses import Logistic, Squared
+from otdro.metrics import Learned
 from otdro.radius import Sample
 from otdro.radius.candidates import Candidates
 from otdro.radius.folds import FoldScores, cross_validate, splits
 from otdro.radius.grid import default_deltas
 from otdro.radius.rules import (
+    PRIOR_SHARE,
+    PRIOR_WEIGHT,
     PROFILE_SHARE,
     RULES,
     Evidence,
@@ -65,7 +68,7 @@ EVIDENCE = {
 
 
 def test_minimum_takes_the_best_and_of_equal_ones_the_largest_delta():
-    assert RULES["min"](by_hand([-3, -1, -1, -2], [0.1] * 4)) == (1, 1.0)
+    assert RULES["min"](by_hand([-3, -1, -1, -2], [0.1] * 4))[:2] == (1, 1.0)
 
 
 def test_one_standard_error_takes_the_largest_delta_within_it():
@@ -106,9 +109,9 @@ def test_profile_median_is_that_of_multiplier_draws(name):
 def test_auto_minimises_its_criterion(name):
     e = evidence(**EVIDENCE[name])
     values = criterion(e)
-    assert RULES["auto"](e) == (values.argmin(), values.min())
-    prior = np.log(radius(e) / (PROFILE_SHARE * profile_median(e))) ** 2
-    assert_allclose(values - prior, N * np.log(smoothed_loss(e, N)[0]))
+    assert RULES["auto"](e)[:2] == (values.argmin(), values.min())
+    prior = np.log(radius(e) / (PRIOR_SHARE * profile_median(e))) ** 2
+    assert_allclose(values - PRIOR_WEIGHT * prior, N * np.log(smoothed_loss(e, N)[0]))
 
 
 def test_smoothing_fades_with_rows():
@@ -144,7 +147,8 @@ def test_every_rule_on_a_small_problem(rule, make):
     y = Y if make is DROClassifier else Z
     model = make(rule=rule, tol=1e-8).fit(X, y)
     assert model.delta_ in model.path_.deltas
-    assert len(model.path_.candidates) == 3
+    assert [c.name for c in model.path_.candidates][-1] == "Blend"
+    assert len(model.path_.candidates) == len(model.cost_.weights_) + 1
     direct = make(cost=model.cost_, delta=model.delta_, tol=1e-8).fit(X, y)
     assert_allclose(model.robust_risk_, direct.robust_risk_, rtol=1e-7)
 
@@ -159,7 +163,7 @@ def test_one_standard_error_is_never_below_the_minimum():
 
 
 def test_the_cost_is_chosen_by_the_rule():
-    model = DROClassifier(rule="min").fit(X, Y)
+    model = DROClassifier(cost=Learned(how="choose"), rule="min").fit(X, Y)
     scores = [c.score for c in model.path_.candidates]
     assert [c.chosen for c in model.path_.candidates].index(True) == int(np.argmax(scores))
 
@@ -167,7 +171,7 @@ def test_the_cost_is_chosen_by_the_rule():
 def test_a_given_delta_leaves_the_cost_to_the_folds():
     model = DROClassifier(delta=0.05).fit(X, Y)
     assert model.delta_ == 0.05
-    assert len(model.path_.candidates) == 3
+    assert_allclose(sum(model.cost_.weights_.values()), 1)
 
 
 @pytest.mark.parametrize("rule", ["best", None, "MIN", 1])

@@ -160,6 +160,20 @@ class Design:
         value = X.data[left].astype(float) * X.data[right]
         return sparse.csr_array((value, (row, place)), shape=(self.n, self.d**2))
 
+    def squared_norms(self) -> Array:
+        """Return |z_i|^2 of every row."""
+        if self.sparse and self.factor is None:
+            squares = np.asarray(self.X.multiply(self.X).sum(axis=1), dtype=float).ravel()
+            if self.center is None:
+                return squares
+            shifted = squares - 2 * (self.X @ self.center) + self.center @ self.center
+            return np.maximum(shifted, 0.0)
+        found = np.empty(self.n)
+        for rows, block in self._blocks(center=True):
+            Z = block if self.factor is None else block @ self.factor
+            found[rows] = np.einsum("ij,ij->i", Z, Z)
+        return found
+
     def dense(self) -> Array:
         """Return Z itself as a float64 array, for factorisations that need it."""
         X = np.asarray(as_dense(self.X), dtype=float)
@@ -170,7 +184,7 @@ class Design:
         step = max(1, BLOCK_BYTES // (8 * max(1, self.d)))
         for start in range(0, self.n, step):
             rows = slice(start, min(start + step, self.n))
-            block = np.asarray(self.X[rows], dtype=float)
+            block = np.asarray(as_dense(self.X[rows]), dtype=float)
             shifted = center and self.center is not None
             yield rows, (block - self.center if shifted else block)
 

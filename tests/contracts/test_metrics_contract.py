@@ -1,4 +1,4 @@
-"""What every metric learner satisfies. A learner exported from otdro.metrics is tested here."""
+"""What every metric satisfies, and every learner from pairs: all that otdro.metrics exports."""
 
 import pickle
 from pathlib import Path
@@ -10,10 +10,19 @@ from sklearn.base import clone
 
 from otdro import metrics
 from otdro.costs import Mahalanobis
-from otdro.metrics import Learned, MetricLearner
+from otdro.metrics import Blend, GeometricMean, Learned, Metric, MetricLearner, Spectral
 from otdro.pairs import from_labels
 
-LEARNERS = [name for name in metrics.__all__ if name != "Learned"]
+METRICS = [name for name in metrics.__all__ if name != "Learned"]
+LEARNERS = [name for name in METRICS if issubclass(getattr(metrics, name), MetricLearner)]
+
+
+@pytest.fixture(params=METRICS)
+def metric(request):
+    if request.param == "Blend":
+        return Blend(["euclidean", Spectral(), GeometricMean()])
+    made = getattr(metrics, request.param)()
+    return made.set_params(random_state=0) if request.param in LEARNERS else made
 
 
 @pytest.fixture(params=LEARNERS)
@@ -39,37 +48,37 @@ def check_metric(matrix, d):
 def test_every_file_of_the_folder_is_exported():
     files = {path.stem for path in Path(metrics.__file__).parent.glob("*.py")}
     exported = {getattr(metrics, name).__module__.rpartition(".")[2] for name in metrics.__all__}
-    assert files - {"__init__", "base"} == exported
-    for name in LEARNERS:
-        assert issubclass(getattr(metrics, name), MetricLearner)
+    assert files - {"__init__", "base", "fitting"} == exported
+    for name in METRICS:
+        assert issubclass(getattr(metrics, name), Metric)
         assert getattr(metrics, name).__doc__
 
 
-def test_symmetric_positive_definite_trace_d(learner, data):
-    learner.fit(*data)
-    check_metric(learner.metric_, 4)
-    assert isinstance(learner.cost(), Mahalanobis)
-    learner.cost().check(4)
-    assert_array_equal(learner.cost().matrix, learner.metric_)
+def test_symmetric_positive_definite_trace_d(metric, data):
+    metric.fit(*data)
+    check_metric(metric.metric_, 4)
+    assert isinstance(metric.cost(), Mahalanobis)
+    metric.cost().check(4)
+    assert_array_equal(metric.cost().matrix, metric.metric_)
 
 
-def test_order_of_rows_is_irrelevant(learner, data):
+def test_order_of_rows_is_irrelevant(metric, data):
     X, y = data
     X, y = np.vstack([X, X[:20], X[:20]]), np.concatenate([y, y[:20], y[20:40]])  # with duplicates
     order = np.random.RandomState(1).permutation(len(X))
-    one = clone(learner).fit(X, y).metric_
-    assert_allclose(clone(learner).fit(X[order], y[order]).metric_, one, atol=1e-7)
+    one = clone(metric).fit(X, y).metric_
+    assert_allclose(clone(metric).fit(X[order], y[order]).metric_, one, atol=1e-7)
 
 
-def test_same_seed_same_metric(learner, data):
-    assert_array_equal(clone(learner).fit(*data).metric_, clone(learner).fit(*data).metric_)
+def test_same_seed_same_metric(metric, data):
+    assert_array_equal(clone(metric).fit(*data).metric_, clone(metric).fit(*data).metric_)
 
 
-def test_labels_of_any_type_give_the_same_metric(learner, data):
+def test_labels_of_any_type_give_the_same_metric(metric, data):
     X, y = data
-    one = clone(learner).fit(X, y).metric_
+    one = clone(metric).fit(X, y).metric_
     for labels in (y == "yes", np.where(y == "yes", 7, -7), np.where(y == "yes", 1.0, 0.0)):
-        assert_allclose(clone(learner).fit(X, labels).metric_, one, atol=1e-12)
+        assert_allclose(clone(metric).fit(X, labels).metric_, one, atol=1e-12)
 
 
 def test_the_feature_that_makes_the_target_is_dear(learner, data):
@@ -79,9 +88,9 @@ def test_the_feature_that_makes_the_target_is_dear(learner, data):
     assert matrix[0, 0] > max(np.diag(matrix)[1:])
 
 
-def test_several_classes(learner, data):
+def test_several_classes(metric, data):
     X, _ = data
-    check_metric(learner.fit(X, np.digitize(X[:, 0], [-0.5, 0.5])).metric_, 4)
+    check_metric(metric.fit(X, np.digitize(X[:, 0], [-0.5, 0.5])).metric_, 4)
 
 
 @pytest.mark.parametrize("kind", ["each", "nearest", "opposite"])
@@ -107,16 +116,16 @@ def test_shrinkage_one_is_the_identity(learner, data):
     )
 
 
-def test_clone_pickle_and_parameters(learner, data):
-    parameters = learner.get_params()
-    learner.fit(*data)
-    assert learner.get_params() == parameters
-    assert_array_equal(pickle.loads(pickle.dumps(learner)).metric_, learner.metric_)
-    assert not hasattr(clone(learner), "metric_")
-    assert repr(learner)
+def test_clone_pickle_and_parameters(metric, data):
+    parameters = metric.get_params()
+    metric.fit(*data)
+    assert metric.get_params() == parameters
+    assert_array_equal(pickle.loads(pickle.dumps(metric)).metric_, metric.metric_)
+    assert not hasattr(clone(metric), "metric_")
+    assert repr(metric)
 
 
-def test_degenerate_data_give_a_positive_definite_metric(learner, data):
+def test_degenerate_data_give_a_positive_definite_metric(metric, data):
     X, y = data
     constant = X.copy()
     constant[:, 2] = 5.0
@@ -133,7 +142,7 @@ def test_degenerate_data_give_a_positive_definite_metric(learner, data):
         "far from the origin": (1e4 + X, y),
     }
     for X, y in cases.values():
-        check_metric(clone(learner).fit(X, y).metric_, X.shape[1])
+        check_metric(clone(metric).fit(X, y).metric_, X.shape[1])
 
 
 @pytest.mark.parametrize(

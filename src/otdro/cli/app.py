@@ -25,6 +25,13 @@ Drop = Annotated[str, typer.Option(help="Columns to leave out, with commas.")]
 Categorical = Annotated[str, typer.Option(help="Columns to take as categories.")]
 Sample = Annotated[int | None, typer.Option(help="Use N random rows, read in one pass.")]
 Seed = Annotated[int, typer.Option(help="Seed of folds and splits.")]
+Unlabelled = Annotated[
+    str | None, typer.Option(help="A table of rows without labels: they shape the cost.")
+]
+Groups = Annotated[
+    str | None, typer.Option(help="Column of the environments that folds leave out.")
+]
+Forward = Annotated[bool, typer.Option("--forward", help="With --groups: test on what comes next.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
 Folder = Annotated[str | None, typer.Option("--data", help="Folder of data files (OTDRO_DATA).")]
@@ -65,13 +72,17 @@ def fit_command(
     categorical: Categorical = "",
     sample: Sample = None,
     seed: Seed = 0,
+    unlabelled: Unlabelled = None,
+    groups: Groups = None,
+    forward: Forward = False,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Fit a robust model to a table and say what was learned."""
     from .fit import Options, fit
 
-    options = Options(data, target, task, scale, _names(drop), _names(categorical), sample, seed)
+    shared = (_names(drop), _names(categorical), sample, seed, unlabelled, groups, forward)
+    options = Options(data, target, task, scale, *shared)
     fit(options, delta=delta, cost=cost, save=save, against=compare, as_json=as_json, quiet=quiet)
 
 
@@ -100,13 +111,17 @@ def compare_command(
     categorical: Categorical = "",
     sample: Sample = None,
     seed: Seed = 0,
+    unlabelled: Unlabelled = None,
+    groups: Groups = None,
+    forward: Forward = False,
     as_json: Json = False,
 ) -> None:
     """Compare our model with plain, L1, L2 and Wasserstein ones on repeated splits."""
     from .compare import compare
     from .fit import Options
 
-    options = Options(data, target, task, scale, _names(drop), _names(categorical), sample, seed)
+    shared = (_names(drop), _names(categorical), sample, seed, unlabelled, groups, forward)
+    options = Options(data, target, task, scale, *shared)
     compare(options, splits=splits, plot=plot, as_json=as_json)
 
 

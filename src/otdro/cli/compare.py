@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from time import perf_counter
 
 from ..experiment import MEASURES, Score, summarise
-from ..experiment import compare as run
 from . import printing
 from .errors import UserError
-from .fit import Options, check_writable, prepared, show_scores
-from .preparing import pipeline
+from .fit import CONTENDERS, Options, check_writable, prepared, scores_of, show_scores, tested
+
+METHODS = [*CONTENDERS, "Wasserstein"]
 
 
 def compare(
@@ -24,28 +23,13 @@ def compare(
         if plot.suffix not in (".png", ".svg", ".pdf"):
             raise UserError(f"{plot} must end in .png, .svg or .pdf.")
     data = prepared(options)
-    methods = 5
-    scores: list[Score] = []
-    start = perf_counter()
-    with printing.progress(splits * methods, as_json) as tell:
-        found = run(
-            pipeline(data, options.scale),
-            data.X,
-            data.y,
-            data.task,
-            repeats=splits,
-            seed=options.seed,
-        )
-        for k, score in enumerate(found, 1):
-            scores.append(score)
-            # every method once is the least that an estimate can stand on
-            rest = (perf_counter() - start) * (splits * methods - k) / k if k >= methods else None
-            tell(k, rest)
+    scores = scores_of(data, options, splits, METHODS, as_json)
     summaries = summarise(scores)
     if as_json:
         printing.machine([vars(s) for s in summaries])
     else:
-        printing.heading(f"{splits} random splits, one fifth of the rows for testing")
+        random = f"{splits} random splits, one fifth of the rows for testing"
+        printing.heading(random if options.groups is None else tested(options).capitalize())
         show_scores(summaries)
         for text in data.notes:
             printing.note(text)

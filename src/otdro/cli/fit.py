@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 from sklearn.pipeline import Pipeline
 
-from ..experiment import Setting, Summary, compare, default_model, summarise
-from ..experiment.comparison import inner_folds
+from ..experiment import Score, Setting, Summary, compare, default_model, rounds, summarise
+from ..experiment.comparison import fit_pipeline, inner_folds
 from ..scaling import AUTO
 from . import printing
 from .errors import UserError
-from .preparing import Prepared, pipeline, prepare
+from .preparing import Prepared, pipeline, prepare, unlabelled_of
 from .reading import locate, read
 
 #: Rows on which methods are compared; more would take long and change little.
@@ -35,6 +35,9 @@ class Options:
     categorical: tuple[str, ...] = ()
     sample: int | None = None
     seed: int = 0
+    unlabelled: str | None = None
+    groups: str | None = None
+    forward: bool = False
 
 
 def prepared(options: Options) -> Prepared:
@@ -42,7 +45,14 @@ def prepared(options: Options) -> Prepared:
     if options.task not in ("auto", "classification", "regression"):
         raise UserError(f"--task must be auto, classification or regression, got {options.task!r}.")
     table = read(locate(options.data), sample=options.sample, seed=options.seed)
-    return prepare(table, options.target, options.task, options.drop, options.categorical)
+    if options.forward and options.groups is None:
+        raise UserError("--forward needs --groups COL, the column of the environments in order.")
+    data = prepare(
+        table, options.target, options.task, options.drop, options.categorical, options.groups
+    )
+    if options.unlabelled is None:
+        return data
+    return replace(data, unlabelled=unlabelled_of(read(locate(options.unlabelled)), data))
 
 
 def fit(
@@ -103,7 +113,8 @@ def fitted(
     data: Prepared, options: Options, delta: Any = "cv", cost: str | None = None
 ) -> tuple[Any, list[str]]:
     """Return the fitted pipeline and the warnings as notes."""
-    setting = Setting(cv=inner_folds(data.y, data.task, options.seed), seed=options.seed)
+    cv = inner_folds(data.y, data.task, options.seed, data.groups)
+    setting = Setting(cv=cv, seed=options.seed)
     model = default_model(data.task, setting)
     if delta != "cv":
         model.set_params(delta=delta)
@@ -112,26 +123,45 @@ def fitted(
     pipe = Pipeline([("columns", pipeline(data, options.scale)), ("model", model)])
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        pipe.fit(data.X, data.y)
+        fit_pipeline(pipe, data.X, data.y, data.groups, data.unlabelled)
     return pipe, list(dict.fromkeys(" ".join(str(w.message).split()) for w in caught))
 
 
 def compared(data: Prepared, options: Options, quiet: bool) -> list[Summary]:
     """Return five-fold scores of ours beside plain, L1 and L2 models."""
-    X, y = data.X, data.y
-    if len(y) > MOST:
-        rows = np.random.default_rng(options.seed).permutation(len(y))[:MOST]
-        X, y = X.iloc[rows], y[rows]
+    if len(data.y) > MOST:
+        rows = np.sort(np.random.default_rng(options.seed).permutation(len(data.y))[:MOST])
+        groups = None if data.groups is None else data.groups[rows]
         data.notes.append(f"methods are compared on {MOST} random rows.")
-    scores, start = [], perf_counter()
-    with printing.progress(20, quiet) as tell:
-        preprocessing = pipeline(data, options.scale)
-        found = compare(preprocessing, X, y, data.task, methods=CONTENDERS, seed=options.seed)
+        data = replace(data, X=data.X.iloc[rows], y=data.y[rows], groups=groups)
+    return summarise(scores_of(data, options, None, CONTENDERS, quiet))
+
+
+def scores_of(
+    data: Prepared, options: Options, repeats: int | None, methods: list[str], quiet: bool
+) -> list[Score]:
+    """Return the scores of the methods on all splits, telling how far they are."""
+    splits = rounds(data.y, data.task, repeats, options.seed, data.groups, options.forward)
+    total, start = len(splits) * len(methods), perf_counter()
+    scores: list[Score] = []
+    with printing.progress(total, quiet) as tell:
+        found = compare(
+            pipeline(data, options.scale),
+            data.X,
+            data.y,
+            data.task,
+            splits,
+            methods=methods,
+            seed=options.seed,
+            groups=data.groups,
+            unlabelled=data.unlabelled,
+        )
         for k, score in enumerate(found, 1):
             scores.append(score)
-            rest = (perf_counter() - start) * (20 - k) / k if k >= len(CONTENDERS) else None
+            # every method once is the least that an estimate can stand on
+            rest = (perf_counter() - start) * (total - k) / k if k >= len(methods) else None
             tell(k, rest)
-    return summarise(scores)
+    return scores
 
 
 CONTENDERS = ["ours", "plain", "L1", "L2"]
@@ -147,8 +177,20 @@ def described(data: Prepared, model: Any, options: Options, delta: str) -> dict[
         "features": len(names),
         "classes": [str(c) for c in getattr(model[-1], "classes_", [])],
         "scale": AUTO if options.scale == "auto" else options.scale,
+        "environments": None if data.groups is None else len(set(data.groups)),
+        "unlabelled": 0 if data.unlabelled is None else len(data.unlabelled),
+        "tested": tested(options),
         **described_model(model[-1], names, delta),
     }
+
+
+def tested(options: Options) -> str:
+    """Return in words on which rows models are compared."""
+    if options.groups is None:
+        return "five folds"
+    if options.forward:
+        return f"trained on the past, tested on the next {options.groups}"
+    return f"each {options.groups} left out in turn"
 
 
 def described_model(model: Any, names: list[str], delta: str) -> dict[str, Any]:
@@ -216,7 +258,7 @@ def show(report: dict[str, Any], scores: list[Summary]) -> None:
     printing.heading("What was learned")
     printing.pairs([*_directions(report), *_risks(report)])
     if scores:
-        printing.heading("Beside other models (five folds; mean, standard error)")
+        printing.heading(f"Beside other models ({report['tested']}; mean, standard error)")
         show_scores(scores)
     for text in report["notes"]:
         printing.note(text)

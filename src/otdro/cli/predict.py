@@ -9,13 +9,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-import numpy as np
-
 from ..experiment.rows import replacing
 from . import printing
 from .errors import UserError
 from .fit import check_writable
-from .preparing import _as_numbers, as_texts
+from .preparing import column_as
 from .reading import PIECE, locate, pieces
 from .saving import load
 
@@ -62,7 +60,7 @@ def features(model: Any, table: Any, notes: dict[str, int], first: int) -> Any:
     if extra:
         notes[f"columns that the model does not use are ignored: {', '.join(extra[:8])}."] = 0
     kinds = {name: kind for kind, _, names in model[0].transformers_ for name in names}
-    found = {name: _column(table[name], kinds.get(name, "numbers"), first) for name in wanted}
+    found = {name: column_as(table[name], kinds.get(name, "numbers"), first) for name in wanted}
     frame = type(table)(found)
     if _has_new_categories(model, frame):
         notes["categories that the training data did not have count as none of them."] = 0
@@ -80,22 +78,6 @@ def _has_new_categories(model: Any, frame: Any) -> bool:
             known = zip(names, steps[-1].categories_, strict=True)
             return any(set(frame[name].dropna()) - set(seen) for name, seen in known)
     return False
-
-
-def _column(column: Any, kind: str, first: int) -> Any:
-    if kind == "texts":
-        return as_texts(column)
-    numbers = _as_numbers(column)
-    if numbers is None:
-        import pandas as pd
-
-        bad = pd.to_numeric(column.astype(object), errors="coerce").isna() & column.notna()
-        row = int(np.flatnonzero(bad.to_numpy())[0])
-        raise UserError(
-            f"column {column.name!r} must hold numbers, but row {first + row + 1} holds "
-            f"{str(column.iloc[row])!r}."
-        )
-    return np.where(np.isinf(numbers), np.nan, numbers)
 
 
 def predictions(model: Any, X: Any) -> Any:

@@ -25,7 +25,11 @@ CATEGORIES = 20
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """Features as a DataFrame of numbers and texts, the target, and notes for the reader."""
+    """Features as a DataFrame of numbers and texts, the target, and notes for the reader.
+
+    ``groups`` are the environments of the rows, ``unlabelled`` the features of further rows; None
+    if there are none.
+    """
 
     X: Any
     y: Array
@@ -33,6 +37,8 @@ class Prepared:
     numbers: list[str]
     texts: list[str]
     notes: list[str]
+    groups: Array | None = None
+    unlabelled: Any = None
 
 
 def prepare(
@@ -41,17 +47,22 @@ def prepare(
     task: str = "auto",
     drop: tuple[str, ...] = (),
     categorical: tuple[str, ...] = (),
+    groups: str | None = None,
 ) -> Prepared:
     """Split a table into features and target, and say what was done with each column."""
-    for name in (target, *drop, *categorical):
+    named = (target, *drop, *categorical) if groups is None else (target, groups, *drop)
+    for name in (*named, *categorical):
         check_column(name, list(table.columns))
-    if len(table.columns) - len(drop) < 2:
+    if groups == target:
+        raise UserError(f"--groups {groups} is the target; name the column of the environments.")
+    if len(table.columns) - len({*drop, *([] if groups is None else [groups])}) < 2:
         raise UserError(f"there is no column beside the target {target!r} to predict from.")
     table, notes = _with_target(table, target)
     y, task = target_of(table[target], task)
     if len(y) < LEAST:
         raise UserError(f"the table has {len(y)} rows with a target; the folds need {LEAST}.")
-    features = table.drop(columns=[target, *drop])
+    environments = None if groups is None else environments_of(table[groups])
+    features = table.drop(columns=list({target, *drop, *([] if groups is None else [groups])}))
     kept: dict[str, Any] = {}
     numbers: list[str] = []
     texts: list[str] = []
@@ -64,7 +75,35 @@ def prepare(
         kept[name] = column
     if not kept:
         raise UserError("no usable column is left beside the target. " + " ".join(notes))
-    return Prepared(type(table)(kept), y, task, numbers, texts, notes)
+    return Prepared(type(table)(kept), y, task, numbers, texts, notes, environments)
+
+
+def environments_of(column: Any) -> Array:
+    """Return the environment of every row as text; refuse missing ones, and one for all."""
+    missing = column.isna().to_numpy()
+    if missing.any():
+        raise UserError(
+            f"column {column.name!r} has no environment in row {int(missing.argmax()) + 1}: fill "
+            "it in, or leave such rows out."
+        )
+    found = np.array([str(value) for value in column], dtype=object)
+    if len(set(found)) < 2:
+        raise UserError(
+            f"all rows are of the environment {found[0]!r}; folds that leave environments out "
+            "need two. Leave --groups out."
+        )
+    return found
+
+
+def unlabelled_of(table: Any, data: Prepared) -> Any:
+    """Return the features of rows without labels as those of the labelled rows are."""
+    for name in (*data.numbers, *data.texts):
+        check_column(name, list(table.columns))
+    if len(table) < 2:
+        raise UserError(f"the table of unlabelled rows has {len(table)} rows; it needs two.")
+    kept = {name: column_as(table[name], "numbers") for name in data.numbers}
+    kept |= {name: column_as(table[name], "texts") for name in data.texts}
+    return type(table)(kept)[list(data.X.columns)]
 
 
 def check_column(name: str, columns: list[str]) -> None:
@@ -207,6 +246,23 @@ def _as_numbers(column: Any) -> Array | None:
             return None
     values: Array = column.to_numpy(dtype=float, na_value=np.nan)
     return values
+
+
+def column_as(column: Any, kind: str, first: int = 0) -> Any:
+    """Return a column as the numbers or texts of a model's; ``first`` is its first row."""
+    if kind == "texts":
+        return as_texts(column)
+    numbers = _as_numbers(column)
+    if numbers is None:
+        import pandas as pd
+
+        bad = pd.to_numeric(column.astype(object), errors="coerce").isna() & column.notna()
+        row = int(np.flatnonzero(bad.to_numpy())[0])
+        raise UserError(
+            f"column {column.name!r} must hold numbers, but row {first + row + 1} holds "
+            f"{str(column.iloc[row])!r}."
+        )
+    return np.where(np.isinf(numbers), np.nan, numbers)
 
 
 def _check_mixed(column: Any) -> None:

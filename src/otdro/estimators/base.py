@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .. import losses, solvers
 from ..design import Design
+from ..pairs import unlabelled_rows
 from ..problem import Problem, Solution
 from ..progress import shown
 from ..radius import ConfidenceRegion, Sample, Settings, choose, confidence_region
@@ -20,7 +21,7 @@ from ..radius.selection import Choice
 from ..solvers import Solver
 from ..worst_case import WorstCase, worst_case
 from .report import message, report
-from .rows import Targets, check_pair, check_support
+from .rows import Targets, check_pair, check_rows
 
 Array = NDArray[Any]
 
@@ -60,7 +61,14 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
     verbose: bool = False
 
     def fit(
-        self, X: Any, y: Any, sample_weight: Any = None, *, groups: Any = None, support: Any = None
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        groups: Any = None,
+        support: Any = None,
+        unlabelled: Any = None,
     ) -> Self:
         """Fit the model; a fit that fails or is interrupted leaves the estimator as it was.
 
@@ -75,11 +83,15 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
             Nonnegative weights, only their ratios matter; None: all rows weigh the same. They
             weigh the sample that the ball is around, and the rows of a fold in its score.
         groups : array-like of shape (n_samples,), default=None
-            The group of each row, e.g. the patient or the day. Folds made from an int ``cv`` leave
-            whole groups out, and a splitter as ``cv`` gets them. They play no other part.
+            The environment of each row: the hospital, the subject, the month. Folds made from an
+            int ``cv`` leave whole groups out, and a splitter as ``cv`` gets them; ``path_`` holds
+            the loss of each. A group of one row or one class is scored by its mean loss as others.
         support : array-like or sparse matrix of shape (n_places, n_features), default=None
             Places: the adversary then moves mass only to rows of X and of ``support``. None: to
             anywhere.
+        unlabelled : array-like or sparse matrix of shape (n_rows, n_features), default=None
+            At least two rows without labels. They shape a learned cost, where they sharpen the
+            covariance; they are no part of the sample that the ball is around.
 
         Returns
         -------
@@ -87,7 +99,7 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
         """
         fitted = self._unfitted()
         with shown(self.verbose):
-            fitted._fit(X, y, sample_weight, groups, support)
+            fitted._fit(X, y, sample_weight, groups, support, unlabelled)
         self._adopt(fitted)
         return self
 
@@ -107,17 +119,20 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
             if _is_fitted(name):
                 setattr(self, name, value)
 
-    def _fit(self, X: Any, y: Any, sample_weight: Any, groups: Any, support: Any) -> None:
+    def _fit(
+        self, X: Any, y: Any, sample_weight: Any, groups: Any, support: Any, unlabelled: Any
+    ) -> None:
         """Validate, choose the ball, solve, store."""
         loss = losses.resolve(self.loss, self._task)
         X, targets = self._validated(X, y, sample_weight)
         if loss.task == "regression":
             check_targets(targets.y, loss)
         groups = check_groups(groups, X.shape[0])
-        support = check_support(support, X)
+        support = check_rows(support, X, "support")
+        unlabelled = check_rows(unlabelled, X, "unlabelled", least=2)
         solver = self._solver()
         sample = Sample(X, targets.ys, targets.weights, loss, bool(self.fit_intercept), support)
-        chosen = choose(sample, solver, self._settings(targets, groups))
+        chosen = choose(sample, solver, self._settings(targets, groups, unlabelled))
         problems = [sample.problem(y, chosen.ball) for y in targets.ys]
         found = chosen.solutions or [solver.solve(problem) for problem in problems]
         for problem, solution, name in zip(problems, found, _names(targets), strict=True):
@@ -154,7 +169,7 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
             solver.set_params(**changed)
         return solver
 
-    def _settings(self, targets: Targets, groups: Array | None) -> Settings:
+    def _settings(self, targets: Targets, groups: Array | None, unlabelled: Any) -> Settings:
         return Settings(
             cost=self.cost,
             order=self.order,
@@ -170,6 +185,7 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
             y=targets.y,
             classes=targets.classes,
             groups=groups,
+            unlabelled=None if unlabelled is None else unlabelled_rows(unlabelled),
             sample_weight=targets.sample_weight,
         )
 

@@ -13,8 +13,9 @@ cost : str, Cost, metric learner or callable, default="learned"
 
     - "euclidean", "l1" or "linf": a norm of the move in the units of the columns. The penalty is
       its dual norm, so "linf" gives the lasso-type one.
-    - "learned": the Euclidean cost, ``Diagonal`` and ``GeometricMean`` compete, and the folds
-      choose. Where the rows hold nothing to learn from, or X has more than 2,000 columns, it is
+    - "learned": a blend of the Euclidean cost, ``Spectral``, ``Diagonal`` and ``GeometricMean``,
+      weighted by what the folds say of each; ``cost_.weights_`` tells. ``Learned`` has other
+      candidates, and ``how="choose"``. Where the rows hold nothing to learn from, or X has more than 2,000 columns, it is
       the Euclidean cost, and ``message_`` says so.
     - a Cost of ``otdro.costs``, e.g. ``Mahalanobis(matrix)``, ``FeatureMap()`` or ``Graph``; the
       matrix of ``Mahalanobis`` is used as given.
@@ -48,10 +49,13 @@ scoring : str, callable or None, default=None
     own loss, by the weights of the fit. A scorer gets the ``sample_weight`` of the test rows if
     ``fit`` was given one and the scorer takes it; ``class_weight`` is for training only, as in
     scikit-learn.
-rule : {"auto", "smoothed", "min", "1se", "profile"}, default="auto"
+rule : {"auto", "smoothed", "min", "1se", "profile", "worst"}, default="auto"
     How fold scores become a delta: "min" takes the best mean score, "1se" the largest delta within
     one standard error of it, "profile" a multiple of the noise in the coefficients, "smoothed"
-    (which "auto" stands for) the least smoothed out-of-fold loss with the profile as prior.
+    (which "auto" stands for) the least smoothed out-of-fold loss with the profile as prior. None
+    of these but "min" and "1se" is moved far by one bad row. "worst" minimises the loss of the
+    worst environment, and needs ``groups``; "auto" then divides the number of rows by how alike
+    those of an environment are, so that the prior weighs more.
 deltas : array-like of shape (m,) or None, default=None
     The grid of deltas that "cv" tries, sorted; None: 20 deltas from the least one at which the
     coefficients are zero, geometrically down.
@@ -78,14 +82,16 @@ loss_ : Loss
 ball_ : Ball
     The ball of distributions: cost, delta and order.
 cost_ : Cost
-    The cost of the ball. A learned one has ``comparison_``, what it won against.
+    The cost of the ball. A learned one has ``comparison_``, what was tried, and a blend
+    ``weights_``, a dict from each candidate to its share.
 delta_ : float
     The bound on the mean cost, as given or chosen; one for all classes.
 path_ : Path
     Only where folds chose: ``deltas`` (m,) descending, and along them ``coef``, ``intercept``,
     ``empirical_risk``, ``robust_risk``, ``gap``, the fold scores ``score_mean`` and ``score_se``
-    (m,) (larger is better; None if no folds could be made), and ``candidates``, one entry for each
-    cost tried.
+    (m,) (larger is better; None if no folds could be made), ``candidates``, one entry for each
+    cost tried, and ``environments``, where ``fit`` got groups: their ``names`` (G,), ``counts``
+    (G,) and mean out-of-fold ``losses`` (G, m).
 n_iter_ : int
     Iterations of the solver, at least 1; the most of any class.
 n_features_in_ : int

@@ -29,14 +29,21 @@ class Targets:
     sample_weight: Array | None
 
 
-def check_support(support: Any, X: Any) -> Any:
-    """Return the rows of ``support`` as an array with the columns of X, None if there are none."""
-    if support is None:
+def check_rows(rows: Any, X: Any, name: str, least: int = 1) -> Any:
+    """Return further ``rows`` as an array with the columns of X, None if there are none."""
+    if rows is None:
         return None
-    support = check_array(support, accept_sparse="csr", dtype=np.float64, input_name="support")
-    if support.shape[1] != X.shape[1]:
-        raise ValueError(f"support has {support.shape[1]} columns but X has {X.shape[1]}.")
-    return support
+    rows = check_array(
+        rows,
+        accept_sparse="csr",
+        dtype=np.float64,
+        input_name=name,
+        ensure_min_samples=least,
+        estimator=name,
+    )
+    if rows.shape[1] != X.shape[1]:
+        raise ValueError(f"{name} has {rows.shape[1]} columns but X has {X.shape[1]}.")
+    return rows
 
 
 def check_weights(X: Any, sample_weight: Any) -> Array:

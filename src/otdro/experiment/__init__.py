@@ -1,6 +1,6 @@
 """Experiments: (data sets x methods x seeds) -> tidy rows, resumable; comparisons on one table."""
 
-from .comparison import MEASURES, Score, Summary, compare, summarise
+from .comparison import MEASURES, Score, Summary, compare, rounds, summarise
 from .methods import METHODS, Method, available, resolve
 from .models import Setting, default_model
 from .rows import Row, write_atomic
@@ -26,6 +26,7 @@ __all__ = [
     "notes",
     "paper_numbers",
     "resolve",
+    "rounds",
     "run",
     "seed_of",
     "split",

@@ -18,6 +18,13 @@ from sklearn.model_selection import (
 from sklearn.pipeline import Pipeline
 
 from ..estimators import DROClassifier, DRORegressor
+from .environments import (
+    LEFT_OUT_ONE_BY_ONE,
+    Splits,
+    fit_with_unlabelled,
+    forward,
+    leave_out,
+)
 from .models import Setting, default_model, plain, tuned_l1, tuned_l2
 from .splits import folds
 
@@ -64,8 +71,15 @@ def contenders(task: str, n_classes: int, setting: Setting) -> dict[str, Any]:
     }
 
 
-def inner_folds(y: Array, task: str, seed: int) -> Any:
-    """Return the folds that choose penalties and delta, the same for all models."""
+def inner_folds(y: Array, task: str, seed: int, groups: Array | None = None) -> Any:
+    """Return the folds that choose penalties and delta, the same for all models.
+
+    With ``groups`` they leave environments out, if there is more than one.
+    """
+    if groups is not None and len(np.unique(groups)) > 1:
+        found = leave_out(y, task, groups, most=5)
+        if found:
+            return found
     if task == "classification":
         return folds(y, seed)
     return KFold(max(2, min(5, len(y) // 2)), shuffle=True, random_state=seed)
@@ -79,20 +93,48 @@ def outer_splits(y: Array, task: str, repeats: int | None, seed: int) -> Any:
     return splitter(repeats, test_size=0.2, random_state=seed)
 
 
+def rounds(
+    y: Array,
+    task: str,
+    repeats: int | None,
+    seed: int,
+    groups: Array | None = None,
+    in_order: bool = False,
+) -> Splits:
+    """Return the splits of a comparison: random ones, or such as leave environments out.
+
+    ``in_order`` trains on the environments so far and tests on the next.
+    """
+    if groups is None:
+        return list(outer_splits(y, task, repeats, seed).split(y, y))
+    if in_order:
+        found = forward(y, task, groups)
+    else:
+        found = leave_out(y, task, groups, LEFT_OUT_ONE_BY_ONE)
+    if not found:
+        raise ValueError(
+            "no split into environments has training rows of every class; compare without groups."
+        )
+    return found
+
+
 def compare(
     preprocessing: Any,
     X: Any,
     y: Array,
     task: str,
+    splits: Splits,
     *,
-    repeats: int | None = None,
     methods: list[str] | None = None,
     seed: int = 0,
+    groups: Array | None = None,
+    unlabelled: Any = None,
 ) -> Iterator[Score]:
     """Yield the scores of every method on every split; preprocessing is fitted inside each."""
-    for k, (train, test) in enumerate(outer_splits(y, task, repeats, seed).split(X, y)):
+    for k, (train, test) in enumerate(splits):
         classes = np.unique(y[train])
-        setting = Setting(cv=inner_folds(y[train], task, seed), seed=seed)
+        inside = None if groups is None else groups[train]
+        setting = Setting(cv=inner_folds(y[train], task, seed, inside), seed=seed)
         for name, model in contenders(task, len(classes), setting).items():
             if methods is not None and name not in methods:
                 continue
@@ -100,8 +142,19 @@ def compare(
             with warnings.catch_warnings():
                 # a baseline that does not converge is scored as it is
                 warnings.simplefilter("ignore")
-                pipe.fit(X.iloc[train], y[train])
+                fit_pipeline(pipe, X.iloc[train], y[train], inside, unlabelled)
             yield Score(name, k, measures(pipe, X.iloc[test], y[test], task))
+
+
+def fit_pipeline(pipe: Pipeline, X: Any, y: Array, groups: Array | None, unlabelled: Any) -> None:
+    """Fit; ours knows the environments, and rows without labels are there for all."""
+    known: dict[str, Any] = {}
+    if groups is not None and len(np.unique(groups)) > 1 and hasattr(pipe[-1], "cost"):
+        known = {"groups": groups}
+    if unlabelled is not None:
+        fit_with_unlabelled(pipe, X, y, unlabelled, **known)
+    else:
+        pipe.fit(X, y, **{f"model__{name}": value for name, value in known.items()})
 
 
 def measures(model: Any, X: Any, y: Array, task: str) -> dict[str, float]:

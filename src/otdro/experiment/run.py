@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from ..datasets import Dataset
-from .methods import METHODS
+from .environments import fit_with_unlabelled
+from .methods import METHODS, Method
 from .models import Setting
 from .rows import (
     FINAL,
@@ -33,7 +34,7 @@ from .rows import (
     versions,
     write_atomic,
 )
-from .splits import SIZES, folds, seed_of, split
+from .splits import SIZES, Split, folds, seed_of, split
 
 Array = NDArray[Any]
 
@@ -187,7 +188,7 @@ def replicate(data: Dataset, unit: Unit, common: dict[str, Any]) -> list[Row]:
     # the split has used the seed itself; folds and models take the one after it
     setting = Setting(folds(y, (seed + 1) % 2**32), common["intercept"], (seed + 1) % 2**32)
     with threadpool_limits(1):
-        scores = [_score(METHODS[name].pipeline(setting), data, parts) for name in unit.methods]
+        scores = [_score(METHODS[name], setting, data, parts) for name in unit.methods]
     shared = {
         "set": unit.set,
         "rep": unit.rep,
@@ -201,13 +202,18 @@ def replicate(data: Dataset, unit: Unit, common: dict[str, Any]) -> list[Row]:
     return [Row(method=m, **shared, **s) for m, s in zip(unit.methods, scores, strict=True)]
 
 
-def _score(model: Any, data: Dataset, parts: Any) -> dict[str, Any]:
+def _score(method: Method, setting: Setting, data: Dataset, parts: Split) -> dict[str, Any]:
     """Fit on the training rows and return the columns that depend on the method."""
+    model = method.pipeline(setting)
     start = time.thread_time()
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            model.fit(data.X[parts.train], data.y[parts.train])
+            labelled = data.X[parts.train], data.y[parts.train]
+            if method.unlabelled:
+                fit_with_unlabelled(model, *labelled, data.X[parts.unlabelled])
+            else:
+                model.fit(*labelled)
         note = f"{len(caught)} warnings: {caught[0].category.__name__}" if caught else ""
         seconds = time.thread_time() - start
         return {**_measures(model, data, parts), "seconds": round(seconds, 4), "note": note}
@@ -217,7 +223,7 @@ def _score(model: Any, data: Dataset, parts: Any) -> dict[str, Any]:
         return {**nothing, "seconds": round(time.thread_time() - start, 4), "note": note}
 
 
-def _measures(model: Any, data: Dataset, parts: Any) -> dict[str, float]:
+def _measures(model: Any, data: Dataset, parts: Split) -> dict[str, float]:
     train, test = (model.decision_function(data.X[rows]) for rows in (parts.train, parts.test))
     y = data.y[parts.test]
     return {

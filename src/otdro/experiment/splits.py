@@ -25,9 +25,10 @@ SIZES = {
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Row numbers; the unlabelled rows are those in neither."""
+    """Row numbers."""
 
     train: Array
+    unlabelled: Array
     test: Array
 
 
@@ -45,7 +46,7 @@ def split(y: Array, sizes: tuple[int, int, int], seed: int) -> Split:
         rows = rng.permutation(len(y))
         if min(_counts(y[rows[:train]], np.unique(y))) >= 2:
             start = train + unlabelled
-            return Split(rows[:train], rows[start : start + test])
+            return Split(rows[:train], rows[train:start], rows[start : start + test])
 
 
 def folds(y: Array, seed: int | None, most: int = 5) -> StratifiedKFold:

@@ -1,8 +1,8 @@
-"""The contract of a metric learner: (X, y) or pairs -> a positive definite matrix of trace d."""
+"""The contract of a metric: (X, y), X alone or pairs -> a positive definite matrix of trace d."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,8 @@ from sklearn.utils import check_consistent_length, column_or_1d
 from sklearn.utils.validation import assert_all_finite, check_is_fitted, validate_data
 
 from ..costs import Mahalanobis
-from ..costs.learned_matrix import check_shrinkage, fitted_matrix, seeded, shrink
+from ..costs.learned_matrix import check_shrinkage, shrink
+from ..fences import fenced_rows
 from ..pairs import Pairs, from_labels, from_target, generator, resolve, target_kind
 
 Array = NDArray[Any]
@@ -21,7 +22,36 @@ Array = NDArray[Any]
 RIDGE = 1e-3
 
 
-class MetricLearner(BaseEstimator):  # type: ignore[misc]
+class Metric(BaseEstimator):  # type: ignore[misc]
+    """What every learner leaves: ``metric_``, symmetric positive definite, of trace n_features.
+
+    Rows far out count as if they lay on a fence (``otdro.fences``), so that one bad cell cannot
+    decide what is learned.
+    """
+
+    #: Whether the metric depends on labels, targets or pairs, and so may fit their noise.
+    needs_labels: bool = True
+
+    def fit_with(self, X: Any, y: Any, unlabelled: Any) -> Self:
+        """Fit, with the help of rows without labels where they can help; here they cannot."""
+        fitted: Self = self.fit(X, y)
+        return fitted
+
+    def shrunk(self, shrinkage: float) -> Array:
+        """Return the metric that another ``shrinkage`` gives, without learning again."""
+        raise NotImplementedError
+
+    def cost(self) -> Mahalanobis:
+        """Return the cost sqrt((u-x)' metric_ (u-x))."""
+        check_is_fitted(self, "metric_")
+        return Mahalanobis(self.metric_)
+
+    def _rows(self, X: Any) -> Array:
+        """Return the rows to learn from, those far out on the fence."""
+        return fenced_rows(validate_data(self, X, dtype=np.float64, ensure_min_samples=2))
+
+
+class MetricLearner(Metric):
     r"""Learn :math:`\Lambda` so that must-link rows are near and cannot-link rows far.
 
     A subclass writes ``program(S_M, S_N)``, the solution as a function of the two scatter matrices
@@ -81,7 +111,7 @@ class MetricLearner(BaseEstimator):  # type: ignore[misc]
         pairs : Pairs, two integer arrays of shape (m, 2), or a graph
             Must-link and cannot-link pairs, see ``otdro.pairs``; they replace those made from y.
         """
-        X = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
+        X = self._rows(X)
         check_shrinkage(self.shrinkage)
         self.check_parameters()
         found = self._pairs(X, y, pairs)
@@ -104,11 +134,6 @@ class MetricLearner(BaseEstimator):  # type: ignore[misc]
         """Return the metric that another ``shrinkage`` gives, without learning again."""
         check_is_fitted(self, "solution_")
         return shrink(self.solution_, shrinkage)
-
-    def cost(self) -> Mahalanobis:
-        """Return the cost sqrt((u-x)' metric_ (u-x))."""
-        check_is_fitted(self, "metric_")
-        return Mahalanobis(self.metric_)
 
     def _pairs(self, X: Array, y: Any, pairs: Any) -> Pairs:
         if y is not None:
@@ -173,28 +198,3 @@ def generalised_eigh(S_N: Array, S_M: Array) -> tuple[Array, Array]:
     """Return nu ascending and V with S_N V = S_M V diag(nu), V'S_M V = I."""
     nu, V = eigh(S_N, S_M)
     return nu, V
-
-
-def learn(
-    learner: Any, X: Any, y: Any, *, shrinkage: float | None = None, task: str = "auto"
-) -> Mahalanobis:
-    """Fit a clone of any metric learner and return its cost, trace d.
-
-    Parameters
-    ----------
-    learner : object
-        One of ``otdro.metrics``, or any object with ``fit(X, y)`` that leaves ``components_``
-        (M = components_' components_) or has ``get_mahalanobis_matrix()``.
-    X, y : arrays
-    shrinkage : float in [0, 1] or None
-        Weight of the identity; None keeps the learner's own (0 for foreign objects, see ``FLOOR``).
-    task : {"auto", "classification", "regression"}
-        Set on learners of otdro whose own ``task`` is ``"auto"``.
-    """
-    learner = seeded(learner)
-    if isinstance(learner, MetricLearner):
-        if learner.task == "auto":
-            learner.set_params(task=task)
-        learner.fit(X, y)
-        return Mahalanobis(learner.shrunk(learner.shrinkage if shrinkage is None else shrinkage))
-    return Mahalanobis(shrink(fitted_matrix(learner.fit(X, y)), shrinkage or 0.0))

@@ -1,4 +1,4 @@
-"""Which costs to choose among: a specification, the choice itself is made in ``otdro.radius``."""
+"""Which costs to blend or to choose among; the folds of ``otdro.radius`` decide."""
 
 from __future__ import annotations
 
@@ -10,11 +10,16 @@ from sklearn.base import BaseEstimator
 
 from ..costs import Mahalanobis, Norm
 from ..costs.base import Cost
-from ..costs.learned_matrix import check_shrinkage, fitted_matrix, seeded, shrink
+from ..costs.learned_matrix import check_shrinkage
 from ..pairs import NoPairsError, Pairs
-from .base import Array, MetricLearner
+from .base import Array
 from .diagonal import Diagonal
+from .fitting import fitted, shrunk
 from .geometric_mean import GeometricMean
+from .spectral import Spectral
+
+#: What ``how`` may be.
+HOW = ("blend", "choose")
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,44 +36,59 @@ class Candidate:
             return "Euclidean"
         return f"{type(self.learner).__name__}, shrinkage {self.shrinkage:g}"
 
+    @property
+    def needs_labels(self) -> bool:
+        """Whether the matrix depends on labels, and so may fit their noise."""
+        return self.learner is not None and bool(getattr(self.learner, "needs_labels", True))
+
 
 class Learned(BaseEstimator):  # type: ignore[misc]
     """The candidates for the cost: learners times shrinkages, the Euclidean cost always among them.
 
-    The default list is short because choosing among many costs by their fold scores is noisy; the
-    evidence is in ``docs/metrics.md``.
+    The default list is short because fold scores are noisy; the evidence is in ``docs/metrics.md``.
 
     Parameters
     ----------
     learners : sequence of metric learners or None
         Ours, or any object whose fit leaves ``components_`` or ``get_mahalanobis_matrix()``.
-        None is ``[Diagonal(shrinkage=0.5), GeometricMean()]``.
+        None is ``[Spectral(), Diagonal(shrinkage=0.5), GeometricMean()]``.
     shrinkage : sequence of floats in [0, 1] or None
         Weights of the identity, each tried with each learner. None is each learner's own.
+    how : {"blend", "choose"}
+        "blend" mixes the matrices, with weights from the criterion of the rule for delta;
+        "choose" takes the one of the least criterion.
     """
 
     def __init__(
-        self, learners: Sequence[Any] | None = None, shrinkage: Sequence[float] | None = None
+        self,
+        learners: Sequence[Any] | None = None,
+        shrinkage: Sequence[float] | None = None,
+        how: str = "blend",
     ) -> None:
         self.learners = learners
         self.shrinkage = shrinkage
+        self.how = how
 
     def candidates(self) -> list[Candidate]:
         """Return the Euclidean cost and every learner with every shrinkage, in that order."""
+        if self.how not in HOW:
+            raise ValueError(f"how must be 'blend' or 'choose', got {self.how!r}.")
         return [Candidate(None, 1.0)] + [
             Candidate(learner, eta) for learner, etas in self._grid() for eta in etas
         ]
 
-    def costs(self, X: Any, y: Any, *, task: str = "auto") -> list[Cost]:
+    def costs(self, X: Any, y: Any, *, task: str = "auto", unlabelled: Any = None) -> list[Cost]:
         """Learn the cost of every candidate from these rows, Euclidean where there is nothing.
 
         Call it on the training rows of a fold only: a metric that has seen the test rows leaks
         their labels.
         """
-        matrices = self.matrices(X, y, task=task)
+        matrices = self.matrices(X, y, task=task, unlabelled=unlabelled)
         return [Norm(2)] + [Norm(2) if M is None else Mahalanobis(M) for M in matrices]
 
-    def matrices(self, X: Any, y: Any, *, task: str = "auto") -> list[Array | None]:
+    def matrices(
+        self, X: Any, y: Any, *, task: str = "auto", unlabelled: Any = None
+    ) -> list[Array | None]:
         """Return the matrix of every candidate but the Euclidean one, each learner fitted once.
 
         None stands where the rows have no pairs of a kind, so that nothing can be learned.
@@ -77,16 +97,18 @@ class Learned(BaseEstimator):  # type: ignore[misc]
         found: list[Array | None] = []
         for learner, etas in self._grid():
             try:
-                solution = _solution(seeded(learner), X, y, task, made)
+                taught = fitted(learner, X, y, task=task, unlabelled=unlabelled, made=made)
             except NoPairsError:
                 found += [None] * len(etas)
             else:
-                found += [shrink(solution, eta) for eta in etas]
+                found += [shrunk(taught, eta) for eta in etas]
         return found
 
     def _grid(self) -> Iterator[tuple[Any, list[float]]]:
         learners = (
-            [Diagonal(shrinkage=0.5), GeometricMean()] if self.learners is None else self.learners
+            [Spectral(), Diagonal(shrinkage=0.5), GeometricMean()]
+            if self.learners is None
+            else self.learners
         )
         for learner in learners:
             if not hasattr(learner, "fit"):
@@ -98,17 +120,3 @@ class Learned(BaseEstimator):  # type: ignore[misc]
                 check_shrinkage(eta)
             # eta = 1 is the Euclidean cost, which is there already
             yield learner, [float(eta) for eta in etas if eta < 1]
-
-
-def _solution(learner: Any, X: Any, y: Any, task: str, made: dict[tuple[Any, ...], Pairs]) -> Array:
-    """Fit a learner and return its matrix before shrinkage; ``made`` holds pairs made before."""
-    if not isinstance(learner, MetricLearner):
-        return fitted_matrix(learner.fit(X, y))
-    if learner.task == "auto":
-        learner.set_params(task=task)
-    # learners that would make the same pairs share them
-    key = learner.pair_settings()
-    if key not in made:
-        made[key] = learner.make_pairs(X, y)
-    solution: Array = learner.fit(X, y, pairs=made[key]).solution_
-    return solution

@@ -14,3 +14,4 @@ from .sets import NoPairsError as NoPairsError
 from .sets import Opposite as Opposite
 from .sets import Pairs as Pairs
 from .teaching import teaching_rows as teaching_rows
+from .teaching import unlabelled_rows as unlabelled_rows

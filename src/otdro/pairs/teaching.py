@@ -16,6 +16,13 @@ Array = NDArray[Any]
 TEACH_UP_TO = 5_000
 
 
+def unlabelled_rows(X: Any) -> Array:
+    """Return rows without labels, a random part (always the same) of more than ``TEACH_UP_TO``."""
+    if X.shape[0] > TEACH_UP_TO:
+        X = X[np.random.default_rng(0).choice(X.shape[0], TEACH_UP_TO, replace=False)]
+    return np.asarray(as_dense(X), dtype=float)
+
+
 def teaching_rows(X: Any, y: Array, weights: Array) -> tuple[Array, Array]:
     """Return the distinct (x, y) of positive weight, so that a weight of 2 is a row met twice.
 

@@ -13,8 +13,8 @@ from sklearn.base import clone
 
 from .. import costs as known
 from ..costs import CallableCost, Cost, Mahalanobis, Norm
-from ..metrics import Learned
-from ..metrics.base import learn
+from ..metrics import Learned, learn
+from ..metrics.blend import mixed
 from ..pairs import NoPairsError, teaching_rows
 from ..problem import Sample
 
@@ -37,17 +37,23 @@ NO_METRIC_LEARNED = (
 class Candidates:
     """A fixed ``cost``, one ``learner``, or the candidates of a ``Learned`` specification.
 
-    ``note`` is a sentence about the cost for ``message_``, empty if there is nothing to say.
+    With ``weights`` the candidates of a specification are one: their blend. ``unlabelled`` are rows
+    without labels for the learners that can use them. ``note`` is a sentence about the cost for
+    ``message_``, empty if there is nothing to say.
     """
 
     cost: Cost | None = None
     learner: Any = None
     learned: Learned | None = None
+    weights: Array | None = None
+    unlabelled: Array | None = None
     note: str = ""
 
     @property
     def names(self) -> list[str]:
         """A short text for each candidate."""
+        if self.weights is not None:
+            return ["Blend"]
         if self.learned is not None:
             return [candidate.name for candidate in self.learned.candidates()]
         return [repr(self.cost if self.learner is None else self.learner)]
@@ -84,15 +90,32 @@ class Candidates:
         if self.cost is not None:
             return [_feature_map(self.cost, X, y)]
         alike = bool(np.all(X[:1] == X))
+        task, more = sample.loss.task, self.unlabelled
         if self.learned is not None:
             if alike:
-                return [Norm(2)] + [None] * (len(self.names) - 1)
-            matrices = self.learned.matrices(X, y, task=sample.loss.task)
-            return [Norm(2), *(None if M is None else Mahalanobis(M) for M in matrices)]
+                matrices: list[Array | None] = [None] * (len(self.learned.candidates()) - 1)
+            else:
+                matrices = self.learned.matrices(X, y, task=task, unlabelled=more)
+            return self._blended(matrices) if self.weights is not None else _priced(matrices)
         try:
-            return [None if alike else learn(self.learner, X, y, task=sample.loss.task)]
+            return [None if alike else learn(self.learner, X, y, task=task, unlabelled=more)]
         except NoPairsError:
             return [None]
+
+    def _blended(self, matrices: list[Array | None]) -> list[Cost | None]:
+        """Return the cost of sum_c w_c Lambda_c, the identity where a candidate learned nothing."""
+        assert self.weights is not None
+        known = [M for M in matrices if M is not None]
+        if not known:
+            return [None]
+        identity = np.eye(len(known[0]))
+        parts = [identity, *(identity if M is None else M for M in matrices)]
+        return [Mahalanobis(mixed(parts, self.weights))]
+
+
+def _priced(matrices: list[Array | None]) -> list[Cost | None]:
+    """Return the Euclidean cost and those of the matrices."""
+    return [Norm(2), *(None if M is None else Mahalanobis(M) for M in matrices)]
 
 
 def _feature_map(cost: Any, X: Array, y: Array) -> Cost:
@@ -112,8 +135,23 @@ def _metric_lost(asked: Any, found: Any) -> bool:
     return asked.metric is not None and found.metric is None
 
 
-def resolve(cost: Any, X: Any) -> Candidates:
+def resolve(cost: Any, X: Any, unlabelled: Array | None = None) -> Candidates:
     """Return the candidates that the parameter ``cost`` of an estimator stands for."""
+    found = _resolved(cost, X)
+    if unlabelled is None:
+        return found
+    if found.cost is not None:
+        warnings.warn(
+            f"the cost {found.cost!r} has no use for unlabelled rows, so that they play no part. "
+            "Leave them out, or use cost='learned'.",
+            UserWarning,
+            stacklevel=2,
+        )
+        return found
+    return replace(found, unlabelled=unlabelled)
+
+
+def _resolved(cost: Any, X: Any) -> Candidates:
     if isinstance(cost, str):
         if cost == "learned":
             return _learnable(Learned(), X)

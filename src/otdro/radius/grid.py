@@ -33,7 +33,8 @@ class Path:
 
     ``coef`` (m, d) and ``intercept`` (m,), with a leading axis of K for one-vs-rest, as have
     ``empirical_risk``, ``robust_risk`` and ``gap``. ``score_mean`` and ``score_se`` (m,) are over
-    folds, larger is better; ``candidates`` has one entry a cost that was tried.
+    folds, larger is better; ``candidates`` has one entry a cost that was tried, and
+    ``environments``, where rows came in groups, the loss of each.
     """
 
     deltas: Array
@@ -45,6 +46,7 @@ class Path:
     score_mean: Array | None = None
     score_se: Array | None = None
     candidates: list[Any] = field(default_factory=list)
+    environments: Any = None
 
 
 def path(

@@ -11,22 +11,31 @@ from numpy.typing import NDArray
 
 from ..costs import Cost
 from ..design import Design
+from ..fences import fenced, row_shares
 from ..problem import Sample
+from .environments import design_effect, environment_losses
 from .folds import FoldScores
 
 Array = NDArray[Any]
 
-#: Multiple of the profile's median that "profile" takes, and about which "smoothed" has its prior.
+#: Multiple of the profile's median that "profile" takes.
 PROFILE_SHARE = 0.4
+#: Multiple of the profile's median about which "smoothed" has its prior, and its precision.
+PRIOR_SHARE, PRIOR_WEIGHT = 0.35, 2.0
 #: Distinct rows up to which "smoothed" replaces the out-of-fold margins by a Gaussian altogether.
 SMOOTHING = 40
+#: The difference of the criterion of "smoothed" that divides a weight in a blend by e.
+TEMPERATURE = 3.0
 #: Rows up to which folds made from an int are repeated, and how often: their noise is the loss.
 REPEAT_UP_TO, REPEATS = 120, 3
 
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """What a rule may look at: the sample, one cost with its deltas (descending), and its folds."""
+    """What a rule may look at: the sample, one cost with its deltas (descending), and its folds.
+
+    ``groups`` are the environments that folds leave out as a whole, None if they leave out rows.
+    """
 
     sample: Sample
     cost: Cost
@@ -34,13 +43,18 @@ class Evidence:
     deltas: Array
     folds: FoldScores
     own_loss: bool
+    groups: Array | None = None
 
 
 class Verdict(NamedTuple):
-    """A place on the grid, and the value by which candidate costs are compared: less is better."""
+    """A place on the grid, and the ``value`` by which candidate costs are compared: less is better.
+
+    A difference of ``unit`` divides the weight of a candidate in a blend by e.
+    """
 
     place: int
     value: float
+    unit: float
 
 
 Rule = Callable[[Evidence], Verdict]
@@ -59,7 +73,7 @@ def one_standard_error(evidence: Evidence) -> Verdict:
 
 
 def _scored(evidence: Evidence, place: int) -> Verdict:
-    return Verdict(place, -float(evidence.folds.mean[place]))
+    return Verdict(place, -float(evidence.folds.mean[place]), float(evidence.folds.se[place]))
 
 
 def profile(evidence: Evidence) -> Verdict:
@@ -72,33 +86,54 @@ def profile(evidence: Evidence) -> Verdict:
     return _scored(evidence, place)
 
 
+def worst(evidence: Evidence) -> Verdict:
+    """The delta of the least loss in the worst environment."""
+    if evidence.groups is None:
+        raise ValueError("rule='worst' needs the environments of the rows: fit(X, y, groups=...).")
+    found = environment_losses(evidence.sample, evidence.folds, evidence.groups)
+    place = int(found.worst.argmin())
+    spread = float(found.losses[:, place].std() / np.sqrt(len(found.names)))
+    return Verdict(place, float(found.worst[place]), spread)
+
+
 def smoothed(evidence: Evidence) -> Verdict:
-    r"""The minimiser of :math:`n\log L_h(\delta) + \log^2(R/(0.4\,P))`.
+    r"""The minimiser of :math:`n\log L_h(\delta) + 2\log^2(R/(0.35\,P))`.
 
     L_h is the out-of-fold loss with margins smoothed towards a Gaussian of equal mean and
     variance, by h = min(1, 40/n): at small n the rare large errors that decide are missing from
     the folds. R is the radius, P the profile's median: a log-normal prior that the first term
-    outweighs as n grows. With a scorer of the user's, or a cost that is no norm (and so has no
-    profile), it is the best mean score.
+    outweighs as n grows. Margins and rows far out count as on a fence. n is the number of distinct
+    rows; where folds leave out environments it is divided by their ``design_effect``, because rows
+    of one environment tell the same. With a scorer of the user's, or a cost that is no norm (and
+    so has no profile), it is the best mean score.
     """
     if not (evidence.own_loss and evidence.cost.is_norm):
         return minimum(evidence)
     values = criterion(evidence)
-    return Verdict(int(values.argmin()), float(values.min()))
+    return Verdict(int(values.argmin()), float(values.min()), TEMPERATURE)
 
 
 def criterion(evidence: Evidence) -> Array:
     """Return the criterion that ``smoothed`` minimises, one value a delta."""
-    n = distinct(evidence.sample)
-    noise = np.maximum(PROFILE_SHARE * profile_median(evidence), np.finfo(float).tiny)
+    n = information(evidence)
+    noise = np.maximum(PRIOR_SHARE * profile_median(evidence), np.finfo(float).tiny)
     prior = np.log(np.maximum(radius(evidence), np.finfo(float).tiny) / noise) ** 2
     loss, flat = smoothed_loss(evidence, n)
     # constant targets leave no loss at all: then the prior decides
     least = max(1e-12 * flat, np.finfo(float).tiny)
-    return n * np.log(np.maximum(loss, least)) + prior
+    return n * np.log(np.maximum(loss, least)) + PRIOR_WEIGHT * prior
 
 
-def smoothed_loss(evidence: Evidence, n: int) -> tuple[Array, float]:
+def information(evidence: Evidence) -> float:
+    """Return how many independent rows the folds speak of, at least one an environment."""
+    n = distinct(evidence.sample)
+    if evidence.groups is None:
+        return n
+    effect = design_effect(evidence.sample, evidence.folds, evidence.groups)
+    return max(n / effect, min(n, len(np.unique(evidence.groups))))
+
+
+def smoothed_loss(evidence: Evidence, n: float) -> tuple[Array, float]:
     """Return L_h for every delta, and the loss of the best constant as its unit."""
     sample, losses = evidence.sample, []
     h = min(1.0, SMOOTHING / n) if sample.loss.task == "classification" else 0.0
@@ -116,10 +151,13 @@ def smoothed_loss(evidence: Evidence, n: int) -> tuple[Array, float]:
 
 
 def _smoothed(sample: Sample, z: Array, y: Array, share: Array, h: float) -> Array:
-    """Return the mean loss at margins mu + sqrt(1 - h^2)(m - mu) + h s N(0, 1), by quadrature."""
+    """Return the mean loss at margins mu + sqrt(1 - h^2)(m - mu) + h s N(0, 1), by quadrature.
+
+    The margins are fenced: one row far out must not decide on delta.
+    """
     if h == 0:
         return share @ sample.loss.value(z, y)
-    margin = z * y
+    margin = fenced(z * y, share)
     mu = share @ margin
     s = np.sqrt(share @ (margin - mu) ** 2)
     nodes, mass = np.polynomial.hermite_e.hermegauss(15)
@@ -150,7 +188,7 @@ def profile_median(evidence: Evidence) -> Array:
     It is the median of :math:`\|\frac1n \sum_i \xi_i a_i (x_i - \bar x)\|` over standard normal
     multipliers, :math:`a_i = \ell'(z_i)` at out-of-fold scores, over the Lipschitz constant; at
     order 2 over the root mean square of :math:`\ell'` at the best constant. Rows that no fold
-    tested do not count.
+    tested do not count, and those far out count as on a fence.
     """
     sample = evidence.sample
     found = []
@@ -174,8 +212,10 @@ def _unit(sample: Sample, y: Array, order: int) -> float:
 def _median_norms(sample: Sample, rows: Array, square: Array, cost: Cost) -> Array:
     """Return the median of |N(0, sum square (x - xbar)(x - xbar)')|, one per column."""
     n = len(sample.weights)
+    middle, inside = row_shares(sample.X, sample.weights)
     D = np.stack([np.bincount(rows, column, minlength=n) for column in square.T], axis=1)
-    center = Design(sample.X).adjoint(sample.weights) if sample.fit_intercept else None
+    D *= inside[:, None] ** 2
+    center = middle if sample.fit_intercept else None
     if cost.euclidean:
         design = Design(sample.X, cost.factor(), center)
         return np.array([_median_norm(design.gram(column)) for column in D.T])
@@ -200,6 +240,7 @@ RULES: dict[str, Rule] = {
     "1se": one_standard_error,
     "profile": profile,
     "smoothed": smoothed,
+    "worst": worst,
 }
 
 

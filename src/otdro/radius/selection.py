@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ..costs import Cost
 from ..losses import Loss
+from ..metrics import Candidate
 from ..pairs import generator
 from ..problem import Ball, Sample, Solution
 from ..solvers import Solver
@@ -18,13 +19,17 @@ from . import candidates as cost_candidates
 from .candidates import Candidates
 from .checks import check_delta, check_deltas, resolve_order
 from .comparison import CandidateScore, Comparison
+from .environments import environment_losses
 from .folds import FOLD_TOL, FoldScores, ModelScorer, Split, cross_validate, splits
-from .grid import Path, default_deltas, solve_path, tidy
+from .grid import Path, Solved, default_deltas, solve_path, tidy
 from .profile import theory_delta
 from .rules import REPEAT_UP_TO, REPEATS, Evidence, Verdict
 from .rules import resolve as resolve_rule
 
 Array = NDArray[Any]
+
+#: What a matrix learned from labels pays in a blend, in units of the rule: it fits their noise.
+LABELS_COST = 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +50,7 @@ class Settings:
     y: Array
     classes: Array | None
     groups: Array | None = None
+    unlabelled: Array | None = None
     sample_weight: Array | None = None
 
 
@@ -63,7 +69,7 @@ class Choice:
 
 def choose(sample: Sample, solver: Solver, settings: Settings) -> Choice:
     """Return the ball that the settings ask for."""
-    tried = cost_candidates.resolve(settings.cost, sample.X)
+    tried = cost_candidates.resolve(settings.cost, sample.X, settings.unlabelled)
     order = resolve_order(settings.order, sample.loss, tried.cost)
     delta = check_delta(settings.delta)
     tried, full = tried.from_all(sample)
@@ -72,6 +78,53 @@ def choose(sample: Sample, solver: Solver, settings: Settings) -> Choice:
     if delta == "theory":
         delta = theory_delta(sample, full[0], order, settings.confidence)
     return Choice(Ball(full[0], delta, order), note=tried.note)
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """A candidate cost on its deltas: what its folds said, and where the rule would stop."""
+
+    name: str
+    cost: Cost
+    deltas: Array
+    starts: Solved | None
+    folds: FoldScores
+    verdict: Verdict
+
+
+@dataclass(frozen=True, eq=False)
+class Trials:
+    """What trying costs on the same folds takes."""
+
+    sample: Sample
+    order: int
+    delta: Any
+    solver: Solver
+    settings: Settings
+    splits: list[Split]
+    scorer: ModelScorer | None
+
+    def run(self, tried: Candidates, full: list[Cost]) -> list[Trial]:
+        """Return one trial a candidate; ``full`` are their costs, learned from all rows."""
+        sample, order, settings = self.sample, self.order, self.settings
+        rule = resolve_rule(settings.rule)
+        deltas = [_deltas(sample, cost, order, self.delta, settings) for cost in full]
+        starts = [self._starts(cost, grid) for cost, grid in zip(full, deltas, strict=True)]
+        how = (self.solver, self.splits, self.scorer, settings.n_jobs, starts)
+        scores = cross_validate(sample, tried, order, deltas, *how)
+        verdicts = [
+            rule(Evidence(sample, cost, order, grid, folds, self.scorer is None, settings.groups))
+            for cost, grid, folds in zip(full, deltas, scores, strict=True)
+        ]
+        parts = (tried.names, full, deltas, starts, scores, verdicts)
+        return [Trial(*part) for part in zip(*parts, strict=True)]
+
+    def _starts(self, cost: Cost, grid: Array) -> Solved | None:
+        """Return the path over all rows, where a fold's is found faster from it."""
+        ball = Ball(cost, float(grid[0]), self.order)
+        if not self.solver.starts_pay(self.sample.problem(self.sample.ys[0], ball)):
+            return None
+        return solve_path(self.sample, cost, self.order, grid, self.solver.in_folds(FOLD_TOL))
 
 
 def _from_folds(
@@ -87,38 +140,64 @@ def _from_folds(
 
     ``full`` are the costs of the candidates ``tried``, learned from all rows.
     """
-    rule = resolve_rule(settings.rule)
+    resolve_rule(settings.rule)
     scorer = _scorer(settings, sample.loss)
-    pairs = _splits(sample, full, settings)
-    if not pairs:
+    folds = _splits(sample, full, settings)
+    if not folds:
         return _without_folds(sample, full[0], order, delta, solver, settings)
-    deltas = [_deltas(sample, cost, order, delta, settings) for cost in full]
-    starts = [
-        solve_path(sample, cost, order, grid, solver.in_folds(FOLD_TOL))
-        if solver.starts_pay(sample.problem(sample.ys[0], Ball(cost, float(grid[0]), order)))
-        else None
-        for cost, grid in zip(full, deltas, strict=True)
-    ]
-    shared = (solver, pairs, scorer, settings.n_jobs, starts)
-    scores = cross_validate(sample, tried, order, deltas, *shared)
-    verdicts = [
-        rule(Evidence(sample, cost, order, grid, folds, scorer is None))
-        for cost, grid, folds in zip(full, deltas, scores, strict=True)
-    ]
-    best = int(np.argmin([verdict.value for verdict in verdicts]))
-    table = _compared(tried.names, deltas, scores, verdicts, best)
-    cost = full[best]
+    trials = Trials(sample, order, delta, solver, settings, folds, scorer)
+    found = trials.run(tried, full)
+    best = min(found, key=lambda trial: trial.verdict.value)
+    weights = None
+    if tried.learned is not None and tried.learned.how == "blend" and len(found) > 1:
+        weights = _weights(found, tried.learned.candidates())
+        mix = replace(tried, weights=weights)
+        [best] = trials.run(mix, mix.costs(sample))
+    table = _compared(found, weights, best)
     if tried.learned is not None:
-        # made here, not the user's own: it may carry what it won against
-        cost.comparison_ = Comparison(settings.rule, table)
-    near = solver.cost_in_folds(cost)
-    solved = solve_path(sample, near, order, deltas[best], solver, starts[best])
-    known = {"score_mean": scores[best].mean, "score_se": scores[best].se, "candidates": table}
-    path = tidy(sample, deltas[best], solved, squeeze=True, **known)
-    j = verdicts[best].place
-    ball = Ball(cost, float(deltas[best][j]), order)
-    final = [row[j] for row in solved] if near is cost else None
-    return Choice(ball, path, final, tried.note)
+        # made here, not the user's own: it may carry what it was made of
+        best.cost.comparison_ = Comparison(settings.rule, table)
+        if weights is not None:
+            best.cost.weights_ = {t.name: float(w) for t, w in zip(found, weights, strict=True)}
+    return _chosen(sample, best, order, solver, table, settings.groups, tried.note)
+
+
+def _weights(found: list[Trial], candidates: list[Candidate]) -> Array:
+    r"""Return :math:`w_c \propto \exp(-(\mathrm{criterion}_c/\mathrm{unit} + a_c))`.
+
+    :math:`a_c` is ``LABELS_COST`` for a matrix that was learned from labels, else 0.
+    """
+    unit = max(min(trial.verdict.unit for trial in found), np.finfo(float).tiny)
+    value = np.array([trial.verdict.value for trial in found])
+    labels = np.array([candidate.needs_labels for candidate in candidates])
+    exponent = (value - value.min()) / unit + LABELS_COST * labels
+    weights = np.exp(exponent.min() - exponent)
+    return weights / weights.sum()
+
+
+def _chosen(
+    sample: Sample,
+    best: Trial,
+    order: int,
+    solver: Solver,
+    table: list[CandidateScore],
+    groups: Array | None,
+    note: str,
+) -> Choice:
+    """Return the ball of a trial, with the path over all rows."""
+    near = solver.cost_in_folds(best.cost)
+    solved = solve_path(sample, near, order, best.deltas, solver, best.starts)
+    known: dict[str, Any] = {
+        "score_mean": best.folds.mean,
+        "score_se": best.folds.se,
+        "candidates": table,
+    }
+    if groups is not None:
+        known["environments"] = environment_losses(sample, best.folds, groups)
+    path = tidy(sample, best.deltas, solved, squeeze=True, **known)
+    j = best.verdict.place
+    final = [row[j] for row in solved] if near is best.cost else None
+    return Choice(Ball(best.cost, float(best.deltas[j]), order), path, final, note)
 
 
 def _scorer(settings: Settings, loss: Loss) -> ModelScorer | None:
@@ -161,29 +240,27 @@ def _splits(sample: Sample, costs: list[Cost], settings: Settings) -> list[Split
     return splits(sample, settings.cv, settings.groups, seed, repeats, settings.classes)
 
 
-def _compared(
-    names: list[str],
-    deltas: list[Array],
-    scores: list[FoldScores],
-    verdicts: list[Verdict],
-    best: int,
-) -> list[CandidateScore]:
-    """Return what the folds said about every candidate."""
-    return [
-        CandidateScore(
-            name,
-            grid,
-            folds.mean,
-            folds.se,
-            float(grid[verdict.place]),
-            float(folds.mean[verdict.place]),
-            verdict.value,
-            c == best,
-        )
-        for c, (name, grid, folds, verdict) in enumerate(
-            zip(names, deltas, scores, verdicts, strict=True)
-        )
-    ]
+def _compared(found: list[Trial], weights: Array | None, best: Trial) -> list[CandidateScore]:
+    """Return what the folds said about every candidate, and about their blend if that is taken."""
+    if weights is None:
+        return [_score(trial, float(trial is best), trial is best) for trial in found]
+    parts = [_score(trial, float(w), False) for trial, w in zip(found, weights, strict=True)]
+    return [*parts, _score(best, 1.0, True)]
+
+
+def _score(trial: Trial, weight: float, chosen: bool) -> CandidateScore:
+    place, folds = trial.verdict.place, trial.folds
+    return CandidateScore(
+        trial.name,
+        trial.deltas,
+        folds.mean,
+        folds.se,
+        float(trial.deltas[place]),
+        float(folds.mean[place]),
+        trial.verdict.value,
+        chosen,
+        weight,
+    )
 
 
 def _deltas(sample: Sample, cost: Cost, order: int, delta: Any, settings: Settings) -> Array:

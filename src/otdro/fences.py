@@ -1,0 +1,65 @@
+"""How far out a row or a number may count: beyond a fence it is taken as lying on the fence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .design import Design
+
+Array = NDArray[Any]
+
+#: The fence about a centre, in medians of the distance from it.
+ROW_FENCE = 6.0
+#: The fence about 0, in upper quartiles of the size.
+NUMBER_FENCE = 4.0
+#: Rounds in which centre and fence settle at most; each takes most of an outlier's pull away.
+ROUNDS = 20
+
+
+def row_shares(X: Any, weights: Array | None = None) -> tuple[Array, Array]:
+    r"""Return the centre c and :math:`f_i = \min(1, r/\|x_i - c\|)`, r = 6 medians of the distance.
+
+    The row :math:`c + f_i(x_i - c)` is on or inside the fence of radius r, and
+    :math:`c = \sum_i \pi_i f_i x_i / \sum_i \pi_i f_i`: Huber's estimate of the centre.
+    """
+    n = X.shape[0]
+    pi = np.full(n, 1 / n) if weights is None else weights / weights.sum()
+    f = np.ones(n)
+    for _ in range(ROUNDS):
+        center = Design(X).adjoint(pi * f) / (pi @ f)
+        distance = np.sqrt(Design(X, center=center).squared_norms())
+        fence = ROW_FENCE * weighted_quantile(distance[:, None], pi, 0.5)[0]
+        if fence == 0:
+            # half of the rows are one row: nothing says what is far
+            return center, np.ones(n)
+        before, f = f, fence / np.maximum(distance, fence)
+        if np.array_equal(before, f):
+            break
+    return center, f
+
+
+def fenced_rows(X: Array) -> Array:
+    """Return the rows, those outside the fence moved onto it."""
+    center, f = row_shares(X)
+    return X if f.min() == 1 else center + f[:, None] * (X - center)
+
+
+def fenced(v: Array, weights: Array) -> Array:
+    """Return v (n, m), in each column cut at 4 upper quartiles of the size on either side."""
+    fence = NUMBER_FENCE * weighted_quantile(np.abs(v), weights, 0.75)
+    # a column of which three quarters are 0 has no scale
+    fence = np.where(fence > 0, fence, np.inf)
+    return np.clip(v, -fence, fence)
+
+
+def weighted_quantile(v: Array, weights: Array, q: float) -> Array:
+    """Return the least value in each column of v (n, m) below which the weights reach q."""
+    order = np.argsort(v, axis=0)
+    # rounding must not lift the quantile of equal weights by a place
+    reached = np.cumsum(weights[order], axis=0) >= q * weights.sum() * (1 - 1e-12)
+    place = np.take_along_axis(order, reached.argmax(axis=0)[None], axis=0)
+    found: Array = np.take_along_axis(v, place, axis=0)[0]
+    return found

@@ -1,0 +1,97 @@
+"""A mixture of what several learners say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import validate_data
+
+from ..costs.learned_matrix import shrink
+from .base import Array, Metric
+from .fitting import learned_matrix
+
+
+class Blend(Metric):
+    r"""The convex combination :math:`\Lambda = \sum_c w_c \Lambda_c` of metrics of trace d.
+
+    A move is expensive if some candidate says so: the blend gives up part of the gain of the best
+    candidate for never being far behind it, and is still one positive definite matrix, hence one
+    certified ball.
+
+    Parameters
+    ----------
+    candidates : sequence
+        Metric learners, ours or others (see ``otdro.metrics.learn``), or "euclidean", the identity.
+    weights : sequence of floats >= 0 or None
+        One per candidate, their ratios matter. None: equal ones.
+
+    Attributes
+    ----------
+    metric_ : ndarray of shape (n_features, n_features)
+        Symmetric positive definite, trace n_features.
+    weights_ : ndarray of shape (n_candidates,)
+        The weights, of sum 1.
+    metrics_ : list of ndarray of shape (n_features, n_features)
+        What each candidate learned.
+    """
+
+    def __init__(self, candidates: Sequence[Any], weights: Sequence[float] | None = None) -> None:
+        self.candidates = candidates
+        self.weights = weights
+
+    @property
+    def needs_labels(self) -> bool:  # type: ignore[override]
+        """Whether some candidate does."""
+        return any(getattr(candidate, "needs_labels", True) for candidate in self.candidates)
+
+    def fit(self, X: Any, y: Any = None) -> Blend:
+        """Let every candidate learn from rows X and labels or targets y, and mix the results."""
+        return self.fit_with(X, y, None)
+
+    def fit_with(self, X: Any, y: Any, unlabelled: Any) -> Blend:
+        """The same, with rows without labels for the candidates that they help."""
+        X = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
+        self.weights_ = self._weights()
+        self.metrics_ = [
+            np.eye(X.shape[1])
+            if isinstance(candidate, str)
+            else learned_matrix(candidate, X, y, unlabelled=unlabelled)
+            for candidate in self.candidates
+        ]
+        self.metric_ = mixed(self.metrics_, self.weights_)
+        return self
+
+    def _weights(self) -> Array:
+        """Return the weights with sum 1, or say what is wrong with them or the candidates."""
+        if isinstance(self.candidates, str) or len(self.candidates) == 0:
+            raise ValueError(
+                f"Blend needs at least one candidate in a list, got {self.candidates!r}."
+            )
+        for candidate in self.candidates:
+            if not (hasattr(candidate, "fit") or candidate == "euclidean"):
+                raise TypeError(
+                    f"a candidate of Blend is a metric learner or 'euclidean', got {candidate!r}."
+                )
+        count = len(self.candidates)
+        weights = np.asarray(np.ones(count) if self.weights is None else self.weights, dtype=float)
+        if weights.shape != (count,):
+            raise ValueError(
+                f"Blend has {count} candidates but weights of shape {weights.shape}: give one each."
+            )
+        if not (np.isfinite(weights).all() and weights.min() >= 0 and weights.sum() > 0):
+            raise ValueError(
+                f"the weights of a Blend must be finite, at least 0 and not all 0, got "
+                f"{self.weights!r}."
+            )
+        return weights / weights.sum()
+
+    def shrunk(self, shrinkage: float) -> Array:
+        """Return the blend shrunk towards the identity."""
+        return shrink(self.metric_, shrinkage)
+
+
+def mixed(matrices: Sequence[Array], weights: Array) -> Array:
+    """Return sum_c w_c Lambda_c."""
+    return np.einsum("c,cij->ij", weights, np.stack(matrices))

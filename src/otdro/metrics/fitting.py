@@ -1,0 +1,85 @@
+"""Letting any metric learner learn, ours or another library's, with what rows it can use."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..costs import Mahalanobis
+from ..costs.learned_matrix import fitted_matrix, seeded, shrink
+from ..pairs import Pairs
+from .base import Array, Metric, MetricLearner
+
+
+def learn(
+    learner: Any,
+    X: Any,
+    y: Any,
+    *,
+    shrinkage: float | None = None,
+    task: str = "auto",
+    unlabelled: Any = None,
+) -> Mahalanobis:
+    """Fit a clone of any metric learner and return its cost, trace d.
+
+    Parameters
+    ----------
+    learner : object
+        One of ``otdro.metrics``, or any object with ``fit(X, y)`` that leaves ``components_``
+        (M = components_' components_) or has ``get_mahalanobis_matrix()``.
+    X, y : arrays
+    shrinkage : float in [0, 1] or None
+        Weight of the identity; None keeps the learner's own (0 for foreign objects, see ``FLOOR``).
+    task : {"auto", "classification", "regression"}
+        Set on learners of otdro whose own ``task`` is ``"auto"``.
+    unlabelled : array of shape (n_rows, n_features) or None
+        More rows, for learners that need no labels.
+    """
+    matrix = learned_matrix(learner, X, y, shrinkage=shrinkage, task=task, unlabelled=unlabelled)
+    return Mahalanobis(matrix)
+
+
+def learned_matrix(
+    learner: Any,
+    X: Any,
+    y: Any,
+    *,
+    shrinkage: float | None = None,
+    task: str = "auto",
+    unlabelled: Any = None,
+) -> Array:
+    """Return the matrix that a clone of a learner learns, trace d; arguments as in ``learn``."""
+    return shrunk(fitted(learner, X, y, task=task, unlabelled=unlabelled), shrinkage)
+
+
+def shrunk(learner: Any, shrinkage: float | None) -> Array:
+    """Return the matrix of a fitted learner at a shrinkage, None its own."""
+    if not isinstance(learner, Metric):
+        return shrink(fitted_matrix(learner), shrinkage or 0.0)
+    matrix: Array = learner.metric_ if shrinkage is None else learner.shrunk(shrinkage)
+    return matrix
+
+
+def fitted(
+    learner: Any,
+    X: Any,
+    y: Any,
+    *,
+    task: str = "auto",
+    unlabelled: Any = None,
+    made: dict[tuple[Any, ...], Pairs] | None = None,
+) -> Any:
+    """Return a fitted clone of a learner; ``made`` holds pairs that were made before, and keeps
+    those made here, so that learners that would make the same share them."""
+    learner = seeded(learner)
+    if isinstance(learner, MetricLearner):
+        if learner.task == "auto":
+            learner.set_params(task=task)
+        if y is None or made is None:
+            return learner.fit(X, y)
+        key = learner.pair_settings()
+        if key not in made:
+            made[key] = learner.make_pairs(X, y)
+        return learner.fit(X, y, pairs=made[key])
+    if unlabelled is None or not isinstance(learner, Metric):
+        return learner.fit(X, y)
+    return learner.fit_with(X, y, unlabelled)

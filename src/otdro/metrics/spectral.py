@@ -1,0 +1,94 @@
+"""A power of the covariance."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.linalg import eigh
+from sklearn.utils import check_consistent_length, column_or_1d
+from sklearn.utils.validation import check_is_fitted
+
+from ..pairs import target_kind
+from .base import Array, Metric
+
+
+class Spectral(Metric):
+    r"""Price moves by the spread of the rows.
+
+    :math:`\Lambda \propto ((1-s)\,C\,d/\mathrm{tr}\,C + sI)^p`, C the covariance of the rows.
+    With p > 0 moves along their main directions are expensive, so that a model may rely on these;
+    with p < 0 it is the other way round; p = 0 is the Euclidean cost. No labels are needed, and
+    rows without labels sharpen C.
+
+    Parameters
+    ----------
+    power : float
+        The exponent p.
+    shrinkage : float in (0, 1]
+        The weight s of the identity, inside the power.
+    within : bool
+        Whether C is the covariance within the classes of y; then labels are needed.
+
+    Attributes
+    ----------
+    metric_ : ndarray of shape (n_features, n_features)
+        Symmetric positive definite, trace n_features.
+    covariance_ : ndarray of shape (n_features, n_features)
+        C.
+    """
+
+    def __init__(self, power: float = 0.5, shrinkage: float = 0.5, within: bool = False) -> None:
+        self.power = power
+        self.shrinkage = shrinkage
+        self.within = within
+
+    @property
+    def needs_labels(self) -> bool:  # type: ignore[override]
+        """Whether classes are asked for."""
+        return bool(self.within)
+
+    def fit(self, X: Any, y: Any = None) -> Spectral:
+        """Learn ``metric_`` from rows X, and from labels y if it is asked for within classes."""
+        X = self._rows(X)
+        if not (isinstance(self.power, (int, float, np.number)) and np.isfinite(self.power)):
+            raise ValueError(f"power must be a finite number, got {self.power!r}.")
+        D = self._deviations(X, y)
+        self.covariance_ = D.T @ D / len(D)
+        self.metric_ = self.shrunk(self.shrinkage)
+        return self
+
+    def fit_with(self, X: Any, y: Any, unlabelled: Any) -> Spectral:
+        """Fit to labelled and unlabelled rows together, unless classes are asked for."""
+        return self.fit(X, y) if self.within else self.fit(np.vstack([X, unlabelled]))
+
+    def _deviations(self, X: Array, y: Any) -> Array:
+        """Return the rows minus their mean, or that of their class."""
+        if not self.within:
+            return X - X.mean(axis=0)
+        if y is None:
+            raise ValueError("Spectral(within=True) needs labels: call fit(X, y).")
+        y = column_or_1d(y)
+        check_consistent_length(X, y)
+        if target_kind(y, "auto") == "regression":
+            raise ValueError(
+                "Spectral(within=True) needs classes, and y is a continuous target: use "
+                "within=False."
+            )
+        codes = np.unique(y, return_inverse=True)[1]
+        means = np.stack([X[codes == k].mean(axis=0) for k in range(codes.max() + 1)])
+        return X - means[codes]
+
+    def shrunk(self, shrinkage: float) -> Array:
+        """Return the metric that another ``shrinkage`` gives, without learning again."""
+        check_is_fitted(self, "covariance_")
+        if not (isinstance(shrinkage, (int, float, np.number)) and 0 < shrinkage <= 1):
+            raise ValueError(f"shrinkage must be a number in (0, 1], got {shrinkage!r}.")
+        C = self.covariance_
+        d, trace = len(C), np.trace(C)
+        if trace == 0:
+            return np.eye(d)
+        spread, V = eigh((1 - shrinkage) * C * (d / trace) + shrinkage * np.eye(d))
+        price = spread**self.power
+        Lam: Array = (V * (price * (d / price.sum()))) @ V.T
+        return (Lam + Lam.T) / 2

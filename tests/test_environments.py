@@ -1,0 +1,220 @@
+"""Rows from several environments: folds, losses, rules, splits, and the command line."""
+
+import json
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from otdro import DROClassifier, DRORegressor
+from otdro.cli.errors import guard
+from otdro.experiment.comparison import inner_folds, rounds
+from otdro.experiment.environments import forward, leave_out
+from otdro.losses import Logistic
+from otdro.problem import Sample
+from otdro.radius.environments import design_effect, environment_losses
+from otdro.radius.folds import FoldScores
+
+RNG = np.random.default_rng(5)
+GROUPS = np.repeat(["a", "b", "c", "d", "e"], 20)
+SHIFT = np.repeat(RNG.standard_normal((5, 3)) * [0, 0, 3.0], 20, axis=0)
+X = RNG.standard_normal((100, 3)) + SHIFT
+Z = X @ [1.5, -1.0, 0] + RNG.standard_normal(100)
+Y = np.where(Z > 0, 1, -1)
+
+
+@pytest.mark.parametrize("make", [DROClassifier, DRORegressor])
+def test_path_holds_the_loss_of_each_environment(make):
+    y = Y if make is DROClassifier else Z
+    model = make(cost="euclidean").fit(X, y, groups=GROUPS)
+    found = model.path_.environments
+    assert_array_equal(found.names, list("abcde"))
+    assert_array_equal(found.counts, [20] * 5)
+    assert found.losses.shape == (5, len(model.path_.deltas))
+    # every fold is one environment: the mean over folds is that over environments
+    assert_allclose(found.losses.mean(axis=0), -model.path_.score_mean)
+    assert make(cost="euclidean").fit(X, y).path_.environments is None
+
+
+def test_loss_of_an_environment_is_that_of_a_model_that_has_not_seen_it():
+    model = DROClassifier(cost="euclidean", deltas=[0.1]).fit(X, Y, groups=GROUPS)
+    rest, held = GROUPS != "c", GROUPS == "c"
+    other = DROClassifier(cost="euclidean", delta=0.1).fit(X[rest], Y[rest])
+    loss = np.logaddexp(0, -Y[held] * other.decision_function(X[held])).mean()
+    assert_allclose(
+        model.path_.environments.losses[2, 0], loss, rtol=1e-2
+    )  # fold models are solved to 1e-4
+
+
+def test_worst_minimises_the_worst_environment():
+    model = DROClassifier(cost="euclidean", rule="worst").fit(X, Y, groups=GROUPS)
+    worst = model.path_.environments.worst
+    assert_allclose(worst, model.path_.environments.losses.max(axis=0))
+    assert model.delta_ == model.path_.deltas[worst.argmin()]
+
+
+def test_worst_needs_groups():
+    with pytest.raises(ValueError, match=r"rule='worst' needs the environments .*groups"):
+        DROClassifier(rule="worst").fit(X, Y)
+
+
+def evidence_of(losses):
+    """Return a sample and folds with given losses, one row a loss."""
+    n = len(losses)
+    sample = Sample(np.zeros((n, 1)), [np.ones(n)], np.full(n, 1 / n), Logistic(), True)
+    # log(1 + exp(-z)) = loss
+    z = -np.log(np.expm1(losses))[None, :, None]
+    return sample, FoldScores(np.array([[-np.mean(losses)]]), [np.arange(n)], [z])
+
+
+def test_design_effect_is_one_for_like_environments_and_their_size_for_unlike_ones():
+    groups = np.repeat(np.arange(10), 50)
+    alike = evidence_of(np.exp(0.3 * RNG.standard_normal(500)))
+    assert 1 <= design_effect(*alike, groups) < 4
+    means = np.exp(np.repeat(RNG.standard_normal(10), 50))
+    assert_allclose(design_effect(*evidence_of(means), groups), 50, rtol=1e-6)
+    mixed = evidence_of(means * np.exp(0.5 * RNG.standard_normal(500)))
+    assert 5 < design_effect(*mixed, groups) < 50
+
+
+def test_design_effect_of_single_rows_is_one():
+    sample, folds = evidence_of(np.exp(RNG.standard_normal(20)))
+    assert design_effect(sample, folds, np.arange(20)) == 1
+    assert design_effect(sample, folds, np.zeros(20)) == 1
+
+
+def test_losses_are_weighted_and_untested_environments_left_out():
+    losses = np.array([1.0, 2.0, 3.0, 4.0])
+    sample, folds = evidence_of(losses)
+    sample = Sample(sample.X, sample.ys, np.array([0.4, 0.2, 0.2, 0.2]), Logistic(), True)
+    part = FoldScores(folds.scores, [np.arange(3)], [folds.z[0][:, :3]])
+    found = environment_losses(sample, part, np.array(["u", "u", "v", "w"]))
+    assert_array_equal(found.names, ["u", "v"])
+    assert_allclose(found.losses[:, 0], [(2 * 1 + 2) / 3, 3.0])
+
+
+def test_groups_of_one_row_and_of_one_class_are_usable():
+    single = DROClassifier(cost="euclidean", cv=5).fit(X, Y, groups=np.arange(100))
+    assert single.path_.environments.losses.shape[0] == 100
+    by_class = np.where((Y > 0) & (np.arange(100) % 2 == 0), "up", GROUPS)
+    found = DROClassifier(cost="euclidean").fit(X, Y, groups=by_class).path_.environments
+    assert "up" in found.names
+    assert np.isfinite(found.losses).all()
+
+
+def test_one_group_is_refused():
+    with pytest.raises(ValueError, match="folds of whole groups need two groups, got one"):
+        DROClassifier().fit(X, Y, groups=np.zeros(100))
+
+
+def test_unlike_environments_make_the_prior_heavier():
+    """Columns that mean something else elsewhere: folds of rows trust them, environments do not."""
+    rng = np.random.default_rng(0)
+    groups = np.repeat(np.arange(6), 30)
+    true = rng.standard_normal((180, 2))
+    y = np.where(true[:, 0] + 0.5 * rng.standard_normal(180) > 0, 1, -1)
+    # a column that tells the label within an environment, with a sign of its own
+    sign = np.repeat([1, -1, 1, -1, 1, 1], 30)
+    rows = np.column_stack([true, 3 * sign * y + rng.standard_normal(180)])
+    by_rows = DROClassifier(cost="euclidean").fit(rows, y)
+    by_groups = DROClassifier(cost="euclidean").fit(rows, y, groups=groups)
+    assert by_groups.delta_ > by_rows.delta_
+
+
+def test_splits_leave_environments_out():
+    for train, test in leave_out(Y, "classification", GROUPS, most=5):
+        assert not set(GROUPS[train]) & set(GROUPS[test])
+    assert len(leave_out(Y, "classification", GROUPS, most=5)) == 5
+    with pytest.raises(ValueError, match="need two of them, got 'x' only"):
+        leave_out(Y, "classification", np.full(100, "x"), most=5)
+
+
+def test_forward_trains_on_the_past():
+    names = np.repeat(["mar", "jan", "feb"], [40, 30, 30])
+    found = forward(Y, "classification", names)
+    assert [set(names[test]) for _, test in found] == [{"jan"}, {"feb"}]
+    assert set(names[found[1][0]]) == {"mar", "jan"}
+
+
+def test_splits_without_every_class_are_left_out():
+    y = np.where(GROUPS == "a", 1, -1)
+    assert leave_out(y, "classification", GROUPS, most=5) != []
+    with pytest.raises(ValueError, match="no split into environments"):
+        rounds(np.where(GROUPS == "e", 1, -1), "classification", None, 0, GROUPS, in_order=True)
+
+
+def test_inner_folds_of_one_environment_are_those_of_rows():
+    assert hasattr(inner_folds(Y, "classification", 0, np.zeros(100)), "split")
+    assert len(inner_folds(Y, "classification", 0, GROUPS)) == 5
+
+
+@pytest.fixture
+def table(tmp_path):
+    import pandas as pd
+
+    frame = pd.DataFrame(X, columns=["p", "q", "r"])
+    frame["env"], frame["y"] = GROUPS, np.where(Y > 0, "yes", "no")
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    more = pd.DataFrame(RNG.standard_normal((40, 3)), columns=["p", "q", "r"])
+    more.to_csv(tmp_path / "more.csv", index=False)
+    return tmp_path
+
+
+def call(capsys, *argv):
+    code = guard([str(a) for a in argv])
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def test_fit_with_groups_and_unlabelled_rows(table, capsys):
+    rows, more = table / "rows.csv", table / "more.csv"
+    shared = ("--target", "y", "--groups", "env", "--unlabelled", more, "--json", "--no-compare")
+    code, out, err = call(capsys, "fit", rows, *shared)
+    assert code == 0, err
+    report = json.loads(out)
+    assert report["environments"] == 5
+    assert report["unlabelled"] == 40
+    assert "env" not in report["coefficients"]
+
+
+@pytest.mark.parametrize(
+    ("options", "heading"),
+    [((), "Each env left out in turn"), (("--forward",), "Trained on the past")],
+)
+def test_compare_leaves_environments_out(table, capsys, options, heading):
+    shared = ("--target", "y", "--groups", "env")
+    code, out, err = call(capsys, "compare", table / "rows.csv", *shared, *options)
+    assert code == 0, err
+    assert heading in out
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--forward",), "--forward needs --groups"),
+        (("--groups", "nev"), "Did you mean 'env'"),
+        (("--groups", "y"), "is the target"),
+        (("--unlabelled", "{folder}/one.csv"), "it needs two"),
+        (("--unlabelled", "{folder}/other.csv"), "there is no column"),
+        (("--unlabelled", "{folder}/text.csv"), "must hold numbers, but row 2 holds 'high'"),
+        (("--groups", "same"), "need two. Leave --groups out"),
+        (("--groups", "gaps"), "has no environment in row 2"),
+    ],
+)
+def test_bad_options_are_one_sentence(table, capsys, options, message):
+    import pandas as pd
+
+    frame = pd.read_csv(table / "rows.csv")
+    frame["same"], frame["gaps"] = 1, np.where(np.arange(100) == 1, np.nan, 2.0)
+    frame.to_csv(table / "more_columns.csv", index=False)
+    frame[["p", "q", "r"]].head(1).to_csv(table / "one.csv", index=False)
+    frame[["p", "q"]].to_csv(table / "other.csv", index=False)
+    frame[["p", "q", "r"]].head(3).astype(object).replace({"p": {frame["p"][1]: "high"}}).to_csv(
+        table / "text.csv", index=False
+    )
+    rows = "more_columns.csv" if options[-1] in ("same", "gaps") else "rows.csv"
+    given = [option.format(folder=table) for option in options]
+    dropped = () if "--groups" in options else ("--drop", "env")
+    code, _, err = call(capsys, "fit", table / rows, "--target", "y", *dropped, *given)
+    assert code == 2
+    assert message in " ".join(err.split())
