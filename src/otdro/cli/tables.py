@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .errors import UserError
-from .predict import _column, features
-from .preparing import Prepared, _as_numbers, as_texts, check_column, feature
+from .predict import features
+from .preparing import Prepared, _as_numbers, as_texts, check_column, column_as, feature
 
 Array = NDArray[Any]
 
@@ -49,7 +49,7 @@ def _from_fit(model: Any) -> bool:
 
 
 def _numbers(table: Any, names: list[str]) -> Any:
-    return type(table)({name: _column(table[name], "numbers", 0) for name in names})
+    return type(table)({name: column_as(table[name], "numbers") for name in names})
 
 
 def labels_of(table: Any, target: str, model: Any) -> Array:
@@ -113,4 +113,4 @@ def like(data: Prepared, table: Any) -> Any:
     if missing:
         raise UserError(f"the new table lacks columns of the old one: {', '.join(missing[:8])}.")
     kind = {**dict.fromkeys(data.numbers, "numbers"), **dict.fromkeys(data.texts, "texts")}
-    return type(table)({name: _column(table[name], kind[name], 0) for name in data.X.columns})
+    return type(table)({name: column_as(table[name], kind[name]) for name in data.X.columns})
