@@ -143,7 +143,7 @@ def test_no_search_finds_a_worse_distribution(cost, order):
     found = audit(model, X, y, cost=c, order=order, sample_weight=weights)
     pi, rng = weights / weights.sum(), np.random.default_rng(0)
     beta, least = model.coef_[0], 1.0
-    for trial in range(2000):
+    for trial in range(1000):
         # random moves of random rows, half of them along the boundary's normal, scaled to the ball
         v = rng.normal(size=X.shape) * (rng.random((len(X), 1)) < rng.random())
         if trial % 2:

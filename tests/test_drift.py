@@ -76,7 +76,7 @@ def test_bounds_are_never_above_exact_transport():
 
 def test_transport_cost_is_that_of_pot():
     rng = np.random.default_rng(2)
-    for _ in range(6):
+    for _ in range(4):
         samples, cost, order, _ = random_pair(rng)
         exact = emd(samples, cost, order)
         assert_allclose(transport_cost(samples, cost, order), exact, rtol=1e-9)
@@ -123,7 +123,7 @@ def test_the_p_value_is_valid():
 def test_the_p_value_of_block_means_is_valid_and_sees_small_shifts():
     rng = np.random.default_rng(0)
     count, seen = 0, 0
-    for _ in range(200):
+    for _ in range(100):
         U, V = rng.normal(size=(200, 2)), rng.normal(size=(160, 2))
         samples = pair(U, np.zeros(200, int), V, np.zeros(160, int))
         blocks = samples.block_means(20, np.random.RandomState(1))
@@ -131,9 +131,9 @@ def test_the_p_value_of_block_means_is_valid_and_sees_small_shifts():
         moved = pair(U, np.zeros(200, int), V + 0.4, np.zeros(160, int))
         blocks = moved.block_means(20, np.random.RandomState(1))
         seen += permutation_p_value(blocks, Norm(2), np.random.RandomState(0)) <= 0.05
-    low, high = binom.interval(0.99, 200, 0.05)
+    low, high = binom.interval(0.99, 100, 0.05)
     assert low <= count <= high
-    assert seen > 190
+    assert seen > 95
 
 
 def test_the_p_value_sees_a_shift():
