@@ -19,6 +19,7 @@ LAYERS = [
     {"worst_case"},
     {"radius"},
     {"estimators"},
+    {"inspection"},
     {"experiment"},
     {"plot", "report"},
     {"cli"},

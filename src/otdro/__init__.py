@@ -6,20 +6,36 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .estimators import DROClassifier, DRORegressor, robust_risk
+    from .inspection import Audit, Drift, audit, drift
     from .problem import Ball
     from .worst_case import WorstCase, discrepancy
 
 __version__ = "0.1.0"
 
-__all__ = ["Ball", "DROClassifier", "DRORegressor", "WorstCase", "discrepancy", "robust_risk"]
+__all__ = [
+    "Audit",
+    "Ball",
+    "DROClassifier",
+    "DRORegressor",
+    "Drift",
+    "WorstCase",
+    "audit",
+    "discrepancy",
+    "drift",
+    "robust_risk",
+]
 
 #: Where the public names live; each is imported at its first use, so that `otdro --help` is quick.
 _HOMES = {
+    "Audit": "inspection",
     "Ball": "problem",
     "DROClassifier": "estimators",
     "DRORegressor": "estimators",
+    "Drift": "inspection",
     "WorstCase": "worst_case",
+    "audit": "inspection",
     "discrepancy": "worst_case",
+    "drift": "inspection",
     "robust_risk": "estimators",
 }
 
