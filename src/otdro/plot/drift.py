@@ -1,0 +1,5 @@
+"""Drift per column."""
+
+
+class DriftDisplay:
+    """See below."""
