@@ -18,6 +18,7 @@ LAYERS = [
     {"worst_case"},
     {"radius"},
     {"estimators"},
+    {"inspection"},
     {"experiment"},
     {"plot", "report"},
     {"cli"},

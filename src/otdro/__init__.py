@@ -6,19 +6,31 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .estimators import DROClassifier, DRORegressor, robust_risk
+    from .inspection import Audit, audit
     from .problem import Ball
     from .worst_case import WorstCase, discrepancy
 
 __version__ = "0.1.0"
 
-__all__ = ["Ball", "DROClassifier", "DRORegressor", "WorstCase", "discrepancy", "robust_risk"]
+__all__ = [
+    "Audit",
+    "Ball",
+    "DROClassifier",
+    "DRORegressor",
+    "WorstCase",
+    "audit",
+    "discrepancy",
+    "robust_risk",
+]
 
 #: Where the public names live; each is imported at its first use, so that `otdro --help` is quick.
 _HOMES = {
+    "Audit": "inspection",
     "Ball": "problem",
     "DROClassifier": "estimators",
     "DRORegressor": "estimators",
     "WorstCase": "worst_case",
+    "audit": "inspection",
     "discrepancy": "worst_case",
     "robust_risk": "estimators",
 }

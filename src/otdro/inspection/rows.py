@@ -1,0 +1,134 @@
+"""The rows of an audit, checked: targets, weights, groups, the cost and the radii."""
+
+from __future__ import annotations
+
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import column_or_1d
+
+from ..costs import Cost, Norm
+from ..design import Design
+from ..design import mean as mean_row
+from ..estimators import DROClassifier, DRORegressor
+from ..radius import candidates
+from ..radius.checks import check_deltas
+from .linear import LinearModel
+
+Array = NDArray[Any]
+
+#: Rows from which a learned cost is learned at most, drawn at random; more would take long.
+LEARN_FROM = 5_000
+#: Rows of a block that is centred at a time.
+BLOCK = 10_000
+
+
+def check_target(y: Any, n: int, model: LinearModel, name: str = "y") -> Array:
+    """Return class numbers or float targets of n rows."""
+    y = column_or_1d(y)
+    if len(y) != n:
+        raise ValueError(f"{name} has {len(y)} entries but there are {n} rows.")
+    if model.classes is not None:
+        return model.codes(y)
+    try:
+        y = np.asarray(y, dtype=float)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must hold numbers for a regression model.") from None
+    if not np.isfinite(y).all():
+        raise ValueError(f"{name} has NaN or infinite values: leave those rows out.")
+    return y
+
+
+def require_classes(codes: Array, weights: Array, model: LinearModel) -> None:
+    """Refuse rows of one class only: their accuracy says nothing of the others."""
+    assert model.classes is not None
+    present = np.unique(codes[weights > 0])
+    if len(present) < 2:
+        raise ValueError(
+            f"y has one class only, {model.classes[present].tolist()}: an audit needs rows of two "
+            "classes."
+        )
+
+
+def deviations(X: Any, weights: Array) -> Array:
+    """Return the weighted standard deviation of each column, block by block."""
+    center = mean_row(X, weights)
+    if hasattr(X, "multiply"):
+        variance = Design(X.multiply(X).tocsr()).adjoint(weights) - center**2
+        return np.sqrt(np.maximum(variance, 0.0))
+    variance = np.zeros(X.shape[1])
+    for start in range(0, X.shape[0], BLOCK):
+        rows = slice(start, start + BLOCK)
+        variance += weights[rows] @ np.square(X[rows] - center)
+    return np.sqrt(variance)
+
+
+def resolve_ball(
+    cost: Any,
+    order: Any,
+    model: LinearModel,
+    X: Any,
+    target: Array,
+    weights: Array,
+    random_state: Any,
+) -> tuple[Cost, int]:
+    """Return the cost and the order: as given, else the model's own, else Euclidean and 1."""
+    if order is None:
+        order = 1 if model.ball is None else model.ball.order
+    if isinstance(order, bool) or order not in (1, 2):
+        raise ValueError(f"order must be 1 or 2, got order={order!r}.")
+    if cost is None:
+        cost = Norm(2) if model.ball is None else model.ball.cost
+    found = resolve_cost(cost, model, X, target, weights, random_state)
+    if not found.is_norm:
+        raise ValueError(
+            f"an audit needs a cost that is a norm of the move, and {type(found).__name__} is "
+            "not; pass cost='euclidean', 'l1', 'linf', 'learned' or a Mahalanobis."
+        )
+    found.check(X.shape[1])
+    return found, int(order)
+
+
+def resolve_cost(
+    cost: Any, model: LinearModel, X: Any, target: Array, weights: Array, random_state: Any
+) -> Cost:
+    """Return the cost that a name, a Cost or a metric learner stands for."""
+    tried = candidates.resolve(cost, X)
+    if tried.cost is not None:
+        return tried.cost
+    rows = np.flatnonzero(weights > 0)
+    if len(rows) > LEARN_FROM:
+        rows = np.sort(np.random.default_rng(random_state).choice(rows, LEARN_FROM, replace=False))
+    kind = DRORegressor if model.classes is None else DROClassifier
+    # folds choose among several learned costs; of one learner nothing is left to choose
+    delta = "cv" if tried.learned is not None else 0.0
+    learner = kind(cost=cost, delta=delta, random_state=random_state)
+    return learner.fit(X[rows], target[rows], weights[rows]).cost_
+
+
+def check_grid(deltas: Any) -> Array:
+    """Return the radii, rising."""
+    return check_deltas(deltas)[::-1]
+
+
+def check_tau(tau: Any, target: Array, weights: Array) -> float:
+    """Return the width of the band; None is half a standard deviation of the targets."""
+    if tau is None:
+        center = float(weights @ target)
+        return float(np.sqrt(weights @ (target - center) ** 2)) / 2
+    if isinstance(tau, bool) or not (isinstance(tau, Real) and 0 < float(tau) < np.inf):
+        raise ValueError(f"tau must be a number > 0, got tau={tau!r}.")
+    return float(tau)
+
+
+def constant_accuracy(target: Array, weights: Array, tau: float | None) -> float:
+    """Return the best accuracy of a constant: the largest class, or the fullest band of 2 tau."""
+    weights = weights / weights.sum()
+    if tau is None:
+        return float(np.bincount(target, weights).max())
+    order = np.argsort(target, kind="stable")
+    y, mass = target[order], np.concatenate([[0.0], np.cumsum(weights[order])])
+    ends = np.searchsorted(y, y + 2 * tau, side="right")
+    return float((mass[ends] - mass[:-1]).max())

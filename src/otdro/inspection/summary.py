@@ -1,0 +1,107 @@
+"""An audit in words, and as one document for machines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from .auditing import Audit
+
+#: Levels of accuracy whose breaking points are told.
+LEVELS = (0.9, 0.8, 0.7, 0.6, 0.5)
+#: Classes, groups and columns that the text shows; the document holds all of them.
+SHOWN = 10
+
+
+def audit_dict(audit: Audit) -> dict[str, Any]:
+    """Return the document of ``docs/audit.md``."""
+    deltas = audit.deltas
+    return {
+        "task": "regression" if audit.classes is None else "classification",
+        "rows": len(audit.weights),
+        "columns": len(audit.names),
+        "classes": None if audit.classes is None else [str(c) for c in audit.classes],
+        "space": audit.space,
+        "cost": repr(audit.cost) if len(repr(audit.cost)) <= 80 else type(audit.cost).__name__,
+        "order": audit.order,
+        "tau": audit.tau,
+        "loss": type(audit.model.loss).__name__,
+        "fitted_delta": audit.fitted_delta,
+        "accuracy": audit.accuracy(0.0),
+        "constant_accuracy": audit.constant_accuracy(),
+        "curve": {
+            "delta": deltas.tolist(),
+            "accuracy": audit.accuracy(deltas).tolist(),
+            "risk": audit.risk(deltas).tolist(),
+        },
+        "breaking_points": _points(audit, {}),
+        "classes_breaking": [
+            {"class": str(c), **_points(audit, {"class_": c})} for c in present(audit)
+        ],
+        "groups_breaking": [
+            {"group": str(g), **_points(audit, {"group": g})} for g in groups(audit)
+        ],
+        "by_column": audit.columns.records(),
+        "notes": list(audit.notes),
+        "drift": None if audit.drift is None else audit.drift.to_dict(),
+    }
+
+
+def present(audit: Audit) -> list[Any]:
+    """Return the labels that occur with weight."""
+    if audit.classes is None:
+        return []
+    return [audit.classes[k] for k in np.unique(audit.target[audit.weights > 0])]
+
+
+def groups(audit: Audit) -> list[Any]:
+    """Return the groups that occur with weight."""
+    return [] if audit.groups is None else np.unique(audit.groups[audit.weights > 0]).tolist()
+
+
+def _points(audit: Audit, part: dict[str, Any]) -> dict[str, Any]:
+    """Return accuracy at 0 and the breaking points of all rows, a class or a group."""
+    constant = audit.breaking_point("constant", **part)
+    return {
+        "accuracy": audit.accuracy(0.0, **part),
+        "constant": constant,
+        "constant_in_words": audit.in_words(constant),
+        "levels": {f"{level:g}": audit.breaking_point(level, **part) for level in LEVELS},
+    }
+
+
+def audit_text(audit: Audit) -> str:
+    """Return the summary, a few lines for a person."""
+    right = "right" if audit.tau is None else f"within {audit.tau:.4g} of the target"
+    lines = [
+        f"Audit of {len(audit.weights)} rows x {len(audit.names)} columns "
+        f"({audit.space} space), cost {type(audit.cost).__name__} of order {audit.order}",
+        f"  {right}: {audit.accuracy(0.0):.1%}; a constant model: {audit.constant_accuracy():.1%}",
+        "  delta     certified  worst-case loss",
+    ]
+    shown = audit.deltas[:: max(1, len(audit.deltas) // 8)]
+    accuracy, risk = audit.accuracy(shown), audit.risk(shown)
+    lines += [
+        f"  {d:<8.4g}  {a:>9.1%}  {r:.4g}" for d, a, r in zip(shown, accuracy, risk, strict=True)
+    ]
+    broken = audit.breaking_point("constant")
+    lines.append(f"  as bad as a constant at delta = {broken:.4g}: {audit.in_words(broken)}")
+    lines += _parts(audit)
+    lines += ["", *(f"  {line}" for line in str(audit.columns).splitlines())]
+    lines += [f"  note: {note}" for note in audit.notes]
+    if audit.drift is not None:
+        lines += ["", str(audit.drift)]
+    return "\n".join(lines)
+
+
+def _parts(audit: Audit) -> list[str]:
+    parts = [("class", c, {"class_": c}) for c in present(audit)]
+    parts += [("group", g, {"group": g}) for g in groups(audit)]
+    lines = [
+        f"  {word} {name}: {audit.accuracy(0.0, **key):.1%} right, half of it wrong at delta = "
+        f"{audit.breaking_point(0.5, **key):.4g}"
+        for word, name, key in parts[:SHOWN]
+    ]
+    return lines + ([f"  ... and {len(parts) - SHOWN} more"] if len(parts) > SHOWN else [])

@@ -1,0 +1,84 @@
+"""The worst-case loss of a linear model over balls of growing radius."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+
+from ..costs import Cost
+from ..duality import worst_risk
+from ..problem import Ball
+from .boundary import pair_norms
+from .linear import LinearModel
+
+Array = NDArray[Any]
+
+
+def robust_risks(
+    model: LinearModel,
+    scores: Array,
+    target: Array,
+    weights: Array,
+    cost: Cost,
+    order: int,
+    deltas: Array,
+) -> Array:
+    """Return the worst-case loss at each delta, inf where there is no finite one.
+
+    Of several classes it is that of the softmax loss, or the mean of the one-vs-rest losses, each
+    with an adversary of its own. ``target`` is the number of the class, or the regression target.
+    """
+    if model.joint:
+        return _softmax(scores, target, weights, model.coef, cost, order, deltas)
+    problems = _problems(model, scores, target)
+    found = [
+        [_risk(model, z, y, weights, float(cost.dual_norm(beta)), Ball(cost, float(delta), order))
+         for delta in deltas]
+        for z, y, beta in problems
+    ]  # fmt: skip
+    return np.mean(found, axis=0)
+
+
+def _problems(model: LinearModel, scores: Array, target: Array) -> list[tuple[Array, Array, Array]]:
+    """Return (scores, targets, coefficients) of each problem with one score."""
+    if model.classes is None:
+        return [(scores[:, 0], target, model.coef[0])]
+    if len(model.classes) == 2:
+        beta = model.coef[1] - model.coef[0]
+        return [(scores[:, 1] - scores[:, 0], np.where(target == 1, 1.0, -1.0), beta)]
+    return [
+        (scores[:, k], np.where(target == k, 1.0, -1.0), model.coef[k])
+        for k in range(len(model.classes))
+    ]
+
+
+def _risk(model: LinearModel, z: Array, y: Array, weights: Array, w: float, ball: Ball) -> float:
+    endless = ball.order == 1 and not np.isfinite(model.loss.lipschitz)
+    if endless and ball.delta > 0 and w > 0:
+        return np.inf
+    if endless or ball.delta == 0:
+        return float(weights @ model.loss.value(z, y))
+    return worst_risk(z, y, weights, model.loss, w, ball).risk
+
+
+def _softmax(
+    scores: Array,
+    own: Array,
+    weights: Array,
+    coef: Array,
+    cost: Cost,
+    order: int,
+    deltas: Array,
+) -> Array:
+    """Return mean CE + delta max ||B_k - B_y||_* over labels y that occur.
+
+    At order 2 a mean squared move of delta is a mean move of at most sqrt(delta): the same bound
+    with that, which is not attained.
+    """
+    plain = float(weights @ (logsumexp(scores, axis=1) - scores[np.arange(len(own)), own]))
+    present = np.unique(own[weights > 0])
+    slope = float(pair_norms(coef, cost)[present].max())
+    return plain + slope * (deltas if order == 1 else np.sqrt(deltas))
