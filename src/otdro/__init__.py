@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .estimators import DROClassifier, DRORegressor, robust_risk
-    from .inspection import Audit, audit
+    from .inspection import Audit, Drift, audit, drift
     from .problem import Ball
     from .worst_case import WorstCase, discrepancy
 
@@ -17,9 +17,11 @@ __all__ = [
     "Ball",
     "DROClassifier",
     "DRORegressor",
+    "Drift",
     "WorstCase",
     "audit",
     "discrepancy",
+    "drift",
     "robust_risk",
 ]
 
@@ -29,9 +31,11 @@ _HOMES = {
     "Ball": "problem",
     "DROClassifier": "estimators",
     "DRORegressor": "estimators",
+    "Drift": "inspection",
     "WorstCase": "worst_case",
     "audit": "inspection",
     "discrepancy": "worst_case",
+    "drift": "inspection",
     "robust_risk": "estimators",
 }
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from scipy.linalg import solve_triangular
+from scipy.spatial.distance import cdist
 
 from .base import Array, Cost
 from .norm import unit
@@ -72,6 +73,10 @@ class Mahalanobis(Cost):
     def transform(self, X: Array) -> Array:
         """Return X L, whose Euclidean distances are those of this cost."""
         return X @ self.factor()
+
+    def distance(self, U: Array, V: Array) -> Array:
+        """Return the matrix of distances between the rows of U and the rows of V."""
+        return cdist(self.transform(U), self.transform(V))
 
     def _whiten(self, w: Array) -> Array:
         return self._solve(np.asarray(w, dtype=float))

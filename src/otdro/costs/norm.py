@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+from scipy.spatial.distance import cdist
 
 from .base import Array, Cost, Geometry
 
 _DUAL = {1: np.inf, 2: 2, np.inf: 1}
+_METRIC = {1: "cityblock", 2: "euclidean", np.inf: "chebyshev"}
 
 
 class Norm(Cost):
@@ -57,6 +59,10 @@ class Norm(Cost):
     def transform(self, X: Array) -> Array:
         """Return X itself."""
         return X
+
+    def distance(self, U: Array, V: Array) -> Array:
+        """Return the matrix of distances between the rows of U and the rows of V."""
+        return cdist(U, V, _METRIC[self.p])  # type: ignore[call-overload]
 
     def factor(self) -> None:
         """Return None, the identity, for p = 2."""

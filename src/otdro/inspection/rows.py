@@ -13,7 +13,10 @@ from ..costs import Cost, Norm
 from ..design import Design
 from ..design import mean as mean_row
 from ..estimators import DROClassifier, DRORegressor
+from ..pairs import generator
+from ..problem import Ball
 from ..radius import candidates
+from ..radius.candidates import Candidates
 from ..radius.checks import check_deltas
 from .linear import LinearModel
 
@@ -68,20 +71,24 @@ def deviations(X: Any, weights: Array) -> Array:
 def resolve_ball(
     cost: Any,
     order: Any,
-    model: LinearModel,
+    ball: Ball | None,
     X: Any,
-    target: Array,
+    target: Array | None,
     weights: Array,
+    regression: bool,
     random_state: Any,
 ) -> tuple[Cost, int]:
-    """Return the cost and the order: as given, else the model's own, else Euclidean and 1."""
+    """Return the cost and the order: as given, else those of the ball, else Euclidean and 1."""
     if order is None:
-        order = 1 if model.ball is None else model.ball.order
+        order = 1 if ball is None else ball.order
     if isinstance(order, bool) or order not in (1, 2):
         raise ValueError(f"order must be 1 or 2, got order={order!r}.")
     if cost is None:
-        cost = Norm(2) if model.ball is None else model.ball.cost
-    found = resolve_cost(cost, model, X, target, weights, random_state)
+        cost = Norm(2) if ball is None else ball.cost
+    tried = candidates.resolve(cost, X)
+    found = tried.cost
+    if found is None:
+        found = _learned_cost(tried, cost, X, target, weights, regression, random_state)
     if not found.is_norm:
         raise ValueError(
             f"an audit needs a cost that is a norm of the move, and {type(found).__name__} is "
@@ -91,17 +98,22 @@ def resolve_ball(
     return found, int(order)
 
 
-def resolve_cost(
-    cost: Any, model: LinearModel, X: Any, target: Array, weights: Array, random_state: Any
+def _learned_cost(
+    tried: Candidates,
+    cost: Any,
+    X: Any,
+    target: Array | None,
+    weights: Array,
+    regression: bool,
+    random_state: Any,
 ) -> Cost:
-    """Return the cost that a name, a Cost or a metric learner stands for."""
-    tried = candidates.resolve(cost, X)
-    if tried.cost is not None:
-        return tried.cost
+    """Return the cost that the estimators learn from these rows."""
+    if target is None:
+        raise ValueError(f"cost={cost!r} is learned from labels: give the reference as (X, y).")
     rows = np.flatnonzero(weights > 0)
     if len(rows) > LEARN_FROM:
-        rows = np.sort(np.random.default_rng(random_state).choice(rows, LEARN_FROM, replace=False))
-    kind = DRORegressor if model.classes is None else DROClassifier
+        rows = np.sort(generator(random_state).choice(rows, LEARN_FROM, replace=False))
+    kind = DRORegressor if regression else DROClassifier
     # folds choose among several learned costs; of one learner nothing is left to choose
     delta = "cv" if tried.learned is not None else 0.0
     learner = kind(cost=cost, delta=delta, random_state=random_state)

@@ -1,4 +1,4 @@
-"""An audit in words, and as one document for machines."""
+"""An audit or a drift in words, and as one document for machines."""
 
 from __future__ import annotations
 
@@ -6,13 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..costs import Cost
+
 if TYPE_CHECKING:
-    from .auditing import Audit
+    from .certificate import Audit
+    from .drifting import Drift
 
 #: Levels of accuracy whose breaking points are told.
 LEVELS = (0.9, 0.8, 0.7, 0.6, 0.5)
 #: Classes, groups and columns that the text shows; the document holds all of them.
 SHOWN = 10
+#: Letters of a cost above which only its class is named.
+LONG = 60
 
 
 def audit_dict(audit: Audit) -> dict[str, Any]:
@@ -24,7 +29,7 @@ def audit_dict(audit: Audit) -> dict[str, Any]:
         "columns": len(audit.names),
         "classes": None if audit.classes is None else [str(c) for c in audit.classes],
         "space": audit.space,
-        "cost": repr(audit.cost) if len(repr(audit.cost)) <= 80 else type(audit.cost).__name__,
+        "cost": cost_name(audit.cost),
         "order": audit.order,
         "tau": audit.tau,
         "loss": type(audit.model.loss).__name__,
@@ -105,3 +110,61 @@ def _parts(audit: Audit) -> list[str]:
         for word, name, key in parts[:SHOWN]
     ]
     return lines + ([f"  ... and {len(parts) - SHOWN} more"] if len(parts) > SHOWN else [])
+
+
+def drift_dict(drift: Drift) -> dict[str, Any]:
+    """Return the document of ``docs/audit.md``."""
+    return {
+        "rows_reference": drift.n_reference,
+        "rows_new": drift.n_new,
+        "columns": len(drift.names),
+        "cost": cost_name(drift.cost),
+        "order": drift.order,
+        "lower_bounds": dict(drift.lower_bounds),
+        "bound_noise": dict(drift.bound_noise),
+        "estimate": drift.estimate,
+        "noise_floor": drift.noise_floor,
+        "rows_used": list(drift.rows_used),
+        "noise_rows": list(drift.noise_rows),
+        "p_value": drift.p_value,
+        "label_shift": None if drift.label_shift is None else drift.label_shift.to_dict(),
+        "delta": drift.delta,
+        "verdict": drift.verdict,
+        "reason": drift.reason,
+        "certified_accuracy": drift.certified_accuracy,
+        "accuracy": dict(drift.accuracy),
+        "by_column": drift.columns.records(),
+        "notes": list(drift.notes),
+    }
+
+
+def drift_text(drift: Drift) -> str:
+    """Return the drift in a few lines for a person."""
+    bounds = ", ".join(
+        f"{name} {value:.4g} (noise {drift.bound_noise[name] or 0:.2g})"
+        for name, value in drift.lower_bounds.items()
+        if value is not None
+    )
+    lines = [
+        f"Drift of {drift.n_new} new rows from {drift.n_reference}, "
+        f"cost {type(drift.cost).__name__} of order {drift.order}",
+        f"  at least: {bounds}",
+        f"  transport cost {drift.estimate:.4g} on {drift.rows_used[0]} and {drift.rows_used[1]} "
+        f"rows; between parts of the reference {drift.noise_floor:.4g}",
+        f"  p-value {drift.p_value:.3g}",
+    ]
+    if drift.verdict is not None:
+        lines.append(f"  verdict: {drift.verdict}: {drift.reason}")
+    if drift.certified_accuracy is not None:
+        lines.append(f"  accuracy still certified there: {drift.certified_accuracy:.1%}")
+    told = {k: v for k, v in drift.accuracy.items() if v is not None}
+    if told:
+        lines.append("  accuracy: " + ", ".join(f"{k} {v:.1%}" for k, v in told.items()))
+    lines += ["", *(f"  {line}" for line in str(drift.columns).splitlines())]
+    return "\n".join([*lines, *(f"  note: {note}" for note in drift.notes)])
+
+
+def cost_name(cost: Cost) -> str:
+    """Return the cost as it is written, or its class where that is long."""
+    text = " ".join(repr(cost).split())
+    return text if len(text) <= LONG else type(cost).__name__

@@ -1,0 +1,349 @@
+"""How far the data may move before a linear model fails, and where it fails first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..costs import Cost
+from ..design import as_dense
+from ..estimators.rows import check_weights, normalise
+from ..radius.checks import check_groups
+from . import units
+from .boundary import Nearest, column_norms, leaves_band, nearest_class, pair_norms
+from .columns import ColumnTable, shares
+from .counterfactuals import Change, changes, counterfactuals, normals
+from .knapsack import AccuracyCurve, accuracy_curve, prices
+from .linear import LinearModel, Reading
+from .rows import (
+    check_grid,
+    check_target,
+    check_tau,
+    constant_accuracy,
+    deviations,
+    require_classes,
+    resolve_ball,
+)
+from .summary import audit_dict, audit_text
+from .worst_loss import robust_risks
+
+Array = NDArray[Any]
+
+#: Points of the default grid, and how far beyond the breaking point it goes.
+GRID, BEYOND = 41, 1.25
+
+
+@dataclass(frozen=True, eq=False)
+class Audit:
+    r"""What a linear model stands under every distribution within transport cost delta.
+
+    Every delta bounds the mean cost E[c], c = distance^order, of a move of the rows; labels stay.
+    ``accuracy`` is exact: no distribution within delta has a lower one, and one comes as near
+    as one likes. For regression a row is right while the prediction is within ``tau`` of it.
+
+    Attributes
+    ----------
+    model : LinearModel
+        The coefficients that were read out of the model, in the audited columns.
+    X, target, weights, groups
+        The rows in those columns, class numbers or targets, masses of sum 1, groups or None.
+    cost, order
+        The price of a move.
+    deltas : ndarray
+        The radii at which ``to_dict`` and pictures show the curves, rising from 0.
+    tau : float or None
+    space : str
+        "last" or "raw": the columns that are moved.
+    notes : list of str
+        What the reader should know of how the model was read.
+    drift : Drift or None
+        With ``new``, how far the new rows are.
+    """
+
+    model: LinearModel
+    X: Any
+    target: Array
+    weights: Array
+    groups: Array | None
+    cost: Cost
+    order: int
+    tau: float | None
+    space: str
+    notes: list[str]
+    given_deltas: Array | None = None
+    drift: Any = None
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the audited columns."""
+        return self.model.names
+
+    @property
+    def classes(self) -> Array | None:
+        """The labels, None for regression."""
+        return self.model.classes
+
+    @property
+    def fitted_delta(self) -> float | None:
+        """The delta that the model was fitted for, in this cost; None if there is none."""
+        ball = self.model.ball
+        if ball is None or ball.cost is not self.cost or ball.order != self.order:
+            return None
+        return float(ball.delta)
+
+    @property
+    def audited_delta(self) -> float:
+        """The radius that new rows are compared with.
+
+        It is the delta that the model was fitted for, else the largest of the ``deltas`` that were
+        given, else that at which the model can be as bad as a constant.
+        """
+        if self.fitted_delta is not None:
+            return self.fitted_delta
+        if self.given_deltas is not None:
+            return float(self.given_deltas[-1])
+        return float(self.breaking_point("constant"))
+
+    @cached_property
+    def scores(self) -> Array:
+        """The scores of the rows, (n, n_classes), or (n, 1) for regression."""
+        return self.model.scores(self.X)
+
+    @cached_property
+    def nearest(self) -> Nearest:
+        """The distance of each row to the wrong side, and to which class."""
+        if self.tau is not None:
+            w = float(self.cost.dual_norm(self.model.coef[0]))
+            return leaves_band(self.target - self.scores[:, 0], self.tau, w)
+        return nearest_class(self.scores, self.target, pair_norms(self.model.coef, self.cost))
+
+    @property
+    def distance(self) -> Array:
+        """The distance of each row to a flip, 0 where it is wrong already, inf where none flips."""
+        return self.nearest.distance
+
+    @cached_property
+    def price(self) -> Array:
+        """What making each row wrong costs per mass, distance^order."""
+        return prices(self.distance, self.order)
+
+    @cached_property
+    def counterfactuals(self) -> Array:
+        """The nearest point of each row on the boundary, (n, d); NaN where no move reaches it."""
+        return counterfactuals(self.X, self.model, self.target, self.nearest, self.cost)
+
+    @cached_property
+    def flips_to(self) -> Array:
+        """The label that wins at the counterfactual; for regression +1 above, -1 below."""
+        towards = self.nearest.towards
+        return towards if self.classes is None else self.classes[towards]
+
+    def changes(self, row: int) -> list[Change]:
+        """Return what the counterfactual of a row changes, column by column, largest first."""
+        before = np.asarray(as_dense(self.X[[row]]), dtype=float)[0]
+        return changes(before, self.counterfactuals[row], self.names, self.scale)
+
+    @cached_property
+    def scale(self) -> Array:
+        """The standard deviation of each column."""
+        return deviations(self.X, self.weights)
+
+    def accuracy(self, delta: Any, *, class_: Any = None, group: Any = None) -> Any:
+        """Return the least accuracy within delta; a number or an array, as ``delta`` is.
+
+        Of a class or group it is the least accuracy among its rows over the same ball: the
+        adversary may spend the whole budget on them.
+        """
+        return self.curve(class_=class_, group=group).accuracy(_radii(delta))
+
+    def breaking_point(self, level: Any, *, class_: Any = None, group: Any = None) -> Any:
+        """Return the least delta at which accuracy can fall to ``level``; inf if it never can.
+
+        ``level`` is a share, an array of them, or "constant": the accuracy of the best constant
+        model (on the rows of the group, if one is named; for a class, where a constant is right
+        always or never, that of all rows).
+        """
+        curve = self.curve(class_=class_, group=group)
+        if isinstance(level, str):
+            if level != "constant":
+                raise ValueError(f"level must be a share in [0, 1] or 'constant', got {level!r}.")
+            return curve.breaking_point(self.constant_accuracy(group=group))
+        values = np.asarray(level, dtype=float)
+        if not np.all((values >= 0) & (values <= 1)):
+            raise ValueError(f"level must be a share in [0, 1], got {level!r}.")
+        return curve.breaking_point(level)
+
+    def constant_accuracy(self, *, group: Any = None) -> float:
+        """Return the accuracy of the best constant model."""
+        rows = self.rows(group=group)
+        return constant_accuracy(self.target[rows], self.weights[rows], self.tau)
+
+    def curve(self, *, class_: Any = None, group: Any = None) -> AccuracyCurve:
+        """Return the whole curve: its corners, between which it is linear."""
+        key = (class_, group)
+        if key not in self._curves:
+            rows = self.rows(class_=class_, group=group)
+            self._curves[key] = accuracy_curve(self.price[rows], self.weights[rows])
+        return self._curves[key]
+
+    @cached_property
+    def _curves(self) -> dict[Any, AccuracyCurve]:
+        return {}
+
+    def rows(self, *, class_: Any = None, group: Any = None) -> Any:
+        """Return which rows belong to a class and a group: a mask, or a slice of all."""
+        if class_ is None and group is None:
+            return slice(None)
+        kept = np.ones(len(self.weights), dtype=bool)
+        if class_ is not None:
+            kept &= self.target == _number(class_, self.classes)
+        if group is not None:
+            kept &= _members(self.groups, group)
+        if not self.weights[kept].sum() > 0:
+            raise ValueError(f"no row of positive weight has class_={class_!r}, group={group!r}.")
+        return kept
+
+    def risk(self, delta: Any) -> Any:
+        """Return the worst-case mean of the model's loss within delta; inf where it is endless."""
+        grid = np.atleast_1d(_radii(delta))
+        found = robust_risks(
+            self.model, self.scores, self.target, self.weights, self.cost, self.order, grid
+        )
+        return found if np.ndim(delta) else float(found[0])
+
+    def moved(self, delta: float) -> Array:
+        """Return the mass of each row that the adversary of budget delta makes wrong."""
+        return self.curve().moved(self.price, self.weights, float(_radii(delta)))
+
+    @cached_property
+    def deltas(self) -> Array:
+        """The radii of the curves: as given, or from 0 to beyond the breaking point."""
+        if self.given_deltas is not None:
+            return self.given_deltas
+        budget = self.curve().budget
+        end = BEYOND * min(self.breaking_point("constant"), float(budget[-1]))
+        return np.linspace(0.0, end if end > 0 else 1.0, GRID)
+
+    @cached_property
+    def columns(self) -> ColumnTable:
+        """What each column is to the adversary; ``print`` it."""
+        broken = self.breaking_point("constant")
+        spent = self.moved(broken if np.isfinite(broken) else float(self.curve().budget[-1]))
+        spent = np.where(spent > 0, spent * np.where(np.isfinite(self.price), self.price, 0.0), 0.0)
+        w, of = normals(self.model, self.target, self.nearest)
+        alone = np.array([self._breaks_alone(j) for j in range(len(self.names))])
+        each = units.unit_prices(self.cost, len(self.names))
+        move = units.mean_move(alone, self.order, each, self.scale)
+        return ColumnTable(self.names, shares(w, of, spent, self.cost), alone, move, self.scale)
+
+    def _breaks_alone(self, j: int) -> float:
+        """Return the delta at which moves of column j alone make the model a constant's equal."""
+        level = self.constant_accuracy()
+        if self.curve().accuracy(0.0) <= level:
+            return 0.0
+        if self.tau is None and len(self.model.coef) > 2:
+            norms = column_norms(self.model.coef, self.cost, j)
+            alone = nearest_class(self.scores, self.target, norms).distance
+            return accuracy_curve(prices(alone, self.order), self.weights).breaking_point(level)
+        # one vector: every distance grows by the same factor w/(abs(beta_j)/||e_j||)
+        beta = self.model.coef[-1] - (self.model.coef[0] if self.tau is None else 0.0)
+        unit = np.zeros(len(beta))
+        unit[j] = 1.0
+        if beta[j] == 0:
+            return np.inf
+        factor = float(self.cost.dual_norm(beta)) * float(self.cost.norm(unit)) / abs(beta[j])
+        return self.breaking_point(level) * factor**self.order
+
+    def units(self, delta: float) -> dict[str, float]:
+        """Return, for each column, the mean move in standard deviations that costs delta."""
+        each = units.unit_prices(self.cost, len(self.names))
+        found = units.mean_move(float(_radii(delta)), self.order, each, self.scale)
+        return dict(zip(self.names, found.tolist(), strict=True))
+
+    def in_words(self, delta: float, column: str | None = None) -> str:
+        """Return delta as a mean move of a column: by default the one most easily broken."""
+        if column is None:
+            column = self.names[int(self.columns.order()[0])]
+        if column not in self.names:
+            raise ValueError(f"there is no column {column!r}; the columns are {self.names[:20]}.")
+        return units.in_words(self.units(delta)[column] if np.isfinite(delta) else np.inf, column)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything but the rows in lists, numbers and strings; see docs/audit.md."""
+        return audit_dict(self)
+
+    def summary(self) -> str:
+        """Return the audit in words."""
+        return audit_text(self)
+
+    def __str__(self) -> str:
+        return self.summary()
+
+
+def audited(
+    reading: Reading,
+    X: Any,
+    y: Any,
+    cost: Any,
+    order: Any,
+    deltas: Any,
+    tau: Any,
+    sample_weight: Any,
+    groups: Any,
+    random_state: Any,
+) -> Audit:
+    """Return the audit of a model that was read."""
+    linear = reading.model
+    rows = reading.rows(X)
+    target = check_target(y, rows.shape[0], linear)
+    weights = normalise(check_weights(rows, sample_weight), "sample_weight")
+    if linear.classes is not None:
+        require_classes(target, weights, linear)
+        if tau is not None:
+            raise ValueError(f"tau={tau!r} is for regression; a classifier is right or wrong.")
+    regression = linear.classes is None
+    asked = (cost, order, linear.ball)
+    cost, order = resolve_ball(*asked, rows, target, weights, regression, random_state)
+    return Audit(
+        model=linear,
+        X=rows,
+        target=target,
+        weights=weights,
+        groups=check_groups(groups, rows.shape[0]),
+        cost=cost,
+        order=order,
+        tau=None if linear.classes is not None else check_tau(tau, target, weights),
+        space=reading.space,
+        notes=reading.notes,
+        given_deltas=None if deltas is None else check_grid(deltas),
+    )
+
+
+def _radii(delta: Any) -> Any:
+    values = np.asarray(delta, dtype=float)
+    if np.isnan(values).any() or (values.size and values.min() < 0):
+        raise ValueError(f"delta must be >= 0, got delta={delta!r}.")
+    return values if values.ndim else float(values)
+
+
+def _number(class_: Any, classes: Array | None) -> int:
+    if classes is None:
+        raise ValueError(f"a regression model has no classes, got class_={class_!r}.")
+    found = np.flatnonzero(classes == class_)
+    if len(found) == 0:
+        raise ValueError(f"class_={class_!r} is none of the classes {classes.tolist()[:20]}.")
+    return int(found[0])
+
+
+def _members(groups: Array | None, group: Any) -> Array:
+    if groups is None:
+        raise ValueError(f"group={group!r} needs groups: pass groups= to audit.")
+    found: Array = groups == group
+    if not np.any(found):
+        known = np.unique(groups).tolist()[:20]
+        raise ValueError(f"group={group!r} is none of the groups {known}.")
+    return found

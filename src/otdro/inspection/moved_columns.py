@@ -1,0 +1,92 @@
+"""Which columns moved between two samples, each by itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import kolmogorov
+
+from ..costs.table import ROWS, shorten
+from .pair import Pair
+from .rows import deviations
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class DriftTable:
+    """One entry per column, in units of the standard deviation ``scale`` of the reference.
+
+    ``shift`` (d,) is the change of the mean, ``distance`` (d,) the mean move of the column alone
+    (its one-dimensional transport cost of order 1), ``p_value`` (d,) that of the Kolmogorov-Smirnov
+    distance of that column, not corrected for the number of columns. Where labels are known the
+    reference is weighted to the new class shares first.
+    """
+
+    names: list[str]
+    shift: Array
+    distance: Array
+    p_value: Array
+    scale: Array
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def order(self) -> Array:
+        """Return the numbers of the columns, the one that moved farthest first."""
+        return np.argsort(-self.distance, kind="stable")
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return one dict per column, in the order of the columns."""
+        return [
+            {
+                "column": self.names[j],
+                "shift": float(self.shift[j]),
+                "distance": float(self.distance[j]),
+                "p_value": float(self.p_value[j]),
+                "scale": float(self.scale[j]),
+            }
+            for j in range(len(self.names))
+        ]
+
+    def __str__(self) -> str:
+        width = min(max(6, *(len(name) for name in self.names)), 40)
+        lines = [f"{'column':<{width}}  {'mean shift':>10}  {'distance':>10}  {'p-value':>8}"]
+        shown = self.order()
+        lines += [
+            f"{shorten(self.names[j], width):<{width}}  {self.shift[j]:>+10.3f}  "
+            f"{self.distance[j]:>10.3f}  {self.p_value[j]:>8.2g}"
+            for j in shown[:ROWS]
+        ]
+        if len(shown) > ROWS:
+            lines.append(f"... and {len(shown) - ROWS} more")
+        return "\n".join(lines)
+
+
+def moved_columns(samples: Pair, names: list[str]) -> DriftTable:
+    """Return the table of two samples."""
+    P, Q = samples.reference, samples.new
+    scale = deviations(P.rows, P.mass)
+    unit = np.where(scale > 0, scale, 1.0)
+    shift = (Q.mass @ Q.rows - P.mass @ P.rows) / unit
+    signed = np.concatenate([P.mass, -Q.mass])
+    sizes = [1 / float(np.sum(sample.mass**2)) for sample in (P, Q)]
+    root = np.sqrt(sizes[0] * sizes[1] / (sizes[0] + sizes[1]))
+    found = np.array([_gaps(P.rows[:, j], Q.rows[:, j], signed) for j in range(len(names))])
+    return DriftTable(names, shift, found[:, 0] / unit, kolmogorov(root * found[:, 1]), scale)
+
+
+def _gaps(u: Array, v: Array, signed: Array) -> tuple[float, float]:
+    """Return the integral and the maximum of abs(F - G), the distribution functions of two samples.
+
+    The integral is the one-dimensional transport cost of order 1, the maximum the
+    Kolmogorov-Smirnov distance. ``signed`` are the masses of u and, negative, of v.
+    """
+    values = np.concatenate([u, v])
+    order = np.argsort(values)
+    step = np.diff(values[order])
+    gap = np.abs(np.cumsum(signed[order])[:-1])
+    return float(gap @ step), float(gap[step > 0].max(initial=0.0))

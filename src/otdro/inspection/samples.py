@@ -1,0 +1,253 @@
+"""The two samples of a drift, checked and brought to the same columns and labels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import column_or_1d
+from sklearn.utils.multiclass import type_of_target
+
+from ..costs import Cost
+from ..costs.table import named
+from ..design import as_dense
+from ..problem import Ball
+from .bounds import model_vectors
+from .certificate import Audit, audited
+from .linear import LinearModel, Reading, finite_rows, read
+from .rows import check_target, resolve_ball
+
+Array = NDArray[Any]
+
+#: New rows below which nothing is said, and old ones, which are split in two.
+LEAST_NEW, LEAST_REFERENCE = 10, 20
+
+
+@dataclass(frozen=True, eq=False)
+class TwoSamples:
+    """Rows of the reference U and of the new sample V, with what is known beside them.
+
+    ``own_u`` and ``own_v`` are class numbers, all 0 unless ``labelled``; ``labels`` their names.
+    ``target_u`` and ``target_v`` are targets of regression. ``vectors`` are the directions that
+    the model sees, ``delta`` the radius of the ball that is asked about.
+    """
+
+    U: Array
+    V: Array
+    own_u: Array
+    own_v: Array
+    labelled: bool
+    labels: list[str]
+    target_u: Array | None
+    target_v: Array | None
+    cost: Cost
+    order: int
+    names: list[str]
+    vectors: Array | None
+    delta: float | None
+    audit: Audit | None
+    notes: list[str]
+
+
+def against(audit: Audit, reading: Reading, new: Any) -> TwoSamples:
+    """Return the rows of an audit and new rows."""
+    X, y = _apart(new)
+    return _assembled(audit.model, reading, audit.X, audit.target, X, y, audit, audit)
+
+
+def two_samples(
+    reference: Any, new: Any, cost: Any, order: Any, model: Any, random_state: Any
+) -> TwoSamples:
+    """Return what ``drift`` was given."""
+    (X, y), (X_new, y_new) = _apart(reference), _apart(new)
+    if model is None:
+        return _without_model(X, y, X_new, y_new, cost, order, random_state)
+    reading = read(model, X)
+    linear = reading.model
+    asked = (cost, order, None, None, None, None, random_state)
+    if y is not None:
+        audit = audited(reading, X, y, *asked)
+        return _assembled(linear, reading, audit.X, audit.target, X_new, y_new, audit, audit)
+    rows = reading.rows(X, "reference")
+    ball = _ball(cost, order, linear.ball, rows, None, False, random_state)
+    return _assembled(linear, reading, rows, None, X_new, y_new, ball, None)
+
+
+def _ball(
+    cost: Any,
+    order: Any,
+    own: Ball | None,
+    rows: Array,
+    target: Array | None,
+    regression: bool,
+    random_state: Any,
+) -> Ball:
+    """Return the cost and order with the radius of the model's own ball, NaN-free: 0 if none."""
+    weights = np.full(rows.shape[0], 1 / rows.shape[0])
+    found = resolve_ball(cost, order, own, rows, target, weights, regression, random_state)
+    return Ball(found[0], 0.0, found[1])
+
+
+def _assembled(
+    model: LinearModel,
+    reading: Reading,
+    U: Any,
+    target: Array | None,
+    X_new: Any,
+    y_new: Any,
+    ball: Any,
+    audit: Audit | None,
+) -> TwoSamples:
+    V = reading.rows(X_new, "new")
+    check_sizes(U.shape[0], V.shape[0])
+    target_new = None if y_new is None else check_target(y_new, V.shape[0], model, "new y")
+    known = target is not None and target_new is not None
+    labelled = known and model.classes is not None
+    own_u, own_v = _labels(target, target_new, U.shape[0], V.shape[0], labelled)
+    regression = model.classes is None
+    return TwoSamples(
+        U=_dense(U),
+        V=_dense(V),
+        own_u=own_u,
+        own_v=own_v,
+        labelled=labelled,
+        labels=[] if model.classes is None else [str(c) for c in model.classes],
+        target_u=target if regression else None,
+        target_v=target_new if regression else None,
+        cost=ball.cost,
+        order=ball.order,
+        names=model.names,
+        vectors=model_vectors(model.coef, model.classes),
+        delta=_radius(model, ball, audit),
+        audit=audit,
+        notes=list(reading.notes),
+    )
+
+
+def _radius(model: LinearModel, ball: Any, audit: Audit | None) -> float | None:
+    """Return the delta of the ball: the audit's, else the model's own, in the same cost."""
+    if audit is not None:
+        delta = audit.audited_delta
+        return delta if np.isfinite(delta) else None
+    own = model.ball
+    if own is None or own.cost is not ball.cost or own.order != ball.order:
+        return None
+    return float(own.delta)
+
+
+def _labels(
+    target: Array | None, new: Array | None, n: int, m: int, labelled: bool
+) -> tuple[Array, Array]:
+    if not labelled:
+        return np.zeros(n, dtype=int), np.zeros(m, dtype=int)
+    assert target is not None
+    assert new is not None
+    require_known(target, new)
+    return target, new
+
+
+def require_known(own: Array, new: Array) -> None:
+    """Refuse new classes: no row of the reference can be moved to them."""
+    if len(np.setdiff1d(new, own)):
+        raise ValueError(
+            "new has rows of a class that the reference lacks; labels cannot move, so that their "
+            "distance is infinite. Leave those rows out, or add such rows to the reference."
+        )
+
+
+def _without_model(
+    X: Any, y: Any, X_new: Any, y_new: Any, cost: Any, order: Any, random_state: Any
+) -> TwoSamples:
+    names = named(None, X, np.shape(X)[1] if np.ndim(X) == 2 else 0)
+    require_same_columns(X, X_new)
+    U, V = (
+        _dense(finite_rows(rows, len(names), names, name))
+        for rows, name in ((X, "reference"), (X_new, "new"))
+    )
+    check_sizes(len(U), len(V))
+    target, target_new, labels = _targets(y, y_new, len(U), len(V))
+    labelled = bool(labels)
+    own_u, own_v = _labels(target, target_new, len(U), len(V), labelled)
+    regression = target is not None and not _discrete(y)
+    ball = _ball(cost, order, None, U, target, regression, random_state)
+    return TwoSamples(
+        U=U,
+        V=V,
+        own_u=own_u,
+        own_v=own_v,
+        labelled=labelled,
+        labels=labels,
+        target_u=None if labelled else target,
+        target_v=None if labelled else target_new,
+        cost=ball.cost,
+        order=ball.order,
+        names=names,
+        vectors=None,
+        delta=None,
+        audit=None,
+        notes=[],
+    )
+
+
+def _targets(y: Any, y_new: Any, n: int, m: int) -> tuple[Array | None, Array | None, list[str]]:
+    """Return labels as numbers, or targets, of both samples, and the names of the classes."""
+    for values, size, name in ((y, n, "reference"), (y_new, m, "new")):
+        if values is not None and len(column_or_1d(values)) != size:
+            raise ValueError(f"{name} has {size} rows but {len(values)} labels.")
+    if y is None or y_new is None:
+        return None, None, []
+    y, y_new = column_or_1d(y), column_or_1d(y_new)
+    if not _discrete(y):
+        return y.astype(float), y_new.astype(float), []
+    classes, own = np.unique(y, return_inverse=True)
+    unknown = np.setdiff1d(y_new, classes)
+    if len(unknown):
+        raise ValueError(
+            f"new has labels that the reference lacks, {unknown[:5].tolist()}: labels cannot "
+            "move. Leave those rows out, or add such rows to the reference."
+        )
+    return own, np.searchsorted(classes, y_new), [str(c) for c in classes]
+
+
+def _discrete(y: Any) -> bool:
+    return y is not None and type_of_target(y) in ("binary", "multiclass")
+
+
+def _apart(given: Any) -> tuple[Any, Any]:
+    """Return (X, y) of a pair, (X, None) of rows."""
+    if isinstance(given, tuple):
+        if len(given) != 2:
+            raise ValueError(f"rows must be X or a pair (X, y), got {len(given)} things.")
+        return given[0], given[1]
+    return given, None
+
+
+def require_same_columns(X: Any, X_new: Any) -> None:
+    """Refuse data frames with other columns, or the same ones in another order."""
+    old, new = getattr(X, "columns", None), getattr(X_new, "columns", None)
+    if old is None or new is None or list(old) == list(new):
+        return
+    missing = [str(c) for c in old if c not in set(new)]
+    what = f"lacks {missing[:5]}" if missing else "has them in another order, or others beside"
+    raise ValueError(
+        f"new has other columns than the reference: it {what}. Select them, new[reference.columns]."
+    )
+
+
+def check_sizes(n: int, m: int) -> None:
+    """Refuse samples too small to say anything."""
+    if m < LEAST_NEW:
+        raise ValueError(
+            f"there are {m} new rows; fewer than {LEAST_NEW} say nothing of a drift. Gather more."
+        )
+    if n < LEAST_REFERENCE:
+        raise ValueError(
+            f"the reference has {n} rows; at least {LEAST_REFERENCE} are needed to split it for "
+            "the noise floor."
+        )
+
+
+def _dense(X: Any) -> Array:
+    return np.asarray(as_dense(X), dtype=np.float64)

@@ -1,0 +1,58 @@
+"""Is a new batch inside the ball? Inside, outside, or cannot tell at this size."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+INSIDE, OUTSIDE, CANNOT_TELL = "inside", "outside", "cannot tell"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One of the three answers (None where there is no ball), and the reason in a sentence."""
+
+    answer: str | None
+    reason: str
+
+
+def judge(
+    delta: float | None,
+    order: int,
+    bounds: dict[str, float | None],
+    noise: dict[str, float | None],
+    estimate: float,
+    labelled: bool,
+) -> Verdict:
+    """Compare a drift with the radius delta.
+
+    Outside: a lower bound exceeds delta by more than sampling does, which is measured by the
+    same bound between random parts of the reference; roots are compared, because those obey the
+    triangle inequality. Inside: the transport cost itself is at most delta, and labels are known;
+    without them it is only a lower bound of the cost with labels.
+    """
+    if delta is None:
+        return Verdict(None, "there is no ball to compare with: pass a model and labelled rows.")
+    for name, bound in bounds.items():
+        level = noise[name]
+        if bound is None or level is None:
+            continue
+        root = bound ** (1 / order) - level ** (1 / order)
+        if root > delta ** (1 / order):
+            return Verdict(
+                OUTSIDE,
+                f"the {name} bound, {bound:.4g} with {level:.4g} between parts of the "
+                f"reference, exceeds delta = {delta:.4g}.",
+            )
+    if not labelled:
+        return Verdict(
+            CANNOT_TELL,
+            "no lower bound exceeds delta, and without labels the distance of the rows is itself "
+            "only a lower bound: label some of the new rows.",
+        )
+    if estimate <= delta:
+        return Verdict(INSIDE, f"the transport cost {estimate:.4g} is within delta = {delta:.4g}.")
+    return Verdict(
+        CANNOT_TELL,
+        f"the transport cost {estimate:.4g} exceeds delta = {delta:.4g}, but no lower bound does "
+        "beyond sampling noise: gather more rows.",
+    )
