@@ -140,9 +140,10 @@ class Page:
         return [e for e in self.browser.drain(seconds) if e.get("sessionId") == self.session]
 
     def media(self, *, kind="", dark=False):
-        """Show the page on another medium, or dark."""
+        """Show the page on another medium, or dark; nothing scrolls slowly."""
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        self.send("Emulation.setEmulatedMedia", media=kind, features=[scheme])
+        still = {"name": "prefers-reduced-motion", "value": "reduce"}
+        self.send("Emulation.setEmulatedMedia", media=kind, features=[scheme, still])
 
     def value(self, expression):
         """Return the value of an expression in the page."""
@@ -186,7 +187,8 @@ class Page:
 
     def screenshot(self, path, whole=True):
         """Save what is seen, or the whole page, as PNG."""
-        found = self.send("Page.captureScreenshot", captureBeyondViewport=whole, **self._clip(whole))
+        clip = self._clip(whole)
+        found = self.send("Page.captureScreenshot", captureBeyondViewport=whole, **clip)
         Path(path).write_bytes(base64.b64decode(found["data"]))
 
     def _clip(self, whole):

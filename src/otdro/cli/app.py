@@ -27,6 +27,7 @@ Sample = Annotated[int | None, typer.Option(help="Use N random rows, read in one
 Seed = Annotated[int, typer.Option(help="Seed of folds and splits.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
+Report = Annotated[Path | None, typer.Option(help="HTML page of the fit, one file.")]
 Folder = Annotated[str | None, typer.Option("--data", help="Folder of data files (OTDRO_DATA).")]
 
 
@@ -60,6 +61,7 @@ def fit_command(
         str | None, typer.Option(help="learned (the default), euclidean, l1 or linf.")
     ] = None,
     save: Annotated[Path | None, typer.Option(help="File for the model, by skops.")] = None,
+    report: Report = None,
     compare: Annotated[bool, typer.Option(help="Compare with plain, L1 and L2 models.")] = True,
     drop: Drop = "",
     categorical: Categorical = "",
@@ -72,7 +74,8 @@ def fit_command(
     from .fit import Options, fit
 
     options = Options(data, target, task, scale, _names(drop), _names(categorical), sample, seed)
-    fit(options, delta=delta, cost=cost, save=save, against=compare, as_json=as_json, quiet=quiet)
+    shown = {"against": compare, "as_json": as_json, "quiet": quiet}
+    fit(options, delta=delta, cost=cost, save=save, page=report, **shown)
 
 
 @app.command("predict")

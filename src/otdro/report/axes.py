@@ -18,6 +18,8 @@ Array = NDArray[Any]
 COLUMNS, ENDS = 24, 3
 #: Columns whose loadings name a direction.
 LOADINGS = 2
+#: Loadings below this are not told.
+LEAST = 0.05
 #: A determinant below this, of two unit directions, is that of parallel ones.
 PARALLEL = 1e-9
 
@@ -46,11 +48,15 @@ def axes_of(found: Audit) -> list[Axis]:
     columns = [
         Axis(isolated(names[j]), "Columns", unit[j]) for j in found.columns.order()[:COLUMNS]
     ]
-    return [*_score(found), *columns, *_learned(found, d)] if d > 1 else columns
+    if d == 1:
+        return [*columns, Axis("there is one column only", "Nothing", np.zeros(1))]
+    return [*_score(found), *columns, *_learned(found, d)]
 
 
 def default_axes(axes: list[Axis], d: int) -> tuple[int, int]:
     """Return two columns where there are two, else the model's direction and what is cheap."""
+    if d == 1:
+        return 0, 1
     if d == 2:
         first = next(k for k, axis in enumerate(axes) if axis.kind == "Columns")
         # in the order of the table
@@ -90,21 +96,28 @@ def _learned(found: Audit, d: int) -> list[Axis]:
 
 def _spelled(vector: Array, names: list[str]) -> str:
     order = np.argsort(-np.abs(vector), kind="stable")[:LOADINGS]
-    parts = [f"{vector[j]:+.2f} {isolated(names[j], 20)}" for j in order]
+    parts = [f"{vector[j]:+.2f} {isolated(names[j], 20)}" for j in order if abs(vector[j]) >= LEAST]
     return " ".join(parts).replace("-", "−")
 
 
-def section(coef: Array, at_center: Array, first: Array, second: Array) -> Section | None:
+def section(coef: Array, at_center: Array, first: Array, second: Array) -> Section:
     """Return the scores at center + a first + b second as functions of the coordinates there.
 
     Coordinates are inner products with the axes, u = G (a, b) with the Gram matrix G of the two,
-    so that the slopes in u are G^-1 (B first, B second). None for parallel axes.
+    so that the slopes in u are G^-1 (B first, B second), with the pseudo-inverse of parallel axes.
     """
     D = np.stack([first, second])
-    G = D @ D.T
-    if np.linalg.det(G) <= PARALLEL:
-        return None
-    return Section(at_center, np.linalg.solve(G, D @ coef.T).T)
+    return Section(at_center, (pseudo_inverse(D @ D.T) @ D @ coef.T).T)
+
+
+def pseudo_inverse(G: Array) -> Array:
+    """Return the pseudo-inverse of a Gram matrix of two directions, as the script has it."""
+    (a, g), (_, b) = G
+    determinant = a * b - g * g
+    if determinant > PARALLEL:
+        return np.array([[b, -g], [-g, a]]) / determinant
+    # rank one: G = t vv' with t = tr G, and its pseudo-inverse is vv'/t
+    return np.asarray(G / (a + b) ** 2)
 
 
 def boundary_lines(found: Section, center: Array, box: Array) -> list[Array]:

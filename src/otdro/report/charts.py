@@ -15,6 +15,8 @@ Array = NDArray[Any]
 #: Points of the accuracy curve.
 POINTS = 241
 WIDTH, HEIGHT = 420.0, 250.0
+#: Where a mark is out of sight.
+AWAY = -20.0
 
 
 def accuracy_chart(view: View) -> tuple[str, list[list[float]]]:
@@ -64,7 +66,8 @@ def _with_cursor(
 ) -> tuple[str, list[list[float]]]:
     """Return a chart whose cursor is at the first stop, and the places of the cursor."""
     x = frame.px(view.stops.deltas)
-    y = np.where(np.isfinite(values), frame.py(np.nan_to_num(values)), -20.0)
+    bounded = np.isfinite(values)
+    y = np.where(bounded, frame.py(np.where(bounded, values, 0.0)), AWAY)
     places = [[round(float(a), 1), round(float(b), 1)] for a, b in zip(x, y, strict=True)]
     a, b = places[view.stops.first]
     base = frame.top + frame.inner_height

@@ -16,6 +16,8 @@ from ..costs.table import shorten
 LONGEST = 48
 #: Around a name inside a sentence without markup: its direction stays its own.
 ISOLATE, POP = "\u2068", "\u2069"
+#: Numbers below this are written without a power of ten.
+MOST_WRITTEN = 1e7
 
 
 def plain(value: Any, longest: int = LONGEST) -> str:
@@ -50,7 +52,10 @@ def number(value: Any) -> str:
         return "–"
     if np.isinf(value):
         return "∞" if value > 0 else "−∞"
-    return f"{value:.3g}".replace("-", "−")
+    text = f"{value:.3g}"
+    if "e+" in text and abs(value) < MOST_WRITTEN:
+        text = f"{float(text):,.0f}"
+    return text.replace("-", "−")
 
 
 def percent(value: Any) -> str:

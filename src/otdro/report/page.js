@@ -10,6 +10,7 @@
   const count = data.rows.length;
   // rows in the order in which they are moved: what the arrow keys step through
   const order = [...data.rows.keys()].sort((a, b) => (data.budget[a] ?? Infinity) - (data.budget[b] ?? Infinity));
+  const invitation = byId("row-says").textContent;
   let current = -1;
 
   const axis = (name) => Number(choice[name].value);
@@ -85,15 +86,14 @@
     view.querySelector(".axis-y").replaceChildren(...y, labels[1]);
   }
 
-  // slopes of the scores in the two coordinates: G^-1 (B d1, B d2)
+  // slopes of the scores in the two coordinates: G^-1 (B d1, B d2), the pseudo-inverse of parallel axes
   function slopes(model, a, b) {
     const g = data.gram[a][b];
     const determinant = data.gram[a][a] * data.gram[b][b] - g * g;
-    if (determinant <= 1e-9) return null;
-    return model.slopes.map((s) => [
-      (data.gram[b][b] * s[a] - g * s[b]) / determinant,
-      (data.gram[a][a] * s[b] - g * s[a]) / determinant,
-    ]);
+    const inverse = determinant > 1e-9
+      ? [data.gram[b][b] / determinant, -g / determinant, data.gram[a][a] / determinant]
+      : [data.gram[a][a], g, data.gram[b][b]].map((v) => v / (data.gram[a][a] + data.gram[b][b]) ** 2);
+    return model.slopes.map((s) => [inverse[0] * s[a] + inverse[1] * s[b], inverse[1] * s[a] + inverse[2] * s[b]]);
   }
 
   // the part of the line where scores k and m are equal, inside the frame and above all others
@@ -183,7 +183,7 @@
   function point(i) {
     if (i === current) return;
     current = i;
-    byId("row-says").textContent = i < 0 ? "" : data.says[i];
+    byId("row-says").textContent = i < 0 ? invitation : data.says[i];
     ring();
   }
 

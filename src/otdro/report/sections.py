@@ -159,7 +159,7 @@ def first_rows(view: View) -> str:
             f'<button type="button" data-row="{k}">{k}</button>' if k in drawn else str(k),
             escape(label_of(audit, k)),
             _flips(audit, k),
-            escape(change_text(audit, k)),
+            f'<span class="long">{escape(change_text(audit, k))}</span>',
             number(audit.distance[k]),
         ]
         for k in (int(row) for row in shown)
@@ -186,16 +186,24 @@ def cost(view: View, model: Any) -> str:
         [name(found.names[j]), bar(found.price[j] / top, number(found.price[j]))]
         for j in order[:LINES]
     ]
-    flat = high.price <= low.price * (1 + 1e-9)
-    words = (
-        "<p>Every direction costs the same: nothing was learned about directions.</p>"
-        if flat
-        else _direction("cheapest", low, found.names)
-        + _direction("most expensive", high, found.names)
+    words = _direction("cheapest", low, found.names) + _direction(
+        "most expensive", high, found.names
     )
+    if _same_everywhere(audit):
+        words = (
+            "<p>Nothing was learned: a unit of every column costs the same, and the prices below "
+            "differ as the standard deviations do. cost='learned' learns one from the data.</p>"
+        )
     caption = "Price of moving a column by one standard deviation, the most expensive first"
     prices = table(["column", "price"], lines, caption)
     return words + prices + _left_out(len(order), len(lines), "columns") + _candidates(model)
+
+
+def _same_everywhere(audit: Audit) -> bool:
+    """Whether a unit move costs the same in every column."""
+    units = np.array([float(audit.cost.norm(row)) for row in np.eye(len(audit.names))])
+    learned = getattr(audit.cost, "matrix", None) is not None
+    return not learned and bool(np.ptp(units) <= 1e-9 * units.max())
 
 
 def _direction(word: str, direction: Any, names: list[str]) -> str:

@@ -14,7 +14,7 @@ from ..radius import Path, path
 Array = NDArray[Any]
 
 #: Stops of the slider beside the delta that the model was fitted for.
-STOPS = 25
+STOPS = 21
 #: Entries of X up to which the best model is solved for at every stop: smooth losses, others.
 SMOOTH_ENTRIES, OTHER_ENTRIES = 1_000_000, 100_000
 #: The loss of accuracy at which the slider stands where the model was fitted for no delta.
@@ -54,7 +54,8 @@ class Refit:
 def stops_of(found: Audit) -> Stops:
     """Return the stops of an audit."""
     end = float(found.deltas[-1])
-    deltas = np.linspace(0.0, end, STOPS)
+    # the curve is steepest near 0
+    deltas = end * np.linspace(0.0, 1.0, STOPS) ** 2
     fitted = found.fitted_delta
     if fitted is not None and fitted <= 2 * end:
         deltas = np.unique(np.append(deltas, fitted))

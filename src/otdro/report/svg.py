@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .markup import number
-
 Array = NDArray[Any]
 
 #: Markers of classes, around the origin; the script turns through the same list.
@@ -68,7 +66,7 @@ class Frame:
         base = self.top + self.inner_height
         return "".join(
             f'<line x1="{p:.1f}" x2="{p:.1f}" y1="{self.top:g}" y2="{base:g}"/>'
-            f'<text x="{p:.1f}" y="{base + 15:g}" text-anchor="middle">{number(tick)}</text>'
+            f'<text x="{p:.1f}" y="{base + 15:g}" text-anchor="middle">{written(tick)}</text>'
             for tick, p in ((tick, float(self.px(tick))) for tick in ticks(*self.x))
         )
 
@@ -76,7 +74,7 @@ class Frame:
         end = self.left + self.inner_width
         return "".join(
             f'<line x1="{self.left:g}" x2="{end:g}" y1="{p:.1f}" y2="{p:.1f}"/>'
-            f'<text x="{self.left - 6:g}" y="{p + 4:.1f}" text-anchor="end">{number(tick)}</text>'
+            f'<text x="{self.left - 6:g}" y="{p + 4:.1f}" text-anchor="end">{written(tick)}</text>'
             for tick, p in ((tick, float(self.py(tick))) for tick in ticks(*self.y))
         )
 
@@ -126,7 +124,13 @@ def ticks(low: float, high: float, most: int = 6) -> list[float]:
     step = next(power * k for k in (1, 2, 5, 10) if span / (power * k) <= most)
     first = np.ceil(low / step - 1e-9)
     last = np.floor(high / step + 1e-9)
-    return [float(f"{k * step:.12g}") for k in np.arange(first, last + 1)]
+    # + 0.0: no negative zero
+    return [float(f"{k * step:.12g}") + 0.0 for k in np.arange(first, last + 1)]
+
+
+def written(value: float) -> str:
+    """Return a round number with all its digits."""
+    return f"{value:.7g}".replace("-", "−")
 
 
 def spread(values: Array, margin: float = 0.06) -> tuple[float, float]:

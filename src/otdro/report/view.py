@@ -15,7 +15,7 @@ from ..inspection import Audit
 from .axes import Axis, Section, axes_of, boundary_lines, default_axes, section
 from .markup import isolated, number, percent, plain, rounded
 from .stops import Stops
-from .svg import MARKERS, Frame, picture, spread, ticks
+from .svg import MARKERS, Frame, picture, spread, ticks, written
 
 Array = NDArray[Any]
 
@@ -114,17 +114,15 @@ class View:
         i, j = self.chosen
         return Frame(WIDTH, HEIGHT, self.ranges[i], self.ranges[j])
 
-    def section(self, coef: Array, intercept: Array) -> Section | None:
+    def section(self, coef: Array, intercept: Array) -> Section:
         """Return the scores of a model in the plane of the two axes at first."""
         first, second = (self.directions[k] for k in self.chosen)
         return section(coef, coef @ self.center + intercept, first, second)
 
     def _lines(self, coef: Array, intercept: Array, frame: Frame) -> str:
-        if self.audit.classes is None or len(self.axes) < 2:
+        if self.audit.classes is None:
             return ""
         found = self.section(coef, intercept)
-        if found is None:
-            return ""
         box = np.array([[frame.x[0], frame.y[0]], [frame.x[1], frame.y[1]]])
         center = self.directions[list(self.chosen)] @ self.center
         return "".join(
@@ -188,8 +186,9 @@ class View:
             return None
         return refits[stop - (len(self.stops.deltas) - len(refits))]
 
+    @cached_property
     def texts(self) -> list[dict[str, str]]:
-        """Return what the page prints at every stop."""
+        """What the page prints at every stop."""
         n = len(self.audit.weights)
         found = []
         for k, delta in enumerate(self.stops.deltas):
@@ -231,7 +230,7 @@ class View:
                 for r in refits
             ],
             "deltas": self.stops.deltas.tolist(),
-            "texts": self.texts(),
+            "texts": self.texts,
             "before": rounded(before),
             "after": rounded(after),
             "budget": [float(f"{v:.8g}") if np.isfinite(v) else None for v in budget],
@@ -248,7 +247,7 @@ class View:
             "low": low,
             "high": high,
             "ticks": ticks(low, high),
-            "says": [number(tick) for tick in ticks(low, high)],
+            "says": [written(tick) for tick in ticks(low, high)],
             "center": float(self.directions[k] @ self.center),
         }
 

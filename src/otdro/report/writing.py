@@ -9,6 +9,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from .. import __version__
 from ..experiment import Summary, write_atomic
 from ..inspection import Audit
@@ -20,6 +22,10 @@ from .markup import json_script, name, number, plain
 from .stops import stops_of
 from .svg import MARKERS
 from .view import View
+
+
+#: What to say where the worst-case loss has no bound.
+ENDLESS = " At order 1 this loss has no bound: moves of little mass, far away. Audit with order=2."
 
 
 def write(
@@ -80,7 +86,7 @@ def render(
     view = View(audit, stops_of(audit), random_state)
     accuracy, accuracy_cursor = accuracy_chart(view)
     risk, risk_cursor = risk_chart(view)
-    first = view.texts()[view.stops.first]
+    first = view.texts[view.stops.first]
     parts = {
         "title": escape(plain(title, 120)),
         "version": escape(__version__),
@@ -94,11 +100,13 @@ def render(
         "legend": _legend(view),
         "accuracy-chart": accuracy,
         "risk-chart": risk,
+        "kind": "" if view.stops.refits is not None else "no-refits",
         "last": str(len(view.stops.deltas) - 1),
         "first": str(view.stops.first),
         "fitted": "" if view.stops.fitted is None else str(view.stops.fitted),
         "x-options": view.options(view.chosen[0]),
         "y-options": view.options(view.chosen[1]),
+        "endless": "" if np.isfinite(view.stops.risk).all() else ENDLESS,
         "plain-risk": number(view.stops.risk[0]),
         "rows-first": sections.first_rows(view),
         "breaking": sections.breaking(view),
