@@ -11,7 +11,8 @@ import otdro
 from otdro import DROClassifier, DRORegressor
 
 FIXED = {
-    "otdro": "DROClassifier DRORegressor Ball WorstCase discrepancy robust_risk",
+    "otdro": "DROClassifier DRORegressor Ball WorstCase discrepancy robust_risk "
+    "Audit Drift audit drift",
     "otdro.costs": "Norm Mahalanobis FeatureMap Graph",
     "otdro.losses": "Logistic Hinge SquaredHinge Squared Absolute Huber Quantile",
     "otdro.metrics": "Xing Eigen LogDet GeometricMean Diagonal Robust Learned",
@@ -113,6 +114,14 @@ def test_fields_of_a_worst_case():
         "attained",
         "shortfall",
     ]
+
+
+def test_parameters_of_the_inspection():
+    given = list(inspect.signature(otdro.audit).parameters)
+    assert given[:6] == ["model", "X", "y", "cost", "order", "deltas"]
+    assert given[6:] == ["tau", "space", "sample_weight", "groups", "new", "random_state"]
+    given = list(inspect.signature(otdro.drift).parameters)
+    assert given == ["reference", "new", "cost", "order", "model", "random_state"]
 
 
 def test_version_is_a_version():

@@ -113,6 +113,75 @@ def compare_command(
     compare(options, splits=splits, plot=plot, as_json=as_json)
 
 
+@app.command("audit")
+def audit_command(
+    model: Annotated[
+        Path, typer.Argument(help="A linear model saved by otdro fit --save or skops.")
+    ],
+    data: Data,
+    target: Target,
+    new: Annotated[str | None, typer.Option(help="New rows, whose drift is measured.")] = None,
+    cost: Annotated[
+        str | None, typer.Option(help="euclidean, l1, linf or learned; the model's own.")
+    ] = None,
+    order: Annotated[int | None, typer.Option(help="1 or 2; the model's own, else 1.")] = None,
+    tau: Annotated[
+        float | None, typer.Option(help="Regression: right is within this of the target.")
+    ] = None,
+    space: Annotated[str, typer.Option(help="last or raw: the columns that move.")] = "last",
+    groups: Annotated[str | None, typer.Option(help="A column of groups of rows.")] = None,
+    require_accuracy: Annotated[
+        float | None, typer.Option(help="Leave with 3 if less is certified at --at-delta.")
+    ] = None,
+    at_delta: Annotated[float | None, typer.Option(help="The delta of that.")] = None,
+    max_drift: Annotated[
+        float | None, typer.Option(help="Leave with 3 if the drift is surely larger.")
+    ] = None,
+    drop: Drop = "",
+    sample: Sample = None,
+    seed: Seed = 0,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Say how far the data may move before a linear model fails."""
+    from .audit import AuditOptions, Requirements, audit
+
+    options = AuditOptions(
+        model, data, target, new, cost, order, tau, space, groups, _names(drop), sample, seed
+    )
+    required = Requirements(require_accuracy, at_delta, max_drift)
+    raise typer.Exit(audit(options, required, as_json=as_json, quiet=quiet))
+
+
+@app.command("drift")
+def drift_command(
+    old: Data,
+    new: Data,
+    target: Annotated[str | None, typer.Option(help="The column of labels, if any.")] = None,
+    model: Annotated[Path | None, typer.Option(help="A saved linear model.")] = None,
+    cost: Annotated[str | None, typer.Option(help="euclidean, l1, linf or learned.")] = None,
+    order: Annotated[int | None, typer.Option(help="1 or 2; the model's own, else 1.")] = None,
+    scale: Annotated[
+        str, typer.Option(help="Without a model: standard, yeo-johnson, asinh or none.")
+    ] = "standard",
+    max_drift: Annotated[
+        float | None, typer.Option(help="Leave with 3 if the drift is surely larger.")
+    ] = None,
+    drop: Drop = "",
+    categorical: Categorical = "",
+    sample: Sample = None,
+    seed: Seed = 0,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Say how far new rows are from old ones."""
+    from .drift import DriftOptions, drift
+
+    kept, texts = _names(drop), _names(categorical)
+    options = DriftOptions(old, new, target, model, cost, order, scale, kept, texts, sample, seed)
+    raise typer.Exit(drift(options, max_drift=max_drift, as_json=as_json, quiet=quiet))
+
+
 @app.command("table1")
 def table1_command(
     sets: Annotated[str | None, typer.Option(help="E.g. BC,BN; the default is all six.")] = None,

@@ -28,7 +28,15 @@ def save(pipeline: Any, path: Path) -> None:
 
 
 def load(path: Path) -> Any:
-    """Return the pipeline in a file; refuse types that a model of ours cannot hold."""
+    """Return the pipeline in a file from ``otdro fit``."""
+    model = load_any(path)
+    if not hasattr(model, "feature_names_in_"):
+        raise UserError(f"{path} holds a {type(model).__name__}, not a model from otdro fit.")
+    return model
+
+
+def load_any(path: Path) -> Any:
+    """Return the model in a file, scikit-learn's or otdro's; refuse types that none of them has."""
     import zipfile
 
     import skops.io
@@ -45,7 +53,7 @@ def load(path: Path) -> Any:
         model = skops.io.load(path, trusted=unknown)
     except (KeyError, ValueError, TypeError, AttributeError, ImportError) as error:
         raise UserError(f"{path} is not a model of this version ({error}). Fit it again.") from None
-    if not hasattr(model, "predict") or not hasattr(model, "feature_names_in_"):
+    if not hasattr(model, "predict"):
         raise UserError(f"{path} holds a {type(model).__name__}, not a model from otdro fit.")
     return model
 

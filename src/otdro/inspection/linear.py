@@ -237,7 +237,7 @@ def transformed(front: Any, X: Any, name: str) -> Any:
         ) from None
 
 
-def finite_rows(X: Any, d: int, names: list[str], name: str) -> Any:
+def finite_rows(X: Any, d: int, names: list[str], name: str, like: str = "the model") -> Any:
     """Return float rows, CSR or dense, with d columns and no NaN; say what is wrong else."""
     values: Any
     if hasattr(X, "tocsr"):
@@ -255,8 +255,7 @@ def finite_rows(X: Any, d: int, names: list[str], name: str) -> Any:
         values = X
     if X.ndim != 2 or X.shape[1] != d:
         raise ValueError(
-            f"{name} has shape {X.shape} but the model has {d} columns: give the columns "
-            "that it was fitted to."
+            f"{name} has shape {X.shape} but {like} has {d} columns: give the same columns."
         )
     if X.shape[0] == 0:
         raise ValueError(f"{name} has no rows.")

@@ -84,7 +84,7 @@ def _ball(
     regression: bool,
     random_state: Any,
 ) -> Ball:
-    """Return the cost and order with the radius of the model's own ball, NaN-free: 0 if none."""
+    """Return the cost and the order; the radius, which is not asked for here, is 0."""
     weights = np.full(rows.shape[0], 1 / rows.shape[0])
     found = resolve_ball(cost, order, own, rows, target, weights, regression, random_state)
     return Ball(found[0], 0.0, found[1])
@@ -163,15 +163,14 @@ def _without_model(
     names = named(None, X, np.shape(X)[1] if np.ndim(X) == 2 else 0)
     require_same_columns(X, X_new)
     U, V = (
-        _dense(finite_rows(rows, len(names), names, name))
+        _dense(finite_rows(rows, len(names), names, name, "the reference"))
         for rows, name in ((X, "reference"), (X_new, "new"))
     )
     check_sizes(len(U), len(V))
     target, target_new, labels = _targets(y, y_new, len(U), len(V))
-    labelled = bool(labels)
+    labelled = bool(labels) and target_new is not None
     own_u, own_v = _labels(target, target_new, len(U), len(V), labelled)
-    regression = target is not None and not _discrete(y)
-    ball = _ball(cost, order, None, U, target, regression, random_state)
+    ball = _ball(cost, order, None, U, target, not labels, random_state)
     return TwoSamples(
         U=U,
         V=V,
@@ -179,8 +178,8 @@ def _without_model(
         own_v=own_v,
         labelled=labelled,
         labels=labels,
-        target_u=None if labelled else target,
-        target_v=None if labelled else target_new,
+        target_u=None if labels else target,
+        target_v=None if labels else target_new,
         cost=ball.cost,
         order=ball.order,
         names=names,
@@ -196,23 +195,22 @@ def _targets(y: Any, y_new: Any, n: int, m: int) -> tuple[Array | None, Array | 
     for values, size, name in ((y, n, "reference"), (y_new, m, "new")):
         if values is not None and len(column_or_1d(values)) != size:
             raise ValueError(f"{name} has {size} rows but {len(values)} labels.")
-    if y is None or y_new is None:
+    if y is None:
         return None, None, []
-    y, y_new = column_or_1d(y), column_or_1d(y_new)
-    if not _discrete(y):
-        return y.astype(float), y_new.astype(float), []
+    y = column_or_1d(y)
+    if type_of_target(y) not in ("binary", "multiclass"):
+        return y.astype(float), None if y_new is None else np.asarray(y_new, dtype=float), []
     classes, own = np.unique(y, return_inverse=True)
-    unknown = np.setdiff1d(y_new, classes)
+    names = [str(c) for c in classes]
+    if y_new is None:
+        return own, None, names
+    unknown = np.setdiff1d(column_or_1d(y_new), classes)
     if len(unknown):
         raise ValueError(
             f"new has labels that the reference lacks, {unknown[:5].tolist()}: labels cannot "
             "move. Leave those rows out, or add such rows to the reference."
         )
-    return own, np.searchsorted(classes, y_new), [str(c) for c in classes]
-
-
-def _discrete(y: Any) -> bool:
-    return y is not None and type_of_target(y) in ("binary", "multiclass")
+    return own, np.searchsorted(classes, y_new), names
 
 
 def _apart(given: Any) -> tuple[Any, Any]:

@@ -1,0 +1,274 @@
+"""``otdro audit``: how far the data may move before a saved model fails; a guard for CI."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .. import __version__, inspection
+from ..inspection import Audit, Drift
+from ..inspection.summary import SHOWN, groups, present
+from ..inspection.verdict import OUTSIDE, judge
+from . import printing
+from .errors import UserError
+from .preparing import check_column
+from .reading import locate, read
+from .saving import load_any
+from .tables import labels_of, model_rows, with_target
+
+#: The exit code where a requirement is not met.
+NOT_MET = 3
+
+
+@dataclass(frozen=True)
+class AuditOptions:
+    """The options of ``otdro audit``."""
+
+    model: Path
+    data: str
+    target: str
+    new: str | None = None
+    cost: str | None = None
+    order: int | None = None
+    tau: float | None = None
+    space: str = "last"
+    groups: str | None = None
+    drop: tuple[str, ...] = ()
+    sample: int | None = None
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Requirements:
+    """What must hold for exit code 0: accuracy at a delta, a largest drift."""
+
+    accuracy: float | None = None
+    at_delta: float | None = None
+    max_drift: float | None = None
+
+    def check(self, new: str | None) -> None:
+        """Refuse half of a requirement and numbers that are no shares or radii."""
+        if (self.accuracy is None) != (self.at_delta is None):
+            raise UserError("--require-accuracy and --at-delta go together: give both.")
+        if self.accuracy is not None and not 0 <= self.accuracy <= 1:
+            raise UserError(f"--require-accuracy must be in [0, 1], got {self.accuracy:g}.")
+        for name, value in (("--at-delta", self.at_delta), ("--max-drift", self.max_drift)):
+            if value is not None and not (np.isfinite(value) and value >= 0):
+                raise UserError(f"{name} must be a number >= 0, got {value:g}.")
+        if self.max_drift is not None and new is None:
+            raise UserError("--max-drift needs new rows: give them by --new.")
+
+
+def audit(
+    options: AuditOptions, required: Requirements, *, as_json: bool = False, quiet: bool = False
+) -> int:
+    """Audit, print, and return the exit code."""
+    required.check(options.new)
+    found, notes = audited(options)
+    told = accuracy_told(found, required)
+    if found.drift is not None:
+        told += drift_told(found.drift, required.max_drift)
+    if as_json:
+        printing.machine(document(options, found, told, notes))
+    elif not quiet:
+        show(found, told)
+        for text in notes:
+            printing.note(text)
+    return 0 if all(line["met"] for line in told) else NOT_MET
+
+
+def audited(options: AuditOptions) -> tuple[Audit, list[str]]:
+    """Read model and tables, and return the audit with notes for the reader."""
+    model = load_any(options.model)
+    notes: list[str] = []
+    seen: dict[str, int] = {}
+    table = _table(options.data, options)
+    table = with_target(table, options.target, notes)
+    groups = None
+    if options.groups is not None:
+        check_column(options.groups, list(table.columns))
+        groups = table[options.groups].to_numpy()
+    beside = (options.target, *((options.groups,) if options.groups else ()))
+    new = None
+    if options.new is not None:
+        rows = _table(options.new, options)
+        labelled = options.target in rows.columns
+        if labelled:
+            rows = with_target(rows, options.target, notes)
+        else:
+            notes.append(f"the new table has no column {options.target!r}: its labels are unknown.")
+        X_new = model_rows(model, rows, beside, seen)
+        new = (X_new, labels_of(rows, options.target, model)) if labelled else X_new
+    found = inspection.audit(
+        model,
+        model_rows(model, table, beside, seen),
+        labels_of(table, options.target, model),
+        cost=options.cost,
+        order=options.order,
+        tau=options.tau,
+        space=options.space,
+        groups=groups,
+        new=new,
+        random_state=options.seed,
+    )
+    return found, notes + [text.format(count=count) for text, count in seen.items()]
+
+
+def _table(name: str, options: AuditOptions) -> Any:
+    table = read(locate(name), sample=options.sample, seed=options.seed)
+    return table.drop(columns=[c for c in options.drop if c in table.columns])
+
+
+def accuracy_told(found: Audit, required: Requirements) -> list[dict[str, Any]]:
+    """Return the requirement on accuracy and whether it is met."""
+    if required.accuracy is None or required.at_delta is None:
+        return []
+    accuracy = found.accuracy(required.at_delta)
+    return [
+        {
+            "requirement": "accuracy",
+            "at_delta": required.at_delta,
+            "required": required.accuracy,
+            "found": accuracy,
+            "met": bool(accuracy >= required.accuracy),
+        }
+    ]
+
+
+def drift_told(found: Drift, most: float | None) -> list[dict[str, Any]]:
+    """Return the requirement on drift: no lower bound exceeds it by more than sampling noise."""
+    if most is None:
+        return []
+    bounds = [value for value in found.lower_bounds.values() if value is not None]
+    verdict = judge(
+        most, found.order, found.lower_bounds, found.bound_noise, found.estimate, labelled=False
+    )
+    return [
+        {
+            "requirement": "drift",
+            "at_delta": None,
+            "required": most,
+            "found": max(bounds),
+            "met": verdict.answer != OUTSIDE,
+        }
+    ]
+
+
+def document(
+    options: AuditOptions, found: Audit, told: list[dict[str, Any]], notes: list[str]
+) -> dict[str, Any]:
+    """Return the document of ``docs/audit.md``."""
+    body = found.to_dict()
+    return {
+        "command": "audit",
+        "version": __version__,
+        "model": str(options.model),
+        "data": options.data,
+        "target": options.target,
+        "new": options.new,
+        **body,
+        "notes": notes + body["notes"],
+        "requirements": told,
+        "met": all(line["met"] for line in told),
+    }
+
+
+def show(found: Audit, told: list[dict[str, Any]]) -> None:
+    """Print the audit for a person."""
+    right = "right" if found.tau is None else f"within {found.tau:.4g} of the target"
+    broken = found.breaking_point("constant")
+    printing.heading("How far the data may move")
+    printing.pairs(
+        [
+            ("rows, columns", f"{len(found.weights)}, {len(found.names)} ({found.space} space)"),
+            ("cost, order", f"{type(found.cost).__name__}, {found.order}"),
+            (right, f"{found.accuracy(0.0):.1%}"),
+            ("a constant model", f"{found.constant_accuracy():.1%}"),
+            ("as bad as that at", f"delta = {broken:.4g}, {found.in_words(broken)}"),
+        ]
+    )
+    printing.say()
+    shown = found.deltas[:: max(1, len(found.deltas) // 8)]
+    curves = zip(shown, found.accuracy(shown), found.risk(shown), strict=True)
+    body = [[f"{d:.4g}", f"{a:.1%}", f"{r:.4g}"] for d, a, r in curves]
+    printing.grid(["delta", "certified", "worst-case loss"], body, ())
+    _show_parts(found)
+    printing.heading("Against whom")
+    table = found.columns
+    body = [
+        [
+            table.names[j],
+            f"{table.share[j]:.3f}",
+            f"{table.breaking_point[j]:.4g}",
+            f"{table.deviations[j]:.3g}",
+        ]
+        for j in table.order()[:SHOWN]
+    ]
+    printing.grid(["column", "share of budget", "breaks alone at", "deviations"], body)
+    for text in found.notes:
+        printing.note(text)
+    if found.drift is not None:
+        show_drift(found.drift)
+    show_requirements(told)
+
+
+def _show_parts(found: Audit) -> None:
+    """Print the breaking points of classes and groups."""
+    parts = [(f"class {c}", {"class_": c}) for c in present(found)]
+    parts += [(f"group {g}", {"group": g}) for g in groups(found)]
+    if not parts:
+        return
+    printing.say()
+    body = [
+        [name, f"{found.accuracy(0.0, **key):.1%}", f"{found.breaking_point(0.5, **key):.4g}"]
+        for name, key in parts[:SHOWN]
+    ]
+    printing.grid(["rows", "right", "half wrong at"], body)
+
+
+def show_drift(found: Drift) -> None:
+    """Print a drift for a person."""
+    printing.heading("What drifted")
+    lines = [("rows", f"{found.n_reference} old, {found.n_new} new")]
+    for name, value in found.lower_bounds.items():
+        if value is not None:
+            noise = found.bound_noise[name] or 0.0
+            lines.append((f"at least ({name})", f"{value:.4g}, by chance up to {noise:.3g}"))
+    used = f"{found.rows_used[0]} and {found.rows_used[1]} rows"
+    lines += [
+        ("transport cost", f"{found.estimate:.4g} ({used})"),
+        ("by chance", f"{found.noise_floor:.4g} (parts of the old rows)"),
+        ("p-value", f"{found.p_value:.3g}"),
+    ]
+    if found.verdict is not None:
+        lines.append(("verdict", f"{found.verdict}: {found.reason}"))
+    if found.certified_accuracy is not None:
+        lines.append(("still certified", f"{found.certified_accuracy:.1%}"))
+    if found.accuracy["new"] is not None:
+        lines.append(("right on the new rows", f"{found.accuracy['new']:.1%}"))
+    printing.pairs(lines)
+    printing.say()
+    table = found.columns
+    body = [
+        [table.names[j], f"{table.shift[j]:+.3f}", f"{table.distance[j]:.3f}",
+         f"{table.p_value[j]:.2g}"]
+        for j in table.order()[:SHOWN]
+    ]  # fmt: skip
+    printing.grid(["column", "mean shift", "distance", "p-value"], body)
+    for text in found.notes:
+        printing.note(text)
+
+
+def show_requirements(told: list[dict[str, Any]]) -> None:
+    """Print what was required and whether it holds."""
+    for line in told:
+        word = "met" if line["met"] else "NOT MET"
+        sign = ">=" if line["requirement"] == "accuracy" else "<="
+        at = "" if line["at_delta"] is None else f" at delta = {line['at_delta']:g}"
+        printing.say(
+            f"{word}: {line['requirement']}{at} {sign} {line['required']:g}, "
+            f"found {line['found']:.4g}"
+        )

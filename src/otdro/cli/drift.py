@@ -1,0 +1,132 @@
+"""``otdro drift``: how far the rows of a new table are from those of an old one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .. import __version__, inspection
+from ..inspection import Drift
+from . import printing
+from .audit import NOT_MET, Requirements, drift_told, show_drift, show_requirements
+from .errors import UserError
+from .preparing import pipeline
+from .reading import locate, read
+from .saving import load_any
+from .tables import labels_of, like, model_rows, prepared_columns, with_target
+
+
+@dataclass(frozen=True)
+class DriftOptions:
+    """The options of ``otdro drift``."""
+
+    old: str
+    new: str
+    target: str | None = None
+    model: Path | None = None
+    cost: str | None = None
+    order: int | None = None
+    scale: str = "standard"
+    drop: tuple[str, ...] = ()
+    categorical: tuple[str, ...] = ()
+    sample: int | None = None
+    seed: int = 0
+
+
+def drift(
+    options: DriftOptions,
+    *,
+    max_drift: float | None = None,
+    as_json: bool = False,
+    quiet: bool = False,
+) -> int:
+    """Measure, print, and return the exit code."""
+    Requirements(max_drift=max_drift).check(options.new)
+    found, notes = measured(options)
+    told = drift_told(found, max_drift)
+    if as_json:
+        printing.machine(document(options, found, told, notes))
+    elif not quiet:
+        show_drift(found)
+        show_requirements(told)
+        for text in notes:
+            printing.note(text)
+    return 0 if all(line["met"] for line in told) else NOT_MET
+
+
+def measured(options: DriftOptions) -> tuple[Drift, list[str]]:
+    """Read the tables and return the drift with notes for the reader."""
+    notes: list[str] = []
+    old, new = (_table(name, options, notes) for name in (options.old, options.new))
+    model = None if options.model is None else load_any(options.model)
+    if model is None:
+        rows = _scaled(old, new, options, notes)
+    else:
+        seen: dict[str, int] = {}
+        beside = () if options.target is None else (options.target,)
+        rows = [model_rows(model, table, beside, seen) for table in (old, new)]
+        notes += [text.format(count=count) for text, count in seen.items()]
+    given = [
+        (X, _labels(table, options, model)) if _labelled(table, options) else X
+        for X, table in zip(rows, (old, new), strict=True)
+    ]
+    found = inspection.drift(
+        *given,
+        cost=options.cost,
+        order=options.order,
+        model=model,
+        random_state=options.seed,
+    )
+    return found, notes
+
+
+def _table(name: str, options: DriftOptions, notes: list[str]) -> Any:
+    table = read(locate(name), sample=options.sample, seed=options.seed)
+    table = table.drop(columns=[c for c in options.drop if c in table.columns])
+    if _labelled(table, options):
+        assert options.target is not None
+        return with_target(table, options.target, notes)
+    return table
+
+
+def _labelled(table: Any, options: DriftOptions) -> bool:
+    return options.target is not None and options.target in table.columns
+
+
+def _labels(table: Any, options: DriftOptions, model: Any) -> Any:
+    assert options.target is not None
+    if model is not None:
+        return labels_of(table, options.target, model)
+    return table[options.target].to_numpy()
+
+
+def _scaled(old: Any, new: Any, options: DriftOptions, notes: list[str]) -> list[Any]:
+    """Return both tables, imputed, encoded and scaled as the old one says."""
+    if options.target is not None and not _labelled(old, options):
+        raise UserError(f"the old table has no column {options.target!r}.")
+    beside = [] if options.target is None else [options.target]
+    data = prepared_columns(old.drop(columns=beside), options.categorical)
+    notes += data.notes
+    front = pipeline(data, options.scale).set_output(transform="pandas")
+    first = front.fit_transform(data.X)
+    return [first, front.transform(like(data, new))]
+
+
+def document(
+    options: DriftOptions, found: Drift, told: list[dict[str, Any]], notes: list[str]
+) -> dict[str, Any]:
+    """Return the document of ``docs/audit.md``."""
+    body = found.to_dict()
+    return {
+        "command": "drift",
+        "version": __version__,
+        "old": options.old,
+        "new": options.new,
+        "target": options.target,
+        "model": None if options.model is None else str(options.model),
+        **body,
+        "notes": notes + body["notes"],
+        "requirements": told,
+        "met": all(line["met"] for line in told),
+    }

@@ -1,0 +1,537 @@
+"""Certified accuracy against linear programs and searches; counterfactuals; what may be audited."""
+
+import cvxpy as cp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy.optimize import linprog
+from sklearn.datasets import make_blobs
+from sklearn.decomposition import PCA
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.feature_selection import SelectKBest
+from sklearn.linear_model import (
+    HuberRegressor,
+    Lasso,
+    LogisticRegression,
+    PoissonRegressor,
+    QuantileRegressor,
+    Ridge,
+    RidgeClassifier,
+    SGDClassifier,
+)
+from sklearn.model_selection import GridSearchCV
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MinMaxScaler, PowerTransformer, StandardScaler
+from sklearn.svm import SVC, LinearSVC
+
+from otdro import Ball, DROClassifier, DRORegressor, audit, robust_risk
+from otdro.costs import FeatureMap, Mahalanobis, Norm
+from otdro.inspection.knapsack import accuracy_curve, prices
+from otdro.metrics import GeometricMean
+from strangers import LThreeHalves
+
+D = 3
+MATRIX = np.array([[2.0, 0.3, 0.0], [0.3, 1.0, -0.4], [0.0, -0.4, 0.7]])
+COSTS = {
+    "euclidean": Norm(2),
+    "l1": Norm(1),
+    "linf": Norm(np.inf),
+    "mahalanobis": Mahalanobis(MATRIX),
+    "l3/2": LThreeHalves(),
+}
+#: ||v|| of a cvxpy expression, and the dual norm of a vector, written apart from the package.
+NORMS = {
+    "euclidean": lambda v: cp.norm(v, 2),
+    "l1": lambda v: cp.norm(v, 1),
+    "linf": lambda v: cp.norm(v, "inf"),
+    "mahalanobis": lambda v: cp.norm(np.linalg.cholesky(MATRIX).T @ v, 2),
+    "l3/2": lambda v: cp.pnorm(v, 1.5),
+}
+DUALS = {
+    "euclidean": lambda w: np.sqrt(w @ w),
+    "l1": lambda w: np.abs(w).max(),
+    "linf": lambda w: np.abs(w).sum(),
+    "mahalanobis": lambda w: np.sqrt(w @ np.linalg.solve(MATRIX, w)),
+    "l3/2": lambda w: (np.abs(w) ** 3).sum() ** (1 / 3),
+}
+
+
+def binary(seed=0, n=24):
+    """Return rows, labels, weights of which some are 0, and a fitted model."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, D))
+    y = np.where(X @ [1.0, -2.0, 0.5] + rng.normal(size=n) > 0.2, "yes", "no")
+    weights = rng.integers(0, 4, size=n).astype(float)
+    return X, y, weights, LogisticRegression().fit(X, y)
+
+
+def blobs(n=60):
+    X, y = make_blobs(n, D, centers=4, cluster_std=3.0, random_state=3)
+    return X, y, LogisticRegression(max_iter=1000).fit(X, y)
+
+
+def program(price, weights, delta):
+    """Return the largest wrong mass by a linear program over moved masses."""
+    free = np.where(np.isfinite(price), weights, 0.0)
+    found = linprog(
+        -np.ones(len(price)),
+        A_ub=np.where(np.isfinite(price), price, 0.0)[None],
+        b_ub=[delta],
+        bounds=np.column_stack([np.zeros(len(price)), free]),
+        method="highs",
+    )
+    return -found.fun
+
+
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("cost", COSTS)
+@pytest.mark.parametrize("seed", range(3))
+def test_certified_accuracy_is_a_linear_program(cost, order, seed):
+    X, y, weights, model = binary(seed)
+    found = audit(model, X, y, cost=COSTS[cost], order=order, sample_weight=weights)
+    pi = weights / weights.sum()
+    margin = np.where(y == "yes", 1, -1) * (X @ model.coef_[0] + model.intercept_[0])
+    price = (np.maximum(margin, 0) / DUALS[cost](model.coef_[0])) ** order
+    for delta in [0.0, 1e-3, 0.05, 0.2, 1.0, 100.0]:
+        assert_allclose(found.accuracy(delta), 1 - program(price, pi, delta), atol=1e-9, rtol=0)
+    for label in ("yes", "no"):
+        rows = y == label
+        wrong = program(price[rows], pi[rows], 0.1) / pi[rows].sum()
+        assert_allclose(found.accuracy(0.1, class_=label), 1 - wrong, atol=1e-9, rtol=0)
+
+
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("cost", COSTS)
+def test_several_classes_and_a_band_are_linear_programs_too(cost, order):
+    X, y, model = blobs()
+    groups = np.arange(len(y)) % 3
+    found = audit(model, X, y, cost=COSTS[cost], order=order, groups=groups)
+    scores = X @ model.coef_.T + model.intercept_
+    t = [
+        min(
+            max(scores[i, y[i]] - scores[i, k], 0) / DUALS[cost](model.coef_[y[i]] - model.coef_[k])
+            for k in range(4)
+            if k != y[i]
+        )
+        for i in range(len(y))
+    ]
+    assert_allclose(found.distance, t, rtol=1e-12)
+    pi = np.full(len(y), 1 / len(y))
+    for delta in [0.0, 0.1, 1.0]:
+        expected = 1 - program(np.array(t) ** order, pi, delta)
+        assert_allclose(found.accuracy(delta), expected, atol=1e-9)
+        rows = groups == 1
+        wrong = program(np.array(t)[rows] ** order, pi[rows], delta) / pi[rows].sum()
+        assert_allclose(found.accuracy(delta, group=1), 1 - wrong, atol=1e-9)
+    reg = Ridge().fit(X, X @ [1.0, 0.0, -1.0] + y)
+    target = X @ [1.0, 0.0, -1.0] + y
+    band = audit(reg, X, target, cost=COSTS[cost], order=order, tau=1.0)
+    e = np.abs(target - reg.predict(X))
+    price = (np.maximum(1.0 - e, 0) / DUALS[cost](reg.coef_)) ** order
+    for delta in [0.0, 0.1, 1.0]:
+        assert_allclose(band.accuracy(delta), 1 - program(price, pi, delta), atol=1e-9)
+
+
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("cost", ["euclidean", "linf", "mahalanobis"])
+def test_no_search_finds_a_worse_distribution(cost, order):
+    X, y, weights, model = binary(1)
+    c, delta = COSTS[cost], 0.1
+    found = audit(model, X, y, cost=c, order=order, sample_weight=weights)
+    pi, rng = weights / weights.sum(), np.random.default_rng(0)
+    beta, least = model.coef_[0], 1.0
+    for trial in range(2000):
+        # random moves of random rows, half of them along the boundary's normal, scaled to the ball
+        v = rng.normal(size=X.shape) * (rng.random((len(X), 1)) < rng.random())
+        if trial % 2:
+            v = np.where(y == "yes", -1, 1)[:, None] * np.abs(v[:, :1]) * c.direction(beta)
+        spent = pi @ c.norm(v) ** order
+        v *= (delta / spent) ** (1 / order) if spent > 0 else 0.0
+        predicted = np.where((X + v) @ beta + model.intercept_ > 0, "yes", "no")
+        least = min(least, pi @ (predicted == y))
+        assert pi @ c.norm(v) ** order <= delta * (1 + 1e-9)
+    assert least >= found.accuracy(delta) - 1e-12
+    # and the certificate is reached: rows past their counterfactuals, in the order of the prices
+    q = found.moved(delta)
+    past = X + 1.000001 * (found.counterfactuals - X)
+    wrong = model.predict(past) != y
+    already = model.predict(X) != y
+    reached = pi @ already + (q * ~already) @ wrong
+    assert_allclose(1 - reached, found.accuracy(delta), atol=1e-12)
+    assert q @ found.price <= delta * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("cost", COSTS)
+def test_distances_of_several_classes_are_projections(cost):
+    X, y, model = blobs(8)
+    found = audit(model, X, y, cost=COSTS[cost])
+    rows = [i for i in range(len(y)) if found.distance[i] > 0][:4]
+    for i in rows:
+        values = []
+        for k in set(range(4)) - {y[i]}:
+            v = cp.Variable(D)
+            gap = model.coef_[y[i]] - model.coef_[k]
+            gap_b = model.intercept_[y[i]] - model.intercept_[k]
+            problem = cp.Problem(cp.Minimize(NORMS[cost](v)), [gap @ (X[i] + v) + gap_b <= 0])
+            values.append(problem.solve(solver="CLARABEL"))
+        assert_allclose(found.distance[i], min(values), rtol=1e-6)
+
+
+@pytest.mark.parametrize("cost", COSTS)
+@pytest.mark.parametrize("kind", ["binary", "classes", "band"])
+def test_counterfactuals_lie_on_the_boundary_and_none_is_nearer(cost, kind):
+    if kind == "binary":
+        X, y, _, model = binary()
+    else:
+        X, y, model = blobs()
+    if kind == "band":
+        y = X @ [1.0, 0.0, -1.0] + y
+        model = Ridge().fit(X, y)
+    c = COSTS[cost]
+    found = audit(model, X, y, cost=c, tau=1.0 if kind == "band" else None)
+    right = found.distance > 0
+    at = found.model.scores(found.counterfactuals)[right]
+    if kind == "band":
+        off = np.abs(at[:, 0] - y[right]) - 1.0
+    else:
+        own, towards = found.target[right], found.nearest.towards[right]
+        each = np.arange(len(own))
+        off = at[each, own] - at[each, towards]
+        assert_allclose(at[each, towards], at.max(axis=1), atol=1e-9)
+    assert np.abs(off).max() <= 1e-9
+    assert_allclose(c.norm(found.counterfactuals - X)[right], found.distance[right], rtol=1e-9)
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        v = rng.normal(size=X.shape)
+        v *= (rng.random(len(X)) * found.distance * (1 - 1e-9) / c.norm(v))[:, None]
+        if kind == "band":
+            still = np.abs(model.predict(X + v) - y) < 1.0
+        else:
+            still = model.predict(X + v) == y
+        assert still[right].all()
+
+
+def test_label_price_bounds_the_price_of_a_row():
+    t = np.array([0.0, 0.5, 3.0, np.inf])
+    assert_allclose(prices(t, 2, label_cost=1.0), [0.0, 0.25, 1.0, 1.0])
+    pi = np.full(4, 0.25)
+    curve = accuracy_curve(prices(t, 2, label_cost=1.0), pi)
+    assert curve.breaking_point(0.0) == pytest.approx(0.25 * 2.25)
+    assert accuracy_curve(prices(t, 2), pi).breaking_point(0.0) == np.inf
+
+
+def test_breaking_points_are_where_the_curve_crosses():
+    X, y, weights, model = binary()
+    found = audit(model, X, y, sample_weight=weights, order=2)
+    for level in [0.8, 0.5, 0.1, 0.0]:
+        delta = found.breaking_point(level)
+        assert_allclose(found.accuracy(delta), level, atol=1e-12)
+    assert found.breaking_point(found.accuracy(0.0)) == 0.0
+    assert found.breaking_point(1.0) == 0.0
+    constant = max(weights[y == c].sum() for c in ("yes", "no")) / weights.sum()
+    assert found.breaking_point("constant") == found.breaking_point(constant)
+    for part in ({"class_": "yes"}, {"class_": "no"}):
+        point = found.breaking_point(0.5, **part)
+        assert_allclose(found.accuracy(point, **part), 0.5, atol=1e-12)
+    grid = np.linspace(0, 1, 200)
+    curve = found.accuracy(grid)
+    assert curve.shape == grid.shape
+    assert np.all(np.diff(curve) <= 1e-15)
+    assert np.all(np.diff(curve, 2) >= -1e-12)
+
+
+def test_a_model_without_slopes_cannot_be_moved():
+    X, y, _, model = binary()
+    model.coef_ = np.zeros_like(model.coef_)
+    found = audit(model, X, y)
+    assert found.accuracy(1e9) == found.accuracy(0.0)
+    assert found.breaking_point(0.0) == np.inf
+    assert set(found.distance) == {0.0, np.inf}
+    assert np.isnan(found.counterfactuals[np.isinf(found.distance)]).all()
+    assert "Audit" in str(found)
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_risk_is_the_robust_risk(order):
+    X, y, _, model = binary()
+    found = audit(model, X, y, order=order, cost="l1")
+    signs = np.where(y == "yes", 1.0, -1.0)
+    ball = Ball(Norm(1), 0.3, order)
+    expected = robust_risk(X, signs, model.coef_[0], model.intercept_[0], "logistic", ball)
+    assert_allclose(found.risk(0.3), expected, rtol=1e-9)
+    assert found.risk(np.array([0.0, 0.3])).shape == (2,)
+
+
+def test_risk_of_a_loss_without_a_bound_is_infinite_at_order_one():
+    X, _, _, _ = binary()
+    y = X @ [1.0, 0.0, 2.0] + 0.1
+    found = audit(Ridge().fit(X, y), X, y)
+    assert found.risk(0.1) == np.inf
+    assert np.isfinite(found.risk(0.0))
+    assert np.isfinite(audit(Ridge().fit(X, y), X, y, order=2).risk(0.1))
+
+
+def test_softmax_risk_has_the_largest_pair_as_slope():
+    X, y, model = blobs()
+    found = audit(model, X, y)
+    assert found.model.joint
+    slope = max(np.linalg.norm(a - b) for a in model.coef_ for b in model.coef_)
+    plain = -np.log(model.predict_proba(X)[np.arange(len(y)), y]).mean()
+    assert_allclose(found.risk(0.2), plain + 0.2 * slope, rtol=1e-10)
+
+
+@pytest.mark.parametrize("cost", COSTS)
+@pytest.mark.parametrize("order", [1, 2])
+def test_columns_share_the_budget_and_break_alone(cost, order):
+    X, y, _, model = binary()
+    found = audit(model, X, y, cost=COSTS[cost], order=order)
+    table = found.columns
+    assert_allclose(table.share.sum(), 1.0)
+    level = found.constant_accuracy()
+    for j in range(D):
+        unit = np.eye(D)[j]
+        one = abs(model.coef_[0, j]) / COSTS[cost].norm(unit)
+        margin = np.where(y == "yes", 1, -1) * (X @ model.coef_[0] + model.intercept_[0])
+        price = (np.maximum(margin, 0) / one) ** order
+        curve = accuracy_curve(price, np.full(len(y), 1 / len(y)))
+        assert_allclose(table.breaking_point[j], curve.breaking_point(level), rtol=1e-9)
+    assert len(table.records()) == len(table) == D
+    assert "share of budget" in str(table)
+
+
+def test_columns_of_several_classes():
+    X, y, model = blobs()
+    found = audit(model, X, y)
+    assert_allclose(found.columns.share.sum(), 1.0)
+    assert np.all(found.columns.breaking_point >= found.breaking_point("constant"))
+
+
+def test_units_are_mean_moves_that_cost_delta():
+    X, y, _, model = binary()
+    found = audit(model, X, y, cost=Mahalanobis(MATRIX), order=2)
+    for j, name in enumerate(found.names):
+        move = np.zeros(D)
+        move[j] = found.units(0.4)[name] * X[:, j].std()
+        assert_allclose(Mahalanobis(MATRIX).norm(move) ** 2, 0.4)
+    assert "standard deviations of x1" in found.in_words(0.4, "x1")
+    assert found.in_words(np.inf) == "no move at all reaches it"
+
+
+def test_changes_name_the_columns_that_move():
+    X, y, _, model = binary()
+    found = audit(model, X, y, cost="l1")
+    row = int(np.argmax(found.distance))
+    [change] = found.changes(row)
+    j = int(np.abs(model.coef_[0]).argmax())
+    assert change.column == f"x{j}"
+    assert_allclose(abs(change.after - change.before), found.distance[row])
+
+
+MODELS = [
+    LogisticRegression(),
+    LinearSVC(),
+    SGDClassifier(random_state=0),
+    RidgeClassifier(),
+    SVC(kernel="linear"),
+    OneVsRestClassifier(LinearSVC()),
+    DROClassifier(cost="euclidean", delta=0.1),
+    GridSearchCV(LogisticRegression(), {"C": [0.1, 1.0]}),
+    make_pipeline(StandardScaler(), PCA(2), LogisticRegression()),
+]
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda m: type(m).__name__)
+def test_any_linear_classifier(model):
+    X, y, _, _ = binary(n=60)
+    model.fit(X, y)
+    found = audit(model, X, y)
+    assert_allclose(found.accuracy(0.0), model.score(X, y))
+    assert found.to_dict()["task"] == "classification"
+
+
+@pytest.mark.parametrize(
+    "model", [LinearSVC(), OneVsRestClassifier(LogisticRegression()), RidgeClassifier()],
+    ids=lambda m: type(m).__name__,
+)  # fmt: skip
+def test_one_vs_rest(model):
+    X, y, _ = blobs()
+    found = audit(model.fit(X, y), X, y, order=2)
+    assert_allclose(found.accuracy(0.0), model.score(X, y))
+    assert not found.model.joint
+    assert np.isfinite(found.risk(0.1))
+
+
+@pytest.mark.parametrize(
+    ("model", "loss"),
+    [
+        (Ridge(), "Squared"),
+        (Lasso(0.01), "Squared"),
+        (HuberRegressor(), "Huber"),
+        (QuantileRegressor(quantile=0.3, alpha=0.0), "Quantile"),
+        (DRORegressor(cost="linf", delta=0.01), "Squared"),
+    ],
+    ids=lambda v: str(v)[:12],
+)
+def test_any_linear_regression(model, loss):
+    X, _, _, _ = binary()
+    y = X @ [1.0, 0.0, 2.0] + 0.1 * X[:, 1] ** 2
+    found = audit(model.fit(X, y), X, y, order=2, tau=0.2)
+    assert type(found.model.loss).__name__ == loss
+    assert_allclose(found.accuracy(0.0), (np.abs(model.predict(X) - y) < 0.2).mean())
+    if loss == "Huber":
+        assert_allclose(found.model.loss.M, model.epsilon * model.scale_)
+    if loss == "Quantile":
+        assert found.model.loss.tau == 0.3
+
+
+def test_own_ball_is_the_default():
+    X, y, _, _ = binary(n=60)
+    model = DROClassifier(cost=Mahalanobis(MATRIX), delta=0.07, order=2).fit(X, y)
+    found = audit(model, X, y)
+    assert found.cost is model.cost_
+    assert found.order == 2
+    assert found.fitted_delta == 0.07
+    assert_allclose(found.risk(0.07), model.robust_risk_, rtol=1e-7)
+    assert audit(model, X, y, cost="l1").fitted_delta is None
+
+
+@pytest.mark.parametrize("cost", ["learned", GeometricMean()], ids=str)
+def test_learned_costs(cost):
+    X, y, _, model = binary(n=60)
+    found = audit(model, X, y, cost=cost)
+    assert found.cost.is_norm
+    assert found.accuracy(0.0) == model.score(X, y)
+
+
+@pytest.mark.parametrize("steps", [
+    [StandardScaler()], [MinMaxScaler(), PCA(2)], [StandardScaler(), SelectKBest(k=2)],
+], ids=str)  # fmt: skip
+def test_raw_space_sees_through_affine_steps(steps):
+    pd = pytest.importorskip("pandas")
+    X, y, _, _ = binary(n=60)
+    X = pd.DataFrame(1000 + 7 * X, columns=["a", "b", "c"])
+    model = make_pipeline(*steps, LogisticRegression()).fit(X, y)
+    found = audit(model, X, y, space="raw")
+    assert found.names == ["a", "b", "c"]
+    scores = found.model.scores(X.to_numpy())
+    assert_allclose(scores[:, 1] - scores[:, 0], model.decision_function(X), atol=1e-9)
+
+
+def test_raw_space_falls_back_with_a_note():
+    X, y, _, _ = binary(n=60)
+    model = make_pipeline(PowerTransformer(), LogisticRegression()).fit(X, y)
+    with pytest.warns(UserWarning, match="PowerTransformer is not affine"):
+        found = audit(model, X, y, space="raw")
+    assert found.space == "last"
+    assert "in front of the last step" in found.notes[-1]
+
+
+def test_sparse_and_float32_rows():
+    from scipy import sparse
+
+    X, y, _, model = binary(n=60)
+    dense = audit(model, X, y)
+    for rows in (sparse.csr_matrix(X), sparse.coo_array(X), X.astype(np.float32)):
+        found = audit(model, rows, y)
+        assert_allclose(found.accuracy(0.1), dense.accuracy(0.1), atol=1e-6)
+        assert_allclose(found.counterfactuals, dense.counterfactuals, atol=1e-5)
+        assert_allclose(found.scale, dense.scale, rtol=1e-5)
+
+
+def bad(**changes):
+    X, y, _, model = binary(n=30)
+    given = {"model": model, "X": X, "y": y} | changes
+    return given.pop("model"), given.pop("X"), given.pop("y"), given
+
+
+X0, Y0, _, _ = binary(n=30)
+BAD = {
+    "not linear": (bad(model=RandomForestClassifier(5).fit(X0, Y0)), "not a linear model"),
+    "not fitted": (bad(model=LogisticRegression()), "not fitted: call fit"),
+    "no model": (bad(model="model.skops"), "not a scikit-learn model"),
+    "other columns": (bad(X=X0[:, :2]), "the model has 3 columns"),
+    "NaN": (bad(X=np.where(X0 > 1, np.nan, X0)), "NaN or infinite values, first in column"),
+    "texts": (bad(X=np.full((30, 3), "a")), "entries that are not numbers"),
+    "one class": (bad(y=np.full(30, "yes")), "one class only"),
+    "unknown labels": (bad(y=np.full(30, "maybe")), "does not know, \\['maybe'\\]"),
+    "lengths": (bad(y=Y0[:5]), "5 entries but there are 30 rows"),
+    "order": (bad(order=3), "order must be 1 or 2"),
+    "cost": (bad(cost=FeatureMap()), "needs a cost that is a norm"),
+    "cost name": (bad(cost="l7"), "unknown cost='l7'"),
+    "space": (bad(space="middle"), "space must be 'last' or 'raw'"),
+    "tau": (bad(tau=1.0), "tau=1.0 is for regression"),
+    "weights": (bad(sample_weight=-np.ones(30)), "must be nonnegative"),
+    "groups": (bad(groups=[1, 2]), "groups has 2 entries"),
+    "deltas": (bad(deltas=[0.1, -1.0]), "finite and >= 0"),
+    "empty": (bad(X=X0[:0], y=Y0[:0]), "no rows"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_answered_with_a_sentence(case):
+    (model, X, y, given), text = BAD[case]
+    with pytest.raises((ValueError, TypeError), match=text):
+        audit(model, X, y, **given)
+
+
+def test_more_bad_input():
+    X, y, _, model = binary(n=30)
+    found = audit(model, X, y)
+    for call, text in [
+        (lambda: found.accuracy(-1.0), "delta must be >= 0"),
+        (lambda: found.accuracy(0.1, class_="maybe"), "none of the classes"),
+        (lambda: found.accuracy(0.1, group=1), "needs groups"),
+        (lambda: found.breaking_point(1.5), "a share in"),
+        (lambda: found.breaking_point("half"), "'constant'"),
+        (lambda: found.in_words(0.1, "age"), "there is no column 'age'"),
+    ]:
+        with pytest.raises(ValueError, match=text):
+            call()
+    three = SVC(kernel="linear").fit(*blobs()[:2])
+    with pytest.raises(ValueError, match="6 rows of coefficients for 4 classes"):
+        audit(three, *blobs()[:2])
+    with pytest.raises(ValueError, match="another link function"):
+        audit(PoissonRegressor().fit(X, np.exp(X[:, 0])), X, np.exp(X[:, 0]))
+    with pytest.raises(ValueError, match="2 targets"):
+        audit(Ridge().fit(X, X[:, :2]), X, X[:, 0])
+    with pytest.raises(ValueError, match="must hold numbers"):
+        audit(Ridge().fit(X, X[:, 0]), X, y)
+    with pytest.raises(ValueError, match="tau must be a number > 0"):
+        audit(Ridge().fit(X, X[:, 0]), X, X[:, 0], tau=-1)
+
+
+def test_other_columns_and_categories():
+    pd = pytest.importorskip("pandas")
+    from sklearn.preprocessing import OneHotEncoder
+
+    X, y, _, _ = binary(n=30)
+    frame = pd.DataFrame(X, columns=["a", "b", "c"])
+    model = LogisticRegression().fit(frame, y)
+    with pytest.raises(ValueError, match=r"lacks \['a'\]"):
+        audit(model, frame.rename(columns={"a": "z"}), y)
+    with pytest.raises(ValueError, match="another order"):
+        audit(model, frame[["c", "b", "a"]], y)
+    city = pd.DataFrame({"city": np.where(X[:, 0] > 0, "Rome", "Bonn")})
+    model = make_pipeline(OneHotEncoder(), LogisticRegression()).fit(city, y)
+    with pytest.raises(ValueError, match="unknown categories"):
+        audit(model, city.replace("Rome", "Oslo"), y)
+
+
+def test_frozen_and_printed():
+    X, y, _, model = binary(n=30)
+    found = audit(model, X, y, groups=np.arange(30) % 2, deltas=[0.0, 0.1, 0.2])
+    with pytest.raises(AttributeError):
+        found.order = 2
+    text = str(found)
+    assert text == found.summary()
+    for part in ("certified", "as bad as a constant", "group 1", "standard deviations of"):
+        assert part in text
+    assert found.to_dict()["curve"]["delta"] == [0.0, 0.1, 0.2]
+
+
+def test_a_class_without_weight_is_no_class():
+    X, y, _, model = binary(n=30)
+    weights = (y == "yes").astype(float)
+    with pytest.raises(ValueError, match="one class only"):
+        audit(model, X, y, sample_weight=weights)

@@ -1,0 +1,318 @@
+"""Drift: bounds never above exact transport, a valid p-value, three answers, bad input."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy.stats import binom, wasserstein_distance
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from otdro import Drift, DROClassifier, audit, discrepancy, drift
+from otdro.costs import Mahalanobis, Norm
+from otdro.inspection.bounds import line_distance, lower_bounds
+from otdro.inspection.pair import pair
+from otdro.inspection.transport import permutation_p_value, transport_cost
+from otdro.inspection.verdict import judge
+from strangers import LThreeHalves
+
+ot = pytest.importorskip("ot")
+
+
+def costs(d, rng):
+    A = rng.normal(size=(d, d)) + 2 * np.eye(d)
+    return [Norm(2), Norm(1), Norm(np.inf), Mahalanobis(A @ A.T), LThreeHalves()]
+
+
+def labels(n, classes, rng):
+    """Return labels of which every class occurs."""
+    return rng.permutation(
+        np.concatenate([np.arange(classes), rng.integers(classes, size=n - classes)])
+    )
+
+
+def random_pair(rng):
+    """Return two samples of random sizes, shapes and classes, with a cost and an order."""
+    n, m, d = int(rng.integers(12, 201)), int(rng.integers(12, 201)), int(rng.integers(1, 7))
+    classes = int(rng.integers(1, 4))
+    U = rng.normal(size=(n, d)) * rng.exponential(size=d)
+    V = rng.standard_t(3, size=(m, d)) * rng.exponential() + rng.normal(size=d) * rng.exponential()
+    cost = costs(d, rng)[rng.integers(5)]
+    samples = pair(U, labels(n, classes, rng), V, labels(m, classes, rng))
+    return samples, cost, int(rng.integers(1, 3)), rng.normal(size=(2, d))
+
+
+def emd(samples, cost, order):
+    """Return the exact transport cost by POT, apart from the package's own way to it."""
+    total = 0.0
+    for label in np.unique(samples.new.label):
+        P, Q = samples.reference, samples.new
+        i, j = P.label == label, Q.label == label
+        C = np.array([[cost.norm(v - u) ** order for v in Q.rows[j]] for u in P.rows[i]])
+        share = Q.mass[j].sum()
+        a, b = P.mass[i] / P.mass[i].sum(), Q.mass[j] / share
+        total += share * ot.emd2(a, b, C, numItermax=1_000_000)
+    return total
+
+
+def test_bounds_are_never_above_exact_transport():
+    rng = np.random.default_rng(0)
+    share = {"mean": [], "gelbrich": [], "score": []}
+    for _ in range(300):
+        samples, cost, order, vectors = random_pair(rng)
+        exact = transport_cost(samples, cost, order)
+        for name, bound in lower_bounds(samples, cost, order, vectors).items():
+            if bound is not None:
+                assert bound <= exact * (1 + 1e-10) + 1e-12
+                share[name].append(bound / exact)
+    # they are not trivial either
+    assert np.mean(share["mean"]) > 0.3
+    assert np.mean(share["gelbrich"]) > 0.4
+    assert np.mean(share["score"]) > 0.1
+
+
+def test_transport_cost_is_that_of_pot():
+    rng = np.random.default_rng(2)
+    for _ in range(6):
+        samples, cost, order, _ = random_pair(rng)
+        exact = emd(samples, cost, order)
+        assert_allclose(transport_cost(samples, cost, order), exact, rtol=1e-9)
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_numbers_are_transported_by_sorting(order):
+    rng = np.random.default_rng(0)
+    u, v = rng.normal(size=17), rng.exponential(size=30)
+    a, b = rng.random(17), rng.random(30)
+    a, b = a / a.sum(), b / b.sum()
+    found = line_distance(u, a, v, b, order)
+    assert_allclose(found, ot.emd2(a, b, np.abs(u[:, None] - v) ** order), rtol=1e-9)
+    if order == 1:
+        assert_allclose(found, wasserstein_distance(u, v, a, b), rtol=1e-9)
+
+
+def test_gelbrich_is_exact_for_a_linear_map_of_the_rows():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 3))
+    A = np.array([[1.5, 0.2, 0.0], [0.2, 0.8, 0.1], [0.0, 0.1, 1.0]])
+    samples = pair(X, np.zeros(60, int), X @ A + 0.3, np.zeros(60, int))
+    bound = lower_bounds(samples, Norm(2), 2, None)["gelbrich"]
+    assert_allclose(bound, transport_cost(samples, Norm(2), 2), rtol=1e-9)
+
+
+def rejections(draws, shift, rng, n=30, m=20, d=3, classes=2):
+    """Return how often the p-value is at most 5%, for a shift of the mean of column 0."""
+    count = 0
+    for _ in range(draws):
+        U, V = rng.normal(size=(n, d)), rng.normal(size=(m, d))
+        V[:, 0] += shift
+        samples = pair(U, labels(n, classes, rng), V, labels(m, classes, rng))
+        count += permutation_p_value(samples, Norm(2), np.random.RandomState(0)) <= 0.05
+    return count
+
+
+def test_the_p_value_is_valid():
+    found = rejections(500, 0.0, np.random.default_rng(0))
+    low, high = binom.interval(0.99, 500, 0.05)
+    assert low <= found <= high
+
+
+def test_the_p_value_of_block_means_is_valid_and_sees_small_shifts():
+    rng = np.random.default_rng(0)
+    count, seen = 0, 0
+    for _ in range(200):
+        U, V = rng.normal(size=(200, 2)), rng.normal(size=(160, 2))
+        samples = pair(U, np.zeros(200, int), V, np.zeros(160, int))
+        blocks = samples.block_means(20, np.random.RandomState(1))
+        count += permutation_p_value(blocks, Norm(2), np.random.RandomState(0)) <= 0.05
+        moved = pair(U, np.zeros(200, int), V + 0.4, np.zeros(160, int))
+        blocks = moved.block_means(20, np.random.RandomState(1))
+        seen += permutation_p_value(blocks, Norm(2), np.random.RandomState(0)) <= 0.05
+    low, high = binom.interval(0.99, 200, 0.05)
+    assert low <= count <= high
+    assert seen > 190
+
+
+def test_the_p_value_sees_a_shift():
+    assert rejections(40, 1.5, np.random.default_rng(1)) >= 36
+
+
+def two(seed=0, n=300, m=120, shift=0.0):
+    rng = np.random.default_rng(seed)
+    U, V = rng.normal(size=(n, 2)), rng.normal(size=(m, 2)) + np.array([shift, 0.0])
+    return U, (U[:, 0] > 0).astype(int), V, (V[:, 0] > shift).astype(int)
+
+
+def test_drift_of_rows_alone():
+    U, _, V, _ = two(shift=1.0)
+    found = drift(U, V)
+    assert isinstance(found, Drift)
+    assert found.lower_bounds["gelbrich"] is None
+    assert found.lower_bounds["score"] is None
+    assert found.verdict is None
+    exact = discrepancy((U, np.zeros(300), None), (V, np.zeros(120), None), Norm(2), 1)
+    assert_allclose(found.estimate, exact)
+    assert found.lower_bounds["mean"] <= exact
+    assert found.noise_floor < exact
+    assert found.p_value <= 0.01
+    assert found.columns.order()[0] == 0
+    assert abs(found.columns.shift[0] - 1.0) < 0.3
+    assert_allclose(
+        found.columns.distance[0], wasserstein_distance(U[:, 0], V[:, 0]) / U[:, 0].std()
+    )
+    assert "transport cost" in str(found)
+
+
+def test_rows_of_one_population_are_at_the_noise_floor():
+    U, _, V, _ = two(1, n=600, m=300)
+    found = drift(U, V, order=2)
+    assert found.noise_rows == (300, 300)
+    assert found.estimate < 1.3 * found.noise_floor
+    assert found.p_value > 0.05
+    assert found.lower_bounds["mean"] <= 2 * found.bound_noise["mean"]
+
+
+def test_labels_move_within_their_class_and_shares_are_told_apart():
+    U, yu, V, yv = two(shift=0.3)
+    keep = (yv == 0) | (np.arange(120) % 3 == 0)
+    found = drift((U, yu), (V[keep], yv[keep]))
+    share = yv[keep].mean()
+    assert_allclose(found.label_shift.new, [1 - share, share])
+    assert_allclose(found.label_shift.distance, abs(share - yu.mean()))
+    weights = np.where(yu == 1, share / (yu == 1).sum(), (1 - share) / (yu == 0).sum())
+    exact = discrepancy((U, yu, weights), (V[keep], yv[keep], None), Norm(2), 1)
+    assert_allclose(found.estimate, exact)
+    assert any("class shares differ" in note for note in found.notes)
+
+
+def test_three_answers():
+    U, yu, V, yv = two(n=600, m=300)
+    model = LogisticRegression().fit(U, yu)
+    far = drift((U, yu), (V + 2.0, yv), model=model)
+    assert far.verdict == "outside"
+    near = drift((U, yu), (U[:100] + 0.01, yu[:100]), model=model)
+    near_all = drift((U, yu), (U + 0.01, yu), model=model)
+    assert near_all.verdict == "inside"
+    assert_allclose(near_all.estimate, 0.01 * np.sqrt(2), rtol=1e-6)
+    assert near.verdict in ("inside", "cannot tell")
+    unlabelled = drift((U, yu), U + 0.01, model=model)
+    assert unlabelled.verdict == "cannot tell"
+    assert "label some of the new rows" in unlabelled.reason
+    assert drift((U, yu), V + 2.0, model=model).verdict == "outside"
+    assert unlabelled.certified_accuracy is None
+
+
+def test_roots_are_compared_at_order_two():
+    bounds, noise = {"mean": 0.09}, {"mean": 0.01}
+    # 0.3 - 0.1 = 0.2
+    assert judge(0.039, 2, bounds, noise, 1.0, True).answer == "outside"
+    assert judge(0.041, 2, bounds, noise, 1.0, True).answer == "cannot tell"
+
+
+def test_the_certificate_holds_for_the_batch():
+    rng = np.random.default_rng(0)
+    for seed in range(6):
+        U, yu, V, yv = two(seed, n=120, m=80, shift=0.2 * seed)
+        noise = rng.random(80) < 0.1
+        yv = np.where(noise, 1 - yv, yv)
+        yu = np.where(rng.random(120) < 0.1, 1 - yu, yu)
+        model = LogisticRegression().fit(U, yu)
+        for order in (1, 2):
+            found = drift((U, yu), (V, yv), model=model, order=order)
+            assert found.accuracy["new"] >= found.certified_accuracy - 1e-12
+            assert found.certified_accuracy <= found.accuracy["reweighted"]
+
+
+def test_a_models_own_ball_is_asked_about():
+    U, yu, V, _ = two(n=300)
+    model = DROClassifier(cost="l1", delta=0.2).fit(U, yu)
+    found = drift(U, V, model=model)
+    assert (found.delta, found.order) == (0.2, 1)
+    assert found.cost is model.cost_
+    assert found.verdict == "cannot tell"
+    assert drift(U, V + 1.0, model=model).verdict == "outside"
+    assert drift(U, V, model=model, cost="linf").delta is None
+
+
+def test_audit_with_new_rows():
+    U, yu, V, yv = two()
+    model = make_pipeline(StandardScaler(), LogisticRegression()).fit(U, yu)
+    found = audit(model, U, yu, new=(V, yv), random_state=3)
+    same = drift((U, yu), (V, yv), model=model, random_state=3)
+    assert found.drift.to_dict() == same.to_dict()
+    assert found.drift.delta == found.breaking_point("constant")
+    assert "Drift of 120 new rows" in str(found)
+    assert audit(model, U, yu, deltas=[0.0, 0.3], new=V).drift.delta == 0.3
+
+
+def test_regression_targets_are_reported_and_not_moved():
+    U, _, V, _ = two(shift=0.5)
+    model = Ridge().fit(U, U[:, 0])
+    found = drift((U, U[:, 0]), (V, V[:, 0]), model=model)
+    assert found.verdict in ("outside", "cannot tell")
+    assert found.label_shift.labels is None
+    assert found.label_shift.distance > 0.3
+    assert found.accuracy["new"] == 1.0
+    plain = drift((U, U[:, 0]), (V, V[:, 0]))
+    assert plain.label_shift.distance == found.label_shift.distance
+
+
+def test_large_samples_are_drawn_from():
+    U, yu, V, yv = two(n=2500, m=2100, shift=0.1)
+    found = drift((U, yu), (V, yv))
+    assert found.rows_used == (1000, 1000)
+    assert any("random rows" in note for note in found.notes)
+    assert found.p_value <= 0.05
+    assert drift((U, yu), (V, yv)).to_dict() == found.to_dict()
+
+
+def test_learned_cost():
+    U, yu, V, _ = two()
+    model = LogisticRegression().fit(U, yu)
+    assert drift((U, yu), V, model=model, cost="learned").cost.is_norm
+    assert drift((U, yu), V, cost="learned").cost.is_norm
+    with pytest.raises(ValueError, match="learned from labels"):
+        drift(U, V, cost="learned")
+
+
+U0, YU, V0, YV = two()
+BAD = {
+    "few rows": ((U0, V0[:9]), {}, "there are 9 new rows"),
+    "small reference": ((U0[:15], V0), {}, "the reference has 15 rows"),
+    "columns": ((U0, V0[:, :1]), {}, "the reference has 2 columns"),
+    "NaN": ((U0, np.where(V0 > 1, np.nan, V0)), {}, "new has NaN"),
+    "reference NaN": ((np.where(U0 > 1, np.nan, U0), V0), {}, "reference has NaN"),
+    "new labels": (((U0, YU), (V0, YV + 1)), {}, "labels that the reference lacks"),
+    "lengths": (((U0, YU[:5]), (V0, YV)), {}, "reference has 300 rows but 5 labels"),
+    "order": ((U0, V0), {"order": 3}, "order must be 1 or 2"),
+    "cost": ((U0, V0), {"cost": "l7"}, "unknown cost"),
+    "triple": (((U0, YU, YU), V0), {}, "X or a pair"),
+    "unfitted": ((U0, V0), {"model": LogisticRegression()}, "not fitted"),
+    "unknown": (
+        ((U0, YU), (V0, YV + 5)),
+        {"model": LogisticRegression().fit(U0, YU)},
+        "does not know",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_answered_with_a_sentence(case):
+    (reference, new), given, text = BAD[case]
+    with pytest.raises((ValueError, TypeError), match=text):
+        drift(reference, new, **given)
+
+
+def test_other_columns_and_classes():
+    pd = pytest.importorskip("pandas")
+    old = pd.DataFrame(U0, columns=["a", "b"])
+    new = pd.DataFrame(V0, columns=["a", "c"])
+    with pytest.raises(ValueError, match=r"lacks \['b'\]"):
+        drift(old, new)
+    with pytest.raises(ValueError, match="another order"):
+        drift(old, new.rename(columns={"c": "b"})[["b", "a"]])
+    with pytest.raises(ValueError, match="not numbers"):
+        drift(old.assign(b="x"), new.rename(columns={"c": "b"}))
+    three = LogisticRegression().fit(U0, np.arange(300) % 3)
+    with pytest.raises(ValueError, match="a class that the reference lacks"):
+        drift((U0, YU), (V0, YV + 1), model=three)
