@@ -27,7 +27,7 @@ Sample = Annotated[int | None, typer.Option(help="Use N random rows, read in one
 Seed = Annotated[int, typer.Option(help="Seed of folds and splits.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
-Report = Annotated[Path | None, typer.Option(help="HTML page of the fit, one file.")]
+Report = Annotated[Path | None, typer.Option(help="HTML page, one file without network.")]
 Folder = Annotated[str | None, typer.Option("--data", help="Folder of data files (OTDRO_DATA).")]
 
 
@@ -137,6 +137,7 @@ def audit_command(
     max_drift: Annotated[
         float | None, typer.Option(help="Leave with 3 if the drift is surely larger.")
     ] = None,
+    report: Report = None,
     drop: Drop = "",
     sample: Sample = None,
     seed: Seed = 0,
@@ -150,7 +151,7 @@ def audit_command(
         model, data, target, new, cost, order, tau, space, groups, _names(drop), sample, seed
     )
     required = Requirements(require_accuracy, at_delta, max_drift)
-    raise typer.Exit(audit(options, required, as_json=as_json, quiet=quiet))
+    raise typer.Exit(audit(options, required, page=report, as_json=as_json, quiet=quiet))
 
 
 @app.command("drift")

@@ -31,13 +31,19 @@ def _margin(view: View) -> list[str]:
             "The model is no better than a constant one on these rows: look at the target and the "
             "columns before anything else."
         ]
-    moves = np.array(list(audit.units(broken).values())) if np.isfinite(broken) else np.array([])
-    if len(moves) and moves.min() < SMALL:
+    found = audit.columns
+    first = int(found.order()[0])
+    alone = float(found.deviations[first])
+    if alone < SMALL:
         return [
-            f"It breaks within a mean move of {number(moves.min())} standard deviations of one "
-            "column. Do not rely on it where data drift; fit again with a larger delta."
+            f"Moving {isolated(found.names[first])} alone, by a mean of {number(alone)} standard "
+            "deviations, makes it no better than a constant. Do not rely on it where that column "
+            "drifts; fit again with a larger delta."
         ]
-    return ["Its margin is wider than a quarter of a standard deviation of every column."]
+    return [
+        f"No column alone breaks it within a mean move of {number(SMALL)} standard deviations; "
+        f"the first to do so is {isolated(found.names[first])}, at {number(alone)}."
+    ]
 
 
 def _column(view: View) -> list[str]:
@@ -85,9 +91,22 @@ def _refit(view: View) -> list[str]:
 
 
 def _drift(view: View) -> list[str]:
-    if view.audit.drift is None:
+    drift = view.audit.drift
+    if drift is None:
         return [
             "Before deployment, guard it: otdro audit MODEL DATA --target COL "
             "--require-accuracy A --at-delta D ends with 3 where the bound is not met."
         ]
-    return []
+    moved = isolated(drift.columns.names[int(drift.columns.order()[0])])
+    known = {
+        "inside": "The new rows are within what was certified: keep watching them.",
+        "outside": (
+            f"The new rows are farther away than what was certified, {moved} farthest: find out "
+            "why, label some of them, and fit again with them or with a larger delta."
+        ),
+        "cannot tell": (
+            "Whether the new rows are within what was certified cannot be told: gather more of "
+            "them, with labels."
+        ),
+    }
+    return [known[drift.verdict]] if drift.verdict in known else []

@@ -87,8 +87,9 @@ def path_chart(path: Any, delta: float, score_is_loss: bool) -> str:
     if path.score_mean is not None and score_is_loss:
         curves.append((-path.score_mean, "folds"))
     low, high = spread(np.concatenate([values for values, _ in curves]))
-    frame = Frame(WIDTH, HEIGHT, (float(deltas.min()), float(deltas.max())), (low, high))
-    parts = [frame.axes("log10 of delta", "loss")]
+    across = (float(deltas.min()), float(deltas.max()))
+    frame = Frame(WIDTH, HEIGHT, across, (low, high), logarithmic=True)
+    parts = [frame.axes("delta", "loss")]
     if delta > 0:
         parts.append(frame.upright(float(np.log10(delta)), "fitted"))
     parts += [frame.curve(deltas, values, kind) for values, kind in curves]

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .markup import number
+
 Array = NDArray[Any]
 
 #: Markers of classes, around the origin; the script turns through the same list.
@@ -24,7 +26,10 @@ MARKERS = [
 
 @dataclass(frozen=True, eq=False)
 class Frame:
-    """A rectangle of the picture, in its units, and the ranges that it shows."""
+    """A rectangle of the picture, in its units, and the ranges that it shows.
+
+    ``logarithmic``: x is the logarithm to base 10 of what the axis names.
+    """
 
     width: float
     height: float
@@ -34,6 +39,7 @@ class Frame:
     right: float = 12.0
     top: float = 12.0
     bottom: float = 42.0
+    logarithmic: bool = False
 
     @property
     def inner_width(self) -> float:
@@ -66,9 +72,12 @@ class Frame:
         base = self.top + self.inner_height
         return "".join(
             f'<line x1="{p:.1f}" x2="{p:.1f}" y1="{self.top:g}" y2="{base:g}"/>'
-            f'<text x="{p:.1f}" y="{base + 15:g}" text-anchor="middle">{written(tick)}</text>'
+            f'<text x="{p:.1f}" y="{base + 15:g}" text-anchor="middle">{self._x_text(tick)}</text>'
             for tick, p in ((tick, float(self.px(tick))) for tick in ticks(*self.x))
         )
+
+    def _x_text(self, tick: float) -> str:
+        return number(10**tick) if self.logarithmic else written(tick)
 
     def _y_ticks(self) -> str:
         end = self.left + self.inner_width

@@ -23,7 +23,6 @@ from .stops import stops_of
 from .svg import MARKERS
 from .view import View
 
-
 #: What to say where the worst-case loss has no bound.
 ENDLESS = " At order 1 this loss has no bound: moves of little mass, far away. Audit with order=2."
 
