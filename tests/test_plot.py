@@ -6,8 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
+from sklearn.linear_model import LogisticRegression
 
-from otdro import DROClassifier, DRORegressor, plot
+from otdro import DROClassifier, DRORegressor, audit, drift, plot
 from otdro.costs import Graph, Mahalanobis, Norm
 
 matplotlib = pytest.importorskip("matplotlib")
@@ -287,3 +288,46 @@ def test_prices_are_those_of_the_table(ax, chosen):
     assert {text.get_text() for text in ax.get_yticklabels()} == {"a", "b", "c"}
     many = plot.PriceDisplay.from_cost(Norm(2), feature_names=[f"f{j}" for j in range(50)], ax=ax)
     assert len(many.bars_) == 30
+
+
+@pytest.fixture(scope="module")
+def audits():
+    X, y = rows(80)
+    models = {"a": LogisticRegression(), "b": LogisticRegression(C=0.01)}
+    return {name: audit(model.fit(X, y), X, y) for name, model in models.items()}
+
+
+def test_certified_accuracy_of_several_models(ax, audits):
+    found = plot.CertifiedAccuracyDisplay.from_audits(audits, level=0.7, ax=ax)
+    assert [line.get_label() for line in found.lines_] == ["a", "b"]
+    for line, audited in zip(found.lines_, audits.values(), strict=True):
+        delta, accuracy = line.get_data()
+        assert_allclose(accuracy, audited.accuracy(delta))
+    assert_allclose(found.level_.get_ydata(), 0.7)
+    assert_allclose(ax.get_xlim()[1], max(a.breaking_point(0.5) for a in audits.values()))
+
+
+def test_certified_accuracy_of_one_model_on_given_deltas(ax, audits):
+    X, y = rows(80)
+    model = LogisticRegression().fit(X, y)
+    found = plot.CertifiedAccuracyDisplay.from_estimator(model, X, y, ax=ax, order=2)
+    expected = audit(model, X, y, order=2).accuracy(found.deltas)
+    assert_allclose(found.lines_[0].get_ydata(), expected)
+    given = plot.CertifiedAccuracyDisplay.from_audits(audits, deltas=[0, 0.1, 0.3], ax=ax)
+    assert_allclose(given.lines_[0].get_xdata(), [0, 0.1, 0.3])
+    with pytest.raises(ValueError, match="no audit to draw"):
+        plot.CertifiedAccuracyDisplay.from_audits({}, ax=ax)
+
+
+def test_drift_draws_the_columns_that_moved(ax):
+    pytest.importorskip("ot")
+    X, y = rows(60)
+    model = DROClassifier(cost="euclidean", delta=0.1).fit(X, y)
+    moved = drift(X, X[:40] + np.array([0, 2.0, 0]), random_state=0)
+    found = plot.DriftDisplay.from_drift(moved, ax=ax)
+    order = moved.columns.order()
+    assert order[0] == 1
+    assert_allclose([bar.get_width() for bar in found.bars_], moved.columns.distance[order])
+    assert_allclose(found.shift_.get_xdata(), moved.columns.shift[order])
+    seen = plot.DriftDisplay.from_estimator(model, X, X[:40], ax=ax, random_state=0)
+    assert len(seen.bars_) == 3

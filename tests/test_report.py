@@ -20,6 +20,7 @@ from otdro.report.markup import number, percent, plain
 from otdro.report.stops import stops_of
 from otdro.report.svg import ticks
 from otdro.report.view import SHOWN, View
+from test_cli import FAST, call, here, refused, table  # noqa: F401
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -286,3 +287,24 @@ def test_a_notebook_shows_delta_and_robust_risk(fitted):
     assert "robust risk <b>" not in DROClassifier()._repr_html_()
     with config_context(display="text"):
         assert "text/html" not in model._repr_mimebundle_()
+
+
+def test_commands_write_the_page(here, table, capsys):  # noqa: F811
+    table.to_csv("rows.csv", index=False)
+    fit = ("fit", "rows.csv", "--target", "y", "--save", "m.skops", "--report", "fit.html", *FAST)
+    code, out, _ = call(capsys, *fit)
+    assert code == 0
+    assert "fit.html" in out
+    text = (here / "fit.html").read_text()
+    assert "y from rows.csv" in text
+    assert "The audit is of the rows that the model was fitted on." in text
+    command = ("audit", "m.skops", "rows.csv", "--target", "y", "--report", "audit.html", "-q")
+    assert call(capsys, *command)[0] == 0
+    assert "m.skops on rows.csv" in (here / "audit.html").read_text()
+
+
+def test_commands_refuse_a_place_that_cannot_be_written(here, table, capsys):  # noqa: F811
+    table.to_csv("rows.csv", index=False)
+    fit = ("fit", "rows.csv", "--target", "y", "--report", "nowhere/fit.html", *FAST)
+    assert "no folder nowhere" in refused(capsys, *fit)
+    assert sorted(path.name for path in here.iterdir()) == ["rows.csv"]

@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from .drawing import DASHES, FAINT, LINES, axes_or_new, label_axes, shortened
+from .drawing import DASHES, FAINT, LINES, axes_or_new, label_axes, legend, shortened
 
 #: Points of a curve where no deltas are given.
 POINTS = 201
@@ -71,12 +71,12 @@ class CertifiedAccuracyDisplay:
         label_axes(self.ax_, "delta (mean cost of moves)", "certified accuracy")
         self.ax_.set_ylim(0, 1.02)
         self.ax_.set_xlim(0, float(self.deltas[-1]) or 1.0)
-        self.ax_.legend(frameon=False)
+        legend(self.ax_)
         return self
 
 
 def _range(audits: Mapping[str, Any]) -> NDArray[Any]:
-    """Return deltas from 0 to where the last model has lost all but a tenth of its rows."""
-    ends = [float(audit.breaking_point(0.1)) for audit in audits.values()]
+    """Return deltas from 0 to where the last model can be wrong on half of its rows."""
+    ends = [float(audit.breaking_point(0.5)) for audit in audits.values()]
     finite = [end for end in ends if np.isfinite(end) and end > 0]
     return np.linspace(0, max(finite, default=1.0), POINTS)

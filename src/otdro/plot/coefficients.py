@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from .drawing import DASHES, FAINT, LINES, axes_or_new, label_axes, shortened
+from .drawing import DASHES, FAINT, LINES, axes_or_new, label_axes, legend, shortened
 from .path import path_of
 from .plane import names_of
 
@@ -63,7 +63,6 @@ class CoefficientPathDisplay:
         if self.chosen:
             self.chosen_ = self.ax_.axvline(self.chosen, color="black", linewidth=1, zorder=0)
         label_axes(self.ax_, "delta (bound on the mean cost of moves)", "coefficient")
-        self.ax_.legend(
-            handles=[self.lines_[j] for j in largest], frameon=False, fontsize="small", ncols=2
-        )
+        named = [self.lines_[j] for j in largest]
+        legend(self.ax_, handles=named, fontsize="small", ncols=2)
         return self

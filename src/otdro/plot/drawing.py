@@ -68,6 +68,11 @@ def show_rows(ax: Any, rows: NDArray[Any], margin: float = 0.15) -> None:
     ax.set_ylim(low[1] - room[1], high[1] + room[1])
 
 
+def legend(ax: Any, **options: Any) -> Any:
+    """Name what is drawn, on a ground that hides lines behind the names."""
+    return ax.legend(**({"framealpha": 0.85, "edgecolor": "none"} | options))
+
+
 def bars(ax: Any, names: Sequence[str], values: NDArray[Any], **style: Any) -> Any:
     """Draw one horizontal bar per name, the first on top."""
     drawn = ax.barh(np.arange(len(values)), values, **({"color": OURS, "height": 0.7} | style))

@@ -60,5 +60,5 @@ class DriftDisplay:
         mark = {"marker": "D", "markersize": 5, "linestyle": "none", "color": "black"}
         self.shift_ = self.ax_.plot(self.shift[order], range(len(order)), **mark)[0]
         self.zero_ = self.ax_.axvline(0, color=OTHER, linewidth=0.8)
-        self.ax_.set_xlabel("mean move (bar) and change of the mean (mark), in deviations")
+        self.ax_.set_xlabel("deviations: mean move (bar), shift (mark)")
         return self

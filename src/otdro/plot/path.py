@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..radius.profile import theory_delta
-from .drawing import LINES, OTHER, axes_or_new, label_axes
+from .drawing import LINES, OTHER, axes_or_new, label_axes, legend
 
 Array = NDArray[Any]
 
@@ -68,7 +68,7 @@ class PathDisplay:
         self.theory_ = self._mark(self.theory, "theory's delta", ":")
         shown = [self.robust_, self.empirical_, self.score_, self.chosen_, self.theory_]
         handles = [artist for artist in shown if artist is not None]
-        self.ax_.legend(handles=handles, frameon=False)
+        legend(self.ax_, handles=handles)
         return self
 
     def _plot_score(self) -> None:
