@@ -1,9 +1,10 @@
 """Screenshots of the report: light, dark, on a phone, on paper. Needs Chromium (apt: chromium).
 
-    python docs/screenshots.py [folder]      (default: docs/figures)
+    python docs/screenshots.py [folder]      (default: scratch/screenshots)
 
 They are of a fit to scikit-learn's breast cancer data, with the rows of the second half drifted.
-Look at them after every change of the page.
+Look at them after every change of the page. The centre of the light one is the picture of
+docs/report.md.
 """
 
 import sys
@@ -21,7 +22,8 @@ from chromium import MISSING, Browser, program  # noqa: E402
 
 if program() is None:
     sys.exit(MISSING)
-folder = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "docs" / "figures"
+folder = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "scratch" / "screenshots"
+folder.mkdir(parents=True, exist_ok=True)
 
 data = load_breast_cancer(as_frame=True)
 X = (data.data - data.data.mean()) / data.data.std()
@@ -51,6 +53,8 @@ with tempfile.TemporaryDirectory() as place:
         page.screenshot(folder / f"{name}.png")
         if not options:
             (folder / "report.pdf").write_bytes(page.pdf())
+            page.value("document.getElementById('breaking').scrollIntoView()")
+            page.screenshot(ROOT / "docs" / "figures" / "report.png", whole=False)
         print(f"{name}: loaded in {page.seconds:.2f} s")
         page.close()
 browser.close()

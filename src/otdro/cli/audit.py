@@ -94,11 +94,8 @@ def write_page(page: Path, options: AuditOptions, found: Audit, notes: list[str]
     """Write the HTML page of an audit."""
     from ..report import write
 
-    model = load_any(options.model)
     title = f"{options.model.name} on {Path(options.data).name}"
-    write(
-        page, found, model=getattr(model, "steps", [("", model)])[-1][1], title=title, notes=notes
-    )
+    write(page, found, model=load_any(options.model), title=title, notes=notes)
 
 
 def audited(options: AuditOptions) -> tuple[Audit, list[str]]:

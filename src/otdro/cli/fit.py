@@ -94,7 +94,7 @@ def write_page(
     title = f"{options.target} from {Path(options.data).name}"
     notes = [*data.notes, *caught, "The audit is of the rows that the model was fitted on."]
     found = audit(model, data.X, data.y, random_state=options.seed)
-    write(file, found, model=model[-1], scores=scores, title=title, notes=notes)
+    write(file, found, model=model, scores=scores, title=title, notes=notes)
 
 
 def _delta(text: str) -> Any:

@@ -60,7 +60,8 @@ def number(value: Any) -> str:
 
 def percent(value: Any) -> str:
     """Return a share with three significant digits."""
-    value = float(value)
+    # what is left of a sum that should be 0 is not worth a power of ten
+    value = round(float(value), 9) + 0.0
     return "–" if np.isnan(value) else f"{100 * value:.3g}%"
 
 

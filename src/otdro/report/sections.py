@@ -12,10 +12,12 @@ from ..experiment import Summary
 from ..inspection import Audit
 from .charts import path_chart
 from .markup import bar, isolated, name, number, percent, plain, table
-from .view import View, change_text, label_of
+from .view import View
 
 #: Lines of a table; what is left out is counted.
 LINES = 15
+#: Letters of a cost that is written out.
+SHORT = 24
 #: Levels of accuracy whose breaking points are told, as shares of the accuracy without moves.
 KEPT = (0.9, 0.75, 0.5)
 
@@ -89,10 +91,16 @@ def _fit(model: Any) -> str:
         ["empirical risk", _numbers(model.empirical_risk_)],
         ["robust risk", _numbers(model.robust_risk_)],
         ["certified to (gap)", _numbers(model.gap_)],
-        ["cost", escape(plain(type(model.cost_).__name__))],
+        ["cost", escape(_cost_name(model.cost_))],
         ["order", str(int(model.ball_.order))],
     ]
     return table(["the fit", "value"], lines, "The robust fit")
+
+
+def _cost_name(cost: Any) -> str:
+    """Return how a cost is written, or what it is where that is long."""
+    text = repr(cost)
+    return text if len(text) <= SHORT else type(cost).__name__
 
 
 def _numbers(values: Any) -> str:
@@ -152,14 +160,14 @@ def columns(view: View) -> str:
 def first_rows(view: View) -> str:
     """Return the rows that the adversary moves first, with their counterfactuals."""
     audit = view.audit
+    # the first rows are always among those that are drawn
     shown = view.first_moved[:LINES]
-    drawn = set(view.rows.tolist())
     lines = [
         [
-            f'<button type="button" data-row="{k}">{k}</button>' if k in drawn else str(k),
-            escape(label_of(audit, k)),
+            f'<button type="button" data-row="{k}">{k}</button>',
+            escape(view.label(k)),
             _flips(audit, k),
-            f'<span class="long">{escape(change_text(audit, k))}</span>',
+            f'<span class="long">{escape(view.change_text(k))}</span>',
             number(audit.distance[k]),
         ]
         for k in (int(row) for row in shown)
@@ -190,13 +198,24 @@ def cost(view: View, model: Any) -> str:
         "most expensive", high, found.names
     )
     if _same_everywhere(audit):
-        words = (
-            "<p>Nothing was learned: a unit of every column costs the same, and the prices below "
-            "differ as the standard deviations do. cost='learned' learns one from the data.</p>"
-        )
+        words = f"<p>{_unlearned(model)}</p>"
     caption = "Price of moving a column by one standard deviation, the most expensive first"
     prices = table(["column", "price"], lines, caption)
     return words + prices + _left_out(len(order), len(lines), "columns") + _candidates(model)
+
+
+def _unlearned(model: Any) -> str:
+    """Return why a unit of every column costs the same."""
+    tried = len(getattr(getattr(model, "path_", None), "candidates", []))
+    why = (
+        "Learned costs were tried, and the folds preferred one that knows no direction"
+        if tried > 1
+        else "Nothing was learned about directions (cost='learned' would)"
+    )
+    return (
+        f"{why}: a unit of every column costs the same, and the prices below differ only as the "
+        "standard deviations of the columns do."
+    )
 
 
 def _same_everywhere(audit: Audit) -> bool:

@@ -53,7 +53,8 @@ class Refit:
 
 def stops_of(found: Audit) -> Stops:
     """Return the stops of an audit."""
-    end = float(found.deltas[-1])
+    # a grid that the user gave may be 0 alone
+    end = float(found.deltas[-1]) or 1.0
     # the curve is steepest near 0
     deltas = end * np.linspace(0.0, 1.0, STOPS) ** 2
     fitted = found.fitted_delta

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from html import escape
 from typing import Any
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ..design import as_dense
 from ..inspection import Audit
+from ..inspection.counterfactuals import changes
 from .axes import Axis, Section, axes_of, boundary_lines, default_axes, section
 from .markup import isolated, number, percent, plain, rounded
 from .stops import Stops
@@ -45,11 +46,15 @@ class View:
         return default_axes(self.axes, len(self.audit.names))
 
     @cached_property
+    def order(self) -> Array:
+        """The numbers of all rows, the cheapest to make wrong first."""
+        return np.argsort(self.audit.price, kind="stable")
+
+    @cached_property
     def first_moved(self) -> Array:
         """The numbers of all rows that can be moved to the wrong side, the cheapest first."""
-        price = self.audit.price
-        order = np.argsort(price, kind="stable")
-        return order[(price[order] > 0) & np.isfinite(price[order])]
+        price = self.audit.price[self.order]
+        return self.order[(price > 0) & np.isfinite(price)]
 
     @cached_property
     def rows(self) -> Array:
@@ -61,6 +66,12 @@ class View:
         others = np.setdiff1d(np.arange(n), early)
         rng = np.random.default_rng(self.seed)
         return np.sort(np.append(early, rng.choice(others, SHOWN - len(early), replace=False)))
+
+    @cached_property
+    def sample(self) -> Audit:
+        """The audit of the drawn rows alone: their counterfactuals are all that is needed of it."""
+        parts = {name: getattr(self.audit, name)[self.rows] for name in ("X", "target", "weights")}
+        return replace(self.audit, **parts, groups=None, drift=None)
 
     @cached_property
     def center(self) -> Array:
@@ -75,8 +86,8 @@ class View:
     @cached_property
     def places(self) -> tuple[Array, Array]:
         """Where the drawn rows are and where they are taken, (m, n) each, along every axis."""
-        before = np.asarray(as_dense(self.audit.X[self.rows]), dtype=float)
-        return self.directions @ before.T, self.directions @ self.audit.counterfactuals[self.rows].T
+        before = np.asarray(as_dense(self.sample.X), dtype=float)
+        return self.directions @ before.T, self.directions @ self.sample.counterfactuals.T
 
     @cached_property
     def ranges(self) -> list[tuple[float, float]]:
@@ -86,15 +97,25 @@ class View:
         return [spread(np.append(u, v[going])) for u, v in zip(before, after, strict=True)]
 
     @cached_property
-    def budgets(self) -> tuple[Array, Array]:
-        """The budget spent before each drawn row is moved, and what moving all of it costs."""
-        price, weights = self.audit.price, self.audit.weights
-        order = np.argsort(price, kind="stable")
-        spend = np.where(np.isfinite(price[order]), price[order] * weights[order], np.inf)
-        before = np.append(0.0, np.cumsum(spend)[:-1])
+    def all_budgets(self) -> tuple[Array, Array]:
+        """The budget spent before each row is moved, and what moving all of it costs."""
+        price, weights = self.audit.price[self.order], self.audit.weights[self.order]
+        spend = np.where(np.isfinite(price), price * weights, np.inf)
         found = np.empty((2, len(price)))
-        found[:, order] = before, spend
-        return found[0, self.rows], found[1, self.rows]
+        found[:, self.order] = np.append(0.0, np.cumsum(spend)[:-1]), spend
+        return found[0], found[1]
+
+    @cached_property
+    def budgets(self) -> tuple[Array, Array]:
+        """The same of the drawn rows."""
+        before, spend = self.all_budgets
+        return before[self.rows], spend[self.rows]
+
+    def wrong(self, delta: float) -> int:
+        """Return how many rows the adversary of budget delta makes wrong, in part or wholly."""
+        before, spend = self.all_budgets
+        touched = (spend == 0) | ((before < delta) & np.isfinite(spend))
+        return int(np.count_nonzero(touched & (self.audit.weights > 0)))
 
     def shares(self, delta: float) -> Array:
         """Return the part of each drawn row that the adversary of budget delta makes wrong."""
@@ -193,14 +214,13 @@ class View:
         found = []
         for k, delta in enumerate(self.stops.deltas):
             refit = self.refit_at(k)
-            wrong = int(np.count_nonzero(self.audit.moved(float(delta)) > 0))
             found.append(
                 {
                     "delta": number(delta),
                     "words": plain(self.audit.in_words(float(delta)), 160),
                     "accuracy": percent(self.stops.accuracy[k]),
                     "risk": number(self.stops.risk[k]),
-                    "wrong": f"{wrong:,} of {n:,}",
+                    "wrong": f"{self.wrong(float(delta)):,} of {n:,}",
                     "refit-accuracy": "–" if refit is None else percent(refit.accuracy),
                     "refit-risk": "–" if refit is None else number(refit.robust_risk),
                     "refit-plain": "–" if refit is None else number(refit.empirical_risk),
@@ -210,7 +230,36 @@ class View:
 
     def row_texts(self) -> list[str]:
         """Return one line per drawn row: what it is, how far from a flip, and what flips it."""
-        return [row_text(self.audit, int(k)) for k in self.rows]
+        return [self.row_text(int(k)) for k in self.rows]
+
+    def row_text(self, k: int) -> str:
+        """Return one line on a drawn row."""
+        distance = float(self.audit.distance[k])
+        head = f"Row {k}, {self.label(k)}"
+        if distance == 0:
+            return f"{head}: wrong without any move."
+        if not np.isfinite(distance):
+            return f"{head}: no move makes it wrong."
+        return f"{head}: {number(distance)} from a flip; {self.change_text(k)}."
+
+    def label(self, k: int) -> str:
+        """Return the class or the target of a row."""
+        if self.audit.classes is None:
+            return f"target {number(self.audit.target[k])}"
+        return isolated(self.audit.classes[int(self.audit.target[k])])
+
+    def change_text(self, k: int, most: int = TOLD) -> str:
+        """Return what the counterfactual of a drawn row changes, largest first."""
+        i = int(np.searchsorted(self.rows, k))
+        before = np.asarray(as_dense(self.sample.X[[i]]), dtype=float)[0]
+        after = self.sample.counterfactuals[i]
+        changed = changes(before, after, self.audit.names, self.audit.scale)
+        parts = [
+            f"{isolated(c.column, 24)} {number(c.before)} → {number(c.after)}"
+            for c in changed[:most]
+        ]
+        rest = len(changed) - len(parts)
+        return ", ".join(parts) + (f" and {rest} more" if rest > 0 else "")
 
     def data(self, cursors: dict[str, list[list[float]]]) -> dict[str, Any]:
         """Return all that the script needs, in lists, numbers and strings."""
@@ -268,31 +317,3 @@ class View:
             )
             parts.append(f'<optgroup label="{kind}">{inner}</optgroup>')
         return "".join(parts)
-
-
-def label_of(found: Audit, k: int) -> str:
-    """Return the class or the target of a row."""
-    if found.classes is None:
-        return f"target {number(found.target[k])}"
-    return isolated(found.classes[int(found.target[k])])
-
-
-def row_text(found: Audit, k: int) -> str:
-    """Return one line on a row."""
-    distance = float(found.distance[k])
-    head = f"Row {k}, {label_of(found, k)}"
-    if distance == 0:
-        return f"{head}: wrong without any move."
-    if not np.isfinite(distance):
-        return f"{head}: no move makes it wrong."
-    return f"{head}: {number(distance)} from a flip; {change_text(found, k)}."
-
-
-def change_text(found: Audit, k: int, most: int = TOLD) -> str:
-    """Return what the counterfactual of a row changes, largest first."""
-    changed = found.changes(k)
-    parts = [
-        f"{isolated(c.column, 24)} {number(c.before)} → {number(c.after)}" for c in changed[:most]
-    ]
-    rest = len(changed) - len(parts)
-    return ", ".join(parts) + (f" and {rest} more" if rest > 0 else "")

@@ -45,7 +45,7 @@ def write(
         Where the page goes; a file that is there is replaced when the new one is whole.
     audit : Audit
         From ``otdro.audit(model, X, y, ...)``; with ``new=`` the page tells what drifted.
-    model : DROClassifier or DRORegressor, default=None
+    model : DROClassifier, DRORegressor or a Pipeline that ends in one, default=None
         The fitted estimator, for its path, risks and costs; any other model is passed over.
     scores : sequence of Summary, default=()
         Scores of held-out rows beside other models, as ``otdro fit`` has them.
@@ -82,6 +82,8 @@ def render(
             f"a report is of an Audit, got {type(audit).__name__}: "
             "otdro.report.write(file, otdro.audit(model, X, y))."
         )
+    # of a pipeline, the last step
+    model = getattr(model, "steps", [("", model)])[-1][1]
     view = View(audit, stops_of(audit), random_state)
     accuracy, accuracy_cursor = accuracy_chart(view)
     risk, risk_cursor = risk_chart(view)
