@@ -1,5 +1,8 @@
 """Drift: bounds never above exact transport, a valid p-value, three answers, bad input."""
 
+import os
+from pathlib import Path
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -207,6 +210,8 @@ def test_roots_are_compared_at_order_two():
     # 0.3 - 0.1 = 0.2
     assert judge(0.039, 2, bounds, noise, 1.0, True).answer == "outside"
     assert judge(0.041, 2, bounds, noise, 1.0, True).answer == "cannot tell"
+    assert judge(0.041, 2, bounds, noise, 1.0, True, seen=0.04).answer == "inside"
+    assert judge(0.041, 2, bounds, noise, 1.0, False, seen=0.04).answer == "cannot tell"
 
 
 def test_the_certificate_holds_for_the_batch():
@@ -221,6 +226,23 @@ def test_the_certificate_holds_for_the_batch():
             found = drift((U, yu), (V, yv), model=model, order=order)
             assert found.accuracy["new"] >= found.certified_accuracy - 1e-12
             assert found.certified_accuracy <= found.accuracy["reweighted"]
+
+
+@pytest.mark.parametrize("hospital", ["cleveland", "hungarian", "switzerland", "va"])
+def test_the_certificate_holds_for_a_hospital(hospital):
+    path = Path(os.environ.get("OTDRO_DATA", "")) / "shift" / "heart4.csv.gz"
+    if not path.exists():
+        pytest.skip("needs shift/heart4.csv.gz in the folder that OTDRO_DATA names")
+    pd = pytest.importorskip("pandas")
+    rows = pd.read_csv(path)
+    new, old = rows[rows.env == hospital], rows[rows.env != hospital]
+    model = make_pipeline(StandardScaler(), LogisticRegression())
+    model.fit(old[::2].drop(columns=["env", "y"]), old[::2].y)
+    reference = (old[1::2].drop(columns=["env", "y"]), old[1::2].y)
+    found = drift(reference, (new.drop(columns=["env", "y"]), new.y), model=model)
+    assert found.verdict == "outside"
+    assert found.accuracy["new"] >= found.certified_accuracy
+    assert found.label_shift.distance > 0.1
 
 
 def test_a_models_own_ball_is_asked_about():

@@ -62,6 +62,8 @@ class Audit:
         What the reader should know of how the model was read.
     drift : Drift or None
         With ``new``, how far the new rows are.
+    label_cost : float
+        The price of changing a label; inf: labels stay.
     """
 
     model: LinearModel
@@ -76,6 +78,7 @@ class Audit:
     notes: list[str]
     given_deltas: Array | None = None
     drift: Any = None
+    label_cost: float = np.inf
 
     @property
     def names(self) -> list[str]:
@@ -128,8 +131,8 @@ class Audit:
 
     @cached_property
     def price(self) -> Array:
-        """What making each row wrong costs per mass, distance^order."""
-        return prices(self.distance, self.order)
+        """What making each row wrong costs per mass: distance^order, or a change of its label."""
+        return prices(self.distance, self.order, self.label_cost)
 
     @cached_property
     def counterfactuals(self) -> Array:
@@ -243,8 +246,6 @@ class Audit:
     def _breaks_alone(self, j: int) -> float:
         """Return the delta at which moves of column j alone make the model a constant's equal."""
         level = self.constant_accuracy()
-        if self.curve().accuracy(0.0) <= level:
-            return 0.0
         if self.tau is None and len(self.model.coef) > 2:
             norms = column_norms(self.model.coef, self.cost, j)
             alone = nearest_class(self.scores, self.target, norms).distance
@@ -256,7 +257,12 @@ class Audit:
         if beta[j] == 0:
             return np.inf
         factor = float(self.cost.dual_norm(beta)) * float(self.cost.norm(unit)) / abs(beta[j])
-        return self.breaking_point(level) * factor**self.order
+        return self._by_moves.breaking_point(level) * factor**self.order
+
+    @cached_property
+    def _by_moves(self) -> AccuracyCurve:
+        """The curve of an adversary who changes no label."""
+        return accuracy_curve(prices(self.distance, self.order), self.weights)
 
     def units(self, delta: float) -> dict[str, float]:
         """Return, for each column, the mean move in standard deviations that costs delta."""

@@ -58,7 +58,9 @@ class Drift:
     verdict : str or None
         "inside", "outside" or "cannot tell"; None without a ball. ``reason`` says why.
     certified_accuracy : float or None
-        With a model and labels: no batch with these class shares and this far has a lower accuracy.
+        With a model and labels: no batch with these class shares that is as far away has a lower
+        accuracy. Two classes: as far by the scores, which are all that the model sees (the "score"
+        bound, exact on all rows); more: by ``estimate``.
     accuracy : dict
         With a model and labels: "reference", "reweighted" (the reference with the new class
         shares), "new" (the new rows); None where labels are missing.
@@ -137,7 +139,9 @@ def measured(samples: TwoSamples, random_state: Any) -> Drift:
     small = list(splits(samples.U, samples.own_u, size_new, FLOOR_SPLITS, rng, DRAWN))
     floor = [transport_cost(part, samples.cost, samples.order) for part in small]
     noise = _bound_noise(samples, rng)
-    found = judge(samples.delta, samples.order, bounds, noise, estimate, samples.labelled)
+    seen = bounds["score"] if samples.labelled and len(samples.labels) == 2 else None
+    asked = (samples.delta, samples.order, bounds, noise, estimate, samples.labelled, seen)
+    found = judge(*asked)
     shift = _label_shift(samples)
     return Drift(
         cost=samples.cost,
@@ -157,7 +161,7 @@ def measured(samples: TwoSamples, random_state: Any) -> Drift:
         delta=samples.delta,
         verdict=found.answer,
         reason=found.reason,
-        certified_accuracy=_certified(samples, all_rows, estimate),
+        certified_accuracy=_certified(samples, all_rows, estimate if seen is None else seen),
         accuracy=_accuracies(samples, all_rows),
         notes=samples.notes + _notes(samples, shift),
     )
@@ -202,13 +206,13 @@ def _label_shift(samples: TwoSamples) -> LabelShift | None:
     return None
 
 
-def _certified(samples: TwoSamples, rows: Pair, estimate: float) -> float | None:
-    """Return the least accuracy of a batch as far as the new one, with its class shares."""
+def _certified(samples: TwoSamples, rows: Pair, distance: float) -> float | None:
+    """Return the least accuracy of a batch at this distance, with the class shares of the new."""
     if samples.audit is None or not samples.labelled:
         return None
     price, mass = samples.audit.price, np.zeros(len(samples.own_u))
     mass[np.isin(samples.own_u, rows.reference.label)] = rows.reference.mass
-    return float(accuracy_curve(price, mass).accuracy(estimate))
+    return float(accuracy_curve(price, mass).accuracy(distance))
 
 
 def _accuracies(samples: TwoSamples, rows: Pair) -> dict[str, float | None]:

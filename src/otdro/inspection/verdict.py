@@ -22,13 +22,16 @@ def judge(
     noise: dict[str, float | None],
     estimate: float,
     labelled: bool,
+    seen: float | None = None,
 ) -> Verdict:
     """Compare a drift with the radius delta.
 
     Outside: a lower bound exceeds delta by more than sampling does, which is measured by the
     same bound between random parts of the reference; roots are compared, because those obey the
-    triangle inequality. Inside: the transport cost itself is at most delta, and labels are known;
-    without them it is only a lower bound of the cost with labels.
+    triangle inequality. Inside: labels are known, and the transport cost is at most delta, or that
+    of the scores is, ``seen``: then a distribution in the ball has the same scores and labels, and
+    no promise about a model with one score can tell the two apart. Without labels the cost is only
+    a lower bound of the one with labels.
     """
     if delta is None:
         return Verdict(None, "there is no ball to compare with: pass a model and labelled rows.")
@@ -51,6 +54,12 @@ def judge(
         )
     if estimate <= delta:
         return Verdict(INSIDE, f"the transport cost {estimate:.4g} is within delta = {delta:.4g}.")
+    if seen is not None and seen <= delta:
+        return Verdict(
+            INSIDE,
+            f"the scores moved by {seen:.4g}, within delta = {delta:.4g}, and the model sees "
+            "nothing else of the rows.",
+        )
     return Verdict(
         CANNOT_TELL,
         f"the transport cost {estimate:.4g} exceeds delta = {delta:.4g}, but no lower bound does "
