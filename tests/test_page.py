@@ -206,6 +206,7 @@ def test_keys_move_the_slider(shared):
 def test_keys_walk_through_the_rows(shared, fitted):
     _, found = fitted
     shared.value("document.getElementById('view').focus()")
+    shared.key("Escape")
     first = np.argsort(found.price, kind="stable")[:2]
     for k in first:
         shared.key("ArrowRight")
@@ -223,6 +224,8 @@ def test_pointing_at_a_row_tells_of_it(shared):
     )
     shared.send("Input.dispatchMouseEvent", type="mouseMoved", x=place[0], y=place[1])
     assert shared.text("row-says").startswith("Row 0,")
+    shared.send("Input.dispatchMouseEvent", type="mouseMoved", x=1, y=1)
+    assert shared.text("row-says").startswith("Point at a row")
 
 
 def test_buttons_show_rows_and_the_fitted_delta(shared, fitted):

@@ -4,6 +4,8 @@ import html.parser
 import json
 import os
 import re
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -166,7 +168,7 @@ def test_several_classes_groups_and_a_pipeline():
     model = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, y)
     text = report.render(audit(model, X, y, groups=np.resize(["a", "b"], 90)), model=model)
     assert "group <bdi>b</bdi>" in text
-    assert 'class="no-refits"' in text
+    assert 'class="no-refits no-fitted"' in text
     assert data(text)["own"]["slopes"][2]
 
 
@@ -287,6 +289,12 @@ def test_a_notebook_shows_delta_and_robust_risk(fitted):
     assert "robust risk <b>" not in DROClassifier()._repr_html_()
     with config_context(display="text"):
         assert "text/html" not in model._repr_mimebundle_()
+
+
+def test_the_module_is_there_after_import_otdro():
+    code = "import otdro; print(otdro.report.write.__name__, otdro.plot.BallDisplay.__name__)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["write", "BallDisplay"]
 
 
 def test_commands_write_the_page(here, table, capsys):  # noqa: F811

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..costs.directions import principal_directions
+from ..costs.table import signed
 from ..inspection import Audit
 from .markup import isolated, number
 
@@ -16,6 +17,8 @@ Array = NDArray[Any]
 
 #: Columns to choose from, those that break the model first; directions from either end.
 COLUMNS, ENDS = 24, 3
+#: What the axes are listed under.
+MODEL, COLUMN, CHEAP = "The model", "Columns", "Directions of the cost"
 #: Columns whose loadings name a direction.
 LOADINGS = 2
 #: Loadings below this are not told.
@@ -45,35 +48,40 @@ def axes_of(found: Audit) -> list[Axis]:
     """Return the axes, the model's own direction first where it has one."""
     names, d = found.names, len(found.names)
     unit = np.eye(d)
-    columns = [
-        Axis(isolated(names[j]), "Columns", unit[j]) for j in found.columns.order()[:COLUMNS]
-    ]
+    columns = [Axis(isolated(names[j]), COLUMN, unit[j]) for j in found.columns.order()[:COLUMNS]]
     if d == 1:
         return [*columns, Axis("there is one column only", "Nothing", np.zeros(1))]
-    return [*_score(found), *columns, *_learned(found, d)]
+    return [*_model_axes(found), *columns, *_learned(found, d)]
 
 
 def default_axes(axes: list[Axis], d: int) -> tuple[int, int]:
-    """Return two columns where there are two, else the model's direction and what is cheap."""
-    if d == 1:
-        return 0, 1
-    if d == 2:
-        first = next(k for k, axis in enumerate(axes) if axis.kind == "Columns")
+    """Return two columns where there are two, else what the model looks at, then what is cheap."""
+    kinds = [axis.kind for axis in axes]
+    if d <= 2:
+        first = kinds.index(COLUMN)
         # in the order of the table
         return (first, first + 1) if axes[first].direction[0] else (first + 1, first)
-    cheap = [k for k, axis in enumerate(axes) if axis.kind == "Directions of the cost"]
-    second = cheap[0] if cheap else min(2, len(axes) - 1)
-    return 0, second
+    looked = kinds.count(MODEL)
+    if looked != 1:
+        return 0, 1
+    return 0, kinds.index(CHEAP) if CHEAP in kinds else 1
 
 
-def _score(found: Audit) -> list[Axis]:
-    """Return the direction in which the score rises fastest, where there is one score."""
+def _model_axes(found: Audit) -> list[Axis]:
+    """Return the directions that the model looks at: of the score, or two of several scores."""
     coef = found.model.coef
-    beta = coef[-1] - coef[0] if found.classes is not None else coef[0]
-    length = float(np.linalg.norm(beta))
-    if length == 0 or (found.classes is not None and len(found.classes) > 2):
-        return []
-    return [Axis("the model's own direction", "The model", beta / length)]
+    # what all classes have in common decides nothing
+    seen = coef if found.classes is None else coef - coef.mean(axis=0)
+    sizes, directions = np.linalg.svd(seen, full_matrices=False)[1:]
+    kept = directions[(sizes > PARALLEL * sizes[0]) & (sizes > 0)][:2]
+    if len(kept) == 1:
+        # the second of two classes lies upwards
+        return [Axis("the model's own direction", MODEL, kept[0] * np.sign(kept[0] @ seen[-1]))]
+    words = ("first", "second")[: len(kept)]
+    return [
+        Axis(f"the model's {word} direction", MODEL, signed(v))
+        for word, v in zip(words, kept, strict=True)
+    ]
 
 
 def _learned(found: Audit, d: int) -> list[Axis]:
@@ -87,7 +95,7 @@ def _learned(found: Audit, d: int) -> list[Axis]:
     return [
         Axis(
             f"price {number(prices[k])}: {_spelled(vectors[:, k], found.names)}",
-            "Directions of the cost",
+            CHEAP,
             vectors[:, k],
         )
         for k in shown

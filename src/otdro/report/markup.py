@@ -78,7 +78,7 @@ def table(
     ]
     title = f"<caption>{caption}</caption>" if caption else ""
     inner = f"<table>{title}<thead><tr>{top}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
-    return f'<div class="scroll" tabindex="0">{inner}</div>'
+    return f'<div class="scroll" tabindex="0" role="group" aria-label="{caption}">{inner}</div>'
 
 
 def _kind(j: int, words: int) -> str:

@@ -13,7 +13,7 @@ from .markup import number
 
 Array = NDArray[Any]
 
-#: Markers of classes, around the origin; the script turns through the same list.
+#: Markers of classes, around the origin; the style has as many colours.
 MARKERS = [
     "M-3.5 0a3.5 3.5 0 1 0 7 0a3.5 3.5 0 1 0-7 0z",
     "M-3.2-3.2h6.4v6.4h-6.4z",
@@ -22,6 +22,12 @@ MARKERS = [
     "M0 4.2l4-7.2h-8z",
     "M-1.4-4h2.8v2.6h2.6v2.8h-2.6v2.6h-2.8v-2.6h-2.6v-2.8h2.6z",
 ]
+
+
+def marker(k: int) -> str:
+    """Return colour and shape of the k-th class; pairs repeat after 36 classes."""
+    size = len(MARKERS)
+    return f'class="c{k % size}" d="{MARKERS[(k + k // size) % size]}"'
 
 
 @dataclass(frozen=True, eq=False)

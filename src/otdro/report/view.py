@@ -16,7 +16,7 @@ from ..inspection.counterfactuals import changes
 from .axes import Axis, Section, axes_of, boundary_lines, default_axes, section
 from .markup import isolated, number, percent, plain, rounded
 from .stops import Stops
-from .svg import MARKERS, Frame, picture, spread, ticks, written
+from .svg import Frame, marker, picture, spread, ticks, written
 
 Array = NDArray[Any]
 
@@ -173,7 +173,9 @@ class View:
             '<circle id="ring" r="8" cx="-20" cy="-20"/></g>'
         )
         title = "Rows in two axes, where the adversary takes them, and the boundary of the model"
-        return picture(WIDTH, HEIGHT, title, content, 'id="view" tabindex="0"')
+        return picture(
+            WIDTH, HEIGHT, title, content, 'id="view" tabindex="0" aria-describedby="row-says"'
+        )
 
     def _points(self, frame: Frame, delta: float) -> str:
         i, j = self.chosen
@@ -183,7 +185,7 @@ class View:
         share = self.shares(delta)
         moves, starts, ends = [], [], []
         for k, c in enumerate(self.marks):
-            mark = f'class="c{c % len(MARKERS)}" d="{MARKERS[c % len(MARKERS)]}"'
+            mark = marker(int(c))
             seen = "visible" if share[k] > 0 else "hidden"
             moves.append(
                 f'<line x1="{x[k]:.1f}" y1="{y[k]:.1f}" x2="{u[k]:.1f}" y2="{v[k]:.1f}" '

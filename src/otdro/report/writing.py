@@ -20,7 +20,7 @@ from .charts import accuracy_chart, risk_chart
 from .drifting import drifted
 from .markup import json_script, name, number, plain
 from .stops import stops_of
-from .svg import MARKERS
+from .svg import marker
 from .view import View
 
 #: What to say where the worst-case loss has no bound.
@@ -101,7 +101,7 @@ def render(
         "legend": _legend(view),
         "accuracy-chart": accuracy,
         "risk-chart": risk,
-        "kind": "" if view.stops.refits is not None else "no-refits",
+        "kind": _kind(view),
         "last": str(len(view.stops.deltas) - 1),
         "first": str(view.stops.first),
         "fitted": "" if view.stops.fitted is None else str(view.stops.fitted),
@@ -130,6 +130,12 @@ def _filled(template: str, parts: dict[str, str]) -> str:
     return re.sub(r"\{\{([a-z-]+)\}\}", lambda mark: parts[mark[1]], template)
 
 
+def _kind(view: View) -> str:
+    """Return what the page has nothing to show of, for its style."""
+    lacks = {"no-refits": view.stops.refits is None, "no-fitted": view.stops.fitted is None}
+    return " ".join(name for name, is_missing in lacks.items() if is_missing)
+
+
 def _sampled(view: View) -> str:
     total, shown = len(view.audit.weights), len(view.rows)
     if shown == total:
@@ -143,8 +149,8 @@ def _sampled(view: View) -> str:
 def _legend(view: View) -> str:
     classes = [] if view.audit.classes is None else list(view.audit.classes)
     marks = [
-        f'<li><svg viewBox="-6 -6 12 12" aria-hidden="true"><path class="c{k % len(MARKERS)}" '
-        f'd="{MARKERS[k % len(MARKERS)]}"/></svg> {name(label)}</li>'
+        f'<li><svg viewBox="-6 -6 12 12" aria-hidden="true"><path {marker(k)}/></svg> '
+        f"{name(label)}</li>"
         for k, label in enumerate(classes[:12])
     ]
     if classes:
