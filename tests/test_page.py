@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -309,7 +310,7 @@ def test_hostile_names_do_nothing(browser, tmp_path):
     X = rng.standard_normal((60, 4))
     y = np.where(X[:, 0] + 0.5 * rng.standard_normal(60) > 0, *HOSTILE[:2])
     found = audit(LogisticRegression().fit(X, y), X, y, groups=np.resize(HOSTILE[2:], 60))
-    object.__setattr__(found.model, "names", HOSTILE)
+    found = replace(found, model=replace(found.model, names=HOSTILE))
     title = "</title>" + HOSTILE[0]
     page = browser.page(report.write(tmp_path / "page.html", found, title=title, notes=HOSTILE))
     for stop in (3, 9):

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -141,7 +142,7 @@ def test_hostile_names_are_text(task):
         found = audit(LogisticRegression().fit(X, labels), X, labels, groups=groups)
     else:
         found = audit(Ridge().fit(X, X[:, 0]), X, X[:, 0] + 0.1 * X[:, 1] ** 2)
-    object.__setattr__(found.model, "names", HOSTILE)
+    found = replace(found, model=replace(found.model, names=HOSTILE))
     text = report.render(found, title=HOSTILE[0], notes=HOSTILE)
     tags = Tags(text)
     assert tags.tags.count("script") == 2
