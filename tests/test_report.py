@@ -1,5 +1,7 @@
 """The page as a file: what it says, what it refuses, and that names are only text."""
 
+import base64
+import hashlib
 import html.parser
 import json
 import os
@@ -128,6 +130,9 @@ def test_moved_shares_are_those_of_the_audit(fitted):
 
 def test_the_page_asks_for_nothing_from_elsewhere(page):
     assert "default-src 'none'" in page
+    script = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)[0]
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}';" in page
     assert re.findall(r'(?:src|href)="(?!#|data:)', page) == []
     assert "@import" not in page
     assert "url(http" not in page

@@ -242,7 +242,11 @@ class View:
             return f"{head}: wrong without any move."
         if not np.isfinite(distance):
             return f"{head}: no move makes it wrong."
-        return f"{head}: {number(distance)} from a flip; {self.change_text(k)}."
+        turn = number(self.all_budgets[0][k])
+        return (
+            f"{head}: {number(distance)} from a flip, moved above delta {turn}; "
+            f"{self.change_text(k)}."
+        )
 
     def label(self, k: int) -> str:
         """Return the class or the target of a row."""
