@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ..design import as_dense
 from ..inspection import Audit
-from ..inspection.counterfactuals import changes
+from ..inspection.counterfactuals import Change, changes
 from .axes import Axis, Section, axes_of, boundary_lines, default_axes, section
 from .markup import isolated, number, percent, plain, rounded
 from .stops import Stops
@@ -260,10 +260,7 @@ class View:
         before = np.asarray(as_dense(self.sample.X[[i]]), dtype=float)[0]
         after = self.sample.counterfactuals[i]
         changed = changes(before, after, self.audit.names, self.audit.scale)
-        parts = [
-            f"{isolated(c.column, 24)} {number(c.before)} → {number(c.after)}"
-            for c in changed[:most]
-        ]
+        parts = [f"{isolated(c.column, 24)} {_step(c)}" for c in changed[:most]]
         rest = len(changed) - len(parts)
         return ", ".join(parts) + (f" and {rest} more" if rest > 0 else "")
 
@@ -323,3 +320,11 @@ class View:
             )
             parts.append(f'<optgroup label="{kind}">{inner}</optgroup>')
         return "".join(parts)
+
+
+def _step(change: Change) -> str:
+    """Return a change from one value to another, as a difference where three digits hide it."""
+    before, after = number(change.before), number(change.after)
+    if before != after:
+        return f"{before} → {after}"
+    return f"{before} {change.after - change.before:+.2g}".replace("-", "−")
