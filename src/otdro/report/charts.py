@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .svg import Frame, picture, spread
+from .svg import AWAY, Frame, picture, spread
 from .view import View
 
 Array = NDArray[Any]
@@ -15,8 +15,6 @@ Array = NDArray[Any]
 #: Points of the accuracy curve.
 POINTS = 241
 WIDTH, HEIGHT = 420.0, 250.0
-#: Where a mark is out of sight.
-AWAY = -20.0
 
 
 def accuracy_chart(view: View) -> tuple[str, list[list[float]]]:

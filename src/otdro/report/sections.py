@@ -13,6 +13,7 @@ from ..inspection import Audit
 from .charts import path_chart
 from .markup import bar, isolated, name, number, percent, plain, table
 from .view import View
+from .words import change_text, label
 
 #: Lines of a table; what is left out is counted.
 LINES = 15
@@ -165,9 +166,9 @@ def first_rows(view: View) -> str:
     lines = [
         [
             f'<button type="button" data-row="{k}">{k}</button>',
-            escape(view.label(k)),
+            escape(label(view, k)),
             _flips(audit, k),
-            f'<span class="long">{escape(view.change_text(k))}</span>',
+            f'<span class="long">{escape(change_text(view, k))}</span>',
             number(audit.distance[k]),
         ]
         for k in (int(row) for row in shown)

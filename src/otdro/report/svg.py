@@ -13,6 +13,8 @@ from .markup import number
 
 Array = NDArray[Any]
 
+#: Where a mark is out of sight.
+AWAY = -20.0
 #: Markers of classes, around the origin; the style has as many colours.
 MARKERS = [
     "M-3.5 0a3.5 3.5 0 1 0 7 0a3.5 3.5 0 1 0-7 0z",

@@ -21,9 +21,11 @@ from .advice import advice
 from .charts import accuracy_chart, risk_chart
 from .drifting import drifted
 from .markup import json_script, name, number, plain
+from .scene import axis_options, scene, script_data
 from .stops import stops_of
 from .svg import marker
 from .view import View
+from .words import stop_texts
 
 #: What to say where the worst-case loss has no bound.
 ENDLESS = " At order 1 this loss has no bound: moves of little mass, far away. Audit with order=2."
@@ -89,18 +91,19 @@ def render(
     view = View(audit, stops_of(audit), random_state)
     accuracy, accuracy_cursor = accuracy_chart(view)
     risk, risk_cursor = risk_chart(view)
-    first = view.texts[view.stops.first]
+    cursors = {"accuracy": accuracy_cursor, "risk": risk_cursor}
+    texts = stop_texts(view)
     parts = {
         "title": escape(plain(title, 120)),
         "version": escape(__version__),
         "css": _source("page.css"),
         "js": _source("page.js"),
         "js-hash": _hash(_source("page.js")),
-        "data": json_script(view.data({"accuracy": accuracy_cursor, "risk": risk_cursor})),
+        "data": json_script(script_data(view, texts, cursors)),
         "lead": sections.lead(view, model),
         "good": sections.goodness(view, model, scores),
         "sampled": _sampled(view),
-        "view": view.svg(),
+        "view": scene(view),
         "legend": _legend(view),
         "accuracy-chart": accuracy,
         "risk-chart": risk,
@@ -108,8 +111,8 @@ def render(
         "last": str(len(view.stops.deltas) - 1),
         "first": str(view.stops.first),
         "fitted": "" if view.stops.fitted is None else str(view.stops.fitted),
-        "x-options": view.options(view.chosen[0]),
-        "y-options": view.options(view.chosen[1]),
+        "x-options": axis_options(view, view.chosen[0]),
+        "y-options": axis_options(view, view.chosen[1]),
         "endless": "" if np.isfinite(view.stops.risk).all() else ENDLESS,
         "plain-risk": number(view.stops.risk[0]),
         "rows-first": sections.first_rows(view),
@@ -119,7 +122,7 @@ def render(
         "drift": drifted(audit.drift),
         "next": advice(view),
         "notes": _notes([*audit.notes, *notes]),
-        **{f"at-{key}": escape(value) for key, value in first.items()},
+        **{f"at-{key}": escape(value) for key, value in texts[view.stops.first].items()},
     }
     return _filled(_source("template.html"), parts)
 
