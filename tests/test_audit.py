@@ -106,7 +106,9 @@ def test_certified_accuracy_is_a_linear_program(cost, order, seed):
 def test_several_classes_and_a_band_are_linear_programs_too(cost, order):
     X, y, model = blobs()
     groups = np.arange(len(y)) % 3
-    found = audit(model, X, y, cost=COSTS[cost], order=order, groups=groups)
+    weights = np.random.default_rng(0).integers(0, 4, size=len(y)).astype(float)
+    given = {"cost": COSTS[cost], "order": order, "sample_weight": weights}
+    found = audit(model, X, y, groups=groups, **given)
     scores = X @ model.coef_.T + model.intercept_
     t = [
         min(
@@ -117,7 +119,7 @@ def test_several_classes_and_a_band_are_linear_programs_too(cost, order):
         for i in range(len(y))
     ]
     assert_allclose(found.distance, t, rtol=1e-12)
-    pi = np.full(len(y), 1 / len(y))
+    pi = weights / weights.sum()
     for delta in [0.0, 0.1, 1.0]:
         expected = 1 - program(np.array(t) ** order, pi, delta)
         assert_allclose(found.accuracy(delta), expected, atol=1e-9)
@@ -126,7 +128,7 @@ def test_several_classes_and_a_band_are_linear_programs_too(cost, order):
         assert_allclose(found.accuracy(delta, group=1), 1 - wrong, atol=1e-9)
     reg = Ridge().fit(X, X @ [1.0, 0.0, -1.0] + y)
     target = X @ [1.0, 0.0, -1.0] + y
-    band = audit(reg, X, target, cost=COSTS[cost], order=order, tau=1.0)
+    band = audit(reg, X, target, tau=1.0, **given)
     e = np.abs(target - reg.predict(X))
     price = (np.maximum(1.0 - e, 0) / DUALS[cost](reg.coef_)) ** order
     for delta in [0.0, 0.1, 1.0]:
@@ -314,8 +316,20 @@ def test_units_are_mean_moves_that_cost_delta():
         move = np.zeros(D)
         move[j] = found.units(0.4)[name] * X[:, j].std()
         assert_allclose(Mahalanobis(MATRIX).norm(move) ** 2, 0.4)
+    assert_allclose(found.deviations([0.1, 0.4], "x1")[1], found.units(0.4)["x1"])
     assert "standard deviations of x1" in found.in_words(0.4, "x1")
     assert found.in_words(np.inf) == "no move at all reaches it"
+
+
+def test_a_column_that_does_not_vary_is_no_unit():
+    X, y, _, model = binary()
+    model.coef_ = np.array([[1.0, -2.0, 50.0]])
+    X[:, 2] = 0.0
+    found = audit(model, X, y)
+    assert found.columns.order()[0] == 2
+    assert found.unit_column != "x2"
+    assert np.isfinite(found.deviations(0.1))
+    assert found.deviations(0.1, "x2") == np.inf
 
 
 def test_changes_name_the_columns_that_move():

@@ -19,7 +19,7 @@ from test_cli import FAST, call, here, refused, table  # noqa: E402, F401
 
 AUDIT = (
     "command version model data target new task rows columns classes space cost order tau loss "
-    "fitted_delta accuracy constant_accuracy curve breaking_points classes_breaking "
+    "fitted_delta accuracy constant_accuracy curve unit_column breaking_points classes_breaking "
     "groups_breaking by_column notes drift requirements met"
 )
 DRIFT = (

@@ -288,6 +288,26 @@ def test_large_samples_are_drawn_from():
     assert drift((U, yu), (V, yv)).to_dict() == found.to_dict()
 
 
+def test_a_small_batch_beside_a_large_reference():
+    U, yu, V, yv = two(n=5000, m=25, shift=1.0)
+    found = drift((U, yu), (V, yv))
+    assert found.rows_used == (1000, 25)
+    assert found.noise_rows == (1000, 25)
+    assert found.p_value <= 0.05
+
+
+def test_sparse_rows_and_one_class_of_new_rows():
+    from scipy import sparse
+
+    U, yu, V, yv = two()
+    rows = sparse.csr_matrix(U), sparse.csr_array(V)
+    assert_allclose(drift(*rows).estimate, drift(U, V).estimate)
+    only = drift((U, yu), (V[yv == 1], yv[yv == 1]))
+    weights = (yu == 1).astype(float)
+    exact = discrepancy((U, yu, weights), (V[yv == 1], yv[yv == 1], None), Norm(2), 1)
+    assert_allclose(only.estimate, exact)
+
+
 def test_learned_cost():
     U, yu, V, _ = two()
     model = LogisticRegression().fit(U, yu)
@@ -299,6 +319,8 @@ def test_learned_cost():
 
 U0, YU, V0, YV = two()
 BAD = {
+    "one column": ((U0[:, 0], V0), {}, "must be a table of rows and columns"),
+    "all classes differ": (((U0[:20], np.arange(20)), (V0[:20], np.arange(20))), {}, "in common"),
     "few rows": ((U0, V0[:9]), {}, "there are 9 new rows"),
     "small reference": ((U0[:15], V0), {}, "the reference has 15 rows"),
     "columns": ((U0, V0[:, :1]), {}, "the reference has 2 columns"),

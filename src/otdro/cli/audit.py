@@ -210,9 +210,13 @@ def show(found: Audit, told: list[dict[str, Any]]) -> None:
     )
     printing.say()
     shown = found.deltas[:: max(1, len(found.deltas) // 8)]
-    curves = zip(shown, found.accuracy(shown), found.risk(shown), strict=True)
-    body = [[f"{d:.4g}", f"{a:.1%}", f"{r:.4g}"] for d, a, r in curves]
-    printing.grid(["delta", "certified", "worst-case loss"], body, ())
+    curves = (found.deviations(shown), found.accuracy(shown), found.risk(shown))
+    body = [
+        [f"{d:.4g}", f"{m:.3g}", f"{a:.1%}", f"{r:.4g}"]
+        for d, m, a, r in zip(shown, *curves, strict=True)
+    ]
+    printing.grid(["delta", "deviations", "certified", "worst-case loss"], body, ())
+    printing.say(f"deviations: a mean move of so many of {found.unit_column}")
     _show_parts(found)
     printing.heading("Against whom")
     table = found.columns

@@ -42,11 +42,9 @@ def pair_norms(coef: Array, cost: Cost) -> Array:
     return found
 
 
-def column_norms(coef: Array, cost: Cost, j: int) -> Array:
+def column_norms(coef: Array, unit_price: float, j: int) -> Array:
     """Return the same for an adversary who moves column j only: abs(B_kj - B_lj)/||e_j||."""
-    unit = np.zeros(coef.shape[1])
-    unit[j] = 1.0
-    return np.abs(coef[:, None, j] - coef[None, :, j]) / float(cost.norm(unit))
+    return np.abs(coef[:, None, j] - coef[None, :, j]) / unit_price
 
 
 def nearest_class(scores: Array, own: Array, norms: Array) -> Nearest:

@@ -17,7 +17,7 @@ from . import units
 from .boundary import Nearest, column_norms, leaves_band, nearest_class, pair_norms
 from .columns import ColumnTable, shares
 from .counterfactuals import Change, changes, counterfactuals, normals
-from .knapsack import AccuracyCurve, accuracy_curve, prices
+from .knapsack import AccuracyCurve, accuracy_curve, moved_mass, prices
 from .linear import LinearModel, Reading
 from .rows import (
     check_grid,
@@ -220,7 +220,7 @@ class Audit:
 
     def moved(self, delta: float) -> Array:
         """Return the mass of each row that the adversary of budget delta makes wrong."""
-        return self.curve().moved(self.price, self.weights, float(_radii(delta)))
+        return moved_mass(self.price, self.weights, float(_radii(delta)))
 
     @cached_property
     def deltas(self) -> Array:
@@ -234,30 +234,37 @@ class Audit:
     @cached_property
     def columns(self) -> ColumnTable:
         """What each column is to the adversary; ``print`` it."""
-        broken = self.breaking_point("constant")
-        spent = self.moved(broken if np.isfinite(broken) else float(self.curve().budget[-1]))
-        spent = np.where(spent > 0, spent * np.where(np.isfinite(self.price), self.price, 0.0), 0.0)
+        broken = min(self.breaking_point("constant"), float(self.curve().budget[-1]))
+        spent = self.moved(broken) * np.where(np.isfinite(self.price), self.price, 0.0)
         w, of = normals(self.model, self.target, self.nearest)
-        alone = np.array([self._breaks_alone(j) for j in range(len(self.names))])
-        each = units.unit_prices(self.cost, len(self.names))
-        move = units.mean_move(alone, self.order, each, self.scale)
+        alone = self._breaks_alone()
+        move = units.mean_move(alone, self.order, self._unit_prices, self.scale)
         return ColumnTable(self.names, shares(w, of, spent, self.cost), alone, move, self.scale)
 
-    def _breaks_alone(self, j: int) -> float:
-        """Return the delta at which moves of column j alone make the model a constant's equal."""
-        level = self.constant_accuracy()
-        if self.tau is None and len(self.model.coef) > 2:
-            norms = column_norms(self.model.coef, self.cost, j)
-            alone = nearest_class(self.scores, self.target, norms).distance
-            return accuracy_curve(prices(alone, self.order), self.weights).breaking_point(level)
+    @cached_property
+    def _unit_prices(self) -> Array:
+        return units.unit_prices(self.cost, len(self.names))
+
+    def _breaks_alone(self) -> Array:
+        """Return the delta at which moves of one column alone make the model a constant's equal."""
+        level, coef = self.constant_accuracy(), self.model.coef
+        if self.tau is None and len(coef) > 2:
+            return np.array([self._several_break(j, level) for j in range(len(self.names))])
+        together = self._by_moves.breaking_point(level)
+        beta = coef[-1] if self.tau is not None else coef[1] - coef[0]
+        if together == 0:
+            return np.zeros(len(beta))
         # one vector: every distance grows by the same factor w/(abs(beta_j)/||e_j||)
-        beta = self.model.coef[-1] - (self.model.coef[0] if self.tau is None else 0.0)
-        unit = np.zeros(len(beta))
-        unit[j] = 1.0
-        if beta[j] == 0:
-            return np.inf
-        factor = float(self.cost.dual_norm(beta)) * float(self.cost.norm(unit)) / abs(beta[j])
-        return self._by_moves.breaking_point(level) * factor**self.order
+        longer = float(self.cost.dual_norm(beta)) * self._unit_prices
+        factor = np.divide(longer, np.abs(beta), out=np.full(len(beta), np.inf), where=beta != 0)
+        return together * factor**self.order
+
+    def _several_break(self, j: int, level: float) -> float:
+        """Return the same for column j of a model with several classes."""
+        norms = column_norms(self.model.coef, float(self._unit_prices[j]), j)
+        distance = nearest_class(self.scores, self.target, norms).distance
+        curve = accuracy_curve(prices(distance, self.order), self.weights)
+        return float(curve.breaking_point(level))
 
     @cached_property
     def _by_moves(self) -> AccuracyCurve:
@@ -266,17 +273,28 @@ class Audit:
 
     def units(self, delta: float) -> dict[str, float]:
         """Return, for each column, the mean move in standard deviations that costs delta."""
-        each = units.unit_prices(self.cost, len(self.names))
-        found = units.mean_move(float(_radii(delta)), self.order, each, self.scale)
+        found = units.mean_move(float(_radii(delta)), self.order, self._unit_prices, self.scale)
         return dict(zip(self.names, found.tolist(), strict=True))
 
+    @property
+    def unit_column(self) -> str:
+        """The column in whose deviations deltas are told: the first to break of those that vary."""
+        order = self.columns.order()
+        varies = order[self.scale[order] > 0]
+        return self.names[int(varies[0] if len(varies) else order[0])]
+
+    def deviations(self, delta: Any, column: str | None = None) -> Any:
+        """Return delta as a mean move of a column, in its standard deviations; arrays too."""
+        j = self.names.index(self.unit_column if column is None else column)
+        found = units.mean_move(_radii(delta), self.order, self._unit_prices[j], self.scale[j])
+        return found if np.ndim(delta) else float(found)
+
     def in_words(self, delta: float, column: str | None = None) -> str:
-        """Return delta as a mean move of a column: by default the one most easily broken."""
-        if column is None:
-            column = self.names[int(self.columns.order()[0])]
+        """Return delta as a mean move of a column: by default ``unit_column``."""
+        column = self.unit_column if column is None else column
         if column not in self.names:
             raise ValueError(f"there is no column {column!r}; the columns are {self.names[:20]}.")
-        return units.in_words(self.units(delta)[column] if np.isfinite(delta) else np.inf, column)
+        return units.in_words(self.deviations(delta, column), column)
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything but the rows in lists, numbers and strings; see docs/audit.md."""

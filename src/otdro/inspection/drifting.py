@@ -25,7 +25,7 @@ Array = NDArray[Any]
 #: Rows of a sample up to which the transport cost is that of all rows; above, of ``DRAWN`` rows.
 ALL_UP_TO, DRAWN = 2_000, 1_000
 #: Random splits of the reference behind the noise floor and behind the noise of the bounds.
-FLOOR_SPLITS, BOUND_SPLITS = 5, 9
+FLOOR_SPLITS, BOUND_SPLITS = 5, 19
 
 
 @dataclass(frozen=True, eq=False)

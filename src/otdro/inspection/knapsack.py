@@ -53,17 +53,19 @@ class AccuracyCurve:
         found = np.where(reached, np.interp(target, self.wrong, self.budget), np.inf)
         return found if np.ndim(level) else float(found)
 
-    def moved(self, price: Array, weights: Array, delta: float) -> Array:
-        """Return q_i, the mass of each row that the adversary of budget delta makes wrong."""
-        order = np.argsort(price, kind="stable")
-        finite = np.where(np.isfinite(price[order]), price[order], 0.0)
-        spent = np.cumsum(weights[order] * finite)
-        left = delta - (spent - weights[order] * finite)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            share = np.where(finite > 0, left / finite, np.inf)
-        q = np.empty_like(weights)
-        q[order] = np.where(np.isfinite(price[order]), np.clip(share, 0.0, weights[order]), 0.0)
-        return q
+
+def moved_mass(price: Array, weights: Array, delta: float) -> Array:
+    """Return q_i, the mass of each row that the adversary of budget delta makes wrong."""
+    order = np.argsort(price, kind="stable")
+    each, mass = price[order], weights[order]
+    movable = np.isfinite(each)
+    each = np.where(movable, each, 0.0)
+    before = np.cumsum(mass * each) - mass * each
+    # rows at no price are wrong already
+    share = np.divide(delta - before, each, out=np.full(len(each), np.inf), where=each > 0)
+    q = np.empty_like(weights)
+    q[order] = np.where(movable, np.clip(share, 0.0, mass), 0.0)
+    return q
 
 
 def accuracy_curve(price: Array, weights: Array) -> AccuracyCurve:

@@ -230,10 +230,10 @@ def transformed(front: Any, X: Any, name: str) -> Any:
     try:
         return front.transform(X)
     except (ValueError, TypeError, KeyError) as error:
-        reason = " ".join(str(error).split())
+        reason = " ".join(str(error).split()).rstrip(".")
         raise ValueError(
-            f"the steps before the model refuse {name} ({reason}) Give it the columns and "
-            "kinds of values that the pipeline was fitted to."
+            f"the steps before the model refuse {name}: {reason}. Give the columns and kinds of "
+            "values that the pipeline was fitted to."
         ) from None
 
 
@@ -253,7 +253,9 @@ def finite_rows(X: Any, d: int, names: list[str], name: str, like: str = "the mo
                 "data, or pass the whole Pipeline."
             ) from None
         values = X
-    if X.ndim != 2 or X.shape[1] != d:
+    if X.ndim != 2:
+        raise ValueError(f"{name} must be a table of rows and columns, got shape {X.shape}.")
+    if X.shape[1] != d:
         raise ValueError(
             f"{name} has shape {X.shape} but {like} has {d} columns: give the same columns."
         )

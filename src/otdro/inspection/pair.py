@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
+#: Blocks of rows that every class has at least, if it has as many rows.
+LEAST_BLOCKS = 10
+
 
 @dataclass(frozen=True, eq=False)
 class Sample:
@@ -23,6 +26,8 @@ class Sample:
     def part(self, label: int) -> tuple[Array, Array]:
         """Return the rows of a class and their masses, scaled to sum 1."""
         kept = self.label == label
+        if kept.all():
+            return self.rows, self.mass
         mass = self.mass[kept]
         return self.rows[kept], mass / mass.sum()
 
@@ -51,11 +56,14 @@ class Pair:
         """Return means of random blocks of rows of one class, at most ``size`` per sample.
 
         They are as exchangeable between the samples as the rows, and keep what all rows say of
-        the means.
+        the means. Blocks are small enough that every class has several in both samples.
         """
-        block = -(-max(len(self.reference.mass), len(self.new.mass)) // size)
-        parts = [_block_means(s, block, rng) for s in (self.reference, self.new)]
-        return pair(*parts[0], *parts[1])
+        samples = (self.reference, self.new)
+        fewest = min(int(np.unique(s.label, return_counts=True)[1].min()) for s in samples)
+        wanted = -(-max(len(s.mass) for s in samples) // size)
+        block = max(1, min(wanted, fewest // LEAST_BLOCKS))
+        parts = [_block_means(s, block, rng) for s in samples]
+        return pair(*parts[0], *parts[1]).subsample(size, rng)
 
 
 def _block_means(sample: Sample, block: int, rng: np.random.RandomState) -> tuple[Array, Array]:
@@ -81,6 +89,11 @@ def pair(U: Array, own_u: Array, V: Array, own_v: Array) -> Pair:
     Rows of a class that the other sample lacks are left out: no move reaches them.
     """
     common = np.intersect1d(own_u, own_v)
+    if len(common) == 0:
+        raise ValueError(
+            "two samples, or two random parts of the reference, have no class in common: merge "
+            "classes of few rows, or leave the labels out."
+        )
     kept_u, kept_v = np.isin(own_u, common), np.isin(own_v, common)
     if not kept_u.all():
         U, own_u = U[kept_u], own_u[kept_u]

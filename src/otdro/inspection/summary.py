@@ -40,7 +40,9 @@ def audit_dict(audit: Audit) -> dict[str, Any]:
             "delta": deltas.tolist(),
             "accuracy": audit.accuracy(deltas).tolist(),
             "risk": audit.risk(deltas).tolist(),
+            "deviations": audit.deviations(deltas).tolist(),
         },
+        "unit_column": audit.unit_column,
         "breaking_points": _points(audit, {}),
         "classes_breaking": [
             {"class": str(c), **_points(audit, {"class_": c})} for c in present(audit)
@@ -84,12 +86,13 @@ def audit_text(audit: Audit) -> str:
         f"Audit of {len(audit.weights)} rows x {len(audit.names)} columns "
         f"({audit.space} space), cost {type(audit.cost).__name__} of order {audit.order}",
         f"  {right}: {audit.accuracy(0.0):.1%}; a constant model: {audit.constant_accuracy():.1%}",
-        "  delta     certified  worst-case loss",
+        f"  delta     deviations  certified  worst-case loss   (of {audit.unit_column})",
     ]
     shown = audit.deltas[:: max(1, len(audit.deltas) // 8)]
-    accuracy, risk = audit.accuracy(shown), audit.risk(shown)
+    curves = (audit.deviations(shown), audit.accuracy(shown), audit.risk(shown))
     lines += [
-        f"  {d:<8.4g}  {a:>9.1%}  {r:.4g}" for d, a, r in zip(shown, accuracy, risk, strict=True)
+        f"  {d:<8.4g}  {m:>10.3g}  {a:>9.1%}  {r:.4g}"
+        for d, m, a, r in zip(shown, *curves, strict=True)
     ]
     broken = audit.breaking_point("constant")
     lines.append(f"  as bad as a constant at delta = {broken:.4g}: {audit.in_words(broken)}")

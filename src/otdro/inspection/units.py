@@ -14,7 +14,7 @@ Array = NDArray[Any]
 
 def unit_prices(cost: Cost, d: int) -> Array:
     """Return ||e_j|| of every column."""
-    return np.array([float(cost.norm(row)) for row in np.eye(d)]) if d else np.zeros(0)
+    return np.asarray(cost.norm(np.eye(d)), dtype=float)
 
 
 def mean_move(delta: Any, order: int, unit_price: Any, scale: Any) -> Any:
