@@ -41,13 +41,13 @@ figure, axes = plt.subplots(
 )
 models = [DROClassifier(cost=c, order=2, delta=DELTA).fit(X, y) for c in ("euclidean", learned)]
 for ax, model, name in zip(axes, models, ["Euclidean", "Learned"], strict=True):
-    drawn = plot.worst_case(model, X, y, ax=ax, balls=ROWS)
+    before = None if model is models[0] else models[0]
+    drawn = plot.AdversaryDisplay.from_estimator(model, X, y, ax=ax, balls=ROWS, before=before)
     loss = log_loss(y_new, model.predict_proba(X_new))
     print(f"{name:<9}: robust risk {model.robust_risk_:.3f}, log-loss on new rows {loss:.3f}")
     ax.set(title=f"{name} cost: log-loss on new rows {loss:.3f}", aspect="equal")
-other = plot.boundary(models[0], axes[1], linewidth=1.2, linestyle=":")
-move = Line2D([], [], marker=r"$\rightarrow$", markersize=14, color=plot.OTHER, linestyle="none")
-handles = [*drawn[:3], move, drawn[-1], *other]
+move = Line2D([], [], marker=r"$\rightarrow$", markersize=14, color="#555555", linestyle="none")
+handles = [*drawn.rows_, drawn.balls_[0], move, drawn.boundary_, drawn.before_]
 names = [
     "class A",
     "class B",

@@ -209,7 +209,7 @@ def test_fitted_classifier_carries_its_path():
     y = np.where(X[:, 0] + rng.normal(size=40) > 0, "yes", "no")
     model = DROClassifier().fit(X, y)
     check_fields(model, 20)
-    assert len(model.path_.candidates) == 3
+    assert len(model.path_.candidates) == len(model.cost_.weights_) + 1
     check_fields(DROClassifier(cost="euclidean", deltas=[0.5, 0.1]).fit(X, y), 2)
 
 

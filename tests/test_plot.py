@@ -6,8 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
+from sklearn.linear_model import LogisticRegression
 
-from otdro import DROClassifier, DRORegressor, plot
+from otdro import DROClassifier, DRORegressor, audit, drift, plot
 from otdro.costs import Graph, Mahalanobis, Norm
 
 matplotlib = pytest.importorskip("matplotlib")
@@ -41,7 +42,8 @@ def rows(n=40, d=3):
 @pytest.mark.parametrize("features", [(0, 2), "principal"])
 def test_unit_ball_has_unit_norm(ax, cost, features):
     X, y = rows()
-    *dots, ball = plot.unit_ball(cost, X, y, features, ax)
+    found = plot.BallDisplay.from_cost(cost, X, y, features, ax=ax)
+    dots, ball = found.rows_, found.ball_
     assert [d.get_label() for d in dots] == ["no", "yes"]
     assert sum(len(d.get_offsets()) for d in dots) == len(X)
     if features == "principal":
@@ -54,14 +56,17 @@ def test_unit_ball_has_unit_norm(ax, cost, features):
 def test_unit_ball_names_center_and_radius(ax):
     X, _ = rows()
     frame = pd.DataFrame(X, columns=["a", "b", "c"])
-    ball = plot.unit_ball(Norm(2), frame, None, ("c", 1), ax, center=(5, 6), radius=2)[-1]
+    found = plot.BallDisplay.from_cost(
+        Norm(2), frame, None, ("c", 1), ax=ax, center=(5, 6), radius=2
+    )
+    ball = found.ball_
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("c", "b")
     assert_allclose(np.linalg.norm(ball.get_xy() - [5, 6], axis=1), 2)
 
 
 def test_continuous_targets_are_one_scatter(ax):
     X, _ = rows()
-    dots, _ = plot.unit_ball(Norm(2), X, X[:, 0], ax=ax)
+    (dots,) = plot.BallDisplay.from_cost(Norm(2), X, X[:, 0], ax=ax).rows_
     assert_allclose(dots.get_array(), X[:, 0])
 
 
@@ -70,11 +75,11 @@ def test_confidence_region_outline_is_the_shadow(ax):
     model = DRORegressor(cost="euclidean", delta=0.01).fit(X, X[:, 0] + X[:, 2])
     y = X[:, 0] + np.random.default_rng(1).standard_normal(200)
     region = model.fit(X, y).confidence_region()
-    outline, middle, *zero = plot.confidence_region(region, (0, 2), ax)
-    assert len(zero) == 2
-    assert_allclose(np.ravel(middle.get_data()), region.center[[0, 2]])
+    found = plot.ConfidenceRegionDisplay.from_estimator(model, (0, 2), ax=ax)
+    assert len(found.zero_) == 2
+    assert_allclose(np.ravel(found.center_.get_data()), region.center[[0, 2]])
     # the shadow touches the marginal intervals
-    box = outline.get_xy()
+    box = found.region_.get_xy()
     assert_allclose([box.min(axis=0), box.max(axis=0)], region.intervals()[[0, 2]].T, rtol=1e-3)
     assert ax.get_xlabel() == "slope of x0"
 
@@ -84,7 +89,13 @@ def test_confidence_region_refuses_a_slope_that_is_free(ax):
     X[:, 2] = 0
     region = DROClassifier(cost="euclidean", delta=0.01).fit(X, y).confidence_region()
     with pytest.raises(ValueError, match="do not determine"):
-        plot.confidence_region(region, (0, 2), ax)
+        plot.ConfidenceRegionDisplay.from_region(region, (0, 2), ax=ax)
+
+
+def ends(display):
+    """Return where the arrows begin and end, in the plane."""
+    both = np.array([arrow._posA_posB for arrow in display.arrows_])
+    return both[:, 0], both[:, 1]
 
 
 @pytest.mark.parametrize("cost", [Norm(2), Norm(1), Mahalanobis(MATRIX[:2, :2])], ids=str)
@@ -93,13 +104,13 @@ def test_worst_case_arrows_end_on_their_balls(ax, cost):
     order = 2 if cost.euclidean else 1
     loss = "logistic" if cost.euclidean else "hinge"
     model = DROClassifier(loss, cost=cost, order=order, delta=0.1).fit(X, y)
-    found = plot.worst_case(model, X, y, ax=ax, balls=3)
-    dots, balls, arrows, line = found[:2], found[2:-2], found[-2], found[-1]
-    assert len(dots) == 2
-    assert 1 <= len(balls) <= 3
-    start = arrows.get_offsets()
-    end = start + np.column_stack([arrows.U, arrows.V])
-    for ball in balls:
+    found = plot.AdversaryDisplay.from_estimator(model, X, y, ax=ax, balls=3)
+    line = found.boundary_
+    assert len(found.rows_) == 2
+    assert 1 <= len(found.balls_) <= 3
+    assert found.before_ is None
+    start, end = ends(found)
+    for ball in found.balls_:
         center = (ball.get_xy().min(axis=0) + ball.get_xy().max(axis=0)) / 2
         k = np.linalg.norm(start - center, axis=1).argmin()
         assert_allclose(cost.norm(ball.get_xy() - start[k]), cost.norm(end[k] - start[k]))
@@ -110,71 +121,213 @@ def test_worst_case_arrows_end_on_their_balls(ax, cost):
 def test_worst_case_of_a_cost_that_is_no_norm_has_arrows_only(ax):
     X, y = rows(d=2)
     model = DROClassifier(cost=Graph(5), delta=0.1).fit(X, y)
-    found = plot.worst_case(model, X, y, ax=ax)
+    found = plot.AdversaryDisplay.from_estimator(model, X, y, ax=ax)
     going = (model.worst_case().points != X[model.worst_case().origin]).any(axis=1)
-    arrows = [artist for artist in found if isinstance(artist, matplotlib.quiver.Quiver)]
-    assert len(arrows) == 1
-    assert len(arrows[0].U) == going.sum()
+    assert found.balls_ == []
+    assert len(found.arrows_) == going.sum()
 
 
 def test_worst_case_of_chosen_rows_and_more_columns(ax):
     X, y = rows()
     model = DROClassifier(cost=Mahalanobis(MATRIX), order=2, delta=0.1).fit(X, y)
-    found = plot.worst_case(model, X, y, (0, 2), ax, balls=[4, 7])
-    assert len(found) == 2 + 2 + 1
-    assert_allclose(found[2].get_xy().mean(axis=0), X[4, [0, 2]], atol=0.02)
+    found = plot.AdversaryDisplay.from_estimator(model, X, y, (0, 2), ax=ax, balls=[4, 7])
+    assert len(found.balls_) == 2
+    assert_allclose(found.balls_[0].get_xy().mean(axis=0), X[4, [0, 2]], atol=0.02)
 
 
 def test_worst_case_of_one_class_and_of_a_regression(ax):
     X, _ = rows(60, 2)
     y = np.digitize(X[:, 0] + 0.5 * X[:, 1] ** 2, [0, 1])
     model = DROClassifier(cost="euclidean", order=2, delta=0.1).fit(X, y)
-    line = plot.worst_case(model, X, y, ax=ax, class_=2)[-1]
+    line = plot.AdversaryDisplay.from_estimator(model, X, y, ax=ax, class_=2).boundary_
     on = np.array([line.get_xy1(), line.get_xy2()])
     assert_allclose(model.decision_function(on)[:, 2], 0, atol=1e-9)
     reg = DRORegressor(cost="euclidean", delta=0.1).fit(X, X[:, 0] + X[:, 1] ** 2)
-    assert len(plot.worst_case(reg, X, X[:, 0], ax=ax, balls=1)) == 3
+    found = plot.AdversaryDisplay.from_estimator(reg, X, X[:, 0], ax=ax, balls=1)
+    assert found.boundary_ is None
+    assert len(found.balls_) == 1
 
 
 def test_zero_model_has_neither_moves_nor_boundary(ax):
     X, y = rows(d=2)
     model = DROClassifier(cost="euclidean", order=1, delta=100.0).fit(X, y)
-    found = plot.worst_case(model, X, y, ax=ax)
-    assert len(found) == 3
-    assert len(found[-1].U) == 0
+    found = plot.AdversaryDisplay.from_estimator(model, X, y, ax=ax)
+    assert found.arrows_ == []
+    assert found.boundary_ is None
 
 
 def test_axes_are_made_where_none_are_given():
     X, y = rows()
-    ball = plot.unit_ball(Norm(2), X, y)[-1]
-    assert ball.axes is plt.gca()
+    found = plot.BallDisplay.from_cost(Norm(2), X, y)
+    assert found.ax_ is plt.gca()
+    assert found.figure_ is plt.gcf()
     plt.close("all")
 
 
 @pytest.mark.parametrize(
-    ("call", "message"),
+    ("features", "message"),
     [
-        (lambda X, ax: plot.unit_ball(Norm(2), X, None, (0, 5), ax), "feature 5 is out of range"),
-        (lambda X, ax: plot.unit_ball(Norm(2), X, None, ("a", 0), ax), "no feature is called 'a'"),
-        (lambda X, ax: plot.unit_ball(Norm(2), X, None, "best", ax), "or 'principal'"),
-        (lambda X, ax: plot.unit_ball(Norm(2), X[:, :1], None, ax=ax), "two columns or more"),
+        ((0, 5), "feature 5 is out of range"),
+        (("a", 0), "no feature is called 'a'"),
+        ("best", "'principal' or 'learned'"),
+        ("learned", "needs a Euclidean or Mahalanobis cost"),
     ],
 )
-def test_refusals(ax, call, message):
+def test_refusals(ax, features, message):
     with pytest.raises(ValueError, match=message):
-        call(rows()[0], ax)
+        plot.BallDisplay.from_cost(Norm(1), rows()[0], None, features, ax=ax)
 
 
-def test_other_rows_and_more_columns_are_refused(ax):
+def test_one_column_is_refused(ax):
+    with pytest.raises(ValueError, match="two columns or more"):
+        plot.BallDisplay.from_cost(Norm(2), rows()[0][:, :1], ax=ax)
+
+
+def test_other_rows_are_refused(ax):
     X, y = rows()
     model = DROClassifier(cost="euclidean", order=2, delta=0.1).fit(X, y)
     with pytest.raises(ValueError, match="rows that the estimator was fitted on"):
-        plot.worst_case(model, X[:5], y[:5], ax=ax)
-    with pytest.raises(ValueError, match="line for two columns"):
-        plot.boundary(model, ax)
+        plot.AdversaryDisplay.from_estimator(model, X[:5], y[:5], ax=ax)
 
 
 def test_missing_matplotlib_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
     with pytest.raises(ImportError, match=r"pip install 'otdro\[plot\]'"):
-        plot.unit_ball(Norm(2), rows()[0])
+        plot.BallDisplay.from_cost(Norm(2), rows()[0])
+
+
+def test_settings_of_matplotlib_stay():
+    before = dict(matplotlib.rcParams)
+    X, y = rows()
+    plot.BallDisplay.from_cost(Norm(2), X, y)
+    plt.close("all")
+    assert dict(matplotlib.rcParams) == before
+
+
+def test_learned_directions_are_axes_of_the_ball(ax):
+    X, y = rows()
+    model = DROClassifier(cost=Mahalanobis(MATRIX), order=2, delta=0.25).fit(X, y)
+    found = plot.BallDisplay.from_estimator(model, X, y, "learned", ax=ax)
+    values = np.linalg.eigvalsh(MATRIX)
+    reach = (found.ball_.get_xy() - found.center).max(axis=0)
+    assert_allclose(reach, 0.5 / np.sqrt(values[[0, -1]]), rtol=1e-4)
+
+
+def test_boundary_of_more_columns_is_the_section_at_the_mean(ax):
+    X, y = rows()
+    model = DROClassifier(cost=Mahalanobis(MATRIX), order=2, delta=0.1).fit(X, y)
+    plain = DROClassifier(cost="euclidean", delta=0.0).fit(X, y)
+    found = plot.AdversaryDisplay.from_estimator(model, X, y, (0, 2), ax=ax, before=plain)
+    for line, fitted in ((found.boundary_, model), (found.before_, plain)):
+        for u in (line.get_xy1(), line.get_xy2()):
+            point = X.mean(axis=0)
+            point[[0, 2]] = u
+            assert_allclose(fitted.decision_function([point]), 0, atol=1e-9)
+
+
+def test_arrows_are_as_wide_as_their_mass(ax):
+    X, y = rows(d=2)
+    model = DROClassifier("hinge", cost="euclidean", order=1, delta=0.1).fit(X, y)
+    found = plot.AdversaryDisplay.from_estimator(model, X, y, ax=ax, reach=1.0)
+    assert found.moves.share.max() <= 1 + 1e-12
+    assert found.moves.length.max() <= 1 + 1e-9
+    width = np.array([arrow.get_linewidth() for arrow in found.arrows_])
+    weight = found.moves.share * found.moves.length
+    share = found.moves.share[np.argsort(-weight, kind="stable")]
+    assert (np.diff(width[np.argsort(share)]) >= -1e-12).all()
+
+
+@pytest.fixture(scope="module")
+def chosen():
+    X, y = rows(120)
+    frame = pd.DataFrame(X, columns=["a", "b", "c"])
+    return DROClassifier(cost="euclidean", delta="cv", cv=3).fit(frame, y)
+
+
+def test_path_draws_risks_score_and_deltas(ax, chosen):
+    found = plot.PathDisplay.from_estimator(chosen, ax=ax)
+    path = chosen.path_
+    assert_allclose(found.robust_.get_ydata(), path.robust_risk)
+    assert_allclose(found.empirical_.get_ydata(), path.empirical_risk)
+    assert_allclose(found.score_.get_ydata(), -path.score_mean)
+    assert_allclose(found.chosen_.get_xdata(), chosen.delta_)
+    expected = DROClassifier(cost="euclidean", delta="theory").fit(*rows(120)).delta_
+    assert_allclose(found.theory_.get_xdata(), expected)
+    assert found.score_ax_ is None
+
+
+def test_path_of_another_score_has_an_axis_of_its_own(ax):
+    X, y = rows(120)
+    model = DROClassifier(cost="euclidean", cv=3, scoring="accuracy").fit(X, y)
+    found = plot.PathDisplay.from_estimator(model, ax=ax, theory=False)
+    assert found.theory_ is None
+    assert found.score_ax_ is not found.ax_
+    assert_allclose(found.score_.get_ydata(), model.path_.score_mean)
+
+
+def test_coefficients_along_the_path(ax, chosen):
+    found = plot.CoefficientPathDisplay.from_estimator(chosen, ax=ax)
+    assert_allclose([line.get_ydata() for line in found.lines_], chosen.path_.coef.T)
+    assert {line.get_label() for line in found.lines_} == {"a", "b", "c"}
+
+
+def test_a_fit_without_a_path_says_how_to_get_one(ax):
+    X, y = rows()
+    model = DROClassifier(cost="euclidean", delta=0.1).fit(X, y)
+    for display in (plot.PathDisplay, plot.CoefficientPathDisplay):
+        with pytest.raises(ValueError, match="Fit it with delta='cv'"):
+            display.from_estimator(model, ax=ax)
+
+
+def test_prices_are_those_of_the_table(ax, chosen):
+    X, _ = rows()
+    found = plot.PriceDisplay.from_cost(Mahalanobis(MATRIX), X, ax=ax)
+    expected = Mahalanobis(MATRIX).table(X=X).price
+    assert_allclose([bar.get_width() for bar in found.bars_], np.sort(expected)[::-1])
+    found = plot.PriceDisplay.from_estimator(chosen, ax=ax)
+    assert {text.get_text() for text in ax.get_yticklabels()} == {"a", "b", "c"}
+    many = plot.PriceDisplay.from_cost(Norm(2), feature_names=[f"f{j}" for j in range(50)], ax=ax)
+    assert len(many.bars_) == 30
+
+
+@pytest.fixture(scope="module")
+def audits():
+    X, y = rows(80)
+    models = {"a": LogisticRegression(), "b": LogisticRegression(C=0.01)}
+    return {name: audit(model.fit(X, y), X, y) for name, model in models.items()}
+
+
+def test_certified_accuracy_of_several_models(ax, audits):
+    found = plot.CertifiedAccuracyDisplay.from_audits(audits, level=0.7, ax=ax)
+    assert [line.get_label() for line in found.lines_] == ["a", "b"]
+    for line, audited in zip(found.lines_, audits.values(), strict=True):
+        delta, accuracy = line.get_data()
+        assert_allclose(accuracy, audited.accuracy(delta))
+    assert_allclose(found.level_.get_ydata(), 0.7)
+    assert_allclose(ax.get_xlim()[1], max(a.breaking_point(0.5) for a in audits.values()))
+
+
+def test_certified_accuracy_of_one_model_on_given_deltas(ax, audits):
+    X, y = rows(80)
+    model = LogisticRegression().fit(X, y)
+    found = plot.CertifiedAccuracyDisplay.from_estimator(model, X, y, ax=ax, order=2)
+    expected = audit(model, X, y, order=2).accuracy(found.deltas)
+    assert_allclose(found.lines_[0].get_ydata(), expected)
+    given = plot.CertifiedAccuracyDisplay.from_audits(audits, deltas=[0, 0.1, 0.3], ax=ax)
+    assert_allclose(given.lines_[0].get_xdata(), [0, 0.1, 0.3])
+    with pytest.raises(ValueError, match="no audit to draw"):
+        plot.CertifiedAccuracyDisplay.from_audits({}, ax=ax)
+
+
+def test_drift_draws_the_columns_that_moved(ax):
+    pytest.importorskip("ot")
+    X, y = rows(60)
+    model = DROClassifier(cost="euclidean", delta=0.1).fit(X, y)
+    moved = drift(X, X[:40] + np.array([0, 2.0, 0]), random_state=0)
+    found = plot.DriftDisplay.from_drift(moved, ax=ax)
+    order = moved.columns.order()
+    assert order[0] == 1
+    assert_allclose([bar.get_width() for bar in found.bars_], moved.columns.distance[order])
+    assert_allclose(found.shift_.get_xdata(), moved.columns.shift[order])
+    seen = plot.DriftDisplay.from_estimator(model, X, X[:40], ax=ax, random_state=0)
+    assert len(seen.bars_) == 3

@@ -40,9 +40,15 @@ _HOMES = {
 }
 
 
+#: Modules that are used by their own name, as in ``otdro.report.write``.
+_MODULES = ("plot", "report")
+
+
 def __getattr__(name: str) -> Any:
     from importlib import import_module
 
+    if name in _MODULES:
+        return import_module(f".{name}", __name__)
     if name in _HOMES:
         return getattr(import_module(f".{_HOMES[name]}", __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -34,6 +34,7 @@ Groups = Annotated[
 Forward = Annotated[bool, typer.Option("--forward", help="With --groups: test on what comes next.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
+Report = Annotated[Path | None, typer.Option(help="HTML page, one file without network.")]
 Folder = Annotated[str | None, typer.Option("--data", help="Folder of data files (OTDRO_DATA).")]
 
 
@@ -67,6 +68,7 @@ def fit_command(
         str | None, typer.Option(help="learned (the default), euclidean, l1 or linf.")
     ] = None,
     save: Annotated[Path | None, typer.Option(help="File for the model, by skops.")] = None,
+    report: Report = None,
     compare: Annotated[bool, typer.Option(help="Compare with plain, L1 and L2 models.")] = True,
     drop: Drop = "",
     categorical: Categorical = "",
@@ -83,7 +85,8 @@ def fit_command(
 
     shared = (_names(drop), _names(categorical), sample, seed, unlabelled, groups, forward)
     options = Options(data, target, task, scale, *shared)
-    fit(options, delta=delta, cost=cost, save=save, against=compare, as_json=as_json, quiet=quiet)
+    shown = {"against": compare, "as_json": as_json, "quiet": quiet}
+    fit(options, delta=delta, cost=cost, save=save, page=report, **shown)
 
 
 @app.command("predict")
@@ -149,6 +152,7 @@ def audit_command(
     max_drift: Annotated[
         float | None, typer.Option(help="Leave with 3 if the drift is surely larger.")
     ] = None,
+    report: Report = None,
     drop: Drop = "",
     sample: Sample = None,
     seed: Seed = 0,
@@ -162,7 +166,7 @@ def audit_command(
         model, data, target, new, cost, order, tau, space, groups, _names(drop), sample, seed
     )
     required = Requirements(require_accuracy, at_delta, max_drift)
-    raise typer.Exit(audit(options, required, as_json=as_json, quiet=quiet))
+    raise typer.Exit(audit(options, required, page=report, as_json=as_json, quiet=quiet))
 
 
 @app.command("drift")

@@ -14,6 +14,7 @@ from ..inspection.summary import SHOWN, groups, present
 from ..inspection.verdict import OUTSIDE, judge
 from . import printing
 from .errors import UserError
+from .fit import check_writable
 from .preparing import check_column
 from .reading import locate, read
 from .saving import load_any
@@ -63,14 +64,23 @@ class Requirements:
 
 
 def audit(
-    options: AuditOptions, required: Requirements, *, as_json: bool = False, quiet: bool = False
+    options: AuditOptions,
+    required: Requirements,
+    *,
+    page: Path | None = None,
+    as_json: bool = False,
+    quiet: bool = False,
 ) -> int:
-    """Audit, print, and return the exit code."""
+    """Audit, print, write the page, and return the exit code."""
     required.check(options.new)
+    if page is not None:
+        check_writable(page)
     found, notes = audited(options)
     told = accuracy_told(found, required)
     if found.drift is not None:
         told += drift_told(found.drift, required.max_drift)
+    if page is not None:
+        write_page(page, options, found, notes)
     if as_json:
         printing.machine(document(options, found, told, notes))
     elif not quiet:
@@ -78,6 +88,14 @@ def audit(
         for text in notes:
             printing.note(text)
     return 0 if all(line["met"] for line in told) else NOT_MET
+
+
+def write_page(page: Path, options: AuditOptions, found: Audit, notes: list[str]) -> None:
+    """Write the HTML page of an audit."""
+    from ..report import write
+
+    title = f"{options.model.name} on {Path(options.data).name}"
+    write(page, found, model=load_any(options.model), title=title, notes=notes)
 
 
 def audited(options: AuditOptions) -> tuple[Audit, list[str]]:

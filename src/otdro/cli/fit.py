@@ -61,13 +61,15 @@ def fit(
     delta: str = "cv",
     cost: str | None = None,
     save: Path | None = None,
+    page: Path | None = None,
     against: bool = True,
     as_json: bool = False,
     quiet: bool = False,
 ) -> None:
-    """Fit, compare, print and save."""
-    if save is not None:
-        check_writable(save)
+    """Fit, compare, print, save and write the page of the fit."""
+    for file in (save, page):
+        if file is not None:
+            check_writable(file)
     data = prepared(options)
     model, caught = fitted(data, options, _delta(delta), cost)
     scores = compared(data, options, quiet or as_json) if against else []
@@ -78,10 +80,31 @@ def fit(
 
         write(model, save)
         report["saved"] = str(save)
+    if page is not None:
+        write_page(page, model, data, options, scores, caught)
+        report["report"] = str(page)
     if as_json:
         printing.machine(report)
     elif not quiet:
         show(report, scores)
+
+
+def write_page(
+    file: Path,
+    model: Any,
+    data: Prepared,
+    options: Options,
+    scores: list[Summary],
+    caught: list[str],
+) -> None:
+    """Audit the fitted pipeline on its own rows and write the HTML page."""
+    from ..inspection import audit
+    from ..report import write
+
+    title = f"{options.target} from {Path(options.data).name}"
+    notes = [*data.notes, *caught, "The audit is of the rows that the model was fitted on."]
+    found = audit(model, data.X, data.y, random_state=options.seed)
+    write(file, found, model=model, scores=scores, title=title, notes=notes)
 
 
 def _delta(text: str) -> Any:
@@ -262,6 +285,8 @@ def show(report: dict[str, Any], scores: list[Summary]) -> None:
         show_scores(scores)
     for text in report["notes"]:
         printing.note(text)
+    if "report" in report:
+        printing.say(f"\nthe page is {report['report']}")
     if "saved" in report:
         printing.say(f"\nsaved as {report['saved']}")
 

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
+from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .. import losses, solvers
@@ -20,6 +21,7 @@ from ..radius.checks import check_groups, check_targets
 from ..radius.selection import Choice
 from ..solvers import Solver
 from ..worst_case import WorstCase, worst_case
+from .notebook import fitted_figures
 from .report import message, report
 from .rows import Targets, check_pair, check_rows
 
@@ -214,6 +216,13 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
         # a saved model is the model, not the data
         state: dict[str, Any] = super().__getstate__()
         return {name: value for name, value in state.items() if name not in ROWS}
+
+    def _repr_html_inner(self) -> str:
+        return str(estimator_html_repr(self)) + fitted_figures(self)
+
+    def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
+        bundle: dict[str, Any] = super()._repr_mimebundle_(**options)
+        return bundle | ({"text/html": self._repr_html_inner()} if "text/html" in bundle else {})
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -1,0 +1,72 @@
+"""The ball of a cost over two features, two principal or two learned directions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..costs import Cost
+from .drawing import axes_or_new, fill_outline, label_axes, scatter_rows
+from .plane import plane_of, sphere
+
+
+@dataclass(eq=False)
+class BallDisplay:
+    """The moves in a plane that cost at most ``radius``, around ``center``, the rows behind them.
+
+    ``outline`` (k, 2) are moves of unit price in the plane, the other directions held still;
+    ``rows`` (n, 2) and ``center`` (2,) are coordinates in it. After ``plot``: ``ax_``,
+    ``figure_``, ``rows_`` (one scatter per class) and ``ball_`` (a polygon).
+    """
+
+    outline: NDArray[Any]
+    rows: NDArray[Any]
+    center: NDArray[Any]
+    labels: tuple[str, str]
+    radius: float = 1.0
+    y: Any = None
+
+    @classmethod
+    def from_cost(
+        cls,
+        cost: Cost,
+        X: Any,
+        y: Any = None,
+        features: Any = (0, 1),
+        *,
+        ax: Any = None,
+        center: Any = None,
+        radius: float = 1.0,
+    ) -> Self:
+        """Draw the ball of a norm cost.
+
+        ``features``: two columns (numbers, or names of a data frame), "principal" or "learned".
+        ``center``: two coordinates in that plane (default: the mean of the rows).
+        """
+        plane = plane_of(X, features, cost)
+        rows = plane.coordinates(np.asarray(X, dtype=float))
+        at = rows.mean(axis=0) if center is None else np.asarray(center, dtype=float)
+        outline = sphere(cost, plane.directions)
+        return cls(outline, rows, at, plane.labels, radius, y).plot(ax=ax)
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, X: Any, y: Any = None, features: Any = (0, 1), **options: Any
+    ) -> Self:
+        """Draw the ball of a fitted estimator's cost, by default with its radius delta^(1/p)."""
+        ball = estimator.ball_
+        options = {"radius": ball.delta ** (1 / ball.order)} | options
+        return cls.from_cost(estimator.cost_, X, y, features, **options)
+
+    def plot(self, ax: Any = None) -> Self:
+        """Draw rows and ball, with the same unit on both axes."""
+        self.ax_ = axes_or_new(ax)
+        self.figure_ = self.ax_.figure
+        self.rows_ = scatter_rows(self.ax_, self.rows, self.y)
+        self.ball_ = fill_outline(self.ax_, self.center, self.radius * self.outline)
+        label_axes(self.ax_, *self.labels)
+        self.ax_.set_aspect("equal", adjustable="datalim")
+        return self

@@ -1,0 +1,88 @@
+"""What the displays share: colours, Axes, rows, outlines, labels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+#: Colours that a reader with any colour vision can tell apart; otdro is the first.
+OURS, OTHER, FAINT = "#0072B2", "#555555", "#BBBBBB"
+#: Colours and markers of classes, and the colour of a ball.
+CLASSES = ["#0072B2", "#D55E00", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442"]
+MARKERS, BALL = ["o", "s", "^", "D", "v", "P"], "#009E73"
+#: Colours of lines that are compared, the first for the one in question.
+LINES = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#555555"]
+DASHES = ["-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 1)), (0, (8, 2))]
+
+
+def axes_or_new(ax: Any) -> Any:
+    """Return the Axes given, or those of a new figure."""
+    if ax is not None:
+        return ax
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError:
+        raise ImportError("a picture needs matplotlib: pip install 'otdro[plot]'.") from None
+    return plt.subplots(layout="constrained")[1]
+
+
+def scatter_rows(ax: Any, rows: NDArray[Any], y: Any) -> list[Any]:
+    """Draw rows: one marker per class, shades for a target of many values."""
+    style = {"s": 22, "linewidths": 0.5, "edgecolors": "white", "zorder": 2}
+    if y is None:
+        return [ax.scatter(*rows.T, color=OTHER, **style)]
+    y = np.asarray(y)
+    labels = np.unique(y)
+    if len(labels) > len(CLASSES):
+        return [ax.scatter(*rows.T, c=y, cmap="viridis", **style)]
+    return [
+        ax.scatter(*rows[y == label].T, color=colour, marker=marker, label=str(label), **style)
+        for label, colour, marker in zip(labels, CLASSES, MARKERS, strict=False)
+    ]
+
+
+def fill_outline(ax: Any, center: NDArray[Any], shape: NDArray[Any]) -> Any:
+    """Fill the curve around a centre."""
+    from matplotlib.colors import to_rgba
+
+    return ax.fill(
+        *(center + shape).T, facecolor=to_rgba(BALL, 0.15), edgecolor=BALL, linewidth=1, zorder=1.5
+    )[0]
+
+
+def label_axes(ax: Any, x: str, y: str) -> None:
+    """Name both axes and leave the frame open."""
+    ax.set_xlabel(x)
+    ax.set_ylabel(y)
+    ax.spines[["top", "right"]].set_visible(False)
+
+
+def show_rows(ax: Any, rows: NDArray[Any], margin: float = 0.15) -> None:
+    """Show the rows and some room: where the supremum is not attained, moves go far beyond."""
+    low, high = rows.min(axis=0), rows.max(axis=0)
+    room = margin * np.maximum(high - low, 1e-9)
+    ax.set_xlim(low[0] - room[0], high[0] + room[0])
+    ax.set_ylim(low[1] - room[1], high[1] + room[1])
+
+
+def legend(ax: Any, **options: Any) -> Any:
+    """Name what is drawn, on a ground that hides lines behind the names."""
+    return ax.legend(**({"framealpha": 0.85, "edgecolor": "none"} | options))
+
+
+def bars(ax: Any, names: Sequence[str], values: NDArray[Any], **style: Any) -> Any:
+    """Draw one horizontal bar per name, the first on top."""
+    drawn = ax.barh(np.arange(len(values)), values, **({"color": OURS, "height": 0.7} | style))
+    ax.set_yticks(np.arange(len(values)), [shortened(name) for name in names])
+    ax.set_ylim(len(values) - 0.4, -0.6)
+    ax.spines[["top", "right"]].set_visible(False)
+    return drawn
+
+
+def shortened(name: str, width: int = 28) -> str:
+    """Return a name that fits beside a bar; a dollar sign is a dollar sign."""
+    name = name if len(name) <= width else name[: width - 1] + "…"
+    return name.replace("$", r"\$")

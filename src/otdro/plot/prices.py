@@ -1,0 +1,55 @@
+"""The price of each feature under a cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from ..costs import Cost
+from ..costs.table import CostTable
+from .drawing import FAINT, axes_or_new, bars
+from .plane import names_of
+
+#: Bars that a picture can hold; of more features the most expensive and the cheapest are drawn.
+MOST = 30
+
+
+@dataclass(eq=False)
+class PriceDisplay:
+    """The price of moving each feature by one standard deviation, most expensive first.
+
+    After ``plot``: ``ax_``, ``figure_``, ``bars_`` and ``mean_`` (a line at the mean price).
+    """
+
+    table: CostTable
+
+    @classmethod
+    def from_cost(
+        cls, cost: Cost, X: Any = None, *, feature_names: Any = None, ax: Any = None
+    ) -> Self:
+        """Draw the prices of a norm cost; without X the deviations are 1."""
+        return cls(cost.table(feature_names, X)).plot(ax=ax)
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, X: Any = None, *, feature_names: Any = None, ax: Any = None
+    ) -> Self:
+        """Draw the prices of a fitted estimator's cost."""
+        names = names_of(estimator, feature_names)
+        return cls.from_cost(estimator.cost_, X, feature_names=names, ax=ax)
+
+    def plot(self, ax: Any = None) -> Self:
+        """Draw one bar per feature."""
+        self.ax_ = axes_or_new(ax)
+        self.figure_ = self.ax_.figure
+        order = np.argsort(-self.table.price.round(12), kind="stable")
+        if len(order) > MOST:
+            order = np.concatenate([order[: MOST // 2], order[-MOST // 2 :]])
+        names = [self.table.names[j] for j in order]
+        self.bars_ = bars(self.ax_, names, self.table.price[order])
+        mean = float(self.table.price.mean())
+        self.mean_ = self.ax_.axvline(mean, color=FAINT, linewidth=1, zorder=0)
+        self.ax_.set_xlabel("price of a move of one standard deviation")
+        return self

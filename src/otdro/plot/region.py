@@ -1,0 +1,65 @@
+"""The confidence region of two slopes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..radius import ConfidenceRegion
+from .drawing import FAINT, axes_or_new, fill_outline, label_axes
+from .plane import circle, column, name_of
+
+
+@dataclass(eq=False)
+class ConfidenceRegionDisplay:
+    """The shadow of a region on two slopes, its centre, and the lines where a slope is 0.
+
+    ``outline`` (k, 2) is around ``center`` (2,). After ``plot``: ``ax_``, ``figure_``,
+    ``region_``, ``center_`` and ``zero_`` (two lines).
+    """
+
+    center: NDArray[Any]
+    outline: NDArray[Any]
+    labels: tuple[str, str]
+
+    @classmethod
+    def from_region(
+        cls, region: ConfidenceRegion, features: Any = (0, 1), *, ax: Any = None
+    ) -> Self:
+        """Draw the slopes of two columns, given by number or name."""
+        names = region.feature_names
+        i, j = (column(f, names, len(region.center)) for f in features)
+        center, shape = region.section(i, j)
+        if not np.isfinite(shape).all():
+            raise ValueError(f"the data do not determine the slopes {i} and {j}: nothing to draw.")
+        values, vectors = np.linalg.eigh(shape)
+        outline = (circle() * np.sqrt(np.maximum(values, 0))) @ vectors.T
+        labels = (f"slope of {name_of(i, names)}", f"slope of {name_of(j, names)}")
+        return cls(center, outline, labels).plot(ax=ax)
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        features: Any = (0, 1),
+        *,
+        ax: Any = None,
+        confidence: float | None = None,
+    ) -> Self:
+        """Draw the region of a fitted estimator, at its confidence unless another is given."""
+        return cls.from_region(estimator.confidence_region(confidence), features, ax=ax)
+
+    def plot(self, ax: Any = None) -> Self:
+        """Draw the region, its centre and the two axes of zero slopes."""
+        self.ax_ = axes_or_new(ax)
+        self.figure_ = self.ax_.figure
+        self.region_ = fill_outline(self.ax_, self.center, self.outline)
+        mark = {"marker": "+", "markersize": 9, "color": "black", "linestyle": "none"}
+        self.center_ = self.ax_.plot(*self.center, **mark)[0]
+        faint = {"color": FAINT, "linewidth": 0.8, "zorder": 0}
+        self.zero_ = [self.ax_.axhline(0, **faint), self.ax_.axvline(0, **faint)]
+        label_axes(self.ax_, *self.labels)
+        return self

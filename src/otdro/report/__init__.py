@@ -1,0 +1,8 @@
+"""One self-contained HTML page of an audit: no network, one file, written whole or not at all."""
+
+from __future__ import annotations
+
+from .writing import render as render
+from .writing import write as write
+
+__all__ = ["render", "write"]

@@ -1,0 +1,170 @@
+"""The axes that a reader can choose: columns, directions of the cost, the model's direction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..costs.directions import principal_directions
+from ..costs.table import signed
+from ..inspection import Audit
+from .markup import isolated, number
+
+Array = NDArray[Any]
+
+#: Columns to choose from, those that break the model first; directions from either end.
+COLUMNS, ENDS = 24, 3
+#: What the axes are listed under.
+MODEL, COLUMN, CHEAP = "The model", "Columns", "Directions of the cost"
+#: Columns whose loadings name a direction.
+LOADINGS = 2
+#: Loadings below this are not told.
+LEAST = 0.05
+#: A determinant below this, of two unit directions, is that of parallel ones.
+PARALLEL = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class Axis:
+    """A unit ``direction`` (d,), what it is called, and the kind it is listed under."""
+
+    label: str
+    kind: str
+    direction: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Section:
+    """Scores in a plane: ``constant`` (K,) at its centre and ``slopes`` (K, 2) in its axes."""
+
+    constant: Array
+    slopes: Array
+
+
+def axes_of(found: Audit) -> list[Axis]:
+    """Return the axes, the model's own direction first where it has one."""
+    names, d = found.names, len(found.names)
+    unit = np.eye(d)
+    columns = [Axis(isolated(names[j]), COLUMN, unit[j]) for j in found.columns.order()[:COLUMNS]]
+    if d == 1:
+        return [*columns, Axis("there is one column only", "Nothing", np.zeros(1))]
+    return [*_model_axes(found), *columns, *_learned(found, d)]
+
+
+def default_axes(axes: list[Axis], d: int) -> tuple[int, int]:
+    """Return two columns where there are two, else what the model looks at, then what is cheap."""
+    kinds = [axis.kind for axis in axes]
+    if d <= 2:
+        first = kinds.index(COLUMN)
+        # in the order of the table
+        return (first, first + 1) if axes[first].direction[0] else (first + 1, first)
+    looked = kinds.count(MODEL)
+    if looked != 1:
+        return 0, 1
+    return 0, kinds.index(CHEAP) if CHEAP in kinds else 1
+
+
+def _model_axes(found: Audit) -> list[Axis]:
+    """Return the directions that the model looks at: of the score, or two of several scores."""
+    coef = found.model.coef
+    # what all classes have in common decides nothing
+    seen = coef if found.classes is None else coef - coef.mean(axis=0)
+    sizes, directions = np.linalg.svd(seen, full_matrices=False)[1:]
+    kept = directions[(sizes > PARALLEL * sizes[0]) & (sizes > 0)][:2]
+    if len(kept) == 1:
+        # the second of two classes lies upwards
+        return [Axis("the model's own direction", MODEL, kept[0] * np.sign(kept[0] @ seen[-1]))]
+    words = ("first", "second")[: len(kept)]
+    return [
+        Axis(f"the model's {word} direction", MODEL, signed(v))
+        for word, v in zip(words, kept, strict=True)
+    ]
+
+
+def _learned(found: Audit, d: int) -> list[Axis]:
+    """Return the cheapest and the most expensive directions where the cost sets any apart."""
+    if not found.cost.euclidean:
+        return []
+    prices, vectors = principal_directions(found.cost, d)
+    if prices[-1] <= prices[0] * (1 + 1e-9):
+        return []
+    shown = sorted({*range(min(ENDS, d)), *range(max(d - ENDS, 0), d)})
+    return [
+        Axis(
+            f"price {number(prices[k])}: {_spelled(vectors[:, k], found.names)}",
+            CHEAP,
+            vectors[:, k],
+        )
+        for k in shown
+    ]
+
+
+def _spelled(vector: Array, names: list[str]) -> str:
+    order = np.argsort(-np.abs(vector), kind="stable")[:LOADINGS]
+    parts = [f"{vector[j]:+.2f} {isolated(names[j], 20)}" for j in order if abs(vector[j]) >= LEAST]
+    return " ".join(parts).replace("-", "−")
+
+
+def section(coef: Array, at_center: Array, first: Array, second: Array) -> Section:
+    """Return the scores at center + a first + b second as functions of the coordinates there.
+
+    Coordinates are inner products with the axes, u = G (a, b) with the Gram matrix G of the two,
+    so that the slopes in u are G^-1 (B first, B second), with the pseudo-inverse of parallel axes.
+    """
+    D = np.stack([first, second])
+    return Section(at_center, (pseudo_inverse(D @ D.T) @ D @ coef.T).T)
+
+
+def pseudo_inverse(G: Array) -> Array:
+    """Return the pseudo-inverse of a Gram matrix of two directions, as the script has it."""
+    (a, g), (_, b) = G
+    determinant = a * b - g * g
+    if determinant > PARALLEL:
+        return np.array([[b, -g], [-g, a]]) / determinant
+    # rank one: G = t vv' with t = tr G, and its pseudo-inverse is vv'/t
+    return np.asarray(G / (a + b) ** 2)
+
+
+def boundary_lines(found: Section, center: Array, box: Array) -> list[Array]:
+    """Return the segments (2, 2) in a box where two scores are equal and no other is larger.
+
+    ``center`` (2,) are the plane's centre in its coordinates, ``box`` is [[x0, y0], [x1, y1]].
+    """
+    segments = []
+    K = len(found.constant)
+    for k in range(K):
+        for m in range(k + 1, K):
+            segments += _segment(found, k, m, center, box)
+    return segments
+
+
+def _segment(found: Section, k: int, m: int, center: Array, box: Array) -> list[Array]:
+    g = found.slopes[k] - found.slopes[m]
+    size = float(g @ g)
+    if size == 0:
+        return []
+    start = center - g * (found.constant[k] - found.constant[m]) / size
+    along = np.array([-g[1], g[0]]) / np.sqrt(size)
+    # what must be >= 0 along start + t along: the box, and this score above every other
+    values = [start - box[0], box[1] - start]
+    rates = [along, -along]
+    for other in range(len(found.constant)):
+        if other not in (k, m):
+            s = found.slopes[k] - found.slopes[other]
+            c = found.constant[k] - found.constant[other]
+            values.append(np.array([c + s @ (start - center)]))
+            rates.append(np.array([s @ along]))
+    low, high = _interval(np.concatenate(values), np.concatenate(rates))
+    return [np.stack([start + low * along, start + high * along])] if low < high else []
+
+
+def _interval(value: Array, rate: Array) -> tuple[float, float]:
+    """Return the t with value + t rate >= 0 in every entry, as (low, high); empty if low > high."""
+    if (value[rate == 0] < 0).any():
+        return 1.0, 0.0
+    with np.errstate(divide="ignore", invalid="ignore"):
+        t = -value / rate
+    return float(t[rate > 0].max(initial=-np.inf)), float(t[rate < 0].min(initial=np.inf))

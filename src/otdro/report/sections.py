@@ -1,0 +1,258 @@
+"""The five sections of the page, as HTML."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from ..experiment import Summary
+from ..inspection import Audit
+from .charts import path_chart
+from .markup import bar, isolated, name, number, percent, plain, table
+from .view import View
+from .words import change_text, label
+
+#: Lines of a table; what is left out is counted.
+LINES = 15
+#: Letters of a cost that is written out.
+SHORT = 24
+#: Levels of accuracy whose breaking points are told, as shares of the accuracy without moves.
+KEPT = (0.9, 0.75, 0.5)
+
+
+def lead(view: View, model: Any) -> str:
+    """Return the first sentences: what was audited, and the two figures that matter most."""
+    audit, stops = view.audit, view.stops
+    n, d = len(audit.weights), len(audit.names)
+    right = "right" if audit.tau is None else f"within {number(audit.tau)} of the target"
+    broken = float(audit.breaking_point("constant"))
+    sentences = [
+        f"{n:,} rows, {d:,} columns. The model is {right} on {percent(stops.accuracy[0])} of "
+        f"them; a constant model on {percent(audit.constant_accuracy())}.",
+        f"Moves of mean cost {number(broken)} make it no better than the constant one"
+        f"{_in_words(audit, broken)}."
+        if np.isfinite(broken)
+        else "No move of the rows makes it as bad as the constant one.",
+    ]
+    if stops.fitted is not None:
+        sentences.append(
+            f"It was fitted for delta = {number(stops.deltas[stops.fitted])}, and within that no "
+            f"distribution leaves it below {percent(stops.accuracy[stops.fitted])}."
+        )
+    return "".join(f"<p>{escape(sentence)}</p>" for sentence in sentences)
+
+
+def _in_words(audit: Audit, delta: float) -> str:
+    return f": {plain(audit.in_words(delta), 160)}"
+
+
+def goodness(view: View, model: Any, scores: Sequence[Summary]) -> str:
+    """Return how good the model is, compared with what."""
+    audit, stops = view.audit, view.stops
+    own = [percent(stops.accuracy[0]), number(stops.risk[0])]
+    rows = [["this model", *own], ["constant model", percent(audit.constant_accuracy()), ""]]
+    head = ["on these rows", "right", "mean loss"]
+    parts = [table(head, rows, "These rows as they are"), *_comparisons(scores), _fit(model)]
+    path = getattr(model, "path_", None)
+    if path is not None and len(path.deltas) > 1:
+        chart = path_chart(path, float(model.delta_), model.scoring is None)
+        text = "Along the deltas that the folds tried: robust risk (solid), empirical risk (dots)"
+        held = ", loss of held-out rows (dashes)" if model.scoring is None else ""
+        parts.append(_figure(chart, f"{text}{held}. The upright line is the chosen delta."))
+    return "".join(parts)
+
+
+def _comparisons(scores: Sequence[Summary]) -> list[str]:
+    """Return one table per measure of held-out rows."""
+    found = []
+    for measure in dict.fromkeys(score.measure for score in scores):
+        lines = [
+            [
+                escape("otdro" if s.method == "ours" else s.method),
+                f"{number(s.mean)} ± {number(s.se)}",
+                "" if s.method == "ours" else f"{number(s.difference)} ± {number(s.difference_se)}",
+            ]
+            for s in scores
+            if s.measure == measure
+        ]
+        caption = f"{escape(measure)} of held-out rows (mean ± standard error over folds)"
+        found.append(table(["model", "mean", "minus otdro"], lines, caption))
+    return found
+
+
+def _fit(model: Any) -> str:
+    """Return what an estimator of otdro stored of its fit."""
+    if not hasattr(model, "robust_risk_"):
+        return ""
+    lines = [
+        ["delta", number(model.delta_)],
+        ["empirical risk", _numbers(model.empirical_risk_)],
+        ["robust risk", _numbers(model.robust_risk_)],
+        ["certified to (gap)", _numbers(model.gap_)],
+        ["cost", escape(_cost_name(model.cost_))],
+        ["order", str(int(model.ball_.order))],
+    ]
+    return table(["the fit", "value"], lines, "The robust fit")
+
+
+def _cost_name(cost: Any) -> str:
+    """Return how a cost is written, or what it is where that is long."""
+    text = repr(cost)
+    return text if len(text) <= SHORT else type(cost).__name__
+
+
+def _numbers(values: Any) -> str:
+    return ", ".join(number(v) for v in np.ravel(values)[:6])
+
+
+def _figure(svg: str, caption: str) -> str:
+    return f"<figure>{svg}<figcaption>{escape(caption)}</figcaption></figure>"
+
+
+def breaking(view: View) -> str:
+    """Return breaking points, overall, by class and by group."""
+    audit = view.audit
+    parts: list[tuple[str, dict[str, Any]]] = [("all rows", {})]
+    if audit.classes is not None:
+        present = np.unique(audit.target[audit.weights > 0])
+        parts += [(name(audit.classes[k]), {"class_": audit.classes[k]}) for k in present]
+    if audit.groups is not None:
+        groups = np.unique(audit.groups[audit.weights > 0])
+        parts += [(f"group {name(g)}", {"group": g}) for g in groups.tolist()]
+    lines = [[label, *_points(view, key)] for label, key in parts[: 2 * LINES]]
+    head = ["rows", "right", "at first stop", *(f"{share:.0%} of it left" for share in KEPT)]
+    if view.stops.fitted is not None:
+        head[2] = "certified at the fitted delta"
+    else:
+        head[2] = f"certified at delta {number(view.stops.deltas[view.stops.first])}"
+    caption = "Breaking points: the delta at which accuracy can fall to a share of what it is"
+    return table(head, lines, caption) + _left_out(len(parts), len(lines), "classes and groups")
+
+
+def _points(view: View, key: dict[str, Any]) -> list[str]:
+    audit = view.audit
+    accuracy = float(audit.accuracy(0.0, **key))
+    first = float(view.stops.deltas[view.stops.first])
+    points = [number(audit.breaking_point(share * accuracy, **key)) for share in KEPT]
+    return [percent(accuracy), percent(audit.accuracy(first, **key)), *points]
+
+
+def columns(view: View) -> str:
+    """Return what each column is to the adversary."""
+    found = view.audit.columns
+    order = found.order()
+    lines = [
+        [
+            name(found.names[j]),
+            bar(found.share[j], percent(found.share[j])),
+            number(found.breaking_point[j]),
+            number(found.deviations[j]),
+        ]
+        for j in order[:LINES]
+    ]
+    head = ["column", "share of the budget", "breaks the model alone at delta", "in deviations"]
+    caption = "Columns, the one that breaks the model most easily first"
+    return table(head, lines, caption) + _left_out(len(order), len(lines), "columns")
+
+
+def first_rows(view: View) -> str:
+    """Return the rows that the adversary moves first, with their counterfactuals."""
+    audit = view.audit
+    # the first rows are always among those that are drawn
+    shown = view.first_moved[:LINES]
+    lines = [
+        [
+            f'<button type="button" data-row="{k}">{k}</button>',
+            escape(label(view, k)),
+            _flips(audit, k),
+            f'<span class="long">{escape(change_text(view, k))}</span>',
+            number(audit.distance[k]),
+        ]
+        for k in (int(row) for row in shown)
+    ]
+    head = ["row", "is", "becomes", "by this change", "distance"]
+    caption = "Rows that the adversary moves first (a button shows the row in the picture)"
+    return table(head, lines, caption, words=4)
+
+
+def _flips(audit: Audit, k: int) -> str:
+    if audit.classes is None:
+        return "too high" if audit.flips_to[k] > 0 else "too low"
+    return escape(isolated(audit.flips_to[k]))
+
+
+def cost(view: View, model: Any) -> str:
+    """Return what the cost charges, and which costs were compared."""
+    audit = view.audit
+    found = audit.cost.table(audit.names, scale=audit.scale)
+    low, high = found.cheapest, found.most_expensive
+    top = float(found.price.max(initial=0.0)) or 1.0
+    order = np.argsort(-found.price.round(12), kind="stable")
+    lines = [
+        [name(found.names[j]), bar(found.price[j] / top, number(found.price[j]))]
+        for j in order[:LINES]
+    ]
+    words = _direction("cheapest", low, found.names) + _direction(
+        "most expensive", high, found.names
+    )
+    if _same_everywhere(audit):
+        words = f"<p>{_unlearned(model)}</p>"
+    caption = "Price of moving a column by one standard deviation, the most expensive first"
+    prices = table(["column", "price"], lines, caption)
+    return words + prices + _left_out(len(order), len(lines), "columns") + _candidates(model)
+
+
+def _unlearned(model: Any) -> str:
+    """Return why a unit of every column costs the same."""
+    tried = len(getattr(getattr(model, "path_", None), "candidates", []))
+    why = (
+        "Learned costs were tried, and the folds preferred one that knows no direction"
+        if tried > 1
+        else "Nothing was learned about directions (cost='learned' would)"
+    )
+    return (
+        f"{why}: a unit of every column costs the same, and the prices below differ only as the "
+        "standard deviations of the columns do."
+    )
+
+
+def _same_everywhere(audit: Audit) -> bool:
+    """Whether a unit move costs the same in every column."""
+    units = np.array([float(audit.cost.norm(row)) for row in np.eye(len(audit.names))])
+    learned = getattr(audit.cost, "matrix", None) is not None
+    return not learned and bool(np.ptp(units) <= 1e-9 * units.max())
+
+
+def _direction(word: str, direction: Any, names: list[str]) -> str:
+    order = np.argsort(-np.abs(direction.loadings), kind="stable")[:4]
+    parts = [
+        f"{direction.loadings[j]:+.2f}&nbsp;{name(names[j], 28)}".replace("-", "−", 1)
+        for j in order
+        if abs(direction.loadings[j]) >= 0.05
+    ]
+    price = number(direction.price)
+    return f"<p>The {word} direction costs {price} per deviation: {', '.join(parts)}.</p>"
+
+
+def _candidates(model: Any) -> str:
+    found = getattr(getattr(model, "path_", None), "candidates", [])
+    if len(found) < 2:
+        return ""
+    lines = [
+        [
+            escape(plain(c.name)) + (" (chosen)" if c.chosen else ""),
+            number(c.delta),
+            number(c.score),
+        ]
+        for c in sorted(found, key=lambda c: c.criterion)[:LINES]
+    ]
+    return table(["cost", "delta", "fold score"], lines, "Costs that the folds compared")
+
+
+def _left_out(total: int, shown: int, what: str) -> str:
+    return (
+        f'<p class="note">{total - shown:,} more {what} are not shown.</p>' if total > shown else ""
+    )

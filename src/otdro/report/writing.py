@@ -1,0 +1,177 @@
+"""From an audit to one HTML file."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Sequence
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .. import __version__
+from ..experiment import Summary, write_atomic
+from ..inspection import Audit
+from . import sections
+from .advice import advice
+from .charts import accuracy_chart, risk_chart
+from .drifting import drifted
+from .markup import json_script, name, number, plain
+from .scene import axis_options, scene, script_data
+from .stops import stops_of
+from .svg import marker
+from .view import View
+from .words import stop_texts
+
+#: What to say where the worst-case loss has no bound.
+ENDLESS = " At order 1 this loss has no bound: moves of little mass, far away. Audit with order=2."
+
+
+def write(
+    file: Any,
+    audit: Audit,
+    *,
+    model: Any = None,
+    scores: Sequence[Summary] = (),
+    title: str = "Audit of a linear model",
+    notes: Sequence[str] = (),
+    random_state: int = 0,
+) -> Path:
+    """Write the report of an audit as one HTML file; a report that fails leaves no file behind.
+
+    Parameters
+    ----------
+    file : path
+        Where the page goes; a file that is there is replaced when the new one is whole.
+    audit : Audit
+        From ``otdro.audit(model, X, y, ...)``; with ``new=`` the page tells what drifted.
+    model : DROClassifier, DRORegressor or a Pipeline that ends in one, default=None
+        The fitted estimator, for its path, risks and costs; any other model is passed over.
+    scores : sequence of Summary, default=()
+        Scores of held-out rows beside other models, as ``otdro fit`` has them.
+    title : str
+    notes : sequence of str, default=()
+        Sentences for the reader, e.g. what was done to the columns.
+    random_state : int, default=0
+        Seeds the sample of rows that is drawn where there are many.
+
+    Returns
+    -------
+    Path
+    """
+    path = Path(file)
+    text = render(
+        audit, model=model, scores=scores, title=title, notes=notes, random_state=random_state
+    )
+    write_atomic(path, text.encode("utf-8", errors="replace"))
+    return path
+
+
+def render(
+    audit: Audit,
+    *,
+    model: Any = None,
+    scores: Sequence[Summary] = (),
+    title: str = "Audit of a linear model",
+    notes: Sequence[str] = (),
+    random_state: int = 0,
+) -> str:
+    """Return the page as text; the parameters are those of ``write``."""
+    if not isinstance(audit, Audit):
+        raise TypeError(
+            f"a report is of an Audit, got {type(audit).__name__}: "
+            "otdro.report.write(file, otdro.audit(model, X, y))."
+        )
+    # of a pipeline, the last step
+    model = getattr(model, "steps", [("", model)])[-1][1]
+    view = View(audit, stops_of(audit), random_state)
+    accuracy, accuracy_cursor = accuracy_chart(view)
+    risk, risk_cursor = risk_chart(view)
+    cursors = {"accuracy": accuracy_cursor, "risk": risk_cursor}
+    texts = stop_texts(view)
+    parts = {
+        "title": escape(plain(title, 120)),
+        "version": escape(__version__),
+        "css": _source("page.css"),
+        "js": _source("page.js"),
+        "js-hash": _hash(_source("page.js")),
+        "data": json_script(script_data(view, texts, cursors)),
+        "lead": sections.lead(view, model),
+        "good": sections.goodness(view, model, scores),
+        "sampled": _sampled(view),
+        "view": scene(view),
+        "legend": _legend(view),
+        "accuracy-chart": accuracy,
+        "risk-chart": risk,
+        "kind": _kind(view),
+        "last": str(len(view.stops.deltas) - 1),
+        "first": str(view.stops.first),
+        "fitted": "" if view.stops.fitted is None else str(view.stops.fitted),
+        "x-options": axis_options(view, view.chosen[0]),
+        "y-options": axis_options(view, view.chosen[1]),
+        "endless": "" if np.isfinite(view.stops.risk).all() else ENDLESS,
+        "plain-risk": number(view.stops.risk[0]),
+        "rows-first": sections.first_rows(view),
+        "breaking": sections.breaking(view),
+        "columns": sections.columns(view),
+        "cost": sections.cost(view, model),
+        "drift": drifted(audit.drift),
+        "next": advice(view),
+        "notes": _notes([*audit.notes, *notes]),
+        **{f"at-{key}": escape(value) for key, value in texts[view.stops.first].items()},
+    }
+    return _filled(_source("template.html"), parts)
+
+
+def _source(file: str) -> str:
+    return files(__package__).joinpath(file).read_text(encoding="utf-8")
+
+
+def _hash(script: str) -> str:
+    """Return the hash by which the content security policy knows the one script that may run."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+
+
+def _filled(template: str, parts: dict[str, str]) -> str:
+    """Return the template with its marks replaced, in one pass: what is put in stays as it is."""
+    return re.sub(r"\{\{([a-z-]+)\}\}", lambda mark: parts[mark[1]], template)
+
+
+def _kind(view: View) -> str:
+    """Return what the page has nothing to show of, for its style."""
+    lacks = {"no-refits": view.stops.refits is None, "no-fitted": view.stops.fitted is None}
+    return " ".join(name for name, is_missing in lacks.items() if is_missing)
+
+
+def _sampled(view: View) -> str:
+    total, shown = len(view.audit.weights), len(view.rows)
+    if shown == total:
+        return f"All {total:,} rows are drawn; every figure is of all of them."
+    return (
+        f"{shown:,} of {total:,} rows are drawn, those moved first and a random sample of the "
+        "others; every figure is of all rows."
+    )
+
+
+def _legend(view: View) -> str:
+    classes = [] if view.audit.classes is None else list(view.audit.classes)
+    marks = [
+        f'<li><svg viewBox="-6 -6 12 12" aria-hidden="true"><path {marker(k)}/></svg> '
+        f"{name(label)}</li>"
+        for k, label in enumerate(classes[:12])
+    ]
+    if classes:
+        marks.append('<li><i class="key own"></i> boundary of this model</li>')
+    if classes and view.stops.refits is not None:
+        marks.append('<li><i class="key refit"></i> boundary refitted for this delta</li>')
+    marks.append('<li><i class="key move"></i> move of a row to where it is wrong</li>')
+    return "".join(marks)
+
+
+def _notes(notes: Sequence[str]) -> str:
+    items = "".join(f"<li>{escape(plain(note, 600))}</li>" for note in notes)
+    return f"<h3>Notes</h3><ul>{items}</ul>" if items else ""

@@ -1,0 +1,324 @@
+"""The page as a file: what it says, what it refuses, and that names are only text."""
+
+import base64
+import hashlib
+import html.parser
+import json
+import os
+import re
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from sklearn import config_context
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from otdro import DROClassifier, DRORegressor, audit, report
+from otdro.costs import Norm
+from otdro.report.axes import boundary_lines, section
+from otdro.report.markup import number, percent, plain
+from otdro.report.stops import stops_of
+from otdro.report.svg import ticks
+from otdro.report.view import SHOWN, View
+from test_cli import FAST, call, here, refused, table  # noqa: F401
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "</script><img src=x onerror=alert(1)>",
+    "\"quoted\" 'twice' & {{css}}",
+    "\u05e9\u05dc\u05d5\u05dd \u202eright to left",
+    "n" * 10_000,
+    "bell\x07 \x00 and \ud800 half",
+]
+
+
+def rows(n=60, d=3, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, d))
+    return X, np.where(X[:, 0] - 0.3 + 0.7 * rng.standard_normal(n) > 0, "yes", "no")
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    X, y = rows(120)
+    model = DROClassifier(cost="euclidean", order=1, delta="cv", cv=3).fit(X, y)
+    return model, audit(model, X, y)
+
+
+@pytest.fixture(scope="module")
+def page(fitted):
+    model, found = fitted
+    return report.render(found, model=model, title="A fit")
+
+
+def data(text):
+    """Return what the page hands to its script."""
+    return json.loads(re.search(r'id="data">(.*?)</script>', text, re.DOTALL)[1])
+
+
+class Tags(html.parser.HTMLParser):
+    """The tags of a page, and the texts of elements by their id."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.attributes, self.open, self.texts = [], [], [], {}
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += [name for name, _ in attrs]
+        self.open = [value for name, value in attrs if name == "id"]
+
+    def handle_data(self, text):
+        for name in self.open:
+            self.texts[name] = text
+        self.open = []
+
+
+def test_sections_come_in_order(page):
+    heads = re.findall(r"<h2[^>]*>([^<]*)</h2>", page)
+    assert heads == [
+        "How good, compared with what",
+        "How far from breaking, and against whom",
+        "What the cost learned",
+        "What drifted",
+        "What to do next",
+    ]
+
+
+def test_figures_are_those_of_the_estimator_and_the_audit(fitted, page):
+    model, found = fitted
+    shown = Tags(page).texts
+    assert shown["at-delta"] == number(model.delta_)
+    assert shown["at-accuracy"] == percent(found.accuracy(model.delta_))
+    assert shown["at-risk"] == number(model.robust_risk_)
+    # the best model for the delta of the fit is the fit
+    assert shown["at-refit-risk"] == number(model.robust_risk_)
+    assert f'<td class="n">{number(model.empirical_risk_)}</td>' in page
+
+
+def test_every_stop_is_what_python_computes(fitted, page):
+    _, found = fitted
+    given = data(page)
+    assert_allclose(given["deltas"], sorted(given["deltas"]))
+    for delta, texts in zip(given["deltas"], given["texts"], strict=True):
+        assert texts["accuracy"] == percent(found.accuracy(delta))
+        assert texts["risk"] == number(found.risk(delta))
+        wrong = np.count_nonzero(found.moved(delta) > 0)
+        assert texts["wrong"] == f"{wrong} of 120"
+
+
+def test_refits_are_never_worse_than_the_model(fitted):
+    _, found = fitted
+    stops = stops_of(found)
+    above = stops.risk[-len(stops.refits) :] - [refit.robust_risk for refit in stops.refits]
+    assert above.min() > -1e-5
+
+
+def test_moved_shares_are_those_of_the_audit(fitted):
+    _, found = fitted
+    view = View(found, stops_of(found))
+    for delta in view.stops.deltas:
+        expected = found.moved(float(delta)) / found.weights
+        assert_allclose(view.shares(float(delta)), expected[view.rows], atol=1e-9)
+
+
+def test_the_page_asks_for_nothing_from_elsewhere(page):
+    assert "default-src 'none'" in page
+    script = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)[0]
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}';" in page
+    assert re.findall(r'(?:src|href)="(?!#|data:)', page) == []
+    assert "@import" not in page
+    assert "url(http" not in page
+
+
+@pytest.mark.parametrize("task", ["classification", "regression"])
+def test_hostile_names_are_text(task):
+    X, y = rows(40, len(HOSTILE))
+    if task == "classification":
+        labels = np.where(y == "yes", *HOSTILE[:2])
+        groups = np.resize(HOSTILE[:3], 40)
+        found = audit(LogisticRegression().fit(X, labels), X, labels, groups=groups)
+    else:
+        found = audit(Ridge().fit(X, X[:, 0]), X, X[:, 0] + 0.1 * X[:, 1] ** 2)
+    found = replace(found, model=replace(found.model, names=HOSTILE))
+    text = report.render(found, title=HOSTILE[0], notes=HOSTILE)
+    tags = Tags(text)
+    assert tags.tags.count("script") == 2
+    assert "img" not in tags.tags
+    assert not [name for name in tags.attributes if name.startswith("on")]
+    assert "n" * 1000 not in text
+    assert "\x07" not in text
+    assert "\x00" not in text
+    assert len(text.encode("utf-8", errors="strict")) < 1e6
+
+
+def test_large_data_is_sampled_and_says_so():
+    X, y = rows(3000, 4)
+    found = audit(LogisticRegression().fit(X, y), X, y)
+    view = View(found, stops_of(found))
+    assert len(view.rows) == len(set(view.rows)) == SHOWN
+    assert set(view.first_moved[:40]) <= set(view.rows)
+    assert f"{SHOWN} of 3,000 rows are drawn" in report.render(found)
+
+
+def test_several_classes_groups_and_a_pipeline():
+    X, _ = rows(90)
+    y = np.digitize(X[:, 0] + 0.5 * X[:, 1], [-0.5, 0.5])
+    model = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, y)
+    text = report.render(audit(model, X, y, groups=np.resize(["a", "b"], 90)), model=model)
+    assert "group <bdi>b</bdi>" in text
+    assert 'class="no-refits no-fitted"' in text
+    assert data(text)["own"]["slopes"][2]
+
+
+@pytest.mark.parametrize(
+    "case", ["one column", "two columns", "constant", "all wrong", "l1", "order 2", "float32"]
+)
+def test_odd_cases_have_a_page(case):
+    X, y = rows(50, {"one column": 1, "two columns": 2}.get(case, 3))
+    options = {"cost": Norm(1)} if case == "l1" else {"order": 2} if case == "order 2" else {}
+    model = LogisticRegression().fit(X, y)
+    if case == "constant":
+        model.coef_[:] = 0
+    if case == "all wrong":
+        model.coef_ *= -1
+        model.intercept_ *= -1
+    if case == "float32":
+        X = X.astype(np.float32)
+    text = report.render(audit(model, X, y, **options))
+    assert "NaN" not in text
+    assert data(text)["deltas"][0] == 0
+
+
+def test_regression_says_what_is_right():
+    X, _ = rows()
+    y = X[:, 0] + 0.3 * X[:, 1] ** 2
+    model = DRORegressor(cost="euclidean", delta=0.05).fit(X, y)
+    text = report.render(audit(model, X, y, tau=0.5), model=model)
+    assert "within 0.5 of the target" in text
+    assert data(text)["own"] is None
+
+
+def test_drift_is_told():
+    X, y = rows(80)
+    model = DROClassifier(cost="euclidean", delta=0.05).fit(X, y)
+    found = audit(model, X, y, new=(X[:40] + np.array([3.0, 0, 0]), y[:40]))
+    text = report.render(found, model=model)
+    assert "The new rows are outside the ball." in text
+    assert number(found.drift.estimate) in text
+    assert "Columns that moved" in text
+
+
+def test_a_report_that_fails_leaves_no_file(fitted, tmp_path, monkeypatch):
+    model, found = fitted
+    file = tmp_path / "page.html"
+    file.write_text("the page of yesterday")
+
+    def fail(*_):
+        raise RuntimeError("half-way")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("otdro.report.writing.advice", fail)
+        with pytest.raises(RuntimeError, match="half-way"):
+            report.write(file, found, model=model)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", fail)
+        with pytest.raises(RuntimeError, match="half-way"):
+            report.write(file, found, model=model)
+    assert file.read_text() == "the page of yesterday"
+    assert os.listdir(tmp_path) == ["page.html"]
+    assert report.write(file, found) == file
+    assert file.read_text().startswith("<!doctype html>")
+
+
+def test_what_is_no_audit_is_refused(tmp_path):
+    with pytest.raises(TypeError, match="a report is of an Audit, got LogisticRegression"):
+        report.write(tmp_path / "page.html", LogisticRegression())
+    assert os.listdir(tmp_path) == []
+
+
+def test_the_same_audit_gives_the_same_page(fitted, page):
+    model, found = fitted
+    assert report.render(found, model=model, title="A fit") == page
+
+
+def test_boundary_lines_are_where_the_largest_scores_are_equal():
+    rng = np.random.default_rng(1)
+    B, b, center = rng.standard_normal((4, 3)), rng.standard_normal(4), rng.standard_normal(3)
+    first, second = np.eye(3)[0], np.array([0.6, 0.8, 0.0])
+    found = section(B, B @ center + b, first, second)
+    D = np.stack([first, second])
+    at, box = D @ center, np.array([[-3.0, -3.0], [3.0, 3.0]])
+    lines = boundary_lines(found, at, box)
+    assert lines
+    for u in np.concatenate(lines):
+        x = center + D.T @ np.linalg.solve(D @ D.T, u - at)
+        scores = np.sort(B @ x + b)
+        assert_allclose(scores[-1], scores[-2])
+        assert (np.abs(u) <= 3 + 1e-9).all()
+
+
+@pytest.mark.parametrize(("low", "high"), [(0, 1), (-3.2, 7.7), (1e-6, 2e-6), (990, 1010)])
+def test_ticks_are_round_and_inside(low, high):
+    found = ticks(low, high)
+    assert 2 <= len(found) <= 7
+    assert low <= found[0] < found[-1] <= high
+    assert 0 not in np.diff(found)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.12345, "0.123"), (2871.4, "2,870"), (-1.5, "−1.5"), (np.inf, "∞"), (np.nan, "–")],
+)
+def test_numbers_have_three_digits(value, text):
+    assert number(value) == text
+
+
+def test_plain_text_is_short_and_visible():
+    assert plain("a\nb\x01") == "a b\ufffd"
+    assert len(plain("n" * 100)) == 48
+
+
+def test_a_notebook_shows_delta_and_robust_risk(fitted):
+    model, _ = fitted
+    shown = model._repr_mimebundle_()["text/html"]
+    assert f"delta <b>{model.delta_:.4g}</b>" in shown
+    assert f"robust risk <b>{model.robust_risk_:.4g}</b>" in shown
+    assert model._repr_html_() == shown or "robust risk" in model._repr_html_()
+    assert "robust risk <b>" not in DROClassifier()._repr_html_()
+    with config_context(display="text"):
+        assert "text/html" not in model._repr_mimebundle_()
+
+
+def test_the_module_is_there_after_import_otdro():
+    code = "import otdro; print(otdro.report.write.__name__, otdro.plot.BallDisplay.__name__)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["write", "BallDisplay"]
+
+
+def test_commands_write_the_page(here, table, capsys):  # noqa: F811
+    table.to_csv("rows.csv", index=False)
+    fit = ("fit", "rows.csv", "--target", "y", "--save", "m.skops", "--report", "fit.html", *FAST)
+    code, out, _ = call(capsys, *fit)
+    assert code == 0
+    assert "fit.html" in out
+    text = (here / "fit.html").read_text()
+    assert "y from rows.csv" in text
+    assert "The audit is of the rows that the model was fitted on." in text
+    command = ("audit", "m.skops", "rows.csv", "--target", "y", "--report", "audit.html", "-q")
+    assert call(capsys, *command)[0] == 0
+    assert "m.skops on rows.csv" in (here / "audit.html").read_text()
+
+
+def test_commands_refuse_a_place_that_cannot_be_written(here, table, capsys):  # noqa: F811
+    table.to_csv("rows.csv", index=False)
+    fit = ("fit", "rows.csv", "--target", "y", "--report", "nowhere/fit.html", *FAST)
+    assert "no folder nowhere" in refused(capsys, *fit)
+    assert sorted(path.name for path in here.iterdir()) == ["rows.csv"]
