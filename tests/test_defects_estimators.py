@@ -23,7 +23,7 @@ from otdro.losses import Logistic, Squared
 from otdro.metrics import Diagonal, GeometricMean, Learned
 from otdro.problem import Solution
 from otdro.radius import Sample, candidates, path
-from otdro.radius.folds import splits
+from otdro.radius.splitting import splits
 from otdro.solvers import Exact, Smoothed
 
 RNG = np.random.default_rng(0)

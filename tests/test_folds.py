@@ -14,7 +14,7 @@ from otdro.costs import Mahalanobis, Norm
 from otdro.losses import Logistic
 from otdro.metrics import GeometricMean
 from otdro.radius import Sample
-from otdro.radius.folds import splits
+from otdro.radius.splitting import splits
 
 N, D = 48, 4
 RNG = np.random.default_rng(0)

@@ -11,7 +11,7 @@ from otdro.losses import Logistic, Squared
 from otdro.metrics import Learned
 from otdro.radius import Sample
 from otdro.radius.candidates import Candidates
-from otdro.radius.folds import FoldScores, cross_validate, splits
+from otdro.radius.folds import FoldScores, cross_validate
 from otdro.radius.grid import default_deltas
 from otdro.radius.rules import (
     PRIOR_SHARE,
@@ -26,6 +26,7 @@ from otdro.radius.rules import (
     resolve,
     smoothed_loss,
 )
+from otdro.radius.splitting import splits
 from otdro.solvers import Exact
 
 N = 60

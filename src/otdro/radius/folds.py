@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from inspect import Parameter, signature
 from logging import INFO
 from time import perf_counter
 from typing import Any
@@ -12,31 +11,19 @@ from typing import Any
 import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
 from numpy.typing import NDArray
-from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.metrics import check_scoring
-from sklearn.model_selection import (
-    GroupKFold,
-    KFold,
-    StratifiedGroupKFold,
-    StratifiedKFold,
-    check_cv,
-)
 
 from ..costs import Cost
 from ..design import Design
-from ..losses import Loss
 from ..problem import Sample
 from ..progress import logger
 from ..solvers import Solver
 from .candidates import Candidates
 from .grid import Solved, solve_path, solve_weighted
+from .splitting import Split
 
 Array = NDArray[Any]
-Split = tuple[Array, Array]
 
-#: Folds of ``cv=None``, as in scikit-learn.
-DEFAULT_FOLDS = 5
 #: The gap, relative to the constant model's risk, to which models inside folds are solved at least.
 FOLD_TOL = 1e-4
 
@@ -71,114 +58,6 @@ class FoldScores:
         """Its standard error."""
         F = len(self.scores)
         return self.scores.std(axis=0, ddof=1) / np.sqrt(F) if F > 1 else np.zeros_like(self.mean)
-
-
-def splits(
-    sample: Sample, cv: Any, groups: Any, seed: int, repeats: int = 1, classes: Any = None
-) -> list[Split]:
-    """Return (train, test) rows; an int makes shuffled folds, stratified by label, repeated.
-
-    With ``groups`` such folds leave whole groups out. A splitter or an iterable of splits is used
-    as it is. ``classes`` are the names of the labels. Splits that cannot train are left out; none
-    is left only where the folds were made here.
-    """
-    labels = codes(sample)
-    classify = sample.loss.task == "classification"
-    count = _number_of_folds(cv, groups)
-    if count is not None:
-        names = np.unique(labels) if classes is None else classes
-        splitters = _folds(labels, count, classify, seed, repeats, names, groups)
-    else:
-        splitters = [check_cv(cv, labels, classifier=classify)]
-    found = [
-        (np.asarray(train), np.asarray(test))
-        for splitter in splitters
-        for train, test in splitter.split(sample.X, labels, groups)
-    ]
-    lacking = [i for i, pair in enumerate(found) if not _usable(sample, *pair)]
-    if len(lacking) == len(found):
-        if count is not None and groups is None:
-            return []
-        raise ValueError(
-            f"none of the {len(found)} splits of cv has training rows of positive weight from two "
-            "classes; use other folds or groups, or a number as delta."
-        )
-    if lacking:
-        warnings.warn(
-            f"{len(lacking)} of {len(found)} splits (number {', '.join(map(str, lacking))}) lack a "
-            "class or test rows of positive weight and are left out.",
-            UserWarning,
-            stacklevel=2,
-        )
-    return [pair for i, pair in enumerate(found) if i not in lacking]
-
-
-def codes(sample: Sample) -> Array:
-    """Return one label per row (the class number for one-vs-rest), or the target."""
-    return sample.ys[0] if len(sample.ys) == 1 else np.stack(sample.ys).argmax(axis=0)
-
-
-def _number_of_folds(cv: Any, groups: Any) -> int | None:
-    """Return how many folds are to be made here, None where ``cv`` says which rows they hold."""
-    if cv is None and groups is not None:
-        # scikit-learn's default for None, which would pass over the groups
-        return DEFAULT_FOLDS
-    if isinstance(cv, int | np.integer) and not isinstance(cv, bool):
-        return int(cv)
-    return None
-
-
-def _folds(
-    labels: Array, k: int, classify: bool, seed: int, repeats: int, names: Any, groups: Any
-) -> list[Any]:
-    """Return the splitters of k folds, one per repetition, of whole groups if there are any."""
-    if k < 2:
-        raise ValueError(f"cv must be at least 2 folds, got cv={k}.")
-    least, what = len(labels), "the sample"
-    if classify:
-        counts = np.unique(labels, return_counts=True)[1]
-        rare = np.asarray(names).tolist()[int(counts.argmin())]
-        least, what = int(counts.min()), f"the class {rare!r}"
-    folds = _at_most(k, least, what, "row")
-    stratify = classify and least >= 2
-    if groups is None:
-        kind = StratifiedKFold if stratify else KFold
-    else:
-        count = len(np.unique(groups))
-        if count < 2:
-            raise ValueError(
-                f"folds of whole groups need two groups, got one: {groups[0]!r}. Leave groups out, "
-                "or give a number as delta."
-            )
-        folds = _at_most(folds, count, "the sample", "group")
-        kind = StratifiedGroupKFold if stratify and count > folds else GroupKFold
-        if count == folds:
-            # each group is a fold: every repetition would be the same
-            repeats = 1
-    return [kind(folds, shuffle=True, random_state=(seed + r) % 2**31) for r in range(repeats)]
-
-
-def _at_most(k: int, least: int, what: str, unit: str) -> int:
-    """Return the number of folds that ``least`` units allow, at least 2, aloud if that is not k."""
-    if least >= k:
-        return k
-    fewer = max(2, least)
-    plural = "" if least == 1 else "s"
-    warnings.warn(
-        f"{what} has {least} {unit}{plural}, fewer than cv={k} folds: using {fewer}.",
-        UserWarning,
-        stacklevel=4,
-    )
-    return fewer
-
-
-def _usable(sample: Sample, train: Array, test: Array) -> bool:
-    positive = sample.weights[train] > 0
-    if not positive.any() or not (sample.weights[test] > 0).any():
-        return False
-    if sample.loss.task != "classification":
-        return True
-    return all(len(np.unique(y[train][positive])) == 2 for y in sample.ys)
 
 
 def cross_validate(
@@ -348,61 +227,3 @@ def _require_numbers(scores: list[list[Array]]) -> None:
             f"the score is not a number in fold(s) {', '.join(bad)}; use another scoring, or folds "
             "whose test rows it can score."
         )
-
-
-class ModelScorer:
-    """A scikit-learn scorer applied to coefficients, through a copy of the estimator.
-
-    ``sample_weight`` (None: no weights) goes to a scorer that takes one; of one that does not,
-    a warning says so.
-    """
-
-    def __init__(
-        self,
-        estimator: Any,
-        scoring: Any,
-        loss: Loss,
-        y: Array,
-        classes: Array | None,
-        sample_weight: Array | None = None,
-    ) -> None:
-        self.model = clone(estimator)
-        self.score = check_scoring(estimator, scoring=scoring)
-        self.loss = loss
-        self.y = y
-        self.classes = classes
-        self.name = scoring
-        self.weights = sample_weight
-        if sample_weight is not None and not _takes_weights(self.score):
-            warnings.warn(
-                f"scoring={scoring!r} takes no sample_weight: the rows of a fold count alike in "
-                "its score.",
-                UserWarning,
-                stacklevel=4,
-            )
-            self.weights = None
-
-    def __call__(self, X: Any, rows: Array, coef: Array, intercept: Array) -> float:
-        """Return the score of one model on rows X, numbered ``rows`` in the training data."""
-        model = self.model
-        model.loss_ = self.loss
-        model.n_features_in_ = X.shape[1]
-        if self.classes is None:
-            model.coef_, model.intercept_ = coef[0], float(intercept[0])
-        else:
-            model.coef_, model.intercept_, model.classes_ = coef, intercept, self.classes
-        weighted = {} if self.weights is None else {"sample_weight": self.weights[rows]}
-        try:
-            return float(self.score(model, X, self.y[rows], **weighted))
-        except AttributeError as error:
-            raise ValueError(
-                f"scoring={self.name!r} needs what the loss {model.loss!r} lacks: {error}"
-            ) from None
-
-
-def _takes_weights(scorer: Any) -> bool:
-    """Whether a scorer, or the metric that scikit-learn made it from, has a sample_weight."""
-    parameters = signature(getattr(scorer, "_score_func", scorer)).parameters
-    return "sample_weight" in parameters or any(
-        parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters.values()
-    )

@@ -20,11 +20,13 @@ from .candidates import Candidates, blended
 from .checks import check_delta, check_deltas, resolve_order
 from .comparison import CandidateScore, Comparison
 from .environments import environment_losses
-from .folds import FOLD_TOL, FoldScores, ModelScorer, Split, cross_validate, splits
+from .folds import FOLD_TOL, FoldScores, cross_validate
 from .grid import Path, Solved, default_deltas, solve_path, tidy
 from .profile import theory_delta
 from .rules import REPEAT_UP_TO, REPEATS, Evidence, Verdict
 from .rules import resolve as resolve_rule
+from .scoring import ModelScorer
+from .splitting import Split, splits
 
 Array = NDArray[Any]
 
