@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from sklearn.base import clone
 
 from ..costs import Cost, Norm
 from ..design import Design
@@ -96,8 +95,7 @@ class Exact(Solver):
 
     def in_folds(self, tol: float) -> Exact:
         """Return the solver with a gap of ``tol`` at best."""
-        loose: Exact = clone(self).set_params(tol=max(self.tol, tol))
-        return loose
+        return Exact(tol=max(self.tol, tol), max_iter=self.max_iter)
 
     def cost_in_folds(self, cost: Cost) -> Cost:
         """Return the cost, or a cheaper one near it."""
