@@ -132,9 +132,21 @@ def worst_case(
 
 
 def boundary(estimator: Any, ax: Any, *, class_: Any = None, **style: Any) -> list[Any]:
-    """Draw the line where the score of a classifier of two columns is zero."""
+    """Draw the line where the score of a classifier of two columns is zero.
+
+    Of a softmax model the lines where the scores of two classes are equal.
+    """
+    if estimator.loss_.outputs > 1:
+        pairs = zip(*np.triu_indices(len(estimator.coef_), 1), strict=True)
+        coef, intercept = estimator.coef_, estimator.intercept_
+        lines = [_line(ax, coef[k] - coef[j], intercept[k] - intercept[j], style) for k, j in pairs]
+        return [line for each in lines for line in each]
     k = 0 if len(estimator.coef_) == 1 else estimator.classes_.tolist().index(class_)
-    beta, b = estimator.coef_[k], estimator.intercept_[k]
+    return _line(ax, estimator.coef_[k], estimator.intercept_[k], style)
+
+
+def _line(ax: Any, beta: NDArray[Any], b: float, style: dict[str, Any]) -> list[Any]:
+    """Draw the line x'beta + b = 0, none for beta = 0."""
     if len(beta) != 2:
         raise ValueError(f"a boundary is a line for two columns, the model has {len(beta)}.")
     if not beta.any():

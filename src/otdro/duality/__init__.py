@@ -18,6 +18,9 @@ from .multiplier import least_finite as least_finite
 from .multiplier import require_lipschitz as require_lipschitz
 from .multiplier import rooted as rooted
 from .multiplier import worst_risk as worst_risk
+from .pairs import Pair as Pair
+from .pairs import pair_norms as pair_norms
+from .pairs import steepest_pair as steepest_pair
 from .zero import ZeroModel as ZeroModel
 from .zero import local_threshold as local_threshold
 from .zero import threshold as threshold

@@ -22,7 +22,7 @@ from sklearn.model_selection import (
     check_cv,
 )
 
-from ..design import Design
+from ..design import model_scores
 from ..losses import Loss
 from ..problem import Sample
 from ..progress import logger
@@ -97,8 +97,9 @@ def splits(
         if count is not None and groups is None:
             return []
         raise ValueError(
-            f"none of the {len(found)} splits of cv has training rows of positive weight from two "
-            "classes; use other folds or groups, or a number as delta."
+            f"none of the {len(found)} splits of cv has training rows of positive weight from "
+            f"{'all' if sample.loss.outputs > 1 else 'two'} classes; use other folds or groups, or "
+            "a number as delta."
         )
     if lacking:
         warnings.warn(
@@ -175,7 +176,7 @@ def _usable(sample: Sample, train: Array, test: Array) -> bool:
         return False
     if sample.loss.task != "classification":
         return True
-    return all(len(np.unique(y[train][positive])) == 2 for y in sample.ys)
+    return all(len(np.unique(y[train][positive])) == len(np.unique(y)) for y in sample.ys)
 
 
 def cross_validate(
@@ -248,7 +249,7 @@ def _fold(
     starts: list[Solved | None],
 ) -> list[_Scored]:
     """Return what one fold says about every candidate."""
-    part, held = sample.rows(train), Design(sample.X[test])
+    part, held = sample.rows(train), sample.X[test]
     results = []
     for cost, grid, start in zip(candidates.costs(part), deltas, starts, strict=True):
         begun = perf_counter()
@@ -256,7 +257,7 @@ def _fold(
         failed = sum(not s.converged for row in solved for s in row)
         coefs = np.stack([[s.coef for s in row] for row in solved])
         intercepts = np.array([[s.intercept for s in row] for row in solved])
-        z = np.stack([held.scores(c.T) + b for c, b in zip(coefs, intercepts, strict=True)])
+        z = np.stack([model_scores(held, c, b) for c, b in zip(coefs, intercepts, strict=True)])
         scores = _scores(sample, test, z, coefs, intercepts, scorer)
         results.append(_Scored(scores, z, failed, perf_counter() - begun))
     return results
@@ -336,7 +337,11 @@ class ModelScorer:
         if self.classes is None:
             model.coef_, model.intercept_ = coef[0], float(intercept[0])
         else:
-            model.coef_, model.intercept_, model.classes_ = coef, intercept, self.classes
+            several = self.loss.outputs > 1
+            model.coef_, model.intercept_ = (
+                (coef[0], intercept[0]) if several else (coef, intercept)
+            )
+            model.classes_ = self.classes
         weighted = {} if self.weights is None else {"sample_weight": self.weights[rows]}
         try:
             return float(self.score(model, X, self.y[rows], **weighted))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from .checks import check_delta, check_deltas, resolve_order
 from .comparison import CandidateScore, Comparison
 from .folds import FOLD_TOL, FoldScores, ModelScorer, Split, cross_validate, splits
 from .grid import Path, default_deltas, solve_path, tidy
+from .margins import binary_view
 from .profile import theory_delta
 from .rules import REPEAT_UP_TO, REPEATS, Evidence, Verdict
 from .rules import resolve as resolve_rule
@@ -60,6 +61,10 @@ class Choice:
     solutions: list[Solution] | None = None
     note: str = ""
 
+    def noting(self, sentence: str) -> Choice:
+        """Return the choice with one more sentence before its note."""
+        return replace(self, note=f"{sentence} {self.note}".strip())
+
 
 def choose(sample: Sample, solver: Solver, settings: Settings) -> Choice:
     """Return the ball that the settings ask for."""
@@ -71,7 +76,7 @@ def choose(sample: Sample, solver: Solver, settings: Settings) -> Choice:
         return _from_folds(sample, tried, full, order, delta, solver, settings)
     if delta == "theory":
         delta = theory_delta(sample, full[0], order, settings.confidence)
-    return Choice(Ball(full[0], delta, order), note=tried.note)
+    return Choice(sample.ball(full[0], delta, order), note=tried.note)
 
 
 def _from_folds(
@@ -95,15 +100,16 @@ def _from_folds(
     deltas = [_deltas(sample, cost, order, delta, settings) for cost in full]
     starts = [
         solve_path(sample, cost, order, grid, solver.in_folds(FOLD_TOL))
-        if solver.starts_pay(sample.problem(sample.ys[0], Ball(cost, float(grid[0]), order)))
+        if solver.starts_pay(sample.problem(sample.ys[0], sample.ball(cost, grid[0], order)))
         else None
         for cost, grid in zip(full, deltas, strict=True)
     ]
     shared = (solver, pairs, scorer, settings.n_jobs, starts)
     scores = cross_validate(sample, tried, order, deltas, *shared)
+    views = [binary_view(sample, folds) for folds in scores]
     verdicts = [
-        rule(Evidence(sample, cost, order, grid, folds, scorer is None))
-        for cost, grid, folds in zip(full, deltas, scores, strict=True)
+        rule(Evidence(view, cost, order, grid, seen, scorer is None))
+        for cost, grid, (view, seen) in zip(full, deltas, views, strict=True)
     ]
     best = int(np.argmin([verdict.value for verdict in verdicts]))
     table = _compared(tried.names, deltas, scores, verdicts, best)
@@ -116,7 +122,7 @@ def _from_folds(
     known = {"score_mean": scores[best].mean, "score_se": scores[best].se, "candidates": table}
     path = tidy(sample, deltas[best], solved, squeeze=True, **known)
     j = verdicts[best].place
-    ball = Ball(cost, float(deltas[best][j]), order)
+    ball = sample.ball(cost, float(deltas[best][j]), order)
     final = [row[j] for row in solved] if near is cost else None
     return Choice(ball, path, final, tried.note)
 
@@ -150,7 +156,7 @@ def _without_folds(
     solved = solve_path(sample, near, order, grid, solver)
     path = tidy(sample, grid, solved, squeeze=True)
     final = [row[place] for row in solved] if near is cost else None
-    return Choice(Ball(cost, chosen, order), path, final, note)
+    return Choice(sample.ball(cost, chosen, order), path, final, note)
 
 
 def _splits(sample: Sample, costs: list[Cost], settings: Settings) -> list[Split]:

@@ -16,9 +16,11 @@ from .conic import InteriorPoint
 from .euclidean import JointNewton, Newton, Spectral
 from .feature_map import InnerAscent, Linearised
 from .finite import FiniteSupport
+from .softmax import MultinomialNewton
 
 #: In the order in which they are asked: what is special first.
 METHODS: tuple[Method, ...] = (
+    MultinomialNewton(),
     FiniteSupport(),
     Linearised(),
     InnerAscent(),
@@ -39,6 +41,8 @@ class Exact(Solver):
     max_iter : int, default 1000
         The most iterations.
     """
+
+    several_scores = True
 
     def __init__(self, tol: float = 1e-6, max_iter: int = 1000) -> None:
         self.tol = tol
@@ -77,7 +81,7 @@ class Exact(Solver):
         order = ball.order if np.isfinite(problem.loss.lipschitz) else 2
         plain = replace(problem, ball=replace(ball, cost=euclidean, order=order), support=None)
         found = method(plain).solve(plain, self.tol, self.max_iter, start)
-        if not ball.cost.is_norm or problem.finite:
+        if not ball.cost.is_norm or problem.finite or problem.loss.outputs > 1:
             return found
         z = Design(problem.X).scores(found.coef) + found.intercept
         w = float(ball.cost.dual_norm(found.coef))
@@ -106,6 +110,8 @@ def method(problem: Problem) -> Method:
     reasons = []
     for candidate in METHODS:
         if problem.geometry not in candidate.geometries or (plain and not candidate.accepts_zero):
+            continue
+        if candidate.several_scores != (problem.loss.outputs > 1):
             continue
         reason = candidate.lacks(problem)
         if reason is None:

@@ -14,12 +14,13 @@ from . import places
 from .discrepancy import discrepancy as discrepancy
 from .distribution import WorstCase as WorstCase
 from .norms import norm_worst_case
+from .softmax import softmax_risk, softmax_worst_case
 
 
 def worst_case(
     problem: Problem,
     coef: Array,
-    intercept: float,
+    intercept: Any,
     *,
     dual: Array | None = None,
     gap: float = np.inf,
@@ -31,6 +32,8 @@ def worst_case(
     known: then the distribution is the equilibrium.
     ``reach`` bounds the length of a move.
     """
+    if problem.loss.outputs > 1:
+        return softmax_worst_case(problem, coef, intercept, reach)
     if problem.ball.cost.is_norm and not problem.finite:
         return norm_worst_case(problem, coef, intercept, dual, gap, reach)
     if reach is not None:
@@ -38,8 +41,10 @@ def worst_case(
     return places.worst_case(problem, coef, intercept)
 
 
-def robust_risk_of(problem: Problem, coef: Array, intercept: float) -> float:
+def robust_risk_of(problem: Problem, coef: Array, intercept: Any) -> float:
     """Return the worst-case risk of a linear model over the ball of a problem."""
+    if problem.loss.outputs > 1:
+        return softmax_risk(problem, coef, intercept)
     if not problem.ball.cost.is_norm or problem.finite:
         return places.worst_risk(problem, coef, intercept)
     z = Design(problem.X).scores(coef) + intercept
