@@ -30,6 +30,8 @@ class Method:
     certifies: str
     #: Whether delta = 0, plain empirical risk, is solved too.
     accepts_zero: bool = False
+    #: Whether targets may move at a price where the risk is not linear in the dual norm.
+    moves_targets: bool = False
     #: Whether it is for losses of several scores per row, else for those of one.
     several_scores: bool = False
 

@@ -11,6 +11,7 @@ from ..costs import Cost, Norm
 from ..design import Design
 from ..duality import require_lipschitz, worst_risk
 from ..problem import Problem, Solution
+from . import movable_target
 from .base import Array, Method, Solver, Starts
 from .conic import InteriorPoint
 from .euclidean import JointNewton, Newton, Spectral
@@ -60,12 +61,16 @@ class Exact(Solver):
         """Return the certified solution."""
         if problem.ball.delta == 0:
             return self._plain(problem, start)
+        if np.isfinite(problem.ball.target_cost) and movable_target.is_linear(problem):
+            return movable_target.solve(problem, self.tol, self._at_tolerance, start)
         return method(problem).solve(problem, self.tol, self.max_iter, start)
 
     def solve_path(
         self, problem: Problem, deltas: Array, starts: Starts | None = None
     ) -> list[Solution]:
         """Return the solutions at every delta (descending) by one method."""
+        if np.isfinite(problem.ball.target_cost):
+            return super().solve_path(problem, deltas, starts)
         positive = np.asarray(deltas)[np.asarray(deltas) > 0]
         solved: list[Solution] = []
         if len(positive):
@@ -73,6 +78,10 @@ class Exact(Solver):
             solved = method(problem).solve_path(problem, positive, self.tol, self.max_iter, starts)
         rest = len(deltas) - len(positive)
         return solved + [self.solve(problem.at(0.0)) for _ in range(rest)]
+
+    def _at_tolerance(self, problem: Problem, tol: float, start: Solution | None) -> Solution:
+        """Return the solution at another tolerance."""
+        return Exact(tol, self.max_iter).solve(problem, start)
 
     def _plain(self, problem: Problem, start: Solution | None) -> Solution:
         """Return the plain fit: at delta = 0 nothing moves, so any cost will do."""
@@ -112,6 +121,8 @@ def method(problem: Problem) -> Method:
         if problem.geometry not in candidate.geometries or (plain and not candidate.accepts_zero):
             continue
         if candidate.several_scores != (problem.loss.outputs > 1):
+            continue
+        if np.isfinite(problem.ball.target_cost) and not (plain or candidate.moves_targets):
             continue
         reason = candidate.lacks(problem)
         if reason is None:
