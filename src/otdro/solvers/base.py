@@ -32,6 +32,8 @@ class Method:
     accepts_zero: bool = False
     #: Whether targets may move at a price where the risk is not linear in the dual norm.
     moves_targets: bool = False
+    #: Whether labels may be changed at a price.
+    changes_labels: bool = False
     #: Whether it is for losses of several scores per row, else for those of one.
     several_scores: bool = False
 

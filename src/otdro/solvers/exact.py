@@ -17,11 +17,13 @@ from .conic import InteriorPoint
 from .euclidean import JointNewton, Newton, Spectral
 from .feature_map import InnerAscent, Linearised
 from .finite import FiniteSupport
+from .labels import PricedLabels
 from .softmax import MultinomialNewton
 
 #: In the order in which they are asked: what is special first.
 METHODS: tuple[Method, ...] = (
     MultinomialNewton(),
+    PricedLabels(),
     FiniteSupport(),
     Linearised(),
     InnerAscent(),
@@ -123,6 +125,8 @@ def method(problem: Problem) -> Method:
         if candidate.several_scores != (problem.loss.outputs > 1):
             continue
         if np.isfinite(problem.ball.target_cost) and not (plain or candidate.moves_targets):
+            continue
+        if candidate.changes_labels != (np.isfinite(problem.ball.label_cost) and not plain):
             continue
         reason = candidate.lacks(problem)
         if reason is None:
