@@ -64,7 +64,8 @@ def check_price(price: Any, name: str) -> float:
 class Sample:
     """Rows, target vectors (one, or K for one-vs-rest), weights with sum 1, the model's form.
 
-    The softmax model has one target vector, of labels 0 to K - 1.
+    The softmax model has one target vector, of labels 0 to K - 1. The prices of a label and of a
+    target are those of ``Ball``, or "cv" where folds are to choose one.
     """
 
     X: Any
@@ -73,8 +74,8 @@ class Sample:
     loss: Loss
     fit_intercept: bool
     support: Any = None
-    label_cost: float = np.inf
-    target_cost: float = np.inf
+    label_cost: Any = np.inf
+    target_cost: Any = np.inf
 
     def ball(self, cost: Cost, delta: float, order: int) -> Ball:
         """Return a ball with the prices of labels and targets of this sample."""

@@ -60,9 +60,7 @@ def _start(
     return max(first_multiplier(z, y, weights, loss, w, delta), floor + TINY) if w > 0 else 1.0
 
 
-def inner(
-    z: Array, y: Array, loss: Loss, w: float, order: int, lam: float
-) -> tuple[Array, Array]:
+def inner(z: Array, y: Array, loss: Loss, w: float, order: int, lam: float) -> tuple[Array, Array]:
     """Return psi of every row, and what its move costs."""
     if order == 1 or w == 0:
         return loss.value(z, y), np.zeros_like(z)

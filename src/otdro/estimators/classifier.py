@@ -16,11 +16,11 @@ from sklearn.utils.validation import validate_data
 
 from .. import losses
 from ..losses import Loss
-from ..problem import check_price
 from ..worst_case import WorstCase
 from .base import FORMATS, DROEstimator
 from .multinomial import model_form
 from .parameters import documented
+from .prices import fit_price
 from .rows import Targets, check_weights, normalise
 
 Array = NDArray[Any]
@@ -62,9 +62,11 @@ class DROClassifier(ClassifierMixin, DROEstimator):  # type: ignore[misc]
         difference of two classes' coefficients; it needs the logistic loss, order 1 and a
         Euclidean cost, "l1" or "linf". "ovr" fits each class against the rest. "auto" is
         "multinomial" where that exists.
-    label_cost : float > 0, default=inf
+    label_cost : float > 0 or "cv", default=inf
         The price at which the adversary may change a label into any other, in the unit of the
-        cost, beside the price of moving the row; inf: labels cannot be changed.
+        cost, beside the price of moving the row; inf: labels cannot be changed. "cv" chooses it
+        with delta from the same folds. Three classes or more are then one-vs-rest, and a label
+        changes between a class and the rest.
 
     Attributes
     ----------
@@ -106,6 +108,7 @@ class DROClassifier(ClassifierMixin, DROEstimator):  # type: ignore[misc]
             factors = compute_class_weight(self.class_weight, classes=classes, y=y)
             weights = normalise(weights * factors[codes], "class_weight")
         _require_classes(classes, np.bincount(codes, weights))
+        price = fit_price(self, "label_cost", support)
         form = model_form(self, loss, len(classes), support)
         # of two classes the second is +1, of more each in turn against the rest
         positive = [1] if len(classes) == 2 else range(len(classes))
@@ -117,7 +120,7 @@ class DROClassifier(ClassifierMixin, DROEstimator):  # type: ignore[misc]
             classes,
             None if sample_weight is None else given,
             loss=form.loss,
-            prices={"label_cost": check_price(self.label_cost, "label_cost")},
+            prices={"label_cost": price},
             note=form.note,
         )
 

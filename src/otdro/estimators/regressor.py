@@ -12,11 +12,11 @@ from sklearn.utils import check_array, column_or_1d
 from sklearn.utils.validation import validate_data
 
 from ..losses import Loss
-from ..problem import check_price
 from ..radius.checks import check_targets
 from ..worst_case import WorstCase
 from .base import FORMATS, DROEstimator
 from .parameters import documented
+from .prices import fit_price
 from .rows import Targets, check_weights, normalise
 
 Array = NDArray[Any]
@@ -37,9 +37,10 @@ class DRORegressor(RegressorMixin, DROEstimator):  # type: ignore[misc]
         size.
     <model>
     <choice>
-    target_cost : float > 0, default=inf
+    target_cost : float > 0 or "cv", default=inf
         The price kappa at which the adversary may move a target by t, kappa abs(t) at order 1 and
         kappa t^2 at order 2, beside the price of moving the row; inf: targets cannot be moved.
+        "cv" chooses it with delta from the same folds.
 
     Attributes
     ----------
@@ -72,7 +73,7 @@ class DRORegressor(RegressorMixin, DROEstimator):  # type: ignore[misc]
         y = np.asarray(y, dtype=float)
         given = check_weights(X, sample_weight)
         weights = normalise(given, "sample_weight")
-        prices = {"target_cost": check_price(self.target_cost, "target_cost")}
+        prices = {"target_cost": fit_price(self, "target_cost", support)}
         known = None if sample_weight is None else given
         return X, Targets([y], weights, y, None, known, prices=prices)
 

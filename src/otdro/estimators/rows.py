@@ -32,7 +32,7 @@ class Targets:
     classes: Array | None
     sample_weight: Array | None
     loss: Loss | None = None
-    prices: dict[str, float] = field(default_factory=dict)
+    prices: dict[str, Any] = field(default_factory=dict)
     note: str = ""
 
 

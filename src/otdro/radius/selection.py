@@ -21,6 +21,7 @@ from .comparison import CandidateScore, Comparison
 from .folds import FOLD_TOL, FoldScores, ModelScorer, Split, cross_validate, splits
 from .grid import Path, default_deltas, solve_path, tidy
 from .margins import binary_view
+from .prices import open_price, with_prices
 from .profile import theory_delta
 from .rules import REPEAT_UP_TO, REPEATS, Evidence, Verdict
 from .rules import resolve as resolve_rule
@@ -60,6 +61,7 @@ class Choice:
     path: Path | None = None
     solutions: list[Solution] | None = None
     note: str = ""
+    criterion: float = np.inf
 
     def noting(self, sentence: str) -> Choice:
         """Return the choice with one more sentence before its note."""
@@ -67,7 +69,11 @@ class Choice:
 
 
 def choose(sample: Sample, solver: Solver, settings: Settings) -> Choice:
-    """Return the ball that the settings ask for."""
+    """Return the ball that the settings ask for; a price "cv" is the best of a few."""
+    name = open_price(sample)
+    if name is not None:
+        found = [choose(tried, solver, settings) for tried in with_prices(sample, name, settings)]
+        return min(found, key=lambda choice: choice.criterion)
     tried = cost_candidates.resolve(settings.cost, sample.X)
     order = resolve_order(settings.order, sample.loss, tried.cost)
     delta = check_delta(settings.delta)
@@ -124,7 +130,7 @@ def _from_folds(
     j = verdicts[best].place
     ball = sample.ball(cost, float(deltas[best][j]), order)
     final = [row[j] for row in solved] if near is cost else None
-    return Choice(ball, path, final, tried.note)
+    return Choice(ball, path, final, tried.note, verdicts[best].value)
 
 
 def _scorer(settings: Settings, loss: Loss) -> ModelScorer | None:

@@ -9,10 +9,10 @@ from sklearn.base import clone
 
 from ..costs import Cost, Norm
 from ..design import Design
-from ..duality import require_lipschitz, worst_risk
+from ..duality import priced_risk, require_lipschitz, worst_risk
 from ..problem import Problem, Solution
 from . import movable_target
-from .base import Array, Method, Solver, Starts
+from .base import Array, Method, Solver, Starts, constant_risk
 from .conic import InteriorPoint
 from .euclidean import JointNewton, Newton, Spectral
 from .feature_map import InnerAscent, Linearised
@@ -63,6 +63,10 @@ class Exact(Solver):
         """Return the certified solution."""
         if problem.ball.delta == 0:
             return self._plain(problem, start)
+        if np.isfinite(problem.ball.label_cost):
+            fixed = self._if_no_label_changes(problem, start)
+            if fixed is not None:
+                return fixed
         if np.isfinite(problem.ball.target_cost) and movable_target.is_linear(problem):
             return movable_target.solve(problem, self.tol, self._at_tolerance, start)
         return method(problem).solve(problem, self.tol, self.max_iter, start)
@@ -71,7 +75,7 @@ class Exact(Solver):
         self, problem: Problem, deltas: Array, starts: Starts | None = None
     ) -> list[Solution]:
         """Return the solutions at every delta (descending) by one method."""
-        if np.isfinite(problem.ball.target_cost):
+        if np.isfinite(min(problem.ball.target_cost, problem.ball.label_cost)):
             return super().solve_path(problem, deltas, starts)
         positive = np.asarray(deltas)[np.asarray(deltas) > 0]
         solved: list[Solution] = []
@@ -80,6 +84,22 @@ class Exact(Solver):
             solved = method(problem).solve_path(problem, positive, self.tol, self.max_iter, starts)
         rest = len(deltas) - len(positive)
         return solved + [self.solve(problem.at(0.0)) for _ in range(rest)]
+
+    def _if_no_label_changes(self, problem: Problem, start: Solution | None) -> Solution | None:
+        """Return the solution with fixed labels, None if the adversary would change one there.
+
+        The price only lets him do more, so where he does not use it the solution is the same.
+        """
+        method(problem)
+        inner = replace(problem, ball=replace(problem.ball, label_cost=np.inf))
+        found = self.solve(inner, start)
+        z = Design(problem.X).scores(found.coef) + found.intercept
+        w = float(problem.ball.cost.dual_norm(found.coef)) if found.coef.any() else 0.0
+        risk = priced_risk(z, problem.y, problem.weights, problem.loss, w, problem.ball)
+        gap = found.gap + max(risk.risk - found.objective, 0.0)
+        if gap > max(found.gap, self.tol * constant_risk(problem)[1]):
+            return None
+        return replace(found, objective=max(risk.risk, found.objective), gap=gap)
 
     def _at_tolerance(self, problem: Problem, tol: float, start: Solution | None) -> Solution:
         """Return the solution at another tolerance."""
@@ -138,6 +158,11 @@ def method(problem: Problem) -> Method:
 def refusal(problem: Problem, reasons: list[str]) -> str:
     """Return the sentence for a problem that no method accepts."""
     loss, ball = problem.loss, problem.ball
+    if not reasons and np.isfinite(min(ball.label_cost, ball.target_cost)):
+        return (
+            f"a price of labels or targets needs a cost that is a norm and no support; got "
+            f"{ball.cost!r}. Leave label_cost and target_cost at inf."
+        )
     if not reasons:
         return (
             f"the exact solver needs a cost with a geometry; {ball.cost!r} is a function. Use "

@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 
 from ..design import Design
-from ..duality import worst_risk
+from ..duality import priced_risk, worst_risk
 from ..losses.base import Array
 from ..problem import Problem
 from . import places
 from .discrepancy import discrepancy as discrepancy
 from .distribution import WorstCase as WorstCase
+from .labels import priced_worst_case
 from .norms import norm_worst_case
 from .softmax import softmax_risk, softmax_worst_case
 
@@ -34,6 +35,8 @@ def worst_case(
     """
     if problem.loss.outputs > 1:
         return softmax_worst_case(problem, coef, intercept, reach)
+    if np.isfinite(problem.ball.label_cost) and problem.loss.task == "classification":
+        return priced_worst_case(problem, coef, intercept, reach)
     if problem.ball.cost.is_norm and not problem.finite:
         return norm_worst_case(problem, coef, intercept, dual, gap, reach)
     if reach is not None:
@@ -49,4 +52,6 @@ def robust_risk_of(problem: Problem, coef: Array, intercept: Any) -> float:
         return places.worst_risk(problem, coef, intercept)
     z = Design(problem.X).scores(coef) + intercept
     w = float(problem.ball.cost.dual_norm(coef))
+    if np.isfinite(problem.ball.label_cost) and problem.loss.task == "classification":
+        return priced_risk(z, problem.y, problem.weights, problem.loss, w, problem.ball).risk
     return worst_risk(z, problem.y, problem.weights, problem.loss, w, problem.ball).risk

@@ -35,8 +35,9 @@ def discrepancy(
 
     P and Q are (points, targets, weights or None) or a ``WorstCase``. A label is changed for
     ``label_cost`` and a target moved by t for ``target_cost`` times ``|t|**order``, as in ``Ball``;
-    where both are inf, the value is inf if the masses of the labels differ. The Kantorovich linear program of each label is solved
-    by POT if it is installed, else by HiGHS.
+    where both are inf, the value is inf if the masses of the labels differ. The Kantorovich linear
+    program, of each label where labels are fixed, is solved by POT if it is installed, else by
+    HiGHS.
     """
     if order not in (1, 2):
         raise ValueError(f"order must be 1 or 2, got order={order!r}.")

@@ -97,7 +97,7 @@ class SumOfEntriesCone:
         return Barrier(value, g, diagonal, vector, np.array([gamma]))
 
     def _rest(self, size: Array, t: float, room: float) -> float:
-        """Return r = t - sum u at the best u, where u^2 - theta^2 = 2ur: u = r + sqrt(r^2 + theta^2).
+        """Return r = t - sum u at the best u, u = r + sqrt(r^2 + theta^2) of u^2 - theta^2 = 2ur.
 
         The root of the convex r + sum u(r) = t by Newton's method from above.
         """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from .pieces import pieces_of
 Array = NDArray[Any]
 
 #: A first t this much above the norm of theta, and the least first t.
-ABOVE, LEAST_T = 1.5, 1e-2
+ABOVE, LEAST_T = 1.1, 1e-2
 
 
 class PricedLabels(Method):
@@ -49,11 +48,12 @@ class PricedLabels(Method):
         at = _Inside(problem)
         b, unit = constant_risk(problem)
         target = tol * unit
-        first = at.place(np.zeros(problem.X.shape[1]), b) if start is None else None
-        if first is None:
-            assert start is not None
+        if start is None:
+            first = at.place(np.zeros(problem.X.shape[1]), b)
+        else:
             first = at.place(start.coef, start.intercept)
-        found = minimise(at.rows, first, at.risk, unit, target, max_iter)
+        near = start is not None
+        found = minimise(at.rows, first, at.risk, unit, target, max_iter, near)
         return at.solution(found, target)
 
 
@@ -120,8 +120,3 @@ class _Inside:
             message=verdict(found.gap, target, found.n_iter),
             dual=found.slopes,
         )
-
-
-def without_price(problem: Problem) -> Problem:
-    """Return the problem whose labels cannot be changed."""
-    return replace(problem, ball=replace(problem.ball, label_cost=np.inf))

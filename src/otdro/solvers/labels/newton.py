@@ -23,7 +23,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_solve
-from scipy.special import logsumexp
 
 from ...design import Design
 from ...duality.ties import factored
@@ -33,10 +32,11 @@ from .pieces import Pieces, Worst
 
 Array = NDArray[Any]
 
-#: The first smoothing, the factor from one to the next, and the least one, in units of the risk.
-FIRST, FASTER, LEAST = 0.1, 0.15, 1e-13
+#: The first smoothing, that from a solution nearby, the factor from one to the next, and the least
+#: one, in units of the risk.
+FIRST, NEARBY, FASTER, LEAST = 0.1, 3e-3, 0.15, 1e-13
 #: Newton steps at one smoothing, the decrease (in units of tau) that ends them, and step lengths.
-STEPS, SETTLED, ARMIJO, HALVINGS = 40, 1e-4, 0.1, 40
+STEPS, SETTLED, ARMIJO, HALVINGS = 40, 1e-3, 0.1, 40
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,10 +87,19 @@ Risk = Callable[[Place], tuple[float, float]]
 
 
 def minimise(
-    rows: PricedRows, place: Place, risk_of: Risk, unit: float, target: float, max_iter: int
+    rows: PricedRows,
+    place: Place,
+    risk_of: Risk,
+    unit: float,
+    target: float,
+    max_iter: int,
+    nearby: bool = False,
 ) -> PricedMinimum:
-    """Follow the smoothings until the gap is at most ``target``; ``unit`` is that of the risk."""
-    tau, n_iter, lower = FIRST * unit, 0, 0.0
+    """Follow the smoothings until the gap is at most ``target``; ``unit`` is that of the risk.
+
+    ``nearby``: whether the place is a solution of a problem nearby.
+    """
+    tau, n_iter, lower = (NEARBY if nearby else FIRST) * unit, 0, 0.0
     best, (risk, lam) = place, risk_of(place)
     slopes = np.zeros_like(place.z)
     last: Place | None = None
@@ -168,7 +177,8 @@ def _value(rows: PricedRows, place: Place, tau: float) -> float:
     if not np.isfinite(barrier + inside):
         return np.inf
     f = rows.worst.at(place.z, rows.y, place.s).value
-    smooth = tau * logsumexp(f / tau, axis=0)
+    top = f.max(axis=0)
+    smooth = top + tau * np.log(np.exp((f - top) / tau).sum(axis=0))
     return float(rows.rate * place.s[-1] + rows.weights @ smooth + tau * (barrier + inside))
 
 

@@ -3,8 +3,8 @@ r"""The worst loss of a row as the largest of smooth pieces, of its own label an
 .. math:: f_i = \max_j f_{ij}(z_i, t, \lambda),\qquad
           f_{ij} = \psi(z_i, y_{ij}) - \kappa\lambda\,[y_{ij} \ne y_i],
 
-t >= ||theta||_*; at order 1 psi is the loss and lambda = Lip t, at order 2 it is the inner supremum,
-whose branches, or the pieces of a kinked loss, are pieces each.
+t >= ||theta||_*; at order 1 psi is the loss and lambda = Lip t, at order 2 it is the inner
+supremum, whose branches, or the pieces of a kinked loss, are pieces each.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ Array = NDArray[Any]
 class Pieces:
     """J pieces of n rows in (z, t) or (z, t, lam): value (J, n), slope (J, n, p), bend.
 
-    ``label`` (J, n) is the label of a piece, ``kept`` (J,) whether it is the row's own. The slope in
-    z is dl/dz at the place the row is moved to.
+    ``label`` (J, n) is the label of a piece, ``kept`` (J,) whether it is the row's own. The slope
+    in z is dl/dz at the place the row is moved to.
     """
 
     value: Array
@@ -50,9 +50,7 @@ class Worst(Protocol):
 def labelled(parts: list[tuple[Array, Array, Array, Array, bool]]) -> Pieces:
     """Stack (value, slope, bend, label, kept) of all pieces."""
     value, slope, bend, label, kept = zip(*parts, strict=True)
-    return Pieces(
-        np.stack(value), np.stack(slope), np.stack(bend), np.stack(label), np.array(kept)
-    )
+    return Pieces(np.stack(value), np.stack(slope), np.stack(bend), np.stack(label), np.array(kept))
 
 
 class OrderOne:
