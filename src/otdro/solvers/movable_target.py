@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.optimize import minimize_scalar
+from scipy.optimize import brentq, minimize_scalar
 
 from ..design import model_scores
 from ..duality import worst_risk
@@ -111,11 +111,13 @@ def solve(problem: Problem, tol: float, base: Solve, start: Solution | None) -> 
 
 @dataclass(frozen=True, eq=False)
 class _Trial:
-    """A point with its risk as ``found``, its dual norm w, and the slope a it came from."""
+    """A point with its risk as ``found``, its dual norm w, the slope a it came from, and the value
+    of the inner problem there."""
 
     found: Solution
     w: float
     a: float
+    value: float
 
 
 def _trial(problem: Problem, point: Solution, a: float) -> _Trial:
@@ -123,7 +125,8 @@ def _trial(problem: Problem, point: Solution, a: float) -> _Trial:
     w = float(problem.ball.cost.dual_norm(point.coef)) if point.coef.any() else 0.0
     z = model_scores(problem.X, point.coef, point.intercept)
     risk = worst_risk(z, problem.y, problem.weights, problem.loss, w, problem.ball)
-    return _Trial(replace(point, objective=risk.risk, multiplier=risk.multiplier), w, a)
+    found = replace(point, objective=risk.risk, multiplier=risk.multiplier)
+    return _Trial(found, w, a, point.objective)
 
 
 def _better(first: _Trial | None, second: _Trial) -> _Trial:
@@ -145,7 +148,12 @@ def _between(problem: Problem, left: _Trial, right: _Trial) -> _Trial:
         method="bounded",
         options={"xatol": XATOL},
     ).x
-    return at(float(t))
+    best = at(float(t))
+    kink = float(problem.ball.gain(0.0))
+    if problem.ball.order == 1 and left.w > kink > right.w:
+        # at the kink of max(w, 1/kappa) a minimiser by values has half of the digits
+        best = _better(best, at(float(brentq(lambda t: at(t).w - kink, 0.0, 1.0, xtol=XATOL))))
+    return best
 
 
 def _model(point: Solution) -> tuple[Any, Any]:
@@ -153,15 +161,22 @@ def _model(point: Solution) -> tuple[Any, Any]:
 
 
 def _next(penalty: _Slope, left: _Trial | None, right: _Trial, round_: int) -> float:
-    """Return the next slope: 0 first, then on the line through both ends, or the middle."""
+    """Return the next slope: 0 first, then by three rules in turn.
+
+    Where the tangents of the inner problem's value, of slopes rho w, meet: there the solutions of
+    a kinked loss jump. On the line through the ends; and, if that is not between them, the middle.
+    """
+    order = penalty.problem.ball.order
     if left is None:
-        return (
-            0.0 if penalty.problem.ball.order == 1 else right.w / np.hypot(right.w, penalty.still)
-        )
+        return 0.0 if order == 1 else right.w / np.hypot(right.w, penalty.still)
     low, high = left.a, right.a
-    if penalty.problem.ball.order == 2:
-        guess = left.w / np.hypot(left.w, penalty.still)
+    apart = max(left.w - right.w, TINY)
+    rate = penalty.problem.ball.delta * penalty.problem.loss.lipschitz
+    if round_ % 3 == 0 and order == 1:
+        rise = (right.value - left.value) / rate
+        guess = (rise + left.w * low - right.w * high) / apart
+    elif order == 1:
+        guess = low + (high - low) * (left.w - penalty.still) / apart
     else:
-        guess = low + (high - low) * (left.w - penalty.still) / max(left.w - right.w, TINY)
-    inside = low < guess < high and round_ % 3 < 2
-    return float(guess) if inside else (low + high) / 2
+        guess = left.w / np.hypot(left.w, penalty.still)
+    return float(guess) if low < guess < high and round_ % 3 < 2 else (low + high) / 2
