@@ -207,7 +207,6 @@ def test_the_worst_case_of_all_classes(cost):
         ({"cost": lambda u, x: 0.0}, "not a function"),
         ({"delta": "theory"}, "no profile theory"),
         ({"solver": Quadrature()}, "solved exactly only"),
-        ({"label_cost": 1.0}, "no label_cost"),
     ],
 )
 def test_a_softmax_model_that_does_not_exist(given, match):

@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from otdro import Ball, DROClassifier, DRORegressor, discrepancy, robust_risk
 from otdro.costs import Norm
-from otdro.losses import Absolute, Hinge, Huber, Logistic, Quantile, Squared, SquaredHinge
+from otdro.losses import Absolute, Hinge, Huber, Logistic, Quantile, Softmax, Squared, SquaredHinge
 from otdro.problem import Problem
 from otdro.solvers import Exact, Quadrature
 from reference import classes as reference
@@ -178,12 +178,51 @@ def test_worst_cases_with_moved_targets(loss, order):
     assert spent <= 0.1 * (1 + 1e-6)
 
 
-def test_several_classes_with_a_label_price_are_one_against_the_rest():
-    y = np.digitize(X[:, 0], [-0.5, 0.5])
-    model = DROClassifier(cost="euclidean", delta=0.05, label_cost=1.0).fit(X, y)
-    assert model.robust_risk_.shape == (3,)
-    found = model.worst_case(1)
-    assert_array_equal(np.unique(found.targets), [-1, 1])
+THREE = np.digitize(X[:, 0] + 0.5 * X[:, 1], [-0.5, 0.5])
+
+
+def softmax_agrees(p, kappa, delta):
+    ball = Ball(Norm(p), delta, 1, label_cost=kappa)
+    found = solved(Softmax(3), THREE.astype(float), ball)
+    best = reference.softmax_label_price(X, THREE, 3, p, kappa, delta)
+    assert found.converged
+    assert abs(found.objective - best) <= 1e-6
+    assert found.objective - found.gap <= best + 1e-6
+
+
+@pytest.mark.parametrize(("p", "kappa", "delta"), [(2, 1.0, 0.1), (np.inf, 0.1, 0.2)])
+def test_label_prices_of_three_classes_agree(p, kappa, delta):
+    softmax_agrees(p, kappa, delta)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("p", [2, 1, np.inf])
+@pytest.mark.parametrize("kappa", PRICES)
+@pytest.mark.parametrize("delta", [0.02, 0.2])
+def test_label_prices_of_three_classes_agree_everywhere(p, kappa, delta):
+    softmax_agrees(p, kappa, delta)
+
+
+@pytest.mark.parametrize("reach", [None, 1.0])
+def test_changed_labels_of_three_classes(reach):
+    model = DROClassifier(cost="euclidean", delta=0.1, label_cost=1.0).fit(X, THREE)
+    assert isinstance(model.robust_risk_, float)
+    found = model.worst_case(reach=reach)
+    assert found.budget <= 0.1 * (1 + 1e-9)
+    assert found.risk >= model.robust_risk_ - found.shortfall - 1e-9
+    assert reach is not None or found.shortfall <= 1e-5
+    assert (found.targets != THREE[found.origin]).any()
+    assert_allclose(np.bincount(found.origin, found.weights), 1 / N)
+    spent = discrepancy((X, THREE, None), found, model.cost_, 1, label_cost=1.0)
+    assert spent <= 0.1 * (1 + 1e-6)
+    risk = robust_risk(X, THREE, model.coef_, model.intercept_, "logistic", model.ball_)
+    assert_allclose(risk, model.robust_risk_)
+
+
+def test_one_against_the_rest_with_a_label_price():
+    model = DROClassifier(cost="euclidean", delta=0.05, label_cost=1.0, multi_class="ovr")
+    assert model.fit(X, THREE).robust_risk_.shape == (3,)
+    assert_array_equal(np.unique(model.worst_case(1).targets), [-1, 1])
 
 
 def test_folds_choose_a_price():

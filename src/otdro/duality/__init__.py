@@ -21,6 +21,7 @@ from .multiplier import rooted as rooted
 from .multiplier import worst_risk as worst_risk
 from .pairs import Pair as Pair
 from .pairs import pair_norms as pair_norms
+from .pairs import priced_pair_risk as priced_pair_risk
 from .pairs import steepest_pair as steepest_pair
 from .zero import ZeroModel as ZeroModel
 from .zero import local_threshold as local_threshold

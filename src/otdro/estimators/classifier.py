@@ -65,8 +65,8 @@ class DROClassifier(ClassifierMixin, DROEstimator):  # type: ignore[misc]
     label_cost : float > 0 or "cv", default=inf
         The price at which the adversary may change a label into any other, in the unit of the
         cost, beside the price of moving the row; inf: labels cannot be changed. "cv" chooses it
-        with delta from the same folds. Three classes or more are then one-vs-rest, and a label
-        changes between a class and the rest.
+        with delta from the same folds. In one-vs-rest a label changes between a class and the
+        rest.
 
     Attributes
     ----------

@@ -40,8 +40,6 @@ def _missing(estimator: Any, loss: Loss, support: Any) -> str | None:
     cost, order = estimator.cost, estimator.order
     if loss.multinomial(3) is None:
         return f"needs the logistic loss, got loss={estimator.loss!r}: use loss='logistic'"
-    if not (isinstance(estimator.label_cost, float) and np.isinf(estimator.label_cost)):
-        return "has no label_cost yet: leave label_cost=inf"
     if order == 2:
         return "at order 2 has no one-dimensional inner problem: use order=1"
     if support is not None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from sklearn.base import clone
 
 from ..costs import Cost, Norm
-from ..design import Design
-from ..duality import priced_risk, require_lipschitz, worst_risk
+from ..design import Design, model_scores
+from ..duality import Dual, require_lipschitz, worst_risk
+from ..duality.labels import priced_risk
+from ..duality.pairs import priced_pair_risk, steepest_pair
 from ..problem import Problem, Solution
 from . import movable_target
 from .base import Array, Method, Solver, Starts, constant_risk
@@ -17,13 +20,14 @@ from .conic import InteriorPoint
 from .euclidean import JointNewton, Newton, Spectral
 from .feature_map import InnerAscent, Linearised
 from .finite import FiniteSupport
-from .labels import PricedLabels
+from .labels import PricedLabels, PricedMultinomial
 from .softmax import MultinomialNewton
 
 #: In the order in which they are asked: what is special first.
 METHODS: tuple[Method, ...] = (
     MultinomialNewton(),
     PricedLabels(),
+    PricedMultinomial(),
     FiniteSupport(),
     Linearised(),
     InnerAscent(),
@@ -93,9 +97,7 @@ class Exact(Solver):
         method(problem)
         inner = replace(problem, ball=replace(problem.ball, label_cost=np.inf))
         found = self.solve(inner, start)
-        z = Design(problem.X).scores(found.coef) + found.intercept
-        w = float(problem.ball.cost.dual_norm(found.coef)) if found.coef.any() else 0.0
-        risk = priced_risk(z, problem.y, problem.weights, problem.loss, w, problem.ball)
+        risk = label_risk(problem, found.coef, found.intercept)
         gap = found.gap + max(risk.risk - found.objective, 0.0)
         if gap > max(found.gap, self.tol * constant_risk(problem)[1]):
             return None
@@ -131,6 +133,19 @@ class Exact(Solver):
     def starts_pay(self, problem: Problem) -> bool:
         """Whether the method of this problem is faster from solutions nearby."""
         return method(problem).starts_pay(problem)
+
+
+def label_risk(problem: Problem, coef: Array, intercept: Any) -> Dual:
+    """Return the worst-case risk of a model where labels change at a price."""
+    z = model_scores(problem.X, coef, intercept)
+    ball, weights = problem.ball, problem.weights
+    if problem.loss.outputs > 1:
+        labels = problem.y.astype(int)
+        present = np.bincount(labels, weights, minlength=len(coef)) > 0
+        norm = steepest_pair(ball.cost, coef, present).norm
+        return priced_pair_risk(z, labels, weights, norm, ball.delta, ball.label_cost)
+    w = float(ball.cost.dual_norm(coef)) if coef.any() else 0.0
+    return priced_risk(z, problem.y, weights, problem.loss, w, ball)
 
 
 def method(problem: Problem) -> Method:

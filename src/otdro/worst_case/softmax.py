@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..design import as_dense, model_scores
-from ..duality import pair_norms, steepest_pair
+from ..duality import Dual, pair_norms, priced_pair_risk, steepest_pair
 from ..problem import Problem
 from .distribution import TOLERANCE, WorstCase
 from .order_one import check_reach
@@ -26,6 +27,8 @@ def softmax_worst_case(
     difference to its own class that raises its loss most.
     """
     ball, weights = problem.ball, problem.weights
+    if np.isfinite(ball.label_cost):
+        return _with_changed_labels(problem, coef, intercept, reach)
     labels = problem.y.astype(int)
     z = model_scores(problem.X, coef, intercept)
     plain = problem.loss.value(z, labels)
@@ -53,11 +56,61 @@ def softmax_worst_case(
 
 
 def softmax_risk(problem: Problem, coef: Array, intercept: Array) -> float:
-    """Return the mean cross-entropy plus delta times the largest norm over pairs."""
+    """Return the mean cross-entropy plus delta times the largest norm over pairs.
+
+    Where labels change at a price, the worst case of that.
+    """
     z = model_scores(problem.X, coef, intercept)
     pair = steepest_pair(problem.ball.cost, coef, present(problem))
+    if np.isfinite(problem.ball.label_cost):
+        return _priced(problem, z, pair.norm).risk
     plain = problem.weights @ problem.loss.value(z, problem.y)
     return float(plain + problem.ball.delta * max(pair.norm, 0.0))
+
+
+def _priced(problem: Problem, z: Array, norm: float) -> Dual:
+    ball = problem.ball
+    labels = problem.y.astype(int)
+    return priced_pair_risk(z, labels, problem.weights, norm, ball.delta, ball.label_cost)
+
+
+def _with_changed_labels(problem: Problem, coef: Array, intercept: Array, reach: Any) -> WorstCase:
+    """Return a worst case: labels of the most confident rows change, the rest of delta moves rows.
+
+    A row gains z_y - min z by the label of its least score; where that is more than t kappa it
+    changes, and of rows that gain just as much what the budget allows.
+    """
+    ball, labels = problem.ball, problem.y.astype(int)
+    z = model_scores(problem.X, coef, intercept)
+    norm = steepest_pair(ball.cost, coef, present(problem)).norm
+    dual = _priced(problem, z, norm)
+    gain = z[np.arange(len(z)), labels] - z.min(axis=1)
+    order = np.argsort(-gain, kind="stable")
+    before = np.concatenate([[0.0], np.cumsum(problem.weights[order])[:-1]])
+    mass = np.zeros(len(labels))
+    mass[order] = np.clip(ball.delta / ball.label_cost - before, 0.0, problem.weights[order])
+    worth = gain >= dual.multiplier * ball.label_cost * (1 - TOLERANCE)
+    mass = np.where(worth & (gain > 0), mass, 0.0)
+    goes = np.flatnonzero(mass > 0)
+    stays = np.flatnonzero((mass < problem.weights) | (mass == 0))
+    origin = np.concatenate([stays, goes])
+    spent = float(mass.sum()) * ball.label_cost
+    changed = replace(
+        problem,
+        X=problem.X[origin],
+        y=np.concatenate([problem.y[stays], z.argmin(axis=1)[goes].astype(float)]),
+        weights=np.concatenate([(problem.weights - mass)[stays], mass[goes]]),
+        ball=replace(ball, delta=max(ball.delta - spent, 0.0), label_cost=np.inf),
+    )
+    found = softmax_worst_case(changed, coef, intercept, reach)
+    short = max(0.0, dual.risk - found.risk)
+    return replace(
+        found,
+        origin=origin[found.origin],
+        budget=found.budget + spent,
+        attained=found.attained and short <= TOLERANCE * dual.risk,
+        shortfall=short,
+    )
 
 
 def present(problem: Problem) -> Array:

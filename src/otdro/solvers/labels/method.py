@@ -12,9 +12,12 @@ from ...duality import priced_risk
 from ...problem import Problem, Solution
 from ..base import Method, constant_risk, verdict
 from ..euclidean.coordinates import Coordinates
+from ..softmax.method import MultinomialNewton, PairCoordinates, pair_penalty
 from .cones import cone_of
 from .newton import Place, PricedMinimum, PricedRows, minimise
 from .pieces import pieces_of
+from .softmax import PricedSoftmax, SoftmaxPlace
+from .softmax import minimise as minimise_softmax
 
 Array = NDArray[Any]
 
@@ -55,6 +58,47 @@ class PricedLabels(Method):
         near = start is not None
         found = minimise(at.rows, first, at.risk, unit, target, max_iter, near)
         return at.solution(found, target)
+
+
+class PricedMultinomial(Method):
+    """The softmax model at order 1 whose labels change at a price."""
+
+    geometries = frozenset({"euclidean", "norm"})
+    certifies = "the excess over the least worst-case risk"
+    changes_labels = True
+    several_scores = True
+
+    def lacks(self, problem: Problem) -> str | None:
+        """Refuse what the softmax model refuses."""
+        return MultinomialNewton().lacks(problem)
+
+    def solve(
+        self, problem: Problem, tol: float, max_iter: int, start: Solution | None = None
+    ) -> Solution:
+        """Return the minimiser, from the constant model."""
+        ball = problem.ball
+        at = PairCoordinates(problem)
+        rows = at.rows(problem)
+        cone = cone_of(ball.cost)
+        assert cone is not None
+        task = PricedSoftmax(rows, pair_penalty(problem), cone, ball.delta, ball.label_cost)
+        b, unit = constant_risk(problem)
+        C = np.zeros((rows.design.d, rows.classes - 1))
+        c = b @ rows.basis
+        first = SoftmaxPlace(C, c, LEAST_T, rows.scores(C, c))
+        found = minimise_softmax(task, first, unit, tol * unit, max_iter)
+        coef, intercept = at.outside(found.place.C, found.place.c, rows.basis)
+        return Solution(
+            coef=coef,
+            intercept=intercept,
+            multiplier=found.multiplier,
+            objective=found.risk,
+            gap=found.gap,
+            n_iter=found.n_iter,
+            converged=bool(found.gap <= tol * unit),
+            message=verdict(found.gap, tol * unit, found.n_iter),
+            dual=found.slopes,
+        )
 
 
 class _Inside:

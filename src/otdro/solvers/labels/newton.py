@@ -28,7 +28,7 @@ from ...design import Design
 from ...duality.ties import factored
 from ...losses import Loss
 from .cones import Cone
-from .pieces import Pieces, Worst
+from .pieces import SmoothPieces, Worst
 
 Array = NDArray[Any]
 
@@ -198,7 +198,7 @@ def _domain(rows: PricedRows, s: Array) -> tuple[float, Array, Array]:
     return -float(np.log(room)), g, np.outer(g, g) - bend / room
 
 
-def _shares(pieces: Pieces, tau: float) -> Array:
+def _shares(pieces: SmoothPieces, tau: float) -> Array:
     """Return q (J, n)."""
     top = pieces.value.max(axis=0)
     q = np.exp((pieces.value - top) / tau)

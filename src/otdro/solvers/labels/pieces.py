@@ -22,7 +22,7 @@ Array = NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)
-class Pieces:
+class SmoothPieces:
     """J pieces of n rows in (z, t) or (z, t, lam): value (J, n), slope (J, n, p), bend.
 
     ``label`` (J, n) is the label of a piece, ``kept`` (J,) whether it is the row's own. The slope
@@ -43,14 +43,16 @@ class Worst(Protocol):
     #: 2 kappa of a quadratic loss, which needs 2 kappa lam > t^2; else 0.
     growth: float
 
-    def at(self, z: Array, y: Array, s: Array) -> Pieces:
+    def at(self, z: Array, y: Array, s: Array) -> SmoothPieces:
         """Return the pieces at scores z and scalars s."""
 
 
-def labelled(parts: list[tuple[Array, Array, Array, Array, bool]]) -> Pieces:
+def labelled(parts: list[tuple[Array, Array, Array, Array, bool]]) -> SmoothPieces:
     """Stack (value, slope, bend, label, kept) of all pieces."""
     value, slope, bend, label, kept = zip(*parts, strict=True)
-    return Pieces(np.stack(value), np.stack(slope), np.stack(bend), np.stack(label), np.array(kept))
+    return SmoothPieces(
+        np.stack(value), np.stack(slope), np.stack(bend), np.stack(label), np.array(kept)
+    )
 
 
 class OrderOne:
@@ -63,7 +65,7 @@ class OrderOne:
         self.loss = loss
         self.kappa = kappa
 
-    def at(self, z: Array, y: Array, s: Array) -> Pieces:
+    def at(self, z: Array, y: Array, s: Array) -> SmoothPieces:
         """Return one piece per label, or one per label and slope."""
         rate = self.kappa * self.loss.lipschitz
         parts = []
@@ -101,7 +103,7 @@ class InnerSupremum:
         self.loss = loss
         self.kappa = kappa
 
-    def at(self, z: Array, y: Array, s: Array) -> Pieces:
+    def at(self, z: Array, y: Array, s: Array) -> SmoothPieces:
         """Return the branches of both labels; a missing one is far below."""
         t, lam = s
         parts = []
@@ -132,7 +134,7 @@ class PiecewiseOrderTwo:
         self.loss = loss
         self.kappa = kappa
 
-    def at(self, z: Array, y: Array, s: Array) -> Pieces:
+    def at(self, z: Array, y: Array, s: Array) -> SmoothPieces:
         """Return the sides of both labels."""
         t, lam = s
         pieces = self.loss.pieces
@@ -165,7 +167,7 @@ class QuadraticOrderTwo:
         assert loss.pieces is not None
         self.growth = 2 * loss.pieces.kappa
 
-    def at(self, z: Array, y: Array, s: Array) -> Pieces:
+    def at(self, z: Array, y: Array, s: Array) -> SmoothPieces:
         """Return one piece per label."""
         t, lam = s
         pieces = self.loss.pieces

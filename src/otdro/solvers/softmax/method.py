@@ -63,30 +63,21 @@ def _solved(
     problem: Problem, deltas: list[float], tol: float, max_iter: int, start: Solution | None
 ) -> list[Solution]:
     """Return the solutions along deltas, each from the one before it."""
-    at = _Coordinates(problem)
-    rows = _rows(problem, at)
+    at = PairCoordinates(problem)
+    rows = at.rows(problem)
     b, risk = constant_risk(problem)
     near = None if start is None else at.inside(start, rows.basis)
     solved = []
     for delta in deltas:
         now = problem.at(delta)
-        found = minimise(rows, _penalty(now), delta, b, tol * risk, max_iter, near)
+        found = minimise(rows, pair_penalty(now), delta, b, tol * risk, max_iter, near)
         near = (found.point.C, found.point.c)
         solved.append(_solution(now, at, rows, found, tol * risk))
     return solved
 
 
-def _rows(problem: Problem, at: _Coordinates) -> SoftmaxRows:
-    return SoftmaxRows(
-        at.design,
-        problem.y.astype(int),
-        problem.weights,
-        problem.loss.outputs,
-        problem.fit_intercept,
-    )
-
-
-def _penalty(problem: Problem) -> PairPenalty:
+def pair_penalty(problem: Problem) -> PairPenalty:
+    """Return the penalty of the cost of a problem."""
     cost = problem.ball.cost
     if problem.ball.delta == 0:
         return Unpenalised()
@@ -95,7 +86,7 @@ def _penalty(problem: Problem) -> PairPenalty:
     return SumOfEntries() if cost.dual_p == 1 else LargestEntry()
 
 
-class _Coordinates:
+class PairCoordinates:
     """Centred rows; under a Euclidean cost whitened, and reduced to the span of wide ones."""
 
     def __init__(self, problem: Problem) -> None:
@@ -108,6 +99,12 @@ class _Coordinates:
         round_ = cost.euclidean or problem.ball.delta == 0
         if round_ and d > n and n * d <= REDUCE_UP_TO:
             self.design, self.basis = row_space(self.design)
+
+    def rows(self, problem: Problem) -> SoftmaxRows:
+        """Return the rows in these coordinates."""
+        labels = problem.y.astype(int)
+        form = (problem.loss.outputs, problem.fit_intercept)
+        return SoftmaxRows(self.design, labels, problem.weights, *form)
 
     def inside(self, start: Solution, E: Array) -> tuple[Array, Array]:
         """Return (C, c) of a solution."""
@@ -128,7 +125,7 @@ class _Coordinates:
 
 
 def _solution(
-    problem: Problem, at: _Coordinates, rows: SoftmaxRows, found: SoftmaxMinimum, target: float
+    problem: Problem, at: PairCoordinates, rows: SoftmaxRows, found: SoftmaxMinimum, target: float
 ) -> Solution:
     point = found.point
     coef, intercept = at.outside(point.C, point.c, rows.basis)
@@ -148,7 +145,7 @@ def _solution(
 
 
 def _rounded(
-    problem: Problem, at: _Coordinates, rows: SoftmaxRows, found: Solution, target: float
+    problem: Problem, at: PairCoordinates, rows: SoftmaxRows, found: Solution, target: float
 ) -> Solution:
     """Return the solution with tiny coefficients set to zero, where that keeps it within target."""
     small = np.abs(found.coef) < NEGLIGIBLE * np.abs(found.coef).max(initial=0.0)
@@ -156,7 +153,7 @@ def _rounded(
         return found
     coef = np.where(small, 0.0, found.coef)
     C, c = at.inside(replace(found, coef=coef), rows.basis)
-    point = locate(rows, _penalty(problem), C, c)
+    point = locate(rows, pair_penalty(problem), C, c)
     objective = point.loss + problem.ball.delta * point.norm
     gap = found.gap + objective - found.objective
     if gap > max(found.gap, target):
@@ -174,10 +171,10 @@ class Threshold(NamedTuple):
 
 def pair_threshold(problem: Problem) -> Threshold:
     """Return the size of a flow of the gradient at B = 0: nearly the least for Euclidean costs."""
-    at = _Coordinates(problem)
-    rows = _rows(problem, at)
+    at = PairCoordinates(problem)
+    rows = at.rows(problem)
     b, _ = constant_risk(problem)
     p = rows.evaluate(np.tile(b, (at.design.n, 1)))[1]
-    penalty = _penalty(problem.at(1.0))
+    penalty = pair_penalty(problem.at(1.0))
     flows, _ = penalty.first(rows, rows.adjoint(rows.slopes(p)))
     return Threshold(float(penalty.sizes(flows).sum()), problem.ball.cost.euclidean)

@@ -98,11 +98,15 @@ class SoftmaxRows:
 
         diag p - pp' = sum over pairs of p_k p_l (e_k - e_l)(e_k - e_l)'.
         """
+        k, j = self.all_pairs
+        return self.pair_curvature(self.weights[:, None] * p[:, k] * p[:, j])
+
+    def pair_curvature(self, D: Array) -> Array:
+        """Return sum over rows and pairs of D (e_k - e_l)(e_k - e_l)' x zz', D (n, P) >= 0."""
         d = self.design.d
         k, j = self.all_pairs
         mixed = (self.basis[k] - self.basis[j])[:, :, None]
         outer = mixed * np.swapaxes(mixed, 1, 2)
-        D = self.weights[:, None] * p[:, k] * p[:, j]
         side = d + self.fit_intercept
         grams = np.empty((len(k), side, side))
         for pair in range(len(k)):
