@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from otdro import Ball, DROClassifier, DRORegressor, discrepancy, robust_risk
-from otdro.costs import Norm
+from otdro.costs import Graph, Norm
 from otdro.losses import Absolute, Hinge, Huber, Logistic, Quantile, Softmax, Squared, SquaredHinge
 from otdro.problem import Problem
 from otdro.solvers import Exact, Quadrature
@@ -260,6 +260,17 @@ def test_what_a_price_does_not_go_with(given, match):
     settings = {"cost": "euclidean", "delta": 0.1, "label_cost": 1.0} | given
     with pytest.raises(ValueError, match=match):
         DROClassifier(**settings).fit(X, Y)
+
+
+def test_a_price_of_the_wrong_task_or_cost():
+    with pytest.raises(ValueError, match="Logistic has labels: use label_cost"):
+        robust_risk(X, Y, np.ones(3), 0.0, "logistic", Ball(Norm(2), 0.1, 1, target_cost=1.0))
+    with pytest.raises(ValueError, match="Squared has targets: use target_cost"):
+        robust_risk(X, Z, np.ones(3), 0.0, "squared", Ball(Norm(2), 0.1, 2, label_cost=1.0))
+    with pytest.raises(ValueError, match="needs a cost that is a norm"):
+        robust_risk(X, Y, np.ones(3), 0.0, "logistic", Ball(Graph(2), 0.1, 1, label_cost=1.0))
+    with pytest.raises(ValueError, match="needs a cost that is a norm"):
+        DROClassifier(cost=Graph(2), delta=0.1, label_cost=1.0).fit(X, Y)
 
 
 def test_a_price_with_a_support_or_a_loss_without_a_method():

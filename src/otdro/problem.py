@@ -114,6 +114,25 @@ class Problem:
     fit_intercept: bool = True
     support: Any = None
 
+    def __post_init__(self) -> None:
+        ball, task = self.ball, self.loss.task
+        if np.isfinite(ball.target_cost) and task != "regression":
+            raise ValueError(
+                f"target_cost={ball.target_cost:g} is for targets, and {type(self.loss).__name__} "
+                "has labels: use label_cost."
+            )
+        if np.isfinite(ball.label_cost) and task != "classification":
+            raise ValueError(
+                f"label_cost={ball.label_cost:g} is for labels, and {type(self.loss).__name__} has "
+                "targets: use target_cost."
+            )
+        priced = np.isfinite(min(ball.label_cost, ball.target_cost))
+        if priced and (self.finite or not ball.cost.is_norm):
+            raise ValueError(
+                "a price of labels or targets needs a cost that is a norm, and no support; got "
+                f"{ball.cost!r}. Leave label_cost and target_cost at inf."
+            )
+
     def at(self, delta: float) -> Problem:
         """Return the problem over the ball of another radius."""
         return replace(self, ball=replace(self.ball, delta=float(delta)))

@@ -173,11 +173,6 @@ def method(problem: Problem) -> Method:
 def refusal(problem: Problem, reasons: list[str]) -> str:
     """Return the sentence for a problem that no method accepts."""
     loss, ball = problem.loss, problem.ball
-    if not reasons and np.isfinite(min(ball.label_cost, ball.target_cost)):
-        return (
-            f"a price of labels or targets needs a cost that is a norm and no support; got "
-            f"{ball.cost!r}. Leave label_cost and target_cost at inf."
-        )
     if not reasons:
         return (
             f"the exact solver needs a cost with a geometry; {ball.cost!r} is a function. Use "

@@ -35,7 +35,7 @@ def worst_case(
     """
     if problem.loss.outputs > 1:
         return softmax_worst_case(problem, coef, intercept, reach)
-    if np.isfinite(problem.ball.label_cost) and problem.loss.task == "classification":
+    if np.isfinite(problem.ball.label_cost):
         return priced_worst_case(problem, coef, intercept, reach)
     if problem.ball.cost.is_norm and not problem.finite:
         return norm_worst_case(problem, coef, intercept, dual, gap, reach)
@@ -52,6 +52,6 @@ def robust_risk_of(problem: Problem, coef: Array, intercept: Any) -> float:
         return places.worst_risk(problem, coef, intercept)
     z = Design(problem.X).scores(coef) + intercept
     w = float(problem.ball.cost.dual_norm(coef))
-    if np.isfinite(problem.ball.label_cost) and problem.loss.task == "classification":
+    if np.isfinite(problem.ball.label_cost):
         return priced_risk(z, problem.y, problem.weights, problem.loss, w, problem.ball).risk
     return worst_risk(z, problem.y, problem.weights, problem.loss, w, problem.ball).risk

@@ -36,7 +36,7 @@ Array = NDArray[Any]
 #: one, in units of the risk.
 FIRST, NEARBY, FASTER, LEAST = 0.1, 3e-3, 0.15, 1e-13
 #: Newton steps at one smoothing, the decrease (in units of tau) that ends them, and step lengths.
-STEPS, SETTLED, ARMIJO, HALVINGS = 40, 1e-3, 0.1, 40
+STEPS, SETTLED, ARMIJO, HALVINGS = 200, 1e-3, 0.1, 40
 
 
 @dataclass(frozen=True, eq=False)
