@@ -13,11 +13,13 @@ from ..problem import check_price
 def fit_price(estimator: Any, name: str, support: Any) -> float | str:
     """Return the price of an estimator's parameter, or "cv"; refuse what it cannot go with."""
     price = getattr(estimator, name)
+    if isinstance(price, float) and price == np.inf:
+        return price
     if isinstance(price, str):
         if price != "cv":
             raise ValueError(f"{name} must be a number > 0, inf or 'cv', got {name}={price!r}.")
-    elif np.isinf(check_price(price, name)):
-        return np.inf
+    else:
+        check_price(price, name)
     missing = _missing(estimator, support)
     if missing is not None:
         raise ValueError(f"{name}={price!r} {missing}, or {name}=inf.")
