@@ -54,9 +54,10 @@ class RoundPairs:
             B = -G @ np.linalg.pinv(laplacian, hermitian=True)
             flows = weights[:, None] * (rows.incidence @ B.T)
             sizes = self.sizes(flows)
-            if sizes.sum() == 0 or size - sizes.sum() <= SETTLED * size:
+            now = float(sizes.sum())
+            if now >= (1 - SETTLED) * size or now == 0:
                 break
-            size = float(sizes.sum())
+            size = now
             weights = np.maximum(sizes / size, LEAST_SHARE)
         return flows, B
 
