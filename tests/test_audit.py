@@ -549,3 +549,15 @@ def test_a_class_without_weight_is_no_class():
     weights = (y == "yes").astype(float)
     with pytest.raises(ValueError, match="one class only"):
         audit(model, X, y, sample_weight=weights)
+
+
+def test_the_price_of_a_label_caps_the_price_of_a_row():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((30, 2))
+    y = np.where(X[:, 0] + 0.3 * rng.standard_normal(30) > 0, 1, -1)
+    model = DROClassifier(cost="euclidean", delta=0.05, label_cost=0.4).fit(X, y)
+    found = audit(model, X, y)
+    assert_allclose(found.price, np.minimum(found.distance, 0.4))
+    assert found.price.max() == 0.4
+    # in another unit the price means nothing
+    assert audit(model, X, y, cost="linf").label_cost == np.inf

@@ -331,6 +331,8 @@ def audited(
             raise ValueError(f"tau={tau!r} is for regression; a classifier is right or wrong.")
     regression = linear.classes is None
     asked = (cost, order, linear.ball)
+    # the price of a label is in the unit of the ball's own cost
+    label_cost = linear.ball.label_cost if cost is None and linear.ball is not None else np.inf
     cost, order = resolve_ball(*asked, rows, target, weights, regression, random_state)
     return Audit(
         model=linear,
@@ -343,6 +345,7 @@ def audited(
         tau=None if linear.classes is not None else check_tau(tau, target, weights),
         space=reading.space,
         notes=reading.notes,
+        label_cost=label_cost,
         given_deltas=None if deltas is None else check_grid(deltas),
     )
 
