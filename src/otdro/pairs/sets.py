@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 Array = NDArray[Any]
 
@@ -39,7 +40,8 @@ class Listed:
         total = np.zeros(X.shape[1])
         for start in range(0, len(self), BLOCK):
             i, j = self.index[start : start + BLOCK].T
-            total += ((X[i] - X[j]) ** 2).sum(axis=0)
+            D = X[i] - X[j]
+            total += (D.power(2) if sparse.issparse(D) else D**2).sum(axis=0)
         return total / len(self)
 
     def sample(self, limit: int, rng: np.random.RandomState) -> Array:
