@@ -58,6 +58,11 @@ class Design:
         part._lift = self._lift
         return part
 
+    @cached_property
+    def _transposed(self) -> Any:
+        """X' of sparse rows, a view that takes longer to make than to use."""
+        return self.X.T
+
     def coef(self, theta: Array) -> Array:
         """Return beta = L theta."""
         return theta if self._lift is None else self._lift @ theta
@@ -84,7 +89,7 @@ class Design:
         if r.ndim == 2 and r.shape[1] == 1:
             return self.adjoint(r[:, 0])[:, None]
         if self.sparse:
-            g: Array = self.X.T @ r
+            g: Array = self._transposed @ r
         elif self._direct:
             # (r'X)' reads X along its rows also for a batch
             g = (r.T @ self.X).T

@@ -145,13 +145,13 @@ class MetricLearner(Metric):
             y = column_or_1d(y)
             check_consistent_length(X, y)
         if pairs is not None:
-            return resolve(pairs, len(X), y)
+            return resolve(pairs, X.shape[0], y)
         if y is None:
             raise ValueError(f"{type(self).__name__}.fit needs y or pairs.")
         if y.dtype.kind == "f":
             assert_all_finite(y, input_name="y")
         found = self.make_pairs(X, y)
-        found.check(len(X))
+        found.check(X.shape[0])
         return found
 
     def pair_settings(self) -> tuple[Any, ...]:

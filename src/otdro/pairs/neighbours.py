@@ -12,6 +12,8 @@ from scipy.spatial.distance import cdist
 from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.neighbors import NearestNeighbors
 
+from ..design import WRITTEN_UP_TO
+
 Array = NDArray[Any]
 
 #: Pairs up to which neighbours are read off a table of all distances: no tree pays there.
@@ -69,7 +71,7 @@ class Search:
 
 def _squares(U: Any, V: Any) -> Array:
     """Return all squared distances."""
-    if sparse.issparse(U):
+    if sparse.issparse(U) or U.shape[1] > WRITTEN_UP_TO:
         return np.asarray(euclidean_distances(U, V, squared=True))
     return np.asarray(cdist(U, V, "sqeuclidean"))
 

@@ -41,7 +41,7 @@ class Listed:
         for start in range(0, len(self), BLOCK):
             i, j = self.index[start : start + BLOCK].T
             D = X[i] - X[j]
-            total += (D.power(2) if sparse.issparse(D) else D**2).sum(axis=0)
+            total += D.power(2).sum(axis=0) if sparse.issparse(D) else np.einsum("ij,ij->j", D, D)
         return total / len(self)
 
     def sample(self, limit: int, rng: np.random.RandomState) -> Array:
