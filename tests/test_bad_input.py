@@ -124,7 +124,7 @@ def test_another_number_of_features():
 
 def test_worst_case_of_an_unknown_class():
     y = np.arange(20) % 3
-    model = classifier().fit(X, y)
+    model = classifier(multi_class="ovr").fit(X, y)
     for bad in (None, 7):
         with pytest.raises(ValueError, match=r"class_=.*\[0, 1, 2\]"):
             model.worst_case(bad)

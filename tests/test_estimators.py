@@ -190,7 +190,8 @@ def test_object_labels_of_pandas(binary):
 
 def test_more_than_two_classes_are_one_against_the_rest():
     X, y = load_iris(return_X_y=True)
-    model = DROClassifier(cost="euclidean", delta=0.02, tol=1e-9).fit(X, y)
+    one_each = {"cost": "euclidean", "delta": 0.02, "tol": 1e-9, "multi_class": "ovr"}
+    model = DROClassifier(**one_each).fit(X, y)
     assert model.coef_.shape == (3, 4)
     assert model.intercept_.shape == (3,)
     for value in (model.robust_risk_, model.gap_, model.empirical_risk_, model.multiplier_):

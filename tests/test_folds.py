@@ -211,10 +211,11 @@ def test_the_default_score_is_the_own_loss():
     assert own.delta_ == named.delta_
 
 
-def test_scoring_of_one_vs_rest():
+def test_scoring_of_several_classes():
     y = np.digitize(Z, [-0.7, 0.7])
-    model = classifier(scoring="accuracy", cv=3).fit(X, y)
-    assert 1 / 3 < model.path_.score_mean.max() <= 1
+    for form in ("ovr", "multinomial"):
+        model = classifier(scoring="accuracy", cv=3, multi_class=form).fit(X, y)
+        assert 1 / 3 < model.path_.score_mean.max() <= 1
 
 
 def test_a_scorer_that_needs_probabilities():

@@ -216,7 +216,7 @@ def test_fitted_classifier_carries_its_path():
 def test_fitted_one_vs_rest_carries_its_path():
     rng = np.random.default_rng(5)
     X, y = rng.normal(size=(45, 3)), np.repeat([0, 1, 2], 15)
-    check_fields(DROClassifier(cost="euclidean").fit(X, y), 20, (3,))
+    check_fields(DROClassifier(cost="euclidean", multi_class="ovr").fit(X, y), 20, (3,))
 
 
 def test_fitted_regressor_carries_its_path():

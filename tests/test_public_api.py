@@ -90,9 +90,10 @@ for loss in ("squared", "absolute", "huber", "quantile"):
 
 
 def test_parameters_of_the_estimators():
-    assert list(inspect.signature(DROClassifier).parameters) == PARAMETERS
+    own = ["multi_class", "label_cost"]
+    assert list(inspect.signature(DROClassifier).parameters) == [*PARAMETERS, *own]
     without = [name for name in PARAMETERS if name != "class_weight"]
-    assert list(inspect.signature(DRORegressor).parameters) == without
+    assert list(inspect.signature(DRORegressor).parameters) == [*without, "target_cost"]
 
 
 @pytest.mark.parametrize("kind", [DROClassifier, DRORegressor])

@@ -178,7 +178,7 @@ def test_labels_of_a_worst_case_are_those_of_the_user():
 
 def test_each_class_has_its_worst_case():
     X, y = load_iris(return_X_y=True)
-    model = DROClassifier(cost="euclidean", delta=0.05).fit(X, y)
+    model = DROClassifier(cost="euclidean", delta=0.05, multi_class="ovr").fit(X, y)
     for k in model.classes_:
         found = model.worst_case(class_=k)
         assert found.budget <= 0.05 * (1 + 1e-9)

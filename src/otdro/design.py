@@ -340,6 +340,12 @@ def _kernel_space(design: Design) -> tuple[Design, Span]:
     return Design(np.ascontiguousarray(U[:, keep] * s)), KernelSpan(design, U[:, keep] / s)
 
 
+def model_scores(X: Any, coef: Array, intercept: Any) -> Array:
+    """Return X coef + b: (n, *b.shape) for coefficients of shape (*b.shape, d)."""
+    flat = np.reshape(coef, (-1, X.shape[1])).T
+    return Design(X).scores(flat).reshape(X.shape[0], *np.shape(intercept)) + intercept
+
+
 def mean(X: Any, weights: Array) -> Array:
     """Return the weighted mean row of X, for weights with sum 1."""
     return Design(X).adjoint(weights)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -21,24 +22,54 @@ Array = NDArray[Any]
 class Ball:
     r"""All distributions P with :math:`D_c(P, P_n) \le \delta`, where :math:`c = d^{order}`.
 
-    ``delta`` bounds the mean cost E[c] itself, never its root; ``d`` is the distance of ``cost``
-    and labels cannot be moved.
+    ``delta`` bounds the mean cost E[c] itself, never its root; ``d`` is the distance of ``cost``.
+    A label may be changed for ``label_cost``, to any other one, and a target moved by t for
+    ``target_cost`` times ``|t|**order``, both beside the price of the row's move; inf: never.
     """
 
     cost: Cost
     delta: float
     order: int = 2
+    label_cost: float = np.inf
+    target_cost: float = np.inf
 
     def __post_init__(self) -> None:
+        for name in ("label_cost", "target_cost"):
+            check_price(getattr(self, name), name)
         if self.order not in (1, 2):
             raise ValueError(f"order must be 1 or 2, got order={self.order!r}.")
         if not (np.isfinite(self.delta) and self.delta >= 0):
             raise ValueError(f"delta must be a finite number >= 0, got delta={self.delta!r}.")
 
+    def gain(self, w: Any) -> Any:
+        """Return the largest change of a residual at unit price, from the dual norm w of beta.
+
+        A target that moves at the price kappa adds 1/kappa to w^2 at order 2, and takes the place
+        of w where that is less at order 1.
+        """
+        if not np.isfinite(self.target_cost):
+            return w
+        if self.order == 1:
+            return np.maximum(w, 1 / self.target_cost)
+        return np.sqrt(np.square(w) + 1 / self.target_cost)
+
+
+def check_price(price: Any, name: str) -> float:
+    """Return a price > 0, inf for what is never changed; refuse anything else."""
+    if isinstance(price, bool) or not isinstance(price, Real) or not float(price) > 0:
+        raise ValueError(
+            f"{name} must be a number > 0, or inf for what cannot be changed, got {name}={price!r}."
+        )
+    return float(price)
+
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Rows, target vectors (one, or K for one-vs-rest), weights with sum 1, the model's form."""
+    """Rows, target vectors (one, or K for one-vs-rest), weights with sum 1, the model's form.
+
+    The softmax model has one target vector, of labels 0 to K - 1. The prices of a label and of a
+    target are those of ``Ball``, or "cv" where folds are to choose one.
+    """
 
     X: Any
     ys: list[Array]
@@ -46,6 +77,12 @@ class Sample:
     loss: Loss
     fit_intercept: bool
     support: Any = None
+    label_cost: Any = np.inf
+    target_cost: Any = np.inf
+
+    def ball(self, cost: Cost, delta: float, order: int) -> Ball:
+        """Return a ball with the prices of labels and targets of this sample."""
+        return Ball(cost, float(delta), order, self.label_cost, self.target_cost)
 
     @cached_property
     def fence(self) -> tuple[Array, Array]:
@@ -77,7 +114,8 @@ class Sample:
 class Problem:
     r"""Minimise over (beta, b) the largest :math:`E_P\,\ell(x'\beta + b, y)` over P in the ball.
 
-    ``X`` of shape (n, d) dense or CSR, ``y`` of shape (n,) (labels -1/+1 or targets), ``weights``
+    ``X`` of shape (n, d) dense or CSR, ``y`` of shape (n,) (labels -1/+1, or 0 to K - 1 of a loss
+    of K scores, or targets), ``weights``
     of shape (n,), nonnegative with sum 1: the sample P_n. With ``support``, rows of shape (m, d),
     the adversary moves mass only to rows of X and of it; None is all of R^d.
     """
@@ -89,6 +127,25 @@ class Problem:
     ball: Ball
     fit_intercept: bool = True
     support: Any = None
+
+    def __post_init__(self) -> None:
+        ball, task = self.ball, self.loss.task
+        if np.isfinite(ball.target_cost) and task != "regression":
+            raise ValueError(
+                f"target_cost={ball.target_cost:g} is for targets, and {type(self.loss).__name__} "
+                "has labels: use label_cost."
+            )
+        if np.isfinite(ball.label_cost) and task != "classification":
+            raise ValueError(
+                f"label_cost={ball.label_cost:g} is for labels, and {type(self.loss).__name__} has "
+                "targets: use target_cost."
+            )
+        priced = np.isfinite(min(ball.label_cost, ball.target_cost))
+        if priced and (self.finite or not ball.cost.is_norm):
+            raise ValueError(
+                "a price of labels or targets needs a cost that is a norm, and no support; got "
+                f"{ball.cost!r}. Leave label_cost and target_cost at inf."
+            )
 
     def at(self, delta: float) -> Problem:
         """Return the problem over the ball of another radius."""
@@ -113,13 +170,15 @@ class Problem:
 class Solution:
     """A point and its certificate: ``objective`` exceeds the optimum by at most ``gap``.
 
+    ``coef`` (d,) and a number ``intercept``, or (K, d) and (K,) for a loss of K scores.
+
     ``multiplier`` is the dual variable lam of the budget E[c] <= delta, so that
     d objective/d delta = lam. ``dual`` holds d l/dz of each row at the worst case (its mean over
     the masses of a row), the point of the dual problem behind ``gap``; None if there is none.
     """
 
     coef: Array
-    intercept: float
+    intercept: Any
     multiplier: float
     objective: float
     gap: float

@@ -172,6 +172,7 @@ def worst_risk(
     risk, where that is found by search.
     """
     plain = float(weights @ loss.value(z, y))
+    w = ball.gain(w)
     if np.max(w) == 0:
         return Dual(plain, 0.0)
     if ball.order == 1:

@@ -12,7 +12,8 @@ from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .. import losses, solvers
-from ..design import Design
+from ..design import Design, model_scores
+from ..losses import Loss
 from ..pairs import unlabelled_rows
 from ..problem import Problem, Solution
 from ..progress import shown
@@ -126,15 +127,25 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
     ) -> None:
         """Validate, choose the ball, solve, store."""
         loss = losses.resolve(self.loss, self._task)
-        X, targets = self._validated(X, y, sample_weight)
+        X, targets = self._validated(X, y, sample_weight, loss, support)
         if loss.task == "regression":
             check_targets(targets.y, loss)
         groups = check_groups(groups, X.shape[0])
         support = check_rows(support, X, "support")
         unlabelled = check_rows(unlabelled, X, "unlabelled", least=2)
         solver = self._solver()
-        sample = Sample(X, targets.ys, targets.weights, loss, bool(self.fit_intercept), support)
-        chosen = choose(sample, solver, self._settings(targets, groups, unlabelled))
+        loss = loss if targets.loss is None else targets.loss
+        sample = Sample(
+            X,
+            targets.ys,
+            targets.weights,
+            loss,
+            bool(self.fit_intercept),
+            support,
+            **targets.prices,
+        )
+        settings = self._settings(targets, groups, unlabelled)
+        chosen = choose(sample, solver, settings).noting(targets.note)
         problems = [sample.problem(y, chosen.ball) for y in targets.ys]
         found = chosen.solutions or [solver.solve(problem) for problem in problems]
         for problem, solution, name in zip(problems, found, _names(targets), strict=True):
@@ -142,7 +153,9 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
         self._store(problems, found, chosen)
         self._finish(targets)
 
-    def _validated(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, Targets]:
+    def _validated(
+        self, X: Any, y: Any, sample_weight: Any, loss: Loss, support: Any
+    ) -> tuple[Any, Targets]:
         """Return the rows and the targets of a fit, or say what is wrong with them."""
         raise NotImplementedError
 
@@ -196,8 +209,8 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
         self.ball_ = chosen.ball
         self.cost_ = chosen.ball.cost
         self.delta_ = float(chosen.ball.delta)
-        self.coef_: Array = np.stack([s.coef for s in found])
-        self.intercept_: Any = np.array([s.intercept for s in found])
+        self.coef_: Array = np.concatenate([np.atleast_2d(s.coef) for s in found])
+        self.intercept_: Any = np.concatenate([np.atleast_1d(s.intercept) for s in found])
         self.multiplier_ = _float_or_array([s.multiplier for s in found])
         plain = [_empirical_risk(p, s) for p, s in zip(problems, found, strict=True)]
         self.empirical_risk_ = _float_or_array(plain)
@@ -285,8 +298,7 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self)
         k = self._number(class_)
-        coef = np.atleast_2d(self.coef_)[k]
-        intercept = float(np.ravel(self.intercept_)[k])
+        coef, intercept = self._part(k)
         if rows is not None:
             problem = self._problem_around(rows, k)
             return self._named(worst_case(problem, coef, intercept, reach=reach))
@@ -315,6 +327,10 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
         fit_intercept = bool(self.fit_intercept)
         return Problem(X, y, weights, self.loss_, self.ball_, fit_intercept, support)
 
+    def _part(self, k: int) -> tuple[Array, Any]:
+        """Return coefficients and intercept of the k-th problem."""
+        return np.atleast_2d(self.coef_)[k], float(np.ravel(self.intercept_)[k])
+
     def _number(self, class_: Any) -> int:
         """Return the number of the problem that belongs to a class."""
         raise NotImplementedError
@@ -342,7 +358,7 @@ def _names(targets: Targets) -> list[str]:
 
 
 def _empirical_risk(problem: Problem, solution: Solution) -> float:
-    z = Design(problem.X).scores(solution.coef) + solution.intercept
+    z = model_scores(problem.X, solution.coef, solution.intercept)
     return float(problem.weights @ problem.loss.value(z, problem.y))
 
 

@@ -15,9 +15,12 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
 from .. import losses
+from ..losses import Loss
 from ..worst_case import WorstCase
 from .base import FORMATS, DROEstimator
+from .multinomial import model_form
 from .parameters import documented
+from .prices import fit_price
 from .rows import Targets, check_weights, normalise
 
 Array = NDArray[Any]
@@ -42,7 +45,8 @@ class DROClassifier(ClassifierMixin, DROEstimator):  # type: ignore[misc]
 
     .. math:: \min_{\beta, b}\ \sup_{P:\,D_c(P, P_n)\le\delta} E_P\,\ell(x'\beta + b, y)
 
-    with labels that cannot be moved. More than two classes are one-vs-rest, with one ball for all.
+    More than two classes are the softmax model, B with one line of coefficients per class, for the
+    logistic loss at order 1 under a norm; else one-vs-rest, with one ball for all.
 
     Parameters
     ----------
@@ -52,6 +56,17 @@ class DROClassifier(ClassifierMixin, DROEstimator):  # type: ignore[misc]
     class_weight : dict {label: weight}, "balanced" or None, default=None
         Factors of the weights of the rows; "balanced" gives every class the same total weight.
     <choice>
+    multi_class : {"auto", "multinomial", "ovr"}, default="auto"
+        The model of three classes or more. "multinomial" is the softmax of one score per class,
+        whose worst-case risk is the mean cross-entropy plus delta times the largest dual norm of a
+        difference of two classes' coefficients; it needs the logistic loss, order 1 and a
+        Euclidean cost, "l1" or "linf". "ovr" fits each class against the rest. "auto" is
+        "multinomial" where that exists.
+    label_cost : float > 0 or "cv", default=inf
+        The price at which the adversary may change a label into any other, in the unit of the
+        cost, beside the price of moving the row; inf: labels cannot be changed. "cv" chooses it
+        with delta from the same folds. In one-vs-rest a label changes between a class and the
+        rest.
 
     Attributes
     ----------
@@ -61,15 +76,15 @@ class DROClassifier(ClassifierMixin, DROEstimator):  # type: ignore[misc]
         The intercepts b.
     classes_ : ndarray of shape (n_classes,)
         The labels, sorted; a positive score is for the second of two.
-    multiplier_ : float, or ndarray of shape (n_classes,)
+    multiplier_ : float, or ndarray of shape (n_classes,) for one-vs-rest
         The derivative of the robust risk in delta.
-    empirical_risk_ : float, or ndarray of shape (n_classes,)
+    empirical_risk_ : float, or ndarray of shape (n_classes,) for one-vs-rest
         The mean loss of the training rows.
-    robust_risk_ : float, or ndarray of shape (n_classes,)
+    robust_risk_ : float, or ndarray of shape (n_classes,) for one-vs-rest
         The largest mean loss over the ball.
-    gap_ : float, or ndarray of shape (n_classes,)
+    gap_ : float, or ndarray of shape (n_classes,) for one-vs-rest
         At most by this much ``robust_risk_`` exceeds the least possible one; absolute.
-    message_ : str, or list of str for more than two classes
+    message_ : str, or list of str for one-vs-rest
         How the solver ended, and what was particular about the cost or the choice of delta.
     <attributes>
     """
@@ -78,8 +93,12 @@ class DROClassifier(ClassifierMixin, DROEstimator):  # type: ignore[misc]
 
     loss: Any = "logistic"
     class_weight: Any = field(default=None, kw_only=True)
+    multi_class: str = field(default="auto", kw_only=True)
+    label_cost: Any = field(default=np.inf, kw_only=True)
 
-    def _validated(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, Targets]:
+    def _validated(
+        self, X: Any, y: Any, sample_weight: Any, loss: Loss, support: Any
+    ) -> tuple[Any, Targets]:
         X, y = validate_data(self, X, y, **FORMATS, ensure_min_samples=2)
         check_classification_targets(y)
         classes, codes = np.unique(y, return_inverse=True)
@@ -89,10 +108,21 @@ class DROClassifier(ClassifierMixin, DROEstimator):  # type: ignore[misc]
             factors = compute_class_weight(self.class_weight, classes=classes, y=y)
             weights = normalise(weights * factors[codes], "class_weight")
         _require_classes(classes, np.bincount(codes, weights))
+        price = fit_price(self, "label_cost", support)
+        form = model_form(self, loss, len(classes), support)
         # of two classes the second is +1, of more each in turn against the rest
         positive = [1] if len(classes) == 2 else range(len(classes))
         ys = [np.where(codes == k, 1.0, -1.0) for k in positive]
-        return X, Targets(ys, weights, y, classes, None if sample_weight is None else given)
+        return X, Targets(
+            [codes.astype(float)] if form.loss is not None else ys,
+            weights,
+            y,
+            classes,
+            None if sample_weight is None else given,
+            loss=form.loss,
+            prices={"label_cost": price},
+            note=form.note,
+        )
 
     def _finish(self, targets: Targets) -> None:
         self.classes_: Any = targets.classes
@@ -110,9 +140,11 @@ class DROClassifier(ClassifierMixin, DROEstimator):  # type: ignore[misc]
 
     @available_if(_gives_probabilities)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> Array:
-        """Return class probabilities; one-vs-rest ones are scaled to sum to 1."""
+        """Return class probabilities: the softmax, or one-vs-rest ones scaled to sum to 1."""
         scores = self._scores(X)
         p: Any = self.loss_.probability(scores)
+        if self.loss_.outputs > 1:
+            return np.asarray(p)
         if scores.ndim == 1:
             q: Any = self.loss_.probability(-scores)
             return np.stack([q, p], axis=1)
@@ -126,7 +158,19 @@ class DROClassifier(ClassifierMixin, DROEstimator):  # type: ignore[misc]
         """Return the logarithm of the class probabilities."""
         return np.log(self.predict_proba(X))
 
+    def _part(self, k: int) -> tuple[Array, Any]:
+        if self.loss_.outputs > 1:
+            return self.coef_, self.intercept_
+        return super()._part(k)
+
     def _number(self, class_: Any) -> int:
+        if self.loss_.outputs > 1:
+            if class_ is not None:
+                raise ValueError(
+                    "the softmax model has one worst case of all classes together: leave "
+                    f"class_=None, got class_={class_!r}, or fit with multi_class='ovr'."
+                )
+            return 0
         if len(self.classes_) == 2:
             return 0
         if class_ is None or class_ not in self.classes_:
@@ -144,10 +188,14 @@ class DROClassifier(ClassifierMixin, DROEstimator):  # type: ignore[misc]
                 f"rows has labels that the model does not know, {unknown[:5].tolist()}; it knows "
                 f"{self.classes_.tolist()}."
             )
+        if self.loss_.outputs > 1:
+            return np.searchsorted(self.classes_, y).astype(float)
         positive = self.classes_[1] if len(self.classes_) == 2 else self.classes_[k]
         return np.where(y == positive, 1.0, -1.0)
 
     def _named(self, found: WorstCase) -> WorstCase:
+        if self.loss_.outputs > 1:
+            return replace(found, targets=self.classes_[found.targets.astype(int)])
         if len(self.classes_) > 2:
             return found
         return replace(found, targets=self.classes_[(found.targets > 0).astype(int)])

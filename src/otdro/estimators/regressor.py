@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,10 +11,12 @@ from sklearn.base import RegressorMixin
 from sklearn.utils import check_array, column_or_1d
 from sklearn.utils.validation import validate_data
 
+from ..losses import Loss
 from ..radius.checks import check_targets
 from ..worst_case import WorstCase
 from .base import FORMATS, DROEstimator
 from .parameters import documented
+from .prices import fit_price
 from .rows import Targets, check_weights, normalise
 
 Array = NDArray[Any]
@@ -27,8 +29,6 @@ class DRORegressor(RegressorMixin, DROEstimator):  # type: ignore[misc]
 
     .. math:: \min_{\beta, b}\ \sup_{P:\,D_c(P, P_n)\le\delta} E_P\,\ell(x'\beta + b, y)
 
-    with targets that cannot be moved.
-
     Parameters
     ----------
     loss : {"squared", "absolute", "huber", "quantile"} or Loss, default="squared"
@@ -37,6 +37,10 @@ class DRORegressor(RegressorMixin, DROEstimator):  # type: ignore[misc]
         size.
     <model>
     <choice>
+    target_cost : float > 0 or "cv", default=inf
+        The price kappa at which the adversary may move a target by t, kappa abs(t) at order 1 and
+        kappa t^2 at order 2, beside the price of moving the row; inf: targets cannot be moved.
+        "cv" chooses it with delta from the same folds.
 
     Attributes
     ----------
@@ -60,13 +64,18 @@ class DRORegressor(RegressorMixin, DROEstimator):  # type: ignore[misc]
     _task: ClassVar[str] = "regression"
 
     loss: Any = "squared"
+    target_cost: Any = field(default=np.inf, kw_only=True)
 
-    def _validated(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, Targets]:
+    def _validated(
+        self, X: Any, y: Any, sample_weight: Any, loss: Loss, support: Any
+    ) -> tuple[Any, Targets]:
         X, y = validate_data(self, X, y, **FORMATS, y_numeric=True, ensure_min_samples=2)
         y = np.asarray(y, dtype=float)
         given = check_weights(X, sample_weight)
         weights = normalise(given, "sample_weight")
-        return X, Targets([y], weights, y, None, None if sample_weight is None else given)
+        prices = {"target_cost": fit_price(self, "target_cost", support)}
+        known = None if sample_weight is None else given
+        return X, Targets([y], weights, y, None, known, prices=prices)
 
     def _finish(self, targets: Targets) -> None:
         self.coef_ = self.coef_[0]

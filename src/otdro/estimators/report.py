@@ -5,9 +5,10 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from ..design import Design
+from ..design import model_scores
 from ..problem import Problem, Solution
 from ..progress import logger
 from ..solvers import Solver
@@ -30,8 +31,11 @@ def report(problem: Problem, solution: Solution, solver: Solver, name: str) -> N
             "of X."
         )
     if problem.ball.delta == 0 and problem.loss.minimum_at_infinity:
-        margin = problem.y * (Design(problem.X).scores(solution.coef) + solution.intercept)
-        if margin[problem.weights > 0].min() > 0:
+        z = model_scores(problem.X, solution.coef, solution.intercept)
+        # a margin above 0, or of several scores a label that is more likely than not
+        one = problem.loss.outputs == 1
+        even = problem.loss.value(np.zeros_like(z), problem.y) if one else np.log(2)
+        if np.all((problem.loss.value(z, problem.y) < even)[problem.weights > 0]):
             _warn(
                 "the classes are separable and delta=0: no minimiser exists, the coefficients are "
                 f"those at which the risk fell below {solution.objective:.3g}. Use delta > 0."

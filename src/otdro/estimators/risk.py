@@ -17,16 +17,43 @@ from ..worst_case import robust_risk_of
 Array = NDArray[Any]
 
 
-def robust_risk(X: Any, y: Any, coef: Any, intercept: float, loss: str | Loss, ball: Ball) -> float:
+def robust_risk(X: Any, y: Any, coef: Any, intercept: Any, loss: str | Loss, ball: Ball) -> float:
     r"""Return :math:`\sup_{P \in ball} E_P\,\ell(x'\beta + b, y)` around the sample (X, y).
 
-    ``y`` are labels -1/+1 for a loss of classification, targets for one of regression.
+    ``y`` are labels -1/+1 for a loss of classification, targets for one of regression. With
+    coefficients (K, d) and intercepts (K,) of K > 1 classes it is the risk of the softmax model at
+    order 1, and ``y`` are labels 0 to K - 1.
     """
     loss = losses.resolve(loss)
+    if np.ndim(coef) == 2 and len(coef) > 1:
+        return _softmax_risk(X, y, np.asarray(coef, dtype=float), intercept, loss, ball)
     X, y, coef = _sample(X, y, coef, loss)
     ball.cost.check(X.shape[1])
     problem = Problem(X, y, np.full(len(y), 1 / len(y)), loss, ball)
-    return robust_risk_of(problem, coef, float(intercept))
+    return robust_risk_of(problem, coef, float(np.ravel(intercept)[0]))
+
+
+def _softmax_risk(X: Any, y: Any, coef: Array, intercept: Any, loss: Loss, ball: Ball) -> float:
+    K = len(coef)
+    several = loss if loss.outputs == K else loss.multinomial(K)
+    if several is None or ball.order != 1 or not ball.cost.is_norm:
+        raise ValueError(
+            f"coefficients of {K} classes are those of a softmax model, which needs the logistic "
+            f"loss, order 1 and a norm; got {loss!r}, order={ball.order} and {ball.cost!r}. Give "
+            "one line of coefficients at a time."
+        )
+    X, y = check_X_y(X, y, accept_sparse="csr", dtype=[np.float64, np.float32])
+    if coef.shape[1] != X.shape[1] or np.shape(intercept) != (K,):
+        raise ValueError(
+            f"coef has shape {coef.shape} and intercept {np.shape(intercept)}, but X has "
+            f"{X.shape[1]} features."
+        )
+    if not np.isin(y, np.arange(K)).all():
+        raise ValueError(f"labels must be 0 to {K - 1} here, got {np.unique(y)[:5].tolist()}.")
+    ball.cost.check(X.shape[1])
+    weights = np.full(len(y), 1 / len(y))
+    problem = Problem(X, np.asarray(y, dtype=float), weights, several, ball)
+    return robust_risk_of(problem, coef, np.asarray(intercept, dtype=float))
 
 
 def _sample(X: Any, y: Any, coef: Any, loss: Loss) -> tuple[Any, Array, Array]:

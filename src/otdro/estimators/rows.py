@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_array
 from sklearn.utils.validation import _check_sample_weight
+
+from ..losses import Loss
 
 Array = NDArray[Any]
 
@@ -19,7 +21,9 @@ class Targets:
 
     ``ys`` are the target vectors, one for each problem to solve, ``weights`` those of the rows
     with sum 1, ``y`` the labels or targets as given and ``classes`` the distinct labels (None for
-    regression). ``sample_weight`` are the weights as given, None if there were none.
+    regression). ``sample_weight`` are the weights as given, None if there were none. ``loss`` is
+    that of the softmax model, None where it is the estimator's own. ``prices`` are those of a
+    label or target, ``note`` is a sentence about the model for ``message_``.
     """
 
     ys: list[Array]
@@ -27,6 +31,9 @@ class Targets:
     y: Array
     classes: Array | None
     sample_weight: Array | None
+    loss: Loss | None = None
+    prices: dict[str, Any] = field(default_factory=dict)
+    note: str = ""
 
 
 def check_rows(rows: Any, X: Any, name: str, least: int = 1) -> Any:

@@ -10,6 +10,7 @@ from .inner import Inner as Inner
 from .logistic import Logistic
 from .piecewise import PiecewiseQuadratic as PiecewiseQuadratic
 from .quantile import Quantile
+from .softmax import Softmax as Softmax
 from .squared import Squared
 from .squared_hinge import SquaredHinge
 

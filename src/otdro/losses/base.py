@@ -49,6 +49,8 @@ class Loss(BaseEstimator):  # type: ignore[misc]
     smoothness: float
     minimum_at_infinity: ClassVar[bool] = False
     profile: ClassVar[bool] = False
+    #: Scores per row: 1, or the number of classes.
+    outputs: int = 1
 
     def value(self, z: Array, y: Array) -> Array:
         """Return l(z, y)."""
@@ -65,6 +67,10 @@ class Loss(BaseEstimator):  # type: ignore[misc]
     def curvature(self, z: Array, y: Array) -> Array:
         """Return d2l/dz2, zero at kinks."""
         raise NotImplementedError
+
+    def multinomial(self, classes: int) -> Loss | None:
+        """Return the loss of one score per class that this one is of two, None if there is none."""
+        return None
 
     @property
     def pieces(self) -> PiecewiseQuadratic | None:

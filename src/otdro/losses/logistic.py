@@ -9,6 +9,7 @@ from scipy.special import entr, expit, logit
 
 from .base import Array, Loss, SlopeRange
 from .inner import Inner
+from .softmax import Softmax
 from .sublevel import Ends
 
 #: The largest margin whose exponential is a finite number, with room.
@@ -56,6 +57,10 @@ class Logistic(Loss):
     def probability(self, z: Array) -> Array:
         """Return sigma(z)."""
         return np.asarray(expit(z))
+
+    def multinomial(self, classes: int) -> Loss:
+        """Return the cross-entropy."""
+        return Softmax(classes)
 
     def slope_and_value(self, z: Array, scale: Array, xi: Array, y: Array) -> tuple[Array, ...]:
         """Return log q, 1 - 1/q and -y, q = 1 + e^-yz, in the fewest passes."""

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from ..costs import Cost
-from ..design import Design
+from ..design import model_scores
 from ..problem import Sample
 from ..progress import logger
 from ..solvers import Solver
@@ -197,11 +197,11 @@ def _scored(
     sample: Sample, test: Array, cost: Cost, solved: Solved, scorer: Any, seconds: float
 ) -> _Scored:
     """Return what the solutions of a fold say on its test rows."""
-    held = Design(sample.X[test])
+    held = sample.X[test]
     failed = sum(not s.converged for row in solved for s in row)
     coefs = np.stack([[s.coef for s in row] for row in solved])
     intercepts = np.array([[s.intercept for s in row] for row in solved])
-    z = np.stack([held.scores(c.T) + b for c, b in zip(coefs, intercepts, strict=True)])
+    z = np.stack([model_scores(held, c, b) for c, b in zip(coefs, intercepts, strict=True)])
     return _Scored(_scores(sample, test, z, coefs, intercepts, scorer), z, cost, failed, seconds)
 
 

@@ -9,11 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..costs import Cost
-from ..design import Design
+from ..design import Design, model_scores
 from ..duality import ZeroModel, local_threshold, zero_model
 from ..problem import Ball, Problem, Sample, Solution
 from ..solvers import Exact, Solver
 from ..solvers.base import constant_risk
+from ..solvers.softmax import pair_threshold
 from .checks import check_deltas, resolve_cost, resolve_order, validated
 
 Array = NDArray[Any]
@@ -32,9 +33,9 @@ class Path:
     """Solutions along ``deltas`` (descending), and their fold scores where there were folds.
 
     ``coef`` (m, d) and ``intercept`` (m,), with a leading axis of K for one-vs-rest, as have
-    ``empirical_risk``, ``robust_risk`` and ``gap``. ``score_mean`` and ``score_se`` (m,) are over
-    folds, larger is better; ``candidates`` has one entry a cost that was tried, and
-    ``environments``, where rows came in groups, the loss of each.
+    ``empirical_risk``, ``robust_risk`` and ``gap``; (m, K, d) and (m, K) of the softmax model.
+    ``score_mean`` and ``score_se`` (m,) are over folds, larger is better; ``candidates`` has one
+    entry a cost that was tried, and ``environments``, where rows came in groups, the loss of each.
     """
 
     deltas: Array
@@ -86,10 +87,11 @@ def tidy(
         values = np.array([[getattr(s, name) for s in row] for row in solved])
         return values[0] if squeeze and len(solved) == 1 else values
 
-    design, loss = Design(sample.X), sample.loss
+    loss = sample.loss
     plain = []
     for y, row in zip(sample.ys, solved, strict=True):
-        z = design.scores(np.stack([s.coef for s in row], axis=1)) + [s.intercept for s in row]
+        coefs, intercepts = np.stack([s.coef for s in row]), np.stack([s.intercept for s in row])
+        z = model_scores(sample.X, coefs, intercepts)
         plain.append(sample.weights @ loss.value(z, y[:, None]))
     risk = np.array(plain)
     return Path(
@@ -145,7 +147,13 @@ def threshold(sample: Sample, y: Array, cost: Cost, order: int) -> float:
     A loss with kinks there leaves a choice of slopes; then it is found from solutions, with the
     value of some slopes as upper bound.
     """
-    zero = _zero(sample.problem(y, Ball(cost, 0.0, order)))
+    problem = sample.problem(y, Ball(cost, 0.0, order))
+    if sample.loss.outputs > 1:
+        found = pair_threshold(problem)
+        if found.least or found.delta == 0:
+            return found.delta
+        return _kinked_threshold(sample, y, cost, order, found.delta)
+    zero = _zero(problem)
     bound = zero.threshold(float(cost.norm(zero.pull)), sample.loss.lipschitz, order)
     if zero.unique or bound == 0:
         return bound
@@ -193,7 +201,7 @@ def solve_path(
     ``starts`` are those of a sample nearby, for methods that profit from them.
     """
     first = starts if starts is not None else [None] * len(sample.ys)
-    ball = Ball(cost, float(deltas[0]), order)
+    ball = sample.ball(cost, float(deltas[0]), order)
     return [
         solver.solve_path(sample.problem(y, ball), deltas, start)
         for y, start in zip(sample.ys, first, strict=True)
@@ -213,7 +221,7 @@ def solve_weighted(
     weights = np.zeros((len(sample.weights), len(folds)))
     for f, rows in enumerate(folds):
         weights[rows, f] = sample.weights[rows] / sample.weights[rows].sum()
-    ball = Ball(cost, float(deltas[0]), order)
+    ball = sample.ball(cost, float(deltas[0]), order)
     solved = [
         solver.solve_paths(sample.problem(y, ball), weights, deltas, start)
         for y, start in zip(sample.ys, starts, strict=True)

@@ -55,7 +55,11 @@ class ModelScorer:
         if self.classes is None:
             model.coef_, model.intercept_ = coef[0], float(intercept[0])
         else:
-            model.coef_, model.intercept_, model.classes_ = coef, intercept, self.classes
+            several = self.loss.outputs > 1
+            model.coef_, model.intercept_ = (
+                (coef[0], intercept[0]) if several else (coef, intercept)
+            )
+            model.classes_ = self.classes
         weighted = {} if self.weights is None else {"sample_weight": self.weights[rows]}
         try:
             return float(self.score(model, X, self.y[rows], **weighted))

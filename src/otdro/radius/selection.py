@@ -22,6 +22,8 @@ from .comparison import CandidateScore, Comparison
 from .environments import environment_losses
 from .folds import FOLD_TOL, FoldScores, cross_validate
 from .grid import Path, Solved, default_deltas, solve_path, tidy
+from .margins import binary_view
+from .prices import open_price, with_prices
 from .profile import theory_delta
 from .rules import REPEAT_UP_TO, REPEATS, Evidence, Verdict
 from .rules import resolve as resolve_rule
@@ -67,10 +69,19 @@ class Choice:
     path: Path | None = None
     solutions: list[Solution] | None = None
     note: str = ""
+    criterion: float = np.inf
+
+    def noting(self, sentence: str) -> Choice:
+        """Return the choice with one more sentence before its note."""
+        return replace(self, note=f"{sentence} {self.note}".strip())
 
 
 def choose(sample: Sample, solver: Solver, settings: Settings) -> Choice:
-    """Return the ball that the settings ask for."""
+    """Return the ball that the settings ask for; a price "cv" is the best of a few."""
+    name = open_price(sample)
+    if name is not None:
+        found = [choose(tried, solver, settings) for tried in with_prices(sample, name, settings)]
+        return min(found, key=lambda choice: choice.criterion)
     tried = cost_candidates.resolve(settings.cost, sample.X, settings.unlabelled)
     order = resolve_order(settings.order, sample.loss, tried.cost)
     delta = check_delta(settings.delta)
@@ -79,7 +90,7 @@ def choose(sample: Sample, solver: Solver, settings: Settings) -> Choice:
         return _from_folds(sample, tried, full, order, delta, solver, settings)
     if delta == "theory":
         delta = theory_delta(sample, full[0], order, settings.confidence)
-    return Choice(Ball(full[0], delta, order), note=tried.note)
+    return Choice(sample.ball(full[0], delta, order), note=tried.note)
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,16 +141,18 @@ class Trials:
         starts = [self._starts(cost, grid) for cost, grid in zip(full, deltas, strict=True)]
         how = (self.solver, self.splits, self.scorer, settings.n_jobs, starts, learned)
         scores = cross_validate(sample, tried, order, deltas, *how)
+        own, groups = self.scorer is None, settings.groups
+        views = [binary_view(sample, folds) for folds in scores]
         verdicts = [
-            rule(Evidence(sample, cost, order, grid, folds, self.scorer is None, settings.groups))
-            for cost, grid, folds in zip(full, deltas, scores, strict=True)
+            rule(Evidence(view, cost, order, grid, seen, own, groups))
+            for cost, grid, (view, seen) in zip(full, deltas, views, strict=True)
         ]
         parts = (tried.names, full, deltas, starts, scores, verdicts)
         return [Trial(*part) for part in zip(*parts, strict=True)]
 
     def _starts(self, cost: Cost, grid: Array) -> Solved | None:
         """Return the path over all rows, where a fold's is found faster from it."""
-        ball = Ball(cost, float(grid[0]), self.order)
+        ball = self.sample.ball(cost, float(grid[0]), self.order)
         if not self.solver.starts_pay(self.sample.problem(self.sample.ys[0], ball)):
             return None
         return solve_path(self.sample, cost, self.order, grid, self.solver.in_folds(FOLD_TOL))
@@ -210,11 +223,12 @@ def _chosen(
         "candidates": table,
     }
     if groups is not None:
-        known["environments"] = environment_losses(sample, best.folds, groups)
+        known["environments"] = environment_losses(*binary_view(sample, best.folds), groups)
     path = tidy(sample, best.deltas, solved, squeeze=True, **known)
     j = best.verdict.place
     final = [row[j] for row in solved] if near is best.cost else None
-    return Choice(Ball(best.cost, float(best.deltas[j]), order), path, final, note)
+    ball = sample.ball(best.cost, float(best.deltas[j]), order)
+    return Choice(ball, path, final, note, best.verdict.value)
 
 
 def _scorer(settings: Settings, loss: Loss) -> ModelScorer | None:
@@ -246,7 +260,7 @@ def _without_folds(
     solved = solve_path(sample, near, order, grid, solver)
     path = tidy(sample, grid, solved, squeeze=True)
     final = [row[place] for row in solved] if near is cost else None
-    return Choice(Ball(cost, chosen, order), path, final, note)
+    return Choice(sample.ball(cost, chosen, order), path, final, note)
 
 
 def _splits(sample: Sample, costs: list[Cost], settings: Settings) -> list[Split]:

@@ -51,8 +51,9 @@ def splits(
         if count is not None and groups is None:
             return []
         raise ValueError(
-            f"none of the {len(found)} splits of cv has training rows of positive weight from two "
-            "classes; use other folds or groups, or a number as delta."
+            f"none of the {len(found)} splits of cv has training rows of positive weight from "
+            f"{'all' if sample.loss.outputs > 1 else 'two'} classes; use other folds or groups, or "
+            "a number as delta."
         )
     if lacking:
         warnings.warn(
@@ -129,4 +130,4 @@ def _usable(sample: Sample, train: Array, test: Array) -> bool:
         return False
     if sample.loss.task != "classification":
         return True
-    return all(len(np.unique(y[train][positive])) == 2 for y in sample.ys)
+    return all(len(np.unique(y[train][positive])) == len(np.unique(y)) for y in sample.ys)

@@ -20,6 +20,8 @@ class Auto(Solver):
         The solver of those.
     """
 
+    several_scores = True
+
     def __init__(self, exact: Exact, smoothed: Smoothed) -> None:
         self.exact = exact
         self.smoothed = smoothed

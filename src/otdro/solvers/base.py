@@ -30,6 +30,12 @@ class Method:
     certifies: str
     #: Whether delta = 0, plain empirical risk, is solved too.
     accepts_zero: bool = False
+    #: Whether targets may move at a price where the risk is not linear in the dual norm.
+    moves_targets: bool = False
+    #: Whether labels may be changed at a price.
+    changes_labels: bool = False
+    #: Whether it is for losses of several scores per row, else for those of one.
+    several_scores: bool = False
 
     def lacks(self, problem: Problem) -> str | None:
         """Return the fact that a problem of these geometries lacks, None if it is accepted."""
@@ -75,6 +81,9 @@ class Method:
 class Solver(BaseEstimator):  # type: ignore[misc]
     """Problem in, Solution out; parameters are stored, never written."""
 
+    #: Whether losses of several scores per row are solved too.
+    several_scores: bool = False
+
     def lacks(self, problem: Problem) -> str | None:
         """Return the fact that the problem lacks for this solver, None if it is accepted."""
         return None
@@ -112,9 +121,19 @@ class Solver(BaseEstimator):  # type: ignore[misc]
         return False
 
 
-def constant_risk(problem: Problem) -> tuple[float, float]:
-    """Return the best constant score (0 without an intercept) and its risk, the unit of ``tol``."""
+def constant_risk(problem: Problem) -> tuple[Any, float]:
+    """Return the best constant score (0 without an intercept) and its risk, the unit of ``tol``.
+
+    With several scores per row it is one for each.
+    """
     y, weights = problem.y, problem.weights
+    if problem.loss.outputs > 1:
+        scores: Any = np.zeros(problem.loss.outputs)
+        if problem.fit_intercept:
+            scores = problem.loss.constant(y, weights)
+        each = np.arange(len(scores))
+        values = problem.loss.value(np.tile(scores, (len(each), 1)), each)
+        return scores, float(np.bincount(y.astype(int), weights, minlength=len(each)) @ values)
     b = problem.loss.constant(y, weights) if problem.fit_intercept else 0.0
     if problem.loss.task == "classification":
         positive = float(weights[y > 0].sum())

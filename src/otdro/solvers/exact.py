@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
-from sklearn.base import clone
 
 from ..costs import Cost, Norm
-from ..design import Design
-from ..duality import require_lipschitz, worst_risk
+from ..design import Design, model_scores
+from ..duality import Dual, require_lipschitz, worst_risk
+from ..duality.labels import priced_risk
+from ..duality.pairs import priced_pair_risk, steepest_pair
 from ..problem import Problem, Solution
-from .base import Array, Method, Solver, Starts
+from . import movable_target
+from .base import Array, Method, Solver, Starts, constant_risk
 from .conic import InteriorPoint
 from .euclidean import JointNewton, Newton, Spectral
 from .feature_map import InnerAscent, Linearised
 from .finite import FiniteSupport
+from .labels import PricedLabels, PricedMultinomial
+from .softmax import MultinomialNewton
 
 #: In the order in which they are asked: what is special first.
 METHODS: tuple[Method, ...] = (
+    MultinomialNewton(),
+    PricedLabels(),
+    PricedMultinomial(),
     FiniteSupport(),
     Linearised(),
     InnerAscent(),
@@ -40,6 +48,8 @@ class Exact(Solver):
         The most iterations.
     """
 
+    several_scores = True
+
     def __init__(self, tol: float = 1e-6, max_iter: int = 1000) -> None:
         self.tol = tol
         self.max_iter = max_iter
@@ -56,6 +66,12 @@ class Exact(Solver):
         """Return the certified solution."""
         if problem.ball.delta == 0:
             return self._plain(problem, start)
+        if np.isfinite(problem.ball.label_cost):
+            fixed = self._if_no_label_changes(problem, start)
+            if fixed is not None:
+                return fixed
+        if np.isfinite(problem.ball.target_cost) and movable_target.is_linear(problem):
+            return movable_target.solve(problem, self.tol, self._at_tolerance, start)
         return method(problem).solve(problem, self.tol, self.max_iter, start)
 
     def solve_path(
@@ -68,6 +84,9 @@ class Exact(Solver):
         self, problem: Problem, weights: Array, deltas: Array, starts: Starts | None = None
     ) -> list[list[Solution]]:
         """Return the solutions with each column of ``weights`` at every delta by one method."""
+        if np.isfinite(min(problem.ball.target_cost, problem.ball.label_cost)):
+            priced = [problem.weighted(column) for column in weights.T]
+            return [super(Exact, self).solve_path(each, deltas, starts) for each in priced]
         positive = np.asarray(deltas)[np.asarray(deltas) > 0]
         solved: list[list[Solution]] = [[] for _ in weights.T]
         if len(positive):
@@ -80,6 +99,24 @@ class Exact(Solver):
         plain = [self.solve(problem.weighted(column).at(0.0)) for column in weights.T]
         return [path + [last] * rest for path, last in zip(solved, plain, strict=True)]
 
+    def _if_no_label_changes(self, problem: Problem, start: Solution | None) -> Solution | None:
+        """Return the solution with fixed labels, None if the adversary would change one there.
+
+        The price only lets him do more, so where he does not use it the solution is the same.
+        """
+        method(problem)
+        inner = replace(problem, ball=replace(problem.ball, label_cost=np.inf))
+        found = self.solve(inner, start)
+        risk = label_risk(problem, found.coef, found.intercept)
+        gap = found.gap + max(risk.risk - found.objective, 0.0)
+        if gap > max(found.gap, self.tol * constant_risk(problem)[1]):
+            return None
+        return replace(found, objective=max(risk.risk, found.objective), gap=gap)
+
+    def _at_tolerance(self, problem: Problem, tol: float, start: Solution | None) -> Solution:
+        """Return the solution at another tolerance."""
+        return Exact(tol, self.max_iter).solve(problem, start)
+
     def _plain(self, problem: Problem, start: Solution | None) -> Solution:
         """Return the plain fit: at delta = 0 nothing moves, so any cost will do."""
         ball = problem.ball
@@ -87,7 +124,7 @@ class Exact(Solver):
         order = ball.order if np.isfinite(problem.loss.lipschitz) else 2
         plain = replace(problem, ball=replace(ball, cost=euclidean, order=order), support=None)
         found = method(plain).solve(plain, self.tol, self.max_iter, start)
-        if not ball.cost.is_norm or problem.finite:
+        if not ball.cost.is_norm or problem.finite or problem.loss.outputs > 1:
             return found
         z = Design(problem.X).scores(found.coef) + found.intercept
         w = float(ball.cost.dual_norm(found.coef))
@@ -96,8 +133,7 @@ class Exact(Solver):
 
     def in_folds(self, tol: float) -> Exact:
         """Return the solver with a gap of ``tol`` at best."""
-        loose: Exact = clone(self).set_params(tol=max(self.tol, tol))
-        return loose
+        return Exact(tol=max(self.tol, tol), max_iter=self.max_iter)
 
     def cost_in_folds(self, cost: Cost) -> Cost:
         """Return the cost, or a cheaper one near it."""
@@ -108,6 +144,19 @@ class Exact(Solver):
         return method(problem).starts_pay(problem)
 
 
+def label_risk(problem: Problem, coef: Array, intercept: Any) -> Dual:
+    """Return the worst-case risk of a model where labels change at a price."""
+    z = model_scores(problem.X, coef, intercept)
+    ball, weights = problem.ball, problem.weights
+    if problem.loss.outputs > 1:
+        labels = problem.y.astype(int)
+        present = np.bincount(labels, weights, minlength=len(coef)) > 0
+        norm = steepest_pair(ball.cost, coef, present).norm
+        return priced_pair_risk(z, labels, weights, norm, ball.delta, ball.label_cost)
+    w = float(ball.cost.dual_norm(coef)) if coef.any() else 0.0
+    return priced_risk(z, problem.y, weights, problem.loss, w, ball)
+
+
 def method(problem: Problem) -> Method:
     """Return the first method that accepts a problem, or refuse with the facts it lacks."""
     if problem.ball.order == 1 and problem.ball.cost.is_norm and not problem.finite:
@@ -116,6 +165,12 @@ def method(problem: Problem) -> Method:
     reasons = []
     for candidate in METHODS:
         if problem.geometry not in candidate.geometries or (plain and not candidate.accepts_zero):
+            continue
+        if candidate.several_scores != (problem.loss.outputs > 1):
+            continue
+        if np.isfinite(problem.ball.target_cost) and not (plain or candidate.moves_targets):
+            continue
+        if candidate.changes_labels != (np.isfinite(problem.ball.label_cost) and not plain):
             continue
         reason = candidate.lacks(problem)
         if reason is None:

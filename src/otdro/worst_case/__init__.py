@@ -7,19 +7,21 @@ from typing import Any
 import numpy as np
 
 from ..design import Design
-from ..duality import worst_risk
+from ..duality import priced_risk, worst_risk
 from ..losses.base import Array
 from ..problem import Problem
 from . import places
 from .discrepancy import discrepancy as discrepancy
 from .distribution import WorstCase as WorstCase
+from .labels import priced_worst_case
 from .norms import norm_worst_case
+from .softmax import softmax_risk, softmax_worst_case
 
 
 def worst_case(
     problem: Problem,
     coef: Array,
-    intercept: float,
+    intercept: Any,
     *,
     dual: Array | None = None,
     gap: float = np.inf,
@@ -31,6 +33,10 @@ def worst_case(
     known: then the distribution is the equilibrium.
     ``reach`` bounds the length of a move.
     """
+    if problem.loss.outputs > 1:
+        return softmax_worst_case(problem, coef, intercept, reach)
+    if np.isfinite(problem.ball.label_cost):
+        return priced_worst_case(problem, coef, intercept, reach)
     if problem.ball.cost.is_norm and not problem.finite:
         return norm_worst_case(problem, coef, intercept, dual, gap, reach)
     if reach is not None:
@@ -38,10 +44,14 @@ def worst_case(
     return places.worst_case(problem, coef, intercept)
 
 
-def robust_risk_of(problem: Problem, coef: Array, intercept: float) -> float:
+def robust_risk_of(problem: Problem, coef: Array, intercept: Any) -> float:
     """Return the worst-case risk of a linear model over the ball of a problem."""
+    if problem.loss.outputs > 1:
+        return softmax_risk(problem, coef, intercept)
     if not problem.ball.cost.is_norm or problem.finite:
         return places.worst_risk(problem, coef, intercept)
     z = Design(problem.X).scores(coef) + intercept
     w = float(problem.ball.cost.dual_norm(coef))
+    if np.isfinite(problem.ball.label_cost):
+        return priced_risk(z, problem.y, problem.weights, problem.loss, w, problem.ball).risk
     return worst_risk(z, problem.y, problem.weights, problem.loss, w, problem.ball).risk

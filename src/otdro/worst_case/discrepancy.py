@@ -10,6 +10,7 @@ from scipy import sparse
 
 from ..costs import Cost
 from ..design import as_dense
+from ..problem import check_price
 from .distribution import WorstCase
 
 Array = NDArray[Any]
@@ -21,18 +22,32 @@ EQUAL_MASS = 1e-9
 Weighted = tuple[Any, Any, Any]
 
 
-def discrepancy(P: Weighted | WorstCase, Q: Weighted | WorstCase, cost: Cost, order: int) -> float:
+def discrepancy(
+    P: Weighted | WorstCase,
+    Q: Weighted | WorstCase,
+    cost: Cost,
+    order: int,
+    *,
+    label_cost: float = np.inf,
+    target_cost: float = np.inf,
+) -> float:
     r"""Return :math:`D_c(P, Q)`, the least mean cost of moving P onto Q, :math:`c = d^{order}`.
 
-    P and Q are (points, targets, weights or None) or a ``WorstCase``. Labels cannot be moved: the
-    value is inf where their masses differ. The Kantorovich linear program of each label is solved
-    by POT if it is installed, else by HiGHS.
+    P and Q are (points, targets, weights or None) or a ``WorstCase``. A label is changed for
+    ``label_cost`` and a target moved by t for ``target_cost`` times ``|t|**order``, as in ``Ball``;
+    where both are inf, the value is inf if the masses of the labels differ. The Kantorovich linear
+    program, of each label where labels are fixed, is solved by POT if it is installed, else by
+    HiGHS.
     """
     if order not in (1, 2):
         raise ValueError(f"order must be 1 or 2, got order={order!r}.")
     p, q = _sample(P, "P"), _sample(Q, "Q")
     if p[0].shape[1] != q[0].shape[1]:
         raise ValueError(f"P has {p[0].shape[1]} columns and Q has {q[0].shape[1]}.")
+    prices = (check_price(label_cost, "label_cost"), check_price(target_cost, "target_cost"))
+    if np.isfinite(min(prices)):
+        price = cost.distance(p[0], q[0]) ** order + _target_prices(p[1], q[1], *prices, order)
+        return _transport(p[2], q[2], price)
     total = 0.0
     for label in np.union1d(p[1], q[1]):
         a, b = (s[2][s[1] == label] for s in (p, q))
@@ -43,6 +58,16 @@ def discrepancy(P: Weighted | WorstCase, Q: Weighted | WorstCase, cost: Cost, or
         U, V = (s[0][s[1] == label] for s in (p, q))
         total += _transport(a, b * (a.sum() / b.sum()), cost.distance(U, V) ** order)
     return total
+
+
+def _target_prices(a: Array, b: Array, label_cost: float, target_cost: float, order: int) -> Array:
+    """Return what it costs to turn the targets a into b, by the cheaper price."""
+    differ = a[:, None] != b[None, :]
+    price = np.where(differ, label_cost, 0.0)
+    if np.isfinite(target_cost):
+        moved = target_cost * np.abs(a[:, None] - b[None, :]) ** order
+        price = np.minimum(price, moved)
+    return price
 
 
 def _sample(sample: Weighted | WorstCase, name: str) -> tuple[Array, Array, Array]:

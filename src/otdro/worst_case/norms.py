@@ -43,16 +43,17 @@ def norm_worst_case(
     ball = problem.ball
     z = Design(problem.X).scores(coef) + intercept
     w = float(ball.cost.dual_norm(coef))
-    if w == 0 and ball.delta > 0 and dual is not None:
+    gain = float(ball.gain(w))
+    if gain == 0 and ball.delta > 0 and dual is not None:
         return _constant(problem, z, dual)
     risk = worst_risk(z, problem.y, problem.weights, problem.loss, w, ball)
     if dual is not None and reach is None:
-        moves = _moves(problem, z, w, risk.multiplier, dual, None, _kink(problem, gap))
+        moves = _moves(problem, z, gain, risk.multiplier, dual, None, _kink(problem, gap))
         direction = _direction(problem, coef, w, dual)
         found = _moved(problem, coef, z, w, moves, direction, risk.risk)
         if found.shortfall <= _allowed(problem, risk.risk, gap):
             return found
-    moves = _moves(problem, z, w, risk.multiplier, None, reach)
+    moves = _moves(problem, z, gain, risk.multiplier, None, reach)
     return _moved(problem, coef, z, w, moves, ball.cost.direction(coef), risk.risk)
 
 
@@ -100,22 +101,44 @@ def _moved(
     direction: Array,
     risk: float,
 ) -> WorstCase:
-    """Return the points: a shift s of the score is a move of |s|/w along the direction."""
-    t = moves.shift / w if w > 0 else np.zeros_like(moves.shift)
+    """Return the points: a shift s of the score is a move of |s|/w along the direction.
+
+    Where targets may move, a part of the shift is theirs.
+    """
+    own, moved = _parts(problem, w, moves.shift)
+    t = own / w if w > 0 else np.zeros_like(moves.shift)
     rows, origin = as_dense(problem.X), moves.origin
-    y = problem.y[origin]
+    y = problem.y[origin] - moved
     gain = float(coef @ direction) if w > 0 else 0.0
     reached = float(moves.mass @ problem.loss.value(z[origin] + t * gain, y))
+    spent = np.abs(t) ** problem.ball.order
+    if moved.any():
+        spent = spent + problem.ball.target_cost * np.abs(moved) ** problem.ball.order
     return WorstCase(
         points=rows[origin] + np.outer(t, direction),
         targets=y,
         weights=moves.mass,
         origin=origin,
-        budget=float(moves.mass @ np.abs(t) ** problem.ball.order),
+        budget=float(moves.mass @ spent),
         risk=reached,
         attained=moves.attained,
         shortfall=max(0.0, risk - reached),
     )
+
+
+def _parts(problem: Problem, w: float, shift: Array) -> tuple[Array, Array]:
+    """Return the shares of a shift of the residual that rows and targets move by.
+
+    At least cost: in the ratio w^2 to 1/kappa at order 2, all by the cheaper one at order 1.
+    """
+    ball = problem.ball
+    if not np.isfinite(ball.target_cost):
+        return shift, np.zeros_like(shift)
+    if ball.order == 1:
+        share = 1.0 if w * ball.target_cost >= 1 else 0.0
+    else:
+        share = w**2 / (w**2 + 1 / ball.target_cost)
+    return share * shift, (1 - share) * shift
 
 
 def _direction(problem: Problem, coef: Array, w: float, dual: Array | None) -> Array:

@@ -70,7 +70,8 @@ def _rounded(problem: Problem, model: Model, run: Outcome) -> list[Candidate]:
     coef = model.design.coef(run.theta)
     small = np.abs(coef) < NEGLIGIBLE * np.abs(coef).max(initial=0.0)
     # nu = w^2/(2 lam)
-    lam = float(problem.ball.cost.dual_norm(coef)) ** 2 / (2 * run.nu)
+    ball = problem.ball
+    lam = float(ball.gain(ball.cost.dual_norm(coef))) ** 2 / (2 * run.nu)
     center = model.design.center
     points = []
     for v in (np.where(small, 0.0, coef), coef):

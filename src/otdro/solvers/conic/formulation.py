@@ -16,6 +16,7 @@ from ...problem import Problem
 from .curves import Curve, Pieces, Smooth
 from .forms import Form, Joint, Linear, Plain, Root
 from .model import Model, some_rows
+from .moving_target import JointWithTarget
 from .norms import CutNorm, EuclideanNorm, MaxNorm, PenaltyNorm, SumNorm, UnitCost
 
 
@@ -97,6 +98,8 @@ def _form(problem: Problem, curve: Curve) -> Form:
     if pieces.kappa == 0 and lo + hi == 0:
         # |r| has one slope: min over nu of delta w^2/(2 nu) + nu hi^2/2 = sqrt(delta) hi w
         return Linear(curve, float(np.sqrt(delta)) * hi)
+    if np.isfinite(problem.ball.target_cost):
+        return JointWithTarget(rows, delta, float(problem.ball.target_cost**-0.5))
     return Joint(rows, delta)
 
 

@@ -35,6 +35,7 @@ class InteriorPoint(Method):
     geometries = frozenset({"euclidean", "norm"})
     certifies = "the excess over the least worst-case risk"
     accepts_zero = True
+    moves_targets = True
 
     def lacks(self, problem: Problem) -> str | None:
         """Refuse other losses, and at order 2 curved Lipschitz losses under other norms."""

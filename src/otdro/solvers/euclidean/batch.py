@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -63,7 +63,8 @@ class Points:
 
     def columns(self, index: Array) -> Points:
         """Return the points of some columns."""
-        return Points(*(getattr(self, f.name)[..., index] for f in fields(self)))
+        parts = (self.theta, self.b, self.z, self.value, self.slope, self.curvature)
+        return Points(*(part[..., index] for part in parts))
 
 
 @dataclass(eq=False)

@@ -1,0 +1,68 @@
+r"""The worst-case risk of given scores where labels may be changed at the price kappa.
+
+.. math:: \min_{\lambda}\ \lambda\delta + \sum_i \pi_i \max\bigl\{\psi(z_i, y_i; \lambda),\
+          \psi(z_i, -y_i; \lambda) - \lambda\kappa\bigr\},
+
+psi the inner supremum at order 2; at order 1 the loss, and lambda >= Lip w.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..losses import Loss
+from ..problem import Ball
+from .multiplier import PRECISION, TINY, Dual, Tangent, first_multiplier, least, least_finite
+
+Array = NDArray[Any]
+
+
+def priced_risk(
+    z: Array,
+    y: Array,
+    weights: Array,
+    loss: Loss,
+    w: float,
+    ball: Ball,
+    rtol: float = PRECISION,
+) -> Dual:
+    """Return the worst-case risk of scores z whose coefficients have dual norm w."""
+    if ball.delta == 0:
+        return Dual(float(weights @ loss.value(z, y)), np.inf)
+    kappa, delta = ball.label_cost, ball.delta
+
+    def tangent(lam: Any) -> Tangent:
+        number = float(np.ravel(lam)[0])
+        kept, spent = inner(z, y, loss, w, ball.order, number)
+        changed, beyond = inner(z, -y, loss, w, ball.order, number)
+        flip = changed - kappa * number > kept
+        value = np.where(flip, changed - kappa * number, kept)
+        price = np.where(flip, beyond + kappa, spent)
+        slope = delta - float(weights @ price)
+        return Tangent(lam, lam * delta + float(weights @ value), np.full(np.shape(lam), slope))
+
+    floor = loss.lipschitz * w if ball.order == 1 else least_finite(loss, w)
+    start = floor + 1.0 if ball.order == 1 else _start(z, y, weights, loss, w, delta, floor)
+    if floor > 0 and ball.order == 1:
+        at = tangent(np.array([floor]))
+        if float(at.slope[0]) >= 0:
+            return Dual(float(at.value[0]), floor)
+    found = least(tangent, np.array([start]), np.array([floor]), rtol, doubt=0.1)
+    return Dual(float(found.value[0]), float(found.lam[0]))
+
+
+def _start(
+    z: Array, y: Array, weights: Array, loss: Loss, w: float, delta: float, floor: float
+) -> float:
+    return max(first_multiplier(z, y, weights, loss, w, delta), floor + TINY) if w > 0 else 1.0
+
+
+def inner(z: Array, y: Array, loss: Loss, w: float, order: int, lam: float) -> tuple[Array, Array]:
+    """Return psi of every row, and what its move costs."""
+    if order == 1 or w == 0:
+        return loss.value(z, y), np.zeros_like(z)
+    best = loss.inner(z, y, w, lam).best
+    return best.value, np.square(best.shift / w)

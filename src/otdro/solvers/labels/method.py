@@ -1,0 +1,166 @@
+"""The method of labels that change at a price: where to start, coordinates, solutions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...design import Design, mean
+from ...duality import priced_risk
+from ...problem import Problem, Solution
+from ..base import Method, constant_risk, verdict
+from ..euclidean.coordinates import Coordinates
+from ..softmax.method import MultinomialNewton, PairCoordinates, pair_penalty
+from .cones import cone_of
+from .newton import Place, PricedMinimum, PricedRows, minimise
+from .pieces import pieces_of
+from .softmax import PricedSoftmax, SoftmaxPlace
+from .softmax import minimise as minimise_softmax
+
+Array = NDArray[Any]
+
+#: A first t this much above the norm of theta, and the least first t.
+ABOVE, LEAST_T = 1.1, 1e-2
+
+
+class PricedLabels(Method):
+    """Losses of one score whose worst case is a maximum of smooth pieces."""
+
+    geometries = frozenset({"euclidean", "norm"})
+    certifies = "the excess over the least worst-case risk"
+    changes_labels = True
+
+    def lacks(self, problem: Problem) -> str | None:
+        """Refuse other norms, curved losses at order 2 without a Euclidean cost, other losses."""
+        loss, ball = problem.loss, problem.ball
+        if cone_of(ball.cost) is None:
+            return f"a label_cost needs a Euclidean cost, l1 or linf, not {ball.cost!r}"
+        if pieces_of(loss, ball.order, ball.label_cost) is None:
+            return f"a label_cost at order={ball.order} has no method for {type(loss).__name__}"
+        curved = loss.pieces is None
+        if ball.order == 2 and curved and not ball.cost.euclidean:
+            return f"order=2 with {type(loss).__name__} needs a Euclidean or Mahalanobis cost"
+        return None
+
+    def solve(
+        self, problem: Problem, tol: float, max_iter: int, start: Solution | None = None
+    ) -> Solution:
+        """Return the minimiser."""
+        at = _Inside(problem)
+        b, unit = constant_risk(problem)
+        target = tol * unit
+        if start is None:
+            first = at.place(np.zeros(problem.X.shape[1]), b)
+        else:
+            first = at.place(start.coef, start.intercept)
+        near = start is not None
+        found = minimise(at.rows, first, at.risk, unit, target, max_iter, near)
+        return at.solution(found, target)
+
+
+class PricedMultinomial(Method):
+    """The softmax model at order 1 whose labels change at a price."""
+
+    geometries = frozenset({"euclidean", "norm"})
+    certifies = "the excess over the least worst-case risk"
+    changes_labels = True
+    several_scores = True
+
+    def lacks(self, problem: Problem) -> str | None:
+        """Refuse what the softmax model refuses."""
+        return MultinomialNewton().lacks(problem)
+
+    def solve(
+        self, problem: Problem, tol: float, max_iter: int, start: Solution | None = None
+    ) -> Solution:
+        """Return the minimiser, from the constant model."""
+        ball = problem.ball
+        at = PairCoordinates(problem)
+        rows = at.rows(problem)
+        cone = cone_of(ball.cost)
+        assert cone is not None
+        task = PricedSoftmax(rows, pair_penalty(problem), cone, ball.delta, ball.label_cost)
+        b, unit = constant_risk(problem)
+        C = np.zeros((rows.design.d, rows.classes - 1))
+        c = b @ rows.basis
+        first = SoftmaxPlace(C, c, LEAST_T, rows.scores(C, c))
+        found = minimise_softmax(task, first, unit, tol * unit, max_iter)
+        coef, intercept = at.outside(found.place.C, found.place.c, rows.basis)
+        return Solution(
+            coef=coef,
+            intercept=intercept,
+            multiplier=found.multiplier,
+            objective=found.risk,
+            gap=found.gap,
+            n_iter=found.n_iter,
+            converged=bool(found.gap <= tol * unit),
+            message=verdict(found.gap, tol * unit, found.n_iter),
+            dual=found.slopes,
+        )
+
+
+class _Inside:
+    """A problem in centred coordinates, whitened under a Euclidean cost."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        cost, ball = problem.ball.cost, problem.ball
+        self.round = Coordinates(problem) if cost.euclidean else None
+        self.center = mean(problem.X, problem.weights) if problem.fit_intercept else None
+        design = Design(problem.X, center=self.center) if self.round is None else self.round.design
+        cone = cone_of(cost)
+        assert cone is not None
+        self.rows = PricedRows(
+            design,
+            problem.y,
+            problem.weights,
+            problem.loss,
+            pieces_of(problem.loss, ball.order, ball.label_cost),
+            cone,
+            ball.delta,
+            ball.label_cost,
+            problem.fit_intercept,
+            lambda g: float(np.linalg.norm(g) if cost.euclidean else cost.norm(g)),
+        )
+
+    def norm(self, theta: Array) -> float:
+        """Return the dual norm of coordinates."""
+        cost = self.problem.ball.cost
+        return float(np.linalg.norm(theta) if cost.euclidean else cost.dual_norm(theta))
+
+    def place(self, coef: Array, intercept: float) -> Place:
+        """Return a place inside the domain at coefficients."""
+        theta = coef if self.round is None else self.round.theta(coef)
+        b = float(intercept if self.center is None else intercept + self.center @ coef)
+        t = max(ABOVE * self.norm(theta), LEAST_T)
+        s = np.array([t])
+        if self.rows.worst.scalars == 2:
+            root = np.sqrt(self.rows.delta)
+            growth = self.rows.worst.growth
+            s = np.array([t, max(t / root, 2 * t**2 / growth if growth > 0 else 0.0)])
+        return Place(theta, b, s, self.rows.design.scores(theta) + b)
+
+    def risk(self, place: Place) -> tuple[float, float]:
+        """Return the worst-case risk of a place and its multiplier."""
+        p = self.problem
+        found = priced_risk(place.z, p.y, p.weights, p.loss, self.norm(place.theta), p.ball)
+        return found.risk, found.multiplier
+
+    def solution(self, found: PricedMinimum, target: float) -> Solution:
+        """Return the solution on the rows as given."""
+        place = found.place
+        coef = place.theta if self.round is None else self.round.coef(place.theta)
+        b = place.b if self.center is None else place.b - self.center @ coef
+        return Solution(
+            coef=np.ascontiguousarray(coef),
+            intercept=float(b),
+            multiplier=found.multiplier,
+            objective=found.risk,
+            gap=found.gap,
+            n_iter=found.n_iter,
+            converged=bool(found.gap <= target),
+            message=verdict(found.gap, target, found.n_iter),
+            dual=found.slopes,
+        )

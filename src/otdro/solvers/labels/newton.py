@@ -1,0 +1,295 @@
+r"""Newton's method for the largest of smooth pieces, along smoothings of the maximum.
+
+.. math:: \min_{\theta, b, s}\ \delta\lambda + \sum_i \pi_i\,\tau\log\sum_j e^{f_{ij}/\tau}
+          + \tau\,\beta(\theta, s),
+
+beta the barrier of t >= ||theta||_* and of the domain of lambda. As tau falls the shares
+:math:`q_{ij} \propto e^{f_{ij}/\tau}` become those of the adversary's labels. With masses
+:math:`m = \pi q` and slopes a of the pieces, and phi the mass whose label changes,
+
+.. math:: F^* \ge -\sum m\,\ell^*(a) / (1 + x/\delta)
+
+if :math:`\sum m a = 0` and the budget :math:`\delta + x - \kappa\varphi` pays for the moves:
+:math:`\|\sum m a z\|/\mathrm{Lip}` at order 1, :math:`\|\sum m a z\|^2/\sum m a^2` at order 2 (the
+risk is concave in delta, so that a budget which is x too large costs a share of x/delta).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_solve
+
+from ...design import Design
+from ...duality.ties import factored
+from ...losses import Loss
+from .cones import Cone
+from .pieces import SmoothPieces, Worst
+
+Array = NDArray[Any]
+
+#: The first smoothing, that from a solution nearby, the factor from one to the next, and the least
+#: one, in units of the risk.
+FIRST, NEARBY, FASTER, LEAST = 0.1, 3e-3, 0.15, 1e-13
+#: Newton steps at one smoothing, the decrease (in units of tau) that ends them, and step lengths.
+STEPS, SETTLED, ARMIJO, HALVINGS = 200, 1e-3, 0.1, 40
+
+
+@dataclass(frozen=True, eq=False)
+class PricedRows:
+    """What does not change: rows, labels, weights, the loss's pieces, the cone, and the prices."""
+
+    design: Design
+    y: Array
+    weights: Array
+    loss: Loss
+    worst: Worst
+    cone: Cone
+    delta: float
+    kappa: float
+    fit_intercept: bool
+    polar: Callable[[Array], float]
+
+    @property
+    def rate(self) -> float:
+        """The price of one unit of the last scalar: delta Lip of t, or delta of lam."""
+        return self.delta * (self.loss.lipschitz if self.worst.scalars == 1 else 1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Place:
+    """A point (theta, b, s) with its scores."""
+
+    theta: Array
+    b: float
+    s: Array
+    z: Array
+
+
+@dataclass(frozen=True, eq=False)
+class PricedMinimum:
+    """The best point, its risk and multiplier, the gap, the mean slopes of the rows, the steps."""
+
+    place: Place
+    risk: float
+    multiplier: float
+    gap: float
+    slopes: Array
+    n_iter: int
+
+
+#: The risk and the multiplier of scores and coefficients.
+Risk = Callable[[Place], tuple[float, float]]
+
+
+def minimise(
+    rows: PricedRows,
+    place: Place,
+    risk_of: Risk,
+    unit: float,
+    target: float,
+    max_iter: int,
+    nearby: bool = False,
+) -> PricedMinimum:
+    """Follow the smoothings until the gap is at most ``target``; ``unit`` is that of the risk.
+
+    ``nearby``: whether the place is a solution of a problem nearby.
+    """
+    tau, n_iter, lower = (NEARBY if nearby else FIRST) * unit, 0, 0.0
+    best, (risk, lam) = place, risk_of(place)
+    slopes = np.zeros_like(place.z)
+    last: Place | None = None
+    while n_iter < max_iter and tau > LEAST * unit:
+        place, step, taken = _settle(rows, place, tau, min(STEPS, max_iter - n_iter))
+        n_iter += taken
+        now = risk_of(place)
+        if now[0] < risk:
+            best, (risk, lam) = place, now
+        for move in (step, 0 * step):
+            bound, mean = lower_bound(rows, place, tau, move)
+            if bound > lower:
+                lower, slopes = bound, mean
+        if risk - lower <= target:
+            break
+        # the minimisers of smoothings are nearly on a line in tau
+        ahead = place if last is None else _ahead(rows, last, place, tau)
+        last, place, tau = place, ahead, tau * FASTER
+    return PricedMinimum(best, risk, lam, max(0.0, risk - lower), slopes, max(n_iter, 1))
+
+
+def _ahead(rows: PricedRows, last: Place, place: Place, tau: float) -> Place:
+    """Return the line through two minimisers at the next smoothing, the last one if that is worse.
+
+    Their smoothings are tau and tau over the factor.
+    """
+    along = (FASTER - 1) * tau / (tau - tau / FASTER)
+    pairs = [(getattr(last, name), getattr(place, name)) for name in ("theta", "b", "s", "z")]
+    ahead = Place(*(v + along * (v - u) for u, v in pairs))
+    after = tau * FASTER
+    return ahead if _value(rows, ahead, after) < _value(rows, place, after) else place
+
+
+def _settle(rows: PricedRows, place: Place, tau: float, steps: int) -> tuple[Place, Array, int]:
+    """Take Newton steps at one smoothing; return the place before the last one, and that one."""
+    value = _value(rows, place, tau)
+    for taken in range(1, steps + 1):
+        g, H = _derivatives(rows, place, tau)
+        step = -cho_solve(factored(H), g, check_finite=False)
+        decrease = -float(g @ step)
+        if decrease <= SETTLED * tau or taken == steps:
+            break
+        new, after = _search(rows, place, step, tau, value, decrease)
+        if not after < value:
+            break
+        place, value = new, after
+    return place, step, taken
+
+
+def _search(
+    rows: PricedRows, place: Place, step: Array, tau: float, value: float, decrease: float
+) -> tuple[Place, float]:
+    """Return the place after the longest of the steps 1, 1/2, ... that descends."""
+    d = rows.design.d
+    dz = rows.design.scores(step[:d]) + step[d]
+    length = 1.0
+    for _ in range(HALVINGS):
+        new = Place(
+            place.theta + length * step[:d],
+            place.b + length * step[d],
+            place.s + length * step[d + 1 :],
+            place.z + length * dz,
+        )
+        after = _value(rows, new, tau)
+        if after <= value - ARMIJO * length * decrease:
+            return new, after
+        length /= 2
+    return place, value
+
+
+def _value(rows: PricedRows, place: Place, tau: float) -> float:
+    """Return the smoothed objective, inf outside its domain."""
+    barrier = rows.cone.barrier(place.theta, float(place.s[0])).value
+    inside, _, _ = _domain(rows, place.s)
+    if not np.isfinite(barrier + inside):
+        return np.inf
+    f = rows.worst.at(place.z, rows.y, place.s).value
+    top = f.max(axis=0)
+    smooth = top + tau * np.log(np.exp((f - top) / tau).sum(axis=0))
+    return float(rows.rate * place.s[-1] + rows.weights @ smooth + tau * (barrier + inside))
+
+
+def _domain(rows: PricedRows, s: Array) -> tuple[float, Array, Array]:
+    """Return -log(c lam - t^2), or -log lam, and its derivatives in s; nothing at order 1."""
+    if rows.worst.scalars == 1:
+        return 0.0, np.zeros(1), np.zeros((1, 1))
+    t, lam = s
+    c = rows.worst.growth
+    room = c * lam - t**2 if c > 0 else lam
+    if room <= 0:
+        return np.inf, np.zeros(2), np.zeros((2, 2))
+    slope = np.array([-2 * t, c]) if c > 0 else np.array([0.0, 1.0])
+    bend = np.zeros((2, 2))
+    bend[0, 0] = -2.0 if c > 0 else 0.0
+    g = -slope / room
+    return -float(np.log(room)), g, np.outer(g, g) - bend / room
+
+
+def _shares(pieces: SmoothPieces, tau: float) -> Array:
+    """Return q (J, n)."""
+    top = pieces.value.max(axis=0)
+    q = np.exp((pieces.value - top) / tau)
+    return np.asarray(q / q.sum(axis=0))
+
+
+def _derivatives(rows: PricedRows, place: Place, tau: float) -> tuple[Array, Array]:
+    """Return gradient and Hessian of the smoothed objective in (theta, b, s)."""
+    d, S = rows.design.d, rows.worst.scalars
+    pieces = rows.worst.at(place.z, rows.y, place.s)
+    q = _shares(pieces, tau)
+    mean = np.einsum("jn,jnp->np", q, pieces.slope)
+    off = pieces.slope - mean
+    bend = np.einsum("jn,jnpq->npq", q, pieces.bend)
+    bend += np.einsum("jn,jnp,jnq->npq", q, off, off) / tau
+    mean, bend = rows.weights[:, None] * mean, rows.weights[:, None, None] * bend
+    g, H = np.zeros(d + 1 + S), np.zeros((d + 1 + S, d + 1 + S))
+    pulls = rows.design.adjoint(np.column_stack([mean[:, 0], bend[:, 0, :]]))
+    g[:d] = pulls[:, 0]
+    H[:d, :d] = rows.design.gram(np.maximum(bend[:, 0, 0], 0.0))
+    H[:d, d + 1 :] = pulls[:, 2:]
+    H[d + 1 :, d + 1 :] = bend[:, 1:, 1:].sum(axis=0)
+    g[d + 1 :] = mean[:, 1:].sum(axis=0)
+    g[-1] += rows.rate
+    H[d, d] = 1.0
+    if rows.fit_intercept:
+        g[d] = mean[:, 0].sum()
+        H[d, d] = bend[:, 0, 0].sum()
+        H[:d, d] = pulls[:, 1]
+        H[d, d + 1 :] = bend[:, 0, 1:].sum(axis=0)
+        H[d + 1 :, d] = H[d, d + 1 :]
+    H[d, :d] = H[:d, d]
+    H[d + 1 :, :d] = H[:d, d + 1 :].T
+    _add_barriers(rows, place, tau, g, H)
+    return g, H
+
+
+def _add_barriers(rows: PricedRows, place: Place, tau: float, g: Array, H: Array) -> None:
+    """Add those of the cone, over (theta, t), and of the domain, over s."""
+    d = rows.design.d
+    at = np.append(np.arange(d), d + 1)
+    cone = rows.cone.barrier(place.theta, float(place.s[0]))
+    g[at] += tau * cone.gradient
+    block = np.diag(cone.diagonal) + cone.vectors.T @ (cone.weight[:, None] * cone.vectors)
+    H[np.ix_(at, at)] += tau * block
+    _, slope, bend = _domain(rows, place.s)
+    g[d + 1 :] += tau * slope
+    H[d + 1 :, d + 1 :] += tau * bend
+
+
+def lower_bound(rows: PricedRows, place: Place, tau: float, step: Array) -> tuple[float, Array]:
+    """Return the bound of the shares and slopes at a place, and the mean slope of every row.
+
+    Shares and slopes are continued along a Newton step, where they meet the constraints up to
+    second order.
+    """
+    d = rows.design.d
+    pieces = rows.worst.at(place.z, rows.y, place.s)
+    q = _shares(pieces, tau)
+    move = np.empty((len(rows.y), 1 + rows.worst.scalars))
+    move[:, 0] = rows.design.scores(step[:d]) + step[d]
+    move[:, 1:] = step[d + 1 :]
+    rise = np.einsum("jnp,np->jn", pieces.slope, move)
+    q = q * (1 + (rise - np.einsum("jn,jn->n", q, rise)) / tau)
+    if q.min() < 0:
+        return 0.0, np.zeros_like(place.z)
+    a = pieces.slope[:, :, 0] + np.einsum("jnp,np->jn", pieces.bend[:, :, 0, :], move)
+    mass = rows.weights * q
+    a = _balanced(mass, a, rows.fit_intercept)
+    changed = float(mass[~pieces.kept].sum())
+    size = rows.polar(rows.design.adjoint(np.sum(mass * a, axis=0)))
+    if rows.worst.scalars == 1:
+        need = size / rows.loss.lipschitz
+    else:
+        square = float(np.sum(mass * a**2))
+        need = size**2 / square if square > 0 else 0.0
+    excess = max(0.0, need - (rows.delta - rows.kappa * changed))
+    conjugate = np.where(mass > 0, rows.loss.conjugate(a, pieces.label), 0.0)
+    value = -float(np.sum(mass * conjugate)) / (1 + excess / rows.delta)
+    mean = np.sum(mass * a, axis=0) / np.where(rows.weights > 0, rows.weights, 1.0)
+    return (value if np.isfinite(value) else 0.0), mean
+
+
+def _balanced(mass: Array, a: Array, fit_intercept: bool) -> Array:
+    """Return slopes with sum m a = 0, those of the heavier sign made smaller."""
+    if not fit_intercept:
+        return a
+    up = float(np.sum((mass * a)[a > 0]))
+    down = -float(np.sum((mass * a)[a < 0]))
+    if up == down or min(up, down) <= 0:
+        return a if up == down else np.zeros_like(a)
+    if up > down:
+        return np.where(a > 0, a * (down / up), a)
+    return np.where(a < 0, a * (up / down), a)

@@ -1,0 +1,69 @@
+r"""The penalty delta max over pairs of ||B_k - B_l||_*, and what a step of a method needs of it.
+
+Its dual is a flow: vectors v of the pairs with :math:`\sum_p v_p (e_k - e_l)' = -G` for the
+gradient G (d, K) of the loss, and the polar norm of G is the least :math:`\sum_p \|v_p\|`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .rows import SoftmaxRows
+
+Array = NDArray[Any]
+
+
+class Move(NamedTuple):
+    """A ``step`` of C and ``shift`` of c, the flows v (P, d) of the model, and the modelled
+    change ``rise`` of the penalty."""
+
+    step: Array
+    shift: Array
+    flows: Array
+    rise: float
+
+
+@dataclass(frozen=True, eq=False)
+class Quadratic:
+    """A model g's + s'Hs/2 of the loss at (C, c), s = (C, c) by column, then class."""
+
+    rows: SoftmaxRows
+    C: Array
+    g: Array
+    H: Array
+
+    def split(self, s: Array) -> tuple[Array, Array]:
+        """Return (dC, dc) of a step."""
+        d, m = self.C.shape
+        parts = s.reshape(-1, m)
+        return parts[:d], parts[d] if self.rows.fit_intercept else np.zeros(m)
+
+
+class PairPenalty(Protocol):
+    """The dual norm over pairs of classes of one cost."""
+
+    def norms(self, D: Array) -> Array:
+        """Return the dual norms of differences (P, d)."""
+
+    def sizes(self, v: Array) -> Array:
+        """Return the norms of flows (P, d)."""
+
+    def first(self, rows: SoftmaxRows, G: Array) -> tuple[Array, Array]:
+        """Return a flow (P, d) of the gradient G at B = 0, and a matrix B (d, K) to start along."""
+
+    def move(self, model: Quadratic, delta: float, accuracy: float) -> Move:
+        """Minimise the model plus the penalty, to about ``accuracy``."""
+
+
+def corrected(rows: SoftmaxRows, G: Array, flows: Array) -> Array:
+    """Return flows whose divergence is -G: what is missing goes, evenly, along all pairs."""
+    k, j = rows.all_pairs
+    missing = -G - flows.T @ rows.incidence
+    if len(k) == len(flows):
+        return np.asarray(flows + (missing[:, k] - missing[:, j]).T / rows.classes)
+    # pairs of two absent classes carry nothing
+    return np.asarray(flows + (missing @ np.linalg.pinv(rows.incidence)).T)

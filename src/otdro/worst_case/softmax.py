@@ -1,0 +1,180 @@
+"""Worst cases of the softmax model: rows move along differences of two classes' coefficients."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..design import as_dense, model_scores
+from ..duality import Dual, pair_norms, priced_pair_risk, steepest_pair
+from ..problem import Problem
+from .distribution import TOLERANCE, WorstCase
+from .order_one import check_reach
+
+Array = NDArray[Any]
+
+
+def softmax_worst_case(
+    problem: Problem, coef: Array, intercept: Array, reach: Any = None
+) -> WorstCase:
+    """Return a worst case: a little mass far away, or the worst moves of at most ``reach``.
+
+    The supremum is not attained: rows of the class with the steepest pair go far towards looking
+    like the other class. Within a reach each row moves by 0 or the whole of it, along the
+    difference to its own class that raises its loss most.
+    """
+    ball, weights = problem.ball, problem.weights
+    if np.isfinite(ball.label_cost):
+        return _with_changed_labels(problem, coef, intercept, reach)
+    labels = problem.y.astype(int)
+    z = model_scores(problem.X, coef, intercept)
+    plain = problem.loss.value(z, labels)
+    pair = steepest_pair(ball.cost, coef, present(problem))
+    risk = float(weights @ plain) + ball.delta * pair.norm
+    if reach is not None:
+        reach = check_reach(reach, ball.order)
+    if pair.norm == 0 or ball.delta == 0:
+        return _moved(problem, coef, intercept, 0 * weights, labels, np.ones(len(labels)), risk)
+    if reach is not None:
+        mass, other = _within(problem, coef, z, plain, reach)
+        return _moved(problem, coef, intercept, mass, other, np.full(len(mass), reach), risk)
+    own = labels == pair.own
+    share = 1.0
+    total = float(weights[own].sum())
+    while True:
+        # a share of every row of the class, by delta over that mass: what is missing vanishes
+        mass = np.where(own, share * weights, 0.0)
+        length = np.full(len(labels), ball.delta / (share * total))
+        other = np.full(len(labels), pair.other)
+        found = _moved(problem, coef, intercept, mass, other, length, risk)
+        if found.shortfall <= TOLERANCE * risk or share < np.finfo(float).eps:
+            return found
+        share /= 4
+
+
+def softmax_risk(problem: Problem, coef: Array, intercept: Array) -> float:
+    """Return the mean cross-entropy plus delta times the largest norm over pairs.
+
+    Where labels change at a price, the worst case of that.
+    """
+    z = model_scores(problem.X, coef, intercept)
+    pair = steepest_pair(problem.ball.cost, coef, present(problem))
+    if np.isfinite(problem.ball.label_cost):
+        return _priced(problem, z, pair.norm).risk
+    plain = problem.weights @ problem.loss.value(z, problem.y)
+    return float(plain + problem.ball.delta * max(pair.norm, 0.0))
+
+
+def _priced(problem: Problem, z: Array, norm: float) -> Dual:
+    ball = problem.ball
+    labels = problem.y.astype(int)
+    return priced_pair_risk(z, labels, problem.weights, norm, ball.delta, ball.label_cost)
+
+
+def _with_changed_labels(problem: Problem, coef: Array, intercept: Array, reach: Any) -> WorstCase:
+    """Return a worst case: labels of the most confident rows change, the rest of delta moves rows.
+
+    A row gains z_y - min z by the label of its least score; where that is more than t kappa it
+    changes, and of rows that gain just as much what the budget allows.
+    """
+    ball, labels = problem.ball, problem.y.astype(int)
+    z = model_scores(problem.X, coef, intercept)
+    norm = steepest_pair(ball.cost, coef, present(problem)).norm
+    dual = _priced(problem, z, norm)
+    gain = z[np.arange(len(z)), labels] - z.min(axis=1)
+    order = np.argsort(-gain, kind="stable")
+    before = np.concatenate([[0.0], np.cumsum(problem.weights[order])[:-1]])
+    mass = np.zeros(len(labels))
+    mass[order] = np.clip(ball.delta / ball.label_cost - before, 0.0, problem.weights[order])
+    worth = gain >= dual.multiplier * ball.label_cost * (1 - TOLERANCE)
+    mass = np.where(worth & (gain > 0), mass, 0.0)
+    goes = np.flatnonzero(mass > 0)
+    stays = np.flatnonzero((mass < problem.weights) | (mass == 0))
+    origin = np.concatenate([stays, goes])
+    spent = float(mass.sum()) * ball.label_cost
+    changed = replace(
+        problem,
+        X=problem.X[origin],
+        y=np.concatenate([problem.y[stays], z.argmin(axis=1)[goes].astype(float)]),
+        weights=np.concatenate([(problem.weights - mass)[stays], mass[goes]]),
+        ball=replace(ball, delta=max(ball.delta - spent, 0.0), label_cost=np.inf),
+    )
+    found = softmax_worst_case(changed, coef, intercept, reach)
+    short = max(0.0, dual.risk - found.risk)
+    return replace(
+        found,
+        origin=origin[found.origin],
+        budget=found.budget + spent,
+        attained=found.attained and short <= TOLERANCE * dual.risk,
+        shortfall=short,
+    )
+
+
+def present(problem: Problem) -> Array:
+    """Return which classes have weight, (K,)."""
+    mass = np.bincount(problem.y.astype(int), problem.weights, minlength=problem.loss.outputs)
+    return mass > 0
+
+
+def directions(problem: Problem, coef: Array) -> Array:
+    """Return the unit moves along B_k - B_y, shape (y, k, d); zero for k = y and equal classes."""
+    difference = coef[None, :, :] - coef[:, None, :]
+    moves = np.asarray(problem.ball.cost.direction(difference), dtype=float)
+    return np.where((pair_norms(problem.ball.cost, coef) > 0)[:, :, None], moves, 0.0)
+
+
+def _within(
+    problem: Problem, coef: Array, z: Array, plain: Array, reach: float
+) -> tuple[Array, Array]:
+    """Return the mass of each row that moves by the reach, and towards which class."""
+    labels = problem.y.astype(int)
+    K = len(coef)
+    # scores of all classes change by the move times every B
+    shift = reach * (directions(problem, coef) @ coef.T)
+    moved = z[:, None, :] + shift[labels]
+    y = np.broadcast_to(labels[:, None], (len(labels), K))
+    gains = problem.loss.value(moved, y) - plain[:, None]
+    other = gains.argmax(axis=1)
+    gain = gains.max(axis=1)
+    order = np.argsort(-gain, kind="stable")
+    before = np.concatenate([[0.0], np.cumsum(problem.weights[order])[:-1]])
+    mass = np.zeros(len(labels))
+    mass[order] = np.clip(problem.ball.delta / reach - before, 0.0, problem.weights[order])
+    return np.where(gain > 0, mass, 0.0), other
+
+
+def _moved(
+    problem: Problem,
+    coef: Array,
+    intercept: Array,
+    mass: Array,
+    other: Array,
+    length: Array,
+    risk: float,
+) -> WorstCase:
+    """Return the rows with ``mass`` of each moved by ``length`` towards the class ``other``."""
+    labels = problem.y.astype(int)
+    rest = problem.weights - mass
+    goes = np.flatnonzero(mass > 0)
+    stays = np.flatnonzero((rest > 0) | (mass == 0))
+    X = as_dense(problem.X)
+    step = length[goes, None] * directions(problem, coef)[labels[goes], other[goes]]
+    origin = np.concatenate([stays, goes])
+    points = np.concatenate([X[stays], X[goes] + step])
+    weights = np.concatenate([rest[stays], mass[goes]])
+    reached = float(
+        weights @ problem.loss.value(model_scores(points, coef, intercept), labels[origin])
+    )
+    return WorstCase(
+        points=points,
+        targets=problem.y[origin],
+        weights=weights,
+        origin=origin,
+        budget=float(mass[goes] @ length[goes]),
+        risk=reached,
+        attained=len(goes) == 0,
+        shortfall=max(0.0, risk - reached),
+    )

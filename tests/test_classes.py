@@ -1,0 +1,232 @@
+"""The softmax model at order 1: against cvxpy and scikit-learn, its invariances, its worst case."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
+from sklearn.datasets import load_iris
+from sklearn.linear_model import LogisticRegression
+
+from otdro import DROClassifier, discrepancy, robust_risk
+from otdro.costs import Graph, Mahalanobis, Norm
+from otdro.losses import Logistic, Softmax
+from otdro.problem import Ball, Problem
+from otdro.solvers import Exact, Quadrature
+from reference import classes as reference
+
+
+def rows(n, d, K, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d))
+    z = X @ rng.normal(size=(d, K)) * 1.5 / np.sqrt(d) + rng.gumbel(size=(n, K))
+    y = z.argmax(axis=1)
+    y[:K] = np.arange(K)
+    return X, y
+
+
+def problem(X, y, K, cost, delta, **more):
+    n = len(y)
+    ball = Ball(cost, delta, 1)
+    return Problem(X, y.astype(float), np.full(n, 1 / n), Softmax(K), ball, **more)
+
+
+def shapes():
+    """Return name, X, y, K: plain and degenerate ones."""
+    rng = np.random.default_rng(1)
+    X, y = rows(40, 4, 4)
+    alone = np.where(y == 3, 0, y)
+    alone[5] = 3
+    found = {"eight": (*rows(80, 5, 8), 8), "one row": (X, alone, 4)}
+    X, y = rows(40, 4, 3)
+    found["collinear"] = (np.hstack([X, X[:, :2] @ rng.normal(size=(2, 3))]), y, 3)
+    X, y = rows(30, 3, 3)
+    found["separable"] = (X + 6 * np.eye(3)[y], y, 3)
+    found["wide"] = (*rows(15, 40, 3), 3)
+    X, y = rows(50, 4, 5)
+    found["units"] = (X * [1, 100, 0.01, 1] + 5, y, 5)
+    return found
+
+
+SHAPES = shapes()
+SWEEP = [(s, p, delta) for s in SHAPES for p in (2, 1, np.inf) for delta in (1.0, 0.1, 0.01, 1e-3)]
+QUICK = [
+    ("one row", 2, 0.03),
+    ("separable", np.inf, 0.03),
+    ("collinear", 1, 0.01),
+    ("wide", 2, 0.1),
+]
+
+
+def agrees(shape, p, delta):
+    X, y, K = SHAPES[shape]
+    found = Exact(tol=1e-8).solve(problem(X, y, K, Norm(p), delta))
+    assert found.converged
+    best = reference.softmax(X, y, K, p, delta)
+    assert abs(found.objective - best) <= 1e-6
+    assert found.objective - found.gap <= best + 1e-7
+    assert_allclose(found.coef.sum(axis=0), 0, atol=1e-4)
+
+
+@pytest.mark.parametrize(("shape", "p", "delta"), QUICK)
+def test_agrees_with_a_cone_program(shape, p, delta):
+    agrees(shape, p, delta)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("shape", "p", "delta"), SWEEP)
+def test_agrees_with_a_cone_program_everywhere(shape, p, delta):
+    agrees(shape, p, delta)
+
+
+def test_a_matrix_as_cost_is_the_euclidean_cost_of_other_columns():
+    X, y = rows(40, 3, 3)
+    L = np.array([[2.0, 0, 0], [0.5, 1, 0], [-0.3, 0.2, 0.5]])
+    given = Exact(1e-9).solve(problem(X, y, 3, Mahalanobis(L @ L.T), 0.05))
+    round_ = Exact(1e-9).solve(problem(X @ L, y, 3, Norm(2), 0.05))
+    assert_allclose(given.objective, round_.objective, atol=1e-8)
+    assert_allclose(given.coef, round_.coef @ L.T, atol=1e-4)
+
+
+def test_no_ball_is_the_plain_fit_of_scikit_learn():
+    X, y = rows(200, 4, 4)
+    model = DROClassifier(cost="euclidean", delta=0.0, tol=1e-12).fit(X, y)
+    plain = LogisticRegression(C=np.inf, tol=1e-10, max_iter=5000).fit(X, y)
+    assert_allclose(model.coef_, plain.coef_ - plain.coef_.mean(axis=0), atol=1e-6)
+    assert_allclose(model.predict_proba(X), plain.predict_proba(X), atol=1e-6)
+
+
+@pytest.mark.parametrize("p", [2, 1, np.inf])
+def test_two_classes_are_the_binary_model(p):
+    X, y = rows(60, 3, 2)
+    several = Exact(1e-9).solve(problem(X, y, 2, Norm(p), 0.05))
+    weights = np.full(60, 1 / 60)
+    signs = np.where(y == 1, 1.0, -1.0)
+    one = Exact(1e-9).solve(Problem(X, signs, weights, Logistic(), Ball(Norm(p), 0.05, 1)))
+    assert_allclose(several.objective, one.objective, atol=2e-8)
+    assert_allclose(several.coef[1] - several.coef[0], one.coef, atol=1e-3)
+
+
+@pytest.mark.parametrize("p", [2, np.inf])
+def test_gaps_of_early_stops_hold(p):
+    X, y = rows(60, 4, 4)
+    case = problem(X, y, 4, Norm(p), 0.01)
+    best = Exact(1e-10).solve(case)
+    for max_iter in (1, 2, 3, 4):
+        early = Exact(1e-12, max_iter).solve(case)
+        assert early.objective - early.gap <= best.objective + 1e-12
+        assert early.objective >= best.objective - best.gap
+
+
+def test_many_rows_without_a_hessian_are_certified(monkeypatch):
+    monkeypatch.setattr("otdro.solvers.softmax.newton.CHEAP_UP_TO", 0)
+    X, y = rows(400, 6, 4)
+    quasi = Exact(1e-7).solve(problem(X, y, 4, Norm(2), 0.02))
+    monkeypatch.undo()
+    newton = Exact(1e-9).solve(problem(X, y, 4, Norm(2), 0.02))
+    assert quasi.converged
+    assert quasi.n_iter > newton.n_iter
+    assert_allclose(quasi.objective, newton.objective, atol=3e-7)
+
+
+def test_relabelling_permutes_and_weights_repeat_rows():
+    X, y = rows(60, 3, 3)
+    names = np.array(["pear", "apple", "fig"])
+    model = DROClassifier(cost="euclidean", delta=0.03, tol=1e-10).fit(X, y)
+    renamed = DROClassifier(cost="euclidean", delta=0.03, tol=1e-10).fit(X, names[y])
+    assert_array_equal(renamed.classes_, np.sort(names))
+    assert_allclose(renamed.coef_, model.coef_[[1, 2, 0]], atol=1e-7)
+    assert_array_equal(renamed.predict(X), names[model.predict(X)])
+    twice = np.r_[np.arange(60), np.arange(20)]
+    repeated = DROClassifier(cost="euclidean", delta=0.03, tol=1e-10).fit(X[twice], y[twice])
+    weight = np.where(np.arange(60) < 20, 2.0, 1.0)
+    weighted = DROClassifier(cost="euclidean", delta=0.03, tol=1e-10).fit(X, y, weight)
+    assert_allclose(weighted.coef_, repeated.coef_, atol=1e-6)
+
+
+def test_one_vector_more_for_all_classes_changes_nothing():
+    X, y = rows(40, 3, 3)
+    model = DROClassifier(cost="l1", delta=0.05).fit(X, y)
+    moved = model.coef_ + np.array([3.0, -1.0, 2.0])
+    risk = robust_risk(X, y, moved, model.intercept_, "logistic", model.ball_)
+    assert_allclose(risk, model.robust_risk_, atol=1e-12)
+
+
+def test_a_default_fit_of_three_classes():
+    X, y = load_iris(return_X_y=True)
+    model = DROClassifier(cv=3, rule="min").fit(X, y)
+    assert model.coef_.shape == (3, 4)
+    for value in (model.robust_risk_, model.gap_, model.empirical_risk_, model.multiplier_):
+        assert isinstance(value, float)
+    assert isinstance(model.message_, str)
+    assert model.path_.coef.shape == (len(model.path_.deltas), 3, 4)
+    assert model.path_.coef[0] == pytest.approx(0, abs=1e-9)
+    p = model.predict_proba(X)
+    z = model.decision_function(X)
+    assert_allclose(p, np.exp(z) / np.exp(z).sum(axis=1, keepdims=True))
+    assert model.score(X, y) > 0.95
+    ovr = DROClassifier(cv=3, rule="min", multi_class="ovr").fit(X, y)
+    assert ovr.robust_risk_.shape == (3,)
+
+
+def test_sparse_rows_and_a_sparse_model():
+    X, y = rows(60, 8, 3)
+    X[np.abs(X) < 0.7] = 0
+    dense = DROClassifier(cost="linf", delta=0.15).fit(X, y)
+    csr = DROClassifier(cost="linf", delta=0.15).fit(sparse.csr_array(X), y)
+    assert_allclose(csr.robust_risk_, dense.robust_risk_, atol=1e-6)
+    assert np.sum(dense.coef_ == 0) >= 3
+
+
+@pytest.mark.parametrize("cost", ["euclidean", "l1", "linf"])
+def test_the_worst_case_of_all_classes(cost):
+    X, y = rows(45, 3, 3)
+    model = DROClassifier(cost=cost, delta=0.05).fit(X, y)
+    far = model.worst_case()
+    assert not far.attained
+    assert far.shortfall <= 1e-5 * model.robust_risk_
+    near = model.worst_case(reach=1.0)
+    for found in (far, near):
+        assert found.budget <= 0.05 * (1 + 1e-9)
+        assert found.risk >= model.robust_risk_ - found.shortfall - 1e-9
+        assert_allclose(np.bincount(found.origin, found.weights), 1 / 45)
+        assert_array_equal(found.targets, y[found.origin])
+    assert discrepancy((X, y, None), near, model.cost_, 1) <= 0.05 * (1 + 1e-9)
+    lengths = model.cost_.norm(near.points - X[near.origin])
+    assert_allclose(np.unique(lengths.round(9)), [0, 1])
+    assert model.worst_case(reach=50.0).risk > near.risk
+    around = model.worst_case(rows=(X[:9], y[:9]), reach=1.0)
+    assert around.origin.max() <= 8
+
+
+@pytest.mark.parametrize(
+    ("given", "match"),
+    [
+        ({"loss": "hinge"}, "needs the logistic loss.*multi_class='ovr'"),
+        ({"order": 2}, "no one-dimensional inner problem: use order=1"),
+        ({"cost": Graph(2)}, "needs a Euclidean cost, 'l1' or 'linf'"),
+        ({"cost": lambda u, x: 0.0}, "not a function"),
+        ({"delta": "theory"}, "no profile theory"),
+        ({"solver": Quadrature()}, "solved exactly only"),
+    ],
+)
+def test_a_softmax_model_that_does_not_exist(given, match):
+    X, y = rows(30, 3, 3)
+    settings = {"cost": "euclidean", "delta": 0.1, "multi_class": "multinomial"} | given
+    with pytest.raises(ValueError, match=match):
+        DROClassifier(**settings).fit(X, y)
+
+
+def test_forms_that_are_not_known_or_not_needed():
+    X, y = rows(30, 3, 3)
+    with pytest.raises(ValueError, match="unknown multi_class='softmax'; known: auto"):
+        DROClassifier(multi_class="softmax", delta=0.1).fit(X, y)
+    with pytest.raises(ValueError, match="leave support out"):
+        DROClassifier(multi_class="multinomial", delta=0.1).fit(X, y, support=X)
+    with pytest.raises(ValueError, match="one worst case of all classes"):
+        DROClassifier(cost="euclidean", delta=0.1).fit(X, y).worst_case(1)
+    binary = DROClassifier(cost="euclidean", delta=0.1, multi_class="multinomial").fit(X, y > 0)
+    assert "the softmax model is the binary one" in binary.message_
+    assert binary.coef_.shape == (1, 3)
+    halves = [(np.flatnonzero(y != k), np.flatnonzero(y == k)) for k in range(3)]
+    with pytest.raises(ValueError, match=r"none of the 3 splits.*all classes"):
+        DROClassifier(cost="euclidean", cv=halves).fit(X, y)

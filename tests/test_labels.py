@@ -1,0 +1,280 @@
+"""Labels and targets that move at a price: against cvxpy, limits, worst cases, bad input."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from otdro import Ball, DROClassifier, DRORegressor, discrepancy, robust_risk
+from otdro.costs import Graph, Norm
+from otdro.losses import Absolute, Hinge, Huber, Logistic, Quantile, Softmax, Squared, SquaredHinge
+from otdro.problem import Problem
+from otdro.solvers import Exact, Quadrature
+from reference import classes as reference
+
+RNG = np.random.default_rng(0)
+N = 30
+X = RNG.normal(size=(N, 3))
+Y = np.where(X @ [2, -1, 0] + 0.7 * RNG.normal(size=N) > 0, 1.0, -1.0)
+Z = X @ [1, -0.5, 0] + 0.7 * RNG.normal(size=N)
+WEIGHTS = np.full(N, 1 / N)
+PRICES = (1e-3, 0.1, 1.0, 10.0, 1e3)
+
+LABELS = [
+    (loss, order, p, kappa, delta)
+    for loss, order in [("logistic", 1), ("hinge", 1), ("hinge", 2), ("squared_hinge", 2)]
+    for p in (2, 1, np.inf)
+    for kappa in PRICES
+    for delta in (0.02, 0.3)
+]
+TARGETS = [
+    (loss, order, p, kappa, delta)
+    for loss in (Squared(), Absolute(), Huber(), Quantile(tau=0.3))
+    for order in (1, 2)
+    for p in (2, 1, np.inf)
+    for kappa in PRICES
+    for delta in (0.05, 0.5)
+    if order == 2 or np.isfinite(loss.lipschitz)
+    if not (isinstance(loss, Huber) and order == 2 and p != 2)
+]
+CLASSIFIED = {"logistic": Logistic(), "hinge": Hinge(), "squared_hinge": SquaredHinge()}
+
+
+def solved(loss, y, ball, tol=1e-7):
+    return Exact(tol).solve(Problem(X, y, WEIGHTS, loss, ball))
+
+
+def label_agrees(loss, order, p, kappa, delta):
+    ball = Ball(Norm(p), delta, order, label_cost=kappa)
+    found = solved(CLASSIFIED[loss], Y, ball)
+    best = reference.label_price(X, Y, loss, order, p, kappa, delta)
+    assert found.converged
+    assert abs(found.objective - best) <= 1e-6
+    assert found.objective - found.gap <= best + 1e-6
+
+
+def target_agrees(loss, order, p, kappa, delta):
+    found = solved(loss, Z, Ball(Norm(p), delta, order, target_cost=kappa), 1e-8)
+    best = reference.target_price(X, Z, loss, order, p, kappa, delta)
+    assert found.converged
+    assert abs(found.objective - best) <= 1e-6 * max(1, best)
+
+
+@pytest.mark.parametrize("case", LABELS[11::31], ids=str)
+def test_label_prices_agree_with_a_cone_program(case):
+    label_agrees(*case)
+
+
+@pytest.mark.parametrize("case", TARGETS[7::29], ids=str)
+def test_target_prices_agree_with_a_cone_program(case):
+    target_agrees(*case)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", LABELS, ids=str)
+def test_label_prices_agree_everywhere(case):
+    label_agrees(*case)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", TARGETS, ids=str)
+def test_target_prices_agree_everywhere(case):
+    target_agrees(*case)
+
+
+@pytest.mark.parametrize("kappa", [0.5, 3.0])
+def test_order_two_logistic_has_the_least_risk_nearby(kappa):
+    ball = Ball(Norm(2), 0.05, 2, label_cost=kappa)
+    found = solved(Logistic(), Y, ball)
+    assert found.converged
+    rng = np.random.default_rng(3)
+    for size in (1e-3, 1e-2, 0.1):
+        step = size * rng.normal(size=4)
+        moved = robust_risk(
+            X, Y, found.coef + step[:3], found.intercept + step[3], "logistic", ball
+        )
+        assert moved >= found.objective - found.gap
+
+
+def test_order_two_logistic_is_a_maximum_over_a_grid_of_moves():
+    # brute force: any distribution on a grid of scores is no worse, and nearly as bad
+    beta, b, ball = np.array([1.0, -0.5, 0.2]), 0.1, Ball(Norm(2), 0.3, 2, label_cost=0.8)
+    z, w = X @ beta + b, np.linalg.norm(beta)
+    t = np.linspace(-6, 6, 1201)
+    lams = np.geomspace(0.05, 5, 400)
+    kept = np.logaddexp(0, -Y[:, None] * z[:, None] - Y[:, None] * w * t)
+    changed = np.logaddexp(0, Y[:, None] * z[:, None] + Y[:, None] * w * t)
+    dual = []
+    for lam in lams:
+        best = np.maximum((kept - lam * t**2).max(1), (changed - lam * t**2).max(1) - 0.8 * lam)
+        dual.append(lam * 0.3 + best.mean())
+    assert_allclose(robust_risk(X, Y, beta, b, "logistic", ball), min(dual), atol=2e-4)
+
+
+@pytest.mark.parametrize(("loss", "order"), [("logistic", 1), ("logistic", 2), ("hinge", 1)])
+def test_no_label_price_and_one_that_is_never_paid_are_the_fit_of_before(loss, order):
+    settings = {"cost": "euclidean", "order": order, "delta": 0.05}
+    before = DROClassifier(loss, **settings).fit(X, Y)
+    for kappa in (np.inf, 1e6):
+        now = DROClassifier(loss, **settings, label_cost=kappa).fit(X, Y)
+        assert_allclose(now.coef_, before.coef_, atol=1e-10)
+        assert_allclose(now.robust_risk_, before.robust_risk_, atol=1e-12)
+
+
+def test_no_target_price_is_the_fit_of_before():
+    for loss, order in (("squared", 2), ("huber", 1), ("quantile", 2)):
+        settings = {"cost": "euclidean", "order": order, "delta": 0.05}
+        before = DRORegressor(loss, **settings).fit(X, Z)
+        now = DRORegressor(loss, **settings, target_cost=np.inf).fit(X, Z)
+        assert_allclose(now.coef_, before.coef_, atol=1e-10)
+
+
+def test_gaps_of_early_stops_hold():
+    ball = Ball(Norm(2), 0.05, 1, label_cost=0.5)
+    problem = Problem(X, Y, WEIGHTS, Logistic(), ball)
+    best = Exact(1e-9).solve(problem)
+    for max_iter in (3, 10, 20, 30):
+        early = Exact(1e-12, max_iter).solve(problem)
+        assert early.objective - early.gap <= best.objective + 1e-12
+        assert early.objective >= best.objective - best.gap
+
+
+def test_a_cheap_label_bounds_confidence():
+    settings = {"cost": "euclidean", "delta": 0.01}
+    free = DROClassifier(**settings).fit(X, Y)
+    priced = DROClassifier(**settings, label_cost=0.1).fit(X, Y)
+    assert np.abs(priced.decision_function(X)).max() < 0.5 * np.abs(free.decision_function(X)).max()
+    found = priced.worst_case()
+    changed = found.targets != Y[found.origin]
+    margin = (Y * priced.decision_function(X))[found.origin]
+    assert changed.any()
+    assert margin[changed].min() >= margin[~changed & (found.weights > 0)].max() - 1e-3
+
+
+@pytest.mark.parametrize("cost", ["euclidean", "l1"])
+@pytest.mark.parametrize(("loss", "order"), [("logistic", 1), ("hinge", 1), ("hinge", 2)])
+def test_worst_cases_with_changed_labels(loss, order, cost):
+    model = DROClassifier(loss, cost=cost, order=order, delta=0.1, label_cost=1.0).fit(X, Y)
+    assert model.ball_.label_cost == 1.0
+    found = model.worst_case()
+    assert found.budget <= 0.1 * (1 + 1e-9)
+    assert found.risk >= model.robust_risk_ - found.shortfall - 1e-9
+    assert found.shortfall <= 1e-5
+    assert_allclose(np.bincount(found.origin, found.weights), 1 / N)
+    spent = discrepancy((X, Y, None), found, model.cost_, order, label_cost=1.0)
+    assert spent <= 0.1 * (1 + 1e-6)
+    assert_allclose(
+        robust_risk(X, Y, model.coef_, model.intercept_, loss, model.ball_), model.robust_risk_
+    )
+
+
+@pytest.mark.parametrize(("loss", "order"), [("squared", 2), ("absolute", 1), ("huber", 2)])
+def test_worst_cases_with_moved_targets(loss, order):
+    model = DRORegressor(loss, cost="euclidean", order=order, delta=0.1, target_cost=0.5).fit(X, Z)
+    found = model.worst_case()
+    assert found.risk >= model.robust_risk_ - found.shortfall - 1e-9
+    assert found.shortfall <= 1e-5
+    assert np.abs(found.targets - Z[found.origin]).max() > 0.01
+    spent = discrepancy((X, Z, None), found, model.cost_, order, target_cost=0.5)
+    assert spent <= 0.1 * (1 + 1e-6)
+
+
+THREE = np.digitize(X[:, 0] + 0.5 * X[:, 1], [-0.5, 0.5])
+
+
+def softmax_agrees(p, kappa, delta):
+    ball = Ball(Norm(p), delta, 1, label_cost=kappa)
+    found = solved(Softmax(3), THREE.astype(float), ball)
+    best = reference.softmax_label_price(X, THREE, 3, p, kappa, delta)
+    assert found.converged
+    assert abs(found.objective - best) <= 1e-6
+    assert found.objective - found.gap <= best + 1e-6
+
+
+@pytest.mark.parametrize(("p", "kappa", "delta"), [(2, 1.0, 0.1), (np.inf, 0.1, 0.2)])
+def test_label_prices_of_three_classes_agree(p, kappa, delta):
+    softmax_agrees(p, kappa, delta)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("p", [2, 1, np.inf])
+@pytest.mark.parametrize("kappa", PRICES)
+@pytest.mark.parametrize("delta", [0.02, 0.2])
+def test_label_prices_of_three_classes_agree_everywhere(p, kappa, delta):
+    softmax_agrees(p, kappa, delta)
+
+
+@pytest.mark.parametrize("reach", [None, 1.0])
+def test_changed_labels_of_three_classes(reach):
+    model = DROClassifier(cost="euclidean", delta=0.1, label_cost=1.0).fit(X, THREE)
+    assert isinstance(model.robust_risk_, float)
+    found = model.worst_case(reach=reach)
+    assert found.budget <= 0.1 * (1 + 1e-9)
+    assert found.risk >= model.robust_risk_ - found.shortfall - 1e-9
+    assert reach is not None or found.shortfall <= 1e-5
+    assert (found.targets != THREE[found.origin]).any()
+    assert_allclose(np.bincount(found.origin, found.weights), 1 / N)
+    spent = discrepancy((X, THREE, None), found, model.cost_, 1, label_cost=1.0)
+    assert spent <= 0.1 * (1 + 1e-6)
+    risk = robust_risk(X, THREE, model.coef_, model.intercept_, "logistic", model.ball_)
+    assert_allclose(risk, model.robust_risk_)
+
+
+def test_one_against_the_rest_with_a_label_price():
+    model = DROClassifier(cost="euclidean", delta=0.05, label_cost=1.0, multi_class="ovr")
+    assert model.fit(X, THREE).robust_risk_.shape == (3,)
+    assert_array_equal(np.unique(model.worst_case(1).targets), [-1, 1])
+
+
+def test_folds_choose_a_price():
+    model = DRORegressor(
+        cost="euclidean", target_cost="cv", deltas=[0.1, 0.01], cv=2, rule="min"
+    ).fit(X, Z)
+    assert model.ball_.target_cost > 0
+    assert_array_equal(model.path_.deltas, [0.1, 0.01])
+    model = DROClassifier(
+        "hinge", cost="euclidean", label_cost="cv", deltas=[0.1], cv=2, rule="min", tol=1e-4
+    ).fit(X, Y)
+    assert model.ball_.label_cost > 0
+
+
+@pytest.mark.parametrize("bad", [0, -1.0, np.nan, True, None, "auto"])
+def test_prices_that_are_none(bad):
+    with pytest.raises(ValueError, match="label_cost must be a number > 0"):
+        DROClassifier(cost="euclidean", delta=0.1, label_cost=bad).fit(X, Y)
+    with pytest.raises(ValueError, match="target_cost must be a number > 0"):
+        DRORegressor(cost="euclidean", delta=0.1, target_cost=bad).fit(X, Z)
+    if not isinstance(bad, str):
+        with pytest.raises(ValueError, match="label_cost must be a number > 0"):
+            Ball(Norm(2), 0.1, 1, label_cost=bad)
+
+
+@pytest.mark.parametrize(
+    ("given", "match"),
+    [
+        ({"delta": "theory"}, "no profile theory"),
+        ({"solver": Quadrature()}, "solved exactly only"),
+        ({"cost": lambda u, x: 0.0}, "not a function"),
+    ],
+)
+def test_what_a_price_does_not_go_with(given, match):
+    settings = {"cost": "euclidean", "delta": 0.1, "label_cost": 1.0} | given
+    with pytest.raises(ValueError, match=match):
+        DROClassifier(**settings).fit(X, Y)
+
+
+def test_a_price_of_the_wrong_task_or_cost():
+    with pytest.raises(ValueError, match="Logistic has labels: use label_cost"):
+        robust_risk(X, Y, np.ones(3), 0.0, "logistic", Ball(Norm(2), 0.1, 1, target_cost=1.0))
+    with pytest.raises(ValueError, match="Squared has targets: use target_cost"):
+        robust_risk(X, Z, np.ones(3), 0.0, "squared", Ball(Norm(2), 0.1, 2, label_cost=1.0))
+    with pytest.raises(ValueError, match="needs a cost that is a norm"):
+        robust_risk(X, Y, np.ones(3), 0.0, "logistic", Ball(Graph(2), 0.1, 1, label_cost=1.0))
+    with pytest.raises(ValueError, match="needs a cost that is a norm"):
+        DROClassifier(cost=Graph(2), delta=0.1, label_cost=1.0).fit(X, Y)
+
+
+def test_a_price_with_a_support_or_a_loss_without_a_method():
+    with pytest.raises(ValueError, match="leave support out"):
+        DROClassifier(cost="euclidean", delta=0.1, label_cost=1.0).fit(X, Y, support=X)
+    with pytest.raises(ValueError, match="order=2 with Logistic needs a Euclidean"):
+        DROClassifier(cost="l1", order=2, delta=0.1, label_cost=1.0).fit(X, Y)
