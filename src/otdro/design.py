@@ -43,7 +43,8 @@ class Design:
     """
 
     def __init__(self, X: Any, factor: Any = None, center: Array | None = None) -> None:
-        self._lift = factor
+        # L and the centre as given, for coefficients
+        self._lift, self.origin = factor, center
         if hasattr(factor, "rows"):
             center = None if center is None else factor.pull(center)
             X, factor = factor.rows(X), None
@@ -55,7 +56,7 @@ class Design:
     def rows(self, index: Array) -> Design:
         """Return the design of some rows, with the same factor and centre."""
         part = Design(self.X[index], self.factor, self.center)
-        part._lift = self._lift
+        part._lift, part.origin = self._lift, self.origin
         return part
 
     @cached_property

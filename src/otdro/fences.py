@@ -51,7 +51,7 @@ def fenced_rows(X: Any) -> Any:
     center, f = row_shares(X)
     if f.min() == 1:
         return X
-    if sparse.issparse(X):
+    if hasattr(X, "toarray"):
         return sparse.csr_array(X.multiply(f[:, None]))
     return center + f[:, None] * (X - center)
 

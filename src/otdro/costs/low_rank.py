@@ -109,9 +109,9 @@ class StructuredFactor:
     def rows(self, X: Any) -> Any:
         """Return X L, sparse where X is."""
         low = X @ self.matrix.components
-        if sparse.issparse(X):
-            scaled = X @ sparse.dia_array((self.root[None], [0]), shape=(len(self.root),) * 2)
-            return sparse.csr_array(sparse.hstack([scaled, sparse.csr_array(low)], format="csr"))
+        if hasattr(X, "toarray"):
+            both: Any = [X.multiply(self.root[None]), sparse.csr_array(low)]
+            return sparse.csr_array(sparse.hstack(both, format="csr"))
         return np.hstack([X * self.root, low])
 
     def shortest(self, beta: Array) -> Array:

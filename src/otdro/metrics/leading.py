@@ -87,5 +87,6 @@ def _top(K: Array, design: Design) -> tuple[Array, Array]:
 def stacked(X: Any, more: Any) -> Any:
     """Return the rows of both, sparse where the first are."""
     if sparse.issparse(X):
-        return sparse.csr_array(sparse.vstack([X, sparse.csr_array(more)], format="csr"))
+        both: Any = [X, sparse.csr_array(more)]
+        return sparse.csr_array(sparse.vstack(both, format="csr"))
     return np.vstack([X, more])

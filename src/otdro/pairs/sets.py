@@ -8,12 +8,18 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 Array = NDArray[Any]
 
 #: Pairs whose differences are in memory at a time.
 BLOCK = 2**14
+
+
+def _column_squares(D: Any) -> Array:
+    """Return the sum of squares of every column."""
+    if hasattr(D, "toarray"):
+        return np.asarray(D.power(2).sum(axis=0))
+    return np.asarray(np.einsum("ij,ij->j", D, D))
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +47,7 @@ class Listed:
         for start in range(0, len(self), BLOCK):
             i, j = self.index[start : start + BLOCK].T
             D = X[i] - X[j]
-            total += D.power(2).sum(axis=0) if sparse.issparse(D) else np.einsum("ij,ij->j", D, D)
+            total += _column_squares(D)
         return total / len(self)
 
     def sample(self, limit: int, rng: np.random.RandomState) -> Array:

@@ -48,8 +48,9 @@ def teaching_rows(X: Any, y: Array, weights: Array) -> tuple[Any, Array]:
     if wide:
         X, y = X[index], y[index]
         first = np.unique(sketch(X, y).round(DIGITS), return_index=True)[1]
-        X = sparse.csr_array(X[first]) if sparse.issparse(X) else np.asarray(X[first], dtype=float)
-        return X, y[first]
+        X = X[first]
+        thin = hasattr(X, "toarray")
+        return (sparse.csr_array(X) if thin else np.asarray(X, dtype=float)), y[first]
     rows = np.column_stack([as_dense(X[index]), y[index]])
     rows = np.unique(np.asarray(rows, dtype=float), axis=0)
     return rows[:, :-1], rows[:, -1]

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from ...problem import Problem, Solution
 from ..base import Starts, constant_risk
@@ -76,8 +75,9 @@ class Newton(BatchedMethod):
 
     def _coordinates(self, problem: Problem) -> Coordinates:
         """Return coordinates; sparse rows that are few columns each stay as they are."""
-        n, d = problem.X.shape
-        cheap = sparse.issparse(problem.X) and d > DENSE_UP_TO and problem.X.nnz < n * n
+        X: Any = problem.X
+        n, d = X.shape
+        cheap = hasattr(X, "nnz") and d > DENSE_UP_TO and X.nnz < n * n
         return Coordinates(problem, reduce=not cheap)
 
     def in_turn(
