@@ -22,6 +22,8 @@ BLOCK_BYTES = 2**21
 DENSE_COLUMN = 0.1
 #: Entries of Z up to which a wide one is decomposed itself, without its kernel.
 DECOMPOSE_UP_TO = 500_000
+#: The same for a problem without a penalty.
+PLAIN_UP_TO = 50_000_000
 
 
 def as_dense(X: Any) -> Array:
@@ -317,14 +319,15 @@ class KernelSpan(Span):
         return self.W.T @ self.design.scores(theta)
 
 
-def row_space(design: Design) -> tuple[Design, Span]:
+def row_space(design: Design, plain: bool = False) -> tuple[Design, Span]:
     """Return the design with rows Z V and the span V of the rows of Z.
 
     A minimiser of any function of Z theta and ||theta||_2 lies in that span: theta = V eta, with
     equal norms. Small rows are decomposed themselves, others through their kernel, which leaves
-    out directions below the root of the rounding of the longest.
+    out directions below the root of the rounding of the longest. A ``plain`` problem, without a
+    penalty, may need those and takes the kernel only where the rows would be too many numbers.
     """
-    if design.n * design.d > DECOMPOSE_UP_TO:
+    if design.n * design.d > (PLAIN_UP_TO if plain else DECOMPOSE_UP_TO):
         return _kernel_space(design)
     U, s, Vt = np.linalg.svd(design.dense(), full_matrices=False)
     keep = s > 1e-14 * max(s[0], np.finfo(float).tiny) if len(s) else np.zeros(0, dtype=bool)

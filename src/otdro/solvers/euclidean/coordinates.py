@@ -43,7 +43,7 @@ class Coordinates:
         self.span: Span | None = None
         n, d = self.design.n, self.design.d
         if reduce and d > n and n <= REDUCE_UP_TO:
-            self.design, self.span = row_space(self.design)
+            self.design, self.span = row_space(self.design, problem.ball.delta == 0)
 
     def theta(self, coef: Array) -> Array:
         """Return the coordinates of coefficients beta."""

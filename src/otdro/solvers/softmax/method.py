@@ -98,7 +98,7 @@ class PairCoordinates:
         n, d = self.design.n, self.design.d
         round_ = cost.euclidean or problem.ball.delta == 0
         if round_ and d > n and n <= REDUCE_UP_TO:
-            self.design, self.span = row_space(self.design)
+            self.design, self.span = row_space(self.design, problem.ball.delta == 0)
 
     def rows(self, problem: Problem) -> SoftmaxRows:
         """Return the rows in these coordinates."""
