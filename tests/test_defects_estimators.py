@@ -463,22 +463,10 @@ def test_what_is_no_metric_learner_is_refused():
 
 def test_many_columns_are_told(monkeypatch):
     monkeypatch.setattr(candidates, "COLUMNS_UP_TO", 2)
+    cost = Learned([GeometricMean()])
     with pytest.warns(UserWarning, match="X has 3 columns, more than the 2 .*Euclidean"):
-        model = DROClassifier(delta=0.1).fit(X, Y)
+        model = DROClassifier(cost=cost, delta=0.1).fit(X, Y)
     assert re.search(r"X has 3 columns.*so the cost is Euclidean\.$", model.message_)
-    with pytest.warns(UserWarning, match="3 columns"):
-        model = DROClassifier(delta=0.1, multi_class="ovr").fit(X, np.arange(N) % 3)
-    assert all("3 columns" in text for text in model.message_)
-
-
-def test_a_large_sparse_table_is_told(monkeypatch):
-    monkeypatch.setattr(candidates, "DENSE_UP_TO", 100)
-    with pytest.warns(UserWarning, match=rf"sparse X has {N} x 3 entries"):
-        model = DRORegressor(delta=0.1).fit(sparse.csr_array(X), Z)
-    assert "Euclidean" in model.message_
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        DRORegressor(delta=0.1).fit(X, Z)
 
 
 # --- weights in scoring

@@ -20,7 +20,6 @@ from otdro.radius.rules import (
     RULES,
     Evidence,
     criterion,
-    distinct,
     profile_median,
     radius,
     resolve,
@@ -137,9 +136,9 @@ def test_auto_with_a_scorer_is_the_minimum():
 def test_repeated_rows_are_no_information():
     rows = np.repeat(np.arange(20), 3)
     weights = np.full(60, 1 / 60)
-    assert distinct(Sample(X[rows], [Y[rows]], weights, Logistic(), True)) == 20
+    assert Sample(X[rows], [Y[rows]], weights, Logistic(), True).distinct == 20
     weights[:6] = 0
-    assert distinct(Sample(X[rows], [Y[rows]], weights / weights.sum(), Logistic(), True)) == 18
+    assert Sample(X[rows], [Y[rows]], weights / weights.sum(), Logistic(), True).distinct == 18
 
 
 @pytest.mark.parametrize("rule", ["min", "1se", "profile", "auto", "smoothed"])

@@ -12,10 +12,18 @@ from scipy import sparse
 
 Array = NDArray[Any]
 
+#: Columns up to which matrices of d x d entries are formed; above it they are structured.
+WRITTEN_UP_TO = 2_000
 #: Products of pairs of entries within rows that are kept.
 PRODUCTS_UP_TO = 2_000_000
 #: Bytes of a block of rows that is cast, centred or scaled at a time.
 BLOCK_BYTES = 2**21
+#: The share of rows with an entry in a sparse column above which products take it as dense.
+DENSE_COLUMN = 0.1
+#: Entries of Z up to which a wide one is decomposed itself, without its kernel.
+DECOMPOSE_UP_TO = 500_000
+#: The same for a problem without a penalty.
+PLAIN_UP_TO = 50_000_000
 
 
 def as_dense(X: Any) -> Array:
@@ -30,11 +38,18 @@ class Design:
     products.
 
     ``X`` is a dense float array or CSR matrix of shape (n, d), ``factor`` is L (None: identity) and
-    ``center`` the vector subtracted (None: zero).
+    ``center`` the vector subtracted (None: zero). A factor that is structured (it has ``rows``)
+    is applied to the rows, which stay sparse where X is; theta has then as many entries as L has
+    columns.
     Vectors may be batched as columns. Blocks of float32 rows are cast to float64 as they are used.
     """
 
-    def __init__(self, X: Any, factor: Array | None = None, center: Array | None = None) -> None:
+    def __init__(self, X: Any, factor: Any = None, center: Array | None = None) -> None:
+        # L and the centre as given, for coefficients
+        self._lift, self.origin = factor, center
+        if hasattr(factor, "rows"):
+            center = None if center is None else factor.pull(center)
+            X, factor = factor.rows(X), None
         self.X, self.factor, self.center = X, factor, center
         self.n, self.d = X.shape
         self.sparse = bool(sparse.issparse(X))
@@ -42,11 +57,18 @@ class Design:
 
     def rows(self, index: Array) -> Design:
         """Return the design of some rows, with the same factor and centre."""
-        return Design(self.X[index], self.factor, self.center)
+        part = Design(self.X[index], self.factor, self.center)
+        part._lift, part.origin = self._lift, self.origin
+        return part
+
+    @cached_property
+    def _transposed(self) -> Any:
+        """X' of sparse rows, a view that takes longer to make than to use."""
+        return self.X.T
 
     def coef(self, theta: Array) -> Array:
         """Return beta = L theta."""
-        return theta if self.factor is None else self.factor @ theta
+        return theta if self._lift is None else self._lift @ theta
 
     def _pull(self, g: Array) -> Array:
         """Return L'g."""
@@ -56,7 +78,7 @@ class Design:
         """Return Z theta, shape (n,) or (n, B)."""
         if theta.ndim == 2 and theta.shape[1] == 1:
             return self.scores(theta[:, 0])[:, None]
-        beta = self.coef(theta)
+        beta = theta if self.factor is None else self.factor @ theta
         if self._direct:
             z: Array = self.X @ beta
         else:
@@ -70,7 +92,7 @@ class Design:
         if r.ndim == 2 and r.shape[1] == 1:
             return self.adjoint(r[:, 0])[:, None]
         if self.sparse:
-            g: Array = self.X.T @ r
+            g: Array = self._transposed @ r
         elif self._direct:
             # (r'X)' reads X along its rows also for a batch
             g = (r.T @ self.X).T
@@ -194,6 +216,64 @@ class Design:
             found[rows] = np.einsum("ij,ij->i", Z, Z)
         return found
 
+    def kernel(self, rows: slice = slice(None)) -> Array:
+        """Return ZZ', shape (n, n), or some of its rows."""
+        if self.sparse and self.factor is None:
+            K = self._sparse_kernel(rows)
+            if self.center is not None:
+                # (x - c)'(y - c) = x'y - x'c - c'y + c'c
+                s = self.X @ self.center
+                K += self.center @ self.center - s
+                K -= s[rows, None]
+            return K
+        if self.factor is not None:
+            Z = self.dense()
+            return Z[rows] @ Z.T
+        K = np.zeros((len(range(*rows.indices(self.n))), self.n))
+        step = max(1, BLOCK_BYTES // (8 * self.n))
+        for start in range(0, self.d, step):
+            columns = slice(start, start + step)
+            Z = np.asarray(self.X[:, columns], dtype=float)
+            Z = Z if self.center is None else Z - self.center[columns]
+            K += Z[rows] @ Z.T
+        return K
+
+    def _sparse_kernel(self, rows: slice) -> Array:
+        """Return XX' of sparse rows: columns that most rows have as a dense block."""
+        count = np.bincount(self.X.indices, minlength=self.d)
+        full = count > DENSE_COLUMN * self.n
+        if not full.any():
+            return np.asarray((self.X[rows] @ self.X.T).toarray(), dtype=float)
+        thin, thick = self.X[:, np.flatnonzero(~full)], as_dense(self.X[:, np.flatnonzero(full)])
+        return np.asarray((thin[rows] @ thin.T).toarray() + thick[rows] @ thick.T, dtype=float)
+
+    def gram_square(self, D: Array) -> float:
+        """Return the sum of the squared entries of Z' diag(D) Z for D >= 0.
+
+        It is D'(K o K)D with the kernel K = ZZ', where that is smaller or d x d is too much.
+        """
+        if self.d < self.n and self.d <= WRITTEN_UP_TO:
+            return float(np.sum(self.gram(D) ** 2))
+        total = 0.0
+        for rows, square in self._kernel_squares:
+            total += float(D[rows] @ (square @ D))
+        return total
+
+    @property
+    def _kernel_squares(self) -> Iterator[tuple[slice, Array]]:
+        """Yield K o K in blocks of rows; a small one is kept."""
+        if self.n <= WRITTEN_UP_TO:
+            yield slice(None), self._kernel_square
+            return
+        step = max(1, WRITTEN_UP_TO**2 // self.n)
+        for start in range(0, self.n, step):
+            rows = slice(start, start + step)
+            yield rows, self.kernel(rows) ** 2
+
+    @cached_property
+    def _kernel_square(self) -> Array:
+        return self.kernel() ** 2
+
     def dense(self) -> Array:
         """Return Z itself as a float64 array, for factorisations that need it."""
         X = np.asarray(as_dense(self.X), dtype=float)
@@ -209,16 +289,59 @@ class Design:
             yield rows, (block - self.center if shifted else block)
 
 
-def row_space(design: Design) -> tuple[Design, Array]:
-    """Return the design with rows Z V and the orthonormal V (d x rank) that spans the rows of Z.
+class Span:
+    """The span of the rows of Z as theta = V eta with orthonormal columns of V (d, rank)."""
+
+    def __init__(self, basis: Array) -> None:
+        self.basis = basis
+
+    def lift(self, eta: Array) -> Array:
+        """Return V eta."""
+        return self.basis @ eta
+
+    def drop(self, theta: Array) -> Array:
+        """Return V'theta."""
+        return self.basis.T @ theta
+
+
+class KernelSpan(Span):
+    """The same with V = Z'W, never formed: W = U/s from the kernel ZZ' = U s^2 U'."""
+
+    def __init__(self, design: Design, W: Array) -> None:
+        self.design, self.W = design, W
+
+    def lift(self, eta: Array) -> Array:
+        """Return Z'(W eta)."""
+        return self.design.adjoint(self.W @ eta)
+
+    def drop(self, theta: Array) -> Array:
+        """Return W'(Z theta)."""
+        return self.W.T @ self.design.scores(theta)
+
+
+def row_space(design: Design, plain: bool = False) -> tuple[Design, Span]:
+    """Return the design with rows Z V and the span V of the rows of Z.
 
     A minimiser of any function of Z theta and ||theta||_2 lies in that span: theta = V eta, with
-    equal norms.
+    equal norms. Small rows are decomposed themselves, others through their kernel, which leaves
+    out directions below the root of the rounding of the longest. A ``plain`` problem, without a
+    penalty, may need those and takes the kernel only where the rows would be too many numbers.
     """
+    if design.n * design.d > (PLAIN_UP_TO if plain else DECOMPOSE_UP_TO):
+        return _kernel_space(design)
     U, s, Vt = np.linalg.svd(design.dense(), full_matrices=False)
     keep = s > 1e-14 * max(s[0], np.finfo(float).tiny) if len(s) else np.zeros(0, dtype=bool)
     keep[:1] = True
-    return Design(U[:, keep] * s[keep]), Vt[keep].T
+    return Design(U[:, keep] * s[keep]), Span(Vt[keep].T)
+
+
+def _kernel_space(design: Design) -> tuple[Design, Span]:
+    square, U = np.linalg.eigh(design.kernel())
+    noise = design.n * np.finfo(float).eps * max(square[-1], np.finfo(float).tiny)
+    keep = square > noise
+    keep[-1:] = True
+    s = np.sqrt(np.maximum(square[keep], noise))
+    return Design(np.ascontiguousarray(U[:, keep] * s)), KernelSpan(design, U[:, keep] / s)
 
 
 def model_scores(X: Any, coef: Array, intercept: Any) -> Array:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from .design import Design
 
@@ -41,10 +42,18 @@ def row_shares(X: Any, weights: Array | None = None) -> tuple[Array, Array]:
     return center, f
 
 
-def fenced_rows(X: Array) -> Array:
-    """Return the rows, those outside the fence moved onto it."""
+def fenced_rows(X: Any) -> Any:
+    """Return the rows, those outside the fence moved onto it.
+
+    Sparse rows are drawn to 0 and not to the centre, so that they stay sparse: they are then no
+    farther from the centre than the fence plus the centre's own length.
+    """
     center, f = row_shares(X)
-    return X if f.min() == 1 else center + f[:, None] * (X - center)
+    if f.min() == 1:
+        return X
+    if hasattr(X, "toarray"):
+        return sparse.csr_array(X.multiply(f[:, None]))
+    return center + f[:, None] * (X - center)
 
 
 def fenced(v: Array, weights: Array) -> Array:
@@ -57,6 +66,9 @@ def fenced(v: Array, weights: Array) -> Array:
 
 def weighted_quantile(v: Array, weights: Array, q: float) -> Array:
     """Return the least value in each column of v (n, m) below which the weights reach q."""
+    if len(weights) and weights.min() == weights.max():
+        last = max(int(np.ceil(q * len(weights) * (1 - 1e-12))) - 1, 0)
+        return np.asarray(np.partition(v, last, axis=0)[last])
     order = np.argsort(v, axis=0)
     # rounding must not lift the quantile of equal weights by a place
     reached = np.cumsum(weights[order], axis=0) >= q * weights.sum() * (1 - 1e-12)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from numbers import Real
 from typing import Any
 
@@ -10,7 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .costs import Cost, Geometry
+from .fences import row_shares
 from .losses import Loss
+from .pairs import DIGITS, sketch
 
 Array = NDArray[Any]
 
@@ -80,6 +83,17 @@ class Sample:
     def ball(self, cost: Cost, delta: float, order: int) -> Ball:
         """Return a ball with the prices of labels and targets of this sample."""
         return Ball(cost, float(delta), order, self.label_cost, self.target_cost)
+
+    @cached_property
+    def fence(self) -> tuple[Array, Array]:
+        """The centre of the rows and how much of each deviation from it counts."""
+        return row_shares(self.X, self.weights)
+
+    @cached_property
+    def distinct(self) -> int:
+        """The number of distinct (x, y) of positive weight: repeated rows add no information."""
+        y = sum((k + 1) * y for k, y in enumerate(self.ys))
+        return len(np.unique(sketch(self.X, np.asarray(y))[self.weights > 0].round(DIGITS)))
 
     def rows(self, index: Array) -> Sample:
         """Return the sample of some rows, its weights scaled to sum 1 again."""

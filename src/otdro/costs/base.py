@@ -59,8 +59,11 @@ class Cost(BaseEstimator):  # type: ignore[misc]
     def check(self, n_features: int) -> None:
         """Raise a ValueError if this cost is not well formed for rows of ``n_features`` columns."""
 
-    def factor(self) -> Array | None:
-        """Return L with ||v|| = ||L'v||_2, None for the identity; refuse if there is none."""
+    def factor(self) -> Any:
+        """Return L with ||v|| = ||L'v||_2, None for the identity; refuse if there is none.
+
+        L is an array, or of a structured matrix an object with products only.
+        """
         raise ValueError(f"{self!r} is not Euclidean after a linear map.")
 
     def stand_in(self) -> Cost:

@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.base import clone
 
 from .base import Array
+from .low_rank import LowRank, blend, identity
 
 #: The least shrinkage: it keeps the matrix positive definite where what was learned is not.
 FLOOR = 1e-6
@@ -19,10 +20,12 @@ def check_shrinkage(shrinkage: Any) -> None:
         raise ValueError(f"shrinkage must be a number in [0, 1], got {shrinkage!r}.")
 
 
-def shrink(matrix: Array, shrinkage: float) -> Array:
+def shrink(matrix: Any, shrinkage: float) -> Any:
     """Return (1 - eta) matrix d/tr(matrix) + eta I, eta = max(shrinkage, FLOOR)."""
     check_shrinkage(shrinkage)
-    d, eta = len(matrix), max(float(shrinkage), FLOOR)
+    d, eta = matrix.shape[0], max(float(shrinkage), FLOOR)
+    if isinstance(matrix, LowRank):
+        return blend([matrix, identity(d)], [(1 - eta) * d / matrix.trace, eta])
     matrix = (matrix + matrix.T) / 2
     metric: Array = (1 - eta) * matrix * (d / np.trace(matrix)) + eta * np.eye(d)
     return metric

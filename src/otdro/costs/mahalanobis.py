@@ -9,6 +9,7 @@ from scipy.linalg import solve_triangular
 from scipy.spatial.distance import cdist
 
 from .base import Array, Cost
+from .low_rank import LowRank, StructuredFactor
 from .norm import unit
 
 
@@ -17,6 +18,9 @@ class Mahalanobis(Cost):
 
     With :math:`\Lambda = LL'` it is the Euclidean cost after :math:`x \mapsto L'x`, and its dual
     norm is :math:`\sqrt{\beta'\Lambda^{-1}\beta}`.
+
+    ``matrix`` is an array of shape (d, d), or for large d a ``LowRank``, a diagonal plus FF' with
+    few columns, of which no entry is written out.
     """
 
     geometry = "euclidean"
@@ -26,8 +30,8 @@ class Mahalanobis(Cost):
 
     def check(self, n_features: int) -> None:
         """Refuse a matrix that is not square, symmetric, positive definite or of another size."""
-        matrix = self._square()
-        if len(matrix) != n_features:
+        matrix = self.matrix if isinstance(self.matrix, LowRank) else self._square()
+        if matrix.shape[0] != n_features:
             raise ValueError(
                 f"the cost matrix has shape {matrix.shape} but X has {n_features} features."
             )
@@ -41,8 +45,14 @@ class Mahalanobis(Cost):
             raise ValueError("the cost matrix has NaN or infinite entries.")
         return matrix
 
-    def factor(self) -> Array:
-        """Return the lower Cholesky factor L of the matrix."""
+    def factor(self) -> Array | StructuredFactor:
+        """Return L with LL' = Lambda: lower triangular, or as structured as the matrix is."""
+        if isinstance(self.matrix, LowRank):
+            self.matrix.check()
+            return self.matrix.factor
+        return self._cholesky()
+
+    def _cholesky(self) -> Array:
         matrix = self._square()
         asymmetry = np.abs(matrix - matrix.T).max()
         if asymmetry > 1e-10 * np.abs(matrix).max():
@@ -63,27 +73,41 @@ class Mahalanobis(Cost):
         return np.linalg.norm(self.transform(v), axis=-1)
 
     def dual_norm(self, w: Array) -> Array:
-        """Return ||L^-1 w||_2."""
-        return np.linalg.norm(self._whiten(w), axis=-1)
+        """Return the root of w'Lambda^-1 w."""
+        w = np.asarray(w, dtype=float)
+        if isinstance(self.matrix, LowRank):
+            return np.sqrt(np.sum(w * self._solved(self.matrix, w), axis=-1))
+        return np.linalg.norm(self._solve(w), axis=-1)
 
     def direction(self, w: Array) -> Array:
-        """Return L^-T u with u = L^-1 w/||L^-1 w||, that is Lambda^-1 w over the dual norm."""
-        return self._solve(unit(self._whiten(w)), trans="T")
+        """Return Lambda^-1 w over the dual norm."""
+        w = np.asarray(w, dtype=float)
+        if isinstance(self.matrix, LowRank):
+            v = unit(self._solved(self.matrix, w))
+            along: Array = v / self.norm(v)[..., None]
+            return along
+        # L^-T u with u = L^-1 w/||L^-1 w||
+        return self._solve(unit(self._solve(w)), trans="T")
 
     def transform(self, X: Array) -> Array:
         """Return X L, whose Euclidean distances are those of this cost."""
-        return X @ self.factor()
+        if isinstance(self.matrix, LowRank):
+            X = np.asarray(X, dtype=float)
+            rows: Array = self.matrix.factor.rows(X.reshape(-1, X.shape[-1]))
+            return rows.reshape(*X.shape[:-1], -1)
+        return X @ self._cholesky()
 
     def distance(self, U: Array, V: Array) -> Array:
         """Return the matrix of distances between the rows of U and the rows of V."""
         return cdist(self.transform(U), self.transform(V))
 
-    def _whiten(self, w: Array) -> Array:
-        return self._solve(np.asarray(w, dtype=float))
+    def _solved(self, matrix: LowRank, w: Array) -> Array:
+        """Return Lambda^-1 w along the last axis."""
+        return matrix.solve(w.reshape(-1, w.shape[-1]).T).T.reshape(w.shape)
 
     def _solve(self, w: Array, trans: str = "N") -> Array:
         columns = w.reshape(-1, w.shape[-1]).T
         found: Array = solve_triangular(  # type: ignore[call-overload]
-            self.factor(), columns, lower=True, trans=trans
+            self._cholesky(), columns, lower=True, trans=trans
         )
         return found.T.reshape(w.shape)

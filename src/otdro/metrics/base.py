@@ -13,6 +13,7 @@ from sklearn.utils.validation import assert_all_finite, check_is_fitted, validat
 
 from ..costs import Mahalanobis
 from ..costs.learned_matrix import check_shrinkage, shrink
+from ..design import WRITTEN_UP_TO, as_dense
 from ..fences import fenced_rows
 from ..pairs import Pairs, from_labels, from_target, generator, resolve, target_kind
 
@@ -31,6 +32,8 @@ class Metric(BaseEstimator):  # type: ignore[misc]
 
     #: Whether the metric depends on labels, targets or pairs, and so may fit their noise.
     needs_labels: bool = True
+    #: Whether rows of many columns, dense or sparse, teach it too: the matrix is then structured.
+    takes_wide: bool = False
 
     def fit_with(self, X: Any, y: Any, unlabelled: Any) -> Self:
         """Fit, with the help of rows without labels where they can help; here they cannot."""
@@ -47,8 +50,10 @@ class Metric(BaseEstimator):  # type: ignore[misc]
         return Mahalanobis(self.metric_)
 
     def _rows(self, X: Any) -> Array:
-        """Return the rows to learn from, those far out on the fence."""
-        return fenced_rows(validate_data(self, X, dtype=np.float64, ensure_min_samples=2))
+        """Return the rows to learn from, those far out on the fence; few columns are dense."""
+        accepted = "csr" if self.takes_wide else False
+        X = validate_data(self, X, accept_sparse=accepted, dtype=np.float64, ensure_min_samples=2)
+        return fenced_rows(as_dense(X) if X.shape[1] <= WRITTEN_UP_TO else X)
 
 
 class MetricLearner(Metric):
@@ -140,13 +145,13 @@ class MetricLearner(Metric):
             y = column_or_1d(y)
             check_consistent_length(X, y)
         if pairs is not None:
-            return resolve(pairs, len(X), y)
+            return resolve(pairs, X.shape[0], y)
         if y is None:
             raise ValueError(f"{type(self).__name__}.fit needs y or pairs.")
         if y.dtype.kind == "f":
             assert_all_finite(y, input_name="y")
         found = self.make_pairs(X, y)
-        found.check(len(X))
+        found.check(X.shape[0])
         return found
 
     def pair_settings(self) -> tuple[Any, ...]:

@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.utils.validation import validate_data
 
 from ..costs.learned_matrix import shrink
+from ..costs.low_rank import LowRank, blend
 from .base import Array, Metric
 from .fitting import learned_matrix
 
@@ -92,6 +93,8 @@ class Blend(Metric):
         return shrink(self.metric_, shrinkage)
 
 
-def mixed(matrices: Sequence[Array], weights: Array) -> Array:
-    """Return sum_c w_c Lambda_c."""
+def mixed(matrices: Sequence[Any], weights: Array) -> Any:
+    """Return sum_c w_c Lambda_c, structured if all of them are."""
+    if all(isinstance(matrix, LowRank) for matrix in matrices):
+        return blend(matrices, weights.tolist())
     return np.einsum("c,cij->ij", weights, np.stack(matrices))

@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from ..costs.low_rank import LowRank
+from ..design import WRITTEN_UP_TO
 from ..pairs import Pairs
-from .base import Array, MetricLearner, least_spreads
+from .base import MetricLearner, least_spreads
 
 
 class Diagonal(MetricLearner):
@@ -23,6 +25,8 @@ class Diagonal(MetricLearner):
 
     Other parameters and attributes as in ``MetricLearner``.
     """
+
+    takes_wide = True
 
     def __init__(
         self,
@@ -50,10 +54,12 @@ class Diagonal(MetricLearner):
         if not self.power >= 0:
             raise ValueError(f"power must be at least 0, got {self.power!r}.")
 
-    def solve(self, X: Array, pairs: Pairs) -> Array:
+    def solve(self, X: Any, pairs: Pairs) -> Any:
         """Return the solution from the diagonals alone, lifted to RIDGE times their means."""
         both = pairs.must.squares(X), pairs.cannot.squares(X)
         least = least_spreads(*(float(s.mean()) for s in both))
         s_M, s_N = (s + max(0.0, low - s.min()) for s, low in zip(both, least, strict=True))
         ratio = s_N / s_M
-        return np.diag((ratio / ratio.max()) ** self.power)
+        price = (ratio / ratio.max()) ** self.power
+        d = len(price)
+        return np.diag(price) if d <= WRITTEN_UP_TO else LowRank(price, np.empty((d, 0)))

@@ -77,6 +77,11 @@ class Learned(BaseEstimator):  # type: ignore[misc]
             Candidate(learner, eta) for learner, etas in self._grid() for eta in etas
         ]
 
+    def wide(self) -> Learned:
+        """Return the candidates that also learn from rows of many columns (``takes_wide``)."""
+        kept = [one for one in self._learners() if getattr(one, "takes_wide", False)]
+        return Learned(kept, self.shrinkage, self.how)
+
     def costs(self, X: Any, y: Any, *, task: str = "auto", unlabelled: Any = None) -> list[Cost]:
         """Learn the cost of every candidate from these rows, Euclidean where there is nothing.
 
@@ -104,13 +109,13 @@ class Learned(BaseEstimator):  # type: ignore[misc]
                 found += [shrunk(taught, eta) for eta in etas]
         return found
 
+    def _learners(self) -> Sequence[Any]:
+        if self.learners is None:
+            return [Spectral(), Diagonal(shrinkage=0.5), GeometricMean()]
+        return self.learners
+
     def _grid(self) -> Iterator[tuple[Any, list[float]]]:
-        learners = (
-            [Spectral(), Diagonal(shrinkage=0.5), GeometricMean()]
-            if self.learners is None
-            else self.learners
-        )
-        for learner in learners:
+        for learner in self._learners():
             if not hasattr(learner, "fit"):
                 raise TypeError(f"learners must have fit(X, y), got {learner!r}.")
             # a foreign learner has no shrinkage of its own

@@ -9,8 +9,10 @@ from scipy.linalg import eigh
 from sklearn.utils import check_consistent_length, column_or_1d
 from sklearn.utils.validation import check_is_fitted
 
+from ..design import WRITTEN_UP_TO
 from ..pairs import target_kind
 from .base import Array, Metric
+from .leading import Leading, leading, stacked
 
 
 class Spectral(Metric):
@@ -33,10 +35,13 @@ class Spectral(Metric):
     Attributes
     ----------
     metric_ : ndarray of shape (n_features, n_features)
-        Symmetric positive definite, trace n_features.
+        Symmetric positive definite, trace n_features. Of more than 2,000 features a ``LowRank``.
     covariance_ : ndarray of shape (n_features, n_features)
-        C.
+        C; of more than 2,000 features its ``Leading`` directions, the spread along all others
+        taken as even, for which p must be positive.
     """
+
+    takes_wide = True
 
     def __init__(self, power: float = 0.5, shrinkage: float = 0.5, within: bool = False) -> None:
         self.power = power
@@ -53,14 +58,24 @@ class Spectral(Metric):
         X = self._rows(X)
         if not (isinstance(self.power, (int, float, np.number)) and np.isfinite(self.power)):
             raise ValueError(f"power must be a finite number, got {self.power!r}.")
-        D = self._deviations(X, y)
-        self.covariance_ = D.T @ D / len(D)
+        self.covariance_ = self._covariance(X, y)
         self.metric_ = self.shrunk(self.shrinkage)
         return self
 
     def fit_with(self, X: Any, y: Any, unlabelled: Any) -> Spectral:
         """Fit to labelled and unlabelled rows together, unless classes are asked for."""
-        return self.fit(X, y) if self.within else self.fit(np.vstack([X, unlabelled]))
+        return self.fit(X, y) if self.within else self.fit(stacked(X, unlabelled))
+
+    def _covariance(self, X: Any, y: Any) -> Any:
+        if X.shape[1] <= WRITTEN_UP_TO:
+            D = self._deviations(X, y)
+            return D.T @ D / len(D)
+        if self.within or self.power <= 0:
+            raise ValueError(
+                f"Spectral(power={self.power!r}, within={self.within!r}) learns from at most "
+                f"{WRITTEN_UP_TO} columns, and X has {X.shape[1]}: use power > 0 and within=False."
+            )
+        return leading(X)
 
     def _deviations(self, X: Array, y: Any) -> Array:
         """Return the rows minus their mean, or that of their class."""
@@ -79,12 +94,14 @@ class Spectral(Metric):
         means = np.stack([X[codes == k].mean(axis=0) for k in range(codes.max() + 1)])
         return X - means[codes]
 
-    def shrunk(self, shrinkage: float) -> Array:
+    def shrunk(self, shrinkage: float) -> Any:
         """Return the metric that another ``shrinkage`` gives, without learning again."""
         check_is_fitted(self, "covariance_")
         if not (isinstance(shrinkage, (int, float, np.number)) and 0 < shrinkage <= 1):
             raise ValueError(f"shrinkage must be a number in (0, 1], got {shrinkage!r}.")
         C = self.covariance_
+        if isinstance(C, Leading):
+            return C.power(self.power, shrinkage)
         d, trace = len(C), np.trace(C)
         if trace == 0:
             return np.eye(d)

@@ -13,5 +13,7 @@ from .sets import Listed as Listed
 from .sets import NoPairsError as NoPairsError
 from .sets import Opposite as Opposite
 from .sets import Pairs as Pairs
+from .teaching import DIGITS as DIGITS
+from .teaching import sketch as sketch
 from .teaching import teaching_rows as teaching_rows
 from .teaching import unlabelled_rows as unlabelled_rows

@@ -18,6 +18,7 @@ from sklearn.utils.multiclass import type_of_target
 
 from .neighbours import Search
 from .sets import Listed, Opposite, Pairs, distinct, key
+from .teaching import sketch
 
 Array = NDArray[Any]
 
@@ -199,7 +200,12 @@ def _by_class(codes: Array, link: Any) -> Array:
 
 
 def _canonical(X: Array, y: Array) -> Array:
-    """Return the order of the rows by the bytes of (x, y): rows that tie are identical."""
+    """Return the order of the rows by the bytes of (x, y): rows that tie are identical.
+
+    Sparse rows are put in order by ``sketch``.
+    """
+    if sparse.issparse(X):
+        return np.argsort(sketch(X, y), kind="stable")
     rows = np.ascontiguousarray(np.column_stack([X, y]).astype(float) + 0.0)  # -0.0 + 0.0 = 0.0
     return np.argsort(rows.view(np.dtype((np.void, rows.itemsize * rows.shape[1]))).ravel())
 

@@ -7,8 +7,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 from scipy.spatial.distance import cdist
+from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.neighbors import NearestNeighbors
+
+from ..design import WRITTEN_UP_TO
 
 Array = NDArray[Any]
 
@@ -34,7 +38,7 @@ class Search:
             near = self._index(self.X[rows], k + 1).neighbor_graph[0]
             return _link(rows, rows, _others(near, k))
         if len(rows) ** 2 <= TABLE_UP_TO:
-            distance = cdist(self.X[rows], self.X[rows], "sqeuclidean")
+            distance = _squares(self.X[rows], self.X[rows])
             np.fill_diagonal(distance, np.inf)
             return _link(rows, rows, np.argpartition(distance, k - 1, axis=1)[:, :k])
         return _link(rows, rows, NearestNeighbors(n_neighbors=k).fit(self.X[rows]).kneighbors()[1])
@@ -47,7 +51,7 @@ class Search:
         if self.approximate:
             near = self._index(self.X[others], k).query(self.X[rows], k=k)[0]
         elif len(rows) * len(others) <= TABLE_UP_TO:
-            distance = cdist(self.X[rows], self.X[others], "sqeuclidean")
+            distance = _squares(self.X[rows], self.X[others])
             near = np.argpartition(distance, k - 1, axis=1)[:, :k]
         else:
             index = NearestNeighbors(n_neighbors=k).fit(self.X[others])
@@ -63,6 +67,13 @@ class Search:
             ) from None
         seed = self.rng.randint(2**31 - 1)
         return NNDescent(X, n_neighbors=min(max(k, 15), len(X)), random_state=seed)
+
+
+def _squares(U: Any, V: Any) -> Array:
+    """Return all squared distances."""
+    if sparse.issparse(U) or U.shape[1] > WRITTEN_UP_TO:
+        return np.asarray(euclidean_distances(U, V, squared=True))
+    return np.asarray(cdist(U, V, "sqeuclidean"))
 
 
 def _link(rows: Array, others: Array, near: Array) -> Array:

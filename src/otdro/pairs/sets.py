@@ -15,6 +15,13 @@ Array = NDArray[Any]
 BLOCK = 2**14
 
 
+def _column_squares(D: Any) -> Array:
+    """Return the sum of squares of every column."""
+    if hasattr(D, "toarray"):
+        return np.asarray(D.power(2).sum(axis=0))
+    return np.asarray(np.einsum("ij,ij->j", D, D))
+
+
 @dataclass(frozen=True, eq=False)
 class Listed:
     """Pairs (i, j) of row numbers, one per line of ``index`` of shape (m, 2)."""
@@ -39,7 +46,8 @@ class Listed:
         total = np.zeros(X.shape[1])
         for start in range(0, len(self), BLOCK):
             i, j = self.index[start : start + BLOCK].T
-            total += ((X[i] - X[j]) ** 2).sum(axis=0)
+            D = X[i] - X[j]
+            total += _column_squares(D)
         return total / len(self)
 
     def sample(self, limit: int, rng: np.random.RandomState) -> Array:

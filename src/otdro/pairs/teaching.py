@@ -6,14 +6,19 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
-from ..design import as_dense
+from ..design import WRITTEN_UP_TO, Design, as_dense
 
 Array = NDArray[Any]
 
 #: Rows from which pairs are made at most: the scatter of pairs is known well enough from these,
 #: and neighbours are expensive to find.
 TEACH_UP_TO = 5_000
+#: The same where a row has many columns: a table of all pairs of rows takes part.
+WIDE_UP_TO = 2_000
+#: Decimals to which sketches of equal rows agree.
+DIGITS = 9
 
 
 def unlabelled_rows(X: Any) -> Array:
@@ -23,14 +28,29 @@ def unlabelled_rows(X: Any) -> Array:
     return np.asarray(as_dense(X), dtype=float)
 
 
-def teaching_rows(X: Any, y: Array, weights: Array) -> tuple[Array, Array]:
+def sketch(X: Any, y: Array) -> Array:
+    """Return one number per (x, y), the same for the same: a fixed Gaussian direction's score."""
+    scale = np.random.default_rng(0).standard_normal(X.shape[1] + 1)
+    return Design(X).scores(scale[:-1]) + scale[-1] * y
+
+
+def teaching_rows(X: Any, y: Array, weights: Array) -> tuple[Any, Array]:
     """Return the distinct (x, y) of positive weight, so that a weight of 2 is a row met twice.
 
-    Of more than ``TEACH_UP_TO`` rows a random part (always the same) is used.
+    Of more than ``TEACH_UP_TO`` rows a random part (always the same) is used; where they are wide,
+    of more than ``WIDE_UP_TO``, and then they stay sparse.
     """
     index = np.flatnonzero(weights > 0)
-    if len(index) > TEACH_UP_TO:
-        index = np.random.default_rng(0).choice(index, TEACH_UP_TO, replace=False)
+    wide = X.shape[1] > WRITTEN_UP_TO
+    most = WIDE_UP_TO if wide else TEACH_UP_TO
+    if len(index) > most:
+        index = np.random.default_rng(0).choice(index, most, replace=False)
+    if wide:
+        X, y = X[index], y[index]
+        first = np.unique(sketch(X, y).round(DIGITS), return_index=True)[1]
+        X = X[first]
+        thin = hasattr(X, "toarray")
+        return (sparse.csr_array(X) if thin else np.asarray(X, dtype=float)), y[first]
     rows = np.column_stack([as_dense(X[index]), y[index]])
     rows = np.unique(np.asarray(rows, dtype=float), axis=0)
     return rows[:, :-1], rows[:, -1]

@@ -8,23 +8,21 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 from sklearn.base import clone
 
 from .. import costs as known
 from ..costs import CallableCost, Cost, Mahalanobis, Norm
+from ..costs.low_rank import identity
+from ..design import WRITTEN_UP_TO
 from ..metrics import Learned, learn
 from ..metrics.blend import mixed
-from ..pairs import NoPairsError, teaching_rows
+from ..pairs import NoPairsError, sketch, teaching_rows
 from ..problem import Sample
 
 Array = NDArray[Any]
 
-#: Entries of X up to which a sparse X is made dense for the metric learners.
-DENSE_UP_TO = 20_000_000
-#: Columns above which no matrix is learned: it would have d^2 entries.
-COLUMNS_UP_TO = 2_000
-
+#: Columns above which only structured matrices are learned: others have d^2 entries.
+COLUMNS_UP_TO = WRITTEN_UP_TO
 
 #: What ``message_`` says of a fit whose rows allow no learning.
 NOTHING_LEARNED = "The rows hold nothing to learn a matrix from, so the cost is Euclidean."
@@ -85,7 +83,7 @@ class Candidates:
         X, y = teaching_rows(sample.X, labels, sample.weights)
         if self.cost is not None:
             return [_feature_map(self.cost, X, y)]
-        alike = bool(np.all(X[:1] == X))
+        alike = len(np.unique(sketch(X, np.zeros(len(y))))) == 1
         task, more = sample.loss.task, self.unlabelled
         if self.learned is not None:
             if alike:
@@ -100,7 +98,8 @@ class Candidates:
 
 def blended(costs: list[Cost], weights: Array, d: int) -> Mahalanobis:
     """Return the cost of sum_c w_c Lambda_c; the Euclidean cost has the identity."""
-    matrices = [cost.matrix if hasattr(cost, "matrix") else np.eye(d) for cost in costs]
+    same = np.eye(d) if d <= COLUMNS_UP_TO else identity(d)
+    matrices = [cost.matrix if hasattr(cost, "matrix") else same for cost in costs]
     return Mahalanobis(mixed(matrices, weights))
 
 
@@ -161,16 +160,16 @@ def _resolved(cost: Any, X: Any) -> Candidates:
 
 
 def _learnable(learned: Learned, X: Any) -> Candidates:
-    """Return the candidates, the Euclidean cost alone where X is too large to learn a matrix."""
-    n, d = X.shape
-    if d > COLUMNS_UP_TO:
-        return _too_large(f"X has {d} columns, more than the {COLUMNS_UP_TO}")
-    if sparse.issparse(X) and n * d > DENSE_UP_TO:
-        return _too_large(f"sparse X has {n} x {d} entries, more than the {DENSE_UP_TO}")
-    return Candidates(learned=learned)
-
-
-def _too_large(why: str) -> Candidates:
-    note = f"{why} up to which a matrix is learned, so the cost is Euclidean."
+    """Return the candidates, of rows of many columns those whose matrices are structured."""
+    d = X.shape[1]
+    if d <= COLUMNS_UP_TO:
+        return Candidates(learned=learned)
+    wide = learned.wide()
+    many = f"X has {d} columns, more than the {COLUMNS_UP_TO} up to which a full matrix is learned"
+    if wide.learners:
+        kept = " and ".join(dict.fromkeys(type(learner).__name__ for learner in wide.learners))
+        note = f"{many}, so the learned ones are structured, by {kept}."
+        return Candidates(learned=wide, note=note)
+    note = f"{many}, so the cost is Euclidean."
     warnings.warn(f"{note} Set cost='euclidean' to choose that.", UserWarning, stacklevel=2)
     return Candidates(cost=Norm(2), note=note)

@@ -26,6 +26,8 @@ Array = NDArray[Any]
 
 #: The gap, relative to the constant model's risk, to which models inside folds are solved at least.
 FOLD_TOL = 1e-4
+#: Scores of tested rows that a rule looks at in one go.
+ENTRIES = 1_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,15 +40,23 @@ class FoldScores:
     z: list[Array]
     costs: list[Cost]
 
-    def entries(self, k: int, weights: Array) -> tuple[Array, Array, Array]:
+    def entries(
+        self, k: int, weights: Array, columns: slice = slice(None)
+    ) -> tuple[Array, Array, Array]:
         """Return tested rows (E,), their scores (E, m) for target k, and their shares (E,) of 1.
 
         A row that several folds tested shares its weight among its entries; one that no fold
-        tested has none.
+        tested has none. ``columns`` are the deltas asked for.
         """
         rows = np.concatenate(self.rows)
         share = weights[rows] / np.bincount(rows, minlength=len(weights))[rows]
-        return rows, np.concatenate([z[k] for z in self.z]), share / share.sum()
+        return rows, np.concatenate([z[k][:, columns] for z in self.z]), share / share.sum()
+
+    def blocks(self) -> list[slice]:
+        """Return the deltas in parts of at most ``ENTRIES`` scores, so that copies are small."""
+        m, tested = self.scores.shape[1], sum(len(rows) for rows in self.rows)
+        step = max(1, ENTRIES // max(tested, 1))
+        return [slice(start, min(start + step, m)) for start in range(0, m, step)]
 
     @property
     def mean(self) -> Array:

@@ -8,10 +8,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.interpolate import PchipInterpolator
 
 from ..costs import Cost
 from ..design import Design
-from ..fences import fenced, row_shares
+from ..fences import fenced
+from ..losses import Loss
 from ..problem import Sample
 from .environments import design_effect, environment_losses
 from .folds import FoldScores
@@ -26,6 +28,10 @@ PRIOR_SHARE, PRIOR_WEIGHT = 0.35, 2.0
 SMOOTHING = 40
 #: The difference of the criterion of "smoothed" that divides a weight in a blend by e.
 TEMPERATURE = 3.0
+#: Nodes of the quadrature over that Gaussian at most; draws behind the profile of other norms.
+NODES, DRAWS = 15, 200
+#: Rows times squared columns above which tr S^2 is found at a few deltas only, and how many.
+INTERPOLATE_FROM, KNOTS = 20_000_000, 5
 #: Rows up to which folds made from an int are repeated, and how often: their noise is the loss.
 REPEAT_UP_TO, REPEATS = 120, 3
 
@@ -126,7 +132,7 @@ def criterion(evidence: Evidence) -> Array:
 
 def information(evidence: Evidence) -> float:
     """Return how many independent rows the folds speak of, at least one an environment."""
-    n = distinct(evidence.sample)
+    n = evidence.sample.distinct
     if evidence.groups is None:
         return n
     effect = design_effect(evidence.sample, evidence.folds, evidence.groups)
@@ -138,8 +144,11 @@ def smoothed_loss(evidence: Evidence, n: float) -> tuple[Array, float]:
     sample, losses = evidence.sample, []
     h = min(1.0, SMOOTHING / n) if sample.loss.task == "classification" else 0.0
     for k, y in enumerate(sample.ys):
-        rows, z, share = evidence.folds.entries(k, sample.weights)
-        losses.append(_smoothed(sample, z, y[rows, None], share, h))
+        found = []
+        for columns in evidence.folds.blocks():
+            rows, z, share = evidence.folds.entries(k, sample.weights, columns)
+            found.append(_smoothed(sample, z, y[rows, None], share, h))
+        losses.append(np.concatenate(found))
     b = [
         sample.loss.constant(y, sample.weights) if sample.fit_intercept else 0.0 for y in sample.ys
     ]
@@ -160,7 +169,7 @@ def _smoothed(sample: Sample, z: Array, y: Array, share: Array, h: float) -> Arr
     margin = fenced(z * y, share)
     mu = share @ margin
     s = np.sqrt(share @ (margin - mu) ** 2)
-    nodes, mass = np.polynomial.hermite_e.hermegauss(15)
+    nodes, mass = np.polynomial.hermite_e.hermegauss(_nodes(sample.loss, h))
     centre = mu + np.sqrt(1 - h**2) * (margin - mu)
     return sum(
         w * (share @ sample.loss.value((centre + h * s * x) * y, y))
@@ -168,18 +177,16 @@ def _smoothed(sample: Sample, z: Array, y: Array, share: Array, h: float) -> Arr
     )
 
 
+def _nodes(loss: Loss, h: float) -> int:
+    """Return how many nodes the quadrature needs: its error is of order h^(2 nodes) if smooth."""
+    if not np.isfinite(loss.smoothness) or h >= 0.5:
+        return NODES
+    return min(NODES, 2 + int(np.ceil(np.log(np.finfo(float).eps) / (2 * np.log(h)))))
+
+
 def radius(evidence: Evidence) -> Array:
     """Return delta at order 1, its root at order 2."""
     return evidence.deltas if evidence.order == 1 else np.sqrt(evidence.deltas)
-
-
-def distinct(sample: Sample) -> int:
-    """Return the number of distinct (x, y) of positive weight: repeated rows add no information."""
-    positive = sample.weights > 0
-    X, y = sample.X[positive], sum((k + 1) * y[positive] for k, y in enumerate(sample.ys))
-    scale = np.random.default_rng(0).standard_normal(X.shape[1] + 1)
-    key = Design(X).scores(scale[:-1]) + scale[-1] * np.asarray(y)
-    return len(np.unique(key.round(9)))
 
 
 def profile_median(evidence: Evidence) -> Array:
@@ -191,13 +198,9 @@ def profile_median(evidence: Evidence) -> Array:
     tested do not count, and those far out count as on a fence.
     """
     sample = evidence.sample
-    found = []
-    for k, y in enumerate(sample.ys):
-        rows, z, share = evidence.folds.entries(k, sample.weights)
-        a = sample.loss.derivative(z, y[rows, None])
-        noise = _median_norms(sample, rows, share[:, None] * a**2, evidence.cost)
-        found.append(noise / _unit(sample, y, evidence.order))
-    return np.mean(found, axis=0) / np.sqrt(distinct(sample))
+    norms = _euclidean_norms if evidence.cost.euclidean else _drawn_norms
+    found = [norms(evidence, k) / _unit(sample, y, evidence.order) for k, y in enumerate(sample.ys)]
+    return np.mean(found, axis=0) / np.sqrt(sample.distinct)
 
 
 def _unit(sample: Sample, y: Array, order: int) -> float:
@@ -209,29 +212,67 @@ def _unit(sample: Sample, y: Array, order: int) -> float:
     return max(float(np.sqrt(sample.weights @ a**2)), np.finfo(float).tiny)
 
 
-def _median_norms(sample: Sample, rows: Array, square: Array, cost: Cost) -> Array:
-    """Return the median of |N(0, sum square (x - xbar)(x - xbar)')|, one per column."""
+def _squares(evidence: Evidence, k: int, columns: slice) -> Array:
+    """Return the weights a^2 (n, m) of the outer products of rows, on the fence, at some deltas."""
+    sample = evidence.sample
+    rows, z, share = evidence.folds.entries(k, sample.weights, columns)
+    a = sample.loss.derivative(z, sample.ys[k][rows, None])
+    square = share[:, None] * a**2
     n = len(sample.weights)
-    middle, inside = row_shares(sample.X, sample.weights)
     D = np.stack([np.bincount(rows, column, minlength=n) for column in square.T], axis=1)
-    D *= inside[:, None] ** 2
-    center = middle if sample.fit_intercept else None
-    if cost.euclidean:
-        design = Design(sample.X, cost.factor(), center)
-        return np.array([_median_norm(design.gram(column)) for column in D.T])
-    xi = np.random.default_rng(0).standard_normal((n, 200))
-    design = Design(sample.X, center=center)
-    draws = [cost.norm(design.adjoint(xi * np.sqrt(column)[:, None]).T) for column in D.T]
-    return np.median(np.array(draws), axis=1)
+    D *= sample.fence[1][:, None] ** 2
+    return D
 
 
-def _median_norm(S: Array) -> float:
-    """Return the median of |N(0, S)|: chi-square of equal mean and variance, Wilson-Hilferty."""
-    trace, square = float(np.trace(S)), float(np.sum(S * S))
-    if trace == 0:
-        return 0.0
-    freedom = trace**2 / square
-    return float(np.sqrt(trace * (1 - 2 / (9 * freedom)) ** 3))
+def _euclidean_norms(evidence: Evidence, k: int) -> Array:
+    """Return the median of |N(0, S)|, S = sum D (z - c)(z - c)', at every delta.
+
+    It needs the trace of S and that of S^2 only. The second, relative to the square of the first,
+    varies slowly with delta; of many rows it is found at ``KNOTS`` deltas and interpolated.
+    """
+    sample, m = evidence.sample, len(evidence.deltas)
+    center = sample.fence[0] if sample.fit_intercept else None
+    design = Design(sample.X, evidence.cost.factor(), center)
+    length, knots = design.squared_norms(), _knots(design, m)
+    trace, share = np.zeros(m), np.zeros(m)
+    for columns in evidence.folds.blocks():
+        D = _squares(evidence, k, columns)
+        trace[columns] = length @ D
+        for j in range(columns.start, columns.stop):
+            if j in knots and trace[j] > 0:
+                share[j] = design.gram_square(D[:, j - columns.start]) / trace[j] ** 2
+    if len(knots) < m:
+        share = PchipInterpolator(knots, share[knots])(np.arange(m))
+    return _median_norm(trace, share)
+
+
+def _knots(design: Design, m: int) -> list[int]:
+    """Return the places of the deltas at which a Gram matrix is formed."""
+    if design.n <= design.d or design.n * design.d**2 <= INTERPOLATE_FROM or m <= KNOTS:
+        return list(range(m))
+    return [int(j) for j in np.linspace(0, m - 1, KNOTS).round()]
+
+
+def _drawn_norms(evidence: Evidence, k: int) -> Array:
+    """Return the same under another norm, from draws."""
+    sample = evidence.sample
+    xi = np.random.default_rng(0).standard_normal((len(sample.weights), DRAWS))
+    design = Design(sample.X, center=sample.fence[0] if sample.fit_intercept else None)
+    found = [
+        np.median(evidence.cost.norm(design.adjoint(xi * np.sqrt(column)[:, None]).T))
+        for columns in evidence.folds.blocks()
+        for column in _squares(evidence, k, columns).T
+    ]
+    return np.array(found)
+
+
+def _median_norm(trace: Array, share: Array) -> Array:
+    """Return the median of |N(0, S)|: chi-square of equal mean and variance, Wilson-Hilferty.
+
+    ``share`` is tr S^2/(tr S)^2, one over the degrees of freedom.
+    """
+    found: Array = np.sqrt(trace * (1 - 2 * share / 9) ** 3)
+    return found
 
 
 RULES: dict[str, Rule] = {

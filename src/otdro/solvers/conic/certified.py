@@ -72,7 +72,7 @@ def _rounded(problem: Problem, model: Model, run: Outcome) -> list[Candidate]:
     # nu = w^2/(2 lam)
     ball = problem.ball
     lam = float(ball.gain(ball.cost.dual_norm(coef))) ** 2 / (2 * run.nu)
-    center = model.design.center
+    center = model.design.origin
     points = []
     for v in (np.where(small, 0.0, coef), coef):
         shift = 0.0 if center is None else float(center @ v)

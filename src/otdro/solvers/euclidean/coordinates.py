@@ -6,16 +6,16 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import solve_triangular
 
-from ...design import Design, mean, row_space
+from ...costs.low_rank import shortest
+from ...design import Design, Span, mean, row_space
 from ...problem import Problem, Solution
 from ..base import Starts, verdict
 
 Array = NDArray[Any]
 
-#: Entries of Z up to which a wide problem (d > n) is reduced to the span of its rows.
-REDUCE_UP_TO = 50_000_000
+#: Rows up to which a wide problem (d > n) is reduced to their span.
+REDUCE_UP_TO = 5_000
 
 
 class Minimisers(Protocol):
@@ -32,26 +32,27 @@ class Coordinates:
     r"""Whitened, centred coordinates: :math:`\beta = LV\theta`, :math:`\|\beta\|_* = \|\theta\|_2`.
 
     L is the factor of the cost, V spans the rows of a wide problem (else the identity), and the
-    intercept is that of the centred rows, :math:`b + \bar x'\beta`.
+    intercept is that of the centred rows, :math:`b + \bar x'\beta`. Methods that need products
+    with the rows only, and these sparse, do without V (``reduce`` False).
     """
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: Problem, reduce: bool = True) -> None:
         self.center = mean(problem.X, problem.weights) if problem.fit_intercept else None
         self.factor = problem.ball.cost.factor()
         self.design = Design(problem.X, self.factor, self.center)
-        self.basis: Array | None = None
+        self.span: Span | None = None
         n, d = self.design.n, self.design.d
-        if d > n and n * d <= REDUCE_UP_TO:
-            self.design, self.basis = row_space(self.design)
+        if reduce and d > n and n <= REDUCE_UP_TO:
+            self.design, self.span = row_space(self.design, problem.ball.delta == 0)
 
     def theta(self, coef: Array) -> Array:
         """Return the coordinates of coefficients beta."""
-        theta = coef if self.factor is None else solve_triangular(self.factor, coef, lower=True)
-        return theta if self.basis is None else self.basis.T @ theta
+        theta = coef if self.factor is None else shortest(self.factor, coef)
+        return theta if self.span is None else self.span.drop(theta)
 
     def coef(self, theta: Array) -> Array:
         """Return beta = L V theta."""
-        theta = theta if self.basis is None else self.basis @ theta
+        theta = theta if self.span is None else self.span.lift(theta)
         return theta if self.factor is None else self.factor @ theta
 
     def intercept(self, b: float, coef: Array) -> float:

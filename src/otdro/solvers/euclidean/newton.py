@@ -12,7 +12,7 @@ from ..base import Starts, constant_risk
 from .batch import Batch, Minimum, norms
 from .batched import BatchedMethod
 from .coordinates import Coordinates
-from .newton_matrix import NewtonMatrix
+from .newton_matrix import DENSE_UP_TO, NewtonMatrix
 from .order_one import Start, minimise, zero_points
 
 Array = NDArray[Any]
@@ -39,7 +39,7 @@ class Newton(BatchedMethod):
         self, problem: Problem, tol: float, max_iter: int, start: Solution | None = None
     ) -> Solution:
         """Return the minimiser, for many rows from that of a part of them."""
-        at, target = Coordinates(problem), tol * constant_risk(problem)[1]
+        at, target = self._coordinates(problem), tol * constant_risk(problem)[1]
         batch = _batch(problem, at, problem.weights[:, None], np.array([problem.ball.delta]))
         first: Start | None = None
         system = None
@@ -73,11 +73,18 @@ class Newton(BatchedMethod):
         solved = _solutions(problem, at, found, np.repeat(targets, m))
         return [solved[f * m : (f + 1) * m] for f in range(F)]
 
+    def _coordinates(self, problem: Problem) -> Coordinates:
+        """Return coordinates; sparse rows that are few columns each stay as they are."""
+        X: Any = problem.X
+        n, d = X.shape
+        cheap = hasattr(X, "nnz") and d > DENSE_UP_TO and X.nnz < n * n
+        return Coordinates(problem, reduce=not cheap)
+
     def in_turn(
         self, problem: Problem, deltas: Array, tol: float, max_iter: int, starts: Starts | None
     ) -> list[Solution]:
         """Solve at every delta from the line through the last two solutions."""
-        at, target = Coordinates(problem), np.array([tol * constant_risk(problem)[1]])
+        at, target = self._coordinates(problem), np.array([tol * constant_risk(problem)[1]])
         weights = problem.weights[:, None]
         solved: list[Solution] = []
         last: list[Minimum] = []

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse.linalg import LinearOperator, cg
 
 from .batch import Batch, Points, norms
 
@@ -16,6 +16,8 @@ Array = NDArray[Any]
 CONTRACTION = 0.3
 #: Columns above which the Newton system is solved by conjugate gradients, without its matrix.
 DENSE_UP_TO = 2_000
+#: The residual to which conjugate gradients go, times the root of the gradient, and their steps.
+CG_RTOL, CG_STEPS = 0.01, 200
 #: Added to a diagonal of ones, and to an operator: directions that no row settles.
 RIDGE, SOFT_RIDGE = 1e-13, 1e-14
 
@@ -107,15 +109,35 @@ class NewtonMatrix:
         if len(w) > 1:
             raise ValueError(f"batches are for at most {DENSE_UP_TO} columns.")
 
-        def apply(v: Array) -> Array:
-            v = v.reshape(-1, 1)
-            stiff = batch.rho / w * (v - u * (u[:, 0] @ v)) + SOFT_RIDGE * v
-            return np.asarray(self._apply(batch, v) + stiff)[:, 0]
+        design, D = batch.design, (batch.weights * self.curvature)[:, 0]
+        h, mass, stiffness, along = self.h[:, 0], self.mass[0], (batch.rho / w)[0], u[:, 0]
 
-        operator = LinearOperator((len(rhs), len(rhs)), matvec=apply, dtype=float)
-        rtol = 0.01 * min(1.0, float(np.sqrt(np.linalg.norm(rhs))))
-        step: Array = cg(operator, rhs[:, 0], rtol=rtol, maxiter=200)[0]
-        return step[:, None]
+        def apply(v: Array) -> Array:
+            Hv = design.adjoint(D * design.scores(v)) - h * ((h @ v) / mass)
+            Hv += (stiffness + SOFT_RIDGE) * v
+            Hv -= (stiffness * (along @ v)) * along
+            return Hv
+
+        rtol = CG_RTOL * min(1.0, float(np.sqrt(np.linalg.norm(rhs))))
+        return _conjugate_gradients(apply, rhs[:, 0], rtol)[:, None]
+
+
+def _conjugate_gradients(apply: Callable[[Array], Array], rhs: Array, rtol: float) -> Array:
+    """Return x with |rhs - A x| <= rtol |rhs|, A positive definite, or where the steps end."""
+    x, residual = np.zeros_like(rhs), rhs.copy()
+    direction = residual.copy()
+    square = first = float(residual @ residual)
+    for _ in range(CG_STEPS):
+        if square <= rtol**2 * first:
+            break
+        image = apply(direction)
+        length = square / float(direction @ image)
+        x += length * direction
+        residual -= length * image
+        before, square = square, float(residual @ residual)
+        direction *= square / before
+        direction += residual
+    return x
 
 
 def _matrices(batch: Batch, p: Points) -> tuple[Array, Array, Array]:

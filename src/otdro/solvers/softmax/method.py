@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import solve_triangular
 
-from ...design import Design, mean, row_space
+from ...costs.low_rank import shortest
+from ...design import Design, Span, mean, row_space
 from ...problem import Problem, Solution
 from ..base import Method, Starts, constant_risk, verdict
 from .euclidean import RoundPairs
@@ -22,8 +22,8 @@ Array = NDArray[Any]
 
 #: Coefficients below this share of the largest are tried as zeros where the penalty is a sum.
 NEGLIGIBLE = 1e-6
-#: Entries of Z up to which a wide problem (d > n) is reduced to the span of its rows.
-REDUCE_UP_TO = 50_000_000
+#: Rows up to which a wide problem (d > n) is reduced to their span.
+REDUCE_UP_TO = 5_000
 
 
 class MultinomialNewton(Method):
@@ -94,11 +94,11 @@ class PairCoordinates:
         cost = problem.ball.cost
         self.factor = cost.factor() if cost.euclidean else None
         self.design = Design(problem.X, self.factor, self.center)
-        self.basis: Array | None = None
+        self.span: Span | None = None
         n, d = self.design.n, self.design.d
         round_ = cost.euclidean or problem.ball.delta == 0
-        if round_ and d > n and n * d <= REDUCE_UP_TO:
-            self.design, self.basis = row_space(self.design)
+        if round_ and d > n and n <= REDUCE_UP_TO:
+            self.design, self.span = row_space(self.design, problem.ball.delta == 0)
 
     def rows(self, problem: Problem) -> SoftmaxRows:
         """Return the rows in these coordinates."""
@@ -111,13 +111,13 @@ class PairCoordinates:
         B = start.coef.T
         b = np.asarray(start.intercept)
         b = b if self.center is None else b + self.center @ B
-        B = B if self.factor is None else solve_triangular(self.factor, B, lower=True)
-        B = B if self.basis is None else self.basis.T @ B
+        B = B if self.factor is None else shortest(self.factor, B)
+        B = B if self.span is None else self.span.drop(B)
         return B @ E, b @ E
 
     def outside(self, C: Array, c: Array, E: Array) -> tuple[Array, Array]:
         """Return coefficients (K, d) and intercepts (K,) on the rows as given."""
-        B = C if self.basis is None else self.basis @ C
+        B = C if self.span is None else self.span.lift(C)
         B = B if self.factor is None else self.factor @ B
         coef = E @ B.T
         b = E @ c

@@ -1,0 +1,147 @@
+"""A large positive definite matrix that is never written out: a diagonal and a few directions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.linalg import cho_factor, cho_solve, solve_triangular
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class LowRank:
+    r"""The matrix :math:`\Lambda = \mathrm{diag}(a) + FF'`, of shape (d, d).
+
+    ``diagonal`` is a (d,), positive; ``components`` is F (d, k), k far below d. Products and
+    solutions take O(dk) steps and no array of size d x d is formed, except by ``toarray``.
+    """
+
+    diagonal: Array
+    components: Array
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(d, d)."""
+        return len(self.diagonal), len(self.diagonal)
+
+    @property
+    def trace(self) -> float:
+        """The sum of the eigenvalues."""
+        return float(self.diagonal.sum() + np.sum(self.components**2))
+
+    def __matmul__(self, v: Array) -> Array:
+        """Return Lam v for v of shape (d,) or (d, B)."""
+        return _scaled(self.diagonal, v) + self.components @ (self.components.T @ v)
+
+    def solve(self, w: Array) -> Array:
+        """Return Lam^-1 w, with the k x k matrix I + F'diag(a)^-1 F (Woodbury)."""
+        F, light = self.components, _scaled(1 / self.diagonal, w)
+        return light - _scaled(1 / self.diagonal, F @ cho_solve(self._inner, F.T @ light))
+
+    @cached_property
+    def _inner(self) -> Any:
+        F = self.components
+        return cho_factor(np.eye(F.shape[1]) + F.T @ (F / self.diagonal[:, None]))
+
+    @cached_property
+    def factor(self) -> StructuredFactor:
+        """L = [diag(a)^(1/2), F], of shape (d, d + k): Lam = LL'."""
+        return StructuredFactor(self, np.sqrt(self.diagonal))
+
+    def toarray(self) -> Array:
+        """Return the matrix written out, for small d."""
+        return np.diag(self.diagonal) + self.components @ self.components.T
+
+    def check(self) -> None:
+        """Refuse parts that do not fit together or a matrix that is not positive definite."""
+        a, F = self.diagonal, self.components
+        if a.ndim != 1 or F.ndim != 2 or len(F) != len(a):
+            raise ValueError(
+                f"diag(a) + FF' needs a of shape (d,) and F of shape (d, k), got {a.shape} and "
+                f"{F.shape}."
+            )
+        if not (np.isfinite(a).all() and np.isfinite(F).all()):
+            raise ValueError("the cost matrix has NaN or infinite entries.")
+        if a.min() <= 0:
+            raise ValueError(
+                "the cost matrix diag(a) + FF' must be positive definite; the smallest entry of a "
+                f"is {a.min():.3g}. Shrink it towards the identity: (1 - eta) * a + eta."
+            )
+
+    def __repr__(self) -> str:
+        d, k = self.components.shape
+        return f"<diagonal plus rank {k} of shape ({d}, {d})>"
+
+
+@dataclass(frozen=True, eq=False)
+class StructuredFactor:
+    """L = [diag(root), F] with LL' = ``matrix``; it acts by products only.
+
+    L is wider than it is high. With beta = L theta and theta the shortest such vector the dual
+    norm of beta is ||theta||_2 all the same, and a minimiser is the shortest by itself.
+    """
+
+    matrix: LowRank
+    root: Array
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(d, d + k)."""
+        d, k = self.matrix.components.shape
+        return d, d + k
+
+    def __matmul__(self, theta: Array) -> Array:
+        """Return L theta."""
+        d = len(self.root)
+        return _scaled(self.root, theta[:d]) + self.matrix.components @ theta[d:]
+
+    def pull(self, g: Array) -> Array:
+        """Return L'g."""
+        return np.concatenate([_scaled(self.root, g), self.matrix.components.T @ g])
+
+    def rows(self, X: Any) -> Any:
+        """Return X L, sparse where X is."""
+        low = X @ self.matrix.components
+        if hasattr(X, "toarray"):
+            both: Any = [X.multiply(self.root[None]), sparse.csr_array(low)]
+            return sparse.csr_array(sparse.hstack(both, format="csr"))
+        return np.hstack([X * self.root, low])
+
+    def shortest(self, beta: Array) -> Array:
+        """Return the shortest theta with L theta = beta, L'Lam^-1 beta."""
+        return self.pull(self.matrix.solve(beta))
+
+
+def shortest(factor: Any, beta: Array) -> Array:
+    """Return the shortest theta with L theta = beta; a factor without structure is triangular."""
+    if isinstance(factor, StructuredFactor):
+        return factor.shortest(beta)
+    found: Array = solve_triangular(factor, beta, lower=True)
+    return found
+
+
+def blend(matrices: Sequence[LowRank], weights: Sequence[float]) -> LowRank:
+    """Return sum_c w_c Lam_c: diagonals are added, directions side by side."""
+    pairs = list(zip(matrices, weights, strict=True))
+    diagonal = sum((w * m.diagonal for m, w in pairs), np.zeros(matrices[0].shape[0]))
+    parts = [np.sqrt(w) * m.components for m, w in pairs if w > 0 and m.components.size]
+    empty = np.empty((len(diagonal), 0))
+    return LowRank(diagonal, np.hstack(parts) if parts else empty)
+
+
+def identity(d: int) -> LowRank:
+    """Return I."""
+    return LowRank(np.ones(d), np.empty((d, 0)))
+
+
+def _scaled(a: Array, v: Array) -> Array:
+    """Return diag(a) v."""
+    found: Array = a * v if v.ndim == 1 else a[:, None] * v
+    return found

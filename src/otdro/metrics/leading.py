@@ -1,0 +1,92 @@
+"""The covariance of rows of many columns: its leading directions, the rest taken as even."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from ..costs.low_rank import LowRank, identity
+from ..design import Design, mean
+
+Array = NDArray[Any]
+
+#: Leading directions that are kept.
+RANK = 50
+#: Rows up to which all directions are found at once; of more, the leading ones by iteration.
+ALL_UP_TO = 600
+#: Directions that the iteration carries beyond those kept, its rounds, and its seed.
+SPARE, ROUNDS, SEED = 10, 8, 0
+
+
+@dataclass(frozen=True, eq=False)
+class Leading:
+    r"""The matrix :math:`V\mathrm{diag}(\lambda)V' + \bar\lambda(I - VV')`.
+
+    ``vectors`` V (d, k) are orthonormal, ``spread`` lambda (k,) is the variance along them and
+    ``rest`` the mean variance along all directions across them.
+    """
+
+    vectors: Array
+    spread: Array
+    rest: float
+
+    def power(self, p: float, shrinkage: float) -> LowRank:
+        """Return ((1 - s) C d/tr C + s I)^p scaled to trace d, p > 0; I where C = 0."""
+        d, k = self.vectors.shape
+        trace = self.spread.sum() + (d - k) * self.rest
+        if trace == 0:
+            return identity(d)
+        price = ((1 - shrinkage) * self.spread * (d / trace) + shrinkage) ** p
+        even = ((1 - shrinkage) * self.rest * (d / trace) + shrinkage) ** p
+        unit = d / (price.sum() + (d - k) * even)
+        rise = np.sqrt(unit * np.maximum(price - even, 0.0))
+        return LowRank(np.full(d, unit * even), self.vectors * rise)
+
+
+def leading(X: Any) -> Leading:
+    """Return the leading directions of the covariance of the rows X, dense or CSR.
+
+    They come from the n x n kernel of the centred rows, ZZ' = U s^2 U': V = Z'U/s.
+    """
+    n, d = X.shape
+    design = Design(X, center=mean(X, np.full(n, 1 / n)))
+    K = design.kernel()
+    total = float(np.trace(K))
+    square, U = _top(K, design)
+    some = square > n * np.finfo(float).eps * max(total, np.finfo(float).tiny)
+    square, U = square[some], U[:, some]
+    vectors = design.adjoint(U / np.sqrt(square))
+    rest = max(total - float(square.sum()), 0.0) / (d - len(square))
+    # what rounding leaves of directions that all rows lack
+    rest = rest if rest > np.finfo(float).eps * total else 0.0
+    return Leading(vectors, square / n, rest / n)
+
+
+def _top(K: Array, design: Design) -> tuple[Array, Array]:
+    """Return the leading eigenvalues and eigenvectors of K.
+
+    Many rows go through rounds of subspace iteration from fixed directions of the columns, so that
+    the order of the rows decides nothing.
+    """
+    n = len(K)
+    if n <= ALL_UP_TO:
+        square, U = np.linalg.eigh(K)
+        return square[::-1][:RANK], U[:, ::-1][:, :RANK]
+    begin = np.random.default_rng(SEED).standard_normal((design.d, RANK + SPARE))
+    Q = np.linalg.qr(design.scores(begin))[0]
+    for _ in range(ROUNDS):
+        Q = np.linalg.qr(K @ Q)[0]
+    square, turn = np.linalg.eigh(Q.T @ K @ Q)
+    return square[::-1][:RANK], (Q @ turn)[:, ::-1][:, :RANK]
+
+
+def stacked(X: Any, more: Any) -> Any:
+    """Return the rows of both, sparse where the first are."""
+    if sparse.issparse(X):
+        both: Any = [X, sparse.csr_array(more)]
+        return sparse.csr_array(sparse.vstack(both, format="csr"))
+    return np.vstack([X, more])

@@ -1,0 +1,204 @@
+"""Rows of many columns: structured costs, kernels, and nothing of size d x d."""
+
+import pickle
+import tracemalloc
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy import sparse
+from scipy.linalg import fractional_matrix_power
+
+from otdro import DROClassifier, DRORegressor, robust_risk
+from otdro import design as design_module
+from otdro.costs import Mahalanobis, Norm
+from otdro.costs.low_rank import LowRank, blend, identity
+from otdro.design import Design, row_space
+from otdro.losses import Logistic
+from otdro.metrics import Diagonal, GeometricMean, Learned, Spectral
+from otdro.metrics import leading as leading_module
+from otdro.metrics.leading import leading
+from otdro.problem import Ball, Problem
+from otdro.solvers import Exact
+
+RNG = np.random.default_rng(0)
+
+
+def structured(d=7, k=2):
+    return LowRank(RNG.uniform(0.5, 2, d), RNG.normal(size=(d, k)))
+
+
+def sparse_rows(n, d, per_row, seed=0):
+    """Return a CSR matrix whose first columns carry the labels."""
+    rng = np.random.default_rng(seed)
+    y = np.where(np.arange(n) % 2, 1, -1)
+    X = sparse.random_array((n, d), density=per_row / d, rng=rng, format="lil")
+    for j in range(3):
+        X[:, [j]] = (rng.normal(size=n) + 0.7 * y)[:, None]
+    return sparse.csr_array(X), y
+
+
+def test_products_are_those_of_the_matrix_written_out():
+    M = structured()
+    A, V = M.toarray(), RNG.normal(size=(7, 3))
+    assert_allclose(M @ V, A @ V)
+    assert_allclose(M.solve(V), np.linalg.solve(A, V))
+    assert_allclose(M.trace, np.trace(A))
+    L = M.factor
+    theta = L.shortest(V)
+    assert_allclose(L @ theta, V)
+    assert_allclose((theta**2).sum(axis=0), np.einsum("ij,ij->j", V, np.linalg.solve(A, V)))
+    assert_allclose(L.rows(sparse.csr_array(V.T)).toarray(), L.rows(V.T))
+    both = blend([M, identity(7)], [0.3, 0.7])
+    assert_allclose(both.toarray(), 0.3 * A + 0.7 * np.eye(7))
+
+
+def test_structured_and_written_costs_agree():
+    M = structured()
+    one, other = Mahalanobis(M), Mahalanobis(M.toarray())
+    W = RNG.normal(size=(2, 4, 7))
+    for name in ("norm", "dual_norm", "direction"):
+        assert_allclose(getattr(one, name)(W), getattr(other, name)(W))
+    assert_allclose(one.distance(W[0], W[1]), other.distance(W[0], W[1]))
+    zero = np.zeros(7)
+    assert_allclose(one.norm(one.direction(zero)), 1)
+    assert_allclose(pickle.loads(pickle.dumps(one)).norm(W), one.norm(W))
+
+
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("n", [5, 40])
+@pytest.mark.parametrize("loss", ["logistic", "hinge", "squared"])
+def test_fits_under_both_agree(loss, n, order):
+    if (loss, order) == ("squared", 1):
+        pytest.skip("order 1 needs a Lipschitz loss")
+    M = structured()
+    X, y = RNG.normal(size=(n, 7)), np.where(np.arange(n) % 2, 1, -1)
+    make = DRORegressor if loss == "squared" else DROClassifier
+    fits = [
+        make(loss=loss, cost=Mahalanobis(matrix), order=order, delta=0.05, tol=1e-9).fit(rows, y)
+        for matrix, rows in ((M, X), (M, sparse.csr_array(X)), (M.toarray(), X))
+    ]
+    for fit in fits[:2]:
+        assert_allclose(fit.robust_risk_, fits[2].robust_risk_, rtol=1e-7)
+        assert_allclose(fit.coef_, fits[2].coef_, atol=1e-4)
+        assert fit.gap_ <= 1e-8
+
+
+@pytest.mark.parametrize(
+    ("diagonal", "components", "words"),
+    [
+        (np.array([1.0, 0.0]), np.ones((2, 1)), "smallest entry of a is 0"),
+        (np.ones(2), np.ones((3, 1)), "needs a of shape"),
+        (np.array([1.0, np.nan]), np.ones((2, 1)), "NaN"),
+    ],
+)
+def test_a_bad_structured_matrix_is_told(diagonal, components, words):
+    with pytest.raises(ValueError, match=words):
+        Mahalanobis(LowRank(diagonal, components)).check(2)
+
+
+def test_a_structured_matrix_of_another_size_is_told():
+    with pytest.raises(ValueError, match="X has 8 features"):
+        Mahalanobis(structured()).check(8)
+
+
+def test_leading_directions_are_those_of_the_covariance():
+    X = RNG.normal(size=(20, 60))
+    C = np.cov(X.T, bias=True)
+    for rows in (X, sparse.csr_array(X)):
+        found = leading(rows).power(0.5, 0.4)
+        expected = fractional_matrix_power(0.6 * C * 60 / np.trace(C) + 0.4 * np.eye(60), 0.5).real
+        assert_allclose(found.toarray(), expected * 60 / np.trace(expected), atol=1e-8)
+
+
+def test_iterated_directions_are_those_of_the_decomposition(monkeypatch):
+    X = RNG.normal(size=(80, 100)) * 0.5 ** np.arange(100)
+    monkeypatch.setattr(leading_module, "RANK", 5)
+    exact = leading(X).power(0.5, 0.5).toarray()
+    monkeypatch.setattr(leading_module, "ALL_UP_TO", 10)
+    assert_allclose(leading(X).power(0.5, 0.5).toarray(), exact, atol=1e-8)
+    order = RNG.permutation(80)
+    assert_allclose(leading(X[order]).power(0.5, 0.5).toarray(), exact, atol=1e-8)
+
+
+def test_the_kernel_replaces_the_decomposition(monkeypatch):
+    X = RNG.normal(size=(12, 40))
+    center = X.mean(axis=0)
+    for rows in (X, sparse.csr_array(X)):
+        design = Design(rows, center=center)
+        assert_allclose(design.kernel(), (X - center) @ (X - center).T, atol=1e-12)
+        monkeypatch.setattr(design_module, "DECOMPOSE_UP_TO", 0)
+        small, span = row_space(design)
+        eta = RNG.normal(size=small.d)
+        assert_allclose(design.scores(span.lift(eta)), small.scores(eta), atol=1e-9)
+        assert_allclose(span.drop(span.lift(eta)), eta, atol=1e-8)
+
+
+def test_the_sum_of_squares_of_a_gram_matrix_comes_from_the_kernel():
+    X, D = RNG.normal(size=(9, 30)), RNG.uniform(size=9)
+    for n in (9, 3):
+        for rows in (X[:n], sparse.csr_array(X[:n])):
+            design = Design(rows, center=X.mean(axis=0))
+            assert_allclose(design.gram_square(D[:n]), np.sum(design.gram(D[:n]) ** 2))
+
+
+def test_a_learned_cost_of_many_columns_learns_and_is_certified():
+    X, y = sparse_rows(80, 5_000, 20)
+    model = DROClassifier().fit(X, y)
+    assert isinstance(model.cost_.matrix, LowRank)
+    assert_allclose(model.cost_.matrix.trace, 5_000)
+    assert set(model.cost_.weights_) > {"Euclidean"}
+    assert "structured, by Spectral and Diagonal" in model.message_
+    spread = np.ptp(model.cost_.matrix.diagonal) + np.abs(model.cost_.matrix.components).max()
+    assert spread > 1e-3
+    assert model.gap_ <= 1e-6 * np.log(2)
+    risk = robust_risk(X, y, model.coef_[0], model.intercept_[0], Logistic(), model.ball_)
+    assert_allclose(risk, model.robust_risk_, rtol=1e-8)
+
+
+def test_nothing_has_as_many_entries_as_columns_squared():
+    X, y = sparse_rows(60, 20_000, 30)
+    tracemalloc.start()
+    DROClassifier(delta="cv", cv=3).fit(X, y)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    # one array of 20,000 x 20,000 numbers is 3.2 GB
+    assert peak < 300e6
+
+
+def test_the_order_of_the_rows_decides_nothing():
+    X, y = sparse_rows(40, 2_500, 20)
+    order = np.random.default_rng(1).permutation(40)
+    costs = [Learned().wide().costs(X[rows], y[rows]) for rows in (np.arange(40), order)]
+    v = RNG.normal(size=2_500)
+    for one, other in zip(*costs, strict=True):
+        assert_allclose(one.norm(v), other.norm(v), rtol=1e-9)
+
+
+def test_learners_without_structure_are_left_out():
+    X, y = sparse_rows(30, 2_100, 10)
+    with pytest.warns(UserWarning, match="X has 2100 columns.*the cost is Euclidean"):
+        model = DROClassifier(cost=Learned([GeometricMean()]), delta=0.1).fit(X, y)
+    assert isinstance(model.cost_, Norm)
+    kept = Learned([GeometricMean(), Diagonal()]).wide().learners
+    assert [type(learner) for learner in kept] == [Diagonal]
+    with pytest.raises(ValueError, match="use power > 0"):
+        Spectral(power=-0.5).fit(X)
+
+
+def test_sparse_steps_agree_with_reduced_ones():
+    X, y = sparse_rows(150, 2_200, 5)
+    weights = np.full(150, 1 / 150)
+    problem = Problem(X, y.astype(float), weights, Logistic(), Ball(Norm(2), 0.05, 1))
+    fits = [
+        Exact(tol=1e-9).solve(problem),
+        Exact(tol=1e-9).solve(Problem(X.toarray(), *vars_of(problem))),
+    ]
+    assert all(fit.converged for fit in fits)
+    assert_allclose(fits[0].objective, fits[1].objective, rtol=1e-8)
+    assert_allclose(fits[0].coef, fits[1].coef, atol=1e-4)
+
+
+def vars_of(problem):
+    """Return the fields of a problem after its rows."""
+    return problem.y, problem.weights, problem.loss, problem.ball
