@@ -275,8 +275,10 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
             Labelled rows, of equal weights, to put the ball around; None: the training rows, which
             a model restored from disk has not got.
         reach : float > 0, default=None
-            The longest move, in the cost's distance; order 1, where a worst case may send a
-            little mass far away.
+            The longest move, in the cost's distance; order 1. Where no distribution attains the
+            supremum (logistic loss: ever less mass ever farther away) None is the largest
+            distance of a row from the mean, and ``shortfall`` says what that costs; ``np.inf``
+            sets no bound and comes as near as rounding allows.
 
         Returns
         -------

@@ -13,7 +13,7 @@ from ..problem import Problem
 from . import places
 from .discrepancy import discrepancy as discrepancy
 from .distribution import WorstCase as WorstCase
-from .norms import norm_worst_case
+from .norms import default_reach, norm_worst_case
 
 
 def worst_case(
@@ -29,11 +29,16 @@ def worst_case(
 
     ``dual`` holds the slopes of the dual point of a fit and ``gap`` its gap, where they are
     known: then the distribution is the equilibrium.
-    ``reach`` bounds the length of a move.
+    ``reach`` bounds the length of a move, ``np.inf`` leaves it free. None does so too where the
+    supremum is attained; where it is not, at order 1, moves are at most ``default_reach``.
     """
     if problem.ball.cost.is_norm and not problem.finite:
-        return norm_worst_case(problem, coef, intercept, dual, gap, reach)
-    if reach is not None:
+        bound = None if reach is None or np.isposinf(reach) else reach
+        found = norm_worst_case(problem, coef, intercept, dual, gap, bound)
+        if reach is None and not found.attained and problem.ball.order == 1 and np.any(coef):
+            return norm_worst_case(problem, coef, intercept, dual, gap, default_reach(problem))
+        return found
+    if reach is not None and not np.isposinf(reach):
         raise ValueError(f"reach needs a cost that is a norm, not {problem.ball.cost!r}.")
     return places.worst_case(problem, coef, intercept)
 
