@@ -260,7 +260,8 @@ def test_debug_shows_the_traceback(here):
 def test_what_is_unforeseen_is_still_one_line():
     assert sentence(KeyboardInterrupt()) == "interrupted."
     assert "--sample" in sentence(MemoryError())
-    assert "pip install 'otdro[persist]'" in sentence(ModuleNotFoundError(name="skops"))
+    assert "pip install 'otdro[cli]'" in sentence(ModuleNotFoundError(name="skops"))
+    assert "pip install 'otdro[excel]'" in sentence(ModuleNotFoundError(name="openpyxl"))
     assert (
         sentence(RuntimeError("a\nb"))
         == "unexpected RuntimeError: a b. Run with --debug to see where."
@@ -296,7 +297,7 @@ def test_loading_refuses_unknown_types(here, capsys, table):
     skops.dump({"a": Stranger()}, "m.skops")
     table.to_csv("t.csv", index=False)
     told = refused(capsys, "predict", "m.skops", "t.csv")
-    assert "types that no model of ours has" in told
+    assert "types that no model of otdro has" in told
     skops.dump({"a": 1}, "d.skops")
     assert "holds a dict" in refused(capsys, "predict", "d.skops", "t.csv")
 

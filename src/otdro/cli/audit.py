@@ -12,12 +12,12 @@ from .. import __version__, inspection
 from ..inspection import Audit, Drift
 from ..inspection.summary import SHOWN, groups, present
 from ..inspection.verdict import OUTSIDE, judge
+from ..persistence import load as load_any
 from . import printing
 from .errors import UserError
 from .fit import check_writable
 from .preparing import check_column
 from .reading import locate, read
-from .saving import load_any
 from .tables import labels_of, model_rows, with_target
 
 #: The exit code where a requirement is not met.

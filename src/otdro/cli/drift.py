@@ -8,12 +8,12 @@ from typing import Any
 
 from .. import __version__, inspection
 from ..inspection import Drift
+from ..persistence import load as load_any
 from . import printing
 from .audit import NOT_MET, Requirements, drift_told, show_drift, show_requirements
 from .errors import UserError
 from .preparing import pipeline
 from .reading import locate, read
-from .saving import load_any
 from .tables import labels_of, like, model_rows, prepared_columns, with_target
 
 

@@ -13,6 +13,8 @@ from sklearn.pipeline import Pipeline
 
 from ..experiment import Score, Setting, Summary, compare, default_model, rounds, summarise
 from ..experiment.comparison import fit_pipeline, inner_folds
+from ..persistence import check_name
+from ..persistence import save as write_model
 from ..scaling import AUTO
 from . import printing
 from .errors import UserError
@@ -67,6 +69,8 @@ def fit(
     quiet: bool = False,
 ) -> None:
     """Fit, compare, print, save and write the page of the fit."""
+    if save is not None:
+        check_name(save)
     for file in (save, page):
         if file is not None:
             check_writable(file)
@@ -76,9 +80,7 @@ def fit(
     report = {**described(data, model, options, delta), "comparison": [vars(s) for s in scores]}
     report["notes"] = data.notes + caught
     if save is not None:
-        from .saving import save as write
-
-        write(model, save)
+        write_model(model, save)
         report["saved"] = str(save)
     if page is not None:
         write_page(page, model, data, options, scores, caught)
