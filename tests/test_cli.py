@@ -102,7 +102,13 @@ def test_defaults_learn_a_cost_and_compare(here, table, capsys):
     report = json.loads(out)
     assert report["delta"] > 0
     assert report["robust_risk"] >= report["empirical_risk"]
-    assert {s["method"] for s in report["comparison"]} == {"ours", "plain", "L1", "L2"}
+    assert {s["method"] for s in report["comparison"]} == {
+        "ours",
+        "plain",
+        "L1",
+        "L2",
+        "constant",
+    }
 
 
 @pytest.mark.parametrize("scale", ["standard", "yeo-johnson", "asinh", "none", "auto"])
