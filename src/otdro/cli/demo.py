@@ -93,3 +93,13 @@ def _scores(rows: list[Row]) -> None:
     ]
     printing.grid(["method", "test log-loss ± se", "accuracy", "log-loss"], body, (0, 3))
     printing.say()
+    best = min((m for m in words if m != "ours"), key=lambda m: float(loss[m].mean()))
+    gain = loss[best] - loss["ours"]
+    error = float(gain.std(ddof=1) / np.sqrt(len(gain)))
+    ahead = "lower" if gain.mean() >= 2 * error else "no lower"
+    ahead = "higher" if gain.mean() <= -2 * error else ahead
+    printing.say(
+        f"The log-loss of ours is {ahead} than that of the best other ({words[best]}): paired "
+        f"difference {gain.mean():+.3f} ± {error:.3f}."
+    )
+    printing.say()
