@@ -1,4 +1,4 @@
-"""Forty tables as people have them; ``python tests/messy.py`` prints the table of docs/tables.md."""
+"""Forty tables as people have them; run as a script it prints the table of docs/tables.md."""
 
 from __future__ import annotations
 
@@ -98,10 +98,7 @@ TABLES: dict[str, tuple[str | bytes, str, str, str | None]] = {
 
 def markdown() -> str:
     """Return the table of docs/tables.md."""
-    rows = [
-        f"| {name} | {what} | {said or '-'} |"
-        for name, (_, what, said, _) in TABLES.items()
-    ]
+    rows = [f"| {name} | {what} | {said or '-'} |" for name, (_, what, said, _) in TABLES.items()]
     return "\n".join(["| table | it is | and the note or error says |", "|---|---|---|", *rows])
 
 

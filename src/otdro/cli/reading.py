@@ -23,6 +23,8 @@ from .errors import UserError
 PIECE = 50_000
 #: Memory that a table needs, as a multiple of the file's size.
 FACTORS = {"text": 3.0, "gzip": 15.0, "parquet": 10.0, "excel": 30.0}
+#: Parts of an archive that an Excel file is, in the order of whoever wrote it.
+OFFICE = (b"[Content_Types].xml", b"docProps/", b"xl/")
 #: Characters of a text table from which the way of writing numbers is found out.
 HEAD = 1_000_000
 NOT_UTF8 = "{} is not UTF-8 text; convert it, e.g. by iconv -f latin1 -t utf-8."
@@ -79,7 +81,7 @@ def _kind(name: str, head: bytes) -> str:
         return "parquet"
     if head.startswith(b"\x1f\x8b"):
         return "gzip"
-    if head.startswith(b"PK") and b"[Content_Types].xml" in head:
+    if head.startswith(b"PK") and any(part in head for part in OFFICE):
         return "excel"
     for magic, words in REFUSED.items():
         if head.startswith(magic):
