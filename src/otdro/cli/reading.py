@@ -176,7 +176,7 @@ def _excel(source: Source, size: int | None) -> Iterator[Any]:
         sheet = book.sheet_names[0]
         if len(book.sheet_names) > 1:
             source.notes.append(f"{source.name}: the first sheet, {sheet!r}, is read.")
-        table = book.parse(sheet)
+        table = pd.read_excel(book, sheet_name=sheet)
     check_names(source.name, [str(name) for name in table.columns])
     yield table
 

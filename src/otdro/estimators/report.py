@@ -71,10 +71,10 @@ def report_nothing_learned(
             "scale them first, as in make_pipeline(StandardScaler(), ...).",
             UserWarning,
         )
-    elif given and not np.any(solution.coef):
+    elif given and not np.any(solution.coef) and (least := _threshold(problem)) > 0:
         _warn(
             f"every coefficient of the fit{name} is zero: delta={ball.delta:.4g} is at or above "
-            f"{_threshold(problem):.4g}, from where on the constant model is the best answer. Use "
+            f"{least:.4g}, from where on the constant model is the best answer. Use "
             "a smaller delta, or delta='cv'.",
             UserWarning,
         )
