@@ -10,7 +10,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.run: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[cli,plot,persist]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[cli]'
 	touch $@
 
 $(VENV)/.test: pyproject.toml | $(BIN)/python

@@ -102,7 +102,13 @@ def test_defaults_learn_a_cost_and_compare(here, table, capsys):
     report = json.loads(out)
     assert report["delta"] > 0
     assert report["robust_risk"] >= report["empirical_risk"]
-    assert {s["method"] for s in report["comparison"]} == {"ours", "plain", "L1", "L2"}
+    assert {s["method"] for s in report["comparison"]} == {
+        "ours",
+        "plain",
+        "L1",
+        "L2",
+        "constant",
+    }
 
 
 @pytest.mark.parametrize("scale", ["standard", "yeo-johnson", "asinh", "none", "auto"])
@@ -260,7 +266,8 @@ def test_debug_shows_the_traceback(here):
 def test_what_is_unforeseen_is_still_one_line():
     assert sentence(KeyboardInterrupt()) == "interrupted."
     assert "--sample" in sentence(MemoryError())
-    assert "pip install 'otdro[persist]'" in sentence(ModuleNotFoundError(name="skops"))
+    assert "pip install 'otdro[cli]'" in sentence(ModuleNotFoundError(name="skops"))
+    assert "pip install 'otdro[excel]'" in sentence(ModuleNotFoundError(name="openpyxl"))
     assert (
         sentence(RuntimeError("a\nb"))
         == "unexpected RuntimeError: a b. Run with --debug to see where."
@@ -296,7 +303,7 @@ def test_loading_refuses_unknown_types(here, capsys, table):
     skops.dump({"a": Stranger()}, "m.skops")
     table.to_csv("t.csv", index=False)
     told = refused(capsys, "predict", "m.skops", "t.csv")
-    assert "types that no model of ours has" in told
+    assert "types that no model of otdro has" in told
     skops.dump({"a": 1}, "d.skops")
     assert "holds a dict" in refused(capsys, "predict", "d.skops", "t.csv")
 

@@ -344,3 +344,47 @@ def test_repeated_fits_agree_and_forget(binary):
     model.fit(X[:30, :2], y[:30])
     assert model.coef_.shape == (1, 2)
     assert_array_equal(model.fit(X, y).coef_, first)
+
+
+# what a fit says of a model that learned nothing
+
+
+def _apart():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(120, 3)) * [1.0, 1e5, 1.0]
+    return X, (X[:, 0] + 0.3 * rng.normal(size=120) > 0).astype(int)
+
+
+def test_columns_of_very_different_scale_are_named():
+    X, y = _apart()
+    said = r"column 1 \(standard deviation .*e\+0\d\) against .*column [02].*scale them first"
+    with pytest.warns(UserWarning, match=said):
+        DROClassifier(cost="euclidean").fit(X, y)
+
+
+def test_a_delta_beyond_the_threshold_is_told_with_it():
+    X, y = _apart()
+    X = X / [1.0, 1e5, 1.0]
+    with pytest.warns(UserWarning, match=r"delta=50 is at or above 0\.\d+.*smaller delta"):
+        model = DROClassifier(cost="euclidean", delta=50.0).fit(X, y)
+    assert not model.coef_.any()
+
+
+def test_a_cost_may_be_a_matrix():
+    from otdro.costs import Mahalanobis
+    from otdro.radius import theory
+
+    X, y = _apart()
+    X = X / [1.0, 1e5, 1.0]
+    matrix = np.diag([1.0, 4.0, 2.0])
+    wrapped = DROClassifier(cost=Mahalanobis(matrix), delta=0.1).fit(X, y)
+    for given in (matrix, matrix.tolist()):
+        np.testing.assert_array_equal(
+            DROClassifier(cost=given, delta=0.1).fit(X, y).coef_, wrapped.coef_
+        )
+    signs = np.where(y == 1, 1.0, -1.0)
+    assert theory(X, signs, cost=matrix) == theory(X, signs, cost=Mahalanobis(matrix))
+    with pytest.raises(ValueError, match="must be positive definite"):
+        DROClassifier(cost=-matrix, delta=0.1).fit(X, y)
+    with pytest.raises(ValueError, match="must be square"):
+        DROClassifier(cost=[1.0, 2.0], delta=0.1).fit(X, y)

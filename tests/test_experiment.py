@@ -286,7 +286,7 @@ def test_comparison_is_paired_and_complete():
         )
     )
     told = {(s.method, s.measure): s for s in summarise(found)}
-    assert {m for m, _ in told} == {"ours", "plain", "L1", "L2", "Wasserstein"}
+    assert {m for m, _ in told} == {"ours", "plain", "L1", "L2", "constant", "Wasserstein"}
     assert told["ours", "log-loss"].difference == 0
     values = [s.values["log-loss"] for s in found if s.method == "L2"]
     assert told["L2", "log-loss"].mean == pytest.approx(np.mean(values))
@@ -301,7 +301,7 @@ def test_comparison_takes_other_tasks(task):
     y = X[:, 0] + 0.1 * X[:, 1] if task == "regression" else np.repeat([0, 1, 2], 30)
     kind = "regression" if task == "regression" else "classification"
     found = list(compare(StandardScaler(), pd.DataFrame(X), y, kind, rounds(y, kind, 2, 0)))
-    assert len(found) == 10
+    assert len(found) == 12
     assert all(np.isfinite(list(s.values.values())).all() for s in found)
 
 

@@ -21,8 +21,9 @@ LAYERS = [
     {"estimators"},
     {"inspection"},
     {"experiment"},
-    {"plot", "report"},
+    {"plot", "report", "persistence"},
     {"cli"},
+    {"__main__"},
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 MODULES = sorted(p for p in SOURCE.rglob("*.py") if p != SOURCE / "__init__.py")

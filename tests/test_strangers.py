@@ -205,7 +205,7 @@ def test_robust_risk_of_other_coefficients(case, delta):
 @every_shape
 def test_worst_case_is_in_the_ball_and_has_the_risk(case):
     model = fitted(case, 0.1)
-    found, s = model.worst_case(), case.sample
+    found, s = model.worst_case(reach=np.inf), case.sample
     beta, b = coefficients(model)
     unit = case.unit(model.robust_risk_)
     assert isinstance(found, WorstCase)
@@ -230,6 +230,7 @@ def test_slope_that_is_never_reached_has_no_order_one_worst_case(loss, cost):
     model = fitted(Case(loss, cost, 1), 0.01)
     assert model.coef_.any()
     assert not model.worst_case().attained
+    assert not model.worst_case(reach=np.inf).attained
 
 
 # the path and the folds

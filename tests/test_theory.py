@@ -248,3 +248,16 @@ def test_coverage(loss, matrix):
         sample = Sample(rows, [y], np.full(n, 1 / n), loss, True)
         hits += confidence_region(sample, y, cost, 0.95).contains(BETA)
     assert abs(hits / count - 0.95) <= 3.5 * np.sqrt(0.95 * 0.05 / count)
+
+
+def test_few_rows_for_many_slopes_are_told():
+    """60 rows of 30 columns gave slopes of +-10,000 without a word."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 30))
+    y = np.where(X[:, 0] + rng.normal(size=60) > 0, 1, -1)
+    model = DROClassifier(cost="euclidean", delta=0.1).fit(X, y)
+    with pytest.warns(UserWarning, match=r"rows of the rarer class are few for 30 slopes"):
+        model.confidence_region()
+    line = DRORegressor(cost="euclidean", delta=0.1).fit(X, X[:, 0])
+    with pytest.warns(UserWarning, match=r"60 rows are few for 30 slopes"):
+        line.confidence_region()

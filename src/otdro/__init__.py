@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .estimators import DROClassifier, DRORegressor, robust_risk
     from .inspection import Audit, Drift, audit, drift
+    from .persistence import load, save
     from .problem import Ball
     from .worst_case import WorstCase, discrepancy
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "Audit",
@@ -22,7 +23,9 @@ __all__ = [
     "audit",
     "discrepancy",
     "drift",
+    "load",
     "robust_risk",
+    "save",
 ]
 
 #: Where the public names live; each is imported at its first use, so that `otdro --help` is quick.
@@ -36,7 +39,9 @@ _HOMES = {
     "audit": "inspection",
     "discrepancy": "worst_case",
     "drift": "inspection",
+    "load": "persistence",
     "robust_risk": "estimators",
+    "save": "persistence",
 }
 
 

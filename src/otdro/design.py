@@ -353,3 +353,13 @@ def model_scores(X: Any, coef: Array, intercept: Any) -> Array:
 def mean(X: Any, weights: Array) -> Array:
     """Return the weighted mean row of X, for weights with sum 1."""
     return Design(X).adjoint(weights)
+
+
+def column_scale(X: Any, weights: Array) -> Array:
+    """Return the weighted standard deviation of every column."""
+    center = mean(X, weights)
+    if sparse.issparse(X):
+        rows: Any = X
+        square = np.asarray(rows.multiply(rows).T @ weights)
+        return np.sqrt(np.maximum(square - center**2, 0.0))
+    return np.sqrt(weights @ (np.asarray(X, dtype=float) - center) ** 2)

@@ -9,7 +9,6 @@ import typer
 
 WIDTH = {"help_option_names": ["-h", "--help"], "max_content_width": 80}
 app = typer.Typer(
-    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings=WIDTH,
@@ -17,12 +16,14 @@ app = typer.Typer(
     "against every distribution within that cost.",
 )
 
-Data = Annotated[str, typer.Argument(help="CSV, TSV or Parquet, plain or gzip; - is stdin.")]
+Data = Annotated[str, typer.Argument(help="CSV, TSV, Parquet, .xlsx; gzip; - is stdin.")]
 Target = Annotated[str, typer.Option(help="The column to predict.")]
 Task = Annotated[str, typer.Option(help="auto, classification or regression.")]
 Scale = Annotated[str, typer.Option(help="auto, standard, yeo-johnson, asinh or none.")]
-Drop = Annotated[str, typer.Option(help="Columns to leave out, with commas.")]
-Categorical = Annotated[str, typer.Option(help="Columns to take as categories.")]
+Drop = Annotated[list[str], typer.Option(help="Columns to leave out: A,B; may be repeated.")]
+Keep = Annotated[list[str], typer.Option(help="Dates or ids to use all the same: A,B.")]
+Categorical = Annotated[list[str], typer.Option(help="Columns to take as categories: A,B.")]
+Decimal = Annotated[str, typer.Option(help="Decimal sign of numbers: auto, . or ,")]
 Sample = Annotated[int | None, typer.Option(help="Use N random rows, read in one pass.")]
 Seed = Annotated[int, typer.Option(help="Seed of folds and splits.")]
 Unlabelled = Annotated[
@@ -36,6 +37,17 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
 Report = Annotated[Path | None, typer.Option(help="HTML page, one file without network.")]
 Folder = Annotated[str | None, typer.Option("--data", help="Folder of data files (OTDRO_DATA).")]
+
+
+Delta = Annotated[str, typer.Option(help="A number >= 0, cv or theory.")]
+Cost = Annotated[str | None, typer.Option(help="learned (the default), euclidean, l1 or linf.")]
+Loss = Annotated[
+    str | None,
+    typer.Option(help="logistic, hinge, squared_hinge; squared, absolute, huber, quantile."),
+]
+Order = Annotated[str, typer.Option(help="1, 2 or auto: the power of the distance.")]
+Rule = Annotated[str | None, typer.Option(help="How folds choose delta: auto, min, 1se, ...")]
+QuantileLevel = Annotated[float | None, typer.Option(help="Fit this quantile, e.g. 0.9.")]
 
 
 @app.callback(invoke_without_command=True)
@@ -53,40 +65,41 @@ def otdro(
         typer.echo(context.get_help())
 
 
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in text.split(",") if part.strip())
-
-
 @app.command("fit")
 def fit_command(
     data: Data,
     target: Target,
     task: Task = "auto",
     scale: Scale = "auto",
-    delta: Annotated[str, typer.Option(help="A number >= 0, cv or theory.")] = "cv",
-    cost: Annotated[
-        str | None, typer.Option(help="learned (the default), euclidean, l1 or linf.")
-    ] = None,
+    delta: Delta = "cv",
+    cost: Cost = None,
+    loss: Loss = None,
+    order: Order = "auto",
+    rule: Rule = None,
+    quantile: QuantileLevel = None,
     save: Annotated[Path | None, typer.Option(help="File for the model, by skops.")] = None,
     report: Report = None,
     compare: Annotated[bool, typer.Option(help="Compare with plain, L1 and L2 models.")] = True,
-    drop: Drop = "",
-    categorical: Categorical = "",
+    drop: Drop = [],  # noqa: B006
+    categorical: Categorical = [],  # noqa: B006
     sample: Sample = None,
     seed: Seed = 0,
     unlabelled: Unlabelled = None,
     groups: Groups = None,
     forward: Forward = False,
+    keep: Keep = [],  # noqa: B006
+    decimal: Decimal = "auto",
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Fit a robust model to a table and say what was learned."""
-    from .fit import Options, fit
+    from .fit import Chosen, Options, fit
 
-    shared = (_names(drop), _names(categorical), sample, seed, unlabelled, groups, forward)
-    options = Options(data, target, task, scale, *shared)
+    shared = (tuple(drop), tuple(categorical), sample, seed, unlabelled, groups, forward)
+    options = Options(data, target, task, scale, *shared, tuple(keep), decimal)
     shown = {"against": compare, "as_json": as_json, "quiet": quiet}
-    fit(options, delta=delta, cost=cost, save=save, page=report, **shown)
+    chosen = Chosen(delta, cost, loss, order, rule, quantile)
+    fit(options, chosen, save=save, page=report, **shown)
 
 
 @app.command("predict")
@@ -94,12 +107,16 @@ def predict_command(
     model: Annotated[Path, typer.Argument(help="A file from otdro fit --save.")],
     data: Data,
     out: Annotated[Path | None, typer.Option(help="CSV file; without it, stdout.")] = None,
+    identifier: Annotated[
+        str | None, typer.Option("--id", help="A column to carry over, such as an id.")
+    ] = None,
+    decimal: Decimal = "auto",
     quiet: Quiet = False,
 ) -> None:
     """Predict labels and probabilities, or numbers, for the rows of a table."""
     from .predict import predict
 
-    predict(model, data, out, quiet=quiet)
+    predict(model, data, out, identifier=identifier, decimal=decimal, quiet=quiet)
 
 
 @app.command("compare")
@@ -108,24 +125,33 @@ def compare_command(
     target: Target,
     splits: Annotated[int, typer.Option(help="Random splits.")] = 20,
     plot: Annotated[Path | None, typer.Option(help="Draw to a .png, .svg or .pdf.")] = None,
+    delta: Delta = "cv",
+    cost: Cost = None,
+    loss: Loss = None,
+    order: Order = "auto",
+    rule: Rule = None,
     task: Task = "auto",
     scale: Scale = "auto",
-    drop: Drop = "",
-    categorical: Categorical = "",
+    drop: Drop = [],  # noqa: B006
+    categorical: Categorical = [],  # noqa: B006
     sample: Sample = None,
     seed: Seed = 0,
     unlabelled: Unlabelled = None,
     groups: Groups = None,
     forward: Forward = False,
+    keep: Keep = [],  # noqa: B006
+    decimal: Decimal = "auto",
     as_json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
-    """Compare our model with plain, L1, L2 and Wasserstein ones on repeated splits."""
+    """Compare a robust model with plain, L1, L2 and Wasserstein ones on repeated splits."""
     from .compare import compare
-    from .fit import Options
+    from .fit import Chosen, Options
 
-    shared = (_names(drop), _names(categorical), sample, seed, unlabelled, groups, forward)
-    options = Options(data, target, task, scale, *shared)
-    compare(options, splits=splits, plot=plot, as_json=as_json)
+    shared = (tuple(drop), tuple(categorical), sample, seed, unlabelled, groups, forward)
+    options = Options(data, target, task, scale, *shared, tuple(keep), decimal)
+    chosen = Chosen(delta, cost, loss, order, rule)
+    compare(options, chosen, splits=splits, plot=plot, as_json=as_json, quiet=quiet)
 
 
 @app.command("audit")
@@ -153,9 +179,10 @@ def audit_command(
         float | None, typer.Option(help="Leave with 3 if the drift is surely larger.")
     ] = None,
     report: Report = None,
-    drop: Drop = "",
+    drop: Drop = [],  # noqa: B006
     sample: Sample = None,
     seed: Seed = 0,
+    decimal: Decimal = "auto",
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -163,7 +190,19 @@ def audit_command(
     from .audit import AuditOptions, Requirements, audit
 
     options = AuditOptions(
-        model, data, target, new, cost, order, tau, space, groups, _names(drop), sample, seed
+        model,
+        data,
+        target,
+        new,
+        cost,
+        order,
+        tau,
+        space,
+        groups,
+        tuple(drop),
+        sample,
+        seed,
+        decimal,
     )
     required = Requirements(require_accuracy, at_delta, max_drift)
     raise typer.Exit(audit(options, required, page=report, as_json=as_json, quiet=quiet))
@@ -183,18 +222,21 @@ def drift_command(
     max_drift: Annotated[
         float | None, typer.Option(help="Leave with 3 if the drift is surely larger.")
     ] = None,
-    drop: Drop = "",
-    categorical: Categorical = "",
+    drop: Drop = [],  # noqa: B006
+    categorical: Categorical = [],  # noqa: B006
     sample: Sample = None,
     seed: Seed = 0,
+    keep: Keep = [],  # noqa: B006
+    decimal: Decimal = "auto",
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Say how far new rows are from old ones."""
     from .drift import DriftOptions, drift
 
-    kept, texts = _names(drop), _names(categorical)
-    options = DriftOptions(old, new, target, model, cost, order, scale, kept, texts, sample, seed)
+    left, texts = tuple(drop), tuple(categorical)
+    how = (sample, seed, decimal, tuple(keep))
+    options = DriftOptions(old, new, target, model, cost, order, scale, left, texts, *how)
     raise typer.Exit(drift(options, max_drift=max_drift, as_json=as_json, quiet=quiet))
 
 

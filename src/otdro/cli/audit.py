@@ -12,12 +12,12 @@ from .. import __version__, inspection
 from ..inspection import Audit, Drift
 from ..inspection.summary import SHOWN, groups, present
 from ..inspection.verdict import OUTSIDE, judge
+from ..persistence import load as load_any
 from . import printing
 from .errors import UserError
 from .fit import check_writable
-from .preparing import check_column
+from .preparing import check_column, split_names
 from .reading import locate, read
-from .saving import load_any
 from .tables import labels_of, model_rows, with_target
 
 #: The exit code where a requirement is not met.
@@ -40,6 +40,7 @@ class AuditOptions:
     drop: tuple[str, ...] = ()
     sample: int | None = None
     seed: int = 0
+    decimal: str = "auto"
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ def audited(options: AuditOptions) -> tuple[Audit, list[str]]:
     model = load_any(options.model)
     notes: list[str] = []
     seen: dict[str, int] = {}
-    table = _table(options.data, options)
+    table = _table(options.data, options, notes)
     table = with_target(table, options.target, notes)
     groups = None
     if options.groups is not None:
@@ -112,7 +113,7 @@ def audited(options: AuditOptions) -> tuple[Audit, list[str]]:
     beside = (options.target, *((options.groups,) if options.groups else ()))
     new = None
     if options.new is not None:
-        rows = _table(options.new, options)
+        rows = _table(options.new, options, notes)
         labelled = options.target in rows.columns
         if labelled:
             rows = with_target(rows, options.target, notes)
@@ -135,9 +136,11 @@ def audited(options: AuditOptions) -> tuple[Audit, list[str]]:
     return found, notes + [text.format(count=count) for text, count in seen.items()]
 
 
-def _table(name: str, options: AuditOptions) -> Any:
-    table = read(locate(name), sample=options.sample, seed=options.seed)
-    return table.drop(columns=[c for c in options.drop if c in table.columns])
+def _table(name: str, options: AuditOptions, notes: list[str]) -> Any:
+    table = read(locate(name, options.decimal), sample=options.sample, seed=options.seed)
+    drop = split_names(options.drop, list(table.columns))
+    notes += [text for text in table.attrs.get("notes", []) if text not in notes]
+    return table.drop(columns=[c for c in drop if c in table.columns])
 
 
 def accuracy_told(found: Audit, required: Requirements) -> list[dict[str, Any]]:

@@ -4,16 +4,32 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..experiment import MEASURES, Score, summarise
+from ..experiment import Score, summarise
 from . import printing
 from .errors import UserError
-from .fit import CONTENDERS, Options, check_writable, prepared, scores_of, show_scores, tested
+from .fit import (
+    CONTENDERS,
+    Chosen,
+    Options,
+    check_writable,
+    prepared,
+    scores_of,
+    tested,
+)
+from .showing import show_scores
+from .verdict import verdict
 
 METHODS = [*CONTENDERS, "Wasserstein"]
 
 
 def compare(
-    options: Options, *, splits: int = 20, plot: Path | None = None, as_json: bool = False
+    options: Options,
+    chosen: Chosen | None = None,
+    *,
+    splits: int = 20,
+    plot: Path | None = None,
+    as_json: bool = False,
+    quiet: bool = False,
 ) -> None:
     """Compare on random splits and print; draw if a file is named."""
     if splits < 2:
@@ -22,20 +38,25 @@ def compare(
         check_writable(plot)
         if plot.suffix not in (".png", ".svg", ".pdf"):
             raise UserError(f"{plot} must end in .png, .svg or .pdf.")
+    chosen = chosen or Chosen()
+    ours = chosen.parameters()
+    if chosen.of_a_quantile:
+        raise UserError("models of the mean are no comparison for a quantile; use another --loss.")
     data = prepared(options)
-    scores = scores_of(data, options, splits, METHODS, as_json)
+    scores = scores_of(data, options, splits, METHODS, as_json or quiet, ours)
     summaries = summarise(scores)
     if as_json:
         printing.machine([vars(s) for s in summaries])
-    else:
+    elif not quiet:
         random = f"{splits} random splits, one fifth of the rows for testing"
         printing.heading(random if options.groups is None else tested(options).capitalize())
         show_scores(summaries)
+        printing.say(f"Verdict: {verdict(summaries, chosen.cost)}", "bold")
         for text in data.notes:
             printing.note(text)
     if plot is not None:
-        _draw(scores, next(iter(MEASURES[data.task])), plot)
-        if not as_json:
+        _draw(scores, next(iter(scores[0].values)), plot)
+        if not (as_json or quiet):
             printing.say(f"drawn as {plot}")
 
 

@@ -15,7 +15,9 @@ from ..experiment.comparison import inner_folds
 from ..losses import Logistic
 from ..scaling import AUTO
 from . import printing
-from .fit import _directions, _risks, described_model
+from .describing import Features
+from .fit import described_model
+from .showing import directions_told, risks_told
 
 METHODS_SHOWN = ["ours", "LR", f"LRL1+{AUTO}", f"L2+{AUTO}"]
 
@@ -41,15 +43,15 @@ def _one_fit(seed: int) -> None:
     y = data.y[parts.train]
     setting = Setting(cv=inner_folds(y, "classification", seed), seed=seed)
     model = METHODS["ours"].pipeline(setting).fit(data.X[parts.train], y)
-    report = described_model(model[-1], names, str(model[-1].delta))
+    report = described_model(model[-1], Features(names), str(model[-1].delta))
     right = float((model.predict(data.X[parts.test]) == data.y[parts.test]).mean())
     Z = model[:-1].transform(data.X[parts.train])
     n, d = Z.shape
     lines = [
         ("data", f"{n} rows x {d} columns, {len(parts.test)} rows kept for the test"),
         ("loss", str(model[-1].loss)),
-        *_directions(report),
-        *_risks(report),
+        *directions_told(report),
+        *risks_told(report),
         *_moves(model[-1], Z, y, names, parts.train),
         ("right on the others", f"{right:.1%}"),
     ]
@@ -90,4 +92,14 @@ def _scores(rows: list[Row]) -> None:
         for m, line in zip(words, picture, strict=True)
     ]
     printing.grid(["method", "test log-loss ± se", "accuracy", "log-loss"], body, (0, 3))
+    printing.say()
+    best = min((m for m in words if m != "ours"), key=lambda m: float(loss[m].mean()))
+    gain = loss[best] - loss["ours"]
+    error = float(gain.std(ddof=1) / np.sqrt(len(gain)))
+    ahead = "lower" if gain.mean() >= 2 * error else "no lower"
+    ahead = "higher" if gain.mean() <= -2 * error else ahead
+    printing.say(
+        f"The log-loss of ours is {ahead} than that of the best other ({words[best]}): paired "
+        f"difference {gain.mean():+.3f} ± {error:.3f}."
+    )
     printing.say()

@@ -8,12 +8,12 @@ from typing import Any
 
 from .. import __version__, inspection
 from ..inspection import Drift
+from ..persistence import load as load_any
 from . import printing
 from .audit import NOT_MET, Requirements, drift_told, show_drift, show_requirements
 from .errors import UserError
-from .preparing import pipeline
+from .preparing import pipeline, split_names
 from .reading import locate, read
-from .saving import load_any
 from .tables import labels_of, like, model_rows, prepared_columns, with_target
 
 
@@ -32,6 +32,8 @@ class DriftOptions:
     categorical: tuple[str, ...] = ()
     sample: int | None = None
     seed: int = 0
+    decimal: str = "auto"
+    keep: tuple[str, ...] = ()
 
 
 def drift(
@@ -82,8 +84,10 @@ def measured(options: DriftOptions) -> tuple[Drift, list[str]]:
 
 
 def _table(name: str, options: DriftOptions, notes: list[str]) -> Any:
-    table = read(locate(name), sample=options.sample, seed=options.seed)
-    table = table.drop(columns=[c for c in options.drop if c in table.columns])
+    table = read(locate(name, options.decimal), sample=options.sample, seed=options.seed)
+    drop = split_names(options.drop, list(table.columns))
+    notes += [text for text in table.attrs.get("notes", []) if text not in notes]
+    table = table.drop(columns=[c for c in drop if c in table.columns])
     if _labelled(table, options):
         assert options.target is not None
         return with_target(table, options.target, notes)
@@ -106,7 +110,7 @@ def _scaled(old: Any, new: Any, options: DriftOptions, notes: list[str]) -> list
     if options.target is not None and not _labelled(old, options):
         raise UserError(f"the old table has no column {options.target!r}.")
     beside = [] if options.target is None else [options.target]
-    data = prepared_columns(old.drop(columns=beside), options.categorical)
+    data = prepared_columns(old.drop(columns=beside), options.categorical, options.keep)
     notes += data.notes
     front = pipeline(data, options.scale).set_output(transform="pandas")
     first = front.fit_transform(data.X)

@@ -57,8 +57,7 @@ def sentence(error: BaseException) -> str:
 
 
 def _missing_module(error: ModuleNotFoundError) -> str:
-    extras = {"skops": "persist", "matplotlib": "plot"}
-    extra = extras.get((error.name or "").split(".")[0], "cli")
+    extra = "excel" if (error.name or "").split(".")[0] == "openpyxl" else "cli"
     return f"this command needs {error.name}: pip install 'otdro[{extra}]'."
 
 

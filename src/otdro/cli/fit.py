@@ -13,11 +13,27 @@ from sklearn.pipeline import Pipeline
 
 from ..experiment import Score, Setting, Summary, compare, default_model, rounds, summarise
 from ..experiment.comparison import fit_pipeline, inner_folds
+from ..losses import Quantile
+from ..persistence import check_name
+from ..persistence import save as write_model
 from ..scaling import AUTO
 from . import printing
+from .describing import (
+    Features,
+    attack,
+    coefficients,
+    cost_in_words,
+    cost_name,
+    delta_in_words,
+    directions,
+    features_of,
+    switches,
+)
 from .errors import UserError
 from .preparing import Prepared, pipeline, prepare, unlabelled_of
 from .reading import locate, read
+from .showing import show
+from .verdict import verdict
 
 #: Rows on which methods are compared; more would take long and change little.
 MOST = 20_000
@@ -38,28 +54,65 @@ class Options:
     unlabelled: str | None = None
     groups: str | None = None
     forward: bool = False
+    keep: tuple[str, ...] = ()
+    decimal: str = "auto"
 
 
 def prepared(options: Options) -> Prepared:
     """Read the table and split it into features and target."""
     if options.task not in ("auto", "classification", "regression"):
         raise UserError(f"--task must be auto, classification or regression, got {options.task!r}.")
-    table = read(locate(options.data), sample=options.sample, seed=options.seed)
+    source = locate(options.data, options.decimal)
+    table = read(source, sample=options.sample, seed=options.seed)
     if options.forward and options.groups is None:
         raise UserError("--forward needs --groups COL, the column of the environments in order.")
-    data = prepare(
-        table, options.target, options.task, options.drop, options.categorical, options.groups
-    )
+    chosen = (options.drop, options.categorical, options.groups, options.keep)
+    data = prepare(table, options.target, options.task, *chosen)
     if options.unlabelled is None:
         return data
-    return replace(data, unlabelled=unlabelled_of(read(locate(options.unlabelled)), data))
+    more = read(locate(options.unlabelled, options.decimal))
+    return replace(data, unlabelled=unlabelled_of(more, data))
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What is fitted: the options of our model."""
+
+    delta: str = "cv"
+    cost: str | None = None
+    loss: str | None = None
+    order: str = "auto"
+    rule: str | None = None
+    quantile: float | None = None
+
+    def parameters(self) -> dict[str, Any]:
+        """Return them as parameters of the estimator, without those left at their defaults."""
+        found: dict[str, Any] = {"delta": _delta(self.delta)} if self.delta != "cv" else {}
+        if self.order not in ("auto", "1", "2"):
+            raise UserError(f"--order must be 1, 2 or auto, got {self.order!r}.")
+        if self.order != "auto":
+            found["order"] = int(self.order)
+        found |= {k: v for k, v in (("cost", self.cost), ("rule", self.rule)) if v is not None}
+        if self.quantile is not None:
+            if self.loss not in (None, "quantile"):
+                raise UserError(f"--quantile is for --loss quantile, not {self.loss}.")
+            if not 0 < self.quantile < 1:
+                raise UserError(f"--quantile must lie between 0 and 1, got {self.quantile:g}.")
+            found["loss"] = Quantile(tau=self.quantile)
+        elif self.loss is not None:
+            found["loss"] = self.loss
+        return found
+
+    @property
+    def of_a_quantile(self) -> bool:
+        """Whether a quantile is fitted, for which models of the mean are no comparison."""
+        return self.quantile is not None or self.loss == "quantile"
 
 
 def fit(
     options: Options,
+    chosen: Chosen | None = None,
     *,
-    delta: str = "cv",
-    cost: str | None = None,
     save: Path | None = None,
     page: Path | None = None,
     against: bool = True,
@@ -67,18 +120,25 @@ def fit(
     quiet: bool = False,
 ) -> None:
     """Fit, compare, print, save and write the page of the fit."""
+    chosen = chosen or Chosen()
+    if save is not None:
+        check_name(save)
     for file in (save, page):
         if file is not None:
             check_writable(file)
+    ours = chosen.parameters()
     data = prepared(options)
-    model, caught = fitted(data, options, _delta(delta), cost)
-    scores = compared(data, options, quiet or as_json) if against else []
-    report = {**described(data, model, options, delta), "comparison": [vars(s) for s in scores]}
+    with printing.working("fitting", quiet or as_json):
+        model, caught = fitted(data, options, ours)
+    if against and chosen.of_a_quantile:
+        against = False
+        caught.append("models of the mean are no comparison for a quantile: none is made.")
+    scores = compared(data, options, quiet or as_json, ours) if against else []
+    report = {**described(data, model, options, chosen.delta), "comparison": [*map(vars, scores)]}
+    report["verdict"] = verdict(scores, chosen.cost) if scores else None
     report["notes"] = data.notes + caught
     if save is not None:
-        from .saving import save as write
-
-        write(model, save)
+        write_model(model, save)
         report["saved"] = str(save)
     if page is not None:
         write_page(page, model, data, options, scores, caught)
@@ -133,16 +193,11 @@ def check_writable(path: Path) -> None:
 
 
 def fitted(
-    data: Prepared, options: Options, delta: Any = "cv", cost: str | None = None
+    data: Prepared, options: Options, ours: dict[str, Any] | None = None
 ) -> tuple[Any, list[str]]:
     """Return the fitted pipeline and the warnings as notes."""
     cv = inner_folds(data.y, data.task, options.seed, data.groups)
-    setting = Setting(cv=cv, seed=options.seed)
-    model = default_model(data.task, setting)
-    if delta != "cv":
-        model.set_params(delta=delta)
-    if cost is not None:
-        model.set_params(cost=cost)
+    model = default_model(data.task, Setting(cv=cv, seed=options.seed)).set_params(**(ours or {}))
     pipe = Pipeline([("columns", pipeline(data, options.scale)), ("model", model)])
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -150,18 +205,25 @@ def fitted(
     return pipe, list(dict.fromkeys(" ".join(str(w.message).split()) for w in caught))
 
 
-def compared(data: Prepared, options: Options, quiet: bool) -> list[Summary]:
-    """Return five-fold scores of ours beside plain, L1 and L2 models."""
+def compared(
+    data: Prepared, options: Options, quiet: bool, ours: dict[str, Any] | None = None
+) -> list[Summary]:
+    """Return five-fold scores of the model as it is fitted beside the usual ones."""
     if len(data.y) > MOST:
         rows = np.sort(np.random.default_rng(options.seed).permutation(len(data.y))[:MOST])
         groups = None if data.groups is None else data.groups[rows]
         data.notes.append(f"methods are compared on {MOST} random rows.")
         data = replace(data, X=data.X.iloc[rows], y=data.y[rows], groups=groups)
-    return summarise(scores_of(data, options, None, CONTENDERS, quiet))
+    return summarise(scores_of(data, options, None, CONTENDERS, quiet, ours))
 
 
 def scores_of(
-    data: Prepared, options: Options, repeats: int | None, methods: list[str], quiet: bool
+    data: Prepared,
+    options: Options,
+    repeats: int | None,
+    methods: list[str],
+    quiet: bool,
+    ours: dict[str, Any] | None = None,
 ) -> list[Score]:
     """Return the scores of the methods on all splits, telling how far they are."""
     splits = rounds(data.y, data.task, repeats, options.seed, data.groups, options.forward)
@@ -178,32 +240,40 @@ def scores_of(
             seed=options.seed,
             groups=data.groups,
             unlabelled=data.unlabelled,
+            ours=ours,
         )
         for k, score in enumerate(found, 1):
             scores.append(score)
             # every method once is the least that an estimate can stand on
             rest = (perf_counter() - start) * (total - k) / k if k >= len(methods) else None
             tell(k, rest)
-    return scores
+    # a loss without probabilities has no log-loss
+    kept = [m for m, v in scores[0].values.items() if not np.isnan(v)]
+    return [replace(s, values={m: s.values[m] for m in kept}) for s in scores]
 
 
-CONTENDERS = ["ours", "plain", "L1", "L2"]
+CONTENDERS = ["ours", "L2", "L1", "plain", "constant"]
 
 
 def described(data: Prepared, model: Any, options: Options, delta: str) -> dict[str, Any]:
     """Return what there is to say of the data and the fitted pipeline."""
-    names = [str(name) for name in model[:-1].get_feature_names_out()]
+    found = features_of(model[0])
+    Z = np.asarray(model[:-1].transform(data.X), dtype=float)
+    classes = getattr(model[-1], "classes_", None)
     return {
         "task": data.task,
         "rows": len(data.y),
         "columns": len(data.numbers) + len(data.texts),
-        "features": len(names),
-        "classes": [str(c) for c in getattr(model[-1], "classes_", [])],
+        "features": len(found.names),
+        "classes": [] if classes is None else [str(c) for c in classes],
+        "counts": [] if classes is None else [int((data.y == c).sum()) for c in classes],
         "scale": AUTO if options.scale == "auto" else options.scale,
         "environments": None if data.groups is None else len(set(data.groups)),
         "unlabelled": 0 if data.unlabelled is None else len(data.unlabelled),
         "tested": tested(options),
-        **described_model(model[-1], names, delta),
+        **described_model(model[-1], found, delta),
+        "delta_in_words": delta_in_words(model[-1], Z, found),
+        "attack": attack(model[-1], Z, found),
     }
 
 
@@ -216,125 +286,19 @@ def tested(options: Options) -> str:
     return f"each {options.groups} left out in turn"
 
 
-def described_model(model: Any, names: list[str], delta: str) -> dict[str, Any]:
+def described_model(model: Any, features: Features, delta: str) -> dict[str, Any]:
     """Return what there is to say of our estimator, with the names of its features."""
     return {
         "loss": str(model.loss),
         "cost": cost_name(model.cost_),
+        "cost_in_words": cost_in_words(model.cost_),
         "order": int(model.ball_.order),
         "delta": float(model.delta_),
         "delta_by": delta,
         "empirical_risk": model.empirical_risk_,
         "robust_risk": model.robust_risk_,
         "gap": model.gap_,
-        "directions": directions(model.cost_, names),
-        "coefficients": _coefficients(model, names),
+        "directions": directions(model.cost_, features),
+        "switches": switches(model.cost_, features),
+        "coefficients": coefficients(model, features.names),
     }
-
-
-def cost_name(cost: Any) -> str:
-    """Return the name of a cost for a reader."""
-    norms: dict[Any, str] = {1: "l1 norm", 2: "Euclidean", np.inf: "l-infinity norm"}
-    return norms.get(getattr(cost, "p", None), type(cost).__name__)
-
-
-def directions(cost: Any, names: list[str], most: int = 3) -> dict[str, list[dict[str, Any]]]:
-    """Return the directions in which the adversary moves most cheaply and at the highest price."""
-    matrix = getattr(cost, "matrix", None)
-    if matrix is None:
-        return {}
-    values, vectors = np.linalg.eigh(np.asarray(matrix, dtype=float))
-    told = [
-        {"price": float(np.sqrt(value)), "along": _along(vector, names)}
-        for value, vector in zip(values, vectors.T, strict=True)
-    ]
-    count = min(most, len(told))
-    return {"cheapest": told[:count], "most_expensive": told[::-1][:count]}
-
-
-def _along(vector: Any, names: list[str], most: int = 3) -> dict[str, float]:
-    order = np.argsort(-np.abs(vector))[:most]
-    sign = np.sign(vector[order[0]]) or 1.0
-    return {names[j]: round(float(sign * vector[j]), 3) for j in order if abs(vector[j]) > 0.05}
-
-
-def _coefficients(model: Any, names: list[str]) -> dict[str, Any]:
-    rows = np.atleast_2d(model.coef_)
-    keys = [str(c) for c in model.classes_] if len(rows) > 1 else [""]
-    told = {
-        k: dict(zip(names, row.tolist(), strict=True)) for k, row in zip(keys, rows, strict=True)
-    }
-    return told if len(rows) > 1 else told[""]
-
-
-def show(report: dict[str, Any], scores: list[Summary]) -> None:
-    """Print the report for a person."""
-    kind = f"{len(report['classes'])} classes" if report["classes"] else "a number"
-    printing.heading("Data")
-    printing.pairs(
-        [
-            ("rows, columns", f"{report['rows']}, {report['columns']}"),
-            ("task", f"{report['task']} ({kind}; --task overrides)"),
-            ("scaling", f"{report['scale']} (--scale overrides)"),
-        ]
-    )
-    printing.heading("What was learned")
-    printing.pairs([*_directions(report), *_risks(report)])
-    if scores:
-        printing.heading(f"Beside other models ({report['tested']}; mean, standard error)")
-        show_scores(scores)
-    for text in report["notes"]:
-        printing.note(text)
-    if "report" in report:
-        printing.say(f"\nthe page is {report['report']}")
-    if "saved" in report:
-        printing.say(f"\nsaved as {report['saved']}")
-
-
-def _directions(report: dict[str, Any]) -> list[tuple[str, str]]:
-    found = report["directions"]
-    if not found:
-        return [("cost", f"{report['cost']}: a move costs the same in every direction")]
-    lines = [("cost", f"{report['cost']}; price of a unit move along")]
-    for name in ("cheapest", "most_expensive"):
-        for k, way in enumerate(found[name]):
-            along = " ".join(f"{value:+.2f} {key}" for key, value in way["along"].items())
-            lines.append(
-                (f"  {name.replace('_', ' ')}" if k == 0 else "", f"{way['price']:.3g}: {along}")
-            )
-    return lines
-
-
-def _risks(report: dict[str, Any]) -> list[tuple[str, str]]:
-    words = {"cv": "chosen by folds", "theory": "chosen by theory"}
-    by = words.get(report["delta_by"], "as given")
-    return [
-        ("delta", f"{report['delta']:.4g}, {by} (bound on the mean cost, order {report['order']})"),
-        ("empirical risk", _risk(report["empirical_risk"])),
-        (
-            "robust risk",
-            f"{_risk(report['robust_risk'])} (certified to {np.max(report['gap']):.1g})",
-        ),
-    ]
-
-
-def _risk(value: Any) -> str:
-    return ", ".join(f"{v:.4g}" for v in np.ravel(value)[:6])
-
-
-def show_scores(scores: list[Summary]) -> None:
-    """Print means, paired differences to ours, and a picture, for every measure."""
-    for measure in dict.fromkeys(s.measure for s in scores):
-        found = [s for s in scores if s.measure == measure]
-        picture = printing.intervals([s.mean for s in found], [s.se for s in found])
-        body = [
-            [
-                s.method,
-                f"{s.mean:.4g} ± {s.se:.2g}",
-                "" if s.method == "ours" else f"{s.difference:+.3g} ± {s.difference_se:.2g}",
-                line,
-            ]
-            for s, line in zip(found, picture, strict=True)
-        ]
-        printing.grid([measure, "mean ± se", "minus ours", ""], body, (0, 3))
-        printing.say()

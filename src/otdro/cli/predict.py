@@ -13,12 +13,20 @@ from ..experiment.rows import replacing
 from . import printing
 from .errors import UserError
 from .fit import check_writable
-from .preparing import column_as
+from .preparing import check_column, column_as
 from .reading import PIECE, locate, pieces
 from .saving import load
 
 
-def predict(model: Path, data: str, out: Path | None, *, quiet: bool = False) -> None:
+def predict(
+    model: Path,
+    data: str,
+    out: Path | None,
+    *,
+    identifier: str | None = None,
+    decimal: str = "auto",
+    quiet: bool = False,
+) -> None:
     """Read the table in pieces, predict, and write in pieces; nothing half-written is left."""
     fitted = load(model)
     if out is not None:
@@ -28,10 +36,16 @@ def predict(model: Path, data: str, out: Path | None, *, quiet: bool = False) ->
     notes: dict[str, int] = {}
     with _writer(out) as file:
         separator = "\t" if out is not None and out.suffix == ".tsv" else ","
-        for k, piece in enumerate(pieces(locate(data), PIECE)):
+        source = locate(data, decimal)
+        for k, piece in enumerate(pieces(source, PIECE)):
             rows = predictions(fitted, features(fitted, piece, notes, k * PIECE))
+            if identifier is not None:
+                check_column(identifier, list(piece.columns))
+                rows.insert(0, identifier, piece[identifier].to_numpy())
             file.write(rows.to_csv(index=False, header=k == 0, sep=separator))
     if not quiet:
+        for text in source.notes:
+            printing.note(text)
         for text, count in notes.items():
             printing.note(text.format(count=count))
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .columns import holds_dates, holds_identifiers, number_with_unit
 from .errors import UserError
 
 Array = NDArray[Any]
@@ -19,6 +20,8 @@ FEW = 10
 LEAST = 10
 #: A text column with more distinct values than this share of the rows is an identifier.
 DISTINCT = 0.5
+#: From this share on it is one in a table of any size.
+IDENTIFIER = 0.9
 #: Categories of a column that get an indicator of their own.
 CATEGORIES = 20
 
@@ -48,16 +51,24 @@ def prepare(
     drop: tuple[str, ...] = (),
     categorical: tuple[str, ...] = (),
     groups: str | None = None,
+    keep: tuple[str, ...] = (),
 ) -> Prepared:
     """Split a table into features and target, and say what was done with each column."""
+    columns = list(table.columns)
+    drop, categorical, keep = (split_names(n, columns) for n in (drop, categorical, keep))
+    both = [name for name in keep if name in drop]
+    if both:
+        raise UserError(f"--keep and --drop both name {both[0]!r}; name it once.")
+    said = list(table.attrs.get("notes", []))
     named = (target, *drop, *categorical) if groups is None else (target, groups, *drop)
-    for name in (*named, *categorical):
+    for name in (*named, *categorical, *keep):
         check_column(name, list(table.columns))
     if groups == target:
         raise UserError(f"--groups {groups} is the target; name the column of the environments.")
     if len(table.columns) - len({*drop, *([] if groups is None else [groups])}) < 2:
         raise UserError(f"there is no column beside the target {target!r} to predict from.")
     table, notes = _with_target(table, target)
+    notes = said + notes
     y, task = target_of(table[target], task)
     if len(y) < LEAST:
         raise UserError(f"the table has {len(y)} rows with a target; the folds need {LEAST}.")
@@ -67,7 +78,7 @@ def prepare(
     numbers: list[str] = []
     texts: list[str] = []
     for name in features.columns:
-        column, kind, note = feature(features[name], name in categorical)
+        column, kind, note = feature(features[name], name in categorical, name in keep)
         notes += [note] if note else []
         if kind == "left out":
             continue
@@ -76,6 +87,15 @@ def prepare(
     if not kept:
         raise UserError("no usable column is left beside the target. " + " ".join(notes))
     return Prepared(type(table)(kept), y, task, numbers, texts, notes, environments)
+
+
+def split_names(given: tuple[str, ...], columns: list[str]) -> tuple[str, ...]:
+    """Return the names in options such as A,B; a column whose own name has a comma is one name."""
+    found: list[str] = []
+    for text in given:
+        parts = [text] if text in columns else [part.strip() for part in text.split(",")]
+        found += [part for part in parts if part]
+    return tuple(dict.fromkeys(found))
 
 
 def environments_of(column: Any) -> Array:
@@ -181,13 +201,16 @@ def _finite(numbers: Array, name: str) -> Array:
     return numbers
 
 
-def feature(column: Any, categorical: bool = False) -> tuple[Any, str, str]:
+def feature(column: Any, categorical: bool = False, keep: bool = False) -> tuple[Any, str, str]:
     """Return the column as numbers or texts, its kind, and a note (or an empty one)."""
     reason = _useless(column)
     if reason:
         return None, "left out", f"column {column.name!r} {reason} and is left out."
-    if column.dtype.kind in "mM" and not categorical:
-        return None, "left out", f"column {column.name!r} holds dates and is left out."
+    wanted = categorical or keep
+    if not wanted and holds_dates(column):
+        return None, "left out", _left_out(column, "holds dates")
+    if not wanted and holds_identifiers(column):
+        return None, "left out", _left_out(column, "numbers the rows (an identifier)")
     numbers = None if categorical else _as_numbers(column)
     if numbers is not None:
         numbers = np.where(np.isinf(numbers), np.nan, numbers)
@@ -195,17 +218,22 @@ def feature(column: Any, categorical: bool = False) -> tuple[Any, str, str]:
     if not categorical:
         _check_mixed(column)
     texts = as_texts(column)
-    distinct, rows = int(column.astype(str).nunique()), len(column)
-    if not categorical and distinct > CATEGORIES and distinct > DISTINCT * rows:
-        return (
-            None,
-            "left out",
-            (
-                f"column {column.name!r} has {distinct} distinct texts in {rows} rows and is left "
-                f"out; --categorical {column.name} keeps it."
-            ),
-        )
-    return texts, "text", _imputed(column.name, column.isna().to_numpy(), "the commonest value")
+    distinct, rows = int(column.dropna().astype(str).nunique()), len(column)
+    nearly_all = distinct >= IDENTIFIER * rows
+    if not wanted and (nearly_all or (distinct > CATEGORIES and distinct > DISTINCT * rows)):
+        return None, "left out", _left_out(column, f"has {distinct} distinct texts in {rows} rows")
+    note = _imputed(column.name, column.isna().to_numpy(), "the commonest value")
+    unit = None if wanted else number_with_unit(column)
+    if unit is not None:
+        note = (
+            f"column {column.name!r} holds texts like {unit!r}, which are taken as categories; "
+            f"leave the unit out of the file to use them as numbers. {note}"
+        ).strip()
+    return texts, "text", note
+
+
+def _left_out(column: Any, why: str) -> str:
+    return f"column {column.name!r} {why} and is left out; --keep {column.name} uses it."
 
 
 def _useless(column: Any) -> str:

@@ -49,21 +49,48 @@ def heading(text: str) -> None:
 def pairs(lines: list[tuple[str, str]]) -> None:
     """Print names and values in two columns."""
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
-    table.add_column(style="cyan", no_wrap=True)
-    table.add_column()
+    table.add_column(style="cyan", overflow="fold")
+    table.add_column(overflow="fold")
     for name, value in lines:
         table.add_row(Text(name), Text(value))
     console().print(table)
 
 
 def grid(head: list[str], body: list[list[str]], words: tuple[int, ...] = (0,)) -> None:
-    """Print a table; the columns ``words`` begin at the left, the others end at the right."""
+    """Print a table; the columns ``words`` begin at the left, the others end at the right.
+
+    On a terminal too narrow for it a last column of pictures, without a head, is left out, and
+    then every line becomes a paragraph: no number is cut.
+    """
+    if _too_wide(head, body) and not head[-1]:
+        head, body = head[:-1], [line[:-1] for line in body]
+    if _too_wide(head, body):
+        for line in body:
+            say(line[0], "bold")
+            pairs([(f"  {name}", cell) for name, cell in zip(head[1:], line[1:], strict=True)])
+        return
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     for k, name in enumerate(head):
         table.add_column(Text(name), justify="left" if k in words else "right", no_wrap=True)
     for line in body:
         table.add_row(*(Text(cell) for cell in line))
     console().print(table)
+
+
+def _too_wide(head: list[str], body: list[list[str]]) -> bool:
+    widths = [max(len(line[k]) for line in [head, *body]) for k in range(len(head))]
+    return sum(widths) + 2 * len(widths) > console().width
+
+
+@contextmanager
+def working(text: str, quiet: bool = False) -> Iterator[None]:
+    """Show on a terminal that something is being done that has no count."""
+    shown = console(error=True)
+    if quiet or not shown.is_terminal:
+        yield
+        return
+    with shown.status(text):
+        yield
 
 
 def intervals(means: list[float], errors: list[float], width: int = 26) -> list[str]:

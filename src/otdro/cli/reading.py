@@ -1,4 +1,4 @@
-"""Tables from files: CSV, TSV, Parquet, gzip, standard input; whole, sampled or in pieces."""
+"""Tables from files: CSV, TSV, Parquet, Excel, gzip, stdin; whole, sampled or in pieces."""
 
 from __future__ import annotations
 
@@ -10,30 +10,45 @@ import sys
 import warnings
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, cast
 
 import numpy as np
 
+from .decimals import decimals
 from .errors import UserError
 
 #: Rows of a piece when a table is streamed.
 PIECE = 50_000
 #: Memory that a table needs, as a multiple of the file's size.
-FACTORS = {"text": 3.0, "gzip": 15.0, "parquet": 10.0}
+FACTORS = {"text": 3.0, "gzip": 15.0, "parquet": 10.0, "excel": 30.0}
+#: Parts of an archive that an Excel file is, in the order of whoever wrote it.
+OFFICE = (b"[Content_Types].xml", b"docProps/", b"xl/")
+#: Characters of a text table from which the way of writing numbers is found out.
+HEAD = 1_000_000
 NOT_UTF8 = "{} is not UTF-8 text; convert it, e.g. by iconv -f latin1 -t utf-8."
-REFUSED = {b"PK": "a zip archive", b"BZ": "a bzip2 file", b"\xfd7": "an xz file"}
+REFUSED = {
+    b"PK": "a zip archive",
+    b"\xd0\xcf\x11\xe0": "an old Excel file (.xls)",
+    b"BZ": "a bzip2 file",
+    b"\xfd7": "an xz file",
+}
 
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """A table not read yet: a path or the bytes of standard input, and its kind."""
+    """A table not read yet: a path or the bytes of standard input, its kind and decimal sign.
+
+    ``notes`` fills with what there is to say of it while it is read.
+    """
 
     name: str
     kind: str
     size: int
     data: bytes | None = None
+    decimal: str = "auto"
+    notes: list[str] = field(default_factory=list)
 
     def open(self) -> IO[bytes]:
         """Return the bytes, decompressed."""
@@ -43,11 +58,12 @@ class Source:
         return Path(place).open("rb") if self.data is None else cast(IO[bytes], place)
 
 
-def locate(name: str) -> Source:
+def locate(name: str, decimal: str = "auto") -> Source:
     """Return the source that a path, or "-" for standard input, stands for."""
     if name == "-":
         data = sys.stdin.buffer.read()
-        return Source("standard input", _kind("standard input", data[:4096]), len(data), data)
+        kind = _kind("standard input", data[:4096])
+        return Source("standard input", kind, len(data), data, decimal)
     path = Path(name)
     if path.is_dir():
         raise UserError(f"{name} is a folder; name a file of the table.")
@@ -55,7 +71,7 @@ def locate(name: str) -> Source:
         raise UserError(f"no such file: {name}. Check the name and the folder.")
     with path.open("rb") as file:
         head = file.read(4096)
-    return Source(name, _kind(name, head), path.stat().st_size)
+    return Source(name, _kind(name, head), path.stat().st_size, decimal=decimal)
 
 
 def _kind(name: str, head: bytes) -> str:
@@ -65,11 +81,13 @@ def _kind(name: str, head: bytes) -> str:
         return "parquet"
     if head.startswith(b"\x1f\x8b"):
         return "gzip"
+    if head.startswith(b"PK") and any(part in head for part in OFFICE):
+        return "excel"
     for magic, words in REFUSED.items():
         if head.startswith(magic):
-            raise UserError(f"{name} is {words}; unpack it, or use gzip or Parquet.")
+            raise UserError(f"{name} is {words}; unpack or convert it: use CSV, gzip or Parquet.")
     if b"\0" in head:
-        raise UserError(f"{name} is not a text table; use CSV, TSV or Parquet.")
+        raise UserError(f"{name} is not a text table; use CSV, TSV, Parquet or .xlsx.")
     return "text"
 
 
@@ -96,7 +114,9 @@ def read(source: Source, *, sample: int | None = None, seed: int = 0) -> Any:
             f"{source.name} needs about {need / 2**30:.1f} GiB of memory and "
             f"{free / 2**30:.1f} GiB are free. Use --sample N to fit to N random rows."
         )
-    return pd.concat(list(pieces(source, None)), ignore_index=True)
+    table = pd.concat(list(pieces(source, None)), ignore_index=True)
+    table.attrs["notes"] = list(source.notes)
+    return table
 
 
 def _sampled(source: Source, sample: int, seed: int) -> Any:
@@ -111,12 +131,14 @@ def _sampled(source: Source, sample: int, seed: int) -> Any:
         if len(keys) > sample:
             order = np.sort(np.argpartition(keys, sample)[:sample])
             kept, keys = kept.iloc[order].reset_index(drop=True), keys[order]
+    if kept is not None:
+        kept.attrs["notes"] = list(source.notes)
     return kept
 
 
 def pieces(source: Source, size: int | None) -> Iterator[Any]:
     """Yield the table in DataFrames of ``size`` rows, or whole if that is None."""
-    found = _parquet(source, size) if source.kind == "parquet" else _text(source, size)
+    found = {"parquet": _parquet, "excel": _excel}.get(source.kind, _text)(source, size)
     rows = 0
     for piece in found:
         rows += len(piece)
@@ -140,19 +162,43 @@ def _parquet(source: Source, size: int | None) -> Iterator[Any]:
         raise UserError(f"{source.name} is not a whole Parquet file: {error}") from None
 
 
+def _excel(source: Source, size: int | None) -> Iterator[Any]:
+    """Yield the first sheet of a workbook, whole: packed rows have no parts."""
+    import pandas as pd
+
+    with source.open() as stream, warnings.catch_warnings():
+        # styles that the reader does not know say nothing about the values
+        warnings.simplefilter("ignore", UserWarning)
+        try:
+            book = pd.ExcelFile(stream, engine="openpyxl")
+        except (ValueError, KeyError, OSError) as error:
+            raise UserError(f"{source.name} is not a whole Excel file: {error}.") from None
+        sheet = book.sheet_names[0]
+        if len(book.sheet_names) > 1:
+            source.notes.append(f"{source.name}: the first sheet, {sheet!r}, is read.")
+        table = pd.read_excel(book, sheet_name=sheet)
+    check_names(source.name, [str(name) for name in table.columns])
+    yield table
+
+
 def _text(source: Source, size: int | None) -> Iterator[Any]:
     import pandas as pd
 
-    separator = _header(source)
+    separator, head = _head(source)
+    written = decimals(source.name, head, separator, source.decimal)
     options: dict[str, Any] = {"sep": separator, "index_col": False, "skipinitialspace": True}
+    if not written.plain:
+        options["dtype"] = str
     try:
         with _decoded(source) as text, warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)
             warnings.simplefilter("ignore", pd.errors.DtypeWarning)
             if size is None:
-                yield pd.read_csv(text, low_memory=False, **options)
+                yield written.translate(pd.read_csv(text, low_memory=False, **options))
             else:
-                yield from pd.read_csv(text, chunksize=size, **options)
+                for piece in pd.read_csv(text, chunksize=size, **options):
+                    yield written.translate(piece)
+            source.notes.extend(written.notes)
     except UnicodeDecodeError:
         raise UserError(NOT_UTF8.format(source.name)) from None
     except (pd.errors.ParserError, pd.errors.ParserWarning) as error:
@@ -172,21 +218,24 @@ def _reason(error: Exception) -> str:
     return str(error).replace("Error tokenizing data. C error: ", "").strip().rstrip(".")
 
 
-def _header(source: Source) -> str:
-    """Check the column names and return the separator: the commonest of , ; and tab."""
+def _head(source: Source) -> tuple[str, str]:
+    """Check the names; return the separator, the commonest of , ; | and tab, and the head."""
     try:
         with _decoded(source) as text:
-            line = text.readline(1_000_000)
+            line = text.readline(HEAD)
+            # whole lines only: the last one of a long file may be cut
+            rest = text.read(HEAD)
     except UnicodeDecodeError:
         raise UserError(NOT_UTF8.format(source.name)) from None
     except (EOFError, gzip.BadGzipFile) as error:
         raise UserError(f"{source.name} is not a whole gzip file: {error}.") from None
     if not line.strip():
         raise UserError(f"{source.name} does not begin with a line of column names.")
-    separator = max(",;\t", key=line.count)
+    separator = max(",;\t|", key=line.count)
     names = next(csv.reader([line], delimiter=separator, skipinitialspace=True))
     check_names(source.name, [name.strip() for name in names])
-    return separator
+    whole = rest if len(rest) < HEAD else rest[: rest.rfind("\n") + 1]
+    return separator, line + whole
 
 
 def check_names(where: str, names: list[str]) -> None:

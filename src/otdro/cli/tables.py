@@ -9,7 +9,15 @@ from numpy.typing import NDArray
 
 from .errors import UserError
 from .predict import features
-from .preparing import Prepared, _as_numbers, as_texts, check_column, column_as, feature
+from .preparing import (
+    Prepared,
+    _as_numbers,
+    as_texts,
+    check_column,
+    column_as,
+    feature,
+    split_names,
+)
 
 Array = NDArray[Any]
 
@@ -89,13 +97,16 @@ def with_target(table: Any, target: str, notes: list[str]) -> Any:
     return table
 
 
-def prepared_columns(table: Any, categorical: tuple[str, ...]) -> Prepared:
+def prepared_columns(
+    table: Any, categorical: tuple[str, ...], keep: tuple[str, ...] = ()
+) -> Prepared:
     """Return the usable columns of a table without a target, and notes on the others."""
     kept: dict[str, Any] = {}
     kinds: dict[str, list[str]] = {"number": [], "text": []}
     notes: list[str] = []
+    categorical, keep = (split_names(n, list(table.columns)) for n in (categorical, keep))
     for name in table.columns:
-        column, kind, note = feature(table[name], name in categorical)
+        column, kind, note = feature(table[name], name in categorical, name in keep)
         notes += [note] if note else []
         if kind in kinds:
             kinds[kind].append(name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, field
+from numbers import Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -23,7 +24,7 @@ from ..radius.selection import Choice
 from ..solvers import Solver
 from ..worst_case import WorstCase, worst_case
 from .notebook import fitted_figures
-from .report import message, report
+from .report import message, report, report_nothing_learned
 from .rows import Targets, check_pair, check_rows
 
 Array = NDArray[Any]
@@ -148,8 +149,10 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
         chosen = choose(sample, solver, settings).noting(targets.note)
         problems = [sample.problem(y, chosen.ball) for y in targets.ys]
         found = chosen.solutions or [solver.solve(problem) for problem in problems]
+        columns, given = getattr(self, "feature_names_in_", None), isinstance(self.delta, Real)
         for problem, solution, name in zip(problems, found, _names(targets), strict=True):
             report(problem, solution, solver, name)
+            report_nothing_learned(problem, solution, name, columns, given=given)
         self._store(problems, found, chosen)
         self._finish(targets)
 
@@ -288,8 +291,10 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
             Labelled rows, of equal weights, to put the ball around; None: the training rows, which
             a model restored from disk has not got.
         reach : float > 0, default=None
-            The longest move, in the cost's distance; order 1, where a worst case may send a
-            little mass far away.
+            The longest move, in the cost's distance; order 1. Where no distribution attains the
+            supremum (logistic loss: ever less mass ever farther away) None is the largest
+            distance of a row from the mean, and ``shortfall`` says what that costs; ``np.inf``
+            sets no bound and comes as near as rounding allows.
 
         Returns
         -------

@@ -8,7 +8,7 @@ from typing import TypeVar
 Estimator = TypeVar("Estimator")
 
 MODEL = """
-cost : str, Cost, metric learner or callable, default="learned"
+cost : str, Cost, array, metric learner or callable, default="learned"
     What a move costs the adversary: his distance, taken to the power ``order``.
 
     - "euclidean", "l1" or "linf": a norm of the move in the units of the columns. The penalty is
@@ -19,6 +19,7 @@ cost : str, Cost, metric learner or callable, default="learned"
       than 2,000 columns, it is the Euclidean cost, and ``message_`` says so.
     - a Cost of ``otdro.costs``, e.g. ``Mahalanobis(matrix)``, ``FeatureMap()`` or ``Graph``; the
       matrix of ``Mahalanobis`` is used as given.
+    - a symmetric positive definite array: the same as ``Mahalanobis`` of it.
     - a metric learner of ``otdro.metrics``, or any object whose ``fit(X, y)`` leaves
       ``components_`` or ``get_mahalanobis_matrix()``; it is fitted to the rows, and again inside
       every fold.

@@ -8,10 +8,19 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from ..design import model_scores
+from ..design import Design, column_scale, model_scores
+from ..duality import zero_model
 from ..problem import Problem, Solution
 from ..progress import logger
 from ..solvers import Solver
+from ..solvers.base import constant_risk
+
+#: A mean loss above this share of the constant model's is hardly better than it.
+LEARNED = 0.99
+#: The path reaches a thousandth of its largest delta: columns farther apart have none in common.
+APART = 1e3
+#: Columns that a warning names.
+NAMED = 3
 
 
 def report(problem: Problem, solution: Solution, solver: Solver, name: str) -> None:
@@ -42,9 +51,75 @@ def report(problem: Problem, solution: Solution, solver: Solver, name: str) -> N
             )
 
 
-def _warn(text: str) -> None:
+def report_nothing_learned(
+    problem: Problem, solution: Solution, name: str, columns: Any, *, given: bool
+) -> None:
+    """Warn of a model that is hardly better than a constant one, and say what to change.
+
+    Either some columns are so much larger than others that no delta suits both, or a ``given``
+    delta is so large that beta = 0 is optimal.
+    """
+    ball = problem.ball
+    if ball.delta == 0 or not ball.cost.is_norm or problem.finite:
+        return
+    # the threshold has a formula for one score, and for labels and targets that stay
+    given = given and problem.loss.outputs == 1
+    given = given and bool(np.isinf(min(ball.label_cost, ball.target_cost)))
+    constant = constant_risk(problem)[1]
+    scores = model_scores(problem.X, solution.coef, solution.intercept)
+    if problem.weights @ problem.loss.value(scores, problem.y) < LEARNED * constant:
+        return
+    large, small = _scales(problem, columns)
+    if large:
+        _warn(
+            f"the model{name} is hardly better than a constant one, and the columns are of very "
+            f"different scale: {large} against {small}. A move has one price in all columns, so "
+            "scale them first, as in make_pipeline(StandardScaler(), ...).",
+            UserWarning,
+        )
+    elif given and not np.any(solution.coef) and (least := _threshold(problem)) > 0:
+        _warn(
+            f"every coefficient of the fit{name} is zero: delta={ball.delta:.4g} is at or above "
+            f"{least:.4g}, from where on the constant model is the best answer. Use "
+            "a smaller delta, or delta='cv'.",
+            UserWarning,
+        )
+
+
+def _scales(problem: Problem, columns: Any) -> tuple[str, str]:
+    """Return the columns of the largest and of the least scale in words, if they are far apart."""
+    scale = column_scale(problem.X, problem.weights)
+    matrix = getattr(problem.ball.cost, "matrix", None)
+    if matrix is not None:
+        scale = scale * np.sqrt(np.diag(np.asarray(matrix, dtype=float)))
+    varies = np.flatnonzero(scale > 0)
+    if len(varies) < 2:
+        return "", ""
+    order = varies[np.argsort(scale[varies])]
+    if scale[order[-1]] < APART * scale[order[0]]:
+        return "", ""
+    named = [f"column {j}" if columns is None else repr(str(columns[j])) for j in order]
+    spread = [f"{n} (standard deviation {scale[j]:.2g})" for n, j in zip(named, order, strict=True)]
+    large = [
+        text for text, j in zip(spread, order, strict=True) if scale[j] * APART > scale[order[-1]]
+    ]
+    small = [
+        text for text, j in zip(spread, order, strict=True) if scale[j] * APART <= scale[order[-1]]
+    ]
+    return ", ".join(large[::-1][:NAMED]), ", ".join(small[:NAMED])
+
+
+def _threshold(problem: Problem) -> float:
+    """Return the least delta at which beta = 0 is optimal."""
+    design = Design(problem.X)
+    zero = zero_model(design, problem.y, problem.weights, problem.loss, problem.fit_intercept)
+    size = float(problem.ball.cost.norm(zero.pull))
+    return zero.threshold(size, problem.loss.lipschitz, problem.ball.order)
+
+
+def _warn(text: str, category: type[Warning] = ConvergenceWarning) -> None:
     # the caller of fit: _warn, report, _fit, fit
-    warnings.warn(text, ConvergenceWarning, stacklevel=5)
+    warnings.warn(text, category, stacklevel=5)
 
 
 def _now(name: str, solver: Any) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +25,7 @@ from .environments import (
     forward,
     leave_out,
 )
-from .models import Setting, default_model, plain, tuned_l1, tuned_l2
+from .models import Setting, constant, default_model, plain, tuned_l1, tuned_l2
 from .splits import folds
 
 Array = NDArray[Any]
@@ -58,15 +58,18 @@ class Summary:
     difference_se: float
 
 
-def contenders(task: str, n_classes: int, setting: Setting) -> dict[str, Any]:
-    """Return the models to compare by name, ours first."""
+def contenders(
+    task: str, n_classes: int, setting: Setting, ours: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return the models to compare by name, ours first: with its defaults but for ``ours``."""
     kind = "multiclass" if task == "classification" and n_classes > 2 else task
     model = DROClassifier if task == "classification" else DRORegressor
     return {
-        "ours": default_model(task, setting),
+        "ours": default_model(task, setting).set_params(**(ours or {})),
         "plain": plain(kind, setting),
         "L1": tuned_l1(kind, setting),
         "L2": tuned_l2(kind, setting),
+        "constant": constant(task),
         "Wasserstein": model(cost="euclidean", delta="cv", **setting.ours()),
     }
 
@@ -129,13 +132,17 @@ def compare(
     seed: int = 0,
     groups: Array | None = None,
     unlabelled: Any = None,
+    ours: Mapping[str, Any] | None = None,
 ) -> Iterator[Score]:
-    """Yield the scores of every method on every split; preprocessing is fitted inside each."""
+    """Yield the scores of every method on every split; preprocessing is fitted inside each.
+
+    ``ours`` are parameters of our model that differ from the defaults.
+    """
     for k, (train, test) in enumerate(splits):
         classes = np.unique(y[train])
         inside = None if groups is None else groups[train]
         setting = Setting(cv=inner_folds(y[train], task, seed, inside), seed=seed)
-        for name, model in contenders(task, len(classes), setting).items():
+        for name, model in contenders(task, len(classes), setting, ours).items():
             if methods is not None and name not in methods:
                 continue
             pipe = Pipeline([("columns", clone(preprocessing)), ("model", model)])
@@ -162,12 +169,23 @@ def measures(model: Any, X: Any, y: Array, task: str) -> dict[str, float]:
     if task == "regression":
         error = model.predict(X) - y
         return {"RMSE": float(np.sqrt(np.mean(error**2))), "MAE": float(np.abs(error).mean())}
-    scores, classes = model.decision_function(X), model.classes_
+    classes = model.classes_
+    if not hasattr(model, "decision_function"):
+        return _of_chances(model, X, y)
+    scores = model.decision_function(X)
     if scores.ndim == 1:
         sign = np.where(y == classes[1], 1.0, -1.0)
         loss = float(np.logaddexp(0, -sign * scores).mean())
         return {"log-loss": loss, "accuracy": float(((scores > 0) == (sign > 0)).mean())}
-    chances = model.predict_proba(X)[np.arange(len(y)), np.searchsorted(classes, y)]
+    if not hasattr(model, "predict_proba"):
+        return {"log-loss": float("nan"), "accuracy": float((model.predict(X) == y).mean())}
+    return _of_chances(model, X, y)
+
+
+def _of_chances(model: Any, X: Any, y: Array) -> dict[str, float]:
+    """Return the measures of a model that gives probabilities."""
+    at = np.searchsorted(model.classes_, y)
+    chances = model.predict_proba(X)[np.arange(len(y)), at]
     loss = float(-np.log(np.maximum(chances, 1e-300)).mean())
     return {"log-loss": loss, "accuracy": float((model.predict(X) == y).mean())}
 

@@ -33,6 +33,13 @@ def default_model(task: str, setting: Setting | None = None) -> Any:
     return model(**setting.ours())
 
 
+def constant(task: str) -> Any:
+    """Return the model that sees no column: the shares of the classes, or the mean."""
+    from sklearn.dummy import DummyClassifier, DummyRegressor
+
+    return DummyClassifier(strategy="prior") if task == "classification" else DummyRegressor()
+
+
 def plain(task: str, setting: Setting) -> Any:
     """Return the model without a penalty."""
     from sklearn.linear_model import LinearRegression, LogisticRegression

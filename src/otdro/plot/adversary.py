@@ -91,7 +91,7 @@ class AdversaryDisplay:
             How many rows, or which, get the ball that their move spends: the places that cost no
             more than the one taken. Only for norms.
         reach : float, default=None
-            The longest move; order 1, where a worst case may send a little mass far away.
+            The longest move at order 1, as in ``worst_case``.
         """
         plane = plane_of(X, features, estimator.cost_)
         points = np.asarray(X, dtype=float)

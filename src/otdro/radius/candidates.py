@@ -18,6 +18,7 @@ from ..metrics import Learned, learn
 from ..metrics.blend import mixed
 from ..pairs import NoPairsError, sketch, teaching_rows
 from ..problem import Sample
+from .checks import is_array
 
 Array = NDArray[Any]
 
@@ -148,6 +149,8 @@ def _resolved(cost: Any, X: Any) -> Candidates:
         if not hasattr(cost, "learn"):
             cost.check(X.shape[1])
         return Candidates(cost=cost)
+    if is_array(cost):
+        return _resolved(Mahalanobis(np.asarray(cost, dtype=float)), X)
     if isinstance(cost, Learned):
         return _learnable(cost, X)
     if hasattr(cost, "fit"):
@@ -155,7 +158,8 @@ def _resolved(cost: Any, X: Any) -> Candidates:
     if callable(cost):
         return Candidates(cost=CallableCost(cost))
     raise TypeError(
-        f"cost must be a name, a Cost, a metric learner or a function c(u, x), got {cost!r}."
+        "cost must be a name, a Cost, a positive definite matrix, a metric learner or a function "
+        f"c(u, x), got {cost!r}."
     )
 
 

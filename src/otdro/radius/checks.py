@@ -75,7 +75,14 @@ def resolve_cost(cost: Any) -> Cost:
         return costs.KNOWN[cost]
     if isinstance(cost, Cost):
         return cost
+    if is_array(cost):
+        return costs.Mahalanobis(np.asarray(cost, dtype=float))
     raise ValueError(f"unknown cost={cost!r}; known: {', '.join(costs.KNOWN)}, or a Cost.")
+
+
+def is_array(cost: Any) -> bool:
+    """Whether a cost is a matrix: an array, a table, or lists of numbers."""
+    return isinstance(cost, list | tuple) or hasattr(cost, "__array__")
 
 
 def resolve_order(order: Any, loss: Loss, cost: Cost | None) -> int:

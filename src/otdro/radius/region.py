@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,9 @@ from ..problem import Sample
 from .profile import check_profile, chi_square_quantile, moments, pilot
 
 Array = NDArray[Any]
+
+#: Rows (of labels: of the rarer class) per slope below which estimates of the law are poor.
+ROWS_PER_SLOPE = 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +68,7 @@ def confidence_region(
     """Return the region of one target vector at the quantile of its own limit law."""
     check_profile(sample, cost, confidence)
     coef, intercept = pilot(sample, y, cost)
+    _check_rows(sample, len(coef))
     m = moments(sample, y, cost, coef, intercept)
     G = m.G + 1e-12 * np.trace(m.G) / len(m.G) * np.eye(len(m.G))
     M = m.C @ np.linalg.solve(G, m.C)
@@ -77,6 +82,27 @@ def confidence_region(
     omega = np.linalg.eigvalsh(half.T @ M @ half)
     delta = chi_square_quantile(np.maximum(omega, 0), confidence) / m.n
     return ConfidenceRegion(coef, M, delta, confidence, names)
+
+
+def _check_rows(sample: Sample, d: int) -> None:
+    """Warn where the rows are too few for the limit law: effective ones, 1/sum of squared weights.
+
+    A region of p slopes rests on a p x p covariance; below ``ROWS_PER_SLOPE`` rows for each (for
+    labels, of the rarer class) its estimate, and with it the region, is not to be relied on.
+    """
+    rows, what = 1.0 / float(sample.weights @ sample.weights), "rows"
+    if sample.loss.task == "classification":
+        share = float(sample.weights[sample.ys[0] > 0].sum())
+        rows, what = rows * min(share, 1 - share), "rows of the rarer class"
+    need = ROWS_PER_SLOPE * d
+    if rows < need:
+        warnings.warn(
+            f"the confidence region is asymptotic, and {rows:.0f} {what} are few for {d} slopes: "
+            f"below {ROWS_PER_SLOPE} per slope ({need}) its intervals are unreliable and can be "
+            "far too wide or too narrow. Use fewer columns or more rows.",
+            UserWarning,
+            stacklevel=4,
+        )
 
 
 def _root(S: Array) -> Array:

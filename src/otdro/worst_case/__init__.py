@@ -14,7 +14,7 @@ from . import places
 from .discrepancy import discrepancy as discrepancy
 from .distribution import WorstCase as WorstCase
 from .labels import priced_worst_case
-from .norms import norm_worst_case
+from .norms import default_reach, norm_worst_case
 from .softmax import softmax_risk, softmax_worst_case
 
 
@@ -31,15 +31,20 @@ def worst_case(
 
     ``dual`` holds the slopes of the dual point of a fit and ``gap`` its gap, where they are
     known: then the distribution is the equilibrium.
-    ``reach`` bounds the length of a move.
+    ``reach`` bounds the length of a move, ``np.inf`` leaves it free. None does so too where the
+    supremum is attained; where it is not, at order 1, moves are at most ``default_reach``.
     """
+    bound = None if reach is None or np.isposinf(reach) else reach
     if problem.loss.outputs > 1:
-        return softmax_worst_case(problem, coef, intercept, reach)
+        return softmax_worst_case(problem, coef, intercept, bound)
     if np.isfinite(problem.ball.label_cost):
-        return priced_worst_case(problem, coef, intercept, reach)
+        return priced_worst_case(problem, coef, intercept, bound)
     if problem.ball.cost.is_norm and not problem.finite:
-        return norm_worst_case(problem, coef, intercept, dual, gap, reach)
-    if reach is not None:
+        found = norm_worst_case(problem, coef, intercept, dual, gap, bound)
+        if reach is None and not found.attained and problem.ball.order == 1 and np.any(coef):
+            return norm_worst_case(problem, coef, intercept, dual, gap, default_reach(problem))
+        return found
+    if bound is not None:
         raise ValueError(f"reach needs a cost that is a norm, not {problem.ball.cost!r}.")
     return places.worst_case(problem, coef, intercept)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -54,7 +55,20 @@ def norm_worst_case(
         if found.shortfall <= _allowed(problem, risk.risk, gap):
             return found
     moves = _moves(problem, z, gain, risk.multiplier, None, reach)
-    return _moved(problem, coef, z, w, moves, ball.cost.direction(coef), risk.risk)
+    found = _moved(problem, coef, z, w, moves, ball.cost.direction(coef), risk.risk)
+    if reach is None:
+        return found
+    return replace(found, attained=found.shortfall <= EXACT * risk.risk)
+
+
+def default_reach(problem: Problem) -> float | None:
+    """Return the largest distance of a row from the mean, in the cost; None if that is zero."""
+    on = problem.weights > 0
+    rows = np.asarray(as_dense(problem.X), dtype=float)[on]
+    far = float(
+        problem.ball.cost.norm(rows - np.average(rows, axis=0, weights=problem.weights[on])).max()
+    )
+    return far if far > 0 else None
 
 
 def _allowed(problem: Problem, risk: float, gap: float) -> float:

@@ -1,0 +1,210 @@
+"""What there is to say of a fitted model: prices, coefficients, delta in words, the adversary."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..inspection.units import mean_move, unit_prices
+
+Array = NDArray[Any]
+
+#: Rows of a table from which the scale of its columns is taken.
+ENOUGH = 20_000
+#: Parts of a direction, and coefficients, rows and columns of a list, that a person is shown.
+PARTS, SHOWN = 3, 8
+#: An entry of a direction below this is not told.
+SMALL = 0.05
+#: What a norm charges for.
+COST_WORDS: dict[Any, str] = {
+    1: "l1 norm: the price of a move is the sum of its changes, over all columns",
+    2: "Euclidean: a move costs the same in every direction",
+    np.inf: "l-infinity norm: the price of a move is its largest change in any one column",
+}
+
+
+@dataclass(frozen=True)
+class Features:
+    """Names of the features; ``groups`` are the indicators of each column of categories."""
+
+    names: list[str]
+    groups: dict[str, list[int]] = field(default_factory=dict)
+
+    @property
+    def numbers(self) -> list[int]:
+        """The features that are no indicators."""
+        taken = {j for group in self.groups.values() for j in group}
+        return [j for j in range(len(self.names)) if j not in taken]
+
+    def category(self, column: str, j: int) -> str:
+        """Return the category that an indicator stands for."""
+        return self.names[j].removeprefix(f"{column}_")
+
+
+def features_of(front: Any) -> Features:
+    """Return the features that a fitted preparation of tables makes."""
+    names = [str(name) for name in front.get_feature_names_out()]
+    steps = front[-1] if hasattr(front, "steps") else front
+    groups: dict[str, list[int]] = {}
+    for kind, part, columns in steps.transformers_:
+        if kind != "texts":
+            continue
+        start = steps.output_indices_[kind].start
+        encoder = part[-1]
+        for k, column in enumerate(columns):
+            rare = encoder.infrequent_categories_[k]
+            size = len(encoder.categories_[k]) - (0 if rare is None else len(rare) - 1)
+            groups[str(column)] = list(range(start, start + size))
+            start += size
+    return Features(names, groups)
+
+
+def cost_name(cost: Any) -> str:
+    """Return the name of a cost for a reader."""
+    norms: dict[Any, str] = {1: "l1 norm", 2: "Euclidean", np.inf: "l-infinity norm"}
+    return norms.get(getattr(cost, "p", None), type(cost).__name__)
+
+
+def cost_in_words(cost: Any) -> str:
+    """Return what a cost without a matrix does."""
+    return COST_WORDS.get(getattr(cost, "p", None), type(cost).__name__)
+
+
+def directions(cost: Any, features: Features, most: int = 3) -> dict[str, list[dict[str, Any]]]:
+    """Return the cheapest and the most expensive directions that a row can move in.
+
+    The indicators of a column of categories sum to one, so that only directions in which they
+    sum to zero are moves: switches from one category to another.
+    """
+    matrix = getattr(cost, "matrix", None)
+    if matrix is None:
+        return {}
+    basis = _moves(features)
+    matrix = np.asarray(matrix, dtype=float)
+    values, vectors = np.linalg.eigh(basis.T @ matrix @ basis)
+    told = [
+        {"price": float(np.sqrt(value)), "along": _along(basis @ vector, features)}
+        for value, vector in zip(values, vectors.T, strict=True)
+    ]
+    count = min(most, len(told))
+    return {"cheapest": told[:count], "most_expensive": told[::-1][:count]}
+
+
+def _moves(features: Features) -> Array:
+    """Return an orthonormal basis of the directions in which every group sums to zero."""
+    d = len(features.names)
+    basis = [np.eye(d)[:, features.numbers]]
+    for group in features.groups.values():
+        if len(group) > 1:
+            centred = np.eye(len(group)) - 1 / len(group)
+            inside = np.linalg.svd(centred)[0][:, : len(group) - 1]
+            part = np.zeros((d, len(group) - 1))
+            part[group] = inside
+            basis.append(part)
+    return np.hstack(basis)
+
+
+def _along(vector: Array, features: Features) -> dict[str, float]:
+    """Return the largest parts of a direction; those of a column of categories are one switch."""
+    sizes = {features.names[j]: float(vector[j]) for j in features.numbers}
+    for column, group in features.groups.items():
+        own = vector[group]
+        low, high = group[int(own.argmin())], group[int(own.argmax())]
+        name = f"{column}: {features.category(column, low)} -> {features.category(column, high)}"
+        sizes[name] = float(np.ptp(own)) / np.sqrt(2)
+    ordered = sorted(sizes, key=lambda name: -abs(sizes[name]))[:PARTS]
+    sign = 1.0 if " -> " in ordered[0] else np.sign(sizes[ordered[0]]) or 1.0
+    if sign < 0:
+        flipped = {name: _flipped(name, sizes[name]) for name in ordered}
+    else:
+        flipped = {name: (name, sizes[name]) for name in ordered}
+    return {n: round(v, 3) for n, v in flipped.values() if abs(v) > SMALL}
+
+
+def _flipped(name: str, value: float) -> tuple[str, float]:
+    """Return the same part of the opposite direction: a switch goes the other way."""
+    if " -> " not in name:
+        return name, -value
+    column, _, way = name.partition(": ")
+    start, _, end = way.partition(" -> ")
+    return f"{column}: {end} -> {start}", value
+
+
+def switches(cost: Any, features: Features) -> dict[str, dict[str, float]]:
+    """Return, of each column of categories, the prices of its cheapest and dearest switch."""
+    matrix = getattr(cost, "matrix", None)
+    if matrix is None:
+        return {}
+    M = np.asarray(matrix, dtype=float)
+    found = {}
+    for column, group in features.groups.items():
+        pairs = {
+            f"{features.category(column, a)} <-> {features.category(column, b)}": float(
+                np.sqrt(max(M[a, a] + M[b, b] - 2 * M[a, b], 0.0))
+            )
+            for i, a in enumerate(group)
+            for b in group[i + 1 :]
+        }
+        if pairs:
+            ends = {min(pairs, key=pairs.__getitem__), max(pairs, key=pairs.__getitem__)}
+            found[column] = {name: pairs[name] for name in sorted(ends, key=pairs.__getitem__)}
+    return found
+
+
+def coefficients(model: Any, names: list[str]) -> dict[str, Any]:
+    """Return all coefficients by feature, largest first; of several classes, by class."""
+    rows = np.atleast_2d(model.coef_)
+    told = [
+        {names[j]: float(row[j]) for j in np.argsort(-np.abs(row), kind="stable")} for row in rows
+    ]
+    if len(rows) == 1:
+        return told[0]
+    return {str(c): row for c, row in zip(model.classes_, told, strict=True)}
+
+
+def delta_in_words(model: Any, Z: Array, features: Features) -> str:
+    """Return delta as the mean move of all rows along the cheapest column of numbers."""
+    cost, order = model.cost_, int(model.ball_.order)
+    if not (cost.is_norm and features.numbers):
+        return ""
+    scale = Z[:ENOUGH].std(axis=0)
+    moves = mean_move(float(model.delta_), order, unit_prices(cost, Z.shape[1]), scale)
+    moves = np.where(np.isfinite(moves), moves, -1.0)
+    j = max(features.numbers, key=lambda k: moves[k])
+    alike = np.allclose(moves[features.numbers], moves[j], rtol=0.05)
+    return (
+        f"a mean move of {moves[j]:.2g} standard deviations of "
+        f"{'any one column' if alike else features.names[j]}"
+    )
+
+
+def attack(model: Any, Z: Array, features: Features) -> dict[str, Any]:
+    """Return the rows that the worst case moves most, and the columns that it moves them in.
+
+    A column's share is of the change of the score. Of several classes it is the one whose risk
+    rises most.
+    """
+    class_ = None
+    if len(np.atleast_2d(model.coef_)) > 1:
+        rise = np.ravel(model.robust_risk_) - np.ravel(model.empirical_risk_)
+        class_ = model.classes_[int(np.resize(rise, len(model.classes_)).argmax())]
+    if not (model.delta_ > 0 and np.any(model.coef_) and model.cost_.is_norm):
+        return {}
+    found = model.worst_case(class_)
+    moved = found.points - Z[found.origin]
+    spent = found.weights * model.cost_.norm(moved) ** int(model.ball_.order)
+    by_row = np.bincount(found.origin, spent, minlength=len(Z))
+    k = 0 if class_ is None else int(np.flatnonzero(model.classes_ == class_)[0])
+    by_column = found.weights @ np.abs(moved * np.atleast_2d(model.coef_)[k])
+    rows = [int(i) for i in np.argsort(-by_row, kind="stable")[:SHOWN] if by_row[i] > 0]
+    share = by_column / max(float(by_column.sum()), np.finfo(float).tiny)
+    columns = [int(j) for j in np.argsort(-share, kind="stable")[:SHOWN] if share[j] > 0]
+    return {
+        "class": None if class_ is None else str(class_),
+        "rows": {str(i + 1): float(by_row[i] / max(by_row.sum(), 1e-300)) for i in rows},
+        "columns": {features.names[j]: float(share[j]) for j in columns},
+        "shortfall": float(found.shortfall),
+    }

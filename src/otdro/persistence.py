@@ -1,0 +1,96 @@
+"""Models on disk by skops: one file, written whole, loaded only if every type in it is known."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+from typing import Any
+
+from .experiment.rows import write_atomic
+
+#: Modules of this package whose types a model may hold.
+OURS = ("costs", "estimators", "losses", "metrics", "problem", "radius", "scaling", "solvers")
+#: What else skops asks about: a type of numpy, folds, and parts of a search or a selection.
+ELSE = {
+    "numpy.dtype",
+    "sklearn.feature_selection._univariate_selection.f_classif",
+    "sklearn.feature_selection._univariate_selection.f_regression",
+    "sklearn.metrics._scorer._PassthroughScorer",
+    "sklearn.model_selection._split.KFold",
+    "sklearn.model_selection._split.StratifiedKFold",
+}
+#: Names of files that run code when they are loaded.
+PICKLES = (".pkl", ".pickle", ".joblib")
+
+
+def save(model: Any, path: Any) -> None:
+    """Write a fitted model, or a pipeline that ends in one, to a file of skops.
+
+    The training rows are not saved. The file is in place only when it is whole.
+
+    Parameters
+    ----------
+    model : fitted estimator
+    path : str or Path
+        The file; by custom its name ends in .skops. One that ends in .pkl is refused.
+    """
+    import skops.io
+
+    path = check_name(path)
+    if not hasattr(model, "predict"):
+        raise TypeError(f"a {type(model).__name__} is not a model: it has no predict.")
+    strange = _strange(skops.io.get_untrusted_types(data=(data := skops.io.dumps(model))))
+    if strange:
+        raise ValueError(
+            f"the model holds {', '.join(strange)}, which otdro.load would refuse: it knows the "
+            "types of otdro and scikit-learn only. Use skops.io.dump."
+        )
+    write_atomic(path, data)
+
+
+def load(path: Any) -> Any:
+    """Return the model in a file from ``save``; refuse types that neither otdro nor sklearn has.
+
+    Nothing in the file is run. A file that is no such model is a ``ValueError``.
+    """
+    import skops.io
+
+    path = check_name(path)
+    if not path.exists():
+        raise FileNotFoundError(f"no such model: {path}. otdro.save or otdro fit --save makes one.")
+    if not zipfile.is_zipfile(path):
+        raise ValueError(f"{path} is not a model saved by otdro.save or otdro fit --save.")
+    try:
+        unknown = skops.io.get_untrusted_types(file=path)
+        model = None if _strange(unknown) else skops.io.load(path, trusted=unknown)
+    except (KeyError, ValueError, TypeError, AttributeError, ImportError) as error:
+        raise ValueError(
+            f"{path} is not a model of this version ({error}). Fit it again."
+        ) from None
+    if _strange(unknown):
+        strange = ", ".join(_strange(unknown))
+        raise ValueError(f"{path} holds types that no model of otdro has: {strange}.")
+    if not hasattr(model, "predict"):
+        raise ValueError(f"{path} holds a {type(model).__name__}, not a model.")
+    return model
+
+
+def check_name(path: Any) -> Path:
+    """Return the path; refuse names of pickles, which run code when they are loaded."""
+    path = Path(path)
+    if path.suffix.lower() in PICKLES:
+        raise ValueError(
+            f"{path} is named as a pickle, which runs code when it is loaded; models are files of "
+            f"skops: name it {path.with_suffix('.skops').name}."
+        )
+    return path
+
+
+def _strange(names: list[str]) -> list[str]:
+    return [name for name in names if not trusted(name)]
+
+
+def trusted(name: str) -> bool:
+    """Whether a type belongs to the parts of this package that a model may hold."""
+    parts = name.split(".")
+    return name in ELSE or (len(parts) > 2 and parts[0] == "otdro" and parts[1] in OURS)

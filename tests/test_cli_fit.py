@@ -1,0 +1,168 @@
+"""What ``otdro fit`` prints answers the questions of its reader, about the model it saves."""
+
+import json
+
+import numpy as np
+import pytest
+
+pytest.importorskip("typer")
+pd = pytest.importorskip("pandas")
+
+import otdro  # noqa: E402
+from otdro.cli.describing import Features, directions, switches  # noqa: E402
+from otdro.cli.errors import guard  # noqa: E402
+from otdro.cli.verdict import verdict  # noqa: E402
+from otdro.costs import Mahalanobis, Norm  # noqa: E402
+from otdro.experiment import Summary  # noqa: E402
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    n = 70
+    table = pd.DataFrame(rng.standard_normal((n, 2)), columns=["a", "b"])
+    table["outcome"] = rng.choice(["yes", "no"], n)
+    table["size"] = table.a + 0.1 * rng.standard_normal(n)
+    table["kind"] = np.resize(list("pqrstuv"), n)
+    table["y"] = np.where(table.a + 0.5 * rng.standard_normal(n) > 0, "up", "down")
+    table.to_csv("t.csv", index=False)
+    return tmp_path
+
+
+def run(capsys, *argv):
+    code = guard([*argv])
+    told = capsys.readouterr()
+    assert code == 0, told.err
+    return told
+
+
+def test_the_model_that_is_compared_is_the_one_that_is_saved(here, capsys):
+    """A delta at which all coefficients vanish scores as the constant model does."""
+    options = ["--target", "y", "--drop", "size,kind", "--json"]
+    given = ["--cost", "euclidean", "--delta", "50", "--save", "m.skops"]
+    told = json.loads(run(capsys, "fit", "t.csv", *options, *given).out)
+    mean = {s["method"]: s["mean"] for s in told["comparison"] if s["measure"] == "log-loss"}
+    assert mean["ours"] == pytest.approx(mean["constant"], abs=1e-3)
+    assert mean["L2"] < mean["ours"] - 0.1
+    assert told["verdict"].startswith("No better than a model that sees no column")
+    assert any("delta=50 is at or above" in note for note in told["notes"])
+    assert not otdro.load("m.skops")[-1].coef_.any()
+    splits = ["--splits", "2", "--cost", "euclidean", "--delta", "50"]
+    rows = json.loads(run(capsys, "compare", "t.csv", *options, *splits).out)
+    mean = {s["method"]: s["mean"] for s in rows if s["measure"] == "log-loss"}
+    assert mean["ours"] == pytest.approx(mean["constant"], abs=1e-2)
+
+
+def test_the_report_answers(here, capsys):
+    fast = ["--cost", "euclidean", "--delta", "0.1", "--drop", "size,kind"]
+    out = run(capsys, "fit", "t.csv", "--target", "y", *fast).out
+    for part in (
+        "down 3",
+        "a mean move of 0.1 standard deviations of",
+        "Coefficients, largest first",
+        "What the adversary attacks",
+        "(shares of its budget)",
+        "constant",
+        "Verdict: ",
+    ):
+        assert part in " ".join(out.split()), part
+    told = run(capsys, "fit", "t.csv", "--target", "y", *fast, "--json", "--no-compare").out
+    sizes = np.abs(list(json.loads(told)["coefficients"].values()))
+    assert (np.diff(sizes) <= 0).all()
+
+
+def test_several_classes_are_named_and_nothing_is_cut_at_60_columns(here, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    fast = ["--cost", "linf", "--delta", "0.05", "--no-compare", "--drop", "size,y"]
+    out = run(capsys, "fit", "t.csv", "--target", "kind", *fast).out
+    assert max(map(len, out.splitlines())) <= 60
+    assert "…" not in out
+    flat = " ".join(out.split())
+    risks = flat[flat.index("empirical risk") : flat.index("robust risk")]
+    assert [word for word in risks.split() if word in set("pqrstuv")] == list("pqrstuv")
+    assert "the same in every direction" not in flat
+    assert "largest change in any one column" in flat
+
+
+def test_tables_of_numbers_are_not_cut_on_narrow_terminals(capsys, monkeypatch):
+    from otdro.cli import printing
+
+    line = ["ours", "0.123456 ± 0.000123", "+0.123456 ± 0.000123", "---o---" * 4]
+    for width in (60, 30):
+        monkeypatch.setenv("COLUMNS", str(width))
+        printing.grid(["log-loss", "mean ± se", "minus ours", ""], [line], (0, 3))
+        out = " ".join(capsys.readouterr().out.split())
+        assert line[1] in out
+        assert line[2] in out
+
+
+def test_directions_of_categories_are_switches():
+    rng = np.random.default_rng(0)
+    root = rng.standard_normal((5, 5))
+    cost = Mahalanobis(root @ root.T + np.eye(5))
+    features = Features(["a", "c_x", "c_y", "c_z", "b"], {"c": [1, 2, 3]})
+    found = directions(cost, features, most=9)
+    assert len(found["cheapest"]) == 4
+    for way in found["cheapest"]:
+        assert set(way["along"]) <= {"a", "b"} | {f"c: {s} -> {e}" for s in "xyz" for e in "xyz"}
+    prices = switches(cost, features)["c"]
+    move = np.array([0.0, 1.0, -1.0, 0.0, 0.0])
+    if "x <-> y" in prices:
+        assert prices["x <-> y"] == pytest.approx(float(cost.norm(move)))
+    assert min(prices.values()) <= float(cost.norm(move)) <= max(prices.values())
+    assert directions(Norm(2), features) == {}
+
+
+@pytest.mark.parametrize(
+    ("task", "options"),
+    [
+        ("y", ["--loss", "hinge", "--order", "1", "--delta", "0.1", "--cost", "euclidean"]),
+        ("size", ["--quantile", "0.9", "--delta", "0.1", "--cost", "euclidean"]),
+        (
+            "size",
+            ["--loss", "absolute", "--rule", "1se", "--cost", "l1", "--no-compare"],
+        ),
+    ],
+)
+def test_losses_orders_rules_and_quantiles(here, capsys, task, options):
+    options = [*options, "--drop", "kind", "--save", "m.skops", "--json"]
+    told = json.loads(run(capsys, "fit", "t.csv", "--target", task, *options).out)
+    measures = {s["measure"] for s in told["comparison"]}
+    if "hinge" in options:
+        assert measures == {"log-loss", "accuracy"}
+    if "--quantile" in options:
+        assert not measures
+        assert otdro.load("m.skops")[-1].loss_.tau == 0.9
+
+
+def test_bad_choices_are_one_sentence(here, capsys):
+    for options, said in (
+        (["--order", "3"], "--order must be 1, 2 or auto"),
+        (["--quantile", "2"], "--quantile must lie between 0 and 1"),
+        (["--loss", "hinge", "--quantile", "0.5"], "--quantile is for --loss quantile"),
+        (["--save", "m.pkl"], "runs code when it is loaded"),
+    ):
+        assert guard(["fit", "t.csv", "--target", "y", *options]) == 2
+        assert said in capsys.readouterr().err
+
+
+def summary(method, difference, error=0.01):
+    return Summary(method, "log-loss", 0.5, 0.1, difference, error)
+
+
+def test_the_verdict_says_what_is_better_and_what_to_try():
+    rows = [summary("ours", 0, 0), summary("constant", 0.2)]
+    tie = [*rows, summary("L2", 0.001), summary("L1", -0.001)]
+    assert verdict(tie) == "No better and no worse than L2 and L1 (log-loss, 2 standard errors)."
+    lost = [*rows, summary("L2", 0.001), summary("L1", -0.1)]
+    assert "L1 is better: try --cost linf" in verdict(lost)
+    assert "try" not in verdict(lost, "linf")
+    won = [*rows, summary("L2", 0.1), summary("L1", 0.1)]
+    assert verdict(won).startswith("Better than L2 and L1 here")
+    none = [summary("ours", 0, 0), summary("constant", 0.001), summary("L2", 0.1)]
+    assert verdict(none).startswith("No better than a model that sees no column")
+
+
+def test_shell_completion_is_offered(capsys):
+    assert "--install-completion" in run(capsys, "--help").out

@@ -1,0 +1,169 @@
+"""Tables as people have them: each is read right with a note, or refused."""
+
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("typer")
+pd = pytest.importorskip("pandas")
+
+from otdro.cli.errors import guard  # noqa: E402
+
+FAST = ["--no-compare", "--delta", "0.05", "--cost", "euclidean"]
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def rows(n=60):
+    rng = np.random.default_rng(0)
+    found = pd.DataFrame({"age": rng.normal(40, 9, n).round(1), "pay": rng.normal(5e3, 9e2, n)})
+    found["pay"] = found.pay.round(2)
+    found["y"] = np.where(found.age + rng.normal(0, 5, n) > 40, "yes", "no")
+    return found
+
+
+def fit(capsys, *argv):
+    code = guard(["fit", *argv, "--target", "y", "--json", *FAST])
+    told = capsys.readouterr()
+    assert code == 0, told.err
+    return json.loads(told.out)
+
+
+def refused(capsys, *argv):
+    assert guard(["fit", *argv, "--target", "y", *FAST]) == 2
+    return capsys.readouterr().err
+
+
+def european(value):
+    return f"{value:,.2f}".replace(",", " ").replace(".", ",").replace(" ", ".")
+
+
+def test_decimal_commas_and_thousands_are_numbers_and_told(here, capsys):
+    table = rows()
+    table.to_csv("plain.csv", index=False)
+    plain = fit(capsys, "plain.csv")
+    for column in ("age", "pay"):
+        table[column] = table[column].map(european)
+    table.to_csv("excel.csv", sep=";", index=False)
+    found = fit(capsys, "excel.csv")
+    assert found["coefficients"] == pytest.approx(plain["coefficients"])
+    assert any("decimal commas (column 'age'" in note for note in found["notes"])
+    assert any("'pay': dots are read as separators of thousands" in n for n in found["notes"])
+    # English thousands, in quotes
+    english = rows()
+    english["pay"] = english.pay.map("{:,.2f}".format)
+    english.to_csv("english.csv", index=False)
+    found = fit(capsys, "english.csv")
+    assert found["coefficients"] == pytest.approx(plain["coefficients"])
+    assert any("separators of thousands (column 'pay'" in note for note in found["notes"])
+
+
+def test_what_has_two_readings_is_refused_until_it_is_said(here, capsys):
+    table = rows()
+    table["pay"] = (table.pay * 10).round().astype(int).map("{:,}".format)
+    table.to_csv("t.csv", sep=";", index=False)
+    told = refused(capsys, "t.csv")
+    assert "which may be" in told
+    assert "--decimal ." in told
+    dot = fit(capsys, "t.csv", "--decimal", ".")
+    comma = fit(capsys, "t.csv", "--decimal", ",", "--drop", "age")
+    assert set(dot["coefficients"]) == {"age", "pay"}
+    assert set(comma["coefficients"]) == {"pay"}
+    assert "--decimal must be" in refused(capsys, "t.csv", "--decimal", ";")
+    table["age"] = table.age.map(lambda v: str(v).replace(".", ","))
+    table["pay"] = [f"1,{k:03d}.5" for k in range(len(table))]
+    table.to_csv("both.csv", sep=";", index=False)
+    assert "writes numbers in two ways" in refused(capsys, "both.csv")
+
+
+def test_a_text_among_decimal_commas_names_its_row(here, capsys):
+    table = rows()
+    table["age"] = table.age.map(lambda v: str(v).replace(".", ","))
+    table.loc[4, "age"] = "old"
+    table.to_csv("t.csv", sep=";", index=False)
+    assert "'old' in row 5" in refused(capsys, "t.csv")
+
+
+def test_predict_reads_decimal_commas_and_carries_an_id(here, capsys):
+    table = rows()
+    table.to_csv("t.csv", index=False)
+    assert guard(["fit", "t.csv", "--target", "y", "--save", "m.skops", "-q", *FAST]) == 0
+    capsys.readouterr()
+    assert guard(["predict", "m.skops", "t.csv"]) == 0
+    plain = pd.read_csv(io.StringIO(capsys.readouterr().out))
+    table.insert(0, "who", [f"p{k}" for k in range(len(table))])
+    table["age"] = table.age.map(european)
+    table.to_csv("new.csv", sep=";", index=False)
+    capsys.readouterr()
+    assert guard(["predict", "m.skops", "new.csv", "--id", "who"]) == 0
+    told = capsys.readouterr()
+    found = pd.read_csv(io.StringIO(told.out))
+    assert found.who.tolist() == table.who.tolist()
+    pd.testing.assert_frame_equal(found.drop(columns="who"), plain)
+    assert "decimal commas" in told.err
+    assert guard(["predict", "m.skops", "new.csv", "--id", "whom"]) == 2
+    assert "Did you mean 'who'?" in capsys.readouterr().err
+
+
+DATES = {
+    "iso": lambda k: f"2024-01-{k % 28 + 1:02d}",
+    "european": lambda k: f"{k % 28 + 1:02d}.02.2024",
+    "american": lambda k: f"2/{k % 28 + 1}/24",
+    "stamp": lambda k: f"2024-01-{k % 5 + 1:02d}T10:00:00Z",
+    "compact": lambda k: 20240101 + k % 28,
+}
+
+
+@pytest.mark.parametrize("kind", DATES)
+def test_dates_are_left_out_with_a_note_also_where_they_repeat(here, capsys, kind):
+    table = rows()
+    table["day"] = [DATES[kind](k) for k in range(len(table))]
+    table.to_csv("t.csv", index=False)
+    found = fit(capsys, "t.csv")
+    assert set(found["coefficients"]) == {"age", "pay"}
+    assert any("'day' holds dates and is left out; --keep day" in n for n in found["notes"])
+    kept = fit(capsys, "t.csv", "--keep", "day")
+    assert len(kept["coefficients"]) > 2
+
+
+def test_ids_are_left_out_also_in_small_tables(here, capsys):
+    table = rows(16)
+    table["row"] = range(1, 17)
+    table["customer_id"] = np.random.default_rng(1).permutation(9000)[:16]
+    table["name"] = [f"user {k}" for k in range(16)]
+    table.to_csv("t.csv", index=False)
+    found = fit(capsys, "t.csv")
+    assert set(found["coefficients"]) == {"age", "pay"}
+    assert len([n for n in found["notes"] if "--keep" in n]) == 3
+    kept = fit(capsys, "t.csv", "--keep", "row,customer_id", "--drop", "age", "--drop", "pay,name")
+    assert set(kept["coefficients"]) == {"row", "customer_id"}
+    told = refused(capsys, "t.csv", "--keep", "row", "--drop", "row")
+    assert "both name 'row'" in told
+
+
+def test_numbers_with_a_unit_are_told(here, capsys):
+    table = rows()
+    table["rate"] = [f"{k % 7}%" for k in range(len(table))]
+    table.to_csv("t.csv", index=False)
+    assert any("texts like '0%'" in note for note in fit(capsys, "t.csv")["notes"])
+
+
+def test_excel_files(here, capsys):
+    pytest.importorskip("openpyxl")
+    table = rows()
+    with pd.ExcelWriter("t.xlsx") as book:
+        table.to_excel(book, sheet_name="people", index=False)
+        table.to_excel(book, sheet_name="more", index=False)
+    table.to_csv("t.csv", index=False)
+    found = fit(capsys, "t.xlsx")
+    assert found["coefficients"] == pytest.approx(fit(capsys, "t.csv")["coefficients"])
+    assert any("first sheet, 'people'" in note for note in found["notes"])
+    Path("old.xls").write_bytes(b"\xd0\xcf\x11\xe0" + b"\0" * 600)
+    assert "old Excel file" in refused(capsys, "old.xls")
