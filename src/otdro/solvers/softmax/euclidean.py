@@ -15,7 +15,7 @@ from scipy.linalg import cho_solve
 
 from ...duality.ties import factored
 from . import simplex
-from .penalty import Move, Quadratic
+from .penalty import PairMove, Quadratic
 from .rows import SoftmaxRows
 
 Array = NDArray[Any]
@@ -61,7 +61,7 @@ class RoundPairs:
             weights = np.maximum(sizes / size, LEAST_SHARE)
         return flows, B
 
-    def move(self, model: Quadratic, delta: float, accuracy: float) -> Move:
+    def move(self, model: Quadratic, delta: float, accuracy: float) -> PairMove:
         """Minimise the model by its dual over the multipliers of the pairs."""
         rows = model.rows
         D = rows.differences(model.C)
@@ -87,7 +87,7 @@ class RoundPairs:
         dD = rows.differences(dC)
         along = np.einsum("pd,pd->p", u, dD)
         flows = lam[:, None] * u + bend[:, None] * (dD - along[:, None] * u)
-        return Move(dC, dc, flows, delta * (float((norms + along).max()) - top))
+        return PairMove(dC, dc, flows, delta * (float((norms + along).max()) - top))
 
     def _support(self, norms: Array, mu: Array) -> Array:
         """Return a first guess of the multipliers with few pairs: the last ones, or the largest."""

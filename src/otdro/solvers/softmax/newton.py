@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_solve
 
 from ...duality.ties import factored
-from .penalty import Move, PairPenalty, Quadratic, corrected
+from .penalty import PairMove, PairPenalty, Quadratic, corrected
 from .refinement import fitted
 from .rows import SoftmaxRows
 
@@ -78,10 +78,10 @@ class Unpenalised:
         """Return no flow, and the steepest descent."""
         return np.zeros((len(rows.incidence), len(G))), -G
 
-    def move(self, model: Quadratic, delta: float, accuracy: float) -> Move:
+    def move(self, model: Quadratic, delta: float, accuracy: float) -> PairMove:
         """Return -H^-1 g."""
         dC, dc = model.split(-cho_solve(factored(model.H), model.g, check_finite=False))
-        return Move(dC, dc, np.zeros((len(model.rows.incidence), len(dC))), 0.0)
+        return PairMove(dC, dc, np.zeros((len(model.rows.incidence), len(dC))), 0.0)
 
 
 def minimise(
@@ -174,7 +174,7 @@ def _line_search(
     penalty: PairPenalty,
     delta: float,
     p: Point,
-    move: Move,
+    move: PairMove,
     dz: Array,
     g: Array,
 ) -> tuple[Point, float]:

@@ -17,7 +17,7 @@ from .rows import SoftmaxRows
 Array = NDArray[Any]
 
 
-class Move(NamedTuple):
+class PairMove(NamedTuple):
     """A ``step`` of C and ``shift`` of c, the flows v (P, d) of the model, and the modelled
     change ``rise`` of the penalty."""
 
@@ -55,7 +55,7 @@ class PairPenalty(Protocol):
     def first(self, rows: SoftmaxRows, G: Array) -> tuple[Array, Array]:
         """Return a flow (P, d) of the gradient G at B = 0, and a matrix B (d, K) to start along."""
 
-    def move(self, model: Quadratic, delta: float, accuracy: float) -> Move:
+    def move(self, model: Quadratic, delta: float, accuracy: float) -> PairMove:
         """Minimise the model plus the penalty, to about ``accuracy``."""
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_solve
 
 from ...duality.ties import factored
-from .penalty import Move, Quadratic
+from .penalty import PairMove, Quadratic
 from .rows import SoftmaxRows
 
 Array = NDArray[Any]
@@ -80,7 +80,7 @@ class PolyhedralPairs:
         k, j = rows.pairs
         return -(G[:, k] - G[:, j]).T / rows.classes, np.zeros_like(G)
 
-    def move(self, model: Quadratic, delta: float, accuracy: float) -> Move:
+    def move(self, model: Quadratic, delta: float, accuracy: float) -> PairMove:
         """Minimise the model along its central path."""
         rows = model.rows
         D = rows.differences(model.C)
@@ -109,7 +109,7 @@ class PolyhedralPairs:
             y = y + length * dy
         dC, dc = model.split(s)
         rise = delta * (float(self.norms(D + rows.differences(dC)).max()) - before)
-        return Move(dC, dc, self.pulls(x)[0], rise)
+        return PairMove(dC, dc, self.pulls(x)[0], rise)
 
     def _direction(
         self,
