@@ -166,7 +166,7 @@ def test_one_vs_rest_takes_the_largest():
 
 def test_a_learned_cost_is_chosen_at_its_own_delta():
     model = DROClassifier(delta="theory").fit(X, Y)
-    assert len(model.path_.candidates) == 3
+    assert len(model.path_.candidates) == 5
     assert_allclose(model.delta_, theory(X, Y, cost=model.cost_), rtol=1e-12)
 
 

@@ -60,7 +60,7 @@ def report_nothing_learned(
     delta is so large that beta = 0 is optimal.
     """
     ball = problem.ball
-    if ball.delta == 0 or not ball.cost.is_norm or problem.finite:
+    if not solution.converged or ball.delta == 0 or not ball.cost.is_norm or problem.finite:
         return
     # the threshold has a formula for one score, and for labels and targets that stay
     given = given and problem.loss.outputs == 1
@@ -77,7 +77,7 @@ def report_nothing_learned(
             "scale them first, as in make_pipeline(StandardScaler(), ...).",
             UserWarning,
         )
-    elif given and not np.any(solution.coef) and (least := _threshold(problem)) > 0:
+    elif given and not np.any(solution.coef) and 0 < (least := _threshold(problem)) <= ball.delta:
         _warn(
             f"every coefficient of the fit{name} is zero: delta={ball.delta:.4g} is at or above "
             f"{least:.4g}, from where on the constant model is the best answer. Use "
