@@ -15,6 +15,11 @@ from otdro.solvers import Exact, Quadrature
 from reference import classes as reference
 
 
+def softmax(*arguments, **parameters):
+    """Return a classifier that is a softmax model unless something else is asked for."""
+    return DROClassifier(*arguments, **{"multi_class": "multinomial", **parameters})
+
+
 def rows(n, d, K, seed=0):
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, d))
@@ -89,7 +94,7 @@ def test_a_matrix_as_cost_is_the_euclidean_cost_of_other_columns():
 
 def test_no_ball_is_the_plain_fit_of_scikit_learn():
     X, y = rows(200, 4, 4)
-    model = DROClassifier(cost="euclidean", delta=0.0, tol=1e-12).fit(X, y)
+    model = softmax(cost="euclidean", delta=0.0, tol=1e-12).fit(X, y)
     plain = LogisticRegression(C=np.inf, tol=1e-10, max_iter=5000).fit(X, y)
     assert_allclose(model.coef_, plain.coef_ - plain.coef_.mean(axis=0), atol=1e-6)
     assert_allclose(model.predict_proba(X), plain.predict_proba(X), atol=1e-6)
@@ -131,21 +136,21 @@ def test_many_rows_without_a_hessian_are_certified(monkeypatch):
 def test_relabelling_permutes_and_weights_repeat_rows():
     X, y = rows(60, 3, 3)
     names = np.array(["pear", "apple", "fig"])
-    model = DROClassifier(cost="euclidean", delta=0.03, tol=1e-10).fit(X, y)
-    renamed = DROClassifier(cost="euclidean", delta=0.03, tol=1e-10).fit(X, names[y])
+    model = softmax(cost="euclidean", delta=0.03, tol=1e-10).fit(X, y)
+    renamed = softmax(cost="euclidean", delta=0.03, tol=1e-10).fit(X, names[y])
     assert_array_equal(renamed.classes_, np.sort(names))
     assert_allclose(renamed.coef_, model.coef_[[1, 2, 0]], atol=1e-7)
     assert_array_equal(renamed.predict(X), names[model.predict(X)])
     twice = np.r_[np.arange(60), np.arange(20)]
-    repeated = DROClassifier(cost="euclidean", delta=0.03, tol=1e-10).fit(X[twice], y[twice])
+    repeated = softmax(cost="euclidean", delta=0.03, tol=1e-10).fit(X[twice], y[twice])
     weight = np.where(np.arange(60) < 20, 2.0, 1.0)
-    weighted = DROClassifier(cost="euclidean", delta=0.03, tol=1e-10).fit(X, y, weight)
+    weighted = softmax(cost="euclidean", delta=0.03, tol=1e-10).fit(X, y, weight)
     assert_allclose(weighted.coef_, repeated.coef_, atol=1e-6)
 
 
 def test_one_vector_more_for_all_classes_changes_nothing():
     X, y = rows(40, 3, 3)
-    model = DROClassifier(cost="l1", delta=0.05).fit(X, y)
+    model = softmax(cost="l1", delta=0.05).fit(X, y)
     moved = model.coef_ + np.array([3.0, -1.0, 2.0])
     risk = robust_risk(X, y, moved, model.intercept_, "logistic", model.ball_)
     assert_allclose(risk, model.robust_risk_, atol=1e-12)
@@ -153,7 +158,7 @@ def test_one_vector_more_for_all_classes_changes_nothing():
 
 def test_a_default_fit_of_three_classes():
     X, y = load_iris(return_X_y=True)
-    model = DROClassifier(cv=3, rule="min").fit(X, y)
+    model = softmax(cv=3, rule="min").fit(X, y)
     assert model.coef_.shape == (3, 4)
     for value in (model.robust_risk_, model.gap_, model.empirical_risk_, model.multiplier_):
         assert isinstance(value, float)
@@ -164,15 +169,15 @@ def test_a_default_fit_of_three_classes():
     z = model.decision_function(X)
     assert_allclose(p, np.exp(z) / np.exp(z).sum(axis=1, keepdims=True))
     assert model.score(X, y) > 0.95
-    ovr = DROClassifier(cv=3, rule="min", multi_class="ovr").fit(X, y)
+    ovr = softmax(cv=3, rule="min", multi_class="ovr").fit(X, y)
     assert ovr.robust_risk_.shape == (3,)
 
 
 def test_sparse_rows_and_a_sparse_model():
     X, y = rows(60, 8, 3)
     X[np.abs(X) < 0.7] = 0
-    dense = DROClassifier(cost="linf", delta=0.15).fit(X, y)
-    csr = DROClassifier(cost="linf", delta=0.15).fit(sparse.csr_array(X), y)
+    dense = softmax(cost="linf", delta=0.15).fit(X, y)
+    csr = softmax(cost="linf", delta=0.15).fit(sparse.csr_array(X), y)
     assert_allclose(csr.robust_risk_, dense.robust_risk_, atol=1e-6)
     assert np.sum(dense.coef_ == 0) >= 3
 
@@ -180,7 +185,7 @@ def test_sparse_rows_and_a_sparse_model():
 @pytest.mark.parametrize("cost", ["euclidean", "l1", "linf"])
 def test_the_worst_case_of_all_classes(cost):
     X, y = rows(45, 3, 3)
-    model = DROClassifier(cost=cost, delta=0.05).fit(X, y)
+    model = softmax(cost=cost, delta=0.05).fit(X, y)
     far = model.worst_case()
     assert not far.attained
     assert far.shortfall <= 1e-5 * model.robust_risk_
@@ -213,20 +218,20 @@ def test_a_softmax_model_that_does_not_exist(given, match):
     X, y = rows(30, 3, 3)
     settings = {"cost": "euclidean", "delta": 0.1, "multi_class": "multinomial"} | given
     with pytest.raises(ValueError, match=match):
-        DROClassifier(**settings).fit(X, y)
+        softmax(**settings).fit(X, y)
 
 
 def test_forms_that_are_not_known_or_not_needed():
     X, y = rows(30, 3, 3)
     with pytest.raises(ValueError, match="unknown multi_class='softmax'; known: auto"):
-        DROClassifier(multi_class="softmax", delta=0.1).fit(X, y)
+        softmax(multi_class="softmax", delta=0.1).fit(X, y)
     with pytest.raises(ValueError, match="leave support out"):
-        DROClassifier(multi_class="multinomial", delta=0.1).fit(X, y, support=X)
+        softmax(multi_class="multinomial", delta=0.1).fit(X, y, support=X)
     with pytest.raises(ValueError, match="one worst case of all classes"):
-        DROClassifier(cost="euclidean", delta=0.1).fit(X, y).worst_case(1)
-    binary = DROClassifier(cost="euclidean", delta=0.1, multi_class="multinomial").fit(X, y > 0)
+        softmax(cost="euclidean", delta=0.1).fit(X, y).worst_case(1)
+    binary = softmax(cost="euclidean", delta=0.1, multi_class="multinomial").fit(X, y > 0)
     assert "the softmax model is the binary one" in binary.message_
     assert binary.coef_.shape == (1, 3)
     halves = [(np.flatnonzero(y != k), np.flatnonzero(y == k)) for k in range(3)]
     with pytest.raises(ValueError, match=r"none of the 3 splits.*all classes"):
-        DROClassifier(cost="euclidean", cv=halves).fit(X, y)
+        softmax(cost="euclidean", cv=halves).fit(X, y)

@@ -205,7 +205,9 @@ def test_label_prices_of_three_classes_agree_everywhere(p, kappa, delta):
 
 @pytest.mark.parametrize("reach", [None, 1.0])
 def test_changed_labels_of_three_classes(reach):
-    model = DROClassifier(cost="euclidean", delta=0.1, label_cost=1.0).fit(X, THREE)
+    model = DROClassifier(
+        multi_class="multinomial", cost="euclidean", delta=0.1, label_cost=1.0
+    ).fit(X, THREE)
     assert isinstance(model.robust_risk_, float)
     found = model.worst_case(reach=reach)
     assert found.budget <= 0.1 * (1 + 1e-9)
