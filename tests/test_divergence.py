@@ -127,6 +127,7 @@ def test_verbose_shows_its_lines_and_leaves_no_trace(capsys):
     np.testing.assert_array_equal(quiet.coef_, loud.coef_)
 
 
+@pytest.mark.slow
 def test_verbose_goes_through_the_users_logging(caplog, capsys):
     X, y = data()
     model = DROClassifier(order=2, delta=0.05, solver=Smoothed(random_state=0, verbose=True))

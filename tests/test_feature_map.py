@@ -382,7 +382,7 @@ FITS = {
 }
 
 
-@pytest.mark.parametrize("d", [1, 2, pytest.param(5, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("d", [1, *(pytest.param(d, marks=pytest.mark.slow) for d in (2, 5))])
 @pytest.mark.parametrize("name", FITS)
 @pytest.mark.parametrize("delta", [0.02, 0.3, 4.0])
 def test_the_risks_of_a_fit_are_one_number(name, d, delta):
@@ -418,6 +418,7 @@ def test_a_feature_map_has_a_gap_in_few_columns(d, loss):
         assert worst_risk(problem, coef, found.intercept) >= found.objective - found.gap
 
 
+@pytest.mark.slow
 def test_what_is_not_known_is_said():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(20, 4))

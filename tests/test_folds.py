@@ -312,6 +312,7 @@ def chance(seed, cost, n=30, d=15):
     return [-c.score_mean.mean() for c in model.path_.candidates]
 
 
+@pytest.mark.slow
 def test_random_labels_are_not_beaten():
     losses = np.array([chance(seed, "learned") for seed in range(12)])
     se = losses.std(axis=0, ddof=1) / np.sqrt(len(losses))

@@ -160,6 +160,7 @@ def test_below_a_quarter_tied_rows_split_their_mass(tied):
     assert discrepancy(found, (X, y, None), Norm(2), 2) <= found.budget * (1 + 1e-9)
 
 
+@pytest.mark.slow
 def test_below_a_quarter_the_optimum_is_global(tied):
     X, y, model = tied
     sample = conic.Sample(X, np.where(y == 1, 1.0, -1.0), np.full(40, 1 / 40))
