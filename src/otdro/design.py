@@ -362,4 +362,7 @@ def column_scale(X: Any, weights: Array) -> Array:
         rows: Any = X
         square = np.asarray(rows.multiply(rows).T @ weights)
         return np.sqrt(np.maximum(square - center**2, 0.0))
-    return np.sqrt(weights @ (np.asarray(X, dtype=float) - center) ** 2)
+    design, variance = Design(X, center=center), np.zeros(X.shape[1])
+    for part, block in design._blocks(center=True):
+        variance += weights[part] @ np.square(block)
+    return np.sqrt(variance)

@@ -20,9 +20,9 @@ Data = Annotated[str, typer.Argument(help="CSV, TSV, Parquet, .xlsx; gzip; - is 
 Target = Annotated[str, typer.Option(help="The column to predict.")]
 Task = Annotated[str, typer.Option(help="auto, classification or regression.")]
 Scale = Annotated[str, typer.Option(help="auto, standard, yeo-johnson, asinh or none.")]
-Drop = Annotated[list[str], typer.Option(help="Columns to leave out: A,B; may be repeated.")]
-Keep = Annotated[list[str], typer.Option(help="Dates or ids to use all the same: A,B.")]
-Categorical = Annotated[list[str], typer.Option(help="Columns to take as categories: A,B.")]
+Drop = Annotated[list[str] | None, typer.Option(help="Columns to leave out: A,B; may be repeated.")]
+Keep = Annotated[list[str] | None, typer.Option(help="Dates or ids to use all the same: A,B.")]
+Categorical = Annotated[list[str] | None, typer.Option(help="Columns to take as categories: A,B.")]
 Decimal = Annotated[str, typer.Option(help="Decimal sign of numbers: auto, . or ,")]
 Sample = Annotated[int | None, typer.Option(help="Use N random rows, read in one pass.")]
 Seed = Annotated[int, typer.Option(help="Seed of folds and splits.")]
@@ -80,14 +80,14 @@ def fit_command(
     save: Annotated[Path | None, typer.Option(help="File for the model, by skops.")] = None,
     report: Report = None,
     compare: Annotated[bool, typer.Option(help="Compare with plain, L1 and L2 models.")] = True,
-    drop: Drop = [],  # noqa: B006
-    categorical: Categorical = [],  # noqa: B006
+    drop: Drop = None,
+    categorical: Categorical = None,
     sample: Sample = None,
     seed: Seed = 0,
     unlabelled: Unlabelled = None,
     groups: Groups = None,
     forward: Forward = False,
-    keep: Keep = [],  # noqa: B006
+    keep: Keep = None,
     decimal: Decimal = "auto",
     as_json: Json = False,
     quiet: Quiet = False,
@@ -95,8 +95,16 @@ def fit_command(
     """Fit a robust model to a table and say what was learned."""
     from .fit import Chosen, Options, fit
 
-    shared = (tuple(drop), tuple(categorical), sample, seed, unlabelled, groups, forward)
-    options = Options(data, target, task, scale, *shared, tuple(keep), decimal)
+    shared = (
+        tuple(drop or ()),
+        tuple(categorical or ()),
+        sample,
+        seed,
+        unlabelled,
+        groups,
+        forward,
+    )
+    options = Options(data, target, task, scale, *shared, tuple(keep or ()), decimal)
     shown = {"against": compare, "as_json": as_json, "quiet": quiet}
     chosen = Chosen(delta, cost, loss, order, rule, quantile)
     fit(options, chosen, save=save, page=report, **shown)
@@ -132,14 +140,14 @@ def compare_command(
     rule: Rule = None,
     task: Task = "auto",
     scale: Scale = "auto",
-    drop: Drop = [],  # noqa: B006
-    categorical: Categorical = [],  # noqa: B006
+    drop: Drop = None,
+    categorical: Categorical = None,
     sample: Sample = None,
     seed: Seed = 0,
     unlabelled: Unlabelled = None,
     groups: Groups = None,
     forward: Forward = False,
-    keep: Keep = [],  # noqa: B006
+    keep: Keep = None,
     decimal: Decimal = "auto",
     as_json: Json = False,
     quiet: Quiet = False,
@@ -148,8 +156,16 @@ def compare_command(
     from .compare import compare
     from .fit import Chosen, Options
 
-    shared = (tuple(drop), tuple(categorical), sample, seed, unlabelled, groups, forward)
-    options = Options(data, target, task, scale, *shared, tuple(keep), decimal)
+    shared = (
+        tuple(drop or ()),
+        tuple(categorical or ()),
+        sample,
+        seed,
+        unlabelled,
+        groups,
+        forward,
+    )
+    options = Options(data, target, task, scale, *shared, tuple(keep or ()), decimal)
     chosen = Chosen(delta, cost, loss, order, rule)
     compare(options, chosen, splits=splits, plot=plot, as_json=as_json, quiet=quiet)
 
@@ -179,7 +195,7 @@ def audit_command(
         float | None, typer.Option(help="Leave with 3 if the drift is surely larger.")
     ] = None,
     report: Report = None,
-    drop: Drop = [],  # noqa: B006
+    drop: Drop = None,
     sample: Sample = None,
     seed: Seed = 0,
     decimal: Decimal = "auto",
@@ -199,7 +215,7 @@ def audit_command(
         tau,
         space,
         groups,
-        tuple(drop),
+        tuple(drop or ()),
         sample,
         seed,
         decimal,
@@ -222,11 +238,11 @@ def drift_command(
     max_drift: Annotated[
         float | None, typer.Option(help="Leave with 3 if the drift is surely larger.")
     ] = None,
-    drop: Drop = [],  # noqa: B006
-    categorical: Categorical = [],  # noqa: B006
+    drop: Drop = None,
+    categorical: Categorical = None,
     sample: Sample = None,
     seed: Seed = 0,
-    keep: Keep = [],  # noqa: B006
+    keep: Keep = None,
     decimal: Decimal = "auto",
     as_json: Json = False,
     quiet: Quiet = False,
@@ -234,8 +250,8 @@ def drift_command(
     """Say how far new rows are from old ones."""
     from .drift import DriftOptions, drift
 
-    left, texts = tuple(drop), tuple(categorical)
-    how = (sample, seed, decimal, tuple(keep))
+    left, texts = tuple(drop or ()), tuple(categorical or ())
+    how = (sample, seed, decimal, tuple(keep or ()))
     options = DriftOptions(old, new, target, model, cost, order, scale, left, texts, *how)
     raise typer.Exit(drift(options, max_drift=max_drift, as_json=as_json, quiet=quiet))
 

@@ -134,7 +134,7 @@ def _flipped(name: str, value: float) -> tuple[str, float]:
 
 
 def switches(cost: Any, features: Features) -> dict[str, dict[str, float]]:
-    """Return, of each column of categories, the prices of its cheapest and dearest switch."""
+    """Return the prices of the cheapest and most expensive switch of each text column."""
     matrix = getattr(cost, "matrix", None)
     if matrix is None:
         return {}

@@ -16,6 +16,7 @@ from sklearn.model_selection import (
     StratifiedShuffleSplit,
 )
 from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import has_fit_parameter
 
 from ..estimators import DROClassifier, DRORegressor
 from .environments import (
@@ -156,7 +157,7 @@ def compare(
 def fit_pipeline(pipe: Pipeline, X: Any, y: Array, groups: Array | None, unlabelled: Any) -> None:
     """Fit; ours knows the environments, and rows without labels are there for all."""
     known: dict[str, Any] = {}
-    if groups is not None and len(np.unique(groups)) > 1 and hasattr(pipe[-1], "cost"):
+    if groups is not None and len(np.unique(groups)) > 1 and has_fit_parameter(pipe[-1], "groups"):
         known = {"groups": groups}
     if unlabelled is not None:
         fit_with_unlabelled(pipe, X, y, unlabelled, **known)

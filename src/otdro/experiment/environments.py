@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.model_selection import GroupKFold
 from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import has_fit_parameter
 
 Array = NDArray[Any]
 Splits = list[tuple[Array, Array]]
@@ -52,11 +53,11 @@ def _teaches(y: Array, task: str, train: Array, test: Array) -> bool:
 def fit_with_unlabelled(pipe: Pipeline, X: Any, y: Array, unlabelled: Any, **options: Any) -> Any:
     """Fit the steps before the model to all rows, and the model to the labelled ones.
 
-    Where the model is ours it gets the others as ``unlabelled``; elsewhere they only scale.
+    A model whose fit takes ``unlabelled`` rows gets the others too; elsewhere they only scale.
     """
     columns, model = pipe[:-1], pipe[-1]
     columns.fit(_stacked(X, unlabelled))
-    if hasattr(model, "cost"):
+    if has_fit_parameter(model, "unlabelled"):
         options = {**options, "unlabelled": columns.transform(unlabelled)}
     model.fit(columns.transform(X), y, **options)
     return pipe

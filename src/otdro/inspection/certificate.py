@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..costs import Cost
-from ..design import as_dense
+from ..design import as_dense, column_scale
 from ..estimators.rows import check_weights, normalise
 from ..radius.checks import check_groups
 from . import units
@@ -24,7 +24,6 @@ from .rows import (
     check_target,
     check_tau,
     constant_accuracy,
-    deviations,
     require_classes,
     resolve_ball,
 )
@@ -153,7 +152,7 @@ class Audit:
     @cached_property
     def scale(self) -> Array:
         """The standard deviation of each column."""
-        return deviations(self.X, self.weights)
+        return column_scale(self.X, self.weights)
 
     def accuracy(self, delta: Any, *, class_: Any = None, group: Any = None) -> Any:
         """Return the least accuracy within delta; a number or an array, as ``delta`` is.

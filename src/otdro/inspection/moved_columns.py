@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from scipy.special import kolmogorov
 
 from ..costs.table import ROWS, shorten
+from ..design import column_scale
 from .pair import Pair
-from .rows import deviations
 
 Array = NDArray[Any]
 
@@ -69,7 +69,7 @@ class DriftTable:
 def moved_columns(samples: Pair, names: list[str]) -> DriftTable:
     """Return the table of two samples."""
     P, Q = samples.reference, samples.new
-    scale = deviations(P.rows, P.mass)
+    scale = column_scale(P.rows, P.mass)
     unit = np.where(scale > 0, scale, 1.0)
     shift = (Q.mass @ Q.rows - P.mass @ P.rows) / unit
     signed = np.concatenate([P.mass, -Q.mass])

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from sklearn.utils import column_or_1d
 
 from ..costs import Cost, Norm
-from ..design import Design
-from ..design import mean as mean_row
 from ..estimators import DROClassifier, DRORegressor
 from ..pairs import generator
 from ..problem import Ball
@@ -24,8 +22,6 @@ Array = NDArray[Any]
 
 #: Rows from which a learned cost is learned at most, drawn at random; more would take long.
 LEARN_FROM = 5_000
-#: Rows of a block that is centred at a time.
-BLOCK = 10_000
 
 
 def check_target(y: Any, n: int, model: LinearModel, name: str = "y") -> Array:
@@ -53,19 +49,6 @@ def require_classes(codes: Array, weights: Array, model: LinearModel) -> None:
             f"y has one class only, {model.classes[present].tolist()}: an audit needs rows of two "
             "classes."
         )
-
-
-def deviations(X: Any, weights: Array) -> Array:
-    """Return the weighted standard deviation of each column, block by block."""
-    center = mean_row(X, weights)
-    if hasattr(X, "multiply"):
-        variance = Design(X.multiply(X).tocsr()).adjoint(weights) - center**2
-        return np.sqrt(np.maximum(variance, 0.0))
-    variance = np.zeros(X.shape[1])
-    for start in range(0, X.shape[0], BLOCK):
-        rows = slice(start, start + BLOCK)
-        variance += weights[rows] @ np.square(X[rows] - center)
-    return np.sqrt(variance)
 
 
 def resolve_ball(
