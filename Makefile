@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: run test test-all check bench clean
+.PHONY: run test test-all test-package stranger check bench clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -23,8 +23,14 @@ run: $(VENV)/.run
 test: $(VENV)/.test
 	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow"
 
-test-all: $(VENV)/.test
-	$(BIN)/python -m pytest -n $(WORKERS)
+test-all: $(VENV)/.test test-package
+	$(BIN)/python -m pytest -n $(WORKERS) -m "not package"
+
+test-package: $(VENV)/.test
+	$(BIN)/python -m pytest -m package
+
+stranger:
+	.ci/stranger
 
 check: $(VENV)/.test
 	$(BIN)/ruff format --check .

@@ -6,14 +6,11 @@ import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
-README = ROOT / "README.md"
-PAGES = [README, *sorted((ROOT / "docs").glob("*.md"))]
-BLOCK = re.compile(r"^```python\n(.*?)^```", re.S | re.M)
+from pages import PAGES, README, blocks, script
+
 #: Makes an import of what a core install lacks fail.
 CORE = """
 import sys
@@ -23,19 +20,6 @@ class Lacking:
         if name.split(".")[0] in lacking:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 sys.meta_path.insert(0, Lacking())
-"""
-
-
-#: What the pages speak of without making it: rows of before and after, and a model of them.
-GIVEN = """
-import numpy as np
-from otdro import DROClassifier
-rng = np.random.default_rng(0)
-X = rng.normal(size=(60, 3))
-y = np.where(X[:, 0] + 0.5 * rng.normal(size=60) > 0, "yes", "no")
-hospital = np.resize(["va", "city"], 60)
-X_old, y_old, X_test, y_test, X_new, y_new = X, y, X, y, X[:30] + 0.1, y[:30]
-model = DROClassifier(cost="euclidean", order=2, delta=0.01).fit(X, y)
 """
 
 
@@ -61,14 +45,11 @@ def test_the_example_runs_on_a_core_install():
     assert done.returncode == 0, done.stderr[-2000:]
 
 
-@pytest.mark.parametrize("page", PAGES[1:], ids=lambda p: p.name)
+@pytest.mark.parametrize("page", [p for p in PAGES[1:] if blocks(p)], ids=lambda p: p.name)
 def test_blocks_of_python_run(page, tmp_path):
     """The blocks of a page in order, as one script in an empty folder."""
-    blocks = BLOCK.findall(page.read_text())
-    if not blocks:
-        return
     done = subprocess.run(
-        [sys.executable, "-c", GIVEN + "\n".join(blocks)],
+        [sys.executable, "-c", script(page)],
         cwd=tmp_path,
         env=os.environ | {"MPLBACKEND": "Agg"},
         capture_output=True,
