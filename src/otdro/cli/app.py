@@ -306,9 +306,11 @@ def datasets_command(
 
 @app.command("demo")
 def demo_command(
-    reps: Annotated[int, typer.Option(help="Random splits.", min=2)] = 10, seed: Seed = 0
+    reps: Annotated[int, typer.Option(help="Random splits.", min=2)] = 10,
+    seed: Seed = 0,
+    quiet: Quiet = False,
 ) -> None:
-    """Show the whole story on data that needs no file."""
+    """Show what is learned and whether it pays, on data that needs no file."""
     from .demo import demo
 
-    demo(reps, seed)
+    demo(reps, seed, quiet=quiet)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
@@ -227,29 +228,35 @@ def scores_of(
 ) -> list[Score]:
     """Return the scores of the methods on all splits, telling how far they are."""
     splits = rounds(data.y, data.task, repeats, options.seed, data.groups, options.forward)
-    total, start = len(splits) * len(methods), perf_counter()
-    scores: list[Score] = []
-    with printing.progress(total, quiet) as tell:
-        found = compare(
-            pipeline(data, options.scale),
-            data.X,
-            data.y,
-            data.task,
-            splits,
-            methods=methods,
-            seed=options.seed,
-            groups=data.groups,
-            unlabelled=data.unlabelled,
-            ours=ours,
-        )
-        for k, score in enumerate(found, 1):
-            scores.append(score)
-            # every method once is the least that an estimate can stand on
-            rest = (perf_counter() - start) * (total - k) / k if k >= len(methods) else None
-            tell(k, rest)
+    found = compare(
+        pipeline(data, options.scale),
+        data.X,
+        data.y,
+        data.task,
+        splits,
+        methods=methods,
+        seed=options.seed,
+        groups=data.groups,
+        unlabelled=data.unlabelled,
+        ours=ours,
+    )
+    scores = tracked(found, len(splits), len(methods), quiet)
     # a loss without probabilities has no log-loss
     kept = [m for m, v in scores[0].values.items() if not np.isnan(v)]
     return [replace(s, values={m: s.values[m] for m in kept}) for s in scores]
+
+
+def tracked(found: Iterator[Score], splits: int, methods: int, quiet: bool) -> list[Score]:
+    """Return the scores of ``methods`` models on every split, telling how far they are."""
+    total, start = splits * methods, perf_counter()
+    scores: list[Score] = []
+    with printing.progress(total, quiet) as tell:
+        for k, score in enumerate(found, 1):
+            scores.append(score)
+            # every method once is the least that an estimate can stand on
+            rest = (perf_counter() - start) * (total - k) / k if k >= methods else None
+            tell(k, rest)
+    return scores
 
 
 CONTENDERS = ["ours", "L2", "L1", "plain", "constant"]
