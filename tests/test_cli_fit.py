@@ -13,6 +13,8 @@ from otdro.cli.describing import Features, directions, switches  # noqa: E402
 from otdro.cli.errors import guard  # noqa: E402
 from otdro.cli.verdict import verdict  # noqa: E402
 from otdro.costs import Mahalanobis, Norm  # noqa: E402
+from otdro.costs.directions import principal_directions  # noqa: E402
+from otdro.costs.low_rank import LowRank  # noqa: E402
 from otdro.experiment import Summary  # noqa: E402
 
 
@@ -50,7 +52,7 @@ def test_the_model_that_is_compared_is_the_one_that_is_saved(here, capsys):
     assert not otdro.load("m.skops")[-1].coef_.any()
     splits = ["--splits", "2", "--cost", "euclidean", "--delta", "50"]
     rows = json.loads(run(capsys, "compare", "t.csv", *options, *splits).out)
-    mean = {s["method"]: s["mean"] for s in rows if s["measure"] == "log-loss"}
+    mean = {s["method"]: s["mean"] for s in rows["comparison"] if s["measure"] == "log-loss"}
     assert mean["ours"] == pytest.approx(mean["constant"], abs=1e-2)
 
 
@@ -112,6 +114,27 @@ def test_directions_of_categories_are_switches():
         assert prices["x <-> y"] == pytest.approx(float(cost.norm(move)))
     assert min(prices.values()) <= float(cost.norm(move)) <= max(prices.values())
     assert directions(Norm(2), features) == {}
+
+
+def test_confined_directions_are_priced_by_the_cost():
+    rng = np.random.default_rng(0)
+    cost = Mahalanobis(LowRank(rng.uniform(1, 2, 5), rng.standard_normal((5, 2))))
+    basis = np.linalg.qr(rng.standard_normal((5, 3)))[0]
+    found = principal_directions(cost, 5, basis)
+    np.testing.assert_allclose(cost.norm(found.vectors.T), found.prices)
+    np.testing.assert_allclose(basis @ (basis.T @ found.vectors), found.vectors, atol=1e-12)
+    inner = basis.T @ cost.matrix.toarray() @ basis
+    np.testing.assert_allclose(found.prices**2, np.linalg.eigvalsh(inner))
+
+
+def test_the_cost_of_a_wide_table_is_told_without_its_directions():
+    d = 2_001
+    cost = Mahalanobis(LowRank(np.ones(d), np.zeros((d, 1))))
+    features = Features(
+        [f"c_{k}" for k in range(3)] + [f"x{j}" for j in range(3, d)], {"c": [0, 1, 2]}
+    )
+    assert directions(cost, features) == {}
+    assert min(switches(cost, features)["c"].values()) == pytest.approx(np.sqrt(2))
 
 
 @pytest.mark.parametrize(

@@ -297,11 +297,12 @@ def datasets_command(
     fetch: Annotated[
         str | None, typer.Option(help="Names to fetch from openml.org, with commas.")
     ] = None,
+    quiet: Quiet = False,
 ) -> None:
     """List the data sets, say where they are, fetch what is missing."""
     from .datasets import datasets
 
-    datasets(data, fetch)
+    datasets(data, fetch, quiet=quiet)
 
 
 @app.command("demo")

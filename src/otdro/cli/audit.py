@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -76,12 +77,15 @@ def audit(
     required.check(options.new)
     if page is not None:
         check_writable(page)
-    found, notes = audited(options)
+    with printing.working("reading", as_json or quiet) as doing:
+        model = load_any(options.model)
+        found, notes = audited(model, options, doing)
+        if page is not None:
+            doing("writing the page")
+            write_page(page, options, model, found, notes)
     told = accuracy_told(found, required)
     if found.drift is not None:
         told += drift_told(found.drift, required.max_drift)
-    if page is not None:
-        write_page(page, options, found, notes)
     if as_json:
         printing.machine(document(options, found, told, notes))
     elif not quiet:
@@ -91,17 +95,20 @@ def audit(
     return 0 if all(line["met"] for line in told) else NOT_MET
 
 
-def write_page(page: Path, options: AuditOptions, found: Audit, notes: list[str]) -> None:
+def write_page(
+    page: Path, options: AuditOptions, model: Any, found: Audit, notes: list[str]
+) -> None:
     """Write the HTML page of an audit."""
     from ..report import write
 
     title = f"{options.model.name} on {Path(options.data).name}"
-    write(page, found, model=load_any(options.model), title=title, notes=notes)
+    write(page, found, model=model, title=title, notes=notes)
 
 
-def audited(options: AuditOptions) -> tuple[Audit, list[str]]:
-    """Read model and tables, and return the audit with notes for the reader."""
-    model = load_any(options.model)
+def audited(
+    model: Any, options: AuditOptions, doing: Callable[[str], None]
+) -> tuple[Audit, list[str]]:
+    """Read the tables, and return the audit of the model with notes for the reader."""
     notes: list[str] = []
     seen: dict[str, int] = {}
     table = _table(options.data, options, notes)
@@ -121,9 +128,11 @@ def audited(options: AuditOptions) -> tuple[Audit, list[str]]:
             notes.append(f"the new table has no column {options.target!r}: its labels are unknown.")
         X_new = model_rows(model, rows, beside, seen)
         new = (X_new, labels_of(rows, options.target, model)) if labelled else X_new
+    X = model_rows(model, table, beside, seen)
+    doing("auditing" if new is None else "auditing, and measuring the drift")
     found = inspection.audit(
         model,
-        model_rows(model, table, beside, seen),
+        X,
         labels_of(table, options.target, model),
         cost=options.cost,
         order=options.order,

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-from ..experiment import Score, summarise
+from ..experiment import Score, Summary, summarise
 from . import printing
 from .errors import UserError
 from .fit import (
     CONTENDERS,
     Chosen,
     Options,
+    asked,
     check_writable,
     prepared,
     scores_of,
     tested,
+    told,
 )
 from .showing import show_scores
-from .verdict import verdict
 
 METHODS = [*CONTENDERS, "Wasserstein"]
 
@@ -42,22 +44,39 @@ def compare(
     ours = chosen.parameters()
     if chosen.of_a_quantile:
         raise UserError("models of the mean are no comparison for a quantile; use another --loss.")
-    data = prepared(options)
+    with printing.working("reading", as_json or quiet):
+        data = prepared(options)
     scores = scores_of(data, options, splits, METHODS, as_json or quiet, ours)
     summaries = summarise(scores)
-    if as_json:
-        printing.machine([vars(s) for s in summaries])
-    elif not quiet:
-        random = f"{splits} random splits, one fifth of the rows for testing"
-        printing.heading(random if options.groups is None else tested(options).capitalize())
-        show_scores(summaries)
-        printing.say(f"Verdict: {verdict(summaries, chosen.cost)}", "bold")
-        for text in data.notes:
-            printing.note(text)
     if plot is not None:
         _draw(scores, next(iter(scores[0].values)), plot)
-        if not (as_json or quiet):
-            printing.say(f"drawn as {plot}")
+    random = f"{splits} random splits, one fifth of the rows for testing"
+    document = {
+        **asked("compare", options),
+        "task": data.task,
+        "rows": len(data.y),
+        "columns": len(data.numbers) + len(data.texts),
+        "tested": random if options.groups is None else tested(options),
+        **told(summaries, chosen),
+        "notes": data.notes,
+        "plot": None if plot is None else str(plot),
+    }
+    if as_json:
+        printing.machine(document)
+    elif not quiet:
+        show(document, summaries)
+
+
+def show(document: dict[str, Any], scores: list[Summary]) -> None:
+    """Print the comparison for a person."""
+    tested_on = document["tested"]
+    printing.heading(tested_on[:1].upper() + tested_on[1:])
+    show_scores(scores)
+    printing.say(f"Verdict: {document['verdict']}", "bold")
+    for text in document["notes"]:
+        printing.note(text)
+    if document["plot"] is not None:
+        printing.say(f"drawn as {document['plot']}")
 
 
 def _draw(scores: list[Score], measure: str, path: Path) -> None:

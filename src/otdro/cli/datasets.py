@@ -14,13 +14,17 @@ from . import printing
 from .errors import UserError
 
 
-def datasets(folder: str | None, names: str | None) -> None:
+def datasets(folder: str | None, names: str | None, *, quiet: bool = False) -> None:
     """List the data sets, or fetch those named into the folder."""
     if folder is not None and not Path(folder).is_dir():
         raise UserError(f"there is no folder {folder}; make it first.")
     if names is not None:
         for name in names.split(","):
-            get(spec(name.strip()), folder)
+            found = get(spec(name.strip()), folder)
+            if not quiet:
+                printing.say(found)
+        return
+    if quiet:
         return
     body = [
         [s.name, f"{s.shape[0]}", f"{s.shape[1]}", s.task[:14], _place(s, folder)]
@@ -42,17 +46,16 @@ def _place(known: Spec, folder: str | None) -> str:
     return f"--fetch {known.name}" if known.openml else f"put {known.file} there"
 
 
-def get(known: Spec, folder: str | None) -> None:
-    """Fetch a data set and keep it where it will be found."""
+def get(known: Spec, folder: str | None) -> str:
+    """Fetch a data set and keep it where it will be found; return what was done."""
     place = folder or os.environ.get(FOLDER)
     if not known.file or known.find(folder) is not None:
-        printing.say(f"{known.name} is here already.")
-        return
+        return f"{known.name} is here already."
     if not place:
         raise UserError(f"name a folder to keep {known.name} in by --data or {FOLDER}.")
     found = fetch(known)
     keep(found, Path(place) / known.file)
-    printing.say(f"{known.name}: {found.X.shape[0]} rows, sha256 {found.sha256[:16]}..., kept.")
+    return f"{known.name}: {found.X.shape[0]} rows, sha256 {found.sha256[:16]}..., kept."
 
 
 def keep(data: Dataset, path: Path) -> None:

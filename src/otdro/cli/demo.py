@@ -28,9 +28,9 @@ TRAIN, TEST = 40, 600
 #: Coefficients that are shown.
 SHOWN = 4
 #: The made-up table: rows, columns, hidden causes, and the noise of a column beside a cause's 1.
-ROWS, COLUMNS, CAUSES, NOISE = 1_000, 30, 3, 2.0
+ROWS, COLUMNS, CAUSES, NOISE = 1_000, 40, 2, 2.0
 #: How much each cause says of the label, and the noise of the label.
-WEIGHTS, LABEL_NOISE = (2.0, 0.7, 0.0), 0.5
+WEIGHTS, LABEL_NOISE = (2.0, 0.7), 0.5
 
 
 class Example(NamedTuple):

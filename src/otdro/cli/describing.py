@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..costs.directions import principal_directions
 from ..inspection.units import mean_move, unit_prices
 
 Array = NDArray[Any]
@@ -16,6 +18,8 @@ Array = NDArray[Any]
 ENOUGH = 20_000
 #: Parts of a direction, and coefficients, rows and columns of a list, that a person is shown.
 PARTS, SHOWN = 3, 8
+#: Features above which the directions of a cost are not computed: they take the cube of it.
+WIDE = 2_000
 #: An entry of a direction below this is not told.
 SMALL = 0.05
 #: What a norm charges for.
@@ -79,15 +83,12 @@ def directions(cost: Any, features: Features, most: int = 3) -> dict[str, list[d
     The indicators of a column of categories sum to one, so that only directions in which they
     sum to zero are moves: switches from one category to another.
     """
-    matrix = getattr(cost, "matrix", None)
-    if matrix is None:
+    if getattr(cost, "matrix", None) is None or len(features.names) > WIDE:
         return {}
-    basis = _moves(features)
-    matrix = np.asarray(matrix, dtype=float)
-    values, vectors = np.linalg.eigh(basis.T @ matrix @ basis)
+    found = principal_directions(cost, len(features.names), _moves(features))
     told = [
-        {"price": float(np.sqrt(value)), "along": _along(basis @ vector, features)}
-        for value, vector in zip(values, vectors.T, strict=True)
+        {"price": float(price), "along": _along(vector, features)}
+        for price, vector in zip(found.prices, found.vectors.T, strict=True)
     ]
     count = min(most, len(told))
     return {"cheapest": told[:count], "most_expensive": told[::-1][:count]}
@@ -135,22 +136,19 @@ def _flipped(name: str, value: float) -> tuple[str, float]:
 
 def switches(cost: Any, features: Features) -> dict[str, dict[str, float]]:
     """Return the prices of the cheapest and most expensive switch of each text column."""
-    matrix = getattr(cost, "matrix", None)
-    if matrix is None:
+    if getattr(cost, "matrix", None) is None:
         return {}
-    M = np.asarray(matrix, dtype=float)
     found = {}
     for column, group in features.groups.items():
-        pairs = {
-            f"{features.category(column, a)} <-> {features.category(column, b)}": float(
-                np.sqrt(max(M[a, a] + M[b, b] - 2 * M[a, b], 0.0))
-            )
-            for i, a in enumerate(group)
-            for b in group[i + 1 :]
-        }
-        if pairs:
-            ends = {min(pairs, key=pairs.__getitem__), max(pairs, key=pairs.__getitem__)}
-            found[column] = {name: pairs[name] for name in sorted(ends, key=pairs.__getitem__)}
+        ends = list(combinations(group, 2))
+        if ends:
+            moves = np.zeros((len(ends), len(features.names)))
+            for k, (a, b) in enumerate(ends):
+                moves[k, [a, b]] = -1.0, 1.0
+            names = [" <-> ".join(features.category(column, j) for j in pair) for pair in ends]
+            pairs = dict(zip(names, cost.norm(moves).tolist(), strict=True))
+            shown = {min(pairs, key=pairs.__getitem__), max(pairs, key=pairs.__getitem__)}
+            found[column] = {name: pairs[name] for name in sorted(shown, key=pairs.__getitem__)}
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,7 +46,8 @@ def drift(
 ) -> int:
     """Measure, print, and return the exit code."""
     Requirements(max_drift=max_drift).check(options.new)
-    found, notes = measured(options)
+    with printing.working("reading", as_json or quiet) as doing:
+        found, notes = measured(options, doing)
     told = drift_told(found, max_drift)
     if as_json:
         printing.machine(document(options, found, told, notes))
@@ -57,7 +59,7 @@ def drift(
     return 0 if all(line["met"] for line in told) else NOT_MET
 
 
-def measured(options: DriftOptions) -> tuple[Drift, list[str]]:
+def measured(options: DriftOptions, doing: Callable[[str], None]) -> tuple[Drift, list[str]]:
     """Read the tables and return the drift with notes for the reader."""
     notes: list[str] = []
     old, new = (_table(name, options, notes) for name in (options.old, options.new))
@@ -73,6 +75,7 @@ def measured(options: DriftOptions) -> tuple[Drift, list[str]]:
         (X, _labels(table, options, model)) if _labelled(table, options) else X
         for X, table in zip(rows, (old, new), strict=True)
     ]
+    doing("measuring the drift")
     found = inspection.drift(
         *given,
         cost=options.cost,

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from sklearn.pipeline import Pipeline
 
+from .. import __version__
 from ..experiment import Score, Setting, Summary, compare, default_model, rounds, summarise
 from ..experiment.comparison import fit_pipeline, inner_folds
 from ..losses import Quantile
@@ -128,26 +129,50 @@ def fit(
         if file is not None:
             check_writable(file)
     ours = chosen.parameters()
-    data = prepared(options)
-    with printing.working("fitting", quiet or as_json):
+    silent = quiet or as_json
+    with printing.working("reading", silent) as doing:
+        data = prepared(options)
+        doing("fitting")
         model, caught = fitted(data, options, ours)
     if against and chosen.of_a_quantile:
         against = False
         caught.append("models of the mean are no comparison for a quantile: none is made.")
-    scores = compared(data, options, quiet or as_json, ours) if against else []
-    report = {**described(data, model, options, chosen.delta), "comparison": [*map(vars, scores)]}
-    report["verdict"] = verdict(scores, chosen.cost) if scores else None
-    report["notes"] = data.notes + caught
+    scores = compared(data, options, silent, ours) if against else []
     if save is not None:
         write_model(model, save)
-        report["saved"] = str(save)
     if page is not None:
-        write_page(page, model, data, options, scores, caught)
-        report["report"] = str(page)
+        with printing.working("writing the page", silent):
+            write_page(page, model, data, options, scores, caught)
+    report = {
+        **asked("fit", options),
+        **described(data, model, options, chosen.delta),
+        **told(scores, chosen),
+        "notes": data.notes + caught,
+        "saved": None if save is None else str(save),
+        "report": None if page is None else str(page),
+    }
     if as_json:
         printing.machine(report)
     elif not quiet:
         show(report, scores)
+
+
+def asked(command: str, options: Options) -> dict[str, Any]:
+    """Return the part of a document that says what was asked, and of which version."""
+    return {
+        "command": command,
+        "version": __version__,
+        "data": options.data,
+        "target": options.target,
+    }
+
+
+def told(scores: list[Summary], chosen: Chosen) -> dict[str, Any]:
+    """Return the part of a document on the comparison with other models, where there is one."""
+    return {
+        "comparison": [vars(score) for score in scores],
+        "verdict": verdict(scores, chosen.cost) if scores else None,
+    }
 
 
 def write_page(

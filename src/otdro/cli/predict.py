@@ -34,15 +34,20 @@ def predict(
         if out.suffix not in (".csv", ".tsv", ".txt", ""):
             raise UserError(f"predictions are written as CSV; {out} ends in {out.suffix}.")
     notes: dict[str, int] = {}
-    with _writer(out) as file:
+    # on a terminal that shows the predictions themselves a bar would be in their way
+    hidden = quiet or (out is None and sys.stdout.isatty())
+    with _writer(out) as file, printing.working("predicting", hidden) as doing:
         separator = "\t" if out is not None and out.suffix == ".tsv" else ","
         source = locate(data, decimal)
+        done = 0
         for k, piece in enumerate(pieces(source, PIECE)):
             rows = predictions(fitted, features(fitted, piece, notes, k * PIECE))
             if identifier is not None:
                 check_column(identifier, list(piece.columns))
                 rows.insert(0, identifier, piece[identifier].to_numpy())
             file.write(rows.to_csv(index=False, header=k == 0, sep=separator))
+            done += len(rows)
+            doing(f"predicting, {done:,} rows done")
     if not quiet:
         for text in source.notes:
             printing.note(text)

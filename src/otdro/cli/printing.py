@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -83,14 +83,19 @@ def _too_wide(head: list[str], body: list[list[str]]) -> bool:
 
 
 @contextmanager
-def working(text: str, quiet: bool = False) -> Iterator[None]:
-    """Show on a terminal that something is being done that has no count."""
+def working(text: str, quiet: bool = False) -> Iterator[Callable[[str], None]]:
+    """Show on a terminal what is being done, with a bar that has no end and the time it takes.
+
+    Yields a function that says what is done next.
+    """
     shown = console(error=True)
     if quiet or not shown.is_terminal:
-        yield
+        yield lambda text: None
         return
-    with shown.status(text):
-        yield
+    parts = (BarColumn(30), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*parts, console=shown, transient=True) as bar:
+        task = bar.add_task(text, total=None)
+        yield lambda text: bar.update(task, description=text)
 
 
 def intervals(means: list[float], errors: list[float], width: int = 26) -> list[str]:

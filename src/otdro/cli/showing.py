@@ -35,9 +35,9 @@ def show(report: dict[str, Any], scores: list[Summary]) -> None:
         printing.say(f"Verdict: {report['verdict']}", "bold")
     for text in report["notes"]:
         printing.note(text)
-    if "report" in report:
+    if report["report"] is not None:
         printing.say(f"\nthe page is {report['report']}")
-    if "saved" in report:
+    if report["saved"] is not None:
         printing.say(f"\nsaved as {report['saved']}")
 
 

@@ -49,8 +49,8 @@ def judge(
     if not labelled:
         return Verdict(
             CANNOT_TELL,
-            "no lower bound exceeds delta, and without labels the distance of the rows is itself "
-            "only a lower bound: label some of the new rows.",
+            "no lower bound exceeds delta, and without classes the distance of the rows is itself "
+            "only a lower bound: where the target is a class, label some of the new rows.",
         )
     if estimate <= delta:
         return Verdict(INSIDE, f"the transport cost {estimate:.4g} is within delta = {delta:.4g}.")
