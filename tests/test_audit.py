@@ -561,3 +561,73 @@ def test_the_price_of_a_label_caps_the_price_of_a_row():
     assert found.price.max() == 0.4
     # in another unit the price means nothing
     assert audit(model, X, y, cost="linf").label_cost == np.inf
+
+
+def least_accuracy(options, mass, delta):
+    """Return 1 - the largest wrong mass: a linear program over the ways (price, wrong) of rows."""
+    price = np.concatenate([[p for p, _ in ways] for ways in options])
+    wrong = np.concatenate([[w for _, w in ways] for ways in options])
+    of = np.repeat(np.arange(len(options)), [len(ways) for ways in options])
+    masses = (of == np.arange(len(options))[:, None]).astype(float)
+    found = linprog(-wrong, price[None], [delta], masses, mass, bounds=(0, None))
+    return 1 + found.fun / mass.sum()
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_classes_under_changes_of_labels_are_of_the_rows_that_had_the_label(order):
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((24, 2))
+    y = np.where(X[:, 0] + 0.5 * rng.standard_normal(24) > 0, "yes", "no")
+    model = DROClassifier(cost="euclidean", order=order, delta=0.05, label_cost=0.4).fit(X, y)
+    found = audit(model, X, y)
+    assert found.relabelled.any()
+    assert not found.relabelled.all()
+    for label in ("yes", "no"):
+        rows = y == label
+        ways = [[(0.0, float(t == 0)), (t**order, 1.0), (0.4, 1.0)] for t in found.distance[rows]]
+        for delta in (0.02, 0.1):
+            expected = least_accuracy(ways, found.weights[rows], delta)
+            assert_allclose(found.accuracy(delta, class_=label), expected, atol=1e-9)
+
+
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("kappa", [0.05, 0.5, 5.0])
+def test_targets_that_move_at_a_price_widen_what_the_band_must_stand(order, kappa):
+    """A row leaves the band by t and s with w t + s = margin, at t^p + kappa s^p."""
+    rng = np.random.default_rng(2)
+    X = rng.standard_normal((25, 2))
+    y = X @ [1.0, -0.5] + 0.3 * rng.standard_normal(25)
+    settings = {"loss": "absolute", "cost": "euclidean", "order": order, "delta": 0.02}
+    model = DRORegressor(**settings, target_cost=kappa).fit(X, y)
+    found = audit(model, X, y, tau=1.0)
+    w = float(np.linalg.norm(model.coef_))
+    s = np.linspace(0, 1, 4001)
+    for margin, price in zip(w * found.distance, found.price, strict=True):
+        ways = (margin * (1 - s) / w) ** order + kappa * (margin * s) ** order
+        assert_allclose(price, ways.min(), rtol=1e-4)
+        assert price <= ways.min() + 1e-12
+    assert_allclose(found.risk(model.delta_), model.robust_risk_, rtol=1e-6)
+    assert audit(model, X, y, tau=1.0, order=3 - order).target_cost == np.inf
+
+
+def test_the_worst_loss_of_an_audit_knows_the_price_of_labels():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((30, 2))
+    y = np.where(X[:, 0] + 0.3 * rng.standard_normal(30) > 0, 1, -1)
+    model = DROClassifier(cost="euclidean", delta=0.05, label_cost=0.4).fit(X, y)
+    assert_allclose(audit(model, X, y).risk(0.05), model.robust_risk_, rtol=1e-6)
+    labels = np.digitize(X[:, 0], [-0.5, 0.5])
+    several = DROClassifier(
+        cost="euclidean", delta=0.05, label_cost=0.8, multi_class="multinomial"
+    ).fit(X, labels)
+    assert_allclose(audit(several, X, labels).risk(0.05), several.robust_risk_, rtol=1e-6)
+
+
+def test_class_weights_are_named_and_sample_weights_count():
+    X, y, _, _ = binary(n=40)
+    weight = np.where(y == "yes", 3.0, 1.0)
+    model = LogisticRegression(class_weight="balanced").fit(X, y)
+    found = audit(model, X, y, sample_weight=weight)
+    assert any("class_weight='balanced'" in note for note in found.notes)
+    right = model.predict(X) == y
+    assert found.accuracy(0.0) == pytest.approx(np.average(right, weights=weight))

@@ -21,8 +21,8 @@ from test_cli import FAST, call, here, refused, table  # noqa: E402, F401
 
 AUDIT = (
     "command version model data target new task rows columns classes space cost order tau loss "
-    "fitted_delta accuracy constant_accuracy curve unit_column breaking_points classes_breaking "
-    "groups_breaking by_column notes drift requirements met"
+    "label_cost target_cost fitted_delta accuracy constant_accuracy curve unit_column "
+    "breaking_points classes_breaking groups_breaking by_column notes drift requirements met"
 )
 DRIFT = (
     "rows_reference rows_new columns cost order lower_bounds bound_noise estimate noise_floor "

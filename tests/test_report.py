@@ -25,6 +25,7 @@ from otdro.report.markup import number, percent, plain
 from otdro.report.stops import stops_of
 from otdro.report.svg import ticks
 from otdro.report.view import SHOWN, View
+from otdro.report.words import row_text
 from test_cli import FAST, call, here, refused, table  # noqa: F401
 
 HOSTILE = [
@@ -322,3 +323,37 @@ def test_commands_refuse_a_place_that_cannot_be_written(here, table, capsys):  #
     fit = ("fit", "rows.csv", "--target", "y", "--report", "nowhere/fit.html", *FAST)
     assert "no folder nowhere" in refused(capsys, *fit)
     assert sorted(path.name for path in here.iterdir()) == ["rows.csv"]
+
+
+def test_rows_whose_label_is_changed_stay_where_they_are():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((40, 2))
+    y = np.where(X[:, 0] + 0.3 * rng.standard_normal(40) > 0, "yes", "no")
+    model = DROClassifier(cost="euclidean", delta=0.05, label_cost=0.4).fit(X, y)
+    found = audit(model, X, y)
+    view = View(found, stops_of(found))
+    before, after = view.places
+    changed = found.relabelled
+    assert changed.any()
+    np.testing.assert_array_equal(before[:, changed], after[:, changed])
+    moved = ~changed & (found.distance > 0)
+    assert (before[:, moved] != after[:, moved]).any(axis=0).all()
+    k = int(np.flatnonzero(changed)[0])
+    assert "its label is changed above delta" in row_text(view, k)
+    assert view.stops.refits is None
+    assert "its label is changed" in report.render(found, model=model)
+
+
+def test_rows_whose_target_moves_go_a_part_of_the_way():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((30, 2))
+    y = X[:, 0] + 0.1 * rng.standard_normal(30)
+    ball = {"cost": "euclidean", "order": 2, "delta": 0.01}
+    model = DRORegressor(**ball, target_cost=2.0).fit(X, y)
+    found = audit(model, X, y, tau=0.5)
+    w = float(np.linalg.norm(model.coef_))
+    np.testing.assert_allclose(found.part_moved, w**2 / (w**2 + 0.5))
+    view = View(found, stops_of(found))
+    before, after = view.places
+    ways = view.directions @ (found.counterfactuals - X).T
+    np.testing.assert_allclose(after - before, found.part_moved * ways, atol=1e-12)

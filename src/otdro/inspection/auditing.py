@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from .certificate import Audit, audited
+from .assembling import audited
+from .certificate import Audit
 from .drifting import measured
 from .linear import read
 from .samples import against

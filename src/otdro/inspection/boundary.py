@@ -68,6 +68,17 @@ def leaves_band(residual: Array, tau: float, w: float) -> Nearest:
     return Nearest(ratio(tau - np.abs(residual), np.asarray(w)), up)
 
 
+def part_moved(w: float, gain: float, order: int) -> float:
+    """Return the part of a row's own way to the wrong side where its target moves as well.
+
+    ``gain`` is the largest change of a residual at unit price, w that of a move of the row alone:
+    at order 2 both share the way as w^2 and gain^2 - w^2, at order 1 the cheaper goes all of it.
+    """
+    if gain == w:
+        return 1.0
+    return (w / gain) ** 2 if order == 2 else 0.0
+
+
 def ratio(margin: Array, w: Array) -> Array:
     """Return max(margin, 0)/w; where w = 0 nothing can move: 0 or inf."""
     short = np.maximum(margin, 0.0)

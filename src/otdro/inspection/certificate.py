@@ -11,22 +11,21 @@ from numpy.typing import NDArray
 
 from ..costs import Cost
 from ..design import as_dense, column_scale
-from ..estimators.rows import check_weights, normalise
-from ..radius.checks import check_groups
+from ..problem import Ball
 from . import units
-from .boundary import Nearest, column_norms, leaves_band, nearest_class, pair_norms
+from .boundary import (
+    Nearest,
+    column_norms,
+    leaves_band,
+    nearest_class,
+    pair_norms,
+    part_moved,
+)
 from .columns import ColumnTable, shares
 from .counterfactuals import Change, changes, counterfactuals, normals
 from .knapsack import AccuracyCurve, accuracy_curve, moved_mass, prices
-from .linear import LinearModel, Reading
-from .rows import (
-    check_grid,
-    check_target,
-    check_tau,
-    constant_accuracy,
-    require_classes,
-    resolve_ball,
-)
+from .linear import LinearModel
+from .rows import constant_accuracy
 from .summary import audit_dict, audit_text
 from .worst_loss import robust_risks
 
@@ -40,7 +39,8 @@ GRID, BEYOND = 41, 1.25
 class Audit:
     r"""What a linear model stands under every distribution within transport cost delta.
 
-    Every delta bounds the mean cost E[c], c = distance^order, of a move of the rows; labels stay.
+    Every delta bounds the mean cost E[c], c = distance^order, of a move of the rows; labels stay
+    unless the model's own ball has a price for changing them.
     ``accuracy`` is exact: no distribution within delta has a lower one, and one comes as near
     as one likes. For regression a row is right while the prediction is within ``tau`` of it.
 
@@ -61,8 +61,8 @@ class Audit:
         What the reader should know of how the model was read.
     drift : Drift or None
         With ``new``, how far the new rows are.
-    label_cost : float
-        The price of changing a label; inf: labels stay.
+    label_cost, target_cost : float
+        The price of changing a label, and of moving a target by one; inf: they stay.
     """
 
     model: LinearModel
@@ -78,6 +78,7 @@ class Audit:
     given_deltas: Array | None = None
     drift: Any = None
     label_cost: float = np.inf
+    target_cost: float = np.inf
 
     @property
     def names(self) -> list[str]:
@@ -119,8 +120,7 @@ class Audit:
     def nearest(self) -> Nearest:
         """The distance of each row to the wrong side, and to which class."""
         if self.tau is not None:
-            w = float(self.cost.dual_norm(self.model.coef[0]))
-            return leaves_band(self.target - self.scores[:, 0], self.tau, w)
+            return leaves_band(self.target - self.scores[:, 0], self.tau, self._dual_norm)
         return nearest_class(self.scores, self.target, pair_norms(self.model.coef, self.cost))
 
     @property
@@ -128,10 +128,37 @@ class Audit:
         """The distance of each row to a flip, 0 where it is wrong already, inf where none flips."""
         return self.nearest.distance
 
+    @property
+    def _dual_norm(self) -> float:
+        """The largest change of a regression model's score by a move of length 1."""
+        return float(self.cost.dual_norm(self.model.coef[0]))
+
+    def ball(self, delta: float) -> Ball:
+        """Return the ball of radius delta, in which the audit looks for the worst."""
+        return Ball(self.cost, float(delta), self.order, self.label_cost, self.target_cost)
+
     @cached_property
     def price(self) -> Array:
-        """What making each row wrong costs per mass: distance^order, or a change of its label."""
-        return prices(self.distance, self.order, self.label_cost)
+        """What making each row wrong costs per mass, by a move or a change of label or target."""
+        if self.tau is None:
+            return prices(self.distance, self.order, self.label_cost)
+        gain = float(self.ball(0.0).gain(self._dual_norm))
+        residual = self.target - self.scores[:, 0]
+        return prices(leaves_band(residual, self.tau, gain).distance, self.order)
+
+    @cached_property
+    def relabelled(self) -> Array:
+        """Whether changing the label of a row is cheaper than moving it to the wrong side."""
+        by_moves = prices(self.distance, self.order)
+        return np.isfinite(self.label_cost) & (self.price < by_moves)
+
+    @cached_property
+    def part_moved(self) -> Array:
+        """The part of the way to its counterfactual that the cheapest change moves each row."""
+        if self.tau is None:
+            return np.where(self.relabelled, 0.0, 1.0)
+        gain = float(self.ball(0.0).gain(self._dual_norm))
+        return np.full(len(self.weights), part_moved(self._dual_norm, gain, self.order))
 
     @cached_property
     def counterfactuals(self) -> Array:
@@ -212,9 +239,8 @@ class Audit:
     def risk(self, delta: Any) -> Any:
         """Return the worst-case mean of the model's loss within delta; inf where it is endless."""
         grid = np.atleast_1d(_radii(delta))
-        found = robust_risks(
-            self.model, self.scores, self.target, self.weights, self.cost, self.order, grid
-        )
+        rows = (self.scores, self.target, self.weights)
+        found = robust_risks(self.model, *rows, [self.ball(radius) for radius in grid])
         return found if np.ndim(delta) else float(found[0])
 
     def moved(self, delta: float) -> Array:
@@ -235,6 +261,8 @@ class Audit:
         """What each column is to the adversary; ``print`` it."""
         broken = min(self.breaking_point("constant"), float(self.curve().budget[-1]))
         spent = self.moved(broken) * np.where(np.isfinite(self.price), self.price, 0.0)
+        # what goes into changes of labels and targets is spent on no column
+        spent = spent * self.part_moved
         w, of = normals(self.model, self.target, self.nearest)
         alone = self._breaks_alone()
         move = units.mean_move(alone, self.order, self._unit_prices, self.scale)
@@ -305,48 +333,6 @@ class Audit:
 
     def __str__(self) -> str:
         return self.summary()
-
-
-def audited(
-    reading: Reading,
-    X: Any,
-    y: Any,
-    cost: Any,
-    order: Any,
-    deltas: Any,
-    tau: Any,
-    sample_weight: Any,
-    groups: Any,
-    random_state: Any,
-) -> Audit:
-    """Return the audit of a model that was read."""
-    linear = reading.model
-    rows = reading.rows(X)
-    target = check_target(y, rows.shape[0], linear)
-    weights = normalise(check_weights(rows, sample_weight), "sample_weight")
-    if linear.classes is not None:
-        require_classes(target, weights, linear)
-        if tau is not None:
-            raise ValueError(f"tau={tau!r} is for regression; a classifier is right or wrong.")
-    regression = linear.classes is None
-    asked = (cost, order, linear.ball)
-    # the price of a label is in the unit of the ball's own cost
-    label_cost = linear.ball.label_cost if cost is None and linear.ball is not None else np.inf
-    cost, order = resolve_ball(*asked, rows, target, weights, regression, random_state)
-    return Audit(
-        model=linear,
-        X=rows,
-        target=target,
-        weights=weights,
-        groups=check_groups(groups, rows.shape[0]),
-        cost=cost,
-        order=order,
-        tau=None if linear.classes is not None else check_tau(tau, target, weights),
-        space=reading.space,
-        notes=reading.notes,
-        label_cost=label_cost,
-        given_deltas=None if deltas is None else check_grid(deltas),
-    )
 
 
 def _radii(delta: Any) -> Any:

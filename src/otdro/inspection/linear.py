@@ -106,6 +106,7 @@ def read(model: Any, X: Any, space: str = "last") -> Reading:
     coef, intercept, classes = _coefficients(last)
     raw = [str(name) for name in getattr(model, "feature_names_in_", [])]
     loss, joint, notes = own_loss(last, classes)
+    notes += _weighting(last)
     names = _names(front, last, coef.shape[1], X, raw)
     found = LinearModel(coef, intercept, classes, names, loss, joint, getattr(last, "ball_", None))
     reading = Reading(found, front, "last", raw if front is None else [], notes)
@@ -113,6 +114,18 @@ def read(model: Any, X: Any, space: str = "last") -> Reading:
     if space == "raw":
         return _raw(reading, X, raw)
     return reading
+
+
+def _weighting(last: Any) -> list[str]:
+    """Return a note where the model was fitted with class weights, which an audit does not use."""
+    inner = getattr(last, "estimator", last) if hasattr(last, "estimators_") else last
+    weight = getattr(inner, "class_weight", None)
+    if weight is None:
+        return []
+    return [
+        f"the model was fitted with class_weight={weight!r}; accuracy and worst-case loss count "
+        "every row once, or by the sample_weight given to the audit."
+    ]
 
 
 def _split(model: Any) -> tuple[Any, Any]:

@@ -14,8 +14,9 @@ from ..costs import Cost
 from ..costs.table import named
 from ..design import as_dense
 from ..problem import Ball
+from .assembling import audited
 from .bounds import model_vectors
-from .certificate import Audit, audited
+from .certificate import Audit
 from .linear import LinearModel, Reading, finite_rows, read
 from .rows import check_target, resolve_ball
 

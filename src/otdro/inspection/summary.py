@@ -33,6 +33,8 @@ def audit_dict(audit: Audit) -> dict[str, Any]:
         "order": audit.order,
         "tau": audit.tau,
         "loss": type(audit.model.loss).__name__,
+        "label_cost": audit.label_cost,
+        "target_cost": audit.target_cost,
         "fitted_delta": audit.fitted_delta,
         "accuracy": audit.accuracy(0.0),
         "constant_accuracy": audit.constant_accuracy(),

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from ..costs import Cost
-from ..duality import worst_risk
+from ..duality import priced_pair_risk, priced_risk, worst_risk
 from ..problem import Ball
 from .boundary import pair_norms
 from .linear import LinearModel
@@ -22,23 +21,20 @@ def robust_risks(
     scores: Array,
     target: Array,
     weights: Array,
-    cost: Cost,
-    order: int,
-    deltas: Array,
+    balls: list[Ball],
 ) -> Array:
-    """Return the worst-case loss at each delta, inf where there is no finite one.
+    """Return the worst-case loss over each ball, inf where there is no finite one.
 
     Of several classes it is that of the softmax loss, or the mean of the one-vs-rest losses, each
     with an adversary of its own. ``target`` is the number of the class, or the regression target.
     """
     if model.joint:
-        return _softmax(scores, target, weights, model.coef, cost, order, deltas)
+        return np.array([_softmax(scores, target, weights, model.coef, ball) for ball in balls])
     problems = _problems(model, scores, target)
     found = [
-        [_risk(model, z, y, weights, float(cost.dual_norm(beta)), Ball(cost, float(delta), order))
-         for delta in deltas]
+        [_risk(model, z, y, weights, float(ball.cost.dual_norm(beta)), ball) for ball in balls]
         for z, y, beta in problems
-    ]  # fmt: skip
+    ]
     return np.mean(found, axis=0)
 
 
@@ -57,10 +53,12 @@ def _problems(model: LinearModel, scores: Array, target: Array) -> list[tuple[Ar
 
 def _risk(model: LinearModel, z: Array, y: Array, weights: Array, w: float, ball: Ball) -> float:
     endless = ball.order == 1 and not np.isfinite(model.loss.lipschitz)
-    if endless and ball.delta > 0 and w > 0:
+    if endless and ball.delta > 0 and ball.gain(w) > 0:
         return np.inf
     if endless or ball.delta == 0:
         return float(weights @ model.loss.value(z, y))
+    if np.isfinite(ball.label_cost):
+        return priced_risk(z, y, weights, model.loss, w, ball).risk
     return worst_risk(z, y, weights, model.loss, w, ball).risk
 
 
@@ -69,16 +67,17 @@ def _softmax(
     own: Array,
     weights: Array,
     coef: Array,
-    cost: Cost,
-    order: int,
-    deltas: Array,
-) -> Array:
-    """Return mean CE + delta max ||B_k - B_y||_* over labels y that occur.
+    ball: Ball,
+) -> float:
+    """Return mean CE + delta max ||B_k - B_y||_* over labels y that occur, or may be changed to.
 
     At order 2 a mean squared move of delta is a mean move of at most sqrt(delta): the same bound
     with that, which is not attained.
     """
+    norms = pair_norms(coef, ball.cost)
+    if np.isfinite(ball.label_cost):
+        top = float(norms.max())
+        return priced_pair_risk(scores, own, weights, top, ball.delta, ball.label_cost).risk
     plain = float(weights @ (logsumexp(scores, axis=1) - scores[np.arange(len(own)), own]))
-    present = np.unique(own[weights > 0])
-    slope = float(pair_norms(coef, cost)[present].max())
-    return plain + slope * (deltas if order == 1 else np.sqrt(deltas))
+    slope = float(norms[np.unique(own[weights > 0])].max())
+    return plain + slope * (ball.delta if ball.order == 1 else np.sqrt(ball.delta))

@@ -75,7 +75,8 @@ def _refits(found: Audit, deltas: Array) -> list[Refit] | None:
     many = found.classes is not None and len(found.classes) > 2
     endless = found.order == 1 and not np.isfinite(loss.lipschitz)
     limit = SMOOTH_ENTRIES if np.isfinite(loss.smoothness) else OTHER_ENTRIES
-    if many or endless or entries > limit:
+    priced = np.isfinite(min(found.label_cost, found.target_cost))
+    if many or endless or priced or entries > limit:
         return None
     y = found.target if found.classes is None else np.where(found.target == 1, 1.0, -1.0)
     ball = (found.cost, found.order, deltas[::-1])

@@ -81,7 +81,10 @@ class View:
     def places(self) -> tuple[Array, Array]:
         """Where the drawn rows are and where they are taken, (m, n) each, along every axis."""
         before = np.asarray(as_dense(self.sample.X), dtype=float)
-        return self.directions @ before.T, self.directions @ self.sample.counterfactuals.T
+        part = self.sample.part_moved[:, None]
+        # a row whose label is changed stays where it is, also where no move would reach a boundary
+        move = np.where(part > 0, part * (self.sample.counterfactuals - before), 0.0)
+        return self.directions @ before.T, self.directions @ (before + move).T
 
     @cached_property
     def ranges(self) -> list[tuple[float, float]]:

@@ -40,9 +40,11 @@ def row_text(view: View, k: int) -> str:
     head = f"Row {k}, {label(view, k)}"
     if distance == 0:
         return f"{head}: wrong without any move."
-    if not np.isfinite(distance):
+    if not np.isfinite(view.audit.price[k]):
         return f"{head}: no move makes it wrong."
     turn = number(view.all_budgets[0][k])
+    if view.audit.part_moved[k] == 0:
+        return f"{head}: {change_text(view, k)} above delta {turn}."
     return (
         f"{head}: {number(distance)} from a flip, moved above delta {turn}; {change_text(view, k)}."
     )
@@ -57,6 +59,8 @@ def label(view: View, k: int) -> str:
 
 def change_text(view: View, k: int, most: int = TOLD) -> str:
     """Return what the counterfactual of a drawn row changes, largest first."""
+    if view.audit.part_moved[k] == 0:
+        return f"its {'target' if view.audit.classes is None else 'label'} is changed"
     i = int(np.searchsorted(view.rows, k))
     before = np.asarray(as_dense(view.sample.X[[i]]), dtype=float)[0]
     after = view.sample.counterfactuals[i]
