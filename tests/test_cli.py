@@ -313,7 +313,7 @@ def test_compare_prints_and_draws(here, table, capsys):
     options = ["--splits", "2", "--plot", "c.png"]
     code, out, _ = call(capsys, "compare", "t.csv", "--target", "y", *options)
     assert code == 0
-    assert "Wasserstein" in out
+    assert "Euclidean cost" in out
     assert max(map(len, out.splitlines())) <= 80
     assert Path("c.png").read_bytes().startswith(b"\x89PNG")
     wrong = ["--splits", "2", "--plot", "c.docx"]

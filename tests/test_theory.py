@@ -12,6 +12,7 @@ from otdro.costs import Mahalanobis, Norm
 from otdro.losses import Logistic, Squared
 from otdro.radius import Sample, confidence_region, theory
 from otdro.radius.profile import chi_square_quantile, chi_square_tail
+from otdro.radius.region import ROWS_PER_SLOPE
 
 N, D = 80, 3
 BETA, INTERCEPT = np.array([1.0, -0.5, 0.0]), 0.3
@@ -248,6 +249,26 @@ def test_coverage(loss, matrix):
         sample = Sample(rows, [y], np.full(n, 1 / n), loss, True)
         hits += confidence_region(sample, y, cost, 0.95).contains(BETA)
     assert abs(hits / count - 0.95) <= 3.5 * np.sqrt(0.95 * 0.05 / count)
+
+
+def coverage_of_regions(rows_per_slope, d=4, count=200):
+    """Return the share of regions of 95% that hold the true slopes of a linear model."""
+    rng = np.random.default_rng(0)
+    n = rows_per_slope * d
+    hits = 0
+    for _ in range(count):
+        X = rng.standard_normal((n, d))
+        beta = rng.standard_normal(d) / np.sqrt(d)
+        y = X @ beta + rng.standard_normal(n)
+        sample = Sample(X, [y], np.full(n, 1 / n), Squared(), True)
+        hits += confidence_region(sample, y, Norm(2), 0.95).contains(beta)
+    return hits / count
+
+
+@pytest.mark.filterwarnings("ignore:the confidence region is asymptotic")
+def test_the_threshold_of_rows_is_where_regions_stop_covering():
+    assert coverage_of_regions(ROWS_PER_SLOPE) >= 0.78
+    assert coverage_of_regions(ROWS_PER_SLOPE - 2) <= 0.72
 
 
 def test_few_rows_for_many_slopes_are_told():

@@ -16,7 +16,7 @@ app = typer.Typer(
     "against every distribution within that cost.",
 )
 
-Data = Annotated[str, typer.Argument(help="CSV, TSV, Parquet, .xlsx; gzip; - is stdin.")]
+Data = Annotated[str, typer.Argument(help="CSV, TSV, Parquet, .xlsx or gzip of text; - is stdin.")]
 Target = Annotated[str, typer.Option(help="The column to predict.")]
 Task = Annotated[str, typer.Option(help="auto, classification or regression.")]
 Scale = Annotated[str, typer.Option(help="auto, standard, yeo-johnson, asinh or none.")]
@@ -79,7 +79,7 @@ def fit_command(
     quantile: QuantileLevel = None,
     save: Annotated[Path | None, typer.Option(help="File for the model, by skops.")] = None,
     report: Report = None,
-    compare: Annotated[bool, typer.Option(help="Compare with plain, L1 and L2 models.")] = True,
+    compare: Annotated[bool, typer.Option(help="Compare with no penalty, L1 and L2.")] = True,
     drop: Drop = None,
     categorical: Categorical = None,
     sample: Sample = None,
@@ -152,7 +152,7 @@ def compare_command(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Compare a robust model with plain, L1, L2 and Wasserstein ones on repeated splits."""
+    """Compare a robust model with the usual ones on repeated splits."""
     from .compare import compare
     from .fit import Chosen, Options
 
@@ -188,11 +188,11 @@ def audit_command(
     space: Annotated[str, typer.Option(help="last or raw: the columns that move.")] = "last",
     groups: Annotated[str | None, typer.Option(help="A column of groups of rows.")] = None,
     require_accuracy: Annotated[
-        float | None, typer.Option(help="Leave with 3 if less is certified at --at-delta.")
+        float | None, typer.Option(help="Exit with 3 if less is certified at --at-delta.")
     ] = None,
-    at_delta: Annotated[float | None, typer.Option(help="The delta of that.")] = None,
+    at_delta: Annotated[float | None, typer.Option(help="The delta of --require-accuracy.")] = None,
     max_drift: Annotated[
-        float | None, typer.Option(help="Leave with 3 if the drift is surely larger.")
+        float | None, typer.Option(help="Exit with 3 if the drift is surely larger.")
     ] = None,
     report: Report = None,
     drop: Drop = None,
@@ -236,7 +236,7 @@ def drift_command(
         str, typer.Option(help="Without a model: standard, yeo-johnson, asinh or none.")
     ] = "standard",
     max_drift: Annotated[
-        float | None, typer.Option(help="Leave with 3 if the drift is surely larger.")
+        float | None, typer.Option(help="Exit with 3 if the drift is surely larger.")
     ] = None,
     drop: Drop = None,
     categorical: Categorical = None,

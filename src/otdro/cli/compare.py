@@ -43,7 +43,9 @@ def compare(
     chosen = chosen or Chosen()
     ours = chosen.parameters()
     if chosen.of_a_quantile:
-        raise UserError("models of the mean are no comparison for a quantile; use another --loss.")
+        raise UserError(
+            "models of the mean cannot be compared with a quantile; use another --loss."
+        )
     with printing.working("reading", as_json or quiet):
         data = prepared(options)
     scores = scores_of(data, options, splits, METHODS, as_json or quiet, ours)

@@ -111,7 +111,7 @@ def _labels(table: Any, options: DriftOptions, model: Any) -> Any:
 def _scaled(old: Any, new: Any, options: DriftOptions, notes: list[str]) -> list[Any]:
     """Return both tables, imputed, encoded and scaled as the old one says."""
     if options.target is not None and not _labelled(old, options):
-        raise UserError(f"the old table has no column {options.target!r}.")
+        raise UserError(f"the old table has no column {options.target!r}. Check --target.")
     beside = [] if options.target is None else [options.target]
     data = prepared_columns(old.drop(columns=beside), options.categorical, options.keep)
     notes += data.notes

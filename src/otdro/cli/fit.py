@@ -136,7 +136,7 @@ def fit(
         model, caught = fitted(data, options, ours)
     if against and chosen.of_a_quantile:
         against = False
-        caught.append("models of the mean are no comparison for a quantile: none is made.")
+        caught.append("models of the mean cannot be compared with a quantile, so none is fitted.")
     scores = compared(data, options, silent, ours) if against else []
     if save is not None:
         write_model(model, save)

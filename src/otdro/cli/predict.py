@@ -32,7 +32,9 @@ def predict(
     if out is not None:
         check_writable(out)
         if out.suffix not in (".csv", ".tsv", ".txt", ""):
-            raise UserError(f"predictions are written as CSV; {out} ends in {out.suffix}.")
+            raise UserError(
+                f"predictions are written as CSV; {out} ends in {out.suffix}: name a .csv file."
+            )
     notes: dict[str, int] = {}
     # on a terminal that shows the predictions themselves a bar would be in their way
     hidden = quiet or (out is None and sys.stdout.isatty())
@@ -74,7 +76,10 @@ def features(model: Any, table: Any, notes: dict[str, int], first: int) -> Any:
     wanted = [str(name) for name in model.feature_names_in_]
     missing = [name for name in wanted if name not in table.columns]
     if missing:
-        raise UserError(f"the table lacks columns that the model needs: {', '.join(missing[:8])}.")
+        raise UserError(
+            f"the table lacks columns that the model needs: {', '.join(missing[:8])}. Add them, or "
+            "fit again without them."
+        )
     extra = [str(name) for name in table.columns if name not in wanted]
     if extra:
         notes[f"columns that the model does not use are ignored: {', '.join(extra[:8])}."] = 0

@@ -71,7 +71,9 @@ def prepare(
     notes = said + notes
     y, task = target_of(table[target], task)
     if len(y) < LEAST:
-        raise UserError(f"the table has {len(y)} rows with a target; the folds need {LEAST}.")
+        raise UserError(
+            f"the table has {len(y)} rows with a target; the folds need {LEAST}: add more."
+        )
     environments = None if groups is None else environments_of(table[groups])
     features = table.drop(columns=list({target, *drop, *([] if groups is None else [groups])}))
     kept: dict[str, Any] = {}
@@ -120,7 +122,9 @@ def unlabelled_of(table: Any, data: Prepared) -> Any:
     for name in (*data.numbers, *data.texts):
         check_column(name, list(table.columns))
     if len(table) < 2:
-        raise UserError(f"the table of unlabelled rows has {len(table)} rows; it needs two.")
+        raise UserError(
+            f"the table of unlabelled rows has {len(table)} rows; it needs two or more."
+        )
     kept = {name: column_as(table[name], "numbers") for name in data.numbers}
     kept |= {name: column_as(table[name], "texts") for name in data.texts}
     return type(table)(kept)[list(data.X.columns)]

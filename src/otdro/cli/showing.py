@@ -10,6 +10,16 @@ from ..experiment import Summary
 from . import printing
 from .describing import SHOWN
 
+#: What the models of a comparison are called for a person; documents keep the short names.
+NAMES = {
+    "ours": "otdro",
+    "plain": "no penalty",
+    "L1": "L1, tuned",
+    "L2": "L2, tuned",
+    "Wasserstein": "Euclidean cost",
+    "constant": "a constant",
+}
+
 
 def show(report: dict[str, Any], scores: list[Summary]) -> None:
     """Print the report for a person."""
@@ -108,7 +118,7 @@ def _risk(value: Any, classes: list[str]) -> str:
 
 
 def show_scores(scores: list[Summary]) -> None:
-    """Print means, paired differences to ours, and a picture, for every measure."""
+    """Print means, paired differences to this model, and a picture, for every measure."""
     for measure in dict.fromkeys(s.measure for s in scores):
         found = [s for s in scores if s.measure == measure]
         # a constant far from the others would leave no room for them
@@ -116,12 +126,12 @@ def show_scores(scores: list[Summary]) -> None:
         picture = printing.intervals([s.mean for s in shown], [s.se for s in shown])
         body = [
             [
-                s.method,
+                NAMES.get(s.method, s.method),
                 f"{s.mean:.4g} ± {s.se:.2g}",
                 "" if s.method == "ours" else f"{s.difference:+.3g} ± {s.difference_se:.2g}",
                 line,
             ]
             for s, line in zip(shown + found[len(shown) :], [*picture, ""], strict=False)
         ]
-        printing.grid([measure, "mean ± se", "minus ours", ""], body, (0, 3))
+        printing.grid([measure, "mean ± se", "minus otdro", ""], body, (0, 3))
         printing.say()

@@ -43,7 +43,10 @@ def model_rows(model: Any, table: Any, beside: tuple[str, ...], notes: dict[str,
         return _numbers(rest, list(rest.columns)).to_numpy()
     missing = [str(name) for name in names if name not in rest.columns]
     if missing:
-        raise UserError(f"the table lacks columns that the model needs: {', '.join(missing[:8])}.")
+        raise UserError(
+            f"the table lacks columns that the model needs: {', '.join(missing[:8])}. Add them, or "
+            "fit again without them."
+        )
     extra = [str(name) for name in rest.columns if name not in own]
     if extra:
         notes[f"columns that the model does not use are ignored: {', '.join(extra[:8])}."] = 0
@@ -122,6 +125,9 @@ def like(data: Prepared, table: Any) -> Any:
     """Return the columns of another table as those of the first one are."""
     missing = [name for name in data.X.columns if name not in table.columns]
     if missing:
-        raise UserError(f"the new table lacks columns of the old one: {', '.join(missing[:8])}.")
+        raise UserError(
+            f"the new table lacks columns of the old one: {', '.join(missing[:8])}. Add them, or "
+            "leave them out with --drop."
+        )
     kind = {**dict.fromkeys(data.numbers, "numbers"), **dict.fromkeys(data.texts, "texts")}
     return type(table)({name: column_as(table[name], kind[name]) for name in data.X.columns})

@@ -56,7 +56,8 @@ def on_the_cost(scores: list[Summary]) -> str:
         word = "wins against" if found > 0 else "loses against"
     return (
         f"The learned cost {word} the Euclidean one here ({euclidean.measure} of the Euclidean "
-        f"minus ours: {euclidean.difference:+.3f} ± {euclidean.difference_se:.3f})."
+        f"one minus that of the learned one: {euclidean.difference:+.3f} ± "
+        f"{euclidean.difference_se:.3f})."
     )
 
 
