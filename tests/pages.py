@@ -1,15 +1,16 @@
 """The code blocks of README and docs, and the extras that a page names above them.
 
-``python tests/pages.py FILE LANGUAGE`` prints the blocks of a language, in order.
+``python tests/pages.py FILE`` prints the blocks of Python and of the shell as one shell script.
 """
 
 import re
 import sys
+from itertools import groupby
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
-PAGES = [README, *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [README, *sorted((ROOT / "docs").glob("*.md"))]
 
 #: What the pages speak of without making it: rows of before and after, and a model of them.
 GIVEN = """
@@ -41,5 +42,17 @@ def script(page: Path) -> str:
     return ("" if page == README else GIVEN) + "\n".join(blocks(page))
 
 
+def shell(page: Path) -> str:
+    """Return the blocks in their order as a shell script; neighbours in Python are one program."""
+    found = re.findall(r"^```(python|sh)\n(.*?)^```", page.read_text(), re.S | re.M)
+    lines = []
+    for language, group in groupby(found, key=lambda block: block[0]):
+        code = "\n".join(text for _, text in group)
+        lines.append(
+            code if language == "sh" else f"python - <<'END_OF_PYTHON'\n{code}END_OF_PYTHON\n"
+        )
+    return "\n".join(lines)
+
+
 if __name__ == "__main__":
-    sys.stdout.write("\n".join(blocks(Path(sys.argv[1]), sys.argv[2])))
+    sys.stdout.write(shell(Path(sys.argv[1])))
