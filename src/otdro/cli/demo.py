@@ -1,4 +1,4 @@
-"""``otdro demo``: one table on which a learned cost should win, one real one, in under a minute."""
+"""``otdro demo``: a made-up table that suits a learned cost and a real one, in under a minute."""
 
 from __future__ import annotations
 
