@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: run test test-all test-package stranger check bench clean
+.PHONY: run test test-all test-package stranger check docs bench clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -15,6 +15,10 @@ $(VENV)/.run: pyproject.toml | $(BIN)/python
 
 $(VENV)/.test: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[all,test]'
+	touch $@ $(VENV)/.run
+
+$(VENV)/.docs: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
 	touch $@ $(VENV)/.run
 
 run: $(VENV)/.run
@@ -37,8 +41,13 @@ check: $(VENV)/.test
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
+# warnings are errors; links are checked in the pages that were written, without the network
+docs: $(VENV)/.docs
+	$(BIN)/python -m sphinx -b html -W --keep-going -j $(WORKERS) -q docs docs/_build/html
+	$(BIN)/python docs/check_links.py docs/_build/html
+
 bench: $(VENV)/.test
 	$(BIN)/python benchmarks/exact.py
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache docs/_build docs/api docs/auto_examples docs/sg_execution_times.rst

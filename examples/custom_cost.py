@@ -1,4 +1,6 @@
-"""A cost of your own: a function c(u, x) of batches, zero at u = x.
+"""
+A cost of your own is a function of two batches of rows
+=======================================================
 
 Here a move costs more in the second column, and more still beyond distance one: the smoothed
 solver needs nothing more. Compare the coefficients with those of the plain squared distance.

@@ -1,18 +1,17 @@
-r"""A learned diagonal cost is the penalty of an adaptive ridge (Theorem 1, DRO_RA).
+r"""
+A learned diagonal cost is an adaptive ridge
+============================================
 
-With the cost (u - x)'Lam(u - x), Lam diagonal, the worst-case mean square over the ball is
+With the cost :math:`(u - x)'\Lambda(u - x)`, :math:`\Lambda` diagonal, the worst-case mean square over
+the ball is
 
-    max E_P (y - x'beta)^2 = (sqrt(mean e_i^2) + sqrt(delta) sqrt(sum beta_j^2 / Lam_j))^2,
+.. math:: \left(\sqrt{\tfrac1n\sum_i e_i^2} + \sqrt{\delta}\sqrt{\sum_j \beta_j^2/\Lambda_j}\right)^2
 
-a square-root ridge that punishes a slope less where moving the feature is expensive. Its solution
-is also that of an ordinary ridge on the columns x_j sqrt(Lam_j), at the penalty
-n sqrt(delta) rmse / |beta|_{1/Lam}. Three roads to the same slopes: the estimator, the formula
-above handed to a general-purpose minimiser, and scikit-learn's Ridge.
-
-    python examples/plot_adaptive_ridge.py [file]
+(Theorem 1 of the paper): a square-root ridge that punishes a slope less where moving the feature is
+expensive. Its solution is also that of an ordinary ridge on the columns
+:math:`x_j\sqrt{\Lambda_j}`. Three roads to the same slopes: the estimator, the formula handed to a
+general-purpose minimiser, and scikit-learn's ``Ridge``.
 """
-
-import sys
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -66,5 +65,4 @@ ax.scatter(np.abs(ours)[order], range(10), color="#0072B2", marker="^", label="l
 ax.set_yticks(range(10), [f"{data.feature_names[j]}  ({weights[j]:.2f})" for j in order])
 ax.set(xlabel="size of the slope", title="Penalty of a slope: 1 / Lam of its feature (in brackets)")
 ax.legend(loc="lower right", frameon=False)
-if len(sys.argv) > 1:
-    figure.savefig(sys.argv[1], dpi=100)
+plt.show()

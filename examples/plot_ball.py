@@ -1,15 +1,12 @@
-"""The ball of the learned cost, its adversary's moves, and the boundary that survives them.
+"""
+A learned cost shapes the ball, and the ball turns the boundary
+===============================================================
 
 Two classes that differ across a long nuisance direction. The Euclidean cost charges every move
 of a given length the same. The learned cost makes moves along the nuisance cheap and moves across
 the classes expensive (same trace), so that the adversary attacks by the nuisance, and the boundary
-that is best against it relies on the nuisance less. Saves the picture of the README.
-
-    python examples/plot_ball.py [file]
+that is best against it relies on the nuisance less.
 """
-
-import sys
-from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -57,6 +54,4 @@ names = [
     "Euclidean boundary",
 ]
 figure.legend(handles, names, loc="outside lower center", ncols=6, frameon=False, columnspacing=1.5)
-
-default = Path(__file__).parent.parent / "docs" / "figures" / "ball.png"
-figure.savefig(sys.argv[1] if len(sys.argv) > 1 else default, dpi=100, bbox_inches="tight")
+plt.show()

@@ -1,16 +1,11 @@
 """
-Six pictures of a robust fit
-============================
+Six pictures say what a robust fit has learned
+==============================================
 
 The path of a fit, its coefficients, the price of each column, the region of plausible slopes, which
 of three models breaks first, and which columns moved in new data. Every display takes Axes and
 keeps its artists as attributes.
-
-    python examples/plot_displays.py [file]
 """
-
-import sys
-from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -59,5 +54,4 @@ print(f"drift: {moved.verdict}; {moved.reason}")
 titles = ["Path", "Coefficients", "Prices", "Confidence region", "Who breaks first", "Drift"]
 for ax, title in zip(axes.flat, titles, strict=True):
     ax.set_title(title)
-file = sys.argv[1] if len(sys.argv) > 1 else Path(__file__).with_suffix(".png")
-figure.savefig(file, dpi=90)
+plt.show()

@@ -1,17 +1,12 @@
 """
-Figure 1(a) of the paper: data on a curve, seen straight across and along the curve
-===================================================================================
+Figure 1(a) of the paper: on a curve, a graph keeps mass where rows can be
+==========================================================================
 
 The rows lie on a horseshoe whose ends come close, one end of each class. In the plane the ends are
 neighbours: at the Euclidean price the adversary carries mass across the gap, to where no row will
 ever be. Along the neighbourhood graph of all rows, labelled or not, the ends are far apart: the
 same budget is spent on the curve, where new rows will really be.
-
-    python examples/plot_figure_1a.py [file]
 """
-
-import sys
-from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -47,6 +42,4 @@ for ax, model, title in zip(axes, fits, titles, strict=True):
     ax.set_aspect("equal")
 handles, names = axes[0].get_legend_handles_labels()
 figure.legend(handles, names, loc="outside lower center", ncols=3, frameon=False)
-
-file = sys.argv[1] if len(sys.argv) > 1 else Path(__file__).with_suffix(".png")
-figure.savefig(file, dpi=110, bbox_inches="tight")
+plt.show()

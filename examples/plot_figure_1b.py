@@ -1,17 +1,12 @@
 """
-Figure 1(b) of the paper: the label depends on one of two features
-==================================================================
+Figure 1(b) of the paper: a learned cost makes the deciding feature expensive
+=============================================================================
 
 Two standard normal features, the label decided by the first alone. The learned cost makes moves
 along the first feature expensive and moves along the second cheap, at the same trace. The adversary
 must compromise between what is cheap and what raises the loss; the fit that is best against it
 leans less on the second feature than one against the Euclidean adversary.
-
-    python examples/plot_figure_1b.py [file]
 """
-
-import sys
-from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -42,6 +37,4 @@ names = ["negative", "positive", "ball of a row", "robust boundary", "plain boun
 figure.legend(handles, names, loc="outside lower center", ncols=5, frameon=False)
 plot.PriceDisplay.from_cost(learned, feature_names=["X(1)", "X(2)"], ax=axes[2])
 axes[2].set_title("What the learned cost charges")
-
-file = sys.argv[1] if len(sys.argv) > 1 else Path(__file__).with_suffix(".png")
-figure.savefig(file, dpi=110, bbox_inches="tight")
+plt.show()

@@ -1,12 +1,10 @@
 """
-Mass that follows the data: the graph cost on two spirals
-=========================================================
+Along a graph, mass stays on its own spiral
+===========================================
 
 The adversary of a Euclidean ball carries a point straight across to the other spiral; along the
 neighbourhood graph (figure 1(a) of the paper) the same budget keeps it on its own.
 """
-
-from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -46,8 +44,4 @@ for axis, (name, length) in zip(axes, lengths.items(), strict=True):
     axis.set_aspect("equal")
     axis.set_axis_off()
     print(f"{name}: {crossed:.0%} of the 60 nearest nodes are of the other class")
-
-if __name__ == "__main__":
-    out = Path(__file__).with_suffix(".png")
-    figure.savefig(out, dpi=120, bbox_inches="tight")
-    print(f"wrote {out.name}")
+plt.show()

@@ -44,7 +44,11 @@ class Norm(Cost):
         return np.linalg.norm(w, ord=_DUAL[self.p], axis=-1)
 
     def direction(self, w: Array) -> Array:
-        """Return w/||w||_2, sign(w) (p = inf), or the signed unit vector of max |w_j| (p = 1)."""
+        """Return a unit vector v with the largest <w, v>.
+
+        It is ``w/||w||_2`` for p = 2, sign(w) for p = inf, and the signed unit vector of the
+        largest entry for p = 1.
+        """
         w = np.asarray(w, dtype=float)
         if self.p == np.inf:
             # sign(0) := 1 keeps the norm of the direction at 1 without changing <w, v>

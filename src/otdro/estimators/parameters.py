@@ -97,7 +97,7 @@ n_iter_ : int
     Iterations of the solver, at least 1; the most of any class.
 n_features_in_ : int
     The number of columns.
-feature_names_in_ : ndarray of shape (n_features_in_,)
+feature_names_in_ : ndarray of shape (n_features,)
     The names of the columns, where X had names that are all strings.
 """
 

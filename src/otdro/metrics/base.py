@@ -45,7 +45,7 @@ class Metric(BaseEstimator):  # type: ignore[misc]
         raise NotImplementedError
 
     def cost(self) -> Mahalanobis:
-        """Return the cost sqrt((u-x)' metric_ (u-x))."""
+        """Return the cost ``sqrt((u - x)' metric_ (u - x))``."""
         check_is_fitted(self, "metric_")
         return Mahalanobis(self.metric_)
 

@@ -38,6 +38,7 @@ class Robust(MetricLearner):
     tol : float
         Stop when the objective gains less than this share.
     max_iter : int
+        The most iterations.
     max_pairs : int
         Pairs of a kind above this number are subsampled.
 
@@ -45,10 +46,11 @@ class Robust(MetricLearner):
 
     Attributes
     ----------
-    objective_ : ndarray of shape (n_iter_,)
+    objective_ : ndarray of shape (n_steps,)
         The objective after each iteration. Zero at the end means that no direction keeps
         cannot-link pairs farther apart than must-link pairs; ``metric_`` is then the identity.
     n_iter_ : int
+        Iterations.
     """
 
     def __init__(

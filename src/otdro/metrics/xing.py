@@ -31,6 +31,7 @@ class Xing(MetricLearner):
     tol : float
         Stop when the certified gap is at most ``tol`` times the objective.
     max_iter : int
+        The most iterations.
     max_pairs : int
         Cannot-link pairs above this number are subsampled.
 
@@ -41,6 +42,7 @@ class Xing(MetricLearner):
     objective_, gap_ : float
         The mean distance reached over the cannot-link pairs and how far it can be from the best.
     n_iter_ : int
+        Iterations.
     """
 
     def __init__(

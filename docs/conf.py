@@ -1,0 +1,96 @@
+"""How Sphinx builds the site: ``make docs``. Nothing is fetched from the network."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "src")]
+
+# the gallery runs on two cores beside Sphinx: one BLAS thread per process
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import mathml  # noqa: E402
+
+import otdro  # noqa: E402
+
+project = "otdro"
+author = "the otdro developers"
+copyright = "the otdro developers, BSD-3-Clause"
+version = release = otdro.__version__
+
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.viewcode",
+    "numpydoc",
+    "sphinx_gallery.gen_gallery",
+]
+exclude_patterns = ["_build", "_templates", "auto_examples/**/*.ipynb", "auto_examples/**/*.py"]
+templates_path = ["_templates"]
+nitpicky = False
+# pages of optional parts are taken into a table of contents where they exist
+suppress_warnings = ["toc.empty_glob"]
+
+myst_enable_extensions = ["dollarmath", "deflist", "colon_fence"]
+myst_heading_anchors = 3
+
+autosummary_generate = True
+autodoc_typehints = "none"
+autodoc_member_order = "bysource"
+numpydoc_show_class_members = False
+
+sphinx_gallery_conf = {
+    "examples_dirs": "../examples",
+    "gallery_dirs": "auto_examples",
+    "filename_pattern": r"\.py$",
+    "abort_on_example_error": True,
+    "download_all_examples": False,
+    "show_signature": False,
+    "show_memory": False,
+    "min_reported_time": 1e9,
+    "within_subsection_order": "ExampleTitleSortKey",
+    "remove_config_comments": True,
+    "write_computation_times": False,
+    "backreferences_dir": None,
+}
+
+html_theme = "pydata_sphinx_theme"
+html_title = "otdro"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_show_sourcelink = False
+html_copy_source = False
+html_sidebars: dict[str, list[str]] = {"index": [], "glossary": [], "when": []}
+html_theme_options = {
+    "logo": {"text": "otdro"},
+    "navbar_align": "left",
+    "header_links_before_dropdown": 9,
+    "show_prev_next": True,
+    "footer_start": ["copyright"],
+    "footer_end": [],
+    "secondary_sidebar_items": ["page-toc"],
+    "navigation_with_keys": False,
+}
+
+
+def home(member: Any) -> str:
+    """Return the module that a member of a class was written in."""
+    inner = getattr(member, "fget", None) or getattr(member, "func", None) or member
+    return str(getattr(inner, "__module__", ""))
+
+
+def skip_foreign(app: Any, what: str, name: str, member: Any, skip: bool, options: Any) -> Any:
+    """Leave out what a class inherits from other packages: they document it."""
+    return True if callable(member) and not home(member).startswith("otdro") else None
+
+
+def setup(app: Any) -> None:
+    """Join the hooks above."""
+    app.connect("autodoc-skip-member", skip_foreign)
+    mathml.setup(app)
