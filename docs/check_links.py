@@ -36,8 +36,8 @@ class Page(HTMLParser):
 
 
 def read(folder: Path) -> dict[Path, Page]:
-    """Return the pages of a site by their files."""
-    files = sorted(folder.rglob("*.html"))
+    """Return the pages of a site by their files; ``_static`` holds parts of the theme."""
+    files = [file for file in sorted(folder.rglob("*.html")) if "_static" not in file.parts]
     return {file.resolve(): Page(file.read_text(encoding="utf-8")) for file in files}
 
 

@@ -27,18 +27,18 @@ extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
-    "sphinx.ext.viewcode",
     "numpydoc",
     "sphinx_gallery.gen_gallery",
 ]
 exclude_patterns = ["_build", "_templates", "auto_examples/**/*.ipynb", "auto_examples/**/*.py"]
 templates_path = ["_templates"]
 nitpicky = False
-# pages of optional parts are taken into a table of contents where they exist
-suppress_warnings = ["toc.empty_glob"]
+#: Pages of optional parts: a table of contents names them, and they may not be there.
+OPTIONAL_PAGES = ("gpu", "out_of_core")
 
 myst_enable_extensions = ["dollarmath", "deflist", "colon_fence"]
 myst_heading_anchors = 3
+highlight_language = "none"
 
 autosummary_generate = True
 autodoc_typehints = "none"
@@ -49,6 +49,8 @@ sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "auto_examples",
     "filename_pattern": r"\.py$",
+    # recipes without a picture: the page on own losses and costs shows them
+    "ignore_pattern": r"custom_",
     "abort_on_example_error": True,
     "download_all_examples": False,
     "show_signature": False,
@@ -66,11 +68,13 @@ html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_show_sourcelink = False
 html_copy_source = False
-html_sidebars: dict[str, list[str]] = {"index": [], "glossary": [], "when": []}
+# pages without pages below them have nothing to show at the side
+ALONE = ("index", "start", "tutorial", "when", "choosing", "theory", "glossary")
+html_sidebars: dict[str, list[str]] = {page: [] for page in ALONE}
 html_theme_options = {
     "logo": {"text": "otdro"},
     "navbar_align": "left",
-    "header_links_before_dropdown": 9,
+    "header_links_before_dropdown": 11,
     "show_prev_next": True,
     "footer_start": ["copyright"],
     "footer_end": [],
@@ -90,7 +94,15 @@ def skip_foreign(app: Any, what: str, name: str, member: Any, skip: bool, option
     return True if callable(member) and not home(member).startswith("otdro") else None
 
 
+def drop_missing(app: Any, page: str, source: list[str]) -> None:
+    """Take optional pages that are not there out of a table of contents."""
+    for name in OPTIONAL_PAGES:
+        if not (HERE / f"{name}.md").exists():
+            source[0] = source[0].replace(f"\n{name}\n", "\n")
+
+
 def setup(app: Any) -> None:
     """Join the hooks above."""
+    app.connect("source-read", drop_missing)
     app.connect("autodoc-skip-member", skip_foreign)
     mathml.setup(app)

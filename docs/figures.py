@@ -1,6 +1,6 @@
 """The pictures of the pages, drawn by the examples.
 
-    python docs/figures.py [folder]      (default: docs/figures)
+python docs/figures.py [folder]      (default: docs/figures)
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 import matplotlib
 
 matplotlib.use("Agg")
-import matplotlib.pyplot as plt  # noqa: E402
+import matplotlib.pyplot as plt
 
 HERE = Path(__file__).parent
 #: The picture of each example that a page shows.

@@ -6,17 +6,22 @@ import re
 from typing import Any
 
 from docutils import nodes
+from docutils.utils.math import MathError
 from docutils.utils.math.latex2mathml import tex2mathml
+from sphinx.errors import ExtensionError
 
 #: Words of LaTeX that docutils does not know, in words that it does.
-PLAIN = {r"\lVert": r"\|", r"\rVert": r"\|", r"\argmin": r"\operatorname{argmin}"}
+PLAIN = {"'": r"^{\prime}", r"\lVert": r"\|", r"\rVert": r"\|", r"\big": "", r"\tfrac": r"\frac"}
 
 
 def mathml(formula: str, *, block: bool) -> str:
     """Return the MathML of a formula in LaTeX."""
     for word, plain in PLAIN.items():
         formula = formula.replace(word, plain)
-    return tex2mathml(formula, as_block=block)
+    try:
+        return tex2mathml(formula, as_block=block)
+    except MathError as error:
+        raise ExtensionError(f"{error} in the formula {formula}") from error
 
 
 def inline(self: Any, node: nodes.math) -> None:

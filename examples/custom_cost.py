@@ -1,6 +1,4 @@
-"""
-A cost of your own is a function of two batches of rows
-=======================================================
+"""A cost of your own: a function c(u, x) of batches, zero at u = x.
 
 Here a move costs more in the second column, and more still beyond distance one: the smoothed
 solver needs nothing more. Compare the coefficients with those of the plain squared distance.

@@ -1,6 +1,4 @@
-"""
-A loss of your own is three formulas and two constants
-======================================================
+"""A loss of your own: value, derivative and curvature in the score, and two constants.
 
 The probit loss -log Phi(yz) is convex and differentiable but not Lipschitz: the smoothed and
 the quadrature solver take it as it is.

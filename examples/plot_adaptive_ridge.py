@@ -2,10 +2,10 @@ r"""
 A learned diagonal cost is an adaptive ridge
 ============================================
 
-With the cost :math:`(u - x)'\Lambda(u - x)`, :math:`\Lambda` diagonal, the worst-case mean square over
-the ball is
+With the cost :math:`(u - x)'\Lambda(u - x)`, :math:`\Lambda` diagonal, the worst-case mean square
+over the ball is
 
-.. math:: \left(\sqrt{\tfrac1n\sum_i e_i^2} + \sqrt{\delta}\sqrt{\sum_j \beta_j^2/\Lambda_j}\right)^2
+.. math:: \left(\sqrt{\tfrac1n\sum_i e_i^2} + \sqrt\delta\sqrt{\sum_j \beta_j^2/\Lambda_j}\right)^2
 
 (Theorem 1 of the paper): a square-root ridge that punishes a slope less where moving the feature is
 expensive. Its solution is also that of an ordinary ridge on the columns

@@ -31,8 +31,17 @@ def save(model: Any, path: Any) -> None:
     Parameters
     ----------
     model : fitted estimator
+        A model of otdro or scikit-learn, or a pipeline.
     path : str or Path
         The file; by custom its name ends in .skops. One that ends in .pkl is refused.
+
+    Examples
+    --------
+    >>> import otdro
+    >>> model = otdro.DROClassifier(cost="euclidean", delta=0.1).fit([[0.0], [1.0]], ["a", "b"])
+    >>> otdro.save(model, "model.skops")
+    >>> otdro.load("model.skops").predict([[2.0]]).tolist()
+    ['b']
     """
     import skops.io
 
@@ -52,6 +61,24 @@ def load(path: Any) -> Any:
     """Return the model in a file from ``save``; refuse types that neither otdro nor sklearn has.
 
     Nothing in the file is run. A file that is no such model is a ``ValueError``.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file.
+
+    Returns
+    -------
+    estimator
+        The model, without its training rows.
+
+    Examples
+    --------
+    >>> import otdro
+    >>> model = otdro.DRORegressor(cost="euclidean", delta=0.0).fit([[0.0], [1.0]], [0.0, 2.0])
+    >>> otdro.save(model, "line.skops")
+    >>> otdro.load("line.skops").predict([[2.0]]).round(6).tolist()
+    [4.0]
     """
     import skops.io
 

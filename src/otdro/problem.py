@@ -25,6 +25,26 @@ class Ball:
     ``delta`` bounds the mean cost E[c] itself, never its root; ``d`` is the distance of ``cost``.
     A label may be changed for ``label_cost``, to any other one, and a target moved by t for
     ``target_cost`` times ``|t|**order``, both beside the price of the row's move; inf: never.
+
+    Parameters
+    ----------
+    cost : Cost
+        The distance d, of ``otdro.costs``.
+    delta : float >= 0
+        The radius: the largest mean cost of a move from the sample.
+    order : {1, 2}, default=2
+        The power of the distance that is the cost.
+    label_cost : float > 0, default=inf
+        The price of changing a label.
+    target_cost : float > 0, default=inf
+        The price of moving a target by one unit.
+
+    Examples
+    --------
+    >>> from otdro import Ball
+    >>> from otdro.costs import Norm
+    >>> Ball(Norm(2), delta=0.1, order=1).delta
+    0.1
     """
 
     cost: Cost
@@ -114,10 +134,22 @@ class Sample:
 class Problem:
     r"""Minimise over (beta, b) the largest :math:`E_P\,\ell(x'\beta + b, y)` over P in the ball.
 
-    ``X`` of shape (n, d) dense or CSR, ``y`` of shape (n,) (labels -1/+1, or 0 to K - 1 of a loss
-    of K scores, or targets), ``weights``
-    of shape (n,), nonnegative with sum 1: the sample P_n. With ``support``, rows of shape (m, d),
-    the adversary moves mass only to rows of X and of it; None is all of R^d.
+    Parameters
+    ----------
+    X : ndarray or CSR matrix of shape (n, d)
+        The rows of the sample P_n.
+    y : ndarray of shape (n,)
+        Labels -1/+1, or 0 to K - 1 of a loss of K scores, or targets.
+    weights : ndarray of shape (n,)
+        The masses of the rows, nonnegative with sum 1.
+    loss : Loss
+        The loss of a score and a target, of ``otdro.losses``.
+    ball : Ball
+        The distributions to guard against.
+    fit_intercept : bool, default=True
+        Whether b is free; else it is 0.
+    support : array or CSR matrix of shape (m, d), default=None
+        The adversary moves mass only to rows of X and of this; None is all of R^d.
     """
 
     X: Any
@@ -170,11 +202,27 @@ class Problem:
 class Solution:
     """A point and its certificate: ``objective`` exceeds the optimum by at most ``gap``.
 
-    ``coef`` (d,) and a number ``intercept``, or (K, d) and (K,) for a loss of K scores.
-
-    ``multiplier`` is the dual variable lam of the budget E[c] <= delta, so that
-    d objective/d delta = lam. ``dual`` holds d l/dz of each row at the worst case (its mean over
-    the masses of a row), the point of the dual problem behind ``gap``; None if there is none.
+    Parameters
+    ----------
+    coef : ndarray of shape (d,), or (K, d) for a loss of K scores
+        The coefficients beta.
+    intercept : float, or ndarray of shape (K,)
+        The intercept b.
+    multiplier : float
+        The dual variable lam of the budget E[c] <= delta: d objective/d delta = lam.
+    objective : float
+        The worst-case risk of this point.
+    gap : float
+        At most by this much the objective exceeds the optimum; inf where nothing is proved.
+    n_iter : int
+        Iterations.
+    converged : bool
+        Whether the gap asked for was reached.
+    message : str
+        How the solver ended.
+    dual : ndarray of shape (n,) or None, default=None
+        d l/dz of each row at the worst case (its mean over the masses of a row), the point of the
+        dual problem behind ``gap``; None if there is none.
     """
 
     coef: Array

@@ -12,7 +12,12 @@ from .base import Array, Cost
 class CallableCost(Cost):
     """Cost c(u, x) >= 0 itself, a function of batches: rows U and X of shape (m, d) in, (m,) out.
 
-    ``gradient(u, x)``, of shape (m, d), is dc/du; None takes central differences.
+    Parameters
+    ----------
+    function : callable
+        c(U, X), zero at u = x.
+    gradient : callable or None, default=None
+        dc/du as a function of (U, X), of shape (m, d); None takes central differences.
     """
 
     geometry = "function"

@@ -16,8 +16,14 @@ class Graph(Cost):
     """Cost of the shortest path on the k-nearest-neighbour graph of all nodes.
 
     The adversary moves mass only between nodes: the rows of X and, where given, of ``support``.
-    Edges are as long as ``base`` says: a Cost with ``transform``, whose distances are Euclidean
-    there (l_p for a norm with p); None is Euclidean.
+
+    Parameters
+    ----------
+    k : int, default=10
+        Neighbours of a node.
+    base : Cost or None, default=None
+        How long edges are: a Cost with ``transform``, whose distances are Euclidean there (l_p for
+        a norm with p); None is Euclidean.
     """
 
     geometry = "finite"

@@ -19,8 +19,20 @@ class Mahalanobis(Cost):
     With :math:`\Lambda = LL'` it is the Euclidean cost after :math:`x \mapsto L'x`, and its dual
     norm is :math:`\sqrt{\beta'\Lambda^{-1}\beta}`.
 
-    ``matrix`` is an array of shape (d, d), or for large d a ``LowRank``, a diagonal plus FF' with
-    few columns, of which no entry is written out.
+    Parameters
+    ----------
+    matrix : ndarray of shape (d, d) or LowRank
+        Lambda, symmetric positive definite; for large d a diagonal plus FF' with few columns, of
+        which no entry is written out.
+
+    Examples
+    --------
+    Moving the first column costs twice as much as moving the second:
+
+    >>> import numpy as np
+    >>> from otdro.costs import Mahalanobis
+    >>> Mahalanobis(np.diag([4.0, 1.0])).norm(np.eye(2)).tolist()
+    [2.0, 1.0]
     """
 
     geometry = "euclidean"

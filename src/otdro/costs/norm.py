@@ -15,6 +15,18 @@ class Norm(Cost):
     r"""Cost :math:`\|u - x\|_p`, p in {1, 2, inf}; the penalty it gives is the dual norm.
 
     ``Norm(inf)`` charges the largest move and penalises :math:`\|\beta\|_1`, as the lasso does.
+
+    Parameters
+    ----------
+    p : {1, 2, inf}, default=2
+        The exponent.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from otdro.costs import Norm
+    >>> float(Norm(np.inf).dual_norm(np.array([3.0, -4.0])))
+    7.0
     """
 
     def __init__(self, p: float = 2) -> None:

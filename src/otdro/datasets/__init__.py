@@ -60,6 +60,7 @@ def load(
     Parameters
     ----------
     name : str
+        The name; case does not matter.
     folder : path or None
         Where the file lies; None is the folder that the environment variable OTDRO_DATA names.
     download : bool

@@ -25,10 +25,23 @@ class DatasetUnavailableError(OSError):
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """A data set in memory: rows X of shape (n, d), targets y of shape (n,), labels -1/+1.
+    """A data set in memory.
 
-    ``source`` says where it came from; ``sha256`` is that of X and then y as little-endian doubles
-    in row order, so that it does not depend on how the file was compressed.
+    Parameters
+    ----------
+    name : str
+        Its name in the paper, or its common one.
+    X : ndarray or CSR matrix of shape (n, d)
+        The rows.
+    y : ndarray of shape (n,)
+        Targets, or labels -1/+1.
+    task : {"classification", "regression"}
+        What ``y`` is.
+    source : str
+        Where it came from.
+    sha256 : str
+        That of X and then y as little-endian doubles in row order, so that it does not depend on
+        how the file was compressed.
     """
 
     name: str

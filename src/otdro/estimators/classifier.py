@@ -87,6 +87,21 @@ class DROClassifier(ClassifierMixin, DROEstimator):  # type: ignore[misc]
     message_ : str, or list of str for one-vs-rest
         How the solver ended, and what was particular about the cost or the choice of delta.
     <attributes>
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.preprocessing import scale
+    >>> from otdro import DROClassifier
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> X = scale(X)
+    >>> model = DROClassifier(cost="euclidean").fit(X[::9], y[::9])
+    >>> print(f"delta {model.delta_:.3f}, accuracy {model.score(X, y):.2f}")
+    delta 0.058, accuracy 0.95
+    >>> print(f"risk {model.empirical_risk_:.3f}, worst case {model.robust_risk_:.3f}")
+    risk 0.111, worst case 0.219
+    >>> bool(model.gap_ <= 1e-6)
+    True
     """
 
     _task: ClassVar[str] = "classification"

@@ -9,7 +9,7 @@ Estimator = TypeVar("Estimator")
 
 MODEL = """
 cost : str, Cost, array, metric learner or callable, default="learned"
-    What a move costs the adversary: his distance, taken to the power ``order``.
+    What a move costs the adversary: a distance, taken to the power ``order``.
 
     - "euclidean", "l1" or "linf": a norm of the move in the units of the columns. The penalty is
       its dual norm, so "linf" gives the lasso-type one.

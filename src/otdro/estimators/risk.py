@@ -20,9 +20,35 @@ Array = NDArray[Any]
 def robust_risk(X: Any, y: Any, coef: Any, intercept: Any, loss: str | Loss, ball: Ball) -> float:
     r"""Return :math:`\sup_{P \in ball} E_P\,\ell(x'\beta + b, y)` around the sample (X, y).
 
-    ``y`` are labels -1/+1 for a loss of classification, targets for one of regression. With
-    coefficients (K, d) and intercepts (K,) of K > 1 classes it is the risk of the softmax model at
-    order 1, and ``y`` are labels 0 to K - 1.
+    Parameters
+    ----------
+    X : array-like or sparse matrix of shape (n, d)
+        The rows.
+    y : array-like of shape (n,)
+        Labels -1/+1 for a loss of classification, targets for one of regression.
+    coef : array-like of shape (d,) or (K, d)
+        The coefficients. With K > 1 lines it is the risk of the softmax model at order 1, and
+        ``y`` are labels 0 to K - 1.
+    intercept : float or array-like of shape (K,)
+        The intercept.
+    loss : str or Loss
+        A short name, or an object of ``otdro.losses``.
+    ball : Ball
+        Cost, delta and order.
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    The worst case of a hinge loss at order 1 is its mean plus delta times the dual norm:
+
+    >>> from otdro import Ball, robust_risk
+    >>> from otdro.costs import Norm
+    >>> X, y = [[1.0, 0.0], [-1.0, 0.0]], [1, -1]
+    >>> robust_risk(X, y, [3.0, 4.0], 0.0, "hinge", Ball(Norm(2), 0.1, order=1))
+    0.5
     """
     loss = losses.resolve(loss)
     if np.ndim(coef) == 2 and len(coef) > 1:

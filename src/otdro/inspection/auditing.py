@@ -50,10 +50,25 @@ def audit(
         Of a pipeline: the columns that are moved, those in front of the last step, or the raw ones
         where the steps between are affine.
     sample_weight, groups : array-like of shape (n,), default=None
+        Weights of the rows, and the group of each, whose accuracy is told apart.
     new : X or (X, y), default=None
         New rows, whose drift from these is measured as well.
     random_state : int, default=None
         Seeds the drift and a learned cost.
+
+    Returns
+    -------
+    Audit
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from otdro import audit
+    >>> X, y = load_iris(return_X_y=True)
+    >>> found = audit(LogisticRegression(max_iter=1000).fit(X, y), X, y)
+    >>> print(f"{found.accuracy(0):.2f}, at least {found.accuracy(0.1):.2f} within 0.1")
+    0.97, at least 0.68 within 0.1
     """
     reading = read(model, X, space)
     found = audited(reading, X, y, cost, order, deltas, tau, sample_weight, groups, random_state)

@@ -52,9 +52,10 @@ class Audit:
         The rows in those columns, class numbers or targets, masses of sum 1, groups or None.
     cost, order
         The price of a move.
-    deltas : ndarray
-        The radii at which ``to_dict`` and pictures show the curves, rising from 0.
+    deltas, given_deltas : ndarray
+        The radii at which ``to_dict`` and pictures show the curves, from 0; as given or None.
     tau : float or None
+        Regression: how near a prediction must be.
     space : str
         "last" or "raw": the columns that are moved.
     notes : list of str

@@ -37,6 +37,12 @@ class Drift:
 
     Attributes
     ----------
+    cost, order
+        The price of a move.
+    names : list of str
+        The columns.
+    n_reference, n_new : int
+        The numbers of rows.
     lower_bounds : dict
         "mean", "gelbrich" and "score": what moving one sample onto the other costs at least, of all
         rows; None where one does not apply (Gelbrich: order 2 and a Euclidean cost; score: a
@@ -48,15 +54,21 @@ class Drift:
         not debiased: part of it is sampling noise.
     noise_floor : float
         The mean transport cost between random parts of the reference, of ``noise_rows`` rows.
+    rows_used, noise_rows : tuple of two int
+        The rows behind the estimate and behind its noise.
     p_value : float
         Of the energy distance on the rows used (of large samples also of means of blocks of all
         rows), by permutations within classes.
     columns : DriftTable
+        How far each column moved by itself.
     label_shift : LabelShift or None
+        How the shares of the classes, or the targets, changed.
     delta : float or None
         The radius that the verdict is about: that the model was fitted for, or audited for.
     verdict : str or None
-        "inside", "outside" or "cannot tell"; None without a ball. ``reason`` says why.
+        "inside", "outside" or "cannot tell"; None without a ball.
+    reason : str
+        Why.
     certified_accuracy : float or None
         With a model and labels: no batch with these class shares that is as far away has a lower
         accuracy. Two classes: as far by the scores, which are all that the model sees (the "score"
@@ -64,6 +76,8 @@ class Drift:
     accuracy : dict
         With a model and labels: "reference", "reweighted" (the reference with the new class
         shares), "new" (the new rows); None where labels are missing.
+    notes : list of str
+        What the reader should know.
     """
 
     cost: Cost
@@ -123,6 +137,19 @@ def drift(
         labelled reference, the delta at which it can be as bad as a constant) gives the verdict.
     random_state : int, default=None
         Seeds subsamples, splits and permutations; None is a fixed seed.
+
+    Returns
+    -------
+    Drift
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from otdro import drift
+    >>> X = np.random.default_rng(0).normal(size=(100, 3))
+    >>> found = drift(X, X + [0.8, 0.0, 0.0])
+    >>> print(f"at least {found.lower_bounds['mean']:.2f}; p-value {found.p_value:.3f}")
+    at least 0.80; p-value 0.002
     """
     samples = two_samples(reference, new, cost, order, model, random_state)
     return measured(samples, random_state)

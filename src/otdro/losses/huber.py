@@ -4,7 +4,13 @@ from .piecewise import PiecewiseQuadratic
 
 
 class Huber(PiecewiseQuadratic):
-    r"""Huber loss, e = y - z: :math:`e^2/2` for :math:`|e| \le M`, else :math:`M|e| - M^2/2`."""
+    r"""Huber loss, e = y - z: :math:`e^2/2` for :math:`|e| \le M`, else :math:`M|e| - M^2/2`.
+
+    Parameters
+    ----------
+    M : float > 0, default=1.35
+        The size of a residual from which on the loss is linear, in the unit of the target.
+    """
 
     task = "regression"
     kappa = 1.0

@@ -4,7 +4,13 @@ from .piecewise import PiecewiseQuadratic
 
 
 class Quantile(PiecewiseQuadratic):
-    r"""Pinball loss :math:`\max(\tau e, (\tau - 1) e)`, e = y - z: tau-quantile regression."""
+    r"""Pinball loss :math:`\max(\tau e, (\tau - 1) e)`, e = y - z: tau-quantile regression.
+
+    Parameters
+    ----------
+    tau : float in (0, 1), default=0.5
+        The quantile.
+    """
 
     task = "regression"
     kappa = 0.0

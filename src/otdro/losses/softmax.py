@@ -14,7 +14,13 @@ class Softmax(Loss):
     r"""Cross-entropy :math:`\log\sum_k e^{z_k} - z_y` of K scores for labels y in {0, ..., K - 1}.
 
     Scores have one more axis than labels, the last one, over the classes. Its slope along a move
-    that changes the difference of two scores by s is at most ``|s|``: ``lipschitz`` is in that unit.
+    that changes the difference of two scores by s is at most ``|s|``: ``lipschitz`` is in this
+    unit.
+
+    Parameters
+    ----------
+    classes : int, default=3
+        The number K of scores.
     """
 
     task = "classification"

@@ -44,10 +44,27 @@ class Line(NamedTuple):
 class AdversaryDisplay:
     """Rows, the moves of their mass, and the boundary before and after.
 
-    All coordinates are in the plane. ``balls`` are outlines of what the moves of some rows spend,
-    as pairs of centre and shape. The boundary is that of ``estimator``; ``before`` is that of
-    another model, by habit the plain fit. After ``plot``: ``ax_``, ``figure_``, ``rows_``,
-    ``balls_``, ``arrows_``, ``boundary_`` and ``before_`` (None where there is no line).
+    All coordinates are in the plane. Best made by ``from_estimator``.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n, 2)
+        The rows.
+    moves : Moves
+        Where mass starts and ends, and how much.
+    labels : tuple of two str
+        The names of the axes.
+    y : array of shape (n,), default=None
+        The classes, for colours.
+    boundary, before : Line, default=None
+        Where the score of the model is zero, and that of another model, by habit the plain fit.
+    balls : list of pairs of ndarrays
+        Centres and shapes of what the moves of some rows spend.
+
+    Attributes
+    ----------
+    ax_, figure_, rows_, balls_, arrows_, boundary_, before_
+        What ``plot`` drew; None where there is no line.
     """
 
     rows: Array

@@ -17,9 +17,27 @@ from .plane import plane_of, sphere
 class BallDisplay:
     """The moves in a plane that cost at most ``radius``, around ``center``, the rows behind them.
 
-    ``outline`` (k, 2) are moves of unit price in the plane, the other directions held still;
-    ``rows`` (n, 2) and ``center`` (2,) are coordinates in it. After ``plot``: ``ax_``,
-    ``figure_``, ``rows_`` (one scatter per class) and ``ball_`` (a polygon).
+    Best made by ``from_cost`` or ``from_estimator``.
+
+    Parameters
+    ----------
+    outline : ndarray of shape (k, 2)
+        Moves of unit price in the plane, the other directions held still.
+    rows : ndarray of shape (n, 2)
+        The rows in the plane.
+    center : ndarray of shape (2,)
+        The middle of the ball.
+    labels : tuple of two str
+        The names of the axes.
+    radius : float, default=1
+        The price of a move to the border.
+    y : array of shape (n,), default=None
+        The classes, for colours.
+
+    Attributes
+    ----------
+    ax_, figure_, rows_, ball_
+        What ``plot`` drew: one scatter per class, and a polygon.
     """
 
     outline: NDArray[Any]

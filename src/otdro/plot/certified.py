@@ -19,9 +19,22 @@ POINTS = 201
 class CertifiedAccuracyDisplay:
     """The least accuracy under any distribution within transport cost delta, one line per model.
 
-    ``accuracy`` maps names to arrays over ``deltas``; ``level`` marks an accuracy that is required.
-    Models are comparable where they were audited under the same cost and order. After ``plot``:
-    ``ax_``, ``figure_``, ``lines_`` (one per name) and ``level_``.
+    Models are comparable where they were audited under the same cost and order. Best made by
+    ``from_audits``.
+
+    Parameters
+    ----------
+    deltas : ndarray of shape (m,)
+        The radii.
+    accuracy : mapping of str to ndarray of shape (m,)
+        The curve of each model.
+    level : float, default=None
+        An accuracy that is required, to be marked.
+
+    Attributes
+    ----------
+    ax_, figure_, lines_, level_
+        What ``plot`` drew, one line per name.
     """
 
     deltas: NDArray[Any]

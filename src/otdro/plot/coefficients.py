@@ -20,8 +20,23 @@ NAMED = 7
 class CoefficientPathDisplay:
     """Coefficients (m, d) along ``deltas`` (m,); the largest are named, the others grey.
 
-    After ``plot``: ``ax_``, ``figure_``, ``lines_`` (one per column, in the columns' order) and
-    ``chosen_`` (None where no delta is marked).
+    Best made by ``from_estimator``.
+
+    Parameters
+    ----------
+    deltas : ndarray of shape (m,)
+        The radii.
+    coef : ndarray of shape (m, d)
+        The coefficients along them.
+    names : list of str
+        The names of the columns.
+    chosen : float, default=None
+        A delta to be marked.
+
+    Attributes
+    ----------
+    ax_, figure_, lines_, chosen_
+        What ``plot`` drew, one line per column in their order; None where no delta is marked.
     """
 
     deltas: NDArray[Any]

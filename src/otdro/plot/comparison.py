@@ -12,7 +12,22 @@ from .drawing import FAINT, OTHER, OURS
 
 
 def comparison(ax: Any, scores: Sequence[Score], measure: str) -> list[Any]:
-    """Draw one line a method: its splits as dots, the mean with one standard error either side."""
+    """Draw one line per method: its splits as dots, the mean with one standard error either side.
+
+    Parameters
+    ----------
+    ax : Axes
+        Where to draw.
+    scores : sequence of Score
+        From ``otdro.experiment.compare``.
+    measure : str
+        The measure to show, e.g. "log-loss".
+
+    Returns
+    -------
+    list
+        What was drawn.
+    """
     methods = list(dict.fromkeys(score.method for score in scores))
     artists = []
     for row, method in enumerate(methods):

@@ -21,8 +21,23 @@ class DriftDisplay:
     """How far each column moved by itself, farthest first, in its standard deviations.
 
     A bar is the mean move of a column, coloured where the move is more than noise at 5% (corrected
-    for the number of columns); a mark is the change of its mean. After ``plot``: ``ax_``,
-    ``figure_``, ``bars_``, ``shift_`` (the marks) and ``zero_``.
+    for the number of columns); a mark is the change of its mean. Best made by ``from_drift``.
+
+    Parameters
+    ----------
+    names : list of str
+        The names of the columns.
+    distance : ndarray of shape (d,)
+        The mean move of each column, in its standard deviations.
+    shift : ndarray of shape (d,)
+        The change of its mean.
+    p_value : ndarray of shape (d,)
+        Whether it is more than noise.
+
+    Attributes
+    ----------
+    ax_, figure_, bars_, shift_, zero_
+        What ``plot`` drew; ``shift_`` are the marks.
     """
 
     names: list[str]

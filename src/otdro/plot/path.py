@@ -18,10 +18,26 @@ Array = NDArray[Any]
 class PathDisplay:
     """Empirical and robust risk along ``deltas``, fold scores, the chosen delta and theory's.
 
-    ``score`` and ``score_se`` may be None. ``score_is_loss``: the score is the negative loss of
-    held-out rows and is drawn, with its sign changed, beside the risks; another score gets an axis
-    of its own. After ``plot``: ``ax_``, ``figure_``, ``empirical_``, ``robust_``, ``score_``,
-    ``score_band_``, ``chosen_``, ``theory_`` and ``score_ax_``; None for what is not drawn.
+    Best made by ``from_estimator``.
+
+    Parameters
+    ----------
+    deltas : ndarray of shape (m,)
+        The radii.
+    empirical_risk, robust_risk : ndarray of shape (m,)
+        The mean loss and the worst case along them.
+    score, score_se : ndarray of shape (m,), default=None
+        Fold scores and their standard errors.
+    chosen, theory : float, default=None
+        Deltas to be marked: the one chosen, and that of the profile.
+    score_is_loss : bool, default=True
+        Whether the score is the negative loss of held-out rows; it is then drawn, with its sign
+        changed, beside the risks. Another score gets an axis of its own.
+
+    Attributes
+    ----------
+    ax_, figure_, empirical_, robust_, score_, score_band_, chosen_, theory_, score_ax_
+        What ``plot`` drew; None for what is not drawn.
     """
 
     deltas: Array

@@ -20,7 +20,17 @@ MOST = 30
 class PriceDisplay:
     """The price of moving each feature by one standard deviation, most expensive first.
 
-    After ``plot``: ``ax_``, ``figure_``, ``bars_`` and ``mean_`` (a line at the mean price).
+    Best made by ``from_cost`` or ``from_estimator``.
+
+    Parameters
+    ----------
+    table : CostTable
+        Prices by column, from ``cost.table()``.
+
+    Attributes
+    ----------
+    ax_, figure_, bars_, mean_
+        What ``plot`` drew; ``mean_`` is a line at the mean price.
     """
 
     table: CostTable

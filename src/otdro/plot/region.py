@@ -17,8 +17,21 @@ from .plane import circle, column, name_of
 class ConfidenceRegionDisplay:
     """The shadow of a region on two slopes, its centre, and the lines where a slope is 0.
 
-    ``outline`` (k, 2) is around ``center`` (2,). After ``plot``: ``ax_``, ``figure_``,
-    ``region_``, ``center_`` and ``zero_`` (two lines).
+    Best made by ``from_estimator`` or ``from_region``.
+
+    Parameters
+    ----------
+    center : ndarray of shape (2,)
+        The middle of the region.
+    outline : ndarray of shape (k, 2)
+        Its border, around the middle.
+    labels : tuple of two str
+        The names of the slopes.
+
+    Attributes
+    ----------
+    ax_, figure_, region_, center_, zero_
+        What ``plot`` drew; ``zero_`` are two lines.
     """
 
     center: NDArray[Any]

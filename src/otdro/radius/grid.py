@@ -32,10 +32,22 @@ KINKED_TOL, NEAR_ENOUGH = 1e-7, 1e-4
 class Path:
     """Solutions along ``deltas`` (descending), and their fold scores where there were folds.
 
-    ``coef`` (m, d) and ``intercept`` (m,), with a leading axis of K for one-vs-rest, as have
-    ``empirical_risk``, ``robust_risk`` and ``gap``; (m, K, d) and (m, K) of the softmax model.
-    ``score_mean`` and ``score_se`` (m,) are over folds, larger is better; ``candidates`` has one
-    entry a cost that was tried, and ``environments``, where rows came in groups, the loss of each.
+    Parameters
+    ----------
+    deltas : ndarray of shape (m,)
+        The radii, descending.
+    coef : ndarray of shape (m, d)
+        The coefficients; with a leading axis of K for one-vs-rest, (m, K, d) of the softmax model.
+    intercept : ndarray of shape (m,)
+        The intercepts; (K, m) for one-vs-rest, (m, K) of the softmax model.
+    empirical_risk, robust_risk, gap : ndarray of shape (m,)
+        The mean loss, the worst case and its certificate; (K, m) for one-vs-rest.
+    score_mean, score_se : ndarray of shape (m,) or None
+        Mean score over folds, larger is better, and its standard error; None without folds.
+    candidates : list
+        One entry for each cost that was tried.
+    environments : Environments or None
+        Where rows came in groups, the loss of each.
     """
 
     deltas: Array
@@ -65,8 +77,34 @@ def path(
 ) -> Path:
     """Return exact solutions on a grid of deltas, from the zero threshold down.
 
-    ``y`` are labels -1/+1 for a loss of classification, targets for one of regression; ``deltas``
-    are descending (default: 20, geometric).
+    Parameters
+    ----------
+    X : array-like or sparse matrix of shape (n, d)
+        The rows.
+    y : array-like of shape (n,)
+        Labels -1/+1 for a loss of classification, targets for one of regression.
+    loss, cost, order : as in the estimators
+        The cost may not be learned here: learn it first.
+    deltas : array-like of shape (m,), default=None
+        The radii, descending; None: 20, geometric.
+    sample_weight : array-like of shape (n,), default=None
+        Nonnegative weights of the rows.
+    fit_intercept : bool, default=True
+        Whether there is an intercept.
+    tol, max_iter : float and int
+        The gap asked for, relative to the risk of the best constant model, and the most
+        iterations.
+
+    Returns
+    -------
+    Path
+
+    Examples
+    --------
+    >>> from otdro.radius import path
+    >>> found = path([[0.0], [1.0], [2.0], [3.0]], [-1, -1, 1, 1], deltas=[1.0, 0.1])
+    >>> found.coef[:, 0].round(3).tolist()
+    [0.0, 2.038]
     """
     loss, X, y, weights = validated(X, y, loss, sample_weight)
     cost = resolve_cost(cost)

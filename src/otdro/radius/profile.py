@@ -59,7 +59,36 @@ def theory(
     For squared loss (order 2) and logistic loss (orders 1, an upper bound, and 2). The unknown
     truth is replaced by a pilot: the plain fit, or where that does not exist (separable classes,
     fewer rows than columns) the robust fit at the delta found, iterated. Asymptotic in n and, for
-    prediction, conservative. ``y`` are labels -1/+1 or targets.
+    prediction, conservative.
+
+    Parameters
+    ----------
+    X : array-like or sparse matrix of shape (n, d)
+        The rows.
+    y : array-like of shape (n,)
+        Labels -1/+1 or targets.
+    loss, cost, order : as in the estimators
+        The cost is Euclidean or a matrix.
+    confidence : float in (0, 1), default=0.95
+        The probability of covering the truth.
+    sample_weight : array-like of shape (n,), default=None
+        Nonnegative weights of the rows.
+    fit_intercept : bool, default=True
+        Whether there is an intercept.
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from otdro.radius import theory
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(400, 2))
+    >>> y = X @ [1.0, -1.0] + rng.normal(size=400)
+    >>> round(theory(X, y, loss="squared"), 4), round(theory(X[:100], y[:100], loss="squared"), 4)
+    (0.005, 0.0121)
     """
     loss, X, y, weights = validated(X, y, loss, sample_weight)
     cost = resolve_cost(cost)

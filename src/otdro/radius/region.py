@@ -25,8 +25,18 @@ ROWS_PER_SLOPE = 5
 class ConfidenceRegion:
     r"""The slopes with :math:`(\beta - \hat\beta)' M (\beta - \hat\beta) \le \delta`.
 
-    ``center`` is the plain fit (or its regularised pilot), ``matrix`` is :math:`C G^{-1} C` with
-    the intercept minimised out, ``delta`` the profile's quantile at ``confidence``.
+    Parameters
+    ----------
+    center : ndarray of shape (d,)
+        The plain fit, or its regularised pilot.
+    matrix : ndarray of shape (d, d)
+        M, which is :math:`C G^{-1} C` with the intercept minimised out.
+    delta : float
+        The profile's quantile at ``confidence``.
+    confidence : float in (0, 1)
+        The probability with which the region covers the true slopes, asymptotically.
+    feature_names : ndarray of shape (d,) or None
+        The names of the columns.
     """
 
     center: Array

@@ -53,7 +53,8 @@ def write(
         The fitted estimator, for its path, risks and costs; any other model is passed over.
     scores : sequence of Summary, default=()
         Scores of held-out rows beside other models, as ``otdro fit`` has them.
-    title : str
+    title : str, default="Audit of a linear model"
+        The heading of the page.
     notes : sequence of str, default=()
         Sentences for the reader, e.g. what was done to the columns.
     random_state : int, default=0
@@ -80,7 +81,17 @@ def render(
     notes: Sequence[str] = (),
     random_state: int = 0,
 ) -> str:
-    """Return the page as text; the parameters are those of ``write``."""
+    """Return the page as text.
+
+    Parameters
+    ----------
+    audit, model, scores, title, notes, random_state
+        Those of ``write``.
+
+    Returns
+    -------
+    str
+    """
     if not isinstance(audit, Audit):
         raise TypeError(
             f"a report is of an Audit, got {type(audit).__name__}: "

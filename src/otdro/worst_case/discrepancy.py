@@ -33,11 +33,37 @@ def discrepancy(
 ) -> float:
     r"""Return :math:`D_c(P, Q)`, the least mean cost of moving P onto Q, :math:`c = d^{order}`.
 
-    P and Q are (points, targets, weights or None) or a ``WorstCase``. A label is changed for
-    ``label_cost`` and a target moved by t for ``target_cost`` times ``|t|**order``, as in ``Ball``;
-    where both are inf, the value is inf if the masses of the labels differ. The Kantorovich linear
-    program, of each label where labels are fixed, is solved by POT if it is installed, else by
-    HiGHS.
+    The Kantorovich linear program, of each label where labels are fixed, is solved by POT if it is
+    installed, else by HiGHS.
+
+    Parameters
+    ----------
+    P, Q : tuple (points, targets, weights or None) or WorstCase
+        The two distributions; None stands for equal weights.
+    cost : Cost
+        The distance d, of ``otdro.costs``.
+    order : {1, 2}
+        The power of the distance that is the cost.
+    label_cost : float > 0, default=inf
+        The price of changing a label, as in ``Ball``.
+    target_cost : float > 0, default=inf
+        The price of moving a target by t, times ``|t|**order``. Where both prices are inf, the
+        value is inf if the masses of the labels differ.
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> from otdro import discrepancy
+    >>> from otdro.costs import Norm
+    >>> here = ([[0.0, 0.0], [1.0, 0.0]], [1, 1], None)
+    >>> there = ([[0.0, 2.0], [1.0, 2.0]], [1, 1], None)
+    >>> discrepancy(here, there, Norm(2), order=1)
+    2.0
+    >>> discrepancy(here, there, Norm(2), order=2)
+    4.0
     """
     if order not in (1, 2):
         raise ValueError(f"order must be 1 or 2, got order={order!r}.")

@@ -19,12 +19,38 @@ class WorstCase:
     r"""A distribution in the ball whose risk is the worst-case risk, to ``shortfall``.
 
     Of a fitted model it is the least favourable distribution: the plain fit to it, without a
-    ball, is the model itself. ``points`` of shape (k, d), ``targets`` and ``weights`` of shape
-    (k,); ``origin`` is the row of X each point was moved from, and the masses of the points of a
-    row sum to the row's weight. ``budget`` is the mean cost of the move, at most delta. Where no
-    distribution attains the supremum (mass would escape to infinity), or, for the constant
-    model, where none has it as its plain fit, ``attained`` is False, and ``shortfall`` the stated
-    tolerance.
+    ball, is the model itself.
+
+    Parameters
+    ----------
+    points : ndarray of shape (k, d)
+        Where mass is.
+    targets : ndarray of shape (k,)
+        The labels or targets of the points.
+    weights : ndarray of shape (k,)
+        Their masses; those of the points of a row sum to the row's weight.
+    origin : ndarray of shape (k,)
+        The row of X that each point was moved from.
+    budget : float
+        The mean cost of the move, at most delta.
+    risk : float
+        The mean loss of the model under this distribution.
+    attained : bool
+        False where no distribution attains the supremum (mass would escape to infinity), or, for
+        the constant model, where none has it as its plain fit.
+    shortfall : float
+        By how much the risk falls short of the supremum.
+
+    Examples
+    --------
+    >>> from otdro import DRORegressor
+    >>> X, y = [[0.0], [1.0], [2.0], [3.0]], [0.0, 1.2, 1.8, 3.1]
+    >>> model = DRORegressor(cost="euclidean", delta=0.01).fit(X, y)
+    >>> worst = model.worst_case()
+    >>> round(worst.budget, 6), worst.attained
+    (0.01, True)
+    >>> bool(abs(worst.risk - model.robust_risk_) < 1e-6)
+    True
     """
 
     points: Array
