@@ -41,6 +41,13 @@ myst_heading_anchors = 3
 highlight_language = "none"
 
 autosummary_generate = True
+# names that differ by case alone are one file on some systems
+autosummary_filename_map = {
+    "otdro.Audit": "otdro.Audit-class",
+    "otdro.Drift": "otdro.Drift-class",
+    "otdro.radius.Path": "otdro.radius.Path-class",
+}
+toc_object_entries_show_parents = "hide"
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"
 numpydoc_show_class_members = False
@@ -51,6 +58,7 @@ sphinx_gallery_conf = {
     "filename_pattern": r"\.py$",
     # recipes without a picture: the page on own losses and costs shows them
     "ignore_pattern": r"custom_",
+    "reset_modules": ("matplotlib", "gallery_style.tight"),
     "abort_on_example_error": True,
     "download_all_examples": False,
     "show_signature": False,

@@ -11,7 +11,7 @@ from docutils.utils.math.latex2mathml import tex2mathml
 from sphinx.errors import ExtensionError
 
 #: Words of LaTeX that docutils does not know, in words that it does.
-PLAIN = {"'": r"^{\prime}", r"\lVert": r"\|", r"\rVert": r"\|", r"\big": "", r"\tfrac": r"\frac"}
+PLAIN = {r"\lVert": r"\|", r"\rVert": r"\|", r"\big": "", r"\tfrac": r"\frac"}
 
 
 def mathml(formula: str, *, block: bool) -> str:

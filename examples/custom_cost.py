@@ -13,7 +13,7 @@ from otdro.solvers import Exact, Smoothed
 
 
 def guarded(u, x):
-    """Return v + v^2 with v = (u_1 - x_1)^2 + 9 (u_2 - x_2)^2, one price a row."""
+    """Return v + v^2 with v = (u_1 - x_1)^2 + 9 (u_2 - x_2)^2, one price per row."""
     v = (u - x) ** 2 @ np.array([1.0, 9.0])
     return v + v**2
 
