@@ -14,6 +14,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "src")]
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+import docstrings  # noqa: E402
 import mathml  # noqa: E402
 
 import otdro  # noqa: E402
@@ -91,17 +92,6 @@ html_theme_options = {
 }
 
 
-def home(member: Any) -> str:
-    """Return the module that a member of a class was written in."""
-    inner = getattr(member, "fget", None) or getattr(member, "func", None) or member
-    return str(getattr(inner, "__module__", ""))
-
-
-def skip_foreign(app: Any, what: str, name: str, member: Any, skip: bool, options: Any) -> Any:
-    """Leave out what a class inherits from other packages: they document it."""
-    return True if callable(member) and not home(member).startswith("otdro") else None
-
-
 def drop_missing(app: Any, page: str, source: list[str]) -> None:
     """Take optional pages that are not there out of a table of contents."""
     for name in OPTIONAL_PAGES:
@@ -110,7 +100,7 @@ def drop_missing(app: Any, page: str, source: list[str]) -> None:
 
 
 def setup(app: Any) -> None:
-    """Join the hooks above."""
+    """Join the hooks."""
     app.connect("source-read", drop_missing)
-    app.connect("autodoc-skip-member", skip_foreign)
+    docstrings.setup(app)
     mathml.setup(app)

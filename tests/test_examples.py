@@ -9,11 +9,16 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+#: `make docs`, and so every run of continuous integration, runs those of the gallery as well.
+TO_RUN = [
+    pytest.param(path, marks=[pytest.mark.slow] if path.name.startswith("plot_") else [])
+    for path in EXAMPLES
+]
 #: 30 seconds on a machine of its own; the tests may run beside others.
 LIMIT = 180
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.name)
+@pytest.mark.parametrize("path", TO_RUN, ids=lambda p: p.name)
 def test_example_runs_and_writes_no_file(path, tmp_path):
     pytest.importorskip("matplotlib")
     copy = tmp_path / "examples" / path.name

@@ -11,6 +11,13 @@ import pytest
 
 from pages import PAGES, README, blocks, script
 
+#: Pages whose blocks take several seconds; tests/test_site.py runs the first of `start` as well.
+HEAVY = ("start", "tutorial", "howto_pipelines", "howto_saving")
+TO_RUN = [
+    pytest.param(page, marks=[pytest.mark.slow] if page.stem in HEAVY else [])
+    for page in PAGES[1:]
+    if blocks(page)
+]
 #: Makes an import of what a core install lacks fail.
 CORE = """
 import sys
@@ -45,7 +52,7 @@ def test_the_example_runs_on_a_core_install():
     assert done.returncode == 0, done.stderr[-2000:]
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES[1:] if blocks(p)], ids=lambda p: p.name)
+@pytest.mark.parametrize("page", TO_RUN, ids=lambda p: p.name)
 def test_blocks_of_python_run(page, tmp_path):
     """The blocks of a page in order, as one script in an empty folder."""
     done = subprocess.run(
