@@ -231,7 +231,7 @@ def test_the_commands_of_the_tutorial_run_and_print_what_it_shows(tmp_path):
     subprocess.run([sys.executable, "-c", blocks(text, "python")[0]], cwd=tmp_path, check=True)
     own = f'otdro() {{ "{sys.executable}" -m otdro "$@"; }}\nset -e\n'
     done = subprocess.run(
-        ["bash", "-c", own + "\n".join(blocks(text, "bash"))],
+        ["bash", "-c", own + "\n".join(blocks(text, "sh"))],
         cwd=tmp_path,
         env=os.environ | {"COLUMNS": "80"},
         capture_output=True,

@@ -135,7 +135,17 @@ class AdversaryDisplay:
         ).plot(ax=ax)
 
     def plot(self, ax: Any = None) -> Self:
-        """Draw rows, balls, arrows (width by mass) and boundaries."""
+        """Draw rows, balls, arrows (width by mass) and boundaries.
+
+        Parameters
+        ----------
+        ax : Axes, default=None
+            Where to draw; None makes a figure.
+
+        Returns
+        -------
+        self
+        """
         self.ax_ = axes_or_new(ax)
         self.figure_ = self.ax_.figure
         self.rows_ = scatter_rows(self.ax_, self.rows, self.y)

@@ -61,8 +61,20 @@ class BallDisplay:
     ) -> Self:
         """Draw the ball of a norm cost.
 
-        ``features``: two columns (numbers, or names of a data frame), "principal" or "learned".
-        ``center``: two coordinates in that plane (default: the mean of the rows).
+        Parameters
+        ----------
+        cost : Cost
+            A norm, of ``otdro.costs``.
+        X, y : the rows, and their classes or None
+            What is drawn behind the ball.
+        features : two columns, "principal" or "learned", default=(0, 1)
+            The plane: numbers, or names of the columns of a data frame.
+        ax : Axes, default=None
+            Where to draw; None makes a figure.
+        center : two floats, default=None
+            The middle of the ball in that plane; None is the mean of the rows.
+        radius : float, default=1
+            The price of a move to the border.
         """
         plane = plane_of(X, features, cost)
         rows = plane.coordinates(np.asarray(X, dtype=float))
@@ -74,13 +86,35 @@ class BallDisplay:
     def from_estimator(
         cls, estimator: Any, X: Any, y: Any = None, features: Any = (0, 1), **options: Any
     ) -> Self:
-        """Draw the ball of a fitted estimator's cost, by default with its radius delta^(1/p)."""
+        """Draw the ball of a fitted estimator's cost, by default with its radius delta^(1/p).
+
+        Parameters
+        ----------
+        estimator : DROClassifier or DRORegressor
+            A fitted estimator.
+        X, y : the rows, and their classes or None
+            What is drawn behind the ball.
+        features : two columns, "principal" or "learned", default=(0, 1)
+            The plane: numbers, or names of the columns of a data frame.
+        **options
+            ``ax``, ``center`` and ``radius``, as in ``from_cost``.
+        """
         ball = estimator.ball_
         options = {"radius": ball.delta ** (1 / ball.order)} | options
         return cls.from_cost(estimator.cost_, X, y, features, **options)
 
     def plot(self, ax: Any = None) -> Self:
-        """Draw rows and ball, with the same unit on both axes."""
+        """Draw rows and ball, with the same unit on both axes.
+
+        Parameters
+        ----------
+        ax : Axes, default=None
+            Where to draw; None makes a figure.
+
+        Returns
+        -------
+        self
+        """
         self.ax_ = axes_or_new(ax)
         self.figure_ = self.ax_.figure
         self.rows_ = scatter_rows(self.ax_, self.rows, self.y)

@@ -50,7 +50,19 @@ class CertifiedAccuracyDisplay:
         level: float | None = None,
         ax: Any = None,
     ) -> Self:
-        """Draw audits by name; ``deltas`` default to the range in which the first ones fall."""
+        """Draw audits by name.
+
+        Parameters
+        ----------
+        audits : mapping of str to Audit
+            From ``otdro.audit``, all under the same cost and order.
+        deltas : array-like, default=None
+            The radii; None is the range in which the first ones fall.
+        level : float, default=None
+            An accuracy that is required, to be marked.
+        ax : Axes, default=None
+            Where to draw; None makes a figure.
+        """
         if not audits:
             raise ValueError("there is no audit to draw: give a dict of names and audits.")
         grid = _range(audits) if deltas is None else np.asarray(deltas, dtype=float)
@@ -63,14 +75,33 @@ class CertifiedAccuracyDisplay:
     ) -> Self:
         """Audit a fitted linear model on labelled rows and draw its curve.
 
-        ``options`` go to ``otdro.audit``.
+        Parameters
+        ----------
+        estimator : fitted linear model
+            Any model that ``otdro.audit`` takes.
+        X, y : array-like of shape (n, d) and (n,)
+            Labelled rows.
+        ax : Axes, default=None
+            Where to draw; None makes a figure.
+        **options
+            Go to ``otdro.audit``.
         """
         from ..inspection import audit
 
         return cls.from_audits({type(estimator).__name__: audit(estimator, X, y, **options)}, ax=ax)
 
     def plot(self, ax: Any = None) -> Self:
-        """Draw one line per model."""
+        """Draw one line per model.
+
+        Parameters
+        ----------
+        ax : Axes, default=None
+            Where to draw; None makes a figure.
+
+        Returns
+        -------
+        self
+        """
         self.ax_ = axes_or_new(ax)
         self.figure_ = self.ax_.figure
         self.lines_ = []

@@ -48,7 +48,19 @@ class CoefficientPathDisplay:
     def from_estimator(
         cls, estimator: Any, *, ax: Any = None, class_: Any = None, feature_names: Any = None
     ) -> Self:
-        """Draw the path of an estimator that chose delta by folds; ``class_`` for one-vs-rest."""
+        """Draw the path of an estimator that chose delta by folds.
+
+        Parameters
+        ----------
+        estimator : DROClassifier or DRORegressor
+            A fitted estimator.
+        ax : Axes, default=None
+            Where to draw; None makes a figure.
+        class_ : label, default=None
+            Of more than two classes, the one whose coefficients are drawn.
+        feature_names : sequence of str, default=None
+            The names of the columns; None: as the fit saw them.
+        """
         path = path_of(estimator)
         coef = path.coef
         if coef.ndim == 3:
@@ -60,7 +72,17 @@ class CoefficientPathDisplay:
         return cls(path.deltas, coef, names, estimator.delta_).plot(ax=ax)
 
     def plot(self, ax: Any = None) -> Self:
-        """Draw against delta on a logarithmic axis."""
+        """Draw against delta on a logarithmic axis.
+
+        Parameters
+        ----------
+        ax : Axes, default=None
+            Where to draw; None makes a figure.
+
+        Returns
+        -------
+        self
+        """
         self.ax_ = axes_or_new(ax)
         self.figure_ = self.ax_.figure
         self.ax_.set_xscale("log")

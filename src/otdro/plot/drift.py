@@ -47,7 +47,15 @@ class DriftDisplay:
 
     @classmethod
     def from_drift(cls, drift: Any, *, ax: Any = None) -> Self:
-        """Draw the columns of a ``Drift``."""
+        """Draw the columns of a ``Drift``.
+
+        Parameters
+        ----------
+        drift : Drift
+            From ``otdro.drift``.
+        ax : Axes, default=None
+            Where to draw; None makes a figure.
+        """
         found = drift.columns
         return cls(found.names, found.distance, found.shift, found.p_value).plot(ax=ax)
 
@@ -57,14 +65,33 @@ class DriftDisplay:
     ) -> Self:
         """Measure the drift of ``new`` from ``reference`` as a model sees it, and draw it.
 
-        ``options`` go to ``otdro.drift``.
+        Parameters
+        ----------
+        estimator : fitted linear model or Pipeline
+            What sees the rows.
+        reference, new : X or tuple (X, y)
+            Old and new rows.
+        ax : Axes, default=None
+            Where to draw; None makes a figure.
+        **options
+            Go to ``otdro.drift``.
         """
         from ..inspection import drift
 
         return cls.from_drift(drift(reference, new, model=estimator, **options), ax=ax)
 
     def plot(self, ax: Any = None) -> Self:
-        """Draw one bar per column."""
+        """Draw one bar per column.
+
+        Parameters
+        ----------
+        ax : Axes, default=None
+            Where to draw; None makes a figure.
+
+        Returns
+        -------
+        self
+        """
         self.ax_ = axes_or_new(ax)
         self.figure_ = self.ax_.figure
         order = np.argsort(-self.distance, kind="stable")[:MOST]

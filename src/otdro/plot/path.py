@@ -53,8 +53,17 @@ class PathDisplay:
     def from_estimator(cls, estimator: Any, *, ax: Any = None, theory: bool = True) -> Self:
         """Draw the path of an estimator that chose delta by folds (``delta="cv"``).
 
-        ``theory`` marks the delta of the profile theory too, where the loss and the cost have one
-        and the training rows are at hand. One-vs-rest risks are means over the classes.
+        One-vs-rest risks are means over the classes.
+
+        Parameters
+        ----------
+        estimator : DROClassifier or DRORegressor
+            A fitted estimator.
+        ax : Axes, default=None
+            Where to draw; None makes a figure.
+        theory : bool, default=True
+            Whether to mark the delta of the profile theory too, where the loss and the cost have
+            one and the training rows are at hand.
         """
         path = path_of(estimator)
         return cls(
@@ -69,7 +78,17 @@ class PathDisplay:
         ).plot(ax=ax)
 
     def plot(self, ax: Any = None) -> Self:
-        """Draw against delta on a logarithmic axis."""
+        """Draw against delta on a logarithmic axis.
+
+        Parameters
+        ----------
+        ax : Axes, default=None
+            Where to draw; None makes a figure.
+
+        Returns
+        -------
+        self
+        """
         self.ax_ = axes_or_new(ax)
         self.figure_ = self.ax_.figure
         self.ax_.set_xscale("log")

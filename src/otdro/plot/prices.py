@@ -39,19 +39,53 @@ class PriceDisplay:
     def from_cost(
         cls, cost: Cost, X: Any = None, *, feature_names: Any = None, ax: Any = None
     ) -> Self:
-        """Draw the prices of a norm cost; without X the deviations are 1."""
+        """Draw the prices of a norm cost.
+
+        Parameters
+        ----------
+        cost : Cost
+            A norm, of ``otdro.costs``.
+        X : array-like of shape (n, d), default=None
+            Rows whose standard deviations are the moves; None: moves of 1.
+        feature_names : sequence of str, default=None
+            The names of the columns; None: numbers.
+        ax : Axes, default=None
+            Where to draw; None makes a figure.
+        """
         return cls(cost.table(feature_names, X)).plot(ax=ax)
 
     @classmethod
     def from_estimator(
         cls, estimator: Any, X: Any = None, *, feature_names: Any = None, ax: Any = None
     ) -> Self:
-        """Draw the prices of a fitted estimator's cost."""
+        """Draw the prices of a fitted estimator's cost.
+
+        Parameters
+        ----------
+        estimator : DROClassifier or DRORegressor
+            A fitted estimator.
+        X : array-like of shape (n, d), default=None
+            Rows whose standard deviations are the moves; None: moves of 1.
+        feature_names : sequence of str, default=None
+            The names of the columns; None: as the fit saw them.
+        ax : Axes, default=None
+            Where to draw; None makes a figure.
+        """
         names = names_of(estimator, feature_names)
         return cls.from_cost(estimator.cost_, X, feature_names=names, ax=ax)
 
     def plot(self, ax: Any = None) -> Self:
-        """Draw one bar per feature."""
+        """Draw one bar per feature.
+
+        Parameters
+        ----------
+        ax : Axes, default=None
+            Where to draw; None makes a figure.
+
+        Returns
+        -------
+        self
+        """
         self.ax_ = axes_or_new(ax)
         self.figure_ = self.ax_.figure
         order = np.argsort(-self.table.price.round(12), kind="stable")

@@ -42,7 +42,17 @@ class ConfidenceRegionDisplay:
     def from_region(
         cls, region: ConfidenceRegion, features: Any = (0, 1), *, ax: Any = None
     ) -> Self:
-        """Draw the slopes of two columns, given by number or name."""
+        """Draw a region's shadow on the slopes of two columns.
+
+        Parameters
+        ----------
+        region : ConfidenceRegion
+            From ``confidence_region()`` of an estimator.
+        features : two columns, default=(0, 1)
+            By number or name.
+        ax : Axes, default=None
+            Where to draw; None makes a figure.
+        """
         names = region.feature_names
         i, j = (column(f, names, len(region.center)) for f in features)
         center, shape = region.section(i, j)
@@ -62,11 +72,33 @@ class ConfidenceRegionDisplay:
         ax: Any = None,
         confidence: float | None = None,
     ) -> Self:
-        """Draw the region of a fitted estimator, at its confidence unless another is given."""
+        """Draw the region of a fitted estimator.
+
+        Parameters
+        ----------
+        estimator : DROClassifier or DRORegressor
+            A fitted estimator.
+        features : two columns, default=(0, 1)
+            By number or name.
+        ax : Axes, default=None
+            Where to draw; None makes a figure.
+        confidence : float in (0, 1), default=None
+            None is the estimator's own.
+        """
         return cls.from_region(estimator.confidence_region(confidence), features, ax=ax)
 
     def plot(self, ax: Any = None) -> Self:
-        """Draw the region, its centre and the two axes of zero slopes."""
+        """Draw the region, its centre and the two axes of zero slopes.
+
+        Parameters
+        ----------
+        ax : Axes, default=None
+            Where to draw; None makes a figure.
+
+        Returns
+        -------
+        self
+        """
         self.ax_ = axes_or_new(ax)
         self.figure_ = self.ax_.figure
         self.region_ = fill_outline(self.ax_, self.center, self.outline)
