@@ -252,13 +252,13 @@ def main():
         for loss, order in PROBLEMS:
             rows += compare(n, d, loss, order, pythons, options.limit)
     RESULTS.mkdir(exist_ok=True)
-    about = {"commit": commit, "python": platform.python_version(), "threads": 1}
+    about = {"commit": commit.strip(), "python": platform.python_version(), "threads": 1}
     (RESULTS / "peers.json").write_text(
         json.dumps({"about": about, "date": time.strftime("%Y-%m-%d"), "rows": rows}, indent=1)
     )
     some_ours = {(r["loss"], r["order"], r["n"]): r for r in rows if r["who"] == "otdro"}
     body = "\n".join(line(r, some_ours[r["loss"], r["order"], r["n"]]) for r in rows)
-    text = f"{HEAD}{body}\n\n" + "\n".join(verdicts(rows)) + f"\n\nCommit {commit}.\n"
+    text = f"{HEAD}{body}\n\n" + "\n".join(verdicts(rows)) + f"\n\nCommit {commit.strip()}.\n"
     (RESULTS / "peers.md").write_text(text)
     draw(rows, RESULTS / "peers.png")
     print("\n".join(verdicts(rows)))
