@@ -13,6 +13,7 @@ from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .. import losses, solvers
+from ..chunks import in_chunks
 from ..design import Design, model_scores
 from ..losses import Loss
 from ..pairs import unlabelled_rows
@@ -26,6 +27,7 @@ from ..worst_case import WorstCase, worst_case
 from .notebook import fitted_figures
 from .report import message, report, report_nothing_learned
 from .rows import Targets, check_pair, check_rows
+from .streamed import fit_in_chunks, scores_in_chunks
 
 Array = NDArray[Any]
 
@@ -128,6 +130,10 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
     ) -> None:
         """Validate, choose the ball, solve, store."""
         loss = losses.resolve(self.loss, self._task)
+        if in_chunks(X):
+            extra = {"sample_weight": sample_weight, "groups": groups, "support": support}
+            fit_in_chunks(self, X, y, loss, extra | {"unlabelled": unlabelled})
+            return
         X, targets = self._validated(X, y, sample_weight, loss, support)
         if loss.task == "regression":
             check_targets(targets.y, loss)
@@ -247,6 +253,9 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _scores(self, X: Any) -> Array:
         check_is_fitted(self)
+        if in_chunks(X):
+            scores = scores_in_chunks(self, X)
+            return scores[:, 0] if scores.shape[1] == 1 else scores
         X = validate_data(self, X, **FORMATS, reset=False)
         scores: Array = Design(X).scores(np.atleast_2d(self.coef_).T) + self.intercept_
         return scores[:, 0] if scores.shape[1] == 1 else scores
@@ -256,7 +265,8 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
         if not hasattr(self, "_problems"):
             raise ValueError(
                 f"{asked} needs the training rows, which are not saved with a model, and this "
-                f"model was restored from disk or copied: {instead}, or fit again."
+                "model was restored from disk, copied, or fitted to rows in chunks: "
+                f"{instead}, or fit again to rows in memory."
             )
         return self._problems
 
