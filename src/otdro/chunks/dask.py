@@ -112,7 +112,9 @@ def _added(parts: list[list[Sums]]) -> list[Sums]:
 def _array(X: Any, name: str) -> Any:
     """Return a Dask array; a data frame is one whose lengths are counted."""
     if hasattr(X, "to_dask_array"):
-        return X.to_dask_array(lengths=True)
+        # a column of text has a type of pandas' own, which arrays lack
+        foreign = X.ndim == 1 and not isinstance(X.dtype, np.dtype)
+        return (X.astype(object) if foreign else X).to_dask_array(lengths=True)
     if not hasattr(X, "numblocks"):
         raise TypeError(f"{name} must be a Dask array or data frame, got {type(X).__name__}.")
     return X

@@ -25,10 +25,18 @@ def in_chunks(X: Any) -> bool:
     return is_mapped(X) and X.nbytes > MAPPED_FROM
 
 
-def open_rows(X: Any, y: Any = None) -> Chunks:
-    """Return the rows X with targets y; of a folder, y is the name of a column."""
+def open_rows(X: Any, y: Any = None, columns: list[str] | None = None) -> Chunks:
+    """Return the rows X with targets y; of a folder, y is the name of a column.
+
+    ``columns`` are those to read, where columns have names; None: all.
+    """
     if isinstance(X, str | PathLike):
-        return ParquetRows(X, _name(y))
+        return ParquetRows(X, _name(y), columns)
+    rows = _opened(X, y)
+    return rows if columns is None else rows.selected(columns)
+
+
+def _opened(X: Any, y: Any) -> Chunks:
     if isinstance(X, ParquetRows):
         return X if y is None else X.with_target(_required(_name(y)))
     if isinstance(X, Chunks):

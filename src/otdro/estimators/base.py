@@ -27,7 +27,7 @@ from ..worst_case import WorstCase, worst_case
 from .notebook import fitted_figures
 from .report import message, report, report_nothing_learned
 from .rows import Targets, check_pair, check_rows
-from .streamed import fit_in_chunks, scores_in_chunks
+from .streamed import fit_in_chunks, fits_in_chunks, scores_in_chunks
 
 Array = NDArray[Any]
 
@@ -130,9 +130,10 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
     ) -> None:
         """Validate, choose the ball, solve, store."""
         loss = losses.resolve(self.loss, self._task)
-        if in_chunks(X):
-            extra = {"sample_weight": sample_weight, "groups": groups, "support": support}
-            fit_in_chunks(self, X, y, loss, extra | {"unlabelled": unlabelled})
+        extra = {"sample_weight": sample_weight, "groups": groups, "support": support}
+        extra["unlabelled"] = unlabelled
+        if fits_in_chunks(self, X, y, loss, extra):
+            fit_in_chunks(self, X, y, loss, extra)
             return
         X, targets = self._validated(X, y, sample_weight, loss, support)
         if loss.task == "regression":
@@ -255,9 +256,9 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         if in_chunks(X):
             scores = scores_in_chunks(self, X)
-            return scores[:, 0] if scores.shape[1] == 1 else scores
-        X = validate_data(self, X, **FORMATS, reset=False)
-        scores: Array = Design(X).scores(np.atleast_2d(self.coef_).T) + self.intercept_
+        else:
+            X = validate_data(self, X, **FORMATS, reset=False)
+            scores = Design(X).scores(np.atleast_2d(self.coef_).T) + self.intercept_
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
     def _trained(self, asked: str, instead: str) -> list[Problem]:

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.class_weight import compute_class_weight
 
-from ..chunks import Chunk, Chunks, Sums, open_rows, require_memory
+from ..chunks import Chunk, Chunks, Sums, in_chunks, open_rows, require_memory
 from ..design import WRITTEN_UP_TO, model_scores
 from ..duality import rooted
 from ..losses import Loss
 from ..problem import Ball
-from ..radius.checks import check_delta
+from ..radius import candidates as cost_candidates
+from ..radius.checks import check_delta, resolve_order
 from ..radius.selection import Settings
 from ..radius.splitting import DEFAULT_FOLDS
-from ..radius.streamed import StreamedChoice, choose
+from ..radius.streamed import StreamedChoice, choose, lacks
 from ..solvers.streamed import Folds, Stream, opened
 
 Array = NDArray[Any]
 
+#: Memory that a fit in memory takes at most, as a multiple of X in float64.
+IN_MEMORY = 3.0
 #: Parameters and arguments that rows in chunks do not take, with the values that stand for none.
 FIXED: dict[str, tuple[Any, ...]] = {
     "scoring": (None,),
@@ -32,7 +37,31 @@ FIXED: dict[str, tuple[Any, ...]] = {
 }
 
 
-def fit_in_chunks(model: Any, X: Any, y: Any, loss: Loss, extra: dict[str, Any]) -> StreamedChoice:
+def fits_in_chunks(model: Any, X: Any, y: Any, loss: Loss, extra: dict[str, Any]) -> bool:
+    """Whether a fit reads X in chunks; a mapped file that it cannot is read into memory.
+
+    That is refused where the memory is too small, with what keeps the fit from chunks.
+    """
+    if not in_chunks(X) or not isinstance(X, np.ndarray):
+        return in_chunks(X)
+    try:
+        _require_plain(model, extra)
+        _folds(model)
+        tried = cost_candidates.resolve(model.cost, X)
+        order = resolve_order(model.order, loss, tried.cost)
+        reason = lacks(loss, order, tried.cost)
+        if loss.task == "classification" and reason is None and len(np.unique(y)) > 2:
+            reason = "Rows in chunks may have two classes."
+    except ValueError as refused:
+        reason = str(refused)
+    if reason is None:
+        return True
+    need = IN_MEMORY * 8.0 * X.size
+    require_memory(need, "a fit in memory to all of X", f"it cannot read X in chunks. {reason}")
+    return False
+
+
+def fit_in_chunks(model: Any, X: Any, y: Any, loss: Loss, extra: dict[str, Any]) -> None:
     """Fit a model to rows in chunks and store what it found."""
     _require_plain(model, extra)
     chunks = open_rows(X, y)
@@ -43,8 +72,8 @@ def fit_in_chunks(model: Any, X: Any, y: Any, loss: Loss, extra: dict[str, Any])
         stream = _weighed(stream, model)
     _require_folds(stream)
     chosen = choose(stream, _settings(model, stream), model.tol, model.max_iter)
+    _report(model, stream, chosen)
     _store(model, stream, chosen)
-    return chosen
 
 
 def _require_plain(model: Any, extra: dict[str, Any]) -> None:
@@ -153,6 +182,28 @@ def _settings(model: Any, stream: Stream) -> Settings:
     )
 
 
+def _report(model: Any, stream: Stream, chosen: StreamedChoice) -> None:
+    """Warn of a solution that is not certified, and of one that is constant at a given delta."""
+    found, delta = chosen.solution, chosen.ball.delta
+    if not found.converged:
+        _warn(
+            f"the fit did not reach the gap asked for: {found.message}. Raise max_iter (now "
+            f"{model.max_iter}), raise tol (now {model.tol:g}), or scale the columns of X.",
+            ConvergenceWarning,
+        )
+    elif not found.coef.any() and chosen.path is None and delta > 0:
+        _warn(
+            f"every coefficient of the fit is zero: from a smaller delta than {delta:.4g} on the "
+            "constant model is the best answer. Use a smaller delta, or delta='cv'.",
+            UserWarning,
+        )
+
+
+def _warn(text: str, category: type[Warning]) -> None:
+    # the caller of fit: _warn, _report, fit_in_chunks, _fit, fit
+    warnings.warn(text, category, stacklevel=6)
+
+
 def _store(model: Any, stream: Stream, chosen: StreamedChoice) -> None:
     """Store what a fit in memory stores, but for the rows."""
     found, chunks = chosen.solution, stream.chunks
@@ -191,10 +242,8 @@ class ScoreRows:
 
 def scores_in_chunks(model: Any, X: Any) -> Array:
     """Return the scores of rows in chunks: (n, K)."""
-    rows = open_rows(X)
     names = getattr(model, "feature_names_in_", None)
-    if names is not None and rows.columns is not None:
-        rows = rows.selected(list(names))
+    rows = open_rows(X, columns=None if names is None else list(names))
     if rows.d != model.n_features_in_:
         raise ValueError(f"X has {rows.d} columns, but the model has {model.n_features_in_}.")
     coef, intercept = np.atleast_2d(model.coef_), np.atleast_1d(model.intercept_)

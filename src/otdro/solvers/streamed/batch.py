@@ -19,7 +19,7 @@ from ...duality import threshold
 from ...progress import logger
 from ..euclidean.newton_matrix import _solve
 from ..euclidean.order_one import ARMIJO, AT_THRESHOLD, ROUNDING
-from .newton import Problem
+from .newton import Problem, along_gradient
 from .stream import Stream
 from .sums import DualSums, Models, RiskSums
 
@@ -147,15 +147,12 @@ def _started(stream: Stream, columns: Columns, coef: Array, b: Array) -> State:
     flat = {int(f): stream.constant(int(f)) for f in np.unique(columns.left_out)}
     for j, (factor, rho) in enumerate(zip(columns.factors, columns.rho, strict=True)):
         zero, problem = flat[int(columns.left_out[j])], Problem(stream, factor, float(rho))
-        g = problem.drop(zero.pull)
-        size = float(np.linalg.norm(g))
+        size = float(np.linalg.norm(problem.drop(zero.pull)))
         fixed[j] = threshold(size, zero.mean_square, 1.0, order=1) <= rho * (1 + AT_THRESHOLD)
         if fixed[j]:
             theta[:, j], b[j] = 0.0, zero.b
         elif not coef[:, j].any():
-            # a step of the length at which an unbent risk would have fallen by the constant's
-            length = zero.risk / size * (1 - rho / size)
-            theta[:, j], b[j] = -length * g / size, zero.b
+            theta[:, j], b[j] = along_gradient(problem, zero)
         else:
             theta[:, j] = problem.theta(coef[:, j])
     return State(theta, b, fixed)

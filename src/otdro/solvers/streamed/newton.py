@@ -17,19 +17,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...design import Design
 from ...duality import threshold
 from ...problem import Solution
 from ...progress import logger
 from ..base import verdict
 from ..euclidean.newton_matrix import _solve
-from ..euclidean.order_one import ARMIJO, AT_THRESHOLD, ROUNDING, STILL
-from .stream import Stream
+from ..euclidean.order_one import ARMIJO, AT_THRESHOLD, LEAST_BEND, ROUNDING, STILL
+from .stream import Constant, Stream
 from .sums import NewtonSums
 
 Array = NDArray[Any]
 
 #: The lengths of a step that one pass tries.
 LENGTHS = (1.0, 0.5, 0.25)
+#: Coefficients are to move by less than this times the root of the relative gap asked for.
+SETTLED = 0.1
 #: Where none of these descends, the next pass tries this share of the step.
 SHORTER = 0.125
 
@@ -129,25 +132,25 @@ def _descend(
     p = _at(problem, problem.theta(coef), b)
     if not p.w > 0 or not p.risk + problem.rho * p.w < flat:
         p = _along_gradient(problem)
-    lower, gap, n_iter, move, share = 0.0, np.inf, 0, None, 1.0
-    while n_iter < max_iter:
+    lower, gap, n_iter, share, more = 0.0, np.inf, 0, 1.0, True
+    move, fine = _newton(problem, p), SETTLED * np.sqrt(target / flat)
+    while n_iter < max_iter and share > STILL:
         n_iter += 1
-        move = _newton(problem, p) if move is None else move
         new, value, length, dual = _pass(problem, p, move.times(share), move)
+        # the slopes along a part of the step need not be feasible
         lower = max(lower, dual) if share == 1 else lower
-        before, after = p.risk + problem.rho * p.w, value
+        gap = max(0.0, value - lower)
+        logger.info("pass %d: risk %.9g, gap %.3g", problem.stream.chunks.passes, value, gap)
         if length == 0:
             share *= SHORTER
-            gap = max(0.0, before - lower)
-        else:
-            still = length * share * _longest(move.theta) <= STILL * _longest(p.theta)
-            p = new if length == 1 else _at(problem, new.theta, new.b)
-            gap, move, share = max(0.0, after - lower), None, 1.0
-            logger.info("pass %d: risk %.9g, gap %.3g", problem.stream.chunks.passes, after, gap)
-            if still:
-                break
-        if gap <= target or share < STILL:
+            continue
+        p = new if length == 1 else _at(problem, new.theta, new.b)
+        move, share = _newton(problem, p), 1.0
+        moves = _longest(move.theta) / _longest(p.theta)
+        # the gap is quadratic in the coefficients: one more step where these are not settled
+        if moves <= STILL or (gap <= target and (moves <= fine or not more)):
             break
+        more = more and gap > target
     return p, gap, n_iter
 
 
@@ -220,19 +223,29 @@ def _point(problem: Problem, theta: Array, b: float, risk: float, found: dict[st
 
 
 def _along_gradient(problem: Problem) -> Point:
-    """Return the best model along -g from beta = 0, as the rows in memory bend the risk."""
-    stream = problem.stream
-    flat, sample = stream.constant(), stream.kept
-    g = problem.drop(flat.pull)
-    steepness = float(np.linalg.norm(g))
-    u = problem.lift(-g / steepness)
-    z = (np.asarray(sample.X, dtype=float) - stream.center) @ u
-    shift = float(sample.weights @ z) if stream.fit_intercept else 0.0
-    D = sample.loss.curvature(np.full(len(z), flat.b), sample.ys[0])
-    bend = max(float(sample.weights @ (D * (z - shift) ** 2)), np.finfo(float).tiny)
-    length = (steepness - problem.rho) / bend
+    """Return the best model along -g from beta = 0; shorter moves where the risk does not fall."""
+    flat, share = problem.stream.constant(), 1.0
     while True:
-        p = _at(problem, -length * g / steepness, flat.b - length * shift)
+        p = _at(problem, *along_gradient(problem, flat, share))
         if p.risk + problem.rho * p.w < flat.risk:
             return p
-        length /= 4
+        share /= 4
+
+
+def along_gradient(problem: Problem, flat: Constant, share: float = 1.0) -> tuple[Array, float]:
+    """Return theta and b that minimise the quadratic model along -g, as the rows in memory bend it.
+
+    ``share`` of the move is made.
+    """
+    stream, sample = problem.stream, problem.stream.kept
+    g = problem.drop(flat.pull)
+    steepness = float(np.linalg.norm(g))
+    z = Design(sample.X, center=stream.center).scores(problem.lift(-g / steepness))
+    shift = float(sample.weights @ z) if stream.fit_intercept else 0.0
+    spread = z - shift
+    D = sample.loss.curvature(np.full(len(z), flat.b), sample.ys[0])
+    # slope -(|g| - rho) along u; the least bend caps the move where the curvature vanishes
+    least = LEAST_BEND * (steepness - problem.rho) * np.sqrt(float(sample.weights @ spread**2))
+    bend = max(float(sample.weights @ (D * spread**2)), least, np.finfo(float).tiny)
+    length = share * (steepness - problem.rho) / bend
+    return -length * g / steepness, flat.b - length * shift

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..costs import Cost, Norm
-from ..problem import Ball
-from ..solvers import Exact
-from ..solvers.streamed import Problem, ProfileSums, Stream, solve
-from ..solvers.streamed.squared import Moments
-from .profile import check_profile, normal_radius, profile_radius, squared_profile
+from ...costs import Cost, Norm
+from ...problem import Ball
+from ...solvers import Exact
+from ...solvers.streamed import Problem, ProfileSums, Stream, solve
+from ...solvers.streamed.squared import Moments
+from ..profile import check_profile, normal_radius, profile_radius, squared_profile
 
 Array = NDArray[Any]
 
