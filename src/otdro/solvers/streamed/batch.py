@@ -27,6 +27,11 @@ Array = NDArray[Any]
 
 #: Passes over the rows that folds take at most.
 PASSES = 6
+#: The decrease, relative to the constant model's risk, below which a certificate is worth a pass:
+#: its gap is of the order of the root.
+CERTIFIED = 1e-8
+#: Decimals to which models agree that are looked at once.
+ALIKE = 12
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,25 +71,31 @@ def minimise(
     ``tol`` is relative to the risk of the constant model. With ``certify`` one more pass bounds the
     gaps.
     """
-    state = _started(stream, columns, coef, b)
-    found, objective = state, np.full(len(b), np.inf)
+    state, found = _started(stream, columns, coef, b)
     step = _Step(np.zeros_like(coef), np.zeros(len(b)), np.zeros(len(b)))
-    goal = tol * np.array([stream.constant(int(f)).risk for f in columns.left_out])
+    flat = _constant_risks(stream, columns)
+    # from F below that of beta = 0 no descent ends there, where F has no derivative
+    objective = np.where(state.fixed, np.inf, flat)
+    goal = flat * np.where(certify & (columns.left_out < 0), min(tol, CERTIFIED), tol)
+    sums: dict[str, Array] = {}
+    moved = np.arange(len(b))
     for number in range(PASSES):
-        sums = _evaluated(stream, columns, state)
+        sums = _evaluated(stream, columns, state, moved, sums)
         F = _objective(columns, state, sums)
-        # where a step did not descend, half of it is tried from the model before
         worse = objective + ARMIJO * step.slope + ROUNDING * np.abs(F) < F
-        step = _kept(step.times(0.5), _newton(stream, columns, state, sums), worse)
+        # where a step did not descend, half of it is tried from the model before
+        back = step.times(0.5) if number else _from_zero(stream, columns, worse)
+        step = _kept(back, _newton(stream, columns, state, sums, moved), worse)
         found = _mixed(found, state, worse)
         objective = np.where(worse, objective, F)
         done = (-step.slope <= goal) & ~worse
         logger.info("folds: pass %d, %d of %d to go", number + 1, np.sum(~done), len(done))
         if done.all() or number == PASSES - 1:
             break
-        step = step.where(~done)
+        step, moved = step.where(~done), np.flatnonzero(~done)
         state = found.moved(step)
-    return _finished(stream, columns, state, sums, int(np.sum(~done)), certify)
+    unsolved = int(np.sum(worse | (-step.slope > tol * flat)))
+    return _finished(stream, columns, state, sums, unsolved, certify)
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,37 +151,80 @@ def _dropped(columns: Columns, g: Array) -> Array:
     return np.stack([v if L is None else L.T @ v for L, v in pairs], axis=1)
 
 
-def _started(stream: Stream, columns: Columns, coef: Array, b: Array) -> State:
-    """Return the models to start from; problems that the constant model solves stay there."""
-    theta, b = coef.copy(), b.copy()
+def _constant_risks(stream: Stream, columns: Columns) -> Array:
+    """Return the risk of the best constant model on the training rows of every problem."""
+    risk = {int(f): stream.constant(int(f)).risk for f in np.unique(columns.left_out)}
+    return np.array([risk[int(f)] for f in columns.left_out])
+
+
+def _started(stream: Stream, columns: Columns, coef: Array, b: Array) -> tuple[State, State]:
+    """Return the models to start from, and the constant ones.
+
+    Problems that the constant model solves stay there.
+    """
+    theta, zero = np.zeros_like(coef), np.zeros_like(b)
     fixed = np.zeros(len(b), dtype=bool)
     flat = {int(f): stream.constant(int(f)) for f in np.unique(columns.left_out)}
     for j, (factor, rho) in enumerate(zip(columns.factors, columns.rho, strict=True)):
-        zero, problem = flat[int(columns.left_out[j])], Problem(stream, factor, float(rho))
-        size = float(np.linalg.norm(problem.drop(zero.pull)))
-        fixed[j] = threshold(size, zero.mean_square, 1.0, order=1) <= rho * (1 + AT_THRESHOLD)
-        if fixed[j]:
-            theta[:, j], b[j] = 0.0, zero.b
-        elif not coef[:, j].any():
-            theta[:, j], b[j] = along_gradient(problem, zero)
-        else:
+        constant, problem = flat[int(columns.left_out[j])], Problem(stream, factor, float(rho))
+        size = float(np.linalg.norm(problem.drop(constant.pull)))
+        fixed[j] = threshold(size, constant.mean_square, 1.0, order=1) <= rho * (1 + AT_THRESHOLD)
+        zero[j] = constant.b
+        if coef[:, j].any():
             theta[:, j] = problem.theta(coef[:, j])
-    return State(theta, b, fixed)
+        elif not fixed[j]:
+            theta[:, j], b[j] = along_gradient(problem, constant)
+    start = State(np.where(fixed, 0.0, theta), np.where(fixed, zero, b), fixed)
+    return start, State(np.zeros_like(theta), zero, fixed)
 
 
-def _evaluated(stream: Stream, columns: Columns, state: State) -> dict[str, Any]:
-    """Return the sums at the models, by model divided by the weight of its rows: one pass."""
-    models = Models(_lifted(columns, state.theta), state.b, columns.left_out)
-    everywhere = np.flatnonzero(columns.left_out < 0)
-    job = RiskSums(stream.blocks, stream.loss, models, everywhere)
-    [found] = stream.chunks.total(job)
-    total = stream.totals(columns.left_out)
-    share = {"value": total, "slope": total, "pull": total}
-    share |= {"rising": total[everywhere], "rise": total[everywhere]}
-    folds = columns.left_out
-    held = {int(f): stream.held(int(f)) for f in np.unique(folds[folds >= 0])}
-    share["held"] = np.array([held.get(int(f), 1.0) for f in folds])
-    return {name: found[name] / share[name] for name in found}
+def _from_zero(stream: Stream, columns: Columns, some: Array) -> _Step:
+    """Return, for some problems, the move from the constant model along the gradient there."""
+    step = _Step(np.zeros((stream.chunks.d, len(some))), np.zeros(len(some)), np.zeros(len(some)))
+    for j in np.flatnonzero(some):
+        problem = Problem(stream, columns.factors[j], float(columns.rho[j]))
+        constant = stream.constant(int(columns.left_out[j]))
+        step.theta[:, j], end = along_gradient(problem, constant)
+        step.b[j] = end - constant.b
+        steepness = float(np.linalg.norm(problem.drop(constant.pull))) - problem.rho
+        step.slope[j] = -steepness * float(np.linalg.norm(step.theta[:, j]))
+    return step
+
+
+def _evaluated(
+    stream: Stream, columns: Columns, state: State, some: Array, known: dict[str, Array]
+) -> dict[str, Array]:
+    """Return the sums at the models, those of ``some`` anew: one pass.
+
+    They are over the training rows of a model and divided by their weight; ``held`` is over the
+    fold left out. Models that are the same, as those that folds start from, are looked at once.
+    """
+    models = np.vstack([_lifted(columns, state.theta)[:, some], state.b[some]])
+    scale = np.maximum(np.abs(models).max(axis=1, keepdims=True), np.finfo(float).tiny)
+    first, of = np.unique(
+        (models / scale).round(ALIKE), axis=1, return_index=True, return_inverse=True
+    )[1:]
+    fold, of = columns.left_out[some], of.ravel()
+    signed = np.unique(of[fold < 0])
+    job = RiskSums(stream.blocks, stream.loss, models[:-1, first], models[-1, first], signed)
+    [sums] = stream.chunks.total(job)
+    total = stream.totals(fold)
+    found = {name: _training(sums[name], of, fold) / total for name in ("value", "slope", "pull")}
+    found |= {name: sums[name][..., of] / total for name in ("rising", "rise")}
+    held = np.array([stream.held(int(f)) if f >= 0 else np.inf for f in fold])
+    found["held"] = sums["value"][np.maximum(fold, 0), of] / held
+    for name, part in found.items():
+        if name not in known:
+            known[name] = np.zeros((*part.shape[:-1], len(state.b)))
+        known[name][..., some] = part
+    return known
+
+
+def _training(by_fold: Array, of: Array, fold: Array) -> Array:
+    """Return the sums outside the fold that each model leaves out, models along the last axis."""
+    total: Array = by_fold.sum(axis=0)[..., of]
+    out = np.moveaxis(by_fold, -1, 1)[np.maximum(fold, 0), of]
+    return total - np.where(fold < 0, 0.0, np.moveaxis(out, 0, -1))
 
 
 def _objective(columns: Columns, state: State, sums: dict[str, Any]) -> Array:
@@ -178,11 +232,14 @@ def _objective(columns: Columns, state: State, sums: dict[str, Any]) -> Array:
     return found
 
 
-def _newton(stream: Stream, columns: Columns, state: State, sums: dict[str, Any]) -> _Step:
-    """Return the step of every problem with the matrix of its group, from the rows in memory."""
+def _newton(
+    stream: Stream, columns: Columns, state: State, sums: dict[str, Any], some: Array
+) -> _Step:
+    """Return the step of some problems with the matrix of their group, from the rows in memory."""
     step = _Step(np.zeros_like(state.theta), np.zeros_like(state.b), np.zeros_like(state.b))
-    for group in np.unique(columns.group[~state.fixed]):
-        members = np.flatnonzero((columns.group == group) & ~state.fixed)
+    some = some[~state.fixed[some]]
+    for group in np.unique(columns.group[some]):
+        members = some[columns.group[some] == group]
         first = members[np.argmin(columns.left_out[members])]
         H, h, m = _matrix(stream, columns, state, int(first))
         for j in members:
@@ -236,7 +293,7 @@ def _lower(
     stream: Stream, columns: Columns, models: Models, sums: dict[str, Any], some: Array
 ) -> Array:
     """Return the dual values of the slopes of some models, scaled to be feasible: one pass."""
-    rising, rise = sums["rising"], sums["rise"]
+    rising, rise = sums["rising"][some], sums["rise"][:, some]
     falling, fall = rising - sums["slope"][some], sums["pull"][:, some] - rise
     tiny = np.finfo(float).tiny
     up = down = np.ones(len(some))

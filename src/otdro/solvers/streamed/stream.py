@@ -181,13 +181,11 @@ def _labels(labels: list[Any], y: Array) -> Array:
     return found if y.dtype.kind == "U" else found.astype(y.dtype)
 
 
-def opened(
-    chunks: Chunks, loss: Loss, fit_intercept: bool, folds: Folds, kept: int = KEPT
-) -> Stream:
+def opened(chunks: Chunks, loss: Loss, fit_intercept: bool, folds: Folds) -> Stream:
     """Return what one pass over the rows tells of them."""
     labelled = loss.task == "classification"
     most = max(1, KEPT_BYTES // (8 * chunks.d))
-    size = min(max(kept, KEPT_PER_COLUMN * chunks.d), most)
+    size = min(max(KEPT, KEPT_PER_COLUMN * chunks.d), most)
     [found] = chunks.total(Census(folds, -(-chunks.n // size), labelled))
     table = found["table"]
     labels = sorted(table) if labelled else list(table)

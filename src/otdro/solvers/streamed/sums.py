@@ -36,43 +36,42 @@ class Models:
 
 @dataclass(frozen=True, eq=False)
 class RiskSums:
-    r"""Sums over the training rows of every model, and its loss on the fold left out.
+    r"""By fold, of every model: ``value`` (F, B) :math:`\sum w\ell`, ``slope`` (F, B)
+    :math:`\sum wa` and ``pull`` (F, d, B) :math:`\sum waz`.
 
-    ``value`` :math:`\sum w\ell`, ``slope`` :math:`\sum wa`, ``pull`` :math:`\sum waz` over training
-    rows and ``held`` :math:`\sum w\ell` over the others, by model; ``rising`` and ``rise`` are
-    slope and pull of the rows with a > 0 alone, of the models ``signed``.
+    ``rising`` (B,) and ``rise`` (d, B) are slope and pull of all rows with a > 0, of the models
+    ``signed``; 0 of the others.
     """
 
     blocks: Blocks
     loss: Loss
-    models: Models
+    coef: Array
+    b: Array
     signed: Array
 
     def __call__(self, chunk: Chunk) -> Sums:
         """Return the sums over a chunk."""
-        (d, B), S = self.models.coef.shape, len(self.signed)
-        found: Sums = {"value": np.zeros(B), "held": np.zeros(B), "slope": np.zeros(B)}
-        found |= {"pull": np.zeros((d, B)), "rising": np.zeros(S), "rise": np.zeros((d, S))}
+        (d, B), parts = self.coef.shape, self.blocks.folds.parts
+        found: Sums = {"value": np.zeros((parts, B)), "slope": np.zeros((parts, B))}
+        found |= {"pull": np.zeros((parts, d, B)), "rising": np.zeros(B), "rise": np.zeros((d, B))}
         for block in self.blocks.of(chunk, B):
             self._add(found, block)
         return found
 
     def _add(self, found: Sums, block: Block) -> None:
-        models, design = self.models, Design(block.Z)
-        value, a, _ = self.loss.evaluate(design.scores(models.coef) + models.b, block.y[:, None])
-        value *= block.w[:, None]
+        z = Design(block.Z).scores(self.coef) + self.b
+        value, a, _ = self.loss.evaluate(z, block.y[:, None])
         a *= block.w[:, None]
-        out = block.fold[:, None] == models.left_out
-        held = np.where(out, value, 0.0).sum(axis=0)
-        a[out] = 0.0
-        found["held"] += held
-        found["value"] += value.sum(axis=0) - held
-        found["slope"] += a.sum(axis=0)
-        found["pull"] += design.adjoint(a)
+        for f in range(len(found["value"])):
+            rows = block.fold == f
+            part = a[rows]
+            found["value"][f] += block.w[rows] @ value[rows]
+            found["slope"][f] += part.sum(axis=0)
+            found["pull"][f] += Design(block.Z[rows]).adjoint(part)
         if len(self.signed):
             up = np.maximum(a[:, self.signed], 0.0)
-            found["rising"] += up.sum(axis=0)
-            found["rise"] += design.adjoint(up)
+            found["rising"][self.signed] += up.sum(axis=0)
+            found["rise"][:, self.signed] += Design(block.Z).adjoint(up)
 
 
 @dataclass(frozen=True, eq=False)
