@@ -18,7 +18,7 @@ from ...design import Design
 from ...duality import threshold
 from ...problem import Ball, Solution
 from ...solvers import Exact
-from ...solvers.streamed import Models, Problem, ScatterSums, Stream, solve
+from ...solvers.streamed import Models, ScatterSums, Stream, StreamedProblem, solve
 from ...solvers.streamed import squared as by_moments
 from .. import candidates as cost_candidates
 from ..candidates import Candidates, blended
@@ -132,7 +132,7 @@ def _solved(task: Task, ball: Ball, start: tuple[Array, float] | None) -> tuple[
         start = near.coef, near.intercept + float(stream.center @ near.coef)
     target = task.tol * stream.constant().risk
     rho = ball.delta * stream.loss.lipschitz if ball.delta > 0 else 0.0
-    return solve(Problem(stream, factor, rho), *start, target, task.max_iter)
+    return solve(StreamedProblem(stream, factor, rho), *start, target, task.max_iter)
 
 
 def _deltas(task: Task, cost: Cost) -> Array:

@@ -8,7 +8,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from ...solvers.streamed import Stream
-from ...solvers.streamed.squared import Moments
+from ...solvers.streamed.squared import FoldMoments
 from ..selection import Settings
 from .theory import Profile
 
@@ -25,7 +25,7 @@ class Task:
     settings: Settings
     tol: float
     max_iter: int
-    moments: Moments | None = None
+    moments: FoldMoments | None = None
     covariance: list[Array] | None = None
     profile: Profile | None = None
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from ...costs import Cost, Norm
 from ...problem import Ball
 from ...solvers import Exact
-from ...solvers.streamed import Problem, ProfileSums, Stream, solve
-from ...solvers.streamed.squared import Moments
+from ...solvers.streamed import ProfileSums, Stream, StreamedProblem, solve
+from ...solvers.streamed.squared import FoldMoments
 from ..profile import check_profile, normal_radius, profile_radius, squared_profile
 
 Array = NDArray[Any]
@@ -43,14 +43,14 @@ class Profile:
 
 
 def theory_profile(
-    stream: Stream, cost: Cost, confidence: float, moments: Moments | None
+    stream: Stream, cost: Cost, confidence: float, moments: FoldMoments | None
 ) -> Profile:
     """Return the profile with the plain fit to all rows as pilot; refuse what it does not cover."""
     check_profile(stream.kept, cost, confidence)
     return _order_one(stream) if moments is None else _squared(moments)
 
 
-def _squared(moments: Moments) -> Profile:
+def _squared(moments: FoldMoments) -> Profile:
     pieces = moments.stream.loss.pieces
     assert pieces is not None
     G, pull, size, _ = moments.centred()
@@ -67,7 +67,7 @@ def _order_one(stream: Stream) -> Profile:
     )
     start = plain.coef, plain.intercept + float(stream.center @ plain.coef)
     target = PILOT_TOL * stream.constant().risk
-    found, _ = solve(Problem(stream, None, 0.0), *start, target, PILOT_STEPS)
+    found, _ = solve(StreamedProblem(stream, None, 0.0), *start, target, PILOT_STEPS)
     b = found.intercept + float(stream.center @ found.coef)
     [sums] = stream.chunks.total(ProfileSums(stream.blocks, stream.loss, found.coef, b))
     if not found.converged or min(sums["least"]) > 0:

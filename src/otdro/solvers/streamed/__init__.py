@@ -1,7 +1,7 @@
 """Solvers for rows that come in chunks: nothing of the size of all rows is kept."""
 
 from .batch import Columns, Minima, minimise
-from .newton import Problem, solve
+from .newton import StreamedProblem, solve
 from .reading import Folds
 from .stream import Stream, opened
 from .sums import Models, ProfileSums, ScatterSums
@@ -11,10 +11,10 @@ __all__ = [
     "Folds",
     "Minima",
     "Models",
-    "Problem",
     "ProfileSums",
     "ScatterSums",
     "Stream",
+    "StreamedProblem",
     "minimise",
     "opened",
     "solve",

@@ -19,7 +19,7 @@ from ...duality import threshold
 from ...progress import logger
 from ..euclidean.newton_matrix import _solve
 from ..euclidean.order_one import ARMIJO, AT_THRESHOLD, ROUNDING
-from .newton import Problem, along_gradient
+from .newton import StreamedProblem, along_gradient
 from .stream import Stream
 from .sums import DualSums, Models, RiskSums
 
@@ -99,7 +99,7 @@ def minimise(
 
 
 @dataclass(frozen=True, eq=False)
-class State:
+class Iterates:
     """Models (theta (d, B), b) in the coordinates of their costs; ``fixed`` ones are constant."""
 
     theta: Array
@@ -111,7 +111,7 @@ class State:
         """The norms of theta."""
         return np.linalg.norm(self.theta, axis=0)
 
-    def moved(self, step: _Step) -> State:
+    def moved(self, step: _Step) -> Iterates:
         """Return the models after a step."""
         return replace(self, theta=self.theta + step.theta, b=self.b + step.b)
 
@@ -135,7 +135,7 @@ def _kept(old: _Step, new: _Step, keep: Array) -> _Step:
     return _Step(*(np.where(keep, getattr(old, k), getattr(new, k)) for k in vars(old)))
 
 
-def _mixed(old: State, new: State, keep: Array) -> State:
+def _mixed(old: Iterates, new: Iterates, keep: Array) -> Iterates:
     return replace(new, theta=np.where(keep, old.theta, new.theta), b=np.where(keep, old.b, new.b))
 
 
@@ -157,7 +157,7 @@ def _constant_risks(stream: Stream, columns: Columns) -> Array:
     return np.array([risk[int(f)] for f in columns.left_out])
 
 
-def _started(stream: Stream, columns: Columns, coef: Array, b: Array) -> tuple[State, State]:
+def _started(stream: Stream, columns: Columns, coef: Array, b: Array) -> tuple[Iterates, Iterates]:
     """Return the models to start from, and the constant ones.
 
     Problems that the constant model solves stay there.
@@ -166,7 +166,8 @@ def _started(stream: Stream, columns: Columns, coef: Array, b: Array) -> tuple[S
     fixed = np.zeros(len(b), dtype=bool)
     flat = {int(f): stream.constant(int(f)) for f in np.unique(columns.left_out)}
     for j, (factor, rho) in enumerate(zip(columns.factors, columns.rho, strict=True)):
-        constant, problem = flat[int(columns.left_out[j])], Problem(stream, factor, float(rho))
+        constant = flat[int(columns.left_out[j])]
+        problem = StreamedProblem(stream, factor, float(rho))
         size = float(np.linalg.norm(problem.drop(constant.pull)))
         fixed[j] = threshold(size, constant.mean_square, 1.0, order=1) <= rho * (1 + AT_THRESHOLD)
         zero[j] = constant.b
@@ -174,15 +175,15 @@ def _started(stream: Stream, columns: Columns, coef: Array, b: Array) -> tuple[S
             theta[:, j] = problem.theta(coef[:, j])
         elif not fixed[j]:
             theta[:, j], b[j] = along_gradient(problem, constant)
-    start = State(np.where(fixed, 0.0, theta), np.where(fixed, zero, b), fixed)
-    return start, State(np.zeros_like(theta), zero, fixed)
+    start = Iterates(np.where(fixed, 0.0, theta), np.where(fixed, zero, b), fixed)
+    return start, Iterates(np.zeros_like(theta), zero, fixed)
 
 
 def _from_zero(stream: Stream, columns: Columns, some: Array) -> _Step:
     """Return, for some problems, the move from the constant model along the gradient there."""
     step = _Step(np.zeros((stream.chunks.d, len(some))), np.zeros(len(some)), np.zeros(len(some)))
     for j in np.flatnonzero(some):
-        problem = Problem(stream, columns.factors[j], float(columns.rho[j]))
+        problem = StreamedProblem(stream, columns.factors[j], float(columns.rho[j]))
         constant = stream.constant(int(columns.left_out[j]))
         step.theta[:, j], end = along_gradient(problem, constant)
         step.b[j] = end - constant.b
@@ -192,7 +193,7 @@ def _from_zero(stream: Stream, columns: Columns, some: Array) -> _Step:
 
 
 def _evaluated(
-    stream: Stream, columns: Columns, state: State, some: Array, known: dict[str, Array]
+    stream: Stream, columns: Columns, state: Iterates, some: Array, known: dict[str, Array]
 ) -> dict[str, Array]:
     """Return the sums at the models, those of ``some`` anew: one pass.
 
@@ -227,13 +228,13 @@ def _training(by_fold: Array, of: Array, fold: Array) -> Array:
     return total - np.where(fold < 0, 0.0, np.moveaxis(out, 0, -1))
 
 
-def _objective(columns: Columns, state: State, sums: dict[str, Any]) -> Array:
+def _objective(columns: Columns, state: Iterates, sums: dict[str, Any]) -> Array:
     found: Array = sums["value"] + columns.rho * state.w
     return found
 
 
 def _newton(
-    stream: Stream, columns: Columns, state: State, sums: dict[str, Any], some: Array
+    stream: Stream, columns: Columns, state: Iterates, sums: dict[str, Any], some: Array
 ) -> _Step:
     """Return the step of some problems with the matrix of their group, from the rows in memory."""
     step = _Step(np.zeros_like(state.theta), np.zeros_like(state.b), np.zeros_like(state.b))
@@ -257,7 +258,9 @@ def _newton(
     return step
 
 
-def _matrix(stream: Stream, columns: Columns, state: State, j: int) -> tuple[Array, Array, float]:
+def _matrix(
+    stream: Stream, columns: Columns, state: Iterates, j: int
+) -> tuple[Array, Array, float]:
     """Return H - hh'/m, h and m of the rows in memory at one of the models."""
     sample = stream.kept
     L, theta = columns.factors[j], state.theta[:, j]
@@ -274,7 +277,7 @@ def _matrix(stream: Stream, columns: Columns, state: State, j: int) -> tuple[Arr
 def _finished(
     stream: Stream,
     columns: Columns,
-    state: State,
+    state: Iterates,
     sums: dict[str, Any],
     unsolved: int,
     certify: bool,

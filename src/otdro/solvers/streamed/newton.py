@@ -38,7 +38,7 @@ SHORTER = 0.125
 
 
 @dataclass(frozen=True, eq=False)
-class Point:
+class NewtonPoint:
     """A model theta (d,), b, and there: risk, mean slope s, g, H - hh'/m, h, m in theta."""
 
     theta: Array
@@ -57,7 +57,7 @@ class Point:
 
 
 @dataclass(frozen=True, eq=False)
-class Move:
+class NewtonMove:
     """A step (theta, b), the slope of F along it, and the pull of slopes continued along it."""
 
     theta: Array
@@ -65,13 +65,13 @@ class Move:
     slope: float
     pull: Array
 
-    def times(self, share: float) -> Move:
+    def times(self, share: float) -> NewtonMove:
         """Return a part of the step; the slopes of all of it stay the dual point."""
         return replace(self, theta=share * self.theta, b=share * self.b, slope=share * self.slope)
 
 
 @dataclass(frozen=True, eq=False)
-class Problem:
+class StreamedProblem:
     """One problem over a stream: the factor L of its cost (None: identity) and rho."""
 
     stream: Stream
@@ -92,7 +92,7 @@ class Problem:
 
 
 def solve(
-    problem: Problem, coef: Array, b: float, target: float, max_iter: int
+    problem: StreamedProblem, coef: Array, b: float, target: float, max_iter: int
 ) -> tuple[Solution, float]:
     """Minimise from the model (coef, b) on centred rows until the gap is at most ``target``.
 
@@ -126,8 +126,8 @@ def _zero(stream: Stream, b: float, risk: float) -> Solution:
 
 
 def _descend(
-    problem: Problem, coef: Array, b: float, flat: float, target: float, max_iter: int
-) -> tuple[Point, float, int]:
+    problem: StreamedProblem, coef: Array, b: float, flat: float, target: float, max_iter: int
+) -> tuple[NewtonPoint, float, int]:
     """Return the last point, its gap and the number of steps."""
     p = _at(problem, problem.theta(coef), b)
     if not p.w > 0 or not p.risk + problem.rho * p.w < flat:
@@ -158,7 +158,7 @@ def _longest(v: Array) -> float:
     return float(np.abs(v).max(initial=0.0))
 
 
-def _newton(problem: Problem, p: Point) -> Move:
+def _newton(problem: StreamedProblem, p: NewtonPoint) -> NewtonMove:
     """Return the Newton step with the intercept eliminated."""
     u, rho = p.theta / p.w, problem.rho
     s = p.s if problem.stream.fit_intercept else 0.0
@@ -167,10 +167,12 @@ def _newton(problem: Problem, p: Point) -> Move:
     step = _solve(p.H[None], stiffness, u[:, None], -(balanced + rho * u)[:, None])[:, 0]
     db = -(s + p.h @ step) / p.m if problem.stream.fit_intercept else 0.0
     slope = float((p.g + rho * u) @ step + p.s * db)
-    return Move(step, float(db), slope, balanced + p.H @ step)
+    return NewtonMove(step, float(db), slope, balanced + p.H @ step)
 
 
-def _pass(problem: Problem, p: Point, part: Move, whole: Move) -> tuple[Point, float, float, float]:
+def _pass(
+    problem: StreamedProblem, p: NewtonPoint, part: NewtonMove, whole: NewtonMove
+) -> tuple[NewtonPoint, float, float, float]:
     """Return the point after the longest step that descends, F there, its length, the dual value.
 
     A length of 0 means that none descends; a point after a shorter step has no derivatives.
@@ -192,7 +194,7 @@ def _pass(problem: Problem, p: Point, part: Move, whole: Move) -> tuple[Point, f
     return p, start, 0.0, dual
 
 
-def _at(problem: Problem, theta: Array, b: float) -> Point:
+def _at(problem: StreamedProblem, theta: Array, b: float) -> NewtonPoint:
     """Return the point of a model: one pass."""
     found = _sums(problem, theta, b, np.zeros_like(theta), 0.0, 1.0)
     risk = float(found["values"][0]) / float(problem.stream.mass().sum())
@@ -200,7 +202,7 @@ def _at(problem: Problem, theta: Array, b: float) -> Point:
 
 
 def _sums(
-    problem: Problem, theta: Array, b: float, step: Array, db: float, kappa: float
+    problem: StreamedProblem, theta: Array, b: float, step: Array, db: float, kappa: float
 ) -> dict[str, Any]:
     stream = problem.stream
     models = (problem.lift(theta), b, problem.lift(step), db)
@@ -208,7 +210,9 @@ def _sums(
     return stream.chunks.total(job)[0]
 
 
-def _point(problem: Problem, theta: Array, b: float, risk: float, found: dict[str, Any]) -> Point:
+def _point(
+    problem: StreamedProblem, theta: Array, b: float, risk: float, found: dict[str, Any]
+) -> NewtonPoint:
     """Return the point whose sums a pass took, in the coordinates of theta."""
     mass = float(problem.stream.mass().sum())
     m = max(float(found["mass"]) / mass, np.finfo(float).tiny)
@@ -219,10 +223,10 @@ def _point(problem: Problem, theta: Array, b: float, risk: float, found: dict[st
     else:
         h = np.zeros_like(h)
     g = problem.drop(found["pull"] / mass)
-    return Point(theta, b, risk, float(found["slope"]) / mass, g, H, h, m)
+    return NewtonPoint(theta, b, risk, float(found["slope"]) / mass, g, H, h, m)
 
 
-def _along_gradient(problem: Problem) -> Point:
+def _along_gradient(problem: StreamedProblem) -> NewtonPoint:
     """Return the best model along -g from beta = 0; shorter moves where the risk does not fall."""
     flat, share = problem.stream.constant(), 1.0
     while True:
@@ -232,7 +236,9 @@ def _along_gradient(problem: Problem) -> Point:
         share /= 4
 
 
-def along_gradient(problem: Problem, flat: Constant, share: float = 1.0) -> tuple[Array, float]:
+def along_gradient(
+    problem: StreamedProblem, flat: Constant, share: float = 1.0
+) -> tuple[Array, float]:
     """Return theta and b that minimise the quadratic model along -g, as the rows in memory bend it.
 
     ``share`` of the move is made.

@@ -70,7 +70,7 @@ class Reading:
 
 
 @dataclass(frozen=True, eq=False)
-class Block:
+class RowBlock:
     """Some rows of a chunk, centred: ``Z`` (m, d), targets, weights and folds (m,)."""
 
     Z: Array
@@ -87,14 +87,14 @@ class Blocks:
     reading: Reading
     folds: Folds
 
-    def of(self, chunk: Chunk, width: int) -> Iterator[Block]:
+    def of(self, chunk: Chunk, width: int) -> Iterator[RowBlock]:
         """Yield the blocks of a chunk."""
         assert chunk.y is not None
         step = max(1, BLOCK_BYTES // (8 * max(width, len(self.center))))
         for start in range(0, len(chunk.X), step):
             rows = slice(start, start + step)
             y = chunk.y[rows]
-            yield Block(
+            yield RowBlock(
                 chunk.X[rows] - self.center,
                 self.reading.targets(y),
                 self.reading.weights(y),

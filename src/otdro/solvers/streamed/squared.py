@@ -25,7 +25,7 @@ Array = NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)
-class Moments:
+class FoldMoments:
     """Sums of tt', t = (1, z, y - shift), by fold (F, d + 2, d + 2)."""
 
     stream: Stream
@@ -73,9 +73,9 @@ def job(stream: Stream) -> MomentSums:
     return MomentSums(stream.blocks, _shift(stream))
 
 
-def moments(stream: Stream, found: dict[str, Any]) -> Moments:
+def moments(stream: Stream, found: dict[str, Any]) -> FoldMoments:
     """Return the moments that ``job`` found."""
-    return Moments(stream, found["moments"], _shift(stream))
+    return FoldMoments(stream, found["moments"], _shift(stream))
 
 
 def _shift(stream: Stream) -> float:
@@ -83,7 +83,7 @@ def _shift(stream: Stream) -> float:
 
 
 def certified(
-    of: Moments, factor: Array | None, deltas: Array, tol: float
+    of: FoldMoments, factor: Array | None, deltas: Array, tol: float
 ) -> tuple[list[Solution], Array]:
     """Return the solutions at every delta with their gaps, and their plain risks: one pass."""
     stream = of.stream
@@ -100,7 +100,7 @@ def certified(
 
 
 def _solution(
-    of: Moments,
+    of: FoldMoments,
     factor: Array | None,
     models: Models,
     found: dict[str, Any],

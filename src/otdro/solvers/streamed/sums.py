@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ...chunks import Chunk, Sums
 from ...design import Design
 from ...losses import Loss
-from .reading import Block, Blocks
+from .reading import Blocks, RowBlock
 
 Array = NDArray[Any]
 
@@ -58,7 +58,7 @@ class RiskSums:
             self._add(found, block)
         return found
 
-    def _add(self, found: Sums, block: Block) -> None:
+    def _add(self, found: Sums, block: RowBlock) -> None:
         z = Design(block.Z).scores(self.coef) + self.b
         value, a, _ = self.loss.evaluate(z, block.y[:, None])
         a *= block.w[:, None]
@@ -125,7 +125,7 @@ class NewtonSums:
             self._add(found, block)
         return found
 
-    def _add(self, found: Sums, block: Block) -> None:
+    def _add(self, found: Sums, block: RowBlock) -> None:
         design, y, w, loss = Design(block.Z), block.y, block.w, self.loss
         z, dz = design.scores(np.column_stack([self.coef, self.step])).T
         z, dz = z + self.b, dz + self.db
