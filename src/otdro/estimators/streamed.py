@@ -27,6 +27,8 @@ Array = NDArray[Any]
 
 #: Memory that a fit in memory takes at most, as a multiple of X in float64.
 IN_MEMORY = 3.0
+#: Labels that are looked at to see whether there are more than two.
+LOOKED_AT = 1_000_000
 #: Parameters and arguments that rows in chunks do not take, with the values that stand for none.
 FIXED: dict[str, tuple[Any, ...]] = {
     "scoring": (None,),
@@ -50,7 +52,7 @@ def fits_in_chunks(model: Any, X: Any, y: Any, loss: Loss, extra: dict[str, Any]
         tried = cost_candidates.resolve(model.cost, X)
         order = resolve_order(model.order, loss, tried.cost)
         reason = lacks(loss, order, tried.cost)
-        if loss.task == "classification" and reason is None and len(np.unique(y)) > 2:
+        if reason is None and loss.task == "classification" and _several(y):
             reason = "Rows in chunks may have two classes."
     except ValueError as refused:
         reason = str(refused)
@@ -59,6 +61,11 @@ def fits_in_chunks(model: Any, X: Any, y: Any, loss: Loss, extra: dict[str, Any]
     need = IN_MEMORY * 8.0 * X.size
     require_memory(need, "a fit in memory to all of X", f"it cannot read X in chunks. {reason}")
     return False
+
+
+def _several(y: Any) -> bool:
+    """Whether labels in memory are more than two, as far as the first of them tell."""
+    return isinstance(y, np.ndarray | list) and len(np.unique(y[:LOOKED_AT])) > 2
 
 
 def fit_in_chunks(model: Any, X: Any, y: Any, loss: Loss, extra: dict[str, Any]) -> None:
@@ -220,7 +227,7 @@ def _store(model: Any, stream: Stream, chosen: StreamedChoice) -> None:
     model.multiplier_, model.robust_risk_ = float(found.multiplier), float(found.objective)
     model.empirical_risk_, model.gap_ = float(chosen.risk), float(found.gap)
     model.n_iter_ = found.n_iter
-    passes = f"{chunks.passes} passes over {chunks.n} rows"
+    passes = f"{chunks.passes} pass{'' if chunks.passes == 1 else 'es'} over {chunks.n} rows"
     model.message_ = f"{found.message.rstrip('.')}, {passes}. {chosen.note}".strip()
     if chosen.path is not None:
         model.path_ = chosen.path
