@@ -563,9 +563,12 @@ def test_four_workers_find_what_memory_finds(big):
     X, y = big
     memory = DROClassifier(**FINE).fit(X, y)
     with (
-        distributed.LocalCluster(4, threads_per_worker=1, dashboard_address=None) as cluster,
-        distributed.Client(cluster),
+        distributed.LocalCluster(
+            n_workers=4, threads_per_worker=1, dashboard_address=None
+        ) as local,
+        distributed.Client(local) as client,
     ):
+        assert len(client.scheduler_info()["workers"]) == 4
         found = DROClassifier(**FINE).fit(da.from_array(X, chunks=(5000, 10)), y)
     assert_allclose(found.robust_risk_, memory.robust_risk_, rtol=0, atol=1e-8)
     assert_allclose(found.coef_, memory.coef_, rtol=0, atol=1e-6)
@@ -582,7 +585,9 @@ def test_a_worker_killed_in_mid_fit_changes_nothing(big, monkeypatch):
 
     X, y = big
     with (
-        distributed.LocalCluster(2, threads_per_worker=1, dashboard_address=None) as cluster,
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, dashboard_address=None
+        ) as cluster,
         distributed.Client(cluster) as client,
     ):
         data = da.from_array(X, chunks=(2500, 10))
