@@ -70,8 +70,6 @@ class Chunks:
     d: int
     dtype: np.dtype[Any]
     columns: list[str] | None = None
-    #: Whether the rows have targets.
-    has_target: bool = True
     passes: int = 0
 
     @property

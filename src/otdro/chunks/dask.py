@@ -37,7 +37,6 @@ class DaskRows(Chunks):
         self.sizes = [int(size) for size in X.chunks[0]]
         self.blocks = list(X.to_delayed().ravel())
         self.targets = self._targets(y)
-        self.has_target = y is not None
 
     def _targets(self, y: Any) -> list[Any]:
         """Return the targets of each chunk."""

@@ -27,7 +27,6 @@ class MappedRows(Chunks):
         self.dtype = X.dtype
         self.X = X
         self.y = targets_of(y, self.n)
-        self.has_target = self.y is not None
         self.rows = max(1, chunk_bytes // max(1, self.d * X.dtype.itemsize))
 
     def __iter__(self) -> Iterator[Chunk]:

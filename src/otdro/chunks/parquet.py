@@ -53,7 +53,6 @@ class ParquetRows(Chunks):
                 f"{', '.join(map(repr, first.names))}."
             )
         self.columns = _chosen(self.folder, first, target, columns)
-        self.has_target = target is not None
         self.counts = [_opened(file).metadata.num_rows for file in self.files]
         self.n, self.d = sum(self.counts), len(self.columns)
         kinds = {first.field(name).type.to_pandas_dtype() for name in self.columns}
