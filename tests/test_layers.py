@@ -9,7 +9,7 @@ import otdro
 
 SOURCE = Path(otdro.__file__).parent
 LAYERS = [
-    {"design", "progress"},
+    {"design", "progress", "chunks"},
     {"fences"},
     {"losses", "costs", "pairs"},
     {"metrics", "datasets", "scaling"},

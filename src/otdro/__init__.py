@@ -46,7 +46,7 @@ _HOMES = {
 
 
 #: Modules that are used by their own name, as in ``otdro.report.write``.
-_MODULES = ("plot", "report")
+_MODULES = ("chunks", "plot", "report")
 
 
 def __getattr__(name: str) -> Any:

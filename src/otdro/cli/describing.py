@@ -179,11 +179,11 @@ def delta_in_words(model: Any, Z: Array, features: Features) -> str:
     )
 
 
-def attack(model: Any, Z: Array, features: Features) -> dict[str, Any]:
+def attack(model: Any, Z: Array, features: Features, y: Array) -> dict[str, Any]:
     """Return the rows that the worst case moves most, and the columns that it moves them in.
 
     A column's share is of the change of the score. Of several classes it is the one whose risk
-    rises most.
+    rises most. A model that was fitted to more rows than are at hand is attacked on (Z, y).
     """
     class_ = None
     if len(np.atleast_2d(model.coef_)) > 1:
@@ -191,7 +191,7 @@ def attack(model: Any, Z: Array, features: Features) -> dict[str, Any]:
         class_ = model.classes_[int(np.resize(rise, len(model.classes_)).argmax())]
     if not (model.delta_ > 0 and np.any(model.coef_) and model.cost_.is_norm):
         return {}
-    found = model.worst_case(class_)
+    found = model.worst_case(class_, rows=None if hasattr(model, "_problems") else (Z, y))
     moved = found.points - Z[found.origin]
     spent = found.weights * model.cost_.norm(moved) ** int(model.ball_.order)
     by_row = np.bincount(found.origin, spent, minlength=len(Z))

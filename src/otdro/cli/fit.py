@@ -32,6 +32,7 @@ from .describing import (
     switches,
 )
 from .errors import UserError
+from .folders import count, fitted_to_folder
 from .preparing import Prepared, pipeline, prepare, unlabelled_of
 from .reading import locate, read
 from .showing import show
@@ -65,7 +66,9 @@ def prepared(options: Options) -> Prepared:
     if options.task not in ("auto", "classification", "regression"):
         raise UserError(f"--task must be auto, classification or regression, got {options.task!r}.")
     source = locate(options.data, options.decimal)
-    table = read(source, sample=options.sample, seed=options.seed)
+    # more rows of a folder are for the model alone
+    sample = MOST if source.kind == "folder" and options.sample is None else options.sample
+    table = read(source, sample=sample, seed=options.seed)
     if options.forward and options.groups is None:
         raise UserError("--forward needs --groups COL, the column of the environments in order.")
     chosen = (options.drop, options.categorical, options.groups, options.keep)
@@ -133,7 +136,7 @@ def fit(
     with printing.working("reading", silent) as doing:
         data = prepared(options)
         doing("fitting")
-        model, caught = fitted(data, options, ours)
+        model, caught = _fitted_to_all(data, options, ours)
     if against and chosen.of_a_quantile:
         against = False
         caught.append("models of the mean cannot be compared with a quantile, so none is fitted.")
@@ -231,6 +234,19 @@ def fitted(
     return pipe, list(dict.fromkeys(" ".join(str(w.message).split()) for w in caught))
 
 
+def _fitted_to_all(data: Prepared, options: Options, ours: dict[str, Any]) -> tuple[Any, list[str]]:
+    """Return the fitted pipeline and the warnings; a folder of many rows is read in pieces."""
+    source = locate(options.data, options.decimal) if options.data != "-" else None
+    if source is None or source.kind != "folder" or options.sample is not None:
+        return fitted(data, options, ours)
+    if count(source) <= MOST:
+        return fitted(data, options, ours)
+    for name, value in (("--groups", options.groups), ("--unlabelled", options.unlabelled)):
+        if value is not None:
+            raise UserError(f"{name} is for tables that fit into memory; add --sample N.")
+    return fitted_to_folder(source, data, options.target, options.scale, options.seed, ours)
+
+
 def compared(
     data: Prepared, options: Options, quiet: bool, ours: dict[str, Any] | None = None
 ) -> list[Summary]:
@@ -305,7 +321,7 @@ def described(data: Prepared, model: Any, options: Options, delta: str) -> dict[
         "tested": tested(options),
         **described_model(model[-1], found, delta),
         "delta_in_words": delta_in_words(model[-1], Z, found),
-        "attack": attack(model[-1], Z, found),
+        "attack": attack(model[-1], Z, found, data.y),
     }
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import gzip
 import io
-import os
 import sys
 import warnings
 from collections import Counter
@@ -16,13 +15,14 @@ from typing import IO, Any, cast
 
 import numpy as np
 
+from ..chunks import available_memory
 from .decimals import decimals
 from .errors import UserError
 
 #: Rows of a piece when a table is streamed.
 PIECE = 50_000
 #: Memory that a table needs, as a multiple of the file's size.
-FACTORS = {"text": 3.0, "gzip": 15.0, "parquet": 10.0, "excel": 30.0}
+FACTORS = {"text": 3.0, "gzip": 15.0, "parquet": 10.0, "folder": 10.0, "excel": 30.0}
 #: Parts of an archive that an Excel file is, in the order of whoever wrote it.
 OFFICE = (b"[Content_Types].xml", b"docProps/", b"xl/")
 #: Characters of a text table from which the way of writing numbers is found out.
@@ -66,12 +66,42 @@ def locate(name: str, decimal: str = "auto") -> Source:
         return Source("standard input", kind, len(data), data, decimal)
     path = Path(name)
     if path.is_dir():
-        raise UserError(f"{name} is a folder; name a file of the table.")
+        return _folder(path, decimal)
     if not path.exists():
         raise UserError(f"no such file: {name}. Check the name and the folder.")
     with path.open("rb") as file:
         head = file.read(4096)
     return Source(name, _kind(name, head), path.stat().st_size, decimal=decimal)
+
+
+def _folder(path: Path, decimal: str) -> Source:
+    """Return the source of a folder of Parquet files."""
+    files = parquet_files(path)
+    if not files:
+        raise UserError(
+            f"{path} is a folder without Parquet files; name a file of the table, or a folder of "
+            "files *.parquet."
+        )
+    return Source(str(path), "folder", sum(f.stat().st_size for f in files), decimal=decimal)
+
+
+def parquet_files(folder: Path) -> list[Path]:
+    """Return the Parquet files of a folder in the order of their names."""
+    return sorted(folder.glob("*.parquet"))
+
+
+def _files_in_turn(source: Source, size: int | None) -> Iterator[Any]:
+    """Yield the tables of a folder one after another; their columns must be the same."""
+    names: list[str] | None = None
+    for file in parquet_files(Path(source.name)):
+        for piece in _parquet(Source(str(file), "parquet", 0), size):
+            names = list(piece.columns) if names is None else names
+            if list(piece.columns) != names:
+                raise UserError(
+                    f"{file.name} has other columns than the files before it: all files of a "
+                    "folder need the same columns in the same order."
+                )
+            yield piece
 
 
 def _kind(name: str, head: bytes) -> str:
@@ -89,15 +119,6 @@ def _kind(name: str, head: bytes) -> str:
     if b"\0" in head:
         raise UserError(f"{name} is not a text table; use CSV, TSV, Parquet or .xlsx.")
     return "text"
-
-
-def available_memory() -> int:
-    """Return the free memory in bytes, as the system tells it."""
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-        return next(int(x.split()[1]) * 1024 for x in lines if x.startswith("MemAvailable"))
-    except (OSError, StopIteration, ValueError):
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def read(source: Source, *, sample: int | None = None, seed: int = 0) -> Any:
@@ -138,7 +159,8 @@ def _sampled(source: Source, sample: int, seed: int) -> Any:
 
 def pieces(source: Source, size: int | None) -> Iterator[Any]:
     """Yield the table in DataFrames of ``size`` rows, or whole if that is None."""
-    found = {"parquet": _parquet, "excel": _excel}.get(source.kind, _text)(source, size)
+    readers = {"parquet": _parquet, "folder": _files_in_turn, "excel": _excel}
+    found = readers.get(source.kind, _text)(source, size)
     rows = 0
     for piece in found:
         rows += len(piece)

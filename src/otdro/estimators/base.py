@@ -13,6 +13,7 @@ from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .. import losses, solvers
+from ..chunks import in_chunks
 from ..design import Design, model_scores
 from ..losses import Loss
 from ..pairs import unlabelled_rows
@@ -26,6 +27,7 @@ from ..worst_case import WorstCase, worst_case
 from .notebook import fitted_figures
 from .report import message, report, report_nothing_learned
 from .rows import Targets, check_pair, check_rows
+from .streamed import fit_in_chunks, fits_in_chunks, scores_in_chunks
 
 Array = NDArray[Any]
 
@@ -80,7 +82,9 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
             The rows, at least two. float32 and CSR are used as they are; columns are never scaled
-            here, and the unit of a column is the unit of its moves.
+            here, and the unit of a column is the unit of its moves. A memmap above 256 MB, a Dask
+            array or data frame, and a folder of Parquet files (y is then the name of a column)
+            are read in chunks.
         y : array-like of shape (n_samples,)
             Labels of any type (classifier) or numbers (regressor).
         sample_weight : array-like of shape (n_samples,), default=None
@@ -128,6 +132,11 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
     ) -> None:
         """Validate, choose the ball, solve, store."""
         loss = losses.resolve(self.loss, self._task)
+        extra = {"sample_weight": sample_weight, "groups": groups, "support": support}
+        extra["unlabelled"] = unlabelled
+        if fits_in_chunks(self, X, y, loss, extra):
+            fit_in_chunks(self, X, y, loss, extra)
+            return
         X, targets = self._validated(X, y, sample_weight, loss, support)
         if loss.task == "regression":
             check_targets(targets.y, loss)
@@ -247,8 +256,11 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _scores(self, X: Any) -> Array:
         check_is_fitted(self)
-        X = validate_data(self, X, **FORMATS, reset=False)
-        scores: Array = Design(X).scores(np.atleast_2d(self.coef_).T) + self.intercept_
+        if in_chunks(X):
+            scores = scores_in_chunks(self, X)
+        else:
+            X = validate_data(self, X, **FORMATS, reset=False)
+            scores = Design(X).scores(np.atleast_2d(self.coef_).T) + self.intercept_
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
     def _trained(self, asked: str, instead: str) -> list[Problem]:
@@ -256,7 +268,8 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
         if not hasattr(self, "_problems"):
             raise ValueError(
                 f"{asked} needs the training rows, which are not saved with a model, and this "
-                f"model was restored from disk or copied: {instead}, or fit again."
+                "model was restored from disk, copied, or fitted to rows in chunks: "
+                f"{instead}, or fit again to rows in memory."
             )
         return self._problems
 

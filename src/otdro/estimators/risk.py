@@ -9,10 +9,12 @@ from numpy.typing import NDArray
 from sklearn.utils import check_X_y
 
 from .. import losses
+from ..chunks import in_chunks
 from ..losses import Loss
 from ..problem import Ball, Problem
 from ..radius.checks import check_targets
 from ..worst_case import robust_risk_of
+from .streamed import risk_in_chunks
 
 Array = NDArray[Any]
 
@@ -51,6 +53,8 @@ def robust_risk(X: Any, y: Any, coef: Any, intercept: Any, loss: str | Loss, bal
     0.5
     """
     loss = losses.resolve(loss)
+    if in_chunks(X):
+        return risk_in_chunks(X, y, coef, intercept, loss, ball)
     if np.ndim(coef) == 2 and len(coef) > 1:
         return _softmax_risk(X, y, np.asarray(coef, dtype=float), intercept, loss, ball)
     X, y, coef = _sample(X, y, coef, loss)

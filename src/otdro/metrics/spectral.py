@@ -66,6 +66,12 @@ class Spectral(Metric):
         """Fit to labelled and unlabelled rows together, unless classes are asked for."""
         return self.fit(X, y) if self.within else self.fit(stacked(X, unlabelled))
 
+    def of_covariance(self, C: Array) -> Spectral:
+        """Learn from the covariance of rows that were added up elsewhere."""
+        self.covariance_ = C
+        self.metric_ = self.shrunk(self.shrinkage)
+        return self
+
     def _covariance(self, X: Any, y: Any) -> Any:
         if X.shape[1] <= WRITTEN_UP_TO:
             D = self._deviations(X, y)

@@ -167,7 +167,11 @@ def _at(
     """Return the profile delta with the pilot (coef, intercept)."""
     if order == 1:
         return _order_one(sample, y, cost, confidence, coef, intercept)
-    m = moments(sample, y, cost, coef, intercept)
+    return profile_radius(moments(sample, y, cost, coef, intercept), confidence)
+
+
+def profile_radius(m: Moments, confidence: float) -> float:
+    """Return the quantile of sum_j omega_j chi2_1 over n."""
     omega = eigh(m.covariance, _invertible(m.G), eigvals_only=True)
     return chi_square_quantile(np.maximum(omega, 0), confidence) / m.n
 
@@ -182,9 +186,12 @@ def _order_one(
     # a free intercept takes out the mean, weighted by the curvature
     center = Design(sample.X).adjoint(D) / D.sum() if sample.fit_intercept else None
     S = Design(sample.X, cost.factor(), center).gram(weights * a**2)
-    return float(
-        np.sqrt(chi_square_quantile(np.maximum(eigvalsh(S), 0), confidence) / rows(weights))
-    )
+    return normal_radius(S, confidence, rows(weights))
+
+
+def normal_radius(S: Array, confidence: float, n: float) -> float:
+    """Return n^-1/2 times the quantile of |N(0, S)|."""
+    return float(np.sqrt(chi_square_quantile(np.maximum(eigvalsh(S), 0), confidence) / n))
 
 
 def rows(weights: Array) -> float:
@@ -216,14 +223,20 @@ def _squared_moments(
 
     ``bend`` is k, the second derivative of the loss, 2 for e^2.
     """
-    weights, d = sample.weights, len(coef)
+    weights = sample.weights
     center = Design(sample.X).adjoint(weights) if sample.fit_intercept else None
     e = y - Design(sample.X).scores(coef) - intercept
-    sigma2 = float(weights @ e**2)
     Sigma = Design(sample.X, center=center).gram(weights)
+    return squared_profile(cost, coef, float(weights @ e**2), Sigma, bend, rows(weights))
+
+
+def squared_profile(
+    cost: Cost, coef: Array, sigma2: float, Sigma: Array, bend: float, n: float
+) -> Moments:
+    """Return the same from the variance of the residuals and the covariance of the rows."""
     w2 = float(cost.dual_norm(coef)) ** 2
-    G = bend**2 * (sigma2 * _inverse(cost, d) + w2 * Sigma)
-    return Moments(coef, bend**2 * sigma2 * Sigma, G, bend * Sigma, rows(weights))
+    G = bend**2 * (sigma2 * _inverse(cost, len(coef)) + w2 * Sigma)
+    return Moments(coef, bend**2 * sigma2 * Sigma, G, bend * Sigma, n)
 
 
 def _smooth_moments(sample: Sample, y: Array, cost: Cost, coef: Array, intercept: float) -> Moments:

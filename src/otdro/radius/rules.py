@@ -41,6 +41,8 @@ class Evidence:
     """What a rule may look at: the sample, one cost with its deltas (descending), and its folds.
 
     ``groups`` are the environments that folds leave out as a whole, None if they leave out rows.
+    Where the sample is only a part of the rows that the folds tested, ``distinct`` is the number of
+    distinct ones and ``losses`` (m,) their mean out-of-fold loss at every delta.
     """
 
     sample: Sample
@@ -50,6 +52,13 @@ class Evidence:
     folds: FoldScores
     own_loss: bool
     groups: Array | None = None
+    distinct: float | None = None
+    losses: Array | None = None
+
+    @property
+    def rows(self) -> float:
+        """The number of distinct rows that the folds tested."""
+        return self.sample.distinct if self.distinct is None else self.distinct
 
 
 class Verdict(NamedTuple):
@@ -132,7 +141,7 @@ def criterion(evidence: Evidence) -> Array:
 
 def information(evidence: Evidence) -> float:
     """Return how many independent rows the folds speak of, at least one an environment."""
-    n = evidence.sample.distinct
+    n = evidence.rows
     if evidence.groups is None:
         return n
     effect = design_effect(evidence.sample, evidence.folds, evidence.groups)
@@ -144,6 +153,10 @@ def smoothed_loss(evidence: Evidence, n: float) -> tuple[Array, float]:
     sample, losses = evidence.sample, []
     h = min(1.0, SMOOTHING / n) if sample.loss.task == "classification" else 0.0
     for k, y in enumerate(sample.ys):
+        if evidence.losses is not None:
+            # so many rows that h is nearly 0
+            losses.append(evidence.losses)
+            continue
         found = []
         for columns in evidence.folds.blocks():
             rows, z, share = evidence.folds.entries(k, sample.weights, columns)
@@ -200,7 +213,7 @@ def profile_median(evidence: Evidence) -> Array:
     sample = evidence.sample
     norms = _euclidean_norms if evidence.cost.euclidean else _drawn_norms
     found = [norms(evidence, k) / _unit(sample, y, evidence.order) for k, y in enumerate(sample.ys)]
-    return np.mean(found, axis=0) / np.sqrt(sample.distinct)
+    return np.mean(found, axis=0) / np.sqrt(evidence.rows)
 
 
 def _unit(sample: Sample, y: Array, order: int) -> float:

@@ -65,14 +65,19 @@ class Spectrum:
     @classmethod
     def from_gram(cls, design: Design, y: Array, weights: Array) -> Spectrum | None:
         """Return it from Z'Z, one pass, or None where squaring the spectrum loses too much."""
-        squares, V = np.linalg.eigh(design.gram(weights))
-        if not squares[0] > LEAST_SQUARE * squares[-1]:
-            return None
-        D = np.sqrt(squares)
-        q = (V.T @ design.adjoint(weights * y)) / D
-        size = float(weights @ y**2)
-        perp = size - float(q @ q)
-        return cls(D, V, q, perp, size) if perp > LEAST_REMAINDER * size else None
+        G, size = design.gram(weights), float(weights @ y**2)
+        found = cls.from_moments(G, design.adjoint(weights * y), size)
+        kept = len(found.D) == len(G)
+        return found if kept and found.perp > LEAST_REMAINDER * size else None
+
+    @classmethod
+    def from_moments(cls, G: Array, pull: Array, size: float) -> Spectrum:
+        """Return it from G = Z'Z, Z'y and ||y||^2, along the directions that squaring leaves."""
+        squares, V = np.linalg.eigh(G)
+        keep = squares > LEAST_SQUARE * squares[-1]
+        D, V = np.sqrt(squares[keep]), V[:, keep]
+        q = (V.T @ pull) / D
+        return cls(D, V, q, max(0.0, size - float(q @ q)), size)
 
     def stiffness(self, delta: float) -> float:
         """Return the k of a delta: inf if theta = 0 is optimal, 0 if the least squares fit is."""
@@ -186,7 +191,7 @@ def _certified(
         w, root = float(np.linalg.norm(theta[:, j])), float(np.sqrt(delta))
         dual = rooted(float(square[j]) / (2 * pieces.kappa), w, float(delta), pieces.kappa)
         exact = stiffness[j] == 0 and spectrum.perp == 0
-        lower = _lower(root, w, float(sizes[j]), float(heights[j]), exact) / (2 * pieces.kappa)
+        lower = lower_value(root, w, float(sizes[j]), float(heights[j]), exact) / (2 * pieces.kappa)
         gap = max(0.0, dual.risk - lower)
         coef = np.ascontiguousarray(coefs[:, j])
         solved.append(
@@ -210,7 +215,7 @@ def _certified(
     return solved
 
 
-def _lower(root: float, w: float, size: float, height: float, exact: bool) -> float:
+def lower_value(root: float, w: float, size: float, height: float, exact: bool) -> float:
     """Return the bound from a = e/rms(e), |Z'a| = size, <a, y> = height, root = sqrt(delta)."""
     if exact:
         # interpolation: a = sqrt(delta) U D^-1 V'theta/w attains the primal, rounding aside

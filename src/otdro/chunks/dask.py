@@ -1,0 +1,127 @@
+"""Rows of a Dask array: each pass is one map over its chunks and one tree of sums."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from .base import Chunk, Chunks, Job, Sums, add, apply, checked, require_numbers, targets_of
+
+#: Sums that are added in one task; the tree is fixed, and with it the rounding.
+FAN_IN = 8
+
+
+def is_dask(X: Any) -> bool:
+    """Whether an object is a Dask collection, without importing dask."""
+    return hasattr(X, "__dask_graph__")
+
+
+class DaskRows(Chunks):
+    """The rows of a Dask array, under whatever scheduler or client is in use.
+
+    A task holds one chunk, so that the chunks must fit into the memory of a worker. A worker that
+    is lost is Dask's business: its tasks run again elsewhere and find the same.
+    """
+
+    def __init__(self, X: Any, y: Any) -> None:
+        X = _array(X, "X")
+        if X.ndim != 2:
+            raise ValueError(f"X must have two axes, rows and columns, got shape {X.shape}.")
+        require_numbers(X.dtype, "X")
+        _require_sizes(X, "X")
+        X = X if X.numblocks[1] == 1 else X.rechunk({1: -1})
+        self.n, self.d = (int(size) for size in X.shape)
+        self.dtype = X.dtype
+        self.sizes = [int(size) for size in X.chunks[0]]
+        self.blocks = list(X.to_delayed().ravel())
+        self.targets = self._targets(y)
+
+    def _targets(self, y: Any) -> list[Any]:
+        """Return the targets of each chunk."""
+        if not is_dask(y):
+            y = targets_of(y, self.n)
+            stops = np.cumsum(self.sizes)
+            parts = [None] * len(stops) if y is None else np.split(np.asarray(y), stops[:-1])
+            return list(parts)
+        y = _array(y, "y")
+        _require_sizes(y, "y")
+        y = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
+        if y.shape != (self.n,):
+            raise ValueError(f"X has {self.n} rows but y has shape {y.shape}.")
+        return list(y.rechunk((tuple(self.sizes),)).to_delayed().ravel())
+
+    def __iter__(self) -> Iterator[Chunk]:
+        """Yield the chunks in the order of the rows."""
+        import dask
+
+        starts = np.cumsum([0, *self.sizes])
+        for i, (X, y) in enumerate(zip(self.blocks, self.targets, strict=True)):
+            X, y = dask.compute(X, y)
+            yield Chunk(i, int(starts[i]), np.asarray(X), None if y is None else np.asarray(y))
+
+    def total(self, *jobs: Job) -> list[Sums]:
+        """Return what each job finds, added up over all chunks: one map and one reduction."""
+        import dask
+
+        work = dask.delayed(Work(jobs, self.d, self.dtype), pure=False)
+        starts = np.cumsum([0, *self.sizes])
+        level = [
+            dask.delayed(_run, pure=False)(work, i, int(starts[i]), size, X, y)
+            for i, (size, X, y) in enumerate(
+                zip(self.sizes, self.blocks, self.targets, strict=True)
+            )
+        ]
+        while len(level) > 1:
+            level = [
+                dask.delayed(_added, pure=False)(level[i : i + FAN_IN])
+                for i in range(0, len(level), FAN_IN)
+            ]
+        self.passes += 1
+        found: list[Sums] = level[0].compute()
+        return found
+
+
+class Work:
+    """The jobs of a pass and what the rows look like: what travels to the workers."""
+
+    def __init__(self, jobs: tuple[Job, ...], d: int, dtype: np.dtype[Any]) -> None:
+        self.jobs, self.d, self.dtype = jobs, d, dtype
+
+
+def _run(work: Work, number: int, start: int, size: int, X: Any, y: Any) -> list[Sums]:
+    """Return what the jobs find in one chunk."""
+    X, y = np.asarray(X), None if y is None else np.asarray(y)
+    if len(X) != size:
+        raise ValueError(
+            f"chunk {number} of the Dask array has {len(X)} rows, but {size} were announced."
+        )
+    return apply(work.jobs, checked(Chunk(number, start, X, y), work.d, work.dtype))
+
+
+def _added(parts: list[list[Sums]]) -> list[Sums]:
+    """Return the sums of several lots of chunks, from the left."""
+    found = parts[0]
+    for part in parts[1:]:
+        found = add(found, part)
+    return found
+
+
+def _array(X: Any, name: str) -> Any:
+    """Return a Dask array; a data frame is one whose lengths are counted."""
+    if hasattr(X, "to_dask_array"):
+        # a column of text has a type of pandas' own, which arrays lack
+        foreign = X.ndim == 1 and not isinstance(X.dtype, np.dtype)
+        return (X.astype(object) if foreign else X).to_dask_array(lengths=True)
+    if not hasattr(X, "numblocks"):
+        raise TypeError(f"{name} must be a Dask array or data frame, got {type(X).__name__}.")
+    return X
+
+
+def _require_sizes(X: Any, name: str) -> None:
+    if any(np.isnan(size) for sizes in X.chunks for size in sizes):
+        raise ValueError(
+            f"the Dask array {name} has chunks of unknown size: call {name}.compute_chunk_sizes() "
+            "first."
+        )

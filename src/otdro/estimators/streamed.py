@@ -1,0 +1,301 @@
+"""Fits, scores and risks of rows that come in chunks."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.class_weight import compute_class_weight
+
+from ..chunks import Chunk, Chunks, Sums, in_chunks, open_rows, require_memory
+from ..design import WRITTEN_UP_TO, model_scores
+from ..duality import rooted
+from ..losses import Loss
+from ..problem import Ball
+from ..radius import candidates as cost_candidates
+from ..radius.checks import check_delta, resolve_order
+from ..radius.selection import Settings
+from ..radius.splitting import DEFAULT_FOLDS
+from ..radius.streamed import StreamedChoice, choose, lacks
+from ..solvers.streamed import Folds, Stream, opened
+
+Array = NDArray[Any]
+
+#: Memory that a fit in memory takes at most, as a multiple of X in float64.
+IN_MEMORY = 3.0
+#: Labels that are looked at to see whether there are more than two.
+LOOKED_AT = 1_000_000
+#: Parameters and arguments that rows in chunks do not take, with the values that stand for none.
+FIXED: dict[str, tuple[Any, ...]] = {
+    "scoring": (None,),
+    "label_cost": (np.inf,),
+    "target_cost": (np.inf,),
+    "solver": ("auto", "exact"),
+    "multi_class": ("auto", "ovr"),
+}
+
+
+def fits_in_chunks(model: Any, X: Any, y: Any, loss: Loss, extra: dict[str, Any]) -> bool:
+    """Whether a fit reads X in chunks; a mapped file that it cannot is read into memory.
+
+    That is refused where the memory is too small, with what keeps the fit from chunks.
+    """
+    if not in_chunks(X) or not isinstance(X, np.ndarray):
+        return in_chunks(X)
+    try:
+        _require_plain(model, extra)
+        _folds(model)
+        tried = cost_candidates.resolve(model.cost, X)
+        order = resolve_order(model.order, loss, tried.cost)
+        reason = lacks(loss, order, tried.cost)
+        if reason is None and loss.task == "classification" and _several(y):
+            reason = "Rows in chunks may have two classes."
+    except ValueError as refused:
+        reason = str(refused)
+    if reason is None:
+        return True
+    need = IN_MEMORY * 8.0 * X.size
+    require_memory(need, "a fit in memory to all of X", f"it cannot read X in chunks. {reason}")
+    return False
+
+
+def _several(y: Any) -> bool:
+    """Whether labels in memory are more than two, as far as the first of them tell."""
+    return isinstance(y, np.ndarray | list) and len(np.unique(y[:LOOKED_AT])) > 2
+
+
+def fit_in_chunks(model: Any, X: Any, y: Any, loss: Loss, extra: dict[str, Any]) -> None:
+    """Fit a model to rows in chunks and store what it found."""
+    _require_plain(model, extra)
+    chunks = open_rows(X, y)
+    _require_size(chunks)
+    folds = _folds(model)
+    stream = opened(chunks, loss, bool(model.fit_intercept), folds)
+    if stream.classes is not None:
+        stream = _weighed(stream, model)
+    _require_folds(stream)
+    chosen = choose(stream, _settings(model, stream), model.tol, model.max_iter)
+    _report(model, stream, chosen)
+    _store(model, stream, chosen)
+
+
+def _require_plain(model: Any, extra: dict[str, Any]) -> None:
+    """Refuse what is for rows in memory."""
+    for name, value in extra.items():
+        if value is not None:
+            raise ValueError(
+                f"{name} is for rows in memory, and X comes in chunks: leave {name} out."
+            )
+    for name, known in FIXED.items():
+        value = getattr(model, name, known[0])
+        if not any(value is one or value == one for one in known):
+            raise ValueError(
+                f"{name}={value!r} is for rows in memory, and X comes in chunks: use "
+                f"{name}={known[0]!r}."
+            )
+    if model.rule == "worst":
+        raise ValueError("rule='worst' needs groups, which rows in chunks have not: use 'auto'.")
+
+
+def _require_size(chunks: Chunks) -> None:
+    """Refuse too few rows, and columns whose matrices would not fit into memory."""
+    if chunks.n < 2:
+        raise ValueError(f"a fit needs at least 2 rows, got {chunks.n}.")
+    if chunks.d > WRITTEN_UP_TO:
+        raise ValueError(
+            f"rows in chunks may have {WRITTEN_UP_TO} columns, got {chunks.d}: fit to a part of "
+            "the columns, or to rows that fit into memory."
+        )
+    # a few matrices of d x d, rows kept for the start, and a chunk in float64
+    need = 8.0 * (40 * chunks.d**2 + 2**25)
+    require_memory(need, f"a fit with {chunks.d} columns", "leave out columns")
+
+
+def _folds(model: Any) -> Folds:
+    """Return the folds that the fit needs: none where delta and cost are given."""
+    delta = check_delta(model.delta)
+    learns = (isinstance(model.cost, str) and model.cost == "learned") or hasattr(model.cost, "how")
+    if delta != "cv" and not learns:
+        return Folds()
+    cv = DEFAULT_FOLDS if model.cv is None else model.cv
+    if isinstance(cv, bool) or not isinstance(cv, int | np.integer):
+        raise ValueError(
+            f"folds of rows in chunks are made from the numbers of the rows: give a number as cv, "
+            f"got {type(cv).__name__}."
+        )
+    if cv < 2:
+        raise ValueError(f"cv must be at least 2 folds, got cv={cv}.")
+    seed = model.random_state
+    if seed is None or isinstance(seed, int | np.integer):
+        return Folds(int(cv), int(seed or 0))
+    raise ValueError(f"rows in chunks need an int or None as random_state, got {seed!r}.")
+
+
+def _weighed(stream: Stream, model: Any) -> Stream:
+    """Return the stream with the weights of its classes; refuse other than two."""
+    classes, counts = stream.classes, stream.counts.sum(axis=0)
+    assert classes is not None
+    if len(classes) == 1:
+        raise ValueError(
+            f"the classifier needs two classes with positive weight, got one class: "
+            f"{classes.tolist()}."
+        )
+    if len(classes) > 2:
+        raise ValueError(
+            f"rows in chunks may have two classes, got {len(classes)}: {classes[:5].tolist()}. Fit "
+            "one class against the rest at a time."
+        )
+    if model.class_weight is None:
+        return stream
+    # "balanced" is n/(K n_k); a dict is looked up
+    balanced = isinstance(model.class_weight, str) and model.class_weight == "balanced"
+    factors = (
+        counts.sum() / (len(classes) * counts)
+        if balanced
+        else compute_class_weight(model.class_weight, classes=classes, y=classes)
+    )
+    return stream.weighing(np.asarray(factors, dtype=float))
+
+
+def _require_folds(stream: Stream) -> None:
+    """Refuse folds that leave a class without rows."""
+    for f in range(stream.folds.count):
+        if not np.all(stream.mass(f) > 0) or not stream.held(f) > 0:
+            raise ValueError(
+                f"fold {f} of {stream.folds.count} has no rows, or leaves a class without any: use "
+                "fewer folds as cv, or a number as delta."
+            )
+
+
+def _settings(model: Any, stream: Stream) -> Settings:
+    return Settings(
+        cost=model.cost,
+        order=model.order,
+        delta=model.delta,
+        cv=model.cv,
+        scoring=None,
+        rule=model.rule,
+        deltas=model.deltas,
+        confidence=model.confidence,
+        n_jobs=None,
+        random_state=model.random_state,
+        estimator=model,
+        y=stream.y,
+        classes=stream.classes,
+    )
+
+
+def _report(model: Any, stream: Stream, chosen: StreamedChoice) -> None:
+    """Warn of a solution that is not certified, and of one that is constant at a given delta."""
+    found, delta = chosen.solution, chosen.ball.delta
+    if not found.converged:
+        _warn(
+            f"the fit did not reach the gap asked for: {found.message}. Raise max_iter (now "
+            f"{model.max_iter}), raise tol (now {model.tol:g}), or scale the columns of X.",
+            ConvergenceWarning,
+        )
+    elif not found.coef.any() and chosen.path is None and delta > 0:
+        _warn(
+            f"every coefficient of the fit is zero: from a smaller delta than {delta:.4g} on the "
+            "constant model is the best answer. Use a smaller delta, or delta='cv'.",
+            UserWarning,
+        )
+
+
+def _warn(text: str, category: type[Warning]) -> None:
+    # the caller of fit: _warn, _report, fit_in_chunks, _fit, fit
+    warnings.warn(text, category, stacklevel=6)
+
+
+def _store(model: Any, stream: Stream, chosen: StreamedChoice) -> None:
+    """Store what a fit in memory stores, but for the rows."""
+    found, chunks = chosen.solution, stream.chunks
+    model.n_features_in_ = chunks.d
+    if chunks.columns is not None:
+        model.feature_names_in_ = np.array(chunks.columns, dtype=object)
+    model.loss_, model.ball_ = stream.loss, chosen.ball
+    model.cost_, model.delta_ = chosen.ball.cost, float(chosen.ball.delta)
+    labelled = stream.classes is not None
+    model.coef_ = found.coef[None] if labelled else found.coef
+    model.intercept_ = np.array([found.intercept]) if labelled else float(found.intercept)
+    if labelled:
+        model.classes_ = stream.classes
+    model.multiplier_, model.robust_risk_ = float(found.multiplier), float(found.objective)
+    model.empirical_risk_, model.gap_ = float(chosen.risk), float(found.gap)
+    model.n_iter_ = found.n_iter
+    passes = f"{chunks.passes} pass{'' if chunks.passes == 1 else 'es'} over {chunks.n} rows"
+    model.message_ = f"{found.message.rstrip('.')}, {passes}. {chosen.note}".strip()
+    if chosen.path is not None:
+        model.path_ = chosen.path
+    model._support_given = False
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreRows:
+    """The job that collects the scores x'beta + b of every row, for coefficients (K, d)."""
+
+    coef: Array
+    intercept: Array
+
+    def __call__(self, chunk: Chunk) -> Sums:
+        """Return the scores of a chunk."""
+        chunk.require_finite()
+        return {"z": [model_scores(chunk.X, self.coef, self.intercept)]}
+
+
+def scores_in_chunks(model: Any, X: Any) -> Array:
+    """Return the scores of rows in chunks: (n, K)."""
+    names = getattr(model, "feature_names_in_", None)
+    rows = open_rows(X, columns=None if names is None else list(names))
+    if rows.d != model.n_features_in_:
+        raise ValueError(f"X has {rows.d} columns, but the model has {model.n_features_in_}.")
+    coef, intercept = np.atleast_2d(model.coef_), np.atleast_1d(model.intercept_)
+    [found] = rows.total(ScoreRows(coef, intercept))
+    return np.concatenate(found["z"])
+
+
+@dataclass(frozen=True, eq=False)
+class LossOfRows:
+    """The job that adds up the loss of a model on labels -1/+1 or targets."""
+
+    coef: Array
+    intercept: float
+    loss: Loss
+
+    def __call__(self, chunk: Chunk) -> Sums:
+        """Return the sum over a chunk."""
+        chunk.require_finite()
+        if chunk.y is None:
+            raise ValueError("the rows have no targets: name the column or give y.")
+        y = np.asarray(chunk.y, dtype=float)
+        if self.loss.task == "classification" and not np.isin(y, (-1, 1)).all():
+            raise ValueError(f"labels must be -1 or +1 here, got {np.unique(y)[:5].tolist()}.")
+        z = model_scores(chunk.X, self.coef, self.intercept)
+        return {"loss": float(self.loss.value(z, y).sum())}
+
+
+def risk_in_chunks(X: Any, y: Any, coef: Any, intercept: Any, loss: Loss, ball: Ball) -> float:
+    """Return the worst-case risk of a model on rows in chunks, where it has a formula."""
+    pieces, order = loss.pieces, ball.order
+    quadratic = pieces is not None and pieces.quadratic and order == 2
+    if not (ball.cost.is_norm and (quadratic or (order == 1 and np.isfinite(loss.lipschitz)))):
+        raise ValueError(
+            "the worst-case risk of rows in chunks has a formula under a norm at order 1 for "
+            "Lipschitz losses, and at order 2 for the squared one; got "
+            f"{type(loss).__name__}, order={order} and {ball.cost!r}."
+        )
+    if np.isfinite(min(ball.label_cost, ball.target_cost)):
+        raise ValueError("rows in chunks take no price of labels or targets: leave it at inf.")
+    rows, beta = open_rows(X, y), np.asarray(coef, dtype=float).ravel()
+    if len(beta) != rows.d:
+        raise ValueError(f"coef has {len(beta)} entries but X has {rows.d} features.")
+    ball.cost.check(rows.d)
+    [found] = rows.total(LossOfRows(beta, float(np.ravel(intercept)[0]), loss))
+    plain, w = found["loss"] / rows.n, float(ball.cost.dual_norm(beta))
+    if quadratic and pieces is not None:
+        return rooted(plain, w, ball.delta, pieces.kappa).risk
+    return plain + ball.delta * loss.lipschitz * w

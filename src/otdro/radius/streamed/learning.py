@@ -1,0 +1,66 @@
+"""Costs learned from rows in chunks: from their scatter where that is all a learner needs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+
+from ...costs import Cost, Mahalanobis
+from ...design import Design
+from ...fences import ROW_FENCE, row_shares, weighted_quantile
+from ...metrics import Candidate
+from ...solvers.streamed import Stream
+from ..candidates import Candidates
+from .task import Task
+
+Array = NDArray[Any]
+
+
+def candidates_of(tried: Candidates) -> list[Candidate]:
+    """Return the candidates in the order of their costs."""
+    if tried.learned is not None:
+        return tried.learned.candidates()
+    return [] if tried.learner is None else [Candidate(tried.learner, tried.learner.shrinkage)]
+
+
+def takes_covariance(candidate: Candidate) -> bool:
+    """Whether the covariance of the rows is all that a learner needs."""
+    return hasattr(candidate.learner, "of_covariance") and not candidate.needs_labels
+
+
+def fence_of(stream: Stream) -> tuple[Array, float]:
+    """Return the centre of the rows and the distance from it at which they are held."""
+    sample = stream.kept
+    center, _ = row_shares(sample.X, sample.weights)
+    distance = np.sqrt(Design(sample.X, center=center).squared_norms())
+    fence = ROW_FENCE * float(weighted_quantile(distance[:, None], sample.weights, 0.5)[0])
+    return center, fence or np.inf
+
+
+def covariances(found: dict[str, Any]) -> list[Array]:
+    """Return the covariance outside each fold, and that of all rows last."""
+    parts = len(found["count"])
+    total = {name: found[name].sum(axis=0) for name in found}
+    tables = [{k: total[k] - found[k][f] for k in total} for f in range(parts)] + [total]
+    covariances = []
+    for table in tables:
+        n = max(float(table["count"]), 1.0)
+        mean = table["first"] / n
+        covariances.append(table["second"] / n - np.outer(mean, mean))
+    return covariances
+
+
+def from_scatter(task: Task, tried: Candidates, costs: list[Cost], fold: int) -> list[Cost]:
+    """Return the costs of the candidates, with the covariance of all training rows where it is
+    what a learner needs."""
+    if task.covariance is None:
+        return costs
+    found = list(costs)
+    for c, candidate in enumerate(candidates_of(tried)):
+        if takes_covariance(candidate):
+            learner = clone(candidate.learner).of_covariance(task.covariance[fold])
+            found[c] = Mahalanobis(learner.shrunk(candidate.shrinkage))
+    return found

@@ -1,0 +1,21 @@
+"""Solvers for rows that come in chunks: nothing of the size of all rows is kept."""
+
+from .batch import Columns, Minima, minimise
+from .newton import StreamedProblem, solve
+from .reading import Folds
+from .stream import Stream, opened
+from .sums import Models, ProfileSums, ScatterSums
+
+__all__ = [
+    "Columns",
+    "Folds",
+    "Minima",
+    "Models",
+    "ProfileSums",
+    "ScatterSums",
+    "Stream",
+    "StreamedProblem",
+    "minimise",
+    "opened",
+    "solve",
+]

@@ -1,0 +1,312 @@
+r"""Many problems of smooth losses at order 1 at a time: folds, deltas and costs share the passes.
+
+Steps are Newton's with the matrix of the rows in memory, whose error contracts the distance to the
+minimiser by the root of (columns / rows in memory): two or three passes do what folds need.
+Certificates are of the problems over all rows: slopes of one sign are scaled down until their mean
+is zero, then all until :math:`\|Z'(\pi a)\| \le \rho`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...design import Design
+from ...duality import threshold
+from ...progress import logger
+from ..euclidean.newton_matrix import _solve
+from ..euclidean.order_one import ARMIJO, AT_THRESHOLD, ROUNDING
+from .newton import StreamedProblem, along_gradient
+from .stream import Stream
+from .sums import DualSums, Models, RiskSums
+
+Array = NDArray[Any]
+
+#: Passes over the rows that folds take at most.
+PASSES = 6
+#: The decrease, relative to the constant model's risk, below which a certificate is worth a pass:
+#: its gap is of the order of the root.
+CERTIFIED = 1e-8
+#: Decimals to which models agree that are looked at once.
+ALIKE = 12
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """Problems as columns: ``factors`` L and ``rho`` of each, and the fold it leaves out.
+
+    Problems of one ``group``, of the same cost and delta, share a Newton matrix.
+    """
+
+    factors: list[Array | None]
+    rho: Array
+    left_out: Array
+    group: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Minima:
+    """The models found, on centred rows, and by model: F, plain risk and loss on the fold left out.
+
+    ``gap`` is a bound for models that leave nothing out, where it was asked for, else inf.
+    ``unsolved`` counts the models that did not reach the decrease asked for.
+    """
+
+    models: Models
+    objective: Array
+    risk: Array
+    held: Array
+    gap: Array
+    unsolved: int
+
+
+def minimise(
+    stream: Stream, columns: Columns, coef: Array, b: Array, tol: float, certify: bool
+) -> Minima:
+    """Minimise every problem from the models (coef, b) until a step promises less than ``tol``.
+
+    ``tol`` is relative to the risk of the constant model. With ``certify`` one more pass bounds the
+    gaps.
+    """
+    state, found = _started(stream, columns, coef, b)
+    step = _Step(np.zeros_like(coef), np.zeros(len(b)), np.zeros(len(b)))
+    flat = _constant_risks(stream, columns)
+    # from F below that of beta = 0 no descent ends there, where F has no derivative
+    objective = np.where(state.fixed, np.inf, flat)
+    goal = flat * np.where(certify & (columns.left_out < 0), min(tol, CERTIFIED), tol)
+    sums: dict[str, Array] = {}
+    moved = np.arange(len(b))
+    for number in range(PASSES):
+        sums = _evaluated(stream, columns, state, moved, sums)
+        F = _objective(columns, state, sums)
+        worse = objective + ARMIJO * step.slope + ROUNDING * np.abs(F) < F
+        # where a step did not descend, half of it is tried from the model before
+        back = step.times(0.5) if number else _from_zero(stream, columns, worse)
+        step = _kept(back, _newton(stream, columns, state, sums, moved), worse)
+        found = _mixed(found, state, worse)
+        objective = np.where(worse, objective, F)
+        done = (-step.slope <= goal) & ~worse
+        logger.info("folds: pass %d, %d of %d to go", number + 1, np.sum(~done), len(done))
+        if done.all() or number == PASSES - 1:
+            break
+        step, moved = step.where(~done), np.flatnonzero(~done)
+        state = found.moved(step)
+    unsolved = int(np.sum(worse | (-step.slope > tol * flat)))
+    return _finished(stream, columns, state, sums, unsolved, certify)
+
+
+@dataclass(frozen=True, eq=False)
+class Iterates:
+    """Models (theta (d, B), b) in the coordinates of their costs; ``fixed`` ones are constant."""
+
+    theta: Array
+    b: Array
+    fixed: Array
+
+    @property
+    def w(self) -> Array:
+        """The norms of theta."""
+        return np.linalg.norm(self.theta, axis=0)
+
+    def moved(self, step: _Step) -> Iterates:
+        """Return the models after a step."""
+        return replace(self, theta=self.theta + step.theta, b=self.b + step.b)
+
+
+@dataclass(frozen=True, eq=False)
+class _Step:
+    theta: Array
+    b: Array
+    slope: Array
+
+    def times(self, share: float) -> _Step:
+        """Return a part of the step."""
+        return _Step(share * self.theta, share * self.b, share * self.slope)
+
+    def where(self, moving: Array) -> _Step:
+        """Return the step of some models, the others at rest."""
+        return _Step(self.theta * moving, self.b * moving, self.slope * moving)
+
+
+def _kept(old: _Step, new: _Step, keep: Array) -> _Step:
+    return _Step(*(np.where(keep, getattr(old, k), getattr(new, k)) for k in vars(old)))
+
+
+def _mixed(old: Iterates, new: Iterates, keep: Array) -> Iterates:
+    return replace(new, theta=np.where(keep, old.theta, new.theta), b=np.where(keep, old.b, new.b))
+
+
+def _lifted(columns: Columns, theta: Array) -> Array:
+    """Return beta = L theta of every problem."""
+    pairs = zip(columns.factors, theta.T, strict=True)
+    return np.stack([t if L is None else L @ t for L, t in pairs], axis=1)
+
+
+def _dropped(columns: Columns, g: Array) -> Array:
+    """Return L'g of every problem."""
+    pairs = zip(columns.factors, g.T, strict=True)
+    return np.stack([v if L is None else L.T @ v for L, v in pairs], axis=1)
+
+
+def _constant_risks(stream: Stream, columns: Columns) -> Array:
+    """Return the risk of the best constant model on the training rows of every problem."""
+    risk = {int(f): stream.constant(int(f)).risk for f in np.unique(columns.left_out)}
+    return np.array([risk[int(f)] for f in columns.left_out])
+
+
+def _started(stream: Stream, columns: Columns, coef: Array, b: Array) -> tuple[Iterates, Iterates]:
+    """Return the models to start from, and the constant ones.
+
+    Problems that the constant model solves stay there.
+    """
+    theta, zero = np.zeros_like(coef), np.zeros_like(b)
+    fixed = np.zeros(len(b), dtype=bool)
+    flat = {int(f): stream.constant(int(f)) for f in np.unique(columns.left_out)}
+    for j, (factor, rho) in enumerate(zip(columns.factors, columns.rho, strict=True)):
+        constant = flat[int(columns.left_out[j])]
+        problem = StreamedProblem(stream, factor, float(rho))
+        size = float(np.linalg.norm(problem.drop(constant.pull)))
+        fixed[j] = threshold(size, constant.mean_square, 1.0, order=1) <= rho * (1 + AT_THRESHOLD)
+        zero[j] = constant.b
+        if coef[:, j].any():
+            theta[:, j] = problem.theta(coef[:, j])
+        elif not fixed[j]:
+            theta[:, j], b[j] = along_gradient(problem, constant)
+    start = Iterates(np.where(fixed, 0.0, theta), np.where(fixed, zero, b), fixed)
+    return start, Iterates(np.zeros_like(theta), zero, fixed)
+
+
+def _from_zero(stream: Stream, columns: Columns, some: Array) -> _Step:
+    """Return, for some problems, the move from the constant model along the gradient there."""
+    step = _Step(np.zeros((stream.chunks.d, len(some))), np.zeros(len(some)), np.zeros(len(some)))
+    for j in np.flatnonzero(some):
+        problem = StreamedProblem(stream, columns.factors[j], float(columns.rho[j]))
+        constant = stream.constant(int(columns.left_out[j]))
+        step.theta[:, j], end = along_gradient(problem, constant)
+        step.b[j] = end - constant.b
+        steepness = float(np.linalg.norm(problem.drop(constant.pull))) - problem.rho
+        step.slope[j] = -steepness * float(np.linalg.norm(step.theta[:, j]))
+    return step
+
+
+def _evaluated(
+    stream: Stream, columns: Columns, state: Iterates, some: Array, known: dict[str, Array]
+) -> dict[str, Array]:
+    """Return the sums at the models, those of ``some`` anew: one pass.
+
+    They are over the training rows of a model and divided by their weight; ``held`` is over the
+    fold left out. Models that are the same, as those that folds start from, are looked at once.
+    """
+    models = np.vstack([_lifted(columns, state.theta)[:, some], state.b[some]])
+    scale = np.maximum(np.abs(models).max(axis=1, keepdims=True), np.finfo(float).tiny)
+    first, of = np.unique(
+        (models / scale).round(ALIKE), axis=1, return_index=True, return_inverse=True
+    )[1:]
+    fold, of = columns.left_out[some], of.ravel()
+    signed = np.unique(of[fold < 0])
+    job = RiskSums(stream.blocks, stream.loss, models[:-1, first], models[-1, first], signed)
+    [sums] = stream.chunks.total(job)
+    total = stream.totals(fold)
+    found = {name: _training(sums[name], of, fold) / total for name in ("value", "slope", "pull")}
+    found |= {name: sums[name][..., of] / total for name in ("rising", "rise")}
+    held = np.array([stream.held(int(f)) if f >= 0 else np.inf for f in fold])
+    found["held"] = sums["value"][np.maximum(fold, 0), of] / held
+    for name, part in found.items():
+        if name not in known:
+            known[name] = np.zeros((*part.shape[:-1], len(state.b)))
+        known[name][..., some] = part
+    return known
+
+
+def _training(by_fold: Array, of: Array, fold: Array) -> Array:
+    """Return the sums outside the fold that each model leaves out, models along the last axis."""
+    total: Array = by_fold.sum(axis=0)[..., of]
+    out = np.moveaxis(by_fold, -1, 1)[np.maximum(fold, 0), of]
+    return total - np.where(fold < 0, 0.0, np.moveaxis(out, 0, -1))
+
+
+def _objective(columns: Columns, state: Iterates, sums: dict[str, Any]) -> Array:
+    found: Array = sums["value"] + columns.rho * state.w
+    return found
+
+
+def _newton(
+    stream: Stream, columns: Columns, state: Iterates, sums: dict[str, Any], some: Array
+) -> _Step:
+    """Return the step of some problems with the matrix of their group, from the rows in memory."""
+    step = _Step(np.zeros_like(state.theta), np.zeros_like(state.b), np.zeros_like(state.b))
+    some = some[~state.fixed[some]]
+    for group in np.unique(columns.group[some]):
+        members = some[columns.group[some] == group]
+        first = members[np.argmin(columns.left_out[members])]
+        H, h, m = _matrix(stream, columns, state, int(first))
+        for j in members:
+            L = columns.factors[j]
+            near = (H, h) if L is None else (L.T @ H @ L, L.T @ h)
+            g, s = sums["pull"][:, j], float(sums["slope"][j]) * stream.fit_intercept
+            g = g if L is None else L.T @ g
+            w, rho = float(state.w[j]), float(columns.rho[j])
+            u = state.theta[:, j] / w
+            rhs = -(g - near[1] * (s / m) + rho * u)
+            found = _solve(near[0][None], np.array([rho / w]), u[:, None], rhs[:, None])[:, 0]
+            step.theta[:, j] = found
+            step.b[j] = -(s + near[1] @ found) / m * stream.fit_intercept
+            step.slope[j] = (g + rho * u) @ found + s * step.b[j]
+    return step
+
+
+def _matrix(
+    stream: Stream, columns: Columns, state: Iterates, j: int
+) -> tuple[Array, Array, float]:
+    """Return H - hh'/m, h and m of the rows in memory at one of the models."""
+    sample = stream.kept
+    L, theta = columns.factors[j], state.theta[:, j]
+    design = Design(sample.X, center=stream.center if stream.fit_intercept else None)
+    z = design.scores(theta if L is None else L @ theta) + state.b[j]
+    D = sample.weights * sample.loss.curvature(z, sample.ys[0])
+    H, h = design.moments(D)
+    m = max(float(D.sum()), np.finfo(float).tiny)
+    if not stream.fit_intercept:
+        return H, np.zeros_like(h), m
+    return H - np.outer(h / m, h), h, m
+
+
+def _finished(
+    stream: Stream,
+    columns: Columns,
+    state: Iterates,
+    sums: dict[str, Any],
+    unsolved: int,
+    certify: bool,
+) -> Minima:
+    models = Models(_lifted(columns, state.theta), state.b, columns.left_out)
+    objective = _objective(columns, state, sums)
+    gap = np.full(len(objective), np.inf)
+    everywhere = np.flatnonzero(columns.left_out < 0)
+    if certify:
+        lower = _lower(stream, columns, models, sums, everywhere)
+        gap[everywhere] = np.maximum(0.0, objective[everywhere] - lower)
+    return Minima(models, objective, sums["value"], sums["held"], gap, unsolved)
+
+
+def _lower(
+    stream: Stream, columns: Columns, models: Models, sums: dict[str, Any], some: Array
+) -> Array:
+    """Return the dual values of the slopes of some models, scaled to be feasible: one pass."""
+    rising, rise = sums["rising"][some], sums["rise"][:, some]
+    falling, fall = rising - sums["slope"][some], sums["pull"][:, some] - rise
+    tiny = np.finfo(float).tiny
+    up = down = np.ones(len(some))
+    if stream.fit_intercept:
+        up = np.minimum(1.0, falling / np.maximum(rising, tiny))
+        down = np.minimum(1.0, rising / np.maximum(falling, tiny))
+    part = Columns([columns.factors[j] for j in some], columns.rho[some], some, some)
+    size = np.linalg.norm(_dropped(part, up * rise + down * fall), axis=0)
+    kappa = np.minimum(1.0, part.rho / np.maximum(size, tiny))
+    chosen = Models(models.coef[:, some], models.b[some], models.left_out[some])
+    job = DualSums(stream.blocks, stream.loss, chosen, kappa * up, kappa * down)
+    [found] = stream.chunks.total(job)
+    return -found["conjugate"] / stream.totals(chosen.left_out)

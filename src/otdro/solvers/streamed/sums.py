@@ -1,0 +1,244 @@
+"""What one pass finds: sums over the rows at given models, for many models at a time.
+
+Sums are over the weights w_i of the rows as they are, not divided by their total.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...chunks import Chunk, Sums
+from ...design import Design
+from ...losses import Loss
+from .reading import Blocks, RowBlock
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Models:
+    """Models as columns: ``coef`` (d, B) and ``b`` (B,) on centred rows.
+
+    ``left_out`` (B,) is the fold whose rows a model does not train on, -1 if there is none.
+    """
+
+    coef: Array
+    b: Array
+    left_out: Array
+
+    def __len__(self) -> int:
+        return len(self.b)
+
+
+@dataclass(frozen=True, eq=False)
+class RiskSums:
+    r"""By fold, of every model: ``value`` (F, B) :math:`\sum w\ell`, ``slope`` (F, B)
+    :math:`\sum wa` and ``pull`` (F, d, B) :math:`\sum waz`.
+
+    ``rising`` (B,) and ``rise`` (d, B) are slope and pull of all rows with a > 0, of the models
+    ``signed``; 0 of the others.
+    """
+
+    blocks: Blocks
+    loss: Loss
+    coef: Array
+    b: Array
+    signed: Array
+
+    def __call__(self, chunk: Chunk) -> Sums:
+        """Return the sums over a chunk."""
+        (d, B), parts = self.coef.shape, self.blocks.folds.parts
+        found: Sums = {"value": np.zeros((parts, B)), "slope": np.zeros((parts, B))}
+        found |= {"pull": np.zeros((parts, d, B)), "rising": np.zeros(B), "rise": np.zeros((d, B))}
+        for block in self.blocks.of(chunk, B):
+            self._add(found, block)
+        return found
+
+    def _add(self, found: Sums, block: RowBlock) -> None:
+        z = Design(block.Z).scores(self.coef) + self.b
+        value, a, _ = self.loss.evaluate(z, block.y[:, None])
+        a *= block.w[:, None]
+        for f in range(len(found["value"])):
+            rows = block.fold == f
+            part = a[rows]
+            found["value"][f] += block.w[rows] @ value[rows]
+            found["slope"][f] += part.sum(axis=0)
+            found["pull"][f] += Design(block.Z[rows]).adjoint(part)
+        if len(self.signed):
+            up = np.maximum(a[:, self.signed], 0.0)
+            found["rising"][self.signed] += up.sum(axis=0)
+            found["rise"][:, self.signed] += Design(block.Z).adjoint(up)
+
+
+@dataclass(frozen=True, eq=False)
+class DualSums:
+    r"""``conjugate`` :math:`\sum w\,\ell^*(k a)`, k = ``up`` where a > 0 and ``down`` elsewhere."""
+
+    blocks: Blocks
+    loss: Loss
+    models: Models
+    up: Array
+    down: Array
+
+    def __call__(self, chunk: Chunk) -> Sums:
+        """Return the sums over a chunk."""
+        total = np.zeros(len(self.models))
+        for block in self.blocks.of(chunk, len(self.models)):
+            z = Design(block.Z).scores(self.models.coef) + self.models.b
+            a = self.loss.derivative(z, block.y[:, None])
+            total += block.w @ self.loss.conjugate(
+                np.where(a > 0, self.up, self.down) * a, block.y[:, None]
+            )
+        return {"conjugate": total}
+
+
+@dataclass(frozen=True, eq=False)
+class NewtonSums:
+    r"""Sums at the end of a step of one model, at shorter steps, and those of the dual point.
+
+    At (coef + step, b + db): ``slope``, ``pull``, ``gram`` :math:`\sum wDzz'`, ``bend``
+    :math:`\sum wDz`, ``mass`` :math:`\sum wD`; ``values`` :math:`\sum w\ell` after each of
+    ``lengths`` of the step; ``conjugate`` :math:`\sum w\,\ell^*(\kappa(a + D\,dz))` with the slopes
+    and curvatures of the start of the step.
+    """
+
+    blocks: Blocks
+    loss: Loss
+    coef: Array
+    b: float
+    step: Array
+    db: float
+    kappa: float
+    lengths: tuple[float, ...]
+
+    def __call__(self, chunk: Chunk) -> Sums:
+        """Return the sums over a chunk."""
+        d = len(self.coef)
+        found: Sums = {"slope": 0.0, "mass": 0.0, "conjugate": 0.0, "pull": np.zeros(d)}
+        found |= {"bend": np.zeros(d), "gram": np.zeros((d, d))}
+        found["values"] = np.zeros(len(self.lengths))
+        for block in self.blocks.of(chunk, d):
+            self._add(found, block)
+        return found
+
+    def _add(self, found: Sums, block: RowBlock) -> None:
+        design, y, w, loss = Design(block.Z), block.y, block.w, self.loss
+        z, dz = design.scores(np.column_stack([self.coef, self.step])).T
+        z, dz = z + self.b, dz + self.db
+        _, a, D = loss.evaluate(z, y)
+        found["conjugate"] += w @ loss.conjugate(self.kappa * (a + D * dz), y)
+        value, a, D = loss.evaluate(z + dz, y)
+        shorter = [w @ loss.value(z + t * dz, y) for t in self.lengths[1:]]
+        found["values"] += np.array([w @ value, *shorter])
+        gram, bend = design.moments(w * D)
+        found["gram"] += gram
+        found["bend"] += bend
+        found["mass"] += float(w @ D)
+        found["slope"] += float(w @ a)
+        found["pull"] += design.adjoint(w * a)
+
+
+@dataclass(frozen=True, eq=False)
+class ProfileSums:
+    r"""At one model: ``bend`` :math:`\sum wDz`, ``mass`` :math:`\sum wD`, and with weights wa^2
+
+    ``square``, ``first`` and ``second``: their sum and those of z and zz'. ``weights`` is the sum
+    of w^2.
+    """
+
+    blocks: Blocks
+    loss: Loss
+    coef: Array
+    b: float
+
+    def __call__(self, chunk: Chunk) -> Sums:
+        """Return the sums over a chunk."""
+        d = len(self.coef)
+        found: Sums = {"bend": np.zeros(d), "mass": 0.0, "square": 0.0, "first": np.zeros(d)}
+        found |= {"second": np.zeros((d, d)), "weights": 0.0, "least": []}
+        for block in self.blocks.of(chunk, d):
+            design = Design(block.Z)
+            z = design.scores(self.coef) + self.b
+            _, a, D = self.loss.evaluate(z, block.y)
+            second, first = design.moments(block.w * a**2)
+            found["second"] += second
+            found["first"] += first
+            found["square"] += float(block.w @ a**2)
+            found["bend"] += design.adjoint(block.w * D)
+            found["mass"] += float(block.w @ D)
+            found["weights"] += float(block.w @ block.w)
+            found["least"] += [float((block.y * z).min())]
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class MomentSums:
+    """``moments`` (F, d + 2, d + 2): the sums of tt', t = (1, z, y - shift), by fold."""
+
+    blocks: Blocks
+    shift: float
+
+    def __call__(self, chunk: Chunk) -> Sums:
+        """Return the sums over a chunk."""
+        size, parts = len(self.blocks.center) + 2, self.blocks.folds.parts
+        total = np.zeros((parts, size, size))
+        for block in self.blocks.of(chunk, size):
+            T = np.column_stack([np.ones(len(block.y)), block.Z, block.y - self.shift])
+            for f in range(parts):
+                part = T if parts == 1 else T[block.fold == f]
+                total[f] += part.T @ part
+        return {"moments": total}
+
+
+@dataclass(frozen=True, eq=False)
+class ResidualSums:
+    r"""Of residuals e = y - shift - z'coef - b of every model.
+
+    ``first`` :math:`\sum e`, ``square`` :math:`\sum e^2`, ``height`` :math:`\sum e(y - shift)` and
+    ``pull`` :math:`\sum ez`.
+    """
+
+    blocks: Blocks
+    models: Models
+    shift: float
+
+    def __call__(self, chunk: Chunk) -> Sums:
+        """Return the sums over a chunk."""
+        d, B = self.models.coef.shape
+        found: Sums = {"first": np.zeros(B), "square": np.zeros(B), "height": np.zeros(B)}
+        found["pull"] = np.zeros((d, B))
+        for block in self.blocks.of(chunk, B):
+            design, y = Design(block.Z), block.y - self.shift
+            e = y[:, None] - design.scores(self.models.coef) - self.models.b
+            found["first"] += e.sum(axis=0)
+            found["square"] += np.einsum("ij,ij->j", e, e)
+            found["height"] += y @ e
+            found["pull"] += design.adjoint(e)
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class ScatterSums:
+    """By fold, of rows drawn onto a fence about the centre: ``count``, ``first``, ``second``."""
+
+    blocks: Blocks
+    fence: float
+
+    def __call__(self, chunk: Chunk) -> Sums:
+        """Return the sums over a chunk."""
+        d, parts = len(self.blocks.center), self.blocks.folds.parts
+        found: Sums = {"count": np.zeros(parts), "first": np.zeros((parts, d))}
+        found["second"] = np.zeros((parts, d, d))
+        for block in self.blocks.of(chunk, d):
+            distance = np.sqrt(np.einsum("ij,ij->i", block.Z, block.Z))
+            Z = block.Z * (self.fence / np.maximum(distance, self.fence))[:, None]
+            for f in range(parts):
+                part = Z if parts == 1 else Z[block.fold == f]
+                found["count"][f] += len(part)
+                found["first"][f] += part.sum(axis=0)
+                found["second"][f] += part.T @ part
+        return found

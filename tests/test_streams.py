@@ -1,0 +1,613 @@
+"""Rows in chunks: the same solutions as in memory, few passes, little memory, plain errors."""
+
+import os
+import pickle
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+
+from otdro import Ball, DROClassifier, DRORegressor, robust_risk
+from otdro.chunks import memory, open_rows, opening, parquet, read_target
+from otdro.chunks.memmap import MappedRows, read
+from otdro.costs import Mahalanobis, Norm
+from otdro.metrics import Learned, Spectral
+from otdro.solvers.streamed import Folds, stream
+from reference import conic
+
+N, D = 1500, 5
+FINE = {"cost": "euclidean", "delta": 0.05, "tol": 1e-11}
+
+
+@pytest.fixture(scope="module")
+def rows():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((N, D)) * np.linspace(0.5, 2, D) + 3
+    beta = rng.standard_normal(D)
+    z = (X - 3) @ beta + 0.3
+    labels = np.where(rng.random(N) < 1 / (1 + np.exp(-z)), "yes", "no")
+    return X, labels, z + rng.standard_normal(N) + 5
+
+
+@pytest.fixture(autouse=True)
+def few_kept(monkeypatch):
+    """Keep few rows in memory, so that passes over all of them do the work."""
+    monkeypatch.setattr(stream, "KEPT", 300)
+
+
+def chunks_of(X, y):
+    """Return rows in chunks of about a hundred."""
+    return MappedRows(X, y, chunk_bytes=100 * X.shape[1] * X.dtype.itemsize)
+
+
+def mapped(tmp_path, X, name="X.bin", **options):
+    """Write an array into a file and map it."""
+    M = np.memmap(tmp_path / name, X.dtype, "w+", shape=X.shape, **options)
+    M[:] = X
+    M.flush()
+    return np.memmap(tmp_path / name, X.dtype, "r", shape=X.shape, **options)
+
+
+# the same solutions
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        FINE,
+        FINE | {"fit_intercept": False},
+        FINE | {"class_weight": "balanced"},
+        FINE | {"class_weight": {"yes": 3.0, "no": 0.5}},
+        FINE | {"cost": Mahalanobis(np.diag(np.arange(1.0, 1 + D)))},
+        FINE | {"delta": 0.58},
+        FINE | {"delta": 1e-3},
+        FINE | {"delta": 0.0},
+    ],
+)
+def test_logistic_is_that_of_memory(rows, settings):
+    X, y, _ = rows
+    found = DROClassifier(**settings).fit(chunks_of(X, y), None)
+    # in memory steps end at the gap asked for, which leaves coefficients a root of it away
+    memory = DROClassifier(**settings | {"tol": 1e-15}).fit(X, y)
+    assert found.gap_ <= 1e-11
+    assert_allclose(found.robust_risk_, memory.robust_risk_, rtol=0, atol=1e-11)
+    assert_allclose(found.empirical_risk_, memory.empirical_risk_, rtol=0, atol=1e-7)
+    assert_allclose(found.coef_, memory.coef_, rtol=0, atol=1e-6)
+    assert_allclose(found.intercept_, memory.intercept_, rtol=0, atol=1e-6)
+    assert_allclose(found.multiplier_, memory.multiplier_, rtol=1e-6)
+    assert_array_equal(found.classes_, memory.classes_)
+
+
+@pytest.mark.parametrize("cost", ["euclidean", Mahalanobis(np.diag(np.arange(1.0, 1 + D)))])
+@pytest.mark.parametrize("delta", [0.0, 1e-3, 0.3, 100.0])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.filterwarnings("ignore:every coefficient")
+def test_squared_is_that_of_memory(rows, cost, delta, fit_intercept):
+    X, _, y = rows
+    model = DRORegressor(cost=cost, delta=delta, fit_intercept=fit_intercept, tol=1e-11)
+    memory = clone(model).fit(X, y)
+    found = model.fit(chunks_of(X, y), None)
+    assert_allclose(found.robust_risk_, memory.robust_risk_, rtol=1e-10)
+    assert_allclose(found.empirical_risk_, memory.empirical_risk_, rtol=1e-9)
+    assert_allclose(found.coef_, memory.coef_, rtol=0, atol=1e-8)
+    assert_allclose(found.intercept_, memory.intercept_, rtol=0, atol=1e-7)
+
+
+def test_optimum_is_that_of_a_cone_program(rows):
+    X, labels, targets = (part[:80] for part in rows)
+    signs = np.where(labels == "yes", 1.0, -1.0)
+    for model, y, order in (
+        (DROClassifier(**FINE), signs, 1),
+        (DRORegressor(cost="euclidean", delta=0.05, tol=1e-11), targets, 2),
+    ):
+        found = model.fit(chunks_of(X, y), None)
+        sample = conic.Sample(X, y, np.full(80, 1 / 80))
+        form = conic.Form({1: "logistic", 2: "squared"}[order], order)
+        assert_allclose(found.robust_risk_, conic.Model(form, sample).solve(0.05), rtol=1e-7)
+
+
+def test_float32_rows_stay_float32(rows):
+    X, y, _ = rows
+    small = X.astype(np.float32)
+    found = DROClassifier(**FINE).fit(chunks_of(small, y), None)
+    memory = DROClassifier(**FINE | {"tol": 1e-15}).fit(small.astype(float), y)
+    assert_allclose(found.robust_risk_, memory.robust_risk_, rtol=0, atol=1e-11)
+    assert_allclose(found.coef_, memory.coef_, rtol=0, atol=1e-6)
+
+
+def test_the_gap_bounds_the_excess_of_a_fit_cut_short(rows):
+    X, y, _ = rows
+    best = DROClassifier(**FINE | {"delta": 1e-3}).fit(X, y).robust_risk_
+    with pytest.warns(ConvergenceWarning, match=r"did not reach the gap.*max_iter \(now 1\)"):
+        found = DROClassifier(**FINE | {"delta": 1e-3}, max_iter=1).fit(chunks_of(X, y), None)
+    assert 0 < found.robust_risk_ - best <= found.gap_ < 0.05
+
+
+@pytest.mark.filterwarnings("default:every coefficient")
+def test_above_the_threshold_the_model_is_constant(rows):
+    X, y, _ = rows
+    with pytest.warns(UserWarning, match="every coefficient of the fit is zero"):
+        found = DROClassifier(cost="euclidean", delta=5.0).fit(chunks_of(X, y), None)
+    assert not found.coef_.any()
+    assert_allclose(found.intercept_, np.log(np.mean(y == "yes") / np.mean(y == "no")))
+    assert found.gap_ == 0
+
+
+def test_delta_by_theory_is_that_of_memory(rows):
+    X, labels, targets = rows
+    for kind, y in ((DROClassifier, labels), (DRORegressor, targets)):
+        found = kind(cost="euclidean", delta="theory").fit(chunks_of(X, y), None)
+        memory = kind(cost="euclidean", delta="theory").fit(X, y)
+        assert_allclose(found.delta_, memory.delta_, rtol=1e-6)
+
+
+# folds and learned costs
+
+
+def splits_of(folds, n):
+    """Return the splits that streamed folds make."""
+    fold = folds.of(np.arange(n))
+    return [(np.flatnonzero(fold != f), np.flatnonzero(fold == f)) for f in range(folds.count)]
+
+
+def test_folds_are_even_and_depend_on_the_seed_alone():
+    index = np.arange(100_000)
+    fold = Folds(5, 3).of(index)
+    assert_array_equal(fold[500:600], Folds(5, 3).of(index[500:600]))
+    assert np.all(np.abs(np.bincount(fold) / len(index) - 0.2) < 0.005)
+    assert np.mean(fold == Folds(5, 4).of(index)) < 0.22
+
+
+@pytest.mark.parametrize("rule", ["auto", "min", "1se", "profile"])
+def test_folds_choose_the_delta_of_memory(rows, rule, monkeypatch):
+    monkeypatch.setattr(stream, "KEPT", N)
+    X, labels, targets = rows
+    for kind, y in ((DROClassifier, labels), (DRORegressor, targets)):
+        cv = splits_of(Folds(5, 0), N)
+        found = kind(cost="euclidean", rule=rule).fit(chunks_of(X, y), None)
+        memory = kind(cost="euclidean", rule=rule, cv=cv).fit(X, y)
+        assert_allclose(found.delta_, memory.delta_, rtol=1e-9)
+        assert_allclose(found.path_.deltas, memory.path_.deltas, rtol=1e-9)
+        # either solves its folds to a gap of 1e-4, of which scores keep the root
+        assert_allclose(found.path_.score_mean, memory.path_.score_mean, rtol=2e-3)
+        assert_allclose(found.path_.score_se, memory.path_.score_se, atol=3e-4)
+
+
+def test_gaps_of_a_path_are_bounds(rows):
+    X, y, _ = rows
+    path = DROClassifier(cost="euclidean").fit(chunks_of(X, y), None).path_
+    for j in range(0, len(path.deltas), 4):
+        best = DROClassifier(cost="euclidean", delta=path.deltas[j], tol=1e-9).fit(X, y)
+        assert -1e-9 <= path.robust_risk[j] - best.robust_risk_ <= path.gap[j] + 1e-9
+        assert path.gap[j] < 0.02
+
+
+@pytest.mark.parametrize("kind", [DROClassifier, DRORegressor])
+def test_a_learned_cost_is_blended_from_folds(rows, kind, monkeypatch):
+    monkeypatch.setattr(stream, "KEPT", 1000)
+    X, labels, targets = rows
+    y = labels if kind is DROClassifier else targets
+    data = chunks_of(X, y)
+    found = kind().fit(data, None)
+    assert data.passes <= 12
+    assert "passes over 1500 rows" in found.message_
+    assert_allclose(sum(found.cost_.weights_.values()), 1)
+    assert len(found.cost_.weights_) == 4
+    assert_allclose(np.trace(found.cost_.matrix), D)
+    assert found.gap_ <= 1e-6 * found.robust_risk_ * 10
+    given = kind(cost=found.cost_, delta=found.delta_, tol=1e-9).fit(X, y)
+    assert_allclose(found.robust_risk_, given.robust_risk_, rtol=1e-5)
+
+
+def test_a_covariance_is_added_up_over_all_rows(rows):
+    X, y, _ = rows
+    found = DROClassifier(cost=Spectral(), delta=0.05).fit(chunks_of(X, y), None)
+    # no row is far out, so that no fence moves one
+    assert_allclose(found.cost_.matrix, Spectral().fit(X).metric_, rtol=1e-9, atol=1e-9)
+
+
+def test_candidates_may_be_chosen_among(rows):
+    X, y, _ = rows
+    cost = Learned([Spectral()], how="choose")
+    found = DROClassifier(cost=cost, delta=0.05).fit(chunks_of(X, y), None)
+    assert [c.name for c in found.path_.candidates] == ["Euclidean", "Spectral, shrinkage 0.5"]
+
+
+def test_passes_are_few(rows):
+    X, labels, targets = rows
+    for model, y, most in (
+        (DROClassifier(cost="euclidean", delta=0.05), labels, 6),
+        (DRORegressor(cost="euclidean", delta=0.05), targets, 3),
+        (DRORegressor(), targets, 4),
+    ):
+        data = chunks_of(X, y)
+        model.fit(data, None)
+        assert data.passes <= most
+
+
+# sources
+
+
+def test_a_mapped_file_is_read_in_chunks(rows, tmp_path, monkeypatch):
+    X, y, _ = rows
+    monkeypatch.setattr(opening, "MAPPED_FROM", 0)
+    M = mapped(tmp_path, X)
+    found = DROClassifier(**FINE).fit(M, y)
+    assert "passes over" in found.message_
+    assert_allclose(found.coef_, DROClassifier(**FINE).fit(chunks_of(X, y), None).coef_)
+    assert_array_equal(found.predict(M), found.predict(X))
+    assert found.score(M, y) == found.score(X, y)
+    signs = np.where(y == "yes", 1.0, -1.0)
+    given = (found.coef_, found.intercept_, "logistic", found.ball_)
+    assert_allclose(robust_risk(M, signs, *given), robust_risk(X, signs, *given))
+    assert_allclose(robust_risk(M, signs, *given), found.robust_risk_)
+
+
+def test_small_mapped_files_are_read_into_memory(rows, tmp_path):
+    X, y, _ = rows
+    assert "passes" not in DROClassifier(**FINE).fit(mapped(tmp_path, X), y).message_
+
+
+@pytest.mark.parametrize("mode", ["r", "r+", "c"])
+def test_views_of_mapped_files_are_read_from_their_place(tmp_path, mode):
+    X = np.arange(60.0).reshape(20, 3)
+    with (tmp_path / "X.bin").open("wb") as file:
+        file.write(b"x" * 24)
+        X.tofile(file)
+    M = np.memmap(tmp_path / "X.bin", float, mode, offset=24, shape=(20, 3))
+    assert_array_equal(read(M, 3, 7), X[3:7])
+    assert_array_equal(read(M[5:15], 3, 7), X[8:12])
+    assert_array_equal(read(M[::2], 3, 7), X[6:14:2])
+    assert_array_equal(read(M[:, 1:], 3, 7), X[3:7, 1:])
+
+
+def test_columns_first_files_are_read_too(tmp_path):
+    X = np.arange(60.0).reshape(20, 3)
+    assert_array_equal(read(mapped(tmp_path, X, order="F"), 3, 7), X[3:7])
+
+
+def write_folder(folder, X, y, target="label", files=3):
+    pd = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    folder.mkdir()
+    table = pd.DataFrame(X, columns=[f"c{j}" for j in range(X.shape[1])]).assign(**{target: y})
+    size = -(-len(X) // files)
+    for k in range(files):
+        part = table[k * size : (k + 1) * size]
+        part.to_parquet(folder / f"part{k}.parquet", row_group_size=200, index=False)
+    return folder
+
+
+def test_a_folder_of_parquet_files(rows, tmp_path):
+    X, y, _ = rows
+    folder = write_folder(tmp_path / "data", X, y)
+    found = DROClassifier(**FINE).fit(folder, "label")
+    expected = DROClassifier(**FINE).fit(chunks_of(X, y), None)
+    assert_allclose(found.coef_, expected.coef_, rtol=0, atol=1e-9)
+    assert list(found.feature_names_in_) == [f"c{j}" for j in range(D)]
+    assert found.classes_.tolist() == ["no", "yes"]
+    assert_array_equal(found.predict(folder), expected.predict(X))
+    assert_array_equal(found.predict(str(folder)), expected.predict(X))
+    data = parquet(folder, target="label")
+    assert_array_equal(read_target(data), y)
+    assert_allclose(DROClassifier(**FINE).fit(data, None).coef_, found.coef_)
+    assert DROClassifier(**FINE).fit(parquet(folder, columns=["c1"]), "label").n_features_in_ == 1
+
+
+def test_a_dask_array(rows):
+    da = pytest.importorskip("dask.array")
+    dask = pytest.importorskip("dask")
+    X, labels, targets = rows
+    with dask.config.set(scheduler="synchronous"):
+        D_ = da.from_array(X, chunks=(400, 2))
+        for kind, y in ((DROClassifier, labels), (DRORegressor, targets)):
+            expected = kind(**FINE).fit(chunks_of(X, y), None)
+            for given in (y, da.from_array(y, chunks=700)):
+                found = kind(**FINE).fit(D_, given)
+                assert isinstance(found.coef_, np.ndarray)
+                assert_allclose(found.robust_risk_, expected.robust_risk_, rtol=1e-10)
+                assert_allclose(found.coef_, expected.coef_, rtol=0, atol=1e-8)
+            assert_allclose(found.predict(D_) == found.predict(X), True)
+
+
+def test_a_dask_data_frame(rows):
+    dd = pytest.importorskip("dask.dataframe")
+    pd = pytest.importorskip("pandas")
+    dask = pytest.importorskip("dask")
+    X, y, _ = rows
+    table = pd.DataFrame(X, columns=list("abcde")).assign(label=y)
+    with dask.config.set(scheduler="synchronous"):
+        frame = dd.from_pandas(table, npartitions=3)
+        found = DROClassifier(**FINE).fit(frame[list("abcde")], frame["label"])
+    expected = DROClassifier(**FINE).fit(chunks_of(X, y), None)
+    assert_allclose(found.coef_, expected.coef_, rtol=0, atol=1e-8)
+
+
+def test_a_fitted_model_travels_and_attacks_given_rows(rows):
+    X, y, _ = rows
+    found = pickle.loads(pickle.dumps(DROClassifier(**FINE).fit(chunks_of(X, y), None)))
+    with pytest.raises(ValueError, match=r"fitted to rows in chunks.*rows=\(X, y\)"):
+        found.worst_case()
+    worst = found.worst_case(rows=(X, y))
+    assert_allclose(worst.risk, found.robust_risk_, atol=worst.shortfall + 1e-9)
+
+
+# bad input
+
+
+def test_nan_in_a_late_chunk_is_named(rows):
+    X, y, _ = rows
+    X = X.copy()
+    X[1234, 2] = np.nan
+    words = r"chunk 12 \(rows 1200 to 1299\).*row 1234, column 2"
+    with pytest.raises(ValueError, match=words):
+        DROClassifier(**FINE).fit(chunks_of(X, y), None)
+
+
+def test_nan_in_the_target_is_named(rows):
+    X, _, y = rows
+    y = y.copy()
+    y[1234] = np.inf
+    with pytest.raises(ValueError, match=r"chunk 12 .* in the target, the first in row 1234"):
+        DRORegressor(cost="euclidean", delta=0.1).fit(chunks_of(X, y), None)
+
+
+def test_a_file_that_shrinks_is_an_error(rows, tmp_path, monkeypatch):
+    X, y, _ = rows
+    monkeypatch.setattr(opening, "MAPPED_FROM", 0)
+    M = mapped(tmp_path, X)
+    os.truncate(tmp_path / "X.bin", 40_000)
+    with pytest.raises(ValueError, match=r"X\.bin shrank while it was read: it has 40000 bytes"):
+        DROClassifier(**FINE).fit(M, y)
+
+
+def test_a_file_that_shrinks_between_two_chunks_is_an_error(rows, tmp_path):
+    X, y, _ = rows
+    data = MappedRows(mapped(tmp_path, X), y, chunk_bytes=4000)
+
+    def job(chunk):
+        if chunk.number == 3:
+            os.truncate(tmp_path / "X.bin", 20_000)
+        return {"rows": len(chunk.X)}
+
+    with pytest.raises(ValueError, match="shrank while it was read"):
+        data.total(job)
+
+
+def test_chunks_that_differ_are_refused(rows):
+    da = pytest.importorskip("dask.array")
+    dask = pytest.importorskip("dask")
+    X, y, _ = rows
+
+    def array(*parts):
+        blocks = [da.from_delayed(dask.delayed(part), (750, D), dtype=float) for part in parts]
+        return da.concatenate(blocks)
+
+    with dask.config.set(scheduler="synchronous"):
+        with pytest.raises(ValueError, match=r"chunk 1 .* holds float32.*hold float64"):
+            DROClassifier(**FINE).fit(array(X[:750], X[750:].astype(np.float32)), y)
+        with pytest.raises(ValueError, match=r"chunk 1 .*\(750, 4\).* have 5 columns"):
+            DROClassifier(**FINE).fit(array(X[:750], X[750:, :4]), y)
+        with pytest.raises(ValueError, match=r"chunk 1 .* has 700 rows, but 750"):
+            DROClassifier(**FINE).fit(array(X[:750], X[800:]), y)
+
+
+def test_unknown_chunk_sizes_are_refused(rows):
+    da = pytest.importorskip("dask.array")
+    X, y, _ = rows
+    unknown = da.from_array(X, chunks=(400, D))
+    unknown = unknown[unknown[:, 0] > -np.inf]
+    with pytest.raises(ValueError, match=r"unknown size: call X\.compute_chunk_sizes\(\)"):
+        DROClassifier(**FINE).fit(unknown, y)
+
+
+def test_parquet_files_that_differ_are_refused(rows, tmp_path):
+    X, y, _ = rows
+    folder = write_folder(tmp_path / "data", X, y)
+    pd = pytest.importorskip("pandas")
+    last = pd.read_parquet(folder / "part2.parquet")
+    last.rename(columns={"c1": "other"}).to_parquet(folder / "part2.parquet", index=False)
+    with pytest.raises(ValueError, match=r"part2\.parquet and part0\.parquet differ .*c1, other"):
+        DROClassifier(**FINE).fit(folder, "label")
+    last.astype({"c1": np.float32}).to_parquet(folder / "part2.parquet", index=False)
+    with pytest.raises(ValueError, match=r"'c1' holds float in part2\.parquet but double"):
+        DROClassifier(**FINE).fit(folder, "label")
+    (folder / "part2.parquet").write_bytes((folder / "part0.parquet").read_bytes()[:3000])
+    with pytest.raises(ValueError, match=r"part2\.parquet is not a whole Parquet file"):
+        DROClassifier(**FINE).fit(folder, "label")
+
+
+def test_parquet_names_are_checked(rows, tmp_path):
+    X, y, _ = rows
+    folder = write_folder(tmp_path / "data", X, y)
+    with pytest.raises(ValueError, match="have no column 'wrong'"):
+        DROClassifier(**FINE).fit(folder, "wrong")
+    with pytest.raises(ValueError, match=r"'label' holds .*string, not numbers"):
+        parquet(folder)
+    with pytest.raises(TypeError, match="y is the name of a column, got ndarray"):
+        DROClassifier(**FINE).fit(folder, y)
+    with pytest.raises(ValueError, match="no such folder"):
+        DROClassifier(**FINE).fit(tmp_path / "none", "label")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ValueError, match=r"has no file \*\.parquet"):
+        DROClassifier(**FINE).fit(tmp_path / "empty", "label")
+    with pytest.raises(ValueError, match="the rows have no targets"):
+        DROClassifier(**FINE).fit(parquet(folder, columns=["c0"]), None)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"loss": "hinge"}, "squared loss or a smooth Lipschitz loss.*Hinge is neither"),
+        ({"order": 2}, "order 1 with Logistic, got order=2"),
+        ({"cost": "linf"}, "need a Euclidean, Mahalanobis or learned cost"),
+        ({"solver": "smoothed"}, "solver='smoothed' is for rows in memory"),
+        ({"label_cost": 1.0}, r"label_cost=1\.0 is for rows in memory"),
+        ({"scoring": "accuracy"}, "scoring='accuracy' is for rows in memory"),
+        ({"multi_class": "multinomial"}, "multi_class='multinomial' is for rows in memory"),
+        ({"rule": "worst"}, "rule='worst' needs groups"),
+        ({"delta": "cv", "cv": [([0], [1])]}, "give a number as cv, got list"),
+        ({"delta": "cv", "cv": 1}, "at least 2 folds"),
+        ({"delta": "cv", "random_state": np.random.RandomState(0)}, "an int or None"),
+    ],
+)
+def test_what_chunks_do_not_take_is_a_sentence(rows, settings, words):
+    X, y, _ = rows
+    model = DROClassifier(**{"cost": "euclidean", "delta": 0.05} | settings)
+    with pytest.raises(ValueError, match=words):
+        model.fit(chunks_of(X, y), None)
+    assert not hasattr(model, "coef_")
+
+
+@pytest.mark.parametrize("name", ["sample_weight", "groups", "support", "unlabelled"])
+def test_arguments_for_rows_in_memory_are_refused(rows, name):
+    X, y, _ = rows
+    with pytest.raises(ValueError, match=f"{name} is for rows in memory"):
+        DROClassifier(**FINE).fit(chunks_of(X, y), None, **{name: X})
+
+
+def test_classes_are_checked(rows):
+    X, y, targets = rows
+    with pytest.raises(ValueError, match="one class: "):
+        DROClassifier(**FINE).fit(chunks_of(X, np.zeros(N)), None)
+    with pytest.raises(ValueError, match="may have two classes, got 3"):
+        DROClassifier(**FINE).fit(chunks_of(X, np.arange(N) % 3), None)
+    with pytest.raises(ValueError, match="more than 1000 different values"):
+        DROClassifier(**FINE).fit(chunks_of(X, targets), None)
+    with pytest.raises(ValueError, match="X has 1500 rows but y has shape"):
+        DROClassifier(**FINE).fit(chunks_of(X, y[:-1]), None)
+    few = np.where(np.arange(N) == 7, "yes", "no")
+    with pytest.raises(ValueError, match="leaves a class without any"):
+        DROClassifier(cost="euclidean").fit(chunks_of(X, few), None)
+
+
+def test_a_mapped_file_that_cannot_be_streamed_is_read_if_it_fits(rows, tmp_path, monkeypatch):
+    X, y, _ = rows
+    monkeypatch.setattr(opening, "MAPPED_FROM", 0)
+    M = mapped(tmp_path, X)
+    hinge = DROClassifier(loss="hinge", cost="euclidean", delta=0.1)
+    assert_allclose(hinge.fit(M, y).coef_, hinge.fit(X, y).coef_)
+    three = np.arange(N) % 3
+    ovr = DROClassifier(cost="euclidean", delta=0.1)
+    assert_allclose(ovr.fit(M, three).coef_, ovr.fit(X, three).coef_)
+    with pytest.raises(ValueError, match="the rows have no targets"):
+        ovr.fit(M, None)
+    monkeypatch.setattr(memory, "available_memory", lambda: 2**16)
+    words = r"needs about 0\.0 GiB of memory and 0\.0 GiB are free.*Hinge is neither"
+    with pytest.raises(MemoryError, match=words):
+        hinge.fit(M, y)
+    with pytest.raises(MemoryError, match="a fit with 5 columns needs about"):
+        DROClassifier(**FINE).fit(M, y)
+
+
+def test_libraries_are_not_mixed(rows, tmp_path, monkeypatch):
+    da = pytest.importorskip("dask.array")
+    X, y, _ = rows
+    monkeypatch.setattr(opening, "MAPPED_FROM", 0)
+    with pytest.raises(TypeError, match="both in the same library"):
+        open_rows(mapped(tmp_path, X), da.from_array(y, chunks=100))
+
+
+def test_columns_of_new_rows_are_checked(rows, tmp_path):
+    X, y, _ = rows
+    found = DROClassifier(**FINE).fit(chunks_of(X, y), None)
+    with pytest.raises(ValueError, match="X has 4 columns, but the model has 5"):
+        found.predict(chunks_of(X[:, :4].copy(), y))
+    ball = Ball(Norm(2), 0.1, 2)
+    with pytest.raises(ValueError, match="has a formula under a norm at order 1"):
+        robust_risk(chunks_of(X, y), None, np.ones(D), 0.0, "logistic", ball)
+
+
+# the command line
+
+
+def test_the_command_line_takes_a_folder(rows, tmp_path, monkeypatch, capsys):
+    pytest.importorskip("typer")
+    from otdro.cli import fit as fitting
+    from otdro.cli.errors import guard
+
+    X, y, _ = rows
+    folder = write_folder(tmp_path / "data", X, y)
+    monkeypatch.setattr(fitting, "MOST", 500)
+    options = ["--target", "label", "--delta", "0.05", "--cost", "euclidean", "--scale", "none"]
+    saved = str(tmp_path / "model.skops")
+    assert guard(["fit", str(folder), *options, "--no-compare", "--save", saved]) == 0
+    shown = capsys.readouterr()
+    assert "fitted to all 1500 rows" in " ".join((shown.out + shown.err).split())
+    from otdro import load
+
+    expected = DROClassifier(cost="euclidean", delta=0.05).fit(X, y)
+    assert_allclose(load(saved)[-1].robust_risk_, expected.robust_risk_, rtol=1e-5)
+    assert guard(["predict", saved, str(folder), "--out", str(tmp_path / "out.csv")]) == 0
+    assert len((tmp_path / "out.csv").read_text().splitlines()) == N + 1
+
+
+# many machines
+
+
+@pytest.fixture
+def big():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((40_000, 10))
+    y = np.where(rng.random(40_000) < 1 / (1 + np.exp(-X[:, 0] + X[:, 1] / 2)), 1, 0)
+    return X, y
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_four_workers_find_what_memory_finds(big):
+    distributed = pytest.importorskip("distributed")
+    da = pytest.importorskip("dask.array")
+    X, y = big
+    memory = DROClassifier(**FINE).fit(X, y)
+    with (
+        distributed.LocalCluster(
+            n_workers=4, threads_per_worker=1, dashboard_address=None
+        ) as local,
+        distributed.Client(local) as client,
+    ):
+        assert len(client.scheduler_info()["workers"]) == 4
+        found = DROClassifier(**FINE).fit(da.from_array(X, chunks=(5000, 10)), y)
+    assert_allclose(found.robust_risk_, memory.robust_risk_, rtol=0, atol=1e-8)
+    assert_allclose(found.coef_, memory.coef_, rtol=0, atol=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_a_worker_killed_in_mid_fit_changes_nothing(big, monkeypatch):
+    import signal
+
+    distributed = pytest.importorskip("distributed")
+    da = pytest.importorskip("dask.array")
+    from otdro.chunks.dask import DaskRows
+
+    X, y = big
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, dashboard_address=None
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        data = da.from_array(X, chunks=(2500, 10))
+        whole = DROClassifier(**FINE).fit(data, y)
+        killed = []
+        total = DaskRows.total
+
+        def killing(self, *jobs):
+            # the second pass loses a worker process that this test started, while it runs
+            if self.passes == 1 and not killed:
+                import threading
+
+                victim = next(iter(cluster.workers.values())).pid
+                killed.append(victim)
+                threading.Timer(0.05, os.kill, (victim, signal.SIGKILL)).start()
+            return total(self, *jobs)
+
+        monkeypatch.setattr(DaskRows, "total", killing)
+        found = DROClassifier(**FINE).fit(client.persist(data), y)
+        [victim] = killed
+        assert victim not in {worker.pid for worker in cluster.workers.values()}
+    assert_array_equal(found.coef_, whole.coef_)
+    assert found.robust_risk_ == whole.robust_risk_
