@@ -130,6 +130,14 @@ class Design:
                 G, s = self._dense_moments(D, center=True)
         return (G if self.factor is None else self.factor.T @ G @ self.factor), self._pull(s)
 
+    def moments_again(self, D: Array) -> tuple[Array, Array]:
+        """Return ``moments`` of one of many D: products of the entries of sparse rows are kept."""
+        if not self.sparse or self.factor is not None or self._products is None:
+            return self.moments(D)
+        G = np.asarray(self._products.T @ D).reshape(1, self.d, self.d)
+        self._centre_batch(G, D[:, None])
+        return G[0], self.adjoint(D)
+
     def _sparse_moments(self, D: Array) -> tuple[Array, Array]:
         """Return X' diag(D) X and X'D."""
         G: Array = (self.X.T @ self.X.multiply(D[:, None])).toarray().astype(float)

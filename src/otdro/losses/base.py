@@ -42,6 +42,7 @@ class Loss(BaseEstimator):  # type: ignore[misc]
 
     ``minimum_at_infinity``: whether the infimum is approached only by infinite scores, so that
     separable classes have no plain minimiser. ``profile``: whether the profile theory covers it.
+    ``steady``: whether the third derivative is nowhere larger than the second, in size.
     """
 
     task: ClassVar[str]
@@ -49,6 +50,7 @@ class Loss(BaseEstimator):  # type: ignore[misc]
     smoothness: float
     minimum_at_infinity: ClassVar[bool] = False
     profile: ClassVar[bool] = False
+    steady: ClassVar[bool] = False
     #: Scores per row: 1, or the number of classes.
     outputs: int = 1
 

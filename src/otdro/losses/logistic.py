@@ -24,6 +24,7 @@ class Logistic(Loss):
     smoothness = 0.25
     minimum_at_infinity = True
     profile = True
+    steady = True
 
     def value(self, z: Array, y: Array) -> Array:
         """Return log(1 + e^-yz)."""

@@ -19,7 +19,7 @@ from ..problem import Sample
 from ..progress import logger
 from ..solvers import Solver
 from .candidates import Candidates
-from .grid import Solved, solve_path, solve_weighted
+from .grid import Solved, solve_folds, solve_path, solve_weighted, sweeps
 from .splitting import Split
 
 Array = NDArray[Any]
@@ -165,19 +165,20 @@ def _folds_of(
     learned: list[list[Cost]] | None,
 ) -> list[list[_Scored]]:
     """Return what some folds say about every candidate."""
-    parts = [sample.rows(train) for train, _ in pairs]
-    found = [candidates.costs(part) for part in parts] if learned is None else learned
+    trains = [train for train, _ in pairs]
+    found = learned or [candidates.costs(sample.rows(train)) for train in trains]
     results: list[list[_Scored]] = [[] for _ in pairs]
     for costs, grid, start in zip(zip(*found, strict=True), deltas, starts, strict=True):
         begun = perf_counter()
         near = [solver.cost_in_folds(cost) for cost in costs]
-        if start is not None and _alike(near):
-            trains = [train for train, _ in pairs]
+        if start is not None and sweeps(sample, near[0], order, grid, trains, solver):
+            paths = solve_folds(sample, trains, near, order, grid, solver, start)
+        elif start is not None and _alike(near):
             paths = solve_weighted(sample, trains, near[0], order, grid, solver, start)
         else:
             paths = [
-                solve_path(part, cost, order, grid, solver, start)
-                for part, cost in zip(parts, near, strict=True)
+                solve_path(sample.rows(train), cost, order, grid, solver, start)
+                for train, cost in zip(trains, near, strict=True)
             ]
         seconds = (perf_counter() - begun) / len(pairs)
         for row, (_, test), cost, solved in zip(results, pairs, costs, paths, strict=True):

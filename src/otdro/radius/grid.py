@@ -265,3 +265,44 @@ def solve_weighted(
         for y, start in zip(sample.ys, starts, strict=True)
     ]
     return [list(of_fold) for of_fold in zip(*solved, strict=True)]
+
+
+def sweeps(
+    sample: Sample,
+    cost: Cost,
+    order: int,
+    deltas: Array,
+    folds: list[Array],
+    solver: Solver,
+) -> bool:
+    """Whether folds, given by the rows they train on, share passes over the rows.
+
+    They can where every row is left out once at most.
+    """
+    ball = sample.ball(cost, float(deltas[-1]), order)
+    if not solver.sweeps(sample.problem(sample.ys[0], ball)):
+        return False
+    n = len(sample.weights)
+    met = sum((np.bincount(rows, minlength=n) for rows in folds), np.zeros(n, dtype=int))
+    once = all(len(rows) == len(np.unique(rows)) for rows in folds)
+    return once and bool(met.min() >= len(folds) - 1)
+
+
+def solve_folds(
+    sample: Sample,
+    folds: list[Array],
+    costs: list[Cost],
+    order: int,
+    deltas: Array,
+    solver: Solver,
+    starts: Solved,
+) -> list[Solved]:
+    """Return the solutions on the rows of every fold under its own cost, from shared passes."""
+    every = np.arange(len(sample.weights))
+    held = [np.setdiff1d(every, rows, assume_unique=True) for rows in folds]
+    ball = sample.ball(costs[0], float(deltas[0]), order)
+    solved = [
+        solver.solve_folds(sample.problem(y, ball), held, costs, deltas, start)
+        for y, start in zip(sample.ys, starts, strict=True)
+    ]
+    return [list(of_fold) for of_fold in zip(*solved, strict=True)]

@@ -18,10 +18,11 @@ from ..solvers import Solver
 from . import candidates as cost_candidates
 from .candidates import Candidates, blended
 from .checks import check_delta, check_deltas, resolve_order
+from .compared import EVERY, compared
 from .comparison import CandidateScore, Comparison
 from .environments import environment_losses
 from .folds import FOLD_TOL, FoldScores, cross_validate
-from .grid import Path, Solved, default_deltas, solve_path, tidy
+from .grid import Path, Solved, default_deltas, solve_path, sweeps, tidy
 from .margins import binary_view
 from .prices import open_price, with_prices
 from .profile import theory_delta
@@ -116,6 +117,18 @@ class Trials:
     settings: Settings
     splits: list[Split]
     scorer: ModelScorer | None
+    every: int = 1
+
+    def for_weights(self) -> Trials:
+        """Return the trials on the rows that the weights of a blend come from."""
+        if self.delta != "cv" or self.scorer is not None or self.settings.groups is not None:
+            return self
+        sample, splits = compared(self.sample, self.splits)
+        return (
+            self
+            if sample is self.sample
+            else replace(self, sample=sample, splits=splits, every=EVERY)
+        )
 
     def blend(self, found: list[Trial], weights: Array) -> Trial:
         """Return the trial of the weighted mean of the matrices that others learned."""
@@ -137,7 +150,9 @@ class Trials:
         """
         sample, order, settings = self.sample, self.order, self.settings
         rule = resolve_rule(settings.rule)
-        deltas = [_deltas(sample, cost, order, self.delta, settings) for cost in full]
+        deltas = [
+            _deltas(sample, cost, order, self.delta, settings)[:: self.every] for cost in full
+        ]
         starts = [self._starts(cost, grid) for cost, grid in zip(full, deltas, strict=True)]
         how = (self.solver, self.splits, self.scorer, settings.n_jobs, starts, learned)
         scores = cross_validate(sample, tried, order, deltas, *how)
@@ -151,11 +166,28 @@ class Trials:
         return [Trial(*part) for part in zip(*parts, strict=True)]
 
     def _starts(self, cost: Cost, grid: Array) -> Solved | None:
-        """Return the path over all rows, where a fold's is found faster from it."""
-        ball = self.sample.ball(cost, float(grid[0]), self.order)
-        if not self.solver.starts_pay(self.sample.problem(self.sample.ys[0], ball)):
+        """Return the path over all rows, where a fold's is found faster from it.
+
+        Where folds are swept it is the path of the fit itself.
+        """
+        sample, order = self.sample, self.order
+        if self._swept(cost, grid):
+            return solve_path(sample, cost, order, grid, self.solver)
+        ball = sample.ball(cost, float(grid[0]), order)
+        if not self.solver.starts_pay(sample.problem(sample.ys[0], ball)):
             return None
-        return solve_path(self.sample, cost, self.order, grid, self.solver.in_folds(FOLD_TOL))
+        return solve_path(sample, cost, order, grid, self.solver.in_folds(FOLD_TOL))
+
+    def _swept(self, cost: Cost, grid: Array) -> bool:
+        trains = [train for train, _ in self.splits]
+        return sweeps(self.sample, cost, self.order, grid, trains, self.solver)
+
+    def path(self, cost: Cost, trial: Trial) -> Solved:
+        """Return the path of a trial over all rows under a cost, to the accuracy of the fit."""
+        if trial.starts is not None and self._swept(cost, trial.deltas):
+            return trial.starts
+        known = (trial.deltas, self.solver, trial.starts)
+        return solve_path(self.sample, cost, self.order, *known)
 
 
 def _from_folds(
@@ -177,10 +209,11 @@ def _from_folds(
     if not folds:
         return _without_folds(sample, full[0], order, delta, solver, settings)
     trials = Trials(sample, order, delta, solver, settings, folds, scorer)
-    found = trials.run(tried, full)
+    blends = tried.learned is not None and tried.learned.how == "blend" and len(full) > 1
+    found = (trials.for_weights() if blends else trials).run(tried, full)
     best = min(found, key=lambda trial: trial.verdict.value)
     weights = None
-    if tried.learned is not None and tried.learned.how == "blend" and len(found) > 1:
+    if tried.learned is not None and blends:
         weights = _weights(found, tried.learned.candidates())
         best = trials.blend(found, weights)
     table = _compared(found, weights, best)
@@ -189,7 +222,7 @@ def _from_folds(
         best.cost.comparison_ = Comparison(settings.rule, table)
         if weights is not None:
             best.cost.weights_ = {t.name: float(w) for t, w in zip(found, weights, strict=True)}
-    return _chosen(sample, best, order, solver, table, settings.groups, tried.note)
+    return _chosen(trials, best, table, tried.note)
 
 
 def _weights(found: list[Trial], candidates: list[Candidate]) -> Array:
@@ -205,18 +238,11 @@ def _weights(found: list[Trial], candidates: list[Candidate]) -> Array:
     return weights / weights.sum()
 
 
-def _chosen(
-    sample: Sample,
-    best: Trial,
-    order: int,
-    solver: Solver,
-    table: list[CandidateScore],
-    groups: Array | None,
-    note: str,
-) -> Choice:
+def _chosen(trials: Trials, best: Trial, table: list[CandidateScore], note: str) -> Choice:
     """Return the ball of a trial, with the path over all rows."""
-    near = solver.cost_in_folds(best.cost)
-    solved = solve_path(sample, near, order, best.deltas, solver, best.starts)
+    sample, groups = trials.sample, trials.settings.groups
+    near = trials.solver.cost_in_folds(best.cost)
+    solved = trials.path(near, best)
     known: dict[str, Any] = {
         "score_mean": best.folds.mean,
         "score_se": best.folds.se,
@@ -227,7 +253,7 @@ def _chosen(
     path = tidy(sample, best.deltas, solved, squeeze=True, **known)
     j = best.verdict.place
     final = [row[j] for row in solved] if near is best.cost else None
-    ball = sample.ball(best.cost, float(best.deltas[j]), order)
+    ball = sample.ball(best.cost, float(best.deltas[j]), trials.order)
     return Choice(ball, path, final, note, best.verdict.value)
 
 

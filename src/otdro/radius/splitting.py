@@ -46,7 +46,7 @@ def splits(
         for splitter in splitters
         for train, test in splitter.split(sample.X, labels, groups)
     ]
-    lacking = [i for i, pair in enumerate(found) if not _usable(sample, *pair)]
+    lacking = [i for i, pair in enumerate(found) if not usable(sample, *pair)]
     if len(lacking) == len(found):
         if count is not None and groups is None:
             return []
@@ -124,7 +124,8 @@ def _at_most(k: int, least: int, what: str, unit: str) -> int:
     return fewer
 
 
-def _usable(sample: Sample, train: Array, test: Array) -> bool:
+def usable(sample: Sample, train: Array, test: Array) -> bool:
+    """Whether a fold can train on some rows, of all classes, and test on others."""
     positive = sample.weights[train] > 0
     if not positive.any() or not (sample.weights[test] > 0).any():
         return False

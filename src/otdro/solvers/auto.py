@@ -63,3 +63,18 @@ class Auto(Solver):
     def starts_pay(self, problem: Problem) -> bool:
         """Whether a path is cheaper from solutions of a sample nearby."""
         return self.chosen(problem).starts_pay(problem)
+
+    def sweeps(self, problem: Problem) -> bool:
+        """Whether folds share passes over the rows."""
+        return self.chosen(problem).sweeps(problem)
+
+    def solve_folds(
+        self,
+        problem: Problem,
+        held: list[Array],
+        costs: list[Cost],
+        deltas: Array,
+        starts: Starts,
+    ) -> list[list[Solution]]:
+        """Return the solutions of every fold under its own cost at every delta."""
+        return self.chosen(problem).solve_folds(problem, held, costs, deltas, starts)

@@ -77,6 +77,26 @@ class Method:
         known = (deltas, tol, max_iter, starts)
         return [self.solve_path(problem.weighted(column), *known) for column in weights.T]
 
+    def sweeps(self, problem: Problem) -> bool:
+        """Whether folds share passes over the rows, each under a cost of its own."""
+        return False
+
+    def solve_folds(
+        self,
+        problem: Problem,
+        held: list[Array],
+        costs: list[Cost],
+        deltas: Array,
+        tol: float,
+        max_iter: int,
+        starts: Starts,
+    ) -> list[list[Solution]]:
+        """Solve without the rows ``held`` by each fold, under its cost, where it ``sweeps``.
+
+        No row is held twice; ``starts`` are the solutions over all rows.
+        """
+        raise NotImplementedError
+
 
 class Solver(BaseEstimator):  # type: ignore[misc]
     """Problem in, Solution out; parameters are stored, never written."""
@@ -119,6 +139,21 @@ class Solver(BaseEstimator):  # type: ignore[misc]
     def starts_pay(self, problem: Problem) -> bool:
         """Whether a path is cheaper from solutions of a sample nearby, one per delta."""
         return False
+
+    def sweeps(self, problem: Problem) -> bool:
+        """Whether folds share passes over the rows (``solve_folds``)."""
+        return False
+
+    def solve_folds(
+        self,
+        problem: Problem,
+        held: list[Array],
+        costs: list[Cost],
+        deltas: Array,
+        starts: Starts,
+    ) -> list[list[Solution]]:
+        """Solve without the rows ``held`` by each fold, no row twice, under the fold's own cost."""
+        raise NotImplementedError
 
 
 def constant_risk(problem: Problem) -> tuple[Any, float]:

@@ -143,6 +143,22 @@ class Exact(Solver):
         """Whether the method of this problem is faster from solutions nearby."""
         return method(problem).starts_pay(problem)
 
+    def sweeps(self, problem: Problem) -> bool:
+        """Whether the method of this problem shares passes over the rows among folds."""
+        return method(problem).sweeps(problem)
+
+    def solve_folds(
+        self,
+        problem: Problem,
+        held: list[Array],
+        costs: list[Cost],
+        deltas: Array,
+        starts: Starts,
+    ) -> list[list[Solution]]:
+        """Return the solutions of every fold under its own cost at every delta."""
+        known = (deltas, self.tol, self.max_iter, starts)
+        return method(problem).solve_folds(problem, held, costs, *known)
+
 
 def label_risk(problem: Problem, coef: Array, intercept: Any) -> Dual:
     """Return the worst-case risk of a model where labels change at a price."""

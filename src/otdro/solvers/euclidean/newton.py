@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...costs import Cost
 from ...problem import Problem, Solution
 from ..base import Starts, constant_risk
+from . import sweep
 from .batch import Batch, Minimum, norms
 from .batched import BatchedMethod
 from .coordinates import Coordinates
@@ -95,6 +98,35 @@ class Newton(BatchedMethod):
             last = [*last[-1:], minimise(one, target, max_iter, start, zero, system)]
             solved += _solutions(problem, at, last[-1], target)
         return solved
+
+    def sweeps(self, problem: Problem) -> bool:
+        """Whether folds share passes over the rows: these are many, and the loss is steady."""
+        return sweep.applies(problem)
+
+    def solve_folds(
+        self,
+        problem: Problem,
+        held: list[Array],
+        costs: list[Cost],
+        deltas: Array,
+        tol: float,
+        max_iter: int,
+        starts: Starts,
+    ) -> list[list[Solution]]:
+        """Solve every fold from the solutions over all rows, with one pass per delta for all."""
+        folds = sweep.Sweep(problem, held, costs, tol)
+        paths: list[list[Solution]] = [[] for _ in held]
+        for delta, start in zip(deltas.tolist(), starts, strict=True):
+            for path, rows, cost, found in zip(
+                paths, held, costs, folds.at(delta, start), strict=True
+            ):
+                if found is None:
+                    weights = sweep.train_weights(problem, rows)
+                    ball = replace(problem.ball, cost=cost, delta=delta)
+                    alone = replace(problem, weights=weights, ball=ball)
+                    found = self.solve(alone, tol, max_iter, start)
+                path.append(found)
+        return paths
 
 
 def _extrapolated(found: list[Minimum], deltas: Array) -> Start | None:

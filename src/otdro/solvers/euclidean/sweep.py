@@ -1,0 +1,273 @@
+r"""Folds of many rows from one pass per delta: all are steps from the solution over all rows.
+
+The mean loss about that solution is a quadratic model, a sum over the rows, so that the model of a
+fold is that of all rows less that of the rows it holds out. What a fold does at a delta,
+
+.. math:: \min_{v, c}\ g'v + sc + \tfrac12\textstyle\sum_i \pi_i D_i(z_i'v + c)^2
+          + \rho\|L^{-1}(\beta + v)\|_2,
+
+then needs no rows at all. Slopes continued along the step, a + D t with t = z'v + c, are a point of
+the dual problem, and the gap is :math:`\sum_i \pi_i (\ell(z + t) + \ell^*(a + Dt) - (a + Dt)(z +
+t))`. For a loss with :math:`|\ell'''| \le \ell''` each term is at most :math:`D e^{|t|} \omega(q)`,
+:math:`q = e^{|t|}(e^{|t|} - 1 - |t|)` and :math:`\omega(q) = q + (1 - q)\log(1 - q)`: of order
+:math:`D t^4/8`, and known without another value of the loss.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve
+
+from ...costs import Cost
+from ...costs.low_rank import shortest
+from ...design import Design, mean
+from ...problem import Problem, Solution
+from ..base import constant_risk, verdict
+
+Array = NDArray[Any]
+
+#: Rows from which folds are swept, how many of them a column, and columns at most: a sweep forms
+#: one Gram matrix a delta, which few columns make cheaper than passes over the rows.
+ROWS_FROM, PER_COLUMN, COLUMNS_UP_TO = 2_001, 10, 256
+#: Steps of a fold from points of its own, where the first is not near enough.
+OWN_STEPS = 4
+#: Moves of a score up to which the bound on a row holds, with room (q < 1).
+REACH = 0.7
+#: The norm of the shrunken solution is met to this, and the steps towards it.
+SECULAR_TOL, SECULAR_STEPS = 1e-13, 100
+
+
+def applies(problem: Problem) -> bool:
+    """Whether the folds of a problem are swept: many rows, few columns, a loss of steady bend."""
+    n, d = problem.X.shape
+    fits = n >= max(ROWS_FROM, PER_COLUMN * d) and d <= COLUMNS_UP_TO
+    return bool(fits and problem.loss.steady and problem.ball.delta > 0)
+
+
+@dataclass(eq=False)
+class Model:
+    """The sums over some rows of their weights, losses, slopes and curvatures at a point.
+
+    ``gradient`` (d + 1,) and ``matrix`` (d + 1, d + 1) have the intercept as last entry.
+    """
+
+    mass: float
+    value: float
+    gradient: Array
+    matrix: Array
+
+    def __add__(self, other: Model) -> Model:
+        return Model(
+            self.mass + other.mass,
+            self.value + other.value,
+            self.gradient + other.gradient,
+            self.matrix + other.matrix,
+        )
+
+    def __sub__(self, other: Model) -> Model:
+        return self + other.times(-1.0)
+
+    def times(self, c: float) -> Model:
+        """Return c times the model."""
+        return Model(c * self.mass, c * self.value, c * self.gradient, c * self.matrix)
+
+    def after(self, step: Array) -> float:
+        """Return the value of the model after a step."""
+        return float(self.value + self.gradient @ step + step @ self.matrix @ step / 2)
+
+
+class Part:
+    """The rows that one fold holds out, with scores, slopes and curvatures at the last point."""
+
+    def __init__(self, problem: Problem, rows: Array, center: Array | None) -> None:
+        self.design = Design(problem.X[rows], center=center)
+        self.y, self.weights, self.loss = problem.y[rows], problem.weights[rows], problem.loss
+
+    def model(self, point: Array) -> Model:
+        """Return the quadratic model at a point (beta, b)."""
+        self.z = self.design.scores(point[:-1]) + point[-1]
+        value, self.slope, self.curvature = self.loss.evaluate(self.z, self.y)
+        self.bend, push = self.weights * self.curvature, self.weights * self.slope
+        G, h = self.design.moments_again(self.bend)
+        gradient = np.append(self.design.adjoint(push), push.sum())
+        matrix = np.block([[G, h[:, None]], [h[None, :], self.bend.sum()]])
+        total = float(self.weights.sum())
+        return Model(total, float(self.weights @ value), gradient, matrix)
+
+    def moves(self, steps: Array) -> tuple[Array, Array]:
+        """Return max |t| and sum pi D t^4 over the rows, for each column of ``steps``."""
+        t = self.design.scores(steps[:-1]) + steps[-1]
+        np.square(t, out=t)
+        reach = np.sqrt(t.max(axis=0))
+        return reach, self.bend @ np.square(t, out=t)
+
+    def gap(self, step: Array) -> float:
+        """Return the sum of pi (l(z + t) + l*(a + D t) - (a + D t)(z + t)) itself."""
+        t = self.design.scores(step[:-1]) + step[-1]
+        a, z = self.slope + self.curvature * t, self.z + t
+        terms = self.loss.value(z, self.y) + self.loss.conjugate(a, self.y) - a * z
+        return float(self.weights @ terms)
+
+
+def bound(reach: Array, quartic: Array) -> Array:
+    """Return the largest gap that moves of at most ``reach`` allow, inf where that is too far.
+
+    D e^t omega(q(t))/(D t^4) rises with t from 1/8.
+    """
+    t = np.clip(reach, 1e-3, REACH)
+    q = np.exp(t) * (np.expm1(t) - t)
+    omega = q + (1 - q) * np.log1p(-q)
+    return np.where(reach <= REACH, np.exp(t) * omega / t**4 * quartic, np.inf)
+
+
+def minimiser(model: Model, point: Array, factor: Any, rho: float, intercept: bool) -> Array:
+    r"""Return the minimiser (beta, b) of a model of mass 1 plus :math:`\rho\|L^{-1}\beta\|_2`.
+
+    With the intercept eliminated and :math:`\beta = L\theta` it is :math:`\theta = (H + \mu
+    I)^{-1}c`, :math:`c = H\theta_0 - g`, where :math:`\mu\|\theta\| = \rho`; 0 if ||c|| <= rho.
+    """
+    G, h, m = model.matrix[:-1, :-1], model.matrix[:-1, -1], model.matrix[-1, -1]
+    g, s = model.gradient[:-1], model.gradient[-1]
+    beta, b = point[:-1], point[-1]
+    if intercept:
+        G, g = G - np.outer(h, h / m), g - h * (s / m)
+    H, pull, theta = G, g, beta
+    if factor is not None:
+        H, pull, theta = factor.T @ G @ factor, factor.T @ g, shortest(factor, beta)
+    found = _shrunken(H, H @ theta - pull, rho, float(np.linalg.norm(theta)))
+    new = found if factor is None else factor @ found
+    c = -(s + h @ (new - beta)) / m if intercept else 0.0
+    return np.append(new, b + c)
+
+
+def _shrunken(H: Array, c: Array, rho: float, guess: float) -> Array:
+    """Return theta = (H + mu I)^-1 c with mu ||theta|| = rho.
+
+    1/||theta|| - mu/rho is concave in mu, so Newton's method comes from the right and stays there.
+    """
+    if np.linalg.norm(c) <= rho:
+        return np.zeros_like(c)
+    mu = rho / guess if guess > 0 else np.trace(H) / len(c)
+    for _ in range(SECULAR_STEPS):
+        known = cho_factor(H + mu * np.eye(len(c)), check_finite=False)
+        theta = cho_solve(known, c, check_finite=False)
+        w = float(np.linalg.norm(theta))
+        if abs(mu * w - rho) <= SECULAR_TOL * rho:
+            break
+        fall = float(theta @ cho_solve(known, theta, check_finite=False)) / w**3 - 1 / rho
+        # left of the largest value the slope points away from the root
+        mu = mu - (1 / w - mu / rho) / fall if fall < 0 else 2 * mu
+    found: Array = theta
+    return found
+
+
+@dataclass(eq=False)
+class End:
+    """Where a fold is after a step: (beta, b), the value of its model there, the bound, steps."""
+
+    point: Array
+    value: float
+    gap: float = np.inf
+    steps: int = 1
+
+
+class Sweep:
+    """The folds of one problem, each with its own cost, along the deltas.
+
+    ``held`` are the rows that each leaves out, no row twice.
+    """
+
+    def __init__(self, problem: Problem, held: list[Array], costs: list[Cost], tol: float) -> None:
+        self.problem = problem
+        self.center = mean(problem.X, problem.weights) if problem.fit_intercept else None
+        self.factors = [cost.factor() for cost in costs]
+        rest = np.ones(len(problem.y), dtype=bool)
+        for rows in held:
+            rest[rows] = False
+        groups = [*held, np.flatnonzero(rest)] if rest.any() else held
+        self.parts = [Part(problem, rows, self.center) for rows in groups]
+        risks = [constant_risk(problem.weighted(train_weights(problem, rows)))[1] for rows in held]
+        self.targets = tol * np.array(risks)
+
+    def at(self, delta: float, start: Solution) -> list[Solution | None]:
+        """Return every fold's solution, None where no step ends within its bound."""
+        rho = delta * self.problem.loss.lipschitz
+        point = np.append(start.coef, start.intercept + self._shift(start.coef))
+        models = [part.model(point) for part in self.parts]
+        total = sum(models[1:], models[0])
+        trains = [total - models[f] for f in range(len(self.factors))]
+        ends = [self._step(f, train, point, rho) for f, train in enumerate(trains)]
+        self._certify(ends, point, [train.mass for train in trains])
+        return [self._finished(f, end, rho) for f, end in enumerate(ends)]
+
+    def _shift(self, coef: Array) -> float:
+        """Return what the centre adds to the intercept."""
+        return 0.0 if self.center is None else float(self.center @ coef)
+
+    def _step(self, f: int, train: Model, point: Array, rho: float) -> End:
+        model = train.times(1 / train.mass)
+        new = minimiser(model, point, self.factors[f], rho, self.problem.fit_intercept)
+        return End(new, model.after(new - point))
+
+    def _certify(self, ends: list[End], point: Array, masses: list[float]) -> None:
+        """Write the bounds on the gaps of all folds after their step from one point.
+
+        Where the bound is too large the gap itself is found.
+        """
+        steps = np.stack([end.point - point for end in ends], axis=1)
+        own = np.arange(len(ends))
+        reach, quartic = np.zeros(len(ends)), np.zeros(len(ends))
+        for g, part in enumerate(self.parts):
+            far, sums = part.moves(steps)
+            reach = np.where(own == g, reach, np.maximum(reach, far))
+            quartic += np.where(own == g, 0.0, sums)
+        gaps = bound(reach, quartic / masses).tolist()
+        for f, (end, gap) in enumerate(zip(ends, gaps, strict=True)):
+            end.gap = gap if gap <= self.targets[f] else self._gap(f, steps[:, f]) / masses[f]
+
+    def _train(self, f: int) -> list[Part]:
+        """Return the rows on which a fold trains."""
+        return [part for g, part in enumerate(self.parts) if g != f]
+
+    def _gap(self, f: int, step: Array) -> float:
+        """Return the gap after a step from the last point, times the mass of the rows."""
+        return sum(part.gap(step) for part in self._train(f))
+
+    def _finished(self, f: int, end: End, rho: float) -> Solution | None:
+        """Return the solution of a fold after as many steps of its own as it needs."""
+        while end.gap > self.targets[f] and end.steps <= OWN_STEPS:
+            end = self._own_step(f, end, rho)
+        if not end.gap <= self.targets[f]:
+            return None
+        coef, factor = end.point[:-1], self.factors[f]
+        w = float(np.linalg.norm(coef if factor is None else shortest(factor, coef)))
+        return Solution(
+            coef=coef,
+            intercept=float(end.point[-1] - self._shift(coef)),
+            multiplier=self.problem.loss.lipschitz * w,
+            objective=end.value + rho * w,
+            gap=end.gap,
+            n_iter=end.steps,
+            converged=True,
+            message=verdict(end.gap, float(self.targets[f]), end.steps),
+        )
+
+    def _own_step(self, f: int, end: End, rho: float) -> End:
+        """Return where a fold is after a step from its own point, over its own rows."""
+        models = [part.model(end.point) for part in self._train(f)]
+        train = sum(models[1:], models[0])
+        new = self._step(f, train, end.point, rho)
+        gap = self._gap(f, new.point - end.point) / train.mass
+        return End(new.point, new.value, gap, end.steps + 1)
+
+
+def train_weights(problem: Problem, held: Array) -> Array:
+    """Return the weights of a problem without some rows."""
+    weights = problem.weights.copy()
+    weights[held] = 0.0
+    found: Array = weights / weights.sum()
+    return found
