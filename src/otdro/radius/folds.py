@@ -19,7 +19,7 @@ from ..problem import Sample
 from ..progress import logger
 from ..solvers import Solver
 from .candidates import Candidates
-from .grid import Solved, solve_folds, solve_path, solve_weighted, sweeps
+from .grid import Solved, solve_path, solve_weighted, sweep
 from .splitting import Split
 
 Array = NDArray[Any]
@@ -33,12 +33,16 @@ ENTRIES = 1_000_000
 @dataclass(frozen=True, eq=False)
 class FoldScores:
     """One candidate's folds: ``scores`` (F, m), larger is better; of each fold the ``rows`` it
-    tested, their model scores ``z`` (K, rows, m), and the cost, learned from its training rows."""
+    tested, their model scores ``z`` (K, rows, m), and the cost, learned from its training rows.
+
+    ``path`` is that over all rows, where it was found with the folds.
+    """
 
     scores: Array
     rows: list[Array]
     z: list[Array]
     costs: list[Cost]
+    path: Solved | None = None
 
     def entries(
         self, k: int, weights: Array, columns: slice = slice(None)
@@ -81,15 +85,17 @@ def cross_validate(
     n_jobs: int | None,
     starts: list[Solved | None] | None = None,
     learned: list[list[Cost]] | None = None,
+    swept: list[Cost | None] | None = None,
 ) -> list[FoldScores]:
     """Return the fold scores of every candidate along its deltas; ``starts`` for ``solve_path``.
 
-    ``learned`` are the costs of the candidates in every fold where they are known already.
+    ``learned`` are the costs of the candidates in every fold where they are known already, and
+    ``swept`` those over all rows where folds share passes with the path.
     """
-    solver = solver.in_folds(FOLD_TOL)
-    starts = starts or [None] * len(deltas)
+    starts, swept = starts or [None] * len(deltas), swept or [None] * len(deltas)
     # small problems are faster together; others one by one, to tell of a fold when it is there
     tasks = effective_n_jobs(n_jobs) if all(starts) else len(pairs)
+    tasks = 1 if any(swept) else tasks
     arriving = Parallel(n_jobs=n_jobs, return_as="generator")(
         delayed(_folds_of)(
             sample,
@@ -101,6 +107,7 @@ def cross_validate(
             scorer,
             starts,
             None if learned is None else learned[part],
+            swept,
         )
         for part in _parts(len(pairs), tasks)
     )
@@ -119,6 +126,7 @@ def cross_validate(
             tests,
             [fold[c].z for fold in folds],
             [fold[c].cost for fold in folds],
+            folds[0][c].path,
         )
         for c in range(len(deltas))
     ]
@@ -126,13 +134,15 @@ def cross_validate(
 
 @dataclass(frozen=True, eq=False)
 class _Scored:
-    """One candidate in one fold: ``scores`` (m,), ``z`` (K, test, m), cost, unsolved fits, time."""
+    """One candidate in one fold: ``scores`` (m,), ``z`` (K, test, m), cost, unsolved fits, time,
+    and the path over all rows, where it was found with the folds."""
 
     scores: Array
     z: Array
     cost: Cost
     failed: int
     seconds: float
+    path: Solved | None
 
 
 def _log(fold: list[_Scored], number: int, total: int, names: list[str]) -> None:
@@ -163,26 +173,28 @@ def _folds_of(
     scorer: Any,
     starts: list[Solved | None],
     learned: list[list[Cost]] | None,
+    swept: list[Cost | None],
 ) -> list[list[_Scored]]:
     """Return what some folds say about every candidate."""
-    trains = [train for train, _ in pairs]
+    trains, inside = [train for train, _ in pairs], solver.in_folds(FOLD_TOL)
     found = learned or [candidates.costs(sample.rows(train)) for train in trains]
     results: list[list[_Scored]] = [[] for _ in pairs]
-    for costs, grid, start in zip(zip(*found, strict=True), deltas, starts, strict=True):
+    known = zip(zip(*found, strict=True), deltas, starts, swept, strict=True)
+    for costs, grid, start, whole in known:
         begun = perf_counter()
-        near = [solver.cost_in_folds(cost) for cost in costs]
-        if start is not None and sweeps(sample, near[0], order, grid, trains, solver):
-            paths = solve_folds(sample, trains, near, order, grid, solver, start)
+        near, full = [solver.cost_in_folds(cost) for cost in costs], None
+        if whole is not None:
+            full, paths = sweep(sample, trains, whole, near, order, grid, solver, FOLD_TOL)
         elif start is not None and _alike(near):
-            paths = solve_weighted(sample, trains, near[0], order, grid, solver, start)
+            paths = solve_weighted(sample, trains, near[0], order, grid, inside, start)
         else:
             paths = [
-                solve_path(sample.rows(train), cost, order, grid, solver, start)
+                solve_path(sample.rows(train), cost, order, grid, inside, start)
                 for train, cost in zip(trains, near, strict=True)
             ]
         seconds = (perf_counter() - begun) / len(pairs)
         for row, (_, test), cost, solved in zip(results, pairs, costs, paths, strict=True):
-            row.append(_scored(sample, test, cost, solved, scorer, seconds))
+            row.append(_scored(sample, test, cost, solved, scorer, seconds, full))
     return results
 
 
@@ -195,7 +207,13 @@ def _alike(costs: list[Cost]) -> bool:
 
 
 def _scored(
-    sample: Sample, test: Array, cost: Cost, solved: Solved, scorer: Any, seconds: float
+    sample: Sample,
+    test: Array,
+    cost: Cost,
+    solved: Solved,
+    scorer: Any,
+    seconds: float,
+    path: Solved | None,
 ) -> _Scored:
     """Return what the solutions of a fold say on its test rows."""
     held = sample.X[test]
@@ -203,7 +221,8 @@ def _scored(
     coefs = np.stack([[s.coef for s in row] for row in solved])
     intercepts = np.array([[s.intercept for s in row] for row in solved])
     z = np.stack([model_scores(held, c, b) for c, b in zip(coefs, intercepts, strict=True)])
-    return _Scored(_scores(sample, test, z, coefs, intercepts, scorer), z, cost, failed, seconds)
+    scores = _scores(sample, test, z, coefs, intercepts, scorer)
+    return _Scored(scores, z, cost, failed, seconds, path)
 
 
 def _scores(

@@ -268,14 +268,9 @@ def solve_weighted(
 
 
 def sweeps(
-    sample: Sample,
-    cost: Cost,
-    order: int,
-    deltas: Array,
-    folds: list[Array],
-    solver: Solver,
+    sample: Sample, cost: Cost, order: int, deltas: Array, folds: list[Array], solver: Solver
 ) -> bool:
-    """Whether folds, given by the rows they train on, share passes over the rows.
+    """Whether the path and the folds, given by their training rows, share passes over the rows.
 
     They can where every row is left out once at most.
     """
@@ -283,26 +278,29 @@ def sweeps(
     if not solver.sweeps(sample.problem(sample.ys[0], ball)):
         return False
     n = len(sample.weights)
-    met = sum((np.bincount(rows, minlength=n) for rows in folds), np.zeros(n, dtype=int))
-    once = all(len(rows) == len(np.unique(rows)) for rows in folds)
-    return once and bool(met.min() >= len(folds) - 1)
+    left = np.full(n, len(folds))
+    for rows in folds:
+        met = np.bincount(rows, minlength=n)
+        if met.max() > 1:
+            return False
+        left -= met
+    return bool(left.max() <= 1)
 
 
-def solve_folds(
+def sweep(
     sample: Sample,
     folds: list[Array],
+    cost: Cost,
     costs: list[Cost],
     order: int,
     deltas: Array,
     solver: Solver,
-    starts: Solved,
-) -> list[Solved]:
-    """Return the solutions on the rows of every fold under its own cost, from shared passes."""
+    tol: float,
+) -> tuple[Solved, list[Solved]]:
+    """Return the path over all rows and that of every fold, ``costs`` the folds' own."""
     every = np.arange(len(sample.weights))
     held = [np.setdiff1d(every, rows, assume_unique=True) for rows in folds]
-    ball = sample.ball(costs[0], float(deltas[0]), order)
-    solved = [
-        solver.solve_folds(sample.problem(y, ball), held, costs, deltas, start)
-        for y, start in zip(sample.ys, starts, strict=True)
-    ]
-    return [list(of_fold) for of_fold in zip(*solved, strict=True)]
+    ball = sample.ball(cost, float(deltas[0]), order)
+    found = [solver.sweep(sample.problem(y, ball), held, costs, deltas, tol) for y in sample.ys]
+    paths = [swept.path for swept in found]
+    return paths, [list(fold) for fold in zip(*(swept.folds for swept in found), strict=True)]

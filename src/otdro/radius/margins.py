@@ -53,7 +53,7 @@ def binary_view(sample: Sample, folds: FoldScores) -> tuple[Sample, FoldScores]:
     z = [true_class_margin(scores[0], y[rows].astype(int))[None] for rows, scores in pairs]
     _, risk = constant_risk(sample.problem(y, sample.ball(Norm(2), 0.0, 1)))
     view = replace(sample, ys=[np.ones(len(y))], loss=TrueClass(K, risk))
-    return view, FoldScores(folds.scores, folds.rows, z, folds.costs)
+    return view, replace(folds, z=z)
 
 
 def true_class_margin(z: Array, y: Array) -> Array:

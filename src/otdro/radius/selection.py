@@ -153,8 +153,9 @@ class Trials:
         deltas = [
             _deltas(sample, cost, order, self.delta, settings)[:: self.every] for cost in full
         ]
+        swept = [self._swept(cost, grid) for cost, grid in zip(full, deltas, strict=True)]
         starts = [self._starts(cost, grid) for cost, grid in zip(full, deltas, strict=True)]
-        how = (self.solver, self.splits, self.scorer, settings.n_jobs, starts, learned)
+        how = (self.solver, self.splits, self.scorer, settings.n_jobs, starts, learned, swept)
         scores = cross_validate(sample, tried, order, deltas, *how)
         own, groups = self.scorer is None, settings.groups
         views = [binary_view(sample, folds) for folds in scores]
@@ -166,28 +167,32 @@ class Trials:
         return [Trial(*part) for part in zip(*parts, strict=True)]
 
     def _starts(self, cost: Cost, grid: Array) -> Solved | None:
-        """Return the path over all rows, where a fold's is found faster from it.
-
-        Where folds are swept it is the path of the fit itself.
-        """
+        """Return the path over all rows, where a fold's is found faster from it."""
         sample, order = self.sample, self.order
-        if self._swept(cost, grid):
-            return solve_path(sample, cost, order, grid, self.solver)
         ball = sample.ball(cost, float(grid[0]), order)
         if not self.solver.starts_pay(sample.problem(sample.ys[0], ball)):
             return None
         return solve_path(sample, cost, order, grid, self.solver.in_folds(FOLD_TOL))
 
-    def _swept(self, cost: Cost, grid: Array) -> bool:
+    def _swept(self, cost: Cost, grid: Array) -> Cost | None:
+        """Return the cost where its folds and its path share passes over the rows."""
         trains = [train for train, _ in self.splits]
-        return sweeps(self.sample, cost, self.order, grid, trains, self.solver)
+        same = sweeps(self.sample, cost, self.order, grid, trains, self.solver)
+        return cost if same else None
 
     def path(self, cost: Cost, trial: Trial) -> Solved:
-        """Return the path of a trial over all rows under a cost, to the accuracy of the fit."""
-        if trial.starts is not None and self._swept(cost, trial.deltas):
-            return trial.starts
-        known = (trial.deltas, self.solver, trial.starts)
-        return solve_path(self.sample, cost, self.order, *known)
+        """Return the path of a trial over all rows under a cost, to the accuracy of the fit.
+
+        One that was found with the folds lacks dual points: that of the chosen delta is found here.
+        """
+        sample, j = self.sample, trial.verdict.place
+        if trial.folds.path is None:
+            known = (trial.deltas, self.solver, trial.starts)
+            return solve_path(sample, cost, self.order, *known)
+        ball = sample.ball(cost, float(trial.deltas[j]), self.order)
+        for y, row in zip(sample.ys, trial.folds.path, strict=True):
+            row[j] = self.solver.solve(sample.problem(y, ball), row[j])
+        return trial.folds.path
 
 
 def _from_folds(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..costs import Cost
 from ..problem import Problem, Solution
-from .base import Array, Solver, Starts
+from .base import Array, Solver, Starts, Swept
 from .exact import Exact
 from .smoothing.smoothed import Smoothed
 
@@ -68,13 +68,13 @@ class Auto(Solver):
         """Whether folds share passes over the rows."""
         return self.chosen(problem).sweeps(problem)
 
-    def solve_folds(
+    def sweep(
         self,
         problem: Problem,
         held: list[Array],
         costs: list[Cost],
         deltas: Array,
-        starts: Starts,
-    ) -> list[list[Solution]]:
-        """Return the solutions of every fold under its own cost at every delta."""
-        return self.chosen(problem).solve_folds(problem, held, costs, deltas, starts)
+        fold_tol: float,
+    ) -> Swept:
+        """Return the solutions over all rows and of every fold, from passes that they share."""
+        return self.chosen(problem).sweep(problem, held, costs, deltas, fold_tol)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,14 @@ Array = NDArray[Any]
 
 #: Solutions of problems nearby, one per delta.
 Starts = Sequence[Solution]
+
+
+@dataclass(frozen=True, eq=False)
+class Swept:
+    """Solutions along the deltas: the ``path`` over all rows, and those of every fold."""
+
+    path: list[Solution]
+    folds: list[list[Solution]]
 
 
 class Method:
@@ -81,19 +90,19 @@ class Method:
         """Whether folds share passes over the rows, each under a cost of its own."""
         return False
 
-    def solve_folds(
+    def sweep(
         self,
         problem: Problem,
         held: list[Array],
         costs: list[Cost],
         deltas: Array,
         tol: float,
+        fold_tol: float,
         max_iter: int,
-        starts: Starts,
-    ) -> list[list[Solution]]:
-        """Solve without the rows ``held`` by each fold, under its cost, where it ``sweeps``.
+    ) -> Swept:
+        """Solve over all rows, and without the rows ``held`` by each fold under its own cost.
 
-        No row is held twice; ``starts`` are the solutions over all rows.
+        No row is held twice. It is for problems that it ``sweeps``.
         """
         raise NotImplementedError
 
@@ -141,18 +150,18 @@ class Solver(BaseEstimator):  # type: ignore[misc]
         return False
 
     def sweeps(self, problem: Problem) -> bool:
-        """Whether folds share passes over the rows (``solve_folds``)."""
+        """Whether folds share passes over the rows (``sweep``)."""
         return False
 
-    def solve_folds(
+    def sweep(
         self,
         problem: Problem,
         held: list[Array],
         costs: list[Cost],
         deltas: Array,
-        starts: Starts,
-    ) -> list[list[Solution]]:
-        """Solve without the rows ``held`` by each fold, no row twice, under the fold's own cost."""
+        fold_tol: float,
+    ) -> Swept:
+        """Solve over all rows, and without the rows ``held`` by each fold under its own cost."""
         raise NotImplementedError
 
 

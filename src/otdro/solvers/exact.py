@@ -14,7 +14,7 @@ from ..duality.labels import priced_risk
 from ..duality.pairs import priced_pair_risk, steepest_pair
 from ..problem import Problem, Solution
 from . import movable_target
-from .base import Array, Method, Solver, Starts, constant_risk
+from .base import Array, Method, Solver, Starts, Swept, constant_risk
 from .conic import InteriorPoint
 from .euclidean import JointNewton, Newton, Spectral
 from .feature_map import InnerAscent, Linearised
@@ -147,17 +147,17 @@ class Exact(Solver):
         """Whether the method of this problem shares passes over the rows among folds."""
         return method(problem).sweeps(problem)
 
-    def solve_folds(
+    def sweep(
         self,
         problem: Problem,
         held: list[Array],
         costs: list[Cost],
         deltas: Array,
-        starts: Starts,
-    ) -> list[list[Solution]]:
-        """Return the solutions of every fold under its own cost at every delta."""
-        known = (deltas, self.tol, self.max_iter, starts)
-        return method(problem).solve_folds(problem, held, costs, *known)
+        fold_tol: float,
+    ) -> Swept:
+        """Return the solutions over all rows and of every fold, from passes that they share."""
+        known = (deltas, self.tol, max(self.tol, fold_tol), self.max_iter)
+        return method(problem).sweep(problem, held, costs, *known)
 
 
 def label_risk(problem: Problem, coef: Array, intercept: Any) -> Dual:

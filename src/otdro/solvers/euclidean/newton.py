@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,13 +9,13 @@ from numpy.typing import NDArray
 
 from ...costs import Cost
 from ...problem import Problem, Solution
-from ..base import Starts, constant_risk
-from . import sweep
+from ..base import Starts, Swept, constant_risk
 from .batch import Batch, Minimum, norms
 from .batched import BatchedMethod
 from .coordinates import Coordinates
 from .newton_matrix import DENSE_UP_TO, NewtonMatrix
 from .order_one import Start, minimise, zero_points
+from .sweep import Sweep, applies, extrapolated, folded
 
 Array = NDArray[Any]
 
@@ -101,32 +100,31 @@ class Newton(BatchedMethod):
 
     def sweeps(self, problem: Problem) -> bool:
         """Whether folds share passes over the rows: these are many, and the loss is steady."""
-        return sweep.applies(problem)
+        return applies(problem)
 
-    def solve_folds(
+    def sweep(
         self,
         problem: Problem,
         held: list[Array],
         costs: list[Cost],
         deltas: Array,
         tol: float,
+        fold_tol: float,
         max_iter: int,
-        starts: Starts,
-    ) -> list[list[Solution]]:
-        """Solve every fold from the solutions over all rows, with one pass per delta for all."""
-        folds = sweep.Sweep(problem, held, costs, tol)
-        paths: list[list[Solution]] = [[] for _ in held]
-        for delta, start in zip(deltas.tolist(), starts, strict=True):
-            for path, rows, cost, found in zip(
-                paths, held, costs, folds.at(delta, start), strict=True
-            ):
-                if found is None:
-                    weights = sweep.train_weights(problem, rows)
-                    ball = replace(problem.ball, cost=cost, delta=delta)
-                    alone = replace(problem, weights=weights, ball=ball)
-                    found = self.solve(alone, tol, max_iter, start)
-                path.append(found)
-        return paths
+    ) -> Swept:
+        """Solve over all rows and without those of each fold, from passes that all share."""
+        sweep = Sweep(problem, held, costs, tol, fold_tol)
+        swept, points = Swept([], [[] for _ in held]), [sweep.start()]
+        for j, delta in enumerate(deltas.tolist()):
+            start = extrapolated(points[-2:], deltas[: j + 1])
+            found = sweep.at(delta, start)
+            full = found.full or self.solve(problem.at(delta), tol, max_iter)
+            swept.path.append(full)
+            points.append(sweep.point(full))
+            for f, known in enumerate(found.folds):
+                alone = folded(problem.at(delta), held[f], costs[f])
+                swept.folds[f].append(known or self.solve(alone, fold_tol, max_iter, full))
+        return swept
 
 
 def _extrapolated(found: list[Minimum], deltas: Array) -> Start | None:

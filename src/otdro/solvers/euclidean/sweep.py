@@ -1,6 +1,6 @@
-r"""Folds of many rows from one pass per delta: all are steps from the solution over all rows.
+r"""The path and the folds of many rows, from about one pass over the rows per delta.
 
-The mean loss about that solution is a quadratic model, a sum over the rows, so that the model of a
+The mean loss about a point is a quadratic model, a sum over the rows, so that the model of a
 fold is that of all rows less that of the rows it holds out. What a fold does at a delta,
 
 .. math:: \min_{v, c}\ g'v + sc + \tfrac12\textstyle\sum_i \pi_i D_i(z_i'v + c)^2
@@ -15,7 +15,7 @@ t))`. For a loss with :math:`|\ell'''| \le \ell''` each term is at most :math:`D
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -33,8 +33,10 @@ Array = NDArray[Any]
 #: Rows from which folds are swept, how many of them a column, and columns at most: a sweep forms
 #: one Gram matrix a delta, which few columns make cheaper than passes over the rows.
 ROWS_FROM, PER_COLUMN, COLUMNS_UP_TO = 2_001, 10, 256
-#: Steps of a fold from points of its own, where the first is not near enough.
+#: Steps over all rows, or of a fold from points of its own, before another method takes over.
 OWN_STEPS = 4
+#: The threshold is met to this.
+AT_THRESHOLD = 1e-12
 #: Moves of a score up to which the bound on a row holds, with room (q < 1).
 REACH = 0.7
 #: The norm of the shrunken solution is met to this, and the steps towards it.
@@ -105,12 +107,19 @@ class Part:
         reach = np.sqrt(t.max(axis=0))
         return reach, self.bend @ np.square(t, out=t)
 
-    def gap(self, step: Array) -> float:
+    def after(self, step: Array) -> tuple[float, Array, Array]:
+        """Return the sum of pi l(z + t), and what ``moves`` returns, of one step."""
+        t = self.design.scores(step[:-1]) + step[-1]
+        loss = float(self.weights @ self.loss.value(self.z + t, self.y))
+        np.square(t, out=t)
+        return loss, np.sqrt(t.max()), self.bend @ np.square(t, out=t)
+
+    def excess(self, step: Array) -> float:
         """Return the sum of pi (l(z + t) + l*(a + D t) - (a + D t)(z + t)) itself."""
         t = self.design.scores(step[:-1]) + step[-1]
         a, z = self.slope + self.curvature * t, self.z + t
         terms = self.loss.value(z, self.y) + self.loss.conjugate(a, self.y) - a * z
-        return float(self.weights @ terms)
+        return max(0.0, float(self.weights @ terms))
 
 
 def bound(reach: Array, quartic: Array) -> Array:
@@ -149,7 +158,7 @@ def _shrunken(H: Array, c: Array, rho: float, guess: float) -> Array:
 
     1/||theta|| - mu/rho is concave in mu, so Newton's method comes from the right and stays there.
     """
-    if np.linalg.norm(c) <= rho:
+    if np.linalg.norm(c) <= rho * (1 + AT_THRESHOLD):
         return np.zeros_like(c)
     mu = rho / guess if guess > 0 else np.trace(H) / len(c)
     for _ in range(SECULAR_STEPS):
@@ -167,82 +176,126 @@ def _shrunken(H: Array, c: Array, rho: float, guess: float) -> Array:
 
 @dataclass(eq=False)
 class End:
-    """Where a fold is after a step: (beta, b), the value of its model there, the bound, steps."""
+    """Where a problem is after a step: (beta, b), its mean loss there, the bound, steps so far."""
 
     point: Array
     value: float
-    gap: float = np.inf
-    steps: int = 1
+    gap: float
+    steps: int
+
+
+@dataclass(eq=False)
+class Found:
+    """The solutions at one delta, over all rows and of each fold; None where no step is certain."""
+
+    full: Solution | None
+    folds: list[Solution | None]
 
 
 class Sweep:
-    """The folds of one problem, each with its own cost, along the deltas.
+    """The problem over all rows and its folds, each with its own cost, along the deltas.
 
-    ``held`` are the rows that each leaves out, no row twice.
+    ``held`` are the rows that each fold leaves out, no row twice, and ``costs`` the folds' own.
+    Gaps are at most ``tol`` over all rows and ``fold_tol`` in folds, relative to the risk of the
+    best constant model.
     """
 
-    def __init__(self, problem: Problem, held: list[Array], costs: list[Cost], tol: float) -> None:
+    def __init__(
+        self, problem: Problem, held: list[Array], costs: list[Cost], tol: float, fold_tol: float
+    ) -> None:
         self.problem = problem
         self.center = mean(problem.X, problem.weights) if problem.fit_intercept else None
-        self.factors = [cost.factor() for cost in costs]
+        self.factors = [*(cost.factor() for cost in costs), problem.ball.cost.factor()]
         rest = np.ones(len(problem.y), dtype=bool)
         for rows in held:
             rest[rows] = False
         groups = [*held, np.flatnonzero(rest)] if rest.any() else held
         self.parts = [Part(problem, rows, self.center) for rows in groups]
+        self.constant, risk = constant_risk(problem)
         risks = [constant_risk(problem.weighted(train_weights(problem, rows)))[1] for rows in held]
-        self.targets = tol * np.array(risks)
+        self.targets = [*(fold_tol * each for each in risks), tol * risk]
 
-    def at(self, delta: float, start: Solution) -> list[Solution | None]:
-        """Return every fold's solution, None where no step ends within its bound."""
+    @property
+    def whole(self) -> int:
+        """The number of the problem over all rows, which comes after the folds."""
+        return len(self.factors) - 1
+
+    def start(self) -> Array:
+        """Return the best constant model."""
+        return np.append(np.zeros(self.problem.X.shape[1]), self.constant)
+
+    def point(self, solution: Solution) -> Array:
+        """Return (beta, b) of a solution on centred rows."""
+        return np.append(solution.coef, solution.intercept + self._shift(solution.coef))
+
+    def at(self, delta: float, point: Array) -> Found:
+        """Return the solutions at a delta: steps over all rows from a point, then every fold's.
+
+        Folds start where the last step over all rows did, so that they need no passes of their own.
+        """
         rho = delta * self.problem.loss.lipschitz
-        point = np.append(start.coef, start.intercept + self._shift(start.coef))
-        models = [part.model(point) for part in self.parts]
-        total = sum(models[1:], models[0])
-        trains = [total - models[f] for f in range(len(self.factors))]
-        ends = [self._step(f, train, point, rho) for f, train in enumerate(trains)]
-        self._certify(ends, point, [train.mass for train in trains])
-        return [self._finished(f, end, rho) for f, end in enumerate(ends)]
+        last = self.whole
+        for steps in range(1, OWN_STEPS + 1):
+            models = [part.model(point) for part in self.parts]
+            total = sum(models[1:], models[0])
+            end = self._end(last, total, point, rho, steps)
+            if end.gap <= self.targets[last]:
+                break
+            point = end.point
+        else:
+            return Found(None, [None] * last)
+        ends = self._ends([total - models[f] for f in range(last)], point, rho)
+        folds = [self._finished(f, each, rho) for f, each in enumerate(ends)]
+        return Found(self._solution(last, end, rho), folds)
 
     def _shift(self, coef: Array) -> float:
         """Return what the centre adds to the intercept."""
         return 0.0 if self.center is None else float(self.center @ coef)
 
-    def _step(self, f: int, train: Model, point: Array, rho: float) -> End:
-        model = train.times(1 / train.mass)
-        new = minimiser(model, point, self.factors[f], rho, self.problem.fit_intercept)
-        return End(new, model.after(new - point))
+    def _step(self, f: int, model: Model, point: Array, rho: float) -> Array:
+        """Return the minimiser of the model of problem f."""
+        model = model.times(1 / model.mass)
+        return minimiser(model, point, self.factors[f], rho, self.problem.fit_intercept)
 
-    def _certify(self, ends: list[End], point: Array, masses: list[float]) -> None:
-        """Write the bounds on the gaps of all folds after their step from one point.
+    def _end(self, f: int, model: Model, point: Array, rho: float, steps: int) -> End:
+        """Return where a problem is after a step from a point, at which the models were taken last.
 
         Where the bound is too large the gap itself is found.
         """
-        steps = np.stack([end.point - point for end in ends], axis=1)
-        own = np.arange(len(ends))
-        reach, quartic = np.zeros(len(ends)), np.zeros(len(ends))
+        new = self._step(f, model, point, rho)
+        parts = [part for g, part in enumerate(self.parts) if g != f or f == self.whole]
+        losses, reach, quartic = zip(*(part.after(new - point) for part in parts), strict=True)
+        gap = float(bound(np.max(reach), np.sum(quartic) / model.mass))
+        if gap > self.targets[f]:
+            gap = sum(part.excess(new - point) for part in parts) / model.mass
+        return End(new, sum(losses) / model.mass, gap, steps)
+
+    def _ends(self, trains: list[Model], point: Array, rho: float) -> list[End]:
+        """Return where the folds are after a step from one point, all rows seen for all at once."""
+        new = [self._step(f, train, point, rho) for f, train in enumerate(trains)]
+        steps = np.stack(new, axis=1) - point[:, None]
+        own, masses = np.arange(len(new)), np.array([train.mass for train in trains])
+        reach, quartic = np.zeros(len(new)), np.zeros(len(new))
         for g, part in enumerate(self.parts):
             far, sums = part.moves(steps)
             reach = np.where(own == g, reach, np.maximum(reach, far))
             quartic += np.where(own == g, 0.0, sums)
-        gaps = bound(reach, quartic / masses).tolist()
-        for f, (end, gap) in enumerate(zip(ends, gaps, strict=True)):
-            end.gap = gap if gap <= self.targets[f] else self._gap(f, steps[:, f]) / masses[f]
-
-    def _train(self, f: int) -> list[Part]:
-        """Return the rows on which a fold trains."""
-        return [part for g, part in enumerate(self.parts) if g != f]
-
-    def _gap(self, f: int, step: Array) -> float:
-        """Return the gap after a step from the last point, times the mass of the rows."""
-        return sum(part.gap(step) for part in self._train(f))
+        gaps = bound(reach, quartic / masses)
+        return [
+            End(new[f], train.after(steps[:, f]) / train.mass, float(gaps[f]), 1)
+            if gaps[f] <= self.targets[f]
+            else self._end(f, train, point, rho, 1)
+            for f, train in enumerate(trains)
+        ]
 
     def _finished(self, f: int, end: End, rho: float) -> Solution | None:
         """Return the solution of a fold after as many steps of its own as it needs."""
         while end.gap > self.targets[f] and end.steps <= OWN_STEPS:
-            end = self._own_step(f, end, rho)
-        if not end.gap <= self.targets[f]:
-            return None
+            models = [part.model(end.point) for g, part in enumerate(self.parts) if g != f]
+            end = self._end(f, sum(models[1:], models[0]), end.point, rho, end.steps + 1)
+        return self._solution(f, end, rho) if end.gap <= self.targets[f] else None
+
+    def _solution(self, f: int, end: End, rho: float) -> Solution:
         coef, factor = end.point[:-1], self.factors[f]
         w = float(np.linalg.norm(coef if factor is None else shortest(factor, coef)))
         return Solution(
@@ -253,16 +306,8 @@ class Sweep:
             gap=end.gap,
             n_iter=end.steps,
             converged=True,
-            message=verdict(end.gap, float(self.targets[f]), end.steps),
+            message=verdict(end.gap, self.targets[f], end.steps),
         )
-
-    def _own_step(self, f: int, end: End, rho: float) -> End:
-        """Return where a fold is after a step from its own point, over its own rows."""
-        models = [part.model(end.point) for part in self._train(f)]
-        train = sum(models[1:], models[0])
-        new = self._step(f, train, end.point, rho)
-        gap = self._gap(f, new.point - end.point) / train.mass
-        return End(new.point, new.value, gap, end.steps + 1)
 
 
 def train_weights(problem: Problem, held: Array) -> Array:
@@ -271,3 +316,17 @@ def train_weights(problem: Problem, held: Array) -> Array:
     weights[held] = 0.0
     found: Array = weights / weights.sum()
     return found
+
+
+def folded(problem: Problem, held: Array, cost: Cost) -> Problem:
+    """Return a problem without some rows, under another cost."""
+    ball = replace(problem.ball, cost=cost)
+    return replace(problem, weights=train_weights(problem, held), ball=ball)
+
+
+def extrapolated(points: list[Array], deltas: Array) -> Array:
+    """Return the start at the last of ``deltas``: the line in log delta through the last points."""
+    if len(points) < 2 or len(deltas) < 3 or not points[-2][:-1].any():
+        return points[-1]
+    a, b, c = np.log(deltas[-3:])
+    return points[-1] + min(1.0, (c - b) / (b - a)) * (points[-1] - points[-2])
