@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from functools import cached_property
 from logging import INFO
 from time import perf_counter
 from typing import Any
@@ -52,9 +53,15 @@ class FoldScores:
         A row that several folds tested shares its weight among its entries; one that no fold
         tested has none. ``columns`` are the deltas asked for.
         """
-        rows = np.concatenate(self.rows)
-        share = weights[rows] / np.bincount(rows, minlength=len(weights))[rows]
+        rows, times = self.tested
+        share = weights[rows] / times
         return rows, np.concatenate([z[k][:, columns] for z in self.z]), share / share.sum()
+
+    @cached_property
+    def tested(self) -> tuple[Array, Array]:
+        """The tested rows, fold after fold (E,), and how often each of them is tested."""
+        rows = np.concatenate(self.rows)
+        return rows, np.bincount(rows)[rows]
 
     def blocks(self) -> list[slice]:
         """Return the deltas in parts of at most ``ENTRIES`` scores, so that copies are small."""

@@ -117,9 +117,17 @@ def path(
 
 
 def tidy(
-    sample: Sample, deltas: Array, solved: list[list[Solution]], squeeze: bool, **scores: Any
+    sample: Sample,
+    deltas: Array,
+    solved: list[list[Solution]],
+    squeeze: bool,
+    linear: bool = False,
+    **scores: Any,
 ) -> Path:
-    """Return solutions, one list per target vector, as a path; ``squeeze`` drops a single one."""
+    """Return solutions, one list per target vector, as a path; ``squeeze`` drops a single one.
+
+    ``linear``: at order 1 the plain risk is the robust one less delta times the multiplier.
+    """
 
     def table(name: str) -> Array:
         values = np.array([[getattr(s, name) for s in row] for row in solved])
@@ -128,6 +136,10 @@ def tidy(
     loss = sample.loss
     plain = []
     for y, row in zip(sample.ys, solved, strict=True):
+        if linear:
+            pairs = zip(row, deltas.tolist(), strict=True)
+            plain.append(np.array([s.objective - delta * s.multiplier for s, delta in pairs]))
+            continue
         coefs, intercepts = np.stack([s.coef for s in row]), np.stack([s.intercept for s in row])
         z = model_scores(sample.X, coefs, intercepts)
         plain.append(sample.weights @ loss.value(z, y[:, None]))

@@ -30,6 +30,8 @@ SMOOTHING = 40
 TEMPERATURE = 3.0
 #: Nodes of the quadrature over that Gaussian at most; draws behind the profile of other norms.
 NODES, DRAWS = 15, 200
+#: Nodes whose error, h^(2 nodes) times a constant below 1, is below rounding by itself.
+FEW_NODES = 3
 #: Rows times squared columns above which tr S^2 is found at a few deltas only, and how many.
 INTERPOLATE_FROM, KNOTS = 20_000_000, 5
 #: Rows up to which folds made from an int are repeated, and how often: their noise is the loss.
@@ -194,7 +196,9 @@ def _nodes(loss: Loss, h: float) -> int:
     """Return how many nodes the quadrature needs: its error is of order h^(2 nodes) if smooth."""
     if not np.isfinite(loss.smoothness) or h >= 0.5:
         return NODES
-    return min(NODES, 2 + int(np.ceil(np.log(np.finfo(float).eps) / (2 * np.log(h)))))
+    # rounding is met as it is where few nodes do; else two more make up for the constant
+    enough = int(np.ceil(np.log(np.finfo(float).eps) / (2 * np.log(h))))
+    return enough if enough <= FEW_NODES else min(NODES, 2 + enough)
 
 
 def radius(evidence: Evidence) -> Array:

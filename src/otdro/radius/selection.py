@@ -255,7 +255,8 @@ def _chosen(trials: Trials, best: Trial, table: list[CandidateScore], note: str)
     }
     if groups is not None:
         known["environments"] = environment_losses(*binary_view(sample, best.folds), groups)
-    path = tidy(sample, best.deltas, solved, squeeze=True, **known)
+    linear = best.folds.path is not None
+    path = tidy(sample, best.deltas, solved, squeeze=True, linear=linear, **known)
     j = best.verdict.place
     final = [row[j] for row in solved] if near is best.cost else None
     ball = sample.ball(best.cost, float(best.deltas[j]), trials.order)

@@ -122,8 +122,10 @@ class Newton(BatchedMethod):
             swept.path.append(full)
             points.append(sweep.point(full))
             for f, known in enumerate(found.folds):
-                alone = folded(problem.at(delta), held[f], costs[f])
-                swept.folds[f].append(known or self.solve(alone, fold_tol, max_iter, full))
+                if known is None:
+                    alone = folded(problem.at(delta), held[f], costs[f])
+                    known = self.solve(alone, fold_tol, max_iter, full)
+                swept.folds[f].append(known)
         return swept
 
 

@@ -100,19 +100,23 @@ class Part:
         total = float(self.weights.sum())
         return Model(total, float(self.weights @ value), gradient, matrix)
 
-    def moves(self, steps: Array) -> tuple[Array, Array]:
-        """Return max |t| and sum pi D t^4 over the rows, for each column of ``steps``."""
-        t = self.design.scores(steps[:-1]) + steps[-1]
-        np.square(t, out=t)
-        reach = np.sqrt(t.max(axis=0))
-        return reach, self.bend @ np.square(t, out=t)
+    def moves(self, steps: Array) -> tuple[float, Array]:
+        """Return the largest |t| over rows and ``steps``, and sum pi D t^4 for each step."""
+        t = self.design.scores(steps[:-1])
+        t += steps[-1]
+        return self._spread(t)
 
-    def after(self, step: Array) -> tuple[float, Array, Array]:
-        """Return the sum of pi l(z + t), and what ``moves`` returns, of one step."""
-        t = self.design.scores(step[:-1]) + step[-1]
+    def after(self, step: Array) -> tuple[float, float, Array]:
+        """Return the sum of pi l(z + t), and what ``moves`` returns of this step."""
+        t = self.design.scores(step[:-1])
+        t += step[-1]
         loss = float(self.weights @ self.loss.value(self.z + t, self.y))
+        return loss, *self._spread(t)
+
+    def _spread(self, t: Array) -> tuple[float, Array]:
         np.square(t, out=t)
-        return loss, np.sqrt(t.max()), self.bend @ np.square(t, out=t)
+        reach = float(np.sqrt(t.max()))
+        return reach, self.bend @ np.square(t, out=t)
 
     def excess(self, step: Array) -> float:
         """Return the sum of pi (l(z + t) + l*(a + D t) - (a + D t)(z + t)) itself."""
@@ -122,7 +126,7 @@ class Part:
         return max(0.0, float(self.weights @ terms))
 
 
-def bound(reach: Array, quartic: Array) -> Array:
+def bound(reach: float, quartic: Array) -> Array:
     """Return the largest gap that moves of at most ``reach`` allow, inf where that is too far.
 
     D e^t omega(q(t))/(D t^4) rises with t from 1/8.
@@ -264,10 +268,11 @@ class Sweep:
         """
         new = self._step(f, model, point, rho)
         parts = [part for g, part in enumerate(self.parts) if g != f or f == self.whole]
-        losses, reach, quartic = zip(*(part.after(new - point) for part in parts), strict=True)
-        gap = float(bound(np.max(reach), np.sum(quartic) / model.mass))
+        step = new - point
+        losses, reach, quartic = zip(*(part.after(step) for part in parts), strict=True)
+        gap = float(bound(max(reach), np.sum(quartic) / model.mass))
         if gap > self.targets[f]:
-            gap = sum(part.excess(new - point) for part in parts) / model.mass
+            gap = sum(part.excess(step) for part in parts) / model.mass
         return End(new, sum(losses) / model.mass, gap, steps)
 
     def _ends(self, trains: list[Model], point: Array, rho: float) -> list[End]:
@@ -275,10 +280,10 @@ class Sweep:
         new = [self._step(f, train, point, rho) for f, train in enumerate(trains)]
         steps = np.stack(new, axis=1) - point[:, None]
         own, masses = np.arange(len(new)), np.array([train.mass for train in trains])
-        reach, quartic = np.zeros(len(new)), np.zeros(len(new))
+        reach, quartic = 0.0, np.zeros(len(new))
         for g, part in enumerate(self.parts):
             far, sums = part.moves(steps)
-            reach = np.where(own == g, reach, np.maximum(reach, far))
+            reach = max(reach, far)
             quartic += np.where(own == g, 0.0, sums)
         gaps = bound(reach, quartic / masses)
         return [
