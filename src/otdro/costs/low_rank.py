@@ -136,6 +136,14 @@ def blend(matrices: Sequence[LowRank], weights: Sequence[float]) -> LowRank:
     return LowRank(diagonal, np.hstack(parts) if parts else empty)
 
 
+def diagonal(matrix: Any) -> Array:
+    """Return the diagonal of a matrix, structured or written out."""
+    if isinstance(matrix, LowRank):
+        found: Array = matrix.diagonal + np.einsum("ij,ij->i", matrix.components, matrix.components)
+        return found
+    return np.diag(np.asarray(matrix, dtype=float))
+
+
 def identity(d: int) -> LowRank:
     """Return I."""
     return LowRank(np.ones(d), np.empty((d, 0)))

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from ..costs.low_rank import diagonal
 from ..design import Design, column_scale, model_scores
 from ..duality import zero_model
 from ..problem import Problem, Solution
@@ -91,7 +92,7 @@ def _scales(problem: Problem, columns: Any) -> tuple[str, str]:
     scale = column_scale(problem.X, problem.weights)
     matrix = getattr(problem.ball.cost, "matrix", None)
     if matrix is not None:
-        scale = scale * np.sqrt(np.diag(np.asarray(matrix, dtype=float)))
+        scale = scale * np.sqrt(diagonal(matrix))
     varies = np.flatnonzero(scale > 0)
     if len(varies) < 2:
         return "", ""

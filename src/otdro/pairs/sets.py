@@ -13,6 +13,16 @@ Array = NDArray[Any]
 
 #: Pairs whose differences are in memory at a time.
 BLOCK = 2**14
+#: Entries of differences of dense rows that are squared at a time.
+CACHED = 2**16
+
+
+def _few_columns(X: Any, pairs: int) -> Iterator[slice]:
+    """Yield the columns of dense rows in parts whose differences stay in the cache."""
+    d = X.shape[1]
+    step = d if hasattr(X, "toarray") else max(1, CACHED // max(pairs, 1))
+    for start in range(0, d, step):
+        yield slice(start, min(start + step, d))
 
 
 def _column_squares(D: Any) -> Array:
@@ -46,8 +56,9 @@ class Listed:
         total = np.zeros(X.shape[1])
         for start in range(0, len(self), BLOCK):
             i, j = self.index[start : start + BLOCK].T
-            D = X[i] - X[j]
-            total += _column_squares(D)
+            for columns in _few_columns(X, len(i)):
+                some = X[:, columns]
+                total[columns] += _column_squares(some[i] - some[j])
         return total / len(self)
 
     def sample(self, limit: int, rng: np.random.RandomState) -> Array:

@@ -16,8 +16,8 @@ Array = NDArray[Any]
 ALL_UP_TO = 2_000
 #: Rows on which they are compared else, or so many a column where that is more.
 COMPARE_ON, PER_COLUMN = 1_000, 10
-#: Of the deltas of a grid each so manieth is tried there.
-EVERY = 2
+#: Of the deltas of a grid every such one is tried there, and where a row has many columns.
+EVERY = 3
 
 
 def compared(sample: Sample, splits: list[Split]) -> tuple[Sample, list[Split]]:

@@ -16,7 +16,7 @@ from ..pairs import generator
 from ..problem import Ball, Sample, Solution
 from ..solvers import Solver
 from . import candidates as cost_candidates
-from .candidates import Candidates, blended
+from .candidates import COLUMNS_UP_TO, Candidates, blended
 from .checks import check_delta, check_deltas, resolve_order
 from .compared import EVERY, compared
 from .comparison import CandidateScore, Comparison
@@ -120,15 +120,13 @@ class Trials:
     every: int = 1
 
     def for_weights(self) -> Trials:
-        """Return the trials on the rows that the weights of a blend come from."""
+        """Return the trials that the weights of a blend come from: of much data, fewer."""
         if self.delta != "cv" or self.scorer is not None or self.settings.groups is not None:
             return self
         sample, splits = compared(self.sample, self.splits)
-        return (
-            self
-            if sample is self.sample
-            else replace(self, sample=sample, splits=splits, every=EVERY)
-        )
+        if sample is self.sample and sample.X.shape[1] <= COLUMNS_UP_TO:
+            return self
+        return replace(self, sample=sample, splits=splits, every=EVERY)
 
     def blend(self, found: list[Trial], weights: Array) -> Trial:
         """Return the trial of the weighted mean of the matrices that others learned."""
