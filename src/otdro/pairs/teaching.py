@@ -16,7 +16,7 @@ Array = NDArray[Any]
 #: and neighbours are expensive to find.
 TEACH_UP_TO = 5_000
 #: The same where a row has many columns: a table of all pairs of rows takes part.
-WIDE_UP_TO = 2_000
+WIDE_UP_TO = 1_000
 #: Decimals to which sketches of equal rows agree.
 DIGITS = 9
 

@@ -294,8 +294,9 @@ def _without_folds(
 
 
 def _splits(sample: Sample, costs: list[Cost], settings: Settings) -> list[Split]:
-    """Return the folds, repeated where rows are few and the rule can use it."""
-    few = len(sample.weights) <= REPEAT_UP_TO and settings.rule in ("auto", "smoothed")
+    """Return the folds, repeated where rows are few, not wide, and the rule can use it."""
+    n, d = sample.X.shape
+    few = n <= REPEAT_UP_TO and d <= COLUMNS_UP_TO and settings.rule in ("auto", "smoothed")
     repeats = REPEATS if few and all(cost.is_norm for cost in costs) else 1
     seed = _seed(settings.random_state)
     return splits(sample, settings.cv, settings.groups, seed, repeats, settings.classes)
