@@ -109,7 +109,11 @@ class Cost(BaseEstimator):  # type: ignore[misc]
         move = moves(X, scale, d)
         cheapest, most_expensive = self._extremes(move)
         names = named(feature_names, X, d)
-        return CostTable(names, move, self.norm(np.diag(move)), cheapest, most_expensive)
+        return CostTable(names, move, self._prices(move), cheapest, most_expensive)
+
+    def _prices(self, move: Array) -> Array:
+        """Return the price of moving each feature alone by ``move``."""
+        return self.norm(np.diag(move))
 
     def _extremes(self, move: Array) -> tuple[Direction, Direction]:
         """Return the extremes of ||D v|| over |v|_2 = 1, D = diag(move), v = 0 where D is."""

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
+from scipy.sparse.linalg import LinearOperator, eigsh
 
 Array = NDArray[Any]
 
@@ -45,6 +46,10 @@ class LowRank:
         F, light = self.components, _scaled(1 / self.diagonal, w)
         return light - _scaled(1 / self.diagonal, F @ cho_solve(self._inner, F.T @ light))
 
+    def __getstate__(self) -> dict[str, Any]:
+        # what is derived is found again; the factor holds the matrix, which files cannot follow
+        return {"diagonal": self.diagonal, "components": self.components}
+
     @cached_property
     def _inner(self) -> Any:
         F = self.components
@@ -58,6 +63,22 @@ class LowRank:
     def toarray(self) -> Array:
         """Return the matrix written out, for small d."""
         return np.diag(self.diagonal) + self.components @ self.components.T
+
+    def between(self, move: Array, free: Array) -> LowRank:
+        """Return D Lam D over the features ``free``, D = diag(move)."""
+        return LowRank(
+            move**2 * self.diagonal[free], np.asarray(move[:, None] * self.components[free])
+        )
+
+    def extremes(self) -> tuple[Array, Array]:
+        """Return the unit eigenvectors to the least and the largest eigenvalue, from products."""
+        d = self.shape[0]
+        start = np.random.default_rng(0).standard_normal(d)
+        found = []
+        for product in (self.solve, self.__matmul__):
+            operator = LinearOperator((d, d), matvec=product, dtype=float)
+            found.append(eigsh(operator, k=1, which="LA", v0=start)[1][:, 0])
+        return found[0], found[1]
 
     def check(self) -> None:
         """Refuse parts that do not fit together or a matrix that is not positive definite."""

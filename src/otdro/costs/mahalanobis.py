@@ -9,7 +9,7 @@ from scipy.linalg import solve_triangular
 from scipy.spatial.distance import cdist
 
 from .base import Array, Cost
-from .low_rank import LowRank, StructuredFactor
+from .low_rank import LowRank, StructuredFactor, diagonal
 from .norm import unit
 
 
@@ -112,6 +112,16 @@ class Mahalanobis(Cost):
     def distance(self, U: Array, V: Array) -> Array:
         """Return the matrix of distances between the rows of U and the rows of V."""
         return cdist(self.transform(U), self.transform(V))
+
+    def _prices(self, move: Array) -> Array:
+        """Return the price of moving each feature alone: Lambda_jj^(1/2) times the move."""
+        return move * np.sqrt(diagonal(self.matrix))
+
+    def _extreme_loadings(self, move: Array, free: Array) -> tuple[Array, Array]:
+        """Return the extremes, of a structured matrix without writing it out."""
+        if isinstance(self.matrix, LowRank):
+            return self.matrix.between(move, free).extremes()
+        return super()._extreme_loadings(move, free)
 
     def _solved(self, matrix: LowRank, w: Array) -> Array:
         """Return Lambda^-1 w along the last axis."""

@@ -124,6 +124,8 @@ def moves(X: Any, scale: Any, d: int) -> Array:
 
 def size(matrix: Any, feature_names: Any, X: Any, scale: Any) -> int:
     """Return the number of features that any of the arguments tells."""
+    if hasattr(matrix, "shape"):
+        return int(matrix.shape[0])
     for value in (matrix, feature_names, scale):
         if value is not None and np.ndim(value) > 0:
             return len(value)

@@ -22,7 +22,7 @@ from scipy.linalg import eigh, eigvalsh, solve_triangular
 from scipy.optimize import brentq
 
 from ..costs import Cost
-from ..design import Design
+from ..design import WRITTEN_UP_TO, Design
 from ..duality import require_lipschitz
 from ..problem import Ball, Sample
 from ..solvers import Exact
@@ -185,8 +185,17 @@ def _order_one(
     a, D = sample.loss.derivative(z, y), weights * sample.loss.curvature(z, y)
     # a free intercept takes out the mean, weighted by the curvature
     center = Design(sample.X).adjoint(D) / D.sum() if sample.fit_intercept else None
-    S = Design(sample.X, cost.factor(), center).gram(weights * a**2)
+    S = _smaller_gram(Design(sample.X, cost.factor(), center), weights * a**2)
     return normal_radius(S, confidence, rows(weights))
+
+
+def _smaller_gram(design: Design, D: Array) -> Array:
+    """Return Z' diag(D) Z, of wide rows the kernel D^1/2 ZZ' D^1/2 of the same spectrum but 0."""
+    if design.d <= WRITTEN_UP_TO or design.d <= design.n:
+        return design.gram(D)
+    root = np.sqrt(D)
+    kernel: Array = root[:, None] * design.kernel() * root
+    return kernel
 
 
 def normal_radius(S: Array, confidence: float, n: float) -> float:
@@ -201,6 +210,11 @@ def rows(weights: Array) -> float:
 
 def moments(sample: Sample, y: Array, cost: Cost, coef: Array, intercept: float) -> Moments:
     """Return the moments of the profile at a model."""
+    if len(coef) > WRITTEN_UP_TO:
+        raise ValueError(
+            f"the profile theory of order 2 and its region need d x d matrices, and X has "
+            f"{len(coef)} columns, more than {WRITTEN_UP_TO}. Use delta='cv', order=1 or a number."
+        )
     pieces = sample.loss.pieces
     if pieces is not None and pieces.quadratic:
         return _squared_moments(sample, y, cost, coef, intercept, 1 / pieces.kappa)
