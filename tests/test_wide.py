@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose
 from scipy import sparse
 from scipy.linalg import fractional_matrix_power
 
-from otdro import DROClassifier, DRORegressor, robust_risk
+from otdro import DROClassifier, DRORegressor, load, robust_risk, save
 from otdro import design as design_module
 from otdro.costs import Mahalanobis, Norm
 from otdro.costs.low_rank import LowRank, blend, identity
@@ -19,6 +19,7 @@ from otdro.metrics import Diagonal, GeometricMean, Learned, Spectral
 from otdro.metrics import leading as leading_module
 from otdro.metrics.leading import leading
 from otdro.problem import Ball, Problem
+from otdro.radius import profile as profile_module
 from otdro.solvers import Exact
 
 RNG = np.random.default_rng(0)
@@ -202,3 +203,49 @@ def test_sparse_steps_agree_with_reduced_ones():
 def vars_of(problem):
     """Return the fields of a problem after its rows."""
     return problem.y, problem.weights, problem.loss, problem.ball
+
+
+def test_a_structured_cost_has_the_table_of_the_matrix_written_out():
+    M = structured()
+    one, other = Mahalanobis(M).table(), Mahalanobis(M.toarray()).table()
+    scale = np.r_[0.0, RNG.uniform(0.5, 2, 6)]
+    pairs = [(one, other)]
+    pairs.append(tuple(Mahalanobis(A).table(scale=scale) for A in (M, M.toarray())))
+    for ours, written in pairs:
+        assert_allclose(ours.price, written.price)
+        for name in ("cheapest", "most_expensive"):
+            a, b = getattr(ours, name), getattr(written, name)
+            assert_allclose(a.price, b.price)
+            assert_allclose(a.loadings, b.loadings, atol=1e-6)
+
+
+def test_a_wide_model_is_saved(tmp_path):
+    X, y = sparse_rows(30, 2_100, 20)
+    model = DROClassifier(delta=0.5).fit(X, y)
+    assert isinstance(model.cost_.matrix, LowRank)
+    save(model, tmp_path / "wide.skops")
+    again = load(tmp_path / "wide.skops")
+    assert_allclose(again.decision_function(X), model.decision_function(X))
+    assert_allclose(again.cost_.dual_norm(model.coef_[0]), model.cost_.dual_norm(model.coef_[0]))
+    assert DROClassifier(cost=model.cost_, delta="theory").fit(X, y).delta_ > 0
+
+
+def test_the_spectrum_of_wide_rows_is_that_of_their_kernel(monkeypatch):
+    design, D = Design(RNG.normal(size=(4, 9))), RNG.uniform(size=4)
+    written = profile_module._spectrum(design, D)
+    monkeypatch.setattr(profile_module, "WRITTEN_UP_TO", 3)
+    assert_allclose(profile_module._spectrum(design, D), written[5:], atol=1e-12)
+
+
+def test_theory_of_order_two_refuses_wide_rows():
+    X, y = sparse_rows(30, 2_100, 20)
+    with pytest.raises(ValueError, match="X has 2100 columns, more than 2000"):
+        DRORegressor(cost="euclidean", delta="theory").fit(X, y)
+
+
+def test_a_wide_model_that_learns_nothing_is_told_so():
+    X, _ = sparse_rows(40, 2_100, 20)
+    y = np.where(np.random.default_rng(5).random(40) < 0.5, 1, -1)
+    X = X.multiply(np.r_[1e6, np.ones(2_099)][None]).tocsr()
+    with pytest.warns(UserWarning, match="columns are of very different scale"):
+        DROClassifier().fit(X, y)

@@ -14,8 +14,9 @@ Array = NDArray[Any]
 
 #: Rows up to which costs are compared on all of them.
 ALL_UP_TO = 2_000
-#: Rows on which they are compared else, or so many a column where that is more.
-COMPARE_ON, PER_COLUMN = 1_000, 10
+#: Rows on which they are compared else, or so many a column, or so many of the rarest class, where
+#: that is more.
+COMPARE_ON, PER_COLUMN, OF_A_CLASS = 1_000, 10, 100
 #: Of the deltas of a grid every such one is tried there, and where a row has many columns.
 EVERY = 3
 
@@ -28,7 +29,7 @@ def compared(sample: Sample, splits: list[Split]) -> tuple[Sample, list[Split]]:
     """
     n, d = sample.X.shape
     rows = np.flatnonzero(sample.weights > 0)
-    most = max(COMPARE_ON, PER_COLUMN * d)
+    most = max(COMPARE_ON, PER_COLUMN * d, int(np.ceil(OF_A_CLASS / _rarest(sample, rows))))
     if len(rows) <= max(ALL_UP_TO, most):
         return sample, splits
     rows = np.sort(np.random.default_rng(0).choice(rows, most, replace=False))
@@ -36,14 +37,17 @@ def compared(sample: Sample, splits: list[Split]) -> tuple[Sample, list[Split]]:
     place[rows] = np.arange(most)
     fewer = [(_kept(place, train), _kept(place, test)) for train, test in splits]
     part = sample.rows(rows)
-    whole = all(len(np.unique(y)) == len(np.unique(y[rows])) for y in _labels(sample))
-    if not (whole and all(usable(part, *pair) for pair in fewer)):
+    if not all(usable(part, *pair) for pair in fewer):
         return sample, splits
     return part, fewer
 
 
-def _labels(sample: Sample) -> list[Array]:
-    return sample.ys if sample.loss.task == "classification" else []
+def _rarest(sample: Sample, rows: Array) -> float:
+    """Return the share of the rarest class among some rows, 1 of targets."""
+    if sample.loss.task != "classification":
+        return 1.0
+    counts = [np.unique(y[rows], return_counts=True)[1].min() for y in sample.ys]
+    return float(min(counts) / len(rows))
 
 
 def _kept(place: Array, rows: Array) -> Array:

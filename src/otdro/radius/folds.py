@@ -65,9 +65,7 @@ class FoldScores:
 
     def blocks(self) -> list[slice]:
         """Return the deltas in parts of at most ``ENTRIES`` scores, so that copies are small."""
-        m, tested = self.scores.shape[1], sum(len(rows) for rows in self.rows)
-        step = max(1, ENTRIES // max(tested, 1))
-        return [slice(start, min(start + step, m)) for start in range(0, m, step)]
+        return _blocks(self.scores.shape[1], sum(len(rows) for rows in self.rows))
 
     @property
     def mean(self) -> Array:
@@ -237,13 +235,25 @@ def _scores(
 ) -> Array:
     """Return the score of every delta on the test rows: minus the mean loss, or the scorer's."""
     weights = sample.weights[test] / sample.weights[test].sum()
+    m = z.shape[2]
     if scorer is None:
         losses = [
-            weights @ sample.loss.value(z[k], y[test][:, None]) for k, y in enumerate(sample.ys)
+            np.concatenate(
+                [
+                    weights @ sample.loss.value(z[k][:, columns], y[test][:, None])
+                    for columns in _blocks(m, len(test))
+                ]
+            )
+            for k, y in enumerate(sample.ys)
         ]
         return -np.mean(losses, axis=0)
-    m = z.shape[2]
     return np.array([scorer(sample.X[test], test, coefs[:, j], intercepts[:, j]) for j in range(m)])
+
+
+def _blocks(m: int, tested: int) -> list[slice]:
+    """Return m deltas in parts of at most ``ENTRIES`` scores of so many tested rows."""
+    step = max(1, ENTRIES // max(tested, 1))
+    return [slice(start, min(start + step, m)) for start in range(0, m, step)]
 
 
 def _warn_of_unsolved(failed: list[int]) -> None:

@@ -1,0 +1,174 @@
+"""The path and the folds of many rows from shared passes, and costs compared on a part of them."""
+
+import cvxpy as cp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy import sparse
+from sklearn.model_selection import ShuffleSplit
+
+from otdro import DROClassifier
+from otdro.costs import Mahalanobis, Norm
+from otdro.losses import Logistic
+from otdro.problem import Ball, Problem, Sample
+from otdro.radius.compared import ALL_UP_TO, COMPARE_ON, compared
+from otdro.radius.grid import default_deltas, sweep, sweeps
+from otdro.radius.splitting import splits
+from otdro.solvers import Exact
+from otdro.solvers.euclidean.sweep import REACH, bound
+
+N, D = 2_100, 5
+
+
+def rows(n=N, d=D, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d)) * np.linspace(0.5, 2, d) + 0.3
+    return X, np.where(X @ np.linspace(1, -1, d) + rng.logistic(size=n) > 0, 1.0, -1.0)
+
+
+def sample_of(X, y, fit_intercept=True, weights=None):
+    weights = np.full(len(y), 1 / len(y)) if weights is None else weights / weights.sum()
+    return Sample(X, [y], weights, Logistic(), fit_intercept)
+
+
+def costs_of(folds, d=D):
+    rng = np.random.default_rng(1)
+    factors = [np.eye(d) + 0.1 * rng.normal(size=(d, d)) for _ in range(folds)]
+    return [Mahalanobis(L @ L.T) for L in factors]
+
+
+def train_problem(sample, train, cost, delta):
+    weights = np.zeros_like(sample.weights)
+    weights[train] = sample.weights[train] / sample.weights[train].sum()
+    return Problem(
+        sample.X, sample.ys[0], weights, sample.loss, Ball(cost, delta, 1), sample.fit_intercept
+    )
+
+
+def risk(problem, solution):
+    return problem.weights @ problem.loss.value(
+        problem.X @ solution.coef + solution.intercept, problem.y
+    ) + problem.ball.delta * problem.ball.cost.dual_norm(solution.coef)
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("kind", ["dense", "sparse", "float32"])
+def test_gaps_bound_the_excess_of_path_and_folds(kind, fit_intercept):
+    X, y = rows()
+    if kind == "sparse":
+        X = sparse.csr_array(np.where(np.abs(X) > 0.5, X, 0.0))
+    elif kind == "float32":
+        X = X.astype(np.float32)
+    sample = sample_of(X, y, fit_intercept, weights=np.linspace(1, 2, N))
+    trains = [train for train, _ in splits(sample, 4, None, 0)]
+    deltas = default_deltas(sample, Norm(2), 1)[::4]
+    costs, solver = costs_of(4), Exact(tol=1e-7)
+    assert sweeps(sample, Norm(2), 1, deltas, trains, solver)
+    path, folds = sweep(sample, trains, Norm(2), costs, 1, deltas, solver, 1e-4)
+    every = [(np.arange(N), Norm(2), path[0], 1e-7)]
+    every += [(t, c, f[0], 1e-4) for t, c, f in zip(trains, costs, folds, strict=True)]
+    for train, cost, found, tol in every:
+        for delta, solution in zip(deltas, found, strict=True):
+            problem = train_problem(sample, train, cost, float(delta))
+            least = Exact(tol=1e-11).solve(problem)
+            excess = risk(problem, solution) - least.objective
+            assert -1e-10 <= excess <= solution.gap + 1e-10
+            assert solution.converged
+            assert solution.gap <= tol * np.log(2)
+            # the objective of a fold is that of its model, of third order off
+            assert_allclose(solution.objective, risk(problem, solution), rtol=1e-3)
+    assert [s.objective for s in path[0]] == pytest.approx(
+        [
+            risk(train_problem(sample, np.arange(N), Norm(2), t), s)
+            for t, s in zip(deltas, path[0], strict=True)
+        ],
+        rel=1e-9,
+    )
+
+
+def test_a_swept_fold_is_the_solution_of_cvxpy():
+    X, y = rows()
+    sample = sample_of(X, y)
+    trains = [train for train, _ in splits(sample, 3, None, 0)]
+    deltas, costs = np.array([0.1]), costs_of(3)
+    _, folds = sweep(sample, trains, Norm(2), costs, 1, deltas, Exact(tol=1e-8), 1e-8)
+    beta, b, t = cp.Variable(D), cp.Variable(), trains[0]
+    half = np.linalg.inv(np.linalg.cholesky(costs[0].matrix))
+    loss = cp.sum(cp.logistic(-cp.multiply(y[t], X[t] @ beta + b))) / len(t)
+    least = cp.Problem(cp.Minimize(loss + 0.1 * cp.norm(half @ beta)))
+    least.solve(solver=cp.CLARABEL)
+    problem = train_problem(sample, t, costs[0], 0.1)
+    assert_allclose(risk(problem, folds[0][0][0]), least.value, rtol=1e-7)
+
+
+def test_the_bound_of_a_row_holds():
+    loss = Logistic()
+    for z in np.linspace(-6, 6, 13):
+        for t in np.r_[np.geomspace(1e-2, REACH, 9), -np.geomspace(1e-2, REACH, 9)]:
+            _, a, D = (v.item() for v in loss.evaluate(np.array([z]), np.ones(1)))
+            slope = a + D * t
+            excess = loss.value(z + t, 1.0) + loss.conjugate(slope, 1.0) - slope * (z + t)
+            assert excess <= bound(abs(t), np.array(D * t**4)) + 1e-15
+    assert bound(REACH * 1.01, np.array(1.0)) == np.inf
+
+
+def test_rows_that_no_fold_tests_and_rows_tested_twice():
+    X, y = rows()
+    sample = sample_of(X, y)
+    deltas, solver = default_deltas(sample, Norm(2), 1)[5:8], Exact(tol=1e-7)
+    once = [np.arange(300, N)]
+    assert sweeps(sample, Norm(2), 1, deltas, once, solver)
+    _, [[found]] = sweep(sample, once, Norm(2), [Norm(2)], 1, deltas, solver, 1e-5)
+    problem = train_problem(sample, once[0], Norm(2), float(deltas[1]))
+    least = Exact(tol=1e-10).solve(problem)
+    assert risk(problem, found[1]) - least.objective <= 1e-5
+    twice = [np.arange(300, N), np.arange(200, N)]
+    assert not sweeps(sample, Norm(2), 1, deltas, twice, solver)
+    assert not sweeps(sample, Norm(2), 2, deltas, once, solver)
+    assert not sweeps(sample_of(X[:2_000], y[:2_000]), Norm(2), 1, deltas, once, solver)
+
+
+def test_deltas_far_below_the_threshold_are_found_from_nowhere():
+    X, y = rows(seed=3)
+    X[:, 0] *= 100
+    sample = sample_of(X, y)
+    trains = [train for train, _ in splits(sample, 3, None, 0)]
+    deltas = np.array([1e-4, 1e-6])
+    path, folds = sweep(sample, trains, Norm(2), [Norm(2)] * 3, 1, deltas, Exact(), 1e-4)
+    assert all(s.converged for way in [*path, *(f[0] for f in folds)] for s in way)
+
+
+def test_a_fit_of_many_rows_is_certified_and_its_path_is_whole():
+    X, y = rows(2_600, 6)
+    model = DROClassifier().fit(X, y)
+    path = model.path_
+    assert path.deltas.shape == path.score_mean.shape == (20,)
+    assert max(path.gap.max(), model.gap_) <= 1e-6
+    j = int(np.flatnonzero(path.deltas == model.delta_)[0])
+    assert_allclose(path.coef[j], model.coef_[0])
+    assert_allclose(path.robust_risk[j], model.robust_risk_)
+    z = X @ path.coef.T + path.intercept
+    assert_allclose(path.empirical_risk, Logistic().value(z, y[:, None]).mean(axis=0), rtol=1e-9)
+    assert model.worst_case().risk == pytest.approx(model.robust_risk_, rel=0.05)
+    assert len(path.candidates[0].deltas) < 20 == len(path.candidates[-1].deltas)
+    assert_allclose(sum(model.cost_.weights_.values()), 1.0)
+    given = DROClassifier(cv=ShuffleSplit(3, random_state=0)).fit(X, y)
+    assert given.gap_ <= 1e-6
+
+
+def test_few_rows_are_compared_whole_and_many_in_part():
+    X, y = rows(ALL_UP_TO)
+    sample = sample_of(X, y)
+    folds = splits(sample, 5, None, 0)
+    assert compared(sample, folds)[0] is sample
+    X, y = rows(3_000)
+    sample = sample_of(X, y)
+    folds = splits(sample, 5, None, 0)
+    part, fewer = compared(sample, folds)
+    assert len(part.weights) == COMPARE_ON == sum(len(test) for _, test in fewer)
+    for (train, test), (few, tested) in zip(folds, fewer, strict=True):
+        assert {tuple(row) for row in part.X[few]} <= {tuple(row) for row in X[train]}
+        assert {tuple(row) for row in part.X[tested]} <= {tuple(row) for row in X[test]}
+    rare = np.where(np.arange(3_000) < 10, 1.0, -1.0)
+    sample = sample_of(X, rare)
+    assert compared(sample, splits(sample, 5, None, 0))[0] is sample
