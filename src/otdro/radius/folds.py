@@ -63,6 +63,10 @@ class FoldScores:
         rows = np.concatenate(self.rows)
         return rows, np.bincount(rows)[rows]
 
+    def forget_rows(self) -> None:
+        """Let go of the scores of rows, of which there may be many, once a rule has seen them."""
+        self.z.clear()
+
     def blocks(self) -> list[slice]:
         """Return the deltas in parts of at most ``ENTRIES`` scores, so that copies are small."""
         return _blocks(self.scores.shape[1], sum(len(rows) for rows in self.rows))

@@ -245,7 +245,6 @@ def _chosen(trials: Trials, best: Trial, table: list[CandidateScore], note: str)
     """Return the ball of a trial, with the path over all rows."""
     sample, groups = trials.sample, trials.settings.groups
     near = trials.solver.cost_in_folds(best.cost)
-    solved = trials.path(near, best)
     known: dict[str, Any] = {
         "score_mean": best.folds.mean,
         "score_se": best.folds.se,
@@ -253,7 +252,8 @@ def _chosen(trials: Trials, best: Trial, table: list[CandidateScore], note: str)
     }
     if groups is not None:
         known["environments"] = environment_losses(*binary_view(sample, best.folds), groups)
-    linear = best.folds.path is not None
+    best.folds.forget_rows()
+    solved, linear = trials.path(near, best), best.folds.path is not None
     path = tidy(sample, best.deltas, solved, squeeze=True, linear=linear, **known)
     j = best.verdict.place
     final = [row[j] for row in solved] if near is best.cost else None

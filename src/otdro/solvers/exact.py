@@ -15,7 +15,7 @@ from ..duality.pairs import priced_pair_risk, steepest_pair
 from ..problem import Problem, Solution
 from . import movable_target
 from .base import Array, Method, Solver, Starts, Swept, constant_risk
-from .conic import InteriorPoint
+from .conic import ActiveColumns, InteriorPoint
 from .euclidean import JointNewton, Newton, Spectral
 from .feature_map import InnerAscent, Linearised
 from .finite import FiniteSupport
@@ -33,6 +33,7 @@ METHODS: tuple[Method, ...] = (
     Spectral(),
     Newton(),
     JointNewton(),
+    ActiveColumns(),
     InteriorPoint(),
 )
 
