@@ -51,7 +51,7 @@ def applies(problem: Problem) -> bool:
 
 
 @dataclass(eq=False)
-class Model:
+class QuadraticModel:
     """The sums over some rows of their weights, losses, slopes and curvatures at a point.
 
     ``gradient`` (d + 1,) and ``matrix`` (d + 1, d + 1) have the intercept as last entry.
@@ -62,20 +62,20 @@ class Model:
     gradient: Array
     matrix: Array
 
-    def __add__(self, other: Model) -> Model:
-        return Model(
+    def __add__(self, other: QuadraticModel) -> QuadraticModel:
+        return QuadraticModel(
             self.mass + other.mass,
             self.value + other.value,
             self.gradient + other.gradient,
             self.matrix + other.matrix,
         )
 
-    def __sub__(self, other: Model) -> Model:
+    def __sub__(self, other: QuadraticModel) -> QuadraticModel:
         return self + other.times(-1.0)
 
-    def times(self, c: float) -> Model:
+    def times(self, c: float) -> QuadraticModel:
         """Return c times the model."""
-        return Model(c * self.mass, c * self.value, c * self.gradient, c * self.matrix)
+        return QuadraticModel(c * self.mass, c * self.value, c * self.gradient, c * self.matrix)
 
     def after(self, step: Array) -> float:
         """Return the value of the model after a step."""
@@ -89,7 +89,7 @@ class Part:
         self.design = Design(problem.X[rows], center=center)
         self.y, self.weights, self.loss = problem.y[rows], problem.weights[rows], problem.loss
 
-    def model(self, point: Array) -> Model:
+    def model(self, point: Array) -> QuadraticModel:
         """Return the quadratic model at a point (beta, b)."""
         self.z = self.design.scores(point[:-1]) + point[-1]
         value, self.slope, self.curvature = self.loss.evaluate(self.z, self.y)
@@ -98,7 +98,7 @@ class Part:
         gradient = np.append(self.design.adjoint(push), push.sum())
         matrix = np.block([[G, h[:, None]], [h[None, :], self.bend.sum()]])
         total = float(self.weights.sum())
-        return Model(total, float(self.weights @ value), gradient, matrix)
+        return QuadraticModel(total, float(self.weights @ value), gradient, matrix)
 
     def moves(self, steps: Array) -> tuple[float, Array]:
         """Return the largest |t| over rows and ``steps``, and sum pi D t^4 for each step."""
@@ -137,7 +137,9 @@ def bound(reach: float, quartic: Array) -> Array:
     return np.where(reach <= REACH, np.exp(t) * omega / t**4 * quartic, np.inf)
 
 
-def minimiser(model: Model, point: Array, factor: Any, rho: float, intercept: bool) -> Array:
+def minimiser(
+    model: QuadraticModel, point: Array, factor: Any, rho: float, intercept: bool
+) -> Array:
     r"""Return the minimiser (beta, b) of a model of mass 1 plus :math:`\rho\|L^{-1}\beta\|_2`.
 
     With the intercept eliminated and :math:`\beta = L\theta` it is :math:`\theta = (H + \mu
@@ -256,12 +258,12 @@ class Sweep:
         """Return what the centre adds to the intercept."""
         return 0.0 if self.center is None else float(self.center @ coef)
 
-    def _step(self, f: int, model: Model, point: Array, rho: float) -> Array:
+    def _step(self, f: int, model: QuadraticModel, point: Array, rho: float) -> Array:
         """Return the minimiser of the model of problem f."""
         model = model.times(1 / model.mass)
         return minimiser(model, point, self.factors[f], rho, self.problem.fit_intercept)
 
-    def _end(self, f: int, model: Model, point: Array, rho: float, steps: int) -> End:
+    def _end(self, f: int, model: QuadraticModel, point: Array, rho: float, steps: int) -> End:
         """Return where a problem is after a step from a point, at which the models were taken last.
 
         Where the bound is too large the gap itself is found.
@@ -275,7 +277,7 @@ class Sweep:
             gap = sum(part.excess(step) for part in parts) / model.mass
         return End(new, sum(losses) / model.mass, gap, steps)
 
-    def _ends(self, trains: list[Model], point: Array, rho: float) -> list[End]:
+    def _ends(self, trains: list[QuadraticModel], point: Array, rho: float) -> list[End]:
         """Return where the folds are after a step from one point, all rows seen for all at once."""
         new = [self._step(f, train, point, rho) for f, train in enumerate(trains)]
         steps = np.stack(new, axis=1) - point[:, None]

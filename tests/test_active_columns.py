@@ -1,0 +1,78 @@
+"""l1 penalties of many columns: solved over a few, certified over all."""
+
+import cvxpy as cp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy import sparse
+
+from otdro import DROClassifier, losses
+from otdro.costs import Norm
+from otdro.problem import Ball, Problem
+from otdro.solvers import Exact
+from otdro.solvers.conic import active_columns
+from otdro.solvers.conic.active_columns import ActiveColumns, balanced
+from otdro.solvers.exact import method
+
+N, D = 60, 600
+
+
+def problem_of(loss, delta, fit_intercept=True, thin=False, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(N, D)) * (rng.random((N, D)) < (0.1 if thin else 1.0))
+    z = X[:, :4] @ np.array([2.0, -1.0, 1.0, 0.5]) + 0.3 * rng.normal(size=N)
+    y = np.where(z > 0, 1.0, -1.0) if loss.task == "classification" else z
+    X = sparse.csr_array(X) if thin else X
+    return Problem(X, y, np.full(N, 1 / N), loss, Ball(Norm(np.inf), delta, 1), fit_intercept)
+
+
+@pytest.mark.parametrize(
+    ("loss", "thin", "fit_intercept"),
+    [
+        (losses.Logistic(), False, True),
+        (losses.Hinge(), True, True),
+        (losses.Absolute(), True, False),
+    ],
+)
+def test_the_gap_over_all_columns_is_true(loss, thin, fit_intercept):
+    problem = problem_of(loss, 0.05, fit_intercept, thin)
+    assert isinstance(method(problem), ActiveColumns)
+    found = Exact(tol=1e-6).solve(problem)
+    X = problem.X.toarray() if thin else problem.X
+    beta, b = cp.Variable(D), cp.Variable()
+    z = X @ beta + (b if fit_intercept else 0.0)
+    values = {
+        "Logistic": lambda: cp.sum(cp.logistic(-cp.multiply(problem.y, z))),
+        "Hinge": lambda: cp.sum(cp.pos(1 - cp.multiply(problem.y, z))),
+        "Absolute": lambda: cp.norm(z - problem.y, 1),
+    }
+    loss_sum = values[type(loss).__name__]()
+    least = cp.Problem(cp.Minimize(loss_sum / N + 0.05 * cp.norm(beta, 1)))
+    least.solve(solver=cp.CLARABEL)
+    assert found.converged
+    assert_allclose(found.objective, least.value, rtol=3e-6)
+    assert np.count_nonzero(np.abs(found.coef) > 1e-4) < N
+
+
+def test_a_path_takes_its_columns_along_and_slopes_balance():
+    problem = problem_of(losses.Logistic(), 0.1)
+    solved = Exact(tol=1e-5).solve_path(problem, np.array([0.1, 0.05, 0.02]))
+    for delta, found in zip((0.1, 0.05, 0.02), solved, strict=True):
+        alone = Exact(tol=1e-7).solve(problem.at(delta))
+        assert found.objective - alone.objective <= found.gap + 1e-7
+        pull = problem.X.T @ (problem.weights * found.dual)
+        assert np.abs(pull).max() <= delta * (1 + 1e-2)
+        assert abs(problem.weights @ found.dual) < 1e-12
+    assert_allclose(balanced(problem, np.zeros(N)), 0.0)
+
+
+def test_all_columns_join_where_few_do_not_do(monkeypatch):
+    monkeypatch.setattr(active_columns, "JOIN", 1)
+    problem = problem_of(losses.Logistic(), 1e-3)
+    assert Exact(tol=1e-5).solve(problem).converged
+
+
+def test_a_default_fit_under_linf_ends():
+    problem = problem_of(losses.Logistic(), 0.1)
+    model = DROClassifier(cost="linf", cv=3, deltas=[0.2, 0.1, 0.05]).fit(problem.X, problem.y)
+    assert model.gap_ <= 1e-6
