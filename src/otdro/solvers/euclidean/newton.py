@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,8 @@ from .order_one import Start, minimise, zero_points
 from .sweep import Sweep, applies, extrapolated, folded
 
 Array = NDArray[Any]
+
+log = logging.getLogger("otdro")
 
 #: Rows above which a part of them is solved first, for a starting point within statistical error
 #: of the answer and for its Newton matrix: a tenth, at most ``SUBSAMPLE``, at least 30 per column.
@@ -119,6 +122,7 @@ class Newton(BatchedMethod):
             start = extrapolated(points[-2:], deltas[: j + 1])
             found = sweep.at(delta, start)
             full = found.full or self.solve(problem.at(delta), tol, max_iter)
+            log.info("delta %d of %d with its folds: gap %.2g", j + 1, len(deltas), full.gap)
             swept.path.append(full)
             points.append(sweep.point(full))
             for f, known in enumerate(found.folds):
