@@ -49,17 +49,19 @@ class RoundPairs:
         """
         weights = np.full(len(rows.incidence), 1.0)
         size = np.inf
+        mixed = rows.incidence @ rows.basis
+        pull = -(G @ rows.basis).T
         for _ in range(ROUNDS):
-            laplacian = rows.incidence.T @ (weights[:, None] * rows.incidence)
-            B = -G @ np.linalg.pinv(laplacian, hermitian=True)
-            flows = weights[:, None] * (rows.incidence @ B.T)
+            # L(w) on the complement of 1, where it is definite
+            C = np.linalg.solve(mixed.T @ (weights[:, None] * mixed), pull)
+            flows = weights[:, None] * (mixed @ C)
             sizes = self.sizes(flows)
             now = float(sizes.sum())
             if now >= (1 - SETTLED) * size or now == 0:
                 break
             size = now
             weights = np.maximum(sizes / size, LEAST_SHARE)
-        return flows, B
+        return flows, C.T @ rows.basis.T
 
     def move(self, model: Quadratic, delta: float, accuracy: float) -> PairMove:
         """Minimise the model by its dual over the multipliers of the pairs."""

@@ -13,7 +13,7 @@ from ...design import Design, Span, mean, row_space
 from ...problem import Problem, Solution
 from ..base import Method, Starts, constant_risk, verdict
 from .euclidean import RoundPairs
-from .newton import SoftmaxMinimum, Unpenalised, locate, minimise
+from .newton import SoftmaxMinimum, Unpenalised, locate, minimise, origin
 from .penalty import PairPenalty
 from .polyhedral import LargestEntry, SumOfEntries
 from .rows import SoftmaxRows
@@ -67,10 +67,11 @@ def _solved(
     rows = at.rows(problem)
     b, risk = constant_risk(problem)
     near = None if start is None else at.inside(start, rows.basis)
+    zero = origin(rows, pair_penalty(problem), b)
     solved = []
     for delta in deltas:
         now = problem.at(delta)
-        found = minimise(rows, pair_penalty(now), delta, b, tol * risk, max_iter, near)
+        found = minimise(rows, pair_penalty(now), delta, zero, tol * risk, max_iter, near)
         near = (found.point.C, found.point.c)
         solved.append(_solution(now, at, rows, found, tol * risk))
     return solved

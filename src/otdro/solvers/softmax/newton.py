@@ -84,29 +84,41 @@ class Unpenalised:
         return PairMove(dC, dc, np.zeros((len(model.rows.incidence), len(dC))), 0.0)
 
 
+@dataclass(frozen=True, eq=False)
+class Origin:
+    """The best model without coefficients: its gradient G (d, K), a flow of that, and a matrix B to
+    start along. It does not depend on delta."""
+
+    point: Point
+    G: Array
+    flows: Array
+    B: Array
+
+
+def origin(rows: SoftmaxRows, penalty: PairPenalty, constant: Array) -> Origin:
+    """Return the model of the intercepts ``constant`` (K,), the best ones without coefficients."""
+    zero = locate(rows, penalty, np.zeros((rows.design.d, rows.classes - 1)), constant @ rows.basis)
+    G = rows.adjoint(rows.slopes(zero.p))
+    return Origin(zero, G, *penalty.first(rows, G))
+
+
 def minimise(
     rows: SoftmaxRows,
     penalty: PairPenalty,
     delta: float,
-    constant: Array,
+    zero: Origin,
     target: float,
     max_iter: int,
     start: tuple[Array, Array] | None = None,
 ) -> SoftmaxMinimum:
-    """Minimise F until its gap is at most ``target``, from ``start`` (C, c) where it is better.
-
-    ``constant`` (K,) are the best intercepts without coefficients.
-    """
-    zero = locate(rows, penalty, np.zeros((rows.design.d, rows.classes - 1)), constant @ rows.basis)
-    G = rows.adjoint(rows.slopes(zero.p))
-    flows, B = penalty.first(rows, G)
+    """Minimise F until its gap is at most ``target``, from ``start`` (C, c) where it is better."""
     best = Certificate(rows, penalty, delta)
-    best.consider(zero)
+    best.consider(zero.point)
     if delta > 0:
-        best.bound(zero, zero.p, flows)
+        best.bound(zero.point, zero.point.p, zero.flows)
     if best.gap <= target:
         return best.minimum(1)
-    p = _first(rows, penalty, delta, zero, G, B, start)
+    p = _first(rows, penalty, delta, zero, start)
     best.consider(p)
     curvature = Curvature(rows)
     idle = 0
@@ -148,22 +160,21 @@ def _first(
     rows: SoftmaxRows,
     penalty: PairPenalty,
     delta: float,
-    zero: Point,
-    G: Array,
-    B: Array,
+    origin: Origin,
     start: tuple[Array, Array] | None,
 ) -> Point:
     """Return the start if it is better than zero, else the model's minimiser along B."""
+    zero = origin.point
     if start is not None:
         warm = locate(rows, penalty, *start)
         if warm.norm > 0 and warm.loss + delta * warm.norm < zero.loss:
             return warm
-    C = B @ rows.basis
+    C = origin.B @ rows.basis
     if not C.any():
         return zero
     dz = rows.scores(C, 0 * zero.c)
     norm = float(penalty.norms(rows.differences(C)).max())
-    slope = float(np.sum(G * B)) + delta * norm
+    slope = float(np.sum(origin.G * origin.B)) + delta * norm
     bend = float(rows.weights @ np.einsum("nk,nk->n", rows.bent(zero.p, dz), dz))
     length = max(-slope, 1e-3 * delta * norm) / bend if bend > 0 else 1 / max(norm, 1e-300)
     return locate(rows, penalty, length * C, zero.c, zero.z + length * dz)
