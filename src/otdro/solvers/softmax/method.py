@@ -67,14 +67,27 @@ def _solved(
     rows = at.rows(problem)
     b, risk = constant_risk(problem)
     near = None if start is None else at.inside(start, rows.basis)
-    zero = origin(rows, pair_penalty(problem), b)
+    penalty = pair_penalty(problem.at(deltas[0]))
+    zero = origin(rows, penalty, b)
     solved = []
-    for delta in deltas:
+    last: list[SoftmaxMinimum] = []
+    for j, delta in enumerate(deltas):
         now = problem.at(delta)
-        found = minimise(rows, pair_penalty(now), delta, zero, tol * risk, max_iter, near)
-        near = (found.point.C, found.point.c)
+        near = _ahead(last, deltas[: j + 1]) if last else near
+        found = minimise(rows, penalty, delta, zero, tol * risk, max_iter, near)
+        last = [*last[-1:], found]
         solved.append(_solution(now, at, rows, found, tol * risk))
     return solved
+
+
+def _ahead(found: list[SoftmaxMinimum], deltas: list[float]) -> tuple[Array, Array]:
+    """Return a start at the last of ``deltas``, on the line in log delta through the last two."""
+    first, last = found[0].point, found[-1].point
+    if len(found) < 2 or deltas[-1] == 0 or first.norm == 0:
+        return last.C, last.c
+    a, b, c = np.log(deltas[-3:])
+    ahead = min(1.0, (c - b) / (b - a))
+    return last.C + ahead * (last.C - first.C), last.c + ahead * (last.c - first.c)
 
 
 def pair_penalty(problem: Problem) -> PairPenalty:

@@ -12,9 +12,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import cho_solve
 from scipy.special import xlogy
 
 from ...design import Design
+from ...duality.ties import factored
 
 Array = NDArray[Any]
 
@@ -109,8 +111,7 @@ class SoftmaxRows:
         outer = mixed * np.swapaxes(mixed, 1, 2)
         side = d + self.fit_intercept
         grams = np.empty((len(k), side, side))
-        for pair in range(len(k)):
-            grams[pair, :d, :d] = self.design.gram(D[:, pair])
+        grams[:, :d, :d] = self.design.gram(D)
         if self.fit_intercept:
             grams[:, d, :d] = grams[:, :d, d] = self.design.adjoint(D).T
             grams[:, d, d] = D.sum(axis=0)
@@ -122,9 +123,12 @@ class SoftmaxRows:
 
         It is Z'(pi Z) times the mean of diag p - pp' over the rows: one Gram matrix for all pairs.
         """
+        return np.kron(self.scatter, self.mean_bend(p))
+
+    def mean_bend(self, p: Array) -> Array:
+        """Return E'(mean of diag p - pp')E."""
         mean = np.diag(self.weights @ p) - (self.weights[:, None] * p).T @ p
-        mean = self.basis.T @ mean @ self.basis
-        return np.kron(self.scatter, mean)
+        return np.asarray(self.basis.T @ mean @ self.basis)
 
     @cached_property
     def scatter(self) -> Array:
@@ -142,10 +146,9 @@ class SoftmaxRows:
         """Return q moved by (diag p - pp') b, one b for all rows, to where E q is the shares."""
         if not self.fit_intercept:
             return q
-        miss = self.weights @ self.slopes(q)
-        mean = np.diag(self.weights @ p) - (self.weights[:, None] * p).T @ p
-        b = -np.linalg.lstsq(mean, miss, rcond=None)[0]
-        return q + self.bent(p, np.broadcast_to(b, p.shape))
+        miss = (self.weights @ self.slopes(q)) @ self.basis
+        b = self.basis @ -cho_solve(factored(self.mean_bend(p)), miss, check_finite=False)
+        return q + p * (b - (p @ b)[:, None])
 
     def dual_value(self, q: Array, shrink: float) -> float:
         """Return the mean entropy of shrink q + (1 - shrink) e_y, -inf off the simplex."""
