@@ -13,13 +13,13 @@ from joblib import Parallel, delayed, effective_n_jobs
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from ..costs import Cost
+from ..costs import Cost, Norm
 from ..design import model_scores
 from ..problem import Sample
 from ..progress import logger
 from ..solvers import Solver
 from .candidates import Candidates
-from .grid import Solved, solve_path, solve_weighted
+from .grid import Solved, solve_folds, solve_path, solve_weighted
 from .splitting import Split
 
 Array = NDArray[Any]
@@ -89,7 +89,8 @@ def cross_validate(
     solver = solver.in_folds(FOLD_TOL)
     starts = starts or [None] * len(deltas)
     # small problems are faster together; others one by one, to tell of a fold when it is there
-    tasks = effective_n_jobs(n_jobs) if all(starts) else len(pairs)
+    together = all(starts) or _together(sample, order, deltas, solver)
+    tasks = effective_n_jobs(n_jobs) if together else len(pairs)
     arriving = Parallel(n_jobs=n_jobs, return_as="generator")(
         delayed(_folds_of)(
             sample,
@@ -174,6 +175,9 @@ def _folds_of(
         if start is not None and _alike(near):
             trains = [train for train, _ in pairs]
             paths = solve_weighted(sample, trains, near[0], order, grid, solver, start)
+        elif start is None and _together(sample, order, [grid], solver, near[0]):
+            trains = [train for train, _ in pairs]
+            paths = solve_folds(sample, trains, near, order, grid, solver)
         else:
             paths = [
                 solve_path(part, cost, order, grid, solver, start)
@@ -183,6 +187,14 @@ def _folds_of(
         for row, (_, test), cost, solved in zip(results, pairs, costs, paths, strict=True):
             row.append(_scored(sample, test, cost, solved, scorer, seconds))
     return results
+
+
+def _together(
+    sample: Sample, order: int, deltas: list[Array], solver: Solver, cost: Cost | None = None
+) -> bool:
+    """Whether the folds of a sample are cheaper at once; without a cost, of Euclidean ones."""
+    ball = sample.ball(cost or Norm(2), float(deltas[0][0]), order)
+    return solver.folds_together(sample.problem(sample.ys[0], ball))
 
 
 def _alike(costs: list[Cost]) -> bool:

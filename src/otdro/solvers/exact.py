@@ -99,6 +99,18 @@ class Exact(Solver):
         plain = [self.solve(problem.weighted(column).at(0.0)) for column in weights.T]
         return [path + [last] * rest for path, last in zip(solved, plain, strict=True)]
 
+    def folds_together(self, problem: Problem) -> bool:
+        """Whether the method of these problems is faster with several at once."""
+        priced = np.isfinite(min(problem.ball.target_cost, problem.ball.label_cost))
+        accepted = not priced and self.lacks(problem) is None
+        return accepted and method(problem).folds_together(problem)
+
+    def solve_folds(self, problems: list[Problem], deltas: Array) -> list[list[Solution]]:
+        """Return the solutions of problems over the same rows at every delta (descending)."""
+        if not np.all(np.asarray(deltas) > 0):
+            return super().solve_folds(problems, deltas)
+        return method(problems[0]).solve_folds(problems, deltas, self.tol, self.max_iter)
+
     def _if_no_label_changes(self, problem: Problem, start: Solution | None) -> Solution | None:
         """Return the solution with fixed labels, None if the adversary would change one there.
 
