@@ -95,7 +95,7 @@ class RoundPairs:
 
 
 def _solved(M: Array, rhs: Array) -> Array:
-    """Return M^-1 rhs; of a single problem by its Cholesky factor, the cheapest where M is large."""
+    """Return M^-1 rhs; of one problem by its Cholesky factor, the cheapest where M is large."""
     if len(M) > 1:
         return solve_each(M, rhs)
     return np.asarray(cho_solve(factored(M[0]), rhs[0], check_finite=False))[None]
@@ -120,7 +120,7 @@ def _heaviest(norms: Array, delta: Array) -> Array:
 
 def _with_curvature(model: Quadratic, mixed: Array, J: Array, bend: Array) -> Array:
     """Return H + sum_p bend_p (I - u_p u_p') x (mixed_p mixed_p')."""
-    B, d, m = model.C.shape
+    d, m = model.C.shape[1:]
     M = model.H.copy()
     block = mixed.T @ (bend[:, :, None] * mixed)
     size = d * m

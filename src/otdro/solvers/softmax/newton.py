@@ -4,8 +4,8 @@ r"""Newton's method for the mean cross-entropy and a penalty on pairs of classes
           z = (ZC + c)E'.
 
 Problems over the same rows that differ in weights and delta are solved together, along the first
-axis of all arrays. Each step minimises a quadratic model of the loss plus the penalty. Probabilities q continued along
-the step, and the flows v of the model, corrected so that
+axis of all arrays. Each step minimises a quadratic model of the loss plus the penalty.
+Probabilities q continued along the step, and the flows v of the model, corrected so that
 :math:`\sum_p v_p(e_k - e_l)' = -Z'(\pi(q - e_y))`, are a point of the dual after shrinking both by
 :math:`\min(1, \delta/\sum_p\|v_p\|)`:
 
