@@ -67,9 +67,10 @@ class Exact(Solver):
         if problem.ball.delta == 0:
             return self._plain(problem, start)
         if np.isfinite(problem.ball.label_cost):
-            fixed = self._if_no_label_changes(problem, start)
-            if fixed is not None:
+            fixed, unchanged = self._with_fixed_labels(problem, start)
+            if unchanged:
                 return fixed
+            return method(problem).solve(problem, self.tol, self.max_iter, fixed)
         if np.isfinite(problem.ball.target_cost) and movable_target.is_linear(problem):
             return movable_target.solve(problem, self.tol, self._at_tolerance, start)
         return method(problem).solve(problem, self.tol, self.max_iter, start)
@@ -111,8 +112,10 @@ class Exact(Solver):
             return super().solve_folds(problems, deltas)
         return method(problems[0]).solve_folds(problems, deltas, self.tol, self.max_iter)
 
-    def _if_no_label_changes(self, problem: Problem, start: Solution | None) -> Solution | None:
-        """Return the solution with fixed labels, None if the adversary would change one there.
+    def _with_fixed_labels(
+        self, problem: Problem, start: Solution | None
+    ) -> tuple[Solution, bool]:
+        """Return the solution with fixed labels, and whether the adversary changes none there.
 
         The price only lets him do more, so where he does not use it the solution is the same.
         """
@@ -122,8 +125,8 @@ class Exact(Solver):
         risk = label_risk(problem, found.coef, found.intercept)
         gap = found.gap + max(risk.risk - found.objective, 0.0)
         if gap > max(found.gap, self.tol * constant_risk(problem)[1]):
-            return None
-        return replace(found, objective=max(risk.risk, found.objective), gap=gap)
+            return found, False
+        return replace(found, objective=max(risk.risk, found.objective), gap=gap), True
 
     def _at_tolerance(self, problem: Problem, tol: float, start: Solution | None) -> Solution:
         """Return the solution at another tolerance."""

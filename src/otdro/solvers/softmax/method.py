@@ -14,7 +14,7 @@ from ...problem import Problem, Solution
 from ..base import Method, Starts, constant_risk, verdict
 from .batch import OwnRows, SharedRows
 from .euclidean import RoundPairs
-from .newton import SoftmaxMinima, Start, Unpenalised, locate, minimise, origin
+from .newton import SoftmaxMinima, SoftmaxStart, Unpenalised, locate, minimise, origin
 from .penalty import PairPenalty
 from .polyhedral import LargestEntry, SumOfEntries
 from .rows import SoftmaxRows
@@ -130,7 +130,7 @@ def _in_turn(
     return solved
 
 
-def _ahead(found: list[SoftmaxMinima], deltas: Array) -> Start:
+def _ahead(found: list[SoftmaxMinima], deltas: Array) -> SoftmaxStart:
     """Return a start at the last of ``deltas``, on the line in log delta through the last two."""
     first, last = found[0].points, found[-1].points
     ahead = np.zeros(len(first.norm))
@@ -138,7 +138,7 @@ def _ahead(found: list[SoftmaxMinima], deltas: Array) -> Start:
         a, b, c = np.log(deltas[-3:])
         ahead = np.where(first.norm > 0, min(1.0, (c - b) / (b - a)), 0.0)
     C = last.C + ahead[:, None, None] * (last.C - first.C)
-    return Start(C, last.c + ahead[:, None] * (last.c - first.c), found[-1].multipliers)
+    return SoftmaxStart(C, last.c + ahead[:, None] * (last.c - first.c), found[-1].multipliers)
 
 
 def pair_penalty(problem: Problem) -> PairPenalty:
@@ -171,14 +171,14 @@ class PairCoordinates:
         form = (problem.loss.outputs, problem.fit_intercept)
         return SoftmaxRows(SharedRows(self.design), labels, problem.weights, *form)
 
-    def inside(self, start: Solution, E: Array) -> Start:
+    def inside(self, start: Solution, E: Array) -> SoftmaxStart:
         """Return (C, c) of a solution, as those of one problem."""
         B = start.coef.T
         b = np.asarray(start.intercept)
         b = b if self.center is None else b + self.center @ B
         B = B if self.factor is None else shortest(self.factor, B)
         B = B if self.span is None else self.span.drop(B)
-        return Start((B @ E)[None], (b @ E)[None])
+        return SoftmaxStart((B @ E)[None], (b @ E)[None])
 
     def outside(self, C: Array, c: Array, E: Array) -> tuple[Array, Array]:
         """Return coefficients (K, d) and intercepts (K,) on the rows as given."""

@@ -43,7 +43,7 @@ TINY = np.finfo(float).tiny
 
 
 @dataclass(frozen=True, eq=False)
-class Points:
+class SoftmaxPoints:
     """Coefficients C (d, K - 1), intercepts c, scores z, probabilities p, loss and penalty norm."""
 
     C: Array
@@ -53,11 +53,11 @@ class Points:
     loss: Array
     norm: Array
 
-    def columns(self, index: Array) -> Points:
+    def columns(self, index: Array) -> SoftmaxPoints:
         """Return the points of some problems."""
-        return Points(*(getattr(self, part.name)[index] for part in fields(self)))
+        return SoftmaxPoints(*(getattr(self, part.name)[index] for part in fields(self)))
 
-    def put(self, index: Array, points: Points, some: Array) -> None:
+    def put(self, index: Array, points: SoftmaxPoints, some: Array) -> None:
         """Write ``some`` of the points into the places ``index``."""
         for part in fields(self):
             getattr(self, part.name)[index[some]] = getattr(points, part.name)[some]
@@ -68,7 +68,7 @@ class SoftmaxMinima:
     """The best points, their objectives and gaps, the dual slopes q - e_y (n, K), the steps taken,
     and the multipliers of the pairs where a step nearby can start from them."""
 
-    points: Points
+    points: SoftmaxPoints
     objective: Array
     gap: Array
     slopes: Array
@@ -76,7 +76,7 @@ class SoftmaxMinima:
     multipliers: Array | None
 
 
-class Start(NamedTuple):
+class SoftmaxStart(NamedTuple):
     """Coefficients and intercepts, and multipliers of the pairs where they are known."""
 
     C: Array
@@ -109,36 +109,36 @@ class Unpenalised:
 
 
 @dataclass(frozen=True, eq=False)
-class Origin:
+class WithoutCoefficients:
     """The best models without coefficients: the gradient G (d, K), a flow of that, and a matrix B
     to start along. They do not depend on delta."""
 
-    points: Points
+    points: SoftmaxPoints
     G: Array
     flows: Array
     B: Array
 
-    def columns(self, index: Array) -> Origin:
+    def columns(self, index: Array) -> WithoutCoefficients:
         """Return those of some problems."""
-        return Origin(self.points.columns(index), self.G[index], self.flows[index], self.B[index])
+        return WithoutCoefficients(self.points.columns(index), self.G[index], self.flows[index], self.B[index])
 
 
-def origin(rows: SoftmaxRows, penalty: PairPenalty, constant: Array) -> Origin:
+def origin(rows: SoftmaxRows, penalty: PairPenalty, constant: Array) -> WithoutCoefficients:
     """Return the models of the intercepts ``constant`` (B, K), the best without coefficients."""
     nothing = np.zeros((len(constant), rows.design.d, rows.classes - 1))
     zero = locate(rows, penalty, nothing, constant @ rows.basis)
     G = rows.adjoint(rows.slopes(zero.p))
-    return Origin(zero, G, *penalty.first(rows, G))
+    return WithoutCoefficients(zero, G, *penalty.first(rows, G))
 
 
 def minimise(
     rows: SoftmaxRows,
     penalty: PairPenalty,
     delta: Array,
-    zero: Origin,
+    zero: WithoutCoefficients,
     target: Array,
     max_iter: int,
-    start: Start | None = None,
+    start: SoftmaxStart | None = None,
 ) -> SoftmaxMinima:
     """Minimise F until its gap is at most ``target``, from ``start`` where that is better."""
     best = Certificate(rows, penalty, delta, zero)
@@ -180,21 +180,21 @@ def minimise(
     return best.minima()
 
 
-def locate(rows: SoftmaxRows, penalty: PairPenalty, C: Array, c: Array, z: Any = None) -> Points:
+def locate(rows: SoftmaxRows, penalty: PairPenalty, C: Array, c: Array, z: Any = None) -> SoftmaxPoints:
     """Return the points at (C, c), of scores z where they are known."""
     z = rows.scores(C, c) if z is None else z
     loss, p = rows.evaluate(z)
-    return Points(C, c, z, p, loss, penalty.norms(rows.differences(C)).max(axis=-1))
+    return SoftmaxPoints(C, c, z, p, loss, penalty.norms(rows.differences(C)).max(axis=-1))
 
 
 def _first(
     rows: SoftmaxRows,
     penalty: PairPenalty,
     delta: Array,
-    zero: Origin,
-    start: Start | None,
+    zero: WithoutCoefficients,
+    start: SoftmaxStart | None,
     active: Array,
-) -> Points:
+) -> SoftmaxPoints:
     """Return the starts where they are better than zero, else the model's minimisers along B."""
     if start is not None:
         warm = locate(rows, penalty, start.C[active], start.c[active])
@@ -207,7 +207,7 @@ def _first(
     return cold
 
 
-def _along(rows: SoftmaxRows, penalty: PairPenalty, delta: Array, zero: Origin) -> Points:
+def _along(rows: SoftmaxRows, penalty: PairPenalty, delta: Array, zero: WithoutCoefficients) -> SoftmaxPoints:
     """Return the minimisers of the quadratic models along B."""
     C = zero.B @ rows.basis
     dz = rows.scores(C, 0 * zero.points.c)
@@ -225,11 +225,11 @@ def _line_search(
     rows: SoftmaxRows,
     penalty: PairPenalty,
     delta: Array,
-    p: Points,
+    p: SoftmaxPoints,
     move: PairMove,
     dz: Array,
     g: Array,
-) -> tuple[Points, Array]:
+) -> tuple[SoftmaxPoints, Array]:
     """Return the points after the longest of the steps 1, 1/2, ... that descend, and by what."""
     objective = p.loss + delta * p.norm
     s = move.step.reshape(len(g), -1)
@@ -264,7 +264,7 @@ class Curvature:
         self.last: tuple[Array, Array] | None = None
         self.H = np.empty((0, 0))
 
-    def at(self, rows: SoftmaxRows, p: Points, g: Array, n_iter: int) -> Array:
+    def at(self, rows: SoftmaxRows, p: SoftmaxPoints, g: Array, n_iter: int) -> Array:
         """Return the matrices at points of gradient g."""
         self.exact = self.exact or n_iter > QUASI_STEPS
         if self.exact:
@@ -285,7 +285,7 @@ class Curvature:
 class Certificate:
     """The best points and the best lower bounds so far; at first those without coefficients."""
 
-    def __init__(self, rows: SoftmaxRows, penalty: PairPenalty, delta: Array, zero: Origin) -> None:
+    def __init__(self, rows: SoftmaxRows, penalty: PairPenalty, delta: Array, zero: WithoutCoefficients) -> None:
         self.penalty = penalty
         self.delta = delta
         everyone = np.arange(len(delta))
@@ -303,7 +303,7 @@ class Certificate:
         """The objectives less the bounds."""
         return np.maximum(0.0, self.objective - self.lower)
 
-    def consider(self, active: Array, points: Points) -> None:
+    def consider(self, active: Array, points: SoftmaxPoints) -> None:
         """Keep the points that are better."""
         value = points.loss + self.delta[active] * points.norm
         better = value < self.objective[active]
@@ -319,7 +319,7 @@ class Certificate:
             self.multipliers = np.ones((len(self.delta), multipliers.shape[1]))
         self.multipliers[active] = multipliers
 
-    def bound(self, active: Array, rows: SoftmaxRows, at: Points, q: Array, flows: Array) -> None:
+    def bound(self, active: Array, rows: SoftmaxRows, at: SoftmaxPoints, q: Array, flows: Array) -> None:
         """Raise the bounds by the dual values of probabilities q with flows made to fit."""
         delta = self.delta[active]
         flows = corrected(rows, rows.adjoint(rows.slopes(q)), flows)
