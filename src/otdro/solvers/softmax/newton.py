@@ -35,7 +35,7 @@ ROUNDING, PATIENCE = 1e-15, 3
 #: Operations of a Hessian up to which it is formed in every step, and the steps without it.
 CHEAP_UP_TO, QUASI_STEPS = 500_000_000, 30
 #: A step that brings less than this share of the target without the Hessian is worth a bound.
-WORTH = 2.0
+WORTH = 0.5
 #: The accuracy of a model's minimiser, as a share of the gap so far.
 LOOSE = 1e-3
 

@@ -19,7 +19,7 @@ from .rows import SoftmaxRows
 Array = NDArray[Any]
 
 #: Products with the Hessian at most, and the share of the residual that may be left.
-PRODUCTS, LEFT = 12, 1e-4
+PRODUCTS, LEFT = 12, 1e-2
 
 
 def fitted(rows: SoftmaxRows, p: Array, q: Array, flows: Array, H: Array) -> Array:
