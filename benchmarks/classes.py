@@ -95,7 +95,9 @@ def softmax(sizes=((2_000, 50, 5), (20_000, 100, 10)), bar=5):
         C = at_pair_norm(X, y, pair_norm(model.coef_))
         tol = loosest(X, y, C)
         theirs, peer = best_time(lambda X=X, y=y, C=C, tol=tol: penalised(X, y, C, tol))
-        note = f"pair norms {pair_norm(model.coef_):.3f}, {pair_norm(peer.coef_):.3f}; tol {tol:.0e}"
+        note = (
+            f"pair norms {pair_norm(model.coef_):.3f}, {pair_norm(peer.coef_):.3f}; tol {tol:.0e}"
+        )
         row(f"softmax {n} x {d}, K = {K}, against lbfgs", ours, theirs, bar, note)
 
 
@@ -115,7 +117,9 @@ def folds(bar=3):
             for form in ("multinomial", "ovr")
         ]
         n, d = X.shape
-        row(f"default fit, {name} {n} x {d}, against ovr", *times, None if name == "digits" else bar)
+        row(
+            f"default fit, {name} {n} x {d}, against ovr", *times, None if name == "digits" else bar
+        )
 
 
 def labels(bar=4):

@@ -112,9 +112,7 @@ class Exact(Solver):
             return super().solve_folds(problems, deltas)
         return method(problems[0]).solve_folds(problems, deltas, self.tol, self.max_iter)
 
-    def _with_fixed_labels(
-        self, problem: Problem, start: Solution | None
-    ) -> tuple[Solution, bool]:
+    def _with_fixed_labels(self, problem: Problem, start: Solution | None) -> tuple[Solution, bool]:
         """Return the solution with fixed labels, and whether the adversary changes none there.
 
         The price only lets him do more, so where he does not use it the solution is the same.

@@ -54,7 +54,7 @@ class Step(NamedTuple):
 
     move: Array
     dz: Array
-    dT: Array
+    raised: Array
     ds: Array
     dq: Array
     dnu: float
@@ -169,11 +169,11 @@ class _System:
         dt = float(self.u @ move[:d])
         ds = np.array([dt + move[-1]]) if self.one else np.array([dt, move[-1]])
         rise = self.pieces.slope[:, :, 0] * dz + self.pieces.slope[:, :, 1:] @ ds
-        dT = np.sum(self.share * rise, axis=0) + spare
-        slack = dT - rise
+        raised = np.sum(self.share * rise, axis=0) + spare
+        slack = raised - rise
         dq = aimed - now.q - self.W * slack
         dnu = pull - now.nu - now.nu / now.x * float(move[-1]) if self.one else 0.0
-        return Step(move, dz, dT, slack, dq, dnu)
+        return Step(move, dz, raised, slack, dq, dnu)
 
     def _chained(self, g: Array) -> Array:
         """Return a gradient in (theta, b, x) from that in (theta, b, s), t = ||theta|| + ..."""
@@ -228,10 +228,10 @@ def _after(
     z = now.z + length * step.dz
     f = _pieces(rows, theta, z, x, unit).value
     kept = LEFT * (system.s + length * step.ds)
-    T = np.maximum(now.T + length * step.dT, (f + kept).max(axis=0))
+    T = np.maximum(now.T + length * step.raised, (f + kept).max(axis=0))
     q = now.q + length * step.dq
     # at rounding, or where a piece is infinite, the steps end
-    if not (np.isfinite(f).all() and (T > f).all() and (q > 0).all()):
+    if not (np.isfinite(f).all() and (f < T).all() and (q > 0).all()):
         return None
     b = now.b + length * float(step.move[d])
     return Iterate(theta, b, x, z, T, q, now.nu + length * step.dnu)

@@ -109,7 +109,7 @@ class Unpenalised:
 
 
 @dataclass(frozen=True, eq=False)
-class WithoutCoefficients:
+class SoftmaxZero:
     """The best models without coefficients: the gradient G (d, K), a flow of that, and a matrix B
     to start along. They do not depend on delta."""
 
@@ -118,24 +118,26 @@ class WithoutCoefficients:
     flows: Array
     B: Array
 
-    def columns(self, index: Array) -> WithoutCoefficients:
+    def columns(self, index: Array) -> SoftmaxZero:
         """Return those of some problems."""
-        return WithoutCoefficients(self.points.columns(index), self.G[index], self.flows[index], self.B[index])
+        return SoftmaxZero(
+            self.points.columns(index), self.G[index], self.flows[index], self.B[index]
+        )
 
 
-def origin(rows: SoftmaxRows, penalty: PairPenalty, constant: Array) -> WithoutCoefficients:
+def origin(rows: SoftmaxRows, penalty: PairPenalty, constant: Array) -> SoftmaxZero:
     """Return the models of the intercepts ``constant`` (B, K), the best without coefficients."""
     nothing = np.zeros((len(constant), rows.design.d, rows.classes - 1))
     zero = locate(rows, penalty, nothing, constant @ rows.basis)
     G = rows.adjoint(rows.slopes(zero.p))
-    return WithoutCoefficients(zero, G, *penalty.first(rows, G))
+    return SoftmaxZero(zero, G, *penalty.first(rows, G))
 
 
 def minimise(
     rows: SoftmaxRows,
     penalty: PairPenalty,
     delta: Array,
-    zero: WithoutCoefficients,
+    zero: SoftmaxZero,
     target: Array,
     max_iter: int,
     start: SoftmaxStart | None = None,
@@ -180,7 +182,9 @@ def minimise(
     return best.minima()
 
 
-def locate(rows: SoftmaxRows, penalty: PairPenalty, C: Array, c: Array, z: Any = None) -> SoftmaxPoints:
+def locate(
+    rows: SoftmaxRows, penalty: PairPenalty, C: Array, c: Array, z: Any = None
+) -> SoftmaxPoints:
     """Return the points at (C, c), of scores z where they are known."""
     z = rows.scores(C, c) if z is None else z
     loss, p = rows.evaluate(z)
@@ -191,7 +195,7 @@ def _first(
     rows: SoftmaxRows,
     penalty: PairPenalty,
     delta: Array,
-    zero: WithoutCoefficients,
+    zero: SoftmaxZero,
     start: SoftmaxStart | None,
     active: Array,
 ) -> SoftmaxPoints:
@@ -207,7 +211,9 @@ def _first(
     return cold
 
 
-def _along(rows: SoftmaxRows, penalty: PairPenalty, delta: Array, zero: WithoutCoefficients) -> SoftmaxPoints:
+def _along(
+    rows: SoftmaxRows, penalty: PairPenalty, delta: Array, zero: SoftmaxZero
+) -> SoftmaxPoints:
     """Return the minimisers of the quadratic models along B."""
     C = zero.B @ rows.basis
     dz = rows.scores(C, 0 * zero.points.c)
@@ -285,7 +291,9 @@ class Curvature:
 class Certificate:
     """The best points and the best lower bounds so far; at first those without coefficients."""
 
-    def __init__(self, rows: SoftmaxRows, penalty: PairPenalty, delta: Array, zero: WithoutCoefficients) -> None:
+    def __init__(
+        self, rows: SoftmaxRows, penalty: PairPenalty, delta: Array, zero: SoftmaxZero
+    ) -> None:
         self.penalty = penalty
         self.delta = delta
         everyone = np.arange(len(delta))
@@ -319,7 +327,9 @@ class Certificate:
             self.multipliers = np.ones((len(self.delta), multipliers.shape[1]))
         self.multipliers[active] = multipliers
 
-    def bound(self, active: Array, rows: SoftmaxRows, at: SoftmaxPoints, q: Array, flows: Array) -> None:
+    def bound(
+        self, active: Array, rows: SoftmaxRows, at: SoftmaxPoints, q: Array, flows: Array
+    ) -> None:
         """Raise the bounds by the dual values of probabilities q with flows made to fit."""
         delta = self.delta[active]
         flows = corrected(rows, rows.adjoint(rows.slopes(q)), flows)
