@@ -67,7 +67,7 @@ def minimise(
     now = _first(rows, place, risk_of(place)[1], unit)
     lower, slopes = 0.0, np.zeros_like(place.z)
     for n_iter in range(1, min(STEPS, max_iter) + 1):
-        system = _System(rows, now, unit)
+        system = _PricedEquations(rows, now, unit)
         step = system.step()
         found = system.place
         if system.total <= WORTH * target:
@@ -112,7 +112,7 @@ def _pieces(rows: PricedRows, theta: Array, z: Array, x: float, unit: float) -> 
     )
 
 
-class _System:
+class _PricedEquations:
     """Newton's equations of one iterate, in (theta, b, x)."""
 
     def __init__(self, rows: PricedRows, now: Iterate, unit: float) -> None:
@@ -216,7 +216,7 @@ class _System:
 
 
 def _after(
-    rows: PricedRows, now: Iterate, system: _System, step: Step, unit: float
+    rows: PricedRows, now: Iterate, system: _PricedEquations, step: Step, unit: float
 ) -> Iterate | None:
     """Return the iterate after a step, its heights raised where curvature took the slack."""
     d = len(now.theta)
