@@ -20,6 +20,7 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 import argparse
 import json
 import platform
+import resource
 import subprocess
 import sys
 import tempfile
@@ -83,16 +84,24 @@ def by_peer(python, peer, given, limit):
         question, answer = Path(folder) / "problem.npz", Path(folder) / "answer.json"
         np.savez(question, **given)
         command = [python, HERE / "peer.py", peer, question, answer]
+        used = _seconds_of_children()
         try:
             done = subprocess.run(
                 command, timeout=limit, capture_output=True, text=True, check=False
             )
         except subprocess.TimeoutExpired:
-            return {"failed": f"not done after {limit:g} s", "seconds": limit}
+            spent = _seconds_of_children() - used
+            return {"failed": f"stopped after {limit:g} s by the clock", "seconds": spent}
         if done.returncode:
             last = (done.stderr.strip().splitlines() or ["no message"])[-1]
             return {"failed": f"{last[:160]}"}
         return json.loads(answer.read_text(encoding="utf-8"))
+
+
+def _seconds_of_children():
+    """Return the processor seconds of ended processes that this one has started."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def timed(run, repeats=5):
@@ -201,9 +210,10 @@ def verdicts(rows):
                 factor = row["seconds"] / ours["seconds"]
                 same = row.get("objective", np.inf) >= ours["objective"] - 1e-9
                 word = "met" if factor >= bar and same else "**missed**"
+                more = "more than " if row["failed"] else ""
                 yield (
                     f"* {row['loss']}, order {row['order']}, {n:,} rows, {who}: "
-                    f"{factor:,.0f} times (bar {bar:,}), {word}"
+                    f"{more}{factor:,.0f} times (bar {bar:,}), {word}"
                 )
 
 

@@ -158,7 +158,7 @@ def test_one_vector_more_for_all_classes_changes_nothing():
 
 def test_a_default_fit_of_three_classes():
     X, y = load_iris(return_X_y=True)
-    model = softmax(cv=3, rule="min").fit(X, y)
+    model = DROClassifier(cv=3, rule="min").fit(X, y)
     assert model.coef_.shape == (3, 4)
     for value in (model.robust_risk_, model.gap_, model.empirical_risk_, model.multiplier_):
         assert isinstance(value, float)
@@ -219,6 +219,35 @@ def test_a_softmax_model_that_does_not_exist(given, match):
     settings = {"cost": "euclidean", "delta": 0.1, "multi_class": "multinomial"} | given
     with pytest.raises(ValueError, match=match):
         softmax(**settings).fit(X, y)
+
+
+@pytest.mark.parametrize("given", [{"loss": "hinge"}, {"order": 2}, {"multi_class": "ovr"}])
+def test_one_against_the_rest_where_there_is_no_softmax_model(given):
+    X, y = rows(30, 3, 3)
+    settings = {"cost": "euclidean", "delta": 0.1} | given
+    assert DROClassifier(**settings).fit(X, y).robust_risk_.shape == (3,)
+
+
+def test_folds_taken_together_are_those_taken_alone():
+    X, y = rows(60, 4, 3)
+    costs = [Norm(2), Mahalanobis(np.diag([1.0, 2.0, 0.5, 1.0])), Norm(2), Norm(2)]
+    rng = np.random.default_rng(1)
+    weights = rng.random((4, 60)) * (rng.random((4, 60)) > 0.2)
+    # a class that a fold does not have leaves its coefficients open
+    weights[3, y == 2] = 0.0
+    whole = [problem(X, y, 3, cost, 0.1) for cost in costs]
+    problems = [p.weighted(w / w.sum()) for p, w in zip(whole, weights, strict=True)]
+    solver = Exact(1e-9)
+    deltas = np.array([1.0, 0.1, 0.03, 0.01])
+    assert solver.folds_together(problems[0])
+    paths = solver.solve_folds(problems, deltas)
+    for p, path, unique in zip(problems, paths, [True, True, True, False], strict=True):
+        for delta, found in zip(deltas, path, strict=True):
+            alone = solver.solve(p.at(float(delta)))
+            assert found.converged
+            assert_allclose(found.objective, alone.objective, atol=1e-8)
+            if unique:
+                assert_allclose(found.coef, alone.coef, atol=1e-3)
 
 
 def test_forms_that_are_not_known_or_not_needed():

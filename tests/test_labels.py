@@ -9,6 +9,7 @@ from otdro.costs import Graph, Norm
 from otdro.losses import Absolute, Hinge, Huber, Logistic, Quantile, Softmax, Squared, SquaredHinge
 from otdro.problem import Problem
 from otdro.solvers import Exact, Quadrature
+from otdro.solvers.labels import interior
 from reference import classes as reference
 
 RNG = np.random.default_rng(0)
@@ -136,6 +137,17 @@ def test_gaps_of_early_stops_hold():
         early = Exact(1e-12, max_iter).solve(problem)
         assert early.objective - early.gap <= best.objective + 1e-12
         assert early.objective >= best.objective - best.gap
+
+
+@pytest.mark.parametrize(("loss", "order"), [("logistic", 1), ("hinge", 1), ("logistic", 2)])
+def test_interior_steps_and_smoothings_agree(monkeypatch, loss, order):
+    ball = Ball(Norm(2), 0.1, order, label_cost=0.5)
+    quick = solved(CLASSIFIED[loss], Y, ball)
+    assert quick.n_iter < interior.STEPS
+    monkeypatch.setattr(interior, "STEPS", 0)
+    smoothed = solved(CLASSIFIED[loss], Y, ball)
+    assert smoothed.n_iter > quick.n_iter
+    assert_allclose(quick.objective, smoothed.objective, atol=1e-6)
 
 
 def test_a_cheap_label_bounds_confidence():

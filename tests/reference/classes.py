@@ -13,7 +13,7 @@ def least(objective, constraints=()):
     problem = cp.Problem(cp.Minimize(objective), list(constraints))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        problem.solve(solver=cp.CLARABEL)
+        problem.solve(solver=cp.CLARABEL, tol_gap_abs=1e-10, tol_gap_rel=1e-10, tol_feas=1e-10)
     return float(problem.value)
 
 

@@ -33,6 +33,10 @@ def priced_risk(
     if ball.delta == 0:
         return Dual(float(weights @ loss.value(z, y)), np.inf)
     kappa, delta = ball.label_cost, ball.delta
+    if ball.order == 1:
+        kept = loss.value(z, y)
+        rise = least_price(loss.value(z, -y) - kept, weights, loss.lipschitz * w, delta, kappa)
+        return Dual(float(weights @ kept) + rise.risk, rise.multiplier)
 
     def tangent(lam: Any) -> Tangent:
         number = float(np.ravel(lam)[0])
@@ -44,14 +48,22 @@ def priced_risk(
         slope = delta - float(weights @ price)
         return Tangent(lam, lam * delta + float(weights @ value), np.full(np.shape(lam), slope))
 
-    floor = loss.lipschitz * w if ball.order == 1 else least_finite(loss, w)
-    start = floor + 1.0 if ball.order == 1 else _start(z, y, weights, loss, w, delta, floor)
-    if floor > 0 and ball.order == 1:
-        at = tangent(np.array([floor]))
-        if float(at.slope[0]) >= 0:
-            return Dual(float(at.value[0]), floor)
+    floor = least_finite(loss, w)
+    start = _start(z, y, weights, loss, w, delta, floor)
     found = least(tangent, np.array([start]), np.array([floor]), rtol, doubt=0.1)
     return Dual(float(found.value[0]), float(found.lam[0]))
+
+
+def least_price(gain: Array, weights: Array, floor: float, delta: float, kappa: float) -> Dual:
+    """Return the least of delta lam + E max(0, gain - kappa lam) over lam >= floor.
+
+    The least lam has at most a mass of delta/kappa that gains more than kappa lam.
+    """
+    order = np.argsort(-gain)
+    place = int(np.searchsorted(np.cumsum(weights[order]), delta / kappa, side="right"))
+    least = float(gain[order[place]]) / kappa if place < len(order) else 0.0
+    lam = max(floor, least)
+    return Dual(delta * lam + float(weights @ np.maximum(gain - kappa * lam, 0.0)), lam)
 
 
 def _start(

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..costs import Cost
+from .labels import least_price
 from .multiplier import Dual
 
 Array = NDArray[Any]
@@ -50,15 +51,11 @@ def priced_pair_risk(
     """Return the worst-case risk of scores (n, K) where labels change at the price kappa.
 
     min over t >= norm of delta t + E max(l(z, y), max_j l(z, j) - kappa t): a row of label y gains
-    z_y - min z by a change, and the least t has at most a mass of delta/kappa that gains more.
+    z_y - min z by a change.
     """
     mine = z[np.arange(len(z)), labels]
     gain = mine - z.min(axis=1)
-    order = np.argsort(-gain)
-    above = np.cumsum(weights[order])
-    place = int(np.searchsorted(above, delta / kappa, side="right"))
-    t = max(norm, float(gain[order[place]]) / kappa if place < len(order) else 0.0)
     top = z.max(axis=1)
     plain = np.log(np.exp(z - top[:, None]).sum(axis=1)) + top - mine
-    risk = delta * t + float(weights @ (plain + np.maximum(gain - kappa * t, 0.0)))
-    return Dual(risk, t)
+    rise = least_price(gain, weights, norm, delta, kappa)
+    return Dual(rise.risk + float(weights @ plain), rise.multiplier)

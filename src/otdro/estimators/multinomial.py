@@ -25,12 +25,13 @@ def model_form(estimator: Any, loss: Loss, classes: int, support: Any) -> Form:
     asked = estimator.multi_class
     if not (isinstance(asked, str) and asked in FORMS):
         raise ValueError(f"unknown multi_class={asked!r}; known: {', '.join(FORMS)}.")
-    # folds over softmax models take minutes where one-vs-rest takes seconds
-    if asked in ("auto", "ovr"):
+    if asked == "ovr" or (asked == "auto" and classes == 2):
         return Form(None)
     missing = _missing(estimator, loss, support)
     if missing is None:
         return Form(loss.multinomial(classes)) if classes > 2 else Form(None, BINARY)
+    if asked == "auto":
+        return Form(None)
     raise ValueError(f"multi_class='multinomial' {missing}, or multi_class='ovr'.")
 
 

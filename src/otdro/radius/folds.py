@@ -14,13 +14,13 @@ from joblib import Parallel, delayed, effective_n_jobs
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from ..costs import Cost
+from ..costs import Cost, Norm
 from ..design import model_scores
 from ..problem import Sample
 from ..progress import logger
 from ..solvers import Solver
 from .candidates import Candidates
-from .grid import Solved, solve_path, solve_weighted, sweep
+from .grid import Solved, solve_folds, solve_path, solve_weighted, sweep
 from .splitting import Split
 
 Array = NDArray[Any]
@@ -103,7 +103,8 @@ def cross_validate(
     """
     starts, swept = starts or [None] * len(deltas), swept or [None] * len(deltas)
     # small problems are faster together; others one by one, to tell of a fold when it is there
-    tasks = effective_n_jobs(n_jobs) if all(starts) else len(pairs)
+    together = all(starts) or _together(sample, order, deltas, solver)
+    tasks = effective_n_jobs(n_jobs) if together else len(pairs)
     tasks = 1 if any(swept) else tasks
     arriving = Parallel(n_jobs=n_jobs, return_as="generator")(
         delayed(_folds_of)(
@@ -196,6 +197,8 @@ def _folds_of(
             full, paths = sweep(sample, trains, whole, near, order, grid, solver, FOLD_TOL)
         elif start is not None and _alike(near):
             paths = solve_weighted(sample, trains, near[0], order, grid, inside, start)
+        elif start is None and _together(sample, order, [grid], solver, near[0]):
+            paths = solve_folds(sample, trains, near, order, grid, inside)
         else:
             paths = [
                 solve_path(sample.rows(train), cost, order, grid, inside, start)
@@ -205,6 +208,14 @@ def _folds_of(
         for row, (_, test), cost, solved in zip(results, pairs, costs, paths, strict=True):
             row.append(_scored(sample, test, cost, solved, scorer, seconds, full))
     return results
+
+
+def _together(
+    sample: Sample, order: int, deltas: list[Array], solver: Solver, cost: Cost | None = None
+) -> bool:
+    """Whether the folds of a sample are cheaper at once; without a cost, of Euclidean ones."""
+    ball = sample.ball(cost or Norm(2), float(deltas[0][0]), order)
+    return solver.folds_together(sample.problem(sample.ys[0], ball))
 
 
 def _alike(costs: list[Cost]) -> bool:

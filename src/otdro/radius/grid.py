@@ -268,9 +268,7 @@ def solve_weighted(
     starts: Solved,
 ) -> list[Solved]:
     """Return the solutions on the rows of every fold, the other rows without weight."""
-    weights = np.zeros((len(sample.weights), len(folds)))
-    for f, rows in enumerate(folds):
-        weights[rows, f] = sample.weights[rows] / sample.weights[rows].sum()
+    weights = fold_weights(sample, folds)
     ball = sample.ball(cost, float(deltas[0]), order)
     solved = [
         solver.solve_paths(sample.problem(y, ball), weights, deltas, start)
@@ -316,3 +314,27 @@ def sweep(
     found = [solver.sweep(sample.problem(y, ball), held, costs, deltas, tol) for y in sample.ys]
     paths = [swept.path for swept in found]
     return paths, [list(fold) for fold in zip(*(swept.folds for swept in found), strict=True)]
+
+
+def fold_weights(sample: Sample, folds: list[Array]) -> Array:
+    """Return the weights (n, F) that every fold gives to all rows."""
+    weights = np.zeros((len(sample.weights), len(folds)))
+    for f, rows in enumerate(folds):
+        weights[rows, f] = sample.weights[rows] / sample.weights[rows].sum()
+    return weights
+
+
+def solve_folds(
+    sample: Sample, folds: list[Array], costs: list[Cost], order: int, deltas: Array, solver: Solver
+) -> list[Solved]:
+    """Return the solutions on the rows of every fold under its own cost, all folds at once."""
+    weights = fold_weights(sample, folds)
+    solved = []
+    for y in sample.ys:
+        balls = [sample.ball(cost, float(deltas[0]), order) for cost in costs]
+        problems = [
+            sample.problem(y, ball).weighted(column)
+            for ball, column in zip(balls, weights.T, strict=True)
+        ]
+        solved.append(solver.solve_folds(problems, deltas))
+    return [list(of_fold) for of_fold in zip(*solved, strict=True)]

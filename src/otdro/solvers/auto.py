@@ -52,6 +52,14 @@ class Auto(Solver):
         """Return the solutions with each column of ``weights`` at every delta."""
         return self.chosen(problem).solve_paths(problem, weights, deltas, starts)
 
+    def folds_together(self, problem: Problem) -> bool:
+        """Whether paths over the same rows, of other weights and costs, are cheaper together."""
+        return self.chosen(problem).folds_together(problem)
+
+    def solve_folds(self, problems: list[Problem], deltas: Array) -> list[list[Solution]]:
+        """Return the solutions of problems over the same rows at every delta."""
+        return self.chosen(problems[0]).solve_folds(problems, deltas)
+
     def in_folds(self, tol: float) -> Auto:
         """Return the solver with a gap of ``tol`` at best."""
         return Auto(self.exact.in_folds(tol), self.smoothed)

@@ -106,6 +106,16 @@ class Method:
         """
         raise NotImplementedError
 
+    def folds_together(self, problem: Problem) -> bool:
+        """Whether paths over the same rows, of other weights and costs, are cheaper together."""
+        return False
+
+    def solve_folds(
+        self, problems: list[Problem], deltas: Array, tol: float, max_iter: int
+    ) -> list[list[Solution]]:
+        """Solve problems over the same rows at every delta; override to share work."""
+        return [self.solve_path(problem, deltas, tol, max_iter, None) for problem in problems]
+
 
 class Solver(BaseEstimator):  # type: ignore[misc]
     """Problem in, Solution out; parameters are stored, never written."""
@@ -136,6 +146,14 @@ class Solver(BaseEstimator):  # type: ignore[misc]
     ) -> list[list[Solution]]:
         """Solve with each column of ``weights`` (n, F) at every delta."""
         return [self.solve_path(problem.weighted(w), deltas, starts) for w in weights.T]
+
+    def folds_together(self, problem: Problem) -> bool:
+        """Whether paths over the same rows, of other weights and costs, are cheaper together."""
+        return False
+
+    def solve_folds(self, problems: list[Problem], deltas: Array) -> list[list[Solution]]:
+        """Solve problems over the same rows, of other weights and costs, at every delta."""
+        return [self.solve_path(problem, deltas) for problem in problems]
 
     def in_folds(self, tol: float) -> Solver:
         """Return the solver at the accuracy of folds, ``tol`` at best; here itself."""

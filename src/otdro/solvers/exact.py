@@ -68,9 +68,10 @@ class Exact(Solver):
         if problem.ball.delta == 0:
             return self._plain(problem, start)
         if np.isfinite(problem.ball.label_cost):
-            fixed = self._if_no_label_changes(problem, start)
-            if fixed is not None:
+            fixed, unchanged = self._with_fixed_labels(problem, start)
+            if unchanged:
                 return fixed
+            return method(problem).solve(problem, self.tol, self.max_iter, fixed)
         if np.isfinite(problem.ball.target_cost) and movable_target.is_linear(problem):
             return movable_target.solve(problem, self.tol, self._at_tolerance, start)
         return method(problem).solve(problem, self.tol, self.max_iter, start)
@@ -100,8 +101,20 @@ class Exact(Solver):
         plain = [self.solve(problem.weighted(column).at(0.0)) for column in weights.T]
         return [path + [last] * rest for path, last in zip(solved, plain, strict=True)]
 
-    def _if_no_label_changes(self, problem: Problem, start: Solution | None) -> Solution | None:
-        """Return the solution with fixed labels, None if the adversary would change one there.
+    def folds_together(self, problem: Problem) -> bool:
+        """Whether the method of these problems is faster with several at once."""
+        priced = np.isfinite(min(problem.ball.target_cost, problem.ball.label_cost))
+        accepted = not priced and self.lacks(problem) is None
+        return accepted and method(problem).folds_together(problem)
+
+    def solve_folds(self, problems: list[Problem], deltas: Array) -> list[list[Solution]]:
+        """Return the solutions of problems over the same rows at every delta (descending)."""
+        if not np.all(np.asarray(deltas) > 0):
+            return super().solve_folds(problems, deltas)
+        return method(problems[0]).solve_folds(problems, deltas, self.tol, self.max_iter)
+
+    def _with_fixed_labels(self, problem: Problem, start: Solution | None) -> tuple[Solution, bool]:
+        """Return the solution with fixed labels, and whether the adversary changes none there.
 
         The price only lets him do more, so where he does not use it the solution is the same.
         """
@@ -111,8 +124,8 @@ class Exact(Solver):
         risk = label_risk(problem, found.coef, found.intercept)
         gap = found.gap + max(risk.risk - found.objective, 0.0)
         if gap > max(found.gap, self.tol * constant_risk(problem)[1]):
-            return None
-        return replace(found, objective=max(risk.risk, found.objective), gap=gap)
+            return found, False
+        return replace(found, objective=max(risk.risk, found.objective), gap=gap), True
 
     def _at_tolerance(self, problem: Problem, tol: float, start: Solution | None) -> Solution:
         """Return the solution at another tolerance."""

@@ -13,6 +13,7 @@ from ...problem import Problem, Solution
 from ..base import Method, constant_risk, verdict
 from ..euclidean.coordinates import Coordinates
 from ..softmax.method import MultinomialNewton, PairCoordinates, pair_penalty
+from . import interior
 from .cones import cone_of
 from .newton import Place, PricedMinimum, PricedRows, minimise
 from .pieces import pieces_of
@@ -51,12 +52,12 @@ class PricedLabels(Method):
         at = _Inside(problem)
         b, unit = constant_risk(problem)
         target = tol * unit
-        if start is None:
-            first = at.place(np.zeros(problem.X.shape[1]), b)
-        else:
-            first = at.place(start.coef, start.intercept)
-        near = start is not None
-        found = minimise(at.rows, first, at.risk, unit, target, max_iter, near)
+        known = (at.risk, unit, target, max_iter)
+        found = None
+        if start is not None and start.coef.any() and problem.ball.cost.euclidean:
+            found = interior.minimise(at.rows, at.place(start.coef, start.intercept), *known)
+        if found is None:
+            found = minimise(at.rows, at.place(np.zeros(problem.X.shape[1]), b), *known)
         return at.solution(found, target)
 
 

@@ -32,9 +32,8 @@ from .pieces import SmoothPieces, Worst
 
 Array = NDArray[Any]
 
-#: The first smoothing, that from a solution nearby, the factor from one to the next, and the least
-#: one, in units of the risk.
-FIRST, NEARBY, FASTER, LEAST = 0.1, 3e-3, 0.15, 1e-13
+#: The first smoothing, the factor from one to the next, and the least one, in units of the risk.
+FIRST, FASTER, LEAST = 0.1, 0.15, 1e-13
 #: Newton steps at one smoothing, the decrease (in units of tau) that ends them, and step lengths.
 STEPS, SETTLED, ARMIJO, HALVINGS = 200, 1e-3, 0.1, 40
 
@@ -93,13 +92,9 @@ def minimise(
     unit: float,
     target: float,
     max_iter: int,
-    nearby: bool = False,
 ) -> PricedMinimum:
-    """Follow the smoothings until the gap is at most ``target``; ``unit`` is that of the risk.
-
-    ``nearby``: whether the place is a solution of a problem nearby.
-    """
-    tau, n_iter, lower = (NEARBY if nearby else FIRST) * unit, 0, 0.0
+    """Follow the smoothings until the gap is at most ``target``; ``unit`` is that of the risk."""
+    tau, n_iter, lower = FIRST * unit, 0, 0.0
     best, (risk, lam) = place, risk_of(place)
     slopes = np.zeros_like(place.z)
     last: Place | None = None
@@ -207,33 +202,44 @@ def _shares(pieces: SmoothPieces, tau: float) -> Array:
 
 def _derivatives(rows: PricedRows, place: Place, tau: float) -> tuple[Array, Array]:
     """Return gradient and Hessian of the smoothed objective in (theta, b, s)."""
-    d, S = rows.design.d, rows.worst.scalars
     pieces = rows.worst.at(place.z, rows.y, place.s)
     q = _shares(pieces, tau)
     mean = np.einsum("jn,jnp->np", q, pieces.slope)
     off = pieces.slope - mean
     bend = np.einsum("jn,jnpq->npq", q, pieces.bend)
     bend += np.einsum("jn,jnp,jnq->npq", q, off, off) / tau
-    mean, bend = rows.weights[:, None] * mean, rows.weights[:, None, None] * bend
-    g, H = np.zeros(d + 1 + S), np.zeros((d + 1 + S, d + 1 + S))
-    pulls = rows.design.adjoint(np.column_stack([mean[:, 0], bend[:, 0, :]]))
-    g[:d] = pulls[:, 0]
-    H[:d, :d] = rows.design.gram(np.maximum(bend[:, 0, 0], 0.0))
-    H[:d, d + 1 :] = pulls[:, 2:]
-    H[d + 1 :, d + 1 :] = bend[:, 1:, 1:].sum(axis=0)
-    g[d + 1 :] = mean[:, 1:].sum(axis=0)
-    g[-1] += rows.rate
-    H[d, d] = 1.0
-    if rows.fit_intercept:
-        g[d] = mean[:, 0].sum()
-        H[d, d] = bend[:, 0, 0].sum()
-        H[:d, d] = pulls[:, 1]
-        H[d, d + 1 :] = bend[:, 0, 1:].sum(axis=0)
-        H[d + 1 :, d] = H[d, d + 1 :]
-    H[d, :d] = H[:d, d]
-    H[d + 1 :, :d] = H[:d, d + 1 :].T
+    g, H = gradient(rows, mean), hessian(rows, bend)
     _add_barriers(rows, place, tau, g, H)
     return g, H
+
+
+def gradient(rows: PricedRows, mean: Array) -> Array:
+    """Return the gradient in (theta, b, s) from the mean slopes (n, p) of the rows in (z, s)."""
+    d = rows.design.d
+    mean = rows.weights[:, None] * mean
+    g = np.zeros(d + 1 + rows.worst.scalars)
+    g[:d] = rows.design.adjoint(mean[:, 0])
+    g[d:] = mean.sum(axis=0)
+    g[-1] += rows.rate
+    if not rows.fit_intercept:
+        g[d] = 0.0
+    return g
+
+
+def hessian(rows: PricedRows, bend: Array) -> Array:
+    """Return the Hessian in (theta, b, s) from the curvatures (n, p, p) of the rows in (z, s)."""
+    d = rows.design.d
+    bend = rows.weights[:, None, None] * bend
+    side = d + 1 + rows.worst.scalars
+    H = np.zeros((side, side))
+    H[:d, :d] = rows.design.gram(np.maximum(bend[:, 0, 0], 0.0))
+    H[:d, d:] = rows.design.adjoint(bend[:, 0, :])
+    H[d:, :d] = H[:d, d:].T
+    H[d:, d:] = bend.sum(axis=0)
+    if not rows.fit_intercept:
+        H[d, :] = H[:, d] = 0.0
+        H[d, d] = 1.0
+    return H
 
 
 def _add_barriers(rows: PricedRows, place: Place, tau: float, g: Array, H: Array) -> None:
@@ -263,9 +269,14 @@ def lower_bound(rows: PricedRows, place: Place, tau: float, step: Array) -> tupl
     move[:, 1:] = step[d + 1 :]
     rise = np.einsum("jnp,np->jn", pieces.slope, move)
     q = q * (1 + (rise - np.einsum("jn,jn->n", q, rise)) / tau)
-    if q.min() < 0:
-        return 0.0, np.zeros_like(place.z)
     a = pieces.slope[:, :, 0] + np.einsum("jnp,np->jn", pieces.bend[:, :, 0, :], move)
+    return bound(rows, pieces, q, a)
+
+
+def bound(rows: PricedRows, pieces: SmoothPieces, q: Array, a: Array) -> tuple[float, Array]:
+    """Return the bound of shares q and slopes a (J, n) of pieces, and the rows' mean slopes."""
+    if q.min() < 0:
+        return 0.0, np.zeros(len(rows.y))
     mass = rows.weights * q
     a = _balanced(mass, a, rows.fit_intercept)
     changed = float(mass[~pieces.kept].sum())

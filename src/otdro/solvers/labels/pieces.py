@@ -55,32 +55,60 @@ def labelled(parts: list[tuple[Array, Array, Array, Array, bool]]) -> SmoothPiec
     )
 
 
-class OrderOne:
-    """max(l(z, y), l(z, -y) - kappa Lip t), a piecewise linear loss by its affine pieces."""
+#: Value (n,), slope (n, p) and curvature (n, p, p) of one piece.
+Piece = tuple[Array, Array, Array]
 
-    scalars = 1
+
+class PricedPieces:
+    """The pieces of a loss under each label; those of the other one pay kappa per unit of lam."""
+
+    scalars = 2
     growth = 0.0
 
     def __init__(self, loss: Loss, kappa: float) -> None:
         self.loss = loss
         self.kappa = kappa
 
+    @property
+    def price(self) -> float:
+        """What a change of label takes off per unit of the last scalar."""
+        return self.kappa
+
+    def under(self, z: Array, label: Array, s: Array) -> list[Piece]:
+        """Return the pieces under a label, without its price."""
+        raise NotImplementedError
+
     def at(self, z: Array, y: Array, s: Array) -> SmoothPieces:
-        """Return one piece per label, or one per label and slope."""
-        rate = self.kappa * self.loss.lipschitz
+        """Return the pieces of both labels."""
         parts = []
-        for sign in (1.0, -1.0):
-            for value, slope, bend in _losses(self.loss, z, sign * y):
-                kept = sign > 0
-                g = np.zeros((len(z), 2))
-                g[:, 0] = slope
-                h = np.zeros((len(z), 2, 2))
-                h[:, 0, 0] = bend
+        for kept, label in ((True, y), (False, -y)):
+            for value, slope, bend in self.under(z, label, s):
                 if not kept:
-                    value = value - rate * s[0]
-                    g[:, 1] = -rate
-                parts.append((value, g, h, sign * y, kept))
+                    value = value - self.price * s[-1]
+                    slope[:, -1] -= self.price
+                parts.append((value, slope, bend, label, kept))
         return labelled(parts)
+
+
+class OrderOne(PricedPieces):
+    """max(l(z, y), l(z, -y) - kappa Lip t), a piecewise linear loss by its affine pieces."""
+
+    scalars = 1
+
+    @property
+    def price(self) -> float:
+        """The price of lam = Lip t."""
+        return self.kappa * self.loss.lipschitz
+
+    def under(self, z: Array, label: Array, s: Array) -> list[Piece]:
+        """Return the loss, or one piece per slope."""
+        found = []
+        for value, slope, bend in _losses(self.loss, z, label):
+            g, h = np.zeros((len(z), 2)), np.zeros((len(z), 2, 2))
+            g[:, 0] = slope
+            h[:, 0, 0] = bend
+            found.append((value, g, h))
+        return found
 
 
 def _losses(loss: Loss, z: Array, y: Array) -> list[tuple[Array, Array, Array]]:
@@ -93,107 +121,75 @@ def _losses(loss: Loss, z: Array, y: Array) -> list[tuple[Array, Array, Array]]:
     return [(a * r, -a * o, zero) for a in pieces.slopes]
 
 
-class InnerSupremum:
+class InnerSupremum(PricedPieces):
     """Order 2 of a smooth Lipschitz loss: the branches of its inner supremum under each label."""
 
-    scalars = 2
-    growth = 0.0
-
-    def __init__(self, loss: Loss, kappa: float) -> None:
-        self.loss = loss
-        self.kappa = kappa
-
-    def at(self, z: Array, y: Array, s: Array) -> SmoothPieces:
-        """Return the branches of both labels; a missing one is far below."""
+    def under(self, z: Array, label: Array, s: Array) -> list[Piece]:
+        """Return the branches; a missing one is far below."""
         t, lam = s
-        parts = []
-        for sign in (1.0, -1.0):
-            label = sign * y
-            found = self.loss.inner(z, label, t, lam)
-            for value, shift in zip(found.value, found.shift, strict=True):
-                there = np.isfinite(value)
-                _, slope, bend = self.loss.evaluate(z + shift, label)
-                stiff = np.maximum(2 * lam - t**2 * bend, 1e-12 * lam)
-                d = move_derivatives(slope, bend, shift / t, t, lam, stiff)
-                g = np.stack([d.z, d.w, d.lam - (0.0 if sign > 0 else self.kappa)], axis=1)
-                h = _symmetric(d.zz, d.zw, d.zl, d.ww, d.wl, d.ll)
-                paid = value - (0.0 if sign > 0 else self.kappa * lam)
-                g = np.where(there[:, None], g, 0.0)
-                h = np.where(there[:, None, None], h, 0.0)
-                parts.append((np.where(there, paid, -np.inf), g, h, label, sign > 0))
-        return labelled(parts)
+        inner = self.loss.inner(z, label, t, lam)
+        found = []
+        for value, shift in zip(inner.value, inner.shift, strict=True):
+            there = np.isfinite(value)
+            _, slope, bend = self.loss.evaluate(z + shift, label)
+            stiff = np.maximum(2 * lam - t**2 * bend, 1e-12 * lam)
+            d = move_derivatives(slope, bend, shift / t, t, lam, stiff)
+            g = np.stack([d.z, d.w, d.lam], axis=1)
+            h = _symmetric(d.zz, d.zw, d.zl, d.ww, d.wl, d.ll)
+            g = np.where(there[:, None], g, 0.0)
+            h = np.where(there[:, None, None], h, 0.0)
+            found.append((np.where(there, value, -np.inf), g, h))
+        return found
 
 
-class PiecewiseOrderTwo:
+class PiecewiseOrderTwo(PricedPieces):
     """Order 2 of a piecewise linear loss: sides a r + a^2 t^2/(4 lam)."""
 
-    scalars = 2
-    growth = 0.0
-
-    def __init__(self, loss: Loss, kappa: float) -> None:
-        self.loss = loss
-        self.kappa = kappa
-
-    def at(self, z: Array, y: Array, s: Array) -> SmoothPieces:
-        """Return the sides of both labels."""
+    def under(self, z: Array, label: Array, s: Array) -> list[Piece]:
+        """Return the sides."""
         t, lam = s
         pieces = self.loss.pieces
         assert pieces is not None
-        parts = []
-        one = np.ones_like(z)
-        for sign in (1.0, -1.0):
-            label = sign * y
-            r, o = pieces.residual(z, label), pieces.orientation(label)
-            paid = 0.0 if sign > 0 else self.kappa
-            for a in pieces.slopes:
-                v = a**2 * t / (2 * lam)
-                value = a * r + a**2 * t**2 / (4 * lam) - paid * lam
-                g = np.stack([-a * o, v * one, (-v * t / (2 * lam) - paid) * one], axis=1)
-                tt = a**2 / (2 * lam) * one
-                zero = 0 * one
-                h = _symmetric(zero, zero, zero, tt, -tt * t / lam, tt * t**2 / lam**2)
-                parts.append((value, g, h, label, sign > 0))
-        return labelled(parts)
+        r, o = pieces.residual(z, label), pieces.orientation(label)
+        one, zero = np.ones_like(z), np.zeros_like(z)
+        found = []
+        for a in pieces.slopes:
+            v = a**2 * t / (2 * lam)
+            g = np.stack([-a * o, v * one, -v * t / (2 * lam) * one], axis=1)
+            tt = a**2 / (2 * lam) * one
+            h = _symmetric(zero, zero, zero, tt, -tt * t / lam, tt * t**2 / lam**2)
+            found.append((a * r + a**2 * t**2 / (4 * lam), g, h))
+        return found
 
 
-class QuadraticOrderTwo:
+class QuadraticOrderTwo(PricedPieces):
     """Order 2 of a one-sided quadratic loss: r_+^2 lam/(2 kappa_l lam - t^2)."""
 
-    scalars = 2
-
     def __init__(self, loss: Loss, kappa: float) -> None:
-        self.loss = loss
-        self.kappa = kappa
+        super().__init__(loss, kappa)
         assert loss.pieces is not None
         self.growth = 2 * loss.pieces.kappa
 
-    def at(self, z: Array, y: Array, s: Array) -> SmoothPieces:
-        """Return one piece per label."""
+    def under(self, z: Array, label: Array, s: Array) -> list[Piece]:
+        """Return the one piece."""
         t, lam = s
         pieces = self.loss.pieces
         assert pieces is not None
         c = self.growth
         D = c * lam - t**2
-        parts = []
-        for sign in (1.0, -1.0):
-            label = sign * y
-            o = pieces.orientation(label)
-            r = np.maximum(pieces.residual(z, label), 0.0)
-            paid = 0.0 if sign > 0 else self.kappa
-            q = r**2
-            g = np.stack(
-                [-2 * o * r * lam / D, q * lam * 2 * t / D**2, -q * t**2 / D**2 - paid], axis=1
-            )
-            h = _symmetric(
-                np.where(r > 0, 2 * lam / D, 0.0),
-                -4 * o * r * lam * t / D**2,
-                2 * o * r * t**2 / D**2,
-                q * lam * (2 / D**2 + 8 * t**2 / D**3),
-                q * (2 * t / D**2 - 4 * c * lam * t / D**3),
-                q * 2 * c * t**2 / D**3,
-            )
-            parts.append((q * lam / D - paid * lam, g, h, label, sign > 0))
-        return labelled(parts)
+        o = pieces.orientation(label)
+        r = np.maximum(pieces.residual(z, label), 0.0)
+        q = r**2
+        g = np.stack([-2 * o * r * lam / D, q * lam * 2 * t / D**2, -q * t**2 / D**2], axis=1)
+        h = _symmetric(
+            np.where(r > 0, 2 * lam / D, 0.0),
+            -4 * o * r * lam * t / D**2,
+            2 * o * r * t**2 / D**2,
+            q * lam * (2 / D**2 + 8 * t**2 / D**3),
+            q * (2 * t / D**2 - 4 * c * lam * t / D**3),
+            q * 2 * c * t**2 / D**3,
+        )
+        return [(q * lam / D, g, h)]
 
 
 def _symmetric(zz: Array, zw: Array, zl: Array, ww: Array, wl: Array, ll: Array) -> Array:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_solve
 
-from ...duality.ties import factored
+from ...duality.ties import factored, solve_each, times
 from . import simplex
 from .penalty import PairMove, Quadratic
 from .rows import SoftmaxRows
@@ -29,88 +29,102 @@ NEGLIGIBLE = 1e-6
 
 
 class RoundPairs:
-    """The largest ||D_p||_2; ``multipliers`` are those of the last step."""
-
-    def __init__(self) -> None:
-        self.multipliers: Array | None = None
+    """The largest ||D_p||_2."""
 
     def norms(self, D: Array) -> Array:
         """Return ||D||_2."""
-        return np.asarray(np.linalg.norm(D, axis=-1))
+        return np.asarray(np.sqrt(np.einsum("...d,...d->...", D, D)))
 
     def sizes(self, v: Array) -> Array:
         """Return ||v||_2."""
-        return np.asarray(np.linalg.norm(v, axis=-1))
+        return self.norms(v)
 
     def first(self, rows: SoftmaxRows, G: Array) -> tuple[Array, Array]:
         """Return nearly the least flow: v = w_p y_p at weights w_p ~ ||v_p||, y = -G L(w)^+.
 
         The largest <-G, B> at pair norms of 1 is at B = y, whose norms are then nearly equal.
         """
-        weights = np.full(len(rows.incidence), 1.0)
-        size = np.inf
+        mixed = rows.incidence @ rows.basis
+        pull = -np.swapaxes(G @ rows.basis, -1, -2)
+        weights = np.ones((*G.shape[:-2], len(mixed)))
+        size = np.full(G.shape[:-2], np.inf)
         for _ in range(ROUNDS):
-            laplacian = rows.incidence.T @ (weights[:, None] * rows.incidence)
-            B = -G @ np.linalg.pinv(laplacian, hermitian=True)
-            flows = weights[:, None] * (rows.incidence @ B.T)
+            # L(w) on the complement of 1, where it is definite
+            C = np.linalg.solve(mixed.T @ (weights[..., None] * mixed), pull)
+            flows = weights[..., None] * (mixed @ C)
             sizes = self.sizes(flows)
-            now = float(sizes.sum())
-            if now >= (1 - SETTLED) * size or now == 0:
+            now = sizes.sum(axis=-1)
+            if np.all((now >= (1 - SETTLED) * size) | (now == 0)):
                 break
             size = now
-            weights = np.maximum(sizes / size, LEAST_SHARE)
-        return flows, B
+            share = sizes / np.where(size > 0, size, 1.0)[..., None]
+            weights = np.maximum(share, LEAST_SHARE)
+        return flows, np.swapaxes(rows.basis @ C, -1, -2)
 
-    def move(self, model: Quadratic, delta: float, accuracy: float) -> PairMove:
-        """Minimise the model by its dual over the multipliers of the pairs."""
+    def move(
+        self, model: Quadratic, delta: Array, accuracy: Array, multipliers: Array | None
+    ) -> PairMove:
+        """Minimise the models by their duals over the multipliers of the pairs."""
         rows = model.rows
         D = rows.differences(model.C)
         norms = self.norms(D)
-        top = float(norms.max())
-        near = norms > NEGLIGIBLE * top
-        u = np.where(near[:, None], D / np.where(near, norms, 1.0)[:, None], 0.0)
-        mu = self._guess(norms, delta)
-        bend = np.where(near, mu / np.where(near, norms, 1.0), 0.0)
+        top = norms.max(axis=1)
+        near = norms > NEGLIGIBLE * top[:, None]
+        length = np.where(near, norms, 1.0)
+        u = np.where(near[:, :, None], D / length[:, :, None], 0.0)
+        mu = _heaviest(norms, delta) if multipliers is None else _scaled(multipliers, delta)
+        bend = np.where(near, mu / length, 0.0)
         mixed = rows.incidence @ rows.basis
-        J = (u[:, :, None] * mixed[:, None, :]).reshape(len(u), -1)
-        M = self._with_curvature(model, mixed, J, bend)
-        factor = factored(M)
-        full = np.zeros((len(J), len(M)))
-        full[:, : J.shape[1]] = J
-        solved = cho_solve(factor, np.vstack([model.g[None], full]).T, check_finite=False)
-        Q = full @ solved[:, 1:]
+        J = (u[:, :, :, None] * mixed[:, None, :]).reshape(*norms.shape, -1)
+        M = _with_curvature(model, mixed, J, bend)
+        full = np.zeros((*norms.shape, M.shape[1]))
+        full[:, :, : J.shape[2]] = J
+        solved = _solved(M, np.concatenate([model.g[:, :, None], np.swapaxes(full, 1, 2)], axis=2))
+        Q = full @ solved[:, :, 1:]
         lam = simplex.minimise(
-            (Q + Q.T) / 2, norms - full @ solved[:, 0], delta, self._support(norms, mu)
+            (Q + np.swapaxes(Q, 1, 2)) / 2,
+            norms - times(full, solved[:, :, 0]),
+            delta,
+            _steepest(norms) if multipliers is None else mu,
         )
-        self.multipliers = lam
-        dC, dc = model.split(-(solved[:, 0] + solved[:, 1:] @ lam))
+        dC, dc = model.split(-(solved[:, :, 0] + times(solved[:, :, 1:], lam)))
         dD = rows.differences(dC)
-        along = np.einsum("pd,pd->p", u, dD)
-        flows = lam[:, None] * u + bend[:, None] * (dD - along[:, None] * u)
-        return PairMove(dC, dc, flows, delta * (float((norms + along).max()) - top))
+        along = np.einsum("bpd,bpd->bp", u, dD)
+        flows = lam[:, :, None] * u + bend[:, :, None] * (dD - along[:, :, None] * u)
+        return PairMove(dC, dc, flows, delta * ((norms + along).max(axis=1) - top), lam)
 
-    def _support(self, norms: Array, mu: Array) -> Array:
-        """Return a first guess of the multipliers with few pairs: the last ones, or the largest."""
-        if self.multipliers is not None and len(self.multipliers) == len(norms):
-            return mu
-        first = np.zeros_like(norms)
-        first[int(norms.argmax())] = 1.0
-        return first
 
-    def _guess(self, norms: Array, delta: float) -> Array:
-        """Return the last multipliers, at first those of the largest norms."""
-        if self.multipliers is not None and len(self.multipliers) == len(norms):
-            return self.multipliers * (delta / self.multipliers.sum())
-        heavy = np.exp(-10 * (1 - norms / norms.max()))
-        return np.asarray(delta * heavy / heavy.sum())
+def _solved(M: Array, rhs: Array) -> Array:
+    """Return M^-1 rhs; of one problem by its Cholesky factor, the cheapest where M is large."""
+    if len(M) > 1:
+        return solve_each(M, rhs)
+    return np.asarray(cho_solve(factored(M[0]), rhs[0], check_finite=False))[None]
 
-    def _with_curvature(self, model: Quadratic, mixed: Array, J: Array, bend: Array) -> Array:
-        """Return H + sum_p bend_p (I - u_p u_p') x (mixed_p mixed_p')."""
-        d, m = model.C.shape
-        M = model.H.copy()
-        block = mixed.T @ (bend[:, None] * mixed)
-        size = d * m
-        M[:size, :size] -= J.T @ (bend[:, None] * J)
-        each = np.arange(d)
-        M[:size, :size].reshape(d, m, d, m)[each, :, each, :] += block
-        return M
+
+def _scaled(mu: Array, delta: Array) -> Array:
+    """Return multipliers with sum delta."""
+    return np.asarray(mu * (delta / mu.sum(axis=1))[:, None])
+
+
+def _steepest(norms: Array) -> Array:
+    """Return a first support: the pair of the largest norm."""
+    first = np.zeros_like(norms)
+    first[np.arange(len(norms)), norms.argmax(axis=1)] = 1.0
+    return first
+
+
+def _heaviest(norms: Array, delta: Array) -> Array:
+    """Return a first guess of the multipliers, most of it at the largest norms."""
+    return _scaled(np.exp(-10 * (1 - norms / norms.max(axis=1, keepdims=True))), delta)
+
+
+def _with_curvature(model: Quadratic, mixed: Array, J: Array, bend: Array) -> Array:
+    """Return H + sum_p bend_p (I - u_p u_p') x (mixed_p mixed_p')."""
+    d, m = model.C.shape[1:]
+    M = model.H.copy()
+    block = mixed.T @ (bend[:, :, None] * mixed)
+    size = d * m
+    M[:, :size, :size] -= np.swapaxes(J, 1, 2) @ (bend[:, :, None] * J)
+    for j in range(0, size, m):
+        M[:, j : j + m, j : j + m] += block
+    return M

@@ -12,8 +12,9 @@ from ...costs.low_rank import shortest
 from ...design import Design, Span, mean, row_space
 from ...problem import Problem, Solution
 from ..base import Method, Starts, constant_risk, verdict
+from .batch import OwnRows, SharedRows
 from .euclidean import RoundPairs
-from .newton import SoftmaxMinimum, Unpenalised, locate, minimise
+from .newton import SoftmaxMinima, SoftmaxStart, Unpenalised, locate, minimise, origin
 from .penalty import PairPenalty
 from .polyhedral import LargestEntry, SumOfEntries
 from .rows import SoftmaxRows
@@ -24,6 +25,9 @@ Array = NDArray[Any]
 NEGLIGIBLE = 1e-6
 #: Rows up to which a wide problem (d > n) is reduced to their span.
 REDUCE_UP_TO = 5_000
+#: Coefficients of a problem, and products of the entries of its rows, up to which the steps of
+#: several problems at once are cheaper than those of one after the other.
+BATCH_COEFFICIENTS, BATCH_ENTRIES = 100, 100_000
 
 
 class MultinomialNewton(Method):
@@ -49,31 +53,92 @@ class MultinomialNewton(Method):
         self, problem: Problem, tol: float, max_iter: int, start: Solution | None = None
     ) -> Solution:
         """Return the minimiser."""
-        [found] = _solved(problem, [problem.ball.delta], tol, max_iter, start)
-        return found
+        deltas = np.array([problem.ball.delta])
+        return _in_turn(_Together([problem]), deltas, tol, max_iter, start)[0][0]
 
     def solve_path(
         self, problem: Problem, deltas: Array, tol: float, max_iter: int, starts: Starts | None
     ) -> list[Solution]:
-        """Return the solutions at every delta, each from the last, over the same rows."""
-        return _solved(problem, np.asarray(deltas, dtype=float).tolist(), tol, max_iter, None)
+        """Return the solutions at every delta, each from those before it."""
+        return _in_turn(_Together([problem]), np.asarray(deltas, dtype=float), tol, max_iter)[0]
+
+    def solve_folds(
+        self, problems: list[Problem], deltas: Array, tol: float, max_iter: int
+    ) -> list[list[Solution]]:
+        """Return the paths of problems over the same rows, those of all classes in step."""
+        full = [f for f, problem in enumerate(problems) if _complete(problem)]
+        found: dict[int, list[Solution]] = {}
+        if full:
+            together = _Together([problems[f] for f in full])
+            known = (np.asarray(deltas, dtype=float), tol, max_iter)
+            found = dict(zip(full, _in_turn(together, *known), strict=True))
+        rest = (deltas, tol, max_iter, None)
+        return [
+            found[f] if f in found else self.solve_path(problem, *rest)
+            for f, problem in enumerate(problems)
+        ]
+
+    def folds_together(self, problem: Problem) -> bool:
+        """Whether the problems are so small that the steps of several at once are cheaper."""
+        n, d = problem.X.shape
+        K = problem.loss.outputs
+        small = (d + 1) * (K - 1) <= BATCH_COEFFICIENTS and n * max(d**2, K) <= BATCH_ENTRIES
+        return bool(small and d <= n and problem.ball.cost.euclidean)
 
 
-def _solved(
-    problem: Problem, deltas: list[float], tol: float, max_iter: int, start: Solution | None
-) -> list[Solution]:
-    """Return the solutions along deltas, each from the one before it."""
-    at = PairCoordinates(problem)
-    rows = at.rows(problem)
-    b, risk = constant_risk(problem)
-    near = None if start is None else at.inside(start, rows.basis)
-    solved = []
-    for delta in deltas:
-        now = problem.at(delta)
-        found = minimise(rows, pair_penalty(now), delta, b, tol * risk, max_iter, near)
-        near = (found.point.C, found.point.c)
-        solved.append(_solution(now, at, rows, found, tol * risk))
+def _complete(problem: Problem) -> bool:
+    """Whether every class has weight."""
+    labels = problem.y.astype(int)
+    return bool(np.bincount(labels, problem.weights, minlength=problem.loss.outputs).all())
+
+
+class _Together:
+    """Problems over the same rows, with weights and costs of their own, in their coordinates."""
+
+    def __init__(self, problems: list[Problem]) -> None:
+        self.first = problems[0]
+        self.at = [PairCoordinates(problem) for problem in problems]
+        if len(problems) == 1:
+            rows = self.at[0].rows(self.first)
+            self.rows = replace(rows, weights=rows.weights[None])
+        else:
+            own = OwnRows(np.stack([at.design.dense() for at in self.at]))
+            weights = np.stack([problem.weights for problem in problems])
+            self.rows = replace(self.at[0].rows(self.first), design=own, weights=weights)
+        known = [constant_risk(problem) for problem in problems]
+        self.constant = np.stack([b for b, _ in known])
+        self.unit = np.array([risk for _, risk in known])
+
+
+def _in_turn(
+    problems: _Together, deltas: Array, tol: float, max_iter: int, start: Solution | None = None
+) -> list[list[Solution]]:
+    """Return the solutions along deltas, each from the line through the two before it."""
+    rows, target = problems.rows, tol * problems.unit
+    near = None if start is None else problems.at[0].inside(start, rows.basis)
+    penalty = pair_penalty(problems.first.at(float(deltas[0])))
+    zero = origin(rows, penalty, problems.constant)
+    solved: list[list[Solution]] = [[] for _ in problems.at]
+    last: list[SoftmaxMinima] = []
+    for j, delta in enumerate(deltas.tolist()):
+        near = _ahead(last, deltas[: j + 1]) if last else near
+        each = np.full(len(target), delta)
+        found = minimise(rows, penalty, each, zero, target, max_iter, near)
+        last = [*last[-1:], found]
+        for path, solution in zip(solved, _solutions(problems, delta, found, target), strict=True):
+            path.append(solution)
     return solved
+
+
+def _ahead(found: list[SoftmaxMinima], deltas: Array) -> SoftmaxStart:
+    """Return a start at the last of ``deltas``, on the line in log delta through the last two."""
+    first, last = found[0].points, found[-1].points
+    ahead = np.zeros(len(first.norm))
+    if len(found) == 2 and deltas[-1] > 0:
+        a, b, c = np.log(deltas[-3:])
+        ahead = np.where(first.norm > 0, min(1.0, (c - b) / (b - a)), 0.0)
+    C = last.C + ahead[:, None, None] * (last.C - first.C)
+    return SoftmaxStart(C, last.c + ahead[:, None] * (last.c - first.c), found[-1].multipliers)
 
 
 def pair_penalty(problem: Problem) -> PairPenalty:
@@ -104,16 +169,16 @@ class PairCoordinates:
         """Return the rows in these coordinates."""
         labels = problem.y.astype(int)
         form = (problem.loss.outputs, problem.fit_intercept)
-        return SoftmaxRows(self.design, labels, problem.weights, *form)
+        return SoftmaxRows(SharedRows(self.design), labels, problem.weights, *form)
 
-    def inside(self, start: Solution, E: Array) -> tuple[Array, Array]:
-        """Return (C, c) of a solution."""
+    def inside(self, start: Solution, E: Array) -> SoftmaxStart:
+        """Return (C, c) of a solution, as those of one problem."""
         B = start.coef.T
         b = np.asarray(start.intercept)
         b = b if self.center is None else b + self.center @ B
         B = B if self.factor is None else shortest(self.factor, B)
         B = B if self.span is None else self.span.drop(B)
-        return B @ E, b @ E
+        return SoftmaxStart((B @ E)[None], (b @ E)[None])
 
     def outside(self, C: Array, c: Array, E: Array) -> tuple[Array, Array]:
         """Return coefficients (K, d) and intercepts (K,) on the rows as given."""
@@ -124,24 +189,33 @@ class PairCoordinates:
         return coef, b if self.center is None else b - coef @ self.center
 
 
-def _solution(
-    problem: Problem, at: PairCoordinates, rows: SoftmaxRows, found: SoftmaxMinimum, target: float
-) -> Solution:
-    point = found.point
-    coef, intercept = at.outside(point.C, point.c, rows.basis)
-    solution = Solution(
-        coef=coef,
-        intercept=intercept,
-        multiplier=point.norm,
-        objective=found.objective,
-        gap=found.gap,
-        n_iter=found.n_iter,
-        converged=bool(found.gap <= target),
-        message=verdict(found.gap, target, found.n_iter),
-        dual=found.slopes,
-    )
-    sparse = problem.ball.delta > 0 and problem.ball.cost.dual_p == 1
-    return _rounded(problem, at, rows, solution, target) if sparse else solution
+def _solutions(
+    problems: _Together, delta: float, found: SoftmaxMinima, targets: Array
+) -> list[Solution]:
+    """Return the minima as solutions on the rows as given."""
+    points, basis = found.points, problems.rows.basis
+    problem = problems.first.at(delta)
+    sparse = delta > 0 and problem.ball.cost.dual_p == 1
+    solved = []
+    for i, (at, target) in enumerate(zip(problems.at, targets.tolist(), strict=True)):
+        coef, intercept = at.outside(points.C[i], points.c[i], basis)
+        gap, n_iter = float(found.gap[i]), int(found.n_iter[i])
+        solution = Solution(
+            coef=coef,
+            intercept=intercept,
+            multiplier=float(points.norm[i]),
+            objective=float(found.objective[i]),
+            gap=gap,
+            n_iter=n_iter,
+            converged=bool(gap <= target),
+            message=verdict(gap, target, n_iter),
+            dual=found.slopes[i],
+        )
+        if sparse:
+            rows = problems.rows.columns([i])
+            solution = _rounded(problem, at, rows, solution, target)
+        solved.append(solution)
+    return solved
 
 
 def _rounded(
@@ -152,14 +226,15 @@ def _rounded(
     if not small.any():
         return found
     coef = np.where(small, 0.0, found.coef)
-    C, c = at.inside(replace(found, coef=coef), rows.basis)
+    C, c, _ = at.inside(replace(found, coef=coef), rows.basis)
     point = locate(rows, pair_penalty(problem), C, c)
-    objective = point.loss + problem.ball.delta * point.norm
+    norm = float(point.norm[0])
+    objective = float(point.loss[0]) + problem.ball.delta * norm
     gap = found.gap + objective - found.objective
     if gap > max(found.gap, target):
         return found
     # the classes' mean, which no score depends on, need not be zero
-    return replace(found, coef=coef, objective=objective, gap=max(gap, 0.0), multiplier=point.norm)
+    return replace(found, coef=coef, objective=objective, gap=max(gap, 0.0), multiplier=norm)
 
 
 class Threshold(NamedTuple):
@@ -174,7 +249,7 @@ def pair_threshold(problem: Problem) -> Threshold:
     at = PairCoordinates(problem)
     rows = at.rows(problem)
     b, _ = constant_risk(problem)
-    p = rows.evaluate(np.tile(b, (at.design.n, 1)))[1]
     penalty = pair_penalty(problem.at(1.0))
-    flows, _ = penalty.first(rows, rows.adjoint(rows.slopes(p)))
+    slopes = rows.slopes(rows.evaluate(np.tile(b, (at.design.n, 1)))[1])
+    flows, _ = penalty.first(rows, rows.adjoint(slopes))
     return Threshold(float(penalty.sizes(flows).sum()), problem.ball.cost.euclidean)

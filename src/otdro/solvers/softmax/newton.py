@@ -3,8 +3,9 @@ r"""Newton's method for the mean cross-entropy and a penalty on pairs of classes
 .. math:: \min_{C, c}\ F = \sum_i \pi_i \ell(z_i, y_i) + \delta \max_p \|D_p\|_*,\qquad
           z = (ZC + c)E'.
 
-Each step minimises a quadratic model of the loss plus the penalty. Probabilities q continued along
-the step, and the flows v of the model, corrected so that
+Problems over the same rows that differ in weights and delta are solved together, along the first
+axis of all arrays. Each step minimises a quadratic model of the loss plus the penalty.
+Probabilities q continued along the step, and the flows v of the model, corrected so that
 :math:`\sum_p v_p(e_k - e_l)' = -Z'(\pi(q - e_y))`, are a point of the dual after shrinking both by
 :math:`\min(1, \delta/\sum_p\|v_p\|)`:
 
@@ -14,14 +15,13 @@ the step, and the flows v of the model, corrected so that
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_solve
 
-from ...duality.ties import factored
+from ...duality.ties import solve_each
 from .penalty import PairMove, PairPenalty, Quadratic, corrected
 from .refinement import fitted
 from .rows import SoftmaxRows
@@ -35,32 +35,53 @@ ROUNDING, PATIENCE = 1e-15, 3
 #: Operations of a Hessian up to which it is formed in every step, and the steps without it.
 CHEAP_UP_TO, QUASI_STEPS = 500_000_000, 30
 #: A step that brings less than this share of the target without the Hessian is worth a bound.
-WORTH = 2.0
+WORTH = 0.5
 #: The accuracy of a model's minimiser, as a share of the gap so far.
 LOOSE = 1e-3
 
+TINY = np.finfo(float).tiny
+
 
 @dataclass(frozen=True, eq=False)
-class Point:
+class SoftmaxPoints:
     """Coefficients C (d, K - 1), intercepts c, scores z, probabilities p, loss and penalty norm."""
 
     C: Array
     c: Array
     z: Array
     p: Array
-    loss: float
-    norm: float
+    loss: Array
+    norm: Array
+
+    def columns(self, index: Array) -> SoftmaxPoints:
+        """Return the points of some problems."""
+        return SoftmaxPoints(*(getattr(self, part.name)[index] for part in fields(self)))
+
+    def put(self, index: Array, points: SoftmaxPoints, some: Array) -> None:
+        """Write ``some`` of the points into the places ``index``."""
+        for part in fields(self):
+            getattr(self, part.name)[index[some]] = getattr(points, part.name)[some]
 
 
 @dataclass(frozen=True, eq=False)
-class SoftmaxMinimum:
-    """The best point, its objective and gap, the dual slopes q - e_y (n, K), the steps taken."""
+class SoftmaxMinima:
+    """The best points, their objectives and gaps, the dual slopes q - e_y (n, K), the steps taken,
+    and the multipliers of the pairs where a step nearby can start from them."""
 
-    point: Point
-    objective: float
-    gap: float
+    points: SoftmaxPoints
+    objective: Array
+    gap: Array
     slopes: Array
-    n_iter: int
+    n_iter: Array
+    multipliers: Array | None
+
+
+class SoftmaxStart(NamedTuple):
+    """Coefficients and intercepts, and multipliers of the pairs where they are known."""
+
+    C: Array
+    c: Array
+    multipliers: Array | None = None
 
 
 class Unpenalised:
@@ -76,198 +97,251 @@ class Unpenalised:
 
     def first(self, rows: SoftmaxRows, G: Array) -> tuple[Array, Array]:
         """Return no flow, and the steepest descent."""
-        return np.zeros((len(rows.incidence), len(G))), -G
+        return np.zeros((*G.shape[:-2], len(rows.incidence), G.shape[-2])), -G
 
-    def move(self, model: Quadratic, delta: float, accuracy: float) -> PairMove:
+    def move(
+        self, model: Quadratic, delta: Array, accuracy: Array, multipliers: Array | None
+    ) -> PairMove:
         """Return -H^-1 g."""
-        dC, dc = model.split(-cho_solve(factored(model.H), model.g, check_finite=False))
-        return PairMove(dC, dc, np.zeros((len(model.rows.incidence), len(dC))), 0.0)
+        dC, dc = model.split(-solve_each(model.H, model.g[:, :, None])[:, :, 0])
+        flows = np.zeros((len(dC), len(model.rows.incidence), dC.shape[1]))
+        return PairMove(dC, dc, flows, np.zeros(len(dC)))
+
+
+@dataclass(frozen=True, eq=False)
+class SoftmaxZero:
+    """The best models without coefficients: the gradient G (d, K), a flow of that, and a matrix B
+    to start along. They do not depend on delta."""
+
+    points: SoftmaxPoints
+    G: Array
+    flows: Array
+    B: Array
+
+    def columns(self, index: Array) -> SoftmaxZero:
+        """Return those of some problems."""
+        return SoftmaxZero(
+            self.points.columns(index), self.G[index], self.flows[index], self.B[index]
+        )
+
+
+def origin(rows: SoftmaxRows, penalty: PairPenalty, constant: Array) -> SoftmaxZero:
+    """Return the models of the intercepts ``constant`` (B, K), the best without coefficients."""
+    nothing = np.zeros((len(constant), rows.design.d, rows.classes - 1))
+    zero = locate(rows, penalty, nothing, constant @ rows.basis)
+    G = rows.adjoint(rows.slopes(zero.p))
+    return SoftmaxZero(zero, G, *penalty.first(rows, G))
 
 
 def minimise(
     rows: SoftmaxRows,
     penalty: PairPenalty,
-    delta: float,
-    constant: Array,
-    target: float,
+    delta: Array,
+    zero: SoftmaxZero,
+    target: Array,
     max_iter: int,
-    start: tuple[Array, Array] | None = None,
-) -> SoftmaxMinimum:
-    """Minimise F until its gap is at most ``target``, from ``start`` (C, c) where it is better.
-
-    ``constant`` (K,) are the best intercepts without coefficients.
-    """
-    zero = locate(rows, penalty, np.zeros((rows.design.d, rows.classes - 1)), constant @ rows.basis)
-    G = rows.adjoint(rows.slopes(zero.p))
-    flows, B = penalty.first(rows, G)
-    best = Certificate(rows, penalty, delta)
-    best.consider(zero)
-    if delta > 0:
-        best.bound(zero, zero.p, flows)
-    if best.gap <= target:
-        return best.minimum(1)
-    p = _first(rows, penalty, delta, zero, G, B, start)
-    best.consider(p)
+    start: SoftmaxStart | None = None,
+) -> SoftmaxMinima:
+    """Minimise F until its gap is at most ``target``, from ``start`` where that is better."""
+    best = Certificate(rows, penalty, delta, zero)
+    active = np.flatnonzero(best.gap > target)
+    if not len(active):
+        return best.minima()
+    rows, delta, target = rows.columns(active), delta[active], target[active]
+    p = _first(rows, penalty, delta, zero.columns(active), start, active)
+    best.consider(active, p)
+    multipliers = None
+    if start is not None and start.multipliers is not None:
+        multipliers = start.multipliers[active]
     curvature = Curvature(rows)
-    idle = 0
+    idle = np.zeros(len(active), dtype=int)
     for n_iter in range(1, max_iter + 1):
-        g = _gradient(rows, p.p)
-        model = Quadratic(rows, p.C, g, curvature.at(p, g, n_iter))
-        move = penalty.move(model, delta, max(target, LOOSE * best.gap))
+        g = rows.gradient(rows.slopes(p.p))
+        model = Quadratic(rows, p.C, g, curvature.at(rows, p, g, n_iter))
+        accuracy = np.maximum(target, LOOSE * best.gap[active])
+        move = penalty.move(model, delta, accuracy, multipliers)
         dz = rows.scores(move.step, move.shift)
         new, decrease = _line_search(rows, penalty, delta, p, move, dz, g)
-        best.consider(new)
-        if curvature.exact or decrease <= WORTH * target:
+        best.consider(active, new)
+        if curvature.exact or decrease[0] <= WORTH * target[0]:
             q = p.p + rows.bent(p.p, dz)
             q = q if curvature.exact else fitted(rows, p.p, q, move.flows, model.H)
-            best.bound(new, rows.balanced(p.p, q), move.flows)
-        if curvature.exact and best.gap > target:
-            best.bound(new, rows.balanced(p.p, p.p), move.flows)
-        idle = 0 if decrease > 0 else idle + 1
-        if best.gap <= target or idle >= PATIENCE:
+            best.bound(active, rows, new, rows.balanced(p.p, q), move.flows)
+        if curvature.exact and np.any(best.gap[active] > target):
+            best.bound(active, rows, new, rows.balanced(p.p, p.p), move.flows)
+        idle = np.where(decrease > 0, 0, idle + 1)
+        best.keep(active, n_iter, move.multipliers)
+        left = (best.gap[active] > target) & (idle < PATIENCE)
+        if not left.any():
             break
-        p = new
-    return best.minimum(n_iter)
+        p, multipliers = new, move.multipliers
+        if not left.all():
+            active, rows, p = active[left], rows.columns(left), p.columns(left)
+            delta, target, idle = delta[left], target[left], idle[left]
+            multipliers = None if multipliers is None else multipliers[left]
+    return best.minima()
 
 
-def locate(rows: SoftmaxRows, penalty: PairPenalty, C: Array, c: Array, z: Any = None) -> Point:
-    """Return the point at (C, c), of scores z where they are known."""
+def locate(
+    rows: SoftmaxRows, penalty: PairPenalty, C: Array, c: Array, z: Any = None
+) -> SoftmaxPoints:
+    """Return the points at (C, c), of scores z where they are known."""
     z = rows.scores(C, c) if z is None else z
     loss, p = rows.evaluate(z)
-    return Point(C, c, z, p, loss, float(penalty.norms(rows.differences(C)).max()))
-
-
-def _gradient(rows: SoftmaxRows, p: Array) -> Array:
-    """Return the gradient of the loss in (C, c), by column, then class."""
-    a = rows.slopes(p)
-    g = (rows.adjoint(a) @ rows.basis).ravel()
-    return np.append(g, (rows.weights @ a) @ rows.basis) if rows.fit_intercept else g
+    return SoftmaxPoints(C, c, z, p, loss, penalty.norms(rows.differences(C)).max(axis=-1))
 
 
 def _first(
     rows: SoftmaxRows,
     penalty: PairPenalty,
-    delta: float,
-    zero: Point,
-    G: Array,
-    B: Array,
-    start: tuple[Array, Array] | None,
-) -> Point:
-    """Return the start if it is better than zero, else the model's minimiser along B."""
+    delta: Array,
+    zero: SoftmaxZero,
+    start: SoftmaxStart | None,
+    active: Array,
+) -> SoftmaxPoints:
+    """Return the starts where they are better than zero, else the model's minimisers along B."""
     if start is not None:
-        warm = locate(rows, penalty, *start)
-        if warm.norm > 0 and warm.loss + delta * warm.norm < zero.loss:
+        warm = locate(rows, penalty, start.C[active], start.c[active])
+        good = (warm.norm > 0) & (warm.loss + delta * warm.norm < zero.points.loss)
+        if good.all():
             return warm
-    C = B @ rows.basis
-    if not C.any():
-        return zero
-    dz = rows.scores(C, 0 * zero.c)
-    norm = float(penalty.norms(rows.differences(C)).max())
-    slope = float(np.sum(G * B)) + delta * norm
-    bend = float(rows.weights @ np.einsum("nk,nk->n", rows.bent(zero.p, dz), dz))
-    length = max(-slope, 1e-3 * delta * norm) / bend if bend > 0 else 1 / max(norm, 1e-300)
-    return locate(rows, penalty, length * C, zero.c, zero.z + length * dz)
+    cold = _along(rows, penalty, delta, zero)
+    if start is not None:
+        cold.put(np.arange(len(active)), warm, good)
+    return cold
+
+
+def _along(
+    rows: SoftmaxRows, penalty: PairPenalty, delta: Array, zero: SoftmaxZero
+) -> SoftmaxPoints:
+    """Return the minimisers of the quadratic models along B."""
+    C = zero.B @ rows.basis
+    dz = rows.scores(C, 0 * zero.points.c)
+    norm = penalty.norms(rows.differences(C)).max(axis=1)
+    slope = np.sum(zero.G * zero.B, axis=(1, 2)) + delta * norm
+    spread = np.einsum("bnk,bnk->bn", rows.bent(zero.points.p, dz), dz)
+    bend = np.einsum("bn,bn->b", rows.weights, spread)
+    down = np.maximum(-slope, 1e-3 * delta * norm)
+    length = np.where(bend > 0, down / np.where(bend > 0, bend, 1), 1 / np.maximum(norm, 1e-300))
+    length = np.where(norm > 0, length, 0.0)[:, None, None]
+    return locate(rows, penalty, length * C, zero.points.c.copy(), zero.points.z + length * dz)
 
 
 def _line_search(
     rows: SoftmaxRows,
     penalty: PairPenalty,
-    delta: float,
-    p: Point,
+    delta: Array,
+    p: SoftmaxPoints,
     move: PairMove,
     dz: Array,
     g: Array,
-) -> tuple[Point, float]:
-    """Return the point after the longest of the steps 1, 1/2, ... that descends, and by what."""
+) -> tuple[SoftmaxPoints, Array]:
+    """Return the points after the longest of the steps 1, 1/2, ... that descend, and by what."""
     objective = p.loss + delta * p.norm
-    s = np.append(move.step.ravel(), move.shift) if rows.fit_intercept else move.step.ravel()
-    descent = float(g @ s) + move.rise
-    length = 1.0
-    for _ in range(HALVINGS):
-        new = locate(
-            rows, penalty, p.C + length * move.step, p.c + length * move.shift, p.z + length * dz
-        )
+    s = move.step.reshape(len(g), -1)
+    s = np.append(s, move.shift, axis=1) if rows.fit_intercept else s
+    descent = np.einsum("bi,bi->b", g, s) + move.rise
+    length = np.ones(len(g))
+    for attempt in range(HALVINGS):
+        far = length[:, None, None]
+        C, c = p.C + far * move.step, p.c + far[:, 0] * move.shift
+        new = locate(rows, penalty, C, c, p.z + far * dz)
         value = new.loss + delta * new.norm
-        if value <= objective + ARMIJO * length * descent + ROUNDING * abs(objective):
-            return new, max(0.0, objective * (1 - ROUNDING) - value)
-        length /= 2
-    return p, 0.0
+        allowed = objective + ARMIJO * length * descent + ROUNDING * np.abs(objective)
+        short = ~(value <= allowed)
+        if not short.any():
+            break
+        length = np.where(short, length / 2 if attempt < HALVINGS - 2 else 0.0, length)
+    return new, np.maximum(0.0, objective * (1 - ROUNDING) - value)
 
 
 class Curvature:
     """The Hessian of the loss, or in its place for many rows a matrix learned from gradients.
 
-    That one starts from the mean curvature and is updated so that it maps the last step to the
-    change of the gradient (BFGS); after ``QUASI_STEPS`` of them the Hessian itself is formed.
+    That one, of a single problem, starts from the mean curvature and is updated so that it maps the
+    last step to the change of the gradient (BFGS); after ``QUASI_STEPS`` of them the Hessian itself
+    is formed.
     """
 
     def __init__(self, rows: SoftmaxRows) -> None:
-        self.rows = rows
         K, n, d = rows.classes, rows.design.n, rows.design.d
-        self.exact = n * d**2 * K * (K - 1) <= CHEAP_UP_TO
+        several = len(rows.weights) > 1
+        self.exact = several or n * d**2 * K * (K - 1) <= CHEAP_UP_TO
         self.last: tuple[Array, Array] | None = None
         self.H = np.empty((0, 0))
 
-    def at(self, p: Point, g: Array, n_iter: int) -> Array:
-        """Return the matrix at a point of gradient g."""
+    def at(self, rows: SoftmaxRows, p: SoftmaxPoints, g: Array, n_iter: int) -> Array:
+        """Return the matrices at points of gradient g."""
         self.exact = self.exact or n_iter > QUASI_STEPS
         if self.exact:
-            return self.rows.curvature(p.p)
-        x = np.append(p.C.ravel(), p.c) if self.rows.fit_intercept else p.C.ravel()
+            return rows.curvature(p.p)
+        x = np.append(p.C[0].ravel(), p.c[0]) if rows.fit_intercept else p.C[0].ravel()
         if self.last is None:
-            self.H = self.rows.mean_curvature(p.p)
+            self.H = rows.columns(0).mean_curvature(p.p[0])
         else:
-            s, y = x - self.last[0], g - self.last[1]
+            s, y = x - self.last[0], g[0] - self.last[1]
             Hs = self.H @ s
             if y @ s > 0:
                 parts = np.stack([y / np.sqrt(y @ s), Hs / np.sqrt(s @ Hs)])
                 self.H += parts.T @ (np.array([[1.0], [-1.0]]) * parts)
-        self.last = (x, g)
-        return self.H
+        self.last = (x, g[0])
+        return self.H[None]
 
 
 class Certificate:
-    """The best point and the best lower bound so far."""
+    """The best points and the best lower bounds so far; at first those without coefficients."""
 
-    def __init__(self, rows: SoftmaxRows, penalty: PairPenalty, delta: float) -> None:
-        self.rows = rows
+    def __init__(
+        self, rows: SoftmaxRows, penalty: PairPenalty, delta: Array, zero: SoftmaxZero
+    ) -> None:
         self.penalty = penalty
         self.delta = delta
-        self.objective = np.inf
-        self.lower = 0.0
-        self.point: Point | None = None
-        self.slopes: Array | None = None
+        everyone = np.arange(len(delta))
+        self.points = zero.points.columns(everyone)
+        self.objective = zero.points.loss.copy()
+        self.lower = np.zeros(len(delta))
+        self.slopes = rows.slopes(zero.points.p)
+        self.n_iter = np.ones(len(delta), dtype=int)
+        self.multipliers: Array | None = None
+        if delta.all():
+            self.bound(everyone, rows, zero.points, zero.points.p, zero.flows)
 
     @property
-    def gap(self) -> float:
-        """The objective less the bound."""
-        return max(0.0, self.objective - self.lower)
+    def gap(self) -> Array:
+        """The objectives less the bounds."""
+        return np.maximum(0.0, self.objective - self.lower)
 
-    def consider(self, point: Point) -> None:
-        """Keep a point that is better."""
-        value = point.loss + self.delta * point.norm
-        if value < self.objective:
-            self.objective = value
-            self.point = point
+    def consider(self, active: Array, points: SoftmaxPoints) -> None:
+        """Keep the points that are better."""
+        value = points.loss + self.delta[active] * points.norm
+        better = value < self.objective[active]
+        self.points.put(active, points, better)
+        self.objective[active[better]] = value[better]
 
-    def bound(self, at: Point, q: Array, flows: Array) -> None:
-        """Raise the bound by the dual value of probabilities q with flows made to fit."""
-        rows = self.rows
+    def keep(self, active: Array, n_iter: int, multipliers: Array | None) -> None:
+        """Keep the number of steps, and the multipliers of the last one."""
+        self.n_iter[active] = n_iter
+        if multipliers is None:
+            return
+        if self.multipliers is None:
+            self.multipliers = np.ones((len(self.delta), multipliers.shape[1]))
+        self.multipliers[active] = multipliers
+
+    def bound(
+        self, active: Array, rows: SoftmaxRows, at: SoftmaxPoints, q: Array, flows: Array
+    ) -> None:
+        """Raise the bounds by the dual values of probabilities q with flows made to fit."""
+        delta = self.delta[active]
         flows = corrected(rows, rows.adjoint(rows.slopes(q)), flows)
-        sizes = self.penalty.sizes(flows)
-        if self.delta == 0:
-            # Z'(pi a) = 0 holds to rounding only; its price is that of the point
-            price = float(sizes.sum()) * at.norm
-            value, shrink = rows.dual_value(q, 1.0) - price, 1.0
-        else:
-            shrink = min(1.0, self.delta / max(float(sizes.sum()), np.finfo(float).tiny))
-            value = rows.dual_value(q, shrink)
-        if value > self.lower or self.slopes is None:
-            self.lower = max(self.lower, value)
-            self.slopes = shrink * rows.slopes(q)
+        size = self.penalty.sizes(flows).sum(axis=-1)
+        shrink = np.where(delta > 0, np.minimum(1.0, delta / np.maximum(size, TINY)), 1.0)
+        # without a penalty Z'(pi a) = 0 holds to rounding only; its price is that of the point
+        value = rows.dual_value(q, shrink) - np.where(delta > 0, 0.0, size * at.norm)
+        better = value > self.lower[active]
+        self.lower[active[better]] = value[better]
+        self.slopes[active[better]] = (shrink[:, None, None] * rows.slopes(q))[better]
 
-    def minimum(self, n_iter: int) -> SoftmaxMinimum:
+    def minima(self) -> SoftmaxMinima:
         """Return what was found."""
-        assert self.point is not None
-        assert self.slopes is not None
-        return SoftmaxMinimum(self.point, self.objective, self.gap, self.slopes, n_iter)
+        parts = (self.points, self.objective, self.gap, self.slopes, self.n_iter)
+        return SoftmaxMinima(*parts, self.multipliers)

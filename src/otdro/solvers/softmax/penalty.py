@@ -18,18 +18,20 @@ Array = NDArray[Any]
 
 
 class PairMove(NamedTuple):
-    """A ``step`` of C and ``shift`` of c, the flows v (P, d) of the model, and the modelled
-    change ``rise`` of the penalty."""
+    """A ``step`` of C and ``shift`` of c, the flows v (P, d) of the model, the modelled change
+    ``rise`` of the penalty, and the ``multipliers`` (P,) of the pairs where they start a move."""
 
     step: Array
     shift: Array
     flows: Array
-    rise: float
+    rise: Any
+    multipliers: Array | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Quadratic:
-    """A model g's + s'Hs/2 of the loss at (C, c), s = (C, c) by column, then class."""
+    """Models g's + s'Hs/2 of the loss at (C, c), s = (C, c) by column, then class; one per problem,
+    along the first axis."""
 
     rows: SoftmaxRows
     C: Array
@@ -38,9 +40,10 @@ class Quadratic:
 
     def split(self, s: Array) -> tuple[Array, Array]:
         """Return (dC, dc) of a step."""
-        d, m = self.C.shape
-        parts = s.reshape(-1, m)
-        return parts[:d], parts[d] if self.rows.fit_intercept else np.zeros(m)
+        d, m = self.C.shape[-2:]
+        parts = s.reshape(*s.shape[:-1], -1, m)
+        shift = parts[..., d, :] if self.rows.fit_intercept else np.zeros((*s.shape[:-1], m))
+        return parts[..., :d, :], shift
 
 
 class PairPenalty(Protocol):
@@ -55,15 +58,19 @@ class PairPenalty(Protocol):
     def first(self, rows: SoftmaxRows, G: Array) -> tuple[Array, Array]:
         """Return a flow (P, d) of the gradient G at B = 0, and a matrix B (d, K) to start along."""
 
-    def move(self, model: Quadratic, delta: float, accuracy: float) -> PairMove:
-        """Minimise the model plus the penalty, to about ``accuracy``."""
+    def move(
+        self, model: Quadratic, delta: Array, accuracy: Array, multipliers: Array | None
+    ) -> PairMove:
+        """Minimise the models plus the penalty, to about ``accuracy``."""
 
 
 def corrected(rows: SoftmaxRows, G: Array, flows: Array) -> Array:
     """Return flows whose divergence is -G: what is missing goes, evenly, along all pairs."""
     k, j = rows.all_pairs
-    missing = -G - flows.T @ rows.incidence
-    if len(k) == len(flows):
-        return np.asarray(flows + (missing[:, k] - missing[:, j]).T / rows.classes)
-    # pairs of two absent classes carry nothing
-    return np.asarray(flows + (missing @ np.linalg.pinv(rows.incidence)).T)
+    missing = -G - np.swapaxes(flows, -1, -2) @ rows.incidence
+    if len(k) == flows.shape[-2]:
+        spread = (missing[..., k] - missing[..., j]) / rows.classes
+    else:
+        # pairs of two absent classes carry nothing
+        spread = missing @ np.linalg.pinv(rows.incidence)
+    return np.asarray(flows + np.swapaxes(spread, -1, -2))

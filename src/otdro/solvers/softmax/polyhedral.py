@@ -78,10 +78,18 @@ class PolyhedralPairs:
     def first(self, rows: SoftmaxRows, G: Array) -> tuple[Array, Array]:
         """Return the even flow of a gradient, and zero: a model at zero has no kink to avoid."""
         k, j = rows.pairs
-        return -(G[:, k] - G[:, j]).T / rows.classes, np.zeros_like(G)
+        return np.swapaxes(G[..., j] - G[..., k], -1, -2) / rows.classes, np.zeros_like(G)
 
-    def move(self, model: Quadratic, delta: float, accuracy: float) -> PairMove:
-        """Minimise the model along its central path."""
+    def move(
+        self, model: Quadratic, delta: Array, accuracy: Array, multipliers: Array | None
+    ) -> PairMove:
+        """Minimise each model along its central path."""
+        parts = zip(model.C, model.g, model.H, delta, accuracy, strict=True)
+        found = [self._one(Quadratic(model.rows, *part[:3]), *part[3:]) for part in parts]
+        step, shift, flows, rise, _ = zip(*found, strict=True)
+        return PairMove(np.stack(step), np.stack(shift), np.stack(flows), np.array(rise))
+
+    def _one(self, model: Quadratic, delta: float, accuracy: float) -> PairMove:
         rows = model.rows
         D = rows.differences(model.C)
         before = float(self.norms(D).max())

@@ -19,18 +19,18 @@ from .rows import SoftmaxRows
 Array = NDArray[Any]
 
 #: Products with the Hessian at most, and the share of the residual that may be left.
-PRODUCTS, LEFT = 12, 1e-4
+PRODUCTS, LEFT = 12, 1e-2
 
 
 def fitted(rows: SoftmaxRows, p: Array, q: Array, flows: Array, H: Array) -> Array:
-    """Return q moved by (diag p - pp') s, one s per row, towards the flows; H preconditions."""
+    """Return q moved by (diag p - pp') s, one s per row, towards the flows; H preconditions.
+
+    All have a first axis of length 1, that of the problems.
+    """
     d, m = rows.design.d, rows.classes - 1
-    a = rows.slopes(q)
-    r = -flows.T @ rows.incidence - rows.adjoint(a)
-    residual = (r @ rows.basis).ravel()
-    if rows.fit_intercept:
-        residual = np.append(residual, -(rows.weights @ a) @ rows.basis)
-    factor = factored(H)
+    residual = -rows.gradient(rows.slopes(q))[0]
+    residual[: d * m] -= (flows[0].T @ rows.incidence @ rows.basis).ravel()
+    factor = factored(H[0])
     enough = LEFT * np.linalg.norm(residual)
     direction = np.zeros_like(residual)
     before = 1.0
@@ -43,10 +43,8 @@ def fitted(rows: SoftmaxRows, p: Array, q: Array, flows: Array, H: Array) -> Arr
         before = now
         parts = direction.reshape(-1, m)
         c = parts[d] if rows.fit_intercept else np.zeros(m)
-        change = rows.bent(p, rows.scores(parts[:d], c))
-        product = (rows.adjoint(change) @ rows.basis).ravel()
-        if rows.fit_intercept:
-            product = np.append(product, (rows.weights @ change) @ rows.basis)
+        change = rows.bent(p, rows.scores(parts[None, :d], c[None]))
+        product = rows.gradient(change)[0]
         length = now / float(direction @ product)
         q = q + length * change
         residual = residual - length * product

@@ -1,52 +1,73 @@
 r"""The mean cross-entropy of K scores per row, its derivatives and its dual value.
 
 Coefficients are a matrix C of shape (d, K - 1): those of the classes are B = C E' with the columns
-of E orthonormal and orthogonal to 1, as adding one vector to all classes changes nothing.
+of E orthonormal and orthogonal to 1, as adding one vector to all classes changes nothing. Weights
+of shape (B, n) are B problems over the same rows, and every other array has that axis first too.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import xlogy
 
-from ...design import Design
+from ...duality.ties import solve_each
+from .batch import Products
 
 Array = NDArray[Any]
 
 
+@cache
+def complement(K: int) -> Array:
+    """Return E of shape (K, K - 1)."""
+    ones = np.full((K, 1), 1 / np.sqrt(K))
+    return np.linalg.qr(np.hstack([ones, np.eye(K)[:, : K - 1]]))[0][:, 1:]
+
+
+@cache
+def classes_of_pairs(K: int) -> tuple[Array, Array]:
+    """Return the classes k < l of every pair."""
+    k, j = np.triu_indices(K, 1)
+    return k, j
+
+
 @dataclass(frozen=True, eq=False)
 class SoftmaxRows:
-    """Rows, labels 0 to K - 1 and weights with sum 1."""
+    """Rows, labels 0 to K - 1 and weights with sum 1, of shape (n,) or (B, n).
 
-    design: Design
+    Of several problems each has all classes.
+    """
+
+    design: Products
     labels: Array
     weights: Array
     classes: int
     fit_intercept: bool
 
-    @cached_property
+    def columns(self, index: Any) -> SoftmaxRows:
+        """Return some of the problems."""
+        return replace(self, design=self.design.columns(index), weights=self.weights[index])
+
+    @property
     def basis(self) -> Array:
         """E of shape (K, K - 1)."""
-        K = self.classes
-        ones = np.full((K, 1), 1 / np.sqrt(K))
-        return np.linalg.qr(np.hstack([ones, np.eye(K)[:, : K - 1]]))[0][:, 1:]
+        return complement(self.classes)
 
-    @cached_property
+    @property
     def all_pairs(self) -> tuple[Array, Array]:
         """The classes k < l of every pair."""
-        k, j = np.triu_indices(self.classes, 1)
-        return k, j
+        return classes_of_pairs(self.classes)
 
     @cached_property
     def pairs(self) -> tuple[Array, Array]:
         """The classes k < l of every pair, of which one has weight."""
         k, j = self.all_pairs
-        present = np.bincount(self.labels, self.weights, minlength=self.classes) > 0
+        total = self.weights.reshape(-1, len(self.labels)).sum(axis=0)
+        present = np.bincount(self.labels, total, minlength=self.classes) > 0
         some = present[k] | present[j]
         return k[some], j[some]
 
@@ -58,26 +79,30 @@ class SoftmaxRows:
         return eye[k] - eye[j]
 
     @cached_property
-    def own(self) -> tuple[Array, Array]:
+    def own(self) -> tuple[Any, Array, Array]:
         """The index of every row's own score."""
-        return np.arange(len(self.labels)), self.labels
+        return ..., np.arange(len(self.labels)), self.labels
 
     def differences(self, C: Array) -> Array:
         """Return B_k - B_l of every pair, (P, d)."""
-        return self.incidence @ (self.basis @ C.T)
+        return (self.incidence @ self.basis) @ np.swapaxes(C, -1, -2)
 
     def scores(self, C: Array, c: Array) -> Array:
         """Return Z B + b, (n, K)."""
-        return self.design.scores(C) @ self.basis.T + self.basis @ c
+        return (self.design.scores(C) + c[..., None, :]) @ self.basis.T
 
-    def evaluate(self, z: Array) -> tuple[float, Array]:
+    def mean(self, a: Array) -> Array:
+        """Return the weighted sum over the rows of a (n, K)."""
+        return np.asarray((self.weights[..., None, :] @ a)[..., 0, :])
+
+    def evaluate(self, z: Array) -> tuple[Any, Array]:
         """Return the mean cross-entropy and the probabilities (n, K)."""
-        top = z.max(axis=1, keepdims=True)
+        top = z.max(axis=-1, keepdims=True)
         p = np.exp(z - top)
-        total = p.sum(axis=1, keepdims=True)
+        total = p.sum(axis=-1, keepdims=True)
         p /= total
-        loss = np.log(total[:, 0]) + top[:, 0] - z[self.own]
-        return float(self.weights @ loss), p
+        loss = np.log(total[..., 0]) + top[..., 0] - z[self.own]
+        return np.einsum("...n,...n->...", self.weights, loss), p
 
     def slopes(self, p: Array) -> Array:
         """Return p - e_y."""
@@ -87,11 +112,17 @@ class SoftmaxRows:
 
     def adjoint(self, a: Array) -> Array:
         """Return Z'(pi a), (d, K)."""
-        return self.design.adjoint(self.weights[:, None] * a)
+        return self.design.adjoint(self.weights[..., None] * a)
+
+    def gradient(self, a: Array) -> Array:
+        """Return the gradient of the loss in (C, c) at slopes a, by column, then class."""
+        g = self.adjoint(a) @ self.basis
+        g = g.reshape(*g.shape[:-2], -1)
+        return np.append(g, self.mean(a) @ self.basis, axis=-1) if self.fit_intercept else g
 
     def bent(self, p: Array, dz: Array) -> Array:
         """Return (diag p - pp') dz, the change of the probabilities, row by row."""
-        return p * (dz - np.einsum("nk,nk->n", p, dz)[:, None])
+        return p * (dz - np.einsum("...k,...k->...", p, dz)[..., None])
 
     def curvature(self, p: Array) -> Array:
         """Return the Hessian in (C, c), index (column, class): shape ((d + 1)(K - 1),) * 2.
@@ -99,42 +130,50 @@ class SoftmaxRows:
         diag p - pp' = sum over pairs of p_k p_l (e_k - e_l)(e_k - e_l)'.
         """
         k, j = self.all_pairs
-        return self.pair_curvature(self.weights[:, None] * p[:, k] * p[:, j])
+        return self.pair_curvature(self.weights[..., None] * p[..., k] * p[..., j])
 
     def pair_curvature(self, D: Array) -> Array:
         """Return sum over rows and pairs of D (e_k - e_l)(e_k - e_l)' x zz', D (n, P) >= 0."""
         d = self.design.d
         k, j = self.all_pairs
         mixed = (self.basis[k] - self.basis[j])[:, :, None]
-        outer = mixed * np.swapaxes(mixed, 1, 2)
-        side = d + self.fit_intercept
-        grams = np.empty((len(k), side, side))
-        for pair in range(len(k)):
-            grams[pair, :d, :d] = self.design.gram(D[:, pair])
+        outer = (mixed * np.swapaxes(mixed, 1, 2)).reshape(len(k), -1)
+        side, m = d + self.fit_intercept, self.classes - 1
+        grams = np.empty((*D.shape[:-2], len(k), side, side))
+        grams[..., :d, :d] = self.design.grams(D)
         if self.fit_intercept:
-            grams[:, d, :d] = grams[:, :d, d] = self.design.adjoint(D).T
-            grams[:, d, d] = D.sum(axis=0)
-        H = np.tensordot(grams, outer, axes=(0, 0)).transpose(0, 2, 1, 3)
-        return np.ascontiguousarray(H).reshape(side * H.shape[1], -1)
+            pulls = np.swapaxes(self.design.adjoint(D), -1, -2)
+            grams[..., d, :d] = grams[..., :d, d] = pulls
+            grams[..., d, d] = D.sum(axis=-2)
+        # index (..., class, class, column, column)
+        H = outer.T @ grams.reshape(*grams.shape[:-2], -1)
+        H = np.moveaxis(
+            H.reshape(*H.shape[:-2], m, m, side, side), (-2, -4, -1, -3), (-4, -3, -2, -1)
+        )
+        return np.ascontiguousarray(H).reshape(*H.shape[:-4], side * m, side * m)
 
     def mean_curvature(self, p: Array) -> Array:
         """Return the curvature as if that of a row did not depend on its place.
 
         It is Z'(pi Z) times the mean of diag p - pp' over the rows: one Gram matrix for all pairs.
         """
-        mean = np.diag(self.weights @ p) - (self.weights[:, None] * p).T @ p
-        mean = self.basis.T @ mean @ self.basis
-        return np.kron(self.scatter, mean)
+        return np.kron(self.scatter, self.mean_bend(p))
+
+    def mean_bend(self, p: Array) -> Array:
+        """Return E'(mean of diag p - pp')E."""
+        q = p @ self.basis
+        of_squares = np.swapaxes(self.basis, -1, -2) @ (self.mean(p)[..., None] * self.basis)
+        return np.asarray(of_squares - np.swapaxes(self.weights[..., None] * q, -1, -2) @ q)
 
     @cached_property
     def scatter(self) -> Array:
-        """Z'(pi Z), with a last column of ones if there is an intercept."""
+        """Z'(pi Z), with a last column of ones if there is an intercept, of one problem."""
         d = self.design.d
         side = d + self.fit_intercept
         S = np.zeros((side, side))
-        S[:d, :d] = self.design.gram(self.weights)
+        S[:d, :d] = self.design.grams(self.weights[:, None])[0]
         if self.fit_intercept:
-            S[d, :d] = S[:d, d] = self.design.adjoint(self.weights)
+            S[d, :d] = S[:d, d] = self.design.adjoint(self.weights[:, None])[:, 0]
             S[d, d] = 1.0
         return S
 
@@ -142,18 +181,20 @@ class SoftmaxRows:
         """Return q moved by (diag p - pp') b, one b for all rows, to where E q is the shares."""
         if not self.fit_intercept:
             return q
-        miss = self.weights @ self.slopes(q)
-        mean = np.diag(self.weights @ p) - (self.weights[:, None] * p).T @ p
-        b = -np.linalg.lstsq(mean, miss, rcond=None)[0]
-        return q + self.bent(p, np.broadcast_to(b, p.shape))
+        bend = self.mean_bend(p)
+        miss = self.mean(self.slopes(q)) @ self.basis
+        m = len(bend[-1])
+        b = -solve_each(bend.reshape(-1, m, m), miss.reshape(-1, m, 1)).reshape(*miss.shape, 1)
+        shift = self.basis @ b
+        return q + p * (np.swapaxes(shift, -1, -2) - p @ shift)
 
-    def dual_value(self, q: Array, shrink: float) -> float:
+    def dual_value(self, q: Array, shrink: Any) -> Any:
         """Return the mean entropy of shrink q + (1 - shrink) e_y, -inf off the simplex."""
-        q = shrink * q
-        q[self.own] += 1 - shrink
-        weights = self.weights
-        if weights.min() == 0:
-            q, weights = q[weights > 0], weights[weights > 0]
-        if q.min() < 0:
-            return -np.inf
-        return -float(weights @ xlogy(q, q).sum(axis=1))
+        part = np.asarray(shrink)[..., None]
+        q = part[..., None] * q
+        q[self.own] += 1 - part
+        # a row without weight may have any probabilities
+        off = ((q.min(axis=-1) < 0) & (self.weights > 0)).any(axis=-1)
+        q = np.maximum(q, 0.0)
+        entropy = -np.einsum("...n,...n->...", self.weights, xlogy(q, q).sum(axis=-1))
+        return np.where(off, -np.inf, entropy)

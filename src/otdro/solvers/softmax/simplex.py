@@ -1,4 +1,4 @@
-r"""A convex quadratic over a simplex, by an active-set method.
+r"""Convex quadratics over simplices, by an active-set method, many at a time.
 
 .. math:: \min_{\lambda \ge 0,\ 1'\lambda = \delta}\ \lambda'Q\lambda/2 - q'\lambda
 """
@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...duality.ties import times
+
 Array = NDArray[Any]
 
 #: Relative to its diagonal, what makes Q definite on directions that are rounding.
@@ -19,43 +21,62 @@ ROUNDING = 1e-13
 #: Changes of the active set, at most, per coordinate.
 CHANGES = 20
 
+TINY = np.finfo(float).tiny
 
-def minimise(Q: Array, q: Array, delta: float, start: Array) -> Array:
-    """Return the minimiser, from the support of ``start``."""
-    m = len(q)
-    Q = Q + RIDGE * max(float(np.trace(Q)) / m, np.finfo(float).tiny) * np.eye(m)
+
+def minimise(Q: Array, q: Array, delta: Array, start: Array) -> Array:
+    """Return the minimisers (T, m) of Q (T, m, m), q (T, m), from the supports of ``start``."""
+    m = q.shape[1]
+    Q = Q.copy()
+    diagonal = np.einsum("tii->ti", Q)
+    diagonal += RIDGE * np.maximum(diagonal.mean(axis=1, keepdims=True), TINY)
     support = start > 0
-    x = start * (delta / start.sum())
+    x = start * (delta / start.sum(axis=1))[:, None]
+    active = np.arange(len(q))
     for _ in range(CHANGES * m):
-        on = np.flatnonzero(support)
-        new = np.zeros(m)
-        new[on] = _on_support(Q[np.ix_(on, on)], q[on], delta)
-        if new[on].min() > 0:
-            x = new
-            g = Q @ x - q
-            level = float(g[on].max())
-            j = int(g.argmin())
-            if level - g[j] <= ROUNDING * (np.abs(q).max() + np.abs(g).max()) or support[j]:
-                break
-            support[j] = True
-            continue
-        # towards it until the first coordinate vanishes, which leaves the support
-        fall = on[new[on] <= 0]
-        ratio = x[fall] / np.maximum(x[fall] - new[fall], np.finfo(float).tiny)
-        x = x + float(ratio.min()) * (new - x)
-        gone = fall[ratio <= ratio.min()]
-        x[gone] = 0.0
-        support[gone] = False
-        if not support.any():
-            support[int((Q @ x - q).argmin())] = True
+        now, on = x[active], support[active]
+        new = _on_support(Q[active], q[active], delta[active], on)
+        inside = np.where(on, new, np.inf).min(axis=1) > 0
+        now, on, over = _changed(Q[active], q[active], now, new, on, inside)
+        x[active], support[active] = now, on
+        active = active[~over]
+        if not len(active):
+            break
     return np.maximum(x, 0.0)
 
 
-def _on_support(Q: Array, q: Array, delta: float) -> Array:
-    """Return the minimiser with free signs and sum delta."""
-    m = len(q)
-    if m == 1:
-        return np.array([delta])
-    solved = np.linalg.solve(Q, np.stack([q, np.ones(m)], axis=1))
-    nu = (solved[:, 0].sum() - delta) / solved[:, 1].sum()
-    return np.asarray(solved[:, 0] - nu * solved[:, 1])
+def _changed(
+    Q: Array, q: Array, x: Array, new: Array, on: Array, inside: Array
+) -> tuple[Array, Array, Array]:
+    """Return points and supports after one change, and which are over.
+
+    From a minimiser on its support that is ``inside`` the coordinate of the least gradient joins;
+    others go towards it until the first coordinate vanishes, which leaves the support.
+    """
+    each = np.arange(len(x))
+    ratio = np.where(on & (new <= 0), x / np.maximum(x - new, TINY), np.inf)
+    length = np.where(inside, 1.0, ratio.min(axis=1))
+    gone = (ratio <= length[:, None]) & ~inside[:, None]
+    x = np.where(gone, 0.0, x + length[:, None] * (new - x))
+    g = times(Q, x) - q
+    on = on & ~gone
+    least = g.argmin(axis=1)
+    level = np.where(on, g, -np.inf).max(axis=1)
+    size = np.abs(q).max(axis=1) + np.abs(g).max(axis=1)
+    over = inside & ((level - g[each, least] <= ROUNDING * size) | on[each, least])
+    joins = (inside & ~over) | ~on.any(axis=1)
+    on[each[joins], least[joins]] = True
+    return x, on, over
+
+
+def _on_support(Q: Array, q: Array, delta: Array, on: Array) -> Array:
+    """Return the minimisers with free signs and sum delta, zero off the supports."""
+    used = np.flatnonzero(on.any(axis=0))
+    on = on[:, used]
+    both = on[:, :, None] & on[:, None, :]
+    A = np.where(both, Q[:, used[:, None], used], np.eye(len(used)))
+    solved = np.linalg.solve(A, np.stack([np.where(on, q[:, used], 0.0), on * 1.0], axis=2))
+    nu = (solved[:, :, 0].sum(axis=1) - delta) / solved[:, :, 1].sum(axis=1)
+    found = np.zeros_like(q)
+    found[:, used] = solved[:, :, 0] - nu[:, None] * solved[:, :, 1]
+    return found

@@ -1,0 +1,107 @@
+"""Products with the rows of many problems: the same rows for all, or rows of their own."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...design import PRODUCTS_UP_TO, Design
+
+Array = NDArray[Any]
+
+
+class Products(Protocol):
+    """Products with rows Z (n, d), along the last two axes of arrays."""
+
+    n: int
+    d: int
+
+    def columns(self, index: Any) -> Products:
+        """Return those of some problems."""
+
+    def scores(self, C: Array) -> Array:
+        """Return Z C, (n, k) from (d, k)."""
+
+    def adjoint(self, a: Array) -> Array:
+        """Return Z'a, (d, k) from (n, k)."""
+
+    def grams(self, D: Array) -> Array:
+        """Return Z' diag(D) Z of every column of D (n, k) >= 0, (k, d, d)."""
+
+
+class SharedRows:
+    """One design for all problems."""
+
+    def __init__(self, design: Design) -> None:
+        self.design = design
+        self.n = design.n
+        self.d = design.d
+
+    def columns(self, index: Any) -> SharedRows:
+        """Return the same rows."""
+        return self
+
+    def scores(self, C: Array) -> Array:
+        """Return Z C."""
+        return _as_one_matrix(self.design.scores, C)
+
+    def adjoint(self, a: Array) -> Array:
+        """Return Z'a."""
+        return _as_one_matrix(self.design.adjoint, a)
+
+    def grams(self, D: Array) -> Array:
+        """Return Z' diag(D) Z of every column of D; of many rows one by one, by symmetry."""
+        flat = np.moveaxis(D, -2, 0)
+        columns = flat.reshape(self.n, -1)
+        if self.n * self.d**2 <= PRODUCTS_UP_TO:
+            found = self.design.gram(columns)
+        else:
+            found = np.stack([self.design.gram(column) for column in columns.T])
+        return found.reshape(*flat.shape[1:], self.d, self.d)
+
+
+class OwnRows:
+    """Rows Z (B, n, d), those of each problem."""
+
+    def __init__(self, Z: Array) -> None:
+        self.Z = Z
+        self.n, self.d = Z.shape[1:]
+
+    def columns(self, index: Any) -> OwnRows:
+        """Return those of some problems."""
+        part = OwnRows(self.Z[index])
+        if "_products" in self.__dict__:
+            part.__dict__["_products"] = self._products[index]
+        return part
+
+    def scores(self, C: Array) -> Array:
+        """Return Z C."""
+        return np.asarray(self.Z @ C)
+
+    def adjoint(self, a: Array) -> Array:
+        """Return Z'a."""
+        return np.asarray(np.swapaxes(self.Z, 1, 2) @ a)
+
+    @cached_property
+    def _products(self) -> Array:
+        """The products of all pairs of entries of each row, (B, n, d^2)."""
+        return (self.Z[..., :, None] * self.Z[..., None, :]).reshape(*self.Z.shape[:2], -1)
+
+    def grams(self, D: Array) -> Array:
+        """Return Z' diag(D) Z of every column of D."""
+        found = np.swapaxes(D, 1, 2) @ self._products
+        return np.asarray(found.reshape(*found.shape[:2], self.d, self.d))
+
+
+def _as_one_matrix(product: Any, a: Array) -> Array:
+    """Return a product with a (s, k), or with a (B, s, k) as one of B k columns."""
+    if a.ndim == 2:
+        return np.asarray(product(a))
+    B, s, k = a.shape
+    if B == 1:
+        return np.asarray(product(a[0]))[None]
+    found = product(np.ascontiguousarray(np.moveaxis(a, 1, 0)).reshape(s, B * k))
+    return np.moveaxis(found.reshape(-1, B, k), 0, 1)
