@@ -9,6 +9,7 @@ import otdro
 
 SOURCE = Path(otdro.__file__).parent
 LAYERS = [
+    {"arrays"},
     {"design", "progress", "chunks"},
     {"fences"},
     {"losses", "costs", "pairs"},

@@ -10,6 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from . import arrays
+from .arrays import as_float, beside, library, namespace
+
 Array = NDArray[Any]
 
 #: Columns up to which matrices of d x d entries are formed; above it they are structured.
@@ -27,7 +30,9 @@ PLAIN_UP_TO = 50_000_000
 
 
 def as_dense(X: Any) -> Array:
-    """Return X as a dense array."""
+    """Return X as a dense array, where it is."""
+    if library(X) is not None:
+        return X
     return np.asarray(X.toarray() if hasattr(X, "toarray") else X)
 
 
@@ -42,6 +47,8 @@ class Design:
     is applied to the rows, which stay sparse where X is; theta has then as many entries as L has
     columns.
     Vectors may be batched as columns. Blocks of float32 rows are cast to float64 as they are used.
+    Rows on a device stay there, as do arrays with an entry per row; coefficients, pulls Z'r and
+    Gram matrices are NumPy (``otdro.arrays``).
     """
 
     def __init__(self, X: Any, factor: Any = None, center: Array | None = None) -> None:
@@ -53,11 +60,12 @@ class Design:
         self.X, self.factor, self.center = X, factor, center
         self.n, self.d = X.shape
         self.sparse = bool(sparse.issparse(X))
-        self._direct = self.sparse or X.dtype == np.float64
+        self._away = library(X) is not None
+        self._direct = not self._away and (self.sparse or X.dtype == np.float64)
 
     def rows(self, index: Array) -> Design:
         """Return the design of some rows, with the same factor and centre."""
-        part = Design(self.X[index], self.factor, self.center)
+        part = Design(arrays.pick(self.X, index), self.factor, self.center)
         part._lift, part.origin = self._lift, self.origin
         return part
 
@@ -81,10 +89,12 @@ class Design:
         beta = theta if self.factor is None else self.factor @ theta
         if self._direct:
             z: Array = self.X @ beta
+        elif self._away:
+            z = arrays.times(self.X, beta)
         else:
             z = np.concatenate([block @ beta for _, block in self._blocks(center=False)])
         if self.center is not None:
-            z -= self.center @ beta
+            z -= beside(self.center @ beta, z)
         return z
 
     def adjoint(self, r: Array) -> Array:
@@ -96,13 +106,16 @@ class Design:
         elif self._direct:
             # (r'X)' reads X along its rows also for a batch
             g = (r.T @ self.X).T
+        elif self._away:
+            g = arrays.adjoint(self.X, r)
         else:
             g = sum(
                 (block.T @ r[rows] for rows, block in self._blocks(center=False)),
                 np.zeros((self.d, *r.shape[1:])),
             )
         if self.center is not None:
-            g = g - (self.center[:, None] * r.sum(0) if r.ndim == 2 else self.center * r.sum())
+            total = arrays.numpy(r.sum(0))
+            g = g - (self.center[:, None] * total if r.ndim == 2 else self.center * total)
         return self._pull(g)
 
     def gram(self, D: Array) -> Array:
@@ -121,14 +134,19 @@ class Design:
             return G[None], s[:, None]
         G, s = self._sparse_moments(D) if self.sparse else self._dense_moments(D, center=False)
         if self.center is not None:
-            c, total = self.center, D.sum()
+            c, total = self.center, float(D.sum())
             # sum D (x - c)(x - c)'
             G = G + total * np.outer(c, c) - np.outer(s, c) - np.outer(c, s)
             s = s - total * c
             # where the mean dwarfs the spread, subtracting squares loses digits: centre the rows
-            if not self.sparse and not np.all(np.diag(G) > 1e-4 * total * c**2):
+            if not self.sparse and not np.all(np.diag(G) > self._lost_digits * total * c**2):
                 G, s = self._dense_moments(D, center=True)
         return (G if self.factor is None else self.factor.T @ G @ self.factor), self._pull(s)
+
+    @property
+    def _lost_digits(self) -> float:
+        """The share of the squares below which what centring leaves of them has too few digits."""
+        return 1e-2 if self._away and self.X.dtype != namespace(self.X).float64 else 1e-4
 
     def _sparse_moments(self, D: Array) -> tuple[Array, Array]:
         """Return X' diag(D) X and X'D."""
@@ -137,6 +155,11 @@ class Design:
 
     def _dense_moments(self, D: Array, center: bool) -> tuple[Array, Array]:
         """Return X' diag(D) X and X'D, of centred rows if asked; equal entries of D scale both."""
+        if self._away:
+            at = self.center if center else None
+            s = arrays.adjoint(self.X, D)
+            s = s if at is None else s - float(D.sum()) * at
+            return arrays.gram(self.X, D, at), s
         G, s = np.zeros((self.d, self.d)), np.zeros(self.d)
         equal, root = D[0] if D.min() == D.max() else None, np.sqrt(D)
         for rows, block in self._blocks(center):
@@ -152,13 +175,13 @@ class Design:
     def _gram_batch(self, D: Array) -> Array:
         B = D.shape[1]
         if not self.sparse and self.n * self.d**2 <= PRODUCTS_UP_TO:
-            return np.asarray((D.T @ self._row_products).reshape(B, self.d, self.d))
+            return arrays.numpy(D.T @ self._row_products).reshape(B, self.d, self.d)
+        if self._away or (self.sparse and self._products is None):
+            return np.stack([self.gram(D[:, b]) for b in range(B)])
         G = np.zeros((B, self.d, self.d))
-        if self.sparse and self._products is not None:
+        if self.sparse:
             G += np.asarray(self._products.T @ D).T.reshape(B, self.d, self.d)
             self._centre_batch(G, D)
-        elif self.sparse:
-            return np.stack([self.gram(D[:, b]) for b in range(B)])
         else:
             step = max(1, BLOCK_BYTES // (8 * max(1, self.d * min(self.n, 4096))))
             for rows, block in self._blocks(center=True):
@@ -210,10 +233,10 @@ class Design:
                 return squares
             shifted = squares - 2 * (self.X @ self.center) + self.center @ self.center
             return np.maximum(shifted, 0.0)
-        found = np.empty(self.n)
+        found = arrays.full(self.n, 0.0, self.X)
         for rows, block in self._blocks(center=True):
-            Z = block if self.factor is None else block @ self.factor
-            found[rows] = np.einsum("ij,ij->i", Z, Z)
+            Z = block if self.factor is None else block @ beside(self.factor, block)
+            found[rows] = namespace(Z).linalg.vecdot(Z, Z)
         return found
 
     def kernel(self, rows: slice = slice(None)) -> Array:
@@ -226,7 +249,7 @@ class Design:
                 K += self.center @ self.center - s
                 K -= s[rows, None]
             return K
-        if self.factor is not None:
+        if self.factor is not None or self._away:
             Z = self.dense()
             return Z[rows] @ Z.T
         K = np.zeros((len(range(*rows.indices(self.n))), self.n))
@@ -253,7 +276,7 @@ class Design:
         It is D'(K o K)D with the kernel K = ZZ', where that is smaller or d x d is too much.
         """
         if self.d < self.n and self.d <= WRITTEN_UP_TO:
-            return float(np.sum(self.gram(D) ** 2))
+            return float((self.gram(D) ** 2).sum())
         total = 0.0
         for rows, square in self._kernel_squares:
             total += float(D[rows] @ (square @ D))
@@ -276,17 +299,17 @@ class Design:
 
     def dense(self) -> Array:
         """Return Z itself as a float64 array, for factorisations that need it."""
-        X = np.asarray(as_dense(self.X), dtype=float)
-        Z = X if self.center is None else X - self.center
-        return Z if self.factor is None else Z @ self.factor
+        X = as_float(as_dense(self.X))
+        Z = X if self.center is None else X - beside(self.center, X)
+        return Z if self.factor is None else Z @ beside(self.factor, X)
 
     def _blocks(self, center: bool) -> Iterator[tuple[slice, Array]]:
-        step = max(1, BLOCK_BYTES // (8 * max(1, self.d)))
+        step = max(1, (arrays.CHUNK if self._away else BLOCK_BYTES // 8) // max(1, self.d))
         for start in range(0, self.n, step):
             rows = slice(start, min(start + step, self.n))
-            block = np.asarray(as_dense(self.X[rows]), dtype=float)
+            block = as_float(as_dense(self.X[rows]))
             shifted = center and self.center is not None
-            yield rows, (block - self.center if shifted else block)
+            yield rows, (block - beside(self.center, block) if shifted else block)
 
 
 class Span:
@@ -312,11 +335,11 @@ class KernelSpan(Span):
 
     def lift(self, eta: Array) -> Array:
         """Return Z'(W eta)."""
-        return self.design.adjoint(self.W @ eta)
+        return self.design.adjoint(self.W @ beside(eta, self.W))
 
     def drop(self, theta: Array) -> Array:
         """Return W'(Z theta)."""
-        return self.W.T @ self.design.scores(theta)
+        return arrays.numpy(self.W.T @ self.design.scores(theta))
 
 
 def row_space(design: Design, plain: bool = False) -> tuple[Design, Span]:
@@ -329,25 +352,33 @@ def row_space(design: Design, plain: bool = False) -> tuple[Design, Span]:
     """
     if design.n * design.d > (PLAIN_UP_TO if plain else DECOMPOSE_UP_TO):
         return _kernel_space(design)
-    U, s, Vt = np.linalg.svd(design.dense(), full_matrices=False)
+    Z = design.dense()
+    U, s, Vt = namespace(Z).linalg.svd(Z, full_matrices=False)
+    s, Vt = arrays.numpy(s), arrays.numpy(Vt)
     keep = s > 1e-14 * max(s[0], np.finfo(float).tiny) if len(s) else np.zeros(0, dtype=bool)
     keep[:1] = True
-    return Design(U[:, keep] * s[keep]), Span(Vt[keep].T)
+    return Design(U[:, keep] * beside(s[keep], U)), Span(Vt[keep].T)
 
 
 def _kernel_space(design: Design) -> tuple[Design, Span]:
-    square, U = np.linalg.eigh(design.kernel())
+    K = design.kernel()
+    square, U = namespace(K).linalg.eigh(K)
+    square = arrays.numpy(square)
     noise = design.n * np.finfo(float).eps * max(square[-1], np.finfo(float).tiny)
     keep = square > noise
     keep[-1:] = True
-    s = np.sqrt(np.maximum(square[keep], noise))
-    return Design(np.ascontiguousarray(U[:, keep] * s)), KernelSpan(design, U[:, keep] / s)
+    s = beside(np.sqrt(np.maximum(square[keep], noise)), U)
+    scaled = U[:, keep] * s
+    return Design(scaled if library(U) else np.ascontiguousarray(scaled)), KernelSpan(
+        design, U[:, keep] / s
+    )
 
 
 def model_scores(X: Any, coef: Array, intercept: Any) -> Array:
     """Return X coef + b: (n, *b.shape) for coefficients of shape (*b.shape, d)."""
     flat = np.reshape(coef, (-1, X.shape[1])).T
-    return Design(X).scores(flat).reshape(X.shape[0], *np.shape(intercept)) + intercept
+    scores = Design(X).scores(flat).reshape(X.shape[0], *np.shape(intercept))
+    return scores + beside(intercept, scores)
 
 
 def mean(X: Any, weights: Array) -> Array:
@@ -364,5 +395,5 @@ def column_scale(X: Any, weights: Array) -> Array:
         return np.sqrt(np.maximum(square - center**2, 0.0))
     design, variance = Design(X, center=center), np.zeros(X.shape[1])
     for part, block in design._blocks(center=True):
-        variance += weights[part] @ np.square(block)
+        variance += arrays.numpy(weights[part] @ block**2)
     return np.sqrt(variance)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
+from ..arrays import namespace
 from .inner import Inner, local_maxima, slope_limit
 from .sublevel import Ends, inverted
 
@@ -85,23 +86,24 @@ class Loss(BaseEstimator):  # type: ignore[misc]
         """Return l, d and e with l' = e d at the scores z + scale xi; xi, l, d of shape (L, n)."""
         u = z + scale * xi
         value, slope, _ = self.evaluate(u, np.broadcast_to(y, u.shape))
-        return value, slope, np.ones_like(z)
+        return value, slope, namespace(z).ones_like(z)
 
     def constant(self, y: Array, weights: Array) -> float:
         """Return the constant score b that minimises sum_i weights_i l(b, y_i), by bisection."""
         if self.task == "classification":
-            mass = [weights[y < 0].sum(), weights[y > 0].sum()]
+            mass = [float(weights[y < 0].sum()), float(weights[y > 0].sum())]
             y, weights = np.array([-1.0, 1.0]), np.array(mass)
+        ones = namespace(y).ones_like(y)
         low, high = min(-1.0, float(y.min())), max(1.0, float(y.max()))
-        while weights @ self.derivative(np.full_like(y, high), y) < 0 and high < FAR:
+        while weights @ self.derivative(high * ones, y) < 0 and high < FAR:
             high *= 2
-        while weights @ self.derivative(np.full_like(y, low), y) > 0 and low > -FAR:
+        while weights @ self.derivative(low * ones, y) > 0 and low > -FAR:
             low *= 2
         for _ in range(HALVINGS):
             b = (low + high) / 2
             if not low < b < high:
                 break
-            if weights @ self.derivative(np.full_like(y, b), y) < 0:
+            if weights @ self.derivative(b * ones, y) < 0:
                 low = b
             else:
                 high = b

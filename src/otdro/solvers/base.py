@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
+from ..arrays import full
 from ..costs import Cost
 from ..problem import Problem, Solution
 
@@ -156,7 +157,7 @@ def constant_risk(problem: Problem) -> tuple[Any, float]:
     if problem.loss.task == "classification":
         positive = float(weights[y > 0].sum())
         y, weights = np.array([-1.0, 1.0]), np.array([1 - positive, positive])
-    return b, float(weights @ problem.loss.value(np.full(len(y), b), y))
+    return b, float(weights @ problem.loss.value(full(len(y), b, y), y))
 
 
 def constant_solution(problem: Problem) -> Solution:

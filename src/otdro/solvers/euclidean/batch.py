@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import column_sums, full, pick_columns, set_columns
 from ...design import Design
 from ...losses import Loss
 
@@ -33,12 +34,12 @@ class Batch:
 
     def columns(self, index: Array) -> Batch:
         """Return the problems of some columns."""
-        weights, rho = self.weights[:, index], self.rho[index]
+        weights, rho = pick_columns(self.weights, index), self.rho[index]
         return Batch(self.design, self.y, weights, self.loss, rho, self.fit_intercept)
 
     def mean(self, v: Array) -> Array:
         """Return the weighted sum over rows, one per column."""
-        return np.einsum("nb,nb->b", self.weights, v)
+        return column_sums(self.weights, v)
 
     def objective(self, p: Points) -> Array:
         """Return mean l + rho w."""
@@ -64,7 +65,7 @@ class Points:
     def columns(self, index: Array) -> Points:
         """Return the points of some columns."""
         parts = (self.theta, self.b, self.z, self.value, self.slope, self.curvature)
-        return Points(*(part[..., index] for part in parts))
+        return Points(*(pick_columns(part, index) for part in parts))
 
 
 @dataclass(eq=False)
@@ -98,8 +99,8 @@ class Minimum:
         return cls(
             np.zeros((d, B)),
             np.zeros(B),
-            np.zeros((n, B)),
-            np.zeros((n, B)),
+            full((n, B), 0.0, batch.y),
+            full((n, B), 0.0, batch.y),
             np.zeros(B),
             np.zeros(B),
             np.ones(B, int),
@@ -108,5 +109,6 @@ class Minimum:
     def store(self, columns: Array, p: Points, objective: Array, gap: Array, n_iter: int) -> None:
         """Write finished points into their columns."""
         self.theta[:, columns], self.b[columns] = p.theta, p.b
-        self.z[:, columns], self.slope[:, columns] = p.z, p.slope
+        set_columns(self.z, columns, p.z)
+        set_columns(self.slope, columns, p.slope)
         self.objective[columns], self.gap[columns], self.n_iter[columns] = objective, gap, n_iter

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import beside, namespace, numpy, pick_columns
 from .batch import Batch, Points, norms
 
 Array = NDArray[Any]
@@ -61,7 +62,7 @@ class NewtonMatrix:
     def keep(self, index: Array) -> None:
         """Forget the problems outside ``index``."""
         self.H, self.h = self.H[index], self.h[:, index]
-        self.curvature, self.mass = self.curvature[:, index], self.mass[index]
+        self.curvature, self.mass = pick_columns(self.curvature, index), self.mass[index]
         self.residual = self.residual[index]
 
     def update(self, batch: Batch, p: Points) -> None:
@@ -80,7 +81,8 @@ class NewtonMatrix:
             self.H[new], self.h[:, new], self.mass[new] = _matrices(
                 batch.columns(new), p.columns(new)
             )
-            self.curvature = np.where(new, p.curvature, self.curvature)
+            xp = namespace(p.curvature)
+            self.curvature = xp.where(beside(new, p.curvature), p.curvature, self.curvature)
         self.residual = residual
 
     def step(self, batch: Batch, p: Points) -> tuple[Array, Array, Array]:
@@ -143,7 +145,7 @@ def _conjugate_gradients(apply: Callable[[Array], Array], rhs: Array, rtol: floa
 def _matrices(batch: Batch, p: Points) -> tuple[Array, Array, Array]:
     """Return H - hh'/m, h and m at the curvatures of p."""
     D = batch.weights * p.curvature
-    m = np.maximum(D.sum(axis=0), np.finfo(float).tiny)
+    m = np.maximum(numpy(D.sum(axis=0)), np.finfo(float).tiny)
     if batch.design.d > DENSE_UP_TO:
         H, h = np.empty((len(m), 0, 0)), batch.design.adjoint(D)
     else:

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import beside, namespace, pick_columns
 from ...duality import threshold
 from .batch import Batch, Minimum, Points, Zero, norms
 from .newton_matrix import NewtonMatrix
@@ -67,7 +68,7 @@ def minimise(
     if not len(active):
         return best
     batch, target = batch.columns(active), target[active]
-    near = None if start is None else tuple(part[..., active] for part in start)
+    near = None if start is None else tuple(pick_columns(part, active) for part in start)
     p = _first(batch, zero.columns(active), near)
     system = (system or NewtonMatrix()).retried()
     gap = batch.objective(p)
@@ -78,7 +79,7 @@ def minimise(
             system.discard(np.ones(1, dtype=bool))
             system.update(batch, p)
             step, db, pull = system.step(batch, p)
-        dz = batch.design.scores(step) + db
+        dz = batch.design.scores(step) + beside(db, batch.y)
         new, objective = _line_search(batch, p, system.g, step, db, dz)
         if not system.borrowed:
             lower = dual_value(batch, p, p.slope + system.curvature * dz, pull)
@@ -126,7 +127,7 @@ def zero_points(batch: Batch) -> Zero:
     b = np.zeros(B)
     if batch.fit_intercept:
         b = np.array([batch.loss.constant(batch.y, batch.weights[:, j]) for j in range(B)])
-    z = np.broadcast_to(b, (batch.design.n, B))
+    z = namespace(batch.y).broadcast_to(beside(b, batch.y), (batch.design.n, B))
     p = points(batch, np.zeros((batch.design.d, B)), b, z)
     return Zero(p, batch.design.adjoint(batch.weights * p.slope))
 
@@ -144,14 +145,15 @@ def _first(batch: Batch, zero: Zero, start: Start | None) -> Points:
     if start is None:
         return points(batch, *_along_gradient(batch, zero))
     theta, b = start[:2]
-    z = start[2] if len(start) > 2 else batch.design.scores(theta) + b
+    z = start[2] if len(start) > 2 else batch.design.scores(theta) + beside(b, batch.y)
     warm = points(batch, theta, b, z)
     good = theta.any(axis=0) & (batch.objective(warm) < batch.mean(zero.points.value))
     if good.all():
         return warm
     cold = _along_gradient(batch, zero)
-    pairs = zip((theta, b, z), cold, strict=True)
-    return points(batch, *(np.where(good, given, other) for given, other in pairs))
+    pairs = zip((theta, b), cold[:2], strict=True)
+    mixed = namespace(z).where(beside(good, z), z, cold[2])
+    return points(batch, *(np.where(good, given, other) for given, other in pairs), mixed)
 
 
 def _along_gradient(batch: Batch, zero: Zero) -> tuple[Array, Array, Array]:
@@ -161,13 +163,13 @@ def _along_gradient(batch: Batch, zero: Zero) -> tuple[Array, Array, Array]:
     z = batch.design.scores(u)
     # the rows are centred on a mean that need not be that of these weights
     shift = batch.mean(z) if batch.fit_intercept else np.zeros(len(steepness))
-    spread = z - shift
+    spread = z - beside(shift, z)
     bend = batch.mean(zero.points.curvature * spread**2)
     # slope -(|g| - rho) and curvature u'Hu along u; the least bend caps the move where H vanishes
     least = LEAST_BEND * (steepness - batch.rho) * np.sqrt(batch.mean(spread**2))
     length = (steepness - batch.rho) / np.maximum(bend, np.maximum(least, np.finfo(float).tiny))
     b = zero.points.b - length * shift
-    return length * u, b, length * z + b
+    return length * u, b, beside(length, z) * z + beside(b, z)
 
 
 def dual_value(batch: Batch, p: Points, a: Array, pull: Array) -> Array:
@@ -176,9 +178,9 @@ def dual_value(batch: Batch, p: Points, a: Array, pull: Array) -> Array:
     free = batch.rho == 0
     shrink = batch.rho / np.maximum(size, np.finfo(float).tiny)
     kappa = np.where((size > batch.rho) & ~free, shrink, 1.0)
-    conjugate = batch.loss.conjugate(kappa * a, batch.y[:, None])
+    conjugate = batch.loss.conjugate(beside(kappa, a) * a, batch.y[:, None])
     # a row without weight may have any slope
-    value = -batch.mean(np.where(batch.weights > 0, conjugate, 0.0))
+    value = -batch.mean(namespace(a).where(batch.weights > 0, conjugate, 0.0))
     # without a penalty Z'(pi a) = 0 holds to rounding only; its price is |Z'(pi a)| |theta|
     value -= np.where(free, size * p.w, 0.0)
     return np.maximum(0.0, value)
@@ -192,7 +194,8 @@ def _line_search(
     descent = _slope_along(batch, p, g, step, db)
     length = np.ones(len(objective))
     for attempt in range(HALVINGS):
-        new = points(batch, p.theta + length * step, p.b + length * db, p.z + length * dz)
+        z = p.z + beside(length, dz) * dz
+        new = points(batch, p.theta + length * step, p.b + length * db, z)
         value = batch.objective(new)
         allowed = objective + ARMIJO * length * descent + ROUNDING * np.abs(objective)
         short = ~(value <= allowed)
