@@ -81,6 +81,13 @@ def full(shape: Any, value: Any, x: Any) -> Any:
     return xp.full(shape, float(value), dtype=xp.float64, device=x.device)
 
 
+def numbers(n: int, x: Any) -> Any:
+    """Return 0 to n - 1, of the library and on the device of x."""
+    if isinstance(x, np.ndarray):
+        return np.arange(n)
+    return namespace(x).arange(n, device=x.device)
+
+
 def as_float(x: Any) -> Any:
     """Return an array as float64, itself where it is that."""
     if isinstance(x, np.ndarray) or library(x) is None:
@@ -116,7 +123,7 @@ def set_columns(x: Any, index: Any, v: Any) -> None:
 def entries(x: Any, *index: Array) -> Array:
     """Return the entries of x at NumPy places along its last axes, as NumPy."""
     if isinstance(x, np.ndarray):
-        found: Array = x[..., *index]
+        found: Array = x[(..., *index)]  # type: ignore[index]
         return found
     return numpy(x[..., *(beside(numbers, x) for numbers in index)])
 

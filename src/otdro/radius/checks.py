@@ -41,7 +41,7 @@ def check_targets(y: Array, loss: Loss) -> None:
     The fourth power of ``LARGEST`` is below the largest double, that of its inverse above the
     least one.
     """
-    size = float(np.abs(y).max())
+    size = float(abs(y).max())
     large = size > LARGEST and not np.isfinite(loss.lipschitz)
     small = 0 < size < 1 / LARGEST and np.isfinite(loss.smoothness)
     if large or small:

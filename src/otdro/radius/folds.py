@@ -13,6 +13,7 @@ from joblib import Parallel, delayed, effective_n_jobs
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
+from ..arrays import beside, namespace, numpy, pick
 from ..costs import Cost, Norm
 from ..design import model_scores
 from ..problem import Sample
@@ -49,8 +50,11 @@ class FoldScores:
         tested has none. ``columns`` are the deltas asked for.
         """
         rows = np.concatenate(self.rows)
-        share = weights[rows] / np.bincount(rows, minlength=len(weights))[rows]
-        return rows, np.concatenate([z[k][:, columns] for z in self.z]), share / share.sum()
+        tests = beside(np.bincount(rows, minlength=len(weights))[rows], weights)
+        rows = beside(rows, weights)
+        share = weights[rows] / tests
+        z = namespace(weights).concat([z[k][:, columns] for z in self.z])
+        return rows, z, share / share.sum()
 
     def blocks(self) -> list[slice]:
         """Return the deltas in parts of at most ``ENTRIES`` scores, so that copies are small."""
@@ -209,11 +213,12 @@ def _scored(
     sample: Sample, test: Array, cost: Cost, solved: Solved, scorer: Any, seconds: float
 ) -> _Scored:
     """Return what the solutions of a fold say on its test rows."""
-    held = sample.X[test]
+    held = pick(sample.X, test)
     failed = sum(not s.converged for row in solved for s in row)
     coefs = np.stack([[s.coef for s in row] for row in solved])
     intercepts = np.array([[s.intercept for s in row] for row in solved])
-    z = np.stack([model_scores(held, c, b) for c, b in zip(coefs, intercepts, strict=True)])
+    each = [model_scores(held, c, b) for c, b in zip(coefs, intercepts, strict=True)]
+    z = namespace(each[0]).stack(each)
     return _Scored(_scores(sample, test, z, coefs, intercepts, scorer), z, cost, failed, seconds)
 
 
@@ -221,14 +226,16 @@ def _scores(
     sample: Sample, test: Array, z: Array, coefs: Array, intercepts: Array, scorer: Any
 ) -> Array:
     """Return the score of every delta on the test rows: minus the mean loss, or the scorer's."""
-    weights = sample.weights[test] / sample.weights[test].sum()
+    weights = pick(sample.weights, test)
+    weights = weights / weights.sum()
     if scorer is None:
         losses = [
-            weights @ sample.loss.value(z[k], y[test][:, None]) for k, y in enumerate(sample.ys)
+            numpy(weights @ sample.loss.value(z[k], pick(y, test)[:, None]))
+            for k, y in enumerate(sample.ys)
         ]
         return -np.mean(losses, axis=0)
-    m = z.shape[2]
-    return np.array([scorer(sample.X[test], test, coefs[:, j], intercepts[:, j]) for j in range(m)])
+    m, held = z.shape[2], pick(sample.X, test)
+    return np.array([scorer(held, test, coefs[:, j], intercepts[:, j]) for j in range(m)])
 
 
 def _warn_of_unsolved(failed: list[int]) -> None:

@@ -151,9 +151,8 @@ def _first(batch: Batch, zero: Zero, start: Start | None) -> Points:
     if good.all():
         return warm
     cold = _along_gradient(batch, zero)
-    pairs = zip((theta, b), cold[:2], strict=True)
-    mixed = namespace(z).where(beside(good, z), z, cold[2])
-    return points(batch, *(np.where(good, given, other) for given, other in pairs), mixed)
+    theta, b = np.where(good, theta, cold[0]), np.where(good, b, cold[1])
+    return points(batch, theta, b, namespace(z).where(beside(good, z), z, cold[2]))
 
 
 def _along_gradient(batch: Batch, zero: Zero) -> tuple[Array, Array, Array]:
