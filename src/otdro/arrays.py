@@ -107,8 +107,8 @@ def pick(x: Any, index: Any) -> Any:
 
 
 def pick_columns(x: Any, index: Any) -> Any:
-    """Return some entries along the last axis, by NumPy numbers or a mask."""
-    if isinstance(x, np.ndarray):
+    """Return some entries along the last axis, by numbers or a mask that are NumPy or beside x."""
+    if isinstance(x, np.ndarray) or not isinstance(index, np.ndarray):
         return x[..., index]
     # all of them in their order, as for a single problem, need no copy
     numbers = np.arange(x.shape[-1])[index]
@@ -120,11 +120,31 @@ def set_columns(x: Any, index: Any, v: Any) -> None:
     x[..., beside(index, x)] = v
 
 
+def flatnonzero(mask: Any) -> Any:
+    """Return the numbers of the true entries."""
+    return (
+        np.flatnonzero(mask) if isinstance(mask, np.ndarray) else namespace(mask).nonzero(mask)[0]
+    )
+
+
+def solve_definite(A: Any, rhs: Any) -> Any:
+    """Return A^-1 rhs for positive definite A (B, d, d) and rhs (B, d)."""
+    if library(A) == "torch":
+        # by Cholesky, which half of a general elimination is; the rare matrix that rounding makes
+        # indefinite is left to that one
+        import torch
+
+        L, failed = torch.linalg.cholesky_ex(A)
+        if not bool(failed.any()):
+            return torch.cholesky_solve(rhs[..., None], L)[..., 0]
+    return namespace(A).linalg.solve(A, rhs[..., None])[..., 0]
+
+
 def entries(x: Any, *index: Array) -> Array:
     """Return the entries of x at NumPy places along its last axes, as NumPy."""
     if isinstance(x, np.ndarray):
-        found: Array = x[(..., *index)]  # type: ignore[index]
-        return found
+        at: Any = (..., *index)
+        return x[at]
     return numpy(x[..., *(beside(numbers, x) for numbers in index)])
 
 

@@ -64,10 +64,10 @@ def zero_model(
 
 def threshold(size: Any, mean_square: Any, lipschitz: float, order: int) -> Any:
     """Return ||g||/Lip or ||g||^2/E[a^2], one number or one per problem; 0 where g is rounding."""
-    real = size > ROUNDING * np.sqrt(mean_square)
-    square = np.where(real, mean_square, 1.0)
-    found = size / lipschitz if order == 1 else size**2 / square
-    return np.where(real, found, 0.0)
+    xp = namespace(size)
+    real = size > ROUNDING * mean_square**0.5
+    found = size / lipschitz if order == 1 else size**2 / xp.where(real, mean_square, 1.0)
+    return xp.where(real, found, 0.0)
 
 
 def local_threshold(zero: ZeroModel, weights: Array, B: Array) -> tuple[float, Array]:

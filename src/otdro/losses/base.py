@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from ..arrays import namespace
+from ..arrays import beside, namespace, numpy
 from .inner import Inner, local_maxima, slope_limit
 from .sublevel import Ends, inverted
 
@@ -108,6 +108,13 @@ class Loss(BaseEstimator):  # type: ignore[misc]
             else:
                 high = b
         return (low + high) / 2
+
+    def constant_of_share(self, positive: Array) -> Array:
+        """Return the best constants where the label +1 has these shares of the weight."""
+        share = numpy(positive)
+        labels = np.array([-1.0, 1.0])
+        found = [self.constant(labels, np.array([1 - p, p])) for p in share.tolist()]
+        return beside(np.array(found), positive)
 
     def slope_range(self, y: Array) -> SlopeRange:
         """Return the limits of dl/dz as z tends to -inf and to +inf; -inf or inf if none."""

@@ -96,6 +96,10 @@ class Logistic(Loss):
         positive, negative = float(weights[y > 0].sum()), float(weights[y < 0].sum())
         return float(np.log(positive) - np.log(negative))
 
+    def constant_of_share(self, positive: Array) -> Array:
+        """Return log(pi/(1 - pi))."""
+        return _logit(positive)
+
     def conjugate(self, a: Array, y: Array) -> Array:
         """Return the negative entropy of alpha = -ya, +inf outside [0, 1]."""
         alpha = -y * a

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...arrays import beside, namespace, numpy, pick_columns
+from ...arrays import beside, namespace, pick_columns, solve_definite
 from .batch import Batch, Points, norms
 
 Array = NDArray[Any]
@@ -47,7 +47,7 @@ class NewtonMatrix:
 
     def retried(self) -> NewtonMatrix:
         """Try the matrix, if there is one, on the next problem: its first step is the test."""
-        self.residual = np.full_like(self.residual, np.inf)
+        self.residual = namespace(self.residual).full_like(self.residual, np.inf)
         return self
 
     def lent(self) -> NewtonMatrix:
@@ -57,7 +57,7 @@ class NewtonMatrix:
 
     def discard(self, some: Array) -> None:
         """Have the matrices of some problems renewed at the next update."""
-        self.residual = np.where(some, -1.0, self.residual)
+        self.residual = namespace(self.residual).where(some, -1.0, self.residual)
 
     def keep(self, index: Array) -> None:
         """Forget the problems outside ``index``."""
@@ -87,7 +87,7 @@ class NewtonMatrix:
 
     def step(self, batch: Batch, p: Points) -> tuple[Array, Array, Array]:
         """Return the step in theta (d, B), the intercept's, and Z'(pi (a + D Z step))."""
-        w, u = p.w, p.theta / p.w
+        w, u, xp = p.w, p.theta / p.w, namespace(p.theta)
         s = batch.mean(p.slope) * batch.fit_intercept
         balanced = self.g - self.h * (s / self.mass)
         rhs = -(balanced + batch.rho * u)
@@ -96,8 +96,8 @@ class NewtonMatrix:
             pull = balanced + self._apply(batch, step)
         else:
             step = _solve(self.H, batch.rho / w, u, rhs)
-            pull = balanced + np.einsum("bij,jb->ib", self.H, step)
-        db = -(s + np.einsum("db,db->b", self.h, step)) / self.mass * batch.fit_intercept
+            pull = balanced + xp.einsum("bij,jb->ib", self.H, step)
+        db = -(s + xp.einsum("db,db->b", self.h, step)) / self.mass * batch.fit_intercept
         return step, db, pull
 
     def _apply(self, batch: Batch, v: Array) -> Array:
@@ -145,25 +145,27 @@ def _conjugate_gradients(apply: Callable[[Array], Array], rhs: Array, rtol: floa
 def _matrices(batch: Batch, p: Points) -> tuple[Array, Array, Array]:
     """Return H - hh'/m, h and m at the curvatures of p."""
     D = batch.weights * p.curvature
-    m = np.maximum(numpy(D.sum(axis=0)), np.finfo(float).tiny)
+    m = batch.small(D.sum(axis=0))
+    xp = namespace(m)
+    m = xp.maximum(m, np.finfo(float).tiny)
     if batch.design.d > DENSE_UP_TO:
         H, h = np.empty((len(m), 0, 0)), batch.design.adjoint(D)
     else:
         H, h = batch.design.moments(D)
     if not batch.fit_intercept:
-        return H, np.zeros_like(h), m
-    return H - np.einsum("ib,jb->bij", h / m, h) if H.size else H, h, m
+        return H, 0.0 * h, m
+    return H - xp.einsum("ib,jb->bij", h / m, h) if H.shape[1] else H, h, m
 
 
 def _solve(H: Array, stiffness: Array, u: Array, rhs: Array) -> Array:
     """Solve (H + stiffness (I - uu')) x = rhs for every column, diagonally scaled."""
-    stiff = stiffness[:, None]
-    diagonal = np.einsum("bii->bi", H) + stiff * (1 - u.T**2)
-    s = 1 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
-    q = np.sqrt(stiff) * s * u.T
+    xp, stiff, d = namespace(H), stiffness[:, None], H.shape[1]
+    diagonal = xp.einsum("bii->bi", H) + stiff * (1 - u.T**2)
+    s = 1 / xp.sqrt(xp.where(diagonal > 0, diagonal, 1.0))
+    q = xp.sqrt(stiff) * s * u.T
     A = s[:, :, None] * s[:, None, :]
     A *= H
     A -= q[:, :, None] * q[:, None, :]
-    np.einsum("bii->bi", A)[:] += stiff * s**2 + RIDGE
-    x: Array = s * np.linalg.solve(A, (s * rhs.T)[..., None])[..., 0]
+    A.reshape(-1, d * d)[:, :: d + 1] += stiff * s**2 + RIDGE
+    x: Array = s * solve_definite(A, s * rhs.T)
     return x.T
