@@ -127,19 +127,6 @@ def flatnonzero(mask: Any) -> Any:
     )
 
 
-def solve_definite(A: Any, rhs: Any) -> Any:
-    """Return A^-1 rhs for positive definite A (B, d, d) and rhs (B, d)."""
-    if library(A) == "torch":
-        # by Cholesky, which half of a general elimination is; the rare matrix that rounding makes
-        # indefinite is left to that one
-        import torch
-
-        L, failed = torch.linalg.cholesky_ex(A)
-        if not bool(failed.any()):
-            return torch.cholesky_solve(rhs[..., None], L)[..., 0]
-    return namespace(A).linalg.solve(A, rhs[..., None])[..., 0]
-
-
 def entries(x: Any, *index: Array) -> Array:
     """Return the entries of x at NumPy places along its last axes, as NumPy."""
     if isinstance(x, np.ndarray):

@@ -135,8 +135,10 @@ class Design:
         G, s = self._sparse_moments(D) if self.sparse else self._dense_moments(D, center=False)
         if self.center is not None:
             c, total = self.center, float(D.sum())
-            # sum D (x - c)(x - c)'
-            G = G + total * np.outer(c, c) - np.outer(s, c) - np.outer(c, s)
+            # sum D (x - c)(x - c)' = sum D xx' - vc' - cv', v = s - total c/2
+            M = np.outer(s - total / 2 * c, c)
+            G = G - M
+            G -= M.T
             s = s - total * c
             # where the mean dwarfs the spread, subtracting squares loses digits: centre the rows
             if not self.sparse and not np.all(np.diag(G) > self._lost_digits * total * c**2):

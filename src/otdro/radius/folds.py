@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from functools import cached_property
 from logging import INFO
 from time import perf_counter
 from typing import Any
@@ -49,12 +50,16 @@ class FoldScores:
         A row that several folds tested shares its weight among its entries; one that no fold
         tested has none. ``columns`` are the deltas asked for.
         """
-        rows = np.concatenate(self.rows)
-        tests = beside(np.bincount(rows, minlength=len(weights))[rows], weights)
-        rows = beside(rows, weights)
-        share = weights[rows] / tests
+        rows, times = self._tested
+        share = weights[rows] / times
         z = namespace(weights).concat([z[k][:, columns] for z in self.z])
         return rows, z, share / share.sum()
+
+    @cached_property
+    def _tested(self) -> tuple[Array, Array]:
+        """The tested rows (E,), and how often each of them was."""
+        rows, z = np.concatenate(self.rows), self.z[0]
+        return beside(rows, z), beside(np.bincount(rows)[rows], z)
 
     def blocks(self) -> list[slice]:
         """Return the deltas in parts of at most ``ENTRIES`` scores, so that copies are small."""

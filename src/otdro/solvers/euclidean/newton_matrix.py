@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...arrays import beside, namespace, pick_columns, solve_definite
+from ...arrays import beside, namespace, pick, pick_columns
 from .batch import Batch, Points, norms
 
 Array = NDArray[Any]
@@ -61,7 +61,7 @@ class NewtonMatrix:
 
     def keep(self, index: Array) -> None:
         """Forget the problems outside ``index``."""
-        self.H, self.h = self.H[index], self.h[:, index]
+        self.H, self.h = pick(self.H, index), self.h[:, index]
         self.curvature, self.mass = pick_columns(self.curvature, index), self.mass[index]
         self.residual = self.residual[index]
 
@@ -78,9 +78,8 @@ class NewtonMatrix:
             self.curvature = p.curvature
         elif self.fresh.any():
             new = self.fresh
-            self.H[new], self.h[:, new], self.mass[new] = _matrices(
-                batch.columns(new), p.columns(new)
-            )
+            H, self.h[:, new], self.mass[new] = _matrices(batch.columns(new), p.columns(new))
+            self.H[beside(new, self.H)] = H
             xp = namespace(p.curvature)
             self.curvature = xp.where(beside(new, p.curvature), p.curvature, self.curvature)
         self.residual = residual
@@ -95,8 +94,11 @@ class NewtonMatrix:
             step = self._conjugate_gradients(batch, u, w, rhs)
             pull = balanced + self._apply(batch, step)
         else:
-            step = _solve(self.H, batch.rho / w, u, rhs)
-            pull = balanced + xp.einsum("bij,jb->ib", self.H, step)
+            H = self.H
+            known = (beside(part, H) for part in (batch.rho / w, u, rhs))
+            step = _solve(H, *known)
+            pull = balanced + batch.small(namespace(H).einsum("bij,jb->ib", H, step))
+            step = batch.small(step)
         db = -(s + xp.einsum("db,db->b", self.h, step)) / self.mass * batch.fit_intercept
         return step, db, pull
 
@@ -143,7 +145,7 @@ def _conjugate_gradients(apply: Callable[[Array], Array], rhs: Array, rtol: floa
 
 
 def _matrices(batch: Batch, p: Points) -> tuple[Array, Array, Array]:
-    """Return H - hh'/m, h and m at the curvatures of p."""
+    """Return H - hh'/m, beside the rows, h and m at the curvatures of p."""
     D = batch.weights * p.curvature
     m = batch.small(D.sum(axis=0))
     xp = namespace(m)
@@ -153,8 +155,9 @@ def _matrices(batch: Batch, p: Points) -> tuple[Array, Array, Array]:
     else:
         H, h = batch.design.moments(D)
     if not batch.fit_intercept:
-        return H, 0.0 * h, m
-    return H - xp.einsum("ib,jb->bij", h / m, h) if H.shape[1] else H, h, m
+        return beside(H, D), 0.0 * h, m
+    H = H - xp.einsum("ib,jb->bij", h / m, h) if H.shape[1] else H
+    return beside(H, D), h, m
 
 
 def _solve(H: Array, stiffness: Array, u: Array, rhs: Array) -> Array:
@@ -167,5 +170,5 @@ def _solve(H: Array, stiffness: Array, u: Array, rhs: Array) -> Array:
     A *= H
     A -= q[:, :, None] * q[:, None, :]
     A.reshape(-1, d * d)[:, :: d + 1] += stiff * s**2 + RIDGE
-    x: Array = s * solve_definite(A, s * rhs.T)
+    x: Array = s * xp.linalg.solve(A, (s * rhs.T)[..., None])[..., 0]
     return x.T
