@@ -10,6 +10,7 @@ import otdro
 SOURCE = Path(otdro.__file__).parent
 LAYERS = [
     {"arrays"},
+    {"entry"},
     {"design", "progress", "chunks"},
     {"fences"},
     {"losses", "costs", "pairs"},

@@ -158,10 +158,8 @@ class Design:
     def _dense_moments(self, D: Array, center: bool) -> tuple[Array, Array]:
         """Return X' diag(D) X and X'D, of centred rows if asked; equal entries of D scale both."""
         if self._away:
-            at = self.center if center else None
-            s = arrays.adjoint(self.X, D)
-            s = s if at is None else s - float(D.sum()) * at
-            return arrays.gram(self.X, D, at), s
+            s, at = arrays.adjoint(self.X, D), self.center if center else None
+            return arrays.gram(self.X, D, at), s if at is None else s - float(D.sum()) * at
         G, s = np.zeros((self.d, self.d)), np.zeros(self.d)
         equal, root = D[0] if D.min() == D.max() else None, np.sqrt(D)
         for rows, block in self._blocks(center):
@@ -370,10 +368,7 @@ def _kernel_space(design: Design) -> tuple[Design, Span]:
     keep = square > noise
     keep[-1:] = True
     s = beside(np.sqrt(np.maximum(square[keep], noise)), U)
-    scaled = U[:, keep] * s
-    return Design(scaled if library(U) else np.ascontiguousarray(scaled)), KernelSpan(
-        design, U[:, keep] / s
-    )
+    return Design(U[:, keep] * s), KernelSpan(design, U[:, keep] / s)
 
 
 def model_scores(X: Any, coef: Array, intercept: Any) -> Array:
@@ -390,6 +385,7 @@ def mean(X: Any, weights: Array) -> Array:
 
 def column_scale(X: Any, weights: Array) -> Array:
     """Return the weighted standard deviation of every column."""
+    weights = beside(weights, X)
     center = mean(X, weights)
     if sparse.issparse(X):
         rows: Any = X

@@ -13,9 +13,10 @@ from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .. import losses, solvers
-from ..arrays import beside, full, library, numpy, told_of_memory
+from ..arrays import beside, full, library, numpy, place, told_of_memory
 from ..chunks import in_chunks
 from ..design import model_scores
+from ..entry import check_places, formats
 from ..losses import Loss
 from ..pairs import unlabelled_rows
 from ..problem import Problem, Solution
@@ -27,7 +28,7 @@ from ..solvers import Solver
 from ..worst_case import WorstCase, worst_case
 from .notebook import fitted_figures
 from .report import message, report, report_nothing_learned
-from .rows import Targets, check_pair, check_places, check_rows, formats
+from .rows import Targets, check_pair, check_rows
 from .streamed import fit_in_chunks, fits_in_chunks, scores_in_chunks
 
 Array = NDArray[Any]
@@ -143,6 +144,11 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
         support = check_rows(support, X, "support")
         unlabelled = check_rows(unlabelled, X, "unlabelled", least=2)
         solver = self._solver()
+        if library(X) is not None and not solver.on_device:
+            raise ValueError(
+                f"solver={self.solver!r} is for NumPy arrays, and X is an array of {place(X)}: use "
+                "solver='exact', or copy X and y to NumPy."
+            )
         loss = loss if targets.loss is None else targets.loss
         sample = Sample(
             X,

@@ -15,6 +15,7 @@ from sklearn.utils.validation import validate_data
 
 from .. import losses
 from ..arrays import as_float, beside, namespace, numpy
+from ..entry import check_places, check_vector, formats, stays
 from ..losses import Loss
 from ..worst_case import WorstCase
 from .base import DROEstimator
@@ -23,15 +24,11 @@ from .parameters import documented
 from .prices import fit_price
 from .rows import (
     Targets,
-    check_places,
-    check_vector,
     check_weights,
     class_codes,
     class_masses,
-    formats,
     is_numeric,
     normalise,
-    stays,
 )
 
 Array = NDArray[Any]

@@ -12,6 +12,7 @@ from sklearn.utils import check_array, column_or_1d
 from sklearn.utils.validation import validate_data
 
 from ..arrays import as_float
+from ..entry import check_places, check_vector, formats, stays
 from ..losses import Loss
 from ..radius.checks import check_targets
 from ..worst_case import WorstCase
@@ -20,12 +21,8 @@ from .parameters import documented
 from .prices import fit_price
 from .rows import (
     Targets,
-    check_places,
-    check_vector,
     check_weights,
-    formats,
     normalise,
-    stays,
 )
 
 Array = NDArray[Any]

@@ -37,6 +37,8 @@ class Method:
     changes_labels: bool = False
     #: Whether it is for losses of several scores per row, else for those of one.
     several_scores: bool = False
+    #: Whether rows of another library than NumPy are taken, and stay on their device.
+    on_device: bool = False
 
     def lacks(self, problem: Problem) -> str | None:
         """Return the fact that a problem of these geometries lacks, None if it is accepted."""
@@ -94,6 +96,8 @@ class Solver(BaseEstimator):  # type: ignore[misc]
 
     #: Whether losses of several scores per row are solved too.
     several_scores: bool = False
+    #: Whether rows of another library than NumPy are taken, where a method for them is.
+    on_device: bool = False
 
     def lacks(self, problem: Problem) -> str | None:
         """Return the fact that the problem lacks for this solver, None if it is accepted."""

@@ -48,7 +48,7 @@ def solve_many(
     tol: float = 1e-8,
     max_iter: int = 200,
 ) -> Solutions:
-    r"""Solve B problems :math:`\min E\,\ell + \delta\,\mathrm{Lip}\,\|\beta\|_*` of order 1 at once.
+    r"""Solve B problems :math:`\min E\,\ell + \delta\,\mathrm{Lip}\,\|\beta\|_*` (order 1) at once.
 
     Folds, deltas, costs and replications of a small sample are such problems. NumPy, torch and
     CuPy arrays; everything runs and stays where X is, in float64.

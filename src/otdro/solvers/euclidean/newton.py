@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...arrays import pick, pick_columns
+from ...design import Design
 from ...problem import Problem, Solution
 from ..base import Starts, constant_risk
 from .batch import Batch, Minimum, norms
@@ -146,6 +147,7 @@ def _of_part(
     """Return the minimiser over some rows, and its Newton matrix for steps over all of them."""
     weights = pick(batch.weights, rows)
     weights = weights / weights.sum()
+    assert isinstance(batch.design, Design)
     design, y = batch.design.rows(rows), pick(batch.y, rows)
     few = Batch(design, y, weights, batch.loss, batch.rho, batch.fit_intercept)
     system, goal = NewtonMatrix(), np.array([max(target, ROUGH_TOL)])

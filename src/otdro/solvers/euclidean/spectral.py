@@ -127,6 +127,7 @@ class Spectral(Method):
     """The squared loss at order 2: the whole path from one spectrum."""
 
     geometries = frozenset({"euclidean"})
+    on_device = True
     certifies = "the excess over the least worst-case risk"
     accepts_zero = True
 
