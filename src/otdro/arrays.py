@@ -73,6 +73,20 @@ def beside(v: Any, x: Any, dtype: Any = None) -> Any:
     return xp.asarray(v, dtype=dtype, device=x.device)
 
 
+def factor_of(v: Array, x: Any) -> Any:
+    """Return v (B,) for sums and products with x (n, B): of one problem on a device a number."""
+    if isinstance(x, np.ndarray) or not isinstance(v, np.ndarray) or v.shape != (1,):
+        return beside(v, x)
+    return v.item()
+
+
+def mass(weights: Any, mask: Any) -> float:
+    """Return the sum of the weights where a mask holds."""
+    if isinstance(weights, np.ndarray):
+        return float(weights[mask].sum())
+    return float(namespace(weights).where(mask, weights, 0.0).sum())
+
+
 def full(shape: Any, value: Any, x: Any) -> Any:
     """Return a float64 array of one value, of the library and on the device of x."""
     if isinstance(x, np.ndarray) or library(x) is None:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from ..arrays import beside, namespace, numpy
+from ..arrays import beside, mass, namespace, numpy
 from .inner import Inner, local_maxima, slope_limit
 from .sublevel import Ends, inverted
 
@@ -91,8 +91,8 @@ class Loss(BaseEstimator):  # type: ignore[misc]
     def constant(self, y: Array, weights: Array) -> float:
         """Return the constant score b that minimises sum_i weights_i l(b, y_i), by bisection."""
         if self.task == "classification":
-            mass = [float(weights[y < 0].sum()), float(weights[y > 0].sum())]
-            y, weights = np.array([-1.0, 1.0]), np.array(mass)
+            masses = [mass(weights, y < 0), mass(weights, y > 0)]
+            y, weights = np.array([-1.0, 1.0]), np.array(masses)
         ones = namespace(y).ones_like(y)
         low, high = min(-1.0, float(y.min())), max(1.0, float(y.max()))
         while weights @ self.derivative(high * ones, y) < 0 and high < FAR:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from scipy.special import entr, expit, logit
 
-from ..arrays import as_float, namespace
+from ..arrays import as_float, mass, namespace
 from .base import Array, Loss, SlopeRange
 from .inner import Inner
 from .softmax import Softmax
@@ -93,7 +93,7 @@ class Logistic(Loss):
 
     def constant(self, y: Array, weights: Array) -> float:
         """Return log(pi/(1 - pi)), pi the weight of the label +1."""
-        positive, negative = float(weights[y > 0].sum()), float(weights[y < 0].sum())
+        positive, negative = mass(weights, y > 0), mass(weights, y < 0)
         return float(np.log(positive) - np.log(negative))
 
     def constant_of_share(self, positive: Array) -> Array:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from ..arrays import full
+from ..arrays import full, mass
 from ..costs import Cost
 from ..problem import Problem, Solution
 
@@ -159,7 +159,7 @@ def constant_risk(problem: Problem) -> tuple[Any, float]:
         return scores, float(np.bincount(y.astype(int), weights, minlength=len(each)) @ values)
     b = problem.loss.constant(y, weights) if problem.fit_intercept else 0.0
     if problem.loss.task == "classification":
-        positive = float(weights[y > 0].sum())
+        positive = mass(weights, y > 0)
         y, weights = np.array([-1.0, 1.0]), np.array([1 - positive, positive])
     return b, float(weights @ problem.loss.value(full(len(y), b, y), y))
 

@@ -73,9 +73,7 @@ class NewtonMatrix:
         known = len(self.residual) > 0
         self.fresh = residual > CONTRACTION * self.residual if known else residual >= 0
         if self.fresh.all():
-            self.borrowed = False
-            self.H, self.h, self.mass = _matrices(batch, p)
-            self.curvature = p.curvature
+            self.renew(batch, p)
         elif self.fresh.any():
             new = self.fresh
             H, self.h[:, new], self.mass[new] = _matrices(batch.columns(new), p.columns(new))
@@ -83,6 +81,13 @@ class NewtonMatrix:
             xp = namespace(p.curvature)
             self.curvature = xp.where(beside(new, p.curvature), p.curvature, self.curvature)
         self.residual = residual
+
+    def renew(self, batch: Batch, p: Points) -> None:
+        """Take the matrices at p, for all problems."""
+        self.borrowed = False
+        self.fresh = namespace(self.fresh).ones_like(self.fresh)
+        self.H, self.h, self.mass = _matrices(batch, p)
+        self.curvature = p.curvature
 
     def step(self, batch: Batch, p: Points) -> tuple[Array, Array, Array]:
         """Return the step in theta (d, B), the intercept's, and Z'(pi (a + D Z step))."""

@@ -19,7 +19,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...arrays import as_float, beside, flatnonzero, full, namespace, pick_columns
+from ...arrays import (
+    as_float,
+    beside,
+    factor_of,
+    flatnonzero,
+    full,
+    namespace,
+    pick_columns,
+)
 from ...duality import threshold
 from .batch import Batch, Minimum, Points, Zero, norms
 from .newton_matrix import NewtonMatrix
@@ -76,10 +84,9 @@ def minimise(
         system.update(batch, p)
         step, db, pull = system.step(batch, p)
         if system.borrowed and _nearly_there(batch, p, system, step, db, target):
-            system.discard(np.ones(1, dtype=bool))
-            system.update(batch, p)
+            system.renew(batch, p)
             step, db, pull = system.step(batch, p)
-        dz = batch.design.scores(step) + beside(db, batch.y)
+        dz = batch.design.scores(step) + factor_of(db, batch.y)
         new, objective = _line_search(batch, p, system.g, step, db, dz)
         if not system.borrowed:
             lower = dual_value(batch, p, p.slope + system.curvature * dz, pull)
@@ -160,7 +167,7 @@ def _first(batch: Batch, zero: Zero, start: Start | None) -> Points:
     if start is None:
         return points(batch, *_along_gradient(batch, zero))
     theta, b = start[:2]
-    z = start[2] if len(start) > 2 else batch.design.scores(theta) + beside(b, batch.y)
+    z = start[2] if len(start) > 2 else batch.design.scores(theta) + factor_of(b, batch.y)
     warm = points(batch, theta, b, z)
     good = (_largest(theta) > 0) & (batch.objective(warm) < batch.mean(zero.points.value))
     if good.all():
@@ -178,14 +185,14 @@ def _along_gradient(batch: Batch, zero: Zero) -> tuple[Array, Array, Array]:
     z = batch.design.scores(u)
     # the rows are centred on a mean that need not be that of these weights
     shift = batch.mean(z) if batch.fit_intercept else 0.0 * steepness
-    spread = z - beside(shift, z)
+    spread = z - factor_of(shift, z)
     bend = batch.mean(zero.points.curvature * spread**2)
     # slope -(|g| - rho) and curvature u'Hu along u; the least bend caps the move where H vanishes
     xp = namespace(steepness)
     least = LEAST_BEND * (steepness - batch.rho) * xp.sqrt(batch.mean(spread**2))
     length = (steepness - batch.rho) / xp.maximum(bend, xp.maximum(least, np.finfo(float).tiny))
     b = zero.points.b - length * shift
-    return length * u, b, beside(length, z) * z + beside(b, z)
+    return length * u, b, factor_of(length, z) * z + factor_of(b, z)
 
 
 def dual_value(batch: Batch, p: Points, a: Array, pull: Array) -> Array:
@@ -194,7 +201,7 @@ def dual_value(batch: Batch, p: Points, a: Array, pull: Array) -> Array:
     free, xp = batch.rho == 0, namespace(size)
     shrink = batch.rho / xp.maximum(size, np.finfo(float).tiny)
     kappa = xp.where((size > batch.rho) & ~free, shrink, 1.0)
-    conjugate = batch.loss.conjugate(beside(kappa, a) * a, batch.targets)
+    conjugate = batch.loss.conjugate(factor_of(kappa, a) * a, batch.targets)
     # a row without weight may have any slope
     value = -batch.mean(namespace(a).where(batch.weights > 0, conjugate, 0.0))
     # without a penalty Z'(pi a) = 0 holds to rounding only; its price is |Z'(pi a)| |theta|
@@ -211,7 +218,7 @@ def _line_search(
     xp = namespace(objective)
     length = xp.ones_like(objective)
     for attempt in range(HALVINGS):
-        z = p.z + beside(length, dz) * dz
+        z = p.z + factor_of(length, dz) * dz
         new = points(batch, p.theta + length * step, p.b + length * db, z)
         value = batch.objective(new)
         allowed = objective + ARMIJO * length * descent + ROUNDING * abs(objective)
