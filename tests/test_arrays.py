@@ -17,7 +17,8 @@ from otdro.problem import Problem
 from otdro.radius import path
 from otdro.solvers import Exact, solve_many
 
-KINDS = ["numpy", "torch-cpu", "torch-cuda", "cupy"]
+#: Where arrays may be; NumPy itself is what the others are compared with.
+PLACES = ["torch-cpu", "torch-cuda", "cupy"]
 
 
 @pytest.fixture(autouse=True)
@@ -28,9 +29,15 @@ def dispatch(monkeypatch):
         yield
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=PLACES)
 def kind(request, monkeypatch):
     """A function that makes arrays of a library on a device."""
+    return maker(request.param, monkeypatch)
+
+
+@pytest.fixture(params=["numpy", *PLACES])
+def any_kind(request, monkeypatch):
+    """The same, NumPy among them."""
     return maker(request.param, monkeypatch)
 
 
@@ -223,8 +230,8 @@ def test_float32_rows_are_within_1e_5_of_float64(kind):
 
 
 @pytest.mark.parametrize("cost", [None, Mahalanobis(np.diag([1.0, 2.0, 3.0]))])
-def test_many_problems_are_solved_as_each_alone(kind, cost):
-    rng = np.random.default_rng(0)
+def test_many_problems_are_solved_as_each_alone(any_kind, cost):
+    kind, rng = any_kind, np.random.default_rng(0)
     X = rng.standard_normal((12, 20, 3)) + 0.5
     y = np.where(X[:, :, 0] + rng.logistic(size=(12, 20)) > 0.5, 1.0, -1.0)
     deltas, weights = np.geomspace(1e-3, 1.0, 12), rng.uniform(size=(12, 20))
@@ -311,7 +318,7 @@ def test_a_device_out_of_memory_is_told_what_was_needed(monkeypatch):
     def full(*args, **kwargs):
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-    monkeypatch.setattr("otdro.arrays.gram", full)
+    monkeypatch.setattr("otdro.design.gram_of_rows", full)
     with pytest.raises(MemoryError, match=r"ran out of memory: X has .* GiB and a fit needs about"):
         DROClassifier(cost="euclidean", delta=0.05).fit(kind(X), kind(y))
 

@@ -9,7 +9,7 @@ import otdro
 
 SOURCE = Path(otdro.__file__).parent
 LAYERS = [
-    {"arrays"},
+    {"arrays", "sparse_products"},
     {"entry"},
     {"design", "progress", "chunks"},
     {"fences"},

@@ -163,12 +163,12 @@ def branch_sums(mass: Any, v: Any) -> Array:
     return numpy(namespace(v).sum(mass * v, axis=(0, 1)))
 
 
-def times(X: Any, beta: Array) -> Any:
+def product_of_rows(X: Any, beta: Array) -> Any:
     """Return X beta in float64, for rows on a device and NumPy coefficients (d,) or (d, B)."""
     return as_float(X @ beside(beta, X, X.dtype))
 
 
-def adjoint(X: Any, r: Any) -> Array:
+def adjoint_of_rows(X: Any, r: Any) -> Array:
     """Return X'r as NumPy, for rows on a device and r (n,) or (n, B) beside them."""
     xp = namespace(X)
     R = xp.astype(r if r.ndim == 2 else r[:, None], X.dtype, copy=False)
@@ -180,7 +180,7 @@ def adjoint(X: Any, r: Any) -> Array:
     return found if r.ndim == 2 else found[:, 0]
 
 
-def gram(X: Any, D: Any, center: Array | None = None) -> Array:
+def gram_of_rows(X: Any, D: Any, center: Array | None = None) -> Array:
     """Return (X - c)' diag(D) (X - c) as NumPy, rows on a device and D >= 0 (n,) beside them."""
     xp = namespace(X)
     shift = None if center is None else beside(center, X, X.dtype)

@@ -10,8 +10,20 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from . import arrays
-from .arrays import as_float, beside, library, namespace
+from .arrays import (
+    CHUNK,
+    adjoint_of_rows,
+    as_float,
+    beside,
+    full,
+    gram_of_rows,
+    library,
+    namespace,
+    numpy,
+    pick,
+    product_of_rows,
+)
+from .sparse_products import pair_products
 
 Array = NDArray[Any]
 
@@ -65,7 +77,7 @@ class Design:
 
     def rows(self, index: Array) -> Design:
         """Return the design of some rows, with the same factor and centre."""
-        part = Design(arrays.pick(self.X, index), self.factor, self.center)
+        part = Design(pick(self.X, index), self.factor, self.center)
         part._lift, part.origin = self._lift, self.origin
         return part
 
@@ -90,7 +102,7 @@ class Design:
         if self._direct:
             z: Array = self.X @ beta
         elif self._away:
-            z = arrays.times(self.X, beta)
+            z = product_of_rows(self.X, beta)
         else:
             z = np.concatenate([block @ beta for _, block in self._blocks(center=False)])
         if self.center is not None:
@@ -107,14 +119,14 @@ class Design:
             # (r'X)' reads X along its rows also for a batch
             g = (r.T @ self.X).T
         elif self._away:
-            g = arrays.adjoint(self.X, r)
+            g = adjoint_of_rows(self.X, r)
         else:
             g = sum(
                 (block.T @ r[rows] for rows, block in self._blocks(center=False)),
                 np.zeros((self.d, *r.shape[1:])),
             )
         if self.center is not None:
-            total = arrays.numpy(r.sum(0))
+            total = numpy(r.sum(0))
             g = g - (self.center[:, None] * total if r.ndim == 2 else self.center * total)
         return self._pull(g)
 
@@ -158,8 +170,8 @@ class Design:
     def _dense_moments(self, D: Array, center: bool) -> tuple[Array, Array]:
         """Return X' diag(D) X and X'D, of centred rows if asked; equal entries of D scale both."""
         if self._away:
-            s, at = arrays.adjoint(self.X, D), self.center if center else None
-            return arrays.gram(self.X, D, at), s if at is None else s - float(D.sum()) * at
+            s, at = adjoint_of_rows(self.X, D), self.center if center else None
+            return gram_of_rows(self.X, D, at), s if at is None else s - float(D.sum()) * at
         G, s = np.zeros((self.d, self.d)), np.zeros(self.d)
         equal, root = D[0] if D.min() == D.max() else None, np.sqrt(D)
         for rows, block in self._blocks(center):
@@ -175,7 +187,7 @@ class Design:
     def _gram_batch(self, D: Array) -> Array:
         B = D.shape[1]
         if not self.sparse and self.n * self.d**2 <= PRODUCTS_UP_TO:
-            return arrays.numpy(D.T @ self._row_products).reshape(B, self.d, self.d)
+            return numpy(D.T @ self._row_products).reshape(B, self.d, self.d)
         if self._away or (self.sparse and self._products is None):
             return np.stack([self.gram(D[:, b]) for b in range(B)])
         G = np.zeros((B, self.d, self.d))
@@ -212,18 +224,7 @@ class Design:
 
         With them the Gram matrices of many weights are one sparse product.
         """
-        X = self.X.tocsr()
-        count = np.diff(X.indptr)
-        if int(np.sum(count.astype(float) ** 2)) > PRODUCTS_UP_TO:
-            return None
-        pairs = np.repeat(count, count)
-        left = np.repeat(np.arange(X.nnz), pairs)
-        first = np.repeat(np.repeat(X.indptr[:-1], count), pairs)
-        right = first + np.arange(len(left)) - np.repeat(np.cumsum(pairs) - pairs, pairs)
-        place = X.indices[left].astype(np.int64) * self.d + X.indices[right]
-        row = np.repeat(np.arange(self.n), count**2)
-        value = X.data[left].astype(float) * X.data[right]
-        return sparse.csr_array((value, (row, place)), shape=(self.n, self.d**2))
+        return pair_products(self.X.tocsr(), PRODUCTS_UP_TO)
 
     def squared_norms(self) -> Array:
         """Return |z_i|^2 of every row."""
@@ -233,7 +234,7 @@ class Design:
                 return squares
             shifted = squares - 2 * (self.X @ self.center) + self.center @ self.center
             return np.maximum(shifted, 0.0)
-        found = arrays.full(self.n, 0.0, self.X)
+        found = full(self.n, 0.0, self.X)
         for rows, block in self._blocks(center=True):
             Z = block if self.factor is None else block @ beside(self.factor, block)
             found[rows] = namespace(Z).linalg.vecdot(Z, Z)
@@ -304,7 +305,7 @@ class Design:
         return Z if self.factor is None else Z @ beside(self.factor, X)
 
     def _blocks(self, center: bool) -> Iterator[tuple[slice, Array]]:
-        step = max(1, (arrays.CHUNK if self._away else BLOCK_BYTES // 8) // max(1, self.d))
+        step = max(1, (CHUNK if self._away else BLOCK_BYTES // 8) // max(1, self.d))
         for start in range(0, self.n, step):
             rows = slice(start, min(start + step, self.n))
             block = as_float(as_dense(self.X[rows]))
@@ -339,7 +340,7 @@ class KernelSpan(Span):
 
     def drop(self, theta: Array) -> Array:
         """Return W'(Z theta)."""
-        return arrays.numpy(self.W.T @ self.design.scores(theta))
+        return numpy(self.W.T @ self.design.scores(theta))
 
 
 def row_space(design: Design, plain: bool = False) -> tuple[Design, Span]:
@@ -354,7 +355,7 @@ def row_space(design: Design, plain: bool = False) -> tuple[Design, Span]:
         return _kernel_space(design)
     Z = design.dense()
     U, s, Vt = namespace(Z).linalg.svd(Z, full_matrices=False)
-    s, Vt = arrays.numpy(s), arrays.numpy(Vt)
+    s, Vt = numpy(s), numpy(Vt)
     keep = s > 1e-14 * max(s[0], np.finfo(float).tiny) if len(s) else np.zeros(0, dtype=bool)
     keep[:1] = True
     return Design(U[:, keep] * beside(s[keep], U)), Span(Vt[keep].T)
@@ -363,7 +364,7 @@ def row_space(design: Design, plain: bool = False) -> tuple[Design, Span]:
 def _kernel_space(design: Design) -> tuple[Design, Span]:
     K = design.kernel()
     square, U = namespace(K).linalg.eigh(K)
-    square = arrays.numpy(square)
+    square = numpy(square)
     noise = design.n * np.finfo(float).eps * max(square[-1], np.finfo(float).tiny)
     keep = square > noise
     keep[-1:] = True
@@ -393,5 +394,5 @@ def column_scale(X: Any, weights: Array) -> Array:
         return np.sqrt(np.maximum(square - center**2, 0.0))
     design, variance = Design(X, center=center), np.zeros(X.shape[1])
     for part, block in design._blocks(center=True):
-        variance += arrays.numpy(weights[part] @ block**2)
+        variance += numpy(weights[part] @ block**2)
     return np.sqrt(variance)

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ... import losses
 from ...arrays import as_float, beside, full, namespace, require_one_place
 from ...costs import Cost, Norm
-from ...losses import Loss
+from ...losses import Loss, resolve
 from .batch import Batch, norms
 from .order_one import minimise
 from .stack import Stack
@@ -72,7 +71,7 @@ def solve_many(
         The gap asked for, relative to the risk of the best constant model.
     max_iter : int
     """
-    loss = losses.resolve(loss, "classification")
+    loss = resolve(loss, "classification")
     X, y, weights = _checked(X, y, weights, loss)
     factor = (Norm(2) if cost is None else cost).factor()
     Z = X if factor is None else X @ beside(np.asarray(factor), X)
