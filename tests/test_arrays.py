@@ -153,7 +153,7 @@ def test_squared_worst_case_and_weights(kind):
 def test_one_vs_rest_and_names_of_labels(kind):
     X, _, score = rows()
     y = np.digitize(score, [-1, 1])
-    model = DROClassifier(cost="euclidean", delta=0.05, tol=1e-10)
+    model = DROClassifier(cost="euclidean", delta=0.05, tol=1e-10, multi_class="ovr")
     expected, found = clone(model).fit(X, y), clone(model).fit(kind(X), kind(y))
     np.testing.assert_allclose(found.robust_risk_, expected.robust_risk_, atol=1e-8)
     same_kind(found.predict(kind(X)), kind(X))
@@ -289,11 +289,13 @@ def test_sparse_rows_on_a_device_are_refused(monkeypatch):
         {"cost": "linf"},
         {"cost": "euclidean", "label_cost": 1.0},
         {"cost": "euclidean", "solver": "smoothed"},
+        {"cost": "euclidean", "multi_class": "multinomial"},
     ],
 )
 def test_what_runs_on_numpy_only_says_so(monkeypatch, settings):
     kind = torch_array(monkeypatch)
-    X, y, _ = rows()
+    X, y, score = rows()
+    y = np.digitize(score, [-1, 1]) if "multi_class" in settings else y
     with pytest.raises(ValueError, match=r"NumPy arrays.*torch on cpu.*copy X and y to NumPy"):
         DROClassifier(delta=0.05, **settings).fit(kind(X), kind(y))
 
