@@ -9,8 +9,10 @@ import otdro
 
 SOURCE = Path(otdro.__file__).parent
 LAYERS = [
+    {"arrays", "sparse_products"},
+    {"entry"},
     {"design", "progress", "chunks"},
-    {"fences"},
+    {"fences", "row_space"},
     {"losses", "costs", "pairs"},
     {"metrics", "datasets", "scaling"},
     {"problem"},

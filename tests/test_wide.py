@@ -10,16 +10,17 @@ from scipy import sparse
 from scipy.linalg import fractional_matrix_power
 
 from otdro import DROClassifier, DRORegressor, load, robust_risk, save
-from otdro import design as design_module
+from otdro import row_space as row_space_module
 from otdro.costs import Mahalanobis, Norm
 from otdro.costs.low_rank import LowRank, blend, identity
-from otdro.design import Design, row_space
+from otdro.design import Design
 from otdro.losses import Logistic
 from otdro.metrics import Diagonal, GeometricMean, Learned, Spectral
 from otdro.metrics import leading as leading_module
 from otdro.metrics.leading import leading
 from otdro.problem import Ball, Problem
 from otdro.radius import profile as profile_module
+from otdro.row_space import row_space
 from otdro.solvers import Exact
 
 RNG = np.random.default_rng(0)
@@ -128,7 +129,7 @@ def test_the_kernel_replaces_the_decomposition(monkeypatch):
     for rows in (X, sparse.csr_array(X)):
         design = Design(rows, center=center)
         assert_allclose(design.kernel(), (X - center) @ (X - center).T, atol=1e-12)
-        monkeypatch.setattr(design_module, "DECOMPOSE_UP_TO", 0)
+        monkeypatch.setattr(row_space_module, "DECOMPOSE_UP_TO", 0)
         small, span = row_space(design)
         eta = RNG.normal(size=small.d)
         assert_allclose(design.scores(span.lift(eta)), small.scores(eta), atol=1e-9)

@@ -10,6 +10,21 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from .arrays import (
+    CHUNK,
+    adjoint_of_rows,
+    as_float,
+    beside,
+    full,
+    gram_of_rows,
+    library,
+    namespace,
+    numpy,
+    pick,
+    product_of_rows,
+)
+from .sparse_products import pair_products
+
 Array = NDArray[Any]
 
 #: Columns up to which matrices of d x d entries are formed; above it they are structured.
@@ -20,14 +35,12 @@ PRODUCTS_UP_TO = 2_000_000
 BLOCK_BYTES = 2**21
 #: The share of rows with an entry in a sparse column above which products take it as dense.
 DENSE_COLUMN = 0.1
-#: Entries of Z up to which a wide one is decomposed itself, without its kernel.
-DECOMPOSE_UP_TO = 500_000
-#: The same for a problem without a penalty.
-PLAIN_UP_TO = 50_000_000
 
 
 def as_dense(X: Any) -> Array:
-    """Return X as a dense array."""
+    """Return X as a dense array, where it is."""
+    if library(X) is not None:
+        return X
     return np.asarray(X.toarray() if hasattr(X, "toarray") else X)
 
 
@@ -42,6 +55,8 @@ class Design:
     is applied to the rows, which stay sparse where X is; theta has then as many entries as L has
     columns.
     Vectors may be batched as columns. Blocks of float32 rows are cast to float64 as they are used.
+    Rows on a device stay there, as do arrays with an entry per row; coefficients, pulls Z'r and
+    Gram matrices are NumPy (``otdro.arrays``).
     """
 
     def __init__(self, X: Any, factor: Any = None, center: Array | None = None) -> None:
@@ -53,11 +68,12 @@ class Design:
         self.X, self.factor, self.center = X, factor, center
         self.n, self.d = X.shape
         self.sparse = bool(sparse.issparse(X))
-        self._direct = self.sparse or X.dtype == np.float64
+        self._away = library(X) is not None
+        self._direct = not self._away and (self.sparse or X.dtype == np.float64)
 
     def rows(self, index: Array) -> Design:
         """Return the design of some rows, with the same factor and centre."""
-        part = Design(self.X[index], self.factor, self.center)
+        part = Design(pick(self.X, index), self.factor, self.center)
         part._lift, part.origin = self._lift, self.origin
         return part
 
@@ -81,10 +97,12 @@ class Design:
         beta = theta if self.factor is None else self.factor @ theta
         if self._direct:
             z: Array = self.X @ beta
+        elif self._away:
+            z = product_of_rows(self.X, beta)
         else:
             z = np.concatenate([block @ beta for _, block in self._blocks(center=False)])
         if self.center is not None:
-            z -= self.center @ beta
+            z -= beside(self.center @ beta, z)
         return z
 
     def adjoint(self, r: Array) -> Array:
@@ -96,13 +114,16 @@ class Design:
         elif self._direct:
             # (r'X)' reads X along its rows also for a batch
             g = (r.T @ self.X).T
+        elif self._away:
+            g = adjoint_of_rows(self.X, r)
         else:
             g = sum(
                 (block.T @ r[rows] for rows, block in self._blocks(center=False)),
                 np.zeros((self.d, *r.shape[1:])),
             )
         if self.center is not None:
-            g = g - (self.center[:, None] * r.sum(0) if r.ndim == 2 else self.center * r.sum())
+            total = numpy(r.sum(0))
+            g = g - (self.center[:, None] * total if r.ndim == 2 else self.center * total)
         return self._pull(g)
 
     def gram(self, D: Array) -> Array:
@@ -121,12 +142,14 @@ class Design:
             return G[None], s[:, None]
         G, s = self._sparse_moments(D) if self.sparse else self._dense_moments(D, center=False)
         if self.center is not None:
-            c, total = self.center, D.sum()
-            # sum D (x - c)(x - c)'
-            G = G + total * np.outer(c, c) - np.outer(s, c) - np.outer(c, s)
+            c, total = self.center, float(D.sum())
+            # sum D (x - c)(x - c)' = sum D xx' - vc' - cv', v = s - total c/2
+            M = np.outer(s - total / 2 * c, c)
+            G = G - M
+            G -= M.T
             s = s - total * c
             # where the mean dwarfs the spread, subtracting squares loses digits: centre the rows
-            if not self.sparse and not np.all(np.diag(G) > 1e-4 * total * c**2):
+            if not self.sparse and not np.all(np.diag(G) > self._lost_digits * total * c**2):
                 G, s = self._dense_moments(D, center=True)
         return (G if self.factor is None else self.factor.T @ G @ self.factor), self._pull(s)
 
@@ -138,6 +161,11 @@ class Design:
         self._centre_batch(G, D[:, None])
         return G[0], self.adjoint(D)
 
+    @property
+    def _lost_digits(self) -> float:
+        """The share of the squares below which what centring leaves of them has too few digits."""
+        return 1e-2 if self._away and self.X.dtype != namespace(self.X).float64 else 1e-4
+
     def _sparse_moments(self, D: Array) -> tuple[Array, Array]:
         """Return X' diag(D) X and X'D."""
         G: Array = (self.X.T @ self.X.multiply(D[:, None])).toarray().astype(float)
@@ -145,6 +173,9 @@ class Design:
 
     def _dense_moments(self, D: Array, center: bool) -> tuple[Array, Array]:
         """Return X' diag(D) X and X'D, of centred rows if asked; equal entries of D scale both."""
+        if self._away:
+            s, at = adjoint_of_rows(self.X, D), self.center if center else None
+            return gram_of_rows(self.X, D, at), s if at is None else s - float(D.sum()) * at
         G, s = np.zeros((self.d, self.d)), np.zeros(self.d)
         equal, root = D[0] if D.min() == D.max() else None, np.sqrt(D)
         for rows, block in self._blocks(center):
@@ -160,13 +191,13 @@ class Design:
     def _gram_batch(self, D: Array) -> Array:
         B = D.shape[1]
         if not self.sparse and self.n * self.d**2 <= PRODUCTS_UP_TO:
-            return np.asarray((D.T @ self._row_products).reshape(B, self.d, self.d))
+            return numpy(D.T @ self._row_products).reshape(B, self.d, self.d)
+        if self._away or (self.sparse and self._products is None):
+            return np.stack([self.gram(D[:, b]) for b in range(B)])
         G = np.zeros((B, self.d, self.d))
-        if self.sparse and self._products is not None:
+        if self.sparse:
             G += np.asarray(self._products.T @ D).T.reshape(B, self.d, self.d)
             self._centre_batch(G, D)
-        elif self.sparse:
-            return np.stack([self.gram(D[:, b]) for b in range(B)])
         else:
             step = max(1, BLOCK_BYTES // (8 * max(1, self.d * min(self.n, 4096))))
             for rows, block in self._blocks(center=True):
@@ -197,18 +228,7 @@ class Design:
 
         With them the Gram matrices of many weights are one sparse product.
         """
-        X = self.X.tocsr()
-        count = np.diff(X.indptr)
-        if int(np.sum(count.astype(float) ** 2)) > PRODUCTS_UP_TO:
-            return None
-        pairs = np.repeat(count, count)
-        left = np.repeat(np.arange(X.nnz), pairs)
-        first = np.repeat(np.repeat(X.indptr[:-1], count), pairs)
-        right = first + np.arange(len(left)) - np.repeat(np.cumsum(pairs) - pairs, pairs)
-        place = X.indices[left].astype(np.int64) * self.d + X.indices[right]
-        row = np.repeat(np.arange(self.n), count**2)
-        value = X.data[left].astype(float) * X.data[right]
-        return sparse.csr_array((value, (row, place)), shape=(self.n, self.d**2))
+        return pair_products(self.X.tocsr(), PRODUCTS_UP_TO)
 
     def squared_norms(self) -> Array:
         """Return |z_i|^2 of every row."""
@@ -218,10 +238,10 @@ class Design:
                 return squares
             shifted = squares - 2 * (self.X @ self.center) + self.center @ self.center
             return np.maximum(shifted, 0.0)
-        found = np.empty(self.n)
+        found = full(self.n, 0.0, self.X)
         for rows, block in self._blocks(center=True):
-            Z = block if self.factor is None else block @ self.factor
-            found[rows] = np.einsum("ij,ij->i", Z, Z)
+            Z = block if self.factor is None else block @ beside(self.factor, block)
+            found[rows] = namespace(Z).linalg.vecdot(Z, Z)
         return found
 
     def kernel(self, rows: slice = slice(None)) -> Array:
@@ -234,7 +254,7 @@ class Design:
                 K += self.center @ self.center - s
                 K -= s[rows, None]
             return K
-        if self.factor is not None:
+        if self.factor is not None or self._away:
             Z = self.dense()
             return Z[rows] @ Z.T
         K = np.zeros((len(range(*rows.indices(self.n))), self.n))
@@ -261,7 +281,7 @@ class Design:
         It is D'(K o K)D with the kernel K = ZZ', where that is smaller or d x d is too much.
         """
         if self.d < self.n and self.d <= WRITTEN_UP_TO:
-            return float(np.sum(self.gram(D) ** 2))
+            return float((self.gram(D) ** 2).sum())
         total = 0.0
         for rows, square in self._kernel_squares:
             total += float(D[rows] @ (square @ D))
@@ -284,78 +304,24 @@ class Design:
 
     def dense(self) -> Array:
         """Return Z itself as a float64 array, for factorisations that need it."""
-        X = np.asarray(as_dense(self.X), dtype=float)
-        Z = X if self.center is None else X - self.center
-        return Z if self.factor is None else Z @ self.factor
+        X = as_float(as_dense(self.X))
+        Z = X if self.center is None else X - beside(self.center, X)
+        return Z if self.factor is None else Z @ beside(self.factor, X)
 
     def _blocks(self, center: bool) -> Iterator[tuple[slice, Array]]:
-        step = max(1, BLOCK_BYTES // (8 * max(1, self.d)))
+        step = max(1, (CHUNK if self._away else BLOCK_BYTES // 8) // max(1, self.d))
         for start in range(0, self.n, step):
             rows = slice(start, min(start + step, self.n))
-            block = np.asarray(as_dense(self.X[rows]), dtype=float)
+            block = as_float(as_dense(self.X[rows]))
             shifted = center and self.center is not None
-            yield rows, (block - self.center if shifted else block)
-
-
-class Span:
-    """The span of the rows of Z as theta = V eta with orthonormal columns of V (d, rank)."""
-
-    def __init__(self, basis: Array) -> None:
-        self.basis = basis
-
-    def lift(self, eta: Array) -> Array:
-        """Return V eta."""
-        return self.basis @ eta
-
-    def drop(self, theta: Array) -> Array:
-        """Return V'theta."""
-        return self.basis.T @ theta
-
-
-class KernelSpan(Span):
-    """The same with V = Z'W, never formed: W = U/s from the kernel ZZ' = U s^2 U'."""
-
-    def __init__(self, design: Design, W: Array) -> None:
-        self.design, self.W = design, W
-
-    def lift(self, eta: Array) -> Array:
-        """Return Z'(W eta)."""
-        return self.design.adjoint(self.W @ eta)
-
-    def drop(self, theta: Array) -> Array:
-        """Return W'(Z theta)."""
-        return self.W.T @ self.design.scores(theta)
-
-
-def row_space(design: Design, plain: bool = False) -> tuple[Design, Span]:
-    """Return the design with rows Z V and the span V of the rows of Z.
-
-    A minimiser of any function of Z theta and ||theta||_2 lies in that span: theta = V eta, with
-    equal norms. Small rows are decomposed themselves, others through their kernel, which leaves
-    out directions below the root of the rounding of the longest. A ``plain`` problem, without a
-    penalty, may need those and takes the kernel only where the rows would be too many numbers.
-    """
-    if design.n * design.d > (PLAIN_UP_TO if plain else DECOMPOSE_UP_TO):
-        return _kernel_space(design)
-    U, s, Vt = np.linalg.svd(design.dense(), full_matrices=False)
-    keep = s > 1e-14 * max(s[0], np.finfo(float).tiny) if len(s) else np.zeros(0, dtype=bool)
-    keep[:1] = True
-    return Design(U[:, keep] * s[keep]), Span(Vt[keep].T)
-
-
-def _kernel_space(design: Design) -> tuple[Design, Span]:
-    square, U = np.linalg.eigh(design.kernel())
-    noise = design.n * np.finfo(float).eps * max(square[-1], np.finfo(float).tiny)
-    keep = square > noise
-    keep[-1:] = True
-    s = np.sqrt(np.maximum(square[keep], noise))
-    return Design(np.ascontiguousarray(U[:, keep] * s)), KernelSpan(design, U[:, keep] / s)
+            yield rows, (block - beside(self.center, block) if shifted else block)
 
 
 def model_scores(X: Any, coef: Array, intercept: Any) -> Array:
     """Return X coef + b: (n, *b.shape) for coefficients of shape (*b.shape, d)."""
     flat = np.reshape(coef, (-1, X.shape[1])).T
-    return Design(X).scores(flat).reshape(X.shape[0], *np.shape(intercept)) + intercept
+    scores = Design(X).scores(flat).reshape(X.shape[0], *np.shape(intercept))
+    return scores + beside(intercept, scores)
 
 
 def mean(X: Any, weights: Array) -> Array:
@@ -365,6 +331,7 @@ def mean(X: Any, weights: Array) -> Array:
 
 def column_scale(X: Any, weights: Array) -> Array:
     """Return the weighted standard deviation of every column."""
+    weights = beside(weights, X)
     center = mean(X, weights)
     if sparse.issparse(X):
         rows: Any = X
@@ -372,5 +339,5 @@ def column_scale(X: Any, weights: Array) -> Array:
         return np.sqrt(np.maximum(square - center**2, 0.0))
     design, variance = Design(X, center=center), np.zeros(X.shape[1])
     for part, block in design._blocks(center=True):
-        variance += weights[part] @ np.square(block)
+        variance += numpy(weights[part] @ block**2)
     return np.sqrt(variance)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from .arrays import as_float, full, namespace
 from .design import Design
 
 Array = NDArray[Any]
@@ -27,17 +28,17 @@ def row_shares(X: Any, weights: Array | None = None) -> tuple[Array, Array]:
     :math:`c = \sum_i \pi_i f_i x_i / \sum_i \pi_i f_i`: Huber's estimate of the centre.
     """
     n = X.shape[0]
-    pi = np.full(n, 1 / n) if weights is None else weights / weights.sum()
-    f = np.ones(n)
+    pi = full(n, 1 / n, X) if weights is None else weights / weights.sum()
+    f = full(n, 1.0, X)
     for _ in range(ROUNDS):
-        center = Design(X).adjoint(pi * f) / (pi @ f)
-        distance = np.sqrt(Design(X, center=center).squared_norms())
-        fence = ROW_FENCE * weighted_quantile(distance[:, None], pi, 0.5)[0]
+        center = Design(X).adjoint(pi * f) / float(pi @ f)
+        distance = Design(X, center=center).squared_norms() ** 0.5
+        fence = ROW_FENCE * float(weighted_quantile(distance[:, None], pi, 0.5)[0])
         if fence == 0:
             # half of the rows are one row: nothing says what is far
-            return center, np.ones(n)
-        before, f = f, fence / np.maximum(distance, fence)
-        if np.array_equal(before, f):
+            return center, full(n, 1.0, X)
+        before, f = f, fence / namespace(distance).maximum(distance, fence)
+        if (before == f).all():
             break
     return center, f
 
@@ -58,20 +59,23 @@ def fenced_rows(X: Any) -> Any:
 
 def fenced(v: Array, weights: Array) -> Array:
     """Return v (n, m), in each column cut at 4 upper quartiles of the size on either side."""
-    fence = NUMBER_FENCE * weighted_quantile(np.abs(v), weights, 0.75)
+    fence = NUMBER_FENCE * weighted_quantile(abs(v), weights, 0.75)
+    xp = namespace(v)
     # a column of which three quarters are 0 has no scale
-    fence = np.where(fence > 0, fence, np.inf)
-    return np.clip(v, -fence, fence)
+    fence = xp.where(fence > 0, fence, np.inf)
+    return xp.minimum(xp.maximum(v, -fence), fence)
 
 
 def weighted_quantile(v: Array, weights: Array, q: float) -> Array:
     """Return the least value in each column of v (n, m) below which the weights reach q."""
+    xp = namespace(v)
     if len(weights) and weights.min() == weights.max():
         last = max(int(np.ceil(q * len(weights) * (1 - 1e-12))) - 1, 0)
-        return np.asarray(np.partition(v, last, axis=0)[last])
-    order = np.argsort(v, axis=0)
+        ordered = np.partition(v, last, axis=0) if xp is np else xp.sort(v, axis=0)
+        return ordered[last]
+    order = xp.argsort(v, axis=0)
     # rounding must not lift the quantile of equal weights by a place
-    reached = np.cumsum(weights[order], axis=0) >= q * weights.sum() * (1 - 1e-12)
-    place = np.take_along_axis(order, reached.argmax(axis=0)[None], axis=0)
-    found: Array = np.take_along_axis(v, place, axis=0)[0]
+    reached = weights[order].cumsum(0) >= q * weights.sum() * (1 - 1e-12)
+    place = xp.take_along_axis(order, xp.argmax(as_float(reached), axis=0)[None], axis=0)
+    found: Array = xp.take_along_axis(v, place, axis=0)[0]
     return found

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .arrays import library, namespace, pick
 from .costs import Cost, Geometry
 from .fences import row_shares
 from .losses import Loss
@@ -112,16 +113,20 @@ class Sample:
     @cached_property
     def distinct(self) -> int:
         """The number of distinct (x, y) of positive weight: repeated rows add no information."""
-        y = sum((k + 1) * y for k, y in enumerate(self.ys))
-        return len(np.unique(sketch(self.X, np.asarray(y))[self.weights > 0].round(DIGITS)))
+        y: Any = sum((k + 1) * y for k, y in enumerate(self.ys))
+        seen = sketch(self.X, y)[self.weights > 0]
+        if library(seen) is None:
+            return len(np.unique(seen.round(DIGITS)))
+        xp = namespace(seen)
+        return int(xp.unique_values(xp.round(seen * 10.0**DIGITS)).shape[0])
 
     def rows(self, index: Array) -> Sample:
         """Return the sample of some rows, its weights scaled to sum 1 again."""
-        weights = self.weights[index]
+        weights = pick(self.weights, index)
         return replace(
             self,
-            X=self.X[index],
-            ys=[y[index] for y in self.ys],
+            X=pick(self.X, index),
+            ys=[pick(y, index) for y in self.ys],
             weights=weights / weights.sum(),
         )
 

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import beside, branch_sums, namespace
 from ..losses import Loss
 from .chain import DualRows
 
@@ -40,14 +41,15 @@ def lower_bound(rows: DualRows, loss: Loss, atoms: Atoms, reached: Array) -> Arr
     """
     a = _balanced(rows, atoms, atoms.slope)
     h = _balanced(rows, atoms, atoms.room * reached)
-    pulls = rows.design.adjoint(np.hstack([(atoms.mass * v).sum(axis=0) for v in (a, h)]))
+    xp = namespace(a)
+    pulls = rows.design.adjoint(xp.concat([(atoms.mass * v).sum(axis=0) for v in (a, h)], axis=1))
     g, dg = np.split(pulls, 2, axis=1)
     eta = rows.dual_norm.first_feasible(g, dg, atoms.mass, a, h, rows.delta)
     lost = ~np.isfinite(eta)
-    a = a + np.where(lost, 0.0, eta) * h
-    conjugate = loss.conjugate(a, np.broadcast_to(rows.y[:, None], a.shape))
+    a = a + beside(np.where(lost, 0.0, eta), a) * h
+    conjugate = loss.conjugate(a, xp.broadcast_to(rows.y[:, None], a.shape))
     # an atom without mass may have any slope
-    value = -np.einsum("knb,knb->b", atoms.mass, np.where(atoms.mass > 0, conjugate, 0.0))
+    value = -branch_sums(atoms.mass, xp.where(atoms.mass > 0, conjugate, 0.0))
     # losses are nonnegative, so 0 is a bound
     return np.where(lost, 0.0, np.maximum(value, 0.0))
 
@@ -56,6 +58,7 @@ def _balanced(rows: DualRows, atoms: Atoms, a: Array) -> Array:
     """Return a moved, in proportion to the room, to where sum m a = 0."""
     if not rows.fit_intercept:
         return a
-    total = np.einsum("knb,knb->b", atoms.mass, atoms.room)
-    excess = np.einsum("knb,knb->b", atoms.mass, a)
-    return np.asarray(a - atoms.room * (excess / np.maximum(total, np.finfo(float).tiny)))
+    total = branch_sums(atoms.mass, atoms.room)
+    excess = branch_sums(atoms.mass, a)
+    shift: Array = a - atoms.room * beside(excess / np.maximum(total, np.finfo(float).tiny), a)
+    return shift

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import branch_sums, namespace, numpy, pick_columns
 from ..design import Design
 
 Array = NDArray[Any]
@@ -107,7 +108,7 @@ class Round:
 
     def sums(self, theta: Array, w: Array, r: Array) -> Array:
         """Return (sum r) u."""
-        return r.sum(axis=0) * theta / w
+        return numpy(r.sum(axis=0)) * theta / w
 
     def crosses(self, design: Design, pull: Array, theta: Array, w: Array, r: Array) -> Array:
         """Return (Z'r) u'."""
@@ -116,12 +117,12 @@ class Round:
     def squares(self, theta: Array, w: Array, r: Array) -> Array:
         """Return (sum r) u u'."""
         u = theta / w
-        return _outer(r.sum(axis=0) * u, u)
+        return _outer(numpy(r.sum(axis=0)) * u, u)
 
     def bends(self, theta: Array, w: Array, r: Array) -> Array:
         """Return (sum r)(I - uu')/w."""
         u = theta / w
-        scale = r.sum(axis=0) / w[0]
+        scale = numpy(r.sum(axis=0)) / w[0]
         return scale[:, None, None] * np.eye(len(theta)) - _outer(scale * u, u)
 
     def directions(self, theta: Array, w: Array, rows: Array) -> Array:
@@ -136,9 +137,9 @@ class Round:
         self, g: Array, dg: Array, mass: Array, a: Array, h: Array, delta: Array
     ) -> Array:
         """Return the smaller positive root of a quadratic, slightly beyond it, or inf."""
-        C = np.einsum("db,db->b", g, g) - delta * np.einsum("knb,knb->b", mass, a * a)
-        B = np.einsum("db,db->b", g, dg) - delta * np.einsum("knb,knb->b", mass, a * h)
-        A = np.einsum("db,db->b", dg, dg) - delta * np.einsum("knb,knb->b", mass, h * h)
+        C = np.einsum("db,db->b", g, g) - delta * branch_sums(mass, a * a)
+        B = np.einsum("db,db->b", g, dg) - delta * branch_sums(mass, a * h)
+        A = np.einsum("db,db->b", dg, dg) - delta * branch_sums(mass, h * h)
         discriminant = B**2 - A * C
         lost = (B >= 0) | (discriminant < 0)
         # the form without cancellation
@@ -258,9 +259,10 @@ class DualRows:
 
     def gram(self, zz: Array) -> Array:
         """Return Z' diag(zz) Z; where zz is a multiple of the weights, from one pass for all."""
-        ratio = zz / np.where(self.weights > 0, self.weights, 1.0)
-        if ratio.shape[1] == 1 and np.ptp(ratio[self.weights > 0]) == 0:
-            scaled: Array = ratio[self.weights[:, 0] > 0][0, 0] * self.scatter
+        on = self.weights > 0
+        ratio = zz / namespace(zz).where(on, self.weights, 1.0)
+        if ratio.shape[1] == 1 and (least := float(ratio[on].min())) == float(ratio[on].max()):
+            scaled: Array = least * self.scatter
             return scaled
         return self.design.gram(zz)
 
@@ -268,24 +270,24 @@ class DualRows:
         """Return gradient (B, d + 2) and Hessian (B, d + 2, d + 2) in (theta, b, lam)."""
         (d, B), norm = theta.shape, self.dual_norm
         # one pass over the rows for all first moments
-        moments = np.hstack([rates.z, rates.zz, rates.zw, rates.zl])
+        moments = namespace(rates.z).concat([rates.z, rates.zz, rates.zw, rates.zl], axis=1)
         by_z, by_zz, by_zw, by_zl = np.split(self.design.adjoint(moments), 4, axis=1)
         grad, H = np.zeros((B, d + 2)), np.zeros((B, d + 2, d + 2))
         grad[:, :d] = (by_z + norm.sums(theta, w, rates.w)).T
-        grad[:, -1] = self.delta + rates.lam.sum(axis=0)
+        grad[:, -1] = self.delta + numpy(rates.lam.sum(axis=0))
         cross = norm.crosses(self.design, by_zw, theta, w, rates.zw)
         H[:, :d, :d] = self.gram(rates.zz) + cross + np.swapaxes(cross, 1, 2)
         H[:, :d, :d] += norm.squares(theta, w, rates.ww) + norm.bends(theta, w, rates.w)
         H[:, :d, -1] = H[:, -1, :d] = (by_zl + norm.sums(theta, w, rates.wl)).T
-        H[:, -1, -1] = rates.ll.sum(axis=0)
+        H[:, -1, -1] = numpy(rates.ll.sum(axis=0))
         H[:, d, d] = 1.0
         if self.fit_intercept:
-            grad[:, d] = rates.z.sum(axis=0)
+            grad[:, d] = numpy(rates.z.sum(axis=0))
             H[:, :d, d] = H[:, d, :d] = (by_zz + norm.sums(theta, w, rates.zw)).T
-            H[:, d, -1] = H[:, -1, d] = rates.zl.sum(axis=0)
-            H[:, d, d] = rates.zz.sum(axis=0)
+            H[:, d, -1] = H[:, -1, d] = numpy(rates.zl.sum(axis=0))
+            H[:, d, d] = numpy(rates.zz.sum(axis=0))
         return grad, H
 
     def columns(self, index: Array) -> DualRows:
         """Return some of the problems."""
-        return replace(self, weights=self.weights[:, index], delta=self.delta[index])
+        return replace(self, weights=pick_columns(self.weights, index), delta=self.delta[index])

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import beside, column_sums, namespace
 from ..losses import Loss
 from ..problem import Ball
 
@@ -184,7 +185,7 @@ def worst_risk(
         return rooted(plain, float(w), ball.delta, pieces.kappa)
     if ball.delta == 0:
         # d risk/d sqrt(delta) is w times the root mean square slope, so d risk/d delta is infinite
-        flat = not np.any(weights * loss.derivative(z, y))
+        flat = not (weights * loss.derivative(z, y)).any()
         return Dual(plain, 0.0 if flat else np.inf)
     found = best_multiplier(z, y, weights, loss, w, ball.delta, start, rtol)
     return Dual(found.value, found.lam)
@@ -245,20 +246,20 @@ def best_multipliers(
 
     One column of ``z`` and ``weights`` per problem, ``w`` of shape (1, B) or (n, B).
     """
-    (n, B), flat = z.shape, z.ravel()
-    price = np.square(np.maximum(w, TINY))
-    scale = float(w[0, 0]) if w.size == 1 else np.broadcast_to(w, (n, B)).ravel()
-    targets = np.broadcast_to(y[:, None], (n, B)).ravel()
+    (n, B), flat, xp = z.shape, z.ravel(), namespace(z)
+    price = beside(np.square(np.maximum(w, TINY)), z)
+    scale = float(w[0, 0]) if w.size == 1 else xp.broadcast_to(beside(w, z), (n, B)).ravel()
+    targets = xp.broadcast_to(y[:, None], (n, B)).ravel()
 
     near: Array | None = None
 
     def tangent(lam: Array) -> Tangent:
         nonlocal near
-        each = float(lam[0]) if B == 1 else np.broadcast_to(lam, (n, B)).ravel()
+        each = float(lam[0]) if B == 1 else xp.broadcast_to(beside(lam, z), (n, B)).ravel()
         inner = loss.inner(flat, targets, scale, each, near)
-        best, near = inner.best, np.abs(inner.shift)
-        spent = np.einsum("nb,nb->b", weights, best.shift.reshape(n, B) ** 2 / price)
-        value = np.einsum("nb,nb->b", weights, best.value.reshape(n, B))
+        best, near = inner.best, xp.abs(inner.shift)
+        spent = column_sums(weights, best.shift.reshape(n, B) ** 2 / price)
+        value = column_sums(weights, best.value.reshape(n, B))
         return Tangent(lam, lam * delta + value, delta - spent)
 
     growth = np.array([least_finite(loss, w[:, j]) for j in range(B)])
@@ -285,7 +286,7 @@ def least_finite(loss: Loss, w: Any) -> float:
 
 def first_multiplier(z: Array, y: Array, weights: Array, loss: Loss, w: Any, delta: float) -> float:
     """Return a lam near the best: t = w l'/(2 lam), as if no slope changed on the way."""
-    square = float(weights @ np.square(w * loss.derivative(z, y)))
+    square = float(weights @ (w * loss.derivative(z, y)) ** 2)
     slopes = float(np.sqrt(square / delta)) / 2
     growth = least_finite(loss, w)
     if growth > 0:

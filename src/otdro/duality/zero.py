@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import full, namespace
 from ..design import Design
 from ..losses import Loss
 
@@ -55,7 +56,7 @@ def zero_model(
 ) -> ZeroModel:
     """Return the best model with beta = 0."""
     b = loss.constant(y, weights) if fit_intercept else 0.0
-    z = np.full(len(y), b)
+    z = full(len(y), b, y)
     a, unique = _slopes(loss, z, y, weights, fit_intercept)
     risk = float(weights @ loss.value(z, y))
     return ZeroModel(b, risk, a, design.adjoint(weights * a), float(weights @ a**2), unique)
@@ -63,10 +64,10 @@ def zero_model(
 
 def threshold(size: Any, mean_square: Any, lipschitz: float, order: int) -> Any:
     """Return ||g||/Lip or ||g||^2/E[a^2], one number or one per problem; 0 where g is rounding."""
-    real = size > ROUNDING * np.sqrt(mean_square)
-    square = np.where(real, mean_square, 1.0)
-    found = size / lipschitz if order == 1 else size**2 / square
-    return np.where(real, found, 0.0)
+    xp = namespace(size)
+    real = size > ROUNDING * mean_square**0.5
+    found = size / lipschitz if order == 1 else size**2 / xp.where(real, mean_square, 1.0)
+    return xp.where(real, found, 0.0)
 
 
 def local_threshold(zero: ZeroModel, weights: Array, B: Array) -> tuple[float, Array]:
@@ -85,10 +86,11 @@ def _slopes(
     pieces = loss.pieces
     if pieces is None or pieces.kappa > 0:
         return a, True
-    kinked = np.abs(pieces.residual(z, y)) <= ON_A_KINK * (1 + np.abs(y).max())
-    a = np.where(kinked, 0.0, a)
+    xp = namespace(y)
+    kinked = xp.abs(pieces.residual(z, y)) <= ON_A_KINK * (1 + float(xp.max(xp.abs(y))))
+    a = xp.where(kinked, 0.0, a)
     mass = float(weights[kinked].sum())
     if fit_intercept and mass > 0:
         # rows on the kink share, evenly, what balances the others
         a[kinked] = -float(weights @ a) / mass
-    return a, bool(np.count_nonzero(kinked & (weights > 0)) <= 1)
+    return a, bool(xp.count_nonzero(kinked & (weights > 0)) <= 1)

@@ -13,8 +13,10 @@ from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .. import losses, solvers
+from ..arrays import beside, full, library, numpy, place, told_of_memory
 from ..chunks import in_chunks
-from ..design import Design, model_scores
+from ..design import model_scores
+from ..entry import check_places, formats
 from ..losses import Loss
 from ..pairs import unlabelled_rows
 from ..problem import Problem, Solution
@@ -34,8 +36,6 @@ Array = NDArray[Any]
 #: The defaults of ``tol`` and ``max_iter``, which tell what the user set from what he did not.
 TOL = 1e-6
 MAX_ITER = 1000
-#: Formats of X that are taken as they are.
-FORMATS: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32]}
 #: What stays behind when a model is saved: the training rows, and numbers of theirs.
 ROWS = ("_problems", "_duals")
 
@@ -106,7 +106,7 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
         self
         """
         fitted = self._unfitted()
-        with shown(self.verbose):
+        with shown(self.verbose), told_of_memory(X):
             fitted._fit(X, y, sample_weight, groups, support, unlabelled)
         self._adopt(fitted)
         return self
@@ -144,6 +144,11 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
         support = check_rows(support, X, "support")
         unlabelled = check_rows(unlabelled, X, "unlabelled", least=2)
         solver = self._solver()
+        if library(X) is not None and not solver.on_device:
+            raise ValueError(
+                f"solver={self.solver!r} is for NumPy arrays, and X is an array of {place(X)}: use "
+                "solver='exact', or copy X and y to NumPy."
+            )
         loss = loss if targets.loss is None else targets.loss
         sample = Sample(
             X,
@@ -221,8 +226,10 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
         self.ball_ = chosen.ball
         self.cost_ = chosen.ball.cost
         self.delta_ = float(chosen.ball.delta)
-        self.coef_: Array = np.concatenate([np.atleast_2d(s.coef) for s in found])
-        self.intercept_: Any = np.concatenate([np.atleast_1d(s.intercept) for s in found])
+        X = problems[0].X
+        self.coef_: Array = beside(np.concatenate([np.atleast_2d(s.coef) for s in found]), X)
+        intercepts = np.concatenate([np.atleast_1d(s.intercept) for s in found])
+        self.intercept_: Any = beside(intercepts, X)
         self.multiplier_ = _float_or_array([s.multiplier for s in found])
         plain = [_empirical_risk(p, s) for p, s in zip(problems, found, strict=True)]
         self.empirical_risk_ = _float_or_array(plain)
@@ -240,7 +247,9 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
     def __getstate__(self) -> dict[str, Any]:
         # a saved model is the model, not the data
         state: dict[str, Any] = super().__getstate__()
-        return {name: value for name, value in state.items() if name not in ROWS}
+        # and of no device: a machine without it can read the model
+        kept = {name: value for name, value in state.items() if name not in ROWS}
+        return {n: numpy(value) if library(value) else value for n, value in kept.items()}
 
     def _repr_html_inner(self) -> str:
         return str(estimator_html_repr(self)) + fitted_figures(self)
@@ -259,8 +268,10 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
         if in_chunks(X):
             scores = scores_in_chunks(self, X)
         else:
-            X = validate_data(self, X, **FORMATS, reset=False)
-            scores = Design(X).scores(np.atleast_2d(self.coef_).T) + self.intercept_
+            X = validate_data(self, X, **formats(X), reset=False)
+            coef = np.atleast_2d(numpy(self.coef_))
+            with told_of_memory(X):
+                scores = model_scores(X, coef, np.atleast_1d(numpy(self.intercept_)))
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
     def _trained(self, asked: str, instead: str) -> list[Problem]:
@@ -285,7 +296,7 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
             The share of samples whose region holds the true slopes; None: the estimator's.
         """
         check_is_fitted(self)
-        if len(np.atleast_2d(self.coef_)) > 1:
+        if len(np.atleast_2d(numpy(self.coef_))) > 1:
             raise ValueError("a confidence region is for two classes; fit one class at a time.")
         p = self._trained("confidence_region()", "ask before saving")[0]
         sample = Sample(p.X, [p.y], p.weights, p.loss, p.fit_intercept)
@@ -334,20 +345,21 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
     def _problem_around(self, rows: Any, k: int) -> Problem:
         """Return the k-th problem with other labelled rows, all of the same weight."""
         X, y = check_pair(rows)
-        X = validate_data(self, X, **FORMATS, reset=False)
-        y = self._targets_of(y, k)
+        check_places(X, y=y)
+        X = validate_data(self, X, **formats(X), reset=False)
+        y = beside(self._targets_of(numpy(y) if library(y) else y, k), X)
         if len(y) != X.shape[0]:
             raise ValueError(f"rows has {X.shape[0]} rows in X but {len(y)} entries in y.")
         support = None
         if self._support_given:
             support = self._trained("a worst case over the support", "ask before saving")[0].support
-        weights = np.full(len(y), 1 / len(y))
+        weights = full(len(y), 1 / len(y), X)
         fit_intercept = bool(self.fit_intercept)
         return Problem(X, y, weights, self.loss_, self.ball_, fit_intercept, support)
 
     def _part(self, k: int) -> tuple[Array, Any]:
         """Return coefficients and intercept of the k-th problem."""
-        return np.atleast_2d(self.coef_)[k], float(np.ravel(self.intercept_)[k])
+        return np.atleast_2d(numpy(self.coef_))[k], float(np.ravel(numpy(self.intercept_))[k])
 
     def _number(self, class_: Any) -> int:
         """Return the number of the problem that belongs to a class."""

@@ -11,17 +11,25 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils import column_or_1d
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
 from .. import losses
+from ..arrays import as_float, beside, namespace, numpy
+from ..entry import check_places, check_vector, formats, stays
 from ..losses import Loss
 from ..worst_case import WorstCase
-from .base import FORMATS, DROEstimator
+from .base import DROEstimator
 from .multinomial import model_form
 from .parameters import documented
 from .prices import fit_price
-from .rows import Targets, check_weights, normalise
+from .rows import (
+    Targets,
+    check_weights,
+    class_codes,
+    class_masses,
+    is_numeric,
+    normalise,
+)
 
 Array = NDArray[Any]
 
@@ -114,22 +122,27 @@ class DROClassifier(ClassifierMixin, DROEstimator):  # type: ignore[misc]
     def _validated(
         self, X: Any, y: Any, sample_weight: Any, loss: Loss, support: Any
     ) -> tuple[Any, Targets]:
-        X, y = validate_data(self, X, y, **FORMATS, ensure_min_samples=2)
-        check_classification_targets(y)
-        classes, codes = np.unique(y, return_inverse=True)
+        check_places(X, y=y, sample_weight=sample_weight)
+        if stays(X):
+            X = validate_data(self, X, **formats(X), ensure_min_samples=2)
+            y = check_vector(y, X, "y") if is_numeric(y) else column_or_1d(y)
+        else:
+            X, y = validate_data(self, X, y, **formats(X), ensure_min_samples=2)
+        classes, codes = class_codes(y)
+        codes = beside(codes, X)
         given = check_weights(X, sample_weight)
         weights = normalise(given, "sample_weight")
         if self.class_weight is not None:
-            factors = compute_class_weight(self.class_weight, classes=classes, y=y)
-            weights = normalise(weights * factors[codes], "class_weight")
-        _require_classes(classes, np.bincount(codes, weights))
+            factors = compute_class_weight(self.class_weight, classes=classes, y=numpy(y))
+            weights = normalise(weights * beside(factors, X)[codes], "class_weight")
+        _require_classes(classes, class_masses(codes, weights, len(classes)))
         price = fit_price(self, "label_cost", support)
         form = model_form(self, loss, len(classes), support)
         # of two classes the second is +1, of more each in turn against the rest
         positive = [1] if len(classes) == 2 else range(len(classes))
-        ys = [np.where(codes == k, 1.0, -1.0) for k in positive]
+        ys = [2 * as_float(codes == k) - 1 for k in positive]
         return X, Targets(
-            [codes.astype(float)] if form.loss is not None else ys,
+            [as_float(codes)] if form.loss is not None else ys,
             weights,
             y,
             classes,
@@ -149,33 +162,40 @@ class DROClassifier(ClassifierMixin, DROEstimator):  # type: ignore[misc]
     def predict(self, X: Any) -> Array:
         """Return the label of the largest score."""
         scores = self._scores(X)
-        index = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
-        labels: Array = self.classes_[index]
-        return labels
+        xp = namespace(scores)
+        index = (
+            xp.asarray(scores > 0, dtype=xp.int64) if scores.ndim == 1 else scores.argmax(axis=1)
+        )
+        if is_numeric(self.classes_):
+            labels: Array = beside(self.classes_, scores, beside(self.classes_[:1], scores).dtype)
+            return labels[index]
+        named: Array = self.classes_[numpy(index)]
+        return named
 
     @available_if(_gives_probabilities)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> Array:
         """Return class probabilities: the softmax, or one-vs-rest ones scaled to sum to 1."""
         scores = self._scores(X)
-        p: Any = self.loss_.probability(scores)
+        xp, p = namespace(scores), self.loss_.probability(scores)
         if self.loss_.outputs > 1:
-            return np.asarray(p)
+            return p  # type: ignore[return-value]
         if scores.ndim == 1:
-            q: Any = self.loss_.probability(-scores)
-            return np.stack([q, p], axis=1)
+            q = self.loss_.probability(-scores)
+            return xp.stack([q, p], axis=1)
         # far from every class all probabilities vanish; there they go like e^score
-        tail = np.exp(scores - scores.max(axis=1, keepdims=True))
-        p = np.where(p.sum(axis=1, keepdims=True) > LEAST_SUM, p, tail)
-        return np.asarray(p / p.sum(axis=1, keepdims=True))
+        tail = xp.exp(scores - xp.max(scores, axis=1, keepdims=True))
+        p = xp.where(xp.sum(p, axis=1, keepdims=True) > LEAST_SUM, p, tail)
+        return p / xp.sum(p, axis=1, keepdims=True)
 
     @available_if(_gives_probabilities)  # type: ignore[untyped-decorator]
     def predict_log_proba(self, X: Any) -> Array:
         """Return the logarithm of the class probabilities."""
-        return np.log(self.predict_proba(X))
+        p = self.predict_proba(X)
+        return namespace(p).log(p)
 
     def _part(self, k: int) -> tuple[Array, Any]:
         if self.loss_.outputs > 1:
-            return self.coef_, self.intercept_
+            return numpy(self.coef_), numpy(self.intercept_)
         return super()._part(k)
 
     def _number(self, class_: Any) -> int:
@@ -213,7 +233,10 @@ class DROClassifier(ClassifierMixin, DROEstimator):  # type: ignore[misc]
             return replace(found, targets=self.classes_[found.targets.astype(int)])
         if len(self.classes_) > 2:
             return found
-        return replace(found, targets=self.classes_[(found.targets > 0).astype(int)])
+        positive = numpy(found.targets) > 0
+        targets = self.classes_[positive.astype(int)]
+        kept = beside(targets, found.weights) if is_numeric(targets) else targets
+        return replace(found, targets=kept)
 
 
 def _require_classes(classes: Array, mass: Array) -> None:

@@ -11,13 +11,19 @@ from sklearn.base import RegressorMixin
 from sklearn.utils import check_array, column_or_1d
 from sklearn.utils.validation import validate_data
 
+from ..arrays import as_float
+from ..entry import check_places, check_vector, formats, stays
 from ..losses import Loss
 from ..radius.checks import check_targets
 from ..worst_case import WorstCase
-from .base import FORMATS, DROEstimator
+from .base import DROEstimator
 from .parameters import documented
 from .prices import fit_price
-from .rows import Targets, check_weights, normalise
+from .rows import (
+    Targets,
+    check_weights,
+    normalise,
+)
 
 Array = NDArray[Any]
 
@@ -80,8 +86,13 @@ class DRORegressor(RegressorMixin, DROEstimator):  # type: ignore[misc]
     def _validated(
         self, X: Any, y: Any, sample_weight: Any, loss: Loss, support: Any
     ) -> tuple[Any, Targets]:
-        X, y = validate_data(self, X, y, **FORMATS, y_numeric=True, ensure_min_samples=2)
-        y = np.asarray(y, dtype=float)
+        check_places(X, y=y, sample_weight=sample_weight)
+        if stays(X):
+            X = validate_data(self, X, **formats(X), ensure_min_samples=2)
+            y = check_vector(y, X, "y")
+        else:
+            X, y = validate_data(self, X, y, **formats(X), y_numeric=True, ensure_min_samples=2)
+        y = as_float(y)
         given = check_weights(X, sample_weight)
         weights = normalise(given, "sample_weight")
         prices = {"target_cost": fit_price(self, "target_cost", support)}

@@ -44,8 +44,8 @@ def report(problem: Problem, solution: Solution, solver: Solver, name: str) -> N
         z = model_scores(problem.X, solution.coef, solution.intercept)
         # a margin above 0, or of several scores a label that is more likely than not
         one = problem.loss.outputs == 1
-        even = problem.loss.value(np.zeros_like(z), problem.y) if one else np.log(2)
-        if np.all((problem.loss.value(z, problem.y) < even)[problem.weights > 0]):
+        even = problem.loss.value(0.0 * z, problem.y) if one else np.log(2)
+        if (problem.loss.value(z, problem.y) < even)[problem.weights > 0].all():
             _warn(
                 "the classes are separable and delta=0: no minimiser exists, the coefficients are "
                 f"those at which the risk fell below {solution.objective:.3g}. Use delta > 0."

@@ -9,10 +9,11 @@ from numpy.typing import NDArray
 from sklearn.utils import check_X_y
 
 from .. import losses
+from ..arrays import full, numpy
 from ..chunks import in_chunks
 from ..losses import Loss
 from ..problem import Ball, Problem
-from ..radius.checks import check_targets
+from ..radius.checks import check_targets, checked_pair
 from ..worst_case import robust_risk_of
 from .streamed import risk_in_chunks
 
@@ -55,12 +56,12 @@ def robust_risk(X: Any, y: Any, coef: Any, intercept: Any, loss: str | Loss, bal
     loss = losses.resolve(loss)
     if in_chunks(X):
         return risk_in_chunks(X, y, coef, intercept, loss, ball)
-    if np.ndim(coef) == 2 and len(coef) > 1:
+    if len(getattr(coef, "shape", np.shape(coef))) == 2 and len(coef) > 1:
         return _softmax_risk(X, y, np.asarray(coef, dtype=float), intercept, loss, ball)
     X, y, coef = _sample(X, y, coef, loss)
     ball.cost.check(X.shape[1])
-    problem = Problem(X, y, np.full(len(y), 1 / len(y)), loss, ball)
-    return robust_risk_of(problem, coef, float(np.ravel(intercept)[0]))
+    problem = Problem(X, y, full(len(y), 1 / len(y), y), loss, ball)
+    return robust_risk_of(problem, coef, float(np.ravel(numpy(intercept))[0]))
 
 
 def _softmax_risk(X: Any, y: Any, coef: Array, intercept: Any, loss: Loss, ball: Ball) -> float:
@@ -87,13 +88,12 @@ def _softmax_risk(X: Any, y: Any, coef: Array, intercept: Any, loss: Loss, ball:
 
 
 def _sample(X: Any, y: Any, coef: Any, loss: Loss) -> tuple[Any, Array, Array]:
-    X, y = check_X_y(X, y, accept_sparse="csr", dtype=[np.float64, np.float32], y_numeric=True)
-    coef = np.asarray(coef, dtype=float).ravel()
+    X, y = checked_pair(X, y)
+    coef = np.asarray(numpy(coef), dtype=float).ravel()
     if len(coef) != X.shape[1]:
         raise ValueError(f"coef has {len(coef)} entries but X has {X.shape[1]} features.")
-    y = np.asarray(y, dtype=float)
     if loss.task == "regression":
         check_targets(y, loss)
-    elif not np.isin(y, (-1, 1)).all():
-        raise ValueError(f"labels must be -1 or +1 here, got {np.unique(y)[:5].tolist()}.")
+    elif not (abs(y) == 1).all():
+        raise ValueError(f"labels must be -1 or +1 here, got {np.unique(numpy(y))[:5].tolist()}.")
     return X, y, coef

@@ -8,8 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_array
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight
 
+from ..arrays import as_float, full, library, mass, namespace, numpy
+from ..entry import check_places, check_vector
 from ..losses import Loss
 
 Array = NDArray[Any]
@@ -40,8 +43,9 @@ def check_rows(rows: Any, X: Any, name: str, least: int = 1) -> Any:
     """Return further ``rows`` as an array with the columns of X, None if there are none."""
     if rows is None:
         return None
+    check_places(X, **{name: rows})
     rows = check_array(
-        rows,
+        numpy(rows) if library(rows) is not None else rows,
         accept_sparse="csr",
         dtype=np.float64,
         input_name=name,
@@ -53,11 +57,43 @@ def check_rows(rows: Any, X: Any, name: str, least: int = 1) -> Any:
     return rows
 
 
+def is_numeric(labels: Any) -> bool:
+    """Whether labels are numbers, which an array on a device can hold."""
+    return library(labels) is not None or np.asarray(labels).dtype.kind in "biuf"
+
+
+def class_codes(y: Any) -> tuple[Array, Any]:
+    """Return the distinct labels, sorted, and the number of each row's label among them."""
+    if library(y) is None:
+        check_classification_targets(y)
+        classes, codes = np.unique(y, return_inverse=True)
+        return classes, codes
+    xp = namespace(y)
+    ends = xp.stack([xp.min(y), xp.max(y)])
+    two = bool(xp.all((y == ends[0]) | (y == ends[1])))
+    # two labels need no sorting of all rows
+    known = xp.unique_values(ends) if two else xp.unique_values(y)
+    check_classification_targets(numpy(known))
+    return numpy(known), xp.searchsorted(known, y)
+
+
+def class_masses(codes: Any, weights: Any, count: int) -> Array:
+    """Return the weight of every class."""
+    if library(codes) is None:
+        return np.bincount(codes, weights, minlength=count)
+    return np.array([mass(weights, codes == k) for k in range(count)])
+
+
 def check_weights(X: Any, sample_weight: Any) -> Array:
     """Return nonnegative weights of the rows, 1 each if none are given."""
-    weights: Array = _check_sample_weight(sample_weight, X, dtype=np.float64)
+    if library(X) is None:
+        weights: Array = _check_sample_weight(sample_weight, X, dtype=np.float64)
+    elif sample_weight is None:
+        return full(X.shape[0], 1.0, X)
+    else:
+        weights = as_float(check_vector(sample_weight, X, "sample_weight"))
     if weights.min() < 0:
-        raise ValueError(f"sample_weight must be nonnegative, got {weights.min():g}.")
+        raise ValueError(f"sample_weight must be nonnegative, got {float(weights.min()):g}.")
     return weights
 
 

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from ..arrays import numpy
+from ..entry import check_places
 from ..estimators.rows import check_weights, normalise
 from ..radius.checks import check_groups
 from .certificate import Audit
@@ -27,9 +29,10 @@ def audited(
 ) -> Audit:
     """Return the audit of a model that was read."""
     linear = reading.model
+    check_places(X, y=y, sample_weight=sample_weight)
     rows = reading.rows(X)
     target = check_target(y, rows.shape[0], linear)
-    weights = normalise(check_weights(rows, sample_weight), "sample_weight")
+    weights = normalise(numpy(check_weights(rows, sample_weight)), "sample_weight")
     if linear.classes is not None:
         require_classes(target, weights, linear)
         if tau is not None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import numpy
 from ..costs import Cost
 from ..design import as_dense, column_scale
 from ..problem import Ball
@@ -174,7 +175,7 @@ class Audit:
 
     def changes(self, row: int) -> list[Change]:
         """Return what the counterfactual of a row changes, column by column, largest first."""
-        before = np.asarray(as_dense(self.X[[row]]), dtype=float)[0]
+        before = np.asarray(numpy(as_dense(self.X[[row]])), dtype=float)[0]
         return changes(before, self.counterfactuals[row], self.names, self.scale)
 
     @cached_property

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import numpy
 from ..costs import Cost
 from ..design import as_dense
 from .boundary import Nearest
@@ -43,7 +44,7 @@ def counterfactuals(X: Any, model: LinearModel, own: Array, nearest: Nearest, co
     """Return x - t v(w): the nearest point on the boundary, NaN where no move reaches it."""
     w, of = normals(model, own, nearest)
     t = nearest.distance
-    found = np.array(as_dense(X), dtype=float)
+    found = np.array(numpy(as_dense(X)), dtype=float)
     reached = np.isfinite(t)
     found[reached] -= t[reached, None] * cost.direction(w)[of[reached]]
     found[~reached] = np.nan

@@ -11,10 +11,13 @@ from numpy.typing import NDArray
 from sklearn.base import is_classifier
 from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import Pipeline
+from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
+from ..arrays import numpy
 from ..costs.table import named
 from ..design import Design, as_dense
+from ..entry import formats, stays
 from ..losses import Loss
 from ..problem import Ball
 from .affine import NotAffineError, affine_map
@@ -47,7 +50,7 @@ class LinearModel:
 
     def scores(self, X: Any) -> Array:
         """Return the scores, of shape (n, K), or (n, 1) for regression."""
-        return Design(X).scores(self.coef.T) + self.intercept
+        return numpy(Design(X).scores(self.coef.T)) + self.intercept
 
     def codes(self, y: Any) -> Array:
         """Return the number of the class of each label; refuse labels the model does not know."""
@@ -146,8 +149,9 @@ def _coefficients(last: Any) -> tuple[Array, Array, Array | None]:
             f"{kind} is not a linear model: it has no coef_ and intercept_. Audit a linear one, "
             "e.g. LogisticRegression, LinearSVC, Ridge, or a Pipeline that ends in one."
         )
-    coef = np.vstack([np.atleast_2d(np.asarray(as_dense(p.coef_), dtype=float)) for p in parts])
-    intercept = np.concatenate([np.ravel(np.asarray(p.intercept_, dtype=float)) for p in parts])
+    coefs, intercepts = ([numpy(as_dense(p.coef_)) for p in parts], [p.intercept_ for p in parts])
+    coef = np.vstack([np.atleast_2d(part.astype(float)) for part in coefs])
+    intercept = np.concatenate([np.ravel(numpy(part).astype(float)) for part in intercepts])
     intercept = np.broadcast_to(intercept, (len(coef),)) if len(intercept) == 1 else intercept
     if not is_classifier(last) and not hasattr(last, "classes_"):
         if len(coef) > 1:
@@ -195,7 +199,7 @@ def _agree(last: Any, model: LinearModel, rows: Any) -> None:
     with warnings.catch_warnings():
         # the names of the columns were compared before
         warnings.simplefilter("ignore", UserWarning)
-        predicted = np.asarray(last.predict(some))
+        predicted = numpy(last.predict(some))
     size = CLOSE * (1 + np.abs(scores).max(initial=0.0))
     if model.classes is None:
         agrees = bool(np.abs(np.ravel(predicted) - scores[:, 0]).max(initial=0.0) <= size)
@@ -256,6 +260,9 @@ def finite_rows(X: Any, d: int, names: list[str], name: str, like: str = "the mo
     if hasattr(X, "tocsr"):
         X = X.tocsr()
         values = X.data
+    elif stays(X):
+        X = check_array(X, **formats(X), input_name=name)
+        values = np.zeros(0)
     else:
         try:
             X = np.asarray(X)

@@ -9,7 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import column_or_1d
 
+from ..arrays import pick
 from ..costs import Cost, Norm
+from ..entry import on_host
 from ..estimators import DROClassifier, DRORegressor
 from ..pairs import generator
 from ..problem import Ball
@@ -26,7 +28,7 @@ LEARN_FROM = 5_000
 
 def check_target(y: Any, n: int, model: LinearModel, name: str = "y") -> Array:
     """Return class numbers or float targets of n rows."""
-    y = column_or_1d(y)
+    y = column_or_1d(on_host(y))
     if len(y) != n:
         raise ValueError(f"{name} has {len(y)} entries but there are {n} rows.")
     if model.classes is not None:
@@ -100,7 +102,7 @@ def _learned_cost(
     # folds choose among several learned costs; of one learner nothing is left to choose
     delta = "cv" if tried.learned is not None else 0.0
     learner = kind(cost=cost, delta=delta, random_state=random_state)
-    return learner.fit(X[rows], target[rows], weights[rows]).cost_
+    return learner.fit(on_host(pick(X, rows)), target[rows], weights[rows]).cost_
 
 
 def check_grid(deltas: Any) -> Array:

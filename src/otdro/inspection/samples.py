@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import type_of_target
 
+from ..arrays import numpy
 from ..costs import Cost
 from ..costs.table import named
 from ..design import as_dense
@@ -249,4 +250,4 @@ def check_sizes(n: int, m: int) -> None:
 
 
 def _dense(X: Any) -> Array:
-    return np.asarray(as_dense(X), dtype=np.float64)
+    return np.asarray(numpy(as_dense(X)), dtype=np.float64)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
+from ..arrays import beside, mass, namespace, numpy
 from .inner import Inner, local_maxima, slope_limit
 from .sublevel import Ends, inverted
 
@@ -87,27 +88,35 @@ class Loss(BaseEstimator):  # type: ignore[misc]
         """Return l, d and e with l' = e d at the scores z + scale xi; xi, l, d of shape (L, n)."""
         u = z + scale * xi
         value, slope, _ = self.evaluate(u, np.broadcast_to(y, u.shape))
-        return value, slope, np.ones_like(z)
+        return value, slope, namespace(z).ones_like(z)
 
     def constant(self, y: Array, weights: Array) -> float:
         """Return the constant score b that minimises sum_i weights_i l(b, y_i), by bisection."""
         if self.task == "classification":
-            mass = [weights[y < 0].sum(), weights[y > 0].sum()]
-            y, weights = np.array([-1.0, 1.0]), np.array(mass)
+            masses = [mass(weights, y < 0), mass(weights, y > 0)]
+            y, weights = np.array([-1.0, 1.0]), np.array(masses)
+        ones = namespace(y).ones_like(y)
         low, high = min(-1.0, float(y.min())), max(1.0, float(y.max()))
-        while weights @ self.derivative(np.full_like(y, high), y) < 0 and high < FAR:
+        while weights @ self.derivative(high * ones, y) < 0 and high < FAR:
             high *= 2
-        while weights @ self.derivative(np.full_like(y, low), y) > 0 and low > -FAR:
+        while weights @ self.derivative(low * ones, y) > 0 and low > -FAR:
             low *= 2
         for _ in range(HALVINGS):
             b = (low + high) / 2
             if not low < b < high:
                 break
-            if weights @ self.derivative(np.full_like(y, b), y) < 0:
+            if weights @ self.derivative(b * ones, y) < 0:
                 low = b
             else:
                 high = b
         return (low + high) / 2
+
+    def constant_of_share(self, positive: Array) -> Array:
+        """Return the best constants where the label +1 has these shares of the weight."""
+        share = numpy(positive)
+        labels = np.array([-1.0, 1.0])
+        found = [self.constant(labels, np.array([1 - p, p])) for p in share.tolist()]
+        return beside(np.array(found), positive)
 
     def slope_range(self, y: Array) -> SlopeRange:
         """Return the limits of dl/dz as z tends to -inf and to +inf; -inf or inf if none."""

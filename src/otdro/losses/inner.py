@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import namespace
+
 if TYPE_CHECKING:
     from .base import Loss
 
@@ -41,8 +43,9 @@ class Inner(NamedTuple):
         """The global maximum of every row, arrays of shape (n,)."""
         if len(self.value) == 1:
             return Inner(self.value[0], self.shift[0])
-        top = self.value.argmax(axis=0)[None]
-        value, shift = (np.take_along_axis(part, top, axis=0)[0] for part in self)
+        xp = namespace(self.value)
+        top = xp.argmax(self.value, axis=0)[None]
+        value, shift = (xp.take_along_axis(part, top, axis=0)[0] for part in self)
         return Inner(value, shift)
 
 

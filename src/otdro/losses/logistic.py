@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from scipy.special import entr, expit, logit
 
+from ..arrays import as_float, mass, namespace
 from .base import Array, Loss, SlopeRange
 from .inner import Inner
 from .softmax import Softmax
@@ -29,35 +30,38 @@ class Logistic(Loss):
     def value(self, z: Array, y: Array) -> Array:
         """Return log(1 + e^-yz)."""
         m = y * z
-        return np.log1p(np.exp(-np.abs(m))) + np.maximum(-m, 0)
+        xp = namespace(m)
+        return xp.log1p(xp.exp(-xp.abs(m))) + xp.maximum(-m, 0.0)
 
     def derivative(self, z: Array, y: Array) -> Array:
         """Return -y sigma(-yz)."""
-        return -y * expit(-y * z)
+        return -y * _sigma(-y * z)
 
     def curvature(self, z: Array, y: Array) -> Array:
         """Return sigma(yz) sigma(-yz)."""
         m = y * z
-        return expit(m) * expit(-m)
+        return _sigma(m) * _sigma(-m)
 
     def evaluate(self, z: Array, y: Array) -> tuple[Array, Array, Array]:
         """Return value, derivative and curvature from one exponential, in the fewest passes."""
-        m = np.asarray(y * z)
-        e = np.empty_like(m)
-        np.exp(np.negative(np.abs(m, out=e), out=e), out=e)
-        value, rest = np.log1p(e), np.minimum(m, 0)
+        m = y * z
+        xp = namespace(m)
+        e = xp.abs(m)
+        e *= -1.0
+        e = xp.exp(e)
+        value, rest = xp.log1p(e), xp.minimum(m, 0.0)
         value -= rest
         # sigma(-|m|) and sigma(|m|): no digit is lost in their product
-        e /= np.add(e, 1, out=rest)
-        np.subtract(1, e, out=rest)
+        e /= e + 1
+        rest = 1 - e
         bend = e * rest
-        np.copyto(e, rest, where=m <= 0)
-        e *= y
-        return value, np.negative(e, out=e), bend
+        e = xp.where(m <= 0, rest, e)
+        e *= -y
+        return value, e, bend
 
     def probability(self, z: Array) -> Array:
         """Return sigma(z)."""
-        return np.asarray(expit(z))
+        return _sigma(z)
 
     def multinomial(self, classes: int) -> Loss:
         """Return the cross-entropy."""
@@ -78,25 +82,29 @@ class Logistic(Loss):
 
     def slope_range(self, y: Array) -> SlopeRange:
         """Return [-1, 0] for the label +1 and [0, 1] for -1."""
-        up = np.asarray(y) > 0
-        return SlopeRange(np.where(up, -1.0, 0.0), np.where(up, 0.0, 1.0))
+        up = as_float(y) > 0
+        high = as_float(~up)
+        return SlopeRange(high - 1.0, high)
 
     def score_at(self, slope: Array, y: Array, room: tuple[Array, Array] | None = None) -> Array:
         """Return log(sigma(z)/sigma(-z)), the distances of the slope to the ends of its range."""
         low, high = self.slope_range(y)
         above, below = (slope - low, high - slope) if room is None else room
-        return np.log(above / below)
+        return namespace(above).log(above / below)
 
     def constant(self, y: Array, weights: Array) -> float:
         """Return log(pi/(1 - pi)), pi the weight of the label +1."""
-        positive = weights[y > 0].sum()
-        return float(np.log(positive) - np.log(weights[y < 0].sum()))
+        positive, negative = mass(weights, y > 0), mass(weights, y < 0)
+        return float(np.log(positive) - np.log(negative))
+
+    def constant_of_share(self, positive: Array) -> Array:
+        """Return log(pi/(1 - pi))."""
+        return _logit(positive)
 
     def conjugate(self, a: Array, y: Array) -> Array:
         """Return the negative entropy of alpha = -ya, +inf outside [0, 1]."""
         alpha = -y * a
-        # entr is -inf below 0
-        return -(entr(alpha) + entr(1 - alpha))
+        return -(_entropy(alpha) + _entropy(1 - alpha))
 
     def sublevel(self, y: Array) -> Ends:
         """Return -y z <= log(e^t - 1)."""
@@ -110,30 +118,62 @@ class Logistic(Loss):
         sig+- = (1 +- sqrt(1 - 4a))/2. A local cost has one w a row. Where one of two is missing,
         its shift is that of the shoulder sigma = sig+-, f' = 0.
         """
-        m, a = y * z, 2 * lam / np.square(w)
-        near = None if guess is None else np.atleast_2d(guess)
-        if np.all(a >= 0.25):
+        m, a = y * z, 2 * lam / w**2
+        xp = namespace(m)
+        near = guess if guess is None or guess.ndim == 2 else guess[None]
+        if _all(a >= 0.25):
             v = _stationary(m, a, *_ends(m, a), None if near is None else near[0])[None]
             return Inner(_height(v, m, a), -y * v)
-        a = np.broadcast_to(a, m.shape)
+        a = xp.broadcast_to(xp.asarray(a) if xp is np else _filled(a, m), m.shape)
         two = a < 0.25
-        low = (1 - np.sqrt(np.maximum(0.0, 1 - 4 * a))) / 2
+        low = (1 - xp.sqrt(xp.maximum(1 - 4 * a, 0.0))) / 2
         # kept off 0 for its logarithm; logit(sig+) = -logit(sig-)
-        edge = logit(np.clip(low, np.finfo(float).tiny, 0.5))
+        edge = _logit(xp.clip(low, np.finfo(float).tiny, 0.5))
         # m(s) = s/a - logit(s) falls on (0, sig-), rises to m(sig+) and falls again, so the
         # upper branch needs m < m(sig+) and the lower one m > m(sig-)
-        rows = np.stack([~two | (m < (1 - low) / a + edge), two & (m > low / a - edge)])
+        rows = xp.stack([~two | (m < (1 - low) / a + edge), two & (m > low / a - edge)])
         left, right, above = _ends(m, a)
-        ends = np.stack([np.where(two, (1 - low) / a, left), expit(-m) / a])
-        others = np.stack([np.where(two, 1 / a, right), low / a])
-        upper = np.stack([two | above, np.zeros_like(two)])
-        v = np.clip([m - edge, m + edge], 0, 1 / a)
+        ends = xp.stack([xp.where(two, (1 - low) / a, left), _sigma(-m) / a])
+        others = xp.stack([xp.where(two, 1 / a, right), low / a])
+        upper = xp.stack([two | above, xp.zeros_like(two)])
+        v = xp.minimum(xp.maximum(xp.stack([m - edge, m + edge]), 0.0), 1 / a)
         known = near[rows] if near is not None and near.shape == v.shape else None
-        m2, a2 = (np.broadcast_to(part, v.shape)[rows] for part in (m, a))
+        m2, a2 = (xp.broadcast_to(part, v.shape)[rows] for part in (m, a))
         v[rows] = _stationary(m2, a2, ends[rows], others[rows], upper[rows], known)
-        value = np.full(v.shape, -np.inf)
+        value = xp.full_like(v, -np.inf)
         value[rows] = _height(v[rows], m2, a2)
         return Inner(value, -y * v)
+
+
+def _sigma(x: Array) -> Array:
+    """Return 1/(1 + e^-x)."""
+    xp = namespace(x)
+    return expit(x) if xp is np else 1 / (1 + xp.exp(-x))
+
+
+def _logit(p: Array) -> Array:
+    """Return log(p/(1 - p))."""
+    xp = namespace(p)
+    return logit(p) if xp is np else xp.log(p) - xp.log1p(-p)
+
+
+def _entropy(p: Array) -> Array:
+    """Return -p log p, 0 at 0 and -inf below."""
+    xp = namespace(p)
+    if xp is np:
+        return entr(p)
+    found = -p * xp.log(xp.where(p > 0, p, 1.0))
+    return xp.where(p < 0, -np.inf, found)
+
+
+def _all(condition: Any) -> bool:
+    """Whether a condition, of a number or of rows, holds throughout."""
+    return bool(namespace(condition).all(condition))
+
+
+def _filled(a: Any, m: Array) -> Any:
+    """Return a number as an array beside m, an array as it is."""
+    return namespace(m).full_like(m, a) if isinstance(a, float) else a
 
 
 def _log_expm1(t: Array) -> tuple[Array, Array, Array]:
@@ -144,14 +184,15 @@ def _log_expm1(t: Array) -> tuple[Array, Array, Array]:
 
 def _ends(m: Array, a: Any) -> tuple[Array, Array, Array]:
     """Return a bracket of the only root, on one side of v = m, and whether that is above."""
-    upper = a * m < 0.5
-    return np.where(upper, m, expit(-m) / a), np.where(upper, 1 / a, m), upper
+    xp, upper = namespace(m), a * m < 0.5
+    return xp.where(upper, m, _sigma(-m) / a), xp.where(upper, 1 / a, m), upper
 
 
 def _height(v: Array, m: Array, a: Any) -> Array:
     """Return log(1 + e^(v - m)) - a v^2/2."""
     x = v - m
-    return np.log1p(np.exp(-np.abs(x))) + np.maximum(x, 0) - a * v**2 / 2
+    xp = namespace(x)
+    return xp.log1p(xp.exp(-xp.abs(x))) + xp.maximum(x, 0.0) - a * v**2 / 2
 
 
 def _stationary(
@@ -162,13 +203,14 @@ def _stationary(
     f falls there, concave on an upper branch and convex on a lower one: from the outer end, or
     from its first step on, Newton's method is monotone.
     """
-    v = np.where(upper, high, low) if guess is None else np.clip(guess, low, high)
+    xp = namespace(m)
+    v = xp.where(upper, high, low) if guess is None else xp.clip(guess, low, high)
     for _ in range(80):
-        s = expit(v - m)
-        step = (s - a * v) / np.minimum(s * (1 - s) - a, -1e-300)
-        new = np.clip(v - step, low, high)
-        move, v = np.abs(new - v), new
+        s = _sigma(v - m)
+        step = (s - a * v) / xp.minimum(s * (1 - s) - a, -1e-300)
+        new = xp.clip(v - step, low, high)
+        move, v = xp.abs(new - v), new
         # quadratic convergence: the next step would be lost in rounding
-        if np.all(move <= 1e-9 * (1 + v)):
+        if xp.all(move <= 1e-9 * (1 + v)):
             break
     return v

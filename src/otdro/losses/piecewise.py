@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from ..arrays import as_float, beside, namespace
 from .base import Array, Loss, SlopeRange
 from .inner import Inner
 from .sublevel import Ends
@@ -64,14 +65,15 @@ class PiecewiseQuadratic(Loss):
 
     def orientation(self, y: Array) -> Array:
         """Return -dr/dz: y for labels, 1 for targets."""
-        return y if self.task == "classification" else np.ones_like(y)
+        return y if self.task == "classification" else namespace(y).ones_like(y)
 
     def slope(self, r: Array) -> Array:
         """Return the maximising alpha at r."""
-        lo, hi = self.slopes
+        (lo, hi), xp = self.slopes, namespace(r)
         if self.kappa > 0:
-            return np.clip(r / self.kappa, lo, hi)
-        return np.where(r > 0, hi, np.where(r < 0, lo, np.clip(0.0, lo, hi)))
+            return xp.clip(r / self.kappa, lo, hi)
+        up, down = as_float(r > 0), as_float(r < 0)
+        return hi * up + lo * down
 
     def value(self, z: Array, y: Array) -> Array:
         """Return max over alpha in [lo, hi] of alpha r - kappa alpha^2/2."""
@@ -87,15 +89,16 @@ class PiecewiseQuadratic(Loss):
         """Return 1/kappa strictly between the kinks, else 0."""
         r = self.residual(z, y)
         if self.kappa == 0:
-            return np.zeros_like(r)
+            return namespace(r).zeros_like(r)
         lo, hi = self.slopes
-        return np.where((r > self.kappa * lo) & (r < self.kappa * hi), 1 / self.kappa, 0.0)
+        return as_float((r > self.kappa * lo) & (r < self.kappa * hi)) / self.kappa
 
     def slope_range(self, y: Array) -> SlopeRange:
         """Return [-hi, -lo], for the label -1 [lo, hi]."""
         lo, hi = self.slopes
-        up = self.orientation(np.asarray(y, dtype=float)) > 0
-        return SlopeRange(np.where(up, -hi, lo), np.where(up, -lo, hi))
+        y = as_float(y)
+        up, xp, ones = self.orientation(y) > 0, namespace(y), namespace(y).ones_like(y)
+        return SlopeRange(xp.where(up, -hi * ones, lo), xp.where(up, -lo * ones, hi))
 
     def conjugate(self, a: Array, y: Array) -> Array:
         """Return kappa alpha^2/2 - alpha c at alpha = -a/orientation, c = 1 or y, +inf outside."""
@@ -103,7 +106,7 @@ class PiecewiseQuadratic(Loss):
         alpha = -a * self.orientation(y)
         c = 1.0 if self.task == "classification" else y
         inside = (alpha >= lo) & (alpha <= hi)
-        return np.where(inside, self.kappa * alpha**2 / 2 - alpha * c, np.inf)
+        return namespace(alpha).where(inside, self.kappa * alpha**2 / 2 - alpha * c, np.inf)
 
     def sublevel(self, y: Array) -> Ends:
         """Return the ends of the residual r = shift - orientation z, in the score."""
@@ -119,15 +122,16 @@ class PiecewiseQuadratic(Loss):
     def inner(self, z: Array, y: Array, w: Any, lam: Any, guess: Array | None = None) -> Inner:
         r"""Return max_alpha alpha r - (kappa - nu) alpha^2/2 with nu = w^2/(2 lam)."""
         r = self.residual(z, y)
-        nu = np.broadcast_to(np.square(w) / (2 * lam), r.shape)
+        xp = namespace(r)
+        nu = w**2 / (2 * lam) + xp.zeros_like(r)
         q = self.kappa - nu
         lo, hi = self.slopes
         curved = q > 0
-        alpha = np.clip(r / np.where(curved, q, 1.0), lo, hi)[None]
+        alpha = xp.clip(r / xp.where(curved, q, 1.0), lo, hi)[None]
         if not curved.all():
             # convex in alpha: the maximum is at an end of [lo, hi], at 0 if an end is infinite
             ends = np.array([[hi if np.isfinite(hi) else 0.0], [lo if np.isfinite(lo) else 0.0]])
-            alpha = np.where(curved, alpha, ends)
+            alpha = xp.where(curved, alpha, beside(ends, r))
         value = alpha * r - q * alpha**2 / 2
         value[1:, curved] = -np.inf
         value[:, ~curved & self._unbounded(r, q)] = np.inf

@@ -14,6 +14,7 @@ from sklearn.utils.validation import assert_all_finite, check_is_fitted, validat
 from ..costs import Mahalanobis
 from ..costs.learned_matrix import check_shrinkage, shrink
 from ..design import WRITTEN_UP_TO, as_dense
+from ..entry import on_host
 from ..fences import fenced_rows
 from ..pairs import Pairs, from_labels, from_target, generator, resolve, target_kind
 
@@ -52,6 +53,7 @@ class Metric(BaseEstimator):  # type: ignore[misc]
     def _rows(self, X: Any) -> Array:
         """Return the rows to learn from, those far out on the fence; few columns are dense."""
         accepted = "csr" if self.takes_wide else False
+        X = on_host(X)
         X = validate_data(self, X, accept_sparse=accepted, dtype=np.float64, ensure_min_samples=2)
         return fenced_rows(as_dense(X) if X.shape[1] <= WRITTEN_UP_TO else X)
 
@@ -142,7 +144,7 @@ class MetricLearner(Metric):
 
     def _pairs(self, X: Array, y: Any, pairs: Any) -> Pairs:
         if y is not None:
-            y = column_or_1d(y)
+            y = column_or_1d(on_host(y))
             check_consistent_length(X, y)
         if pairs is not None:
             return resolve(pairs, X.shape[0], y)

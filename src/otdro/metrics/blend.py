@@ -10,6 +10,7 @@ from sklearn.utils.validation import validate_data
 
 from ..costs.learned_matrix import shrink
 from ..costs.low_rank import LowRank, blend
+from ..entry import on_host
 from .base import Array, Metric
 from .fitting import learned_matrix
 
@@ -53,6 +54,7 @@ class Blend(Metric):
 
     def fit_with(self, X: Any, y: Any, unlabelled: Any) -> Blend:
         """The same, with rows without labels for the candidates that they help."""
+        X, y = on_host(X), on_host(y)
         X = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
         self.weights_ = self._weights()
         self.metrics_ = [

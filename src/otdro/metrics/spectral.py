@@ -10,6 +10,7 @@ from sklearn.utils import check_consistent_length, column_or_1d
 from sklearn.utils.validation import check_is_fitted
 
 from ..design import WRITTEN_UP_TO
+from ..entry import on_host
 from ..pairs import target_kind
 from .base import Array, Metric
 from .leading import Leading, leading, stacked
@@ -89,7 +90,7 @@ class Spectral(Metric):
             return X - X.mean(axis=0)
         if y is None:
             raise ValueError("Spectral(within=True) needs labels: call fit(X, y).")
-        y = column_or_1d(y)
+        y = column_or_1d(on_host(y))
         check_consistent_length(X, y)
         if target_kind(y, "auto") == "regression":
             raise ValueError(

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from ..arrays import library, numpy, pick
 from ..design import WRITTEN_UP_TO, Design, as_dense
 
 Array = NDArray[Any]
@@ -24,8 +25,8 @@ DIGITS = 9
 def unlabelled_rows(X: Any) -> Array:
     """Return rows without labels, a random part (always the same) of more than ``TEACH_UP_TO``."""
     if X.shape[0] > TEACH_UP_TO:
-        X = X[np.random.default_rng(0).choice(X.shape[0], TEACH_UP_TO, replace=False)]
-    return np.asarray(as_dense(X), dtype=float)
+        X = pick(X, np.random.default_rng(0).choice(X.shape[0], TEACH_UP_TO, replace=False))
+    return np.asarray(numpy(as_dense(X)), dtype=float)
 
 
 def sketch(X: Any, y: Array) -> Array:
@@ -38,19 +39,20 @@ def teaching_rows(X: Any, y: Array, weights: Array) -> tuple[Any, Array]:
     """Return the distinct (x, y) of positive weight, so that a weight of 2 is a row met twice.
 
     Of more than ``TEACH_UP_TO`` rows a random part (always the same) is used; where they are wide,
-    of more than ``WIDE_UP_TO``, and then they stay sparse.
+    of more than ``WIDE_UP_TO``, and then they stay sparse. Rows on a device come as NumPy.
     """
-    index = np.flatnonzero(weights > 0)
+    index = np.flatnonzero(numpy(weights > 0))
     wide = X.shape[1] > WRITTEN_UP_TO
     most = WIDE_UP_TO if wide else TEACH_UP_TO
     if len(index) > most:
         index = np.random.default_rng(0).choice(index, most, replace=False)
+    X, y = pick(X, index), numpy(pick(y, index))
+    X = X if library(X) is None else numpy(X)
     if wide:
-        X, y = X[index], y[index]
         first = np.unique(sketch(X, y).round(DIGITS), return_index=True)[1]
         X = X[first]
         thin = hasattr(X, "toarray")
         return (sparse.csr_array(X) if thin else np.asarray(X, dtype=float)), y[first]
-    rows = np.column_stack([as_dense(X[index]), y[index]])
+    rows = np.column_stack([as_dense(X), y])
     rows = np.unique(np.asarray(rows, dtype=float), axis=0)
     return rows[:, :-1], rows[:, -1]

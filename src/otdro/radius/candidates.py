@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from .. import costs as known
+from ..arrays import namespace
 from ..costs import CallableCost, Cost, Mahalanobis, Norm
 from ..costs.low_rank import identity
 from ..design import WRITTEN_UP_TO
@@ -80,7 +81,8 @@ class Candidates:
 
     def _learn(self, sample: Sample) -> list[Cost | None]:
         """Return the learned costs, None where the rows have nothing to teach."""
-        labels = sample.ys[0] if len(sample.ys) == 1 else np.stack(sample.ys).argmax(axis=0)
+        xp = namespace(sample.ys[0])
+        labels = sample.ys[0] if len(sample.ys) == 1 else xp.stack(sample.ys).argmax(axis=0)
         X, y = teaching_rows(sample.X, labels, sample.weights)
         if self.cost is not None:
             return [_feature_map(self.cost, X, y)]

@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils import check_X_y, column_or_1d
+from sklearn.utils import check_array, check_X_y, column_or_1d
 from sklearn.utils.validation import _check_sample_weight
 
 from .. import costs, losses
+from ..arrays import as_float, full, library, namespace
 from ..costs import Cost
+from ..entry import check_places, check_vector, formats, stays
 from ..losses import Loss
 
 Array = NDArray[Any]
@@ -23,16 +25,32 @@ LARGEST = 1e75
 def validated(X: Any, y: Any, loss: Any, sample_weight: Any) -> tuple[Loss, Any, Array, Array]:
     """Return loss, rows, targets (labels -1/+1) and weights with sum 1, or say what is wrong."""
     loss = losses.resolve(loss)
-    X, y = check_X_y(X, y, accept_sparse="csr", dtype=[np.float64, np.float32], y_numeric=True)
-    y = np.asarray(y, dtype=float)
-    if loss.task == "classification" and set(np.unique(y)) != {-1.0, 1.0}:
-        raise ValueError(f"labels must be -1 and +1 here, got {np.unique(y)[:5].tolist()}.")
+    X, y = checked_pair(X, y)
+    known = set(namespace(y).unique_values(y).tolist())
+    if loss.task == "classification" and known != {-1.0, 1.0}:
+        raise ValueError(f"labels must be -1 and +1 here, got {sorted(known)[:5]}.")
     if loss.task == "regression":
         check_targets(y, loss)
-    weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    check_places(X, sample_weight=sample_weight)
+    if library(X) is None:
+        weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    elif sample_weight is None:
+        weights = full(X.shape[0], 1.0, X)
+    else:
+        weights = as_float(check_vector(sample_weight, X, "sample_weight"))
     if not weights.sum() > 0:
         raise ValueError("sample_weight leaves no row with positive weight.")
     return loss, X, y, weights / weights.sum()
+
+
+def checked_pair(X: Any, y: Any) -> tuple[Any, Array]:
+    """Return rows, where they are, and one finite number per row."""
+    check_places(X, y=y)
+    if not stays(X):
+        X, y = check_X_y(X, y, **formats(X), y_numeric=True)
+        return X, np.asarray(y, dtype=float)
+    X = check_array(X, **formats(X))
+    return X, as_float(check_vector(y, X, "y"))
 
 
 def check_targets(y: Array, loss: Loss) -> None:
@@ -41,7 +59,7 @@ def check_targets(y: Array, loss: Loss) -> None:
     The fourth power of ``LARGEST`` is below the largest double, that of its inverse above the
     least one.
     """
-    size = float(np.abs(y).max())
+    size = float(abs(y).max())
     large = size > LARGEST and not np.isfinite(loss.lipschitz)
     small = 0 < size < 1 / LARGEST and np.isfinite(loss.smoothness)
     if large or small:

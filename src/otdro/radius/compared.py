@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import numpy
 from ..problem import Sample
 from .splitting import Split, usable
 
@@ -28,7 +29,7 @@ def compared(sample: Sample, splits: list[Split]) -> tuple[Sample, list[Split]]:
     would lack a class in some fold.
     """
     n, d = sample.X.shape
-    rows = np.flatnonzero(sample.weights > 0)
+    rows = np.flatnonzero(numpy(sample.weights) > 0)
     most = max(COMPARE_ON, PER_COLUMN * d, int(np.ceil(OF_A_CLASS / _rarest(sample, rows))))
     if len(rows) <= max(ALL_UP_TO, most):
         return sample, splits
@@ -46,7 +47,7 @@ def _rarest(sample: Sample, rows: Array) -> float:
     """Return the share of the rarest class among some rows, 1 of targets."""
     if sample.loss.task != "classification":
         return 1.0
-    counts = [np.unique(y[rows], return_counts=True)[1].min() for y in sample.ys]
+    counts = [np.unique(numpy(y)[rows], return_counts=True)[1].min() for y in sample.ys]
     return float(min(counts) / len(rows))
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import numpy
 from ..problem import Sample
 from .folds import FoldScores
 
@@ -37,7 +38,8 @@ def environment_losses(sample: Sample, folds: FoldScores, groups: Array) -> Envi
     """Return what the folds say about every group of rows."""
     parts = [_totals(sample, folds, groups, k) for k in range(len(sample.ys))]
     names = np.unique(groups)
-    counts = np.array([np.count_nonzero(sample.weights[groups == g] > 0) for g in names])
+    positive = numpy(sample.weights > 0)
+    counts = np.array([np.count_nonzero(positive[groups == g]) for g in names])
     mass = parts[0][1]
     kept = mass > 0
     losses = np.mean([total[kept] / share[kept, None] for total, share in parts], axis=0)
@@ -47,7 +49,8 @@ def environment_losses(sample: Sample, folds: FoldScores, groups: Array) -> Envi
 def _totals(sample: Sample, folds: FoldScores, groups: Array, k: int) -> tuple[Array, Array]:
     """Return the summed loss (G, m) and mass (G,) of every group for the target vector k."""
     rows, z, share = folds.entries(k, sample.weights)
-    loss = share[:, None] * sample.loss.value(z, sample.ys[k][rows, None])
+    loss = numpy(share[:, None] * sample.loss.value(z, sample.ys[k][rows, None]))
+    rows, share = numpy(rows), numpy(share)
     names, code = np.unique(groups, return_inverse=True)
     total = np.zeros((len(names), z.shape[1]))
     np.add.at(total, code[rows], loss)
@@ -85,7 +88,8 @@ def _row_losses(sample: Sample, folds: FoldScores, place: int) -> Array:
     losses = []
     for k, y in enumerate(sample.ys):
         rows, z, _ = folds.entries(k, sample.weights)
-        value = sample.loss.value(z[:, place], y[rows])
+        value = numpy(sample.loss.value(z[:, place], y[rows]))
+        rows = numpy(rows)
         count = np.bincount(rows, minlength=len(y))
         total = np.bincount(rows, value, minlength=len(y))
         losses.append(np.where(count > 0, total / np.maximum(count, 1), value.mean()))

@@ -14,6 +14,7 @@ from joblib import Parallel, delayed, effective_n_jobs
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
+from ..arrays import beside, namespace, numpy, pick
 from ..costs import Cost, Norm
 from ..design import model_scores
 from ..problem import Sample
@@ -55,13 +56,14 @@ class FoldScores:
         """
         rows, times = self.tested
         share = weights[rows] / times
-        return rows, np.concatenate([z[k][:, columns] for z in self.z]), share / share.sum()
+        z = namespace(weights).concat([z[k][:, columns] for z in self.z])
+        return rows, z, share / share.sum()
 
     @cached_property
     def tested(self) -> tuple[Array, Array]:
         """The tested rows, fold after fold (E,), and how often each of them is tested."""
-        rows = np.concatenate(self.rows)
-        return rows, np.bincount(rows)[rows]
+        rows, z = np.concatenate(self.rows), self.z[0]
+        return beside(rows, z), beside(np.bincount(rows)[rows], z)
 
     def forget_rows(self) -> None:
         """Let go of the scores of rows, of which there may be many, once a rule has seen them."""
@@ -236,11 +238,12 @@ def _scored(
     path: Solved | None,
 ) -> _Scored:
     """Return what the solutions of a fold say on its test rows."""
-    held = sample.X[test]
+    held = pick(sample.X, test)
     failed = sum(not s.converged for row in solved for s in row)
     coefs = np.stack([[s.coef for s in row] for row in solved])
     intercepts = np.array([[s.intercept for s in row] for row in solved])
-    z = np.stack([model_scores(held, c, b) for c, b in zip(coefs, intercepts, strict=True)])
+    each = [model_scores(held, c, b) for c, b in zip(coefs, intercepts, strict=True)]
+    z = namespace(each[0]).stack(each)
     scores = _scores(sample, test, z, coefs, intercepts, scorer)
     return _Scored(scores, z, cost, failed, seconds, path)
 
@@ -249,20 +252,22 @@ def _scores(
     sample: Sample, test: Array, z: Array, coefs: Array, intercepts: Array, scorer: Any
 ) -> Array:
     """Return the score of every delta on the test rows: minus the mean loss, or the scorer's."""
-    weights = sample.weights[test] / sample.weights[test].sum()
+    weights = pick(sample.weights, test)
+    weights = weights / weights.sum()
     m = z.shape[2]
     if scorer is None:
         losses = [
             np.concatenate(
                 [
-                    weights @ sample.loss.value(z[k][:, columns], y[test][:, None])
+                    numpy(weights @ sample.loss.value(z[k][:, columns], pick(y, test)[:, None]))
                     for columns in _blocks(m, len(test))
                 ]
             )
             for k, y in enumerate(sample.ys)
         ]
         return -np.mean(losses, axis=0)
-    return np.array([scorer(sample.X[test], test, coefs[:, j], intercepts[:, j]) for j in range(m)])
+    held = pick(sample.X, test)
+    return np.array([scorer(held, test, coefs[:, j], intercepts[:, j]) for j in range(m)])
 
 
 def _blocks(m: int, tested: int) -> list[slice]:

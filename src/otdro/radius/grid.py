@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import beside, full, numpy, pick
 from ..costs import Cost
 from ..design import Design, model_scores
 from ..duality import ZeroModel, local_threshold, zero_model
@@ -142,7 +143,7 @@ def tidy(
             continue
         coefs, intercepts = np.stack([s.coef for s in row]), np.stack([s.intercept for s in row])
         z = model_scores(sample.X, coefs, intercepts)
-        plain.append(sample.weights @ loss.value(z, y[:, None]))
+        plain.append(numpy(sample.weights @ loss.value(z, y[:, None])))
     risk = np.array(plain)
     return Path(
         deltas=deltas,
@@ -318,9 +319,10 @@ def sweep(
 
 def fold_weights(sample: Sample, folds: list[Array]) -> Array:
     """Return the weights (n, F) that every fold gives to all rows."""
-    weights = np.zeros((len(sample.weights), len(folds)))
+    weights = full((len(sample.weights), len(folds)), 0.0, sample.weights)
     for f, rows in enumerate(folds):
-        weights[rows, f] = sample.weights[rows] / sample.weights[rows].sum()
+        part = pick(sample.weights, rows)
+        weights[beside(rows, weights), f] = part / part.sum()
     return weights
 
 

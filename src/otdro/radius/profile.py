@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh, eigvalsh, solve_triangular
 from scipy.optimize import brentq
 
+from ..arrays import numpy
 from ..costs import Cost
 from ..design import WRITTEN_UP_TO, Design
 from ..duality import require_lipschitz
@@ -145,7 +146,7 @@ def pilot(sample: Sample, y: Array, cost: Cost) -> tuple[Array, float]:
 def _plain_fit(sample: Sample, y: Array, cost: Cost) -> tuple[Array, float] | None:
     """Return the empirical risk minimiser, None where it does not exist or leaves no residual."""
     d = sample.X.shape[1]
-    if np.count_nonzero(sample.weights) <= d + 1:
+    if np.count_nonzero(numpy(sample.weights)) <= d + 1:
         return None
     found = Exact(tol=1e-9, max_iter=60).solve(sample.problem(y, Ball(cost, 0.0, 2)))
     z = Design(sample.X).scores(found.coef) + found.intercept
@@ -184,7 +185,7 @@ def _order_one(
     z = Design(sample.X).scores(coef) + intercept
     a, D = sample.loss.derivative(z, y), weights * sample.loss.curvature(z, y)
     # a free intercept takes out the mean, weighted by the curvature
-    center = Design(sample.X).adjoint(D) / D.sum() if sample.fit_intercept else None
+    center = Design(sample.X).adjoint(D) / float(D.sum()) if sample.fit_intercept else None
     S = _smaller_gram(Design(sample.X, cost.factor(), center), weights * a**2)
     return normal_radius(S, confidence, rows(weights))
 
@@ -205,7 +206,7 @@ def normal_radius(S: Array, confidence: float, n: float) -> float:
 
 def rows(weights: Array) -> float:
     """Return the effective number of rows, 1/sum pi^2."""
-    return float(1 / np.sum(weights**2))
+    return float(1 / (weights**2).sum())
 
 
 def moments(sample: Sample, y: Array, cost: Cost, coef: Array, intercept: float) -> Moments:
@@ -280,7 +281,7 @@ def _second(X: Any, D: Array, intercept: bool) -> Array:
     if not intercept:
         return S
     mean = design.adjoint(D)
-    return np.block([[S, mean[:, None]], [mean[None], np.array([[D.sum()]])]])
+    return np.block([[S, mean[:, None]], [mean[None], np.array([[float(D.sum())]])]])
 
 
 def _invertible(G: Array) -> Array:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.interpolate import PchipInterpolator
 
+from ..arrays import full, namespace, numpy
 from ..costs import Cost
 from ..design import Design
 from ..fences import fenced
@@ -168,7 +169,7 @@ def smoothed_loss(evidence: Evidence, n: float) -> tuple[Array, float]:
         sample.loss.constant(y, sample.weights) if sample.fit_intercept else 0.0 for y in sample.ys
     ]
     flat = [
-        float(sample.weights @ sample.loss.value(np.full(len(y), c), y))
+        float(sample.weights @ sample.loss.value(full(len(y), c, y), y))
         for y, c in zip(sample.ys, b, strict=True)
     ]
     return np.mean(losses, axis=0), float(np.mean(flat))
@@ -180,14 +181,14 @@ def _smoothed(sample: Sample, z: Array, y: Array, share: Array, h: float) -> Arr
     The margins are fenced: one row far out must not decide on delta.
     """
     if h == 0:
-        return share @ sample.loss.value(z, y)
+        return numpy(share @ sample.loss.value(z, y))
     margin = fenced(z * y, share)
     mu = share @ margin
-    s = np.sqrt(share @ (margin - mu) ** 2)
+    s = (share @ (margin - mu) ** 2) ** 0.5
     nodes, mass = np.polynomial.hermite_e.hermegauss(_nodes(sample.loss, h))
     centre = mu + np.sqrt(1 - h**2) * (margin - mu)
     return sum(
-        w * (share @ sample.loss.value((centre + h * s * x) * y, y))
+        w * numpy(share @ sample.loss.value((centre + h * s * float(x)) * y, y))
         for x, w in zip(nodes, mass / mass.sum(), strict=True)
     )
 
@@ -225,8 +226,8 @@ def _unit(sample: Sample, y: Array, order: int) -> float:
     if order == 1:
         return float(sample.loss.lipschitz)
     b = sample.loss.constant(y, sample.weights) if sample.fit_intercept else 0.0
-    a = sample.loss.derivative(np.full(len(y), b), y)
-    return max(float(np.sqrt(sample.weights @ a**2)), np.finfo(float).tiny)
+    a = sample.loss.derivative(full(len(y), b, y), y)
+    return max(float(sample.weights @ a**2) ** 0.5, np.finfo(float).tiny)
 
 
 def _squares(evidence: Evidence, k: int, columns: slice) -> Array:
@@ -235,8 +236,8 @@ def _squares(evidence: Evidence, k: int, columns: slice) -> Array:
     rows, z, share = evidence.folds.entries(k, sample.weights, columns)
     a = sample.loss.derivative(z, sample.ys[k][rows, None])
     square = share[:, None] * a**2
-    n = len(sample.weights)
-    D = np.stack([np.bincount(rows, column, minlength=n) for column in square.T], axis=1)
+    n, xp = len(sample.weights), namespace(square)
+    D = xp.stack([xp.bincount(rows, column, minlength=n) for column in square.T], axis=1)
     D *= sample.fence[1][:, None] ** 2
     return D
 
@@ -254,7 +255,7 @@ def _euclidean_norms(evidence: Evidence, k: int) -> Array:
     trace, share = np.zeros(m), np.zeros(m)
     for columns in evidence.folds.blocks():
         D = _squares(evidence, k, columns)
-        trace[columns] = length @ D
+        trace[columns] = numpy(length @ D)
         for j in range(columns.start, columns.stop):
             if j in knots and trace[j] > 0:
                 share[j] = design.gram_square(D[:, j - columns.start]) / trace[j] ** 2

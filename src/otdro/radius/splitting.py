@@ -15,6 +15,7 @@ from sklearn.model_selection import (
     check_cv,
 )
 
+from ..arrays import library, namespace, numpy, pick
 from ..problem import Sample
 
 Array = NDArray[Any]
@@ -41,10 +42,12 @@ def splits(
         splitters = _folds(labels, count, classify, seed, repeats, names, groups)
     else:
         splitters = [check_cv(cv, labels, classifier=classify)]
+    # a splitter is for rows that NumPy can read
+    rows = sample.X if library(sample.X) is None else labels[:, None]
     found = [
         (np.asarray(train), np.asarray(test))
         for splitter in splitters
-        for train, test in splitter.split(sample.X, labels, groups)
+        for train, test in splitter.split(rows, labels, groups)
     ]
     lacking = [i for i, pair in enumerate(found) if not usable(sample, *pair)]
     if len(lacking) == len(found):
@@ -67,7 +70,8 @@ def splits(
 
 def codes(sample: Sample) -> Array:
     """Return one label per row (the class number for one-vs-rest), or the target."""
-    return sample.ys[0] if len(sample.ys) == 1 else np.stack(sample.ys).argmax(axis=0)
+    ys = [numpy(y) for y in sample.ys]
+    return ys[0] if len(ys) == 1 else np.stack(ys).argmax(axis=0)
 
 
 def _number_of_folds(cv: Any, groups: Any) -> int | None:
@@ -126,9 +130,10 @@ def _at_most(k: int, least: int, what: str, unit: str) -> int:
 
 def usable(sample: Sample, train: Array, test: Array) -> bool:
     """Whether a fold can train on some rows, of all classes, and test on others."""
-    positive = sample.weights[train] > 0
-    if not positive.any() or not (sample.weights[test] > 0).any():
+    positive = pick(sample.weights, train) > 0
+    if not positive.any() or not (pick(sample.weights, test) > 0).any():
         return False
     if sample.loss.task != "classification":
         return True
-    return all(len(np.unique(y[train][positive])) == len(np.unique(y)) for y in sample.ys)
+    distinct = namespace(sample.weights).unique_values
+    return all(len(distinct(pick(y, train)[positive])) == len(distinct(y)) for y in sample.ys)

@@ -5,12 +5,14 @@ from typing import Any
 
 from .auto import Auto
 from .base import Solver as Solver
+from .euclidean.many import Solutions as Solutions
+from .euclidean.many import solve_many
 from .exact import Exact
 from .smoothing.quadrature import Quadrature
 from .smoothing.sinkhorn import Sinkhorn
 from .smoothing.smoothed import Smoothed
 
-__all__ = ["Exact", "Quadrature", "Sinkhorn", "Smoothed"]
+__all__ = ["Exact", "Quadrature", "Sinkhorn", "Smoothed", "solve_many"]
 
 _NAMES = {"exact": Exact, "quadrature": Quadrature, "sinkhorn": Sinkhorn}
 _KNOWN = ("auto", "exact", "smoothed", "quadrature", "sinkhorn")

@@ -21,6 +21,7 @@ class Auto(Solver):
     """
 
     several_scores = True
+    on_device = True
 
     def __init__(self, exact: Exact, smoothed: Smoothed) -> None:
         self.exact = exact

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
+from ..arrays import full, mass
 from ..costs import Cost
 from ..problem import Problem, Solution
 
@@ -45,6 +46,8 @@ class Method:
     changes_labels: bool = False
     #: Whether it is for losses of several scores per row, else for those of one.
     several_scores: bool = False
+    #: Whether rows of another library than NumPy are taken, and stay on their device.
+    on_device: bool = False
 
     def lacks(self, problem: Problem) -> str | None:
         """Return the fact that a problem of these geometries lacks, None if it is accepted."""
@@ -122,6 +125,8 @@ class Solver(BaseEstimator):  # type: ignore[misc]
 
     #: Whether losses of several scores per row are solved too.
     several_scores: bool = False
+    #: Whether rows of another library than NumPy are taken, where a method for them is.
+    on_device: bool = False
 
     def lacks(self, problem: Problem) -> str | None:
         """Return the fact that the problem lacks for this solver, None if it is accepted."""
@@ -198,9 +203,9 @@ def constant_risk(problem: Problem) -> tuple[Any, float]:
         return scores, float(np.bincount(y.astype(int), weights, minlength=len(each)) @ values)
     b = problem.loss.constant(y, weights) if problem.fit_intercept else 0.0
     if problem.loss.task == "classification":
-        positive = float(weights[y > 0].sum())
+        positive = mass(weights, y > 0)
         y, weights = np.array([-1.0, 1.0]), np.array([1 - positive, positive])
-    return b, float(weights @ problem.loss.value(np.full(len(y), b), y))
+    return b, float(weights @ problem.loss.value(full(len(y), b, y), y))
 
 
 def constant_solution(problem: Problem) -> Solution:

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from ..arrays import library, place
 from ..costs import Cost, Norm
-from ..design import Design, model_scores
+from ..design import model_scores
 from ..duality import Dual, require_lipschitz, worst_risk
 from ..duality.labels import priced_risk
 from ..duality.pairs import priced_pair_risk, steepest_pair
@@ -50,6 +51,7 @@ class Exact(Solver):
     """
 
     several_scores = True
+    on_device = True
 
     def __init__(self, tol: float = 1e-6, max_iter: int = 1000) -> None:
         self.tol = tol
@@ -72,6 +74,8 @@ class Exact(Solver):
             if unchanged:
                 return fixed
             return method(problem).solve(problem, self.tol, self.max_iter, fixed)
+        if library(problem.X) is not None:
+            return method(problem).solve(problem, self.tol, self.max_iter, start)
         if np.isfinite(problem.ball.target_cost) and movable_target.is_linear(problem):
             return movable_target.solve(problem, self.tol, self._at_tolerance, start)
         return method(problem).solve(problem, self.tol, self.max_iter, start)
@@ -140,7 +144,7 @@ class Exact(Solver):
         found = method(plain).solve(plain, self.tol, self.max_iter, start)
         if not ball.cost.is_norm or problem.finite or problem.loss.outputs > 1:
             return found
-        z = Design(problem.X).scores(found.coef) + found.intercept
+        z = model_scores(problem.X, found.coef, found.intercept)
         w = float(ball.cost.dual_norm(found.coef))
         dual = worst_risk(z, problem.y, problem.weights, problem.loss, w, ball)
         return replace(found, multiplier=dual.multiplier)
@@ -203,10 +207,34 @@ def method(problem: Problem) -> Method:
         if candidate.changes_labels != (np.isfinite(problem.ball.label_cost) and not plain):
             continue
         reason = candidate.lacks(problem)
+        if reason is None and not _reaches(candidate, problem):
+            raise ValueError(refusal_of_device(problem))
         if reason is None:
             return candidate
         reasons.append(reason)
     raise ValueError(refusal(problem, reasons))
+
+
+def _reaches(candidate: Method, problem: Problem) -> bool:
+    """Whether a method can have the rows where they are."""
+    if library(problem.X) is None:
+        return True
+    ball = problem.ball
+    structured = ball.cost.euclidean and hasattr(ball.cost.factor(), "rows")
+    prices = np.isfinite(min(ball.label_cost, ball.target_cost))
+    return candidate.on_device and not structured and not prices
+
+
+def refusal_of_device(problem: Problem) -> str:
+    """Return the sentence for rows on a device that only a method for NumPy arrays would take."""
+    loss, ball = problem.loss, problem.ball
+    instead = ", with multi_class='ovr' for several classes" if loss.outputs > 1 else ""
+    return (
+        f"order={ball.order} with {type(loss).__name__} and {ball.cost!r} is solved for "
+        f"NumPy arrays only, and X is an array of {place(problem.X)}: the logistic and squared "
+        f"losses under Euclidean costs of at most 2,000 columns run on a device{instead}. Use one "
+        "of these, or copy X and y to NumPy."
+    )
 
 
 def refusal(problem: Problem, reasons: list[str]) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..design import Design
+from ..design import model_scores
 from ..duality import priced_risk, worst_risk
 from ..losses.base import Array
 from ..problem import Problem
@@ -55,7 +55,7 @@ def robust_risk_of(problem: Problem, coef: Array, intercept: Any) -> float:
         return softmax_risk(problem, coef, intercept)
     if not problem.ball.cost.is_norm or problem.finite:
         return places.worst_risk(problem, coef, intercept)
-    z = Design(problem.X).scores(coef) + intercept
+    z = model_scores(problem.X, coef, intercept)
     w = float(problem.ball.cost.dual_norm(coef))
     if np.isfinite(problem.ball.label_cost):
         return priced_risk(z, problem.y, problem.weights, problem.loss, w, problem.ball).risk

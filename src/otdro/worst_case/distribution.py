@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import namespace, numbers
+
 Array = NDArray[Any]
 
 #: Relative to the robust risk, what a distribution may fall short by where none attains it.
@@ -74,12 +76,16 @@ class Moves:
 
     def without_empty(self, n: int) -> Moves:
         """Return the atoms with mass, and one for each row without weight."""
-        keep = self.mass > 0
-        lonely = np.ones(n, dtype=bool)
+        xp, keep = namespace(self.mass), self.mass > 0
+        lonely = xp.ones_like(self.mass[:n], dtype=keep.dtype)
         lonely[self.origin[keep]] = False
-        first = np.zeros(len(self.mass), dtype=bool)
-        first[np.unique(self.origin, return_index=True)[1]] = True
-        keep |= lonely[self.origin] & first
+        # the first atom of each row, in the order of the atoms
+        order = xp.argsort(self.origin, stable=True)
+        sorted_ = self.origin[order]
+        first = xp.zeros_like(keep)
+        first[order[:1]] = True
+        first[order[1:]] = sorted_[1:] != sorted_[:-1]
+        keep = keep | (lonely[self.origin] & first)
         return Moves(self.origin[keep], self.mass[keep], self.shift[keep], self.attained)
 
     def spending(self, w: float, delta: float) -> Moves:
@@ -92,11 +98,11 @@ class Moves:
 def still(weights: Array, attained: bool = True) -> Moves:
     """Return no moves."""
     n = len(weights)
-    return Moves(np.arange(n), weights, np.zeros(n), attained)
+    return Moves(numbers(n, weights), weights, 0.0 * weights, attained)
 
 
 def branches(masses: list[Array], shifts: list[Array], attained: bool) -> Moves:
     """Return atoms from masses and shifts of all rows, one pair of arrays (n,) per branch."""
-    n = len(masses[0])
-    origin = np.tile(np.arange(n), len(masses))
-    return Moves(origin, np.concatenate(masses), np.concatenate(shifts), attained).without_empty(n)
+    n, xp = len(masses[0]), namespace(masses[0])
+    origin = xp.concat([numbers(n, masses[0])] * len(masses))
+    return Moves(origin, xp.concat(masses), xp.concat(shifts), attained).without_empty(n)

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..design import Design, as_dense
+from ..arrays import as_float, beside, full, namespace, numbers
+from ..design import Design, as_dense, mean
 from ..duality import worst_risk
 from ..problem import Problem
 from ..solvers.base import constant_risk
@@ -63,11 +64,15 @@ def norm_worst_case(
 
 def default_reach(problem: Problem) -> float | None:
     """Return the largest distance of a row from the mean, in the cost; None if that is zero."""
-    on = problem.weights > 0
-    rows = np.asarray(as_dense(problem.X), dtype=float)[on]
-    far = float(
-        problem.ball.cost.norm(rows - np.average(rows, axis=0, weights=problem.weights[on])).max()
-    )
+    on, cost = problem.weights > 0, problem.ball.cost
+    if cost.euclidean:
+        center = mean(problem.X, problem.weights)
+        square = Design(problem.X, cost.factor(), center).squared_norms()[on]
+        far = float(square.max()) ** 0.5
+    else:
+        rows = np.asarray(as_dense(problem.X), dtype=float)[on]
+        middle = np.average(rows, axis=0, weights=problem.weights[on])
+        far = float(cost.norm(rows - middle).max())
     return far if far > 0 else None
 
 
@@ -120,16 +125,16 @@ def _moved(
     Where targets may move, a part of the shift is theirs.
     """
     own, moved = _parts(problem, w, moves.shift)
-    t = own / w if w > 0 else np.zeros_like(moves.shift)
+    t = own / w if w > 0 else 0.0 * moves.shift
     rows, origin = as_dense(problem.X), moves.origin
     y = problem.y[origin] - moved
     gain = float(coef @ direction) if w > 0 else 0.0
     reached = float(moves.mass @ problem.loss.value(z[origin] + t * gain, y))
-    spent = np.abs(t) ** problem.ball.order
+    spent = abs(t) ** problem.ball.order
     if moved.any():
-        spent = spent + problem.ball.target_cost * np.abs(moved) ** problem.ball.order
+        spent = spent + problem.ball.target_cost * abs(moved) ** problem.ball.order
     return WorstCase(
-        points=rows[origin] + np.outer(t, direction),
+        points=rows[origin] + t[:, None] * beside(direction, t),
         targets=y,
         weights=moves.mass,
         origin=origin,
@@ -147,7 +152,7 @@ def _parts(problem: Problem, w: float, shift: Array) -> tuple[Array, Array]:
     """
     ball = problem.ball
     if not np.isfinite(ball.target_cost):
-        return shift, np.zeros_like(shift)
+        return shift, 0.0 * shift
     if ball.order == 1:
         share = 1.0 if w * ball.target_cost >= 1 else 0.0
     else:
@@ -182,18 +187,18 @@ def _constant(problem: Problem, z: Array, dual: Array) -> WorstCase:
     size = float(ball.cost.norm(g))
     if ball.order == 2:
         square = float(weights @ dual**2)
-        length = -dual / square if square > 0 else np.zeros_like(dual)
-        masses, origin, moves = weights, np.arange(len(dual)), length
+        length = -dual / square if square > 0 else 0.0 * dual
+        masses, origin, moves = weights, numbers(len(dual), dual), length
     else:
         origin, masses, moves = _steepest_rows(problem, z, dual)
-    budget = float(masses @ np.abs(moves * size) ** ball.order)
+    budget = float(masses @ abs(moves * size) ** ball.order)
     exists = size == 0 or budget <= ball.delta * (1 + STEEP)
     if size == 0 or not exists:
-        origin, masses, moves = np.arange(len(dual)), weights, np.zeros(len(dual))
+        origin, masses, moves = numbers(len(dual), dual), weights, 0.0 * dual
     rows, y = as_dense(problem.X), problem.y[origin]
     risk = float(masses @ problem.loss.value(z[origin], y))
     return WorstCase(
-        points=rows[origin] + np.outer(moves, g),
+        points=rows[origin] + moves[:, None] * beside(g, moves),
         targets=y,
         weights=masses,
         origin=origin,
@@ -206,18 +211,17 @@ def _constant(problem: Problem, z: Array, dual: Array) -> WorstCase:
 
 def _steepest_rows(problem: Problem, z: Array, dual: Array) -> tuple[Array, Array, Array]:
     """Return atoms of the steepest slopes: origin, mass, and the move in multiples of g."""
-    weights, each = problem.weights, np.arange(len(dual))
+    weights, xp, n = problem.weights, namespace(dual), len(dual)
     up, down = steep_shares(z, problem.y, problem.loss, dual)
     if float(weights @ (up + down)) > STEEP:
         top = problem.loss.lipschitz
     else:
-        top = float(np.abs(dual[weights > 0]).max(initial=0.0))
-        up, down = (sign * dual >= top * (1 - STEEP) for sign in (1.0, -1.0))
-        up, down = up.astype(float), down.astype(float)
+        top = float(abs(dual[weights > 0]).max())
+        up, down = (as_float(sign * dual >= top * (1 - STEEP)) for sign in (1.0, -1.0))
     mass = float(weights @ (up + down))
     length = 1 / (top * mass) if top * mass > 0 else 0.0
-    origin = np.concatenate([each, each, each])
-    masses = np.concatenate([weights * up, weights * down, weights * (1 - up - down)])
-    moves = np.concatenate([np.full(len(each), -length), np.full(len(each), length), 0.0 * each])
-    found = Moves(origin, masses, moves, True).without_empty(len(each))
+    origin = xp.concat([numbers(n, dual)] * 3)
+    masses = xp.concat([weights * up, weights * down, weights * (1 - up - down)])
+    moves = xp.concat([full(n, -length, dual), full(n, length, dual), full(n, 0.0, dual)])
+    found = Moves(origin, masses, moves, True).without_empty(n)
     return found.origin, found.mass, found.shift

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import as_float, full, namespace
 from ..losses import Loss
 from .distribution import TOLERANCE, Moves, branches
 
@@ -44,7 +45,7 @@ def order_one_moves(
     mass = float(weights @ (up + down))
     if mass <= NO_MASS:
         return _far(z, y, weights, loss, w, delta)
-    shift = np.full(len(y), w * delta / mass)
+    shift = full(len(y), w * delta / mass, y)
     masses = [weights * up, weights * down, weights * (1 - up - down)]
     return branches(masses, [shift, -shift, 0 * shift], attained=True)
 
@@ -59,14 +60,14 @@ def steep_shares(
     pieces = loss.pieces
     if pieces is None:
         # a smooth loss tends to its slopes and never has them
-        return np.zeros(len(y)), np.zeros(len(y))
+        return full(len(y), 0.0, y), full(len(y), 0.0, y)
     slope = loss.derivative(z, y)
     room = STEEP * loss.lipschitz
-    up, down = slope >= high - room, slope <= low + room
+    xp, up, down = namespace(z), as_float(slope >= high - room), as_float(slope <= low + room)
     if pieces.kappa == 0 and dual is not None:
-        kinked = np.abs(pieces.residual(z, y)) <= kink * np.maximum(1.0, np.abs(y))
-        share = np.clip((dual - low) / (high - low), 0.0, 1.0)
-        up, down = np.where(kinked, share, up), np.where(kinked, 1 - share, down)
+        kinked = xp.abs(pieces.residual(z, y)) <= kink * xp.maximum(xp.abs(y), 1.0)
+        share = xp.clip((dual - low) / (high - low), 0.0, 1.0)
+        up, down = xp.where(kinked, share, up), xp.where(kinked, 1 - share, down)
     return steep_up * up, steep_down * down
 
 
@@ -79,15 +80,15 @@ def _far(z: Array, y: Array, weights: Array, loss: Loss, w: float, delta: float)
         if risk - weights @ far <= TOLERANCE * risk:
             break
         eps /= 4
-    shifts = [np.zeros(len(y)), sign * w * delta / eps]
+    shifts = [0.0 * sign, sign * w * delta / eps]
     return branches([(1 - eps) * weights, eps * weights], shifts, attained=False)
 
 
 def steepest_sign(z: Array, y: Array, loss: Loss) -> Array:
     """Return the sign of the score's move along which the loss is, in the end, steepest."""
     low, high = loss.slope_range(y)
-    even = np.where(loss.derivative(z, y) >= 0, 1.0, -1.0)
-    return np.where(high > -low, 1.0, np.where(high < -low, -1.0, even))
+    xp, even = namespace(z), 2 * as_float(loss.derivative(z, y) >= 0) - 1
+    return xp.where(high > -low, 1.0, xp.where(high < -low, -1.0, even))
 
 
 def moves_within(
@@ -99,14 +100,16 @@ def moves_within(
     g = max over both signs of (l(z +- R w) - l(z))/R, until the budget is spent.
     """
     flat = loss.value(z, y)
-    gains = np.stack([loss.value(z + sign * reach * w, y) - flat for sign in (1.0, -1.0)])
-    sign = np.where(gains[0] >= gains[1], 1.0, -1.0)
-    order = np.argsort(-gains.max(axis=0), kind="stable")
-    before = np.concatenate([[0.0], np.cumsum(weights[order])[:-1]])
-    moved = np.zeros(len(y))
-    moved[order] = np.clip(delta / reach - before, 0.0, weights[order])
-    moved = np.where(gains.max(axis=0) > 0, moved, 0.0)
-    return branches([moved, weights - moved], [sign * reach * w, np.zeros(len(y))], attained=True)
+    xp = namespace(flat)
+    up, down = (loss.value(z + sign * reach * w, y) - flat for sign in (1.0, -1.0))
+    gain = xp.maximum(up, down)
+    sign = 2 * as_float(up >= down) - 1
+    order = xp.argsort(-gain, stable=True)
+    before = weights[order].cumsum(0) - weights[order]
+    moved = full(len(y), 0.0, y)
+    moved[order] = xp.minimum(xp.maximum(delta / reach - before, 0.0), weights[order])
+    moved = xp.where(gain > 0, moved, 0.0)
+    return branches([moved, weights - moved], [sign * reach * w, 0.0 * sign], attained=True)
 
 
 def check_reach(reach: Any, order: int) -> float:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import as_float, full, namespace, numbers
 from ..losses import Loss, PiecewiseQuadratic
 from .distribution import TOLERANCE, Moves, branches
 
@@ -34,44 +35,46 @@ def order_two_moves(
     """Return the moves to the inner maximisers at the multiplier lam."""
     pieces = loss.pieces
     if pieces is not None and pieces.rooted:
-        if not np.any(weights * loss.value(z, y)):
+        if not (weights * loss.value(z, y)).any():
             return _from_zero_risk(z, y, weights, pieces, w, delta, dual)
         # every residual grows by the factor 1 + sqrt(delta) w/rms
-        grown = Moves(np.arange(len(y)), weights, loss.derivative(z, y), attained=True)
+        grown = Moves(numbers(len(y), y), weights, loss.derivative(z, y), attained=True)
         return grown.spending(w, delta)
     inner = loss.inner(z, y, w, lam)
     if len(inner.value) == 1:
         if pieces is not None and dual is not None:
             return _with_flat_rows(z, y, weights, pieces, w, delta, lam, dual)
-        best = Moves(np.arange(len(y)), weights, inner.shift[0], attained=True)
+        best = Moves(numbers(len(y), y), weights, inner.shift[0], attained=True)
         return best.spending(w, delta)
-    two = np.isfinite(inner.value).all(axis=0)
-    share = inner.value.argmax(axis=0) == 0
+    xp = namespace(z)
+    two = xp.all(xp.isfinite(inner.value), axis=0)
+    share = as_float(xp.argmax(inner.value, axis=0) == 0)
     if dual is None:
         share = _spending_shares(inner.value, inner.shift / w, weights, delta)
     else:
         moved = z + inner.shift
-        slope = loss.derivative(moved, np.broadcast_to(y, moved.shape))
-        apart = np.where(slope[0] == slope[1], 1.0, slope[0] - slope[1])
-        given = np.clip((dual - slope[1]) / apart, 0.0, 1.0)
-        share = np.where(two & (slope[0] != slope[1]), given, share)
+        slope = loss.derivative(moved, xp.broadcast_to(y, moved.shape))
+        apart = xp.where(slope[0] == slope[1], 1.0, slope[0] - slope[1])
+        given = xp.clip((dual - slope[1]) / apart, 0.0, 1.0)
+        share = xp.where(two & (slope[0] != slope[1]), given, share)
     found = branches([weights * share, weights * (1 - share)], list(inner.shift), attained=True)
     return found.spending(w, delta)
 
 
 def _spending_shares(value: Array, t: Array, weights: Array, delta: float) -> Array:
     """Return shares of first branches: the better one's, ties such that the budget is spent."""
-    best = (value[0] >= value[1]).astype(float)
-    higher = np.where(np.isfinite(value), value, -np.inf).max(axis=0)
-    finite = np.isfinite(value).all(axis=0)
-    apart = np.abs(np.where(finite, value[0], 0.0) - np.where(finite, value[1], 0.0))
+    xp, best = namespace(value), as_float(value[0] >= value[1])
+    higher = xp.maximum(value[0], value[1])
+    finite = xp.all(xp.isfinite(value), axis=0)
+    apart = xp.abs(xp.where(finite, value[0], 0.0) - xp.where(finite, value[1], 0.0))
     cost = t**2
-    tied = finite & (apart <= TIED * (1 + np.abs(higher))) & (cost[0] != cost[1])
-    fixed = float(weights @ np.where(tied, 0.0, best * cost[0] + (1 - best) * cost[1]))
-    cheap, expensive = cost.min(axis=0), cost.max(axis=0)
+    tied = finite & (apart <= TIED * (1 + xp.abs(higher))) & (cost[0] != cost[1])
+    fixed = float(weights @ xp.where(tied, 0.0, best * cost[0] + (1 - best) * cost[1]))
+    cheap, expensive = xp.minimum(cost[0], cost[1]), xp.maximum(cost[0], cost[1])
     least, most = (float((weights * part)[tied].sum()) for part in (cheap, expensive))
-    part = np.clip((delta - fixed - least) / (most - least), 0, 1) if most > least else 0.0
-    return np.where(tied, np.where(cost[0] > cost[1], part, 1 - part), best)
+    part = min(max((delta - fixed - least) / (most - least), 0.0), 1.0) if most > least else 0.0
+    first = as_float(cost[0] > cost[1])
+    return xp.where(tied, first * part + (1 - first) * (1 - part), best)
 
 
 def _with_flat_rows(
@@ -93,21 +96,22 @@ def _with_flat_rows(
     shift = pieces.inner(z, y, w, lam).shift[0]
     lo, hi = pieces.slopes
     alpha = sign * dual
-    flat = (np.abs(pieces.residual(z, y)) <= TIED * (1 + np.abs(y))) & (alpha > lo) & (alpha < hi)
-    base = np.where(flat, nu * alpha, sign * shift)
+    xp, near = namespace(z), pieces.residual(z, y)
+    flat = (xp.abs(near) <= TIED * (1 + xp.abs(y))) & (alpha > lo) & (alpha < hi)
+    base = xp.where(flat, nu * alpha, sign * shift)
     spent = float(weights @ (base / w) ** 2)
     # the most that splitting all the way to the ends adds to E alpha^2
-    room = np.where(flat, (hi - alpha) * (alpha - lo), 0.0)
+    room = xp.where(flat, (hi - alpha) * (alpha - lo), 0.0)
     most = float(weights @ room) * (nu / w) ** 2 if flat.any() else 0.0
     if not (most > 0 and spent < delta):
-        moves = Moves(np.arange(len(y)), weights, shift, attained=True)
+        moves = Moves(numbers(len(y), y), weights, shift, attained=True)
         return moves.spending(w, delta)
     part = min(1.0, (delta - spent) / most) if np.isfinite(most) else 0.0
-    spread = np.where(flat, np.sqrt(part), 0.0)
-    up = np.where(flat, alpha + spread * (hi - alpha), alpha)
-    down = np.where(flat, alpha - spread * (alpha - lo), alpha)
-    share = np.where(flat & (up > down), (alpha - down) / np.where(up > down, up - down, 1.0), 1.0)
-    shifts = [np.where(flat, sign * nu * up, shift), np.where(flat, sign * nu * down, shift)]
+    spread = as_float(flat) * float(np.sqrt(part))
+    up = xp.where(flat, alpha + spread * (hi - alpha), alpha)
+    down = xp.where(flat, alpha - spread * (alpha - lo), alpha)
+    share = xp.where(flat & (up > down), (alpha - down) / xp.where(up > down, up - down, 1.0), 1.0)
+    shifts = [xp.where(flat, sign * nu * up, shift), xp.where(flat, sign * nu * down, shift)]
     found = branches([weights * share, weights * (1 - share)], shifts, attained=True)
     return found.spending(w, delta)
 
@@ -128,25 +132,26 @@ def _from_zero_risk(
     # the risk (sqrt(delta) w - slack sqrt(eps))^2/(2 kappa)
     n, (lo, _) = len(y), pieces.slopes
     side = 1.0 if lo == 0 else -1.0
-    slack = np.where(weights > 0, -side * pieces.residual(z, y), np.inf)
+    slack = namespace(z).where(weights > 0, -side * pieces.residual(z, y), np.inf)
     i = int(slack.argmin())
     eps = float(weights[i])
     if slack[i] > 0:
         eps = min(eps, (TOLERANCE * np.sqrt(delta) * w / (2 * slack[i])) ** 2)
     away = -side * float(pieces.orientation(y)[i]) * w * np.sqrt(delta / eps)
-    moved = np.zeros(n)
+    moved = full(n, 0.0, z)
     moved[i] = eps
-    shifts = [np.zeros(n), np.full(n, away)]
+    shifts = [full(n, 0.0, z), full(n, away, z)]
     return branches([weights - moved, moved], shifts, attained=bool(slack[i] <= 0))
 
 
 def _either_way(weights: Array, kappa: float, w: float, delta: float, dual: Array | None) -> Moves:
     """Return each row moved by t either way, E t^2 = delta, slopes +-w t/kappa of mean ``dual``."""
-    least = np.zeros(len(weights)) if dual is None else np.square(dual * kappa / w)
+    xp, none = namespace(weights), 0.0 * weights
+    least = none if dual is None else (dual * kappa / w) ** 2
     rest = delta - float(weights @ least)
     if rest < 0:
-        least, rest = np.zeros(len(weights)), delta
-    t = np.sqrt(least + rest)
-    slope = np.zeros(len(weights)) if dual is None or not least.any() else dual
-    share = np.clip((1 + slope * kappa / np.where(t > 0, w * t, 1.0)) / 2, 0.0, 1.0)
+        least, rest = none, delta
+    t = xp.sqrt(least + rest)
+    slope = none if dual is None or not least.any() else dual
+    share = xp.clip((1 + slope * kappa / xp.where(t > 0, w * t, 1.0)) / 2, 0.0, 1.0)
     return branches([weights * share, weights * (1 - share)], [w * t, -w * t], attained=True)

@@ -9,22 +9,29 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import full, namespace, numbers, numpy, pick_columns, set_columns
 from ...design import Design
 from ...losses import Loss
+from .stack import Stack
 
 Array = NDArray[Any]
 
 
 def norms(v: Array) -> Array:
     """Return the Euclidean norm of each column."""
-    return np.sqrt(np.einsum("db,db->b", v, v))
+    xp = namespace(v)
+    return xp.sqrt(xp.einsum("db,db->b", v, v))
 
 
 @dataclass(eq=False)
 class Batch:
-    """B problems over one design; ``weights`` (n, B) with columns of sum 1, ``rho`` (B,)."""
+    """B problems; ``weights`` (n, B) with columns of sum 1, ``rho`` (B,).
 
-    design: Design
+    The ``design`` is that of all, with targets ``y`` (n,), or a stack of one each, with y (n, B).
+    What has no entry per row is where ``rho`` is: NumPy, but for a stack on a device.
+    """
+
+    design: Design | Stack
     y: Array
     weights: Array
     loss: Loss
@@ -33,12 +40,26 @@ class Batch:
 
     def columns(self, index: Array) -> Batch:
         """Return the problems of some columns."""
-        weights, rho = self.weights[:, index], self.rho[index]
-        return Batch(self.design, self.y, weights, self.loss, rho, self.fit_intercept)
+        weights, rho = pick_columns(self.weights, index), self.rho[index]
+        design, y = self.design, self.y
+        if isinstance(design, Stack):
+            design, y = design.columns(index), pick_columns(y, index)
+        return Batch(design, y, weights, self.loss, rho, self.fit_intercept)
+
+    @property
+    def targets(self) -> Array:
+        """The targets with an axis of problems, (n, 1) or (n, B)."""
+        return self.y[:, None] if self.y.ndim == 1 else self.y
+
+    def small(self, v: Array) -> Array:
+        """Return what has no entry per row where it belongs."""
+        return numpy(v) if isinstance(self.rho, np.ndarray) else v
 
     def mean(self, v: Array) -> Array:
         """Return the weighted sum over rows, one per column."""
-        return np.einsum("nb,nb->b", self.weights, v)
+        if isinstance(v, np.ndarray):
+            return np.einsum("nb,nb->b", self.weights, v)
+        return self.small((self.weights * v).sum(axis=0))
 
     def objective(self, p: Points) -> Array:
         """Return mean l + rho w."""
@@ -64,7 +85,7 @@ class Points:
     def columns(self, index: Array) -> Points:
         """Return the points of some columns."""
         parts = (self.theta, self.b, self.z, self.value, self.slope, self.curvature)
-        return Points(*(part[..., index] for part in parts))
+        return Points(*(pick_columns(part, index) for part in parts))
 
 
 @dataclass(eq=False)
@@ -96,17 +117,19 @@ class Minimum:
         """Return arrays for every problem of a batch."""
         n, d, B = batch.design.n, batch.design.d, len(batch.rho)
         return cls(
-            np.zeros((d, B)),
-            np.zeros(B),
-            np.zeros((n, B)),
-            np.zeros((n, B)),
-            np.zeros(B),
-            np.zeros(B),
-            np.ones(B, int),
+            full((d, B), 0.0, batch.rho),
+            full(B, 0.0, batch.rho),
+            full((n, B), 0.0, batch.y),
+            full((n, B), 0.0, batch.y),
+            full(B, 0.0, batch.rho),
+            full(B, 0.0, batch.rho),
+            numbers(B, batch.rho) * 0 + 1,
         )
 
     def store(self, columns: Array, p: Points, objective: Array, gap: Array, n_iter: int) -> None:
         """Write finished points into their columns."""
-        self.theta[:, columns], self.b[columns] = p.theta, p.b
-        self.z[:, columns], self.slope[:, columns] = p.z, p.slope
+        set_columns(self.theta, columns, p.theta)
+        self.b[columns] = p.b
+        set_columns(self.z, columns, p.z)
+        set_columns(self.slope, columns, p.slope)
         self.objective[columns], self.gap[columns], self.n_iter[columns] = objective, gap, n_iter

@@ -17,6 +17,7 @@ class BatchedMethod(Method):
     """A Newton method for smooth losses; a subclass says how a batch is solved (``at_once``)."""
 
     geometries = frozenset({"euclidean"})
+    on_device = True
     certifies = "the excess over the least worst-case risk"
 
     def lacks(self, problem: Problem) -> str | None:

@@ -17,6 +17,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import (
+    as_float,
+    beside,
+    column_sums,
+    copied,
+    entries,
+    namespace,
+    numpy,
+    pick_columns,
+    set_columns,
+)
 from ...duality import (
     Atoms,
     DualRows,
@@ -57,7 +68,7 @@ class JointPoint:
 
     def columns(self, index: Array) -> JointPoint:
         """Return some of the problems."""
-        return JointPoint(**{name: part[..., index] for name, part in vars(self).items()})
+        return JointPoint(**{name: pick_columns(part, index) for name, part in vars(self).items()})
 
     def replaced(self, index: Array, other: JointPoint) -> JointPoint:
         """Return the points with those of some problems replaced."""
@@ -65,8 +76,8 @@ class JointPoint:
         parts = {}
         for (name, mine), theirs in zip(vars(self).items(), vars(other).values(), strict=True):
             missing = -np.inf if name == "value" else None
-            part = _branches(mine, k, missing).copy()
-            part[..., index] = _branches(theirs, k, missing)
+            part = copied(_branches(mine, k, missing))
+            set_columns(part, index, _branches(theirs, k, missing))
             parts[name] = part
         return JointPoint(**parts)
 
@@ -75,8 +86,10 @@ def _branches(part: Array, k: int, missing: float | None) -> Array:
     """Return an array of branches (., n, B) with k of them, a copy or ``missing`` for a new one."""
     if part.ndim < 3 or len(part) == k:
         return part
-    new = part[:1] if missing is None else np.full_like(part[:1], missing)
-    return np.concatenate([part, new])
+    xp = namespace(part)
+    new = part[:1] if missing is None else xp.full_like(part[:1], missing)
+    found: Array = xp.concat([part, new])
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,31 +108,31 @@ class JointObjective:
     ) -> JointPoint:
         """Evaluate the objective; ``guess`` (k, n, B) are shifts nearby."""
         rows, w = self.rows, self.rows.dual_norm.norms(theta)
-        (n, B), flat = z.shape, (-1, *z.shape)
+        (n, B), flat, xp = z.shape, (-1, *z.shape), namespace(z)
         # where one number serves all rows of the only problem, the loss need not be told n times
-        scale = float(w[0, 0]) if w.shape == (1, 1) else np.broadcast_to(w, (n, B)).ravel()
-        price = float(lam[0]) if B == 1 else np.broadcast_to(lam, (n, B)).ravel()
-        y = np.broadcast_to(rows.y[:, None], (n, B)).ravel()
-        near = None if guess is None else np.abs(guess).reshape(len(guess), -1)
+        scale = float(w[0, 0]) if w.shape == (1, 1) else _each_row(w, z)
+        price = float(lam[0]) if B == 1 else _each_row(lam, z)
+        y = xp.broadcast_to(rows.y[:, None], (n, B)).ravel()
+        near = None if guess is None else xp.abs(guess).reshape(len(guess), -1)
         inner = self.loss.inner(z.ravel(), y, scale, price, near)
         value, shift = inner.value.reshape(flat), inner.shift.reshape(flat)
-        best, two = value[0], np.zeros((n, B), dtype=bool)
+        best, two = value[0], xp.zeros_like(z, dtype=bool if xp is np else xp.bool)
         if len(value) > 1:
-            best = value.max(axis=0)
-            two = np.isfinite(value).all(axis=0) & (rows.weights > 0)
-        F = lam * rows.delta + np.einsum("nb,nb->b", rows.weights, best)
+            best = xp.max(value, axis=0)
+            two = xp.all(xp.isfinite(value), axis=0) & (rows.weights > 0)
+        F = lam * rows.delta + column_sums(rows.weights, best)
         moved = z + shift
-        _, slope, bend = self.loss.evaluate(moved, np.broadcast_to(rows.y[:, None], moved.shape))
+        _, slope, bend = self.loss.evaluate(moved, xp.broadcast_to(rows.y[:, None], moved.shape))
         return JointPoint(theta, b, lam, z, w, value, shift, slope, bend, two, F)
 
     def start(self, theta: Array, b: Array, lam: Array | None = None) -> JointPoint:
         """Return the points at (theta, b), with lam near its best where none > 0 is given."""
-        z = self.rows.design.scores(theta) + b
+        z = self.rows.design.scores(theta) + beside(b, self.rows.y)
         lam = np.zeros(len(b)) if lam is None else lam.copy()
         new = np.flatnonzero(~((lam > 0) & np.isfinite(lam)))
         if len(new):
             part, nowhere = self.columns(new), np.zeros(len(new))
-            lam[new] = part._multipliers(theta[:, new], z[:, new], nowhere, ROUGH)
+            lam[new] = part._multipliers(theta[:, new], pick_columns(z, new), nowhere, ROUGH)
         return self.at(theta, b, lam, z)
 
     def _multipliers(self, theta: Array, z: Array, first: Array, rtol: float) -> Array:
@@ -135,17 +148,20 @@ class JointObjective:
 
     def shares(self, x: JointPoint, p: Array) -> Array:
         """Return the masses (k, n, B), summing to 1 per row, p that of a first branch of two."""
+        xp = namespace(x.value)
         if len(x.value) == 1:
-            return np.ones_like(x.value)
-        exists = np.isfinite(x.value)
-        first = np.where(exists.all(axis=0), p, exists[0].astype(float))
-        return np.stack([first, 1 - first])
+            return xp.ones_like(x.value)
+        exists = xp.isfinite(x.value)
+        first = xp.where(xp.all(exists, axis=0), p, as_float(exists[0]))
+        return xp.stack([first, 1 - first])
 
     def derivatives(self, x: JointPoint, p: Array, floor: Array) -> tuple[Array, Array]:
         """Return gradient and Hessian of F with the masses of the branches fixed."""
         # the bend > 0 vanishes where two branches part: there its floor counts
-        bend = np.maximum(2 * x.lam - x.w**2 * x.curvature, floor * x.lam)
-        each = move_derivatives(x.slope, x.curvature, x.shift / x.w, x.w, x.lam, bend)
+        lam, w = beside(x.lam, x.z), beside(x.w, x.z)
+        least = beside(floor * x.lam, x.z)
+        bend = namespace(x.z).maximum(2 * lam - w**2 * x.curvature, least)
+        each = move_derivatives(x.slope, x.curvature, x.shift / w, w, lam, bend)
         mass = self.rows.weights * self.shares(x, p)
         if len(mass) == 1:
             parts = {name: mass[0] * part[0] for name, part in vars(each).items()}
@@ -156,11 +172,12 @@ class JointObjective:
     def lower_bound(self, x: JointPoint, p: Array) -> Array:
         """Return a bound below the risk of every model, from the slopes at x."""
         atoms = Atoms(self.rows.weights * self.shares(x, p), x.slope, x.curvature)
-        return lower_bound(self.rows, self.loss, atoms, x.z - x.b + x.shift)
+        return lower_bound(self.rows, self.loss, atoms, x.z - beside(x.b, x.z) + x.shift)
 
     def dual(self, x: JointPoint, p: Array) -> Array:
         """Return the mean slope of each row over its branches, shape (n, B)."""
-        return np.asarray((self.shares(x, p) * x.slope).sum(axis=0))
+        mean: Array = (self.shares(x, p) * x.slope).sum(axis=0)
+        return mean
 
     def branch_differences(self, x: JointPoint, tied: Padded) -> tuple[Array, Array]:
         """Return pi (psi_1 - psi_2) of the ``tied`` rows of every problem, and its gradients.
@@ -171,15 +188,23 @@ class JointObjective:
         B, R = index.shape
         at = (index, np.arange(B)[:, None])
         w = np.broadcast_to(x.w, x.z.shape)[at]
-        slope = x.slope[:, *at]
-        t = x.shift[:, *at] / w
+        slope = entries(x.slope, *at)
+        t = entries(x.shift, *at) / w
         by_z = slope[0] - slope[1]
         by_w = slope[0] * t[0] - slope[1] * t[1]
         apart = np.empty((B, R, d + 2))
-        apart[..., :d] = by_z[..., None] * rows.design.rows(index.ravel()).dense().reshape(B, R, d)
+        Z = numpy(rows.design.rows(index.ravel()).dense()).reshape(B, R, d)
+        apart[..., :d] = by_z[..., None] * Z
         apart[..., :d] += by_w[..., None] * rows.dual_norm.directions(x.theta, x.w, index)
         apart[..., d] = by_z * rows.fit_intercept
         apart[..., -1] = t[1] ** 2 - t[0] ** 2
-        mass = rows.weights[at] * tied.held
-        difference = rows.weights[at] * (x.value[0][at] - x.value[1][at])
+        weights, value = entries(rows.weights, *at), entries(x.value, *at)
+        difference = weights * (value[0] - value[1])
+        mass = weights * tied.held
         return np.where(tied.held, difference, -1.0), mass[..., None] * apart
+
+
+def _each_row(v: Array, z: Array) -> Array:
+    """Return one number per problem, or per row and problem, as the rows of z raveled have them."""
+    found: Array = namespace(z).broadcast_to(beside(v, z), z.shape).ravel()
+    return found

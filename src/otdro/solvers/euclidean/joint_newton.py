@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...arrays import namespace, pick, pick_columns, set_columns
 from ...duality import DualRows, Round, ZeroModel, threshold, zero_model
 from ...problem import Problem, Solution
 from ..base import Array, Starts, constant_risk, constant_solution
@@ -65,7 +66,7 @@ class JointNewton(BatchedMethod):
         owner, place = np.nonzero(deltas < least[:, None])
         if not len(owner):
             return solved
-        known = (weights[:, owner], deltas[place], problem.fit_intercept, Round())
+        known = (pick_columns(weights, owner), deltas[place], problem.fit_intercept, Round())
         rows = DualRows(at.design, problem.y, *known)
         objective, flat = JointObjective(rows, problem.loss), flat.columns(owner)
         near = None if starts is None else [starts[int(j)] for j in place]
@@ -109,7 +110,8 @@ class First(NamedTuple):
 def _constant(problem: Problem, zero: ZeroModel) -> Solution:
     """Return beta = 0 with the slopes that prove it optimal."""
     conjugate = problem.loss.conjugate(zero.a, problem.y)
-    bound = -float(problem.weights @ np.where(problem.weights > 0, conjugate, 0.0))
+    counted = namespace(conjugate).where(problem.weights > 0, conjugate, 0.0)
+    bound = -float(problem.weights @ counted)
     gap = max(0.0, zero.risk - bound)
     return replace(constant_solution(problem), gap=gap, dual=zero.a)
 
@@ -140,7 +142,9 @@ def _retried(
     again = descend(part, cold, target[failed], max_iter)
     better = again.objective < found.objective[failed]
     for name in JointMinimum.__dataclass_fields__:
-        getattr(found, name)[..., failed[better]] = getattr(again, name)[..., better]
+        set_columns(
+            getattr(found, name), failed[better], pick_columns(getattr(again, name), better)
+        )
 
 
 def _subsampled(objective: JointObjective) -> First | None:
@@ -149,8 +153,9 @@ def _subsampled(objective: JointObjective) -> First | None:
     index = newton.subsample(order_one(objective, np.zeros(len(rows.delta))))
     if index is None:
         return None
-    weights = rows.weights[index] / rows.weights[index].sum(axis=0)
-    design, y = rows.design.rows(index), rows.y[index]
+    weights = pick(rows.weights, index)
+    weights = weights / weights.sum(axis=0)
+    design, y = rows.design.rows(index), pick(rows.y, index)
     zeros = [zero_model(design, y, column, loss, rows.fit_intercept) for column in weights.T]
     flat = Flat.of(zeros)
     if np.any(rows.delta >= threshold(flat.steep, flat.mean_square, loss.lipschitz, 2)):

@@ -8,6 +8,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import (
+    as_float,
+    beside,
+    copied,
+    entries,
+    full,
+    namespace,
+    numpy,
+    pick_columns,
+    set_columns,
+)
 from ...duality.ties import Padded, TieModels, solve_each, times
 from .joint import JointObjective, JointPoint
 
@@ -50,28 +61,29 @@ class JointSteps:
     def shares(self, some: Array) -> Array:
         """Return the shares (T, R) of first branches in some of the tied problems."""
         places = self.places.problems(some)
-        return np.where(places.held, self.p[places.index, self.tied[some][:, None]], 0.0)
+        shares = entries(self.p, places.index, self.tied[some][:, None])
+        return np.where(places.held, shares, 0.0)
 
     def change(self, some: Array, move: Array, p: Array, descent: Array) -> None:
         """Write moves and shares (T, R) of some of the tied problems."""
         places, columns = self.places.problems(some), self.tied[some]
         self.move[columns], self.descent[columns] = move, descent
         t, r = np.nonzero(places.held)
-        self.p[places.index[t, r], columns[t]] = p[t, r]
+        at = (beside(places.index[t, r], self.p), beside(columns[t], self.p))
+        self.p[at] = beside(p[t, r], self.p)
 
 
 def newton_steps(objective: JointObjective, x: JointPoint, p: Array, floor: Array) -> JointSteps:
     """Return the minimisers of the models around x, quadratic, with both branches linear."""
     grad, H = objective.derivatives(x, p, floor)
-    two = x.two
-    any_tied = two.any(axis=0)
+    any_tied = numpy(x.two.any(axis=0))
     tied, free = np.flatnonzero(any_tied), np.flatnonzero(~any_tied)
     move = np.zeros_like(grad)
     if len(free):
         move[free] = -solve_each(H[free], grad[free][:, :, None])[:, :, 0]
     descent = np.einsum("bi,bi->b", grad, move)
-    places = Padded.of(two[:, tied].T)
-    steps = JointSteps(move, p.copy(), descent, tied, places, None)
+    places = Padded.of(numpy(pick_columns(x.two, tied)).T)
+    steps = JointSteps(move, copied(p), descent, tied, places, None)
     if len(tied):
         every = np.arange(len(tied))
         difference, J = objective.columns(tied).branch_differences(x.columns(tied), places)
@@ -95,8 +107,8 @@ class JointLine:
         d, product = len(x.theta), objective.rows.dual_norm.product
         self.objective, self.x = objective, x
         self.dtheta, self.db = move[:, :d].T, move[:, d]
-        self.dz = objective.rows.design.scores(self.dtheta) + self.db
-        self.tied = x.two.any(axis=0)
+        self.dz = objective.rows.design.scores(self.dtheta) + beside(self.db, x.z)
+        self.tied = numpy(x.two.any(axis=0))
         square = product(x.theta, x.theta)
         level = square / x.lam
         drift = level * (2 * product(x.theta, self.dtheta) / square - move[:, -1] / x.lam)
@@ -115,7 +127,8 @@ class JointLine:
             np.where(self.tied, product(theta, theta) / mixed, mixed) if self.tied.any() else mixed
         )
         b = x.b + length * self.db
-        return self.objective.at(theta, b, lam, x.z + length * self.dz, x.shift)
+        z = x.z + beside(length, x.z) * self.dz
+        return self.objective.at(theta, b, lam, z, x.shift)
 
 
 def _low_enough(new: JointPoint, x: JointPoint, descent: Array) -> Array:
@@ -155,9 +168,10 @@ def _curved(
     assert steps.models is not None
     columns, places = steps.tied[some], steps.places.problems(some)
     at = (places.index, columns[:, None])
-    kept = places.held & there.two[at]
-    apart = np.where(kept, there.value[0][at] - there.value[-1][at], 0.0)
-    beyond = objective.rows.weights[at] * apart - times(steps.models.J[some], steps.move[columns])
+    kept, value = places.held & entries(there.two, *at), entries(there.value, *at)
+    apart = np.where(kept, value[0] - value[-1], 0.0)
+    weights = entries(objective.rows.weights, *at)
+    beyond = weights * apart - times(steps.models.J[some], steps.move[columns])
     difference = np.where(kept, beyond, steps.models.difference[some])
     move, p, descent = steps.models.minimise(steps.shares(some), difference, some)
     line = JointLine(objective.columns(columns), x.columns(columns), move)
@@ -173,7 +187,7 @@ def _shortened(
     """Return the points after the longest of the steps 1/2, 1/4, ... that descend, or no step."""
     move, descent = steps.move[index], steps.descent[index]
     found, left = x, np.arange(len(move))
-    at_once = max(1, min(AT_ONCE, FEW // x.z.size))
+    at_once = max(1, min(AT_ONCE, FEW // (len(x.z) * len(move))))
     for halvings in range(1, HALVINGS, at_once):
         B = len(left)
         again = np.tile(left, at_once)
@@ -202,17 +216,19 @@ class JointMinimum:
     dual: Array
 
     @classmethod
-    def empty(cls, d: int, n: int, B: int) -> JointMinimum:
-        """Return arrays for B problems."""
+    def empty(cls, d: int, z: Array) -> JointMinimum:
+        """Return arrays for the problems of scores z (n, B)."""
+        B = z.shape[1]
         scalars = (np.zeros(B) for _ in range(4))
         b, lam, objective, gap = scalars
-        return cls(np.zeros((d, B)), b, lam, objective, gap, np.ones(B, int), np.zeros((n, B)))
+        dual = full(z.shape, 0.0, z)
+        return cls(np.zeros((d, B)), b, lam, objective, gap, np.ones(B, int), dual)
 
 
 def descend(objective: JointObjective, x: JointPoint, target: Array, max_iter: int) -> JointMinimum:
     """Minimise from x until each problem's gap is at most its ``target`` (B,)."""
-    (n, B), d = x.z.shape, len(x.theta)
-    found, active = JointMinimum.empty(d, n, B), np.arange(B)
+    d, B = x.theta.shape
+    found, active = JointMinimum.empty(d, x.z), np.arange(B)
     p, floor, lower = _hard_shares(x), np.full(B, SHARP), np.zeros(B)
     stalls = np.zeros(B, dtype=int)
     for n_iter in range(1, max_iter + 1):
@@ -229,7 +245,8 @@ def descend(objective: JointObjective, x: JointPoint, target: Array, max_iter: i
         if over.any():
             done = np.flatnonzero(over)
             fine = bool((target[active[done]] < ROUGH_FIT * x.objective[done]).any())
-            _store(found, active[done], objective.columns(done), x.columns(done), p[:, done], fine)
+            some = pick_columns(p, done)
+            _store(found, active[done], objective.columns(done), x.columns(done), some, fine)
             found.gap[active[done]] = gap[done] - (
                 x.objective[done] - found.objective[active[done]]
             )
@@ -238,7 +255,8 @@ def descend(objective: JointObjective, x: JointPoint, target: Array, max_iter: i
             if not len(keep):
                 break
             objective, x, active = objective.columns(keep), x.columns(keep), active[keep]
-            p, floor, lower, stalls = p[:, keep], floor[keep], lower[keep], stalls[keep]
+            p = pick_columns(p, keep)
+            floor, lower, stalls = floor[keep], lower[keep], stalls[keep]
     found.gap = np.maximum(found.gap, 0.0)
     return found
 
@@ -255,14 +273,14 @@ def _store(
     before, x = x, objective.settled(x) if fine else x
     found.theta[:, at], found.b[at], found.lam[at] = x.theta, x.b, x.lam
     found.objective[at] = x.objective
-    found.dual[:, at] = objective.dual(x, _kept_shares(x, before, p))
+    set_columns(found.dual, at, objective.dual(x, _kept_shares(x, before, p)))
 
 
 def _hard_shares(x: JointPoint) -> Array:
     """Return all mass of a row on its higher branch."""
-    return (x.value[0] >= x.value[-1]).astype(float)
+    return as_float(x.value[0] >= x.value[-1])
 
 
 def _kept_shares(x: JointPoint, old: JointPoint, p: Array) -> Array:
     """Return first branches' masses: the model's where a row kept its two, else all or none."""
-    return np.where(x.two & old.two, p, _hard_shares(x))
+    return namespace(p).where(x.two & old.two, p, _hard_shares(x))

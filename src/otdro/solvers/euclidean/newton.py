@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import pick, pick_columns
 from ...costs import Cost
+from ...design import Design
 from ...problem import Problem, Solution
 from ..base import Starts, Swept, constant_risk
 from .batch import Batch, Minimum, norms
@@ -71,8 +73,9 @@ class Newton(BatchedMethod):
         targets = [tol * constant_risk(problem.weighted(column))[1] for column in weights.T]
         # the models at theta = 0 do not depend on delta
         flat = zero_points(_batch(problem, at, weights, np.zeros(F)))
-        zero = flat.columns(np.repeat(np.arange(F), m))
-        batch = _batch(problem, at, np.repeat(weights, m, axis=1), np.tile(deltas, F))
+        owner = np.repeat(np.arange(F), m)
+        zero = flat.columns(owner)
+        batch = _batch(problem, at, pick_columns(weights, owner), np.tile(deltas, F))
         first = None if starts is None else tuple(np.tile(part, F) for part in at.places(starts))
         found = minimise(batch, np.repeat(targets, m), max_iter, first, zero)
         solved = _solutions(problem, at, found, np.repeat(targets, m))
@@ -166,7 +169,7 @@ def subsample(batch: Batch) -> Array | None:
     if n < SUBSAMPLE_FROM or part > n / 3:
         return None
     rows = np.linspace(0, n - 1, part).astype(int)
-    y, weights = batch.y[rows], batch.weights[rows]
+    y, weights = pick(batch.y, rows), pick(batch.weights, rows)
     if batch.loss.task == "classification" and not all(
         (weights[y == k] > 0).any() for k in (-1, 1)
     ):
@@ -178,8 +181,10 @@ def _of_part(
     batch: Batch, rows: Array, target: float, max_iter: int
 ) -> tuple[Start, NewtonMatrix | None]:
     """Return the minimiser over some rows, and its Newton matrix for steps over all of them."""
-    weights = batch.weights[rows] / batch.weights[rows].sum()
-    design, y = batch.design.rows(rows), batch.y[rows]
+    weights = pick(batch.weights, rows)
+    weights = weights / weights.sum()
+    assert isinstance(batch.design, Design)
+    design, y = batch.design.rows(rows), pick(batch.y, rows)
     few = Batch(design, y, weights, batch.loss, batch.rho, batch.fit_intercept)
     system, goal = NewtonMatrix(), np.array([max(target, ROUGH_TOL)])
     found = minimise(few, goal, min(max_iter, ROUGH_STEPS), system=system)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import beside, namespace, pick, pick_columns
 from .batch import Batch, Points, norms
 
 Array = NDArray[Any]
@@ -46,7 +47,7 @@ class NewtonMatrix:
 
     def retried(self) -> NewtonMatrix:
         """Try the matrix, if there is one, on the next problem: its first step is the test."""
-        self.residual = np.full_like(self.residual, np.inf)
+        self.residual = namespace(self.residual).full_like(self.residual, np.inf)
         return self
 
     def lent(self) -> NewtonMatrix:
@@ -56,12 +57,12 @@ class NewtonMatrix:
 
     def discard(self, some: Array) -> None:
         """Have the matrices of some problems renewed at the next update."""
-        self.residual = np.where(some, -1.0, self.residual)
+        self.residual = namespace(self.residual).where(some, -1.0, self.residual)
 
     def keep(self, index: Array) -> None:
         """Forget the problems outside ``index``."""
-        self.H, self.h = self.H[index], self.h[:, index]
-        self.curvature, self.mass = self.curvature[:, index], self.mass[index]
+        self.H, self.h = pick(self.H, index), self.h[:, index]
+        self.curvature, self.mass = pick_columns(self.curvature, index), self.mass[index]
         self.residual = self.residual[index]
 
     def update(self, batch: Batch, p: Points) -> None:
@@ -72,20 +73,25 @@ class NewtonMatrix:
         known = len(self.residual) > 0
         self.fresh = residual > CONTRACTION * self.residual if known else residual >= 0
         if self.fresh.all():
-            self.borrowed = False
-            self.H, self.h, self.mass = _matrices(batch, p)
-            self.curvature = p.curvature
+            self.renew(batch, p)
         elif self.fresh.any():
             new = self.fresh
-            self.H[new], self.h[:, new], self.mass[new] = _matrices(
-                batch.columns(new), p.columns(new)
-            )
-            self.curvature = np.where(new, p.curvature, self.curvature)
+            H, self.h[:, new], self.mass[new] = _matrices(batch.columns(new), p.columns(new))
+            self.H[beside(new, self.H)] = H
+            xp = namespace(p.curvature)
+            self.curvature = xp.where(beside(new, p.curvature), p.curvature, self.curvature)
         self.residual = residual
+
+    def renew(self, batch: Batch, p: Points) -> None:
+        """Take the matrices at p, for all problems."""
+        self.borrowed = False
+        self.fresh = namespace(self.fresh).ones_like(self.fresh)
+        self.H, self.h, self.mass = _matrices(batch, p)
+        self.curvature = p.curvature
 
     def step(self, batch: Batch, p: Points) -> tuple[Array, Array, Array]:
         """Return the step in theta (d, B), the intercept's, and Z'(pi (a + D Z step))."""
-        w, u = p.w, p.theta / p.w
+        w, u, xp = p.w, p.theta / p.w, namespace(p.theta)
         s = batch.mean(p.slope) * batch.fit_intercept
         balanced = self.g - self.h * (s / self.mass)
         rhs = -(balanced + batch.rho * u)
@@ -93,9 +99,12 @@ class NewtonMatrix:
             step = self._conjugate_gradients(batch, u, w, rhs)
             pull = balanced + self._apply(batch, step)
         else:
-            step = _solve(self.H, batch.rho / w, u, rhs)
-            pull = balanced + np.einsum("bij,jb->ib", self.H, step)
-        db = -(s + np.einsum("db,db->b", self.h, step)) / self.mass * batch.fit_intercept
+            H = self.H
+            known = (beside(part, H) for part in (batch.rho / w, u, rhs))
+            step = _solve(H, *known)
+            pull = balanced + batch.small(namespace(H).einsum("bij,jb->ib", H, step))
+            step = batch.small(step)
+        db = -(s + xp.einsum("db,db->b", self.h, step)) / self.mass * batch.fit_intercept
         return step, db, pull
 
     def _apply(self, batch: Batch, v: Array) -> Array:
@@ -141,27 +150,30 @@ def _conjugate_gradients(apply: Callable[[Array], Array], rhs: Array, rtol: floa
 
 
 def _matrices(batch: Batch, p: Points) -> tuple[Array, Array, Array]:
-    """Return H - hh'/m, h and m at the curvatures of p."""
+    """Return H - hh'/m, beside the rows, h and m at the curvatures of p."""
     D = batch.weights * p.curvature
-    m = np.maximum(D.sum(axis=0), np.finfo(float).tiny)
+    m = batch.small(D.sum(axis=0))
+    xp = namespace(m)
+    m = xp.maximum(m, np.finfo(float).tiny)
     if batch.design.d > DENSE_UP_TO:
         H, h = np.empty((len(m), 0, 0)), batch.design.adjoint(D)
     else:
         H, h = batch.design.moments(D)
     if not batch.fit_intercept:
-        return H, np.zeros_like(h), m
-    return H - np.einsum("ib,jb->bij", h / m, h) if H.size else H, h, m
+        return beside(H, D), 0.0 * h, m
+    H = H - xp.einsum("ib,jb->bij", h / m, h) if H.shape[1] else H
+    return beside(H, D), h, m
 
 
 def _solve(H: Array, stiffness: Array, u: Array, rhs: Array) -> Array:
     """Solve (H + stiffness (I - uu')) x = rhs for every column, diagonally scaled."""
-    stiff = stiffness[:, None]
-    diagonal = np.einsum("bii->bi", H) + stiff * (1 - u.T**2)
-    s = 1 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
-    q = np.sqrt(stiff) * s * u.T
+    xp, stiff, d = namespace(H), stiffness[:, None], H.shape[1]
+    diagonal = xp.einsum("bii->bi", H) + stiff * (1 - u.T**2)
+    s = 1 / xp.sqrt(xp.where(diagonal > 0, diagonal, 1.0))
+    q = xp.sqrt(stiff) * s * u.T
     A = s[:, :, None] * s[:, None, :]
     A *= H
     A -= q[:, :, None] * q[:, None, :]
-    np.einsum("bii->bi", A)[:] += stiff * s**2 + RIDGE
-    x: Array = s * np.linalg.solve(A, (s * rhs.T)[..., None])[..., 0]
+    A.reshape(-1, d * d)[:, :: d + 1] += stiff * s**2 + RIDGE
+    x: Array = s * xp.linalg.solve(A, (s * rhs.T)[..., None])[..., 0]
     return x.T

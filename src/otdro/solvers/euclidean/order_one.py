@@ -19,6 +19,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import (
+    as_float,
+    beside,
+    factor_of,
+    flatnonzero,
+    full,
+    namespace,
+    pick_columns,
+)
 from ...duality import threshold
 from .batch import Batch, Minimum, Points, Zero, norms
 from .newton_matrix import NewtonMatrix
@@ -61,29 +70,28 @@ def minimise(
     # at the threshold of the penalty rho = delta Lip the slopes themselves are the dual optimum
     square = batch.mean(zero.points.slope**2)
     off = threshold(steep, square, 1.0, order=1) > batch.rho * (1 + AT_THRESHOLD)
-    active, settled = np.flatnonzero(off), np.flatnonzero(~off)
+    active, settled = flatnonzero(off), flatnonzero(~off)
     if len(settled):
         _store_zero(best, batch.columns(settled), zero.columns(settled), settled)
     if not len(active):
         return best
     batch, target = batch.columns(active), target[active]
-    near = None if start is None else tuple(part[..., active] for part in start)
+    near = None if start is None else tuple(pick_columns(part, active) for part in start)
     p = _first(batch, zero.columns(active), near)
     system = (system or NewtonMatrix()).retried()
-    gap = batch.objective(p)
+    gap, xp = batch.objective(p), namespace(p.theta)
     for n_iter in range(1, max_iter + 1):
         system.update(batch, p)
         step, db, pull = system.step(batch, p)
         if system.borrowed and _nearly_there(batch, p, system, step, db, target):
-            system.discard(np.ones(1, dtype=bool))
-            system.update(batch, p)
+            system.renew(batch, p)
             step, db, pull = system.step(batch, p)
-        dz = batch.design.scores(step) + db
+        dz = batch.design.scores(step) + factor_of(db, batch.y)
         new, objective = _line_search(batch, p, system.g, step, db, dz)
         if not system.borrowed:
             lower = dual_value(batch, p, p.slope + system.curvature * dz, pull)
-            gap = np.minimum(gap, np.maximum(0.0, objective - lower))
-        moved = np.abs(new.theta - p.theta).max(axis=0) > STILL * np.abs(p.theta).max(axis=0)
+            gap = xp.minimum(gap, xp.maximum(objective - lower, 0.0))
+        moved = _largest(new.theta - p.theta) > STILL * _largest(p.theta)
         # an old matrix can end the steps without a dual point: try the one of this point first
         over = (gap <= target) | (~moved & system.fresh) | (n_iter == max_iter)
         system.discard(~(moved | over))
@@ -104,36 +112,51 @@ def _nearly_there(
 ) -> bool:
     """Whether the decrease that a step promises is so small that a true Newton step ends it."""
     promised = -_slope_along(batch, p, system.g, step, db)
-    return bool(np.all(promised <= LAST_STEP * np.sqrt(target * batch.objective(p))))
+    return bool((promised <= LAST_STEP * (target * batch.objective(p)) ** 0.5).all())
 
 
 def _slope_along(batch: Batch, p: Points, g: Array, step: Array, db: Array) -> Array:
     """Return the derivative of F along a step."""
     u = p.theta / p.w
-    return np.einsum("db,db->b", g + batch.rho * u, step) + batch.mean(p.slope) * db
+    xp = namespace(u)
+    return xp.einsum("db,db->b", g + batch.rho * u, step) + batch.mean(p.slope) * db
+
+
+def _largest(v: Array) -> Array:
+    """Return the largest size of an entry of each column."""
+    return namespace(v).max(abs(v), axis=0)
 
 
 def _store_zero(best: Minimum, batch: Batch, zero: Zero, columns: Array) -> None:
     """Write the model at theta = 0 into the columns where it is optimal."""
     p, flat = zero.points, batch.mean(zero.points.value)
-    gap = np.maximum(0.0, flat - dual_value(batch, p, p.slope, zero.g))
+    gap = namespace(flat).maximum(flat - dual_value(batch, p, p.slope, zero.g), 0.0)
     best.store(columns, p, flat, gap, 1)
 
 
 def zero_points(batch: Batch) -> Zero:
     """Return the best models with theta = 0, whose slopes sum to zero if there is an intercept."""
     B = len(batch.rho)
-    b = np.zeros(B)
+    b = full(B, 0.0, batch.rho)
     if batch.fit_intercept:
-        b = np.array([batch.loss.constant(batch.y, batch.weights[:, j]) for j in range(B)])
-    z = np.broadcast_to(b, (batch.design.n, B))
-    p = points(batch, np.zeros((batch.design.d, B)), b, z)
+        b = _constants(batch)
+    z = namespace(batch.y).broadcast_to(beside(b, batch.y), (batch.design.n, B))
+    p = points(batch, full((batch.design.d, B), 0.0, batch.rho), b, z)
     return Zero(p, batch.design.adjoint(batch.weights * p.slope))
+
+
+def _constants(batch: Batch) -> Array:
+    """Return the best constant score of each problem; many at a time where labels decide it."""
+    if batch.y.ndim == 1:
+        columns = range(len(batch.rho))
+        return np.array([batch.loss.constant(batch.y, batch.weights[:, j]) for j in columns])
+    positive = batch.small((batch.weights * as_float(batch.y > 0)).sum(axis=0))
+    return batch.loss.constant_of_share(positive)
 
 
 def points(batch: Batch, theta: Array, b: Array, z: Array) -> Points:
     """Return the points at (theta, b) with scores z."""
-    return Points(theta, b, z, *batch.loss.evaluate(z, batch.y[:, None]))
+    return Points(theta, b, z, *batch.loss.evaluate(z, batch.targets))
 
 
 def _first(batch: Batch, zero: Zero, start: Start | None) -> Points:
@@ -144,14 +167,15 @@ def _first(batch: Batch, zero: Zero, start: Start | None) -> Points:
     if start is None:
         return points(batch, *_along_gradient(batch, zero))
     theta, b = start[:2]
-    z = start[2] if len(start) > 2 else batch.design.scores(theta) + b
+    z = start[2] if len(start) > 2 else batch.design.scores(theta) + factor_of(b, batch.y)
     warm = points(batch, theta, b, z)
-    good = theta.any(axis=0) & (batch.objective(warm) < batch.mean(zero.points.value))
+    good = (_largest(theta) > 0) & (batch.objective(warm) < batch.mean(zero.points.value))
     if good.all():
         return warm
     cold = _along_gradient(batch, zero)
-    pairs = zip((theta, b, z), cold, strict=True)
-    return points(batch, *(np.where(good, given, other) for given, other in pairs))
+    xp = namespace(theta)
+    theta, b = xp.where(good, theta, cold[0]), xp.where(good, b, cold[1])
+    return points(batch, theta, b, namespace(z).where(beside(good, z), z, cold[2]))
 
 
 def _along_gradient(batch: Batch, zero: Zero) -> tuple[Array, Array, Array]:
@@ -160,28 +184,29 @@ def _along_gradient(batch: Batch, zero: Zero) -> tuple[Array, Array, Array]:
     u = -zero.g / steepness
     z = batch.design.scores(u)
     # the rows are centred on a mean that need not be that of these weights
-    shift = batch.mean(z) if batch.fit_intercept else np.zeros(len(steepness))
-    spread = z - shift
+    shift = batch.mean(z) if batch.fit_intercept else 0.0 * steepness
+    spread = z - factor_of(shift, z)
     bend = batch.mean(zero.points.curvature * spread**2)
     # slope -(|g| - rho) and curvature u'Hu along u; the least bend caps the move where H vanishes
-    least = LEAST_BEND * (steepness - batch.rho) * np.sqrt(batch.mean(spread**2))
-    length = (steepness - batch.rho) / np.maximum(bend, np.maximum(least, np.finfo(float).tiny))
+    xp = namespace(steepness)
+    least = LEAST_BEND * (steepness - batch.rho) * xp.sqrt(batch.mean(spread**2))
+    length = (steepness - batch.rho) / xp.maximum(bend, xp.maximum(least, np.finfo(float).tiny))
     b = zero.points.b - length * shift
-    return length * u, b, length * z + b
+    return length * u, b, factor_of(length, z) * z + factor_of(b, z)
 
 
 def dual_value(batch: Batch, p: Points, a: Array, pull: Array) -> Array:
     """Return the dual value at kappa a, where Z'(pi a) = pull; at least 0."""
     size = norms(pull)
-    free = batch.rho == 0
-    shrink = batch.rho / np.maximum(size, np.finfo(float).tiny)
-    kappa = np.where((size > batch.rho) & ~free, shrink, 1.0)
-    conjugate = batch.loss.conjugate(kappa * a, batch.y[:, None])
+    free, xp = batch.rho == 0, namespace(size)
+    shrink = batch.rho / xp.maximum(size, np.finfo(float).tiny)
+    kappa = xp.where((size > batch.rho) & ~free, shrink, 1.0)
+    conjugate = batch.loss.conjugate(factor_of(kappa, a) * a, batch.targets)
     # a row without weight may have any slope
-    value = -batch.mean(np.where(batch.weights > 0, conjugate, 0.0))
+    value = -batch.mean(namespace(a).where(batch.weights > 0, conjugate, 0.0))
     # without a penalty Z'(pi a) = 0 holds to rounding only; its price is |Z'(pi a)| |theta|
-    value -= np.where(free, size * p.w, 0.0)
-    return np.maximum(0.0, value)
+    value -= xp.where(free, size * p.w, 0.0)
+    return xp.maximum(value, 0.0)
 
 
 def _line_search(
@@ -190,13 +215,15 @@ def _line_search(
     """Return the points after the longest of the steps 1, 1/2, 1/4, ... that descends, and F."""
     objective = batch.objective(p)
     descent = _slope_along(batch, p, g, step, db)
-    length = np.ones(len(objective))
+    xp = namespace(objective)
+    length = xp.ones_like(objective)
     for attempt in range(HALVINGS):
-        new = points(batch, p.theta + length * step, p.b + length * db, p.z + length * dz)
+        z = p.z + factor_of(length, dz) * dz
+        new = points(batch, p.theta + length * step, p.b + length * db, z)
         value = batch.objective(new)
-        allowed = objective + ARMIJO * length * descent + ROUNDING * np.abs(objective)
+        allowed = objective + ARMIJO * length * descent + ROUNDING * abs(objective)
         short = ~(value <= allowed)
         if not short.any():
             break
-        length = np.where(short, length / 2 if attempt < HALVINGS - 2 else 0.0, length)
+        length = xp.where(short, length / 2 if attempt < HALVINGS - 2 else 0.0, length)
     return new, value

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
+from ...arrays import beside, namespace, numpy, pick_columns
 from ...design import Design
 from ...duality import rooted, threshold
 from ...problem import Problem, Solution
@@ -53,14 +54,15 @@ class Spectrum:
     @classmethod
     def from_rows(cls, Z: Array, y: Array) -> Spectrum:
         """Return the spectrum by a singular value decomposition, accurate to rounding."""
-        U, D, Vt = np.linalg.svd(Z, full_matrices=False)
+        U, spread, Vt = namespace(Z).linalg.svd(Z, full_matrices=False)
+        D, V = numpy(spread), numpy(Vt).T
         rounding = len(D) * np.finfo(float).eps * max(D.max(initial=0), np.finfo(float).tiny)
         keep = D > rounding  # noqa: SIM300
-        U, D, Vt = U[:, keep], D[keep], Vt[keep]
+        U, D, V = pick_columns(U, keep), D[keep], V[:, keep]
         q = U.T @ y
         rest = y - U @ q
         rest -= U @ (U.T @ rest)
-        return cls(D, Vt.T, q, *_significant(float(rest @ rest), float(y @ y)))
+        return cls(D, V, numpy(q), *_significant(float(rest @ rest), float(y @ y)))
 
     @classmethod
     def from_gram(cls, design: Design, y: Array, weights: Array) -> Spectrum | None:
@@ -125,6 +127,7 @@ class Spectral(Method):
     """The squared loss at order 2: the whole path from one spectrum."""
 
     geometries = frozenset({"euclidean"})
+    on_device = True
     certifies = "the excess over the least worst-case risk"
     accepts_zero = True
 
@@ -158,7 +161,7 @@ def solve_many(problem: Problem, deltas: Array, tol: float) -> list[Solution]:
     if spectrum is not None:
         found = _certified(at, problem, y, spectrum, deltas, target)
     if not found or not all(s.converged for s in found):
-        root = np.sqrt(problem.weights)
+        root = problem.weights**0.5
         rows = Spectrum.from_rows(design.dense() * root[:, None], y * root)
         found = _certified(at, problem, y, rows, deltas, target)
     return found
@@ -179,13 +182,13 @@ def _certified(
     stiffness = [spectrum.stiffness(float(delta)) for delta in deltas]
     theta = np.stack([spectrum.theta(k) for k in stiffness], axis=1)
     e = y[:, None] - at.design.scores(theta)
-    b = weights @ e if problem.fit_intercept else np.zeros(len(deltas))
-    e -= b
-    square = weights @ e**2
+    b = numpy(weights @ e) if problem.fit_intercept else np.zeros(len(deltas))
+    e -= beside(b, e)
+    square = numpy(weights @ e**2)
     rms = np.sqrt(square)
-    a = e / np.maximum(rms, np.finfo(float).tiny)
+    a = e / beside(np.maximum(rms, np.finfo(float).tiny), e)
     sizes = np.linalg.norm(at.design.adjoint(weights[:, None] * a), axis=0)
-    heights = weights @ (a * y[:, None])
+    heights = numpy(weights @ (a * y[:, None]))
     coefs, solved = at.coef(theta), []
     for j, delta in enumerate(deltas):
         w, root = float(np.linalg.norm(theta[:, j])), float(np.sqrt(delta))
@@ -208,7 +211,7 @@ def _certified(
                     -at.design.scores(spectrum.interpolating(theta[:, j])) * delta / pieces.kappa
                     if exact
                     # dl/dz at the worst case, where residuals grow by 1 + sqrt(delta) w/rms
-                    else -a[:, j] * (rms[j] + root * w) / pieces.kappa
+                    else -a[:, j] * float((rms[j] + root * w) / pieces.kappa)
                 ),
             )
         )

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
+from ...arrays import library
 from ...costs import Cost
 from ...costs.low_rank import shortest
 from ...design import Design, mean
@@ -44,10 +45,14 @@ SECULAR_TOL, SECULAR_STEPS = 1e-13, 100
 
 
 def applies(problem: Problem) -> bool:
-    """Whether the folds of a problem are swept: many rows, few columns, a loss of steady bend."""
+    """Whether the folds of a problem are swept: many rows, few columns, a loss of steady bend.
+
+    Rows on a device are not: there passes are cheap, and Newton's steps stay beside the rows.
+    """
     n, d = problem.X.shape
     fits = n >= max(ROWS_FROM, PER_COLUMN * d) and d <= COLUMNS_UP_TO
-    return bool(fits and problem.loss.steady and problem.ball.delta > 0)
+    steady = problem.loss.steady and problem.ball.delta > 0
+    return bool(fits and steady and library(problem.X) is None)
 
 
 @dataclass(eq=False)

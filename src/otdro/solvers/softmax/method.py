@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...costs.low_rank import shortest
-from ...design import Design, Span, mean, row_space
+from ...design import Design, mean
 from ...problem import Problem, Solution
+from ...row_space import Span, row_space
 from ..base import Method, Starts, constant_risk, verdict
 from .batch import OwnRows, SharedRows
 from .euclidean import RoundPairs

@@ -1,0 +1,168 @@
+"""Fits on one GPU beside floors measured in the same run: products, Gram matrices, Cholesky solves.
+
+    SCIPY_ARRAY_API=1 python benchmarks/gpu.py --out benchmarks/results/gpu.json
+
+Times are medians of a few runs after one that is not counted, tf32 off. ``--device cpu`` shrinks
+every size by a hundred, to see that the script runs.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("SCIPY_ARRAY_API", "1")
+
+import argparse
+import json
+import statistics
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import sklearn
+import torch
+
+from otdro import DROClassifier
+from otdro.costs import Norm
+from otdro.losses import Logistic
+from otdro.problem import Ball, Problem
+from otdro.solvers import Exact, solve_many
+
+#: Seconds that are asked for on an H200.
+BARS = {"long": 0.060, "head": 3.0, "many": 0.25}
+
+
+def timed(run, repeats=5):
+    """Return the median seconds of a run, the device being idle before and after it."""
+    seconds = []
+    for _ in range(repeats + 1):
+        settle()
+        start = time.perf_counter()
+        result = run()
+        settle()
+        seconds.append(time.perf_counter() - start)
+    return statistics.median(seconds[1:]), result
+
+
+def settle():
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
+def labelled(n, d, device, seed=0):
+    """Return float32 rows of unit variance, about a mean of 1/2, and labels -1/+1 (float64)."""
+    generator = torch.Generator(device).manual_seed(seed)
+    X = torch.randn(n, d, generator=generator, device=device) + 0.5
+    beta = torch.randn(d, generator=generator, device=device) * 2 / d**0.5
+    chance = torch.sigmoid((X - 0.5) @ beta)
+    y = torch.rand(n, generator=generator, device=device) < chance
+    return X, y.double() * 2 - 1
+
+
+def floors(X):
+    """Return the seconds of a Gram matrix, a product and an adjoint over the rows."""
+    v, r = X[0].clone(), X[:, 0].clone()
+    return {
+        "gram": timed(lambda: X.T @ X)[0],
+        "product": timed(lambda: X @ v)[0],
+        "adjoint": timed(lambda: X.T @ r)[0],
+    }
+
+
+def long_rows(device, scale):
+    """Order-1 logistic on 10M x 100 float32 to 1e-6 of the constant model's risk."""
+    X, y = labelled(10_000_000 // scale, 100, device)
+    weights = torch.full_like(y, 1 / len(y))
+    problem = Problem(X, y, weights, Logistic(), Ball(Norm(2), 0.01, 1))
+    seconds, found = timed(lambda: Exact(tol=1e-6).solve(problem))
+    model = DROClassifier(cost="euclidean", delta=0.01)
+    fit, _ = timed(lambda: model.fit(X, y))
+    known = floors(X)
+    exact = Problem(X.double(), y, weights, Logistic(), Ball(Norm(2), 0.01, 1))
+    reference = Exact(tol=1e-10).solve(exact)
+    return {
+        "shape": list(X.shape),
+        "solve_s": seconds,
+        "fit_s": fit,
+        "n_iter": found.n_iter,
+        "converged": found.converged,
+        "gap": found.gap,
+        "excess_over_float64": (found.objective - reference.objective) / reference.objective,
+        "floors_s": known,
+        "in_grams": seconds / known["gram"],
+    }
+
+
+def robust_head(device, scale):
+    """Delta by five folds and 20 deltas on 1M x 768 float32, as of embeddings."""
+    X, y = labelled(1_000_000 // scale, 768 if scale == 1 else 64, device)
+    model = DROClassifier(cost="euclidean", delta="cv", cv=5)
+    seconds, _ = timed(lambda: model.fit(X, y), repeats=1)
+    known = floors(X)
+    return {
+        "shape": list(X.shape),
+        "fit_s": seconds,
+        "delta": model.delta_,
+        "deltas": len(model.path_.deltas),
+        "gap": model.gap_,
+        "floors_s": known,
+        "in_grams": seconds / known["gram"],
+    }
+
+
+def many_problems(device, scale):
+    """Solve 100k problems of 40 x 30, each with its own rows, to 1e-8."""
+    B, n, d = 100_000 // scale, 40, 30
+    generator = torch.Generator(device).manual_seed(0)
+    X = torch.randn(B, n, d, generator=generator, device=device, dtype=torch.float64)
+    beta = torch.randn(d, generator=generator, device=device, dtype=torch.float64) / d**0.5
+    chance = torch.rand(B, n, generator=generator, device=device)
+    y = (chance < torch.sigmoid(X @ beta)).double() * 2 - 1
+    y[:, 0], y[:, 1] = 1.0, -1.0
+    deltas = torch.linspace(0.02, 0.2, B, device=device, dtype=torch.float64)
+    seconds, found = timed(lambda: solve_many(X, y, deltas, tol=1e-8), repeats=3)
+    grams = X.mT @ X + torch.eye(d, device=device, dtype=torch.float64)
+    rhs = X[:, 0, :, None].clone()
+    known = {
+        "grams": timed(lambda: X.mT @ X)[0],
+        "solves": timed(lambda: torch.cholesky_solve(rhs, torch.linalg.cholesky(grams)))[0],
+    }
+    return {
+        "shape": list(X.shape),
+        "solve_s": seconds,
+        "converged": int(found.converged.sum()),
+        "most_iterations": int(found.n_iter.max()),
+        "mean_iterations": float(found.n_iter.double().mean()),
+        "floors_s": known,
+    }
+
+
+CASES = {"long": long_rows, "head": robust_head, "many": many_problems}
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--cases", default=",".join(CASES))
+    asked = parser.parse_args()
+    torch.backends.cuda.matmul.allow_tf32 = False
+    on_gpu = asked.device != "cpu"
+    found = {
+        "device": torch.cuda.get_device_name() if on_gpu else "cpu",
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "bars_s": BARS,
+    }
+    with sklearn.config_context(array_api_dispatch=True), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for name in asked.cases.split(","):
+            found[name] = CASES[name](asked.device, 1 if on_gpu else 100)
+            print(name, json.dumps(found[name], indent=1), flush=True)
+            if asked.out:
+                asked.out.write_text(json.dumps(found, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

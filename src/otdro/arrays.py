@@ -1,0 +1,242 @@
+"""The library and the device of arrays: NumPy, or torch and CuPy by the array API standard.
+
+An array with an entry per row (X, targets, weights, scores, slopes) is where the rows are. What has
+an entry per column, delta or problem is NumPy: the products below bring it back. Products of
+float32 rows are float32, their sums over rows float64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+#: Libraries whose arrays stay where they are.
+LIBRARIES = ("torch", "cupy")
+#: Rows whose products are summed in the precision of X; these sums are added in float64.
+BLOCK_ROWS = 4_096
+#: Entries of rows that are scaled at a time: what a Gram matrix takes beside X.
+CHUNK = 2**28
+
+
+def library(x: Any) -> str | None:
+    """Return the library of an array that is not NumPy's, None for everything else."""
+    if isinstance(x, np.ndarray):
+        return None
+    name = type(x).__module__.partition(".")[0]
+    return name if name in LIBRARIES else None
+
+
+def namespace(x: Any) -> Any:
+    """Return the functions for an array: NumPy, or those of its library in the standard's names."""
+    if isinstance(x, np.ndarray) or library(x) is None:
+        return np
+    try:
+        from array_api_compat import array_namespace
+    except ImportError:
+        raise ImportError(
+            f"{library(x)} arrays need array-api-compat: pip install 'otdro[torch]'."
+        ) from None
+    return array_namespace(x)
+
+
+def place(x: Any) -> str:
+    """Return library and device in words, for messages."""
+    name = library(x)
+    return "NumPy" if name is None else f"{name} on {x.device}"
+
+
+def numpy(x: Any) -> Array:
+    """Return an array as NumPy's; one on a device is copied."""
+    name = library(x)
+    if name is None:
+        return np.asarray(x)
+    return np.asarray(x.detach().cpu().numpy() if name == "torch" else x.get())
+
+
+def beside(v: Any, x: Any, dtype: Any = None) -> Any:
+    """Return v as an array of the library and on the device of x, float64 unless told."""
+    if isinstance(x, np.ndarray) or library(x) is None:
+        return v
+    if isinstance(v, bool | int | float):
+        return v
+    xp = namespace(x)
+    if library(v) is None:
+        v = np.array(v, order="C")
+    if dtype is None and str(v.dtype).rpartition(".")[2].startswith("float"):
+        dtype = xp.float64
+    return xp.asarray(v, dtype=dtype, device=x.device)
+
+
+def factor_of(v: Array, x: Any) -> Any:
+    """Return v (B,) for sums and products with x (n, B): of one problem on a device a number."""
+    if isinstance(x, np.ndarray) or not isinstance(v, np.ndarray) or v.shape != (1,):
+        return beside(v, x)
+    return v.item()
+
+
+def mass(weights: Any, mask: Any) -> float:
+    """Return the sum of the weights where a mask holds."""
+    if isinstance(weights, np.ndarray):
+        return float(weights[mask].sum())
+    return float(namespace(weights).where(mask, weights, 0.0).sum())
+
+
+def full(shape: Any, value: Any, x: Any) -> Any:
+    """Return a float64 array of one value, of the library and on the device of x."""
+    if isinstance(x, np.ndarray) or library(x) is None:
+        return np.full(shape, value, dtype=float)
+    xp = namespace(x)
+    return xp.full(shape, float(value), dtype=xp.float64, device=x.device)
+
+
+def numbers(n: int, x: Any) -> Any:
+    """Return 0 to n - 1, of the library and on the device of x."""
+    if isinstance(x, np.ndarray):
+        return np.arange(n)
+    return namespace(x).arange(n, device=x.device)
+
+
+def as_float(x: Any) -> Any:
+    """Return an array as float64, itself where it is that."""
+    if isinstance(x, np.ndarray) or library(x) is None:
+        return np.asarray(x, dtype=float)
+    xp = namespace(x)
+    return xp.astype(x, xp.float64, copy=False)
+
+
+def copied(x: Any) -> Any:
+    """Return a copy, where the array is."""
+    return x.copy() if isinstance(x, np.ndarray) else namespace(x).asarray(x, copy=True)
+
+
+def pick(x: Any, index: Any) -> Any:
+    """Return some rows of x, by numbers or a mask that are NumPy or beside x."""
+    return x[index] if isinstance(index, slice) else x[beside(index, x)]
+
+
+def pick_columns(x: Any, index: Any) -> Any:
+    """Return some entries along the last axis, by numbers or a mask that are NumPy or beside x."""
+    if isinstance(x, np.ndarray) or not isinstance(index, np.ndarray):
+        return x[..., index]
+    # all of them in their order, as for a single problem, need no copy
+    numbers = np.arange(x.shape[-1])[index]
+    return x if np.array_equal(numbers, np.arange(x.shape[-1])) else x[..., beside(numbers, x)]
+
+
+def set_columns(x: Any, index: Any, v: Any) -> None:
+    """Write v into some entries along the last axis, given by NumPy numbers or a mask."""
+    x[..., beside(index, x)] = v
+
+
+def flatnonzero(mask: Any) -> Any:
+    """Return the numbers of the true entries."""
+    return (
+        np.flatnonzero(mask) if isinstance(mask, np.ndarray) else namespace(mask).nonzero(mask)[0]
+    )
+
+
+def entries(x: Any, *index: Array) -> Array:
+    """Return the entries of x at NumPy places along its last axes, as NumPy."""
+    if isinstance(x, np.ndarray):
+        at: Any = (..., *index)
+        return x[at]
+    return numpy(x[..., *(beside(numbers, x) for numbers in index)])
+
+
+def column_sums(weights: Any, v: Any) -> Array:
+    """Return the sums over rows of weights times v, both (n, B), as NumPy (B,)."""
+    if isinstance(v, np.ndarray):
+        return np.einsum("nb,nb->b", weights, v)
+    return numpy(namespace(v).sum(weights * v, axis=0))
+
+
+def branch_sums(mass: Any, v: Any) -> Array:
+    """Return the sums over branches and rows of mass times v, both (k, n, B), as NumPy (B,)."""
+    if isinstance(v, np.ndarray):
+        return np.einsum("knb,knb->b", mass, v)
+    return numpy(namespace(v).sum(mass * v, axis=(0, 1)))
+
+
+def product_of_rows(X: Any, beta: Array) -> Any:
+    """Return X beta in float64, for rows on a device and NumPy coefficients (d,) or (d, B)."""
+    return as_float(X @ beside(beta, X, X.dtype))
+
+
+def adjoint_of_rows(X: Any, r: Any) -> Array:
+    """Return X'r as NumPy, for rows on a device and r (n,) or (n, B) beside them."""
+    xp = namespace(X)
+    R = xp.astype(r if r.ndim == 2 else r[:, None], X.dtype, copy=False)
+    total = sum(
+        xp.sum(as_float(xp.matmul(xp.matrix_transpose(part), block)), axis=0)
+        for block, part in _blocks(X, R)
+    )
+    found = numpy(total).T
+    return found if r.ndim == 2 else found[:, 0]
+
+
+def gram_of_rows(X: Any, D: Any, center: Array | None = None) -> Array:
+    """Return (X - c)' diag(D) (X - c) as NumPy, rows on a device and D >= 0 (n,) beside them."""
+    xp = namespace(X)
+    shift = None if center is None else beside(center, X, X.dtype)
+    root = xp.astype(xp.sqrt(D), X.dtype, copy=False)[:, None]
+    total: Any = 0.0
+    for block, part in _blocks(X, root):
+        S = (block if shift is None else block - shift) * part
+        total = total + xp.sum(as_float(xp.matmul(xp.matrix_transpose(S), S)), axis=0)
+    return numpy(total)
+
+
+def _blocks(X: Any, R: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield X and R as (m, k, .) blocks of k rows each, in chunks that bound the memory taken."""
+    n, d = X.shape
+    k = max(BLOCK_ROWS, 4 * d)
+    step = max(1, CHUNK // (k * max(d, 1))) * k
+    xp, whole = namespace(X), n - n % k
+    for start in range(0, whole, step):
+        rows = slice(start, min(start + step, whole))
+        yield xp.reshape(X[rows], (-1, k, d)), xp.reshape(R[rows], (-1, k, R.shape[1]))
+    if whole < n or n == 0:
+        yield X[None, whole:], R[None, whole:]
+
+
+def require_one_place(X: Any, others: dict[str, Any]) -> None:
+    """Refuse arrays of another library or device than X; lists, tables and text have neither."""
+    home = place(X)
+    for name, other in others.items():
+        placed = library(other) is not None or (
+            isinstance(other, np.ndarray) and other.dtype.kind in "biuf"
+        )
+        if placed and place(other) != home:
+            raise ValueError(
+                f"X is an array of {home} and {name} one of {place(other)}: move one of them, so "
+                "that all arrays of a call are of one library and on one device."
+            )
+
+
+@contextmanager
+def told_of_memory(X: Any) -> Iterator[None]:
+    """Say how much memory was needed where a device has too little."""
+    try:
+        yield
+    except Exception as error:
+        if library(X) is None or "OutOfMemory" not in type(error).__name__:
+            raise
+        n, d = X.shape
+        size = n * d * (8 if str(X.dtype).endswith("64") else 4)
+        # the scaled copy of a chunk of X, and arrays of one float64 per row
+        needed = size + min(size, 8 * CHUNK) + 8 * n * ROW_ARRAYS
+        raise MemoryError(
+            f"the device ({place(X)}) ran out of memory: X has {size / 2**30:.2f} GiB and a fit "
+            f"needs about {needed / 2**30:.2f} GiB with it. Use fewer rows or float32, or fit "
+            "NumPy arrays."
+        ) from error
+
+
+#: Arrays of one float64 per row that a fit holds at its peak.
+ROW_ARRAYS = 24

@@ -1,0 +1,344 @@
+"""Arrays of torch and CuPy: the numbers of NumPy, on their device, as arrays of their kind."""
+
+import numpy as np
+import pytest
+import sklearn
+from scipy import sparse
+from sklearn.base import clone
+
+from otdro import Ball, DROClassifier, DRORegressor, audit, robust_risk
+from otdro.arrays import BLOCK_ROWS, library, numpy
+from otdro.costs import Mahalanobis, Norm
+from otdro.design import Design
+from otdro.fences import row_shares
+from otdro.losses import Logistic
+from otdro.metrics import Blend, Diagonal, GeometricMean, Spectral
+from otdro.problem import Problem
+from otdro.radius import path
+from otdro.solvers import Exact, solve_many
+
+#: Where arrays may be; NumPy itself is what the others are compared with.
+PLACES = ["torch-cpu", "torch-cuda", "cupy"]
+
+
+@pytest.fixture(autouse=True)
+def dispatch(monkeypatch):
+    """scikit-learn's array API dispatch, as a user sets it."""
+    monkeypatch.setenv("SCIPY_ARRAY_API", "1")
+    with sklearn.config_context(array_api_dispatch=True):
+        yield
+
+
+@pytest.fixture(params=PLACES)
+def kind(request, monkeypatch):
+    """A function that makes arrays of a library on a device."""
+    return maker(request.param, monkeypatch)
+
+
+@pytest.fixture(params=["numpy", *PLACES])
+def any_kind(request, monkeypatch):
+    """The same, NumPy among them."""
+    return maker(request.param, monkeypatch)
+
+
+def maker(name, monkeypatch):
+    if name == "numpy":
+        return np.asarray
+    pytest.importorskip("array_api_compat", reason="array-api-compat is not installed")
+    if name == "cupy":
+        cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
+        return cupy.asarray
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    device = name.removeprefix("torch-")
+    if device == "cuda" and not torch.cuda.is_available():
+        pytest.skip("there is no CUDA device")
+
+    def refuse(*args, **kwargs):
+        raise AssertionError("an array on a device was copied to NumPy behind the scenes")
+
+    monkeypatch.setattr(torch.Tensor, "__array__", refuse)
+    return lambda x: torch.tensor(np.ascontiguousarray(x), device=device)
+
+
+def torch_array(monkeypatch):
+    return maker("torch-cpu", monkeypatch)
+
+
+def rows(n=150, d=5, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, d)) * (1 + np.arange(d)) / 3 + 1
+    score = (X - 1) @ rng.standard_normal(d)
+    y = np.where(score + rng.logistic(size=n) > 0, 1, 0)
+    return X, y, score + rng.standard_normal(n)
+
+
+def same_kind(found, given):
+    assert library(found) == library(given)
+    if library(given) is not None:
+        assert found.device == given.device
+
+
+CLASSIFIERS = {
+    "order 1": {"cost": "euclidean", "delta": 0.05},
+    "order 2": {"cost": "euclidean", "delta": 0.05, "order": 2},
+    "plain": {"cost": "euclidean", "delta": 0.0},
+    "no intercept": {"cost": "euclidean", "delta": 0.05, "fit_intercept": False},
+    "matrix": {"cost": np.diag([1.0, 2.0, 3.0, 4.0, 5.0]), "delta": 0.05},
+    "balanced": {"cost": "euclidean", "delta": 0.05, "class_weight": "balanced"},
+    "theory": {"cost": "euclidean", "delta": "theory"},
+    "folds": {"cost": "euclidean", "delta": "cv"},
+    "folds, order 2": {"cost": "euclidean", "delta": "cv", "order": 2, "cv": 3},
+    "scoring": {"cost": "euclidean", "delta": "cv", "scoring": "accuracy"},
+    "learned": {"delta": "cv", "cv": 3},
+    "learner": {"cost": Diagonal(), "delta": 0.05},
+}
+REGRESSORS = {
+    "squared": {"cost": "euclidean", "delta": 0.05},
+    "folds": {"cost": "euclidean", "delta": "cv"},
+    "learned": {"delta": "cv", "cv": 3},
+}
+
+
+@pytest.mark.parametrize("name", CLASSIFIERS)
+def test_classifier_is_that_of_numpy(kind, name):
+    X, y, _ = rows()
+    model = DROClassifier(tol=1e-10, **CLASSIFIERS[name])
+    expected, found = clone(model).fit(X, y), clone(model).fit(kind(X), kind(y))
+    assert found.robust_risk_ == pytest.approx(expected.robust_risk_, abs=1e-8)
+    assert found.delta_ == pytest.approx(expected.delta_, rel=1e-8)
+    for method in ("predict", "decision_function", "predict_proba", "predict_log_proba"):
+        answer = getattr(found, method)(kind(X))
+        same_kind(answer, kind(X))
+        np.testing.assert_allclose(numpy(answer), getattr(expected, method)(X), atol=1e-6)
+    same_kind(found.coef_, kind(X))
+    same_kind(found.intercept_, kind(X))
+
+
+@pytest.mark.parametrize("name", REGRESSORS)
+def test_regressor_is_that_of_numpy(kind, name):
+    X, _, y = rows()
+    model = DRORegressor(tol=1e-10, **REGRESSORS[name])
+    expected, found = clone(model).fit(X, y), clone(model).fit(kind(X), kind(y))
+    assert found.robust_risk_ == pytest.approx(expected.robust_risk_, abs=1e-8)
+    assert found.delta_ == pytest.approx(expected.delta_, rel=1e-8)
+    same_kind(found.predict(kind(X)), kind(X))
+    np.testing.assert_allclose(numpy(found.predict(kind(X))), expected.predict(X), atol=1e-6)
+
+
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("delta", [0.05, 5.0])
+def test_worst_case_stays_on_the_device(kind, order, delta):
+    X, y, _ = rows()
+    model = DROClassifier(cost="euclidean", delta=delta, order=order, tol=1e-10)
+    expected, fitted = clone(model).fit(X, y), clone(model).fit(kind(X), kind(y))
+    for asked in ({}, {"rows": (kind(X), kind(y))}):
+        plain = {} if not asked else {"rows": (X, y)}
+        found, known = fitted.worst_case(**asked), expected.worst_case(**plain)
+        same_kind(found.points, kind(X))
+        assert found.risk == pytest.approx(known.risk, abs=1e-8)
+        assert found.budget == pytest.approx(known.budget, abs=1e-8)
+        np.testing.assert_allclose(numpy(found.points), known.points, atol=1e-6)
+
+
+def test_squared_worst_case_and_weights(kind):
+    X, _, y = rows()
+    weights = np.random.default_rng(1).uniform(0.5, 1.5, len(y))
+    model = DRORegressor(cost="euclidean", delta=0.05, tol=1e-10)
+    expected = clone(model).fit(X, y, sample_weight=weights).worst_case()
+    found = clone(model).fit(kind(X), kind(y), sample_weight=kind(weights)).worst_case()
+    same_kind(found.points, kind(X))
+    np.testing.assert_allclose(numpy(found.points), expected.points, atol=1e-6)
+
+
+def test_one_vs_rest_and_names_of_labels(kind):
+    X, _, score = rows()
+    y = np.digitize(score, [-1, 1])
+    model = DROClassifier(cost="euclidean", delta=0.05, tol=1e-10, multi_class="ovr")
+    expected, found = clone(model).fit(X, y), clone(model).fit(kind(X), kind(y))
+    np.testing.assert_allclose(found.robust_risk_, expected.robust_risk_, atol=1e-8)
+    same_kind(found.predict(kind(X)), kind(X))
+    np.testing.assert_allclose(numpy(found.predict_proba(kind(X))), expected.predict_proba(X))
+    names = np.array(["a", "b", "c"])
+    by_name = clone(model).fit(kind(X), names[y])
+    assert (by_name.predict(kind(X)) == names[expected.predict(X)]).all()
+
+
+def test_risk_path_and_audit(kind):
+    X, y, _ = rows()
+    labels = 2.0 * y - 1
+    beta = np.array([1.0, 0.5, 0.0, -0.5, 0.2])
+    for order in (1, 2):
+        ball = Ball(Norm(2), 0.1, order)
+        found = robust_risk(kind(X), kind(labels), kind(beta), 0.0, "logistic", ball)
+        assert found == pytest.approx(robust_risk(X, labels, beta, 0.0, "logistic", ball))
+    found, expected = path(kind(X), kind(labels)), path(X, labels)
+    np.testing.assert_allclose(found.robust_risk, expected.robust_risk, atol=1e-8)
+    model = DROClassifier(cost="euclidean", delta=0.05, tol=1e-10)
+    seen = audit(clone(model).fit(kind(X), kind(y)), kind(X), kind(y))
+    known = audit(clone(model).fit(X, y), X, y)
+    assert seen.accuracy(0.1) == pytest.approx(known.accuracy(0.1), abs=1e-8)
+    assert seen.risk(0.1) == pytest.approx(known.risk(0.1), abs=1e-8)
+    np.testing.assert_allclose(seen.counterfactuals, known.counterfactuals, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "learner", [Diagonal(), Spectral(), GeometricMean(), Blend([Diagonal(), Spectral()])]
+)
+def test_learners_take_arrays_of_a_device(kind, learner):
+    X, y, _ = rows()
+    found, expected = clone(learner).fit(kind(X), kind(y)), clone(learner).fit(X, y)
+    np.testing.assert_allclose(found.metric_, expected.metric_)
+
+
+def test_wide_and_long_rows(kind):
+    # through the span of the rows, and through a part of them as start
+    for n, d in ((40, 90), (9_000, 6)):
+        X, y, _ = rows(n, d)
+        model = DROClassifier(cost="euclidean", delta=0.05, tol=1e-10)
+        expected, found = clone(model).fit(X, y), clone(model).fit(kind(X), kind(y))
+        assert found.robust_risk_ == pytest.approx(expected.robust_risk_, abs=1e-8)
+
+
+def test_products_of_blocks_of_rows(kind):
+    rng = np.random.default_rng(0)
+    X, r = rng.standard_normal((2 * BLOCK_ROWS + 7, 3)), rng.uniform(size=(2 * BLOCK_ROWS + 7, 2))
+    center = np.array([3.0, 0.0, -1.0])
+    L = np.linalg.cholesky(np.eye(3) + 0.3)
+    expected, found = Design(X, L, center), Design(kind(X), L, center)
+    theta = rng.standard_normal((3, 2))
+    np.testing.assert_allclose(numpy(found.scores(theta)), expected.scores(theta), atol=1e-10)
+    np.testing.assert_allclose(found.adjoint(kind(r)), expected.adjoint(r), atol=1e-8)
+    np.testing.assert_allclose(found.gram(kind(r)), expected.gram(r), atol=1e-8)
+    np.testing.assert_allclose(numpy(found.squared_norms()), expected.squared_norms())
+    far = Design(kind(X + 1e6), center=center + 1e6).gram(kind(r[:, 0]))
+    np.testing.assert_allclose(far, Design(X, center=center).gram(r[:, 0]), rtol=1e-6)
+    for weights in (None, r[:, 0]):
+        given = None if weights is None else kind(weights)
+        np.testing.assert_allclose(numpy(row_shares(kind(X), given)[1]), row_shares(X, weights)[1])
+
+
+def test_float32_rows_are_within_1e_5_of_float64(kind):
+    X, y, target = rows(3_000, 6)
+    for model, t in (
+        (DROClassifier(cost="euclidean", delta=0.02), y),
+        (DROClassifier(cost="euclidean", delta=0.02, order=2), y),
+        (DRORegressor(cost="euclidean", delta=0.02), target),
+    ):
+        expected = clone(model).fit(X, t).robust_risk_
+        found = clone(model).fit(kind(X.astype(np.float32)), kind(t)).robust_risk_
+        assert found == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("cost", [None, Mahalanobis(np.diag([1.0, 2.0, 3.0]))])
+def test_many_problems_are_solved_as_each_alone(any_kind, cost):
+    kind, rng = any_kind, np.random.default_rng(0)
+    X = rng.standard_normal((12, 20, 3)) + 0.5
+    y = np.where(X[:, :, 0] + rng.logistic(size=(12, 20)) > 0.5, 1.0, -1.0)
+    deltas, weights = np.geomspace(1e-3, 1.0, 12), rng.uniform(size=(12, 20))
+    weights[:, :2] = 0
+    found = solve_many(kind(X), kind(y), kind(deltas), weights=kind(weights), cost=cost, tol=1e-10)
+    same_kind(found.coef, kind(X))
+    assert bool(found.converged.all())
+    for i in range(len(X)):
+        ball = Ball(Norm(2) if cost is None else cost, deltas[i], 1)
+        problem = Problem(X[i], y[i], weights[i] / weights[i].sum(), Logistic(), ball)
+        alone = Exact(tol=1e-10).solve(problem)
+        assert float(found.objective[i]) == pytest.approx(alone.objective, abs=1e-9)
+        np.testing.assert_allclose(numpy(found.coef[i]), alone.coef, atol=1e-5)
+        assert float(found.intercept[i]) == pytest.approx(alone.intercept, abs=1e-5)
+
+
+def test_many_problems_refuse_what_they_cannot_solve():
+    X, y = np.zeros((2, 4, 3)), np.array([[1.0, -1.0, 1.0, -1.0], [1.0, 1.0, 1.0, 1.0]])
+    with pytest.raises(ValueError, match="1 of 2 problems lack one"):
+        solve_many(X, y, 0.1)
+    with pytest.raises(ValueError, match=r"shape \(B, n, d\)"):
+        solve_many(X[0], y, 0.1)
+    with pytest.raises(ValueError, match="smooth loss, Hinge has kinks"):
+        solve_many(X, y, 0.1, loss="hinge")
+
+
+def test_mixed_arrays_are_refused(monkeypatch):
+    kind = torch_array(monkeypatch)
+    X, y, _ = rows()
+    model = DROClassifier(cost="euclidean", delta=0.05)
+    with pytest.raises(ValueError, match="X is an array of torch on cpu and y one of NumPy"):
+        model.fit(kind(X), y)
+    with pytest.raises(ValueError, match="X is an array of NumPy and y one of torch on cpu"):
+        model.fit(X, kind(y))
+    with pytest.raises(ValueError, match="y one of torch on meta: move one of them"):
+        model.fit(kind(X), kind(y).to("meta"))
+    with pytest.raises(ValueError, match="sample_weight one of NumPy"):
+        model.fit(kind(X), kind(y), sample_weight=np.ones(len(y)))
+    with pytest.raises(ValueError, match="X is an array of NumPy and y one of torch"):
+        model.fit(sparse.csr_array(X), kind(y))
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support:UserWarning")
+def test_sparse_rows_on_a_device_are_refused(monkeypatch):
+    kind = torch_array(monkeypatch)
+    X, y, _ = rows()
+    with pytest.raises(ValueError, match="rows on a device must be dense"):
+        DROClassifier(cost="euclidean", delta=0.05).fit(kind(X).to_sparse_csr(), kind(y))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"loss": "hinge", "cost": "euclidean"},
+        {"cost": "linf"},
+        {"cost": "euclidean", "label_cost": 1.0},
+        {"cost": "euclidean", "solver": "smoothed"},
+        {"cost": "euclidean", "multi_class": "multinomial"},
+    ],
+)
+def test_what_runs_on_numpy_only_says_so(monkeypatch, settings):
+    kind = torch_array(monkeypatch)
+    X, y, score = rows()
+    y = np.digitize(score, [-1, 1]) if "multi_class" in settings else y
+    with pytest.raises(ValueError, match=r"NumPy arrays.*torch on cpu.*copy X and y to NumPy"):
+        DROClassifier(delta=0.05, **settings).fit(kind(X), kind(y))
+
+
+def test_bad_numbers_on_a_device(monkeypatch):
+    kind = torch_array(monkeypatch)
+    X, y, target = rows()
+    with pytest.raises(ValueError, match="Input y contains NaN"):
+        DRORegressor(delta=0.05).fit(kind(X), kind(np.where(y > 0, np.nan, target)))
+    with pytest.raises(ValueError, match=r"y has shape \(10,\), but X has 150 rows"):
+        DROClassifier(delta=0.05).fit(kind(X), kind(y[:10]))
+    with pytest.raises(ValueError, match="got one class"):
+        DROClassifier(delta=0.05).fit(kind(X), kind(0 * y))
+
+
+def test_a_device_out_of_memory_is_told_what_was_needed(monkeypatch):
+    kind = torch_array(monkeypatch)
+    import torch
+
+    X, y, _ = rows()
+
+    def full(*args, **kwargs):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr("otdro.design.gram_of_rows", full)
+    with pytest.raises(MemoryError, match=r"ran out of memory: X has .* GiB and a fit needs about"):
+        DROClassifier(cost="euclidean", delta=0.05).fit(kind(X), kind(y))
+
+
+def test_without_dispatch_arrays_become_numpy():
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    X, y, _ = rows()
+    with sklearn.config_context(array_api_dispatch=False):
+        model = DROClassifier(cost="euclidean", delta=0.05).fit(torch.tensor(X), torch.tensor(y))
+    assert isinstance(model.coef_, np.ndarray)
+
+
+def test_a_saved_model_is_of_no_device(monkeypatch):
+    import pickle
+
+    kind = torch_array(monkeypatch)
+    X, y, _ = rows()
+    model = DROClassifier(cost="euclidean", delta=0.05).fit(kind(X), kind(y))
+    again = pickle.loads(pickle.dumps(model))
+    assert isinstance(again.coef_, np.ndarray)
+    np.testing.assert_allclose(again.predict_proba(X), numpy(model.predict_proba(kind(X))))
