@@ -220,13 +220,15 @@ def verdicts(rows):
 def draw(rows, path):
     """Draw excess of the objective against time, one panel for each problem."""
     keys = list(dict.fromkeys((r["loss"], r["order"], r["n"], r["d"]) for r in rows))
+    columns = len(PROBLEMS)
+    lines = -(-len(keys) // columns)
     figure, axes = plt.subplots(
-        1, len(keys), figsize=(3.2 * len(keys), 3.4), sharey=True, squeeze=False
+        lines, columns, figsize=(3.2 * columns, 3.2 * lines), sharey=True, squeeze=False
     )
     colours = dict(
         zip(("otdro", "scikit-learn", "dro", "skwdro", "skwdro-dedicated"), "kgbrm", strict=True)
     )
-    for ax, key in zip(axes[0], keys, strict=True):
+    for ax, key in zip(axes.flat, keys, strict=False):
         some = [r for r in rows if (r["loss"], r["order"], r["n"], r["d"]) == key]
         ours = some[0]["objective"]
         for r in some:
@@ -238,7 +240,8 @@ def draw(rows, path):
         ax.set_title(f"{key[0]}, order {key[1]}\n{key[2]:,} x {key[3]}", fontsize=9)
         ax.set_xlabel("seconds")
         ax.legend(fontsize=7)
-    axes[0][0].set_ylabel("excess worst-case risk over ours,\nrelative (1e-10: none)")
+    for ax in axes[:, 0]:
+        ax.set_ylabel("excess worst-case risk over ours,\nrelative (1e-10: none)")
     figure.tight_layout()
     figure.savefig(path, dpi=130)
 

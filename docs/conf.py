@@ -34,8 +34,6 @@ extensions = [
 exclude_patterns = ["_build", "_templates", "auto_examples/**/*.ipynb", "auto_examples/**/*.py"]
 templates_path = ["_templates"]
 nitpicky = False
-#: Pages of optional parts: a table of contents names them, and they may not be there.
-OPTIONAL_PAGES = ("gpu", "out_of_core")
 
 myst_enable_extensions = ["dollarmath", "deflist", "colon_fence"]
 myst_heading_anchors = 3
@@ -92,15 +90,7 @@ html_theme_options = {
 }
 
 
-def drop_missing(app: Any, page: str, source: list[str]) -> None:
-    """Take optional pages that are not there out of a table of contents."""
-    for name in OPTIONAL_PAGES:
-        if not (HERE / f"{name}.md").exists():
-            source[0] = source[0].replace(f"\n{name}\n", "\n")
-
-
 def setup(app: Any) -> None:
     """Join the hooks."""
-    app.connect("source-read", drop_missing)
     docstrings.setup(app)
     mathml.setup(app)

@@ -67,9 +67,27 @@ def solve_many(
     cost : Cost, default=None
         A Euclidean or Mahalanobis cost, the same for all; None: Euclidean.
     fit_intercept : bool
+        Whether each problem has an intercept, which is not penalised.
     tol : float
         The gap asked for, relative to the risk of the best constant model.
     max_iter : int
+        Newton steps at most.
+
+    Returns
+    -------
+    Solutions
+        ``coef`` (B, d), ``intercept``, ``multiplier``, ``objective``, ``gap``, ``n_iter`` and
+        ``converged`` (B,).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from otdro.solvers import solve_many
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((3, 40, 2))
+    >>> y = np.where(X[:, :, 0] + 0.5 * rng.standard_normal((3, 40)) > 0, 1, -1)
+    >>> solve_many(X, y, 0.1).converged
+    array([ True,  True,  True])
     """
     loss = resolve(loss, "classification")
     X, y, weights = _checked(X, y, weights, loss)
