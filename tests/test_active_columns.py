@@ -10,6 +10,7 @@ from otdro import DROClassifier, losses
 from otdro.costs import Norm
 from otdro.problem import Ball, Problem
 from otdro.solvers import Exact
+from otdro.solvers.base import duality_gap
 from otdro.solvers.conic import active_columns
 from otdro.solvers.conic.active_columns import ActiveColumns, balanced
 from otdro.solvers.exact import method
@@ -76,3 +77,15 @@ def test_a_default_fit_under_linf_ends():
     problem = problem_of(losses.Logistic(), 0.1)
     model = DROClassifier(cost="linf", cv=3, deltas=[0.2, 0.1, 0.05]).fit(problem.X, problem.y)
     assert model.gap_ <= 1e-6
+
+
+def test_rows_without_weight_and_what_is_no_number_prove_nothing():
+    problem = problem_of(losses.Logistic(), 0.05)
+    weights = np.where(np.arange(N) % 4, 1.0, 0.0)
+    problem = problem.weighted(weights / weights.sum())
+    slopes = problem.loss.derivative(np.zeros(N), problem.y)
+    far = np.where(weights > 0, slopes, 5.0)
+    value = active_columns._dual_value(problem, far, 0.0)
+    assert value == active_columns._dual_value(problem, slopes, 0.0)
+    assert duality_gap(1.0, np.nan) == duality_gap(np.nan, 0.0) == np.inf
+    assert duality_gap(1.0, 2.0) == 0.0

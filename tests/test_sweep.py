@@ -15,7 +15,7 @@ from otdro.radius.compared import ALL_UP_TO, COMPARE_ON, compared
 from otdro.radius.grid import default_deltas, sweep, sweeps
 from otdro.radius.splitting import splits
 from otdro.solvers import Exact
-from otdro.solvers.euclidean.sweep import REACH, bound
+from otdro.solvers.euclidean.sweep import REACH, QuadraticModel, bound, minimiser, shortfall
 
 N, D = 2_100, 5
 
@@ -136,6 +136,45 @@ def test_deltas_far_below_the_threshold_are_found_from_nowhere():
     deltas = np.array([1e-4, 1e-6])
     path, folds = sweep(sample, trains, Norm(2), [Norm(2)] * 3, 1, deltas, Exact(), 1e-4)
     assert all(s.converged for way in [*path, *(f[0] for f in folds)] for s in way)
+
+
+def test_rows_without_weight_prove_nothing():
+    X, y = rows(seed=4)
+    weights = np.ones(N)
+    weights[::10] = 0.0
+    X[::10] *= 30
+    sample = sample_of(X, y, weights=weights)
+    trains = [train for train, _ in splits(sample, 3, None, 0)]
+    deltas = default_deltas(sample, Norm(2), 1)
+    path, _ = sweep(sample, trains, Norm(2), [Norm(2)] * 3, 1, deltas, Exact(), 1e-4)
+    for delta, found in zip(deltas, path[0], strict=True):
+        problem = train_problem(sample, np.arange(N), Norm(2), float(delta))
+        excess = risk(problem, found) - Exact(tol=1e-11).solve(problem).objective
+        assert excess <= found.gap + 1e-11
+        assert found.converged
+
+
+def test_repeated_columns_of_any_scale_are_solved():
+    X, y = rows(seed=5)
+    X = X * np.geomspace(1, 1e7, D)
+    sample = sample_of(np.column_stack([X, X[:, -3:]]), y)
+    trains = [train for train, _ in splits(sample, 3, None, 0)]
+    deltas = default_deltas(sample, Norm(2), 1)[0] * np.geomspace(1, 1e-9, 10)
+    path, folds = sweep(sample, trains, Norm(2), [Norm(2)] * 3, 1, deltas, Exact(), 1e-4)
+    assert all(s.converged for way in [*path, *(f[0] for f in folds)] for s in way)
+
+
+def test_a_minimiser_up_to_rounding_adds_to_the_gap():
+    X, y = rows()
+    X = X - X.mean(axis=0)
+    _, a, D_ = Logistic().evaluate(np.zeros(N), y)
+    Z = np.column_stack([X, np.ones(N)])
+    model = QuadraticModel(1.0, np.log(2), Z.T @ a / N, Z.T @ (D_[:, None] * Z) / N)
+    point, unit = np.zeros(D + 1), np.log(2)
+    new = minimiser(model, point, None, 0.05, True)
+    assert shortfall(model, point, new, None, 0.05, unit) <= 1e-12
+    off = new * np.append(np.full(D, 1.01), 1.0)
+    assert shortfall(model, point, off, None, 0.05, unit) > 1e-4
 
 
 def test_a_fit_of_many_rows_is_certified_and_its_path_is_whole():

@@ -215,6 +215,12 @@ def constant_solution(problem: Problem) -> Solution:
     return Solution(zero, b, 0.0, risk, 0.0, 1, True, "the constant model is optimal at this delta")
 
 
+def duality_gap(risk: float, lower: float) -> float:
+    """Return risk - lower, at least 0; inf where it is not a number, which proves nothing."""
+    gap = float(risk) - float(lower)
+    return np.inf if np.isnan(gap) else max(0.0, gap)
+
+
 def verdict(gap: float, target: float, n_iter: int) -> str:
     """Return how a method ended, as a clause."""
     steps = f"after {n_iter} iteration{'' if n_iter == 1 else 's'}"

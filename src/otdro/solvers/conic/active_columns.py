@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ...design import Design, as_dense
 from ...problem import Problem, Solution
-from ..base import Method, constant_risk, verdict
+from ..base import Method, constant_risk, duality_gap, verdict
 from .interior import InteriorPoint
 
 Array = NDArray[Any]
@@ -63,7 +63,7 @@ class ActiveColumns(Method):
             few = self.inner.solve(part, OUTSIDE * tol, max_iter)
             a = balanced(problem, few.dual)
             pull = np.abs(Design(problem.X).adjoint(problem.weights * a))
-            gap = max(0.0, few.objective - _dual_value(problem, a, float(pull.max())))
+            gap = duality_gap(few.objective, _dual_value(problem, a, float(pull.max())))
             if gap <= goal or len(columns) == len(pull):
                 break
             columns = _joined(columns, pull, _rho(problem))
@@ -96,7 +96,9 @@ def balanced(problem: Problem, a: Any) -> Array:
 def _dual_value(problem: Problem, a: Array, pull: float) -> float:
     """Return the dual value at kappa a, where no column pulls by more than ``pull``."""
     kappa = min(1.0, _rho(problem) / max(pull, np.finfo(float).tiny))
-    return -float(problem.weights @ problem.loss.conjugate(kappa * a, problem.y))
+    conjugate = problem.loss.conjugate(kappa * a, problem.y)
+    # a row without weight may have any slope
+    return -float(problem.weights @ np.where(problem.weights > 0, conjugate, 0.0))
 
 
 def _first(problem: Problem, start: Solution | None) -> Array:

@@ -11,7 +11,7 @@ import numpy as np
 from ...arrays import namespace, pick, pick_columns, set_columns
 from ...duality import DualRows, Round, ZeroModel, threshold, zero_model
 from ...problem import Problem, Solution
-from ..base import Array, Starts, constant_risk, constant_solution
+from ..base import Array, Starts, constant_risk, constant_solution, duality_gap
 from . import newton
 from .batch import Batch
 from .batched import BatchedMethod
@@ -112,7 +112,7 @@ def _constant(problem: Problem, zero: ZeroModel) -> Solution:
     conjugate = problem.loss.conjugate(zero.a, problem.y)
     counted = namespace(conjugate).where(problem.weights > 0, conjugate, 0.0)
     bound = -float(problem.weights @ counted)
-    gap = max(0.0, zero.risk - bound)
+    gap = duality_gap(zero.risk, bound)
     return replace(constant_solution(problem), gap=gap, dual=zero.a)
 
 

@@ -25,7 +25,7 @@ from ...arrays import beside, namespace, numpy, pick_columns
 from ...design import Design
 from ...duality import rooted, threshold
 from ...problem import Problem, Solution
-from ..base import Method, Starts, constant_risk, verdict
+from ..base import Method, Starts, constant_risk, duality_gap, verdict
 from .coordinates import Coordinates
 
 Array = NDArray[Any]
@@ -195,7 +195,7 @@ def _certified(
         dual = rooted(float(square[j]) / (2 * pieces.kappa), w, float(delta), pieces.kappa)
         exact = stiffness[j] == 0 and spectrum.perp == 0
         lower = lower_value(root, w, float(sizes[j]), float(heights[j]), exact) / (2 * pieces.kappa)
-        gap = max(0.0, dual.risk - lower)
+        gap = duality_gap(dual.risk, lower)
         coef = np.ascontiguousarray(coefs[:, j])
         solved.append(
             Solution(

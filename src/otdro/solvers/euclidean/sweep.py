@@ -8,8 +8,10 @@ fold is that of all rows less that of the rows it holds out. What a fold does at
 
 then needs no rows at all. Slopes continued along the step, a + D t with t = z'v + c, are a point of
 the dual problem, and the gap is :math:`\sum_i \pi_i (\ell(z + t) + \ell^*(a + Dt) - (a + Dt)(z +
-t))`. For a loss with :math:`|\ell'''| \le \ell''` each term is at most :math:`D e^{|t|} \omega(q)`,
-:math:`q = e^{|t|}(e^{|t|} - 1 - |t|)` and :math:`\omega(q) = q + (1 - q)\log(1 - q)`: of order
+t))`. For a loss with :math:`|\ell'''| \le \ell''` the slope at z + t is at most :math:`r =
+D(e^{|t|} - 1 - |t|)` from a + Dt, the curvature there at least :math:`m = De^{-|t|}`, and where the
+slope is s away at least m - s. So each term is at most :math:`\int_0^r (r - s)/(m - s)\,ds =
+De^{-|t|}\omega(q)`, :math:`q = r/m` and :math:`\omega(q) = q + (1 - q)\log(1 - q)`: of order
 :math:`D t^4/8`, and known without another value of the loss.
 """
 
@@ -27,7 +29,7 @@ from ...costs import Cost
 from ...costs.low_rank import shortest
 from ...design import Design, mean
 from ...problem import Problem, Solution
-from ..base import constant_risk, verdict
+from ..base import constant_risk, duality_gap, verdict
 
 Array = NDArray[Any]
 
@@ -88,9 +90,13 @@ class QuadraticModel:
 
 
 class Part:
-    """The rows that one fold holds out, with scores, slopes and curvatures at the last point."""
+    """The rows that one fold holds out, with scores, slopes and curvatures at the last point.
+
+    Those without weight are left out: they may have any slope.
+    """
 
     def __init__(self, problem: Problem, rows: Array, center: Array | None) -> None:
+        rows = rows[problem.weights[rows] > 0]
         self.design = Design(problem.X[rows], center=center)
         self.y, self.weights, self.loss = problem.y[rows], problem.weights[rows], problem.loss
 
@@ -128,18 +134,18 @@ class Part:
         t = self.design.scores(step[:-1]) + step[-1]
         a, z = self.slope + self.curvature * t, self.z + t
         terms = self.loss.value(z, self.y) + self.loss.conjugate(a, self.y) - a * z
-        return max(0.0, float(self.weights @ terms))
+        return duality_gap(float(self.weights @ terms), 0.0)
 
 
 def bound(reach: float, quartic: Array) -> Array:
     """Return the largest gap that moves of at most ``reach`` allow, inf where that is too far.
 
-    D e^t omega(q(t))/(D t^4) rises with t from 1/8.
+    e^-t omega(q(t))/t^4 rises with t from 1/8.
     """
     t = np.clip(reach, 1e-3, REACH)
     q = np.exp(t) * (np.expm1(t) - t)
     omega = q + (1 - q) * np.log1p(-q)
-    return np.where(reach <= REACH, np.exp(t) * omega / t**4 * quartic, np.inf)
+    return np.where(reach <= REACH, np.exp(-t) * omega / t**4 * quartic, np.inf)
 
 
 def minimiser(
@@ -162,6 +168,24 @@ def minimiser(
     new = found if factor is None else factor @ found
     c = -(s + h @ (new - beta)) / m if intercept else 0.0
     return np.append(new, b + c)
+
+
+def shortfall(
+    model: QuadraticModel, point: Array, new: Array, factor: Any, rho: float, unit: float
+) -> float:
+    r"""Return what a minimiser that is one up to rounding only adds to the gap.
+
+    The slopes pull by :math:`p = L'(g + Mv)`, which should be of size rho and turned against
+    theta: :math:`\rho\|\theta\| + p'\theta` is added, and where :math:`\|p\| > \rho` the slopes are
+    shrunk by :math:`\kappa = \rho/\|p\|`. Their dual value is concave along the ray and 0 at its
+    end, so at least kappa times the one before: at most :math:`(1/\kappa - 1)` times the ``unit``,
+    a bound on the least risk, is lost.
+    """
+    pull = (model.gradient + model.matrix @ (new - point))[:-1]
+    beta = new[:-1]
+    w = float(np.linalg.norm(beta if factor is None else shortest(factor, beta)))
+    size = float(np.linalg.norm(pull if factor is None else factor.T @ pull))
+    return abs(rho * w + float(pull @ beta)) + max(0.0, size / rho - 1) * unit
 
 
 def _shrunken(H: Array, c: Array, rho: float, guess: float) -> Array:
@@ -187,7 +211,10 @@ def _shrunken(H: Array, c: Array, rho: float, guess: float) -> Array:
 
 @dataclass(eq=False)
 class End:
-    """Where a problem is after a step: (beta, b), its mean loss there, the bound, steps so far."""
+    """Where a problem is after a step: (beta, b), its mean loss there, the bound, steps so far.
+
+    The mean loss of a fold may be that of its quadratic model, of third order in the step off.
+    """
 
     point: Array
     value: float
@@ -217,13 +244,14 @@ class Sweep:
         self.problem = problem
         self.center = mean(problem.X, problem.weights) if problem.fit_intercept else None
         self.factors = [*(cost.factor() for cost in costs), problem.ball.cost.factor()]
-        rest = np.ones(len(problem.y), dtype=bool)
+        rest = problem.weights > 0
         for rows in held:
             rest[rows] = False
         groups = [*held, np.flatnonzero(rest)] if rest.any() else held
         self.parts = [Part(problem, rows, self.center) for rows in groups]
         self.constant, risk = constant_risk(problem)
         risks = [constant_risk(problem.weighted(train_weights(problem, rows)))[1] for rows in held]
+        self.units = [*risks, risk]
         self.targets = [*(fold_tol * each for each in risks), tol * risk]
 
     @property
@@ -240,7 +268,15 @@ class Sweep:
         return np.append(solution.coef, solution.intercept + self._shift(solution.coef))
 
     def at(self, delta: float, point: Array) -> Found:
-        """Return the solutions at a delta: steps over all rows from a point, then every fold's.
+        """Return the solutions at a delta: steps over all rows from a point, then every fold's."""
+        try:
+            return self._stepped(delta, point)
+        except np.linalg.LinAlgError:
+            # repeated columns leave rounding of either sign, which a small penalty may not outweigh
+            return Found(None, [None] * self.whole)
+
+    def _stepped(self, delta: float, point: Array) -> Found:
+        """Return the solutions at a delta from a point, where every matrix is positive definite.
 
         Folds start where the last step over all rows did, so that they need no passes of their own.
         """
@@ -263,28 +299,30 @@ class Sweep:
         """Return what the centre adds to the intercept."""
         return 0.0 if self.center is None else float(self.center @ coef)
 
-    def _step(self, f: int, model: QuadraticModel, point: Array, rho: float) -> Array:
-        """Return the minimiser of the model of problem f."""
-        model = model.times(1 / model.mass)
-        return minimiser(model, point, self.factors[f], rho, self.problem.fit_intercept)
+    def _step(self, f: int, model: QuadraticModel, point: Array, rho: float) -> tuple[Array, float]:
+        """Return the minimiser of the model of problem f, and what its rounding adds to the gap."""
+        model, factor = model.times(1 / model.mass), self.factors[f]
+        new = minimiser(model, point, factor, rho, self.problem.fit_intercept)
+        return new, shortfall(model, point, new, factor, rho, self.units[f])
 
     def _end(self, f: int, model: QuadraticModel, point: Array, rho: float, steps: int) -> End:
         """Return where a problem is after a step from a point, at which the models were taken last.
 
         Where the bound is too large the gap itself is found.
         """
-        new = self._step(f, model, point, rho)
+        new, short = self._step(f, model, point, rho)
         parts = [part for g, part in enumerate(self.parts) if g != f or f == self.whole]
         step = new - point
         losses, reach, quartic = zip(*(part.after(step) for part in parts), strict=True)
-        gap = float(bound(max(reach), np.sum(quartic) / model.mass))
+        gap = float(bound(max(reach), np.sum(quartic) / model.mass)) + short
         if gap > self.targets[f]:
-            gap = sum(part.excess(step) for part in parts) / model.mass
+            gap = sum(part.excess(step) for part in parts) / model.mass + short
         return End(new, sum(losses) / model.mass, gap, steps)
 
     def _ends(self, trains: list[QuadraticModel], point: Array, rho: float) -> list[End]:
         """Return where the folds are after a step from one point, all rows seen for all at once."""
-        new = [self._step(f, train, point, rho) for f, train in enumerate(trains)]
+        found = [self._step(f, train, point, rho) for f, train in enumerate(trains)]
+        new, short = zip(*found, strict=True)
         steps = np.stack(new, axis=1) - point[:, None]
         own, masses = np.arange(len(new)), np.array([train.mass for train in trains])
         reach, quartic = 0.0, np.zeros(len(new))
@@ -292,7 +330,7 @@ class Sweep:
             far, sums = part.moves(steps)
             reach = max(reach, far)
             quartic += np.where(own == g, 0.0, sums)
-        gaps = bound(reach, quartic / masses)
+        gaps = bound(reach, quartic / masses) + np.array(short)
         return [
             End(new[f], train.after(steps[:, f]) / train.mass, float(gaps[f]), 1)
             if gaps[f] <= self.targets[f]

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_solve
 
 from ...duality.ties import factored
+from ..base import duality_gap
 from .newton import Place, PricedMinimum, PricedRows, Risk, bound, gradient, hessian
 from .pieces import SmoothPieces
 
@@ -77,7 +78,7 @@ def minimise(
                 if value > lower:
                     lower, slopes = value, mean
             if risk - lower <= target:
-                gap = max(0.0, risk - lower)
+                gap = duality_gap(risk, lower)
                 return PricedMinimum(found, risk, lam, gap, slopes, n_iter)
         after = _after(rows, now, system, step, unit)
         if after is None:

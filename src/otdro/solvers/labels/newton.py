@@ -27,6 +27,7 @@ from scipy.linalg import cho_solve
 from ...design import Design
 from ...duality.ties import factored
 from ...losses import Loss
+from ..base import duality_gap
 from .cones import Cone
 from .pieces import SmoothPieces, Worst
 
@@ -113,7 +114,7 @@ def minimise(
         # the minimisers of smoothings are nearly on a line in tau
         ahead = place if last is None else _ahead(rows, last, place, tau)
         last, place, tau = place, ahead, tau * FASTER
-    return PricedMinimum(best, risk, lam, max(0.0, risk - lower), slopes, max(n_iter, 1))
+    return PricedMinimum(best, risk, lam, duality_gap(risk, lower), slopes, max(n_iter, 1))
 
 
 def _ahead(rows: PricedRows, last: Place, place: Place, tau: float) -> Place:

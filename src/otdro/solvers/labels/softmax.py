@@ -24,6 +24,7 @@ from scipy.linalg import cho_solve
 
 from ...duality import priced_pair_risk
 from ...duality.ties import factored
+from ..base import duality_gap
 from ..softmax.penalty import PairPenalty, corrected
 from ..softmax.rows import SoftmaxRows
 from .cones import Barrier, Cone
@@ -100,7 +101,7 @@ def minimise(
         if dual.risk - lower <= target:
             break
         tau *= FASTER
-    gap = max(0.0, dual.risk - lower)
+    gap = duality_gap(dual.risk, lower)
     return PricedSoftmaxMinimum(best, dual.risk, dual.multiplier, gap, slopes, max(n_iter, 1))
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ...duality import rooted
 from ...losses import PiecewiseQuadratic
 from ...problem import Solution
-from ..base import verdict
+from ..base import duality_gap, verdict
 from ..euclidean.spectral import Spectrum, lower_value
 from .stream import Stream
 from .sums import Models, MomentSums, ResidualSums
@@ -125,7 +125,7 @@ def _solution(
     w = float(np.linalg.norm(coef if factor is None else np.linalg.solve(factor, coef)))
     dual = rooted(float(found["square"][j]) / n / (2 * pieces.kappa), w, delta, pieces.kappa)
     lower = lower_value(float(np.sqrt(delta)), w, size, height, False) / (2 * pieces.kappa)
-    gap = max(0.0, dual.risk - lower)
+    gap = duality_gap(dual.risk, lower)
     return Solution(
         coef=coef,
         intercept=float(models.b[j]) + of.shift - float(stream.center @ coef),
