@@ -80,6 +80,20 @@ def test_logistic_is_that_of_memory(rows, settings):
     assert_array_equal(found.classes_, memory.classes_)
 
 
+@pytest.mark.filterwarnings("ignore:every coefficient:UserWarning")
+@pytest.mark.parametrize("below", [1e-11, 1e-9, 1e-7])
+def test_a_delta_just_below_the_threshold_ends(rows, below):
+    X, y, _ = rows
+    share = np.mean(y == "yes")
+    slopes = np.where(y == "yes", share - 1, share)
+    top = np.linalg.norm((X - X.mean(axis=0)).T @ slopes / N)
+    found = DROClassifier(cost="euclidean", delta=float(top * (1 - below))).fit(
+        chunks_of(X, y), None
+    )
+    assert found.gap_ <= 1e-12
+    assert np.abs(found.coef_).max() <= 10 * below
+
+
 @pytest.mark.parametrize("cost", ["euclidean", Mahalanobis(np.diag(np.arange(1.0, 1 + D)))])
 @pytest.mark.parametrize("delta", [0.0, 1e-3, 0.3, 100.0])
 @pytest.mark.parametrize("fit_intercept", [True, False])

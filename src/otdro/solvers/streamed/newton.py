@@ -21,7 +21,7 @@ from ...design import Design
 from ...duality import threshold
 from ...problem import Solution
 from ...progress import logger
-from ..base import verdict
+from ..base import duality_gap, verdict
 from ..euclidean.newton_matrix import _solve
 from ..euclidean.order_one import ARMIJO, AT_THRESHOLD, LEAST_BEND, ROUNDING, STILL
 from .stream import Constant, Stream
@@ -102,8 +102,11 @@ def solve(
     flat = stream.constant()
     size = float(np.linalg.norm(problem.drop(flat.pull)))
     if threshold(size, flat.mean_square, 1.0, order=1) <= problem.rho * (1 + AT_THRESHOLD):
-        return _zero(stream, flat.b, flat.risk), flat.risk
-    p, gap, n_iter = _descend(problem, coef, b, flat.risk, target, max_iter)
+        return _zero(problem, flat, target), flat.risk
+    first = _first(problem, coef, b, flat)
+    if first is None:
+        return _zero(problem, flat, target), flat.risk
+    p, gap, n_iter = _descend(problem, first, flat.risk, target, max_iter)
     beta, w = problem.lift(p.theta), p.w
     objective = p.risk + problem.rho * w
     found = Solution(
@@ -119,19 +122,33 @@ def solve(
     return found, p.risk
 
 
-def _zero(stream: Stream, b: float, risk: float) -> Solution:
-    """Return the constant model, whose slopes are the dual optimum."""
+def _zero(problem: StreamedProblem, flat: Constant, target: float) -> Solution:
+    """Return the constant model; its slopes, shrunk until they are feasible, prove the gap."""
+    stream, y = problem.stream, np.array([-1.0, 1.0])
+    size = float(np.linalg.norm(problem.drop(flat.pull)))
+    kappa = problem.rho / size if size > problem.rho * (1 + AT_THRESHOLD) else 1.0
+    a = kappa * stream.loss.derivative(np.full(2, flat.b), y)
+    mass = stream.mass()
+    gap = duality_gap(flat.risk, -float(mass @ stream.loss.conjugate(a, y)) / float(mass.sum()))
     clause = "the constant model is optimal at this delta"
-    return Solution(np.zeros(stream.chunks.d), b, 0.0, risk, 0.0, 1, True, clause)
+    if kappa < 1:
+        clause = verdict(gap, target, 1)
+    zero = np.zeros(stream.chunks.d)
+    return Solution(zero, flat.b, 0.0, flat.risk, gap, 1, gap <= target, clause)
+
+
+def _first(problem: StreamedProblem, coef: Array, b: float, flat: Constant) -> NewtonPoint | None:
+    """Return where to start: F is below that of beta = 0; None where it falls by rounding only."""
+    p = _at(problem, problem.theta(coef), b)
+    if p.w > 0 and p.risk + problem.rho * p.w < flat.risk:
+        return p
+    return _along_gradient(problem, flat)
 
 
 def _descend(
-    problem: StreamedProblem, coef: Array, b: float, flat: float, target: float, max_iter: int
+    problem: StreamedProblem, p: NewtonPoint, flat: float, target: float, max_iter: int
 ) -> tuple[NewtonPoint, float, int]:
     """Return the last point, its gap and the number of steps."""
-    p = _at(problem, problem.theta(coef), b)
-    if not p.w > 0 or not p.risk + problem.rho * p.w < flat:
-        p = _along_gradient(problem)
     lower, gap, n_iter, share, more = 0.0, np.inf, 0, 1.0, True
     move, fine = _newton(problem, p), SETTLED * np.sqrt(target / flat)
     while n_iter < max_iter and share > STILL:
@@ -139,7 +156,7 @@ def _descend(
         new, value, length, dual = _pass(problem, p, move.times(share), move)
         # the slopes along a part of the step need not be feasible
         lower = max(lower, dual) if share == 1 else lower
-        gap = max(0.0, value - lower)
+        gap = duality_gap(value, lower)
         logger.info("pass %d: risk %.9g, gap %.3g", problem.stream.chunks.passes, value, gap)
         if length == 0:
             share *= SHORTER
@@ -226,23 +243,24 @@ def _point(
     return NewtonPoint(theta, b, risk, float(found["slope"]) / mass, g, H, h, m)
 
 
-def _along_gradient(problem: StreamedProblem) -> NewtonPoint:
-    """Return the best model along -g from beta = 0; shorter moves where the risk does not fall."""
-    flat, share = problem.stream.constant(), 1.0
-    while True:
-        p = _at(problem, *along_gradient(problem, flat, share))
+def _along_gradient(problem: StreamedProblem, flat: Constant) -> NewtonPoint | None:
+    """Return the best model along -g from beta = 0; shorter moves where the risk does not fall.
+
+    None where F cannot be seen to fall: the slope times the move is rounding.
+    """
+    steepness = float(np.linalg.norm(problem.drop(flat.pull))) - problem.rho
+    theta, b = along_gradient(problem, flat)
+    share = 1.0
+    while share * steepness * float(np.linalg.norm(theta)) > ROUNDING * flat.risk:
+        p = _at(problem, share * theta, flat.b + share * (b - flat.b))
         if p.risk + problem.rho * p.w < flat.risk:
             return p
         share /= 4
+    return None
 
 
-def along_gradient(
-    problem: StreamedProblem, flat: Constant, share: float = 1.0
-) -> tuple[Array, float]:
-    """Return theta and b that minimise the quadratic model along -g, as the rows in memory bend it.
-
-    ``share`` of the move is made.
-    """
+def along_gradient(problem: StreamedProblem, flat: Constant) -> tuple[Array, float]:
+    """Return theta and b that minimise the model along -g, bent as the rows in memory are."""
     stream, sample = problem.stream, problem.stream.kept
     g = problem.drop(flat.pull)
     steepness = float(np.linalg.norm(g))
@@ -253,5 +271,5 @@ def along_gradient(
     # slope -(|g| - rho) along u; the least bend caps the move where the curvature vanishes
     least = LEAST_BEND * (steepness - problem.rho) * np.sqrt(float(sample.weights @ spread**2))
     bend = max(float(sample.weights @ (D * spread**2)), least, np.finfo(float).tiny)
-    length = share * (steepness - problem.rho) / bend
+    length = (steepness - problem.rho) / bend
     return -length * g / steepness, flat.b - length * shift
