@@ -16,6 +16,7 @@ from otdro.metrics import Blend, Diagonal, GeometricMean, Spectral
 from otdro.problem import Problem
 from otdro.radius import path
 from otdro.solvers import Exact, solve_many
+from otdro.solvers.euclidean import Newton
 
 #: Where arrays may be; NumPy itself is what the others are compared with.
 PLACES = ["torch-cpu", "torch-cuda", "cupy"]
@@ -256,6 +257,20 @@ def test_many_problems_refuse_what_they_cannot_solve():
         solve_many(X[0], y, 0.1)
     with pytest.raises(ValueError, match="smooth loss, Hinge has kinks"):
         solve_many(X, y, 0.1, loss="hinge")
+    both = np.tile(y[:1], (2, 1))
+    for deltas in (-1.0, np.nan, np.inf, [0.1, 0.1, 0.1]):
+        with pytest.raises(ValueError, match="one for each of the 2 problems"):
+            solve_many(X, both, deltas)
+    X[0, 0, 0] = np.nan
+    with pytest.raises(ValueError, match="not finite"):
+        solve_many(X, both, 0.1)
+
+
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
+def test_what_is_no_number_certifies_no_model():
+    X, y, weights = np.full((4, 2), np.nan), np.array([1.0, -1.0, 1.0, -1.0]), np.full(4, 0.25)
+    problem = Problem(X, y, weights, Logistic(), Ball(Norm(2), 0.1, 1))
+    assert not Newton().solve(problem, 1e-6, 5).converged
 
 
 def test_mixed_arrays_are_refused(monkeypatch):

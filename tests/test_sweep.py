@@ -155,8 +155,8 @@ def test_rows_without_weight_prove_nothing():
 
 
 def test_repeated_columns_of_any_scale_are_solved():
-    X, y = rows(seed=5)
-    X = X * np.geomspace(1, 1e7, D)
+    X, y = rows(d=20, seed=5)
+    X = X * np.geomspace(1, 1e7, 20)
     sample = sample_of(np.column_stack([X, X[:, -3:]]), y)
     trains = [train for train, _ in splits(sample, 3, None, 0)]
     deltas = default_deltas(sample, Norm(2), 1)[0] * np.geomspace(1, 1e-9, 10)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ...arrays import as_float, beside, full, namespace, require_one_place
 from ...costs import Cost, Norm
+from ...duality import require_lipschitz
 from ...losses import Loss, resolve
 from .batch import Batch, norms
 from .order_one import minimise
@@ -97,9 +98,8 @@ def solve_many(
     if fit_intercept:
         center = (weights[:, None, :] @ Z)[:, 0, :]
         Z = Z - center[:, None, :]
-    B = X.shape[0]
-    delta = full(B, 0.0, X) + beside(as_float(deltas), X)
-    batch = Batch(Stack(Z), y.T, weights.T, loss, delta * loss.lipschitz, fit_intercept)
+    rho = _radii(deltas, X) * loss.lipschitz
+    batch = Batch(Stack(Z), y.T, weights.T, loss, rho, fit_intercept)
     risk = _constant_risks(batch)
     found = minimise(batch, tol * risk, max_iter)
     coef = found.theta.T if factor is None else found.theta.T @ beside(np.asarray(factor).T, X)
@@ -118,6 +118,20 @@ def solve_many(
     )
 
 
+def _radii(deltas: Any, X: Any) -> Any:
+    """Return one delta per problem beside the rows, or say what is wrong with them."""
+    delta = beside(as_float(deltas), X)
+    B = X.shape[0]
+    if tuple(delta.shape) not in {(), (1,), (B,)} or not bool(
+        ((delta >= 0) & (delta < np.inf)).all()
+    ):
+        raise ValueError(
+            f"deltas must be one finite number >= 0, or one for each of the {B} problems, got "
+            f"{deltas!r}."
+        )
+    return full(B, 0.0, X) + delta
+
+
 def _constant_risks(batch: Batch) -> Array:
     """Return the risk of the best constant of each problem, the unit of ``tol``."""
     positive = batch.small((batch.weights * as_float(batch.y > 0)).sum(axis=0))
@@ -131,15 +145,20 @@ def _checked(X: Any, y: Any, weights: Any, loss: Loss) -> tuple[Any, Any, Any]:
     require_one_place(X, {"y": y, "weights": weights})
     if loss.pieces is not None or not np.isfinite(loss.smoothness):
         raise ValueError(
-            f"solve_many needs a smooth loss, {type(loss).__name__} has kinks. Use solve on one "
-            "problem at a time."
+            f"solve_many needs a smooth loss, {type(loss).__name__} has kinks: use the logistic "
+            "loss, or Exact().solve on one problem at a time."
         )
+    require_lipschitz(loss)
     X, y = as_float(X), as_float(y)
     if X.ndim != 3 or tuple(y.shape) != tuple(X.shape[:2]):
         raise ValueError(
             f"X must have shape (B, n, d) and y (B, n), got {tuple(X.shape)} and {tuple(y.shape)}."
         )
     xp = namespace(X)
+    if not bool(xp.isfinite(X).all()):
+        raise ValueError(
+            "X holds entries that are not finite: replace them or leave out their rows."
+        )
     weights = xp.ones_like(y) if weights is None else as_float(weights)
     if tuple(weights.shape) != tuple(y.shape) or not bool((weights >= 0).all()):
         raise ValueError(f"weights must be nonnegative, of the shape {tuple(y.shape)} of y.")

@@ -101,7 +101,7 @@ class NewtonMatrix:
         else:
             H = self.H
             known = (beside(part, H) for part in (batch.rho / w, u, rhs))
-            step = _solve(H, *known)
+            step = solve_stiffened(H, *known)
             pull = balanced + batch.small(namespace(H).einsum("bij,jb->ib", H, step))
             step = batch.small(step)
         db = -(s + xp.einsum("db,db->b", self.h, step)) / self.mass * batch.fit_intercept
@@ -165,7 +165,7 @@ def _matrices(batch: Batch, p: Points) -> tuple[Array, Array, Array]:
     return beside(H, D), h, m
 
 
-def _solve(H: Array, stiffness: Array, u: Array, rhs: Array) -> Array:
+def solve_stiffened(H: Array, stiffness: Array, u: Array, rhs: Array) -> Array:
     """Solve (H + stiffness (I - uu')) x = rhs for every column, diagonally scaled."""
     xp, stiff, d = namespace(H), stiffness[:, None], H.shape[1]
     diagonal = xp.einsum("bii->bi", H) + stiff * (1 - u.T**2)

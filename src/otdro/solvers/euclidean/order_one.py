@@ -69,7 +69,7 @@ def minimise(
     steep = norms(zero.g)
     # at the threshold of the penalty rho = delta Lip the slopes themselves are the dual optimum
     square = batch.mean(zero.points.slope**2)
-    off = threshold(steep, square, 1.0, order=1) > batch.rho * (1 + AT_THRESHOLD)
+    off = ~(threshold(steep, square, 1.0, order=1) <= batch.rho * (1 + AT_THRESHOLD))
     active, settled = flatnonzero(off), flatnonzero(~off)
     if len(settled):
         _store_zero(best, batch.columns(settled), zero.columns(settled), settled)
@@ -200,7 +200,7 @@ def dual_value(batch: Batch, p: Points, a: Array, pull: Array) -> Array:
     size = norms(pull)
     free, xp = batch.rho == 0, namespace(size)
     shrink = batch.rho / xp.maximum(size, np.finfo(float).tiny)
-    kappa = xp.where((size > batch.rho) & ~free, shrink, 1.0)
+    kappa = xp.where((size <= batch.rho) | free, 1.0, shrink)
     conjugate = batch.loss.conjugate(factor_of(kappa, a) * a, batch.targets)
     # a row without weight may have any slope
     value = -batch.mean(namespace(a).where(batch.weights > 0, conjugate, 0.0))

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ...design import Design
 from ...duality import threshold
 from ...progress import logger
-from ..euclidean.newton_matrix import _solve
+from ..euclidean.newton_matrix import solve_stiffened
 from ..euclidean.order_one import ARMIJO, AT_THRESHOLD, ROUNDING
 from .newton import StreamedProblem, along_gradient
 from .stream import Stream
@@ -251,7 +251,9 @@ def _newton(
             w, rho = float(state.w[j]), float(columns.rho[j])
             u = state.theta[:, j] / w
             rhs = -(g - near[1] * (s / m) + rho * u)
-            found = _solve(near[0][None], np.array([rho / w]), u[:, None], rhs[:, None])[:, 0]
+            found = solve_stiffened(near[0][None], np.array([rho / w]), u[:, None], rhs[:, None])[
+                :, 0
+            ]
             step.theta[:, j] = found
             step.b[j] = -(s + near[1] @ found) / m * stream.fit_intercept
             step.slope[j] = (g + rho * u) @ found + s * step.b[j]

@@ -22,7 +22,7 @@ from ...duality import threshold
 from ...problem import Solution
 from ...progress import logger
 from ..base import duality_gap, verdict
-from ..euclidean.newton_matrix import _solve
+from ..euclidean.newton_matrix import solve_stiffened
 from ..euclidean.order_one import ARMIJO, AT_THRESHOLD, LEAST_BEND, ROUNDING, STILL
 from .stream import Constant, Stream
 from .sums import NewtonSums
@@ -181,7 +181,7 @@ def _newton(problem: StreamedProblem, p: NewtonPoint) -> NewtonMove:
     s = p.s if problem.stream.fit_intercept else 0.0
     balanced = p.g - p.h * (s / p.m)
     stiffness = np.array([rho / p.w])
-    step = _solve(p.H[None], stiffness, u[:, None], -(balanced + rho * u)[:, None])[:, 0]
+    step = solve_stiffened(p.H[None], stiffness, u[:, None], -(balanced + rho * u)[:, None])[:, 0]
     db = -(s + p.h @ step) / p.m if problem.stream.fit_intercept else 0.0
     slope = float((p.g + rho * u) @ step + p.s * db)
     return NewtonMove(step, float(db), slope, balanced + p.H @ step)
