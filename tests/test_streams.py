@@ -94,6 +94,18 @@ def test_a_delta_just_below_the_threshold_ends(rows, below):
     assert np.abs(found.coef_).max() <= 10 * below
 
 
+def test_theory_says_why_there_is_no_plain_fit():
+    X = np.linspace(-1, 1, 401)[:, None]
+    y = np.where(X[:, 0] > 0, "yes", "no")
+    model = DROClassifier(cost="euclidean", delta="theory")
+    with pytest.raises(ValueError, match="the classes are separable"):
+        model.fit(chunks_of(X, y), None)
+    # rows of both labels in the one place that separates them
+    X, y = np.vstack([X, np.zeros((2, 1))]), np.append(y, ["yes", "no"])
+    with pytest.raises(ValueError, match="nearly separable"):
+        model.fit(chunks_of(X, y), None)
+
+
 @pytest.mark.parametrize("cost", ["euclidean", Mahalanobis(np.diag(np.arange(1.0, 1 + D)))])
 @pytest.mark.parametrize("delta", [0.0, 1e-3, 0.3, 100.0])
 @pytest.mark.parametrize("fit_intercept", [True, False])

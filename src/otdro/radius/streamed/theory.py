@@ -70,10 +70,16 @@ def _order_one(stream: Stream) -> Profile:
     found, _ = solve(StreamedProblem(stream, None, 0.0), *start, target, PILOT_STEPS)
     b = found.intercept + float(stream.center @ found.coef)
     [sums] = stream.chunks.total(ProfileSums(stream.blocks, stream.loss, found.coef, b))
-    if not found.converged or min(sums["least"]) > 0:
+    if min(sums["least"]) > 0:
         raise ValueError(
             "delta='theory' needs a plain fit to all rows, and the classes are separable: use "
             "delta='cv' or a number."
+        )
+    if not found.converged:
+        raise ValueError(
+            f"delta='theory' needs a plain fit to all rows, and it {found.message}: the classes "
+            "are nearly separable, or columns differ much in scale. Scale them, or use delta='cv' "
+            "or a number."
         )
     total = float(stream.mass().sum())
     # a free intercept takes out the mean, weighted by the curvature
