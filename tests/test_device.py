@@ -43,7 +43,7 @@ def plan(methods, reps=2):
 
 
 def test_replications_side_by_side_are_those_one_by_one(device, tmp_path):
-    asked = plan(["LR", "W", "ours", "DRO-L"])
+    asked = plan(["LR", "W", "ours"])
     alone = run(asked, tmp_path / "a")
     # some are there already: only the others run
     run(replace(asked, methods=["W"], reps=1), tmp_path / "b")
