@@ -28,7 +28,7 @@ Task = Callable[[], Result]
 #: Fits that are in memory at a time.
 SIDE_BY_SIDE = 100
 #: Arrays of the size of a batch's rows that the device holds at the peak.
-COPIES = 6
+COPIES = 4
 
 #: The warnings of the fit that runs in this thread.
 _HEARD: ContextVar[list[warnings.WarningMessage]] = ContextVar("_HEARD")
