@@ -164,6 +164,21 @@ def test_one_vs_rest_and_names_of_labels(kind):
     assert (by_name.predict(kind(X)) == names[expected.predict(X)]).all()
 
 
+def test_several_classes_on_a_device_are_one_vs_rest_and_said_to_be(kind):
+    X, _, score = rows(60, 3)
+    y = np.digitize(score, [-1, 1])
+    settings = {"cv": 3, "deltas": [0.1, 0.01]}
+    found = DROClassifier(**settings).fit(kind(X), kind(y))
+    assert all("One-vs-rest: the softmax model is solved for NumPy" in m for m in found.message_)
+    assert tuple(found.coef_.shape) == tuple(found.predict_proba(kind(X))[:3].shape) == (3, 3)
+    expected = DROClassifier(**settings, multi_class="ovr").fit(X, y)
+    assert "softmax" not in "".join(expected.message_)
+    np.testing.assert_allclose(found.robust_risk_, expected.robust_risk_, atol=1e-6)
+    # of two classes the softmax model is the binary one, anywhere
+    two = DROClassifier(cost="euclidean", delta=0.05, multi_class="multinomial")
+    assert "Two classes" in two.fit(kind(X), kind(1 * (y > 0))).message_
+
+
 def test_risk_path_and_audit(kind):
     X, y, _ = rows()
     labels = 2.0 * y - 1

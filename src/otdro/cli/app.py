@@ -48,6 +48,9 @@ Loss = Annotated[
 Order = Annotated[str, typer.Option(help="1, 2 or auto: the power of the distance.")]
 Rule = Annotated[str | None, typer.Option(help="How folds choose delta: auto, min, 1se, ...")]
 QuantileLevel = Annotated[float | None, typer.Option(help="Fit this quantile, e.g. 0.9.")]
+Device = Annotated[
+    str | None, typer.Option(help="cpu or cuda: solve small problems there as one batch.")
+]
 
 
 @app.callback(invoke_without_command=True)
@@ -132,6 +135,7 @@ def compare_command(
     data: Data,
     target: Target,
     splits: Annotated[int, typer.Option(help="Random splits.")] = 20,
+    device: Device = None,
     plot: Annotated[Path | None, typer.Option(help="Draw to a .png, .svg or .pdf.")] = None,
     delta: Delta = "cv",
     cost: Cost = None,
@@ -167,7 +171,15 @@ def compare_command(
     )
     options = Options(data, target, task, scale, *shared, tuple(keep or ()), decimal)
     chosen = Chosen(delta, cost, loss, order, rule)
-    compare(options, chosen, splits=splits, plot=plot, as_json=as_json, quiet=quiet)
+    compare(
+        options,
+        chosen,
+        splits=splits,
+        device=device,
+        plot=plot,
+        as_json=as_json,
+        quiet=quiet,
+    )
 
 
 @app.command("audit")
@@ -271,6 +283,7 @@ def table1_command(
     intercept: Annotated[
         bool | None, typer.Option("--intercept/--no-intercept", help="Fit an intercept.")
     ] = None,
+    device: Device = None,
     config: Annotated[Path | None, typer.Option(help="TOML file with these settings.")] = None,
     quiet: Quiet = False,
 ) -> None:
@@ -287,6 +300,7 @@ def table1_command(
         "data": data,
         "backend": backend,
         "intercept": intercept,
+        "device": device,
     }
     table1(settings(config, given), quiet=quiet)
 

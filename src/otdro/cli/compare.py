@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ..experiment import Score, Summary, summarise
+from ..experiment import Device, Score, Summary, summarise
 from . import printing
 from .errors import UserError
 from .fit import (
@@ -29,6 +29,7 @@ def compare(
     chosen: Chosen | None = None,
     *,
     splits: int = 20,
+    device: str | None = None,
     plot: Path | None = None,
     as_json: bool = False,
     quiet: bool = False,
@@ -46,9 +47,12 @@ def compare(
         raise UserError(
             "models of the mean cannot be compared with a quantile; use another --loss."
         )
+    place = None if device is None else Device(device)
     with printing.working("reading", as_json or quiet):
         data = prepared(options)
-    scores = scores_of(data, options, splits, METHODS, as_json or quiet, ours)
+    scores = scores_of(data, options, splits, METHODS, as_json or quiet, ours, place)
+    if place is not None:
+        data.notes.append(place.done())
     summaries = summarise(scores)
     if plot is not None:
         _draw(scores, next(iter(scores[0].values)), plot)

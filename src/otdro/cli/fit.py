@@ -13,7 +13,16 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 
 from .. import __version__
-from ..experiment import Score, Setting, Summary, compare, default_model, rounds, summarise
+from ..experiment import (
+    Device,
+    Score,
+    Setting,
+    Summary,
+    compare,
+    default_model,
+    rounds,
+    summarise,
+)
 from ..experiment.comparison import fit_pipeline, inner_folds
 from ..losses import Quantile
 from ..persistence import check_name
@@ -266,6 +275,7 @@ def scores_of(
     methods: list[str],
     quiet: bool,
     ours: dict[str, Any] | None = None,
+    device: Device | None = None,
 ) -> list[Score]:
     """Return the scores of the methods on all splits, telling how far they are."""
     splits = rounds(data.y, data.task, repeats, options.seed, data.groups, options.forward)
@@ -280,6 +290,7 @@ def scores_of(
         groups=data.groups,
         unlabelled=data.unlabelled,
         ours=ours,
+        device=device,
     )
     scores = tracked(found, len(splits), len(methods), quiet)
     # a loss without probabilities has no log-loss

@@ -8,7 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..datasets import DatasetUnavailableError, load
-from ..experiment import SIZES, Plan, Row, available, notes, resolve, run, tables, write_atomic
+from ..experiment import (
+    SIZES,
+    Device,
+    Plan,
+    Row,
+    available,
+    notes,
+    resolve,
+    run,
+    tables,
+    write_atomic,
+)
 from . import printing
 from .errors import UserError
 
@@ -26,6 +37,7 @@ class Table1:
     data: str | None = None
     backend: str | None = None
     intercept: bool = True
+    device: str | None = None
 
 
 def settings(config: Path | None, given: Mapping[str, object]) -> Table1:
@@ -58,6 +70,7 @@ def _toml(path: Path) -> dict[str, object]:
 def table1(asked: Table1, *, quiet: bool = False) -> None:
     """Run what is missing, then write and print the tables."""
     folder = Path(asked.out)
+    device = _device(asked)
     plan = _plan(asked, quiet)
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder} is a file; --out names a folder.")
@@ -70,12 +83,26 @@ def table1(asked: Table1, *, quiet: bool = False) -> None:
             folder,
             jobs=asked.jobs,
             backend=asked.backend,
+            device=device,
             report=lambda now: tell(now.done, now.remaining),
         )
     text = write(rows, folder, asked)
     if not quiet:
         printing.console().print(text, soft_wrap=True)
         printing.say(f"rows and tables are in {folder}")
+        if device is not None and device.problems:
+            printing.note(device.done())
+
+
+def _device(asked: Table1) -> Device | None:
+    if asked.device is None:
+        return None
+    if asked.jobs != 1 or asked.backend is not None:
+        raise UserError(
+            "--device runs all replications in one process, and --jobs and --backend are for "
+            "several: leave them out, or leave --device out."
+        )
+    return Device(asked.device)
 
 
 def _plan(asked: Table1, quiet: bool) -> Plan:

@@ -69,7 +69,7 @@ class DROClassifier(ClassifierMixin, DROEstimator):  # type: ignore[misc]
         whose worst-case risk is the mean cross-entropy plus delta times the largest dual norm of a
         difference of two classes' coefficients; it needs the logistic loss, order 1 and a
         Euclidean cost, "l1" or "linf". "ovr" fits each class against the rest. "auto" is
-        "multinomial" where that is possible, else "ovr".
+        "multinomial" where that is possible, else "ovr"; so it is for rows on a device.
     label_cost : float > 0 or "cv", default=inf
         The price at which the adversary may change a label into any other, in the unit of the
         cost, beside the price of moving the row; inf: labels cannot be changed. "cv" chooses it
@@ -137,7 +137,7 @@ class DROClassifier(ClassifierMixin, DROEstimator):  # type: ignore[misc]
             weights = normalise(weights * beside(factors, X)[codes], "class_weight")
         _require_classes(classes, class_masses(codes, weights, len(classes)))
         price = fit_price(self, "label_cost", support)
-        form = model_form(self, loss, len(classes), support)
+        form = model_form(self, loss, len(classes), support, X)
         # of two classes the second is +1, of more each in turn against the rest
         positive = [1] if len(classes) == 2 else range(len(classes))
         ys = [2 * as_float(codes == k) - 1 for k in positive]

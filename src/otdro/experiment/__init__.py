@@ -1,6 +1,7 @@
 """Experiments: (data sets x methods x seeds) -> tidy rows, resumable; comparisons on one table."""
 
 from .comparison import MEASURES, Score, Summary, compare, rounds, summarise
+from .device import Device
 from .methods import METHODS, Method, available, resolve
 from .models import Setting, default_model
 from .rows import Row, write_atomic
@@ -12,6 +13,7 @@ __all__ = [
     "MEASURES",
     "METHODS",
     "SIZES",
+    "Device",
     "Method",
     "Plan",
     "Progress",

@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import threading
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from ..datasets import Dataset
+from .device import Device, recorded
 from .environments import fit_with_unlabelled
 from .methods import METHODS, Method
 from .models import Setting
@@ -80,17 +80,25 @@ def run(
     *,
     jobs: int = 1,
     backend: str | None = None,
+    device: Device | None = None,
     report: Callable[[Progress], None] | None = None,
 ) -> list[Row]:
     """Run what is missing in ``folder`` and return all rows of the plan in canonical order.
 
     Killed at any moment, the same call goes on; the final file is the same but for the seconds.
+    With a ``device`` the replications of a method run side by side in this process, their small
+    problems as one batch there; else ``jobs`` processes run.
     """
     with lock(folder):
         kept = read(folder)
         check_same(kept, {"base_seed": plan.seed, "intercept": plan.intercept}, folder)
         rows = {key(row): row for row in kept}
-        for found in _run_units(plan, _missing(plan, rows), rows, jobs, backend, report):
+        units = _missing(plan, rows)
+        if device is not None:
+            units = _by_method(units)
+        arriving = _arriving(plan, units, jobs, backend, device)
+        for found in _counted(plan, units, arriving, report):
+            rows.update((key(row), row) for row in found)
             append(folder, found)
         final = [rows[k] for k in plan.cells()]
         write_atomic(folder / FINAL, to_csv(final))
@@ -108,26 +116,42 @@ def _missing(plan: Plan, rows: dict[Key, Row]) -> list[Unit]:
     return units
 
 
-def _run_units(
+def _by_method(units: list[Unit]) -> list[Unit]:
+    """Return units of one method each, the replications of one on a data set after another."""
+    single = [Unit(u.set, u.rep, (m,)) for u in units for m in u.methods]
+    together: dict[tuple[str, str], list[Unit]] = {}
+    for unit in single:
+        together.setdefault((unit.set, unit.methods[0]), []).append(unit)
+    return [unit for lot in together.values() for unit in lot]
+
+
+def _arriving(
+    plan: Plan, units: list[Unit], jobs: int, backend: str | None, device: Device | None
+) -> Iterator[list[Row]]:
+    """Yield the rows of each unit as it ends."""
+    if device is not None:
+        tasks = [partial(replicate, plan.datasets[u.set], u, _common(plan, u)) for u in units]
+        yield from device.side_by_side(tasks, [u.methods[0] for u in units])
+        return
+    calls = (delayed(replicate)(plan.datasets[u.set], u, _common(plan, u)) for u in units)
+    yield from Parallel(n_jobs=jobs, backend=backend, return_as="generator_unordered")(calls)
+
+
+def _counted(
     plan: Plan,
     units: list[Unit],
-    rows: dict[Key, Row],
-    jobs: int,
-    backend: str | None,
+    arriving: Iterator[list[Row]],
     report: Callable[[Progress], None] | None,
 ) -> Iterator[list[Row]]:
-    """Yield the rows of each unit as it ends, and add them to ``rows``."""
-    keys = plan.cells()
+    """Yield the rows of each unit, telling how far the run is."""
+    total = len(plan.cells())
     clock = Clock(units)
     tell = report or (lambda progress: None)
-    tell(Progress(len(keys) - clock.rows_left, len(keys), None))
-    tasks = (delayed(replicate)(plan.datasets[u.set], u, _common(plan, u)) for u in units)
-    parallel = Parallel(n_jobs=jobs, backend=backend, return_as="generator_unordered")
-    for found in parallel(tasks):
-        rows.update((key(row), row) for row in found)
+    tell(Progress(total - clock.rows_left, total, None))
+    for found in arriving:
         yield found
         remaining = clock.tick(found)
-        tell(Progress(len(keys) - clock.rows_left, len(keys), remaining))
+        tell(Progress(total - clock.rows_left, total, remaining))
 
 
 class Clock:
@@ -207,8 +231,7 @@ def _score(method: Method, setting: Setting, data: Dataset, parts: Split) -> dic
     model = method.pipeline(setting)
     start = time.thread_time()
     try:
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
+        with recorded() as caught:
             labelled = data.X[parts.train], data.y[parts.train]
             if method.unlabelled:
                 fit_with_unlabelled(model, *labelled, data.X[parts.unlabelled])

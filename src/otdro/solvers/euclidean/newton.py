@@ -16,6 +16,7 @@ from ..base import Starts, Swept, constant_risk
 from .batch import Batch, Minimum, norms
 from .batched import BatchedMethod
 from .coordinates import Coordinates
+from .gathered import MINIMISE
 from .newton_matrix import DENSE_UP_TO, NewtonMatrix
 from .order_one import Start, minimise, zero_points
 from .sweep import Sweep, applies, extrapolated, folded
@@ -77,7 +78,7 @@ class Newton(BatchedMethod):
         zero = flat.columns(owner)
         batch = _batch(problem, at, pick_columns(weights, owner), np.tile(deltas, F))
         first = None if starts is None else tuple(np.tile(part, F) for part in at.places(starts))
-        found = minimise(batch, np.repeat(targets, m), max_iter, first, zero)
+        found = MINIMISE.get()(batch, np.repeat(targets, m), max_iter, first, zero)
         solved = _solutions(problem, at, found, np.repeat(targets, m))
         return [solved[f * m : (f + 1) * m] for f in range(F)]
 
