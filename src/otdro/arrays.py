@@ -122,7 +122,10 @@ def pick(x: Any, index: Any) -> Any:
 
 def pick_columns(x: Any, index: Any) -> Any:
     """Return some entries along the last axis, by numbers or a mask that are NumPy or beside x."""
-    if isinstance(x, np.ndarray) or not isinstance(index, np.ndarray):
+    if isinstance(x, np.ndarray):
+        # NumPy has a shorter way for a single axis
+        return x[index] if x.ndim == 1 else x[..., index]
+    if not isinstance(index, np.ndarray):
         return x[..., index]
     # all of them in their order, as for a single problem, need no copy
     numbers = np.arange(x.shape[-1])[index]

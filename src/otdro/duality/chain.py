@@ -74,14 +74,13 @@ class DualNorm(Protocol):
     def sums(self, theta: Array, w: Array, r: Array) -> Array:
         """Return sum_i r_i u_i, u the gradient of w, shape (d, B) for r (n, B)."""
 
-    def crosses(self, design: Design, pull: Array, theta: Array, w: Array, r: Array) -> Array:
-        """Return sum_i r_i z_i u_i', shape (B, d, d), for pull = Z'r."""
+    def bends(
+        self, design: Design, theta: Array, w: Array, pull: Array, rates: RowDerivatives
+    ) -> Array:
+        """Return the part of the Hessian in theta that w has, shape (B, d, d), for pull = Z'psi_zw.
 
-    def squares(self, theta: Array, w: Array, r: Array) -> Array:
-        """Return sum_i r_i u_i u_i', shape (B, d, d)."""
-
-    def bends(self, theta: Array, w: Array, r: Array) -> Array:
-        """Return sum_i r_i times the Hessian of w_i, shape (B, d, d)."""
+        It is sum_i psi_zw (z_i u_i' + u_i z_i') + psi_ww u_i u_i' + psi_w times the Hessian of w_i.
+        """
 
     def directions(self, theta: Array, w: Array, rows: Array) -> Array:
         """Return u_i of some rows (B, R) of each problem, shape (B, 1, d) or (B, R, d)."""
@@ -110,20 +109,18 @@ class Round:
         """Return (sum r) u."""
         return numpy(r.sum(axis=0)) * theta / w
 
-    def crosses(self, design: Design, pull: Array, theta: Array, w: Array, r: Array) -> Array:
-        """Return (Z'r) u'."""
-        return _outer(pull, theta / w)
-
-    def squares(self, theta: Array, w: Array, r: Array) -> Array:
-        """Return (sum r) u u'."""
-        u = theta / w
-        return _outer(numpy(r.sum(axis=0)) * u, u)
-
-    def bends(self, theta: Array, w: Array, r: Array) -> Array:
-        """Return (sum r)(I - uu')/w."""
-        u = theta / w
-        scale = numpy(r.sum(axis=0)) / w[0]
-        return scale[:, None, None] * np.eye(len(theta)) - _outer(scale * u, u)
+    def bends(
+        self, design: Design, theta: Array, w: Array, pull: Array, rates: RowDerivatives
+    ) -> Array:
+        """Return pull u' + u pull' + (sum psi_ww) uu' + s (I - uu'), s = (sum psi_w)/w."""
+        u, d = theta / w, len(theta)
+        scale = numpy(rates.w.sum(axis=0)) / w[0]
+        # vu' + uv' + s I with all that multiplies uu' in v
+        v = pull + (numpy(rates.ww.sum(axis=0)) - scale) / 2 * u
+        half = _outer(v, u)
+        found = half + np.swapaxes(half, 1, 2)
+        found.reshape(-1, d * d)[:, :: d + 1] += scale[:, None]
+        return found
 
     def directions(self, theta: Array, w: Array, rows: Array) -> Array:
         """Return u, the same for all rows."""
@@ -179,19 +176,15 @@ class Local:
         """Return sum r_i B_i theta/w_i."""
         return np.einsum("nb,ndb->db", r / w, self._pushes(theta))
 
-    def crosses(self, design: Design, pull: Array, theta: Array, w: Array, r: Array) -> Array:
-        """Return Z' diag(r) U."""
-        Z = design.dense()
-        return np.einsum("ni,nb,njb->bij", Z, r / w, self._pushes(theta), optimize=True)
-
-    def squares(self, theta: Array, w: Array, r: Array) -> Array:
-        """Return U' diag(r) U."""
-        push = self._pushes(theta)
-        return np.einsum("nib,nb,njb->bij", push, r / w**2, push, optimize=True)
-
-    def bends(self, theta: Array, w: Array, r: Array) -> Array:
-        """Return sum r_i (B_i - u_i u_i')/w_i."""
-        return self._blend(r / w) - self.squares(theta, w, r / w)
+    def bends(
+        self, design: Design, theta: Array, w: Array, pull: Array, rates: RowDerivatives
+    ) -> Array:
+        """Return Z' diag(psi_zw) U and its transpose, U' diag(psi_ww) U, psi_w (B_i - uu')/w_i."""
+        Z, push = design.dense(), self._pushes(theta)
+        cross = np.einsum("ni,nb,njb->bij", Z, rates.zw / w, push, optimize=True)
+        square = (rates.ww - rates.w / w) / w**2
+        found = cross + np.swapaxes(cross, 1, 2) + self._blend(rates.w / w)
+        return found + np.einsum("nib,nb,njb->bij", push, square, push, optimize=True)
 
     def directions(self, theta: Array, w: Array, rows: Array) -> Array:
         """Return u_i = B_i theta/w_i."""
@@ -275,9 +268,7 @@ class DualRows:
         grad, H = np.zeros((B, d + 2)), np.zeros((B, d + 2, d + 2))
         grad[:, :d] = (by_z + norm.sums(theta, w, rates.w)).T
         grad[:, -1] = self.delta + numpy(rates.lam.sum(axis=0))
-        cross = norm.crosses(self.design, by_zw, theta, w, rates.zw)
-        H[:, :d, :d] = self.gram(rates.zz) + cross + np.swapaxes(cross, 1, 2)
-        H[:, :d, :d] += norm.squares(theta, w, rates.ww) + norm.bends(theta, w, rates.w)
+        H[:, :d, :d] = self.gram(rates.zz) + norm.bends(self.design, theta, w, by_zw, rates)
         H[:, :d, -1] = H[:, -1, :d] = (by_zl + norm.sums(theta, w, rates.wl)).T
         H[:, -1, -1] = numpy(rates.ll.sum(axis=0))
         H[:, d, d] = 1.0

@@ -142,12 +142,14 @@ def _inward_newton(Q: Array, g: Array, p: Array) -> tuple[Array, Array]:
     Of those that descend into the box each alone, one that the joint step takes out is held.
     """
     free = ~(((p <= 0) & (g > 0)) | ((p >= 1) & (g < 0)))
+    step = _free_newton(Q, g, free)
     while True:
-        step = _free_newton(Q, g, free)
         outward = ((p <= 0) & (step < 0)) | ((p >= 1) & (step > 0))
-        if not outward.any():
+        some = np.flatnonzero(outward.any(axis=1))
+        if not len(some):
             return step, free
         free &= ~outward
+        step[some] = _free_newton(Q[some], g[some], free[some])
 
 
 def _free_newton(Q: Array, g: Array, free: Array) -> Array:

@@ -205,12 +205,24 @@ def _stationary(
     """
     xp = namespace(m)
     v = xp.where(upper, high, low) if guess is None else xp.clip(guess, low, high)
+    return _newton(m, a, low, high, v)
+
+
+def _newton(m: Array, a: Any, low: Array, high: Array, v: Array) -> Array:
+    """Return the root from v on; once most rows are there, the others go on alone."""
+    xp = namespace(m)
     for _ in range(80):
         s = _sigma(v - m)
         step = (s - a * v) / xp.minimum(s * (1 - s) - a, -1e-300)
         new = xp.clip(v - step, low, high)
         move, v = xp.abs(new - v), new
         # quadratic convergence: the next step would be lost in rounding
-        if xp.all(move <= 1e-9 * (1 + v)):
+        far = ~(move <= 1e-9 * (1 + v))
+        left = int(far.sum())
+        if left == 0:
+            break
+        if left < len(v) / 2:
+            bend = a if isinstance(a, float) else a[far]
+            v[far] = _newton(m[far], bend, low[far], high[far], v[far])
             break
     return v
