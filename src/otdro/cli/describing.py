@@ -182,21 +182,21 @@ def delta_in_words(model: Any, Z: Array, features: Features) -> str:
 def attack(model: Any, Z: Array, features: Features, y: Array) -> dict[str, Any]:
     """Return the rows that the worst case moves most, and the columns that it moves them in.
 
-    A column's share is of the change of the score. Of several classes it is the one whose risk
-    rises most. A model that was fitted to more rows than are at hand is attacked on (Z, y).
+    A column's share is of the change of the score. Of several models it is that of the class whose
+    risk rises most. A model that was fitted to more rows than are at hand is attacked on (Z, y).
     """
-    class_ = None
-    if len(np.atleast_2d(model.coef_)) > 1:
+    class_, coef = None, np.atleast_2d(model.coef_)
+    if np.ndim(model.robust_risk_) > 0:
         rise = np.ravel(model.robust_risk_) - np.ravel(model.empirical_risk_)
-        class_ = model.classes_[int(np.resize(rise, len(model.classes_)).argmax())]
+        class_ = model.classes_[rise.argmax()]
+        coef = coef[[rise.argmax()]]
     if not (model.delta_ > 0 and np.any(model.coef_) and model.cost_.is_norm):
         return {}
     found = model.worst_case(class_, rows=None if hasattr(model, "_problems") else (Z, y))
     moved = found.points - Z[found.origin]
     spent = found.weights * model.cost_.norm(moved) ** int(model.ball_.order)
     by_row = np.bincount(found.origin, spent, minlength=len(Z))
-    k = 0 if class_ is None else int(np.flatnonzero(model.classes_ == class_)[0])
-    by_column = found.weights @ np.abs(moved * np.atleast_2d(model.coef_)[k])
+    by_column = found.weights @ np.abs(moved * _changed(moved, coef))
     rows = [int(i) for i in np.argsort(-by_row, kind="stable")[:SHOWN] if by_row[i] > 0]
     share = by_column / max(float(by_column.sum()), np.finfo(float).tiny)
     columns = [int(j) for j in np.argsort(-share, kind="stable")[:SHOWN] if share[j] > 0]
@@ -206,3 +206,14 @@ def attack(model: Any, Z: Array, features: Features, y: Array) -> dict[str, Any]
         "columns": {features.names[j]: float(share[j]) for j in columns},
         "shortfall": float(found.shortfall),
     }
+
+
+def _changed(moved: Array, coef: Array) -> Array:
+    """Return the coefficients of the score that each move changes.
+
+    Of the softmax model it is the difference of the two classes whose scores part most.
+    """
+    if len(coef) == 1:
+        return coef
+    change = moved @ coef.T
+    return coef[change.argmax(axis=1)] - coef[change.argmin(axis=1)]

@@ -163,7 +163,7 @@ class Exact(Solver):
 
     def sweeps(self, problem: Problem) -> bool:
         """Whether the method of this problem shares passes over the rows among folds."""
-        return method(problem).sweeps(problem)
+        return problem.ball.delta > 0 and method(problem).sweeps(problem)
 
     def sweep(
         self,
