@@ -331,3 +331,12 @@ def test_drift_draws_the_columns_that_moved(ax):
     assert_allclose(found.shift_.get_xdata(), moved.columns.shift[order])
     seen = plot.DriftDisplay.from_estimator(model, X, X[:40], ax=ax, random_state=0)
     assert len(seen.bars_) == 3
+
+
+def test_the_adversary_of_a_softmax_model_has_moves_and_no_single_line(ax):
+    X, _ = rows(60)
+    y = np.digitize(X[:, 0] + X[:, 1], [-0.7, 0.7])
+    model = DROClassifier(cost="euclidean", delta=0.1, multi_class="multinomial").fit(X, y)
+    shown = plot.AdversaryDisplay.from_estimator(model, X, y, ax=ax)
+    assert shown.boundary is None
+    assert ax.collections

@@ -210,10 +210,12 @@ def _chosen(moves: Moves, balls: int | Sequence[int]) -> list[int]:
 
 
 def _line(model: Any, class_: Any, plane: Any, center: Array) -> Line | None:
-    """Return the section of a classifier's boundary; None where there is no line."""
+    """Return the section of a classifier's boundary; None where there is no single line."""
     if model is None or not hasattr(model, "classes_"):
         return None
     coef = np.atleast_2d(model.coef_)
+    if len(coef) > 1 and class_ is None:
+        return None
     k = 0 if len(coef) == 1 else model.classes_.tolist().index(class_)
     slopes, constant = plane.section(coef[k], float(np.ravel(model.intercept_)[k]), center)
     return Line(slopes, constant) if slopes.any() else None
