@@ -126,7 +126,12 @@ SEPARATED = np.array([[5.0, 0], [6, 1], [7, -1], [-5, 0], [-6, 0.5], [-7, 1]])
 
 
 @pytest.mark.parametrize(
-    "loss", ["logistic", "hinge", pytest.param("squared_hinge", marks=pytest.mark.slow)]
+    "loss",
+    [
+        "logistic",
+        pytest.param("hinge", marks=pytest.mark.slow),
+        pytest.param("squared_hinge", marks=pytest.mark.slow),
+    ],
 )
 @pytest.mark.parametrize("size", [0.1, 4.0])
 @pytest.mark.parametrize("delta", [0.1, 40.0])

@@ -135,7 +135,9 @@ def ball():
     return DRORegressor(cost="euclidean", delta=0.1).fit(X, Z).ball_
 
 
-@pytest.mark.parametrize("cost", ["euclidean", "linf", "learned"])
+@pytest.mark.parametrize(
+    "cost", ["euclidean", pytest.param("linf", marks=pytest.mark.slow), "learned"]
+)
 @pytest.mark.parametrize("size", [1e-74, 1e74])
 def test_targets_near_the_limits_scale_the_model(cost, size):
     one = DRORegressor(cost=cost).fit(X, Z)

@@ -114,7 +114,12 @@ def test_verbose_shows_its_lines_and_leaves_no_trace(capsys):
     logger = logging.getLogger("otdro")
     before = (logger.level, logger.propagate, list(logger.handlers))
     quiet, loud = (
-        DROClassifier(order=2, delta=0.05, solver=Smoothed(random_state=0, verbose=verbose))
+        DROClassifier(
+            cost="euclidean",
+            order=2,
+            delta=0.05,
+            solver=Smoothed(random_state=0, verbose=verbose),
+        )
         for verbose in (False, True)
     )
     quiet.fit(X, y)

@@ -72,8 +72,10 @@ def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
 
+# many default fits each, of all formats of sparse rows; fixed costs are checked on them above
+MANY_FITS = {"check_estimator_sparse_array", "check_estimator_sparse_matrix"}
 DEFAULT_CHECKS = [
-    pair
+    pytest.param(*pair, marks=[pytest.mark.slow] if pair[1].func.__name__ in MANY_FITS else [])
     for model in (DROClassifier(), DRORegressor())
     for pair in estimator_checks_generator(model, mark="skip")
 ]

@@ -106,6 +106,7 @@ print(killed)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="kills by signal")
 def test_killed_ten_times_the_result_is_the_same(tmp_path):
     here = str(__import__("pathlib").Path(__file__).parent)

@@ -242,6 +242,7 @@ def test_linearised_tends_to_polished():
     assert 0.8 <= rate <= 1.6
 
 
+@pytest.mark.slow
 def test_smoothed_has_no_linearised_cost():
     problem = sample(FeatureMap(polish=False), 0.05)
     with pytest.raises(ValueError, match="Use polish=True"):

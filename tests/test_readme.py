@@ -11,10 +11,10 @@ import pytest
 
 from pages import PAGES, README, blocks, script
 
-#: Pages whose blocks take several seconds; tests/test_site.py runs the first of `start` as well.
-HEAVY = ("start", "tutorial", "howto_pipelines", "howto_saving")
+#: Pages whose blocks take seconds; tests/test_installed.py runs those of all pages in CI.
+QUICK = ("smoothing", "choosing", "howto_saving", "classes_and_labels", "gpu", "scale")
 TO_RUN = [
-    pytest.param(page, marks=[pytest.mark.slow] if page.stem in HEAVY else [])
+    pytest.param(page, marks=[] if page.stem in QUICK else [pytest.mark.slow])
     for page in PAGES[1:]
     if blocks(page)
 ]
