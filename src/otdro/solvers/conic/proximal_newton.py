@@ -21,8 +21,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from sklearn import config_context
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import lasso_path
+from sklearn.linear_model import enet_path
 
 from ...design import Design, as_dense
 from ...problem import Problem, Solution
@@ -38,9 +39,9 @@ JOIN = 100
 #: The least curvature of a row, relative to the largest that the loss has.
 LEAST_CURVATURE = 1e-9
 #: The gap of a model, relative to that of the point; of a step that brought nothing it shrinks.
-MODEL_GAP, CLOSER = 0.3, 0.1
+MODEL_GAP, CLOSER = 0.1, 0.1
 #: A model need not be solved closer than this share of the goal.
-ENOUGH = 0.1
+ENOUGH = 0.3
 #: Rounds of coordinate descent before a model is solved on the face of its signs.
 EPOCHS = 60
 #: Added to the diagonal of a face's matrix, relative to it.
@@ -177,12 +178,13 @@ class Model:
         if not len(start):
             return start
         scale = max(float(self.v @ self.v), np.finfo(float).tiny)
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), config_context(skip_parameter_validation=True):
             # what is left of the gap is known from the loss itself
             warnings.simplefilter("ignore", ConvergenceWarning)
-            _, found, _, epochs = lasso_path(
+            _, found, _, epochs = enet_path(
                 self.At.T,
                 self.v,
+                l1_ratio=1.0,
                 alphas=[self.rho / len(self.v)],
                 coef_init=start,
                 precompute=False,
@@ -229,8 +231,8 @@ def _model(
     else:
         r = r - p.b
     root = np.sqrt(D)
-    At = rows - center[:, None]
-    At *= root
+    At = rows * root
+    At -= center[:, None] * root
     return Model(columns, rows, At, root * (r - level), center, level, penalty(problem))
 
 

@@ -18,8 +18,9 @@ Array = NDArray[Any]
 CONTRACTION = 0.3
 #: Columns above which the Newton system is solved by conjugate gradients, without its matrix.
 DENSE_UP_TO = 2_000
-#: The residual to which conjugate gradients go, times the root of the gradient, and their steps.
-CG_RTOL, CG_STEPS = 0.01, 200
+#: The residual to which conjugate gradients go, times the root of the gradient in units of rho, and
+#: their steps.
+CG_RTOL, CG_STEPS = 0.1, 200
 #: Added to a diagonal of ones, and to an operator: directions that no row settles.
 RIDGE, SOFT_RIDGE = 1e-13, 1e-14
 
@@ -135,7 +136,9 @@ class NewtonMatrix:
             Hv -= (stiffness * (along @ v)) * along
             return Hv
 
-        rtol = CG_RTOL * min(1.0, float(np.sqrt(np.linalg.norm(rhs))))
+        # the gradient ends at rho u: rho is its unit, if there is one
+        rho = float(batch.rho[0]) or 1.0
+        rtol = CG_RTOL * min(1.0, float(np.sqrt(np.linalg.norm(rhs) / rho)))
         return _conjugate_gradients(apply, rhs[:, 0], rtol)[:, None]
 
 
