@@ -27,7 +27,7 @@ from sklearn.linear_model import enet_path
 
 from ...design import Design, as_dense
 from ...problem import Problem, Solution
-from ..base import constant_risk, verdict
+from ..base import constant_risk, duality_gap, verdict
 from .l1_dual import dual_bound, penalty
 
 Array = NDArray[Any]
@@ -82,7 +82,7 @@ def minimise(problem: Problem, tol: float, max_iter: int, start: Solution | None
         n_iter += 1
         _, slope, curvature = problem.loss.evaluate(p.z, problem.y)
         bound = dual_bound(problem, slope)
-        gap = max(0.0, p.objective - bound.value)
+        gap = duality_gap(p.objective, bound.value)
         if gap <= goal or idle > PATIENCE or n_iter >= max_iter:
             break
         columns = _working(p, bound.pull, penalty(problem))
