@@ -11,8 +11,9 @@ from otdro.costs import Norm
 from otdro.problem import Ball, Problem
 from otdro.solvers import Exact
 from otdro.solvers.base import duality_gap
-from otdro.solvers.conic import active_columns
-from otdro.solvers.conic.active_columns import ActiveColumns, balanced
+from otdro.solvers.conic import active_columns, proximal_newton
+from otdro.solvers.conic.active_columns import ActiveColumns
+from otdro.solvers.conic.l1_dual import balanced, dual_bound, dual_value
 from otdro.solvers.exact import method
 
 N, D = 60, 600
@@ -69,6 +70,7 @@ def test_a_path_takes_its_columns_along_and_slopes_balance():
 
 def test_all_columns_join_where_few_do_not_do(monkeypatch):
     monkeypatch.setattr(active_columns, "JOIN", 1)
+    monkeypatch.setattr(proximal_newton, "applies", lambda problem: False)
     problem = problem_of(losses.Logistic(), 1e-3)
     assert Exact(tol=1e-5).solve(problem).converged
 
@@ -79,13 +81,46 @@ def test_a_default_fit_under_linf_ends():
     assert model.gap_ <= 1e-6
 
 
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("delta", [0.1, 1e-3])
+def test_proximal_newton_meets_the_interior_point(delta, fit_intercept):
+    problem = problem_of(losses.Logistic(), delta, fit_intercept, thin=delta < 0.01)
+    weights = np.where(np.arange(N) % 7 == 0, 0.0, 1.0)
+    problem = problem.weighted(weights / weights.sum())
+    steps = proximal_newton.minimise(problem, 1e-8, 200, None)
+    other = ActiveColumns()._over_columns(problem, 1e-8, 200, None)
+    assert steps.converged
+    assert_allclose(steps.objective, other.objective, rtol=2e-8)
+    assert steps.objective - dual_bound(problem, steps.dual).value <= steps.gap + 1e-15
+    assert_allclose(steps.multiplier, np.abs(steps.coef).sum())
+    assert fit_intercept or steps.intercept == 0
+
+
+def test_steps_that_end_early_leave_the_rest_to_the_interior_point(monkeypatch):
+    problem = problem_of(losses.Logistic(), 0.01)
+    monkeypatch.setattr(proximal_newton, "PATIENCE", -1)
+    assert not proximal_newton.minimise(problem, 1e-7, 200, None).converged
+    assert Exact(tol=1e-7).solve(problem).converged
+
+
+def test_starts_move_along_the_path_only_where_that_descends():
+    problem = problem_of(losses.Logistic(), 0.05)
+    start = Exact(tol=1e-6).solve(problem.at(0.06))
+    here = np.append(start.coef, start.intercept)
+    best = Exact(tol=1e-6).solve(problem)
+    moved = proximal_newton.better(problem, start, np.append(best.coef, best.intercept))
+    assert np.all(moved.coef * start.coef >= 0)
+    assert moved is not start
+    assert proximal_newton.better(problem, start, 50 * here) is start
+
+
 def test_rows_without_weight_and_what_is_no_number_prove_nothing():
     problem = problem_of(losses.Logistic(), 0.05)
     weights = np.where(np.arange(N) % 4, 1.0, 0.0)
     problem = problem.weighted(weights / weights.sum())
     slopes = problem.loss.derivative(np.zeros(N), problem.y)
     far = np.where(weights > 0, slopes, 5.0)
-    value = active_columns._dual_value(problem, far, 0.0)
-    assert value == active_columns._dual_value(problem, slopes, 0.0)
+    value = dual_value(problem, far, 0.0)
+    assert value == dual_value(problem, slopes, 0.0)
     assert duality_gap(1.0, np.nan) == duality_gap(np.nan, 0.0) == np.inf
     assert duality_gap(1.0, 2.0) == 0.0

@@ -251,3 +251,20 @@ def test_a_wide_model_that_learns_nothing_is_told_so():
     X = X.multiply(np.r_[1e6, np.ones(2_099)][None]).tocsr()
     with pytest.warns(UserWarning, match="columns are of very different scale"):
         DROClassifier().fit(X, y)
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e3])
+def test_sparse_steps_without_the_centre_end_where_dense_ones_do(unit):
+    # gradients are measured in units of rho, so that the unit of X changes no accuracy
+    X, y = sparse_rows(60, 2_100, 5)
+    weights = np.full(60, 1 / 60)
+    ball = Ball(Norm(2), 0.02 * unit, 1)
+    thin = Exact(tol=1e-9).solve(
+        Problem(unit * X, y.astype(float), weights, Logistic(), ball, True)
+    )
+    rows = unit * X.toarray()
+    full = Exact(tol=1e-9).solve(Problem(rows, y.astype(float), weights, Logistic(), ball, True))
+    assert thin.converged
+    assert_allclose(thin.objective, full.objective, rtol=3e-9)
+    assert_allclose(unit * thin.coef, unit * full.coef, atol=1e-4)
+    assert_allclose(thin.intercept, full.intercept, atol=1e-4)

@@ -78,6 +78,11 @@ class Design:
         return part
 
     @cached_property
+    def uncentred(self) -> Design:
+        """The rows L'x, without a centre."""
+        return Design(self.X, self.factor)
+
+    @cached_property
     def _transposed(self) -> Any:
         """X' of sparse rows, a view that takes longer to make than to use."""
         return self.X.T

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.linalg import eigh
 
 from ..costs.low_rank import LowRank, identity
 from ..design import Design, mean
@@ -16,7 +17,7 @@ Array = NDArray[Any]
 
 #: Leading directions that are kept.
 RANK = 50
-#: Rows up to which all directions are found at once; of more, the leading ones by iteration.
+#: Rows up to which the leading directions are found directly; of more, by iteration.
 ALL_UP_TO = 600
 #: Directions that the iteration carries beyond those kept, its rounds, and its seed.
 SPARE, ROUNDS, SEED = 10, 8, 0
@@ -74,8 +75,8 @@ def _top(K: Array, design: Design) -> tuple[Array, Array]:
     """
     n = len(K)
     if n <= ALL_UP_TO:
-        square, U = np.linalg.eigh(K)
-        return square[::-1][:RANK], U[:, ::-1][:, :RANK]
+        square, U = eigh(K, subset_by_index=[max(0, n - RANK), n - 1], check_finite=False)
+        return square[::-1], U[:, ::-1]
     begin = np.random.default_rng(SEED).standard_normal((design.d, RANK + SPARE))
     Q = np.linalg.qr(design.scores(begin))[0]
     for _ in range(ROUNDS):

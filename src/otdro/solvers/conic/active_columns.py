@@ -4,7 +4,8 @@ r"""Columns that matter, where the penalty is the l1 norm and there are many of 
 
 is solved over a few columns; its slopes a, brought to mean zero, are a point of the dual problem of
 all columns as soon as :math:`|\sum_i \pi_i a_i x_{ij}| \le \rho` holds for each. Columns that break
-it join, and the gap that the slopes prove, shrunk until all hold, says when to stop.
+it join, and the gap that the slopes prove, shrunk until all hold, says when to stop. Smooth losses
+are solved by proximal Newton steps, others, and where these end early, by interior points.
 """
 
 from __future__ import annotations
@@ -17,8 +18,11 @@ from numpy.typing import NDArray
 
 from ...design import Design, as_dense
 from ...problem import Problem, Solution
-from ..base import Method, constant_risk, duality_gap, verdict
+from ..base import Method, Starts, constant_risk, duality_gap, verdict
+from ..euclidean.sweep import extrapolated
+from . import proximal_newton
 from .interior import InteriorPoint
+from .l1_dual import balanced, dual_bound, penalty
 
 Array = NDArray[Any]
 
@@ -57,48 +61,53 @@ class ActiveColumns(Method):
         self, problem: Problem, tol: float, max_iter: int, start: Solution | None = None
     ) -> Solution:
         """Return the minimiser over the columns that matter, certified over all of them."""
+        if proximal_newton.applies(problem):
+            found = proximal_newton.minimise(problem, tol, max_iter, start)
+            if found.converged:
+                return found
+            start = found
+        return self._over_columns(problem, tol, max_iter, start)
+
+    def solve_path(
+        self, problem: Problem, deltas: Array, tol: float, max_iter: int, starts: Starts | None
+    ) -> list[Solution]:
+        """Solve at every delta; smooth losses from the line in log delta through the last two."""
+        if starts is not None or not proximal_newton.applies(problem):
+            return super().solve_path(problem, deltas, tol, max_iter, starts)
+        solved: list[Solution] = []
+        points: list[Array] = []
+        for j, delta in enumerate(deltas.tolist()):
+            at, start = problem.at(delta), solved[-1] if solved else None
+            if start is not None:
+                ahead = extrapolated(points[-2:], deltas[: j + 1])
+                start = proximal_newton.better(at, start, ahead)
+            solved.append(self.solve(at, tol, max_iter, start))
+            points.append(np.append(solved[-1].coef, solved[-1].intercept))
+        return solved
+
+    def _over_columns(
+        self, problem: Problem, tol: float, max_iter: int, start: Solution | None
+    ) -> Solution:
+        """Solve by interior points over some columns, more in each round."""
         goal, columns = tol * constant_risk(problem)[1], _first(problem, start)
         for _ in range(ROUNDS):
             part = replace(problem, X=_columns(problem.X, columns))
             few = self.inner.solve(part, OUTSIDE * tol, max_iter)
-            a = balanced(problem, few.dual)
-            pull = np.abs(Design(problem.X).adjoint(problem.weights * a))
-            gap = duality_gap(few.objective, _dual_value(problem, a, float(pull.max())))
-            if gap <= goal or len(columns) == len(pull):
+            bound = dual_bound(problem, few.dual)
+            gap = duality_gap(few.objective, bound.value)
+            if gap <= goal or len(columns) == len(bound.pull):
                 break
-            columns = _joined(columns, pull, _rho(problem))
-        coef = np.zeros(len(pull))
+            columns = _joined(columns, bound.pull, penalty(problem))
+        coef = np.zeros(len(bound.pull))
         coef[columns] = few.coef
         said = verdict(gap, goal, few.n_iter)
-        return replace(few, coef=coef, gap=gap, converged=gap <= goal, message=said, dual=a)
+        return replace(few, coef=coef, gap=gap, converged=gap <= goal, message=said, dual=bound.a)
 
 
 def _columns(X: Any, columns: Array) -> Any:
     """Return some columns, dense where that is little: their products are then faster."""
     some = X[:, columns]
     return as_dense(some) if some.shape[0] * some.shape[1] <= WRITE_UP_TO else some
-
-
-def _rho(problem: Problem) -> float:
-    return problem.ball.delta * float(problem.loss.lipschitz)
-
-
-def balanced(problem: Problem, a: Any) -> Array:
-    """Return slopes whose mean is zero where there is an intercept: the larger side shrinks."""
-    if not problem.fit_intercept:
-        return np.asarray(a)
-    up, down = problem.weights @ np.maximum(a, 0), problem.weights @ np.maximum(-a, 0)
-    least = min(up, down)
-    up, down = (max(side, np.finfo(float).tiny) for side in (up, down))
-    return np.where(a > 0, a * (least / up), a * (least / down))
-
-
-def _dual_value(problem: Problem, a: Array, pull: float) -> float:
-    """Return the dual value at kappa a, where no column pulls by more than ``pull``."""
-    kappa = min(1.0, _rho(problem) / max(pull, np.finfo(float).tiny))
-    conjugate = problem.loss.conjugate(kappa * a, problem.y)
-    # a row without weight may have any slope
-    return -float(problem.weights @ np.where(problem.weights > 0, conjugate, 0.0))
 
 
 def _first(problem: Problem, start: Solution | None) -> Array:
@@ -112,7 +121,7 @@ def _first(problem: Problem, start: Solution | None) -> Array:
         a = problem.loss.derivative(np.full(len(problem.y), float(b)), problem.y)
         a = balanced(problem, a)
     pull = np.abs(Design(problem.X).adjoint(problem.weights * a))
-    near = np.flatnonzero(pull >= NEARLY * _rho(problem))
+    near = np.flatnonzero(pull >= NEARLY * penalty(problem))
     if len(near) > JOIN + len(used):
         near = np.argsort(-pull)[: JOIN + len(used)]
     return np.union1d(used, near) if len(used) + len(near) else np.argsort(-pull)[:JOIN]

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...arrays import beside, namespace, pick, pick_columns
+from ...design import Design
 from .batch import Batch, Points, norms
 
 Array = NDArray[Any]
@@ -17,8 +18,9 @@ Array = NDArray[Any]
 CONTRACTION = 0.3
 #: Columns above which the Newton system is solved by conjugate gradients, without its matrix.
 DENSE_UP_TO = 2_000
-#: The residual to which conjugate gradients go, times the root of the gradient, and their steps.
-CG_RTOL, CG_STEPS = 0.01, 200
+#: The residual to which conjugate gradients go, times the root of the gradient in units of rho, and
+#: their steps.
+CG_RTOL, CG_STEPS = 0.1, 200
 #: Added to a diagonal of ones, and to an operator: directions that no row settles.
 RIDGE, SOFT_RIDGE = 1e-13, 1e-14
 
@@ -120,15 +122,35 @@ class NewtonMatrix:
 
         design, D = batch.design, (batch.weights * self.curvature)[:, 0]
         h, mass, stiffness, along = self.h[:, 0], self.mass[0], (batch.rho / w)[0], u[:, 0]
+        uncentred = _uncentred(batch)
+
+        def model(v: Array) -> Array:
+            if uncentred is None:
+                return design.adjoint(D * design.scores(v)) - h * ((h @ v) / mass)
+            z = uncentred.scores(v)
+            return uncentred.adjoint(D * (z - (D @ z) / mass))
 
         def apply(v: Array) -> Array:
-            Hv = design.adjoint(D * design.scores(v)) - h * ((h @ v) / mass)
+            Hv = model(v)
             Hv += (stiffness + SOFT_RIDGE) * v
             Hv -= (stiffness * (along @ v)) * along
             return Hv
 
-        rtol = CG_RTOL * min(1.0, float(np.sqrt(np.linalg.norm(rhs))))
+        # the gradient ends at rho u: rho is its unit, if there is one
+        rho = float(batch.rho[0]) or 1.0
+        rtol = CG_RTOL * min(1.0, float(np.sqrt(np.linalg.norm(rhs) / rho)))
         return _conjugate_gradients(apply, rhs[:, 0], rtol)[:, None]
+
+
+def _uncentred(batch: Batch) -> Design | None:
+    """Return sparse rows X without their centre c, where the intercept makes it irrelevant.
+
+    Z = X - 1c', h = Z'D: (Z'DZ - hh'/m) v = X'D(Xv - 1 D'Xv/m), as D'(q - 1 D'q/m) = 0.
+    """
+    design = batch.design
+    if not (batch.fit_intercept and isinstance(design, Design) and design.sparse):
+        return None
+    return design.uncentred
 
 
 def _conjugate_gradients(apply: Callable[[Array], Array], rhs: Array, rtol: float) -> Array:
