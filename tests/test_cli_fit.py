@@ -141,7 +141,11 @@ def test_the_cost_of_a_wide_table_is_told_without_its_directions():
 @pytest.mark.parametrize(
     ("task", "options"),
     [
-        ("y", ["--loss", "hinge", "--order", "1", "--delta", "0.1", "--cost", "euclidean"]),
+        pytest.param(
+            "y",
+            ["--loss", "hinge", "--order", "1", "--delta", "0.1", "--cost", "euclidean"],
+            marks=pytest.mark.slow,
+        ),
         ("size", ["--quantile", "0.9", "--delta", "0.1", "--cost", "euclidean"]),
         (
             "size",

@@ -523,7 +523,7 @@ def test_a_scorer_without_weights_is_told():
 
 
 @pytest.mark.parametrize("solver", ["auto", "exact"])
-@pytest.mark.parametrize("n_jobs", [None, 2])
+@pytest.mark.parametrize("n_jobs", [None, pytest.param(2, marks=pytest.mark.slow)])
 def test_verbose_shows_folds_and_solver_on_standard_error(capsys, solver, n_jobs):
     model = DRORegressor(verbose=True, solver=solver, cv=3, rule="min", n_jobs=n_jobs).fit(X, Z)
     shown = capsys.readouterr()

@@ -180,7 +180,10 @@ def test_fit_with_groups_and_unlabelled_rows(table, capsys):
 
 @pytest.mark.parametrize(
     ("options", "heading"),
-    [((), "Each env left out in turn"), (("--forward",), "Trained on the past")],
+    [
+        pytest.param((), "Each env left out in turn", marks=pytest.mark.slow),
+        (("--forward",), "Trained on the past"),
+    ],
 )
 def test_compare_leaves_environments_out(table, capsys, options, heading):
     shared = ("--target", "y", "--groups", "env")

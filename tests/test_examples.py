@@ -10,9 +10,9 @@ import pytest
 ROOT = Path(__file__).parent.parent
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 #: `make docs`, and so every run of continuous integration, runs those of the gallery as well.
+QUICK = ("custom_loss.py",)
 TO_RUN = [
-    pytest.param(path, marks=[pytest.mark.slow] if path.name.startswith("plot_") else [])
-    for path in EXAMPLES
+    pytest.param(path, marks=[] if path.name in QUICK else [pytest.mark.slow]) for path in EXAMPLES
 ]
 #: 30 seconds on a machine of its own; the tests may run beside others.
 LIMIT = 180

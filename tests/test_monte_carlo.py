@@ -36,7 +36,7 @@ CASES = [
     ("linear", "centred", ONE),
     ("linear", "centred", TWO_WIDE),
     ("particles", "maximiser", ONE),
-    ("particles", "maximiser", TWO),
+    pytest.param("particles", "maximiser", TWO, marks=pytest.mark.slow),
     ("particles", "centred", ONE),
     ("particles", "centred", TWO_WIDE),
     ("particles", "paper", ONE),

@@ -95,7 +95,8 @@ def working(text: str, quiet: bool = False) -> Iterator[Callable[[str], None]]:
     parts = (BarColumn(30), TextColumn("{task.description}"), TimeElapsedColumn())
     with Progress(*parts, console=shown, transient=True) as bar:
         task = bar.add_task(text, total=None)
-        yield lambda text: bar.update(task, description=text)
+        # drawn at once: the next thing to say may come sooner than the clock of the bar
+        yield lambda text: bar.update(task, description=text, refresh=True)
 
 
 def intervals(means: list[float], errors: list[float], width: int = 26) -> list[str]:

@@ -158,7 +158,7 @@ def _working(p: Point, pull: Array, rho: float) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class Model:
+class Lasso:
     r"""The lasso :math:`\tfrac12|v - A\beta|^2 + \rho|\beta|_1`, its intercept at its best.
 
     ``rows`` is X' of the ``columns``, ``At`` is A', ``center`` and ``level`` are the means of X and
@@ -219,7 +219,7 @@ class Model:
 
 def _model(
     problem: Problem, p: Point, X: Any, columns: Array, slope: Array, curvature: Array
-) -> Model:
+) -> Lasso:
     """Return the quadratic model at a point, over some columns."""
     bend = np.maximum(curvature, LEAST_CURVATURE * float(problem.loss.smoothness))
     D, r = problem.weights * bend, p.z - slope / bend
@@ -233,10 +233,10 @@ def _model(
     root = np.sqrt(D)
     At = rows * root
     At -= center[:, None] * root
-    return Model(columns, rows, At, root * (r - level), center, level, penalty(problem))
+    return Lasso(columns, rows, At, root * (r - level), center, level, penalty(problem))
 
 
-def _line_search(problem: Problem, p: Point, model: Model, target: Array, slope: Array) -> Point:
+def _line_search(problem: Problem, p: Point, model: Lasso, target: Array, slope: Array) -> Point:
     """Return the point after the longest of the steps 1, 1/2, 1/4, ... that descends."""
     before = p.coef[model.columns]
     step = target - before
