@@ -178,7 +178,7 @@ def test_a_loss_of_which_only_derivatives_are_known():
 def test_many_deltas_are_solved_as_one_by_one():
     problem = sample(Logistic(), 1.0)
     deltas = [1.0, 0.1, 0.01]
-    many = support.solve_many(problem, deltas, 1e-9, 1000)
+    many = support.solve_deltas(problem, deltas, 1e-9, 1000)
     for delta, found in zip(deltas, many, strict=True):
         alone = Exact(tol=1e-9).solve(replace(problem, ball=Ball(Norm(2), delta, 2)))
         assert found.converged

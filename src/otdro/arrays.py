@@ -222,13 +222,18 @@ def require_one_place(X: Any, others: dict[str, Any]) -> None:
             )
 
 
+def out_of_memory(error: Exception) -> bool:
+    """Whether a library says that its device has no memory left; each has a class of its own."""
+    return "OutOfMemory" in type(error).__name__
+
+
 @contextmanager
 def told_of_memory(X: Any) -> Iterator[None]:
     """Say how much memory was needed where a device has too little."""
     try:
         yield
     except Exception as error:
-        if library(X) is None or "OutOfMemory" not in type(error).__name__:
+        if library(X) is None or not out_of_memory(error):
             raise
         n, d = X.shape
         size = n * d * (8 if str(X.dtype).endswith("64") else 4)

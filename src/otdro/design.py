@@ -82,6 +82,10 @@ class Design:
         """The rows L'x, without a centre."""
         return Design(self.X, self.factor)
 
+    def problems(self, index: Array) -> Design:
+        """Return the rows of some problems of a batch: all have these."""
+        return self
+
     @cached_property
     def _transposed(self) -> Any:
         """X' of sparse rows, a view that takes longer to make than to use."""

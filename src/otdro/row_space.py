@@ -12,6 +12,8 @@ from .design import Design
 
 Array = NDArray[Any]
 
+#: Rows up to which wide ones are reduced to their span.
+REDUCE_UP_TO = 5_000
 #: Entries of Z up to which a wide one is decomposed itself, without its kernel.
 DECOMPOSE_UP_TO = 500_000
 #: The same for a problem without a penalty.

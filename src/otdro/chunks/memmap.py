@@ -42,13 +42,13 @@ def is_mapped(X: Any) -> bool:
     return isinstance(X, np.memmap) and getattr(X, "_mmap", None) is not None
 
 
-def read(X: Array, start: int, stop: int) -> Array:
+def read(X: Any, start: int, stop: int) -> Array:
     """Return rows of an array, those of a mapped file by reading it."""
     if not is_mapped(X):
         return X[start:stop]
-    file: Any = X.filename  # type: ignore[attr-defined]
+    file = X.filename
     # what was changed in a private copy is not in the file
-    if file is None or X.mode == "c":  # type: ignore[attr-defined]
+    if file is None or X.mode == "c":
         return np.array(X[start:stop])
     if not X.flags.c_contiguous:
         _require_length(file, _place(X) + _reach(X))

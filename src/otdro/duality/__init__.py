@@ -1,6 +1,7 @@
 """The core that every solver shares: multiplier, zero model, chain rule, ties, lower bounds."""
 
 from .bound import Atoms as Atoms
+from .bound import balance as balance
 from .bound import lower_bound as lower_bound
 from .chain import DualNorm as DualNorm
 from .chain import DualRows as DualRows
@@ -23,6 +24,7 @@ from .pairs import Pair as Pair
 from .pairs import pair_norms as pair_norms
 from .pairs import priced_pair_risk as priced_pair_risk
 from .pairs import steepest_pair as steepest_pair
+from .zero import AT_THRESHOLD as AT_THRESHOLD
 from .zero import ZeroModel as ZeroModel
 from .zero import local_threshold as local_threshold
 from .zero import threshold as threshold

@@ -54,6 +54,13 @@ def lower_bound(rows: DualRows, loss: Loss, atoms: Atoms, reached: Array) -> Arr
     return np.where(lost, 0.0, np.maximum(value, 0.0))
 
 
+def balance(u: Array) -> Array:
+    """Return factors in [0, 1], less than 1 for the heavier sign, with which the u sum to zero."""
+    up, down = float(u[u > 0].sum()), -float(u[u < 0].sum())
+    least, tiny = min(up, down), np.finfo(float).tiny
+    return np.where(u > 0, least / max(up, tiny), np.where(u < 0, least / max(down, tiny), 1.0))
+
+
 def _balanced(rows: DualRows, atoms: Atoms, a: Array) -> Array:
     """Return a moved, in proportion to the room, to where sum m a = 0."""
     if not rows.fit_intercept:

@@ -23,6 +23,8 @@ from ..losses import Loss
 
 Array = NDArray[Any]
 
+#: A delta is taken for the threshold within this, relative to it.
+AT_THRESHOLD = 1e-12
 #: Residuals this small, relative to the targets, sit on a kink.
 ON_A_KINK = 1e-9
 #: A pull this small, relative to the slopes, is rounding.

@@ -176,9 +176,10 @@ class DROClassifier(ClassifierMixin, DROEstimator):  # type: ignore[misc]
     def predict_proba(self, X: Any) -> Array:
         """Return class probabilities: the softmax, or one-vs-rest ones scaled to sum to 1."""
         scores = self._scores(X)
-        xp, p = namespace(scores), self.loss_.probability(scores)
+        xp: Any = namespace(scores)
+        p: Any = self.loss_.probability(scores)
         if self.loss_.outputs > 1:
-            return p  # type: ignore[return-value]
+            return p
         if scores.ndim == 1:
             q = self.loss_.probability(-scores)
             return xp.stack([q, p], axis=1)

@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar
 
 from threadpoolctl import threadpool_limits
 
-from ..arrays import namespace
+from ..arrays import namespace, out_of_memory
 from ..solvers.euclidean.batch import Batch, Minimum
 from ..solvers.euclidean.gathered import ENTRIES, MINIMISE, Asked, minimise_together
 from ..solvers.euclidean.order_one import minimise
@@ -94,7 +94,7 @@ class Device:
         try:
             return minimise_together(asked, self._like)
         except Exception as error:
-            if "OutOfMemory" not in type(error).__name__:
+            if not out_of_memory(error):
                 raise
             raise ValueError(
                 f"{self.name} ran out of memory: a batch needs about "

@@ -217,9 +217,9 @@ def _from_folds(
     best = min(found, key=lambda trial: trial.verdict.value)
     weights = None
     if tried.learned is not None and blends:
-        weights = _weights(found, tried.learned.candidates())
+        weights = blend_weights(found, tried.learned.candidates())
         best = trials.blend(found, weights)
-    table = _compared(found, weights, best)
+    table = scores_told(found, weights, best)
     if tried.learned is not None:
         # made here, not the user's own: it may carry what it was made of
         best.cost.comparison_ = Comparison(settings.rule, table)
@@ -228,7 +228,7 @@ def _from_folds(
     return _chosen(trials, best, table, tried.note)
 
 
-def _weights(found: list[Trial], candidates: list[Candidate]) -> Array:
+def blend_weights(found: list[Trial], candidates: list[Candidate]) -> Array:
     r"""Return :math:`w_c \propto \exp(-(\mathrm{criterion}_c/\mathrm{unit} + a_c))`.
 
     :math:`a_c` is ``LABELS_COST`` for a matrix that was learned from labels, else 0.
@@ -302,7 +302,7 @@ def _splits(sample: Sample, costs: list[Cost], settings: Settings) -> list[Split
     return splits(sample, settings.cv, settings.groups, seed, repeats, settings.classes)
 
 
-def _compared(found: list[Trial], weights: Array | None, best: Trial) -> list[CandidateScore]:
+def scores_told(found: list[Trial], weights: Array | None, best: Trial) -> list[CandidateScore]:
     """Return what the folds said about every candidate, and about their blend if that is taken."""
     if weights is None:
         return [_score(trial, float(trial is best), trial is best) for trial in found]

@@ -28,7 +28,7 @@ from ..folds import FoldScores
 from ..grid import SIZE, SPAN, Path
 from ..rules import Evidence
 from ..rules import resolve as resolve_rule
-from ..selection import Settings, Trial, _compared, _weights
+from ..selection import Settings, Trial, blend_weights, scores_told
 from . import fits
 from .learning import candidates_of, covariances, fence_of, from_scatter, takes_covariance
 from .task import Task
@@ -178,12 +178,12 @@ def _from_folds(task: Task, tried: Candidates, full: list[Cost]) -> StreamedChoi
     best = min(found, key=lambda each: each.trial.verdict.value)
     weights, trials = None, [each.trial for each in found]
     if blends and tried.learned is not None:
-        weights = _weights(trials, tried.learned.candidates())
+        weights = blend_weights(trials, tried.learned.candidates())
         d = task.stream.chunks.d
         mixed = [[blended(list(costs), weights, d)] for costs in learned]
         [best] = _tried(task, ["Blend"], [blended(full, weights, d)], mixed, certify=True)
     trial = best.trial
-    table = _compared(trials, weights, trial)
+    table = scores_told(trials, weights, trial)
     if tried.learned is not None:
         trial.cost.comparison_ = Comparison(settings.rule, table)
         if weights is not None:

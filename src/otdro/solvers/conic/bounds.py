@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...duality import balance
 from ...losses.base import Array
 from .model import Model
 from .newton_system import Orthogonal
@@ -28,12 +29,7 @@ def balanced(m: Model, alpha: Array) -> Array:
     alpha = m.clipped(alpha)
     if not m.intercept:
         return alpha
-    u = m.pi * m.o * alpha
-    plus = float(u[u > 0].sum())
-    minus = -float(u[u < 0].sum())
-    if plus > minus:
-        return np.where(u > 0, alpha * (minus / plus), alpha)
-    return np.where(u < 0, alpha * (plus / minus), alpha) if minus > plus else alpha
+    return alpha * balance(m.pi * m.o * alpha)
 
 
 def dual_point(m: Model, alpha: Array, reach: Array) -> DualPoint:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...design import Design
+from ...duality import balance
 from ...problem import Problem
 
 Array = NDArray[Any]
@@ -27,10 +28,7 @@ def balanced(problem: Problem, a: Any) -> Array:
     """Return slopes whose mean is zero where there is an intercept: the larger side shrinks."""
     if not problem.fit_intercept:
         return np.asarray(a)
-    up, down = problem.weights @ np.maximum(a, 0), problem.weights @ np.maximum(-a, 0)
-    least = min(up, down)
-    up, down = (max(side, np.finfo(float).tiny) for side in (up, down))
-    return np.where(a > 0, a * (least / up), a * (least / down))
+    return np.asarray(a * balance(problem.weights * a))
 
 
 @dataclass(frozen=True, eq=False)

@@ -41,10 +41,8 @@ class Batch:
     def columns(self, index: Array) -> Batch:
         """Return the problems of some columns."""
         weights, rho = pick_columns(self.weights, index), self.rho[index]
-        design, y = self.design, self.y
-        if isinstance(design, Stack):
-            design, y = design.columns(index), pick_columns(y, index)
-        return Batch(design, y, weights, self.loss, rho, self.fit_intercept)
+        y = self.y if self.y.ndim == 1 else pick_columns(self.y, index)
+        return Batch(self.design.problems(index), y, weights, self.loss, rho, self.fit_intercept)
 
     @property
     def targets(self) -> Array:

@@ -10,13 +10,10 @@ from numpy.typing import NDArray
 from ...costs.low_rank import shortest
 from ...design import Design, mean
 from ...problem import Problem, Solution
-from ...row_space import Span, row_space
+from ...row_space import REDUCE_UP_TO, Span, row_space
 from ..base import Starts, verdict
 
 Array = NDArray[Any]
-
-#: Rows up to which a wide problem (d > n) is reduced to their span.
-REDUCE_UP_TO = 5_000
 
 
 class Minimisers(Protocol):

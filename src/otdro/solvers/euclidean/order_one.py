@@ -28,7 +28,7 @@ from ...arrays import (
     namespace,
     pick_columns,
 )
-from ...duality import threshold
+from ...duality import AT_THRESHOLD, threshold
 from .batch import Batch, Minimum, Points, Zero, norms
 from .newton_matrix import NewtonMatrix
 
@@ -43,8 +43,6 @@ ARMIJO = 1e-4
 HALVINGS = 50
 #: Steps and decreases below these, relative to point and objective, are rounding.
 STILL, ROUNDING = 1e-15, 1e-15
-#: The threshold is met to this.
-AT_THRESHOLD = 1e-12
 #: Of the first move along the gradient: the least curvature, relative to the slope.
 LEAST_BEND = 1e-3
 

@@ -23,15 +23,13 @@ from scipy.optimize import brentq
 
 from ...arrays import beside, namespace, numpy, pick_columns
 from ...design import Design
-from ...duality import rooted, threshold
+from ...duality import AT_THRESHOLD, rooted, threshold
 from ...problem import Problem, Solution
 from ..base import Method, Starts, constant_risk, duality_gap, verdict
 from .coordinates import Coordinates
 
 Array = NDArray[Any]
 
-#: The threshold of the zero model is met to this.
-AT_THRESHOLD = 1e-12
 #: The least eigenvalue of Z'Z, relative to the largest, and the least remainder, relative to
 #: ||y||^2, that survive the squaring of the spectrum.
 LEAST_SQUARE, LEAST_REMAINDER = 1e-9, 1e-6
@@ -142,16 +140,16 @@ class Spectral(Method):
         self, problem: Problem, tol: float, max_iter: int, start: Solution | None = None
     ) -> Solution:
         """Return the solution from the spectrum of the rows."""
-        return solve_many(problem, np.array([problem.ball.delta]), tol)[0]
+        return solve_deltas(problem, np.array([problem.ball.delta]), tol)[0]
 
     def solve_path(
         self, problem: Problem, deltas: Array, tol: float, max_iter: int, starts: Starts | None
     ) -> list[Solution]:
         """Return the solutions at every delta from one spectrum."""
-        return solve_many(problem, deltas, tol)
+        return solve_deltas(problem, deltas, tol)
 
 
-def solve_many(problem: Problem, deltas: Array, tol: float) -> list[Solution]:
+def solve_deltas(problem: Problem, deltas: Array, tol: float) -> list[Solution]:
     """Solve at every delta from one spectrum."""
     at, target = Coordinates(problem), tol * constant_risk(problem)[1]
     shift = float(problem.weights @ problem.y) if problem.fit_intercept else 0.0

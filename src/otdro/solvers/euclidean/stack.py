@@ -32,7 +32,7 @@ class Stack:
         """The columns."""
         return int(self.Z.shape[2])
 
-    def columns(self, index: Array) -> Stack:
+    def problems(self, index: Array) -> Stack:
         """Return the rows of some problems."""
         return Stack(pick(self.Z, index))
 

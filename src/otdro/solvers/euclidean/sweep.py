@@ -28,6 +28,7 @@ from ...arrays import library
 from ...costs import Cost
 from ...costs.low_rank import shortest
 from ...design import Design, mean
+from ...duality import AT_THRESHOLD
 from ...problem import Problem, Solution
 from ..base import constant_risk, duality_gap, verdict
 
@@ -38,8 +39,6 @@ Array = NDArray[Any]
 ROWS_FROM, PER_COLUMN, COLUMNS_UP_TO = 2_001, 10, 256
 #: Steps over all rows, or of a fold from points of its own, before another method takes over.
 OWN_STEPS = 4
-#: The threshold is met to this.
-AT_THRESHOLD = 1e-12
 #: Moves of a score up to which the bound on a row holds, with room (q < 1).
 REACH = 0.7
 #: The norm of the shrunken solution is met to this, and the steps towards it.

@@ -53,16 +53,16 @@ class FiniteSupport(Method):
         self, problem: Problem, tol: float, max_iter: int, start: Solution | None = None
     ) -> Solution:
         """Return the minimiser."""
-        return solve_many(problem, [problem.ball.delta], tol, max_iter)[0]
+        return solve_deltas(problem, [problem.ball.delta], tol, max_iter)[0]
 
     def solve_path(
         self, problem: Problem, deltas: Array, tol: float, max_iter: int, starts: Starts | None
     ) -> list[Solution]:
         """Return the solutions at every delta, costs and pairs shared."""
-        return solve_many(problem, deltas, tol, max_iter)
+        return solve_deltas(problem, deltas, tol, max_iter)
 
 
-def solve_many(
+def solve_deltas(
     problem: Problem, deltas: Sequence[float] | Array, tol: float, max_iter: int
 ) -> list[Solution]:
     """Return the solutions at positive deltas: costs are computed once, pairs are kept on."""

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_solve
 
 from ...design import Design
+from ...duality import balance
 from ...duality.ties import factored
 from ...losses import Loss
 from ..base import duality_gap
@@ -298,10 +299,4 @@ def _balanced(mass: Array, a: Array, fit_intercept: bool) -> Array:
     """Return slopes with sum m a = 0, those of the heavier sign made smaller."""
     if not fit_intercept:
         return a
-    up = float(np.sum((mass * a)[a > 0]))
-    down = -float(np.sum((mass * a)[a < 0]))
-    if up == down or min(up, down) <= 0:
-        return a if up == down else np.zeros_like(a)
-    if up > down:
-        return np.where(a > 0, a * (down / up), a)
-    return np.where(a < 0, a * (up / down), a)
+    return a * balance(mass * a)

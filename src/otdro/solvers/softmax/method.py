@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ...costs.low_rank import shortest
 from ...design import Design, mean
 from ...problem import Problem, Solution
-from ...row_space import Span, row_space
+from ...row_space import REDUCE_UP_TO, Span, row_space
 from ..base import Method, Starts, constant_risk, verdict
 from .batch import OwnRows, SharedRows
 from .euclidean import RoundPairs
@@ -24,8 +24,6 @@ Array = NDArray[Any]
 
 #: Coefficients below this share of the largest are tried as zeros where the penalty is a sum.
 NEGLIGIBLE = 1e-6
-#: Rows up to which a wide problem (d > n) is reduced to their span.
-REDUCE_UP_TO = 5_000
 #: Coefficients of a problem, and products of the entries of its rows, up to which the steps of
 #: several problems at once are cheaper than those of one after the other.
 BATCH_COEFFICIENTS, BATCH_ENTRIES = 100, 100_000

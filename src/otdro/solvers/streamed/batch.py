@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...design import Design
-from ...duality import threshold
+from ...duality import AT_THRESHOLD, threshold
 from ...progress import logger
 from ..euclidean.newton_matrix import solve_stiffened
-from ..euclidean.order_one import ARMIJO, AT_THRESHOLD, ROUNDING
+from ..euclidean.order_one import ARMIJO, ROUNDING
 from .newton import StreamedProblem, along_gradient
 from .stream import Stream
 from .sums import DualSums, Models, RiskSums

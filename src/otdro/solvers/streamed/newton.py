@@ -18,12 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...design import Design
-from ...duality import threshold
+from ...duality import AT_THRESHOLD, threshold
 from ...problem import Solution
 from ...progress import logger
 from ..base import duality_gap, verdict
 from ..euclidean.newton_matrix import solve_stiffened
-from ..euclidean.order_one import ARMIJO, AT_THRESHOLD, LEAST_BEND, ROUNDING, STILL
+from ..euclidean.order_one import ARMIJO, LEAST_BEND, ROUNDING, STILL
 from .stream import Constant, Stream
 from .sums import NewtonSums
 
