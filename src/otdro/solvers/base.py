@@ -215,6 +215,17 @@ def constant_solution(problem: Problem) -> Solution:
     return Solution(zero, b, 0.0, risk, 0.0, 1, True, "the constant model is optimal at this delta")
 
 
+def ahead(deltas: Array) -> float:
+    """Return t with v_3 near v_2 + t (v_2 - v_1) on the line in log delta through two solutions.
+
+    The last three deltas count; t is at most 1, and 0 where there are fewer or the last is 0.
+    """
+    if len(deltas) < 3 or deltas[-1] <= 0:
+        return 0.0
+    a, b, c = np.log(deltas[-3:])
+    return float(min(1.0, (c - b) / (b - a)))
+
+
 def duality_gap(risk: float, lower: float) -> float:
     """Return risk - lower, at least 0; inf where it is not a number, which proves nothing."""
     gap = float(risk) - float(lower)

@@ -12,7 +12,7 @@ from ...arrays import pick, pick_columns
 from ...costs import Cost
 from ...design import Design
 from ...problem import Problem, Solution
-from ..base import Starts, Swept, constant_risk
+from ..base import Starts, Swept, ahead, constant_risk
 from .batch import Batch, Minimum, norms
 from .batched import BatchedMethod
 from .coordinates import Coordinates
@@ -141,13 +141,11 @@ def _extrapolated(found: list[Minimum], deltas: Array) -> Start | None:
     """Return the start at the last of ``deltas``: the line in log delta through the last two."""
     if not found:
         return None
-    first, last, ahead = found[0], found[-1], 0.0
-    if len(found) == 2 and deltas[-1] > 0 and first.theta.any():
-        a, b, c = np.log(deltas[-3:])
-        ahead = min(1.0, (c - b) / (b - a))
+    first, last = found[0], found[-1]
+    t = ahead(deltas) if first.theta.any() else 0.0
     names = ("theta", "b", "z")
     pairs = [(getattr(first, name), getattr(last, name)) for name in names]
-    return tuple(v + ahead * (v - u) for u, v in pairs)
+    return tuple(v + t * (v - u) for u, v in pairs)
 
 
 def _batch(problem: Problem, at: Coordinates, weights: Array, deltas: Array) -> Batch:

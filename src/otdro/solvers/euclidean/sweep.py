@@ -30,7 +30,7 @@ from ...costs.low_rank import shortest
 from ...design import Design, mean
 from ...duality import AT_THRESHOLD
 from ...problem import Problem, Solution
-from ..base import constant_risk, duality_gap, verdict
+from ..base import ahead, constant_risk, duality_gap, verdict
 
 Array = NDArray[Any]
 
@@ -375,7 +375,5 @@ def folded(problem: Problem, held: Array, cost: Cost) -> Problem:
 
 def extrapolated(points: list[Array], deltas: Array) -> Array:
     """Return the start at the last of ``deltas``: the line in log delta through the last points."""
-    if len(points) < 2 or len(deltas) < 3 or not points[-2][:-1].any():
-        return points[-1]
-    a, b, c = np.log(deltas[-3:])
-    return points[-1] + min(1.0, (c - b) / (b - a)) * (points[-1] - points[-2])
+    first, last = points[0], points[-1]
+    return last + (ahead(deltas) if first[:-1].any() else 0.0) * (last - first)

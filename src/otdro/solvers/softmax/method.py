@@ -12,7 +12,7 @@ from ...costs.low_rank import shortest
 from ...design import Design, mean
 from ...problem import Problem, Solution
 from ...row_space import REDUCE_UP_TO, Span, row_space
-from ..base import Method, Starts, constant_risk, verdict
+from ..base import Method, Starts, ahead, constant_risk, verdict
 from .batch import OwnRows, SharedRows
 from .euclidean import RoundPairs
 from .newton import SoftmaxMinima, SoftmaxStart, Unpenalised, locate, minimise, origin
@@ -120,7 +120,7 @@ def _in_turn(
     solved: list[list[Solution]] = [[] for _ in problems.at]
     last: list[SoftmaxMinima] = []
     for j, delta in enumerate(deltas.tolist()):
-        near = _ahead(last, deltas[: j + 1]) if last else near
+        near = _extrapolated(last, deltas[: j + 1]) if last else near
         each = np.full(len(target), delta)
         found = minimise(rows, penalty, each, zero, target, max_iter, near)
         last = [*last[-1:], found]
@@ -129,15 +129,12 @@ def _in_turn(
     return solved
 
 
-def _ahead(found: list[SoftmaxMinima], deltas: Array) -> SoftmaxStart:
+def _extrapolated(found: list[SoftmaxMinima], deltas: Array) -> SoftmaxStart:
     """Return a start at the last of ``deltas``, on the line in log delta through the last two."""
     first, last = found[0].points, found[-1].points
-    ahead = np.zeros(len(first.norm))
-    if len(found) == 2 and deltas[-1] > 0:
-        a, b, c = np.log(deltas[-3:])
-        ahead = np.where(first.norm > 0, min(1.0, (c - b) / (b - a)), 0.0)
-    C = last.C + ahead[:, None, None] * (last.C - first.C)
-    return SoftmaxStart(C, last.c + ahead[:, None] * (last.c - first.c), found[-1].multipliers)
+    t = np.where(first.norm > 0, ahead(deltas), 0.0)
+    C = last.C + t[:, None, None] * (last.C - first.C)
+    return SoftmaxStart(C, last.c + t[:, None] * (last.c - first.c), found[-1].multipliers)
 
 
 def pair_penalty(problem: Problem) -> PairPenalty:
