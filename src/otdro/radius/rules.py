@@ -212,13 +212,14 @@ def profile_median(evidence: Evidence) -> Array:
 
     It is the median of :math:`\|\frac1n \sum_i \xi_i a_i (x_i - \bar x)\|` over standard normal
     multipliers, :math:`a_i = \ell'(z_i)` at out-of-fold scores, over the Lipschitz constant; at
-    order 2 over the root mean square of :math:`\ell'` at the best constant. Rows that no fold
-    tested do not count, and those far out count as on a fence.
+    order 2 over the root mean square of :math:`\ell'` at the best constant. n is ``information``:
+    rows of one environment that tell the same average no noise away. Rows that no fold tested do
+    not count, and those far out count as on a fence.
     """
     sample = evidence.sample
     norms = _euclidean_norms if evidence.cost.euclidean else _drawn_norms
     found = [norms(evidence, k) / _unit(sample, y, evidence.order) for k, y in enumerate(sample.ys)]
-    return np.mean(found, axis=0) / np.sqrt(evidence.rows)
+    return np.mean(found, axis=0) / np.sqrt(information(evidence))
 
 
 def _unit(sample: Sample, y: Array, order: int) -> float:
