@@ -1,6 +1,7 @@
 """Rows from several environments: folds, losses, rules, splits, and the command line."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from otdro.losses import Logistic
 from otdro.problem import Sample
 from otdro.radius.environments import design_effect, environment_losses
 from otdro.radius.folds import FoldScores
+from otdro.radius.rules import Evidence, information, profile_median
 
 RNG = np.random.default_rng(5)
 GROUPS = np.repeat(["a", "b", "c", "d", "e"], 20)
@@ -82,6 +84,17 @@ def test_design_effect_of_single_rows_is_one():
     sample, folds = evidence_of(np.exp(RNG.standard_normal(20)))
     assert design_effect(sample, folds, np.arange(20)) == 1
     assert design_effect(sample, folds, np.zeros(20)) == 1
+
+
+def test_the_noise_radius_of_environments_is_that_of_the_rows_they_are_worth():
+    groups = np.repeat(np.arange(10), 50)
+    sample, folds = evidence_of(np.exp(np.repeat(RNG.standard_normal(10), 50)))
+    sample = Sample(RNG.standard_normal((500, 3)), sample.ys, sample.weights, Logistic(), True)
+    rows = Evidence(sample, Norm(2), 1, np.array([0.1]), folds, True)
+    environments = replace(rows, groups=groups)
+    assert_allclose(information(environments), 10)
+    # the same moments of rows, but ten of them instead of 500
+    assert_allclose(profile_median(environments), np.sqrt(50) * profile_median(rows))
 
 
 def test_losses_are_weighted_and_untested_environments_left_out():
