@@ -164,19 +164,101 @@ def test_one_vs_rest_and_names_of_labels(kind):
     assert (by_name.predict(kind(X)) == names[expected.predict(X)]).all()
 
 
-def test_several_classes_on_a_device_are_one_vs_rest_and_said_to_be(kind):
-    X, _, score = rows(60, 3)
-    y = np.digitize(score, [-1, 1])
-    settings = {"cv": 3, "deltas": [0.1, 0.01]}
-    found = DROClassifier(**settings).fit(kind(X), kind(y))
-    assert all("One-vs-rest: the softmax model is solved for NumPy" in m for m in found.message_)
-    assert tuple(found.coef_.shape) == tuple(found.predict_proba(kind(X))[:3].shape) == (3, 3)
-    expected = DROClassifier(**settings, multi_class="ovr").fit(X, y)
-    assert "softmax" not in "".join(expected.message_)
-    np.testing.assert_allclose(found.robust_risk_, expected.robust_risk_, atol=1e-6)
+FEW = [0.2, 0.1, 0.05]
+SEVERAL = {
+    "order 1": {"cost": "euclidean", "delta": 0.05},
+    "plain": {"cost": "euclidean", "delta": 0.0},
+    "no intercept": {"cost": "euclidean", "delta": 0.05, "fit_intercept": False},
+    "matrix": {"cost": np.diag([1.0, 2.0, 3.0, 4.0, 5.0]), "delta": 0.05},
+    "balanced": {"cost": "euclidean", "delta": 0.05, "class_weight": "balanced"},
+    "folds": {"cost": "euclidean", "delta": "cv", "cv": 3, "deltas": FEW},
+    "scoring": {"cost": "euclidean", "delta": "cv", "cv": 3, "scoring": "accuracy", "deltas": FEW},
+    "learned": {"delta": "cv", "cv": 3, "deltas": FEW},
+    "l1": {"cost": "l1", "delta": 0.05},
+    "linf": {"cost": "linf", "delta": 0.05},
+}
+
+
+def three_classes(n=150, d=5):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((n, d)) * (1 + np.arange(d)) / 3 + 1
+    score = (X - 1) @ rng.standard_normal((d, 3))
+    return X, (score + rng.gumbel(size=(n, 3))).argmax(axis=1)
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+def test_softmax_model_is_that_of_numpy(kind, name):
+    X, y = three_classes()
+    model = DROClassifier(tol=1e-10, **SEVERAL[name])
+    expected, found = clone(model).fit(X, y), clone(model).fit(kind(X), kind(y))
+    assert found.loss_.outputs == 3
+    assert found.robust_risk_ == pytest.approx(expected.robust_risk_, abs=1e-8)
+    assert found.delta_ == pytest.approx(expected.delta_, rel=1e-8)
+    for method in ("predict", "decision_function", "predict_proba", "predict_log_proba"):
+        answer = getattr(found, method)(kind(X))
+        same_kind(answer, kind(X))
+        np.testing.assert_allclose(numpy(answer), getattr(expected, method)(X), atol=1e-6)
+    same_kind(found.coef_, kind(X))
+    same_kind(found.intercept_, kind(X))
+
+
+def test_softmax_model_of_weights_names_and_two_classes(kind):
+    X, y = three_classes()
+    weights = np.random.default_rng(1).uniform(0.5, 1.5, len(y))
+    model = DROClassifier(cost="euclidean", delta=0.05, tol=1e-10, multi_class="multinomial")
+    expected = clone(model).fit(X, y, sample_weight=weights)
+    found = clone(model).fit(kind(X), kind(y), sample_weight=kind(weights))
+    assert found.robust_risk_ == pytest.approx(expected.robust_risk_, abs=1e-8)
+    names = np.array(["a", "b", "c"])
+    by_name = clone(model).fit(kind(X), names[y])
+    assert (by_name.predict(kind(X)) == names[clone(model).fit(X, y).predict(X)]).all()
     # of two classes the softmax model is the binary one, anywhere
-    two = DROClassifier(cost="euclidean", delta=0.05, multi_class="multinomial")
-    assert "Two classes" in two.fit(kind(X), kind(1 * (y > 0))).message_
+    assert "Two classes" in clone(model).fit(kind(X), kind(1 * (y > 0))).message_
+
+
+@pytest.mark.parametrize("reach", [None, 0.5])
+@pytest.mark.parametrize("cost", ["euclidean", "linf"])
+def test_softmax_worst_case_stays_on_the_device(kind, cost, reach):
+    X, y = three_classes()
+    model = DROClassifier(cost=cost, delta=0.05, tol=1e-10)
+    expected, fitted = clone(model).fit(X, y), clone(model).fit(kind(X), kind(y))
+    for asked, plain in (({}, {}), ({"rows": (kind(X), kind(y))}, {"rows": (X, y)})):
+        found = fitted.worst_case(**asked, reach=reach)
+        known = expected.worst_case(**plain, reach=reach)
+        for part in ("points", "targets", "weights", "origin"):
+            same_kind(getattr(found, part), kind(X))
+            given = numpy(getattr(found, part))
+            np.testing.assert_allclose(given, getattr(known, part), rtol=1e-6, atol=1e-6)
+        assert found.risk == pytest.approx(known.risk, abs=1e-8)
+        assert found.budget == pytest.approx(known.budget, abs=1e-8)
+
+
+def test_softmax_risk_and_audit(kind):
+    X, y = three_classes()
+    model = DROClassifier(cost="euclidean", delta=0.05, tol=1e-10)
+    expected, fitted = clone(model).fit(X, y), clone(model).fit(kind(X), kind(y))
+    parts = (fitted.coef_, fitted.intercept_, "logistic", fitted.ball_)
+    found = robust_risk(kind(X), kind(y), *parts)
+    assert found == pytest.approx(fitted.robust_risk_, abs=1e-8)
+    seen, known = audit(fitted, kind(X), kind(y)), audit(expected, X, y)
+    for delta in (0.0, 0.1):
+        assert seen.accuracy(delta) == pytest.approx(known.accuracy(delta), abs=1e-8)
+        assert seen.risk(delta) == pytest.approx(known.risk(delta), abs=1e-8)
+    np.testing.assert_allclose(seen.counterfactuals, known.counterfactuals, atol=1e-6)
+
+
+def test_softmax_model_of_many_wide_and_float32_rows(kind, monkeypatch):
+    model = DROClassifier(cost="euclidean", delta=0.05, tol=1e-10)
+    X, y = three_classes(40, 90)
+    wide = clone(model).fit(kind(X), kind(y)).robust_risk_
+    assert wide == pytest.approx(clone(model).fit(X, y).robust_risk_, abs=1e-8)
+    X, y = three_classes(3_000)
+    expected = clone(model).fit(X, y).robust_risk_
+    # where the Hessian is learned from gradients, as for rows too many to form it
+    monkeypatch.setattr("otdro.solvers.softmax.newton.CHEAP_UP_TO", 0)
+    assert clone(model).fit(kind(X), kind(y)).robust_risk_ == pytest.approx(expected, abs=1e-8)
+    short = clone(model).set_params(tol=1e-6).fit(kind(X.astype(np.float32)), kind(y))
+    assert short.robust_risk_ == pytest.approx(expected, rel=1e-5)
 
 
 def test_risk_path_and_audit(kind):
@@ -319,7 +401,7 @@ def test_sparse_rows_on_a_device_are_refused(monkeypatch):
         {"cost": "linf"},
         {"cost": "euclidean", "label_cost": 1.0},
         {"cost": "euclidean", "solver": "smoothed"},
-        {"cost": "euclidean", "multi_class": "multinomial"},
+        {"cost": "euclidean", "label_cost": 1.0, "multi_class": "multinomial"},
     ],
 )
 def test_what_runs_on_numpy_only_says_so(monkeypatch, settings):

@@ -87,6 +87,13 @@ def mass(weights: Any, mask: Any) -> float:
     return float(namespace(weights).where(mask, weights, 0.0).sum())
 
 
+def class_masses(codes: Any, weights: Any, count: int) -> Array:
+    """Return the weight of every class, NumPy (count,); codes are whole numbers of any type."""
+    if isinstance(codes, np.ndarray):
+        return np.bincount(as_index(codes), weights, minlength=count)
+    return np.array([mass(weights, codes == k) for k in range(count)])
+
+
 def full(shape: Any, value: Any, x: Any) -> Any:
     """Return a float64 array of one value, of the library and on the device of x."""
     if isinstance(x, np.ndarray) or library(x) is None:
@@ -108,6 +115,14 @@ def as_float(x: Any) -> Any:
         return np.asarray(x, dtype=float)
     xp = namespace(x)
     return xp.astype(x, xp.float64, copy=False)
+
+
+def as_index(x: Any) -> Any:
+    """Return whole numbers of any type as those that index arrays."""
+    if isinstance(x, np.ndarray) or library(x) is None:
+        return np.asarray(x).astype(int)
+    xp = namespace(x)
+    return xp.astype(x, xp.int64, copy=False)
 
 
 def copied(x: Any) -> Any:

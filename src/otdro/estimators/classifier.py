@@ -14,7 +14,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import validate_data
 
 from .. import losses
-from ..arrays import as_float, beside, namespace, numpy
+from ..arrays import as_float, as_index, beside, class_masses, namespace, numpy
 from ..entry import check_places, check_vector, formats, stays
 from ..losses import Loss
 from ..worst_case import WorstCase
@@ -26,7 +26,6 @@ from .rows import (
     Targets,
     check_weights,
     class_codes,
-    class_masses,
     is_numeric,
     normalise,
 )
@@ -69,7 +68,7 @@ class DROClassifier(ClassifierMixin, DROEstimator):  # type: ignore[misc]
         whose worst-case risk is the mean cross-entropy plus delta times the largest dual norm of a
         difference of two classes' coefficients; it needs the logistic loss, order 1 and a
         Euclidean cost, "l1" or "linf". "ovr" fits each class against the rest. "auto" is
-        "multinomial" where that is possible, else "ovr"; so it is for rows on a device.
+        "multinomial" where that is possible, else "ovr".
     label_cost : float > 0 or "cv", default=inf
         The price at which the adversary may change a label into any other, in the unit of the
         cost, beside the price of moving the row; inf: labels cannot be changed. "cv" chooses it
@@ -137,7 +136,7 @@ class DROClassifier(ClassifierMixin, DROEstimator):  # type: ignore[misc]
             weights = normalise(weights * beside(factors, X)[codes], "class_weight")
         _require_classes(classes, class_masses(codes, weights, len(classes)))
         price = fit_price(self, "label_cost", support)
-        form = model_form(self, loss, len(classes), support, X)
+        form = model_form(self, loss, len(classes), support)
         # of two classes the second is +1, of more each in turn against the rest
         positive = [1] if len(classes) == 2 else range(len(classes))
         ys = [2 * as_float(codes == k) - 1 for k in positive]
@@ -230,12 +229,11 @@ class DROClassifier(ClassifierMixin, DROEstimator):  # type: ignore[misc]
         return np.where(y == positive, 1.0, -1.0)
 
     def _named(self, found: WorstCase) -> WorstCase:
-        if self.loss_.outputs > 1:
-            return replace(found, targets=self.classes_[found.targets.astype(int)])
-        if len(self.classes_) > 2:
+        targets = numpy(found.targets)
+        several = self.loss_.outputs > 1
+        if len(self.classes_) > 2 and not several:
             return found
-        positive = numpy(found.targets) > 0
-        targets = self.classes_[positive.astype(int)]
+        targets = self.classes_[as_index(targets if several else targets > 0)]
         kept = beside(targets, found.weights) if is_numeric(targets) else targets
         return replace(found, targets=kept)
 

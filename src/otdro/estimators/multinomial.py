@@ -6,13 +6,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..arrays import library, place
 from ..costs import Cost
 from ..losses import Loss
 
 FORMS = ("auto", "multinomial", "ovr")
 BINARY = "Two classes: the softmax model is the binary one, with B_1 = -B_0 = beta/2."
-ON_DEVICE = "One-vs-rest: the softmax model is solved for NumPy arrays only."
 
 
 class Form(NamedTuple):
@@ -22,7 +20,7 @@ class Form(NamedTuple):
     note: str = ""
 
 
-def model_form(estimator: Any, loss: Loss, classes: int, support: Any, X: Any) -> Form:
+def model_form(estimator: Any, loss: Loss, classes: int, support: Any) -> Form:
     """Return the form that ``multi_class`` asks for; refuse a softmax model that does not exist."""
     asked = estimator.multi_class
     if not (isinstance(asked, str) and asked in FORMS):
@@ -32,13 +30,10 @@ def model_form(estimator: Any, loss: Loss, classes: int, support: Any, X: Any) -
     missing = _missing(estimator, loss, support)
     if missing is None and classes == 2:
         return Form(None, BINARY)
-    if missing is None and library(X) is None:
+    if missing is None:
         return Form(loss.multinomial(classes))
     if asked == "auto":
-        return Form(None, ON_DEVICE if missing is None else "")
-    missing = missing or (
-        f"is solved for NumPy arrays only, and X is an array of {place(X)}: copy X and y to NumPy"
-    )
+        return Form(None)
     raise ValueError(f"multi_class='multinomial' {missing}, or multi_class='ovr'.")
 
 

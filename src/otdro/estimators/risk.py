@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils import check_X_y
 
 from .. import losses
-from ..arrays import full, numpy
+from ..arrays import full, namespace, numpy
 from ..chunks import in_chunks
 from ..losses import Loss
 from ..problem import Ball, Problem
@@ -57,14 +56,15 @@ def robust_risk(X: Any, y: Any, coef: Any, intercept: Any, loss: str | Loss, bal
     if in_chunks(X):
         return risk_in_chunks(X, y, coef, intercept, loss, ball)
     if len(getattr(coef, "shape", np.shape(coef))) == 2 and len(coef) > 1:
-        return _softmax_risk(X, y, np.asarray(coef, dtype=float), intercept, loss, ball)
+        B, b = (np.asarray(numpy(part), dtype=float) for part in (coef, intercept))
+        return _softmax_risk(X, y, B, b, loss, ball)
     X, y, coef = _sample(X, y, coef, loss)
     ball.cost.check(X.shape[1])
     problem = Problem(X, y, full(len(y), 1 / len(y), y), loss, ball)
     return robust_risk_of(problem, coef, float(np.ravel(numpy(intercept))[0]))
 
 
-def _softmax_risk(X: Any, y: Any, coef: Array, intercept: Any, loss: Loss, ball: Ball) -> float:
+def _softmax_risk(X: Any, y: Any, coef: Array, intercept: Array, loss: Loss, ball: Ball) -> float:
     K = len(coef)
     several = loss if loss.outputs == K else loss.multinomial(K)
     if several is None or ball.order != 1 or not ball.cost.is_norm:
@@ -73,18 +73,18 @@ def _softmax_risk(X: Any, y: Any, coef: Array, intercept: Any, loss: Loss, ball:
             f"loss, order 1 and a norm; got {loss!r}, order={ball.order} and {ball.cost!r}. Give "
             "one line of coefficients at a time."
         )
-    X, y = check_X_y(X, y, accept_sparse="csr", dtype=[np.float64, np.float32])
-    if coef.shape[1] != X.shape[1] or np.shape(intercept) != (K,):
+    X, y = checked_pair(X, y)
+    if coef.shape[1] != X.shape[1] or intercept.shape != (K,):
         raise ValueError(
-            f"coef has shape {coef.shape} and intercept {np.shape(intercept)}, but X has "
+            f"coef has shape {coef.shape} and intercept {intercept.shape}, but X has "
             f"{X.shape[1]} features."
         )
-    if not np.isin(y, np.arange(K)).all():
-        raise ValueError(f"labels must be 0 to {K - 1} here, got {np.unique(y)[:5].tolist()}.")
+    known = namespace(y).unique_values(y).tolist()
+    if not set(known) <= set(range(K)):
+        raise ValueError(f"labels must be 0 to {K - 1} here, got {known[:5]}.")
     ball.cost.check(X.shape[1])
-    weights = np.full(len(y), 1 / len(y))
-    problem = Problem(X, np.asarray(y, dtype=float), weights, several, ball)
-    return robust_risk_of(problem, coef, np.asarray(intercept, dtype=float))
+    problem = Problem(X, y, full(len(y), 1 / len(y), y), several, ball)
+    return robust_risk_of(problem, coef, intercept)
 
 
 def _sample(X: Any, y: Any, coef: Any, loss: Loss) -> tuple[Any, Array, Array]:

@@ -11,7 +11,7 @@ from sklearn.utils import check_array
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight
 
-from ..arrays import as_float, full, library, mass, namespace, numpy
+from ..arrays import as_float, full, library, namespace, numpy
 from ..entry import check_places, check_vector
 from ..losses import Loss
 
@@ -75,13 +75,6 @@ def class_codes(y: Any) -> tuple[Array, Any]:
     known = xp.unique_values(ends) if two else xp.unique_values(y)
     check_classification_targets(numpy(known))
     return numpy(known), xp.searchsorted(known, y)
-
-
-def class_masses(codes: Any, weights: Any, count: int) -> Array:
-    """Return the weight of every class."""
-    if library(codes) is None:
-        return np.bincount(codes, weights, minlength=count)
-    return np.array([mass(weights, codes == k) for k in range(count)])
 
 
 def check_weights(X: Any, sample_weight: Any) -> Array:

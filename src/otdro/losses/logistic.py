@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.special import entr, expit, logit
+from scipy.special import expit, logit
 
 from ..arrays import as_float, mass, namespace
 from .base import Array, Loss, SlopeRange
 from .inner import Inner
-from .softmax import Softmax
+from .softmax import Softmax, entropy
 from .sublevel import Ends
 
 #: The largest margin whose exponential is a finite number, with room.
@@ -104,7 +104,7 @@ class Logistic(Loss):
     def conjugate(self, a: Array, y: Array) -> Array:
         """Return the negative entropy of alpha = -ya, +inf outside [0, 1]."""
         alpha = -y * a
-        return -(_entropy(alpha) + _entropy(1 - alpha))
+        return -(entropy(alpha) + entropy(1 - alpha))
 
     def sublevel(self, y: Array) -> Ends:
         """Return -y z <= log(e^t - 1)."""
@@ -155,15 +155,6 @@ def _logit(p: Array) -> Array:
     """Return log(p/(1 - p))."""
     xp = namespace(p)
     return logit(p) if xp is np else xp.log(p) - xp.log1p(-p)
-
-
-def _entropy(p: Array) -> Array:
-    """Return -p log p, 0 at 0 and -inf below."""
-    xp = namespace(p)
-    if xp is np:
-        return entr(p)
-    found = -p * xp.log(xp.where(p > 0, p, 1.0))
-    return xp.where(p < 0, -np.inf, found)
 
 
 def _all(condition: Any) -> bool:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.special import logsumexp, softmax, xlogy
+from scipy.special import entr
 
+from ..arrays import as_index, class_masses, namespace, numbers
 from .base import Array, Loss
 
 
@@ -38,31 +39,32 @@ class Softmax(Loss):
 
     def value(self, z: Array, y: Array) -> Array:
         """Return log sum_k e^(z_k - z_y)."""
-        own = np.take_along_axis(z, _places(z, y), axis=-1)
-        return np.asarray(logsumexp(z - own, axis=-1))
+        xp, own = namespace(z), _own(z, y)
+        rise = z - xp.sum(xp.where(own, z, 0.0), axis=-1, keepdims=True)
+        top = xp.max(rise, axis=-1)
+        rest = xp.sum(xp.where(own, 0.0, xp.exp(rise - top[..., None])), axis=-1)
+        # without the term that is 1, so that no digit of a small loss is lost
+        rest = xp.where(top > 0, rest + xp.exp(-top) - 1, rest)
+        return top + xp.log1p(rest)
 
     def derivative(self, z: Array, y: Array) -> Array:
         """Return p - e_y, p the probabilities."""
-        slope = softmax(z, axis=-1)
-        place = _places(z, y)
-        np.put_along_axis(slope, place, np.take_along_axis(slope, place, axis=-1) - 1, axis=-1)
-        return np.asarray(slope)
+        return self.probability(z) - namespace(z).where(_own(z, y), 1.0, 0.0)
 
     def probability(self, z: Array) -> Array:
         """Return the probabilities of all classes, along the last axis."""
-        return np.asarray(softmax(z, axis=-1))
+        xp = namespace(z)
+        p = xp.exp(z - xp.max(z, axis=-1, keepdims=True))
+        return p / xp.sum(p, axis=-1, keepdims=True)
 
     def conjugate(self, a: Array, y: Array) -> Array:
         """Return the negative entropy of p = a + e_y, +inf off the simplex."""
-        p = a.copy()
-        place = _places(a, y)
-        np.put_along_axis(p, place, np.take_along_axis(p, place, axis=-1) + 1, axis=-1)
-        inside = (p >= 0).all(axis=-1)
-        return np.where(inside, xlogy(p, np.maximum(p, 0)).sum(axis=-1), np.inf)
+        xp = namespace(a)
+        return -xp.sum(entropy(a + xp.where(_own(a, y), 1.0, 0.0)), axis=-1)
 
     def shares(self, y: Array, weights: Array) -> Array:
         """Return the weight of every class, (K,)."""
-        return np.bincount(y.astype(int), weights, minlength=self.classes) / weights.sum()
+        return class_masses(y, weights, self.classes) / float(weights.sum())
 
     def constant(self, y: Array, weights: Array) -> Any:
         """Return the centred logarithms of the shares, (K,); of an absent class far down."""
@@ -70,7 +72,15 @@ class Softmax(Loss):
         return b - b.mean()
 
 
-def _places(z: Array, y: Array) -> Array:
-    """Return the labels as indices along the last axis of the scores."""
-    place = np.asarray(y).astype(int)[..., None]
-    return np.broadcast_to(place, (*z.shape[:-1], 1))
+def entropy(p: Array) -> Array:
+    """Return -p log p, 0 at 0 and -inf below."""
+    xp = namespace(p)
+    if xp is np:
+        return entr(p)
+    found = -p * xp.log(xp.where(p > 0, p, 1.0))
+    return xp.where(p < 0, -np.inf, found)
+
+
+def _own(z: Array, y: Array) -> Array:
+    """Whether a score is that of the own class, along the last axis of the scores."""
+    return as_index(y)[..., None] == numbers(z.shape[-1], z)

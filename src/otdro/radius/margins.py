@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp
 
+from ..arrays import as_index, full, namespace, numbers, pick
 from ..costs import Norm
 from ..losses import Logistic
 from ..problem import Sample
@@ -50,15 +50,17 @@ def binary_view(sample: Sample, folds: FoldScores) -> tuple[Sample, FoldScores]:
         return sample, folds
     [y] = sample.ys
     pairs = zip(folds.rows, folds.z, strict=True)
-    z = [true_class_margin(scores[0], y[rows].astype(int))[None] for rows, scores in pairs]
+    z = [true_class_margin(scores[0], pick(y, rows))[None] for rows, scores in pairs]
     _, risk = constant_risk(sample.problem(y, sample.ball(Norm(2), 0.0, 1)))
-    view = replace(sample, ys=[np.ones(len(y))], loss=TrueClass(K, risk))
+    view = replace(sample, ys=[full(len(y), 1.0, y)], loss=TrueClass(K, risk))
     return view, replace(folds, z=z)
 
 
 def true_class_margin(z: Array, y: Array) -> Array:
     """Return z_y - log sum over the other classes of e^z_k, (n, m) from scores (n, m, K)."""
-    own = y[:, None] == np.arange(z.shape[-1])
-    own = np.broadcast_to(own[:, None, :], z.shape)
-    mine = np.where(own, z, 0.0).sum(axis=-1)
-    return np.asarray(mine - logsumexp(np.where(own, -np.inf, z), axis=-1))
+    xp = namespace(z)
+    own = (as_index(y)[:, None] == numbers(z.shape[-1], z))[:, None, :]
+    mine = xp.sum(xp.where(own, z, 0.0), axis=-1)
+    others = xp.where(own, -np.inf, z)
+    top = xp.max(others, axis=-1)
+    return mine - top - xp.log(xp.sum(xp.exp(others - top[..., None]), axis=-1))

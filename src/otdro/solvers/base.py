@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from ..arrays import full, mass
+from ..arrays import class_masses, full, mass
 from ..costs import Cost
 from ..problem import Problem, Solution
 
@@ -200,7 +200,7 @@ def constant_risk(problem: Problem) -> tuple[Any, float]:
             scores = problem.loss.constant(y, weights)
         each = np.arange(len(scores))
         values = problem.loss.value(np.tile(scores, (len(each), 1)), each)
-        return scores, float(np.bincount(y.astype(int), weights, minlength=len(each)) @ values)
+        return scores, float(class_masses(y, weights, len(each)) @ values)
     b = problem.loss.constant(y, weights) if problem.fit_intercept else 0.0
     if problem.loss.task == "classification":
         positive = mass(weights, y > 0)

@@ -228,12 +228,11 @@ def _reaches(candidate: Method, problem: Problem) -> bool:
 def refusal_of_device(problem: Problem) -> str:
     """Return the sentence for rows on a device that only a method for NumPy arrays would take."""
     loss, ball = problem.loss, problem.ball
-    instead = ", with multi_class='ovr' for several classes" if loss.outputs > 1 else ""
     return (
         f"order={ball.order} with {type(loss).__name__} and {ball.cost!r} is solved for "
         f"NumPy arrays only, and X is an array of {place(problem.X)}: the logistic and squared "
-        f"losses under Euclidean costs of at most 2,000 columns run on a device{instead}. Use one "
-        "of these, or copy X and y to NumPy."
+        "losses under Euclidean costs of at most 2,000 columns run on a device. Use one of these, "
+        "or copy X and y to NumPy."
     )
 
 

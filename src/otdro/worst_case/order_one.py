@@ -104,12 +104,21 @@ def moves_within(
     up, down = (loss.value(z + sign * reach * w, y) - flat for sign in (1.0, -1.0))
     gain = xp.maximum(up, down)
     sign = 2 * as_float(up >= down) - 1
+    moved = most_gaining(gain, weights, delta / reach)
+    return branches([moved, weights - moved], [sign * reach * w, 0.0 * sign], attained=True)
+
+
+def most_gaining(gain: Array, weights: Array, room: float) -> Array:
+    """Return the mass of each row that moves: in the order of their gain, ``room`` in all.
+
+    A row that gains nothing stays.
+    """
+    xp = namespace(gain)
     order = xp.argsort(-gain, stable=True)
     before = weights[order].cumsum(0) - weights[order]
-    moved = full(len(y), 0.0, y)
-    moved[order] = xp.minimum(xp.maximum(delta / reach - before, 0.0), weights[order])
-    moved = xp.where(gain > 0, moved, 0.0)
-    return branches([moved, weights - moved], [sign * reach * w, 0.0 * sign], attained=True)
+    moved = 0.0 * weights
+    moved[order] = xp.minimum(xp.maximum(room - before, 0.0), weights[order])
+    return xp.where(gain > 0, moved, 0.0)
 
 
 def check_reach(reach: Any, order: int) -> float:

@@ -8,11 +8,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import (
+    as_float,
+    as_index,
+    beside,
+    class_masses,
+    flatnonzero,
+    namespace,
+)
 from ..design import as_dense, model_scores
 from ..duality import Dual, pair_norms, priced_pair_risk, steepest_pair
 from ..problem import Problem
 from .distribution import TOLERANCE, WorstCase
-from .order_one import check_reach
+from .order_one import check_reach, most_gaining
 
 Array = NDArray[Any]
 
@@ -29,7 +37,7 @@ def softmax_worst_case(
     ball, weights = problem.ball, problem.weights
     if np.isfinite(ball.label_cost):
         return _with_changed_labels(problem, coef, intercept, reach)
-    labels = problem.y.astype(int)
+    labels = as_index(problem.y)
     z = model_scores(problem.X, coef, intercept)
     plain = problem.loss.value(z, labels)
     pair = steepest_pair(ball.cost, coef, present(problem))
@@ -37,18 +45,18 @@ def softmax_worst_case(
     if reach is not None:
         reach = check_reach(reach, ball.order)
     if pair.norm == 0 or ball.delta == 0:
-        return _moved(problem, coef, intercept, 0 * weights, labels, np.ones(len(labels)), risk)
+        return _moved(problem, coef, intercept, 0 * weights, labels, 1.0, risk)
     if reach is not None:
         mass, other = _within(problem, coef, z, plain, reach)
-        return _moved(problem, coef, intercept, mass, other, np.full(len(mass), reach), risk)
+        return _moved(problem, coef, intercept, mass, other, reach, risk)
     own = labels == pair.own
     share = 1.0
-    total = float(weights[own].sum())
+    total = float((weights * own).sum())
+    other = 0 * labels + pair.other
     while True:
         # a share of every row of the class, by delta over that mass: what is missing vanishes
-        mass = np.where(own, share * weights, 0.0)
-        length = np.full(len(labels), ball.delta / (share * total))
-        other = np.full(len(labels), pair.other)
+        mass = namespace(weights).where(own, share * weights, 0.0)
+        length = ball.delta / (share * total)
         found = _moved(problem, coef, intercept, mass, other, length, risk)
         if found.shortfall <= TOLERANCE * risk or share < np.finfo(float).eps:
             return found
@@ -85,12 +93,8 @@ def _with_changed_labels(problem: Problem, coef: Array, intercept: Array, reach:
     norm = steepest_pair(ball.cost, coef, present(problem)).norm
     dual = _priced(problem, z, norm)
     gain = z[np.arange(len(z)), labels] - z.min(axis=1)
-    order = np.argsort(-gain, kind="stable")
-    before = np.concatenate([[0.0], np.cumsum(problem.weights[order])[:-1]])
-    mass = np.zeros(len(labels))
-    mass[order] = np.clip(ball.delta / ball.label_cost - before, 0.0, problem.weights[order])
-    worth = gain >= dual.multiplier * ball.label_cost * (1 - TOLERANCE)
-    mass = np.where(worth & (gain > 0), mass, 0.0)
+    mass = most_gaining(gain, problem.weights, ball.delta / ball.label_cost)
+    mass = np.where(gain >= dual.multiplier * ball.label_cost * (1 - TOLERANCE), mass, 0.0)
     goes = np.flatnonzero(mass > 0)
     stays = np.flatnonzero((mass < problem.weights) | (mass == 0))
     origin = np.concatenate([stays, goes])
@@ -115,8 +119,7 @@ def _with_changed_labels(problem: Problem, coef: Array, intercept: Array, reach:
 
 def present(problem: Problem) -> Array:
     """Return which classes have weight, (K,)."""
-    mass = np.bincount(problem.y.astype(int), problem.weights, minlength=problem.loss.outputs)
-    return mass > 0
+    return class_masses(problem.y, problem.weights, problem.loss.outputs) > 0
 
 
 def directions(problem: Problem, coef: Array) -> Array:
@@ -130,20 +133,15 @@ def _within(
     problem: Problem, coef: Array, z: Array, plain: Array, reach: float
 ) -> tuple[Array, Array]:
     """Return the mass of each row that moves by the reach, and towards which class."""
-    labels = problem.y.astype(int)
-    K = len(coef)
+    labels = as_index(problem.y)
+    xp = namespace(z)
     # scores of all classes change by the move times every B
-    shift = reach * (directions(problem, coef) @ coef.T)
+    shift = beside(reach * (directions(problem, coef) @ coef.T), z)
     moved = z[:, None, :] + shift[labels]
-    y = np.broadcast_to(labels[:, None], (len(labels), K))
-    gains = problem.loss.value(moved, y) - plain[:, None]
-    other = gains.argmax(axis=1)
-    gain = gains.max(axis=1)
-    order = np.argsort(-gain, kind="stable")
-    before = np.concatenate([[0.0], np.cumsum(problem.weights[order])[:-1]])
-    mass = np.zeros(len(labels))
-    mass[order] = np.clip(problem.ball.delta / reach - before, 0.0, problem.weights[order])
-    return np.where(gain > 0, mass, 0.0), other
+    gains = problem.loss.value(moved, labels[:, None]) - plain[:, None]
+    gain = xp.max(gains, axis=1)
+    mass = most_gaining(gain, problem.weights, problem.ball.delta / reach)
+    return mass, xp.argmax(gains, axis=1)
 
 
 def _moved(
@@ -152,19 +150,20 @@ def _moved(
     intercept: Array,
     mass: Array,
     other: Array,
-    length: Array,
+    length: float,
     risk: float,
 ) -> WorstCase:
     """Return the rows with ``mass`` of each moved by ``length`` towards the class ``other``."""
-    labels = problem.y.astype(int)
+    labels = as_index(problem.y)
     rest = problem.weights - mass
-    goes = np.flatnonzero(mass > 0)
-    stays = np.flatnonzero((rest > 0) | (mass == 0))
+    goes = flatnonzero(mass > 0)
+    stays = flatnonzero((rest > 0) | (mass == 0))
     X = as_dense(problem.X)
-    step = length[goes, None] * directions(problem, coef)[labels[goes], other[goes]]
-    origin = np.concatenate([stays, goes])
-    points = np.concatenate([X[stays], X[goes] + step])
-    weights = np.concatenate([rest[stays], mass[goes]])
+    xp = namespace(X)
+    step = length * beside(directions(problem, coef), X)[labels[goes], other[goes]]
+    origin = xp.concat([stays, goes])
+    points = xp.concat([as_float(X[stays]), X[goes] + step])
+    weights = xp.concat([rest[stays], mass[goes]])
     reached = float(
         weights @ problem.loss.value(model_scores(points, coef, intercept), labels[origin])
     )
@@ -173,7 +172,7 @@ def _moved(
         targets=problem.y[origin],
         weights=weights,
         origin=origin,
-        budget=float(mass[goes] @ length[goes]),
+        budget=length * float(mass[goes].sum()),
         risk=reached,
         attained=len(goes) == 0,
         shortfall=max(0.0, risk - reached),

@@ -8,13 +8,17 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import beside, namespace, numpy, pick
 from ...design import PRODUCTS_UP_TO, Design
 
 Array = NDArray[Any]
 
 
 class Products(Protocol):
-    """Products with rows Z (n, d), along the last two axes of arrays."""
+    """Products with rows Z (n, d), along the last two axes of arrays.
+
+    What has an entry per row is where Z is, all else NumPy.
+    """
 
     n: int
     d: int
@@ -54,12 +58,12 @@ class SharedRows:
 
     def grams(self, D: Array) -> Array:
         """Return Z' diag(D) Z of every column of D; of many rows one by one, by symmetry."""
-        flat = np.moveaxis(D, -2, 0)
+        flat = namespace(D).moveaxis(D, -2, 0)
         columns = flat.reshape(self.n, -1)
         if self.n * self.d**2 <= PRODUCTS_UP_TO:
             found = self.design.gram(columns)
         else:
-            found = np.stack([self.design.gram(column) for column in columns.T])
+            found = np.stack([self.design.gram(columns[:, j]) for j in range(columns.shape[1])])
         return found.reshape(*flat.shape[1:], self.d, self.d)
 
 
@@ -72,18 +76,18 @@ class OwnRows:
 
     def columns(self, index: Any) -> OwnRows:
         """Return those of some problems."""
-        part = OwnRows(self.Z[index])
+        part = OwnRows(pick(self.Z, index))
         if "_products" in self.__dict__:
-            part.__dict__["_products"] = self._products[index]
+            part.__dict__["_products"] = pick(self._products, index)
         return part
 
     def scores(self, C: Array) -> Array:
         """Return Z C."""
-        return np.asarray(self.Z @ C)
+        return self.Z @ beside(C, self.Z)
 
     def adjoint(self, a: Array) -> Array:
         """Return Z'a."""
-        return np.asarray(np.swapaxes(self.Z, 1, 2) @ a)
+        return numpy(namespace(a).swapaxes(self.Z, 1, 2) @ a)
 
     @cached_property
     def _products(self) -> Array:
@@ -92,16 +96,16 @@ class OwnRows:
 
     def grams(self, D: Array) -> Array:
         """Return Z' diag(D) Z of every column of D."""
-        found = np.swapaxes(D, 1, 2) @ self._products
-        return np.asarray(found.reshape(*found.shape[:2], self.d, self.d))
+        found = numpy(namespace(D).swapaxes(D, 1, 2) @ self._products)
+        return found.reshape(*found.shape[:2], self.d, self.d)
 
 
-def _as_one_matrix(product: Any, a: Array) -> Array:
+def _as_one_matrix(product: Any, a: Array) -> Any:
     """Return a product with a (s, k), or with a (B, s, k) as one of B k columns."""
     if a.ndim == 2:
-        return np.asarray(product(a))
+        return product(a)
     B, s, k = a.shape
     if B == 1:
-        return np.asarray(product(a[0]))[None]
-    found = product(np.ascontiguousarray(np.moveaxis(a, 1, 0)).reshape(s, B * k))
-    return np.moveaxis(found.reshape(-1, B, k), 0, 1)
+        return product(a[0])[None]
+    found = product(namespace(a).moveaxis(a, 1, 0).reshape(s, B * k))
+    return namespace(found).moveaxis(found.reshape(-1, B, k), 0, 1)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import as_index, beside, class_masses, full, namespace
 from ...costs.low_rank import shortest
 from ...design import Design, mean
 from ...problem import Problem, Solution
@@ -36,6 +37,7 @@ class MultinomialNewton(Method):
     certifies = "the excess over the least worst-case risk"
     accepts_zero = True
     several_scores = True
+    on_device = True
 
     def lacks(self, problem: Problem) -> str | None:
         """Refuse order 2, and norms other than Euclidean ones, l1 and linf."""
@@ -87,8 +89,7 @@ class MultinomialNewton(Method):
 
 def _complete(problem: Problem) -> bool:
     """Whether every class has weight."""
-    labels = problem.y.astype(int)
-    return bool(np.bincount(labels, problem.weights, minlength=problem.loss.outputs).all())
+    return bool(class_masses(problem.y, problem.weights, problem.loss.outputs).all())
 
 
 class _Together:
@@ -101,8 +102,9 @@ class _Together:
             rows = self.at[0].rows(self.first)
             self.rows = replace(rows, weights=rows.weights[None])
         else:
-            own = OwnRows(np.stack([at.design.dense() for at in self.at]))
-            weights = np.stack([problem.weights for problem in problems])
+            stack = namespace(self.first.weights).stack
+            own = OwnRows(stack([at.design.dense() for at in self.at]))
+            weights = stack([problem.weights for problem in problems])
             self.rows = replace(self.at[0].rows(self.first), design=own, weights=weights)
         known = [constant_risk(problem) for problem in problems]
         self.constant = np.stack([b for b, _ in known])
@@ -163,7 +165,7 @@ class PairCoordinates:
 
     def rows(self, problem: Problem) -> SoftmaxRows:
         """Return the rows in these coordinates."""
-        labels = problem.y.astype(int)
+        labels = as_index(problem.y)
         form = (problem.loss.outputs, problem.fit_intercept)
         return SoftmaxRows(SharedRows(self.design), labels, problem.weights, *form)
 
@@ -246,6 +248,7 @@ def pair_threshold(problem: Problem) -> Threshold:
     rows = at.rows(problem)
     b, _ = constant_risk(problem)
     penalty = pair_penalty(problem.at(1.0))
-    slopes = rows.slopes(rows.evaluate(np.tile(b, (at.design.n, 1)))[1])
+    scores = full((at.design.n, len(b)), 0.0, problem.y) + beside(b, problem.y)
+    slopes = rows.slopes(rows.evaluate(scores)[1])
     flows, _ = penalty.first(rows, rows.adjoint(slopes))
     return Threshold(float(penalty.sizes(flows).sum()), problem.ball.cost.euclidean)

@@ -21,10 +21,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import beside, pick
 from ...duality.ties import solve_each
 from .penalty import PairMove, PairPenalty, Quadratic, corrected
 from .refinement import fitted
-from .rows import SoftmaxRows
+from .rows import SoftmaxRows, inner
 
 Array = NDArray[Any]
 
@@ -55,12 +56,17 @@ class SoftmaxPoints:
 
     def columns(self, index: Array) -> SoftmaxPoints:
         """Return the points of some problems."""
-        return SoftmaxPoints(*(getattr(self, part.name)[index] for part in fields(self)))
+        return SoftmaxPoints(*(pick(getattr(self, part.name), index) for part in fields(self)))
 
     def put(self, index: Array, points: SoftmaxPoints, some: Array) -> None:
         """Write ``some`` of the points into the places ``index``."""
         for part in fields(self):
-            getattr(self, part.name)[index[some]] = getattr(points, part.name)[some]
+            write(getattr(self, part.name), index[some], pick(getattr(points, part.name), some))
+
+
+def write(x: Array, index: Array, v: Array) -> None:
+    """Write v into the problems ``index`` of x, which may be on a device."""
+    x[beside(index, x)] = v
 
 
 @dataclass(frozen=True, eq=False)
@@ -219,12 +225,12 @@ def _along(
     dz = rows.scores(C, 0 * zero.points.c)
     norm = penalty.norms(rows.differences(C)).max(axis=1)
     slope = np.sum(zero.G * zero.B, axis=(1, 2)) + delta * norm
-    spread = np.einsum("bnk,bnk->bn", rows.bent(zero.points.p, dz), dz)
-    bend = np.einsum("bn,bn->b", rows.weights, spread)
+    bend = rows.total(inner(rows.bent(zero.points.p, dz), dz))
     down = np.maximum(-slope, 1e-3 * delta * norm)
     length = np.where(bend > 0, down / np.where(bend > 0, bend, 1), 1 / np.maximum(norm, 1e-300))
     length = np.where(norm > 0, length, 0.0)[:, None, None]
-    return locate(rows, penalty, length * C, zero.points.c.copy(), zero.points.z + length * dz)
+    z = zero.points.z + beside(length, dz) * dz
+    return locate(rows, penalty, length * C, zero.points.c.copy(), z)
 
 
 def _line_search(
@@ -245,7 +251,7 @@ def _line_search(
     for attempt in range(HALVINGS):
         far = length[:, None, None]
         C, c = p.C + far * move.step, p.c + far[:, 0] * move.shift
-        new = locate(rows, penalty, C, c, p.z + far * dz)
+        new = locate(rows, penalty, C, c, p.z + beside(far, dz) * dz)
         value = new.loss + delta * new.norm
         allowed = objective + ARMIJO * length * descent + ROUNDING * np.abs(objective)
         short = ~(value <= allowed)
@@ -339,7 +345,8 @@ class Certificate:
         value = rows.dual_value(q, shrink) - np.where(delta > 0, 0.0, size * at.norm)
         better = value > self.lower[active]
         self.lower[active[better]] = value[better]
-        self.slopes[active[better]] = (shrink[:, None, None] * rows.slopes(q))[better]
+        slopes = beside(shrink[:, None, None], q) * rows.slopes(q)
+        write(self.slopes, active[better], pick(slopes, better))
 
     def minima(self) -> SoftmaxMinima:
         """Return what was found."""

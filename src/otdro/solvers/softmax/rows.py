@@ -3,6 +3,8 @@ r"""The mean cross-entropy of K scores per row, its derivatives and its dual val
 Coefficients are a matrix C of shape (d, K - 1): those of the classes are B = C E' with the columns
 of E orthonormal and orthogonal to 1, as adding one vector to all classes changes nothing. Weights
 of shape (B, n) are B problems over the same rows, and every other array has that axis first too.
+What has an entry per row (labels, weights, scores, probabilities, slopes) is where the rows are,
+all else NumPy.
 """
 
 from __future__ import annotations
@@ -13,9 +15,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import xlogy
 
+from ...arrays import beside, class_masses, copied, namespace, numbers, numpy, pick, pick_columns
 from ...duality.ties import solve_each
+from ...losses.softmax import entropy
 from .batch import Products
 
 Array = NDArray[Any]
@@ -50,7 +53,8 @@ class SoftmaxRows:
 
     def columns(self, index: Any) -> SoftmaxRows:
         """Return some of the problems."""
-        return replace(self, design=self.design.columns(index), weights=self.weights[index])
+        weights = pick(self.weights, index)
+        return replace(self, design=self.design.columns(index), weights=weights)
 
     @property
     def basis(self) -> Array:
@@ -67,7 +71,7 @@ class SoftmaxRows:
         """The classes k < l of every pair, of which one has weight."""
         k, j = self.all_pairs
         total = self.weights.reshape(-1, len(self.labels)).sum(axis=0)
-        present = np.bincount(self.labels, total, minlength=self.classes) > 0
+        present = class_masses(self.labels, total, self.classes) > 0
         some = present[k] | present[j]
         return k[some], j[some]
 
@@ -81,7 +85,7 @@ class SoftmaxRows:
     @cached_property
     def own(self) -> tuple[Any, Array, Array]:
         """The index of every row's own score."""
-        return ..., np.arange(len(self.labels)), self.labels
+        return ..., numbers(len(self.labels), self.labels), self.labels
 
     def differences(self, C: Array) -> Array:
         """Return B_k - B_l of every pair, (P, d)."""
@@ -89,24 +93,30 @@ class SoftmaxRows:
 
     def scores(self, C: Array, c: Array) -> Array:
         """Return Z B + b, (n, K)."""
-        return (self.design.scores(C) + c[..., None, :]) @ self.basis.T
+        z = self.design.scores(C)
+        return (z + beside(c[..., None, :], z)) @ beside(self.basis.T, z)
 
     def mean(self, a: Array) -> Array:
         """Return the weighted sum over the rows of a (n, K)."""
-        return np.asarray((self.weights[..., None, :] @ a)[..., 0, :])
+        return numpy((self.weights[..., None, :] @ a)[..., 0, :])
+
+    def total(self, v: Array) -> Array:
+        """Return the weighted sum over the rows of v (n,)."""
+        return numpy(namespace(v).einsum("...n,...n->...", self.weights, v))
 
     def evaluate(self, z: Array) -> tuple[Any, Array]:
         """Return the mean cross-entropy and the probabilities (n, K)."""
-        top = z.max(axis=-1, keepdims=True)
-        p = np.exp(z - top)
-        total = p.sum(axis=-1, keepdims=True)
+        xp = namespace(z)
+        top = xp.max(z, axis=-1, keepdims=True)
+        p = xp.exp(z - top)
+        total = xp.sum(p, axis=-1, keepdims=True)
         p /= total
-        loss = np.log(total[..., 0]) + top[..., 0] - z[self.own]
-        return np.einsum("...n,...n->...", self.weights, loss), p
+        loss = xp.log(total[..., 0]) + top[..., 0] - z[self.own]
+        return self.total(loss), p
 
     def slopes(self, p: Array) -> Array:
         """Return p - e_y."""
-        a = p.copy()
+        a = copied(p)
         a[self.own] -= 1
         return a
 
@@ -122,7 +132,7 @@ class SoftmaxRows:
 
     def bent(self, p: Array, dz: Array) -> Array:
         """Return (diag p - pp') dz, the change of the probabilities, row by row."""
-        return p * (dz - np.einsum("...k,...k->...", p, dz)[..., None])
+        return p * (dz - inner(p, dz)[..., None])
 
     def curvature(self, p: Array) -> Array:
         """Return the Hessian in (C, c), index (column, class): shape ((d + 1)(K - 1),) * 2.
@@ -130,7 +140,8 @@ class SoftmaxRows:
         diag p - pp' = sum over pairs of p_k p_l (e_k - e_l)(e_k - e_l)'.
         """
         k, j = self.all_pairs
-        return self.pair_curvature(self.weights[..., None] * p[..., k] * p[..., j])
+        both = pick_columns(p, k) * pick_columns(p, j)
+        return self.pair_curvature(self.weights[..., None] * both)
 
     def pair_curvature(self, D: Array) -> Array:
         """Return sum over rows and pairs of D (e_k - e_l)(e_k - e_l)' x zz', D (n, P) >= 0."""
@@ -144,7 +155,7 @@ class SoftmaxRows:
         if self.fit_intercept:
             pulls = np.swapaxes(self.design.adjoint(D), -1, -2)
             grams[..., d, :d] = grams[..., :d, d] = pulls
-            grams[..., d, d] = D.sum(axis=-2)
+            grams[..., d, d] = numpy(D.sum(axis=-2))
         # index (..., class, class, column, column)
         H = outer.T @ grams.reshape(*grams.shape[:-2], -1)
         H = np.moveaxis(
@@ -161,9 +172,10 @@ class SoftmaxRows:
 
     def mean_bend(self, p: Array) -> Array:
         """Return E'(mean of diag p - pp')E."""
-        q = p @ self.basis
+        q = p @ beside(self.basis, p)
         of_squares = np.swapaxes(self.basis, -1, -2) @ (self.mean(p)[..., None] * self.basis)
-        return np.asarray(of_squares - np.swapaxes(self.weights[..., None] * q, -1, -2) @ q)
+        squares = namespace(q).swapaxes(self.weights[..., None] * q, -1, -2) @ q
+        return np.asarray(of_squares - numpy(squares))
 
     @cached_property
     def scatter(self) -> Array:
@@ -186,15 +198,19 @@ class SoftmaxRows:
         m = len(bend[-1])
         b = -solve_each(bend.reshape(-1, m, m), miss.reshape(-1, m, 1)).reshape(*miss.shape, 1)
         shift = self.basis @ b
-        return q + p * (np.swapaxes(shift, -1, -2) - p @ shift)
+        return q + p * (beside(np.swapaxes(shift, -1, -2), p) - p @ beside(shift, p))
 
     def dual_value(self, q: Array, shrink: Any) -> Any:
         """Return the mean entropy of shrink q + (1 - shrink) e_y, -inf off the simplex."""
-        part = np.asarray(shrink)[..., None]
+        xp, part = namespace(q), beside(np.asarray(shrink)[..., None], q)
         q = part[..., None] * q
         q[self.own] += 1 - part
         # a row without weight may have any probabilities
-        off = ((q.min(axis=-1) < 0) & (self.weights > 0)).any(axis=-1)
-        q = np.maximum(q, 0.0)
-        entropy = -np.einsum("...n,...n->...", self.weights, xlogy(q, q).sum(axis=-1))
-        return np.where(off, -np.inf, entropy)
+        off = xp.any((xp.min(q, axis=-1) < 0) & (self.weights > 0), axis=-1)
+        value = self.total(xp.sum(entropy(xp.maximum(q, 0.0)), axis=-1))
+        return np.where(numpy(off), -np.inf, value)
+
+
+def inner(u: Array, v: Array) -> Array:
+    """Return u'v of every row, over the classes along the last axis."""
+    return namespace(u).einsum("...k,...k->...", u, v)
