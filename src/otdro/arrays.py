@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -34,15 +36,19 @@ def library(x: Any) -> str | None:
 
 def namespace(x: Any) -> Any:
     """Return the functions for an array: NumPy, or those of its library in the standard's names."""
-    if isinstance(x, np.ndarray) or library(x) is None:
-        return np
+    name = library(x)
+    return np if name is None else _functions(name)
+
+
+@cache
+def _functions(name: str) -> Any:
+    """Return the functions of a library."""
     try:
-        from array_api_compat import array_namespace
+        return import_module(f"array_api_compat.{name}")
     except ImportError:
         raise ImportError(
-            f"{library(x)} arrays need array-api-compat: pip install 'otdro[torch]'."
+            f"{name} arrays need array-api-compat: pip install 'otdro[torch]'."
         ) from None
-    return array_namespace(x)
 
 
 def place(x: Any) -> str:
@@ -143,13 +149,19 @@ def pick_columns(x: Any, index: Any) -> Any:
     if not isinstance(index, np.ndarray):
         return x[..., index]
     # all of them in their order, as for a single problem, need no copy
-    numbers = np.arange(x.shape[-1])[index]
-    return x if np.array_equal(numbers, np.arange(x.shape[-1])) else x[..., beside(numbers, x)]
+    return x if _is_everything(index, x.shape[-1]) else x[..., beside(index, x)]
 
 
 def set_columns(x: Any, index: Any, v: Any) -> None:
     """Write v into some entries along the last axis, given by NumPy numbers or a mask."""
-    x[..., beside(index, x)] = v
+    # all of them in their order, as for a single problem, need no scattering
+    every = isinstance(index, np.ndarray) and _is_everything(index, x.shape[-1])
+    x[..., slice(None) if every else beside(index, x)] = v
+
+
+def _is_everything(index: Array, size: int) -> bool:
+    """Whether NumPy numbers, or a mask, stand for all of ``size`` entries in their order."""
+    return np.array_equal(np.arange(size)[index], np.arange(size))
 
 
 def flatnonzero(mask: Any) -> Any:

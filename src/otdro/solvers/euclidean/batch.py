@@ -57,6 +57,8 @@ class Batch:
         """Return the weighted sum over rows, one per column."""
         if isinstance(v, np.ndarray):
             return np.einsum("nb,nb->b", self.weights, v)
+        if self.weights.shape[1] == 1:
+            return self.small(self.weights[:, 0] @ v[:, 0])[None]
         return self.small((self.weights * v).sum(axis=0))
 
     def objective(self, p: Points) -> Array:

@@ -31,11 +31,14 @@ class Coordinates:
 
     L is the factor of the cost, V spans the rows of a wide problem (else the identity), and the
     intercept is that of the centred rows, :math:`b + \bar x'\beta`. Methods that need products
-    with the rows only, and these sparse, do without V (``reduce`` False).
+    with the rows only, and these sparse, do without V (``reduce`` False). ``center`` stands in for
+    the mean row: any point near it serves.
     """
 
-    def __init__(self, problem: Problem, reduce: bool = True) -> None:
-        self.center = mean(problem.X, problem.weights) if problem.fit_intercept else None
+    def __init__(self, problem: Problem, reduce: bool = True, center: Array | None = None) -> None:
+        self.center = None
+        if problem.fit_intercept:
+            self.center = mean(problem.X, problem.weights) if center is None else center
         self.factor = problem.ball.cost.factor()
         self.design = Design(problem.X, self.factor, self.center)
         self.span: Span | None = None

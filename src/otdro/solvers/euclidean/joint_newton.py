@@ -150,7 +150,7 @@ def _retried(
 def _subsampled(objective: JointObjective) -> First | None:
     """Solve on evenly spaced rows of a large problem, for a starting point."""
     rows, loss = objective.rows, objective.loss
-    index = newton.subsample(order_one(objective, np.zeros(len(rows.delta))))
+    index = newton.subsample(rows.y, rows.weights, loss, rows.design.d)
     if index is None:
         return None
     weights = pick(rows.weights, index)

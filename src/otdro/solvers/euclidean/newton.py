@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...arrays import pick, pick_columns
+from ...arrays import numbers, pick, pick_columns
 from ...costs import Cost
-from ...design import Design
+from ...design import Design, mean
+from ...losses import Loss
 from ...problem import Problem, Solution
 from ..base import Starts, Swept, ahead, constant_risk
 from .batch import Batch, Minimum, norms
@@ -28,8 +29,11 @@ log = logging.getLogger("otdro")
 #: Rows above which a part of them is solved first, for a starting point within statistical error
 #: of the answer and for its Newton matrix: a tenth, at most ``SUBSAMPLE``, at least 30 per column.
 SUBSAMPLE_FROM, SUBSAMPLE, PER_COLUMN = 5_000, 10_000, 30
-#: The gap, relative to the constant model's risk, and the steps to a starting point.
-ROUGH_TOL, ROUGH_STEPS = 1e-3, 30
+#: Of very many rows the part is one in so many: the error of its answer is then so small that the
+#: first Newton step over all rows is the last.
+ONE_IN = 20
+#: The gap of a starting point, as a share of the error d/part of its part, and the steps to it.
+ROUGH_SHARE, ROUGH_STEPS = 0.1, 30
 
 
 class Newton(BatchedMethod):
@@ -47,16 +51,19 @@ class Newton(BatchedMethod):
         self, problem: Problem, tol: float, max_iter: int, start: Solution | None = None
     ) -> Solution:
         """Return the minimiser, for many rows from that of a part of them."""
-        at, target = self._coordinates(problem), tol * constant_risk(problem)[1]
-        batch = _batch(problem, at, problem.weights[:, None], np.array([problem.ball.delta]))
-        first: Start | None = None
+        weights, flat = problem.weights[:, None], constant_risk(problem)[1]
+        n, d = problem.X.shape
+        part = None
+        if start is None:
+            part = subsample(problem.y, weights, problem.loss, d, n // ONE_IN)
+        at = self._coordinates(problem, part)
+        batch = _batch(problem, at, weights, np.array([problem.ball.delta]))
+        goal = np.array([tol * flat])
+        first: Start | None = None if start is None else at.places([start])
         system = None
-        if start is not None:
-            first = at.places([start])
-        elif (part := subsample(batch)) is not None:
-            first, system = _of_part(batch, part, target, max_iter)
-        goal = np.array([target])
-        found = minimise(batch, goal, max_iter, first, system=system)
+        if part is not None:
+            first, system = _of_part(batch, part, tol * flat, max_iter)
+        found = minimise(batch, goal, max_iter, first, system=system, flat=np.array([flat]))
         return _solutions(problem, at, found, goal)[0]
 
     def at_once(
@@ -82,12 +89,16 @@ class Newton(BatchedMethod):
         solved = _solutions(problem, at, found, np.repeat(targets, m))
         return [solved[f * m : (f + 1) * m] for f in range(F)]
 
-    def _coordinates(self, problem: Problem) -> Coordinates:
-        """Return coordinates; sparse rows that are few columns each stay as they are."""
+    def _coordinates(self, problem: Problem, part: Array | None = None) -> Coordinates:
+        """Return coordinates; sparse rows that are few columns each stay as they are.
+
+        They are centred on the mean of ``part`` of the rows, where that is given.
+        """
         X: Any = problem.X
         n, d = X.shape
         cheap = hasattr(X, "nnz") and d > DENSE_UP_TO and X.nnz < n * n
-        return Coordinates(problem, reduce=not cheap)
+        center = None if part is None else _mean_of(problem, part)
+        return Coordinates(problem, reduce=not cheap, center=center)
 
     def in_turn(
         self, problem: Problem, deltas: Array, tol: float, max_iter: int, starts: Starts | None
@@ -161,19 +172,28 @@ def _solutions(problem: Problem, at: Coordinates, found: Minimum, target: Array)
     return at.solutions(found, lam, found.slope, target)
 
 
-def subsample(batch: Batch) -> Array | None:
-    """Return evenly spaced rows of a large problem on which to look for a starting point."""
-    n, d = batch.design.n, batch.design.d
-    part = max(min(SUBSAMPLE, n // 10), PER_COLUMN * d)
+def subsample(y: Array, weights: Array, loss: Loss, d: int, least: int = 0) -> Array | None:
+    """Return evenly spaced rows of a large problem on which to look for a starting point.
+
+    They are ``least`` of n at least. None where the rows are few, or the part lacks a label.
+    """
+    n = len(y)
+    part = max(min(SUBSAMPLE, n // 10), PER_COLUMN * d, least)
     if n < SUBSAMPLE_FROM or part > n / 3:
         return None
-    rows = np.linspace(0, n - 1, part).astype(int)
-    y, weights = pick(batch.y, rows), pick(batch.weights, rows)
-    if batch.loss.task == "classification" and not all(
-        (weights[y == k] > 0).any() for k in (-1, 1)
+    rows = numbers(n, y)[:: n // part]
+    labels, counted = y[rows], weights[rows] > 0
+    if loss.task == "classification" and not all(
+        bool((counted & (labels == k)[:, None]).any()) for k in (-1, 1)
     ):
         return None
     return rows
+
+
+def _mean_of(problem: Problem, rows: Array) -> Array:
+    """Return the mean of some rows."""
+    weights = problem.weights[rows]
+    return mean(pick(problem.X, rows), weights / weights.sum())
 
 
 def _of_part(
@@ -185,7 +205,8 @@ def _of_part(
     assert isinstance(batch.design, Design)
     design, y = batch.design.rows(rows), pick(batch.y, rows)
     few = Batch(design, y, weights, batch.loss, batch.rho, batch.fit_intercept)
-    system, goal = NewtonMatrix(), np.array([max(target, ROUGH_TOL)])
+    system = NewtonMatrix()
+    goal = np.array([max(target, ROUGH_SHARE * design.d / design.n)])
     found = minimise(few, goal, min(max_iter, ROUGH_STEPS), system=system)
     known = len(system.residual) > 0
     return (found.theta, found.b), system.lent() if known else None

@@ -23,6 +23,9 @@ DENSE_UP_TO = 2_000
 CG_RTOL, CG_STEPS = 0.1, 200
 #: Added to a diagonal of ones, and to an operator: directions that no row settles.
 RIDGE, SOFT_RIDGE = 1e-13, 1e-14
+#: Operations of the Newton systems of a batch up to which they are solved by the host: a device
+#: takes longer to be told.
+ON_HOST_UP_TO = 10_000_000
 
 
 class NewtonMatrix:
@@ -39,6 +42,7 @@ class NewtonMatrix:
     H: Array
     h: Array
     g: Array
+    s: Array
     curvature: Array
     mass: Array
 
@@ -70,6 +74,7 @@ class NewtonMatrix:
     def update(self, batch: Batch, p: Points) -> None:
         """Take the gradient at p, and the matrix too unless the old one did well enough."""
         self.g = batch.design.adjoint(batch.weights * p.slope)
+        self.s = batch.mean(p.slope)
         residual = norms(self.g + batch.rho * (p.theta / p.w))
         # the same matrix contracts the gradient about as much again
         known = len(self.residual) > 0
@@ -94,7 +99,7 @@ class NewtonMatrix:
     def step(self, batch: Batch, p: Points) -> tuple[Array, Array, Array]:
         """Return the step in theta (d, B), the intercept's, and Z'(pi (a + D Z step))."""
         w, u, xp = p.w, p.theta / p.w, namespace(p.theta)
-        s = batch.mean(p.slope) * batch.fit_intercept
+        s = self.s * batch.fit_intercept
         balanced = self.g - self.h * (s / self.mass)
         rhs = -(balanced + batch.rho * u)
         if batch.design.d > DENSE_UP_TO:
@@ -172,7 +177,7 @@ def _conjugate_gradients(apply: Callable[[Array], Array], rhs: Array, rtol: floa
 
 
 def _matrices(batch: Batch, p: Points) -> tuple[Array, Array, Array]:
-    """Return H - hh'/m, beside the rows, h and m at the curvatures of p."""
+    """Return H - hh'/m, h and m at the curvatures of p; H, where it is large, beside the rows."""
     D = batch.weights * p.curvature
     m = batch.small(D.sum(axis=0))
     xp = namespace(m)
@@ -182,9 +187,15 @@ def _matrices(batch: Batch, p: Points) -> tuple[Array, Array, Array]:
     else:
         H, h = batch.design.moments(D)
     if not batch.fit_intercept:
-        return beside(H, D), 0.0 * h, m
+        return _solved_there(H, D), 0.0 * h, m
     H = H - xp.einsum("ib,jb->bij", h / m, h) if H.shape[1] else H
-    return beside(H, D), h, m
+    return _solved_there(H, D), h, m
+
+
+def _solved_there(H: Array, D: Array) -> Array:
+    """Return matrices where they are solved: small ones stay on the host, others go beside D."""
+    B, d = H.shape[:2]
+    return H if B * d**3 <= ON_HOST_UP_TO else beside(H, D)
 
 
 def solve_stiffened(H: Array, stiffness: Array, u: Array, rhs: Array) -> Array:

@@ -26,6 +26,7 @@ from ...arrays import (
     flatnonzero,
     full,
     namespace,
+    numbers,
     pick_columns,
 )
 from ...duality import AT_THRESHOLD, threshold
@@ -36,7 +37,9 @@ Array = NDArray[Any]
 
 #: A borrowed matrix is left for the true one once a step of that is expected to be the last:
 #: Newton's method squares the gap, relative to the risk.
-LAST_STEP = 0.3
+LAST_STEP = 0.5
+#: A start this much below the constant models, relative to their risk, is surely none of them.
+CLEARLY_BELOW = 1e-6
 #: The share of the predicted decrease that a step must bring.
 ARMIJO = 1e-4
 #: Halvings of a step; the last one is a step of zero.
@@ -57,13 +60,19 @@ def minimise(
     start: Start | None = None,
     zero: Zero | None = None,
     system: NewtonMatrix | None = None,
+    flat: Array | None = None,
 ) -> Minimum:
     """Minimise each problem of the batch until its gap is at most ``target`` (B,).
 
     One problem after another of a path may share ``zero``, the model at theta = 0, and ``system``,
-    whose matrix serves while it does well.
+    whose matrix serves while it does well. With the risks ``flat`` (B,) of the constant models a
+    start that is below them needs no model at theta = 0.
     """
-    best, zero = Minimum.empty(batch), zero or zero_points(batch)
+    best = Minimum.empty(batch)
+    p = None if start is None or flat is None else _below(batch, start, flat)
+    if p is not None:
+        return _descend(best, batch, numbers(len(target), batch.rho), p, target, max_iter, system)
+    zero = zero or zero_points(batch)
     steep = norms(zero.g)
     # at the threshold of the penalty rho = delta Lip the slopes themselves are the dual optimum
     square = batch.mean(zero.points.slope**2)
@@ -76,16 +85,30 @@ def minimise(
     batch, target = batch.columns(active), target[active]
     near = None if start is None else tuple(pick_columns(part, active) for part in start)
     p = _first(batch, zero.columns(active), near)
+    return _descend(best, batch, active, p, target, max_iter, system)
+
+
+def _descend(
+    best: Minimum,
+    batch: Batch,
+    active: Array,
+    p: Points,
+    target: Array,
+    max_iter: int,
+    system: NewtonMatrix | None,
+) -> Minimum:
+    """Write the minima of the problems ``active`` into ``best``, from the points p."""
     system = (system or NewtonMatrix()).retried()
-    gap, xp = batch.objective(p), namespace(p.theta)
+    value = batch.objective(p)
+    gap, xp = value, namespace(p.theta)
     for n_iter in range(1, max_iter + 1):
         system.update(batch, p)
         step, db, pull = system.step(batch, p)
-        if system.borrowed and _nearly_there(batch, p, system, step, db, target):
+        if system.borrowed and _nearly_there(batch, p, value, system, step, db, target):
             system.renew(batch, p)
             step, db, pull = system.step(batch, p)
         dz = batch.design.scores(step) + factor_of(db, batch.y)
-        new, objective = _line_search(batch, p, system.g, step, db, dz)
+        new, objective = _line_search(batch, p, value, system, step, db, dz)
         if not system.borrowed:
             lower = dual_value(batch, p, p.slope + system.curvature * dz, pull)
             gap = xp.minimum(gap, xp.maximum(objective - lower, 0.0))
@@ -99,25 +122,32 @@ def minimise(
                 break
             keep = ~over
             active, target, gap = active[keep], target[keep], gap[keep]
+            objective = objective[keep]
             batch, new = batch.columns(keep), new.columns(keep)
             system.keep(keep)
-        p = new
+        p, value = new, objective
     return best
 
 
 def _nearly_there(
-    batch: Batch, p: Points, system: NewtonMatrix, step: Array, db: Array, target: Array
+    batch: Batch,
+    p: Points,
+    value: Array,
+    system: NewtonMatrix,
+    step: Array,
+    db: Array,
+    target: Array,
 ) -> bool:
     """Whether the decrease that a step promises is so small that a true Newton step ends it."""
-    promised = -_slope_along(batch, p, system.g, step, db)
-    return bool((promised <= LAST_STEP * (target * batch.objective(p)) ** 0.5).all())
+    promised = -_slope_along(batch, p, system, step, db)
+    return bool((promised <= LAST_STEP * (target * value) ** 0.5).all())
 
 
-def _slope_along(batch: Batch, p: Points, g: Array, step: Array, db: Array) -> Array:
+def _slope_along(batch: Batch, p: Points, system: NewtonMatrix, step: Array, db: Array) -> Array:
     """Return the derivative of F along a step."""
     u = p.theta / p.w
-    xp = namespace(u)
-    return xp.einsum("db,db->b", g + batch.rho * u, step) + batch.mean(p.slope) * db
+    along: Array = namespace(u).einsum("db,db->b", system.g + batch.rho * u, step)
+    return along + system.s * db
 
 
 def _largest(v: Array) -> Array:
@@ -157,6 +187,21 @@ def points(batch: Batch, theta: Array, b: Array, z: Array) -> Points:
     return Points(theta, b, z, *batch.loss.evaluate(z, batch.targets))
 
 
+def _at(batch: Batch, start: Start) -> Points:
+    """Return the points at a start."""
+    theta, b = start[:2]
+    z = start[2] if len(start) > 2 else batch.design.scores(theta) + factor_of(b, batch.y)
+    return points(batch, theta, b, z)
+
+
+def _below(batch: Batch, start: Start, flat: Array) -> Points | None:
+    """Return the points at a start, None where one of them is not clearly below its flat risk."""
+    if not (_largest(start[0]) > 0).all():
+        return None
+    warm = _at(batch, start)
+    return warm if (batch.objective(warm) < (1 - CLEARLY_BELOW) * flat).all() else None
+
+
 def _first(batch: Batch, zero: Zero, start: Start | None) -> Points:
     """Return the start, or where it is no better than zero the best along -g, as a model goes.
 
@@ -165,8 +210,8 @@ def _first(batch: Batch, zero: Zero, start: Start | None) -> Points:
     if start is None:
         return points(batch, *_along_gradient(batch, zero))
     theta, b = start[:2]
-    z = start[2] if len(start) > 2 else batch.design.scores(theta) + factor_of(b, batch.y)
-    warm = points(batch, theta, b, z)
+    warm = _at(batch, start)
+    z = warm.z
     good = (_largest(theta) > 0) & (batch.objective(warm) < batch.mean(zero.points.value))
     if good.all():
         return warm
@@ -208,11 +253,19 @@ def dual_value(batch: Batch, p: Points, a: Array, pull: Array) -> Array:
 
 
 def _line_search(
-    batch: Batch, p: Points, g: Array, step: Array, db: Array, dz: Array
+    batch: Batch,
+    p: Points,
+    objective: Array,
+    system: NewtonMatrix,
+    step: Array,
+    db: Array,
+    dz: Array,
 ) -> tuple[Points, Array]:
-    """Return the points after the longest of the steps 1, 1/2, 1/4, ... that descends, and F."""
-    objective = batch.objective(p)
-    descent = _slope_along(batch, p, g, step, db)
+    """Return the points after the longest of the steps 1, 1/2, 1/4, ... that descends, and F.
+
+    ``objective`` is that at p.
+    """
+    descent = _slope_along(batch, p, system, step, db)
     xp = namespace(objective)
     length = xp.ones_like(objective)
     for attempt in range(HALVINGS):
