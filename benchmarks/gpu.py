@@ -2,8 +2,9 @@
 
     SCIPY_ARRAY_API=1 python benchmarks/gpu.py --out benchmarks/results/gpu.json
 
-Times are medians of a few runs after one that is not counted, tf32 off. ``--device cpu`` shrinks
-every size by a hundred, to see that the script runs.
+Times are medians of a few runs after one that is not counted, tf32 off. ``kernels`` says what a
+solve is made of: how often a kind of kernel runs and for how long, and how long the device waits.
+``--device cpu`` shrinks every size by a hundred, to see that the script runs.
 """
 
 from __future__ import annotations
@@ -22,15 +23,23 @@ from pathlib import Path
 import numpy as np
 import sklearn
 import torch
+from torch.autograd import DeviceType
+from torch.profiler import ProfilerActivity, profile
 
 from otdro import DROClassifier
+from otdro.arrays import adjoint_of_rows, gram_of_rows, product_of_rows
 from otdro.costs import Norm
-from otdro.losses import Logistic
+from otdro.losses import Logistic, Softmax
 from otdro.problem import Ball, Problem
 from otdro.solvers import Exact, solve_many
 
 #: Seconds that are asked for on an H200.
 BARS = {"long": 0.060, "head": 3.0, "many": 0.25}
+#: Kinds of kernels by what their names hold; all others are elementwise or sums.
+KINDS = {
+    "copies": ("memcpy", "memset"),
+    "products": ("gemm", "gemv", "dot", "cutlass", "::mm", "::bmm", "::mv"),
+}
 
 
 def timed(run, repeats=5):
@@ -70,6 +79,41 @@ def floors(X):
     }
 
 
+def own_products(X):
+    """Return the seconds of the products that a solver takes: sums over rows in float64."""
+    v, r = X[0].double().cpu().numpy(), X[:, 0].double().abs()
+    return {
+        "gram": timed(lambda: gram_of_rows(X, r))[0],
+        "product": timed(lambda: product_of_rows(X, v))[0],
+        "adjoint": timed(lambda: adjoint_of_rows(X, r))[0],
+    }
+
+
+def kernels(run, device):
+    """Return count and milliseconds of the kernels of a run by kind, its wall time and waits."""
+    on_gpu = device != "cpu"
+    activities = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * on_gpu
+    settle()
+    with profile(activities=activities) as seen:
+        start = time.perf_counter()
+        run()
+        settle()
+        wall = time.perf_counter() - start
+    found = {kind: {"count": 0, "ms": 0.0} for kind in (*KINDS, "elementwise")}
+    for event in seen.key_averages():
+        if event.device_type != (DeviceType.CUDA if on_gpu else DeviceType.CPU):
+            continue
+        name = event.key.lower()
+        kind = next(
+            (k for k, parts in KINDS.items() if any(p in name for p in parts)), "elementwise"
+        )
+        taken = event.self_device_time_total if on_gpu else event.self_cpu_time_total
+        found[kind]["count"] += event.count
+        found[kind]["ms"] += taken / 1e3
+    busy = sum(kind["ms"] for kind in found.values())
+    return found | {"wall_ms": 1e3 * wall, "waiting_ms": 1e3 * wall - busy}
+
+
 def long_rows(device, scale):
     """Order-1 logistic on 10M x 100 float32 to 1e-6 of the constant model's risk."""
     X, y = labelled(10_000_000 // scale, 100, device)
@@ -79,6 +123,10 @@ def long_rows(device, scale):
     model = DROClassifier(cost="euclidean", delta=0.01)
     fit, _ = timed(lambda: model.fit(X, y))
     known = floors(X)
+    part = Problem(X[::20].contiguous(), y[::20], 20 * weights[::20], Logistic(), problem.ball)
+    own = own_products(X)
+    of_part, _ = timed(lambda: Exact(tol=1e-5).solve(part))
+    made_of = kernels(lambda: Exact(tol=1e-6).solve(problem), device)
     exact = Problem(X.double(), y, weights, Logistic(), Ball(Norm(2), 0.01, 1))
     reference = Exact(tol=1e-10).solve(exact)
     return {
@@ -90,6 +138,36 @@ def long_rows(device, scale):
         "gap": found.gap,
         "excess_over_float64": (found.objective - reference.objective) / reference.objective,
         "floors_s": known,
+        "own_products_s": own,
+        "one_row_in_20_s": of_part,
+        "kernels": made_of,
+        "in_grams": seconds / known["gram"],
+    }
+
+
+def several_classes(device, scale):
+    """Order-1 softmax of five classes on 1M x 100 float32 to 1e-6 of the constant model's risk."""
+    K = 5
+    X, _ = labelled(1_000_000 // scale, 100, device)
+    generator = torch.Generator(device).manual_seed(1)
+    B = torch.randn(100, K, generator=generator, device=device) / 5
+    noise = torch.rand(len(X), K, generator=generator, device=device)
+    y = ((X - 0.5) @ B - torch.log(-torch.log(noise))).argmax(dim=1).double()
+    weights = torch.full_like(y, 1 / len(y))
+    problem = Problem(X, y, weights, Softmax(K), Ball(Norm(2), 0.01, 1))
+    seconds, found = timed(lambda: Exact(tol=1e-6).solve(problem), repeats=2)
+    exact = Problem(X.double(), y, weights, Softmax(K), Ball(Norm(2), 0.01, 1))
+    reference = Exact(tol=1e-9).solve(exact)
+    known = floors(X)
+    return {
+        "shape": [*X.shape, K],
+        "solve_s": seconds,
+        "n_iter": found.n_iter,
+        "converged": found.converged,
+        "gap": found.gap,
+        "excess_over_float64": (found.objective - reference.objective) / reference.objective,
+        "floors_s": known,
+        "kernels": kernels(lambda: Exact(tol=1e-6).solve(problem), device),
         "in_grams": seconds / known["gram"],
     }
 
@@ -138,7 +216,12 @@ def many_problems(device, scale):
     }
 
 
-CASES = {"long": long_rows, "head": robust_head, "many": many_problems}
+CASES = {
+    "long": long_rows,
+    "several": several_classes,
+    "head": robust_head,
+    "many": many_problems,
+}
 
 
 def main():

@@ -164,10 +164,12 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
         problems = [sample.problem(y, chosen.ball) for y in targets.ys]
         found = chosen.solutions or [solver.solve(problem) for problem in problems]
         columns, given = getattr(self, "feature_names_in_", None), isinstance(self.delta, Real)
-        for problem, solution, name in zip(problems, found, _names(targets), strict=True):
+        plain = [_empirical_risk(p, s) for p, s in zip(problems, found, strict=True)]
+        told = zip(problems, found, plain, _names(targets), strict=True)
+        for problem, solution, risk, name in told:
             report(problem, solution, solver, name)
-            report_nothing_learned(problem, solution, name, columns, given=given)
-        self._store(problems, found, chosen)
+            report_nothing_learned(problem, solution, risk, name, columns, given=given)
+        self._store(problems, found, plain, chosen)
         self._finish(targets)
 
     def _validated(
@@ -221,7 +223,9 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
             sample_weight=targets.sample_weight,
         )
 
-    def _store(self, problems: list[Problem], found: list[Solution], chosen: Choice) -> None:
+    def _store(
+        self, problems: list[Problem], found: list[Solution], plain: list[float], chosen: Choice
+    ) -> None:
         self.loss_ = problems[0].loss
         self.ball_ = chosen.ball
         self.cost_ = chosen.ball.cost
@@ -231,7 +235,6 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
         intercepts = np.concatenate([np.atleast_1d(s.intercept) for s in found])
         self.intercept_: Any = beside(intercepts, X)
         self.multiplier_ = _float_or_array([s.multiplier for s in found])
-        plain = [_empirical_risk(p, s) for p, s in zip(problems, found, strict=True)]
         self.empirical_risk_ = _float_or_array(plain)
         self.robust_risk_ = _float_or_array([s.objective for s in found])
         self.gap_ = _float_or_array([s.gap for s in found])

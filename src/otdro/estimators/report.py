@@ -53,9 +53,9 @@ def report(problem: Problem, solution: Solution, solver: Solver, name: str) -> N
 
 
 def report_nothing_learned(
-    problem: Problem, solution: Solution, name: str, columns: Any, *, given: bool
+    problem: Problem, solution: Solution, risk: float, name: str, columns: Any, *, given: bool
 ) -> None:
-    """Warn of a model that is hardly better than a constant one, and say what to change.
+    """Warn of a model whose mean loss ``risk`` is hardly below a constant one, and say why.
 
     Either some columns are so much larger than others that no delta suits both, or a ``given``
     delta is so large that beta = 0 is optimal.
@@ -66,9 +66,7 @@ def report_nothing_learned(
     # the threshold has a formula for one score, and for labels and targets that stay
     given = given and problem.loss.outputs == 1
     given = given and bool(np.isinf(min(ball.label_cost, ball.target_cost)))
-    constant = constant_risk(problem)[1]
-    scores = model_scores(problem.X, solution.coef, solution.intercept)
-    if problem.weights @ problem.loss.value(scores, problem.y) < LEARNED * constant:
+    if risk < LEARNED * constant_risk(problem)[1]:
         return
     large, small = _scales(problem, columns)
     if large:
