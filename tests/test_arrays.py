@@ -151,6 +151,19 @@ def test_squared_worst_case_and_weights(kind):
     np.testing.assert_allclose(numpy(found.points), expected.points, atol=1e-6)
 
 
+def test_groups_may_be_on_the_device(kind):
+    X, y, _ = rows(60, 3)
+    groups = np.arange(60) % 3
+    model = DROClassifier(cost="euclidean", delta="cv", deltas=[0.2, 0.05], tol=1e-10)
+    expected = clone(model).fit(X, y, groups=groups)
+    for given in (groups, kind(groups)):
+        found = clone(model).fit(kind(X), kind(y), groups=given)
+        assert found.robust_risk_ == pytest.approx(expected.robust_risk_, abs=1e-8)
+        seen = audit(found, kind(X), kind(y), groups=given)
+        known = audit(expected, X, y, groups=groups)
+        assert seen.accuracy(0.1, group=1) == pytest.approx(known.accuracy(0.1, group=1))
+
+
 def test_one_vs_rest_and_names_of_labels(kind):
     X, _, score = rows()
     y = np.digitize(score, [-1, 1])

@@ -11,7 +11,7 @@ from sklearn.utils import check_array, check_X_y, column_or_1d
 from sklearn.utils.validation import _check_sample_weight
 
 from .. import costs, losses
-from ..arrays import as_float, full, library, namespace
+from ..arrays import as_float, full, library, namespace, numpy
 from ..costs import Cost
 from ..entry import check_places, check_vector, formats, stays
 from ..losses import Loss
@@ -74,7 +74,7 @@ def check_groups(groups: Any, n: int) -> Array | None:
     """Return one group per row as an array, None if there are none; refuse missing values."""
     if groups is None:
         return None
-    found: Array = column_or_1d(groups)
+    found: Array = column_or_1d(numpy(groups) if library(groups) else groups)
     if len(found) != n:
         raise ValueError(f"groups has {len(found)} entries but X has {n} rows.")
     # NaN is the one value that differs from itself
