@@ -79,6 +79,8 @@ def same_kind(found, given):
         assert found.device == given.device
 
 
+#: Deltas of folds that are to be quick.
+FEW = [0.2, 0.1, 0.05]
 CLASSIFIERS = {
     "order 1": {"cost": "euclidean", "delta": 0.05},
     "order 2": {"cost": "euclidean", "delta": 0.05, "order": 2},
@@ -154,7 +156,7 @@ def test_squared_worst_case_and_weights(kind):
 def test_groups_may_be_on_the_device(kind):
     X, y, _ = rows(60, 3)
     groups = np.arange(60) % 3
-    model = DROClassifier(cost="euclidean", delta="cv", deltas=[0.2, 0.05], tol=1e-10)
+    model = DROClassifier(cost="euclidean", delta="cv", deltas=FEW, cv=3, tol=1e-10)
     expected = clone(model).fit(X, y, groups=groups)
     for given in (groups, kind(groups)):
         found = clone(model).fit(kind(X), kind(y), groups=given)
@@ -177,7 +179,6 @@ def test_one_vs_rest_and_names_of_labels(kind):
     assert (by_name.predict(kind(X)) == names[expected.predict(X)]).all()
 
 
-FEW = [0.2, 0.1, 0.05]
 SEVERAL = {
     "order 1": {"cost": "euclidean", "delta": 0.05},
     "plain": {"cost": "euclidean", "delta": 0.0},
