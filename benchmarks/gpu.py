@@ -94,7 +94,8 @@ def kernels(run, device):
     on_gpu = device != "cpu"
     activities = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * on_gpu
     settle()
-    with profile(activities=activities) as seen:
+    with warnings.catch_warnings(), profile(activities=activities) as seen:
+        warnings.simplefilter("ignore")
         start = time.perf_counter()
         run()
         settle()
