@@ -339,14 +339,18 @@ def mean(X: Any, weights: Array) -> Array:
 
 
 def column_scale(X: Any, weights: Array) -> Array:
-    """Return the weighted standard deviation of every column."""
+    """Return the weighted standard deviation of every column, 0 for one that is constant."""
     weights = beside(weights, X)
     center = mean(X, weights)
+    # a sum of n terms is right to n eps: what is left of a constant column is no deviation
+    rounding = X.shape[0] * np.finfo(float).eps
     if sparse.issparse(X):
         rows: Any = X
         square = np.asarray(rows.multiply(rows).T @ weights)
-        return np.sqrt(np.maximum(square - center**2, 0.0))
-    design, variance = Design(X, center=center), np.zeros(X.shape[1])
-    for part, block in design._blocks(center=True):
-        variance += numpy(weights[part] @ block**2)
-    return np.sqrt(variance)
+        variance, least = square - center**2, rounding * square
+    else:
+        design, variance = Design(X, center=center), np.zeros(X.shape[1])
+        for part, block in design._blocks(center=True):
+            variance += numpy(weights[part] @ block**2)
+        least = (rounding * numpy(center)) ** 2
+    return np.where(variance > least, np.sqrt(np.maximum(variance, 0.0)), 0.0)
