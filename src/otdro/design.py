@@ -82,6 +82,23 @@ class Design:
         """The rows L'x, without a centre."""
         return Design(self.X, self.factor)
 
+    @cached_property
+    def offset(self) -> Array:
+        """|L|'|c|, what is subtracted from each column."""
+        if self.center is None:
+            return np.zeros(self.d)
+        size = np.abs(numpy(self.center))
+        return size if self.factor is None else np.abs(self.factor).T @ size
+
+    @cached_property
+    def rounding(self) -> Array:
+        """What is left of the mean square of a column that is constant; 0 without a centre.
+
+        Dense rows are centred before they are squared, sparse ones after.
+        """
+        share = self.n * np.finfo(float).eps
+        return self.offset**2 * (share if self.sparse else share**2)
+
     def problems(self, index: Array) -> Design:
         """Return the rows of some problems of a batch: all have these."""
         return self

@@ -96,8 +96,9 @@ def minimise(
     max_iter: int,
 ) -> PricedMinimum:
     """Follow the smoothings until the gap is at most ``target``; ``unit`` is that of the risk."""
-    tau, n_iter, lower = FIRST * unit, 0, 0.0
     best, (risk, lam) = place, risk_of(place)
+    # where most labels change, the constant model's risk is no measure of the first smoothing
+    tau, n_iter, lower = FIRST * max(unit, risk), 0, 0.0
     slopes = np.zeros_like(place.z)
     last: Place | None = None
     while n_iter < max_iter and tau > LEAST * unit:
