@@ -649,3 +649,8 @@ def test_prices_of_labels_on_nearly_separable_rows(delta, price):
     worst = model.worst_case()
     assert worst.budget <= delta + 1e-12
     assert worst.risk >= model.robust_risk_ - worst.shortfall - 1e-9
+
+
+def test_a_refusal_names_only_what_is_missing():
+    with pytest.raises(ValueError, match=r"no exact method: order=2 with Logistic needs a Euclid"):
+        DROClassifier(cost="linf", order=2, delta=0.1).fit(X, Y)
