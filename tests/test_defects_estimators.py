@@ -654,3 +654,9 @@ def test_prices_of_labels_on_nearly_separable_rows(delta, price):
 def test_a_refusal_names_only_what_is_missing():
     with pytest.raises(ValueError, match=r"no exact method: order=2 with Logistic needs a Euclid"):
         DROClassifier(cost="linf", order=2, delta=0.1).fit(X, Y)
+
+
+@pytest.mark.parametrize("rows", [np.asarray, sparse.csr_array])
+def test_entries_whose_squares_overflow_are_refused(rows):
+    with pytest.raises(ValueError, match=r"X has entries up to .*e\+160, .*scale the columns"):
+        DROClassifier(cost="euclidean", delta=0.1).fit(rows(1e160 * X), Y)
