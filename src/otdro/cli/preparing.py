@@ -182,10 +182,10 @@ def _labels(column: Any, numbers: Array | None, distinct: int) -> Array:
             "a classifier needs two."
         )
     if distinct > max(2, len(column) // 2):
-        instead = "another --target" if numbers is None else "--task regression, or another --target"
+        instead = "" if numbers is None else "--task regression, or "
         raise UserError(
             f"the target {column.name!r} has {distinct} distinct values in {len(column)} rows; "
-            f"use {instead}."
+            f"use {instead}another --target."
         )
     if counts.min() < 2:
         raise UserError(
