@@ -167,3 +167,21 @@ def test_excel_files(here, capsys):
     assert any("first sheet, 'people'" in note for note in found["notes"])
     Path("old.xls").write_bytes(b"\xd0\xcf\x11\xe0" + b"\0" * 600)
     assert "old Excel file" in refused(capsys, "old.xls")
+
+
+def test_two_fractions_are_labels(here, capsys):
+    found = rows()
+    found["y"] = np.where(found.y == "yes", 0.5, 1.5)
+    found.to_csv("fractions.csv", index=False)
+    assert guard(["fit", "fractions.csv", "--target", "y", "--json", *FAST]) == 0
+    assert json.loads(capsys.readouterr().out)["classes"] == ["0.5", "1.5"]
+
+
+def test_texts_nearly_all_distinct_are_not_sent_to_regression(here, capsys):
+    found = rows()
+    found["y"] = [f"name {k}" for k in range(len(found))]
+    found.to_csv("names.csv", index=False)
+    assert guard(["fit", "names.csv", "--target", "y", *FAST]) == 2
+    said = capsys.readouterr().err
+    assert "60 distinct values in 60 rows; use another --target" in said
+    assert "regression" not in said

@@ -612,3 +612,51 @@ def test_probabilities_far_from_every_class():
     p = model.predict_proba(X)
     assert_allclose(p.sum(axis=1), 1.0)
     assert_array_equal(p.argmax(axis=1), model.decision_function(X).argmax(axis=1))
+
+
+@pytest.mark.parametrize("value", [0.1, 1.0, 7.0])
+@pytest.mark.parametrize("labels", [2, 3])
+@pytest.mark.parametrize("rows", [np.asarray, sparse.csr_array])
+def test_a_constant_column_changes_no_plain_fit(value, labels, rows):
+    # rounding of its centre was taken for a column that separates the classes
+    y = np.digitize(Z, [0.0] if labels == 2 else [-0.5, 0.5])
+    plain = DROClassifier(cost="euclidean", delta=0).fit(X, y)
+    beside = DROClassifier(cost="euclidean", delta=0).fit(rows(np.c_[np.full(N, value), X]), y)
+    assert_allclose(beside.robust_risk_, plain.robust_risk_, atol=1e-6)
+    assert_allclose(beside.coef_[:, 1:], plain.coef_, atol=2e-3)
+    assert_allclose(beside.coef_[:, 0], 0, atol=1e-9)
+
+
+@pytest.mark.parametrize(("cost", "labels"), [("l1", 2), ("euclidean", 2), ("linf", 3)])
+def test_labels_that_all_change(cost, labels):
+    # the risk is far above that of the constant model, which was the measure of the first smoothing
+    y = np.where(np.arange(N) == 5, 1, -1) if labels == 2 else np.minimum(np.arange(N), 2)
+    loss = "hinge" if labels == 2 else "logistic"
+    model = DROClassifier(loss, cost=cost, order=1, delta=0.01, label_cost=0.01).fit(X, y)
+    # the coefficients 0 are best once every label may be changed
+    assert_allclose(model.robust_risk_, 1.0 if labels == 2 else np.log(3), atol=1e-5)
+
+
+@pytest.mark.parametrize(("delta", "price"), [(0, 0.01), (1e-3, 10.0), (0.05, 0.01)])
+def test_prices_of_labels_on_nearly_separable_rows(delta, price):
+    # rows of one branch of the inner supremum get two on the way; delta = 0 has no multiplier
+    y = np.where(X[:, 0] > 0, 1, -1)
+    weights = 10.0 ** RNG.uniform(-4, 4, N)
+    model = DROClassifier(cost="euclidean", order=2, delta=delta, label_cost=price)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "the classes are separable")
+        model.fit(X, y, sample_weight=weights)
+    worst = model.worst_case()
+    assert worst.budget <= delta + 1e-12
+    assert worst.risk >= model.robust_risk_ - worst.shortfall - 1e-9
+
+
+def test_a_refusal_names_only_what_is_missing():
+    with pytest.raises(ValueError, match=r"no exact method: order=2 with Logistic needs a Euclid"):
+        DROClassifier(cost="linf", order=2, delta=0.1).fit(X, Y)
+
+
+@pytest.mark.parametrize("rows", [np.asarray, sparse.csr_array])
+def test_entries_whose_squares_overflow_are_refused(rows):
+    with pytest.raises(ValueError, match=r"X has entries up to .*e\+160, .*scale the columns"):
+        DROClassifier(cost="euclidean", delta=0.1).fit(rows(1e160 * X), Y)

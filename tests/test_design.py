@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy import sparse
 
-from otdro.design import Design
+from otdro.design import Design, column_scale
 
 
 @pytest.mark.parametrize("equal", [False, True])
@@ -28,3 +28,11 @@ def test_moments_of_whitened_centred_rows(equal, kind, B):
     assert_allclose(s.reshape(d, -1), Z.T @ columns, atol=1e-7)
     assert_allclose(design.gram(D), G, atol=1e-12)
     assert s.shape == design.adjoint(D).shape
+
+
+@pytest.mark.parametrize("rows", [np.asarray, sparse.csr_array, np.float32])
+def test_a_constant_column_has_no_scale(rows):
+    n = 30
+    X = np.c_[np.arange(n) % 3 - 1.0, np.full(n, 0.1), np.full(n, 1e5 / 3)]
+    scale = column_scale(rows(X), np.full(n, 1 / n))
+    assert_allclose(scale, [np.sqrt(2 / 3), 0.0, 0.0], rtol=1e-12, atol=0)

@@ -82,6 +82,23 @@ class Design:
         """The rows L'x, without a centre."""
         return Design(self.X, self.factor)
 
+    @cached_property
+    def offset(self) -> Array:
+        """|L|'|c|, what is subtracted from each column."""
+        if self.center is None:
+            return np.zeros(self.d)
+        size = np.abs(numpy(self.center))
+        return size if self.factor is None else np.abs(self.factor).T @ size
+
+    @cached_property
+    def rounding(self) -> Array:
+        """What is left of the mean square of a column that is constant; 0 without a centre.
+
+        Dense rows are centred before they are squared, sparse ones after.
+        """
+        share = self.n * np.finfo(float).eps
+        return self.offset**2 * (share if self.sparse else share**2)
+
     def problems(self, index: Array) -> Design:
         """Return the rows of some problems of a batch: all have these."""
         return self
@@ -339,14 +356,18 @@ def mean(X: Any, weights: Array) -> Array:
 
 
 def column_scale(X: Any, weights: Array) -> Array:
-    """Return the weighted standard deviation of every column."""
+    """Return the weighted standard deviation of every column, 0 for one that is constant."""
     weights = beside(weights, X)
     center = mean(X, weights)
+    # a sum of n terms is right to n eps: what is left of a constant column is no deviation
+    rounding = X.shape[0] * np.finfo(float).eps
     if sparse.issparse(X):
         rows: Any = X
         square = np.asarray(rows.multiply(rows).T @ weights)
-        return np.sqrt(np.maximum(square - center**2, 0.0))
-    design, variance = Design(X, center=center), np.zeros(X.shape[1])
-    for part, block in design._blocks(center=True):
-        variance += numpy(weights[part] @ block**2)
-    return np.sqrt(variance)
+        variance, least = square - center**2, rounding * square
+    else:
+        design, variance = Design(X, center=center), np.zeros(X.shape[1])
+        for part, block in design._blocks(center=True):
+            variance += numpy(weights[part] @ block**2)
+        least = (rounding * numpy(center)) ** 2
+    return np.where(variance > least, np.sqrt(np.maximum(variance, 0.0)), 0.0)

@@ -182,18 +182,19 @@ def _labels(column: Any, numbers: Array | None, distinct: int) -> Array:
             "a classifier needs two."
         )
     if distinct > max(2, len(column) // 2):
+        instead = "" if numbers is None else "--task regression, or "
         raise UserError(
             f"the target {column.name!r} has {distinct} distinct values in {len(column)} rows; "
-            "use --task regression, or another --target."
+            f"use {instead}another --target."
         )
     if counts.min() < 2:
         raise UserError(
             f"class {counts.index[-1]!r} of the target {column.name!r} has one row; the folds "
             "need at least two. Leave it out or merge it with another."
         )
-    if numbers is not None and column.dtype.kind != "b":
-        whole = (numbers == np.round(numbers)).all()
-        return numbers.astype(int) if whole else numbers
+    # labels like 0.5 are names: a classifier takes no fractions
+    if numbers is not None and column.dtype.kind != "b" and (numbers == np.round(numbers)).all():
+        return numbers.astype(int)
     return np.asarray(column.astype(str).tolist(), dtype=str)
 
 

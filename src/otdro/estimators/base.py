@@ -28,7 +28,7 @@ from ..solvers import Solver
 from ..worst_case import WorstCase, worst_case
 from .notebook import fitted_figures
 from .report import message, report, report_nothing_learned
-from .rows import Targets, check_pair, check_rows
+from .rows import Targets, check_magnitude, check_pair, check_rows
 from .streamed import fit_in_chunks, fits_in_chunks, scores_in_chunks
 
 Array = NDArray[Any]
@@ -138,6 +138,7 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
             fit_in_chunks(self, X, y, loss, extra)
             return
         X, targets = self._validated(X, y, sample_weight, loss, support)
+        check_magnitude(X)
         if loss.task == "regression":
             check_targets(targets.y, loss)
         groups = check_groups(groups, X.shape[0])

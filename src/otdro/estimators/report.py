@@ -99,12 +99,9 @@ def _scales(problem: Problem, columns: Any) -> tuple[str, str]:
         return "", ""
     named = [f"column {j}" if columns is None else repr(str(columns[j])) for j in order]
     spread = [f"{n} (standard deviation {scale[j]:.2g})" for n, j in zip(named, order, strict=True)]
-    large = [
-        text for text, j in zip(spread, order, strict=True) if scale[j] * APART > scale[order[-1]]
-    ]
-    small = [
-        text for text, j in zip(spread, order, strict=True) if scale[j] * APART <= scale[order[-1]]
-    ]
+    middle = np.sqrt(scale[order[0]] * scale[order[-1]])
+    large = [text for text, j in zip(spread, order, strict=True) if scale[j] > middle]
+    small = [text for text, j in zip(spread, order, strict=True) if scale[j] <= middle]
     return ", ".join(large[::-1][:NAMED]), ", ".join(small[:NAMED])
 
 

@@ -17,6 +17,9 @@ from ..losses import Loss
 
 Array = NDArray[Any]
 
+#: Entries up to which sums of squares of rows, and products of two, stay finite.
+LARGEST = 1e75
+
 
 @dataclass(frozen=True, eq=False)
 class Targets:
@@ -55,6 +58,18 @@ def check_rows(rows: Any, X: Any, name: str, least: int = 1) -> Any:
     if rows.shape[1] != X.shape[1]:
         raise ValueError(f"{name} has {rows.shape[1]} columns but X has {X.shape[1]}.")
     return rows
+
+
+def check_magnitude(X: Any) -> None:
+    """Refuse rows whose squares are beyond the largest number."""
+    if library(X) is not None:
+        return
+    largest = max(abs(float(X.max())), abs(float(X.min())))
+    if largest > LARGEST:
+        raise ValueError(
+            f"X has entries up to {largest:.3g}, whose squares are beyond the largest number: "
+            f"scale the columns so that they are below {LARGEST:.0g}."
+        )
 
 
 def is_numeric(labels: Any) -> bool:

@@ -33,7 +33,7 @@ def priced_worst_case(
     if reach is not None:
         shifts = _both_signs(problem, z, w * check_reach(reach, ball.order))
         return _spent(problem, coef, z, w, shifts, risk.risk)
-    if ball.order == 2 and w > 0:
+    if ball.order == 2 and w > 0 and ball.delta > 0:
         shifts = [
             problem.loss.inner(z, sign * problem.y, w, risk.multiplier).best.shift
             for sign in (1.0, -1.0)

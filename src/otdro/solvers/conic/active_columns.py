@@ -50,12 +50,15 @@ class ActiveColumns(Method):
         self.inner = InteriorPoint()
 
     def lacks(self, problem: Problem) -> str | None:
-        """Refuse few columns, order 2, and other norms."""
+        """Refuse what the inner method does, few columns, order 2, and other norms."""
+        missing = self.inner.lacks(problem)
+        if missing is not None:
+            return missing
         if problem.ball.order == 2 or problem.ball.cost.dual_p != 1:
             return "only the l1 penalty of order 1 has columns that can be left out"
         if problem.X.shape[1] < COLUMNS_FROM:
             return f"fewer than {COLUMNS_FROM} columns are solved for at once"
-        return self.inner.lacks(problem)
+        return None
 
     def solve(
         self, problem: Problem, tol: float, max_iter: int, start: Solution | None = None

@@ -188,14 +188,33 @@ def _matrices(batch: Batch, p: Points) -> tuple[Array, Array, Array]:
         H, h = batch.design.moments(D)
     if not batch.fit_intercept:
         return _solved_there(H, D), 0.0 * h, m
-    H = H - xp.einsum("ib,jb->bij", h / m, h) if H.shape[1] else H
-    return _solved_there(H, D), h, m
+    return _solved_there(_eliminated(H, h, m, batch) if H.shape[1] else H, D), h, m
 
 
 def _solved_there(H: Array, D: Array) -> Array:
     """Return matrices where they are solved: small ones stay on the host, others go beside D."""
     B, d = H.shape[:2]
     return H if B * d**3 <= ON_HOST_UP_TO else beside(H, D)
+
+
+def _eliminated(H: Array, h: Array, m: Array, batch: Batch) -> Array:
+    """Return H - hh'/m; columns that are constant, so intercepts themselves, are kept apart.
+
+    Of such a column only rounding is left, whose inverse is anything: its own square, before the
+    centre was subtracted, leaves it where it is.
+    """
+    xp = namespace(H)
+    design = batch.design
+    left = H - xp.einsum("ib,jb->bij", h / m, h)
+    centred = xp.einsum("bii->bi", H)
+    rounding = m[:, None] * beside(design.rounding, m) + design.n * np.finfo(float).eps * centred
+    constant = xp.einsum("bii->bi", left) <= rounding
+    if not constant.any():
+        return left
+    apart = constant[:, :, None] | constant[:, None, :]
+    square = xp.abs(centred) + m[:, None] * beside(design.offset, m) ** 2
+    alone = xp.where(constant, square, 0.0)[:, :, None] * beside(np.eye(H.shape[1]), H)
+    return xp.where(apart, alone, left)
 
 
 def solve_stiffened(H: Array, stiffness: Array, u: Array, rhs: Array) -> Array:

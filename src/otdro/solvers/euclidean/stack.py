@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from ...arrays import namespace, pick
@@ -31,6 +32,16 @@ class Stack:
     def d(self) -> int:
         """The columns."""
         return int(self.Z.shape[2])
+
+    @property
+    def offset(self) -> Array:
+        """What is subtracted from each column: nothing, the rows are as they stand here."""
+        return np.zeros(self.d)
+
+    @property
+    def rounding(self) -> Array:
+        """What is left of the mean square of a column that is constant, beside its own."""
+        return np.zeros(self.d)
 
     def problems(self, index: Array) -> Stack:
         """Return the rows of some problems."""

@@ -228,6 +228,9 @@ def _after(
         return None
     z = now.z + length * step.dz
     f = _pieces(rows, theta, z, x, unit).value
+    # rows of one branch and of two are different systems
+    if f.shape != system.s.shape:
+        return None
     kept = LEFT * (system.s + length * step.ds)
     T = np.maximum(now.T + length * step.raised, (f + kept).max(axis=0))
     q = now.q + length * step.dq

@@ -96,8 +96,9 @@ def minimise(
     max_iter: int,
 ) -> PricedMinimum:
     """Follow the smoothings until the gap is at most ``target``; ``unit`` is that of the risk."""
-    tau, n_iter, lower = FIRST * unit, 0, 0.0
     best, (risk, lam) = place, risk_of(place)
+    # where most labels change, the constant model's risk is no measure of the first smoothing
+    tau, n_iter, lower = FIRST * max(unit, _unsmoothed(rows, place)), 0, 0.0
     slopes = np.zeros_like(place.z)
     last: Place | None = None
     while n_iter < max_iter and tau > LEAST * unit:
@@ -177,6 +178,12 @@ def _value(rows: PricedRows, place: Place, tau: float) -> float:
     top = f.max(axis=0)
     smooth = top + tau * np.log(np.exp((f - top) / tau).sum(axis=0))
     return float(rows.rate * place.s[-1] + rows.weights @ smooth + tau * (barrier + inside))
+
+
+def _unsmoothed(rows: PricedRows, place: Place) -> float:
+    """Return the objective itself at a place, its multiplier as it stands there."""
+    f = rows.worst.at(place.z, rows.y, place.s).value
+    return float(rows.rate * place.s[-1] + rows.weights @ f.max(axis=0))
 
 
 def _domain(rows: PricedRows, s: Array) -> tuple[float, Array, Array]:

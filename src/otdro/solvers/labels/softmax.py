@@ -85,8 +85,8 @@ def minimise(
     task: PricedSoftmax, place: SoftmaxPlace, unit: float, target: float, max_iter: int
 ) -> PricedSoftmaxMinimum:
     """Follow the smoothings until the gap is at most ``target``."""
-    tau, n_iter, lower = FIRST * unit, 0, 0.0
     best, dual = place, _risk(task, place)
+    tau, n_iter, lower = FIRST * max(unit, dual.risk), 0, 0.0
     slopes = np.zeros_like(place.z)
     while n_iter < max_iter and tau > LEAST * unit:
         place, step, taken = _settle(task, place, tau, min(STEPS, max_iter - n_iter))

@@ -23,6 +23,14 @@ class Products(Protocol):
     n: int
     d: int
 
+    @property
+    def offset(self) -> Array:
+        """What is subtracted from each column, (d,)."""
+
+    @property
+    def rounding(self) -> Array:
+        """What is left of the mean square of a column that is constant, (d,)."""
+
     def columns(self, index: Any) -> Products:
         """Return those of some problems."""
 
@@ -43,6 +51,16 @@ class SharedRows:
         self.design = design
         self.n = design.n
         self.d = design.d
+
+    @property
+    def offset(self) -> Array:
+        """That of the design."""
+        return self.design.offset
+
+    @property
+    def rounding(self) -> Array:
+        """That of the design."""
+        return self.design.rounding
 
     def columns(self, index: Any) -> SharedRows:
         """Return the same rows."""
@@ -73,6 +91,16 @@ class OwnRows:
     def __init__(self, Z: Array) -> None:
         self.Z = Z
         self.n, self.d = Z.shape[1:]
+
+    @property
+    def offset(self) -> Array:
+        """Nothing: the rows are as they stand here."""
+        return np.zeros(self.d)
+
+    @property
+    def rounding(self) -> Array:
+        """Nothing."""
+        return np.zeros(self.d)
 
     def columns(self, index: Any) -> OwnRows:
         """Return those of some problems."""

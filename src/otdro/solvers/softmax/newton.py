@@ -108,8 +108,13 @@ class Unpenalised:
     def move(
         self, model: Quadratic, delta: Array, accuracy: Array, multipliers: Array | None
     ) -> PairMove:
-        """Return -H^-1 g."""
-        dC, dc = model.split(-solve_each(model.H, model.g[:, :, None])[:, :, 0])
+        """Return -H^-1 g; a column of which only rounding is left, a constant one, stays."""
+        design, H = model.rows.design, model.H.copy()
+        d, m = model.C.shape[-2:]
+        diagonal = np.einsum("bii->bi", H)[:, : d * m]
+        constant = diagonal <= np.repeat(design.rounding, m)
+        diagonal += np.where(constant, np.repeat(design.offset**2, m), 0.0)
+        dC, dc = model.split(-solve_each(H, model.g[:, :, None])[:, :, 0])
         flows = np.zeros((len(dC), len(model.rows.incidence), dC.shape[1]))
         return PairMove(dC, dc, flows, np.zeros(len(dC)))
 
