@@ -20,7 +20,8 @@ from sklearn.preprocessing import StandardScaler
 
 from otdro import DROClassifier, DRORegressor, audit, report
 from otdro.costs import Norm
-from otdro.report.axes import boundary_lines, section
+from otdro.inspection.borders import boundary_lines
+from otdro.report.axes import section
 from otdro.report.markup import number, percent, plain
 from otdro.report.stops import stops_of
 from otdro.report.svg import ticks
