@@ -35,6 +35,8 @@ class Cost(BaseEstimator):  # type: ignore[misc]
     geometry: Geometry = "norm"
     #: The exponent of the dual norm where that is an l_p norm, else None.
     dual_p: float | None = None
+    #: Whether a local cost stands for (u - x)'A(x)(u - x), A from ``shape``.
+    linearised: bool = False
 
     def norm(self, v: Array) -> Array:
         """Return ||v||, the price (at order 1) of the displacement v."""
@@ -80,11 +82,6 @@ class Cost(BaseEstimator):  # type: ignore[misc]
         The price is then a polynomial, bounded below on boxes; of another cost no bound is known.
         """
         return None
-
-    @property
-    def linearised(self) -> bool:
-        """Whether a local cost stands for (u - x)'A(x)(u - x), A from ``shape``."""
-        return False
 
     @property
     def is_norm(self) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.utils.validation import validate_data
 
 from ..costs.learned_matrix import shrink
-from ..costs.low_rank import LowRank, blend
+from ..costs.low_rank import blend
 from ..entry import on_host
 from .base import Array, Metric
 from .fitting import learned_matrix
@@ -63,7 +63,7 @@ class Blend(Metric):
             else learned_matrix(candidate, X, y, unlabelled=unlabelled)
             for candidate in self.candidates
         ]
-        self.metric_ = mixed(self.metrics_, self.weights_)
+        self.metric_ = blend(self.metrics_, self.weights_)
         return self
 
     def _weights(self) -> Array:
@@ -93,10 +93,3 @@ class Blend(Metric):
     def shrunk(self, shrinkage: float) -> Array:
         """Return the blend shrunk towards the identity."""
         return shrink(self.metric_, shrinkage)
-
-
-def mixed(matrices: Sequence[Any], weights: Array) -> Any:
-    """Return sum_c w_c Lambda_c, structured if all of them are."""
-    if all(isinstance(matrix, LowRank) for matrix in matrices):
-        return blend(matrices, weights.tolist())
-    return np.einsum("c,cij->ij", weights, np.stack(matrices))
