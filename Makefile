@@ -24,11 +24,12 @@ $(VENV)/.docs: pyproject.toml | $(BIN)/python
 run: $(VENV)/.run
 	$(BIN)/otdro demo
 
+# whole files to a worker: what the tests of a file share is fitted once
 test: $(VENV)/.test
-	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow"
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not slow"
 
 test-all: $(VENV)/.test test-package
-	$(BIN)/python -m pytest -n $(WORKERS) -m "not package"
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not package"
 
 test-package: $(VENV)/.test
 	$(BIN)/python -m pytest -m package

@@ -136,7 +136,7 @@ def described(thing):
     """Return the names that the sections of a docstring describe."""
     text = inspect.getdoc(thing) or ""
     names = set()
-    for heads in re.findall(r"^(\w[\w, *]*?)(?: : .*)?$\n(?:    \S)", text, re.M):
+    for heads in re.findall(r"^([\w*][\w, *]*?)(?: : .*)?$\n(?:    \S)", text, re.M):
         names |= {name.strip(" *") for name in heads.split(",")}
     for base in re.findall(r"arameters .*as in ``(\w+)``", text):
         names |= described(
@@ -164,6 +164,30 @@ def own_methods(kind):
 @pytest.mark.parametrize("path", [p for p in public() if inspect.isclass(resolve(p))])
 def test_every_method_has_a_docstring(path):
     assert [name for name, member in own_methods(resolve(path)) if not member.__doc__] == []
+
+
+#: Methods that a user calls; those of losses, costs and solvers are called by the library.
+CALLED = r"otdro\.(DRO\w+|WorstCase|Drift)|otdro\.(radius|plot)\.\w+"
+CALLED_TOO = {
+    "otdro.Audit": {"accuracy", "breaking_point", "risk"},
+    **{path: {"table"} for path in public() if path.startswith("otdro.costs.")},
+    **{path: {"fit"} for path in public() if path.startswith("otdro.metrics.")},
+}
+
+
+def called():
+    """Yield the public methods that a user calls, by their dotted names."""
+    for path in public():
+        kind = resolve(path)
+        for name, member in own_methods(kind) if inspect.isclass(kind) else ():
+            if re.fullmatch(CALLED, path) or name in CALLED_TOO.get(path, ()):
+                yield pytest.param(member, id=f"{path}.{name}")
+
+
+@pytest.mark.parametrize("method", list(called()))
+def test_every_parameter_of_a_method_is_described(method):
+    parameters = set(inspect.signature(method).parameters) - {"self"}
+    assert parameters <= described(method), sorted(parameters - described(method))
 
 
 def examples(path):

@@ -49,7 +49,15 @@ class Blend(Metric):
         return any(getattr(candidate, "needs_labels", True) for candidate in self.candidates)
 
     def fit(self, X: Any, y: Any = None) -> Blend:
-        """Let every candidate learn from rows X and labels or targets y, and mix the results."""
+        """Let every candidate learn, and mix the results.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The rows.
+        y : array-like of shape (n_samples,), default=None
+            Labels or targets, for the candidates that need them.
+        """
         return self.fit_with(X, y, None)
 
     def fit_with(self, X: Any, y: Any, unlabelled: Any) -> Blend:

@@ -115,11 +115,13 @@ class AdversaryDisplay:
         ----------
         estimator : DROClassifier or DRORegressor
             Fitted on ``X`` and ``y``.
-        X, y : the rows that it was fitted on
+        X, y : array-like
+            The rows that it was fitted on.
         features : two columns, "principal" or "learned", default=(0, 1)
             The plane; with more than two columns everything is the shadow on it, and the boundary
             is that of the model with the other directions at their mean.
         ax : Axes, default=None
+            Where to draw; None makes a figure.
         before : fitted model, default=None
             A model (``coef_``, ``intercept_``) whose boundary is drawn dotted: the plain fit.
         class_ : label, default=None

@@ -46,7 +46,13 @@ class ConfidenceRegion:
     feature_names: Array | None = None
 
     def contains(self, beta: Any) -> bool:
-        """Return whether the slopes beta lie in the region."""
+        """Return whether slopes lie in the region.
+
+        Parameters
+        ----------
+        beta : array-like of shape (d,)
+            The slopes.
+        """
         beta = np.asarray(beta, dtype=float).ravel()
         if beta.shape != self.center.shape:
             raise ValueError(f"beta has {len(beta)} entries, the region {len(self.center)}.")
@@ -68,7 +74,13 @@ class ConfidenceRegion:
         return inverse
 
     def section(self, i: int, j: int) -> tuple[Array, Array]:
-        """Return centre (2,) and shape matrix (2, 2) of the region's shadow on slopes i and j."""
+        """Return centre (2,) and shape matrix (2, 2) of the region's shadow on two slopes.
+
+        Parameters
+        ----------
+        i, j : int
+            The numbers of the slopes.
+        """
         both = [i, j]
         return self.center[both], self.delta * self.covariance()[np.ix_(both, both)]
 
