@@ -5,13 +5,18 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile(
-    "otdro",
+    "whole",
     derandomize=True,
     deadline=None,
     database=None,
     suppress_health_check=[HealthCheck.too_slow],
 )
-settings.load_profile("otdro")
+settings.register_profile("quick", settings.get_profile("whole"), max_examples=40)
+
+
+def pytest_configure(config):
+    """Try fewer examples of each property where slow tests are left out."""
+    settings.load_profile("quick" if "not slow" in config.option.markexpr else "whole")
 
 
 @pytest.fixture

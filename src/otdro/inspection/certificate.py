@@ -328,7 +328,7 @@ class Audit:
 
     @property
     def unit_column(self) -> str:
-        """The column in whose deviations deltas are told: the first to break of those that vary."""
+        """The column in whose deviations deltas are stated: of those that vary, first to break."""
         order = self.columns.order()
         varies = order[self.scale[order] > 0]
         return self.names[int(varies[0] if len(varies) else order[0])]

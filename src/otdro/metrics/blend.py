@@ -25,7 +25,7 @@ class Blend(Metric):
     Parameters
     ----------
     candidates : sequence
-        Metric learners, ours or others (see ``otdro.metrics.learn``), or "euclidean", the identity.
+        Metric learners (others than those of otdro: see ``otdro.metrics.learn``), or "euclidean".
     weights : sequence of floats >= 0 or None
         One per candidate, their ratios matter. None: equal ones.
 
