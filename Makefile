@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
+# whole files to a worker: what the tests of a file share is fitted once
+DIST ?= loadfile
 
 .PHONY: run test test-all test-package stranger check docs bench clean
 
@@ -25,10 +27,10 @@ run: $(VENV)/.run
 	$(BIN)/otdro demo
 
 test: $(VENV)/.test
-	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow"
+	$(BIN)/python -m pytest -n $(WORKERS) --dist $(DIST) -m "not slow"
 
 test-all: $(VENV)/.test test-package
-	$(BIN)/python -m pytest -n $(WORKERS) -m "not package"
+	$(BIN)/python -m pytest -n $(WORKERS) --dist $(DIST) -m "not package"
 
 test-package: $(VENV)/.test
 	$(BIN)/python -m pytest -m package

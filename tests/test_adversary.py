@@ -15,7 +15,7 @@ from otdro.problem import Ball
 from otdro.worst_case.places import spend
 
 
-def data(seed=0, n=40, d=3):
+def data(seed=0, n=24, d=3):
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, d))
     y = np.where(X @ np.linspace(1.5, -1, d) + rng.logistic(size=n) > 0, 1, -1)
@@ -48,7 +48,7 @@ CASES = {
     "graph": (Graph(8), False),
     "graph and support": (Graph(8), True),
     "support": (Norm(2), True),
-    "linearised": (FeatureMap(polish=False), False),
+    "linearised": (FeatureMap(linearised=True), False),
     "polished": (FeatureMap(), False),
 }
 
@@ -73,7 +73,7 @@ def test_the_worst_case_attains_the_robust_risk(name, delta):
         assert all((places == u).all(axis=1).any() for u in worst.points)
 
 
-@pytest.mark.parametrize("cost", [Graph(8), FeatureMap(polish=False)], ids=repr)
+@pytest.mark.parametrize("cost", [Graph(8), FeatureMap(linearised=True)], ids=repr)
 def test_a_row_without_weight_stays_out(cost):
     X, y, _ = data()
     weights = np.ones(len(y))
@@ -114,7 +114,7 @@ def test_a_constant_model_stays_where_it_is():
     assert_allclose(model.worst_case().points, X)
 
 
-@pytest.mark.parametrize("cost", [FeatureMap(polish=False), FeatureMap(), Graph(8)], ids=repr)
+@pytest.mark.parametrize("cost", [FeatureMap(linearised=True), FeatureMap(), Graph(8)], ids=repr)
 def test_robust_risk_of_a_model_is_that_of_its_fit(cost):
     X, y, _ = data()
     model = DROClassifier(cost=cost, order=2, delta=0.1, tol=1e-8).fit(X, y)

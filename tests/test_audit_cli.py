@@ -17,7 +17,7 @@ from sklearn.pipeline import make_pipeline  # noqa: E402
 from sklearn.preprocessing import StandardScaler  # noqa: E402
 
 from otdro import audit  # noqa: E402
-from test_cli import FAST, call, here, refused, table  # noqa: E402, F401
+from test_cli import FAST, call, refused  # noqa: E402
 
 AUDIT = (
     "command version model data target new task rows columns classes space cost order tau loss "
@@ -33,7 +33,7 @@ AUDIT_KEYS, DRIFT_KEYS = AUDIT.split(), DRIFT.split()
 
 
 @pytest.fixture
-def files(here, table, capsys):  # noqa: F811
+def files(here, table, capsys):
     """A model of ours and one of scikit-learn, rows and new rows, in the working folder."""
     table = table.drop(columns=["size", "id"])
     table[:80].to_csv("old.csv", index=False)

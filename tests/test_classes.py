@@ -186,11 +186,14 @@ def test_sparse_rows_and_a_sparse_model():
 def test_the_worst_case_of_all_classes(cost):
     X, y = rows(45, 3, 3)
     model = softmax(cost=cost, delta=0.05).fit(X, y)
-    far = model.worst_case()
+    far = model.worst_case(reach=np.inf)
     assert not far.attained
     assert far.shortfall <= 1e-5 * model.robust_risk_
     near = model.worst_case(reach=1.0)
-    for found in (far, near):
+    usual = model.worst_case()
+    longest = model.cost_.norm(usual.points - X[usual.origin]).max()
+    assert_allclose(longest, model.cost_.norm(X - X.mean(axis=0)).max())
+    for found in (far, near, usual):
         assert found.budget <= 0.05 * (1 + 1e-9)
         assert found.risk >= model.robust_risk_ - found.shortfall - 1e-9
         assert_allclose(np.bincount(found.origin, found.weights), 1 / 45)

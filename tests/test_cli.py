@@ -16,27 +16,6 @@ from otdro.cli.errors import guard, sentence  # noqa: E402
 FAST = ["--no-compare", "--delta", "0.1", "--cost", "euclidean"]
 
 
-@pytest.fixture(scope="module")
-def table():
-    rng = np.random.default_rng(0)
-    n = 120
-    found = pd.DataFrame(rng.standard_normal((n, 3)), columns=["a", "b", "c"])
-    found["city"] = rng.choice(["Rome", "Bonn", "Oslo"], n)
-    found["flag"] = rng.random(n) > 0.5
-    found["id"] = [f"user{k}" for k in range(n)]
-    found["y"] = np.where(found.a + (found.city == "Rome") + 0.3 * found.b > 0.3, "yes", "no")
-    found["size"] = 3 * found.a - found.b + 0.1 * rng.standard_normal(n)
-    found.loc[3:9, "b"] = np.nan
-    found.loc[5, "city"] = None
-    return found
-
-
-@pytest.fixture
-def here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 def call(capsys, *argv):
     """Run a command; return its exit code, output and errors."""
     code = guard([str(arg) for arg in argv])

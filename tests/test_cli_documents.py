@@ -12,7 +12,7 @@ pytest.importorskip("ot")
 
 from otdro import persistence  # noqa: E402
 from pages import ROOT  # noqa: E402
-from test_cli import FAST, call, here  # noqa: E402, F401
+from test_cli import FAST, call  # noqa: E402
 
 FIT = ("fit", "t.csv", "--target", "y", *FAST)
 COMPARE = ("compare", "t.csv", "--target", "y", "--splits", "2", "--cost", "euclidean")
@@ -22,7 +22,7 @@ PREDICT = ("predict", "m.skops", "t.csv", "--out", "p.csv")
 
 
 @pytest.fixture
-def saved(here, capsys):  # noqa: F811
+def saved(here, capsys):
     """A table and a model of it in the working folder."""
     rng = np.random.default_rng(0)
     table = pd.DataFrame(rng.standard_normal((60, 2)), columns=["a", "b"])
@@ -78,14 +78,14 @@ def test_a_bar_on_terminals_only(saved, capsys, monkeypatch, asked, says):
     assert call(capsys, *asked, "--quiet")[1:] == ("", "")
 
 
-def test_quiet_is_an_option_of_every_command(here, capsys):  # noqa: F811
+def test_quiet_is_an_option_of_every_command(here, capsys):
     for command in ["fit", "predict", "compare", "audit", "drift", "table1", "datasets", "demo"]:
         assert "--quiet" in call(capsys, command, "--help")[1]
     assert call(capsys, "datasets", "--quiet") == (0, "", "")
 
 
 @pytest.mark.slow
-def test_a_quiet_demonstration(here, capsys):  # noqa: F811
+def test_a_quiet_demonstration(here, capsys):
     assert call(capsys, "demo", "--reps", "2", "-q") == (0, "", "")
 
 

@@ -19,8 +19,7 @@ from otdro.experiment import Summary  # noqa: E402
 
 
 @pytest.fixture
-def here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def here(here):
     rng = np.random.default_rng(0)
     n = 70
     table = pd.DataFrame(rng.standard_normal((n, 2)), columns=["a", "b"])
@@ -29,7 +28,7 @@ def here(tmp_path, monkeypatch):
     table["kind"] = np.resize(list("pqrstuv"), n)
     table["y"] = np.where(table.a + 0.5 * rng.standard_normal(n) > 0, "up", "down")
     table.to_csv("t.csv", index=False)
-    return tmp_path
+    return here
 
 
 def run(capsys, *argv):

@@ -15,12 +15,6 @@ from otdro.cli.errors import guard  # noqa: E402
 FAST = ["--no-compare", "--delta", "0.05", "--cost", "euclidean"]
 
 
-@pytest.fixture
-def here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 def rows(n=60):
     rng = np.random.default_rng(0)
     found = pd.DataFrame({"age": rng.normal(40, 9, n).round(1), "pay": rng.normal(5e3, 9e2, n)})

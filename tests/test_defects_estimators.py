@@ -445,7 +445,7 @@ def test_moves_within_reach():
 @pytest.mark.parametrize("n_components", [None, 2])
 def test_a_feature_map_takes_a_foreign_learner(n_components):
     learner = NeighborhoodComponentsAnalysis(n_components=n_components, max_iter=3)
-    model = DROClassifier(cost=FeatureMap(metric=learner, polish=False), delta=0.01).fit(X, Y)
+    model = DROClassifier(cost=FeatureMap(metric=learner, linearised=True), delta=0.01).fit(X, Y)
     assert np.isfinite(model.coef_).all()
     matrix = model.cost_.metric
     assert matrix.shape == (9, 9)

@@ -118,7 +118,7 @@ def test_verbose_shows_its_lines_and_leaves_no_trace(capsys):
             cost="euclidean",
             order=2,
             delta=0.05,
-            solver=Smoothed(random_state=0, verbose=verbose),
+            solver=Smoothed(M=32, L=8, random_state=0, verbose=verbose),
         )
         for verbose in (False, True)
     )

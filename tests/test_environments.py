@@ -199,7 +199,7 @@ def test_fit_with_groups_and_unlabelled_rows(table, capsys):
     ],
 )
 def test_compare_leaves_environments_out(table, capsys, options, heading):
-    shared = ("--target", "y", "--groups", "env")
+    shared = ("--target", "y", "--groups", "env", "--cost", "euclidean")
     code, out, err = call(capsys, "compare", table / "rows.csv", *shared, *options)
     assert code == 0, err
     assert heading in out

@@ -245,8 +245,11 @@ def test_methods_by_name_and_group():
         experiment.resolve("svm")
 
 
-@pytest.mark.parametrize("name", [m for m in experiment.METHODS if experiment.available(m)])
+@pytest.mark.parametrize("name", experiment.METHODS)
 def test_every_method_runs(name, tmp_path):
+    # asked here and not in the list of names, for which every worker would fit them all
+    if not experiment.available(name):
+        pytest.skip(f"this version cannot fit {name}")
     found = run(plan(reps=1, methods=[name]), tmp_path)
     assert all(np.isfinite(row.test_loss) for row in found)
     assert all("Error" not in row.note for row in found)
@@ -298,8 +301,8 @@ def test_comparison_takes_other_tasks(task):
     import pandas as pd
     from sklearn.preprocessing import StandardScaler
 
-    X = np.random.default_rng(0).standard_normal((90, 3))
-    y = X[:, 0] + 0.1 * X[:, 1] if task == "regression" else np.repeat([0, 1, 2], 30)
+    X = np.random.default_rng(0).standard_normal((45, 3))
+    y = X[:, 0] + 0.1 * X[:, 1] if task == "regression" else np.repeat([0, 1, 2], 15)
     kind = "regression" if task == "regression" else "classification"
     found = list(compare(StandardScaler(), pd.DataFrame(X), y, kind, rounds(y, kind, 2, 0)))
     assert len(found) == 12

@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+from joblib import parallel_config
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import make_scorer, mean_absolute_error
@@ -263,9 +264,11 @@ def test_folds_that_do_not_converge_are_reported_by_number():
     assert len(model.path_.score_mean) == 2
 
 
-def test_workers_make_no_difference():
+@pytest.mark.parametrize("backend", ["threading", pytest.param("loky", marks=pytest.mark.slow)])
+def test_workers_make_no_difference(backend):
     one = DROClassifier(n_jobs=1, cv=3, random_state=4).fit(X, Y)
-    two = DROClassifier(n_jobs=2, cv=3, random_state=4).fit(X, Y)
+    with parallel_config(backend=backend):
+        two = DROClassifier(n_jobs=2, cv=3, random_state=4).fit(X, Y)
     assert_allclose(two.delta_, one.delta_, rtol=1e-12)
     assert_allclose(two.coef_, one.coef_, rtol=1e-12)
     assert_allclose(two.path_.score_mean, one.path_.score_mean, rtol=1e-12)

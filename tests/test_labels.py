@@ -162,6 +162,15 @@ def test_a_cheap_label_bounds_confidence():
     assert margin[changed].min() >= margin[~changed & (found.weights > 0)].max() - 1e-3
 
 
+def test_moves_stay_near_where_the_supremum_is_not_attained():
+    model = DROClassifier(cost="euclidean", order=1, delta=0.1, label_cost=100.0).fit(X, Y)
+    assert model.worst_case(reach=np.inf).shortfall <= 1e-5
+    found = model.worst_case()
+    far = np.linalg.norm(X - X.mean(axis=0), axis=1).max()
+    assert np.linalg.norm(found.points - X[found.origin], axis=1).max() <= far * (1 + 1e-9)
+    assert found.risk >= model.robust_risk_ - found.shortfall - 1e-9
+
+
 @pytest.mark.parametrize("cost", ["euclidean", "l1"])
 @pytest.mark.parametrize(("loss", "order"), [("logistic", 1), ("hinge", 1), ("hinge", 2)])
 def test_worst_cases_with_changed_labels(loss, order, cost):

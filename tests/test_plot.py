@@ -271,6 +271,27 @@ def test_coefficients_along_the_path(ax, chosen):
     assert {line.get_label() for line in found.lines_} == {"a", "b", "c"}
 
 
+@pytest.mark.parametrize("form", ["multinomial", "ovr"])
+def test_coefficients_of_several_classes_have_a_panel_each(ax, form):
+    X, _ = rows(60)
+    y = np.array(["c", "b", "a"])[np.digitize(X[:, 0] + X[:, 1], [-0.7, 0.7])]
+    settings = {"deltas": [0.01, 0.1], "cv": 2, "tol": 1e-3}
+    model = DROClassifier(cost="euclidean", multi_class=form, **settings).fit(X, y)
+    at = {float(delta): k for k, delta in enumerate(model.path_.deltas)}[model.delta_]
+    found = plot.CoefficientPathDisplay.from_estimator(model)
+    assert [panel.get_title() for panel in found.ax_] == ["class a", "class b", "class c"]
+    drawn = np.array([[line.get_ydata()[at] for line in lines] for lines in found.lines_])
+    assert_allclose(drawn, model.coef_, atol=1e-2)
+    one = plot.CoefficientPathDisplay.from_estimator(model, ax=ax, class_="b")
+    assert_allclose([line.get_ydata()[at] for line in one.lines_], drawn[1])
+    again = plot.CoefficientPathDisplay.from_estimator(model, ax=plt.subplots(1, 3)[1])
+    assert len(again.chosen_) == 3
+    with pytest.raises(ValueError, match=r"needs 3 Axes, got 1: pass ax=plt.subplots\(3\)"):
+        plot.CoefficientPathDisplay.from_estimator(model, ax=ax)
+    with pytest.raises(ValueError, match="class_='d' must be one of the classes"):
+        plot.CoefficientPathDisplay.from_estimator(model, ax=ax, class_="d")
+
+
 def test_a_fit_without_a_path_says_how_to_get_one(ax):
     X, y = rows()
     model = DROClassifier(cost="euclidean", delta=0.1).fit(X, y)
@@ -333,10 +354,18 @@ def test_drift_draws_the_columns_that_moved(ax):
     assert len(seen.bars_) == 3
 
 
-def test_the_adversary_of_a_softmax_model_has_moves_and_no_single_line(ax):
-    X, _ = rows(60)
+def test_the_adversary_of_a_softmax_model_has_moves_and_borders_of_the_classes(ax):
+    X, _ = rows(60, 2)
     y = np.digitize(X[:, 0] + X[:, 1], [-0.7, 0.7])
     model = DROClassifier(cost="euclidean", delta=0.1, multi_class="multinomial").fit(X, y)
-    shown = plot.AdversaryDisplay.from_estimator(model, X, y, ax=ax)
-    assert shown.boundary is None
-    assert ax.collections
+    plain = LogisticRegression().fit(X, y)
+    shown = plot.AdversaryDisplay.from_estimator(model, X, y, before=plain, ax=ax)
+    assert shown.arrows_
+    # no move is longer than the largest distance of a row from the mean
+    far = np.linalg.norm(X - X.mean(axis=0), axis=1).max()
+    assert shown.moves.length.max() <= far * (1 + 1e-9)
+    for fitted, borders in ((model, shown.boundary), (plain, shown.before)):
+        best = np.sort(fitted.decision_function(borders.segments.mean(axis=1)), axis=1)
+        assert len(best) >= 2
+        assert_allclose(best[:, -1], best[:, -2], atol=1e-9)
+    assert len(shown.boundary_.get_segments()) == len(shown.boundary.segments)

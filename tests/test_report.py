@@ -20,13 +20,14 @@ from sklearn.preprocessing import StandardScaler
 
 from otdro import DROClassifier, DRORegressor, audit, report
 from otdro.costs import Norm
-from otdro.report.axes import boundary_lines, section
+from otdro.inspection.borders import boundary_lines
+from otdro.report.axes import section
 from otdro.report.markup import number, percent, plain
 from otdro.report.stops import stops_of
 from otdro.report.svg import ticks
 from otdro.report.view import SHOWN, View
 from otdro.report.words import row_text
-from test_cli import FAST, call, here, refused, table  # noqa: F401
+from test_cli import FAST, call, refused
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -304,7 +305,7 @@ def test_the_module_is_there_after_import_otdro():
     assert done.stdout.split() == ["write", "BallDisplay"]
 
 
-def test_commands_write_the_page(here, table, capsys):  # noqa: F811
+def test_commands_write_the_page(here, table, capsys):
     table.to_csv("rows.csv", index=False)
     fit = ("fit", "rows.csv", "--target", "y", "--save", "m.skops", "--report", "fit.html", *FAST)
     code, out, _ = call(capsys, *fit)
@@ -318,7 +319,7 @@ def test_commands_write_the_page(here, table, capsys):  # noqa: F811
     assert "m.skops on rows.csv" in (here / "audit.html").read_text()
 
 
-def test_commands_refuse_a_place_that_cannot_be_written(here, table, capsys):  # noqa: F811
+def test_commands_refuse_a_place_that_cannot_be_written(here, table, capsys):
     table.to_csv("rows.csv", index=False)
     fit = ("fit", "rows.csv", "--target", "y", "--report", "nowhere/fit.html", *FAST)
     assert "no folder nowhere" in refused(capsys, *fit)

@@ -141,7 +141,7 @@ def test_lacks_says_what_solve_refuses():
         "order=1": replaced(problem, Norm(2), order=1),
         "finite support": replaced(problem, Graph(3)),
         "kink": replaced(problem, Norm(2), loss=Hinge()),
-        "linearised": replaced(problem, FeatureMap(polish=False)),
+        "linearised": replaced(problem, FeatureMap(linearised=True)),
         "delta > 0": problem.at(0.0),
     }
     assert Smoothed().lacks(problem) is None

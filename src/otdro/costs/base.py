@@ -35,6 +35,8 @@ class Cost(BaseEstimator):  # type: ignore[misc]
     geometry: Geometry = "norm"
     #: The exponent of the dual norm where that is an l_p norm, else None.
     dual_p: float | None = None
+    #: Whether a local cost stands for (u - x)'A(x)(u - x), A from ``shape``.
+    linearised: bool = False
 
     def norm(self, v: Array) -> Array:
         """Return ||v||, the price (at order 1) of the displacement v."""
@@ -82,11 +84,6 @@ class Cost(BaseEstimator):  # type: ignore[misc]
         return None
 
     @property
-    def linearised(self) -> bool:
-        """Whether a local cost stands for (u - x)'A(x)(u - x), A from ``shape``."""
-        return False
-
-    @property
     def is_norm(self) -> bool:
         """Whether the distance is a norm of u - x: ``dual_norm`` and ``direction`` exist."""
         return self.geometry in ("euclidean", "norm")
@@ -99,8 +96,16 @@ class Cost(BaseEstimator):  # type: ignore[misc]
     def table(self, feature_names: Any = None, X: Any = None, *, scale: Any = None) -> CostTable:
         """Return the price of moving each feature by one standard deviation, and the directions.
 
-        The deviations are those of the columns of X, or ``scale``; without either they are 1, as
-        for standardised columns. Names default to the columns of a data frame X. ``print`` it.
+        ``print`` it.
+
+        Parameters
+        ----------
+        feature_names : sequence of str, default=None
+            The names of the columns; None: those of a data frame X, else x0, x1, ...
+        X : array-like of shape (n, d), default=None
+            Rows whose columns have the deviations.
+        scale : array-like of shape (d,), default=None
+            The deviations; without them and X they are 1, as for standardised columns.
         """
         if not self.is_norm:
             raise ValueError(f"{type(self).__name__} has no table: its prices vary with the place.")

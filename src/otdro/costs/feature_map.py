@@ -28,10 +28,10 @@ class FeatureMap(Cost):
     jacobian : callable or None
         X of shape (n, d) to dPhi/dx of shape (n, l, d). None: analytic for polynomials, else
         central differences.
-    polish : bool
-        Whether the exact solver goes on from the linearised cost A(x) = J'Lam J to the cost itself.
-        Folds are solved under the linearised cost in either case: they choose delta, and the model
-        at that delta is polished.
+    linearised : bool
+        Whether the exact solver stays with the linearised cost (u - x)'A(x)(u - x), A = J'Lam J,
+        instead of going on to the cost itself. Folds are solved under the linearised cost in
+        either case: they choose delta, and the model at that delta is of the cost asked for.
     """
 
     geometry = "local"
@@ -41,19 +41,19 @@ class FeatureMap(Cost):
         features: Any = "quadratic",
         metric: Any = None,
         jacobian: Any = None,
-        polish: bool = True,
+        linearised: bool = False,
     ) -> None:
         self.features = features
         self.metric = metric
         self.jacobian = jacobian
-        self.polish = polish
+        self.linearised = linearised
 
     def learn(self, X: Array, y: Array) -> FeatureMap:
         """Return the cost with the transformer fitted and the metric learned on the features."""
         features, metric = self.features, self.metric
         if not isinstance(features, str):
             features = clone(features).fit(X)
-        done = FeatureMap(features, metric, self.jacobian, self.polish)
+        done = FeatureMap(features, metric, self.jacobian, self.linearised)
         if hasattr(metric, "fit"):
             done.metric = _slim(definite_matrix(seeded(metric).fit(done.map(X), y)))
         done._check_metric(done.map(X[:1]).shape[1])
@@ -73,10 +73,10 @@ class FeatureMap(Cost):
             raise ValueError(f"metric must be positive definite, its least value is {least:g}.")
 
     def stand_in(self) -> FeatureMap:
-        """Return the cost that is not polished."""
-        if not self.polish:
+        """Return the linearised cost."""
+        if self.linearised:
             return self
-        return FeatureMap(self.features, self.metric, self.jacobian, polish=False)
+        return FeatureMap(self.features, self.metric, self.jacobian, linearised=True)
 
     def check(self, n_features: int) -> None:
         """Refuse an unknown name and a metric that is still to be learned."""
@@ -157,11 +157,6 @@ class FeatureMap(Cost):
                 "Add the linear terms to the features."
             ) from None
         return A
-
-    @property
-    def linearised(self) -> bool:
-        """Whether this is the cost that is not polished."""
-        return not self.polish
 
     def quadratic_metric(self, n_features: int) -> Array | None:
         """Return Lam as a full matrix for the quadratic features, None for a transformer."""

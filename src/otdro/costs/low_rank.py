@@ -148,8 +148,10 @@ def shortest(factor: Any, beta: Array) -> Array:
     return found
 
 
-def blend(matrices: Sequence[LowRank], weights: Sequence[float]) -> LowRank:
-    """Return sum_c w_c Lam_c: diagonals are added, directions side by side."""
+def blend(matrices: Sequence[Any], weights: Sequence[float] | Array) -> Any:
+    """Return sum_c w_c Lam_c. Structured if all are: diagonals add, directions go side by side."""
+    if not all(isinstance(matrix, LowRank) for matrix in matrices):
+        return np.einsum("c,cij->ij", np.asarray(weights), np.stack(matrices))
     pairs = list(zip(matrices, weights, strict=True))
     diagonal = sum((w * m.diagonal for m, w in pairs), np.zeros(matrices[0].shape[0]))
     parts = [np.sqrt(w) * m.components for m, w in pairs if w > 0 and m.components.size]

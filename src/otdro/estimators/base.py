@@ -314,7 +314,8 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         class_ : label, default=None
-            Of more than two classes, the one whose model against the rest is asked about.
+            Of more than two classes, the one whose model against the rest is asked about; None for
+            a softmax model.
         rows : pair (X, y), default=None
             Labelled rows, of equal weights, to put the ball around; None: the training rows, which
             a model restored from disk has not got.

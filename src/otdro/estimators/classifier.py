@@ -155,11 +155,33 @@ class DROClassifier(ClassifierMixin, DROEstimator):  # type: ignore[misc]
         self.classes_: Any = targets.classes
 
     def decision_function(self, X: Any) -> Array:
-        """Return scores x'beta + b, of shape (n,), or (n, n_classes) for more than two classes."""
+        """Return the scores x'beta + b.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n, d)
+            Rows with the columns of the fit.
+
+        Returns
+        -------
+        ndarray of shape (n,), or (n, n_classes) for more than two classes
+            Two classes have the score of the second.
+        """
         return self._scores(X)
 
     def predict(self, X: Any) -> Array:
-        """Return the label of the largest score."""
+        """Return the label of the largest score.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n, d)
+            Rows with the columns of the fit.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Labels of ``classes_``.
+        """
         scores = self._scores(X)
         xp = namespace(scores)
         index = (
@@ -173,7 +195,18 @@ class DROClassifier(ClassifierMixin, DROEstimator):  # type: ignore[misc]
 
     @available_if(_gives_probabilities)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> Array:
-        """Return class probabilities: the softmax, or one-vs-rest ones scaled to sum to 1."""
+        """Return class probabilities: the softmax, or one-vs-rest ones scaled to sum to 1.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n, d)
+            Rows with the columns of the fit.
+
+        Returns
+        -------
+        ndarray of shape (n, n_classes)
+            In the order of ``classes_``.
+        """
         scores = self._scores(X)
         xp: Any = namespace(scores)
         p: Any = self.loss_.probability(scores)
@@ -189,7 +222,18 @@ class DROClassifier(ClassifierMixin, DROEstimator):  # type: ignore[misc]
 
     @available_if(_gives_probabilities)  # type: ignore[untyped-decorator]
     def predict_log_proba(self, X: Any) -> Array:
-        """Return the logarithm of the class probabilities."""
+        """Return the logarithm of the class probabilities.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n, d)
+            Rows with the columns of the fit.
+
+        Returns
+        -------
+        ndarray of shape (n, n_classes)
+            In the order of ``classes_``.
+        """
         p = self.predict_proba(X)
         return namespace(p).log(p)
 

@@ -104,7 +104,18 @@ class DRORegressor(RegressorMixin, DROEstimator):  # type: ignore[misc]
         self.intercept_ = float(self.intercept_[0])
 
     def predict(self, X: Any) -> Array:
-        """Return x'beta + b."""
+        """Return x'beta + b.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n, d)
+            Rows with the columns of the fit.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            The predictions.
+        """
         return self._scores(X)
 
     def _number(self, class_: Any) -> int:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from threading import Semaphore, Thread
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TextIO, TypeVar
 
 from threadpoolctl import threadpool_limits
 
@@ -205,10 +205,17 @@ def recorded() -> Iterator[list[warnings.WarningMessage]]:
 def _heard_by_thread() -> Iterator[None]:
     """Send every warning to the list of the thread that it comes from."""
 
-    def hear(message: Any, category: Any, filename: str, lineno: int, *rest: Any) -> None:
+    def hear(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
         _HEARD.get([]).append(warnings.WarningMessage(message, category, filename, lineno))
 
     with warnings.catch_warnings():
         warnings.simplefilter("always")
-        warnings.showwarning = hear  # type: ignore[assignment]
+        warnings.showwarning = hear
         yield

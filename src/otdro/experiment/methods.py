@@ -51,7 +51,7 @@ def dro_nl(setting: Setting) -> Any:
     The metric on the features is diagonal: there are more features (1,710 for spambase) than rows.
     The cost is linearised about each row, which is exact for small delta.
     """
-    cost = costs.FeatureMap(metric=metrics.Diagonal(), polish=False)
+    cost = costs.FeatureMap(metric=metrics.Diagonal(), linearised=True)
     return _paper(cost, setting, order=2)
 
 

@@ -50,7 +50,7 @@ def audit(
         Of a pipeline: the columns that are moved, those in front of the last step, or the raw ones
         where the steps between are affine.
     sample_weight, groups : array-like of shape (n,), default=None
-        Weights of the rows, and the group of each, whose accuracy is told apart.
+        Weights of the rows, and the group of each, whose accuracies are given apart.
     new : X or (X, y), default=None
         New rows, whose drift from these is measured as well.
     random_state : int, default=None

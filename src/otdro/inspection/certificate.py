@@ -188,15 +188,30 @@ class Audit:
 
         Of a class or group it is the least accuracy among its rows over the same ball: the
         adversary may spend the whole budget on them.
+
+        Parameters
+        ----------
+        delta : float or array
+            Radii >= 0.
+        class_ : label, default=None
+            Only the rows of this class.
+        group : label, default=None
+            Only the rows of this group.
         """
         return self.curve(class_=class_, group=group).accuracy(_radii(delta))
 
     def breaking_point(self, level: Any, *, class_: Any = None, group: Any = None) -> Any:
         """Return the least delta at which accuracy can fall to ``level``; inf if it never can.
 
-        ``level`` is a share, an array of them, or "constant": the accuracy of the best constant
-        model (on the rows of the group, if one is named; for a class, where a constant is right
-        always or never, that of all rows).
+        Parameters
+        ----------
+        level : float in [0, 1], array or "constant"
+            An accuracy; "constant" is that of the best constant model (on the rows of the group, if
+            one is named; for a class, where a constant is right always or never, on all rows).
+        class_ : label, default=None
+            Only the rows of this class.
+        group : label, default=None
+            Only the rows of this group.
         """
         curve = self.curve(class_=class_, group=group)
         if isinstance(level, str):
@@ -239,7 +254,13 @@ class Audit:
         return kept
 
     def risk(self, delta: Any) -> Any:
-        """Return the worst-case mean of the model's loss within delta; inf where it is endless."""
+        """Return the worst-case mean of the model's loss within delta; inf where it is endless.
+
+        Parameters
+        ----------
+        delta : float or array
+            Radii >= 0.
+        """
         grid = np.atleast_1d(_radii(delta))
         rows = (self.scores, self.target, self.weights)
         found = robust_risks(self.model, *rows, [self.ball(radius) for radius in grid])
@@ -307,7 +328,7 @@ class Audit:
 
     @property
     def unit_column(self) -> str:
-        """The column in whose deviations deltas are told: the first to break of those that vary."""
+        """The column in whose deviations deltas are stated: of those that vary, first to break."""
         order = self.columns.order()
         varies = order[self.scale[order] > 0]
         return self.names[int(varies[0] if len(varies) else order[0])]

@@ -114,7 +114,9 @@ class MetricLearner(Metric):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,), optional if ``pairs`` are given
+            The rows.
+        y : array-like of shape (n_samples,), default=None
+            Labels or targets; not needed if ``pairs`` are given.
         pairs : Pairs, two integer arrays of shape (m, 2), or a graph
             Must-link and cannot-link pairs, see ``otdro.pairs``; they replace those made from y.
         """

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.utils.validation import validate_data
 
 from ..costs.learned_matrix import shrink
-from ..costs.low_rank import LowRank, blend
+from ..costs.low_rank import blend
 from ..entry import on_host
 from .base import Array, Metric
 from .fitting import learned_matrix
@@ -25,7 +25,7 @@ class Blend(Metric):
     Parameters
     ----------
     candidates : sequence
-        Metric learners, ours or others (see ``otdro.metrics.learn``), or "euclidean", the identity.
+        Metric learners (others than those of otdro: see ``otdro.metrics.learn``), or "euclidean".
     weights : sequence of floats >= 0 or None
         One per candidate, their ratios matter. None: equal ones.
 
@@ -49,7 +49,15 @@ class Blend(Metric):
         return any(getattr(candidate, "needs_labels", True) for candidate in self.candidates)
 
     def fit(self, X: Any, y: Any = None) -> Blend:
-        """Let every candidate learn from rows X and labels or targets y, and mix the results."""
+        """Let every candidate learn, and mix the results.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The rows.
+        y : array-like of shape (n_samples,), default=None
+            Labels or targets, for the candidates that need them.
+        """
         return self.fit_with(X, y, None)
 
     def fit_with(self, X: Any, y: Any, unlabelled: Any) -> Blend:
@@ -63,7 +71,7 @@ class Blend(Metric):
             else learned_matrix(candidate, X, y, unlabelled=unlabelled)
             for candidate in self.candidates
         ]
-        self.metric_ = mixed(self.metrics_, self.weights_)
+        self.metric_ = blend(self.metrics_, self.weights_)
         return self
 
     def _weights(self) -> Array:
@@ -93,10 +101,3 @@ class Blend(Metric):
     def shrunk(self, shrinkage: float) -> Array:
         """Return the blend shrunk towards the identity."""
         return shrink(self.metric_, shrinkage)
-
-
-def mixed(matrices: Sequence[Any], weights: Array) -> Any:
-    """Return sum_c w_c Lambda_c, structured if all of them are."""
-    if all(isinstance(matrix, LowRank) for matrix in matrices):
-        return blend(matrices, weights.tolist())
-    return np.einsum("c,cij->ij", weights, np.stack(matrices))

@@ -50,7 +50,7 @@ class Learned(BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     learners : sequence of metric learners or None
-        Ours, or any object whose fit leaves ``components_`` or ``get_mahalanobis_matrix()``.
+        Those of otdro, or any whose fit leaves ``components_`` or ``get_mahalanobis_matrix()``.
         None is ``[Spectral(), Diagonal(shrinkage=0.5), GeometricMean()]``.
     shrinkage : sequence of floats in [0, 1] or None
         Weights of the identity, each tried with each learner. None is each learner's own.

@@ -55,7 +55,15 @@ class Spectral(Metric):
         return bool(self.within)
 
     def fit(self, X: Any, y: Any = None) -> Spectral:
-        """Learn ``metric_`` from rows X, and from labels y if it is asked for within classes."""
+        """Learn ``metric_`` from the rows.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The rows.
+        y : array-like of shape (n_samples,), default=None
+            Labels, needed where ``within`` asks for the covariance within classes.
+        """
         X = self._rows(X)
         if not (isinstance(self.power, (int, float, np.number)) and np.isfinite(self.power)):
             raise ValueError(f"power must be a finite number, got {self.power!r}.")

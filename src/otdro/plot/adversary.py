@@ -10,8 +10,9 @@ import numpy as np
 from numpy.linalg import norm
 from numpy.typing import NDArray
 
-from .drawing import OTHER, axes_or_new, fill_outline, label_axes, scatter_rows, show_rows
-from .plane import circle, plane_of
+from ..inspection.borders import Section, boundary_lines
+from .drawing import OTHER, axes_or_new, fill_outline, frame_of, label_axes, scatter_rows, show_rows
+from .plane import Plane, circle, plane_of
 
 Array = NDArray[Any]
 
@@ -39,6 +40,24 @@ class Line(NamedTuple):
     slopes: Array
     constant: float
 
+    def drawn(self, ax: Any, **style: Any) -> Any:
+        """Draw the whole line."""
+        g, h = self
+        on = -h * g / (g @ g)
+        return ax.axline(on, on + np.array([-g[1], g[0]]), **style)
+
+
+class Borders(NamedTuple):
+    """Segments (m, 2, 2) of a plane where the class of the highest score changes."""
+
+    segments: Array
+
+    def drawn(self, ax: Any, **style: Any) -> Any:
+        """Draw all segments."""
+        from matplotlib.collections import LineCollection
+
+        return ax.add_collection(LineCollection(list(self.segments), zorder=2, **style))
+
 
 @dataclass(eq=False)
 class AdversaryDisplay:
@@ -56,8 +75,9 @@ class AdversaryDisplay:
         The names of the axes.
     y : array of shape (n,), default=None
         The classes, for colours.
-    boundary, before : Line, default=None
-        Where the score of the model is zero, and that of another model, by habit the plain fit.
+    boundary, before : Line or Borders, default=None
+        Where the class that the model predicts changes, and that of another model, by habit the
+        plain fit.
     balls : list of pairs of ndarrays
         Centres and shapes of what the moves of some rows spend.
 
@@ -71,8 +91,8 @@ class AdversaryDisplay:
     moves: Moves
     labels: tuple[str, str]
     y: Any = None
-    boundary: Line | None = None
-    before: Line | None = None
+    boundary: Line | Borders | None = None
+    before: Line | Borders | None = None
     balls: list[tuple[Array, Array]] = field(default_factory=list)
 
     @classmethod
@@ -95,15 +115,18 @@ class AdversaryDisplay:
         ----------
         estimator : DROClassifier or DRORegressor
             Fitted on ``X`` and ``y``.
-        X, y : the rows that it was fitted on
+        X, y : array-like
+            The rows that it was fitted on.
         features : two columns, "principal" or "learned", default=(0, 1)
             The plane; with more than two columns everything is the shadow on it, and the boundary
-            is where the score is zero with the other directions at their mean.
+            is that of the model with the other directions at their mean.
         ax : Axes, default=None
+            Where to draw; None makes a figure.
         before : fitted model, default=None
             A model (``coef_``, ``intercept_``) whose boundary is drawn dotted: the plain fit.
         class_ : label, default=None
-            Of more than two classes, the one whose moves are drawn.
+            Of more than two classes that are models against the rest, the one whose moves are
+            drawn. A softmax model has one adversary of all classes: None.
         balls : int or sequence of int, default=5
             How many rows, or which, get the ball that their move spends: the places that cost no
             more than the one taken. Only for norms.
@@ -124,13 +147,14 @@ class AdversaryDisplay:
             start=plane.coordinates(moves.start), end=plane.coordinates(moves.end)
         )
         center = points.mean(axis=0)
+        shadows = plane.coordinates(points)
         return cls(
-            plane.coordinates(points),
+            shadows,
             flat,
             plane.labels,
             y,
-            boundary=_line(estimator, class_, plane, center),
-            before=_line(before, class_, plane, center),
+            boundary=_boundary(estimator, class_, plane, center, shadows),
+            before=_boundary(before, class_, plane, center, shadows),
             balls=shapes,
         ).plot(ax=ax)
 
@@ -151,8 +175,10 @@ class AdversaryDisplay:
         self.rows_ = scatter_rows(self.ax_, self.rows, self.y)
         self.balls_ = [fill_outline(self.ax_, center, shape) for center, shape in self.balls]
         self.arrows_ = self._arrows()
-        self.before_ = _drawn(self.ax_, self.before, color="black", linewidth=1.2, linestyle=":")
-        self.boundary_ = _drawn(self.ax_, self.boundary, color="black", linewidth=1.5)
+        dots = {"color": "black", "linewidth": 1.2, "linestyle": ":"}
+        self.before_ = None if self.before is None else self.before.drawn(self.ax_, **dots)
+        line = {"color": "black", "linewidth": 1.5}
+        self.boundary_ = None if self.boundary is None else self.boundary.drawn(self.ax_, **line)
         label_axes(self.ax_, *self.labels)
         show_rows(self.ax_, self.rows)
         return self
@@ -209,21 +235,17 @@ def _chosen(moves: Moves, balls: int | Sequence[int]) -> list[int]:
     return taken
 
 
-def _line(model: Any, class_: Any, plane: Any, center: Array) -> Line | None:
-    """Return the section of a classifier's boundary; None where there is no single line."""
+def _boundary(
+    model: Any, class_: Any, plane: Plane, center: Array, shadows: Array
+) -> Line | Borders | None:
+    """Return the section of a classifier's boundary; None where the model has none."""
     if model is None or not hasattr(model, "classes_"):
         return None
-    coef = np.atleast_2d(model.coef_)
-    if len(coef) > 1 and class_ is None:
-        return None
-    k = 0 if len(coef) == 1 else model.classes_.tolist().index(class_)
-    slopes, constant = plane.section(coef[k], float(np.ravel(model.intercept_)[k]), center)
-    return Line(slopes, constant) if slopes.any() else None
-
-
-def _drawn(ax: Any, line: Line | None, **style: Any) -> Any:
-    if line is None:
-        return None
-    g, h = line
-    on = -h * g / (g @ g)
-    return ax.axline(on, on + np.array([-g[1], g[0]]), **style)
+    coef, intercept = np.atleast_2d(model.coef_), np.atleast_1d(model.intercept_)
+    scores = [plane.section(b, float(a), center) for b, a in zip(coef, intercept, strict=True)]
+    if len(scores) > 1 and class_ is None:
+        slopes, constant = (np.array(part) for part in zip(*scores, strict=True))
+        found = Section(constant, slopes)
+        return Borders(np.array(boundary_lines(found, np.zeros(2), frame_of(shadows))))
+    line = Line(*scores[0 if len(scores) == 1 else model.classes_.tolist().index(class_)])
+    return line if line.slopes.any() else None

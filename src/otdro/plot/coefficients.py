@@ -8,7 +8,16 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from .drawing import DASHES, FAINT, LINES, axes_or_new, label_axes, legend, shortened
+from .drawing import (
+    DASHES,
+    FAINT,
+    LINES,
+    axes_or_new,
+    label_axes,
+    legend,
+    panels_or_new,
+    shortened,
+)
 from .path import path_of
 from .plane import names_of
 
@@ -18,31 +27,36 @@ NAMED = 7
 
 @dataclass(eq=False)
 class CoefficientPathDisplay:
-    """Coefficients (m, d) along ``deltas`` (m,); the largest are named, the others grey.
+    """Coefficients along ``deltas`` (m,); the largest are named, the others grey.
 
-    Best made by ``from_estimator``.
+    Several classes have one panel each, in which a column keeps its colour. Best made by
+    ``from_estimator``.
 
     Parameters
     ----------
     deltas : ndarray of shape (m,)
         The radii.
-    coef : ndarray of shape (m, d)
-        The coefficients along them.
+    coef : ndarray of shape (m, d) or (K, m, d)
+        The coefficients along them, of one model or of each class.
     names : list of str
         The names of the columns.
     chosen : float, default=None
         A delta to be marked.
+    classes : list of K labels, default=None
+        The classes of the panels.
 
     Attributes
     ----------
     ax_, figure_, lines_, chosen_
         What ``plot`` drew, one line per column in their order; None where no delta is marked.
+        With panels ``ax_`` (K,) is an array, ``lines_`` and ``chosen_`` are lists of K.
     """
 
     deltas: NDArray[Any]
     coef: NDArray[Any]
     names: list[str]
     chosen: float | None = None
+    classes: list[Any] | None = None
 
     @classmethod
     def from_estimator(
@@ -54,52 +68,81 @@ class CoefficientPathDisplay:
         ----------
         estimator : DROClassifier or DRORegressor
             A fitted estimator.
-        ax : Axes, default=None
-            Where to draw; None makes a figure.
+        ax : Axes or sequence of Axes, default=None
+            Where to draw, one for each panel; None makes a figure.
         class_ : label, default=None
-            Of more than two classes, the one whose coefficients are drawn.
+            Of more than two classes, the one whose coefficients are drawn; None draws a panel for
+            each.
         feature_names : sequence of str, default=None
             The names of the columns; None: as the fit saw them.
         """
         path = path_of(estimator)
-        coef = path.coef
+        names = names_of(estimator, feature_names)
+        coef, classes = path.coef, None
         if coef.ndim == 3:
             classes = estimator.classes_.tolist()
+            # a softmax model has all classes at each delta, one-vs-rest a path for each class
+            coef = np.swapaxes(coef, 0, 1) if estimator.loss_.outputs > 1 else coef
+        if classes is not None and class_ is not None:
             if class_ not in classes:
                 raise ValueError(f"class_={class_!r} must be one of the classes {classes}.")
-            coef = coef[classes.index(class_)]
-        names = names_of(estimator, feature_names)
-        return cls(path.deltas, coef, names, estimator.delta_).plot(ax=ax)
+            coef, classes = coef[classes.index(class_)], None
+        return cls(path.deltas, coef, names, estimator.delta_, classes).plot(ax=ax)
 
     def plot(self, ax: Any = None) -> Self:
         """Draw against delta on a logarithmic axis.
 
         Parameters
         ----------
-        ax : Axes, default=None
-            Where to draw; None makes a figure.
+        ax : Axes or sequence of Axes, default=None
+            Where to draw, one for each panel; None makes a figure.
 
         Returns
         -------
         self
         """
-        self.ax_ = axes_or_new(ax)
-        self.figure_ = self.ax_.figure
-        self.ax_.set_xscale("log")
-        self.ax_.axhline(0, color=FAINT, linewidth=0.8, zorder=0)
-        largest = np.argsort(-np.abs(self.coef).max(axis=0), kind="stable")[:NAMED].tolist()
-        self.lines_ = []
-        for j, values in enumerate(self.coef.T):
+        if self.classes is None:
+            self.ax_ = axes_or_new(ax)
+            self.figure_ = self.ax_.figure
+            self.lines_, self.chosen_ = self._panel(self.ax_, self.coef)
+            self._legend(self.ax_, self.lines_)
+            return self
+        self.ax_ = panels_or_new(ax, self.classes)
+        self.figure_ = self.ax_[0].figure
+        drawn = [self._panel(*panel) for panel in zip(self.ax_, self.coef, strict=True)]
+        self.lines_ = [lines for lines, _ in drawn]
+        self.chosen_ = [mark for _, mark in drawn]
+        for panel, label in zip(self.ax_, self.classes, strict=True):
+            panel.set_title(shortened(f"class {label}"))
+            if ax is None:
+                panel.label_outer()
+        self._legend(self.ax_[0], self.lines_[0])
+        return self
+
+    def _largest(self) -> list[int]:
+        """Return the columns that are named, those with the largest coefficients first."""
+        size = np.abs(self.coef).max(axis=tuple(range(self.coef.ndim - 1)))
+        found: list[int] = np.argsort(-size, kind="stable")[:NAMED].tolist()
+        return found
+
+    def _panel(self, ax: Any, coef: NDArray[Any]) -> tuple[list[Any], Any]:
+        """Draw the coefficients (m, d) of one model; return its lines and the mark of delta."""
+        ax.set_xscale("log")
+        ax.axhline(0, color=FAINT, linewidth=0.8, zorder=0)
+        largest = self._largest()
+        lines = []
+        for j, values in enumerate(coef.T):
             style: dict[str, Any] = {"color": FAINT, "linewidth": 0.8, "zorder": 1}
             if j in largest:
                 rank = largest.index(j)
                 style = {"color": LINES[rank], "linestyle": DASHES[rank], "linewidth": 1.6}
                 style["label"] = shortened(self.names[j])
-            self.lines_.append(self.ax_.plot(self.deltas, values, **style)[0])
-        self.chosen_ = None
-        if self.chosen:
-            self.chosen_ = self.ax_.axvline(self.chosen, color="black", linewidth=1, zorder=0)
-        label_axes(self.ax_, "delta (bound on the mean cost of moves)", "coefficient")
-        named = [self.lines_[j] for j in largest]
-        legend(self.ax_, handles=named, fontsize="small", ncols=2)
-        return self
+            lines.append(ax.plot(self.deltas, values, **style)[0])
+        label_axes(ax, "delta (bound on the mean cost of moves)", "coefficient")
+        if not self.chosen:
+            return lines, None
+        return lines, ax.axvline(self.chosen, color="black", linewidth=1, zorder=0)
+
+    def _legend(self, ax: Any, lines: list[Any]) -> None:
+        named = [lines[j] for j in self._largest()]
+        legend(ax, handles=named, fontsize="small", ncols=2)

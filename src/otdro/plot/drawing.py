@@ -20,13 +20,31 @@ DASHES = ["-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 1)), (0, (8, 2)
 
 def axes_or_new(ax: Any) -> Any:
     """Return the Axes given, or those of a new figure."""
-    if ax is not None:
-        return ax
+    return new_figure()[0, 0] if ax is None else ax
+
+
+def panels_or_new(axes: Any, classes: Sequence[Any]) -> NDArray[Any]:
+    """Return one Axes per class: those given, or a column of a new figure with one scale."""
+    K = len(classes)
+    if axes is None:
+        return new_figure(K, sharex=True, sharey=True, figsize=(6.4, 1.2 + 2.2 * K))[:, 0]
+    found = np.ravel(np.asarray(axes, dtype=object))
+    if len(found) != K:
+        raise ValueError(
+            f"one panel for each of the classes {list(classes)} needs {K} Axes, got {len(found)}: "
+            f"pass ax=plt.subplots({K})[1], or draw one class by class_={classes[0]!r}."
+        )
+    return found
+
+
+def new_figure(rows: int = 1, **options: Any) -> NDArray[Any]:
+    """Return the Axes of a new figure, shape (rows, 1)."""
     try:
         import matplotlib.pyplot as plt
     except ImportError:
         raise ImportError("a picture needs matplotlib: pip install 'otdro[plot]'.") from None
-    return plt.subplots(layout="constrained")[1]
+    axes: NDArray[Any] = plt.subplots(rows, layout="constrained", squeeze=False, **options)[1]
+    return axes
 
 
 def scatter_rows(ax: Any, rows: NDArray[Any], y: Any) -> list[Any]:
@@ -60,12 +78,18 @@ def label_axes(ax: Any, x: str, y: str) -> None:
     ax.spines[["top", "right"]].set_visible(False)
 
 
-def show_rows(ax: Any, rows: NDArray[Any], margin: float = 0.15) -> None:
-    """Show the rows and some room: where the supremum is not attained, moves go far beyond."""
+def frame_of(rows: NDArray[Any], margin: float = 0.15) -> NDArray[Any]:
+    """Return the corners [[x0, y0], [x1, y1]] of a frame around the rows with some room."""
     low, high = rows.min(axis=0), rows.max(axis=0)
     room = margin * np.maximum(high - low, 1e-9)
-    ax.set_xlim(low[0] - room[0], high[0] + room[0])
-    ax.set_ylim(low[1] - room[1], high[1] + room[1])
+    return np.stack([low - room, high + room])
+
+
+def show_rows(ax: Any, rows: NDArray[Any]) -> None:
+    """Show the rows and some room: where the supremum is not attained, moves go far beyond."""
+    (left, low), (right, high) = frame_of(rows)
+    ax.set_xlim(left, right)
+    ax.set_ylim(low, high)
 
 
 def legend(ax: Any, **options: Any) -> Any:

@@ -13,10 +13,9 @@ from sklearn.base import clone
 from .. import costs as known
 from ..arrays import namespace
 from ..costs import CallableCost, Cost, Mahalanobis, Norm
-from ..costs.low_rank import identity
+from ..costs.low_rank import blend, identity
 from ..design import WRITTEN_UP_TO
 from ..metrics import Learned, learn
-from ..metrics.blend import mixed
 from ..pairs import NoPairsError, sketch, teaching_rows
 from ..problem import Sample
 from .checks import is_array
@@ -103,7 +102,7 @@ def blended(costs: list[Cost], weights: Array, d: int) -> Mahalanobis:
     """Return the cost of sum_c w_c Lambda_c; the Euclidean cost has the identity."""
     same = np.eye(d) if d <= COLUMNS_UP_TO else identity(d)
     matrices = [cost.matrix if hasattr(cost, "matrix") else same for cost in costs]
-    return Mahalanobis(mixed(matrices, weights))
+    return Mahalanobis(blend(matrices, weights))
 
 
 def _feature_map(cost: Any, X: Array, y: Array) -> Cost:
@@ -153,7 +152,7 @@ def _resolved(cost: Any, X: Any) -> Candidates:
         return Candidates(cost=cost)
     if is_array(cost):
         return _resolved(Mahalanobis(np.asarray(cost, dtype=float)), X)
-    if isinstance(cost, Learned):
+    if hasattr(cost, "matrices"):
         return _learnable(cost, X)
     if hasattr(cost, "fit"):
         return Candidates(learner=cost)

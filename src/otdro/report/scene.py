@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .axes import boundary_lines, section
+from ..inspection.borders import boundary_lines
+from .axes import section
 from .markup import rounded
 from .svg import AWAY, Frame, marker, picture, ticks, written
 from .view import View

@@ -35,18 +35,25 @@ def worst_case(
     supremum is attained; where it is not, at order 1, moves are at most ``default_reach``.
     """
     bound = None if reach is None or np.isposinf(reach) else reach
+    if not problem.ball.cost.is_norm or problem.finite:
+        if bound is not None:
+            raise ValueError(f"reach needs a cost that is a norm, not {problem.ball.cost!r}.")
+        return places.worst_case(problem, coef, intercept)
+    found = _of_a_norm(problem, coef, intercept, dual, gap, bound)
+    if reach is None and not found.attained and problem.ball.order == 1 and np.any(coef):
+        return _of_a_norm(problem, coef, intercept, dual, gap, default_reach(problem))
+    return found
+
+
+def _of_a_norm(
+    problem: Problem, coef: Array, intercept: Any, dual: Array | None, gap: float, reach: Any
+) -> WorstCase:
+    """Return the worst case where rows may move anywhere at the price of a norm."""
     if problem.loss.outputs > 1:
-        return softmax_worst_case(problem, coef, intercept, bound)
+        return softmax_worst_case(problem, coef, intercept, reach)
     if np.isfinite(problem.ball.label_cost):
-        return priced_worst_case(problem, coef, intercept, bound)
-    if problem.ball.cost.is_norm and not problem.finite:
-        found = norm_worst_case(problem, coef, intercept, dual, gap, bound)
-        if reach is None and not found.attained and problem.ball.order == 1 and np.any(coef):
-            return norm_worst_case(problem, coef, intercept, dual, gap, default_reach(problem))
-        return found
-    if bound is not None:
-        raise ValueError(f"reach needs a cost that is a norm, not {problem.ball.cost!r}.")
-    return places.worst_case(problem, coef, intercept)
+        return priced_worst_case(problem, coef, intercept, reach)
+    return norm_worst_case(problem, coef, intercept, dual, gap, reach)
 
 
 def robust_risk_of(problem: Problem, coef: Array, intercept: Any) -> float:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import as_float, beside, full, namespace, numbers
+from ..arrays import as_float, beside, full, namespace, numbers, numpy
 from ..design import Design, as_dense, mean
 from ..duality import worst_risk
 from ..problem import Problem
@@ -65,14 +65,13 @@ def norm_worst_case(
 def default_reach(problem: Problem) -> float | None:
     """Return the largest distance of a row from the mean, in the cost; None if that is zero."""
     on, cost = problem.weights > 0, problem.ball.cost
+    center = mean(problem.X, problem.weights)
     if cost.euclidean:
-        center = mean(problem.X, problem.weights)
         square = Design(problem.X, cost.factor(), center).squared_norms()[on]
         far = float(square.max()) ** 0.5
     else:
-        rows = np.asarray(as_dense(problem.X), dtype=float)[on]
-        middle = np.average(rows, axis=0, weights=problem.weights[on])
-        far = float(cost.norm(rows - middle).max())
+        rows = numpy(as_dense(problem.X))[numpy(on)]
+        far = float(cost.norm(rows - numpy(center)).max())
     return far if far > 0 else None
 
 

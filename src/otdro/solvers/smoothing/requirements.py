@@ -54,8 +54,8 @@ def lacks_sampled(problem: Problem) -> str | None:
         return "the smoothed dual moves mass in R^d; a finite support is solver='exact'."
     if ball.cost.linearised:
         return (
-            "FeatureMap(polish=False) is the linearised cost, which only solver='exact' has. Use "
-            "polish=True here."
+            "FeatureMap(linearised=True) is a cost that only solver='exact' has. Use "
+            "linearised=False here."
         )
     if ball.order == 1 and problem.geometry != "function":
         return (
