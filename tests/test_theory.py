@@ -271,8 +271,8 @@ def coverage_of_regions(rows_per_slope, d=4, count=200):
 
 @pytest.mark.filterwarnings("ignore:the confidence region is asymptotic")
 def test_the_threshold_of_rows_is_where_regions_stop_covering():
-    assert coverage_of_regions(ROWS_PER_SLOPE) >= 0.85
-    assert coverage_of_regions(ROWS_PER_SLOPE // 2) <= 0.83
+    assert coverage_of_regions(ROWS_PER_SLOPE) >= 0.84
+    assert coverage_of_regions(ROWS_PER_SLOPE // 2) <= 0.84
     assert coverage_of_regions(3) <= 0.72
 
 
