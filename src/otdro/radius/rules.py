@@ -28,7 +28,7 @@ PRIOR_SHARE, PRIOR_WEIGHT = 0.35, 2.0
 #: Distinct rows up to which "smoothed" replaces the out-of-fold margins by a Gaussian altogether.
 SMOOTHING = 40
 #: The difference of the criterion of "smoothed" that divides a weight in a blend by e.
-TEMPERATURE = 2.0
+TEMPERATURE = 1.0
 #: Nodes of the quadrature over that Gaussian at most; draws behind the profile of other norms.
 NODES, DRAWS = 15, 200
 #: Nodes whose error, h^(2 nodes) times a constant below 1, is below rounding by itself.
