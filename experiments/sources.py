@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from scipy.special import expit
 from sklearn import datasets as sk
 
 from otdro.datasets import load
@@ -21,6 +22,9 @@ DESIGN = {
     "BN": 20, "QSAR": 80, "SB": 150, "digits 3/8": 40, "hastie": 60, "heart4": 60,
     "parkinsons": 40, "elec2": 60, "synthetic euclidean 1": 200, "synthetic up 1": 200,
     "synthetic down 1": 200, "synthetic diagonal 1": 200, "synthetic none 1": 200,
+    "digits 4/9": 40, "digits 1/7": 40, "digits 2/7": 30, "digits 5/9": 60, "digits 1/8": 40,
+    "iris 1/2": 30, "separable blobs 1": 50, "separable sensors 1": 50, "separable sensors 3": 100,
+    "separable steep 1": 50, "separable main 1": 50, "separable clusters 3": 50,
 }  # fmt: skip
 REPORT = {
     "BC": 40, "Magic": 30, "wine": 30, "a9a": 100, "eeg_eye": 100, "room_occupancy": 50,
@@ -57,10 +61,11 @@ def no_signal():
 
 OTHER = {
     "wine": lambda: binary(sk.load_wine(return_X_y=True), [1]),
-    "digits 3/8": lambda: binary(sk.load_digits(return_X_y=True), [3], [3, 8]),
     "no signal": no_signal,
     "hastie": lambda: sk.make_hastie_10_2(6000, random_state=3),
 }
+#: Sets of several classes, of which a name takes two: "digits 3/8".
+CLASSES = {"digits": sk.load_digits, "iris": sk.load_iris}
 REGRESSION = {
     "diabetes": lambda: sk.load_diabetes(return_X_y=True),
     "friedman": lambda: sk.make_friedman1(4000, noise=1.0, random_state=3),
@@ -86,6 +91,14 @@ def get(name):
         _, kind, seed = name.split()
         X, y, _ = synthetic(kind, int(seed))
         return X, y, "regression" if kind == "target" else "classification"
+    if name.startswith("separable"):
+        _, kind, seed = name.split()
+        return (*separable(kind, int(seed)), "classification")
+    if name.split()[0] in CLASSES:
+        source, pair = name.split()
+        first, second = map(int, pair.split("/"))
+        data = CLASSES[source](return_X_y=True)
+        return (*binary(data, [first], [first, second]), "classification")
     if name in SHIFT:
         X, y, _, task = environments(name)
         return X, y, task
@@ -129,6 +142,72 @@ def synthetic(kind, seed, n=6000, d=12):
     if kind == "target":
         return X, X @ beta + 2 * rng.standard_normal(n), Lam
     return X, np.where(rng.random(n) < 1 / (1 + np.exp(-X @ beta)), 1.0, -1.0), Lam
+
+
+def separable(kind, seed, n=6000):
+    """Return (X, y) of classes that a plane separates nearly, so that few rows decide."""
+    rng = np.random.default_rng([seed, sum(map(ord, kind))])
+    return NEARLY_SEPARABLE[kind](rng, seed, n)
+
+
+def blobs(rng, seed, n, d=8):
+    """Return two Gaussian classes, one of them rare, with three common directions of noise."""
+    A = rng.standard_normal((d, 3))
+    C = A @ A.T + 0.3 * np.eye(d)
+    y = signs(rng.random(n) < 0.25)
+    mu = A @ rng.standard_normal(3) + 0.3 * rng.standard_normal(d)
+    mu *= 6 / np.sqrt(mu @ np.linalg.solve(C, mu))
+    return rng.multivariate_normal(np.zeros(d), C, n) + np.outer(y, mu) / 2, y
+
+
+def sensors(rng, seed, n, d=14):
+    """Return log-normal readings of three factors, one of which decides; .5% of labels are wrong.
+
+    Three columns read that factor alone.
+    """
+    F = rng.standard_normal((n, 3))
+    A = rng.standard_normal((3, d)) * (rng.random((3, d)) < 0.6)
+    A[:, :3] = [[2.0], [0.0], [0.0]]
+    y = signs(F[:, 0] + 0.1 * rng.standard_normal(n) > 0.8)
+    X = np.exp(0.7 * (F @ A) + 0.2 * rng.standard_normal((n, d)))
+    return X, np.where(rng.random(n) < 0.005, -y, y)
+
+
+def steep(rng, seed, n):
+    """Return a logistic model with slopes of any direction, 20 deviations strong."""
+    X = synthetic("euclidean", seed, n)[0]
+    b = rng.standard_normal(X.shape[1])
+    z = X @ b * (20 / np.std(X @ b)) + 10
+    return X, signs(rng.random(n) < expit(z))
+
+
+def main_directions(rng, seed, n):
+    """Return the same with slopes along the main directions of the rows, 30 deviations strong."""
+    X, _, C = synthetic("up", seed, n)
+    b = C @ rng.standard_normal(X.shape[1])
+    return X, signs(rng.random(n) < expit(X @ b * (30 / np.std(X @ b))))
+
+
+def clusters(rng, seed, n, d=10):
+    """Return four clusters of different shapes, one of which is a class."""
+    mu = 1.6 * rng.standard_normal((4, d))
+    k = rng.integers(4, size=n)
+    A = rng.standard_normal((4, d, d)) / np.sqrt(d)
+    return mu[k] + np.einsum("nd,nde->ne", rng.standard_normal((n, d)), A[k]), signs(k == 0)
+
+
+def signs(positive):
+    """Return labels -1/+1."""
+    return np.where(positive, 1.0, -1.0)
+
+
+NEARLY_SEPARABLE = {
+    "blobs": blobs,
+    "sensors": sensors,
+    "steep": steep,
+    "main": main_directions,
+    "clusters": clusters,
+}
 
 
 def split(X, y, n, seed, task, test=3000, scale="standard"):

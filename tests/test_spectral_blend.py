@@ -7,9 +7,14 @@ from scipy import sparse
 from sklearn.neighbors import NeighborhoodComponentsAnalysis
 
 from otdro import DROClassifier, DRORegressor
+from otdro.costs import Norm
 from otdro.fences import fenced, fenced_rows, row_shares, weighted_quantile
+from otdro.losses import Logistic
 from otdro.metrics import Blend, Diagonal, GeometricMean, Learned, Spectral, learn
-from otdro.radius.rules import TEMPERATURE
+from otdro.problem import Sample
+from otdro.radius.folds import FoldScores
+from otdro.radius.rules import TEMPERATURE, Evidence, Verdict, smoothed
+from otdro.radius.selection import ERRORS, LABELS_COST, Trial, blend_weights, excess
 
 RNG = np.random.default_rng(3)
 X = RNG.standard_normal((60, 4)) @ np.array(
@@ -161,13 +166,54 @@ def _sorted_labels():
     return np.unique(np.c_[X, Y], axis=0)[:, 4]
 
 
-def test_weights_fall_with_the_criterion_and_labels_pay():
-    cost = Learned([Spectral(), Spectral(within=True, power=1e-9), Diagonal()])
-    table = DROClassifier(cost=cost).fit(X, Y).cost_.comparison_.candidates
-    value = np.array([c.criterion for c in table[:-1]])
-    log_weight = np.log([c.weight for c in table[:-1]])
-    expected = -value / TEMPERATURE - np.array([0, 0, 1, 1])
-    assert_allclose(np.diff(log_weight), np.diff(expected), atol=1e-9)
+def _trial(value, scores, slope=1.0, repeats=1):
+    """Return a trial of one delta whose folds, of one row each, had these scores."""
+    scores = np.asarray(scores, dtype=float)[:, None]
+    rows = [np.array([f % (len(scores) // repeats)]) for f in range(len(scores))]
+    folds = FoldScores(scores, rows, [], [])
+    return Trial("", Norm(2), np.ones(1), None, folds, Verdict(0, value, TEMPERATURE, slope))
+
+
+def test_weights_fall_with_the_excess_and_labels_pay():
+    scores = np.arange(5.0)
+    found = [_trial(v, scores) for v in (0.0, 3.0, -3.0, -3.0)]
+    candidates = Learned([Spectral(), Spectral(1.0), Diagonal(shrinkage=0.5)]).candidates()
+    # equal scores in all folds: the difference has no error, so that gains count in full
+    expected = -np.array([0.0, 3.0, -3.0, -3.0]) / TEMPERATURE - LABELS_COST * np.array(
+        [0, 0, 0, 1]
+    )
+    assert_allclose(np.diff(np.log(blend_weights(found, candidates))), np.diff(expected))
+
+
+def test_a_gain_counts_beyond_its_errors_and_a_loss_in_full():
+    rng = np.random.default_rng(3)
+    mine, its = rng.normal(size=(2, 10))
+    error = 2.5 * np.std(mine - its, ddof=1) / np.sqrt(10)
+    reference = _trial(0.0, its, slope=1.5)
+    for value in (-1.9 * error, -2.0 * error, -5 * error, 7.0):
+        expected = value if value > 0 else min(0.0, value + ERRORS * error)
+        found = excess(_trial(value, mine, slope=2.5), reference)
+        assert_allclose(found, expected, atol=1e-12 * error)
+
+
+def test_repeated_folds_and_single_ones_say_nothing_of_the_error():
+    mine, its = _trial(0.0, [0.0, 1.0, 3.0] * 4, repeats=4), _trial(0.0, [0.0] * 12, repeats=4)
+    assert mine.folds.repeats == 4
+    once = np.std([0.0, 1.0, 3.0] * 4, ddof=1) / np.sqrt(3)
+    assert_allclose(mine.folds.paired_error(0, its.folds, 0), once)
+    # one fold has no error that could be known: no gain counts
+    assert excess(_trial(-100.0, [0.0]), _trial(0.0, [-1.0])) == 0.0
+
+
+def test_the_slope_of_the_criterion_is_that_of_n_log_loss():
+    sample = Sample(X, [Y], np.full(len(Y), 1 / len(Y)), Logistic(), True)
+    rows = [np.arange(0, len(Y), 2), np.arange(1, len(Y), 2)]
+    z = [(2 * X[part, :1] * np.array([[1.0, 0.5]]))[None] for part in rows]
+    pairs = zip(rows, z, strict=True)
+    scores = -np.stack([np.logaddexp(0, -Y[r, None] * f[0]).mean(axis=0) for r, f in pairs])
+    folds = FoldScores(scores, rows, z, [])
+    verdict = smoothed(Evidence(sample, Norm(2), 1, np.array([0.2, 0.1]), folds, True))
+    assert_allclose(verdict.slope * -folds.mean[verdict.place], sample.distinct)
 
 
 def test_choosing_is_still_there():

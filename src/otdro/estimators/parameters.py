@@ -13,7 +13,7 @@ cost : str, Cost, array, metric learner or callable, default="learned"
 
     - "euclidean", "l1" or "linf": a norm of the move in the units of the columns. The penalty is
       its dual norm, so "linf" gives the lasso-type one.
-    - "learned": a blend of the Euclidean cost, ``Spectral``, ``Diagonal`` and ``GeometricMean``,
+    - "learned": a blend of the Euclidean cost, ``Spectral`` of two powers and ``GeometricMean``,
       weighted by what the folds say of each; ``cost_.weights_`` tells. ``Learned`` has other
       candidates, and ``how="choose"``. Where the rows hold nothing to learn from, or X has more
       than 2,000 columns, it is the Euclidean cost, and ``message_`` says so.

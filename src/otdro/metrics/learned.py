@@ -51,12 +51,14 @@ class Learned(BaseEstimator):  # type: ignore[misc]
     ----------
     learners : sequence of metric learners or None
         Those of otdro, or any whose fit leaves ``components_`` or ``get_mahalanobis_matrix()``.
-        None is ``[Spectral(), Diagonal(shrinkage=0.5), GeometricMean()]``.
+        None is ``[Spectral(), Spectral(0.75, shrinkage=0.3), GeometricMean()]``; where X has more
+        columns than a full matrix is learned of, ``[Spectral(), Diagonal(shrinkage=0.5)]``.
     shrinkage : sequence of floats in [0, 1] or None
         Weights of the identity, each tried with each learner. None is each learner's own.
     how : {"blend", "choose"}
-        "blend" mixes the matrices, with weights from the criterion of the rule for delta;
-        "choose" takes the one of the least criterion.
+        "blend" mixes the matrices, with weights from the criterion of the rule for delta, where a
+        gain over the Euclidean cost counts beyond two paired standard errors only; "choose" takes
+        the one of the least criterion.
     """
 
     def __init__(
@@ -79,7 +81,11 @@ class Learned(BaseEstimator):  # type: ignore[misc]
 
     def wide(self) -> Learned:
         """Return the candidates that also learn from rows of many columns (``takes_wide``)."""
-        kept = [one for one in self._learners() if getattr(one, "takes_wide", False)]
+        given = self.learners
+        if given is None:
+            # two powers of one covariance would carry its directions twice
+            given = [Spectral(), Diagonal(shrinkage=0.5)]
+        kept = [one for one in given if getattr(one, "takes_wide", False)]
         return Learned(kept, self.shrinkage, self.how)
 
     def costs(self, X: Any, y: Any, *, task: str = "auto", unlabelled: Any = None) -> list[Cost]:
@@ -111,7 +117,7 @@ class Learned(BaseEstimator):  # type: ignore[misc]
 
     def _learners(self) -> Sequence[Any]:
         if self.learners is None:
-            return [Spectral(), Diagonal(shrinkage=0.5), GeometricMean()]
+            return [Spectral(), Spectral(0.75, shrinkage=0.3), GeometricMean()]
         return self.learners
 
     def _grid(self) -> Iterator[tuple[Any, list[float]]]:

@@ -84,6 +84,23 @@ class FoldScores:
         F = len(self.scores)
         return self.scores.std(axis=0, ddof=1) / np.sqrt(F) if F > 1 else np.zeros_like(self.mean)
 
+    @property
+    def repeats(self) -> float:
+        """How often a tested row is tested."""
+        rows = np.concatenate(self.rows)
+        return len(rows) / len(np.unique(rows))
+
+    def paired_error(self, place: int, other: FoldScores, other_place: int) -> float:
+        """Return the standard error of the mean difference to other scores on the same folds.
+
+        Folds of a repetition say nothing new: F of them in r repetitions count as F/r.
+        """
+        difference = self.scores[:, place] - other.scores[:, other_place]
+        F = len(difference)
+        if F == 1:
+            return float(np.inf)
+        return float(difference.std(ddof=1) * np.sqrt(self.repeats / F))
+
 
 def cross_validate(
     sample: Sample,

@@ -28,7 +28,7 @@ PRIOR_SHARE, PRIOR_WEIGHT = 0.35, 2.0
 #: Distinct rows up to which "smoothed" replaces the out-of-fold margins by a Gaussian altogether.
 SMOOTHING = 40
 #: The difference of the criterion of "smoothed" that divides a weight in a blend by e.
-TEMPERATURE = 3.0
+TEMPERATURE = 1.0
 #: Nodes of the quadrature over that Gaussian at most; draws behind the profile of other norms.
 NODES, DRAWS = 15, 200
 #: Nodes whose error, h^(2 nodes) times a constant below 1, is below rounding by itself.
@@ -67,12 +67,14 @@ class Evidence:
 class Verdict(NamedTuple):
     """A place on the grid, and the ``value`` by which candidate costs are compared: less is better.
 
-    A difference of ``unit`` divides the weight of a candidate in a blend by e.
+    A difference of ``unit`` divides the weight of a candidate in a blend by e. ``slope`` is how
+    much the value changes with the mean score of the folds there.
     """
 
     place: int
     value: float
     unit: float
+    slope: float = 1.0
 
 
 Rule = Callable[[Evidence], Verdict]
@@ -128,7 +130,11 @@ def smoothed(evidence: Evidence) -> Verdict:
     if not (evidence.own_loss and evidence.cost.is_norm):
         return minimum(evidence)
     values = criterion(evidence)
-    return Verdict(int(values.argmin()), float(values.min()), TEMPERATURE)
+    place = int(values.argmin())
+    # d(n log L) = (n/L) dL
+    loss = max(-float(evidence.folds.mean[place]), float(np.finfo(float).tiny))
+    slope = float(information(evidence)) / loss
+    return Verdict(place, float(values[place]), TEMPERATURE, slope)
 
 
 def criterion(evidence: Evidence) -> Array:

@@ -34,7 +34,10 @@ from .splitting import Split, splits
 Array = NDArray[Any]
 
 #: What a matrix learned from labels pays in a blend, in units of the rule: it fits their noise.
-LABELS_COST = 1.0
+LABELS_COST = 0.5
+#: Paired standard errors that a gain over the Euclidean cost must exceed to count in a blend: where
+#: classes are nearly separable a few rows decide on the criterion, and its gains are often noise.
+ERRORS = 2.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,16 +232,33 @@ def _from_folds(
 
 
 def blend_weights(found: list[Trial], candidates: list[Candidate]) -> Array:
-    r"""Return :math:`w_c \propto \exp(-(\mathrm{criterion}_c/\mathrm{unit} + a_c))`.
+    r"""Return :math:`w_c \propto \exp(-(\mathrm{excess}_c/\mathrm{unit} + a_c))`.
 
-    :math:`a_c` is ``LABELS_COST`` for a matrix that was learned from labels, else 0.
+    The excess is over the Euclidean cost, the first; :math:`a_c` is ``LABELS_COST`` for a matrix
+    that was learned from labels, else 0.
     """
     unit = max(min(trial.verdict.unit for trial in found), np.finfo(float).tiny)
-    value = np.array([trial.verdict.value for trial in found])
+    over = np.array([excess(trial, found[0]) for trial in found])
     labels = np.array([candidate.needs_labels for candidate in candidates])
-    exponent = (value - value.min()) / unit + LABELS_COST * labels
+    exponent = over / unit + LABELS_COST * labels
     weights = np.exp(exponent.min() - exponent)
     return weights / weights.sum()
+
+
+def excess(trial: Trial, reference: Trial) -> float:
+    """Return the criterion of a trial minus that of another on the same folds.
+
+    A loss counts in full, a gain as far as it exceeds ``ERRORS`` paired standard errors.
+    """
+    mine, its = trial.verdict, reference.verdict
+    difference = mine.value - its.value
+    if difference >= 0:
+        return difference
+    # the steeper of the two slopes: a loss near zero is known badly
+    error = max(mine.slope, its.slope) * trial.folds.paired_error(
+        mine.place, reference.folds, its.place
+    )
+    return min(0.0, difference + ERRORS * error)
 
 
 def _chosen(trials: Trials, best: Trial, table: list[CandidateScore], note: str) -> Choice:
