@@ -16,7 +16,7 @@ from ..design import Design
 from ..fences import fenced
 from ..losses import Loss
 from ..problem import Sample
-from .environments import design_effect, environment_losses
+from .environments import Environments, design_effect, environment_losses
 from .folds import FoldScores
 
 Array = NDArray[Any]
@@ -45,7 +45,8 @@ class Evidence:
 
     ``groups`` are the environments that folds leave out as a whole, None if they leave out rows.
     Where the sample is only a part of the rows that the folds tested, ``distinct`` is the number of
-    distinct ones and ``losses`` (m,) their mean out-of-fold loss at every delta.
+    distinct ones, ``losses`` (m,) their mean out-of-fold loss at every delta and ``environments``
+    what they say about these.
     """
 
     sample: Sample
@@ -57,6 +58,7 @@ class Evidence:
     groups: Array | None = None
     distinct: float | None = None
     losses: Array | None = None
+    environments: Environments | None = None
 
     @property
     def rows(self) -> float:
@@ -106,9 +108,12 @@ def profile(evidence: Evidence) -> Verdict:
 
 def worst(evidence: Evidence) -> Verdict:
     """The delta of the least loss in the worst environment."""
-    if evidence.groups is None:
+    if evidence.environments is not None:
+        found = evidence.environments.losses
+    elif evidence.groups is not None:
+        found = environment_losses(evidence.sample, evidence.folds, evidence.groups)
+    else:
         raise ValueError("rule='worst' needs the environments of the rows: fit(X, y, groups=...).")
-    found = environment_losses(evidence.sample, evidence.folds, evidence.groups)
     place = int(found.worst.argmin())
     spread = float(found.losses[:, place].std() / np.sqrt(len(found.names)))
     return Verdict(place, float(found.worst[place]), spread)
@@ -145,10 +150,14 @@ def criterion(evidence: Evidence) -> Array:
 def information(evidence: Evidence) -> float:
     """Return how many independent rows the folds speak of, at least one an environment."""
     n = evidence.rows
-    if evidence.groups is None:
+    if evidence.environments is not None:
+        effect, count = evidence.environments.effect, len(evidence.environments.losses.names)
+    elif evidence.groups is not None:
+        effect = design_effect(evidence.sample, evidence.folds, evidence.groups)
+        count = len(np.unique(evidence.groups))
+    else:
         return n
-    effect = design_effect(evidence.sample, evidence.folds, evidence.groups)
-    return max(n / effect, min(n, len(np.unique(evidence.groups))))
+    return max(n / effect, min(n, count))
 
 
 def smoothed_loss(evidence: Evidence, n: float) -> tuple[Array, float]:

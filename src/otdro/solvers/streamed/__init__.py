@@ -2,15 +2,18 @@
 
 from .batch import Columns, Minima, minimise
 from .newton import StreamedProblem, solve
+from .passes import Passes, together
 from .reading import Folds
 from .stream import Stream, opened
-from .sums import Models, ProfileSums, ScatterSums
+from .sums import GroupSums, Models, ProfileSums, ScatterSums
 
 __all__ = [
     "Columns",
     "Folds",
+    "GroupSums",
     "Minima",
     "Models",
+    "Passes",
     "ProfileSums",
     "ScatterSums",
     "Stream",
@@ -18,4 +21,5 @@ __all__ = [
     "minimise",
     "opened",
     "solve",
+    "together",
 ]
