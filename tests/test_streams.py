@@ -435,7 +435,8 @@ def test_parquet_names_are_checked(rows, tmp_path):
     ("settings", "words"),
     [
         ({"loss": "hinge"}, "squared loss or a smooth Lipschitz loss.*Hinge is neither"),
-        ({"order": 2}, "order 1 with Logistic, got order=2"),
+        ({"order": 2, "delta": "cv"}, "order 2 with Logistic at a given delta and cost"),
+        ({"order": 2, "cost": "learned"}, "order 2 with Logistic at a given delta and cost"),
         ({"cost": "linf"}, "need a Euclidean, Mahalanobis or learned cost"),
         ({"solver": "smoothed"}, "solver='smoothed' is for rows in memory"),
         ({"label_cost": 1.0}, r"label_cost=1\.0 is for rows in memory"),

@@ -1,11 +1,19 @@
-"""Rows in chunks with weights, groups and more than two classes beside them."""
+"""Rows in chunks with weights and groups beside them, with many classes, and at order 2."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from joblib import parallel_config
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 
 from otdro import DROClassifier, DRORegressor
 from otdro.chunks import open_rows, opening, parquet
+from otdro.costs import Mahalanobis
+from otdro.datasets import Dataset
+from otdro.experiment import Plan, run
 from otdro.metrics import Learned, Spectral
 from otdro.radius.streamed import group_folds
 from otdro.solvers.streamed import Folds, stream
@@ -275,3 +283,103 @@ def test_the_largest_delta_by_theory_serves_all_classes(rows, three):
     found = DROClassifier(cost="euclidean", delta="theory").fit(chunks_of(X, three), None)
     model = DROClassifier(cost="euclidean", delta="theory", multi_class="ovr")
     assert_allclose(found.delta_, model.fit(X, three).delta_, rtol=1e-6)
+
+
+# order 2
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"delta": 0.05},
+        {"delta": 1e-4},
+        {"delta": 0.5},
+        {"delta": 0.0},
+        {"delta": 0.05, "fit_intercept": False},
+        {"delta": 0.05, "class_weight": "balanced"},
+        {"delta": 0.05, "cost": Mahalanobis(np.diag(np.arange(1.0, 1 + D)))},
+    ],
+)
+def test_order_two_is_that_of_memory(rows, weights, settings):
+    X, y, _ = rows
+    data = chunks_of(X, y)
+    settings = FINE | {"order": 2} | settings
+    found = DROClassifier(**settings).fit(data, None, weights)
+    memory = DROClassifier(**settings | {"tol": 1e-13}).fit(X, y, weights)
+    assert_same(found, memory)
+    assert data.passes <= 8
+
+
+def test_three_classes_at_order_two(rows, three):
+    X = rows[0]
+    settings = FINE | {"order": 2}
+    found = DROClassifier(**settings).fit(chunks_of(X, three), None)
+    assert_same(found, DROClassifier(**settings | {"tol": 1e-13}).fit(X, three))
+
+
+@pytest.mark.filterwarnings("ignore:every coefficient:UserWarning")
+@pytest.mark.parametrize("below", [-1e-3, 1e-8, 1e-4, 0.1])
+def test_order_two_near_the_threshold(rows, below):
+    X, y, _ = rows
+    share = np.mean(y == "yes")
+    slopes = np.where(y == "yes", share - 1, share)
+    top = np.sum(((X - X.mean(axis=0)).T @ slopes / N) ** 2) / np.mean(slopes**2)
+    settings = {"cost": "euclidean", "order": 2, "delta": float(top * (1 - below))}
+    found = DROClassifier(**settings, tol=1e-9).fit(chunks_of(X, y), None)
+    memory = DROClassifier(**settings, tol=1e-12).fit(X, y)
+    assert found.gap_ <= 1e-9
+    assert_allclose(found.robust_risk_, memory.robust_risk_, rtol=0, atol=1e-9)
+
+
+def test_the_gap_bounds_the_excess_of_order_two_cut_short(rows):
+    X, y, _ = rows
+    settings = FINE | {"order": 2, "delta": 1e-3}
+    best = DROClassifier(**settings).fit(X, y).robust_risk_
+    with pytest.warns(ConvergenceWarning, match="did not reach the gap"):
+        found = DROClassifier(**settings, max_iter=2).fit(chunks_of(X, y), None)
+    assert -1e-12 < found.robust_risk_ - best <= found.gap_ < 0.1
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_rows_with_two_maxima_keep_a_valid_gap():
+    # all rows of a class are nearly alike, so that many tie: these are not shared between maxima
+    rng = np.random.default_rng(0)
+    y = np.repeat([1, -1], 60)
+    X = 0.1 * rng.standard_normal((120, 2)) + np.outer(y, [2, 0])
+    settings = {"cost": "euclidean", "order": 2, "delta": 1e-3}
+    found = DROClassifier(**settings).fit(chunks_of(X, y), None)
+    memory = DROClassifier(**settings, tol=1e-12).fit(X, y)
+    assert -1e-10 <= found.robust_risk_ - memory.robust_risk_ <= found.gap_ + 1e-10
+
+
+# joblib on a cluster
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_folds_and_sweeps_run_on_a_dask_cluster(rows, tmp_path):
+    distributed = pytest.importorskip("distributed")
+    X, y = rows[0][:200], rows[1][:200]
+    signs = np.where(y == "yes", 1.0, -1.0)
+    made = Dataset("made", X, signs, "classification", "made", "")
+    plan = Plan({"made": made}, ["LR"], 2, sizes={"made": (40, 30, 50)})
+    # folds of a norm that is not Euclidean are a task each
+    model = DROClassifier(cost="linf", deltas=[0.1, 0.03], cv=3)
+    expected, swept = clone(model).fit(X, y), run(plan, tmp_path / "here")
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None
+        ) as cluster,
+        distributed.Client(cluster) as client,
+        parallel_config(backend="dask"),
+    ):
+        found = model.fit(X, y)
+        there = run(plan, tmp_path / "there", jobs=-1)
+        done = client.run(lambda dask_worker: len(dask_worker.state.log))
+    assert sum(done.values()) > 0
+    assert_array_equal(found.coef_, expected.coef_)
+    assert_array_equal(found.path_.score_mean, expected.path_.score_mean)
+    # as text, for nan is not nan
+    assert [repr(replace(row, seconds=0.0)) for row in there] == [
+        repr(replace(row, seconds=0.0)) for row in swept
+    ]

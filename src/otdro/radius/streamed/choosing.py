@@ -18,7 +18,16 @@ from ...design import Design
 from ...duality import threshold
 from ...problem import Ball, Solution
 from ...solvers import Exact
-from ...solvers.streamed import ScatterSums, Stream, StreamedProblem, solve, together
+from ...solvers.streamed import (
+    JointStream,
+    Passes,
+    ScatterSums,
+    Stream,
+    StreamedProblem,
+    solve,
+    solve_joint,
+    together,
+)
 from ...solvers.streamed import squared as by_moments
 from .. import candidates as cost_candidates
 from ..candidates import Candidates, blended
@@ -73,17 +82,17 @@ def choose(stream: Stream, settings: Settings, tol: float, max_iter: int) -> Str
 def order_of(settings: Settings, stream: Stream) -> int:
     """Return the order; refuse a loss, order or cost that is not solved in chunks."""
     loss = stream.loss
-    cost = cost_candidates.resolve(settings.cost, stream.rows.X).cost
-    order = resolve_order(settings.order, loss, cost)
-    reason = lacks(loss, order, cost)
+    tried = cost_candidates.resolve(settings.cost, stream.rows.X)
+    order = resolve_order(settings.order, loss, tried.cost)
+    reason = lacks(loss, order, tried, settings.delta)
     if reason is not None:
         raise ValueError(reason)
     return order
 
 
-def lacks(loss: Any, order: int, cost: Cost | None) -> str | None:
+def lacks(loss: Any, order: int, tried: Candidates, delta: Any) -> str | None:
     """Return why a problem is not solved in chunks, None if it is."""
-    name = type(loss).__name__
+    name, cost = type(loss).__name__, tried.cost
     if cost is not None and not cost.euclidean:
         return (
             f"rows in chunks need a Euclidean, Mahalanobis or learned cost, got {cost!r}: use "
@@ -99,8 +108,11 @@ def lacks(loss: Any, order: int, cost: Cost | None) -> str | None:
             "rows in chunks are fitted with the squared loss or a smooth Lipschitz loss of labels, "
             f"as 'logistic'; {name} is neither. Use one of these, or rows that fit into memory."
         )
-    if order != 1:
-        return f"rows in chunks are fitted at order 1 with {name}, got order=2. Use order=1."
+    if order == 2 and (isinstance(delta, str) or tried.learned is not None):
+        return (
+            f"rows in chunks are fitted at order 2 with {name} at a given delta and cost, got "
+            f"delta={delta!r}. Give a number as delta and a cost as 'euclidean', or use order=1."
+        )
     return None
 
 
@@ -128,29 +140,37 @@ def _solved(
     """Return the certified solutions and their plain risks, from models near them."""
     stream, factor = task.stream, ball.cost.factor()
     if task.moments is not None:
-        solutions, risks = by_moments.certified(
-            task.moments, factor, np.array([ball.delta]), task.tol
-        )
-        return solutions, risks.tolist()
-    rho = ball.delta * stream.loss.lipschitz if ball.delta > 0 else 0.0
+        exact = (task.moments, factor, np.array([ball.delta]), task.tol)
+        squared, risks = by_moments.certified(*exact)
+        return squared, risks.tolist()
     methods = [
-        solve(
-            StreamedProblem(model, factor, rho),
-            *(_near(task, model, ball) if starts is None else starts[k]),
-            task.tol * model.constant().risk,
-            task.max_iter,
-        )
+        _method(task, model, ball, None if starts is None else starts[k])
         for k, model in enumerate(stream.models)
     ]
     found = together(stream.chunks, methods)
-    return [solution for solution, _ in found], [risk for _, risk in found]
+    solutions = [solution for solution, _ in found]
+    if ball.order == 2 and ball.delta == 0:
+        # the risk rises with the root of delta
+        rates = [np.inf if solution.coef.any() else 0.0 for solution in solutions]
+        solutions = [replace(s, multiplier=m) for s, m in zip(solutions, rates, strict=True)]
+    return solutions, [risk for _, risk in found]
 
 
-def _near(task: Task, model: Stream, ball: Ball) -> tuple[Array, float]:
-    """Return the solution on the rows in memory, as a model of centred rows."""
-    problem = model.kept.problem(model.kept.ys[0], ball)
-    near = Exact(tol=min(1e-6, max(task.tol, 1e-9))).solve(problem)
-    return near.coef, near.intercept + float(model.center @ near.coef)
+def _method(
+    task: Task, model: Stream, ball: Ball, start: tuple[Array, float] | None
+) -> Passes[tuple[Solution, float]]:
+    """Return the method of a smooth loss, from a model near or from that of the rows in memory."""
+    factor, target = ball.cost.factor(), task.tol * model.constant().risk
+    lam = 0.0
+    if start is None:
+        problem = model.kept.problem(model.kept.ys[0], ball)
+        near = Exact(tol=min(1e-6, max(task.tol, 1e-9))).solve(problem)
+        start, lam = (near.coef, near.intercept + float(model.center @ near.coef)), near.multiplier
+    if ball.order == 2 and ball.delta > 0:
+        joint = JointStream(model, factor, ball.delta)
+        return solve_joint(joint, *start, lam, target, task.max_iter)
+    rho = ball.delta * model.loss.lipschitz if ball.delta > 0 else 0.0
+    return solve(StreamedProblem(model, factor, rho), *start, target, task.max_iter)
 
 
 def _deltas(task: Task, cost: Cost) -> Array:

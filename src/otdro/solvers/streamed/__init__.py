@@ -1,6 +1,7 @@
 """Solvers for rows that come in chunks: nothing of the size of all rows is kept."""
 
 from .batch import Columns, Minima, minimise
+from .joint import JointStream, solve_joint
 from .newton import StreamedProblem, solve
 from .passes import Passes, together
 from .reading import Folds
@@ -11,6 +12,7 @@ __all__ = [
     "Columns",
     "Folds",
     "GroupSums",
+    "JointStream",
     "Minima",
     "Models",
     "Passes",
@@ -21,5 +23,6 @@ __all__ = [
     "minimise",
     "opened",
     "solve",
+    "solve_joint",
     "together",
 ]

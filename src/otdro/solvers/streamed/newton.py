@@ -125,9 +125,14 @@ def solve(
 
 def _zero(problem: StreamedProblem, flat: Constant, target: float) -> Solution:
     """Return the constant model; its slopes, shrunk until they are feasible, prove the gap."""
-    stream, y = problem.stream, np.array([-1.0, 1.0])
     size = float(np.linalg.norm(problem.drop(flat.pull)))
     kappa = problem.rho / size if size > problem.rho * (1 + AT_THRESHOLD) else 1.0
+    return constant_solution(problem.stream, flat, kappa, target)
+
+
+def constant_solution(stream: Stream, flat: Constant, kappa: float, target: float) -> Solution:
+    """Return the constant model, certified by kappa times its slopes."""
+    y = np.array([-1.0, 1.0])
     a = kappa * stream.loss.derivative(np.full(2, flat.b), y)
     share = stream.signed(stream.mass()) / stream.total
     gap = duality_gap(flat.risk, -float(share @ stream.loss.conjugate(a, y)))
