@@ -192,6 +192,7 @@ def test_groups_are_left_out_whole_as_in_memory(rows, sites, weights, kind, rule
     monkeypatch.setattr(stream, "KEPT", N)
     X, labels, targets = rows
     y = labels if kind is DROClassifier else targets + (sites == "a")
+    weights = weights if rule == "worst" else None
     found = kind(cost="euclidean", rule=rule, cv=4).fit(
         chunks_of(X, y), None, weights, groups=sites
     )
@@ -202,6 +203,8 @@ def test_groups_are_left_out_whole_as_in_memory(rows, sites, weights, kind, rule
     cv = [(np.flatnonzero(fold != f), np.flatnonzero(fold == f)) for f in range(4)]
     memory = kind(cost="euclidean", rule=rule, cv=cv).fit(X, y, weights, groups=sites)
     assert_allclose(found.delta_, memory.delta_, rtol=1e-9)
+    criterion = [each.path_.candidates[0].criterion for each in (found, memory)]
+    assert_allclose(*criterion, rtol=0.02)
     seen, expected = found.path_.environments, memory.path_.environments
     assert_array_equal(seen.names, expected.names)
     assert_array_equal(seen.counts, expected.counts)
@@ -276,6 +279,18 @@ def test_one_delta_for_all_classes_is_that_of_memory(rows, three, monkeypatch):
     excess = found.path_.robust_risk - memory.path_.robust_risk
     assert np.all(excess <= found.path_.gap + 1e-6)
     assert np.all(excess >= -1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:every coefficient:UserWarning")
+@pytest.mark.parametrize("order", [1, 2])
+def test_a_class_that_no_kept_row_has_is_fitted_too(rows, order):
+    X, y = rows[0], rows[1].astype("U4")
+    # every fifth row is kept
+    y[6::75] = "rare"
+    settings = FINE | {"order": order, "delta": 1e-3}
+    found = DROClassifier(**settings).fit(chunks_of(X, y), None)
+    memory = DROClassifier(**settings | {"tol": 1e-13}, multi_class="ovr").fit(X, y)
+    assert_same(found, memory, atol=1e-5)
 
 
 def test_the_largest_delta_by_theory_serves_all_classes(rows, three):

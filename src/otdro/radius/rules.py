@@ -164,16 +164,16 @@ def smoothed_loss(evidence: Evidence, n: float) -> tuple[Array, float]:
     """Return L_h for every delta, and the loss of the best constant as its unit."""
     sample, losses = evidence.sample, []
     h = min(1.0, SMOOTHING / n) if sample.loss.task == "classification" else 0.0
-    for k, y in enumerate(sample.ys):
-        if evidence.losses is not None:
+    for k in range(len(sample.ys)):
+        if evidence.losses is None:
+            losses.append(_out_of_fold(evidence, k, h))
+        elif evidence.environments is None:
             # so many rows that h is nearly 0
             losses.append(evidence.losses)
-            continue
-        found = []
-        for columns in evidence.folds.blocks():
-            rows, z, share = evidence.folds.entries(k, sample.weights, columns)
-            found.append(_smoothed(sample, z, y[rows, None], share, h))
-        losses.append(np.concatenate(found))
+        else:
+            # what smoothing changes, from the rows at hand
+            change = _out_of_fold(evidence, k, h) - _out_of_fold(evidence, k, 0.0)
+            losses.append(evidence.losses + change)
     b = [
         sample.loss.constant(y, sample.weights) if sample.fit_intercept else 0.0 for y in sample.ys
     ]
@@ -182,6 +182,15 @@ def smoothed_loss(evidence: Evidence, n: float) -> tuple[Array, float]:
         for y, c in zip(sample.ys, b, strict=True)
     ]
     return np.mean(losses, axis=0), float(np.mean(flat))
+
+
+def _out_of_fold(evidence: Evidence, k: int, h: float) -> Array:
+    """Return the out-of-fold loss of the sample for the target k, smoothed by h, at every delta."""
+    sample, found = evidence.sample, []
+    for columns in evidence.folds.blocks():
+        rows, z, share = evidence.folds.entries(k, sample.weights, columns)
+        found.append(_smoothed(sample, z, sample.ys[k][rows, None], share, h))
+    return np.concatenate(found)
 
 
 def _smoothed(sample: Sample, z: Array, y: Array, share: Array, h: float) -> Array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,13 +55,20 @@ class ByPart(KeyedSums):
     )
 
 
+class FirstRows(dict[Any, Any]):
+    """By label the first rows that have it; of the sum of two those of the first count."""
+
+    def __add__(self, other: FirstRows) -> FirstRows:
+        return FirstRows({**other, **self})
+
+
 @dataclass(frozen=True, eq=False)
 class Census:
     """The job of the first pass.
 
     ``table`` holds by label, then by fold or group, one line: the number of rows, their weight,
     the sum of the weighted rows. ``square`` is the sum of squared weights. Every ``step``-th row is
-    kept. Rows that are not finite are refused here.
+    kept, and ``first`` holds one of every label. Rows that are not finite are refused here.
     """
 
     folds: Folds
@@ -76,16 +83,21 @@ class Census:
             raise ValueError("the rows have no targets: name the column or give y.")
         index = chunk.index()
         w = np.ones(len(index)) if chunk.w is None else np.asarray(chunk.w, dtype=float)
-        kept = index % self.step == 0
         return {
             "table": self._table(chunk, w),
             "square": float(w @ w),
-            "X": [chunk.X[kept]],
-            "y": [chunk.y[kept]],
-            "w": [w[kept]],
-            "group": [] if chunk.group is None else [chunk.group[kept]],
-            "index": [index[kept]],
+            "kept": [some_rows(chunk, w, np.flatnonzero(index % self.step == 0))],
+            "first": self._first(chunk, w),
         }
+
+    def _first(self, chunk: Chunk, w: Array) -> FirstRows:
+        """Return the first row of positive weight of every label."""
+        some = np.flatnonzero(w > 0)
+        if not self.labelled or chunk.y is None:
+            return FirstRows()
+        labels, place = np.unique(chunk.y[some], return_index=True)
+        rows = [some_rows(chunk, w, some[[i]]) for i in place]
+        return FirstRows(zip(labels.tolist(), rows, strict=True))
 
     def _table(self, chunk: Chunk, w: Array) -> ByLabel:
         labels, label = [None], np.zeros(len(w), dtype=int)
@@ -99,6 +111,33 @@ class Census:
             met = {p: line for p, line in zip(parts, table, strict=True) if line[0]}
             found = found + ByLabel({name: ByPart() + ByPart(met)})
         return found
+
+
+class KeptRows(NamedTuple):
+    """Rows in memory: ``X``, their labels or targets, weights, groups and numbers."""
+
+    X: Array
+    y: Array
+    w: Array
+    group: Array | None
+    number: Array
+
+
+def some_rows(chunk: Chunk, w: Array, some: Array) -> KeptRows:
+    """Return some rows of a chunk, with weights w."""
+    assert chunk.y is not None
+    group = None if chunk.group is None else chunk.group[some]
+    return KeptRows(chunk.X[some], chunk.y[some], w[some], group, chunk.index()[some])
+
+
+def kept_rows(found: Sums) -> KeptRows:
+    """Return the rows that a census kept, with one of each label that is not among them."""
+    rows: list[KeptRows] = found["kept"]
+    met = {label for part in rows for label in part.y[part.w > 0].tolist()}
+    rows = rows + [row for label, row in found["first"].items() if label not in met]
+    X, y, w, group, number = zip(*rows, strict=True)
+    groups = None if group[0] is None else np.concatenate(group)
+    return KeptRows(*map(np.concatenate, (X, y, w)), groups, np.concatenate(number))
 
 
 def _distinct(v: Any) -> tuple[list[Any], Array]:

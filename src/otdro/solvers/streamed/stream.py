@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ...chunks import Chunks
 from ...losses import Loss
 from ...problem import Sample
-from .census import Census
+from .census import Census, KeptRows, kept_rows
 from .reading import Blocks, Folds, Reading
 
 Array = NDArray[Any]
@@ -33,17 +33,6 @@ class Constant(NamedTuple):
     risk: float
     mean_square: float
     pull: Array
-
-
-@dataclass(frozen=True, eq=False)
-class KeptRows:
-    """The rows in memory: ``X``, their labels or targets, weights, groups and numbers."""
-
-    X: Array
-    y: Array
-    w: Array
-    group: Array | None
-    index: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,7 +126,7 @@ class Stream:
     @property
     def kept_fold(self) -> Array:
         """The fold of each row in memory."""
-        return self.folds.fold(self.rows.index, self.folds.group(self.rows.group))
+        return self.folds.fold(self.rows.number, self.folds.group(self.rows.group))
 
     @cached_property
     def models(self) -> list[Stream]:
@@ -172,7 +161,7 @@ def opened(
     most = max(1, KEPT_BYTES // (8 * chunks.d))
     size = min(max(KEPT, KEPT_PER_COLUMN * chunks.d), most)
     [found] = chunks.total(Census(folds, -(-chunks.n // size), labelled, grouping is not None))
-    kept = _kept(found)
+    kept = kept_rows(found)
     labels = sorted(found["table"]) if labelled else list(found["table"])
     by_label = [found["table"][label] for label in labels]
     parts = range(folds.parts) if grouping is None else sorted(set().union(*by_label))
@@ -194,12 +183,6 @@ def opened(
         square=found["square"],
         rows=kept,
     )
-
-
-def _kept(found: dict[str, Any]) -> KeptRows:
-    """Return the rows that a census kept."""
-    X, y, w, index = (np.concatenate(found[name]) for name in ("X", "y", "w", "index"))
-    return KeptRows(X, y, w, np.concatenate(found["group"]) if found["group"] else None, index)
 
 
 def _lines(by_label: list[Any], parts: list[Any], width: int) -> Array:
