@@ -136,8 +136,13 @@ def kept_rows(found: Sums) -> KeptRows:
     met = {label for part in rows for label in part.y[part.w > 0].tolist()}
     rows = rows + [row for label, row in found["first"].items() if label not in met]
     X, y, w, group, number = zip(*rows, strict=True)
-    groups = None if group[0] is None else np.concatenate(group)
-    return KeptRows(*map(np.concatenate, (X, y, w)), groups, np.concatenate(number))
+    return KeptRows(
+        np.concatenate(X),
+        np.concatenate(y),
+        np.concatenate(w),
+        None if group[0] is None else np.concatenate(group),
+        np.concatenate(number),
+    )
 
 
 def _distinct(v: Any) -> tuple[list[Any], Array]:
