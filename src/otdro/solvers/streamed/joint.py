@@ -23,7 +23,7 @@ from ...progress import logger
 from ..base import duality_gap, verdict
 from ..euclidean.joint_newton import BELOW_THRESHOLD
 from ..euclidean.joint_steps import ARMIJO, BLUNT, PATIENCE, SHARP, STALL, STILL, WAY
-from .joint_sums import JointSums, Slopes, Triple
+from .joint_sums import FeasibleSlopes, JointSums, Triple
 from .newton import StreamedProblem, along_gradient, constant_solution
 from .passes import Passes
 from .stream import Constant, Stream
@@ -163,7 +163,7 @@ def _at(
     stream, total = problem.stream, problem.stream.total
     known = None
     if before is not None and before.slopes is not None:
-        known = Slopes(before.at, before.slopes)
+        known = FeasibleSlopes(before.at, before.slopes)
     found = yield JointSums(stream.blocks, stream.loss, problem.factor, at, floor, known)
     gradient, hessian = found["gradient"] / total, found["hessian"] / total
     gradient[-1] += problem.delta

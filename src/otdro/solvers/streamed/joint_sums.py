@@ -33,8 +33,8 @@ class Triple:
     lam: float
 
 
-class Slopes(NamedTuple):
-    """Slopes of rows moved from a triple, by their coefficients (3,)."""
+class FeasibleSlopes(NamedTuple):
+    """FeasibleSlopes of rows moved from a triple, by their coefficients (3,)."""
 
     at: Triple
     coefficients: Array
@@ -56,7 +56,7 @@ class JointSums:
     factor: Array | None
     at: Triple
     floor: float
-    before: Slopes | None
+    before: FeasibleSlopes | None
 
     def __call__(self, chunk: Chunk) -> Sums:
         """Return the sums over a chunk."""
