@@ -34,7 +34,7 @@ class Triple:
 
 
 class FeasibleSlopes(NamedTuple):
-    """FeasibleSlopes of rows moved from a triple, by their coefficients (3,)."""
+    """Feasible slopes of rows moved from a triple, by their coefficients (3,)."""
 
     at: Triple
     coefficients: Array
