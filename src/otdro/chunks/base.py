@@ -18,14 +18,23 @@ CHUNK_BYTES = 2**25
 Sums = dict[str, Any]
 
 
+#: What may come beside X, one entry per row: by its name in a chunk its name in ``fit``.
+BESIDE = {"y": "y", "w": "sample_weight", "group": "groups"}
+
+
 @dataclass(frozen=True, eq=False)
 class Chunk:
-    """Rows ``X`` (m, d) with targets ``y`` (m,), the first of them row ``start`` of all rows."""
+    """Rows ``X`` (m, d), the first of them row ``start`` of all rows, and what comes beside them.
+
+    ``y`` (m,) are the targets, ``w`` the weights, ``group`` the environments; None: there are none.
+    """
 
     number: int
     start: int
     X: Array
     y: Array | None
+    w: Array | None = None
+    group: Array | None = None
 
     @property
     def name(self) -> str:
@@ -47,12 +56,30 @@ class Chunk:
                     f"{self.name} holds NaN or an infinite number, the first in row "
                     f"{self.start + int(i)}, column {int(j)}: fill or leave out such rows."
                 )
-        y = self.y
-        if y is not None and y.dtype.kind == "f" and not np.isfinite(y).all():
-            i = int(np.argmin(np.isfinite(y)))
+        for name, part in (("the target", self.y), ("sample_weight", self.w)):
+            if part is not None and part.dtype.kind == "f" and not np.isfinite(part).all():
+                i = int(np.argmin(np.isfinite(part)))
+                raise ValueError(
+                    f"{self.name} holds NaN or an infinite number in {name}, the first in row "
+                    f"{self.start + i}: leave out such rows."
+                )
+        if self.w is not None and self.w.min(initial=0) < 0:
             raise ValueError(
-                f"{self.name} holds NaN or an infinite number in the target, the first in row "
-                f"{self.start + i}: leave out such rows."
+                f"sample_weight must be nonnegative, got {float(self.w.min()):g} in row "
+                f"{self.start + int(self.w.argmin())}: leave out such rows, or give them 0."
+            )
+        self._require_groups()
+
+    def _require_groups(self) -> None:
+        """Refuse rows without a group, with the place of the first."""
+        if self.group is None or self.group.dtype.kind not in "fO":
+            return
+        # NaN is the one value that differs from itself
+        missing = np.array([group is None or group != group for group in self.group.tolist()])
+        if missing.any():
+            raise ValueError(
+                f"groups has no value (NaN or None) in row {self.start + int(missing.argmax())}: "
+                "give every row a group, or leave such rows out."
             )
 
 
@@ -94,7 +121,8 @@ class Chunks:
             found = part if found is None else add(found, part)
         if found is None or rows != self.n:
             raise ValueError(
-                f"the rows changed while they were read: there were {self.n}, and now {rows} came."
+                f"the rows changed while they were read: there were {self.n}, and now {rows} came. "
+                "Fit again to rows that stay as they are."
             )
         self.passes += 1
         return found
@@ -107,23 +135,32 @@ class Chunks:
         """Return the same rows with these columns; here only those that there are, in order."""
         if self.columns is not None and list(names) != self.columns:
             raise ValueError(
-                f"the rows have the columns {self.columns}, and {list(names)} are needed."
+                f"the rows have the columns {self.columns}, and {list(names)} are needed: give "
+                "rows with these, in this order."
             )
         return self
 
 
 def checked(chunk: Chunk, d: int, dtype: np.dtype[Any]) -> Chunk:
     """Return a chunk; refuse one of other columns or numbers than the rest, or without targets."""
-    X, y = chunk.X, chunk.y
+    X = chunk.X
     if X.ndim != 2 or X.shape[1] != d:
-        raise ValueError(f"{chunk.name} has shape {X.shape}, but the rows have {d} columns.")
+        raise ValueError(
+            f"{chunk.name} has shape {X.shape}, but the rows have {d} columns: write all chunks "
+            "with the same columns."
+        )
     if X.dtype != dtype:
         raise ValueError(
             f"{chunk.name} holds {X.dtype}, but the other chunks hold {dtype}: write all of them "
             "in the same type."
         )
-    if y is not None and y.shape != (len(X),):
-        raise ValueError(f"{chunk.name} has {len(X)} rows but targets of shape {y.shape}.")
+    for part, name in BESIDE.items():
+        beside = getattr(chunk, part)
+        if beside is not None and beside.shape != (len(X),):
+            raise ValueError(
+                f"{chunk.name} has {len(X)} rows but {name} of shape {beside.shape}: give one "
+                "entry per row."
+            )
     return chunk
 
 
@@ -144,15 +181,3 @@ def require_numbers(dtype: np.dtype[Any], where: str) -> None:
     """Refuse rows that hold no numbers."""
     if dtype.kind not in "fiub":
         raise ValueError(f"{where} holds {dtype}, not numbers: encode such columns first.")
-
-
-def targets_of(y: Any, n: int) -> Array | None:
-    """Return targets in memory as an array of one entry per row."""
-    if y is None:
-        return None
-    y = y if isinstance(y, np.ndarray) else np.asarray(y)
-    if y.ndim == 2 and y.shape[1] == 1:
-        y = y[:, 0]
-    if y.shape != (n,):
-        raise ValueError(f"X has {n} rows but y has shape {y.shape}: give one target per row.")
-    return y

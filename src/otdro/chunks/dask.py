@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from .base import Chunk, Chunks, Job, Sums, add, apply, checked, require_numbers, targets_of
+from .base import BESIDE, Array, Chunk, Chunks, Job, Sums, add, apply, checked, require_numbers
+from .beside import vector
 
 #: Sums that are added in one task; the tree is fixed, and with it the rounding.
 FAN_IN = 8
@@ -25,7 +26,7 @@ class DaskRows(Chunks):
     is lost is Dask's business: its tasks run again elsewhere and find the same.
     """
 
-    def __init__(self, X: Any, y: Any) -> None:
+    def __init__(self, X: Any, y: Any, w: Any = None, group: Any = None) -> None:
         X = _array(X, "X")
         if X.ndim != 2:
             raise ValueError(f"X must have two axes, rows and columns, got shape {X.shape}.")
@@ -36,30 +37,33 @@ class DaskRows(Chunks):
         self.dtype = X.dtype
         self.sizes = [int(size) for size in X.chunks[0]]
         self.blocks = list(X.to_delayed().ravel())
-        self.targets = self._targets(y)
+        # of every chunk X and what comes beside it
+        parts = [self._blocks(v, part) for part, v in (("y", y), ("w", w), ("group", group))]
+        self.parts = list(zip(self.blocks, *parts, strict=True))
 
-    def _targets(self, y: Any) -> list[Any]:
-        """Return the targets of each chunk."""
-        if not is_dask(y):
-            y = targets_of(y, self.n)
+    def _blocks(self, v: Any, part: str) -> list[Any]:
+        """Return, of one entry per row, those of each chunk."""
+        name = BESIDE[part]
+        if not is_dask(v):
+            v = vector(v, self.n, name)
             stops = np.cumsum(self.sizes)
-            parts = [None] * len(stops) if y is None else np.split(np.asarray(y), stops[:-1])
-            return list(parts)
-        y = _array(y, "y")
-        _require_sizes(y, "y")
-        y = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
-        if y.shape != (self.n,):
-            raise ValueError(f"X has {self.n} rows but y has shape {y.shape}.")
-        return list(y.rechunk((tuple(self.sizes),)).to_delayed().ravel())
+            return [None] * len(stops) if v is None else list(np.split(np.asarray(v), stops[:-1]))
+        v = _array(v, name)
+        _require_sizes(v, name)
+        v = v[:, 0] if v.ndim == 2 and v.shape[1] == 1 else v
+        if v.shape != (self.n,):
+            raise ValueError(
+                f"X has {self.n} rows but {name} has shape {v.shape}: give one entry per row."
+            )
+        return list(v.rechunk((tuple(self.sizes),)).to_delayed().ravel())
 
     def __iter__(self) -> Iterator[Chunk]:
         """Yield the chunks in the order of the rows."""
         import dask
 
         starts = np.cumsum([0, *self.sizes])
-        for i, (X, y) in enumerate(zip(self.blocks, self.targets, strict=True)):
-            X, y = dask.compute(X, y)
-            yield Chunk(i, int(starts[i]), np.asarray(X), None if y is None else np.asarray(y))
+        for i, parts in enumerate(self.parts):
+            yield Chunk(i, int(starts[i]), *_arrays(dask.compute(*parts)))
 
     def total(self, *jobs: Job) -> list[Sums]:
         """Return what each job finds, added up over all chunks: one map and one reduction."""
@@ -68,10 +72,8 @@ class DaskRows(Chunks):
         work = dask.delayed(Work(jobs, self.d, self.dtype), pure=False)
         starts = np.cumsum([0, *self.sizes])
         level = [
-            dask.delayed(_run, pure=False)(work, i, int(starts[i]), size, X, y)
-            for i, (size, X, y) in enumerate(
-                zip(self.sizes, self.blocks, self.targets, strict=True)
-            )
+            dask.delayed(_run, pure=False)(work, i, int(starts[i]), size, *parts)
+            for i, (size, parts) in enumerate(zip(self.sizes, self.parts, strict=True))
         ]
         while len(level) > 1:
             level = [
@@ -90,14 +92,25 @@ class Work:
         self.jobs, self.d, self.dtype = jobs, d, dtype
 
 
-def _run(work: Work, number: int, start: int, size: int, X: Any, y: Any) -> list[Sums]:
+def _run(work: Work, number: int, start: int, size: int, *parts: Any) -> list[Sums]:
     """Return what the jobs find in one chunk."""
-    X, y = np.asarray(X), None if y is None else np.asarray(y)
-    if len(X) != size:
+    chunk = Chunk(number, start, *_arrays(parts))
+    if len(chunk.X) != size:
         raise ValueError(
-            f"chunk {number} of the Dask array has {len(X)} rows, but {size} were announced."
+            f"chunk {number} of the Dask array has {len(chunk.X)} rows, but {size} were announced: "
+            "call X.compute_chunk_sizes() first."
         )
-    return apply(work.jobs, checked(Chunk(number, start, X, y), work.d, work.dtype))
+    return apply(work.jobs, checked(chunk, work.d, work.dtype))
+
+
+def _arrays(parts: tuple[Any, ...]) -> list[Any]:
+    """Return X and what comes beside it as NumPy arrays; text as str, so that it sorts."""
+    found: list[Array | None] = [None if v is None else np.asarray(v) for v in parts]
+    return [v.astype(str) if v is not None and _is_text(v) else v for v in found]
+
+
+def _is_text(v: Array) -> bool:
+    return v.dtype.kind == "O" and all(isinstance(entry, str) for entry in v)
 
 
 def _added(parts: list[list[Sums]]) -> list[Sums]:

@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from .base import Array, Chunk, Chunks, targets_of
+from .base import BESIDE, Array, Chunk, Chunks
+from .beside import RowsBeside
 from .dask import DaskRows, is_dask
-from .memmap import MappedRows, is_mapped
+from .files import is_mapped
+from .memmap import MappedRows
 from .parquet import ParquetRows
 
 #: Bytes of a mapped file above which it is read in chunks: below, a fit in memory is faster and
@@ -25,58 +27,43 @@ def in_chunks(X: Any) -> bool:
     return is_mapped(X) and X.nbytes > MAPPED_FROM
 
 
-def open_rows(X: Any, y: Any = None, columns: list[str] | None = None) -> Chunks:
-    """Return the rows X with targets y; of a folder, y is the name of a column.
+def open_rows(
+    X: Any, y: Any = None, columns: list[str] | None = None, *, w: Any = None, group: Any = None
+) -> Chunks:
+    """Return the rows X with targets y, weights w and groups; of a folder these are names.
 
     ``columns`` are those to read, where columns have names; None: all.
     """
+    beside = {"y": y, "w": w, "group": group}
     if isinstance(X, str | PathLike):
-        return ParquetRows(X, _name(y), columns)
-    rows = _opened(X, y)
+        return ParquetRows(X, _names(beside), columns)
+    rows = _opened(X, beside)
     return rows if columns is None else rows.selected(columns)
 
 
-def _opened(X: Any, y: Any) -> Chunks:
+def _opened(X: Any, beside: dict[str, Any]) -> Chunks:
     if isinstance(X, ParquetRows):
-        return X if y is None else X.with_target(_required(_name(y)))
+        return X.named(**_names(beside))
     if isinstance(X, Chunks):
-        return X if y is None else WithTarget(X, y)
+        return X if all(v is None for v in beside.values()) else RowsBeside(X, **beside)
     if is_dask(X):
-        return DaskRows(X, y)
-    if is_dask(y):
-        raise TypeError("X is a NumPy array and y a Dask one: give both in the same library.")
-    return MappedRows(X, y)
+        return DaskRows(X, **beside)
+    for part, v in beside.items():
+        if is_dask(v):
+            raise TypeError(
+                f"X is a NumPy array and {BESIDE[part]} a Dask one: give both in the same library."
+            )
+    return MappedRows(X, **beside)
 
 
-def _name(y: Any) -> str | None:
-    if y is not None and not isinstance(y, str):
-        raise TypeError(
-            f"of a folder of Parquet files y is the name of a column, got {type(y).__name__}."
-        )
-    return y
-
-
-def _required(name: str | None) -> str:
-    assert name is not None
-    return name
-
-
-@dataclass(eq=False)
-class WithTarget(Chunks):
-    """Rows with targets from memory."""
-
-    rows: Chunks
-    y: Any
-
-    def __post_init__(self) -> None:
-        self.n, self.d, self.dtype = self.rows.n, self.rows.d, self.rows.dtype
-        self.columns = self.rows.columns
-        self.y = targets_of(self.y, self.n)
-
-    def __iter__(self) -> Any:
-        for chunk in self.rows:
-            stop = chunk.start + len(chunk.X)
-            yield Chunk(chunk.number, chunk.start, chunk.X, self.y[chunk.start : stop])
+def _names(beside: dict[str, Any]) -> dict[str, str | None]:
+    for part, name in beside.items():
+        if name is not None and not isinstance(name, str):
+            raise TypeError(
+                f"of a folder of Parquet files {BESIDE[part]} is the name of a column, got "
+                f"{type(name).__name__}."
+            )
+    return beside
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from .base import CHUNK_BYTES, Array, Chunk, Chunks
+from .base import BESIDE, CHUNK_BYTES, Array, Chunk, Chunks
 
 
 def parquet(
     folder: str | PathLike[str],
     target: str | None = None,
     columns: Sequence[str] | None = None,
+    *,
+    sample_weight: str | None = None,
+    groups: str | None = None,
 ) -> ParquetRows:
     """Return the rows of all ``*.parquet`` files of a folder, in the order of their names.
 
@@ -26,33 +29,40 @@ def parquet(
     target : str or None
         The column of the labels or targets; None where there is none, as for new rows.
     columns : sequence of str or None
-        The columns of X; None: all but the target. They must hold numbers.
+        The columns of X; None: all that have no other part. They must hold numbers.
+    sample_weight, groups : str or None
+        The columns of the weights and of the environments of the rows; None: there are none.
     """
-    return ParquetRows(folder, target, columns)
+    return ParquetRows(folder, {"y": target, "w": sample_weight, "group": groups}, columns)
 
 
 class ParquetRows(Chunks):
-    """The rows of a folder of Parquet files that have the same columns."""
+    """The rows of a folder of Parquet files that have the same columns.
+
+    ``beside`` names the columns of targets, weights and groups, as far as there are any.
+    """
 
     def __init__(
         self,
         folder: str | PathLike[str],
-        target: str | None = None,
+        beside: Mapping[str, str | None],
         columns: Sequence[str] | None = None,
         chunk_bytes: int = CHUNK_BYTES,
     ) -> None:
-        self.folder, self.target = Path(folder), target
+        self.folder = Path(folder)
+        self.beside = {part: name for part, name in beside.items() if name is not None}
         self.files = _files(self.folder)
         schemas = [_opened(file).schema_arrow for file in self.files]
         first = schemas[0]
         for file, schema in zip(self.files, schemas, strict=True):
             _require_same(file, schema, self.files[0], first)
-        if target is not None and target not in first.names:
-            raise ValueError(
-                f"the files of {self.folder.name} have no column {target!r}; they have "
-                f"{', '.join(map(repr, first.names))}."
-            )
-        self.columns = _chosen(self.folder, first, target, columns)
+        for name in self.beside.values():
+            if name not in first.names:
+                raise ValueError(
+                    f"the files of {self.folder.name} have no column {name!r}; they have "
+                    f"{', '.join(map(repr, first.names))}. Check the name."
+                )
+        self.columns = _chosen(self.folder, first, list(self.beside.values()), columns)
         self.counts = [_opened(file).metadata.num_rows for file in self.files]
         self.n, self.d = sum(self.counts), len(self.columns)
         kinds = {first.field(name).type.to_pandas_dtype() for name in self.columns}
@@ -65,8 +75,8 @@ class ParquetRows(Chunks):
         number = start = 0
         for file, count in zip(self.files, self.counts, strict=True):
             before = start
-            for X, y in self._pieces(file):
-                yield Chunk(number, start, X, y)
+            for X, beside in self._pieces(file):
+                yield Chunk(number, start, X, **beside)
                 number, start = number + 1, start + len(X)
             if start - before != count:
                 raise ValueError(
@@ -78,34 +88,42 @@ class ParquetRows(Chunks):
         """Return the same rows with these columns."""
         if list(names) == self.columns:
             return self
-        return ParquetRows(self.folder, self.target, list(names), self.chunk_bytes)
+        return ParquetRows(self.folder, self.beside, list(names), self.chunk_bytes)
 
-    def with_target(self, target: str) -> ParquetRows:
-        """Return the same rows with this column as target."""
-        kept = [name for name in self.columns or [] if name != target]
-        return ParquetRows(self.folder, target, kept, self.chunk_bytes)
+    def named(self, **beside: str | None) -> ParquetRows:
+        """Return the same rows with these columns as targets, weights or groups, where given."""
+        given = {part: name for part, name in beside.items() if name is not None}
+        if not given:
+            return self
+        kept = [name for name in self.columns or [] if name not in given.values()]
+        return ParquetRows(self.folder, self.beside | given, kept, self.chunk_bytes)
 
-    def _pieces(self, file: Path) -> Iterator[tuple[Array, Array | None]]:
+    def _pieces(self, file: Path) -> Iterator[tuple[Array, dict[str, Array | None]]]:
         import pyarrow as pa
 
-        names = [*(self.columns or []), *([] if self.target is None else [self.target])]
+        names = list(dict.fromkeys([*(self.columns or []), *self.beside.values()]))
         try:
             # a file that lost its end must be seen before its pages are
             for batch in _opened(file).iter_batches(self.rows, columns=names):
                 X = np.empty((batch.num_rows, self.d), self.dtype)
                 for j, name in enumerate(self.columns or []):
                     X[:, j] = batch.column(name).to_numpy(zero_copy_only=False)
-                yield X, None if self.target is None else _target(batch.column(self.target), file)
+                beside: dict[str, Array | None] = {"y": None}
+                for part, name in self.beside.items():
+                    beside[part] = _vector(batch.column(name), file, BESIDE[part])
+                yield X, beside
         except (pa.ArrowException, OSError) as error:
-            raise ValueError(f"{file.name} cannot be read to its end: {error}.") from None
+            raise ValueError(
+                f"{file.name} cannot be read to its end: {error}. Write it again."
+            ) from None
 
 
-def _target(column: Any, file: Path) -> Array:
-    """Return a column of targets; text is an array of str, so that it sorts."""
+def _vector(column: Any, file: Path, name: str) -> Array:
+    """Return a column as an array; text is an array of str, so that it sorts."""
     if column.null_count:
-        raise ValueError(f"{file.name} has rows without a target: leave them out.")
-    y: Array = column.to_numpy(zero_copy_only=False)
-    return y.astype(str) if y.dtype.kind == "O" else y
+        raise ValueError(f"{file.name} has rows without a value of {name}: leave them out.")
+    found: Array = column.to_numpy(zero_copy_only=False)
+    return found.astype(str) if found.dtype.kind == "O" else found
 
 
 def _files(folder: Path) -> list[Path]:
@@ -129,7 +147,9 @@ def _opened(file: Path) -> Any:
     try:
         return pq.ParquetFile(file)
     except (pa.ArrowException, OSError) as error:
-        raise ValueError(f"{file.name} is not a whole Parquet file: {error}.") from None
+        raise ValueError(
+            f"{file.name} is not a whole Parquet file: {error}. Write it again."
+        ) from None
 
 
 def _require_same(file: Path, schema: Any, first: Path, expected: Any) -> None:
@@ -148,16 +168,16 @@ def _require_same(file: Path, schema: Any, first: Path, expected: Any) -> None:
 
 
 def _chosen(
-    folder: Path, schema: Any, target: str | None, columns: Sequence[str] | None
+    folder: Path, schema: Any, beside: list[str], columns: Sequence[str] | None
 ) -> list[str]:
     """Return the columns of X; refuse those that are missing or hold no numbers."""
     import pyarrow.types as kinds
 
-    names = [n for n in schema.names if n != target] if columns is None else list(columns)
+    names = [n for n in schema.names if n not in beside] if columns is None else list(columns)
     missing = [name for name in names if name not in schema.names]
     if missing or not names:
         what = f"no column {missing[0]!r}" if missing else "no columns besides the target"
-        raise ValueError(f"the files of {folder.name} have {what}.")
+        raise ValueError(f"the files of {folder.name} have {what}: name others as columns=[...].")
     for name in names:
         kind = schema.field(name).type
         if not (kinds.is_floating(kind) or kinds.is_integer(kind) or kinds.is_boolean(kind)):

@@ -133,15 +133,20 @@ class Round:
     def first_feasible(
         self, g: Array, dg: Array, mass: Array, a: Array, h: Array, delta: Array
     ) -> Array:
-        """Return the smaller positive root of a quadratic, slightly beyond it, or inf."""
+        """Return it from the excess of the squared pull over the budget, quadratic in eta."""
         C = np.einsum("db,db->b", g, g) - delta * branch_sums(mass, a * a)
         B = np.einsum("db,db->b", g, dg) - delta * branch_sums(mass, a * h)
         A = np.einsum("db,db->b", dg, dg) - delta * branch_sums(mass, h * h)
-        discriminant = B**2 - A * C
-        lost = (B >= 0) | (discriminant < 0)
-        # the form without cancellation
-        root = C / np.where(lost, 1.0, -B + np.sqrt(np.where(lost, 0.0, discriminant)))
-        return np.where(C <= 0, 0.0, np.where(lost, np.inf, root * (1 + BEYOND)))
+        return feasible_growth(C, B, A)
+
+
+def feasible_growth(C: Any, B: Any, A: Any) -> Array:
+    """Return the least eta >= 0 with C + 2 B eta + A eta^2 <= 0, slightly beyond it, or inf."""
+    discriminant = B**2 - A * C
+    lost = (B >= 0) | (discriminant < 0)
+    # the form without cancellation
+    root = C / np.where(lost, 1.0, -B + np.sqrt(np.where(lost, 0.0, discriminant)))
+    return np.where(C <= 0, 0.0, np.where(lost, np.inf, root * (1 + BEYOND)))
 
 
 #: How far beyond the boundary of the feasible slopes a dual point is put, against rounding.

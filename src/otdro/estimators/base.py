@@ -83,8 +83,8 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
         X : array-like or sparse matrix of shape (n_samples, n_features)
             The rows, at least two. float32 and CSR are used as they are; columns are never scaled
             here, and the unit of a column is the unit of its moves. A memmap above 256 MB, a Dask
-            array or data frame, and a folder of Parquet files (y is then the name of a column)
-            are read in chunks.
+            array or data frame, and a folder of Parquet files (y, sample_weight and groups are
+            then names of columns) are read in chunks.
         y : array-like of shape (n_samples,)
             Labels of any type (classifier) or numbers (regressor).
         sample_weight : array-like of shape (n_samples,), default=None

@@ -28,6 +28,7 @@ from .rows import (
     class_codes,
     is_numeric,
     normalise,
+    require_classes,
 )
 
 Array = NDArray[Any]
@@ -68,7 +69,7 @@ class DROClassifier(ClassifierMixin, DROEstimator):  # type: ignore[misc]
         whose worst-case risk is the mean cross-entropy plus delta times the largest dual norm of a
         difference of two classes' coefficients; it needs the logistic loss, order 1 and a
         Euclidean cost, "l1" or "linf". "ovr" fits each class against the rest. "auto" is
-        "multinomial" where that is possible, else "ovr".
+        "multinomial" where that is possible, else "ovr"; rows in chunks are "ovr".
     label_cost : float > 0 or "cv", default=inf
         The price at which the adversary may change a label into any other, in the unit of the
         cost, beside the price of moving the row; inf: labels cannot be changed. "cv" chooses it
@@ -134,7 +135,7 @@ class DROClassifier(ClassifierMixin, DROEstimator):  # type: ignore[misc]
         if self.class_weight is not None:
             factors = compute_class_weight(self.class_weight, classes=classes, y=numpy(y))
             weights = normalise(weights * beside(factors, X)[codes], "class_weight")
-        _require_classes(classes, class_masses(codes, weights, len(classes)))
+        require_classes(classes, class_masses(codes, weights, len(classes)))
         price = fit_price(self, "label_cost", support)
         form = model_form(self, loss, len(classes), support)
         # of two classes the second is +1, of more each in turn against the rest
@@ -280,16 +281,3 @@ class DROClassifier(ClassifierMixin, DROEstimator):  # type: ignore[misc]
         targets = self.classes_[as_index(targets if several else targets > 0)]
         kept = beside(targets, found.weights) if is_numeric(targets) else targets
         return replace(found, targets=kept)
-
-
-def _require_classes(classes: Array, mass: Array) -> None:
-    """Refuse fewer than two classes of positive weight, and classes without weight."""
-    if np.count_nonzero(mass) < 2:
-        raise ValueError(
-            f"the classifier needs two classes with positive weight, got one class: "
-            f"{classes[mass > 0].tolist()}."
-        )
-    if not mass.all():
-        raise ValueError(
-            f"the classes {classes[mass == 0].tolist()} have no weight: leave their rows out."
-        )

@@ -118,3 +118,16 @@ def check_pair(rows: Any) -> tuple[Any, Any]:
     if not (isinstance(rows, tuple | list) and len(rows) == 2):
         raise ValueError(f"rows must be a pair (X, y), got {type(rows).__name__}.")
     return rows[0], rows[1]
+
+
+def require_classes(classes: Array, mass: Array) -> None:
+    """Refuse fewer than two classes of positive weight, and classes without weight."""
+    if np.count_nonzero(mass) < 2:
+        raise ValueError(
+            f"the classifier needs two classes with positive weight, got one class: "
+            f"{classes[mass > 0].tolist()}."
+        )
+    if not mass.all():
+        raise ValueError(
+            f"the classes {classes[mass == 0].tolist()} have no weight: leave their rows out."
+        )

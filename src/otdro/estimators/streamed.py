@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,15 +21,18 @@ from ..radius import candidates as cost_candidates
 from ..radius.checks import check_delta, resolve_order
 from ..radius.selection import Settings
 from ..radius.splitting import DEFAULT_FOLDS
-from ..radius.streamed import StreamedChoice, choose, lacks
+from ..radius.streamed import StreamedChoice, choose, group_folds, lacks
 from ..solvers.streamed import Folds, Stream, opened
+from .rows import require_classes
 
 Array = NDArray[Any]
 
 #: Memory that a fit in memory takes at most, as a multiple of X in float64.
 IN_MEMORY = 3.0
-#: Labels that are looked at to see whether there are more than two.
-LOOKED_AT = 1_000_000
+#: What ``message_`` says of three classes and more.
+ONE_VS_REST = "One-vs-rest: the softmax model is solved for rows in memory only."
+#: Arguments of ``fit`` that may come in chunks beside X, by their names there.
+BESIDE = {"sample_weight": "w", "groups": "group"}
 #: Parameters and arguments that rows in chunks do not take, with the values that stand for none.
 FIXED: dict[str, tuple[Any, ...]] = {
     "scoring": (None,),
@@ -51,9 +55,7 @@ def fits_in_chunks(model: Any, X: Any, y: Any, loss: Loss, extra: dict[str, Any]
         _folds(model)
         tried = cost_candidates.resolve(model.cost, X)
         order = resolve_order(model.order, loss, tried.cost)
-        reason = lacks(loss, order, tried.cost)
-        if reason is None and loss.task == "classification" and _several(y):
-            reason = "Rows in chunks may have two classes."
+        reason = lacks(loss, order, tried, model.delta)
     except ValueError as refused:
         reason = str(refused)
     if reason is None:
@@ -63,18 +65,16 @@ def fits_in_chunks(model: Any, X: Any, y: Any, loss: Loss, extra: dict[str, Any]
     return False
 
 
-def _several(y: Any) -> bool:
-    """Whether labels in memory are more than two, as far as the first of them tell."""
-    return isinstance(y, np.ndarray | list) and len(np.unique(y[:LOOKED_AT])) > 2
-
-
 def fit_in_chunks(model: Any, X: Any, y: Any, loss: Loss, extra: dict[str, Any]) -> None:
     """Fit a model to rows in chunks and store what it found."""
     _require_plain(model, extra)
-    chunks = open_rows(X, y)
+    beside = {part: extra[name] for name, part in BESIDE.items()}
+    chunks = open_rows(X, y, **beside)
     _require_size(chunks)
     folds = _folds(model)
-    stream = opened(chunks, loss, bool(model.fit_intercept), folds)
+    grouped = extra["groups"] is not None and folds.count > 0
+    grouping = partial(group_folds, folds) if grouped else None
+    stream = opened(chunks, loss, bool(model.fit_intercept), folds, grouping)
     if stream.classes is not None:
         stream = _weighed(stream, model)
     _require_folds(stream)
@@ -86,7 +86,7 @@ def fit_in_chunks(model: Any, X: Any, y: Any, loss: Loss, extra: dict[str, Any])
 def _require_plain(model: Any, extra: dict[str, Any]) -> None:
     """Refuse what is for rows in memory."""
     for name, value in extra.items():
-        if value is not None:
+        if value is not None and name not in BESIDE:
             raise ValueError(
                 f"{name} is for rows in memory, and X comes in chunks: leave {name} out."
             )
@@ -97,8 +97,8 @@ def _require_plain(model: Any, extra: dict[str, Any]) -> None:
                 f"{name}={value!r} is for rows in memory, and X comes in chunks: use "
                 f"{name}={known[0]!r}."
             )
-    if model.rule == "worst":
-        raise ValueError("rule='worst' needs groups, which rows in chunks have not: use 'auto'.")
+    if model.rule == "worst" and extra["groups"] is None:
+        raise ValueError("rule='worst' needs groups: fit(X, y, groups=...), or use rule='auto'.")
 
 
 def _require_size(chunks: Chunks) -> None:
@@ -136,19 +136,10 @@ def _folds(model: Any) -> Folds:
 
 
 def _weighed(stream: Stream, model: Any) -> Stream:
-    """Return the stream with the weights of its classes; refuse other than two."""
+    """Return the stream with the weights of its classes; refuse a class without weight."""
     classes, counts = stream.classes, stream.counts.sum(axis=0)
     assert classes is not None
-    if len(classes) == 1:
-        raise ValueError(
-            f"the classifier needs two classes with positive weight, got one class: "
-            f"{classes.tolist()}."
-        )
-    if len(classes) > 2:
-        raise ValueError(
-            f"rows in chunks may have two classes, got {len(classes)}: {classes[:5].tolist()}. Fit "
-            "one class against the rest at a time."
-        )
+    require_classes(classes, stream.mass())
     if model.class_weight is None:
         return stream
     # "balanced" is n/(K n_k); a dict is looked up
@@ -158,7 +149,9 @@ def _weighed(stream: Stream, model: Any) -> Stream:
         if balanced
         else compute_class_weight(model.class_weight, classes=classes, y=classes)
     )
-    return stream.weighing(np.asarray(factors, dtype=float))
+    weighed = stream.weighing(np.asarray(factors, dtype=float))
+    require_classes(classes, weighed.mass())
+    return weighed
 
 
 def _require_folds(stream: Stream) -> None:
@@ -184,26 +177,36 @@ def _settings(model: Any, stream: Stream) -> Settings:
         n_jobs=None,
         random_state=model.random_state,
         estimator=model,
-        y=stream.y,
+        y=stream.rows.y,
         classes=stream.classes,
     )
 
 
 def _report(model: Any, stream: Stream, chosen: StreamedChoice) -> None:
-    """Warn of a solution that is not certified, and of one that is constant at a given delta."""
-    found, delta = chosen.solution, chosen.ball.delta
-    if not found.converged:
-        _warn(
-            f"the fit did not reach the gap asked for: {found.message}. Raise max_iter (now "
-            f"{model.max_iter}), raise tol (now {model.tol:g}), or scale the columns of X.",
-            ConvergenceWarning,
-        )
-    elif not found.coef.any() and chosen.path is None and delta > 0:
-        _warn(
-            f"every coefficient of the fit is zero: from a smaller delta than {delta:.4g} on the "
-            "constant model is the best answer. Use a smaller delta, or delta='cv'.",
-            UserWarning,
-        )
+    """Warn of solutions that are not certified, and of constant ones at a given delta."""
+    delta = chosen.ball.delta
+    for found, name in zip(chosen.solutions, _names(stream), strict=True):
+        if not found.converged:
+            _warn(
+                f"the fit{name} did not reach the gap asked for: {found.message}. Raise max_iter "
+                f"(now {model.max_iter}), raise tol (now {model.tol:g}), or scale the columns of "
+                "X.",
+                ConvergenceWarning,
+            )
+        elif not found.coef.any() and chosen.path is None and delta > 0:
+            _warn(
+                f"every coefficient of the fit{name} is zero: from a smaller delta than "
+                f"{delta:.4g} on the constant model is the best answer. Use a smaller delta, or "
+                "delta='cv'.",
+                UserWarning,
+            )
+
+
+def _names(stream: Stream) -> list[str]:
+    """Return what sets the models of a fit apart in a message."""
+    if stream.classes is None or len(stream.models) == 1:
+        return [""]
+    return [f" of class {label!r} against the rest" for label in stream.classes.tolist()]
 
 
 def _warn(text: str, category: type[Warning]) -> None:
@@ -213,25 +216,35 @@ def _warn(text: str, category: type[Warning]) -> None:
 
 def _store(model: Any, stream: Stream, chosen: StreamedChoice) -> None:
     """Store what a fit in memory stores, but for the rows."""
-    found, chunks = chosen.solution, stream.chunks
+    solutions, chunks = chosen.solutions, stream.chunks
     model.n_features_in_ = chunks.d
     if chunks.columns is not None:
         model.feature_names_in_ = np.array(chunks.columns, dtype=object)
     model.loss_, model.ball_ = stream.loss, chosen.ball
     model.cost_, model.delta_ = chosen.ball.cost, float(chosen.ball.delta)
-    labelled = stream.classes is not None
-    model.coef_ = found.coef[None] if labelled else found.coef
-    model.intercept_ = np.array([found.intercept]) if labelled else float(found.intercept)
-    if labelled:
+    model.coef_ = np.stack([found.coef for found in solutions])
+    model.intercept_ = np.array([float(found.intercept) for found in solutions])
+    if stream.classes is None:
+        model.coef_, model.intercept_ = model.coef_[0], float(model.intercept_[0])
+    else:
         model.classes_ = stream.classes
-    model.multiplier_, model.robust_risk_ = float(found.multiplier), float(found.objective)
-    model.empirical_risk_, model.gap_ = float(chosen.risk), float(found.gap)
-    model.n_iter_ = found.n_iter
+    model.multiplier_ = _one_or_all([float(found.multiplier) for found in solutions])
+    model.robust_risk_ = _one_or_all([float(found.objective) for found in solutions])
+    model.empirical_risk_ = _one_or_all(list(map(float, chosen.risks)))
+    model.gap_ = _one_or_all([float(found.gap) for found in solutions])
+    model.n_iter_ = max(found.n_iter for found in solutions)
     passes = f"{chunks.passes} pass{'' if chunks.passes == 1 else 'es'} over {chunks.n} rows"
-    model.message_ = f"{found.message.rstrip('.')}, {passes}. {chosen.note}".strip()
+    note = chosen.note if len(solutions) == 1 else f"{ONE_VS_REST} {chosen.note}"
+    told = [f"{found.message.rstrip('.')}, {passes}. {note}".strip() for found in solutions]
+    model.message_ = told[0] if len(told) == 1 else told
     if chosen.path is not None:
         model.path_ = chosen.path
     model._support_given = False
+
+
+def _one_or_all(values: list[float]) -> Any:
+    """Return the one number, or the array of those of every class."""
+    return values[0] if len(values) == 1 else np.array(values)
 
 
 @dataclass(frozen=True, eq=False)

@@ -53,6 +53,11 @@ class Candidates:
             return [candidate.name for candidate in self.learned.candidates()]
         return [repr(self.cost if self.learner is None else self.learner)]
 
+    @property
+    def blends(self) -> bool:
+        """Whether the matrices of the candidates are to be blended."""
+        return self.learned is not None and self.learned.how == "blend"
+
     def costs(self, sample: Sample) -> list[Cost]:
         """Return the candidate costs, learned from the distinct rows of positive weight.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,13 @@ class EnvironmentLosses:
         """The largest of them at every delta."""
         found: Array = self.losses.max(axis=0)
         return found
+
+
+class Environments(NamedTuple):
+    """What the folds say about every environment, and their ``design_effect``."""
+
+    losses: EnvironmentLosses
+    effect: float
 
 
 def environment_losses(sample: Sample, folds: FoldScores, groups: Array) -> EnvironmentLosses:
@@ -66,13 +73,24 @@ def design_effect(sample: Sample, folds: FoldScores, groups: Array) -> float:
     """
     place = int(folds.mean.argmax())
     code = np.unique(groups, return_inverse=True)[1]
-    loss, m = _row_losses(sample, folds, place), np.bincount(code).astype(float)
-    G, n = len(m), len(loss)
+    loss = _row_losses(sample, folds, place)
+    each = (np.bincount(code), np.bincount(code, loss), np.bincount(code, loss**2))
+    return effect_of_sums(*each)
+
+
+def effect_of_sums(m: Array, total: Array, square: Array) -> float:
+    """Return the design effect of groups of m rows whose losses, and their squares, sum to these.
+
+    All have one entry per group.
+    """
+    m = m.astype(float)
+    G, n = len(m), float(m.sum())
     if G < 2 or n <= G:
         return 1.0
-    mean = np.bincount(code, loss) / m
-    between = m @ (mean - loss.mean()) ** 2 / (G - 1)
-    within = np.sum((loss - mean[code]) ** 2) / (n - G)
+    mean = total / m
+    between = m @ (mean - total.sum() / n) ** 2 / (G - 1)
+    # a row alone in its group, or the like of the others, leaves rounding
+    within = np.maximum(square - m * mean**2, 0.0).sum() / (n - G)
     size = (n - m @ m / n) / (G - 1)
     spread = max(between - within, 0.0)
     total = between + (size - 1) * within

@@ -16,7 +16,7 @@ from ..design import Design
 from ..fences import fenced
 from ..losses import Loss
 from ..problem import Sample
-from .environments import design_effect, environment_losses
+from .environments import Environments, design_effect, environment_losses
 from .folds import FoldScores
 
 Array = NDArray[Any]
@@ -45,7 +45,8 @@ class Evidence:
 
     ``groups`` are the environments that folds leave out as a whole, None if they leave out rows.
     Where the sample is only a part of the rows that the folds tested, ``distinct`` is the number of
-    distinct ones and ``losses`` (m,) their mean out-of-fold loss at every delta.
+    distinct ones, ``losses`` (m,) their mean out-of-fold loss at every delta and ``environments``
+    what they say about these.
     """
 
     sample: Sample
@@ -57,6 +58,7 @@ class Evidence:
     groups: Array | None = None
     distinct: float | None = None
     losses: Array | None = None
+    environments: Environments | None = None
 
     @property
     def rows(self) -> float:
@@ -108,9 +110,12 @@ def profile(evidence: Evidence) -> Verdict:
 
 def worst(evidence: Evidence) -> Verdict:
     """The delta of the least loss in the worst environment."""
-    if evidence.groups is None:
+    if evidence.environments is not None:
+        found = evidence.environments.losses
+    elif evidence.groups is not None:
+        found = environment_losses(evidence.sample, evidence.folds, evidence.groups)
+    else:
         raise ValueError("rule='worst' needs the environments of the rows: fit(X, y, groups=...).")
-    found = environment_losses(evidence.sample, evidence.folds, evidence.groups)
     place = int(found.worst.argmin())
     spread = float(found.losses[:, place].std() / np.sqrt(len(found.names)))
     return Verdict(place, float(found.worst[place]), spread)
@@ -151,26 +156,30 @@ def criterion(evidence: Evidence) -> Array:
 def information(evidence: Evidence) -> float:
     """Return how many independent rows the folds speak of, at least one an environment."""
     n = evidence.rows
-    if evidence.groups is None:
+    if evidence.environments is not None:
+        effect, count = evidence.environments.effect, len(evidence.environments.losses.names)
+    elif evidence.groups is not None:
+        effect = design_effect(evidence.sample, evidence.folds, evidence.groups)
+        count = len(np.unique(evidence.groups))
+    else:
         return n
-    effect = design_effect(evidence.sample, evidence.folds, evidence.groups)
-    return max(n / effect, min(n, len(np.unique(evidence.groups))))
+    return max(n / effect, min(n, count))
 
 
 def smoothed_loss(evidence: Evidence, n: float) -> tuple[Array, float]:
     """Return L_h for every delta, and the loss of the best constant as its unit."""
     sample, losses = evidence.sample, []
     h = min(1.0, SMOOTHING / n) if sample.loss.task == "classification" else 0.0
-    for k, y in enumerate(sample.ys):
-        if evidence.losses is not None:
+    for k in range(len(sample.ys)):
+        if evidence.losses is None:
+            losses.append(_out_of_fold(evidence, k, h))
+        elif evidence.environments is None:
             # so many rows that h is nearly 0
             losses.append(evidence.losses)
-            continue
-        found = []
-        for columns in evidence.folds.blocks():
-            rows, z, share = evidence.folds.entries(k, sample.weights, columns)
-            found.append(_smoothed(sample, z, y[rows, None], share, h))
-        losses.append(np.concatenate(found))
+        else:
+            # what smoothing changes, from the rows at hand
+            change = _out_of_fold(evidence, k, h) - _out_of_fold(evidence, k, 0.0)
+            losses.append(evidence.losses + change)
     b = [
         sample.loss.constant(y, sample.weights) if sample.fit_intercept else 0.0 for y in sample.ys
     ]
@@ -179,6 +188,15 @@ def smoothed_loss(evidence: Evidence, n: float) -> tuple[Array, float]:
         for y, c in zip(sample.ys, b, strict=True)
     ]
     return np.mean(losses, axis=0), float(np.mean(flat))
+
+
+def _out_of_fold(evidence: Evidence, k: int, h: float) -> Array:
+    """Return the out-of-fold loss of the sample for the target k, smoothed by h, at every delta."""
+    sample, found = evidence.sample, []
+    for columns in evidence.folds.blocks():
+        rows, z, share = evidence.folds.entries(k, sample.weights, columns)
+        found.append(_smoothed(sample, z, sample.ys[k][rows, None], share, h))
+    return np.concatenate(found)
 
 
 def _smoothed(sample: Sample, z: Array, y: Array, share: Array, h: float) -> Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -215,20 +216,27 @@ def _from_folds(
     if not folds:
         return _without_folds(sample, full[0], order, delta, solver, settings)
     trials = Trials(sample, order, delta, solver, settings, folds, scorer)
-    blends = tried.learned is not None and tried.learned.how == "blend" and len(full) > 1
+    blends = tried.blends and len(full) > 1
     found = (trials.for_weights() if blends else trials).run(tried, full)
     best = min(found, key=lambda trial: trial.verdict.value)
     weights = None
     if tried.learned is not None and blends:
         weights = blend_weights(found, tried.learned.candidates())
         best = trials.blend(found, weights)
+    return _chosen(trials, best, noted(settings, tried, found, weights, best), tried.note)
+
+
+def noted(
+    settings: Settings, tried: Candidates, found: list[Trial], weights: Array | None, best: Trial
+) -> list[CandidateScore]:
+    """Return what the folds said about every candidate; a learned cost carries it too."""
     table = scores_told(found, weights, best)
     if tried.learned is not None:
         # made here, not the user's own: it may carry what it was made of
         best.cost.comparison_ = Comparison(settings.rule, table)
         if weights is not None:
             best.cost.weights_ = {t.name: float(w) for t, w in zip(found, weights, strict=True)}
-    return _chosen(trials, best, table, tried.note)
+    return table
 
 
 def blend_weights(found: list[Trial], candidates: list[Candidate]) -> Array:
@@ -346,13 +354,21 @@ def _score(trial: Trial, weight: float, chosen: bool) -> CandidateScore:
 
 
 def _deltas(sample: Sample, cost: Cost, order: int, delta: Any, settings: Settings) -> Array:
+    def theory() -> float:
+        return theory_delta(sample, cost, order, settings.confidence)
+
+    return resolve_deltas(delta, settings, theory, lambda: default_deltas(sample, cost, order))
+
+
+def resolve_deltas(
+    delta: Any, settings: Settings, theory: Callable[[], float], default: Callable[[], Array]
+) -> Array:
+    """Return the delta that is given or follows from theory, or the grid given or by default."""
     if isinstance(delta, float):
         return np.array([delta])
     if delta == "theory":
-        return np.array([theory_delta(sample, cost, order, settings.confidence)])
-    if settings.deltas is not None:
-        return check_deltas(settings.deltas)
-    return default_deltas(sample, cost, order)
+        return np.array([theory()])
+    return default() if settings.deltas is None else check_deltas(settings.deltas)
 
 
 def _seed(random_state: Any) -> int:

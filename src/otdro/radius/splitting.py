@@ -95,7 +95,7 @@ def _folds(
         counts = np.unique(labels, return_counts=True)[1]
         rare = np.asarray(names).tolist()[int(counts.argmin())]
         least, what = int(counts.min()), f"the class {rare!r}"
-    folds = _at_most(k, least, what, "row")
+    folds = at_most(k, least, what, "row")
     stratify = classify and least >= 2
     if groups is None:
         kind = StratifiedKFold if stratify else KFold
@@ -106,7 +106,7 @@ def _folds(
                 f"folds of whole groups need two groups, got one: {groups[0]!r}. Leave groups out, "
                 "or give a number as delta."
             )
-        folds = _at_most(folds, count, "the sample", "group")
+        folds = at_most(folds, count, "the sample", "group")
         kind = StratifiedGroupKFold if stratify and count > folds else GroupKFold
         if count == folds:
             # each group is a fold: every repetition would be the same
@@ -114,7 +114,7 @@ def _folds(
     return [kind(folds, shuffle=True, random_state=(seed + r) % 2**31) for r in range(repeats)]
 
 
-def _at_most(k: int, least: int, what: str, unit: str) -> int:
+def at_most(k: int, least: int, what: str, unit: str) -> int:
     """Return the number of folds that ``least`` units allow, at least 2, aloud if that is not k."""
     if least >= k:
         return k

@@ -18,68 +18,81 @@ from ...design import Design
 from ...duality import threshold
 from ...problem import Ball, Solution
 from ...solvers import Exact
-from ...solvers.streamed import Models, ScatterSums, Stream, StreamedProblem, solve
+from ...solvers.streamed import (
+    JointStream,
+    Passes,
+    ScatterSums,
+    Stream,
+    StreamedProblem,
+    solve,
+    solve_joint,
+    together,
+)
 from ...solvers.streamed import squared as by_moments
 from .. import candidates as cost_candidates
 from ..candidates import Candidates, blended
-from ..checks import check_delta, check_deltas, resolve_order
-from ..comparison import Comparison
+from ..checks import check_delta, resolve_order
+from ..environments import Environments
 from ..folds import FoldScores
 from ..grid import SIZE, SPAN, Path
 from ..rules import Evidence
 from ..rules import resolve as resolve_rule
-from ..selection import Settings, Trial, blend_weights, scores_told
+from ..selection import Settings, Trial, blend_weights, noted, resolve_deltas
 from . import fits
+from .grouping import environments_of
 from .learning import candidates_of, covariances, fence_of, from_scatter, takes_covariance
 from .task import Task
-from .theory import theory_profile
+from .theory import theory_profiles
 
 Array = NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)
 class StreamedChoice:
-    """The ball, the certified solution on it with its plain risk, and the path of the folds."""
+    """The ball, the certified solutions on it with their plain risks, and the path of the folds.
+
+    There is one solution for each model.
+    """
 
     ball: Ball
-    solution: Solution
-    risk: float
+    solutions: list[Solution]
+    risks: list[float]
     path: Path | None
     note: str
 
 
 def choose(stream: Stream, settings: Settings, tol: float, max_iter: int) -> StreamedChoice:
     """Return the ball that the settings ask for, and the solution on it."""
-    sample = stream.kept
+    sample = stream.sample
     tried = cost_candidates.resolve(settings.cost, sample.X)
     order, delta = order_of(settings, stream), check_delta(settings.delta)
     task = _looked(Task(stream, order, delta, settings, tol, max_iter), tried)
     left, full = tried.from_all(sample)
     full = from_scatter(task, left, full, -1)
     if delta == "theory":
-        profile = theory_profile(stream, full[0], settings.confidence, task.moments)
-        task = replace(task, profile=profile)
+        profiles = theory_profiles(stream, full[0], settings.confidence, task.moments)
+        task = replace(task, profiles=profiles)
     if delta == "cv" or left.learned is not None:
         return _from_folds(task, left, full)
     ball = Ball(full[0], float(_deltas(task, full[0])[0]), order)
-    solution, risk = _solved(task, ball, None)
-    return StreamedChoice(ball, solution, risk, None, left.note)
+    solutions, risks = _solved(task, ball, None)
+    return StreamedChoice(ball, solutions, risks, None, left.note)
 
 
 def order_of(settings: Settings, stream: Stream) -> int:
     """Return the order; refuse a loss, order or cost that is not solved in chunks."""
     loss = stream.loss
-    cost = cost_candidates.resolve(settings.cost, stream.X).cost
-    order = resolve_order(settings.order, loss, cost)
-    reason = lacks(loss, order, cost)
+    tried = cost_candidates.resolve(settings.cost, stream.rows.X)
+    order = resolve_order(settings.order, loss, tried.cost)
+    reason = lacks(loss, order, tried, settings.delta)
     if reason is not None:
         raise ValueError(reason)
     return order
 
 
-def lacks(loss: Any, order: int, cost: Cost | None) -> str | None:
+def lacks(loss: Any, order: int, tried: Candidates, delta: Any) -> str | None:
     """Return why a problem is not solved in chunks, None if it is."""
-    name = type(loss).__name__
+    name, cost = type(loss).__name__, tried.cost
     if cost is not None and not cost.euclidean:
         return (
             f"rows in chunks need a Euclidean, Mahalanobis or learned cost, got {cost!r}: use "
@@ -95,8 +108,11 @@ def lacks(loss: Any, order: int, cost: Cost | None) -> str | None:
             "rows in chunks are fitted with the squared loss or a smooth Lipschitz loss of labels, "
             f"as 'logistic'; {name} is neither. Use one of these, or rows that fit into memory."
         )
-    if order != 1:
-        return f"rows in chunks are fitted at order 1 with {name}, got order=2. Use order=1."
+    if order == 2 and (isinstance(delta, str) or tried.learned is not None):
+        return (
+            f"rows in chunks are fitted at order 2 with {name} at a given delta and cost, got "
+            f"delta={delta!r}. Give a number as delta and a cost as 'euclidean', or use order=1."
+        )
     return None
 
 
@@ -118,62 +134,88 @@ def _looked(task: Task, tried: Candidates) -> Task:
     return replace(task, moments=moments, covariance=covariances(found[-1]) if scatter else None)
 
 
-def _solved(task: Task, ball: Ball, start: tuple[Array, float] | None) -> tuple[Solution, float]:
-    """Return the certified solution and its plain risk, from a model near it."""
+def _solved(
+    task: Task, ball: Ball, starts: list[tuple[Array, float]] | None
+) -> tuple[list[Solution], list[float]]:
+    """Return the certified solutions and their plain risks, from models near them."""
     stream, factor = task.stream, ball.cost.factor()
     if task.moments is not None:
-        solutions, risks = by_moments.certified(
-            task.moments, factor, np.array([ball.delta]), task.tol
-        )
-        return solutions[0], float(risks[0])
+        exact = (task.moments, factor, np.array([ball.delta]), task.tol)
+        squared, risks = by_moments.certified(*exact)
+        return squared, risks.tolist()
+    methods = [
+        _method(task, model, ball, None if starts is None else starts[k])
+        for k, model in enumerate(stream.models)
+    ]
+    found = together(stream.chunks, methods)
+    solutions = [solution for solution, _ in found]
+    if ball.order == 2 and ball.delta == 0:
+        # the risk rises with the root of delta
+        rates = [np.inf if solution.coef.any() else 0.0 for solution in solutions]
+        solutions = [replace(s, multiplier=m) for s, m in zip(solutions, rates, strict=True)]
+    return solutions, [risk for _, risk in found]
+
+
+def _method(
+    task: Task, model: Stream, ball: Ball, start: tuple[Array, float] | None
+) -> Passes[tuple[Solution, float]]:
+    """Return the method of a smooth loss, from a model near or from that of the rows in memory."""
+    factor, target = ball.cost.factor(), task.tol * model.constant().risk
+    lam = 0.0
     if start is None:
-        problem = stream.kept.problem(stream.kept.ys[0], ball)
+        problem = model.kept.problem(model.kept.ys[0], ball)
         near = Exact(tol=min(1e-6, max(task.tol, 1e-9))).solve(problem)
-        start = near.coef, near.intercept + float(stream.center @ near.coef)
-    target = task.tol * stream.constant().risk
-    rho = ball.delta * stream.loss.lipschitz if ball.delta > 0 else 0.0
-    return solve(StreamedProblem(stream, factor, rho), *start, target, task.max_iter)
+        start, lam = (near.coef, near.intercept + float(model.center @ near.coef)), near.multiplier
+    if ball.order == 2 and ball.delta > 0:
+        joint = JointStream(model, factor, ball.delta)
+        return solve_joint(joint, *start, lam, target, task.max_iter)
+    rho = ball.delta * model.loss.lipschitz if ball.delta > 0 else 0.0
+    return solve(StreamedProblem(model, factor, rho), *start, target, task.max_iter)
 
 
 def _deltas(task: Task, cost: Cost) -> Array:
     """Return the grid of deltas, or the one that is given."""
-    settings, stream = task.settings, task.stream
-    if isinstance(task.delta, float):
-        return np.array([task.delta])
-    if task.profile is not None:
-        return np.array([task.profile.delta(cost, settings.confidence)])
-    if settings.deltas is not None:
-        return check_deltas(settings.deltas)
+
+    def theory() -> float:
+        profiles = task.profiles or []
+        return max(profile.delta(cost, task.settings.confidence) for profile in profiles)
+
+    return resolve_deltas(task.delta, task.settings, theory, lambda: _default_deltas(task, cost))
+
+
+def _default_deltas(task: Task, cost: Cost) -> Array:
+    """Return deltas from the largest zero threshold of the models, geometrically down."""
+    stream = task.stream
     if task.moments is not None:
         _, pull, mean_square, _ = task.moments.centred()
+        zeros = [(pull, mean_square)]
     else:
-        flat = stream.constant()
-        pull, mean_square = flat.pull, flat.mean_square
-    size = float(cost.norm(pull))
-    top = float(threshold(size, mean_square, stream.loss.lipschitz, task.order))
+        flats = [model.constant() for model in stream.models]
+        zeros = [(flat.pull, flat.mean_square) for flat in flats]
+    top = max(
+        float(threshold(float(cost.norm(pull)), square, stream.loss.lipschitz, task.order))
+        for pull, square in zeros
+    )
     return (top or 1.0) * np.geomspace(1, SPAN**task.order, SIZE)
 
 
 @dataclass(frozen=True, eq=False)
 class Tried:
-    """A cost with its deltas, those learned outside each fold, and its models over all rows."""
+    """A cost with what its folds said, its fits, and what these say about the environments."""
 
     trial: Trial
-    everywhere: Models
-    objective: Array
-    risk: Array
-    gap: Array
+    fits: fits.Fits
+    environments: Environments | None
 
 
 def _from_folds(task: Task, tried: Candidates, full: list[Cost]) -> StreamedChoice:
     """Choose cost and delta by the same folds."""
-    settings = task.settings
-    sample, kept = task.stream.kept, task.stream.kept_fold
+    sample, kept = task.stream.sample, task.stream.kept_fold
     learned = [
         from_scatter(task, tried, tried.costs(sample.rows(np.flatnonzero(kept != f))), f)
         for f in task.folds
     ]
-    blends = tried.learned is not None and tried.learned.how == "blend" and len(full) > 1
+    blends = tried.blends and len(full) > 1
     found = _tried(task, tried.names, full, learned, certify=not blends)
     best = min(found, key=lambda each: each.trial.verdict.value)
     weights, trials = None, [each.trial for each in found]
@@ -182,43 +224,39 @@ def _from_folds(task: Task, tried: Candidates, full: list[Cost]) -> StreamedChoi
         d = task.stream.chunks.d
         mixed = [[blended(list(costs), weights, d)] for costs in learned]
         [best] = _tried(task, ["Blend"], [blended(full, weights, d)], mixed, certify=True)
-    trial = best.trial
-    table = scores_told(trials, weights, trial)
-    if tried.learned is not None:
-        trial.cost.comparison_ = Comparison(settings.rule, table)
-        if weights is not None:
-            trial.cost.weights_ = {t.name: float(w) for t, w in zip(trials, weights, strict=True)}
+    table = noted(task.settings, tried, trials, weights, best.trial)
     return _chosen(task, best, table, tried.note)
 
 
 def _chosen(task: Task, best: Tried, table: list[Any], note: str) -> StreamedChoice:
-    """Return the ball of the best cost, the solution on it, and the path."""
-    trial, stream = best.trial, task.stream
+    """Return the ball of the best cost, the solutions on it, and the path."""
+    trial, models = best.trial, best.fits.everywhere
     j = trial.verdict.place
     ball = Ball(trial.cost, float(trial.deltas[j]), task.order)
-    start = best.everywhere.coef[:, j], float(best.everywhere.b[j])
-    solution, risk = _solved(task, ball, start)
-    shift = task.moments.shift if task.moments is not None else 0.0
-    coef = best.everywhere.coef.T.copy()
-    intercept = best.everywhere.b + shift - coef @ stream.center
+    starts = [(model.coef[:, j], float(model.b[j])) for model in models]
+    solutions, risks = _solved(task, ball, starts)
+    shift = 0.0 if task.moments is None else task.moments.shift
+    coef = np.stack([model.coef.T for model in models])
+    intercept = np.stack([model.b for model in models]) + shift - coef @ task.stream.center
+    # risks, objectives and gaps (K, m); those of the chosen delta are the solutions' own
+    risk, objective, gap = best.fits.risk.copy(), best.fits.objective.copy(), best.fits.gap.copy()
+    for k, found in enumerate(solutions):
+        coef[k, j], intercept[k, j], risk[k, j] = found.coef, found.intercept, risks[k]
+        objective[k, j], gap[k, j] = found.objective, found.gap
+    only = 0 if len(models) == 1 else slice(None)
     path = Path(
         deltas=trial.deltas,
-        coef=coef,
-        intercept=intercept,
-        empirical_risk=best.risk.copy(),
-        robust_risk=best.objective.copy(),
-        gap=best.gap.copy(),
+        coef=coef[only],
+        intercept=intercept[only],
+        empirical_risk=risk[only],
+        robust_risk=objective[only],
+        gap=gap[only],
         score_mean=trial.folds.mean,
         score_se=trial.folds.se,
         candidates=table,
+        environments=None if best.environments is None else best.environments.losses,
     )
-    path.coef[j], path.intercept[j], path.empirical_risk[j] = (
-        solution.coef,
-        solution.intercept,
-        risk,
-    )
-    path.robust_risk[j], path.gap[j] = solution.objective, solution.gap
-    return StreamedChoice(ball, solution, risk, path, note)
+    return StreamedChoice(ball, solutions, risks, path, note)
 
 
 def _tried(
@@ -230,27 +268,27 @@ def _tried(
     solver = fits.by_moments if task.moments is not None else fits.by_newton
     found = solver(task, full, by_cost, deltas, certify)
     rule, stream = resolve_rule(task.settings.rule), task.stream
-    distinct = stream.kept.distinct / len(stream.y) * stream.chunks.n
+    distinct = stream.kept.distinct / len(stream.rows.y) * stream.chunks.n
     results = []
-    for c, one in enumerate(found):
+    for c, (one, seen) in enumerate(zip(found, environments_of(task, found), strict=True)):
         folds = _fold_scores(task, one, list(by_cost[c]))
         share = np.array([stream.held(f) for f in task.folds])
         losses = share @ one.held / share.sum()
-        evidence = Evidence(
-            stream.kept, full[c], task.order, deltas[c], folds, True, None, distinct, losses
-        )
-        trial = Trial(names[c], full[c], deltas[c], None, folds, rule(evidence))
-        results.append(Tried(trial, one.everywhere, one.objective, one.risk, one.gap))
+        known = (task.order, deltas[c], folds, True, None, distinct, losses, seen)
+        verdict = rule(Evidence(stream.sample, full[c], *known))
+        trial = Trial(names[c], full[c], deltas[c], None, folds, verdict)
+        results.append(Tried(trial, one, seen))
     return results
 
 
 def _fold_scores(task: Task, one: fits.Fits, costs: list[Cost]) -> FoldScores:
     """Return the scores of all rows, with the tested rows in memory and their model scores."""
-    stream = task.stream
+    stream, K = task.stream, len(one.everywhere)
     rows = [np.flatnonzero(stream.kept_fold == f) for f in task.folds]
-    shift = task.moments.shift if task.moments is not None else 0.0
-    z = [
-        (Design(stream.X[part], center=stream.center).scores(m.coef) + m.b + shift)[None]
-        for part, m in zip(rows, one.in_folds, strict=True)
-    ]
+    shift = 0.0 if task.moments is None else task.moments.shift
+    z = []
+    for part, models in zip(rows, one.in_folds, strict=True):
+        scores = Design(stream.rows.X[part], center=stream.center).scores(models.coef)
+        scores = scores + models.b + shift
+        z.append(np.moveaxis(scores.reshape(len(part), K, len(models) // K), 1, 0))
     return FoldScores(-one.held, rows, z, costs)

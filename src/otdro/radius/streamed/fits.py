@@ -23,10 +23,14 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, eq=False)
 class Fits:
-    """One cost: models over all rows with F, plain risk and gap (m,), those of each fold, and
-    their mean losses ``held`` (F, m) on its rows."""
+    """One cost: K models over all rows along m deltas, those of each fold, and what they lose.
 
-    everywhere: Models
+    ``everywhere`` are the models over all rows, of each of the K, with F, plain risk and ``gap``
+    (K, m); ``in_folds`` those of each fold (K m models, one of the K after another), and ``held``
+    (F, m) their mean losses on its rows, over the K.
+    """
+
+    everywhere: list[Models]
     objective: Array
     risk: Array
     gap: Array
@@ -51,31 +55,36 @@ def by_moments(
             objective = np.array([s.objective for s in solutions])
             gap = np.array([s.gap for s in solutions])
         everywhere = moments.models(cost.factor(), grid)
-        found.append(Fits(everywhere, objective, risk, gap, models, np.stack(held)))
+        each = (objective[None], risk[None], gap[None])
+        found.append(Fits([everywhere], *each, models, np.stack(held)))
     return found
 
 
 def by_newton(
     task: Task, full: list[Cost], learned: list[Any], deltas: list[Array], certify: bool
 ) -> list[Fits]:
-    """Return the fits of a smooth loss: all costs, folds and deltas as one batch."""
+    """Return the fits of a smooth loss: all costs, folds, models and deltas as one batch."""
     stream = task.stream
     starts = [
-        solve_path(stream.kept, cost, task.order, grid, Exact(tol=FOLD_TOL))[0]
+        solve_path(stream.sample, cost, task.order, grid, Exact(tol=FOLD_TOL))
         for cost, grid in zip(full, deltas, strict=True)
     ]
-    factors, rho, left_out, group, coef, b = [], [], [], [], [], []
+    factors, rho, left_out, group, model, coef, b = [], [], [], [], [], [], []
     for c, (cost, in_folds) in enumerate(zip(full, learned, strict=True)):
         for fold, one in [(-1, cost), *enumerate(in_folds)]:
             L = one.factor()
-            for j, near in enumerate(starts[c]):
+            for k, j in np.ndindex(len(stream.models), len(deltas[c])):
+                near = starts[c][k][j]
                 factors.append(L)
                 rho.append(deltas[c][j] * stream.loss.lipschitz)
                 left_out.append(fold)
-                group.append(sum(map(len, deltas[:c])) + j)
+                group.append((c, k, j))
+                model.append(k)
                 coef.append(near.coef)
                 b.append(near.intercept + float(stream.center @ near.coef))
-    columns = Columns(factors, np.array(rho), np.array(left_out), np.array(group))
+    numbers = np.unique(np.array(group), axis=0, return_inverse=True)[1].ravel()
+    each = (np.array(rho), np.array(left_out), numbers, np.array(model))
+    columns = Columns(factors, *each)
     found = minimise(stream, columns, np.stack(coef, axis=1), np.array(b), FOLD_TOL, certify)
     if found.unsolved:
         warnings.warn(
@@ -84,30 +93,25 @@ def by_newton(
             ConvergenceWarning,
             stacklevel=2,
         )
-    return _split(found, deltas, stream.folds.count)
+    return _split(found, deltas, stream.folds.count, len(stream.models))
 
 
-def _split(found: Minima, deltas: list[Array], folds: int) -> list[Fits]:
+def _split(found: Minima, deltas: list[Array], folds: int, K: int) -> list[Fits]:
     """Return the fits of every cost out of a batch, in which folds follow all rows."""
     results, place = [], 0
     for grid in deltas:
         m = len(grid)
-        parts = [slice(place + i * m, place + (i + 1) * m) for i in range(folds + 1)]
-        models = [
-            Models(found.models.coef[:, part], found.models.b[part], found.models.left_out[part])
-            for part in parts
-        ]
-        held = np.stack([found.held[part] for part in parts[1:]])
-        whole = parts[0]
+        index = place + np.arange((folds + 1) * K * m).reshape(folds + 1, K, m)
+        whole = index[0]
         results.append(
             Fits(
-                models[0],
+                [found.models.columns(of_model) for of_model in whole],
                 found.objective[whole],
                 found.risk[whole],
                 found.gap[whole],
-                models[1:],
-                held,
+                [found.models.columns(of_fold.ravel()) for of_fold in index[1:]],
+                found.held[index[1:]].mean(axis=1),
             )
         )
-        place += (folds + 1) * m
+        place += index.size
     return results

@@ -27,7 +27,7 @@ class Task:
     max_iter: int
     moments: FoldMoments | None = None
     covariance: list[Array] | None = None
-    profile: Profile | None = None
+    profiles: list[Profile] | None = None
 
     @property
     def folds(self) -> range:

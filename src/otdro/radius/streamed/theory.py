@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ...costs import Cost, Norm
 from ...problem import Ball
 from ...solvers import Exact
-from ...solvers.streamed import ProfileSums, Stream, StreamedProblem, solve
+from ...solvers.streamed import Passes, ProfileSums, Stream, StreamedProblem, solve, together
 from ...solvers.streamed.squared import FoldMoments
 from ..profile import check_profile, normal_radius, profile_radius, squared_profile
 
@@ -42,12 +42,17 @@ class Profile:
         return normal_radius(self.S if L is None else L.T @ self.S @ L, confidence, self.n)
 
 
-def theory_profile(
+def theory_profiles(
     stream: Stream, cost: Cost, confidence: float, moments: FoldMoments | None
-) -> Profile:
-    """Return the profile with the plain fit to all rows as pilot; refuse what it does not cover."""
+) -> list[Profile]:
+    """Return the profiles with the plain fits to all rows as pilots; refuse what they do not cover.
+
+    There is one for each model.
+    """
     check_profile(stream.kept, cost, confidence)
-    return _order_one(stream) if moments is None else _squared(moments)
+    if moments is not None:
+        return [_squared(moments)]
+    return together(stream.chunks, [_order_one(model) for model in stream.models])
 
 
 def _squared(moments: FoldMoments) -> Profile:
@@ -57,19 +62,21 @@ def _squared(moments: FoldMoments) -> Profile:
     coef = moments.models(None, np.zeros(1)).coef[:, 0]
     # E e^2 at the least squares fit, whose residuals are orthogonal to the rows
     sigma2 = max(size - float(coef @ pull), 0.0)
-    return Profile(coef, sigma2, G, float(moments.stream.chunks.n), 1 / pieces.kappa)
+    n = moments.stream.total**2 / moments.stream.square
+    return Profile(coef, sigma2, G, n, 1 / pieces.kappa)
 
 
-def _order_one(stream: Stream) -> Profile:
+def _order_one(stream: Stream) -> Passes[Profile]:
     sample = stream.kept
     plain = Exact(tol=1e-6, max_iter=PILOT_STEPS).solve(
         sample.problem(sample.ys[0], Ball(Norm(2), 0.0, 1))
     )
     start = plain.coef, plain.intercept + float(stream.center @ plain.coef)
     target = PILOT_TOL * stream.constant().risk
-    found, _ = solve(StreamedProblem(stream, None, 0.0), *start, target, PILOT_STEPS)
+    problem = StreamedProblem(stream, None, 0.0)
+    found, _ = yield from solve(problem, *start, target, PILOT_STEPS)
     b = found.intercept + float(stream.center @ found.coef)
-    [sums] = stream.chunks.total(ProfileSums(stream.blocks, stream.loss, found.coef, b))
+    sums = yield ProfileSums(stream.blocks, stream.loss, found.coef, b)
     if min(sums["least"]) > 0:
         raise ValueError(
             "delta='theory' needs a plain fit to all rows, and the classes are separable: use "
@@ -81,7 +88,7 @@ def _order_one(stream: Stream) -> Profile:
             "are nearly separable, or columns differ much in scale. Scale them, or use delta='cv' "
             "or a number."
         )
-    total = float(stream.mass().sum())
+    total = stream.total
     # a free intercept takes out the mean, weighted by the curvature
     c = sums["bend"] / sums["mass"] if stream.fit_intercept else np.zeros(len(sums["bend"]))
     cross = np.outer(sums["first"], c)

@@ -230,12 +230,20 @@ def _along_gradient(batch: Batch, zero: Zero) -> tuple[Array, Array, Array]:
     shift = batch.mean(z) if batch.fit_intercept else 0.0 * steepness
     spread = z - factor_of(shift, z)
     bend = batch.mean(zero.points.curvature * spread**2)
-    # slope -(|g| - rho) and curvature u'Hu along u; the least bend caps the move where H vanishes
-    xp = namespace(steepness)
-    least = LEAST_BEND * (steepness - batch.rho) * xp.sqrt(batch.mean(spread**2))
-    length = (steepness - batch.rho) / xp.maximum(bend, xp.maximum(least, np.finfo(float).tiny))
+    length = length_along_gradient(steepness, batch.rho, bend, batch.mean(spread**2) ** 0.5)
     b = zero.points.b - length * shift
     return length * u, b, factor_of(length, z) * z + factor_of(b, z)
+
+
+def length_along_gradient(steepness: Any, rho: Any, bend: Any, spread: Any) -> Any:
+    """Return the length of the best move along -g from theta = 0, as a quadratic model goes.
+
+    F falls with |g| - rho and bends with u'Hu =: ``bend`` along it; ``spread`` is the root mean
+    square of the scores there, by which the least bend caps the move where H vanishes.
+    """
+    xp = namespace(steepness)
+    least = LEAST_BEND * (steepness - rho) * spread
+    return (steepness - rho) / xp.maximum(bend, xp.maximum(least, np.finfo(float).tiny))
 
 
 def dual_value(batch: Batch, p: Points, a: Array, pull: Array) -> Array:

@@ -1,16 +1,21 @@
 """Solvers for rows that come in chunks: nothing of the size of all rows is kept."""
 
 from .batch import Columns, Minima, minimise
+from .joint import JointStream, solve_joint
 from .newton import StreamedProblem, solve
+from .passes import Passes, together
 from .reading import Folds
 from .stream import Stream, opened
-from .sums import Models, ProfileSums, ScatterSums
+from .sums import GroupSums, Models, ProfileSums, ScatterSums
 
 __all__ = [
     "Columns",
     "Folds",
+    "GroupSums",
+    "JointStream",
     "Minima",
     "Models",
+    "Passes",
     "ProfileSums",
     "ScatterSums",
     "Stream",
@@ -18,4 +23,6 @@ __all__ = [
     "minimise",
     "opened",
     "solve",
+    "solve_joint",
+    "together",
 ]

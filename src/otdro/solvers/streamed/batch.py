@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 from ...design import Design
 from ...duality import AT_THRESHOLD, threshold
 from ...progress import logger
-from ..euclidean.newton_matrix import solve_stiffened
 from ..euclidean.order_one import ARMIJO, ROUNDING
-from .newton import StreamedProblem, along_gradient
-from .stream import Stream
+from .newton import NewtonPoint, StreamedProblem, along_gradient, eliminated, newton_step
+from .stream import Constant, Stream
 from .sums import DualSums, Models, RiskSums
 
 Array = NDArray[Any]
+Moments = tuple[Array, Array, float]
 
 #: Passes over the rows that folds take at most.
 PASSES = 6
@@ -38,13 +38,28 @@ ALIKE = 12
 class Columns:
     """Problems as columns: ``factors`` L and ``rho`` of each, and the fold it leaves out.
 
-    Problems of one ``group``, of the same cost and delta, share a Newton matrix.
+    Problems of one ``group``, of the same cost, delta and model, share a Newton matrix. ``model``
+    is its number among those of the stream, one per class where there are more than two.
     """
 
     factors: list[Array | None]
     rho: Array
     left_out: Array
     group: Array
+    model: Array
+
+    def part(self, some: Array) -> Columns:
+        """Return some of the problems."""
+        each = (self.rho, self.left_out, self.group, self.model)
+        return Columns([self.factors[j] for j in some], *(part[some] for part in each))
+
+    def positive(self, stream: Stream) -> Array | None:
+        """Return the class that is +1 of each problem, None where there are two classes."""
+        return self.model if len(stream.models) > 1 else None
+
+    def problem(self, stream: Stream, j: int) -> StreamedProblem:
+        """Return one of the problems."""
+        return StreamedProblem(stream.models[self.model[j]], self.factors[j], float(self.rho[j]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,15 +93,17 @@ def minimise(
     objective = np.where(state.fixed, np.inf, flat)
     goal = flat * np.where(certify & (columns.left_out < 0), min(tol, CERTIFIED), tol)
     sums: dict[str, Array] = {}
-    moved = np.arange(len(b))
+    moved, seen = np.arange(len(b)), np.zeros(len(b), dtype=bool)
     for number in range(PASSES):
-        sums = _evaluated(stream, columns, state, moved, sums)
-        F = _objective(columns, state, sums)
+        new = _evaluated(stream, columns, state, moved, sums)
+        F = _objective(columns, state, new)
         worse = objective + ARMIJO * step.slope + ROUNDING * np.abs(F) < F
         # where a step did not descend, half of it is tried from the model before
         back = step.times(0.5) if number else _from_zero(stream, columns, worse)
-        step = _kept(back, _newton(stream, columns, state, sums, moved), worse)
-        found = _mixed(found, state, worse)
+        step = _kept(back, _newton(stream, columns, state, new, moved), worse)
+        # of the constant model before the first descent no sums are known
+        sums = {k: np.where(worse & seen, sums[k], new[k]) for k in new} if sums else new
+        found, seen = _mixed(found, state, worse), seen | ~worse
         objective = np.where(worse, objective, F)
         done = (-step.slope <= goal) & ~worse
         logger.info("folds: pass %d, %d of %d to go", number + 1, np.sum(~done), len(done))
@@ -95,7 +112,8 @@ def minimise(
         step, moved = step.where(~done), np.flatnonzero(~done)
         state = found.moved(step)
     unsolved = int(np.sum(worse | (-step.slope > tol * flat)))
-    return _finished(stream, columns, state, sums, unsolved, certify)
+    best = _mixed(found, state, seen)
+    return _finished(stream, columns, best, sums, unsolved, certify)
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,8 +171,14 @@ def _dropped(columns: Columns, g: Array) -> Array:
 
 def _constant_risks(stream: Stream, columns: Columns) -> Array:
     """Return the risk of the best constant model on the training rows of every problem."""
-    risk = {int(f): stream.constant(int(f)).risk for f in np.unique(columns.left_out)}
-    return np.array([risk[int(f)] for f in columns.left_out])
+    return np.array([flat.risk for flat in _constants(stream, columns)])
+
+
+def _constants(stream: Stream, columns: Columns) -> list[Constant]:
+    """Return the best constant model on the training rows of every problem."""
+    pairs = list(zip(columns.model.tolist(), columns.left_out.tolist(), strict=True))
+    known = {(k, f): stream.models[k].constant(f) for k, f in set(pairs)}
+    return [known[pair] for pair in pairs]
 
 
 def _started(stream: Stream, columns: Columns, coef: Array, b: Array) -> tuple[Iterates, Iterates]:
@@ -164,12 +188,11 @@ def _started(stream: Stream, columns: Columns, coef: Array, b: Array) -> tuple[I
     """
     theta, zero = np.zeros_like(coef), np.zeros_like(b)
     fixed = np.zeros(len(b), dtype=bool)
-    flat = {int(f): stream.constant(int(f)) for f in np.unique(columns.left_out)}
-    for j, (factor, rho) in enumerate(zip(columns.factors, columns.rho, strict=True)):
-        constant = flat[int(columns.left_out[j])]
-        problem = StreamedProblem(stream, factor, float(rho))
+    for j, constant in enumerate(_constants(stream, columns)):
+        problem = columns.problem(stream, j)
         size = float(np.linalg.norm(problem.drop(constant.pull)))
-        fixed[j] = threshold(size, constant.mean_square, 1.0, order=1) <= rho * (1 + AT_THRESHOLD)
+        least = threshold(size, constant.mean_square, 1.0, order=1)
+        fixed[j] = least <= problem.rho * (1 + AT_THRESHOLD)
         zero[j] = constant.b
         if coef[:, j].any():
             theta[:, j] = problem.theta(coef[:, j])
@@ -183,8 +206,8 @@ def _from_zero(stream: Stream, columns: Columns, some: Array) -> _Step:
     """Return, for some problems, the move from the constant model along the gradient there."""
     step = _Step(np.zeros((stream.chunks.d, len(some))), np.zeros(len(some)), np.zeros(len(some)))
     for j in np.flatnonzero(some):
-        problem = StreamedProblem(stream, columns.factors[j], float(columns.rho[j]))
-        constant = stream.constant(int(columns.left_out[j]))
+        problem = columns.problem(stream, int(j))
+        constant = problem.stream.constant(int(columns.left_out[j]))
         step.theta[:, j], end = along_gradient(problem, constant)
         step.b[j] = end - constant.b
         steepness = float(np.linalg.norm(problem.drop(constant.pull))) - problem.rho
@@ -200,25 +223,31 @@ def _evaluated(
     They are over the training rows of a model and divided by their weight; ``held`` is over the
     fold left out. Models that are the same, as those that folds start from, are looked at once.
     """
-    models = np.vstack([_lifted(columns, state.theta)[:, some], state.b[some]])
+    part = columns.part(some)
+    # a model is its coefficients, its intercept and its class
+    models = np.vstack([_lifted(part, state.theta[:, some]), state.b[some], part.model])
     scale = np.maximum(np.abs(models).max(axis=1, keepdims=True), np.finfo(float).tiny)
     first, of = np.unique(
         (models / scale).round(ALIKE), axis=1, return_index=True, return_inverse=True
     )[1:]
-    fold, of = columns.left_out[some], of.ravel()
-    signed = np.unique(of[fold < 0])
-    job = RiskSums(stream.blocks, stream.loss, models[:-1, first], models[-1, first], signed)
+    fold, of = part.left_out, of.ravel()
+    signed, positive = np.unique(of[fold < 0]), part.positive(stream)
+    positive = None if positive is None else positive[first]
+    job = RiskSums(
+        stream.blocks, stream.loss, models[:-2, first], models[-2, first], signed, positive
+    )
     [sums] = stream.chunks.total(job)
     total = stream.totals(fold)
     found = {name: _training(sums[name], of, fold) / total for name in ("value", "slope", "pull")}
     found |= {name: sums[name][..., of] / total for name in ("rising", "rise")}
     held = np.array([stream.held(int(f)) if f >= 0 else np.inf for f in fold])
     found["held"] = sums["value"][np.maximum(fold, 0), of] / held
-    for name, part in found.items():
-        if name not in known:
-            known[name] = np.zeros((*part.shape[:-1], len(state.b)))
-        known[name][..., some] = part
-    return known
+    everywhere = {}
+    for name, new in found.items():
+        shape = (*new.shape[:-1], len(state.b))
+        everywhere[name] = known[name].copy() if known else np.zeros(shape)
+        everywhere[name][..., some] = new
+    return everywhere
 
 
 def _training(by_fold: Array, of: Array, fold: Array) -> Array:
@@ -242,38 +271,34 @@ def _newton(
     for group in np.unique(columns.group[some]):
         members = some[columns.group[some] == group]
         first = members[np.argmin(columns.left_out[members])]
-        H, h, m = _matrix(stream, columns, state, int(first))
+        matrix = _matrix(columns.problem(stream, int(first)), state, int(first))
         for j in members:
-            L = columns.factors[j]
-            near = (H, h) if L is None else (L.T @ H @ L, L.T @ h)
-            g, s = sums["pull"][:, j], float(sums["slope"][j]) * stream.fit_intercept
-            g = g if L is None else L.T @ g
-            w, rho = float(state.w[j]), float(columns.rho[j])
-            u = state.theta[:, j] / w
-            rhs = -(g - near[1] * (s / m) + rho * u)
-            found = solve_stiffened(near[0][None], np.array([rho / w]), u[:, None], rhs[:, None])[
-                :, 0
-            ]
-            step.theta[:, j] = found
-            step.b[j] = -(s + near[1] @ found) / m * stream.fit_intercept
-            step.slope[j] = (g + rho * u) @ found + s * step.b[j]
+            problem = columns.problem(stream, int(j))
+            near = _near(problem, matrix, state, sums, int(j))
+            move = newton_step(near, problem.rho, stream.fit_intercept)
+            step.theta[:, j], step.b[j], step.slope[j] = move.theta, move.b, move.slope
     return step
 
 
-def _matrix(
-    stream: Stream, columns: Columns, state: Iterates, j: int
-) -> tuple[Array, Array, float]:
-    """Return H - hh'/m, h and m of the rows in memory at one of the models."""
-    sample = stream.kept
-    L, theta = columns.factors[j], state.theta[:, j]
+def _near(
+    problem: StreamedProblem, matrix: Moments, state: Iterates, sums: dict[str, Any], j: int
+) -> NewtonPoint:
+    """Return the point of one problem with a matrix of rows in memory."""
+    H, h, m = matrix
+    H, h = problem.drop(problem.drop(H).T), problem.drop(h)
+    g, s = problem.drop(sums["pull"][:, j]), float(sums["slope"][j])
+    centred = eliminated(H, h, m, problem.stream.fit_intercept)
+    risk = float(sums["value"][j])
+    return NewtonPoint(state.theta[:, j], float(state.b[j]), risk, s, g, *centred)
+
+
+def _matrix(problem: StreamedProblem, state: Iterates, j: int) -> Moments:
+    """Return H, h and m of the rows in memory at one of the models."""
+    stream, sample = problem.stream, problem.stream.kept
     design = Design(sample.X, center=stream.center if stream.fit_intercept else None)
-    z = design.scores(theta if L is None else L @ theta) + state.b[j]
+    z = design.scores(problem.lift(state.theta[:, j])) + state.b[j]
     D = sample.weights * sample.loss.curvature(z, sample.ys[0])
-    H, h = design.moments(D)
-    m = max(float(D.sum()), np.finfo(float).tiny)
-    if not stream.fit_intercept:
-        return H, np.zeros_like(h), m
-    return H - np.outer(h / m, h), h, m
+    return *design.moments(D), float(D.sum())
 
 
 def _finished(
@@ -305,10 +330,11 @@ def _lower(
     if stream.fit_intercept:
         up = np.minimum(1.0, falling / np.maximum(rising, tiny))
         down = np.minimum(1.0, rising / np.maximum(falling, tiny))
-    part = Columns([columns.factors[j] for j in some], columns.rho[some], some, some)
+    part = columns.part(some)
     size = np.linalg.norm(_dropped(part, up * rise + down * fall), axis=0)
     kappa = np.minimum(1.0, part.rho / np.maximum(size, tiny))
-    chosen = Models(models.coef[:, some], models.b[some], models.left_out[some])
-    job = DualSums(stream.blocks, stream.loss, chosen, kappa * up, kappa * down)
+    chosen = models.columns(some)
+    scales = (kappa * up, kappa * down)
+    job = DualSums(stream.blocks, stream.loss, chosen, *scales, part.positive(stream))
     [found] = stream.chunks.total(job)
     return -found["conjugate"] / stream.totals(chosen.left_out)

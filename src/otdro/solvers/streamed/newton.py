@@ -23,7 +23,8 @@ from ...problem import Solution
 from ...progress import logger
 from ..base import duality_gap, verdict
 from ..euclidean.newton_matrix import solve_stiffened
-from ..euclidean.order_one import ARMIJO, LEAST_BEND, ROUNDING, STILL
+from ..euclidean.order_one import ARMIJO, ROUNDING, STILL, length_along_gradient
+from .passes import Passes
 from .stream import Constant, Stream
 from .sums import NewtonSums
 
@@ -93,20 +94,20 @@ class StreamedProblem:
 
 def solve(
     problem: StreamedProblem, coef: Array, b: float, target: float, max_iter: int
-) -> tuple[Solution, float]:
+) -> Passes[tuple[Solution, float]]:
     """Minimise from the model (coef, b) on centred rows until the gap is at most ``target``.
 
-    Returns the solution on the rows as given and its empirical risk.
+    Returns the solution on the rows as given and its empirical risk, pass by pass.
     """
     stream, lipschitz = problem.stream, problem.stream.loss.lipschitz
     flat = stream.constant()
     size = float(np.linalg.norm(problem.drop(flat.pull)))
     if threshold(size, flat.mean_square, 1.0, order=1) <= problem.rho * (1 + AT_THRESHOLD):
         return _zero(problem, flat, target), flat.risk
-    first = _first(problem, coef, b, flat)
+    first = yield from _first(problem, coef, b, flat)
     if first is None:
         return _zero(problem, flat, target), flat.risk
-    p, gap, n_iter = _descend(problem, first, flat.risk, target, max_iter)
+    p, gap, n_iter = yield from _descend(problem, first, flat.risk, target, max_iter)
     beta, w = problem.lift(p.theta), p.w
     objective = p.risk + problem.rho * w
     found = Solution(
@@ -124,12 +125,17 @@ def solve(
 
 def _zero(problem: StreamedProblem, flat: Constant, target: float) -> Solution:
     """Return the constant model; its slopes, shrunk until they are feasible, prove the gap."""
-    stream, y = problem.stream, np.array([-1.0, 1.0])
     size = float(np.linalg.norm(problem.drop(flat.pull)))
     kappa = problem.rho / size if size > problem.rho * (1 + AT_THRESHOLD) else 1.0
+    return constant_solution(problem.stream, flat, kappa, target)
+
+
+def constant_solution(stream: Stream, flat: Constant, kappa: float, target: float) -> Solution:
+    """Return the constant model, certified by kappa times its slopes."""
+    y = np.array([-1.0, 1.0])
     a = kappa * stream.loss.derivative(np.full(2, flat.b), y)
-    mass = stream.mass()
-    gap = duality_gap(flat.risk, -float(mass @ stream.loss.conjugate(a, y)) / float(mass.sum()))
+    share = stream.signed(stream.mass()) / stream.total
+    gap = duality_gap(flat.risk, -float(share @ stream.loss.conjugate(a, y)))
     clause = "the constant model is optimal at this delta"
     if kappa < 1:
         clause = verdict(gap, target, 1)
@@ -137,23 +143,26 @@ def _zero(problem: StreamedProblem, flat: Constant, target: float) -> Solution:
     return Solution(zero, flat.b, 0.0, flat.risk, gap, 1, gap <= target, clause)
 
 
-def _first(problem: StreamedProblem, coef: Array, b: float, flat: Constant) -> NewtonPoint | None:
+def _first(
+    problem: StreamedProblem, coef: Array, b: float, flat: Constant
+) -> Passes[NewtonPoint | None]:
     """Return where to start: F is below that of beta = 0; None where it falls by rounding only."""
-    p = _at(problem, problem.theta(coef), b)
+    p = yield from _at(problem, problem.theta(coef), b)
     if p.w > 0 and p.risk + problem.rho * p.w < flat.risk:
         return p
-    return _along_gradient(problem, flat)
+    return (yield from _along_gradient(problem, flat))
 
 
 def _descend(
     problem: StreamedProblem, p: NewtonPoint, flat: float, target: float, max_iter: int
-) -> tuple[NewtonPoint, float, int]:
+) -> Passes[tuple[NewtonPoint, float, int]]:
     """Return the last point, its gap and the number of steps."""
     lower, gap, n_iter, share, more = 0.0, np.inf, 0, 1.0, True
-    move, fine = _newton(problem, p), SETTLED * np.sqrt(target / flat)
+    fit_intercept = problem.stream.fit_intercept
+    move, fine = newton_step(p, problem.rho, fit_intercept), SETTLED * np.sqrt(target / flat)
     while n_iter < max_iter and share > STILL:
         n_iter += 1
-        new, value, length, dual = _pass(problem, p, move.times(share), move)
+        new, value, length, dual = yield from _pass(problem, p, move.times(share), move)
         # the slopes along a part of the step need not be feasible
         lower = max(lower, dual) if share == 1 else lower
         gap = duality_gap(value, lower)
@@ -161,8 +170,8 @@ def _descend(
         if length == 0:
             share *= SHORTER
             continue
-        p = new if length == 1 else _at(problem, new.theta, new.b)
-        move, share = _newton(problem, p), 1.0
+        p = new if length == 1 else (yield from _at(problem, new.theta, new.b))
+        move, share = newton_step(p, problem.rho, fit_intercept), 1.0
         moves = _longest(move.theta) / _longest(p.theta)
         # the gap is quadratic in the coefficients: one more step where these are not settled
         if moves <= STILL or (gap <= target and (moves <= fine or not more)):
@@ -175,21 +184,21 @@ def _longest(v: Array) -> float:
     return float(np.abs(v).max(initial=0.0))
 
 
-def _newton(problem: StreamedProblem, p: NewtonPoint) -> NewtonMove:
+def newton_step(p: NewtonPoint, rho: float, fit_intercept: bool) -> NewtonMove:
     """Return the Newton step with the intercept eliminated."""
-    u, rho = p.theta / p.w, problem.rho
-    s = p.s if problem.stream.fit_intercept else 0.0
+    u = p.theta / p.w
+    s = p.s if fit_intercept else 0.0
     balanced = p.g - p.h * (s / p.m)
     stiffness = np.array([rho / p.w])
     step = solve_stiffened(p.H[None], stiffness, u[:, None], -(balanced + rho * u)[:, None])[:, 0]
-    db = -(s + p.h @ step) / p.m if problem.stream.fit_intercept else 0.0
-    slope = float((p.g + rho * u) @ step + p.s * db)
+    db = -(s + p.h @ step) / p.m if fit_intercept else 0.0
+    slope = float((p.g + rho * u) @ step + s * db)
     return NewtonMove(step, float(db), slope, balanced + p.H @ step)
 
 
 def _pass(
     problem: StreamedProblem, p: NewtonPoint, part: NewtonMove, whole: NewtonMove
-) -> tuple[NewtonPoint, float, float, float]:
+) -> Passes[tuple[NewtonPoint, float, float, float]]:
     """Return the point after the longest step that descends, F there, its length, the dual value.
 
     A length of 0 means that none descends; a point after a shorter step has no derivatives.
@@ -197,8 +206,8 @@ def _pass(
     rho, size = problem.rho, float(np.linalg.norm(whole.pull))
     free = rho == 0
     kappa = 1.0 if free or size <= rho else rho / size
-    found = _sums(problem, p.theta, p.b, part.theta, part.b, kappa)
-    mass = float(problem.stream.mass().sum())
+    found = yield _job(problem, p.theta, p.b, part.theta, part.b, kappa)
+    mass = problem.stream.total
     # without a penalty the pull is 0 to rounding only; its price is |pull| |theta|
     dual = -float(found["conjugate"]) / mass - (size * p.w if free else 0.0)
     start = p.risk + rho * p.w
@@ -211,39 +220,39 @@ def _pass(
     return p, start, 0.0, dual
 
 
-def _at(problem: StreamedProblem, theta: Array, b: float) -> NewtonPoint:
+def _at(problem: StreamedProblem, theta: Array, b: float) -> Passes[NewtonPoint]:
     """Return the point of a model: one pass."""
-    found = _sums(problem, theta, b, np.zeros_like(theta), 0.0, 1.0)
-    risk = float(found["values"][0]) / float(problem.stream.mass().sum())
+    found = yield _job(problem, theta, b, np.zeros_like(theta), 0.0, 1.0)
+    risk = float(found["values"][0]) / problem.stream.total
     return _point(problem, theta, b, risk, found)
 
 
-def _sums(
+def _job(
     problem: StreamedProblem, theta: Array, b: float, step: Array, db: float, kappa: float
-) -> dict[str, Any]:
+) -> NewtonSums:
     stream = problem.stream
     models = (problem.lift(theta), b, problem.lift(step), db)
-    job = NewtonSums(stream.blocks, stream.loss, *models, kappa, LENGTHS)
-    return stream.chunks.total(job)[0]
+    return NewtonSums(stream.blocks, stream.loss, *models, kappa, LENGTHS)
 
 
 def _point(
     problem: StreamedProblem, theta: Array, b: float, risk: float, found: dict[str, Any]
 ) -> NewtonPoint:
     """Return the point whose sums a pass took, in the coordinates of theta."""
-    mass = float(problem.stream.mass().sum())
-    m = max(float(found["mass"]) / mass, np.finfo(float).tiny)
-    h = problem.drop(found["bend"] / mass)
+    mass = problem.stream.total
     H = problem.drop(problem.drop(found["gram"] / mass).T)
-    if problem.stream.fit_intercept:
-        H = H - np.outer(h / m, h)
-    else:
-        h = np.zeros_like(h)
-    g = problem.drop(found["pull"] / mass)
-    return NewtonPoint(theta, b, risk, float(found["slope"]) / mass, g, H, h, m)
+    h, m = problem.drop(found["bend"] / mass), float(found["mass"]) / mass
+    g, s = problem.drop(found["pull"] / mass), float(found["slope"]) / mass
+    return NewtonPoint(theta, b, risk, s, g, *eliminated(H, h, m, problem.stream.fit_intercept))
 
 
-def _along_gradient(problem: StreamedProblem, flat: Constant) -> NewtonPoint | None:
+def eliminated(H: Array, h: Array, m: float, fit_intercept: bool) -> tuple[Array, Array, float]:
+    """Return H - hh'/m, h and m > 0; without an intercept H, 0 and m."""
+    m = max(m, np.finfo(float).tiny)
+    return (H - np.outer(h / m, h), h, m) if fit_intercept else (H, np.zeros_like(h), m)
+
+
+def _along_gradient(problem: StreamedProblem, flat: Constant) -> Passes[NewtonPoint | None]:
     """Return the best model along -g from beta = 0; shorter moves where the risk does not fall.
 
     None where F cannot be seen to fall: the slope times the move is rounding.
@@ -252,7 +261,7 @@ def _along_gradient(problem: StreamedProblem, flat: Constant) -> NewtonPoint | N
     theta, b = along_gradient(problem, flat)
     share = 1.0
     while share * steepness * float(np.linalg.norm(theta)) > ROUNDING * flat.risk:
-        p = _at(problem, share * theta, flat.b + share * (b - flat.b))
+        p = yield from _at(problem, share * theta, flat.b + share * (b - flat.b))
         if p.risk + problem.rho * p.w < flat.risk:
             return p
         share /= 4
@@ -268,8 +277,7 @@ def along_gradient(problem: StreamedProblem, flat: Constant) -> tuple[Array, flo
     shift = float(sample.weights @ z) if stream.fit_intercept else 0.0
     spread = z - shift
     D = sample.loss.curvature(np.full(len(z), flat.b), sample.ys[0])
-    # slope -(|g| - rho) along u; the least bend caps the move where the curvature vanishes
-    least = LEAST_BEND * (steepness - problem.rho) * np.sqrt(float(sample.weights @ spread**2))
-    bend = max(float(sample.weights @ (D * spread**2)), least, np.finfo(float).tiny)
-    length = (steepness - problem.rho) / bend
+    bend = float(sample.weights @ (D * spread**2))
+    size = float(sample.weights @ spread**2) ** 0.5
+    length = float(length_along_gradient(steepness, problem.rho, bend, size))
     return -length * g / steepness, flat.b - length * shift

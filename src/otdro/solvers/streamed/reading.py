@@ -19,10 +19,16 @@ BLOCK_BYTES = 2**22
 
 @dataclass(frozen=True, eq=False)
 class Folds:
-    """The fold of each row by its number: ``count`` folds, 0 for none, shuffled by ``seed``."""
+    """The fold of each row: ``count`` folds, 0 for none, shuffled by ``seed``.
+
+    It follows from the number of the row or, where there are ``groups`` (sorted), from its group,
+    whose fold is the one at its place in ``fold_of``.
+    """
 
     count: int = 0
     seed: int = 0
+    groups: Array | None = None
+    fold_of: Array | None = None
 
     @property
     def parts(self) -> int:
@@ -30,7 +36,7 @@ class Folds:
         return max(1, self.count)
 
     def of(self, index: Array) -> Array:
-        """Return the fold of the rows of these numbers."""
+        """Return the fold of the rows of these numbers, where groups play no part."""
         if self.count == 0:
             return np.zeros(len(index), dtype=int)
         # the finaliser of splitmix64: neighbours and multiples fall into unrelated folds
@@ -39,16 +45,31 @@ class Folds:
         v = (v ^ (v >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
         return np.asarray((v ^ (v >> np.uint64(31))) % np.uint64(self.count), dtype=int)
 
+    def group(self, names: Array | None) -> Array | None:
+        """Return the places of groups among all of them, None where folds have none."""
+        if self.groups is None or names is None:
+            return None
+        return np.searchsorted(self.groups, names)
+
+    def fold(self, index: Array, group: Array | None) -> Array:
+        """Return the fold of rows by their numbers and the places of their groups."""
+        if self.fold_of is None or group is None:
+            return self.of(index)
+        found: Array = self.fold_of[group]
+        return found
+
 
 @dataclass(frozen=True, eq=False)
 class Reading:
     """Labels become -1/+1 with the weight of their class, targets stay numbers of weight 1.
 
-    ``classes`` are the two labels, the second is +1; None for targets.
+    ``classes`` are the labels, of which number ``positive`` is +1 and the others -1; None for
+    targets.
     """
 
     classes: Array | None = None
     factors: Array | None = None
+    positive: int = 1
 
     def codes(self, y: Array) -> Array:
         """Return the number of the class of each row; without classes 0."""
@@ -60,23 +81,39 @@ class Reading:
         """Return -1/+1, or the targets as float64."""
         if self.classes is None:
             return np.asarray(y, dtype=float)
-        return np.where(y == self.classes[1], 1.0, -1.0)
+        return np.where(y == self.classes[self.positive], 1.0, -1.0)
 
-    def weights(self, y: Array) -> Array:
-        """Return the weight of each row."""
-        if self.factors is None:
-            return np.ones(len(y))
-        return self.factors[self.codes(y)]
+    def weights(self, y: Array, w: Array | None) -> Array:
+        """Return the weight of each row, its own times that of its class."""
+        own = np.ones(len(y)) if w is None else np.asarray(w, dtype=float)
+        return own if self.factors is None else own * self.factors[self.codes(y)]
 
 
 @dataclass(frozen=True, eq=False)
 class RowBlock:
-    """Some rows of a chunk, centred: ``Z`` (m, d), targets, weights and folds (m,)."""
+    """Some rows of a chunk, of positive weight: centred ``Z`` (m, d), targets, weights, folds (m,).
+
+    ``label`` is what y was read from; ``group`` are the places of the groups among all of them,
+    None where folds have none.
+    """
 
     Z: Array
+    label: Array
     y: Array
     w: Array
     fold: Array
+    group: Array | None
+
+    def part(self, some: Array) -> RowBlock:
+        """Return some of the rows."""
+        return RowBlock(
+            self.Z[some],
+            self.label[some],
+            self.y[some],
+            self.w[some],
+            self.fold[some],
+            None if self.group is None else self.group[some],
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,15 +125,25 @@ class Blocks:
     folds: Folds
 
     def of(self, chunk: Chunk, width: int) -> Iterator[RowBlock]:
-        """Yield the blocks of a chunk."""
+        """Yield the blocks of a chunk, without the rows that weigh nothing."""
         assert chunk.y is not None
         step = max(1, BLOCK_BYTES // (8 * max(width, len(self.center))))
         for start in range(0, len(chunk.X), step):
             rows = slice(start, start + step)
-            y = chunk.y[rows]
-            yield RowBlock(
+            y, w = chunk.y[rows], None if chunk.w is None else chunk.w[rows]
+            group = self.folds.group(None if chunk.group is None else chunk.group[rows])
+            block = RowBlock(
                 chunk.X[rows] - self.center,
+                y,
                 self.reading.targets(y),
-                self.reading.weights(y),
-                self.folds.of(chunk.index()[rows]),
+                self.reading.weights(y, w),
+                self.folds.fold(chunk.index()[rows], group),
+                group,
             )
+            yield block if block.w.all() else block.part(block.w > 0)
+
+    def targets(self, block: RowBlock, positive: Array | None) -> Array:
+        """Return targets (m, 1), or those of models whose classes +1 are ``positive``, (m, B)."""
+        if positive is None:
+            return block.y[:, None]
+        return np.where(self.reading.codes(block.label)[:, None] == positive, 1.0, -1.0)

@@ -65,7 +65,8 @@ class FoldMoments:
         """Return the mean squared residual of models on the rows of a fold."""
         M = self.table[fold]
         u = np.vstack([-models.b, -models.coef, np.ones(len(models))])
-        return np.maximum(0.0, np.einsum("ib,ij,jb->b", u, M, u)) / max(M[0, 0], 1.0)
+        mass = max(M[0, 0], np.finfo(float).tiny)
+        return np.maximum(0.0, np.einsum("ib,ij,jb->b", u, M, u)) / mass
 
 
 def job(stream: Stream) -> MomentSums:
@@ -79,7 +80,7 @@ def moments(stream: Stream, found: dict[str, Any]) -> FoldMoments:
 
 
 def _shift(stream: Stream) -> float:
-    return float(np.mean(np.asarray(stream.y, dtype=float))) if stream.fit_intercept else 0.0
+    return float(np.mean(stream.kept.ys[0])) if stream.fit_intercept else 0.0
 
 
 def certified(
@@ -96,7 +97,7 @@ def certified(
         _solution(of, factor, models, found, j, float(delta), pieces, target)
         for j, delta in enumerate(deltas)
     ]
-    return solutions, found["square"] / stream.chunks.n / (2 * pieces.kappa)
+    return solutions, found["square"] / stream.total / (2 * pieces.kappa)
 
 
 def _solution(
@@ -113,7 +114,7 @@ def _solution(
 
     a = (e - E e)/|e|; the mean is rounding, since the intercept took it out.
     """
-    n, stream = of.stream.chunks.n, of.stream
+    n, stream = of.stream.total, of.stream
     coef = np.ascontiguousarray(models.coef[:, j])
     first, mean = float(found["first"][j]) / n, of.centred()[3]
     first = first if stream.fit_intercept else 0.0

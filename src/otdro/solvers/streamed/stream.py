@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -9,9 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...chunks import Chunk, Chunks, Sums
+from ...chunks import Chunks
 from ...losses import Loss
 from ...problem import Sample
+from .census import Census, KeptRows, kept_rows
 from .reading import Blocks, Folds, Reading
 
 Array = NDArray[Any]
@@ -19,68 +21,9 @@ Array = NDArray[Any]
 #: Evenly spaced rows that are kept in memory at least, per column at least, and their bytes at
 #: most: starting points, neighbours, fences and noise are found from these.
 KEPT, KEPT_PER_COLUMN, KEPT_BYTES = 20_000, 30, 2**27
-#: Labels above which a target is none of classes.
-LABELS_UP_TO = 1_000
 
-
-class ByLabel(dict[Any, Any]):
-    """A table of arrays by label; the sum of two adds up those of equal labels."""
-
-    def __add__(self, other: ByLabel) -> ByLabel:
-        found = ByLabel(self)
-        for label, value in other.items():
-            found[label] = found[label] + value if label in found else value
-        if len(found) > LABELS_UP_TO:
-            raise ValueError(
-                f"y has more than {LABELS_UP_TO} different values, so it holds no labels: use "
-                "DRORegressor for a continuous target."
-            )
-        return found
-
-
-@dataclass(frozen=True, eq=False)
-class Census:
-    """The job of the first pass: counts and sums of rows by label and fold, and some rows.
-
-    ``table`` has one line per fold, the count first, then the sum of the rows. Every ``step``-th
-    row is kept. Rows that are not finite are refused here.
-    """
-
-    folds: Folds
-    step: int
-    labelled: bool
-
-    def __call__(self, chunk: Chunk) -> Sums:
-        """Return the sums over a chunk."""
-        chunk.require_finite()
-        if chunk.y is None:
-            raise ValueError("the rows have no targets: name the column or give y.")
-        index = chunk.index()
-        fold, kept = self.folds.of(index), index % self.step == 0
-        labels = np.unique(chunk.y) if self.labelled else [None]
-        found = ByLabel()
-        for label in labels:
-            of = chunk.y == label if self.labelled else np.ones(len(index), dtype=bool)
-            found = found + ByLabel({_plain(label): self._table(chunk.X, fold, of)})
-        return {
-            "table": found,
-            "X": [chunk.X[kept]],
-            "y": [chunk.y[kept]],
-            "index": [index[kept]],
-        }
-
-    def _table(self, X: Array, fold: Array, of: Array) -> Array:
-        table = np.zeros((self.folds.parts, X.shape[1] + 1))
-        for f in range(self.folds.parts):
-            rows = of & (fold == f)
-            table[f, 0] = np.count_nonzero(rows)
-            table[f, 1:] = X[rows].sum(axis=0, dtype=float)
-        return table
-
-
-def _plain(label: Any) -> Any:
-    """Return a label as a Python value, which is equal and hashes alike wherever it was read."""
-    return label.item() if hasattr(label, "item") else label
+#: Puts whole groups into folds: their names and rows by class (G, K) to folds.
+Grouping = Callable[[Array, Array], Folds]
 
 
 class Constant(NamedTuple):
@@ -94,10 +37,11 @@ class Constant(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Stream:
-    """Rows in chunks for one loss: ``counts`` (F, K) and ``sums`` (F, K, d) by fold and class.
+    """Rows in chunks for one loss: ``counts`` and ``masses`` (F, K), ``sums`` (F, K, d).
 
-    ``X``, ``y`` and ``index`` are the rows kept in memory and their numbers; ``classes`` are the
-    labels, None for targets.
+    These are the number of rows, their weight and the weighted sum of rows by fold and class,
+    ``square`` the sum of squared weights. ``classes`` are the labels, None for targets; the class
+    ``positive`` is +1, the others are -1.
     """
 
     chunks: Chunks
@@ -105,22 +49,23 @@ class Stream:
     fit_intercept: bool
     folds: Folds
     classes: Array | None
-    factors: Array | None
     counts: Array
+    masses: Array
     sums: Array
-    X: Array
-    y: Array
-    index: Array
+    square: float
+    rows: KeptRows
+    factors: Array | None = None
+    positive: int = 1
 
     @property
     def reading(self) -> Reading:
         """How labels and weights are read."""
-        return Reading(self.classes, self.factors)
+        return Reading(self.classes, self.factors, self.positive)
 
     @cached_property
     def center(self) -> Array:
         """The mean row; 0 without an intercept."""
-        mean: Array = self.sums.sum(axis=(0, 1)) / self.counts.sum()
+        mean: Array = self.sums.sum(axis=(0, 1)) / self.masses.sum()
         return mean if self.fit_intercept else np.zeros_like(mean)
 
     @property
@@ -130,9 +75,13 @@ class Stream:
 
     def mass(self, left_out: int = -1) -> Array:
         """Return the weight of each class (K,) in the rows outside a fold."""
-        counts = np.delete(self.counts, left_out, axis=0) if left_out >= 0 else self.counts
-        weights = counts.sum(axis=0)
+        weights = _outside(self.masses, left_out)
         return weights if self.factors is None else weights * self.factors
+
+    @cached_property
+    def total(self) -> float:
+        """The weight of all rows."""
+        return float(self.mass().sum())
 
     def totals(self, left_out: Array) -> Array:
         """Return the weight of the training rows of each of many models."""
@@ -141,38 +90,61 @@ class Stream:
 
     def held(self, fold: int) -> float:
         """Return the weight of the rows of a fold."""
-        return float(self.mass().sum() - self.mass(fold).sum())
+        return float(self.total - self.mass(fold).sum())
+
+    def signed(self, by_class: Array) -> Array:
+        """Return sums by class (K, ...) as those of the labels -1 and +1, (2, ...)."""
+        own = by_class[self.positive]
+        return np.stack([by_class.sum(axis=0) - own, own])
 
     def constant(self, left_out: int = -1) -> Constant:
         """Return the best constant model of labels on the rows outside a fold."""
         y, mass = np.array([-1.0, 1.0]), self.mass(left_out)
-        share = mass / mass.sum()
+        share = self.signed(mass / mass.sum())
         b = self.loss.constant(y, share) if self.fit_intercept else 0.0
         z = np.full(2, b)
         a = self.loss.derivative(z, y)
-        sums = np.delete(self.sums, left_out, axis=0) if left_out >= 0 else self.sums
-        counts = np.delete(self.counts, left_out, axis=0) if left_out >= 0 else self.counts
-        rows = sums.sum(axis=0) - counts.sum(axis=0)[:, None] * self.center
-        factors = np.ones(2) if self.factors is None else self.factors
-        pull = (a * factors) @ rows / mass.sum()
+        rows = _outside(self.sums, left_out)
+        rows = rows - _outside(self.masses, left_out)[:, None] * self.center
+        weighted = rows if self.factors is None else rows * self.factors[:, None]
+        pull = a @ self.signed(weighted) / mass.sum()
         return Constant(b, float(share @ self.loss.value(z, y)), float(share @ a**2), pull)
 
     @cached_property
     def kept(self) -> Sample:
-        """The rows in memory as a sample."""
-        reading = self.reading
-        weights = reading.weights(self.y)
-        y = reading.targets(self.y)
-        return Sample(self.X, [y], weights / weights.sum(), self.loss, self.fit_intercept)
+        """The rows in memory as a sample of this model."""
+        rows = self.rows
+        weights = self.reading.weights(rows.y, rows.w)
+        y = self.reading.targets(rows.y)
+        return Sample(rows.X, [y], weights / weights.sum(), self.loss, self.fit_intercept)
+
+    @cached_property
+    def sample(self) -> Sample:
+        """The rows in memory as a sample of all models."""
+        return replace(self.kept, ys=[model.kept.ys[0] for model in self.models])
 
     @property
     def kept_fold(self) -> Array:
         """The fold of each row in memory."""
-        return self.folds.of(self.index)
+        return self.folds.fold(self.rows.number, self.folds.group(self.rows.group))
+
+    @cached_property
+    def models(self) -> list[Stream]:
+        """The streams of all models: of more than two classes each in turn is +1."""
+        if self.classes is None or len(self.classes) == 2:
+            return [self]
+        return [replace(self, positive=k) for k in range(len(self.classes))]
 
     def weighing(self, factors: Array | None) -> Stream:
         """Return the stream with these weights of the classes."""
         return replace(self, factors=factors)
+
+
+def _outside(by_fold: Array, left_out: int) -> Array:
+    """Return sums over the folds, without one."""
+    kept = np.delete(by_fold, left_out, axis=0) if left_out >= 0 else by_fold
+    found: Array = kept.sum(axis=0)
+    return found
 
 
 def _labels(labels: list[Any], y: Array) -> Array:
@@ -181,26 +153,43 @@ def _labels(labels: list[Any], y: Array) -> Array:
     return found if y.dtype.kind == "U" else found.astype(y.dtype)
 
 
-def opened(chunks: Chunks, loss: Loss, fit_intercept: bool, folds: Folds) -> Stream:
-    """Return what one pass over the rows tells of them."""
+def opened(
+    chunks: Chunks, loss: Loss, fit_intercept: bool, folds: Folds, grouping: Grouping | None = None
+) -> Stream:
+    """Return what one pass over the rows tells of them; ``grouping`` makes folds of groups."""
     labelled = loss.task == "classification"
     most = max(1, KEPT_BYTES // (8 * chunks.d))
     size = min(max(KEPT, KEPT_PER_COLUMN * chunks.d), most)
-    [found] = chunks.total(Census(folds, -(-chunks.n // size), labelled))
-    table = found["table"]
-    labels = sorted(table) if labelled else list(table)
-    by_label = np.stack([table[label] for label in labels], axis=1)
-    y = np.concatenate(found["y"])
+    [found] = chunks.total(Census(folds, -(-chunks.n // size), labelled, grouping is not None))
+    kept = kept_rows(found)
+    labels = sorted(found["table"]) if labelled else list(found["table"])
+    by_label = [found["table"][label] for label in labels]
+    parts = range(folds.parts) if grouping is None else sorted(set().union(*by_label))
+    table = _lines(by_label, list(parts), chunks.d + 2)
+    if grouping is not None and kept.group is not None:
+        folds = grouping(_labels(list(parts), kept.group), table[:, :, 0])
+        table = np.stack([table[folds.fold_of == f].sum(axis=0) for f in range(folds.count)])
+    if not table[:, :, 1].any():
+        raise ValueError("sample_weight leaves no row with positive weight: give some rows one.")
     return Stream(
         chunks,
         loss,
         fit_intercept,
         folds,
-        _labels(labels, y) if labelled else None,
-        None,
-        by_label[:, :, 0],
-        by_label[:, :, 1:],
-        np.concatenate(found["X"]),
-        y,
-        np.concatenate(found["index"]),
+        _labels(labels, kept.y) if labelled else None,
+        counts=table[:, :, 0],
+        masses=table[:, :, 1],
+        sums=table[:, :, 2:],
+        square=found["square"],
+        rows=kept,
     )
+
+
+def _lines(by_label: list[Any], parts: list[Any], width: int) -> Array:
+    """Return the lines of a census as one array, by fold or group, label and column."""
+    place = {part: i for i, part in enumerate(parts)}
+    table = np.zeros((len(parts), len(by_label), width))
+    for k, lines in enumerate(by_label):
+        for part, line in lines.items():
+            table[place[part], k] = line
+    return table

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from ...chunks import Chunk, Sums
 from ...design import Design
 from ...losses import Loss
+from .census import indicator
 from .reading import Blocks, RowBlock
 
 Array = NDArray[Any]
@@ -33,6 +34,10 @@ class Models:
     def __len__(self) -> int:
         return len(self.b)
 
+    def columns(self, index: Array) -> Models:
+        """Return some of the models."""
+        return Models(self.coef[:, index], self.b[index], self.left_out[index])
+
 
 @dataclass(frozen=True, eq=False)
 class RiskSums:
@@ -40,7 +45,8 @@ class RiskSums:
     :math:`\sum wa` and ``pull`` (F, d, B) :math:`\sum waz`.
 
     ``rising`` (B,) and ``rise`` (d, B) are slope and pull of all rows with a > 0, of the models
-    ``signed``; 0 of the others.
+    ``signed``; 0 of the others. ``positive`` (B,) is the class that is +1 of every model, None
+    where it is that of the blocks.
     """
 
     blocks: Blocks
@@ -48,6 +54,7 @@ class RiskSums:
     coef: Array
     b: Array
     signed: Array
+    positive: Array | None = None
 
     def __call__(self, chunk: Chunk) -> Sums:
         """Return the sums over a chunk."""
@@ -60,7 +67,7 @@ class RiskSums:
 
     def _add(self, found: Sums, block: RowBlock) -> None:
         z = Design(block.Z).scores(self.coef) + self.b
-        value, a, _ = self.loss.evaluate(z, block.y[:, None])
+        value, a, _ = self.loss.evaluate(z, self.blocks.targets(block, self.positive))
         a *= block.w[:, None]
         for f in range(len(found["value"])):
             rows = block.fold == f
@@ -83,16 +90,16 @@ class DualSums:
     models: Models
     up: Array
     down: Array
+    positive: Array | None = None
 
     def __call__(self, chunk: Chunk) -> Sums:
         """Return the sums over a chunk."""
         total = np.zeros(len(self.models))
         for block in self.blocks.of(chunk, len(self.models)):
             z = Design(block.Z).scores(self.models.coef) + self.models.b
-            a = self.loss.derivative(z, block.y[:, None])
-            total += block.w @ self.loss.conjugate(
-                np.where(a > 0, self.up, self.down) * a, block.y[:, None]
-            )
+            y = self.blocks.targets(block, self.positive)
+            a = self.loss.derivative(z, y)
+            total += block.w @ self.loss.conjugate(np.where(a > 0, self.up, self.down) * a, y)
         return {"conjugate": total}
 
 
@@ -177,7 +184,7 @@ class ProfileSums:
 
 @dataclass(frozen=True, eq=False)
 class MomentSums:
-    """``moments`` (F, d + 2, d + 2): the sums of tt', t = (1, z, y - shift), by fold."""
+    """``moments`` (F, d + 2, d + 2): the sums of wtt', t = (1, z, y - shift), by fold."""
 
     blocks: Blocks
     shift: float
@@ -188,6 +195,7 @@ class MomentSums:
         total = np.zeros((parts, size, size))
         for block in self.blocks.of(chunk, size):
             T = np.column_stack([np.ones(len(block.y)), block.Z, block.y - self.shift])
+            T *= np.sqrt(block.w)[:, None]
             for f in range(parts):
                 part = T if parts == 1 else T[block.fold == f]
                 total[f] += part.T @ part
@@ -198,8 +206,8 @@ class MomentSums:
 class ResidualSums:
     r"""Of residuals e = y - shift - z'coef - b of every model.
 
-    ``first`` :math:`\sum e`, ``square`` :math:`\sum e^2`, ``height`` :math:`\sum e(y - shift)` and
-    ``pull`` :math:`\sum ez`.
+    ``first`` :math:`\sum we`, ``square`` :math:`\sum we^2`, ``height``
+    :math:`\sum we(y - shift)` and ``pull`` :math:`\sum wez`.
     """
 
     blocks: Blocks
@@ -214,10 +222,11 @@ class ResidualSums:
         for block in self.blocks.of(chunk, B):
             design, y = Design(block.Z), block.y - self.shift
             e = y[:, None] - design.scores(self.models.coef) - self.models.b
-            found["first"] += e.sum(axis=0)
-            found["square"] += np.einsum("ij,ij->j", e, e)
-            found["height"] += y @ e
-            found["pull"] += design.adjoint(e)
+            weighted = block.w[:, None] * e
+            found["first"] += weighted.sum(axis=0)
+            found["square"] += np.einsum("ij,ij->j", weighted, e)
+            found["height"] += y @ weighted
+            found["pull"] += design.adjoint(weighted)
         return found
 
 
@@ -242,3 +251,45 @@ class ScatterSums:
                 found["first"][f] += part.sum(axis=0)
                 found["second"][f] += part.T @ part
         return found
+
+
+@dataclass(frozen=True, eq=False)
+class GroupSums:
+    """By group, at the models of the fold that leaves it out: what its rows lose.
+
+    ``rows`` (G,) and ``weight`` (G,) are their number and weight, ``weighted`` (G, m) the sum of
+    w times the loss, ``loss`` and ``square`` (G, m) those of the loss and its square. ``models``
+    are those of every fold, ``each`` of them after another with the same class as +1: the loss of a
+    row is the mean over these.
+    """
+
+    blocks: Blocks
+    loss: Loss
+    models: list[Models]
+    each: int
+    positive: Array | None = None
+
+    def __call__(self, chunk: Chunk) -> Sums:
+        """Return the sums over a chunk."""
+        groups = self.blocks.folds.groups
+        assert groups is not None
+        G, shape = len(groups), (len(groups), self.each)
+        found: Sums = {"rows": np.zeros(G), "weight": np.zeros(G)}
+        found |= {name: np.zeros(shape) for name in ("weighted", "loss", "square")}
+        for block in self.blocks.of(chunk, len(self.models[0])):
+            for fold, models in enumerate(self.models):
+                self._add(found, block.part(block.fold == fold), models)
+        return found
+
+    def _add(self, found: Sums, block: RowBlock, models: Models) -> None:
+        assert block.group is not None
+        y = self.blocks.targets(block, self.positive)
+        value = self.loss.value(Design(block.Z).scores(models.coef) + models.b, y)
+        value = value.reshape(len(y), len(models) // self.each, self.each).mean(axis=1)
+        G = len(found["rows"])
+        plain, weighted = (indicator(block.group, G, v) for v in (np.ones(len(block.w)), block.w))
+        found["rows"] += plain.sum(axis=1)
+        found["weight"] += weighted.sum(axis=1)
+        found["weighted"] += weighted @ value
+        found["loss"] += plain @ value
+        found["square"] += plain @ value**2

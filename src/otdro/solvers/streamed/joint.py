@@ -1,0 +1,201 @@
+r"""Newton's method for one problem of smooth Lipschitz losses at order 2, each iteration one pass.
+
+.. math:: \min_{\theta, b, \lambda > 0}\ F = \lambda\delta + \sum_i \pi_i \max_s
+          \{\ell(z_i'\theta + b + s, y_i) - \lambda s^2/\|\theta\|^2\}
+
+A pass takes F, its gradient and Newton matrix after a step, and the dual value of the slopes before
+it. A row with two maxima is moved to the higher one: among many rows few are at a tie, and what
+these cost is seen in the gap. No number per row is kept.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...duality import AT_THRESHOLD, feasible_growth, threshold
+from ...duality.ties import solve_each
+from ...problem import Solution
+from ...progress import logger
+from ..base import duality_gap, verdict
+from ..euclidean.joint_newton import BELOW_THRESHOLD
+from ..euclidean.joint_steps import ARMIJO, BLUNT, PATIENCE, SHARP, STALL, STILL, WAY
+from .joint_sums import FeasibleSlopes, JointSums, Triple
+from .newton import StreamedProblem, along_gradient, constant_solution
+from .passes import Passes
+from .stream import Constant, Stream
+
+Array = NDArray[Any]
+
+#: The part of a step that is tried where the longer one does not descend, and the least one.
+SHORTER, LEAST = 0.25, 0.01
+
+
+@dataclass(frozen=True, eq=False)
+class JointState:
+    """A triple with F, the plain risk, gradient and Hessian, and the slopes that bound F below.
+
+    ``slopes`` (3,) are the coefficients of feasible slopes, None where none were found; ``lower``
+    is the dual value of the slopes of the triple before.
+    """
+
+    at: Triple
+    value: float
+    risk: float
+    gradient: Array
+    hessian: Array
+    slopes: Array | None
+    lower: float
+
+
+@dataclass(frozen=True, eq=False)
+class JointStream:
+    """One problem of order 2 over a stream: the factor L of its cost and delta > 0."""
+
+    stream: Stream
+    factor: Array | None
+    delta: float
+
+    def penalised(self, rho: float) -> StreamedProblem:
+        """Return the problem of order 1 in the same coordinates."""
+        return StreamedProblem(self.stream, self.factor, rho)
+
+
+def solve_joint(
+    problem: JointStream, coef: Array, b: float, lam: float, target: float, max_iter: int
+) -> Passes[tuple[Solution, float]]:
+    """Minimise from (coef, b, lam) on centred rows until the gap is at most ``target``.
+
+    Returns the solution on the rows as given and its empirical risk, pass by pass.
+    """
+    stream, flat, plain = problem.stream, problem.stream.constant(), problem.penalised(0.0)
+    steep = float(np.linalg.norm(plain.drop(flat.pull)))
+    least = threshold(steep, flat.mean_square, stream.loss.lipschitz, order=2)
+    if least <= problem.delta * (1 + AT_THRESHOLD):
+        return constant_solution(stream, flat, 1.0, target), flat.risk
+    first = Triple(plain.theta(coef), b, lam) if coef.any() and lam > 0 else None
+    x = yield from _first(problem, first, flat, steep)
+    x, gap, n_iter = yield from _descend(problem, x, target, max_iter)
+    beta = plain.lift(x.at.theta)
+    found = Solution(
+        coef=beta,
+        intercept=x.at.b - float(stream.center @ beta),
+        multiplier=x.at.lam,
+        objective=x.value,
+        gap=gap,
+        n_iter=n_iter,
+        converged=gap <= target,
+        message=verdict(gap, target, n_iter),
+    )
+    return found, x.risk
+
+
+def _first(
+    problem: JointStream, start: Triple | None, flat: Constant, steep: float
+) -> Passes[JointState]:
+    """Return where to start: F is below that of beta = 0, from where no descent ends there."""
+    if start is not None:
+        x = yield from _at(problem, start)
+        if x.value < flat.risk:
+            return x
+    rms = float(np.sqrt(flat.mean_square))
+    rho = min(float(np.sqrt(problem.delta)) * rms, BELOW_THRESHOLD * steep)
+    theta, b = along_gradient(problem.penalised(rho), flat)
+    share = 1.0
+    while True:
+        size = share * float(np.linalg.norm(theta))
+        # of short moves F = lam delta + |theta|^2 E[a^2]/(4 lam)
+        lam = size * rms / (2 * float(np.sqrt(problem.delta)))
+        x = yield from _at(problem, Triple(share * theta, flat.b + share * (b - flat.b), lam))
+        if x.value < flat.risk or share < STILL:
+            return x
+        share *= SHORTER
+
+
+def _descend(
+    problem: JointStream, x: JointState, target: float, max_iter: int
+) -> Passes[tuple[JointState, float, int]]:
+    """Return the last point, its gap and the number of steps."""
+    lower, gap, n_iter, stalls, blunt = 0.0, np.inf, 0, 0, False
+    share, move = 1.0, _step(x)
+    while n_iter < max_iter and stalls < PATIENCE:
+        n_iter += 1
+        new = yield from _at(problem, _moved(x.at, share * move), x)
+        lower = max(lower, new.lower)
+        gap = duality_gap(min(new.value, x.value), lower)
+        logger.info("pass %d: risk %.9g, gap %.3g", problem.stream.chunks.passes, new.value, gap)
+        allowed = x.value + ARMIJO * share * float(x.gradient @ move) + STILL * abs(x.value)
+        if new.value <= allowed:
+            stalls = stalls + 1 if x.value - new.value <= STALL * gap else 0
+            x, share, blunt = new, 1.0, False
+            if gap <= target:
+                break
+            move = _step(x)
+        elif share > LEAST:
+            share *= SHORTER
+        elif not blunt:
+            # where two maxima of a row part the model is too stiff
+            x = yield from _at(problem, x.at, floor=BLUNT)
+            share, move, blunt = 1.0, _step(x), True
+        else:
+            break
+    return x, gap, n_iter
+
+
+def _step(x: JointState) -> Array:
+    """Return the Newton step (d + 2,), lam kept positive."""
+    move: Array = -solve_each(x.hessian[None], x.gradient[None, :, None])[0, :, 0]
+    longest = WAY * x.at.lam / -move[-1] if move[-1] < 0 else 1.0
+    return min(1.0, longest) * move
+
+
+def _moved(at: Triple, move: Array) -> Triple:
+    return Triple(at.theta + move[:-2], at.b + float(move[-2]), at.lam + float(move[-1]))
+
+
+def _at(
+    problem: JointStream, at: Triple, before: JointState | None = None, floor: float = SHARP
+) -> Passes[JointState]:
+    """Return what one pass finds at a triple, with the bound of the slopes before it."""
+    stream, total = problem.stream, problem.stream.total
+    known = None
+    if before is not None and before.slopes is not None:
+        known = FeasibleSlopes(before.at, before.slopes)
+    found = yield JointSums(stream.blocks, stream.loss, problem.factor, at, floor, known)
+    gradient, hessian = found["gradient"] / total, found["hessian"] / total
+    gradient[-1] += problem.delta
+    if not stream.fit_intercept:
+        gradient[-2] = hessian[-2] = hessian[:, -2] = 0.0
+        hessian[-2, -2] = 1.0
+    return JointState(
+        at,
+        at.lam * problem.delta + found["value"] / total,
+        found["risk"] / total,
+        gradient,
+        hessian,
+        _slopes(problem, found),
+        max(0.0, -found["conjugate"] / total) if known is not None else 0.0,
+    )
+
+
+def _slopes(problem: JointStream, found: dict[str, Any]) -> Array | None:
+    """Return coefficients of feasible slopes, moved by a shift of b and a growth of theta.
+
+    In units of (a, D, D r): a + eta D r, less the multiple of D that leaves the mean 0.
+    """
+    total = problem.stream.total
+    sums, products = found["sums"] / total, found["products"] / total
+    c = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
+    if problem.stream.fit_intercept:
+        c[:, 1] = -(c @ sums) / max(float(sums[1]), np.finfo(float).tiny)
+    # (g + eta dg)^2 <= delta E[(a + eta h)^2], quadratic in eta
+    pulls = found["pulls"] @ c.T / total
+    excess = pulls.T @ pulls - problem.delta * c @ products @ c.T
+    eta = float(feasible_growth(excess[0, 0], excess[0, 1], excess[1, 1]))
+    if not np.isfinite(eta):
+        return None
+    slopes: Array = c[0] + eta * c[1]
+    return slopes
