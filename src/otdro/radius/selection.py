@@ -168,8 +168,8 @@ class Trials:
             rule(Evidence(view, cost, order, grid, seen, own, groups))
             for cost, grid, (view, seen) in zip(full, deltas, views, strict=True)
         ]
-        parts = (tried.names, full, deltas, starts, scores, verdicts)
-        return [Trial(*part, final) for part in zip(*parts, strict=True)]
+        parts = (tried.names, full, deltas, starts, scores, verdicts, [final] * len(full))
+        return [Trial(*part) for part in zip(*parts, strict=True)]
 
     def _starts(self, cost: Cost, grid: Array, final: bool) -> Solved | None:
         """Return the path over all rows, where a fold's is found faster from it."""
