@@ -35,7 +35,8 @@ STALL, PATIENCE = 1e-3, 4
 STILL = 1e-15
 #: The share of the predicted decrease that a step must bring.
 ARMIJO = 1e-4
-#: Halvings of a step, and how many lengths are tried at a time while scores are few.
+#: Halvings of a step, and how many lengths are tried at first while scores are few, then twice as
+#: many each time.
 HALVINGS, AT_ONCE, FEW = 50, 4, 10_000
 #: The share of the way to lam = 0 that a step may go.
 WAY = 0.9
@@ -186,19 +187,19 @@ def _shortened(
     """Return the points after the longest of the steps 1/2, 1/4, ... that descend, or no step."""
     move, descent = steps.move[index], steps.descent[index]
     found, left = x, np.arange(len(move))
-    at_once = max(1, min(AT_ONCE, FEW // (len(x.z) * len(move))))
-    for halvings in range(1, HALVINGS, at_once):
+    tried, at_once = 0, AT_ONCE
+    while len(left) and tried < HALVINGS:
         B = len(left)
+        at_once = max(1, min(at_once, FEW // (len(x.z) * B), HALVINGS - tried))
         again = np.tile(left, at_once)
         line = JointLine(objective.columns(again), x.columns(again), move[again])
-        length = line.longest * 0.5 ** np.repeat(np.arange(halvings, halvings + at_once), B)
+        length = line.longest * 0.5 ** np.repeat(np.arange(tried, tried + at_once) + 1, B)
         new = line.at(length)
         good = _low_enough(new, line.x, length * descent[again]).reshape(at_once, B)
         some, longest = good.any(axis=0), good.argmax(axis=0)
         found = found.replaced(left[some], new.columns((longest * B + np.arange(B))[some]))
-        left = left[~some]
-        if not len(left):
-            break
+        # what is left is seldom much, and goes far
+        left, tried, at_once = left[~some], tried + at_once, 2 * at_once
     return found
 
 
