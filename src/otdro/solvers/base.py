@@ -22,7 +22,10 @@ Starts = Sequence[Solution]
 
 @dataclass(frozen=True, eq=False)
 class Swept:
-    """Solutions along the deltas: the ``path`` over all rows, and those of every fold."""
+    """Solutions along the deltas: the ``path`` over all rows, and those of every fold.
+
+    The objective of a fold's solution is that of its quadratic model, not of its rows.
+    """
 
     path: list[Solution]
     folds: list[list[Solution]]
