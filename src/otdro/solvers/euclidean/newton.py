@@ -41,8 +41,8 @@ ROWS_UP_TO = 1_000_000
 class Newton(BatchedMethod):
     """Any smooth loss at order 1, and at delta = 0.
 
-    At delta = 0 the slopes must balance, Z'(pi a) = 0, and do to rounding only: ``dual_value`` takes
-    |Z'(pi a)| |theta| off, which is what it costs at the model found, not at every other.
+    At delta = 0 the slopes must balance, Z'(pi a) = 0, and do to rounding only: ``dual_value``
+    takes |Z'(pi a)| |theta| off, which is what that costs at the model found, not at every other.
     """
 
     accepts_zero = True
