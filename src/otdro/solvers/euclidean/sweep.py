@@ -80,13 +80,13 @@ class Part:
         total = float(self.weights.sum())
         return QuadraticModel(total, float(self.weights @ value), gradient, matrix)
 
-    def moves(self, steps: Array) -> Moves:
+    def moves(self, steps: Array) -> ScoreMoves:
         """Return what ``steps`` (d + 1, F) do to the scores, the last one over all rows."""
         t = self.scores(steps)
         self.end = self.z + t[:, -1]
         np.square(t, out=t)
         reach = np.array([t.max(), t[:, -1].max()]) ** 0.5
-        return Moves(reach, self.bend @ np.square(t, out=t))
+        return ScoreMoves(reach, self.bend @ np.square(t, out=t))
 
     def value(self) -> float:
         """Return the sum of pi l after the last step over all rows."""
@@ -100,24 +100,24 @@ class Part:
         return duality_gap(float(self.weights @ terms), 0.0)
 
 
-class Moves(NamedTuple):
+class ScoreMoves(NamedTuple):
     """The largest |t| over rows and steps and that of the last step, and sum pi D t^4 of each."""
 
     reach: Array
     quartic: Array
 
 
-class Place(NamedTuple):
+class ScoredPoint(NamedTuple):
     """A point (beta, b) and the scores of every part's rows there."""
 
     point: Array
     scores: list[Array]
 
-    def beyond(self, other: Place, t: float) -> Place:
+    def beyond(self, other: ScoredPoint, t: float) -> ScoredPoint:
         """Return the place t times the way from another one further; scores are linear in it."""
         pairs = zip(other.scores, self.scores, strict=True)
         point = self.point + t * (self.point - other.point)
-        return Place(point, [v + t * (v - u) for u, v in pairs])
+        return ScoredPoint(point, [v + t * (v - u) for u, v in pairs])
 
 
 @dataclass(eq=False)
@@ -171,11 +171,11 @@ class Sweep:
         """The number of the problem over all rows, which comes after the folds."""
         return len(self.factors) - 1
 
-    def _place(self, point: Array) -> Place:
+    def _place(self, point: Array) -> ScoredPoint:
         """Return a point with the scores of all rows."""
-        return Place(point, [part.scores(point) for part in self.parts])
+        return ScoredPoint(point, [part.scores(point) for part in self.parts])
 
-    def _passed(self, place: Place) -> None:
+    def _passed(self, place: ScoredPoint) -> None:
         """Keep the last two solutions over all rows."""
         self.places = [*self.places[-1:], place]
 
@@ -194,7 +194,7 @@ class Sweep:
             # repeated columns leave rounding of either sign, which a small penalty may not outweigh
             return Found(None, [None] * self.whole)
 
-    def _stepped(self, delta: float, place: Place) -> Found:
+    def _stepped(self, delta: float, place: ScoredPoint) -> Found:
         """Return the solutions at a delta from a place, where every matrix is positive definite.
 
         Folds start where the last step over all rows did, and take it in the same pass.
@@ -206,7 +206,7 @@ class Sweep:
             total = sum(models[1:], models[0])
             every = [*(total - models[f] for f in range(last)), total]
             *ends, end = self._ends(every, place.point, rho, steps)
-            place = Place(end.point, [part.end for part in self.parts])
+            place = ScoredPoint(end.point, [part.end for part in self.parts])
             if end.gap <= self.targets[last]:
                 break
         else:
