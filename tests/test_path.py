@@ -7,6 +7,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from otdro import Ball, DROClassifier, DRORegressor, robust_risk
+from otdro.costs import Mahalanobis
 from otdro.problem import Problem
 from otdro.radius import Path, path
 from otdro.radius.grid import Sample, default_deltas, threshold
@@ -148,6 +149,28 @@ def test_weights_of_some_rows_are_the_fits_of_these_rows(order, shape):
         for rows, found in zip(trains, together, strict=True):
             part = Problem(X[rows], y[rows], np.full(len(rows), 1 / len(rows)), loss, problem.ball)
             for mine, alone in zip(found, solver.solve_path(part, deltas), strict=True):
+                assert mine.converged
+                assert mine.dual.shape == (n,)
+                assert_allclose(mine.objective, alone.objective, atol=2e-9)
+
+
+@pytest.mark.parametrize("shape", [(30, 4), (24, 30)])
+def test_problems_under_their_own_costs_are_solved_together_as_alone(shape):
+    rng = np.random.default_rng(7)
+    (n, d), loss, solver = shape, make_loss("logistic"), Exact(tol=1e-9)
+    X, y = rng.normal(size=shape), rng.choice([-1.0, 1.0], n)
+    problems = []
+    for k in range(3):
+        A, weights = rng.normal(size=(d, d)) / np.sqrt(d), np.ones(n)
+        weights[k::5] = 0.0
+        ball = Ball(Mahalanobis(A @ A.T + np.eye(d)), 0.3, 1)
+        problems.append(Problem(X, y, weights / weights.sum(), loss, ball))
+    assert solver.folds_together(problems[0])
+    deltas = np.array([0.3, 0.1, 0.02])
+    for starts in (None, solver.solve_path(problems[0], deltas)):
+        together = solver.solve_folds(problems, deltas, starts)
+        for problem, found in zip(problems, together, strict=True):
+            for mine, alone in zip(found, solver.solve_path(problem, deltas), strict=True):
                 assert mine.converged
                 assert mine.dual.shape == (n,)
                 assert_allclose(mine.objective, alone.objective, atol=2e-9)

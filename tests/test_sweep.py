@@ -15,7 +15,13 @@ from otdro.radius.compared import ALL_UP_TO, COMPARE_ON, compared
 from otdro.radius.grid import default_deltas, sweep, sweeps
 from otdro.radius.splitting import splits
 from otdro.solvers import Exact
-from otdro.solvers.euclidean.sweep import REACH, QuadraticModel, bound, minimiser, shortfall
+from otdro.solvers.euclidean.quadratic_model import (
+    REACH,
+    QuadraticModel,
+    bound,
+    minimiser,
+    shortfall,
+)
 
 N, D = 2_100, 5
 

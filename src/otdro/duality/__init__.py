@@ -16,6 +16,7 @@ from .multiplier import Tangent as Tangent
 from .multiplier import best_multiplier as best_multiplier
 from .multiplier import best_multipliers as best_multipliers
 from .multiplier import first_multiplier as first_multiplier
+from .multiplier import first_multipliers as first_multipliers
 from .multiplier import least as least
 from .multiplier import least_finite as least_finite
 from .multiplier import require_lipschitz as require_lipschitz

@@ -266,15 +266,8 @@ def best_multipliers(
     known = start > growth
     if known.all():
         return least(tangent, start, growth, rtol)
-    columns = range(B)
-    guess = [
-        first_multiplier(z[:, j], y, weights[:, j], loss, _column(w, j), delta[j]) for j in columns
-    ]
+    guess = first_multipliers(z, y, weights, loss, w, delta)
     return least(tangent, np.where(known, start, guess), growth, rtol, doubt=0.1)
-
-
-def _column(w: Array, j: int) -> Any:
-    return float(w[0, j]) if len(w) == 1 else w[:, j]
 
 
 def least_finite(loss: Loss, w: Any) -> float:
@@ -285,13 +278,25 @@ def least_finite(loss: Loss, w: Any) -> float:
 
 
 def first_multiplier(z: Array, y: Array, weights: Array, loss: Loss, w: Any, delta: float) -> float:
-    """Return a lam near the best: t = w l'/(2 lam), as if no slope changed on the way."""
-    square = float(weights @ (w * loss.derivative(z, y)) ** 2)
-    slopes = float(np.sqrt(square / delta)) / 2
-    growth = least_finite(loss, w)
-    if growth > 0:
+    """Return a lam near the best of one problem, w a number or one per row."""
+    rows = np.reshape(np.asarray(w, dtype=float), (-1, 1))
+    radius = np.array([delta])
+    return float(first_multipliers(z[:, None], y, weights[:, None], loss, rows, radius)[0])
+
+
+def first_multipliers(
+    z: Array, y: Array, weights: Array, loss: Loss, w: Array, delta: Array
+) -> Array:
+    """Return a lam near the best of each problem: t = w l'/(2 lam), as if no slope changed.
+
+    Shapes as of ``best_multipliers``.
+    """
+    square = column_sums(weights, (beside(w, z) * loss.derivative(z, y[:, None])) ** 2)
+    slopes = np.sqrt(square / delta) / 2
+    if not np.isfinite(loss.lipschitz):
+        growth = loss.smoothness * np.square(w).max(axis=0) / 2
         # away from the growth of the loss by a share of it
-        return growth + max(slopes, 1e-3 * growth)
-    top = loss.lipschitz * float(np.max(w)) / (2 * float(np.sqrt(delta)))
+        return np.asarray(growth + np.maximum(slopes, 1e-3 * growth))
+    top = loss.lipschitz * np.max(w, axis=0) / (2 * np.sqrt(delta))
     # rows without a slope are moved too once a move is cheap: stay within reach of the bound
-    return max(slopes, 1e-6 * top)
+    return np.maximum(slopes, 1e-6 * top)

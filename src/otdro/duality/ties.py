@@ -16,6 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
+from ..arrays import namespace
+
 Array = NDArray[Any]
 
 #: Relative to the diagonal, what makes a matrix definite whose null space is rounding.
@@ -46,6 +48,17 @@ class Padded:
     def problems(self, some: Array) -> Padded:
         """Return those of some problems."""
         return Padded(self.index[some], self.held[some])
+
+
+def shares_of(mean: Array, slope: Array) -> Array:
+    """Return the shares in [0, 1] of first branches whose two slopes (2, ...) have this mean.
+
+    Where the slopes are equal any share would do.
+    """
+    xp = namespace(mean)
+    apart = slope[0] - slope[1]
+    found: Array = xp.clip((mean - slope[1]) / xp.where(apart == 0, 1.0, apart), 0.0, 1.0)
+    return found
 
 
 @dataclass(frozen=True, eq=False)

@@ -37,7 +37,8 @@ class Candidates:
     """A fixed ``cost``, one ``learner``, or the candidates of a ``Learned`` specification.
 
     ``unlabelled`` are rows without labels for the learners that can use them. ``note`` is a
-    sentence about the cost for ``message_``, empty if there is nothing to say.
+    sentence about the cost for ``message_``, empty if there is nothing to say. ``name`` is the
+    short text for a cost or learner whose own is long, as that of a matrix.
     """
 
     cost: Cost | None = None
@@ -45,13 +46,14 @@ class Candidates:
     learned: Learned | None = None
     unlabelled: Array | None = None
     note: str = ""
+    name: str = ""
 
     @property
     def names(self) -> list[str]:
         """A short text for each candidate."""
         if self.learned is not None:
             return [candidate.name for candidate in self.learned.candidates()]
-        return [repr(self.cost if self.learner is None else self.learner)]
+        return [self.name or repr(self.cost if self.learner is None else self.learner)]
 
     @property
     def blends(self) -> bool:

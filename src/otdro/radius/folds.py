@@ -216,8 +216,8 @@ def _folds_of(
             full, paths = sweep(sample, trains, whole, near, order, grid, solver, FOLD_TOL)
         elif start is not None and _alike(near):
             paths = solve_weighted(sample, trains, near[0], order, grid, inside, start)
-        elif start is None and _together(sample, order, [grid], solver, near[0]):
-            paths = solve_folds(sample, trains, near, order, grid, inside)
+        elif _together(sample, order, [grid], solver, near[0]):
+            paths = solve_folds(sample, trains, near, order, grid, inside, start)
         else:
             paths = [
                 solve_path(sample.rows(train), cost, order, grid, inside, start)

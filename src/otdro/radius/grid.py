@@ -327,16 +327,23 @@ def fold_weights(sample: Sample, folds: list[Array]) -> Array:
 
 
 def solve_folds(
-    sample: Sample, folds: list[Array], costs: list[Cost], order: int, deltas: Array, solver: Solver
+    sample: Sample,
+    folds: list[Array],
+    costs: list[Cost],
+    order: int,
+    deltas: Array,
+    solver: Solver,
+    starts: Solved | None,
 ) -> list[Solved]:
     """Return the solutions on the rows of every fold under its own cost, all folds at once."""
     weights = fold_weights(sample, folds)
     solved = []
-    for y in sample.ys:
+    first = starts if starts is not None else [None] * len(sample.ys)
+    for y, near in zip(sample.ys, first, strict=True):
         balls = [sample.ball(cost, float(deltas[0]), order) for cost in costs]
         problems = [
             sample.problem(y, ball).weighted(column)
             for ball, column in zip(balls, weights.T, strict=True)
         ]
-        solved.append(solver.solve_folds(problems, deltas))
+        solved.append(solver.solve_folds(problems, deltas, near))
     return [list(of_fold) for of_fold in zip(*solved, strict=True)]

@@ -100,7 +100,11 @@ def choose(sample: Sample, solver: Solver, settings: Settings) -> Choice:
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """A candidate cost on its deltas: what its folds said, and where the rule would stop."""
+    """A candidate cost on its deltas: what its folds said, and where the rule would stop.
+
+    ``starts`` is the path over all rows from which folds started, ``final`` if to the accuracy of
+    the fit.
+    """
 
     name: str
     cost: Cost
@@ -108,6 +112,7 @@ class Trial:
     starts: Solved | None
     folds: FoldScores
     verdict: Verdict
+    final: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,8 +145,8 @@ class Trials:
             [blended(list(costs), weights, d)]
             for costs in zip(*(trial.folds.costs for trial in found), strict=True)
         ]
-        [trial] = self.run(Candidates(cost=full), [full], in_folds)
-        return replace(trial, name="Blend")
+        [trial] = self.run(Candidates(cost=full, name="Blend"), [full], in_folds)
+        return trial
 
     def run(
         self, tried: Candidates, full: list[Cost], learned: list[list[Cost]] | None = None
@@ -156,7 +161,9 @@ class Trials:
             _deltas(sample, cost, order, self.delta, settings)[:: self.every] for cost in full
         ]
         swept = [self._swept(cost, grid) for cost, grid in zip(full, deltas, strict=True)]
-        starts = [self._starts(cost, grid) for cost, grid in zip(full, deltas, strict=True)]
+        # the path of the only candidate will be that of the fit
+        final = len(full) == 1
+        starts = [self._starts(cost, grid, final) for cost, grid in zip(full, deltas, strict=True)]
         how = (self.solver, self.splits, self.scorer, settings.n_jobs, starts, learned, swept)
         scores = cross_validate(sample, tried, order, deltas, *how)
         own, groups = self.scorer is None, settings.groups
@@ -165,16 +172,17 @@ class Trials:
             rule(Evidence(view, cost, order, grid, seen, own, groups))
             for cost, grid, (view, seen) in zip(full, deltas, views, strict=True)
         ]
-        parts = (tried.names, full, deltas, starts, scores, verdicts)
+        parts = (tried.names, full, deltas, starts, scores, verdicts, [final] * len(full))
         return [Trial(*part) for part in zip(*parts, strict=True)]
 
-    def _starts(self, cost: Cost, grid: Array) -> Solved | None:
+    def _starts(self, cost: Cost, grid: Array, final: bool) -> Solved | None:
         """Return the path over all rows, where a fold's is found faster from it."""
         sample, order = self.sample, self.order
         ball = sample.ball(cost, float(grid[0]), order)
         if not self.solver.starts_pay(sample.problem(sample.ys[0], ball)):
             return None
-        return solve_path(sample, cost, order, grid, self.solver.in_folds(FOLD_TOL))
+        solver = self.solver if final else self.solver.in_folds(FOLD_TOL)
+        return solve_path(sample, cost, order, grid, solver)
 
     def _swept(self, cost: Cost, grid: Array) -> Cost | None:
         """Return the cost where its folds and its path share passes over the rows."""
@@ -188,6 +196,8 @@ class Trials:
         One that was found with the folds lacks dual points: that of the chosen delta is found here.
         """
         sample, j = self.sample, trial.verdict.place
+        if trial.final and trial.starts is not None and cost is trial.cost:
+            return trial.starts
         if trial.folds.path is None:
             known = (trial.deltas, self.solver, trial.starts)
             return solve_path(sample, cost, self.order, *known)

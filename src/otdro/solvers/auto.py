@@ -57,9 +57,11 @@ class Auto(Solver):
         """Whether paths over the same rows, of other weights and costs, are cheaper together."""
         return self.chosen(problem).folds_together(problem)
 
-    def solve_folds(self, problems: list[Problem], deltas: Array) -> list[list[Solution]]:
+    def solve_folds(
+        self, problems: list[Problem], deltas: Array, starts: Starts | None = None
+    ) -> list[list[Solution]]:
         """Return the solutions of problems over the same rows at every delta."""
-        return self.chosen(problems[0]).solve_folds(problems, deltas)
+        return self.chosen(problems[0]).solve_folds(problems, deltas, starts)
 
     def in_folds(self, tol: float) -> Auto:
         """Return the solver with a gap of ``tol`` at best."""

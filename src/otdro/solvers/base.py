@@ -22,7 +22,10 @@ Starts = Sequence[Solution]
 
 @dataclass(frozen=True, eq=False)
 class Swept:
-    """Solutions along the deltas: the ``path`` over all rows, and those of every fold."""
+    """Solutions along the deltas: the ``path`` over all rows, and those of every fold.
+
+    The objective of a fold's solution is that of its quadratic model, not of its rows.
+    """
 
     path: list[Solution]
     folds: list[list[Solution]]
@@ -114,10 +117,15 @@ class Method:
         return False
 
     def solve_folds(
-        self, problems: list[Problem], deltas: Array, tol: float, max_iter: int
+        self,
+        problems: list[Problem],
+        deltas: Array,
+        tol: float,
+        max_iter: int,
+        starts: Starts | None,
     ) -> list[list[Solution]]:
         """Solve problems over the same rows at every delta; override to share work."""
-        return [self.solve_path(problem, deltas, tol, max_iter, None) for problem in problems]
+        return [self.solve_path(problem, deltas, tol, max_iter, starts) for problem in problems]
 
 
 class Solver(BaseEstimator):  # type: ignore[misc]
@@ -156,9 +164,11 @@ class Solver(BaseEstimator):  # type: ignore[misc]
         """Whether paths over the same rows, of other weights and costs, are cheaper together."""
         return False
 
-    def solve_folds(self, problems: list[Problem], deltas: Array) -> list[list[Solution]]:
+    def solve_folds(
+        self, problems: list[Problem], deltas: Array, starts: Starts | None = None
+    ) -> list[list[Solution]]:
         """Solve problems over the same rows, of other weights and costs, at every delta."""
-        return [self.solve_path(problem, deltas) for problem in problems]
+        return [self.solve_path(problem, deltas, starts) for problem in problems]
 
     def in_folds(self, tol: float) -> Solver:
         """Return the solver at the accuracy of folds, ``tol`` at best; here itself."""

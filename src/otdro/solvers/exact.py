@@ -111,11 +111,13 @@ class Exact(Solver):
         accepted = not priced and self.lacks(problem) is None
         return accepted and method(problem).folds_together(problem)
 
-    def solve_folds(self, problems: list[Problem], deltas: Array) -> list[list[Solution]]:
+    def solve_folds(
+        self, problems: list[Problem], deltas: Array, starts: Starts | None = None
+    ) -> list[list[Solution]]:
         """Return the solutions of problems over the same rows at every delta (descending)."""
         if not np.all(np.asarray(deltas) > 0):
-            return super().solve_folds(problems, deltas)
-        return method(problems[0]).solve_folds(problems, deltas, self.tol, self.max_iter)
+            return super().solve_folds(problems, deltas, starts)
+        return method(problems[0]).solve_folds(problems, deltas, self.tol, self.max_iter, starts)
 
     def _with_fixed_labels(self, problem: Problem, start: Solution | None) -> tuple[Solution, bool]:
         """Return the solution with fixed labels, and whether the adversary changes none there.

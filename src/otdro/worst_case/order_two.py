@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import as_float, full, namespace, numbers
+from ..duality.ties import shares_of
 from ..losses import Loss, PiecewiseQuadratic
 from .distribution import TOLERANCE, Moves, branches
 
@@ -54,9 +55,7 @@ def order_two_moves(
     else:
         moved = z + inner.shift
         slope = loss.derivative(moved, xp.broadcast_to(y, moved.shape))
-        apart = xp.where(slope[0] == slope[1], 1.0, slope[0] - slope[1])
-        given = xp.clip((dual - slope[1]) / apart, 0.0, 1.0)
-        share = xp.where(two & (slope[0] != slope[1]), given, share)
+        share = xp.where(two & (slope[0] != slope[1]), shares_of(dual, slope), share)
     found = branches([weights * share, weights * (1 - share)], list(inner.shift), attained=True)
     return found.spending(w, delta)
 

@@ -58,7 +58,7 @@ def minimise_together(asked: list[Asked], like: Any) -> list[Minimum]:
     """
     found: list[Minimum | None] = [None] * len(asked)
     for part in _parts(asked):
-        for i, answer in zip(part, _minimised([asked[i] for i in part], like), strict=True):
+        for i, answer in zip(part, minimised([asked[i] for i in part], like), strict=True):
             found[i] = answer
     return [answer for answer in found if answer is not None]
 
@@ -77,7 +77,7 @@ def _parts(asked: list[Asked]) -> list[list[int]]:
     return parts
 
 
-def _minimised(asked: list[Asked], like: Any) -> list[Minimum]:
+def minimised(asked: list[Asked], like: Any) -> list[Minimum]:
     """Return the minima of batches of one kind."""
     sizes = [len(each.target) for each in asked]
     target = beside(np.concatenate([each.target for each in asked]), like)

@@ -33,6 +33,7 @@ from ...duality import (
     DualRows,
     RowDerivatives,
     best_multipliers,
+    first_multipliers,
     lower_bound,
     move_derivatives,
 )
@@ -41,8 +42,10 @@ from ...losses import Loss
 
 Array = NDArray[Any]
 
-#: The precision to which lam alone is minimised at a start, and at the end.
-ROUGH, FINE = 1e-3, 1e-13
+#: The precision to which lam alone is minimised at the end.
+FINE = 1e-13
+#: The share of the budget that a first guess of lam is taken to spend at least.
+LEAST_SPENT = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,18 +134,24 @@ class JointObjective:
         lam = np.zeros(len(b)) if lam is None else lam.copy()
         new = np.flatnonzero(~((lam > 0) & np.isfinite(lam)))
         if len(new):
-            part, nowhere = self.columns(new), np.zeros(len(new))
-            lam[new] = part._multipliers(theta[:, new], pick_columns(z, new), nowhere, ROUGH)
+            lam[new] = self.columns(new)._near_best(theta[:, new], b[new], pick_columns(z, new))
         return self.at(theta, b, lam, z)
 
-    def _multipliers(self, theta: Array, z: Array, first: Array, rtol: float) -> Array:
+    def _near_best(self, theta: Array, b: Array, z: Array) -> Array:
+        """Return lam near its best: what is spent, E t^2, falls about as its inverse square."""
         rows, w = self.rows, self.rows.dual_norm.norms(theta)
-        sample = (z, rows.y, rows.weights, self.loss)
-        return np.asarray(best_multipliers(*sample, w, rows.delta, first, rtol).lam)
+        lam = first_multipliers(z, rows.y, rows.weights, self.loss, w, rows.delta)
+        x = self.at(theta, b, lam, z)
+        best = namespace(z).where(x.value[0] >= x.value[-1], x.shift[0], x.shift[-1])
+        spent = column_sums(rows.weights, (best / beside(w, z)) ** 2)
+        return np.asarray(lam * np.sqrt(np.maximum(spent / rows.delta, LEAST_SPENT)))
 
     def settled(self, x: JointPoint) -> JointPoint:
         """Return the points with lam alone minimised to rounding, where that is lower."""
-        new = self.at(x.theta, x.b, self._multipliers(x.theta, x.z, x.lam, FINE), x.z)
+        rows = self.rows
+        sample = (x.z, rows.y, rows.weights, self.loss, x.w, rows.delta)
+        lam = np.asarray(best_multipliers(*sample, x.lam, FINE).lam)
+        new = self.at(x.theta, x.b, lam, x.z)
         lower = new.objective <= x.objective
         return x.replaced(lower, new.columns(lower))
 

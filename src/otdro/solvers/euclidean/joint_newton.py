@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...arrays import namespace, pick, pick_columns, set_columns
+from ...arrays import full, namespace, pick, pick_columns, set_columns
 from ...duality import DualRows, Round, ZeroModel, threshold, zero_model
 from ...problem import Problem, Solution
 from ..base import Array, Starts, constant_risk, constant_solution, duality_gap
@@ -72,7 +72,8 @@ class JointNewton(BatchedMethod):
         near = None if starts is None else [starts[int(j)] for j in place]
         target = tol * np.array([constant_risk(each)[1] for each in problems])[owner]
         start = objective.start(*_first(at, objective, flat, near))
-        found = descend(objective, start, target, max_iter)
+        dual = None if near is None else _duals(near, start.z)
+        found = descend(objective, start, target, max_iter, dual)
         if starts:
             _retried(found, objective, flat, target, max_iter)
         solutions = at.solutions(found, found.lam, found.dual, target)
@@ -128,6 +129,14 @@ def _first(at: Coordinates, objective: JointObjective, flat: Flat, starts: Start
         near = part.start(*_order_one(part, flat.columns(cold)))
         theta[:, cold], b[cold], lam[cold] = near.theta, near.b, near.lam
     return First(theta, b, lam)
+
+
+def _duals(starts: Starts, z: Array) -> Array:
+    """Return the mean slopes of the rows that solutions ended with, shape (n, B), nan if none."""
+    unknown = full(len(z), np.nan, z)
+    each = [unknown if start.dual is None else start.dual for start in starts]
+    found: Array = namespace(z).stack(each, axis=1)
+    return found
 
 
 def _retried(

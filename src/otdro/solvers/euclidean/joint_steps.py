@@ -13,13 +13,12 @@ from ...arrays import (
     beside,
     copied,
     entries,
-    full,
     namespace,
     numpy,
     pick_columns,
     set_columns,
 )
-from ...duality.ties import Padded, TieModels, solve_each, times
+from ...duality.ties import Padded, TieModels, shares_of, solve_each, times
 from .joint import JointObjective, JointPoint
 
 Array = NDArray[Any]
@@ -36,7 +35,8 @@ STALL, PATIENCE = 1e-3, 4
 STILL = 1e-15
 #: The share of the predicted decrease that a step must bring.
 ARMIJO = 1e-4
-#: Halvings of a step, and how many lengths are tried at a time while scores are few.
+#: Halvings of a step, and how many lengths are tried at first while scores are few, then twice as
+#: many each time.
 HALVINGS, AT_ONCE, FEW = 50, 4, 10_000
 #: The share of the way to lam = 0 that a step may go.
 WAY = 0.9
@@ -187,19 +187,19 @@ def _shortened(
     """Return the points after the longest of the steps 1/2, 1/4, ... that descend, or no step."""
     move, descent = steps.move[index], steps.descent[index]
     found, left = x, np.arange(len(move))
-    at_once = max(1, min(AT_ONCE, FEW // (len(x.z) * len(move))))
-    for halvings in range(1, HALVINGS, at_once):
+    tried, at_once = 0, AT_ONCE
+    while len(left) and tried < HALVINGS:
         B = len(left)
+        at_once = max(1, min(at_once, FEW // (len(x.z) * B), HALVINGS - tried))
         again = np.tile(left, at_once)
         line = JointLine(objective.columns(again), x.columns(again), move[again])
-        length = line.longest * 0.5 ** np.repeat(np.arange(halvings, halvings + at_once), B)
+        length = line.longest * 0.5 ** np.repeat(np.arange(tried, tried + at_once) + 1, B)
         new = line.at(length)
         good = _low_enough(new, line.x, length * descent[again]).reshape(at_once, B)
         some, longest = good.any(axis=0), good.argmax(axis=0)
         found = found.replaced(left[some], new.columns((longest * B + np.arange(B))[some]))
-        left = left[~some]
-        if not len(left):
-            break
+        # what is left is seldom much, and goes far
+        left, tried, at_once = left[~some], tried + at_once, 2 * at_once
     return found
 
 
@@ -215,22 +215,22 @@ class JointMinimum:
     n_iter: Array
     dual: Array
 
-    @classmethod
-    def empty(cls, d: int, z: Array) -> JointMinimum:
-        """Return arrays for the problems of scores z (n, B)."""
-        B = z.shape[1]
-        scalars = (np.zeros(B) for _ in range(4))
-        b, lam, objective, gap = scalars
-        dual = full(z.shape, 0.0, z)
-        return cls(np.zeros((d, B)), b, lam, objective, gap, np.ones(B, int), dual)
 
+def descend(
+    objective: JointObjective,
+    x: JointPoint,
+    target: Array,
+    max_iter: int,
+    dual: Array | None = None,
+) -> JointMinimum:
+    """Minimise from x until each problem's gap is at most its ``target`` (B,).
 
-def descend(objective: JointObjective, x: JointPoint, target: Array, max_iter: int) -> JointMinimum:
-    """Minimise from x until each problem's gap is at most its ``target`` (B,)."""
-    d, B = x.theta.shape
-    found, active = JointMinimum.empty(d, x.z), np.arange(B)
-    p, floor, lower = _hard_shares(x), np.full(B, SHARP), np.zeros(B)
-    stalls = np.zeros(B, dtype=int)
+    ``dual`` (n, B) are mean slopes of rows that problems nearby ended with, nan where unknown.
+    """
+    everything, best, B = objective, x, len(x.b)
+    p, floor, lower = _first_shares(x, dual), np.full(B, SHARP), np.zeros(B)
+    shares, gaps, steps = p, np.zeros(B), np.ones(B, dtype=int)
+    active, stalls = np.arange(B), np.zeros(B, dtype=int)
     for n_iter in range(1, max_iter + 1):
         new, p = advance(objective, x, p, floor)
         lower = np.maximum(lower, objective.lower_bound(new, p))
@@ -243,42 +243,51 @@ def descend(objective: JointObjective, x: JointPoint, target: Array, max_iter: i
         x, p = new, _kept_shares(new, x, p)
         over = (gap <= target[active]) | stuck | (n_iter == max_iter)
         if over.any():
-            done = np.flatnonzero(over)
-            fine = bool((target[active[done]] < ROUGH_FIT * x.objective[done]).any())
-            some = pick_columns(p, done)
-            _store(found, active[done], objective.columns(done), x.columns(done), some, fine)
-            found.gap[active[done]] = gap[done] - (
-                x.objective[done] - found.objective[active[done]]
-            )
-            found.n_iter[active[done]] = n_iter
-            keep = np.flatnonzero(~over)
+            done, keep = np.flatnonzero(over), np.flatnonzero(~over)
+            at = active[done]
+            best = x if len(at) == B else best.replaced(at, x.columns(done))
+            shares = p if len(at) == B else _with_columns(shares, at, pick_columns(p, done))
+            gaps[at], steps[at] = gap[done], n_iter
             if not len(keep):
                 break
             objective, x, active = objective.columns(keep), x.columns(keep), active[keep]
             p = pick_columns(p, keep)
             floor, lower, stalls = floor[keep], lower[keep], stalls[keep]
-    found.gap = np.maximum(found.gap, 0.0)
+    return _minimum(everything, best, shares, gaps, steps, target)
+
+
+def _minimum(
+    objective: JointObjective, x: JointPoint, p: Array, gap: Array, n_iter: Array, target: Array
+) -> JointMinimum:
+    """Return the points where descents ended, lam settled where they are to be precise."""
+    end, fine = x, np.flatnonzero(target < ROUGH_FIT * x.objective)
+    if len(fine):
+        end = x.replaced(fine, objective.columns(fine).settled(x.columns(fine)))
+    gap = np.maximum(gap - (x.objective - end.objective), 0.0)
+    dual = objective.dual(end, _kept_shares(end, x, p))
+    return JointMinimum(end.theta, end.b, end.lam, end.objective, gap, n_iter, dual)
+
+
+def _with_columns(v: Array, index: Array, new: Array) -> Array:
+    """Return v with some columns replaced."""
+    found: Array = copied(v)
+    set_columns(found, index, new)
     return found
-
-
-def _store(
-    found: JointMinimum,
-    at: Array,
-    objective: JointObjective,
-    x: JointPoint,
-    p: Array,
-    fine: bool,
-) -> None:
-    """Write finished problems into their columns, lam settled where they are to be precise."""
-    before, x = x, objective.settled(x) if fine else x
-    found.theta[:, at], found.b[at], found.lam[at] = x.theta, x.b, x.lam
-    found.objective[at] = x.objective
-    set_columns(found.dual, at, objective.dual(x, _kept_shares(x, before, p)))
 
 
 def _hard_shares(x: JointPoint) -> Array:
     """Return all mass of a row on its higher branch."""
     return as_float(x.value[0] >= x.value[-1])
+
+
+def _first_shares(x: JointPoint, dual: Array | None) -> Array:
+    """Return the masses of first branches that have the mean slopes ``dual``, else all or none."""
+    hard, xp = _hard_shares(x), namespace(x.z)
+    if dual is None or len(x.value) == 1:
+        return hard
+    known = shares_of(dual, x.slope)
+    found: Array = xp.where(x.two & xp.isfinite(known), known, hard)
+    return found
 
 
 def _kept_shares(x: JointPoint, old: JointPoint, p: Array) -> Array:

@@ -17,10 +17,10 @@ from ..base import Starts, Swept, ahead, constant_risk
 from .batch import Batch, Minimum, norms
 from .batched import BatchedMethod
 from .coordinates import Coordinates
-from .gathered import MINIMISE
+from .gathered import MINIMISE, Asked, minimised
 from .newton_matrix import DENSE_UP_TO, NewtonMatrix
 from .order_one import Start, minimise, zero_points
-from .sweep import Sweep, applies, extrapolated, folded
+from .sweep import Sweep, applies, folded
 
 Array = NDArray[Any]
 
@@ -34,12 +34,19 @@ SUBSAMPLE_FROM, SUBSAMPLE, PER_COLUMN = 5_000, 10_000, 30
 ONE_IN = 20
 #: The gap of a starting point, as a share of the error d/part of its part, and the steps to it.
 ROUGH_SHARE, ROUGH_STEPS = 0.1, 30
+#: Entries of the rows of a stack of problems, each with its own copy, that are solved at a time.
+ROWS_UP_TO = 1_000_000
 
 
 class Newton(BatchedMethod):
-    """Any smooth loss at order 1, and at delta = 0."""
+    """Any smooth loss at order 1, and at delta = 0.
+
+    At delta = 0 the slopes must balance, Z'(pi a) = 0, and do to rounding only: ``dual_value``
+    takes |Z'(pi a)| |theta| off, which is what that costs at the model found, not at every other.
+    """
 
     accepts_zero = True
+    certifies = f"{BatchedMethod.certifies}; at delta = 0 up to rounding of the dual point"
 
     def lacks(self, problem: Problem) -> str | None:
         """Refuse losses with kinks or pieces, and order 2."""
@@ -89,6 +96,37 @@ class Newton(BatchedMethod):
         solved = _solutions(problem, at, found, np.repeat(targets, m))
         return [solved[f * m : (f + 1) * m] for f in range(F)]
 
+    def folds_together(self, problem: Problem) -> bool:
+        """Whether paths under other costs are cheaper together: those of small problems."""
+        return self.starts_pay(problem)
+
+    def solve_folds(
+        self,
+        problems: list[Problem],
+        deltas: Array,
+        tol: float,
+        max_iter: int,
+        starts: Starts | None,
+    ) -> list[list[Solution]]:
+        """Solve problems each under its own cost at every delta, the rows of all in one stack."""
+        m, (n, d) = len(deltas), problems[0].X.shape
+        ats = [Coordinates(problem) for problem in problems]
+        asked = []
+        for problem, at in zip(problems, ats, strict=True):
+            batch = _batch(problem, at, np.tile(problem.weights[:, None], m), np.asarray(deltas))
+            target = np.full(m, tol * constant_risk(problem)[1])
+            first = None if starts is None else at.places(starts)
+            asked.append(Asked(batch, target, max_iter, first))
+        if not asked[0].stackable or MINIMISE.get() is not minimise:
+            return super().solve_folds(problems, deltas, tol, max_iter, starts)
+        lot = max(1, ROWS_UP_TO // (m * n * min(n, d)))
+        lots = [asked[i : i + lot] for i in range(0, len(asked), lot)]
+        found = [each for part in lots for each in minimised(part, problems[0].weights)]
+        return [
+            _solutions(problem, at, each, one.target)
+            for problem, at, each, one in zip(problems, ats, found, asked, strict=True)
+        ]
+
     def _coordinates(self, problem: Problem, part: Array | None = None) -> Coordinates:
         """Return coordinates; sparse rows that are few columns each stay as they are.
 
@@ -132,14 +170,15 @@ class Newton(BatchedMethod):
     ) -> Swept:
         """Solve over all rows and without those of each fold, from passes that all share."""
         sweep = Sweep(problem, held, costs, tol, fold_tol)
-        swept, points = Swept([], [[] for _ in held]), [sweep.start()]
+        swept = Swept([], [[] for _ in held])
         for j, delta in enumerate(deltas.tolist()):
-            start = extrapolated(points[-2:], deltas[: j + 1])
-            found = sweep.at(delta, start)
-            full = found.full or self.solve(problem.at(delta), tol, max_iter)
+            found = sweep.at(deltas[: j + 1])
+            full = found.full
+            if full is None:
+                full = self.solve(problem.at(delta), tol, max_iter)
+                sweep.went_on(full)
             log.info("delta %d of %d with its folds: gap %.2g", j + 1, len(deltas), full.gap)
             swept.path.append(full)
-            points.append(sweep.point(full))
             for f, known in enumerate(found.folds):
                 if known is None:
                     alone = folded(problem.at(delta), held[f], costs[f])

@@ -64,7 +64,12 @@ class MultinomialNewton(Method):
         return _in_turn(_Together([problem]), np.asarray(deltas, dtype=float), tol, max_iter)[0]
 
     def solve_folds(
-        self, problems: list[Problem], deltas: Array, tol: float, max_iter: int
+        self,
+        problems: list[Problem],
+        deltas: Array,
+        tol: float,
+        max_iter: int,
+        starts: Starts | None,
     ) -> list[list[Solution]]:
         """Return the paths of problems over the same rows, those of all classes in step."""
         full = [f for f, problem in enumerate(problems) if _complete(problem)]
@@ -73,7 +78,7 @@ class MultinomialNewton(Method):
             together = _Together([problems[f] for f in full])
             known = (np.asarray(deltas, dtype=float), tol, max_iter)
             found = dict(zip(full, _in_turn(together, *known), strict=True))
-        rest = (deltas, tol, max_iter, None)
+        rest = (deltas, tol, max_iter, starts)
         return [
             found[f] if f in found else self.solve_path(problem, *rest)
             for f, problem in enumerate(problems)
