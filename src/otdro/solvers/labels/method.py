@@ -16,6 +16,7 @@ from ..softmax.method import MultinomialNewton, PairCoordinates, pair_penalty
 from . import interior
 from .cones import cone_of
 from .newton import Place, PricedMinimum, PricedRows, minimise
+from .norm_rows import norm_rows
 from .pieces import pieces_of
 from .softmax import PricedSoftmax, SoftmaxPlace
 from .softmax import minimise as minimise_softmax
@@ -54,8 +55,10 @@ class PricedLabels(Method):
         target = tol * unit
         known = (at.risk, unit, target, max_iter)
         found = None
-        if start is not None and start.coef.any() and problem.ball.cost.euclidean:
-            found = interior.minimise(at.rows, at.place(start.coef, start.intercept), *known)
+        if start is not None and start.coef.any():
+            place = at.place(start.coef, start.intercept)
+            below = start.objective - start.gap
+            found = interior.minimise(at.rows, at.norm_rows, place, at.risk, below, *known[1:])
         if found is None:
             found = minimise(at.rows, at.place(np.zeros(problem.X.shape[1]), b), *known)
         return at.solution(found, target)
@@ -112,7 +115,10 @@ class _Inside:
         self.center = mean(problem.X, problem.weights) if problem.fit_intercept else None
         design = Design(problem.X, center=self.center) if self.round is None else self.round.design
         cone = cone_of(cost)
+        norm = norm_rows(cost, design.d)
         assert cone is not None
+        assert norm is not None
+        self.norm_rows = norm
         self.rows = PricedRows(
             design,
             problem.y,

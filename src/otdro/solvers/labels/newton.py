@@ -16,7 +16,7 @@ risk is concave in delta, so that a budget which is x too large costs a share of
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -213,22 +213,31 @@ def _derivatives(rows: PricedRows, place: Place, tau: float) -> tuple[Array, Arr
     """Return gradient and Hessian of the smoothed objective in (theta, b, s)."""
     pieces = rows.worst.at(place.z, rows.y, place.s)
     q = _shares(pieces, tau)
-    mean = np.einsum("jn,jnp->np", q, pieces.slope)
-    off = pieces.slope - mean
-    bend = np.einsum("jn,jnpq->npq", q, pieces.bend)
-    bend += np.einsum("jn,jnp,jnq->npq", q, off, off) / tau
-    g, H = gradient(rows, mean), hessian(rows, bend)
+    mean = (q * pieces.slope).sum(axis=1)
+    g, H = gradient(rows, mean), hessian(rows, curvature(pieces, q, q / tau, mean))
     _add_barriers(rows, place, tau, g, H)
     return g, H
 
 
+def curvature(pieces: SmoothPieces, q: Array, W: Array, mean: Array) -> Array:
+    """Return sum q f'' + W (f' - mean)(f' - mean)' of every row, shape (p, p, n)."""
+    off = pieces.slope - mean[:, None]
+    weighted = W * off
+    bend = (q * pieces.bend).sum(axis=2)
+    for k in range(len(off)):
+        for j in range(k + 1):
+            bend[k, j] += (weighted[k] * off[j]).sum(axis=0)
+            bend[j, k] = bend[k, j]
+    return np.asarray(bend)
+
+
 def gradient(rows: PricedRows, mean: Array) -> Array:
-    """Return the gradient in (theta, b, s) from the mean slopes (n, p) of the rows in (z, s)."""
+    """Return the gradient in (theta, b, s) from the mean slopes (p, n) of the rows in (z, s)."""
     d = rows.design.d
-    mean = rows.weights[:, None] * mean
+    mean = rows.weights * mean
     g = np.zeros(d + 1 + rows.worst.scalars)
-    g[:d] = rows.design.adjoint(mean[:, 0])
-    g[d:] = mean.sum(axis=0)
+    g[:d] = rows.design.adjoint(mean[0])
+    g[d:] = mean.sum(axis=1)
     g[-1] += rows.rate
     if not rows.fit_intercept:
         g[d] = 0.0
@@ -236,15 +245,16 @@ def gradient(rows: PricedRows, mean: Array) -> Array:
 
 
 def hessian(rows: PricedRows, bend: Array) -> Array:
-    """Return the Hessian in (theta, b, s) from the curvatures (n, p, p) of the rows in (z, s)."""
+    """Return the Hessian in (theta, b, s) from the curvatures (p, p, n) of the rows in (z, s)."""
     d = rows.design.d
-    bend = rows.weights[:, None, None] * bend
+    bend = rows.weights * bend
     side = d + 1 + rows.worst.scalars
     H = np.zeros((side, side))
-    H[:d, :d] = rows.design.gram(np.maximum(bend[:, 0, 0], 0.0))
-    H[:d, d:] = rows.design.adjoint(bend[:, 0, :])
+    H[:d, :d], H[:d, d] = rows.design.moments(np.maximum(bend[0, 0], 0.0))
+    for k in range(1, len(bend)):
+        H[:d, d + k] = rows.design.adjoint(bend[0, k])
     H[d:, :d] = H[:d, d:].T
-    H[d:, d:] = bend.sum(axis=0)
+    H[d:, d:] = bend.sum(axis=2)
     if not rows.fit_intercept:
         H[d, :] = H[:, d] = 0.0
         H[d, d] = 1.0
@@ -273,13 +283,15 @@ def lower_bound(rows: PricedRows, place: Place, tau: float, step: Array) -> tupl
     d = rows.design.d
     pieces = rows.worst.at(place.z, rows.y, place.s)
     q = _shares(pieces, tau)
-    move = np.empty((len(rows.y), 1 + rows.worst.scalars))
-    move[:, 0] = rows.design.scores(step[:d]) + step[d]
-    move[:, 1:] = step[d + 1 :]
-    rise = np.einsum("jnp,np->jn", pieces.slope, move)
-    q = q * (1 + (rise - np.einsum("jn,jn->n", q, rise)) / tau)
-    a = pieces.slope[:, :, 0] + np.einsum("jnp,np->jn", pieces.bend[:, :, 0, :], move)
-    return bound(rows, pieces, q, a)
+    move = [rows.design.scores(step[:d]) + step[d], *step[d + 1 :]]
+    rise = along(pieces.slope, move)
+    q = q * (1 + (rise - (q * rise).sum(axis=0)) / tau)
+    return bound(rows, pieces, q, pieces.slope[0] + along(pieces.bend[0], move))
+
+
+def along(derivatives: Array, move: Sequence[Any]) -> Array:
+    """Return the change (J, n) along a move of (z, s), from derivatives (p, J, n)."""
+    return np.asarray(sum(slope * dv for slope, dv in zip(derivatives, move, strict=True)))
 
 
 def bound(rows: PricedRows, pieces: SmoothPieces, q: Array, a: Array) -> tuple[float, Array]:
