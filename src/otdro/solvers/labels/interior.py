@@ -30,13 +30,16 @@ Array = NDArray[Any]
 STEPS = 40
 #: The largest and the least first mu, in units of the risk, and the first lam, relative to that
 #: of the place.
-FIRST, LEAST_FIRST, ABOVE = 0.1, 1e-4, 1.1
+FIRST, LEAST_FIRST, ABOVE = 1e-2, 1e-4, 1.1
 #: The share of the way to the boundary that a step takes, and of a slack that curvature may take.
 SHORT_OF, LEFT = 0.995, 0.1
 #: Pieces that a row does not have are this far below its others, in units of the risk.
 FAR_BELOW = 1e3
 #: The sum of products, in units of the target, from which on bounds are worth their time.
 WORTH = 3.0
+#: Corrections of a step towards the central path, the length from which on it needs none, by how
+#: much longer one should make it and the share of that which pays, and products still near mu.
+CORRECTIONS, LONG, LONGER, WORTHWHILE, SPREAD = 2, 0.9, 0.3, 0.1, 10.0
 #: Halvings of a step that leaves the domain of the pieces.
 HALVINGS = 20
 
@@ -174,7 +177,33 @@ class _PricedEquations:
         slack, price = now.norm.slack, now.norm.price
         left += float((slack + length * ahead.norm.slack) @ (price + length * ahead.norm.price))
         mu = (left / self.total) ** 3 * self.mu
-        return self._towards(mu, ahead.ds * ahead.dq, ahead.norm.slack * ahead.norm.price)
+        dropped = ahead.ds * ahead.dq
+        head = ahead.norm.slack * ahead.norm.price
+        step = self._towards(mu, dropped, head)
+        return self._centred(step, mu, dropped, head)
+
+    def _centred(self, step: Step, mu: float, dropped: Array, head: Array) -> Step:
+        """Return the step, corrected while that makes it longer (Gondzio).
+
+        Products that a longer step would leave far from mu are aimed at the nearest that is not.
+        """
+        now = self.now
+        length = self.longest(step)
+        for _ in range(CORRECTIONS):
+            if length >= LONG:
+                break
+            hoped = min(1.0, length + LONGER)
+            ahead = (self.sigma + hoped * step.ds) * (now.q + hoped * step.dq)
+            slack = now.norm.slack + hoped * step.norm.slack
+            ahead_head = slack * (now.norm.price + hoped * step.norm.price)
+            dropped = dropped - _towards_range(ahead, mu)
+            head = head - _towards_range(ahead_head, mu * self.barrier)
+            corrected = self._towards(mu, dropped, head)
+            reached = self.longest(corrected)
+            if reached < length + WORTHWHILE * LONGER:
+                break
+            step, length = corrected, reached
+        return step
 
     def _towards(self, mu: float, products: Array, head: Array) -> Step:
         """Return the step to sigma q = mu - products, those of the norm mu share - head."""
@@ -212,7 +241,12 @@ class _PricedEquations:
         if step is not None:
             q = q + step.dq
             a = a + along(pieces.bend[0], [step.dz, *step.move[len(now.theta) + 1 :]])
-        return bound(self.rows, pieces, q / q.sum(axis=0), a)
+        return bound(self.rows, pieces.label, pieces.kept, q / q.sum(axis=0), a)
+
+
+def _towards_range(products: Array, mu: Any) -> Array:
+    """Return the way of products to [mu/SPREAD, SPREAD mu], at most SPREAD mu down."""
+    return np.maximum(np.clip(products, mu / SPREAD, SPREAD * mu) - products, -SPREAD * mu)
 
 
 def _after(

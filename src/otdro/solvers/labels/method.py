@@ -13,7 +13,7 @@ from ...problem import Problem, Solution
 from ..base import Method, constant_risk, verdict
 from ..euclidean.coordinates import Coordinates
 from ..softmax.method import MultinomialNewton, PairCoordinates, pair_penalty
-from . import interior
+from . import constant, interior, many_rows
 from .cones import cone_of
 from .newton import Place, PricedMinimum, PricedRows, minimise
 from .norm_rows import norm_rows
@@ -53,15 +53,30 @@ class PricedLabels(Method):
         at = _Inside(problem)
         b, unit = constant_risk(problem)
         target = tol * unit
-        known = (at.risk, unit, target, max_iter)
-        found = None
-        if start is not None and start.coef.any():
-            place = at.place(start.coef, start.intercept)
-            below = start.objective - start.gap
-            found = interior.minimise(at.rows, at.norm_rows, place, at.risk, below, *known[1:])
+        found = None if start is None else _from_start(at, start, unit, target, max_iter)
         if found is None:
-            found = minimise(at.rows, at.place(np.zeros(problem.X.shape[1]), b), *known)
+            zero = at.place(np.zeros(problem.X.shape[1]), b)
+            found = minimise(at.rows, zero, at.risk, unit, target, max_iter)
         return at.solution(found, target)
+
+
+def _from_start(
+    at: _Inside, start: Solution, unit: float, target: float, max_iter: int
+) -> PricedMinimum | None:
+    """Return the minimum from the solution with fixed labels, None where no steps get there."""
+    rows, below = at.rows, start.objective - start.gap
+    place = at.place(start.coef, start.intercept)
+    risk = at.risk(place)[0]
+    found = constant.minimise(rows, at.risk, risk, target)
+    if found is not None:
+        return found
+    moves = bool(start.coef.any())
+    known = (place, at.risk)
+    if moves and at.round is not None and rows.design.n >= many_rows.FROM * rows.design.d:
+        found = many_rows.minimise(rows, *known, unit, target, max_iter)
+    if found is None and (moves or at.round is None):
+        found = interior.minimise(rows, at.norm_rows, *known, below, unit, target, max_iter)
+    return found
 
 
 class PricedMultinomial(Method):

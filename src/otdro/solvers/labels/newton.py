@@ -202,7 +202,7 @@ def _domain(rows: PricedRows, s: Array) -> tuple[float, Array, Array]:
     return -float(np.log(room)), g, np.outer(g, g) - bend / room
 
 
-def _shares(pieces: SmoothPieces, tau: float) -> Array:
+def shares(pieces: SmoothPieces, tau: float) -> Array:
     """Return q (J, n)."""
     top = pieces.value.max(axis=0)
     q = np.exp((pieces.value - top) / tau)
@@ -212,7 +212,7 @@ def _shares(pieces: SmoothPieces, tau: float) -> Array:
 def _derivatives(rows: PricedRows, place: Place, tau: float) -> tuple[Array, Array]:
     """Return gradient and Hessian of the smoothed objective in (theta, b, s)."""
     pieces = rows.worst.at(place.z, rows.y, place.s)
-    q = _shares(pieces, tau)
+    q = shares(pieces, tau)
     mean = (q * pieces.slope).sum(axis=1)
     g, H = gradient(rows, mean), hessian(rows, curvature(pieces, q, q / tau, mean))
     _add_barriers(rows, place, tau, g, H)
@@ -282,11 +282,13 @@ def lower_bound(rows: PricedRows, place: Place, tau: float, step: Array) -> tupl
     """
     d = rows.design.d
     pieces = rows.worst.at(place.z, rows.y, place.s)
-    q = _shares(pieces, tau)
+    q = shares(pieces, tau)
     move = [rows.design.scores(step[:d]) + step[d], *step[d + 1 :]]
     rise = along(pieces.slope, move)
-    q = q * (1 + (rise - (q * rise).sum(axis=0)) / tau)
-    return bound(rows, pieces, q, pieces.slope[0] + along(pieces.bend[0], move))
+    # where a share would be negative the piece has none
+    q = q * np.maximum(1 + (rise - (q * rise).sum(axis=0)) / tau, 0.0)
+    a = pieces.slope[0] + along(pieces.bend[0], move)
+    return bound(rows, pieces.label, pieces.kept, q / q.sum(axis=0), a)
 
 
 def along(derivatives: Array, move: Sequence[Any]) -> Array:
@@ -294,13 +296,18 @@ def along(derivatives: Array, move: Sequence[Any]) -> Array:
     return np.asarray(sum(slope * dv for slope, dv in zip(derivatives, move, strict=True)))
 
 
-def bound(rows: PricedRows, pieces: SmoothPieces, q: Array, a: Array) -> tuple[float, Array]:
-    """Return the bound of shares q and slopes a (J, n) of pieces, and the rows' mean slopes."""
+def bound(
+    rows: PricedRows, label: Array, kept: Array, q: Array, a: Array
+) -> tuple[float, Array]:
+    """Return the bound of shares q and slopes a (J, n) of pieces, and the rows' mean slopes.
+
+    ``label`` (J, n) is that of a piece, ``kept`` (J,) whether it is the row's own.
+    """
     if q.min() < 0:
         return 0.0, np.zeros(len(rows.y))
     mass = rows.weights * q
     a = _balanced(mass, a, rows.fit_intercept)
-    changed = float(mass[~pieces.kept].sum())
+    changed = float(mass[~kept].sum())
     size = rows.polar(rows.design.adjoint(np.sum(mass * a, axis=0)))
     if rows.worst.scalars == 1:
         need = size / rows.loss.lipschitz
@@ -308,7 +315,7 @@ def bound(rows: PricedRows, pieces: SmoothPieces, q: Array, a: Array) -> tuple[f
         square = float(np.sum(mass * a**2))
         need = size**2 / square if square > 0 else 0.0
     excess = max(0.0, need - (rows.delta - rows.kappa * changed))
-    conjugate = np.where(mass > 0, rows.loss.conjugate(a, pieces.label), 0.0)
+    conjugate = np.where(mass > 0, rows.loss.conjugate(a, label), 0.0)
     value = -float(np.sum(mass * conjugate)) / (1 + excess / rows.delta)
     mean = np.sum(mass * a, axis=0) / np.where(rows.weights > 0, rows.weights, 1.0)
     return (value if np.isfinite(value) else 0.0), mean
