@@ -10,8 +10,8 @@ import numpy as np
 from ..arrays import library, place
 from ..costs import Cost, Norm
 from ..design import model_scores
-from ..duality import Dual, require_lipschitz, worst_risk
-from ..duality.labels import priced_risk
+from ..duality import priced_risk, priced_tangent, require_lipschitz, worst_risk
+from ..duality.multiplier import least_finite
 from ..duality.pairs import priced_pair_risk, steepest_pair
 from ..problem import Problem, Solution
 from . import movable_target
@@ -125,11 +125,11 @@ class Exact(Solver):
         method(problem)
         inner = replace(problem, ball=replace(problem.ball, label_cost=np.inf))
         found = self.solve(inner, start)
-        risk = label_risk(problem, found.coef, found.intercept)
-        gap = found.gap + max(risk.risk - found.objective, 0.0)
+        risk = label_risk(problem, found)
+        gap = found.gap + max(risk - found.objective, 0.0)
         if gap > max(found.gap, self.tol * constant_risk(problem)[1]):
             return found, False
-        return replace(found, objective=max(risk.risk, found.objective), gap=gap), True
+        return replace(found, objective=max(risk, found.objective), gap=gap), True
 
     def _at_tolerance(self, problem: Problem, tol: float, start: Solution | None) -> Solution:
         """Return the solution at another tolerance."""
@@ -178,17 +178,24 @@ class Exact(Solver):
         return method(problem).sweep(problem, held, costs, *known)
 
 
-def label_risk(problem: Problem, coef: Array, intercept: Any) -> Dual:
-    """Return the worst-case risk of a model where labels change at a price."""
-    z = model_scores(problem.X, coef, intercept)
-    ball, weights = problem.ball, problem.weights
+def label_risk(problem: Problem, found: Solution) -> float:
+    """Return the worst-case risk of a model where labels change at a price, or a bound above it.
+
+    The bound of order 2 is at the solution's own multiplier, which is the best one where no label
+    is changed.
+    """
+    coef, ball, weights = found.coef, problem.ball, problem.weights
+    z = model_scores(problem.X, coef, found.intercept)
     if problem.loss.outputs > 1:
         labels = problem.y.astype(int)
         present = np.bincount(labels, weights, minlength=len(coef)) > 0
         norm = steepest_pair(ball.cost, coef, present).norm
-        return priced_pair_risk(z, labels, weights, norm, ball.delta, ball.label_cost)
+        return priced_pair_risk(z, labels, weights, norm, ball.delta, ball.label_cost).risk
     w = float(ball.cost.dual_norm(coef)) if coef.any() else 0.0
-    return priced_risk(z, problem.y, weights, problem.loss, w, ball)
+    if ball.order == 2 and w > 0 and found.multiplier > least_finite(problem.loss, w):
+        known = (z, problem.y, weights, problem.loss, w, ball)
+        return float(priced_tangent(*known, found.multiplier).value)
+    return priced_risk(z, problem.y, weights, problem.loss, w, ball).risk
 
 
 def method(problem: Problem) -> Method:

@@ -28,9 +28,9 @@ Array = NDArray[Any]
 
 #: Steps at most: where they do not do, smoothings are followed.
 STEPS = 40
-#: The largest and the least first mu, in units of the risk, and the first lam, relative to that
-#: of the place.
-FIRST, LEAST_FIRST, ABOVE = 1e-2, 1e-4, 1.1
+#: The largest and the least first mu, in units of the risk, and of t at order 2 the largest share
+#: that it is above the norm.
+FIRST, LEAST_FIRST, MOST_ROOM = 1e-2, 1e-4, 0.1
 #: The share of the way to the boundary that a step takes, and of a slack that curvature may take.
 SHORT_OF, LEFT = 0.995, 0.1
 #: Pieces that a row does not have are this far below its others, in units of the risk.
@@ -115,16 +115,27 @@ def _first(
     rows: PricedRows, norm: NormRows, place: Place, lam: float, mu: float, unit: float
 ) -> Iterate:
     """Return the iterate at a place of multiplier lam whose products are about mu."""
-    one = rows.worst.scalars == 1
-    rate = rows.delta * rows.loss.lipschitz
-    w = float(place.s[0])
-    room = max(lam / rows.loss.lipschitz - w, mu / rate) if one else 0.1 * w
-    at = norm.begin(place.theta, room, mu)
-    s = np.array([at.t]) if one else np.array([at.t, ABOVE * lam])
+    at = norm.begin(place.theta, _room(rows, place, lam, mu), mu)
+    s = np.array([at.t, lam])[: rows.worst.scalars]
+    if not rows.worst.inside(s):
+        s[-1] = 2 * s[0] ** 2 / rows.worst.growth
     pieces = _pieces(rows, place.z, s, unit)
     T = pieces.value.max(axis=0) + len(pieces.value) * mu
     q = 1 / (T - pieces.value)
     return Iterate(place.theta, place.b, s, place.z, pieces, T, q / q.sum(axis=0), at)
+
+
+def _room(rows: PricedRows, place: Place, lam: float, mu: float) -> float:
+    """Return t above the norm where mu is its product with the price of t."""
+    if rows.worst.scalars == 1:
+        t = lam / rows.loss.lipschitz
+        return max(t - float(place.s[0]), mu / rows.rate)
+    pieces = rows.worst.at(place.z, rows.y, np.array([place.s[0], lam]))
+    top = pieces.value.argmax(axis=0)[None]
+    slope = np.take_along_axis(pieces.slope[1], top, axis=0)[0]
+    price = float(rows.weights @ slope)
+    most = MOST_ROOM * float(place.s[0])
+    return min(mu / price, most) if price > 0 else most
 
 
 def _pieces(rows: PricedRows, z: Array, s: Array, unit: float) -> SmoothPieces:

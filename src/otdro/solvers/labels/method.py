@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...design import Design, mean
-from ...duality import priced_risk
+from ...duality import priced_risk, priced_tangent
 from ...problem import Problem, Solution
 from ..base import Method, constant_risk, verdict
 from ..euclidean.coordinates import Coordinates
@@ -25,6 +25,8 @@ Array = NDArray[Any]
 
 #: A first t this much above the norm of theta, and the least first t.
 ABOVE, LEAST_T = 1.1, 1e-2
+#: The accuracy of a multiplier to start from, by that of its risk.
+ROUGHLY = 1e-3
 
 
 class PricedLabels(Method):
@@ -66,7 +68,8 @@ def _from_start(
     """Return the minimum from the solution with fixed labels, None where no steps get there."""
     rows, below = at.rows, start.objective - start.gap
     place = at.place(start.coef, start.intercept)
-    risk = at.risk(place)[0]
+    risk, lam = at.rough_risk(place)
+    place = at.place(start.coef, start.intercept, lam)
     found = constant.minimise(rows, at.risk, risk, target)
     if found is not None:
         return found
@@ -152,8 +155,8 @@ class _Inside:
         cost = self.problem.ball.cost
         return float(np.linalg.norm(theta) if cost.euclidean else cost.dual_norm(theta))
 
-    def place(self, coef: Array, intercept: float) -> Place:
-        """Return a place inside the domain at coefficients."""
+    def place(self, coef: Array, intercept: float, multiplier: float = 0.0) -> Place:
+        """Return a place inside the domain at coefficients, of this multiplier where it can be."""
         theta = coef if self.round is None else self.round.theta(coef)
         b = float(intercept if self.center is None else intercept + self.center @ coef)
         t = max(ABOVE * self.norm(theta), LEAST_T)
@@ -161,28 +164,48 @@ class _Inside:
         if self.rows.worst.scalars == 2:
             root = np.sqrt(self.rows.delta)
             growth = self.rows.worst.growth
-            s = np.array([t, max(t / root, 2 * t**2 / growth if growth > 0 else 0.0)])
+            least = 2 * t**2 / growth if growth > 0 else 0.0
+            lam = multiplier if multiplier > least else max(t / root, least)
+            s = np.array([t, lam])
         return Place(theta, b, s, self.rows.design.scores(theta) + b)
 
     def risk(self, place: Place) -> tuple[float, float]:
-        """Return the worst-case risk of a place and its multiplier."""
-        p = self.problem
-        found = priced_risk(place.z, p.y, p.weights, p.loss, self.norm(place.theta), p.ball)
+        """Return the worst-case risk of a place and its multiplier.
+
+        At order 2 they are those of its own multiplier, which is near the best one.
+        """
+        known = self._known(place)
+        if self.rows.worst.scalars == 2 and known[-2] > 0:
+            lam = float(place.s[-1])
+            return float(priced_tangent(*known, lam).value), lam
+        found = priced_risk(*known)
         return found.risk, found.multiplier
+
+    def rough_risk(self, place: Place) -> tuple[float, float]:
+        """Return about the worst-case risk of a place, and about the best multiplier."""
+        found = priced_risk(*self._known(place), rtol=ROUGHLY)
+        return found.risk, found.multiplier
+
+    def _known(self, place: Place) -> tuple[Any, ...]:
+        """Return what the worst-case risk of a place depends on."""
+        p = self.problem
+        return place.z, p.y, p.weights, p.loss, self.norm(place.theta), p.ball
 
     def solution(self, found: PricedMinimum, target: float) -> Solution:
         """Return the solution on the rows as given."""
         place = found.place
+        dual = priced_risk(*self._known(place), guess=found.multiplier)
+        gap = max(found.gap - (found.risk - dual.risk), 0.0)
         coef = place.theta if self.round is None else self.round.coef(place.theta)
         b = place.b if self.center is None else place.b - self.center @ coef
         return Solution(
             coef=np.ascontiguousarray(coef),
             intercept=float(b),
-            multiplier=found.multiplier,
-            objective=found.risk,
-            gap=found.gap,
+            multiplier=dual.multiplier,
+            objective=dual.risk,
+            gap=gap,
             n_iter=found.n_iter,
-            converged=bool(found.gap <= target),
-            message=verdict(found.gap, target, found.n_iter),
+            converged=bool(gap <= target),
+            message=verdict(gap, target, found.n_iter),
             dual=found.slopes,
         )
