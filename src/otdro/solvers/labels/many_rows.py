@@ -18,9 +18,11 @@ from scipy.linalg import cho_solve
 
 from ...duality.ties import factored
 from ..base import duality_gap
+from .kept_moments import KeptMoments
 from .newton import (
     ARMIJO,
     HALVINGS,
+    Moments,
     Place,
     PricedMinimum,
     PricedRows,
@@ -29,7 +31,6 @@ from .newton import (
     gradient,
     hessian,
     lower_bound,
-    shares,
 )
 from .pieces import SmoothPieces
 
@@ -41,8 +42,12 @@ FROM = 100
 FIRST, FASTEST, SLOWEST = 0.1, 0.05, 0.5
 #: What a smoothing should add at the end, relative to the target.
 SPARE = 0.5
-#: Newton steps in all, and the decrease, relative to what a smoothing adds, that ends its steps.
-STEPS, SETTLED = 40, 0.3
+#: Newton steps in all, and the decrease, relative to what a smoothing adds, that ends its steps;
+#: relative to the smoothing, the decrease from which on a step brings the shares to their places.
+STEPS, SETTLED, EXACT = 40, 0.3, 1e-3
+#: Coefficients this much smaller than at the start are on their way to zero, which smoothings take
+#: long to reach.
+COLLAPSED = 0.1
 #: What a smoothing adds, relative to the target, up to which a bound may prove the gap.
 WORTH = 1.5
 
@@ -77,6 +82,13 @@ class Step(NamedTuple):
     decrease: float
 
 
+class Settled(NamedTuple):
+    """About the minimiser of a smoothing."""
+
+    point: Point
+    tau: float
+
+
 def minimise(
     rows: PricedRows, place: Place, risk_of: Risk, unit: float, target: float, max_iter: int
 ) -> PricedMinimum | None:
@@ -86,21 +98,45 @@ def minimise(
     if rows.worst.scalars == 1:
         x = max(lam / rows.loss.lipschitz - float(np.linalg.norm(place.theta)), 0.0)
     tau = FIRST * unit
+    kept = KeptMoments(rows.design)
     now = _at(rows, place.theta, place.b, x, place.z, tau)
+    last: Settled | None = None
     for n_iter in range(1, min(STEPS, max_iter) + 1):
         if now is None:
-            break
-        step = _step(rows, now, tau)
-        if step.decrease <= SETTLED * max(now.added, target):
-            if now.added <= WORTH * target:
-                found = _certified(rows, now, tau, step, risk_of, n_iter)
-                if found.gap <= target:
-                    return found
-            tau *= float(np.clip(np.sqrt(SPARE * target / now.added), FASTEST, SLOWEST))
-            now = _at(rows, now.theta, now.b, now.x, now.z, tau)
-            step = _step(rows, now, tau)
+            return None
+        step = _step(rows, now, tau, kept.about)
+        if step.decrease <= SETTLED * now.added and now.added > WORTH * target:
+            if np.linalg.norm(now.theta) < COLLAPSED * np.linalg.norm(place.theta):
+                return None
+            after = tau * float(np.clip(np.sqrt(SPARE * target / now.added), FASTEST, SLOWEST))
+            settled = Settled(now, tau)
+            now = _ahead(rows, last, settled, after)
+            if now is None:
+                return None
+            last, tau = settled, after
+            step = _step(rows, now, tau, kept.about)
+        elif step.decrease <= EXACT * tau:
+            # the slopes meet the constraints of the dual problem along the step of all rows
+            step = _step(rows, now, tau, kept.exactly)
+            found = _certified(rows, now, tau, step, risk_of, n_iter)
+            if found.gap <= target:
+                return found
         now = _search(rows, now, step, tau)
     return None
+
+
+def _ahead(rows: PricedRows, last: Settled | None, settled: Settled, tau: float) -> Point | None:
+    """Return the line through two settled points at the next smoothing, the last one if worse."""
+    p = settled.point
+    here = _at(rows, p.theta, p.b, p.x, p.z, tau)
+    if last is None:
+        return here
+    along = (tau - settled.tau) / (settled.tau - last.tau)
+    names = ("theta", "b", "x", "z")
+    pairs = [(getattr(last.point, name), getattr(p, name)) for name in names]
+    theta, b, x, z = (v + along * (v - u) for u, v in pairs)
+    there = _at(rows, theta, b, max(x, 0.0), z, tau)
+    return here if there is None or (here is not None and here.value <= there.value) else there
 
 
 def _certified(
@@ -130,10 +166,10 @@ def _at(rows: PricedRows, theta: Array, b: float, x: float, z: Array, tau: float
     return Point(theta, b, x, z, s, pieces, q / total, value, added)
 
 
-def _step(rows: PricedRows, now: Point, tau: float) -> Step:
+def _step(rows: PricedRows, now: Point, tau: float, moments: Moments) -> Step:
     """Return the Newton step in (theta, b, x), with x >= 0 at order 1."""
     mean = (now.q * now.pieces.slope).sum(axis=1)
-    H = hessian(rows, curvature(now.pieces, now.q, now.q / tau, mean))
+    H = hessian(rows, curvature(now.pieces, now.q, now.q / tau, mean), moments)
     g, M = _in_theta(now, gradient(rows, mean), H)
     bounded = rows.worst.scalars == 1
     if bounded and now.x == 0 and g[-1] >= 0:

@@ -244,13 +244,18 @@ def gradient(rows: PricedRows, mean: Array) -> Array:
     return g
 
 
-def hessian(rows: PricedRows, bend: Array) -> Array:
+#: Z' diag(D) Z and Z'D of weights D.
+Moments = Callable[[Array], tuple[Array, Array]]
+
+
+def hessian(rows: PricedRows, bend: Array, moments: Moments | None = None) -> Array:
     """Return the Hessian in (theta, b, s) from the curvatures (p, p, n) of the rows in (z, s)."""
     d = rows.design.d
     bend = rows.weights * bend
     side = d + 1 + rows.worst.scalars
     H = np.zeros((side, side))
-    H[:d, :d], H[:d, d] = rows.design.moments(np.maximum(bend[0, 0], 0.0))
+    moments = moments or rows.design.moments
+    H[:d, :d], H[:d, d] = moments(np.maximum(bend[0, 0], 0.0))
     for k in range(1, len(bend)):
         H[:d, d + k] = rows.design.adjoint(bend[0, k])
     H[d:, :d] = H[:d, d:].T
