@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...duality import AT_THRESHOLD
 from ..base import duality_gap
 from .newton import Place, PricedMinimum, PricedRows, Risk, bound
 
@@ -44,15 +45,17 @@ def minimise(
     risk, lam = risk_of(place)
     if risk > above + target:
         return None
-    for changed in _changed(rows, p, even, b):
-        share = np.where(rows.y > 0, changed[0], changed[1])
-        label = np.stack([rows.y, -rows.y])
-        a = rows.loss.derivative(np.full_like(label, b), label)
-        kept = np.array([True, False])
-        lower, slopes = bound(rows, label, kept, np.stack([1 - share, share]), a)
-        if risk - lower <= target:
-            return PricedMinimum(place, risk, lam, duality_gap(risk, lower), slopes, 1)
-    return None
+    changed = _changed(rows, p, even, b)
+    if changed is None:
+        return None
+    share = np.where(rows.y > 0, *changed)
+    label = np.stack([rows.y, -rows.y])
+    a = rows.loss.derivative(np.full_like(label, b), label)
+    kept = np.array([True, False])
+    lower, slopes = bound(rows, label, kept, np.stack([1 - share, share]), a)
+    if risk - lower > target:
+        return None
+    return PricedMinimum(place, risk, lam, duality_gap(risk, lower), slopes, 1)
 
 
 def _most_even(rows: PricedRows, p: float) -> float:
@@ -70,29 +73,32 @@ def _score(rows: PricedRows, even: float) -> float:
     return float(rows.loss.constant(np.array([-1.0, 1.0]), np.array([1 - even, even])))
 
 
-def _changed(rows: PricedRows, p: float, even: float, b: float) -> list[tuple[float, float]]:
-    """Return shares (r_+, r_-) of changed labels: the least, the cheapest and those of M = 0."""
+def _changed(rows: PricedRows, p: float, even: float, b: float) -> tuple[float, float] | None:
+    """Return shares (r_+, r_-) of changed labels that the budget pays for, with moves; else None.
+
+    They are the least, those of the least budget, and those that make the classes alike.
+    """
     large, small = (p, 1 - p) if even <= p else (1 - p, p)
     excess = abs(p - even)
     most = 1 - excess / large
-    alike = [most, _cheapest(rows, p, even, b, most), 0.0]
-    found = []
-    for factor in alike:
+    move = _move_price(rows, even, b)
+    # order 2: the least of move f^2 - 2 p (1 - p) kappa f
+    middle = p * (1 - p) * rows.kappa / move if move > 0 else most
+    for factor in (most, min(middle, most), 0.0):
         # 1 - r_large - r_small = factor and large r_large - small r_small = excess
         r_small = large * (most - factor)
         r_large = (excess + small * r_small) / large
-        found.append((r_large, r_small) if even <= p else (r_small, r_large))
-    return found
+        labels = rows.kappa * (excess + 2 * small * r_small)
+        if labels + move * factor**rows.worst.scalars <= rows.delta * (1 + AT_THRESHOLD):
+            return (r_large, r_small) if even <= p else (r_small, r_large)
+    return None
 
 
-def _cheapest(rows: PricedRows, p: float, even: float, b: float, most: float) -> float:
-    """Return 1 - r_+ - r_- at which an order-2 budget of changes and moves is least."""
+def _move_price(rows: PricedRows, even: float, b: float) -> float:
+    """Return what the moves cost where no label is changed."""
+    a = rows.loss.derivative(np.full(2, b), np.array([1.0, -1.0]))
+    size = rows.polar(rows.design.adjoint(rows.weights * rows.y)) * abs(float(a[0] - a[1])) / 2
     if rows.worst.scalars == 1:
-        return most
-    labels = np.array([1.0, -1.0])
-    a = rows.loss.derivative(np.full(2, b), labels)
+        return size / rows.loss.lipschitz
     square = float(np.array([even, 1 - even]) @ a**2)
-    M = rows.polar(rows.design.adjoint(rows.weights * (rows.y > 0)))
-    cost = (M * float(a[0] - a[1])) ** 2 / square if square > 0 else 0.0
-    # the least of cost f^2 - 2 p (1 - p) kappa f
-    return float(np.clip(p * (1 - p) * rows.kappa / cost, 0.0, most)) if cost > 0 else most
+    return size**2 / square if square > 0 else 0.0
