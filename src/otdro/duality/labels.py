@@ -40,9 +40,10 @@ def priced_risk(
     if ball.delta == 0:
         return Dual(float(weights @ loss.value(z, y)), np.inf)
     kappa, delta = ball.label_cost, ball.delta
-    if ball.order == 1:
+    if ball.order == 1 or w == 0:
         kept = loss.value(z, y)
-        rise = least_price(loss.value(z, -y) - kept, weights, loss.lipschitz * w, delta, kappa)
+        floor = loss.lipschitz * w if w > 0 else 0.0
+        rise = least_price(loss.value(z, -y) - kept, weights, floor, delta, kappa)
         return Dual(float(weights @ kept) + rise.risk, rise.multiplier)
 
     def tangent(lam: Any) -> Tangent:
@@ -86,12 +87,12 @@ def least_price(gain: Array, weights: Array, floor: float, delta: float, kappa: 
 def _start(
     z: Array, y: Array, weights: Array, loss: Loss, w: float, delta: float, floor: float
 ) -> float:
-    return max(first_multiplier(z, y, weights, loss, w, delta), floor + TINY) if w > 0 else 1.0
+    return max(first_multiplier(z, y, weights, loss, w, delta), floor + TINY)
 
 
 def inner(z: Array, y: Array, loss: Loss, w: float, order: int, lam: float) -> tuple[Array, Array]:
     """Return psi of every row, and what its move costs."""
-    if order == 1 or w == 0:
+    if order == 1:
         return loss.value(z, y), np.zeros_like(z)
     best = loss.inner(z, y, w, lam).best
     return best.value, np.square(best.shift / w)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_solve
+from scipy.linalg.lapack import dpotrs
 
 from ...duality.ties import factored
 from ..base import duality_gap
@@ -30,7 +30,7 @@ Array = NDArray[Any]
 STEPS = 40
 #: The largest and the least first mu, in units of the risk, and of t at order 2 the largest share
 #: that it is above the norm.
-FIRST, LEAST_FIRST, MOST_ROOM = 1e-2, 1e-4, 0.1
+FIRST, LEAST_FIRST, MOST_ROOM = 0.03, 1e-4, 0.1
 #: The share of the way to the boundary that a step takes, and of a slack that curvature may take.
 SHORT_OF, LEFT = 0.995, 0.1
 #: Pieces that a row does not have are this far below its others, in units of the risk.
@@ -225,7 +225,7 @@ class _PricedEquations:
         g = gradient(rows, ((aimed - self.W * spare) * slope).sum(axis=1))
         aim = mu * self.barrier - head
         g[self.head] += self.line.force(aim)
-        move = -cho_solve(self.factor, g, check_finite=False)
+        move = -dpotrs(self.factor[0], g, lower=self.factor[1])[0]
         dz = rows.design.scores(move[:d]) + move[d]
         rise = along(slope, [dz, *move[d + 1 :]])
         raised = (self.share * rise).sum(axis=0) + spare

@@ -27,6 +27,8 @@ Array = NDArray[Any]
 ABOVE, LEAST_T = 1.1, 1e-2
 #: The accuracy of a multiplier to start from, by that of its risk.
 ROUGHLY = 1e-3
+#: The accuracy of the risk that is returned.
+FINELY = 1e-11
 
 
 class PricedLabels(Method):
@@ -194,7 +196,7 @@ class _Inside:
     def solution(self, found: PricedMinimum, target: float) -> Solution:
         """Return the solution on the rows as given."""
         place = found.place
-        dual = priced_risk(*self._known(place), guess=found.multiplier)
+        dual = priced_risk(*self._known(place), guess=found.multiplier, rtol=FINELY)
         gap = max(found.gap - (found.risk - dual.risk), 0.0)
         coef = place.theta if self.round is None else self.round.coef(place.theta)
         b = place.b if self.center is None else place.b - self.center @ coef
