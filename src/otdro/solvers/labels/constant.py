@@ -27,9 +27,7 @@ Array = NDArray[Any]
 EVEN = 0.5
 
 
-def minimise(
-    rows: PricedRows, risk_of: Risk, above: float, target: float
-) -> PricedMinimum | None:
+def minimise(rows: PricedRows, risk_of: Risk, above: float, target: float) -> PricedMinimum | None:
     """Return theta = 0 with its gap; None where its risk is more than ``above`` or not the least.
 
     ``above`` is the risk of another model.
@@ -39,9 +37,7 @@ def minimise(
     if not 0 < even < 1:
         return None
     b = _score(rows, even)
-    place = Place(
-        np.zeros(rows.design.d), b, np.zeros(rows.worst.scalars), np.full(len(rows.y), b)
-    )
+    place = Place(np.zeros(rows.design.d), b, np.zeros(rows.worst.scalars), np.full(len(rows.y), b))
     risk, lam = risk_of(place)
     if risk > above + target:
         return None

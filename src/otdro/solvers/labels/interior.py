@@ -19,8 +19,17 @@ from scipy.linalg.lapack import dpotrs
 
 from ...duality.ties import factored
 from ..base import duality_gap
-from .newton import Place, PricedMinimum, PricedRows, Risk, along, bound, curvature
-from .newton import gradient, hessian
+from .newton import (
+    Place,
+    PricedMinimum,
+    PricedRows,
+    Risk,
+    along,
+    bound,
+    curvature,
+    gradient,
+    hessian,
+)
 from .norm_rows import NormLine, NormPoint, NormRows, NormStep
 from .pieces import SmoothPieces
 
@@ -272,9 +281,8 @@ def _after(
     length = min(1.0, SHORT_OF * system.longest(step))
     for _ in range(HALVINGS):
         theta = now.theta + length * step.move[:d]
-        moved = NormStep(*(None if part is None else length * part for part in step.norm))
         s = now.s + length * step.move[d + 1 :]
-        at = norm.after(theta, now.norm, moved, float(s[0]))
+        at = norm.after(theta, now.norm, step.norm.shortened(length), float(s[0]))
         s[0] = at.t
         if rows.worst.inside(s):
             break

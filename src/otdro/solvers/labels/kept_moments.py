@@ -23,6 +23,8 @@ class KeptMoments:
     def __init__(self, design: Design) -> None:
         self.design = design
         self.D: Array | None = None
+        self.G = np.zeros((design.d, design.d))
+        self.s = np.zeros(design.d)
 
     def about(self, D: Array) -> tuple[Array, Array]:
         """Return Z' diag(D) Z and Z'D, of nearly these weights."""
@@ -32,6 +34,8 @@ class KeptMoments:
         rows = np.flatnonzero(np.abs(change) > CHANGE * D + LIGHT * float(D.mean()))
         if len(rows) > MANY * len(D):
             return self.exactly(D)
+        if not len(rows):
+            return self.G, self.s
         part = self.design.rows(rows)
         for sign in (1.0, -1.0):
             G, s = part.moments(np.maximum(sign * change[rows], 0.0))

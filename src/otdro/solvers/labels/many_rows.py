@@ -53,7 +53,7 @@ WORTH = 1.5
 
 
 @dataclass(frozen=True, eq=False)
-class Point:
+class SmoothPoint:
     """(theta, b, x) with scores and scalars s, pieces, shares q and the smoothed objective.
 
     ``added`` is the part of the objective that smoothing adds.
@@ -75,7 +75,7 @@ class Point:
         return Place(self.theta, self.b, self.s, self.z)
 
 
-class Step(NamedTuple):
+class SmoothStep(NamedTuple):
     """A move of (theta, b, x) and the decrease that it promises."""
 
     move: Array
@@ -85,7 +85,7 @@ class Step(NamedTuple):
 class Settled(NamedTuple):
     """About the minimiser of a smoothing."""
 
-    point: Point
+    point: SmoothPoint
     tau: float
 
 
@@ -125,7 +125,9 @@ def minimise(
     return None
 
 
-def _ahead(rows: PricedRows, last: Settled | None, settled: Settled, tau: float) -> Point | None:
+def _ahead(
+    rows: PricedRows, last: Settled | None, settled: Settled, tau: float
+) -> SmoothPoint | None:
     """Return the line through two settled points at the next smoothing, the last one if worse."""
     p = settled.point
     here = _at(rows, p.theta, p.b, p.x, p.z, tau)
@@ -140,7 +142,7 @@ def _ahead(rows: PricedRows, last: Settled | None, settled: Settled, tau: float)
 
 
 def _certified(
-    rows: PricedRows, now: Point, tau: float, step: Step, risk_of: Risk, n_iter: int
+    rows: PricedRows, now: SmoothPoint, tau: float, step: SmoothStep, risk_of: Risk, n_iter: int
 ) -> PricedMinimum:
     """Return a point with its gap."""
     risk, lam = risk_of(now.place)
@@ -151,7 +153,9 @@ def _certified(
     return PricedMinimum(now.place, risk, lam, duality_gap(risk, lower), slopes, n_iter)
 
 
-def _at(rows: PricedRows, theta: Array, b: float, x: float, z: Array, tau: float) -> Point | None:
+def _at(
+    rows: PricedRows, theta: Array, b: float, x: float, z: Array, tau: float
+) -> SmoothPoint | None:
     """Return the point, None outside the domain of the pieces."""
     w = float(np.linalg.norm(theta))
     s = np.array([w + x]) if rows.worst.scalars == 1 else np.array([w, x])
@@ -163,10 +167,10 @@ def _at(rows: PricedRows, theta: Array, b: float, x: float, z: Array, tau: float
     total = q.sum(axis=0)
     added = tau * float(rows.weights @ np.log(total))
     value = rows.rate * float(s[-1]) + float(rows.weights @ top) + added
-    return Point(theta, b, x, z, s, pieces, q / total, value, added)
+    return SmoothPoint(theta, b, x, z, s, pieces, q / total, value, added)
 
 
-def _step(rows: PricedRows, now: Point, tau: float, moments: Moments) -> Step:
+def _step(rows: PricedRows, now: SmoothPoint, tau: float, moments: Moments) -> SmoothStep:
     """Return the Newton step in (theta, b, x), with x >= 0 at order 1."""
     mean = (now.q * now.pieces.slope).sum(axis=1)
     H = hessian(rows, curvature(now.pieces, now.q, now.q / tau, mean), moments)
@@ -178,10 +182,10 @@ def _step(rows: PricedRows, now: Point, tau: float, moments: Moments) -> Step:
         move = -cho_solve(factored(M), g, check_finite=False)
         if bounded and now.x + move[-1] < 0:
             move = _with_last(M, g, -now.x)
-    return Step(move, -float(g @ move))
+    return SmoothStep(move, -float(g @ move))
 
 
-def _in_theta(now: Point, g: Array, H: Array) -> tuple[Array, Array]:
+def _in_theta(now: SmoothPoint, g: Array, H: Array) -> tuple[Array, Array]:
     """Return gradient and Hessian in (theta, b, x) from those in (theta, b, s), t = ||theta|| + ..
 
     The second derivatives of the norm are g_t (I - uu')/||theta||.
@@ -204,7 +208,7 @@ def _with_last(M: Array, g: Array, dx: float) -> Array:
     return np.append(-cho_solve(factored(M[:-1, :-1]), rest, check_finite=False), dx)
 
 
-def _search(rows: PricedRows, now: Point, step: Step, tau: float) -> Point | None:
+def _search(rows: PricedRows, now: SmoothPoint, step: SmoothStep, tau: float) -> SmoothPoint | None:
     """Return the point after the longest of the steps 1, 1/2, ... that descends, None if none."""
     d = len(now.theta)
     dz = rows.design.scores(step.move[:d]) + step.move[d]

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from ...design import Design, mean
 from ...duality import priced_risk, priced_tangent
-from ...problem import Problem, Solution
+from ...losses import Loss
+from ...problem import Ball, Problem, Solution
 from ..base import Method, constant_risk, verdict
 from ..euclidean.coordinates import Coordinates
 from ..softmax.method import MultinomialNewton, PairCoordinates, pair_penalty
@@ -188,7 +189,7 @@ class _Inside:
         found = priced_risk(*self._known(place), rtol=ROUGHLY)
         return found.risk, found.multiplier
 
-    def _known(self, place: Place) -> tuple[Any, ...]:
+    def _known(self, place: Place) -> tuple[Array, Array, Array, Loss, float, Ball]:
         """Return what the worst-case risk of a place depends on."""
         p = self.problem
         return place.z, p.y, p.weights, p.loss, self.norm(place.theta), p.ball

@@ -301,9 +301,7 @@ def along(derivatives: Array, move: Sequence[Any]) -> Array:
     return np.asarray(sum(slope * dv for slope, dv in zip(derivatives, move, strict=True)))
 
 
-def bound(
-    rows: PricedRows, label: Array, kept: Array, q: Array, a: Array
-) -> tuple[float, Array]:
+def bound(rows: PricedRows, label: Array, kept: Array, q: Array, a: Array) -> tuple[float, Array]:
     """Return the bound of shares q and slopes a (J, n) of pieces, and the rows' mean slopes.
 
     ``label`` (J, n) is that of a piece, ``kept`` (J,) whether it is the row's own.

@@ -29,7 +29,7 @@ class NormPoint:
     t: float
     slack: Array
     price: Array
-    bounds: Array | None = None
+    bounds: Array | float = 0.0
 
     @property
     def total(self) -> float:
@@ -42,7 +42,11 @@ class NormStep(NamedTuple):
 
     slack: Array
     price: Array
-    bounds: Array | None = None
+    bounds: Array | float = 0.0
+
+    def shortened(self, length: float) -> NormStep:
+        """Return a part of the step."""
+        return NormStep(length * self.slack, length * self.price, length * self.bounds)
 
 
 class NormRows(Protocol):

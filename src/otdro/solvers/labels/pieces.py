@@ -23,7 +23,9 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, eq=False)
 class SmoothPieces:
-    """J pieces of n rows in (z, t) or (z, t, lam): value (J, n), slope (p, J, n), bend (p, p, J, n).
+    """J pieces of n rows in (z, t) or (z, t, lam).
+
+    Values are (J, n), slopes (p, J, n), curvatures ``bend`` (p, p, J, n).
 
     ``label`` (J, n) is the label of a piece, ``kept`` (J,) whether it is the row's own. The slope
     in z is dl/dz at the place the row is moved to.
