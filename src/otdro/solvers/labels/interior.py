@@ -36,7 +36,7 @@ from .pieces import SmoothPieces
 Array = NDArray[Any]
 
 #: Steps at most: where they do not do, smoothings are followed.
-STEPS = 40
+STEPS = 80
 #: The largest and the least first mu, in units of the risk, and of t at order 2 the largest share
 #: that it is above the norm.
 FIRST, LEAST_FIRST, MOST_ROOM = 0.03, 1e-4, 0.1
