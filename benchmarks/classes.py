@@ -2,7 +2,7 @@
 
 Ratios of processor time in one run, the best of a few repeats each:
 
-    python benchmarks/classes.py [softmax] [folds] [labels]
+    python benchmarks/classes.py [softmax] [folds] [labels] [large_labels] [chosen_prices]
 """
 
 from __future__ import annotations
@@ -15,15 +15,17 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
 import argparse
 import time
 import warnings
-from itertools import combinations
+from itertools import combinations, product
 
 import numpy as np
 from exact import labelled, row
-from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
+from sklearn.datasets import load_digits, load_iris, load_wine
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
 from otdro import DROClassifier
+from otdro.costs import Mahalanobis
+from otdro.radius.prices import LABEL_MULTIPLES
 
 DELTA = 0.02
 #: The accuracy asked of both, relative to the objective.
@@ -122,37 +124,65 @@ def folds(bar=3):
         )
 
 
-def labels(bar=4):
+def given_cost(name, d):
+    """Return a cost by its name; the matrix is a random one of condition about ten."""
+    if name != "matrix":
+        return name
+    B = np.random.default_rng(1).standard_normal((d, d))
+    return Mahalanobis(B @ B.T / d + 0.3 * np.eye(d))
+
+
+def forms():
+    """Yield the losses, orders and costs that have an exact fit."""
+    for loss, order in (("logistic", 1), ("logistic", 2), ("hinge", 1), ("hinge", 2)):
+        for cost in ("euclidean", "matrix", "linf", "l1"):
+            if (loss, order) != ("logistic", 2) or cost in ("euclidean", "matrix"):
+                yield loss, order, cost
+    for cost in ("euclidean", "linf"):
+        yield "squared_hinge", 2, cost
+
+
+def labels(bar=4, sizes=((200, 10), (2_000, 50)), prices=(0.1, 1.0, 10.0), deltas=(0.01, 0.1)):
     """A price of labels, against the same fit without it."""
-    X, y = load_breast_cancer(return_X_y=True)
-    rng = np.random.default_rng(0)
-    y = np.where(rng.random(len(y)) < 0.1, 1 - y, y)
-    few = rng.permutation(len(y))[:200]
-    sets = {
-        "BC 200 x 30": (StandardScaler().fit_transform(X)[few], y[few]),
-        "2000 x 50": labelled(2_000, 50, 0.0),
-    }
-    forms = [
-        ("logistic", 1, "euclidean"),
-        ("logistic", 2, "euclidean"),
-        ("hinge", 1, "euclidean"),
-        ("hinge", 2, "euclidean"),
-        ("squared_hinge", 2, "euclidean"),
-        ("logistic", 1, "linf"),
-    ]
-    for name, (X, y) in sets.items():
-        for loss, order, cost in forms:
-            fit = DROClassifier(loss, cost=cost, order=order, delta=DELTA)
+    for n, d in sizes:
+        X, y = labelled(n, d, 0.0)
+        for (loss, order, cost), delta in product(forms(), deltas):
+            fit = DROClassifier(loss, cost=given_cost(cost, d), order=order, delta=delta)
             plain, _ = best_time(lambda fit=fit, X=X, y=y: fit.fit(X, y))
-            for kappa in (1.0, 0.3, 0.1):
+            for kappa in prices:
                 fit.set_params(label_cost=kappa)
-                priced, _ = best_time(lambda fit=fit, X=X, y=y: fit.fit(X, y), 2)
-                row(f"label_cost={kappa}, {loss} {order} {cost}, {name}", priced, plain, bar)
+                priced, model = best_time(lambda fit=fit, X=X, y=y: fit.fit(X, y))
+                name = f"{loss} {order} {cost}, {n} x {d}, delta={delta}, label_cost={kappa}"
+                row(name, priced, plain, bar, f"{np.sum(model.n_iter_)} steps")
+
+
+def large_labels(bar=4):
+    """The same of 20,000 rows."""
+    labels(bar, sizes=((20_000, 100),))
+
+
+def chosen_prices(bar=4):
+    """Prices chosen by folds, against delta alone, per price that is tried."""
+    for n, d in ((200, 10), (1_000, 20)):
+        X, y = labelled(n, d, 0.0)
+        for loss in ("logistic", "hinge"):
+            fit = DROClassifier(loss, cost="euclidean", order=1, cv=5)
+            plain, _ = best_time(lambda fit=fit, X=X, y=y: fit.fit(X, y), 1)
+            fit.set_params(label_cost="cv")
+            priced, _ = best_time(lambda fit=fit, X=X, y=y: fit.fit(X, y), 1)
+            tried = len(LABEL_MULTIPLES)
+            row(f"label_cost='cv', {loss}, {n} x {d}, per price", priced / tried, plain, bar)
 
 
 def main():
     """Print the table."""
-    parts = {"softmax": softmax, "folds": folds, "labels": labels}
+    parts = {
+        "softmax": softmax,
+        "folds": folds,
+        "labels": labels,
+        "large_labels": large_labels,
+        "chosen_prices": chosen_prices,
+    }
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("parts", nargs="*", choices=[*parts, []], default=[])
     chosen = parser.parse_args().parts or list(parts)

@@ -1,15 +1,19 @@
 """Labels and targets that move at a price: against cvxpy, limits, worst cases, bad input."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from otdro import Ball, DROClassifier, DRORegressor, discrepancy, robust_risk
 from otdro.costs import Graph, Norm
+from otdro.design import Design
 from otdro.losses import Absolute, Hinge, Huber, Logistic, Quantile, Softmax, Squared, SquaredHinge
 from otdro.problem import Problem
 from otdro.solvers import Exact, Quadrature
-from otdro.solvers.labels import interior
+from otdro.solvers.labels import PricedLabels, interior, many_rows
+from otdro.solvers.labels.kept_moments import KeptMoments
 from reference import classes as reference
 
 RNG = np.random.default_rng(0)
@@ -148,6 +152,76 @@ def test_interior_steps_and_smoothings_agree(monkeypatch, loss, order):
     smoothed = solved(CLASSIFIED[loss], Y, ball)
     assert smoothed.n_iter > quick.n_iter
     assert_allclose(quick.objective, smoothed.objective, atol=1e-6)
+
+
+def blobs(n, d, seed=0):
+    """Return rows, labels of a logistic model of them, and equal weights."""
+    rng = np.random.default_rng(seed)
+    A = rng.normal(size=(n, d))
+    scores = A @ rng.normal(size=d) * 2 / np.sqrt(d)
+    return A, np.where(rng.random(n) < 1 / (1 + np.exp(-scores)), 1.0, -1.0), np.full(n, 1 / n)
+
+
+def test_branches_of_the_inner_supremum_that_appear_on_the_way():
+    A, y, weights = blobs(200, 10)
+    ball = Ball(Norm(2), 0.1, 2, label_cost=0.1)
+    found = Exact().solve(Problem(A, y, weights, Logistic(), ball))
+    assert found.converged
+    start = replace(found, coef=0 * found.coef + 2.0, intercept=0.3, multiplier=0.2)
+    again = PricedLabels().solve(
+        Problem(A, y, weights, Logistic(), replace(ball, label_cost=0.4)), 1e-6, 100, start
+    )
+    assert again.converged
+
+
+@pytest.mark.parametrize("p", [1, np.inf])
+@pytest.mark.parametrize(("loss", "order"), [("logistic", 1), ("hinge", 2), ("squared_hinge", 2)])
+def test_interior_steps_do_under_polyhedral_norms(loss, order, p):
+    A, y, weights = blobs(120, 6)
+    ball = Ball(Norm(p), 0.03, order, label_cost=0.3)
+    found = Exact().solve(Problem(A, y, weights, CLASSIFIED[loss], ball))
+    assert found.converged
+    assert found.n_iter < 25
+
+
+@pytest.mark.parametrize(("loss", "order"), [("logistic", 1), ("hinge", 1), ("logistic", 2)])
+def test_a_constant_model_is_certified_at_once(loss, order):
+    # half of all labels can be changed: both classes are alike
+    ball = Ball(Norm(2), 0.1, order, label_cost=0.1)
+    found = solved(CLASSIFIED[loss], Y, ball)
+    assert found.converged
+    assert found.n_iter == 1
+    assert not found.coef.any()
+    assert_allclose(found.objective, CLASSIFIED[loss].value(np.zeros(1), np.ones(1))[0])
+
+
+@pytest.mark.parametrize(("order", "kappa"), [(1, 1.0), (1, 0.3), (2, 0.3)])
+def test_smoothings_of_many_rows_and_interior_steps_agree(monkeypatch, order, kappa):
+    A, y, weights = blobs(900, 4)
+    problem = Problem(A, y, weights, Logistic(), Ball(Norm(2), 0.02, order, label_cost=kappa))
+    with monkeypatch.context() as only:
+        only.setattr(interior, "STEPS", 0)
+        many = Exact().solve(problem)
+    monkeypatch.setattr(many_rows, "FROM", np.inf)
+    few = Exact().solve(problem)
+    assert many.converged
+    assert few.converged
+    assert abs(many.objective - few.objective) <= 2e-6
+    assert many.n_iter <= many_rows.STEPS // 2
+
+
+def test_kept_moments_are_within_their_promise():
+    A, _, weights = blobs(300, 5)
+    rng = np.random.default_rng(1)
+    kept = KeptMoments(Design(A, center=A.mean(axis=0)))
+    D = weights * rng.uniform(0.5, 1.5, 300)
+    kept.about(D)
+    few = D * np.where(np.arange(300) < 30, 3.0, 1.01)
+    G, s = kept.about(few)
+    exact = kept.design.moments(np.where(np.arange(300) < 30, few, D))
+    assert_allclose(G, exact[0], atol=1e-13)
+    assert_allclose(s, exact[1], atol=1e-13)
+    assert_allclose(kept.exactly(few)[0], kept.design.gram(few), atol=1e-13)
 
 
 def test_a_cheap_label_bounds_confidence():

@@ -11,6 +11,7 @@ from .chain import RowDerivatives as RowDerivatives
 from .chain import feasible_growth as feasible_growth
 from .chain import move_derivatives as move_derivatives
 from .labels import priced_risk as priced_risk
+from .labels import priced_tangent as priced_tangent
 from .multiplier import Dual as Dual
 from .multiplier import Tangent as Tangent
 from .multiplier import best_multiplier as best_multiplier

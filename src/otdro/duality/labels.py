@@ -19,6 +19,9 @@ from .multiplier import PRECISION, TINY, Dual, Tangent, first_multiplier, least,
 
 Array = NDArray[Any]
 
+#: How far off the multiplier of a model near by may be, relative to it.
+NEAR = 1e-3
+
 
 def priced_risk(
     z: Array,
@@ -27,31 +30,46 @@ def priced_risk(
     loss: Loss,
     w: float,
     ball: Ball,
+    guess: float = 0.0,
     rtol: float = PRECISION,
 ) -> Dual:
-    """Return the worst-case risk of scores z whose coefficients have dual norm w."""
+    """Return the worst-case risk of scores z whose coefficients have dual norm w.
+
+    ``guess`` is a multiplier near the best one, 0 for none; ``rtol`` is of the risk.
+    """
     if ball.delta == 0:
         return Dual(float(weights @ loss.value(z, y)), np.inf)
     kappa, delta = ball.label_cost, ball.delta
-    if ball.order == 1:
+    if ball.order == 1 or w == 0:
         kept = loss.value(z, y)
-        rise = least_price(loss.value(z, -y) - kept, weights, loss.lipschitz * w, delta, kappa)
+        floor = loss.lipschitz * w if w > 0 else 0.0
+        rise = least_price(loss.value(z, -y) - kept, weights, floor, delta, kappa)
         return Dual(float(weights @ kept) + rise.risk, rise.multiplier)
 
     def tangent(lam: Any) -> Tangent:
-        number = float(np.ravel(lam)[0])
-        kept, spent = inner(z, y, loss, w, ball.order, number)
-        changed, beyond = inner(z, -y, loss, w, ball.order, number)
-        flip = changed - kappa * number > kept
-        value = np.where(flip, changed - kappa * number, kept)
-        price = np.where(flip, beyond + kappa, spent)
-        slope = delta - float(weights @ price)
-        return Tangent(lam, lam * delta + float(weights @ value), np.full(np.shape(lam), slope))
+        return priced_tangent(z, y, weights, loss, w, ball, lam)
 
     floor = least_finite(loss, w)
-    start = _start(z, y, weights, loss, w, delta, floor)
-    found = least(tangent, np.array([start]), np.array([floor]), rtol, doubt=0.1)
+    start = guess if guess > floor else _start(z, y, weights, loss, w, delta, floor)
+    doubt = NEAR if guess > floor else 0.1
+    found = least(tangent, np.array([start]), np.array([floor]), rtol, doubt)
     return Dual(float(found.value[0]), float(found.lam[0]))
+
+
+def priced_tangent(
+    z: Array, y: Array, weights: Array, loss: Loss, w: float, ball: Ball, lam: Any
+) -> Tangent:
+    """Return the order-2 dual objective at one multiplier, a number or an array of one."""
+    number = float(np.ravel(lam)[0])
+    kept, spent = inner(z, y, loss, w, ball.order, number)
+    changed, beyond = inner(z, -y, loss, w, ball.order, number)
+    charge = ball.label_cost * number
+    flip = changed - charge > kept
+    value = np.where(flip, changed - charge, kept)
+    price = np.where(flip, beyond + ball.label_cost, spent)
+    slope = ball.delta - float(weights @ price)
+    total = lam * ball.delta + float(weights @ value)
+    return Tangent(lam, total, np.full(np.shape(lam), slope))
 
 
 def least_price(gain: Array, weights: Array, floor: float, delta: float, kappa: float) -> Dual:
@@ -69,12 +87,12 @@ def least_price(gain: Array, weights: Array, floor: float, delta: float, kappa: 
 def _start(
     z: Array, y: Array, weights: Array, loss: Loss, w: float, delta: float, floor: float
 ) -> float:
-    return max(first_multiplier(z, y, weights, loss, w, delta), floor + TINY) if w > 0 else 1.0
+    return max(first_multiplier(z, y, weights, loss, w, delta), floor + TINY)
 
 
 def inner(z: Array, y: Array, loss: Loss, w: float, order: int, lam: float) -> tuple[Array, Array]:
     """Return psi of every row, and what its move costs."""
-    if order == 1 or w == 0:
+    if order == 1:
         return loss.value(z, y), np.zeros_like(z)
     best = loss.inner(z, y, w, lam).best
     return best.value, np.square(best.shift / w)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from ..arrays import library, place
 from ..costs import Cost, Norm
 from ..design import model_scores
-from ..duality import Dual, require_lipschitz, worst_risk
-from ..duality.labels import priced_risk
+from ..duality import priced_risk, priced_tangent, require_lipschitz, worst_risk
+from ..duality.multiplier import least_finite
 from ..duality.pairs import priced_pair_risk, steepest_pair
 from ..problem import Problem, Solution
 from . import movable_target
@@ -70,10 +69,8 @@ class Exact(Solver):
         if problem.ball.delta == 0:
             return self._plain(problem, start)
         if np.isfinite(problem.ball.label_cost):
-            fixed, unchanged = self._with_fixed_labels(problem, start)
-            if unchanged:
-                return fixed
-            return method(problem).solve(problem, self.tol, self.max_iter, fixed)
+            method(problem)
+            return self._from_fixed_labels(problem, self.solve(_fixed_labels(problem), start))
         if library(problem.X) is not None:
             return method(problem).solve(problem, self.tol, self.max_iter, start)
         if np.isfinite(problem.ball.target_cost) and movable_target.is_linear(problem):
@@ -90,7 +87,9 @@ class Exact(Solver):
         self, problem: Problem, weights: Array, deltas: Array, starts: Starts | None = None
     ) -> list[list[Solution]]:
         """Return the solutions with each column of ``weights`` at every delta by one method."""
-        if np.isfinite(min(problem.ball.target_cost, problem.ball.label_cost)):
+        if np.isfinite(problem.ball.label_cost):
+            return self._priced_paths(problem, weights, deltas, starts)
+        if np.isfinite(problem.ball.target_cost):
             priced = [problem.weighted(column) for column in weights.T]
             return [super(Exact, self).solve_path(each, deltas, starts) for each in priced]
         positive = np.asarray(deltas)[np.asarray(deltas) > 0]
@@ -119,19 +118,30 @@ class Exact(Solver):
             return super().solve_folds(problems, deltas, starts)
         return method(problems[0]).solve_folds(problems, deltas, self.tol, self.max_iter, starts)
 
-    def _with_fixed_labels(self, problem: Problem, start: Solution | None) -> tuple[Solution, bool]:
-        """Return the solution with fixed labels, and whether the adversary changes none there.
+    def _priced_paths(
+        self, problem: Problem, weights: Array, deltas: Array, starts: Starts | None
+    ) -> list[list[Solution]]:
+        """Return paths with a label price, from those with fixed labels, which share their work."""
+        found = self.solve_paths(_fixed_labels(problem), weights, deltas, starts)
+        paths = []
+        for column, path in zip(weights.T, found, strict=True):
+            each = problem.weighted(column)
+            known = zip(np.asarray(deltas).tolist(), path, strict=True)
+            paths.append([self._from_fixed_labels(each.at(delta), fixed) for delta, fixed in known])
+        return paths
 
-        The price only lets him do more, so where he does not use it the solution is the same.
+    def _from_fixed_labels(self, problem: Problem, fixed: Solution) -> Solution:
+        """Return the solution with a label price from that with fixed labels.
+
+        The price only lets the adversary do more, so where he does not use it they are the same.
         """
-        method(problem)
-        inner = replace(problem, ball=replace(problem.ball, label_cost=np.inf))
-        found = self.solve(inner, start)
-        risk = label_risk(problem, found.coef, found.intercept)
-        gap = found.gap + max(risk.risk - found.objective, 0.0)
-        if gap > max(found.gap, self.tol * constant_risk(problem)[1]):
-            return found, False
-        return replace(found, objective=max(risk.risk, found.objective), gap=gap), True
+        if problem.ball.delta == 0:
+            return fixed
+        risk = label_risk(problem, fixed)
+        gap = fixed.gap + max(risk - fixed.objective, 0.0)
+        if gap > max(fixed.gap, self.tol * constant_risk(problem)[1]):
+            return method(problem).solve(problem, self.tol, self.max_iter, fixed)
+        return replace(fixed, objective=max(risk, fixed.objective), gap=gap)
 
     def _at_tolerance(self, problem: Problem, tol: float, start: Solution | None) -> Solution:
         """Return the solution at another tolerance."""
@@ -180,17 +190,29 @@ class Exact(Solver):
         return method(problem).sweep(problem, held, costs, *known)
 
 
-def label_risk(problem: Problem, coef: Array, intercept: Any) -> Dual:
-    """Return the worst-case risk of a model where labels change at a price."""
-    z = model_scores(problem.X, coef, intercept)
-    ball, weights = problem.ball, problem.weights
+def _fixed_labels(problem: Problem) -> Problem:
+    """Return the problem whose labels stay."""
+    return replace(problem, ball=replace(problem.ball, label_cost=np.inf))
+
+
+def label_risk(problem: Problem, found: Solution) -> float:
+    """Return the worst-case risk of a model where labels change at a price, or a bound above it.
+
+    The bound of order 2 is at the solution's own multiplier, which is the best one where no label
+    is changed.
+    """
+    coef, ball, weights = found.coef, problem.ball, problem.weights
+    z = model_scores(problem.X, coef, found.intercept)
     if problem.loss.outputs > 1:
         labels = problem.y.astype(int)
         present = np.bincount(labels, weights, minlength=len(coef)) > 0
         norm = steepest_pair(ball.cost, coef, present).norm
-        return priced_pair_risk(z, labels, weights, norm, ball.delta, ball.label_cost)
+        return priced_pair_risk(z, labels, weights, norm, ball.delta, ball.label_cost).risk
     w = float(ball.cost.dual_norm(coef)) if coef.any() else 0.0
-    return priced_risk(z, problem.y, weights, problem.loss, w, ball)
+    if ball.order == 2 and w > 0 and found.multiplier > least_finite(problem.loss, w):
+        known = (z, problem.y, weights, problem.loss, w, ball)
+        return float(priced_tangent(*known, found.multiplier).value)
+    return priced_risk(z, problem.y, weights, problem.loss, w, ball).risk
 
 
 def method(problem: Problem) -> Method:

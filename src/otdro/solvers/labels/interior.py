@@ -1,11 +1,11 @@
-r"""A primal-dual interior point method for the largest of smooth pieces, under Euclidean costs.
+r"""A primal-dual interior point method for the largest of smooth pieces.
 
-.. math:: \min_{\theta, b, x, T}\ \delta\lambda + \sum_i \pi_i T_i\quad\text{s.t.}\quad
-          T_i - f_{ij}(z_i, t, \lambda) = s_{ij} \ge 0,
+.. math:: \min_{\theta, b, s, T}\ \delta\lambda + \sum_i \pi_i T_i\quad\text{s.t.}\quad
+          T_i - f_{ij}(z_i, s) = \sigma_{ij} \ge 0,\qquad t \ge \|\theta\|_*,
 
-t = ||theta|| + r with r >= 0 at order 1, where lambda = Lip t, and t = ||theta|| at order 2, where
-the risk grows in t: x is r or lambda. The multipliers of s are the shares q of the pieces in a row,
-that of r is nu; steps are Mehrotra's, s q = tau and r nu = tau.
+s = (t,) at order 1, where lambda = Lip t, and (t, lambda) at order 2. The multipliers of sigma are
+the shares q of the pieces in a row, those of the norm are prices (``norm_rows``); steps are
+Mehrotra's, sigma q = mu.
 """
 
 from __future__ import annotations
@@ -15,98 +15,141 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_solve
+from scipy.linalg.lapack import dpotrs
 
 from ...duality.ties import factored
 from ..base import duality_gap
-from .newton import Place, PricedMinimum, PricedRows, Risk, bound, gradient, hessian
+from .newton import (
+    Place,
+    PricedMinimum,
+    PricedRows,
+    Risk,
+    along,
+    bound,
+    curvature,
+    gradient,
+    hessian,
+)
+from .norm_rows import NormLine, NormPoint, NormRows, NormStep
 from .pieces import SmoothPieces
 
 Array = NDArray[Any]
 
 #: Steps at most: where they do not do, smoothings are followed.
-STEPS = 40
-#: The first product s q, in units of the risk, the least first r, as a share of the norm, and the
-#: first lam, relative to that of the place.
-FIRST, FIRST_ROOM, ABOVE = 0.1, 0.1, 1.1
+STEPS = 80
+#: The largest and the least first mu, in units of the risk, and of t at order 2 the largest share
+#: that it is above the norm.
+FIRST, LEAST_FIRST, MOST_ROOM = 0.03, 1e-4, 0.1
 #: The share of the way to the boundary that a step takes, and of a slack that curvature may take.
 SHORT_OF, LEFT = 0.995, 0.1
 #: Pieces that a row does not have are this far below its others, in units of the risk.
 FAR_BELOW = 1e3
-#: The products s q, in units of the target, from which on bounds are worth their time.
+#: The sum of products, in units of the target, from which on bounds are worth their time.
 WORTH = 3.0
+#: Corrections of a step towards the central path, the length from which on it needs none, by how
+#: much longer one should make it and the share of that which pays, and products still near mu.
+CORRECTIONS, LONG, LONGER, WORTHWHILE, SPREAD = 2, 0.9, 0.3, 0.1, 10.0
+#: Halvings of a step that leaves the domain of the pieces.
+HALVINGS = 20
 
 
 @dataclass(frozen=True, eq=False)
 class Iterate:
-    """A point (theta, b, x) with its scores, heights T (n,), shares q (J, n), and nu."""
+    """A point (theta, b, s) with its scores and pieces, heights T (n,), shares q (J, n)."""
 
     theta: Array
     b: float
-    x: float
+    s: Array
     z: Array
+    pieces: SmoothPieces
     T: Array
     q: Array
-    nu: float
+    norm: NormPoint
+
+    @property
+    def place(self) -> Place:
+        """The point and its scores."""
+        return Place(self.theta, self.b, self.s, self.z)
 
 
 class Step(NamedTuple):
-    """The moves of (theta, b, x), scores, heights, slacks (J, n), shares and nu."""
+    """The moves of (theta, b, s), scores, heights, slacks (J, n), shares, and of the norm."""
 
     move: Array
     dz: Array
     raised: Array
     ds: Array
     dq: Array
-    dnu: float
+    norm: NormStep
 
 
 def minimise(
-    rows: PricedRows, place: Place, risk_of: Risk, unit: float, target: float, max_iter: int
+    rows: PricedRows,
+    norm: NormRows,
+    place: Place,
+    risk_of: Risk,
+    known: float,
+    unit: float,
+    target: float,
+    max_iter: int,
 ) -> PricedMinimum | None:
-    """Return the minimum from a place with coefficients, None where the steps do not get there."""
-    now = _first(rows, place, risk_of(place)[1], unit)
+    """Return the minimum from a place, None where the steps do not get there.
+
+    ``known`` is a lower bound of the least risk.
+    """
+    risk, lam = risk_of(place)
+    mu = unit * float(np.clip((risk - known) / unit, LEAST_FIRST, FIRST))
+    now = _first(rows, norm, place, lam, mu, unit)
     lower, slopes = 0.0, np.zeros_like(place.z)
     for n_iter in range(1, min(STEPS, max_iter) + 1):
-        system = _PricedEquations(rows, now, unit)
+        system = _PricedEquations(rows, norm, now)
         step = system.step()
-        found = system.place
         if system.total <= WORTH * target:
-            risk, lam = risk_of(found)
+            risk, lam = risk_of(now.place)
             for move in (step, None):
                 value, mean = system.bound(move)
                 if value > lower:
                     lower, slopes = value, mean
             if risk - lower <= target:
                 gap = duality_gap(risk, lower)
-                return PricedMinimum(found, risk, lam, gap, slopes, n_iter)
-        after = _after(rows, now, system, step, unit)
+                return PricedMinimum(now.place, risk, lam, gap, slopes, n_iter)
+        after = _after(rows, norm, system, step, unit)
         if after is None:
             return None
         now = after
     return None
 
 
-def _first(rows: PricedRows, place: Place, lam: float, unit: float) -> Iterate:
-    """Return the iterate at a place of multiplier lam whose products s q are about FIRST."""
-    w = float(np.linalg.norm(place.theta))
-    one = rows.worst.scalars == 1
-    x = max(lam / rows.loss.lipschitz - w, FIRST_ROOM * w) if one else ABOVE * lam
-    f = _pieces(rows, place.theta, place.z, x, unit).value
-    T = f.max(axis=0) + len(f) * FIRST * unit
-    q = 1 / (T - f)
-    return Iterate(place.theta, place.b, x, place.z, T, q / q.sum(axis=0), FIRST * unit / x)
+def _first(
+    rows: PricedRows, norm: NormRows, place: Place, lam: float, mu: float, unit: float
+) -> Iterate:
+    """Return the iterate at a place of multiplier lam whose products are about mu."""
+    at = norm.begin(place.theta, _room(rows, place, lam, mu), mu)
+    s = np.array([at.t, lam])[: rows.worst.scalars]
+    if not rows.worst.inside(s):
+        s[-1] = 2 * s[0] ** 2 / rows.worst.growth
+    pieces = _pieces(rows, place.z, s, unit)
+    T = pieces.value.max(axis=0) + len(pieces.value) * mu
+    q = 1 / (T - pieces.value)
+    return Iterate(place.theta, place.b, s, place.z, pieces, T, q / q.sum(axis=0), at)
 
 
-def _scalars(rows: PricedRows, theta: Array, x: float) -> Array:
-    """Return (t,) or (t, lam)."""
-    w = float(np.linalg.norm(theta))
-    return np.array([w + x]) if rows.worst.scalars == 1 else np.array([w, x])
+def _room(rows: PricedRows, place: Place, lam: float, mu: float) -> float:
+    """Return t above the norm where mu is its product with the price of t."""
+    if rows.worst.scalars == 1:
+        t = lam / rows.loss.lipschitz
+        return max(t - float(place.s[0]), mu / rows.rate)
+    pieces = rows.worst.at(place.z, rows.y, np.array([place.s[0], lam]))
+    top = pieces.value.argmax(axis=0)[None]
+    slope = np.take_along_axis(pieces.slope[1], top, axis=0)[0]
+    price = float(rows.weights @ slope)
+    most = MOST_ROOM * float(place.s[0])
+    return min(mu / price, most) if price > 0 else most
 
 
-def _pieces(rows: PricedRows, theta: Array, z: Array, x: float, unit: float) -> SmoothPieces:
+def _pieces(rows: PricedRows, z: Array, s: Array, unit: float) -> SmoothPieces:
     """Return the pieces, those that a row does not have far below the others."""
-    found = rows.worst.at(z, rows.y, _scalars(rows, theta, x))
+    found = rows.worst.at(z, rows.y, s)
     least = found.value.max(axis=0) - FAR_BELOW * unit
     return SmoothPieces(
         np.maximum(found.value, least), found.slope, found.bend, found.label, found.kept
@@ -114,128 +157,163 @@ def _pieces(rows: PricedRows, theta: Array, z: Array, x: float, unit: float) -> 
 
 
 class _PricedEquations:
-    """Newton's equations of one iterate, in (theta, b, x)."""
+    """Newton's equations of one iterate, in (theta, b, s)."""
 
-    def __init__(self, rows: PricedRows, now: Iterate, unit: float) -> None:
+    def __init__(self, rows: PricedRows, norm: NormRows, now: Iterate) -> None:
         self.rows = rows
         self.now = now
-        self.one = rows.worst.scalars == 1
-        self.pieces = _pieces(rows, now.theta, now.z, now.x, unit)
-        self.s = now.T - self.pieces.value
-        self.W = now.q / self.s
-        self.share = self.W / self.W.sum(axis=0)
-        self.w = float(np.linalg.norm(now.theta))
-        self.u = now.theta / self.w
-        self.place = Place(now.theta, now.b, _scalars(rows, now.theta, now.x), now.z)
-        self.total = float(np.sum(rows.weights * now.q * self.s))
-        self.total += now.x * now.nu if self.one else 0.0
-        mean = np.einsum("jn,jnp->np", self.share, self.pieces.slope)
-        off = self.pieces.slope - mean
-        self.bend = np.einsum("jn,jnpq->npq", now.q, self.pieces.bend)
-        self.bend += np.einsum("jn,jnp,jnq->npq", self.W, off, off)
-        self.factor: Any = None
+        self.sigma = now.T - now.pieces.value
+        self.W = now.q / self.sigma
+        self.weight = self.W.sum(axis=0)
+        self.share = self.W / self.weight
+        self.barrier = norm.share
+        self.line: NormLine = norm.linearised(now.theta, now.norm)
+        self.total = float(rows.weights @ (now.q * self.sigma).sum(axis=0)) + now.norm.total
+        d = len(now.theta)
+        #: (theta, t) among (theta, b, s)
+        self.head = np.append(np.arange(d), d + 1)
+        self.factor = factored(self._matrix())
 
     @property
     def mu(self) -> float:
-        """The mean product s q, one of which is that of r."""
-        return self.total / (len(self.s) + self.one)
+        """The mean product."""
+        return self.total / (len(self.sigma) + float(self.barrier.sum()))
+
+    def _matrix(self) -> Array:
+        """Return the Hessian of the rows with what the norm adds."""
+        pieces = self.now.pieces
+        mean = (self.share * pieces.slope).sum(axis=1)
+        H = hessian(self.rows, curvature(pieces, self.now.q, self.W, mean))
+        H[np.ix_(self.head, self.head)] += self.line.matrix
+        return H
 
     def step(self) -> Step:
         """Return Mehrotra's step: towards the boundary first, then to where that leaves room."""
         now = self.now
-        nothing = np.zeros_like(self.s)
-        ahead = self._towards(0.0, nothing, 0.0)
+        ahead = self._towards(0.0, np.zeros_like(self.sigma), 0 * self.barrier)
         length = self.longest(ahead)
-        s, q = self.s + length * ahead.ds, now.q + length * ahead.dq
-        left = float(np.sum(self.rows.weights * s * q))
-        if self.one:
-            left += (now.x + length * ahead.move[-1]) * (now.nu + length * ahead.dnu)
-        tau = (left / self.total) ** 3 * self.mu
-        return self._towards(tau, ahead.ds * ahead.dq, float(ahead.move[-1]) * ahead.dnu)
+        sigma, q = self.sigma + length * ahead.ds, now.q + length * ahead.dq
+        left = float(self.rows.weights @ (sigma * q).sum(axis=0))
+        slack, price = now.norm.slack, now.norm.price
+        left += float((slack + length * ahead.norm.slack) @ (price + length * ahead.norm.price))
+        mu = (left / self.total) ** 3 * self.mu
+        dropped = ahead.ds * ahead.dq
+        head = ahead.norm.slack * ahead.norm.price
+        step = self._towards(mu, dropped, head)
+        return self._centred(step, mu, dropped, head)
 
-    def _towards(self, tau: float, products: Array, product: float) -> Step:
-        """Return the step to s q = tau - products and r nu = tau - product."""
+    def _centred(self, step: Step, mu: float, dropped: Array, head: Array) -> Step:
+        """Return the step, corrected while that makes it longer (Gondzio).
+
+        Products that a longer step would leave far from mu are aimed at the nearest that is not.
+        """
+        now = self.now
+        length = self.longest(step)
+        for _ in range(CORRECTIONS):
+            if length >= LONG:
+                break
+            hoped = min(1.0, length + LONGER)
+            ahead = (self.sigma + hoped * step.ds) * (now.q + hoped * step.dq)
+            slack = now.norm.slack + hoped * step.norm.slack
+            ahead_head = slack * (now.norm.price + hoped * step.norm.price)
+            dropped = dropped - _towards_range(ahead, mu)
+            head = head - _towards_range(ahead_head, mu * self.barrier)
+            corrected = self._towards(mu, dropped, head)
+            reached = self.longest(corrected)
+            if reached < length + WORTHWHILE * LONGER:
+                break
+            step, length = corrected, reached
+        return step
+
+    def _towards(self, mu: float, products: Array, head: Array) -> Step:
+        """Return the step to sigma q = mu - products, those of the norm mu share - head."""
         rows, now, d = self.rows, self.now, len(self.now.theta)
-        aimed = (tau - products) / self.s
-        spare = (aimed.sum(axis=0) - 1) / self.W.sum(axis=0)
-        q = aimed - self.W * spare
-        g = gradient(rows, np.einsum("jn,jnp->np", q, self.pieces.slope))
-        pull = (tau - product) / now.x if self.one else 0.0
-        if self.factor is None:
-            self.factor = factored(self._curved(hessian(rows, self.bend), g))
-        g = self._chained(g)
-        g[-1] -= pull
-        move = -cho_solve(self.factor, g, check_finite=False)
+        slope = now.pieces.slope
+        aimed = (mu - products) / self.sigma
+        spare = (aimed.sum(axis=0) - 1) / self.weight
+        g = gradient(rows, ((aimed - self.W * spare) * slope).sum(axis=1))
+        aim = mu * self.barrier - head
+        g[self.head] += self.line.force(aim)
+        move = -dpotrs(self.factor[0], g, lower=self.factor[1])[0]
         dz = rows.design.scores(move[:d]) + move[d]
-        dt = float(self.u @ move[:d])
-        ds = np.array([dt + move[-1]]) if self.one else np.array([dt, move[-1]])
-        rise = self.pieces.slope[:, :, 0] * dz + self.pieces.slope[:, :, 1:] @ ds
-        raised = np.sum(self.share * rise, axis=0) + spare
-        slack = raised - rise
-        dq = aimed - now.q - self.W * slack
-        dnu = pull - now.nu - now.nu / now.x * float(move[-1]) if self.one else 0.0
-        return Step(move, dz, raised, slack, dq, dnu)
-
-    def _chained(self, g: Array) -> Array:
-        """Return a gradient in (theta, b, x) from that in (theta, b, s), t = ||theta|| + ..."""
-        d = len(self.u)
-        out = np.append(g[: d + 1], g[-1])
-        out[:d] += g[d + 1] * self.u
-        return out
-
-    def _curved(self, H: Array, g: Array) -> Array:
-        """Return the Hessian in (theta, b, x), with g_t (I - uu')/w of the norm."""
-        d = len(self.u)
-        chain = np.zeros((len(H), d + 2))
-        chain[: d + 1, : d + 1] = np.eye(d + 1)
-        chain[d + 1, :d] = self.u
-        chain[-1, -1] = 1.0
-        M = chain.T @ H @ chain
-        price = self.now.nu if self.one else max(float(g[d + 1]), 0.0)
-        M[:d, :d] += price / self.w * (np.eye(d) - np.outer(self.u, self.u))
-        M[-1, -1] += self.now.nu / self.now.x if self.one else 0.0
-        return np.asarray(M)
+        rise = along(slope, [dz, *move[d + 1 :]])
+        raised = (self.share * rise).sum(axis=0) + spare
+        ds = raised - rise
+        dq = aimed - now.q - self.W * ds
+        return Step(move, dz, raised, ds, dq, self.line.step(move[self.head], aim))
 
     def longest(self, step: Step) -> float:
         """Return the longest part of a step, at most all of it, that stays inside."""
         now = self.now
-        scalars = np.array([now.x, now.nu])
-        moves = np.array([step.move[-1], step.dnu])
-        falls = [np.max(-step.ds / self.s), np.max(-step.dq / now.q), np.max(-moves / scalars)]
+        falls = [
+            np.max(-step.ds / self.sigma),
+            np.max(-step.dq / now.q),
+            np.max(-step.norm.slack / now.norm.slack),
+            np.max(-step.norm.price / now.norm.price),
+            float(-step.move[-1] / now.s[-1]),
+        ]
         return float(1 / max(1.0, *falls))
 
     def bound(self, step: Step | None) -> tuple[float, Array]:
         """Return the bound of the shares and slopes, continued along a step, and mean slopes."""
-        q, a = self.now.q, self.pieces.slope[:, :, 0]
+        now, pieces = self.now, self.now.pieces
+        q, a = now.q, pieces.slope[0]
         if step is not None:
             q = q + step.dq
-            a = a + self.pieces.bend[:, :, 0, 0] * step.dz
-            if not self.one:
-                s = np.array([float(self.u @ step.move[: len(self.u)]), step.move[-1]])
-                a = a + self.pieces.bend[:, :, 0, 1:] @ s
-        return bound(self.rows, self.pieces, q / q.sum(axis=0), a)
+            a = a + along(pieces.bend[0], [step.dz, *step.move[len(now.theta) + 1 :]])
+        return bound(self.rows, pieces.label, pieces.kept, q / q.sum(axis=0), a)
+
+
+def _towards_range(products: Array, mu: Any) -> Array:
+    """Return the way of products to [mu/SPREAD, SPREAD mu], at most SPREAD mu down."""
+    return np.maximum(np.clip(products, mu / SPREAD, SPREAD * mu) - products, -SPREAD * mu)
 
 
 def _after(
-    rows: PricedRows, now: Iterate, system: _PricedEquations, step: Step, unit: float
+    rows: PricedRows, norm: NormRows, system: _PricedEquations, step: Step, unit: float
 ) -> Iterate | None:
-    """Return the iterate after a step, its heights raised where curvature took the slack."""
-    d = len(now.theta)
+    """Return the iterate after a step.
+
+    Heights rise by what curvature adds to the pieces in the mean of their shares, and more where
+    it took most of a slack.
+    """
+    now, d = system.now, len(system.now.theta)
     length = min(1.0, SHORT_OF * system.longest(step))
-    theta = now.theta + length * step.move[:d]
-    x = now.x + length * float(step.move[-1])
-    if not theta.any():
-        return None
+    for _ in range(HALVINGS):
+        theta = now.theta + length * step.move[:d]
+        s = now.s + length * step.move[d + 1 :]
+        at = norm.after(theta, now.norm, step.norm.shortened(length), float(s[0]))
+        s[0] = at.t
+        if rows.worst.inside(s):
+            break
+        length /= 2
     z = now.z + length * step.dz
-    f = _pieces(rows, theta, z, x, unit).value
-    # rows of one branch and of two are different systems
-    if f.shape != system.s.shape:
-        return None
-    kept = LEFT * (system.s + length * step.ds)
-    T = np.maximum(now.T + length * step.raised, (f + kept).max(axis=0))
+    pieces = _pieces(rows, z, s, unit)
+    sigma = system.sigma + length * step.ds
     q = now.q + length * step.dq
+    T = now.T + length * step.raised
+    if len(q) != len(pieces.value):
+        q, sigma = _regrouped(q, sigma, pieces.value)
+    T = T + (q * (pieces.value + sigma - T)).sum(axis=0) / q.sum(axis=0)
+    T = np.maximum(T, (pieces.value + LEFT * sigma).max(axis=0))
     # at rounding, or where a piece is infinite, the steps end
-    if not (np.isfinite(f).all() and (f < T).all() and (q > 0).all()):
+    good = np.isfinite(pieces.value).all() and (pieces.value < T).all() and (q > 0).all()
+    if not (good and theta.any()):
         return None
     b = now.b + length * float(step.move[d])
-    return Iterate(theta, b, x, z, T, q, now.nu + length * step.dnu)
+    return Iterate(theta, b, s, z, pieces, T, q, at)
+
+
+def _regrouped(q: Array, sigma: Array, value: Array) -> tuple[Array, Array]:
+    """Return shares and slacks of pieces whose number per label has changed.
+
+    A label keeps its share and its least slack, from its best piece on; within it products are
+    equal.
+    """
+    n = value.shape[1]
+    grouped = value.reshape(2, -1, n)
+    least = sigma.reshape(2, -1, n).min(axis=1, keepdims=True)
+    slack = least + grouped.max(axis=1, keepdims=True) - grouped
+    share = 1 / slack
+    share *= q.reshape(2, -1, n).sum(axis=1, keepdims=True) / share.sum(axis=1, keepdims=True)
+    return share.reshape(-1, n), slack.reshape(-1, n)

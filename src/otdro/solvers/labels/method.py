@@ -8,14 +8,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...design import Design, mean
-from ...duality import priced_risk
-from ...problem import Problem, Solution
+from ...duality import priced_risk, priced_tangent
+from ...losses import Loss
+from ...problem import Ball, Problem, Solution
 from ..base import Method, constant_risk, verdict
 from ..euclidean.coordinates import Coordinates
 from ..softmax.method import MultinomialNewton, PairCoordinates, pair_penalty
-from . import interior
+from . import constant, interior, many_rows
 from .cones import cone_of
 from .newton import Place, PricedMinimum, PricedRows, minimise
+from .norm_rows import norm_rows
 from .pieces import pieces_of
 from .softmax import PricedSoftmax, SoftmaxPlace
 from .softmax import minimise as minimise_softmax
@@ -24,6 +26,10 @@ Array = NDArray[Any]
 
 #: A first t this much above the norm of theta, and the least first t.
 ABOVE, LEAST_T = 1.1, 1e-2
+#: The accuracy of a multiplier to start from, by that of its risk.
+ROUGHLY = 1e-3
+#: The accuracy of the risk that is returned.
+FINELY = 1e-11
 
 
 class PricedLabels(Method):
@@ -52,13 +58,31 @@ class PricedLabels(Method):
         at = _Inside(problem)
         b, unit = constant_risk(problem)
         target = tol * unit
-        known = (at.risk, unit, target, max_iter)
-        found = None
-        if start is not None and start.coef.any() and problem.ball.cost.euclidean:
-            found = interior.minimise(at.rows, at.place(start.coef, start.intercept), *known)
+        found = None if start is None else _from_start(at, start, unit, target, max_iter)
         if found is None:
-            found = minimise(at.rows, at.place(np.zeros(problem.X.shape[1]), b), *known)
+            zero = at.place(np.zeros(problem.X.shape[1]), b)
+            found = minimise(at.rows, zero, at.risk, unit, target, max_iter)
         return at.solution(found, target)
+
+
+def _from_start(
+    at: _Inside, start: Solution, unit: float, target: float, max_iter: int
+) -> PricedMinimum | None:
+    """Return the minimum from the solution with fixed labels, None where no steps get there."""
+    rows, below = at.rows, start.objective - start.gap
+    place = at.place(start.coef, start.intercept)
+    risk, lam = at.rough_risk(place)
+    place = at.place(start.coef, start.intercept, lam)
+    found = constant.minimise(rows, at.risk, risk, target)
+    if found is not None:
+        return found
+    moves = bool(start.coef.any())
+    known = (place, at.risk)
+    if moves and at.round is not None and rows.design.n >= many_rows.FROM * rows.design.d:
+        found = many_rows.minimise(rows, *known, unit, target, max_iter)
+    if found is None and (moves or at.round is None):
+        found = interior.minimise(rows, at.norm_rows, *known, below, unit, target, max_iter)
+    return found
 
 
 class PricedMultinomial(Method):
@@ -112,7 +136,10 @@ class _Inside:
         self.center = mean(problem.X, problem.weights) if problem.fit_intercept else None
         design = Design(problem.X, center=self.center) if self.round is None else self.round.design
         cone = cone_of(cost)
+        norm = norm_rows(cost, design.d)
         assert cone is not None
+        assert norm is not None
+        self.norm_rows = norm
         self.rows = PricedRows(
             design,
             problem.y,
@@ -131,8 +158,8 @@ class _Inside:
         cost = self.problem.ball.cost
         return float(np.linalg.norm(theta) if cost.euclidean else cost.dual_norm(theta))
 
-    def place(self, coef: Array, intercept: float) -> Place:
-        """Return a place inside the domain at coefficients."""
+    def place(self, coef: Array, intercept: float, multiplier: float = 0.0) -> Place:
+        """Return a place inside the domain at coefficients, of this multiplier where it can be."""
         theta = coef if self.round is None else self.round.theta(coef)
         b = float(intercept if self.center is None else intercept + self.center @ coef)
         t = max(ABOVE * self.norm(theta), LEAST_T)
@@ -140,28 +167,48 @@ class _Inside:
         if self.rows.worst.scalars == 2:
             root = np.sqrt(self.rows.delta)
             growth = self.rows.worst.growth
-            s = np.array([t, max(t / root, 2 * t**2 / growth if growth > 0 else 0.0)])
+            least = 2 * t**2 / growth if growth > 0 else 0.0
+            lam = multiplier if multiplier > least else max(t / root, least)
+            s = np.array([t, lam])
         return Place(theta, b, s, self.rows.design.scores(theta) + b)
 
     def risk(self, place: Place) -> tuple[float, float]:
-        """Return the worst-case risk of a place and its multiplier."""
-        p = self.problem
-        found = priced_risk(place.z, p.y, p.weights, p.loss, self.norm(place.theta), p.ball)
+        """Return the worst-case risk of a place and its multiplier.
+
+        At order 2 they are those of its own multiplier, which is near the best one.
+        """
+        known = self._known(place)
+        if self.rows.worst.scalars == 2 and known[-2] > 0:
+            lam = float(place.s[-1])
+            return float(priced_tangent(*known, lam).value), lam
+        found = priced_risk(*known)
         return found.risk, found.multiplier
+
+    def rough_risk(self, place: Place) -> tuple[float, float]:
+        """Return about the worst-case risk of a place, and about the best multiplier."""
+        found = priced_risk(*self._known(place), rtol=ROUGHLY)
+        return found.risk, found.multiplier
+
+    def _known(self, place: Place) -> tuple[Array, Array, Array, Loss, float, Ball]:
+        """Return what the worst-case risk of a place depends on."""
+        p = self.problem
+        return place.z, p.y, p.weights, p.loss, self.norm(place.theta), p.ball
 
     def solution(self, found: PricedMinimum, target: float) -> Solution:
         """Return the solution on the rows as given."""
         place = found.place
+        dual = priced_risk(*self._known(place), guess=found.multiplier, rtol=FINELY)
+        gap = max(found.gap - (found.risk - dual.risk), 0.0)
         coef = place.theta if self.round is None else self.round.coef(place.theta)
         b = place.b if self.center is None else place.b - self.center @ coef
         return Solution(
             coef=np.ascontiguousarray(coef),
             intercept=float(b),
-            multiplier=found.multiplier,
-            objective=found.risk,
-            gap=found.gap,
+            multiplier=dual.multiplier,
+            objective=dual.risk,
+            gap=gap,
             n_iter=found.n_iter,
-            converged=bool(found.gap <= target),
-            message=verdict(found.gap, target, found.n_iter),
+            converged=bool(gap <= target),
+            message=verdict(gap, target, found.n_iter),
             dual=found.slopes,
         )

@@ -16,7 +16,7 @@ risk is concave in delta, so that a budget which is x too large costs a share of
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -202,7 +202,7 @@ def _domain(rows: PricedRows, s: Array) -> tuple[float, Array, Array]:
     return -float(np.log(room)), g, np.outer(g, g) - bend / room
 
 
-def _shares(pieces: SmoothPieces, tau: float) -> Array:
+def shares(pieces: SmoothPieces, tau: float) -> Array:
     """Return q (J, n)."""
     top = pieces.value.max(axis=0)
     q = np.exp((pieces.value - top) / tau)
@@ -212,39 +212,54 @@ def _shares(pieces: SmoothPieces, tau: float) -> Array:
 def _derivatives(rows: PricedRows, place: Place, tau: float) -> tuple[Array, Array]:
     """Return gradient and Hessian of the smoothed objective in (theta, b, s)."""
     pieces = rows.worst.at(place.z, rows.y, place.s)
-    q = _shares(pieces, tau)
-    mean = np.einsum("jn,jnp->np", q, pieces.slope)
-    off = pieces.slope - mean
-    bend = np.einsum("jn,jnpq->npq", q, pieces.bend)
-    bend += np.einsum("jn,jnp,jnq->npq", q, off, off) / tau
-    g, H = gradient(rows, mean), hessian(rows, bend)
+    q = shares(pieces, tau)
+    mean = (q * pieces.slope).sum(axis=1)
+    g, H = gradient(rows, mean), hessian(rows, curvature(pieces, q, q / tau, mean))
     _add_barriers(rows, place, tau, g, H)
     return g, H
 
 
+def curvature(pieces: SmoothPieces, q: Array, W: Array, mean: Array) -> Array:
+    """Return sum q f'' + W (f' - mean)(f' - mean)' of every row, shape (p, p, n)."""
+    off = pieces.slope - mean[:, None]
+    weighted = W * off
+    bend = (q * pieces.bend).sum(axis=2)
+    for k in range(len(off)):
+        for j in range(k + 1):
+            bend[k, j] += (weighted[k] * off[j]).sum(axis=0)
+            bend[j, k] = bend[k, j]
+    return np.asarray(bend)
+
+
 def gradient(rows: PricedRows, mean: Array) -> Array:
-    """Return the gradient in (theta, b, s) from the mean slopes (n, p) of the rows in (z, s)."""
+    """Return the gradient in (theta, b, s) from the mean slopes (p, n) of the rows in (z, s)."""
     d = rows.design.d
-    mean = rows.weights[:, None] * mean
+    mean = rows.weights * mean
     g = np.zeros(d + 1 + rows.worst.scalars)
-    g[:d] = rows.design.adjoint(mean[:, 0])
-    g[d:] = mean.sum(axis=0)
+    g[:d] = rows.design.adjoint(mean[0])
+    g[d:] = mean.sum(axis=1)
     g[-1] += rows.rate
     if not rows.fit_intercept:
         g[d] = 0.0
     return g
 
 
-def hessian(rows: PricedRows, bend: Array) -> Array:
-    """Return the Hessian in (theta, b, s) from the curvatures (n, p, p) of the rows in (z, s)."""
+#: Z' diag(D) Z and Z'D of weights D.
+Moments = Callable[[Array], tuple[Array, Array]]
+
+
+def hessian(rows: PricedRows, bend: Array, moments: Moments | None = None) -> Array:
+    """Return the Hessian in (theta, b, s) from the curvatures (p, p, n) of the rows in (z, s)."""
     d = rows.design.d
-    bend = rows.weights[:, None, None] * bend
+    bend = rows.weights * bend
     side = d + 1 + rows.worst.scalars
     H = np.zeros((side, side))
-    H[:d, :d] = rows.design.gram(np.maximum(bend[:, 0, 0], 0.0))
-    H[:d, d:] = rows.design.adjoint(bend[:, 0, :])
+    moments = moments or rows.design.moments
+    H[:d, :d], H[:d, d] = moments(np.maximum(bend[0, 0], 0.0))
+    for k in range(1, len(bend)):
+        H[:d, d + k] = rows.design.adjoint(bend[0, k])
     H[d:, :d] = H[:d, d:].T
-    H[d:, d:] = bend.sum(axis=0)
+    H[d:, d:] = bend.sum(axis=2)
     if not rows.fit_intercept:
         H[d, :] = H[:, d] = 0.0
         H[d, d] = 1.0
@@ -272,23 +287,30 @@ def lower_bound(rows: PricedRows, place: Place, tau: float, step: Array) -> tupl
     """
     d = rows.design.d
     pieces = rows.worst.at(place.z, rows.y, place.s)
-    q = _shares(pieces, tau)
-    move = np.empty((len(rows.y), 1 + rows.worst.scalars))
-    move[:, 0] = rows.design.scores(step[:d]) + step[d]
-    move[:, 1:] = step[d + 1 :]
-    rise = np.einsum("jnp,np->jn", pieces.slope, move)
-    q = q * (1 + (rise - np.einsum("jn,jn->n", q, rise)) / tau)
-    a = pieces.slope[:, :, 0] + np.einsum("jnp,np->jn", pieces.bend[:, :, 0, :], move)
-    return bound(rows, pieces, q, a)
+    q = shares(pieces, tau)
+    move = [rows.design.scores(step[:d]) + step[d], *step[d + 1 :]]
+    rise = along(pieces.slope, move)
+    # where a share would be negative the piece has none
+    q = q * np.maximum(1 + (rise - (q * rise).sum(axis=0)) / tau, 0.0)
+    a = pieces.slope[0] + along(pieces.bend[0], move)
+    return bound(rows, pieces.label, pieces.kept, q / q.sum(axis=0), a)
 
 
-def bound(rows: PricedRows, pieces: SmoothPieces, q: Array, a: Array) -> tuple[float, Array]:
-    """Return the bound of shares q and slopes a (J, n) of pieces, and the rows' mean slopes."""
+def along(derivatives: Array, move: Sequence[Any]) -> Array:
+    """Return the change (J, n) along a move of (z, s), from derivatives (p, J, n)."""
+    return np.asarray(sum(slope * dv for slope, dv in zip(derivatives, move, strict=True)))
+
+
+def bound(rows: PricedRows, label: Array, kept: Array, q: Array, a: Array) -> tuple[float, Array]:
+    """Return the bound of shares q and slopes a (J, n) of pieces, and the rows' mean slopes.
+
+    ``label`` (J, n) is that of a piece, ``kept`` (J,) whether it is the row's own.
+    """
     if q.min() < 0:
         return 0.0, np.zeros(len(rows.y))
     mass = rows.weights * q
     a = _balanced(mass, a, rows.fit_intercept)
-    changed = float(mass[~pieces.kept].sum())
+    changed = float(mass[~kept].sum())
     size = rows.polar(rows.design.adjoint(np.sum(mass * a, axis=0)))
     if rows.worst.scalars == 1:
         need = size / rows.loss.lipschitz
@@ -296,7 +318,7 @@ def bound(rows: PricedRows, pieces: SmoothPieces, q: Array, a: Array) -> tuple[f
         square = float(np.sum(mass * a**2))
         need = size**2 / square if square > 0 else 0.0
     excess = max(0.0, need - (rows.delta - rows.kappa * changed))
-    conjugate = np.where(mass > 0, rows.loss.conjugate(a, pieces.label), 0.0)
+    conjugate = np.where(mass > 0, rows.loss.conjugate(a, label), 0.0)
     value = -float(np.sum(mass * conjugate)) / (1 + excess / rows.delta)
     mean = np.sum(mass * a, axis=0) / np.where(rows.weights > 0, rows.weights, 1.0)
     return (value if np.isfinite(value) else 0.0), mean

@@ -23,7 +23,9 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, eq=False)
 class SmoothPieces:
-    """J pieces of n rows in (z, t) or (z, t, lam): value (J, n), slope (J, n, p), bend.
+    """J pieces of n rows in (z, t) or (z, t, lam).
+
+    Values are (J, n), slopes (p, J, n), curvatures ``bend`` (p, p, J, n).
 
     ``label`` (J, n) is the label of a piece, ``kept`` (J,) whether it is the row's own. The slope
     in z is dl/dz at the place the row is moved to.
@@ -43,6 +45,9 @@ class Worst(Protocol):
     #: 2 kappa of a quadratic loss, which needs 2 kappa lam > t^2; else 0.
     growth: float
 
+    def inside(self, s: Array) -> bool:
+        """Whether scalars are in the domain of the pieces."""
+
     def at(self, z: Array, y: Array, s: Array) -> SmoothPieces:
         """Return the pieces at scores z and scalars s."""
 
@@ -51,11 +56,15 @@ def labelled(parts: list[tuple[Array, Array, Array, Array, bool]]) -> SmoothPiec
     """Stack (value, slope, bend, label, kept) of all pieces."""
     value, slope, bend, label, kept = zip(*parts, strict=True)
     return SmoothPieces(
-        np.stack(value), np.stack(slope), np.stack(bend), np.stack(label), np.array(kept)
+        np.stack(value),
+        np.stack(slope, axis=1),
+        np.stack(bend, axis=2),
+        np.stack(label),
+        np.array(kept),
     )
 
 
-#: Value (n,), slope (n, p) and curvature (n, p, p) of one piece.
+#: Value (n,), slope (p, n) and curvature (p, p, n) of one piece.
 Piece = tuple[Array, Array, Array]
 
 
@@ -74,6 +83,10 @@ class PricedPieces:
         """What a change of label takes off per unit of the last scalar."""
         return self.kappa
 
+    def inside(self, s: Array) -> bool:
+        """Whether t and lam are positive, and 2 kappa lam > t^2 of a quadratic loss."""
+        return bool(s.min() > 0 and (self.growth == 0 or self.growth * s[-1] > s[0] ** 2))
+
     def under(self, z: Array, label: Array, s: Array) -> list[Piece]:
         """Return the pieces under a label, without its price."""
         raise NotImplementedError
@@ -85,7 +98,7 @@ class PricedPieces:
             for value, slope, bend in self.under(z, label, s):
                 if not kept:
                     value = value - self.price * s[-1]
-                    slope[:, -1] -= self.price
+                    slope[-1] -= self.price
                 parts.append((value, slope, bend, label, kept))
         return labelled(parts)
 
@@ -104,9 +117,9 @@ class OrderOne(PricedPieces):
         """Return the loss, or one piece per slope."""
         found = []
         for value, slope, bend in _losses(self.loss, z, label):
-            g, h = np.zeros((len(z), 2)), np.zeros((len(z), 2, 2))
-            g[:, 0] = slope
-            h[:, 0, 0] = bend
+            g, h = np.zeros((2, len(z))), np.zeros((2, 2, len(z)))
+            g[0] = slope
+            h[0, 0] = bend
             found.append((value, g, h))
         return found
 
@@ -134,10 +147,10 @@ class InnerSupremum(PricedPieces):
             _, slope, bend = self.loss.evaluate(z + shift, label)
             stiff = np.maximum(2 * lam - t**2 * bend, 1e-12 * lam)
             d = move_derivatives(slope, bend, shift / t, t, lam, stiff)
-            g = np.stack([d.z, d.w, d.lam], axis=1)
+            g = np.stack([d.z, d.w, d.lam])
             h = _symmetric(d.zz, d.zw, d.zl, d.ww, d.wl, d.ll)
-            g = np.where(there[:, None], g, 0.0)
-            h = np.where(there[:, None, None], h, 0.0)
+            g = np.where(there, g, 0.0)
+            h = np.where(there, h, 0.0)
             found.append((np.where(there, value, -np.inf), g, h))
         return found
 
@@ -155,7 +168,7 @@ class PiecewiseOrderTwo(PricedPieces):
         found = []
         for a in pieces.slopes:
             v = a**2 * t / (2 * lam)
-            g = np.stack([-a * o, v * one, -v * t / (2 * lam) * one], axis=1)
+            g = np.stack([-a * o, v * one, -v * t / (2 * lam) * one])
             tt = a**2 / (2 * lam) * one
             h = _symmetric(zero, zero, zero, tt, -tt * t / lam, tt * t**2 / lam**2)
             found.append((a * r + a**2 * t**2 / (4 * lam), g, h))
@@ -180,7 +193,7 @@ class QuadraticOrderTwo(PricedPieces):
         o = pieces.orientation(label)
         r = np.maximum(pieces.residual(z, label), 0.0)
         q = r**2
-        g = np.stack([-2 * o * r * lam / D, q * lam * 2 * t / D**2, -q * t**2 / D**2], axis=1)
+        g = np.stack([-2 * o * r * lam / D, q * lam * 2 * t / D**2, -q * t**2 / D**2])
         h = _symmetric(
             np.where(r > 0, 2 * lam / D, 0.0),
             -4 * o * r * lam * t / D**2,
@@ -193,9 +206,8 @@ class QuadraticOrderTwo(PricedPieces):
 
 
 def _symmetric(zz: Array, zw: Array, zl: Array, ww: Array, wl: Array, ll: Array) -> Array:
-    """Return the symmetric matrices (n, 3, 3) of these entries."""
-    rows = [np.stack(row, axis=1) for row in ([zz, zw, zl], [zw, ww, wl], [zl, wl, ll])]
-    return np.stack(rows, axis=1)
+    """Return the symmetric matrices (3, 3, n) of these entries."""
+    return np.array([[zz, zw, zl], [zw, ww, wl], [zl, wl, ll]])
 
 
 def pieces_of(loss: Loss, order: int, kappa: float) -> Any:

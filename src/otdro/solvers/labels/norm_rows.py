@@ -1,0 +1,235 @@
+r"""The constraint t >= ||theta||_* by slacks with prices, for the interior point method.
+
+Slacks :math:`c_k(\theta, t) \ge 0`, concave, have prices p and products c p = mu share. Newton's
+equations of p' = aim/c - (p/c) dc, aim = mu share less the products that a last step dropped, add
+
+.. math:: \sum_k (p_k/c_k) \nabla c_k \nabla c_k' - p_k \nabla^2 c_k \quad\text{and}\quad
+          -\sum_k (\mathrm{aim}_k/c_k) \nabla c_k
+
+to the matrix and the gradient in (theta, t).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...costs import Cost
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class NormPoint:
+    """t above the norm of theta, the slacks (K,) and their prices, and bounds of the entries."""
+
+    t: float
+    slack: Array
+    price: Array
+    bounds: Array | float = 0.0
+
+    @property
+    def total(self) -> float:
+        """The sum of the products."""
+        return float(self.slack @ self.price)
+
+
+class NormStep(NamedTuple):
+    """The moves of the slacks, of their prices and of the bounds."""
+
+    slack: Array
+    price: Array
+    bounds: Array | float = 0.0
+
+    def shortened(self, length: float) -> NormStep:
+        """Return a part of the step."""
+        return NormStep(length * self.slack, length * self.price, length * self.bounds)
+
+
+class NormRows(Protocol):
+    """The slacks of a norm; ``share`` (K,) weighs their products."""
+
+    @property
+    def share(self) -> Array:
+        """The products at mu = 1."""
+
+    def begin(self, theta: Array, room: float, mu: float) -> NormPoint:
+        """Return t about ``room`` above the norm of theta, with products mu share."""
+
+    def linearised(self, theta: Array, at: NormPoint) -> NormLine:
+        """Return the slacks around a point."""
+
+    def after(self, theta: Array, at: NormPoint, step: NormStep, t: float) -> NormPoint:
+        """Return the point at theta after a step, which took t along."""
+
+
+class NormLine(Protocol):
+    """Slacks around a point."""
+
+    matrix: Array
+
+    def force(self, aim: Array) -> Array:
+        """Return what the slacks add to the gradient in (theta, t)."""
+
+    def step(self, move: Array, aim: Array) -> NormStep:
+        """Return the step of slacks and prices that belongs to a move of (theta, t)."""
+
+
+class _Gradients:
+    """Slacks around a point by their gradients (K, d + 1) in (theta, t)."""
+
+    def __init__(self, at: NormPoint, gradients: Array, curved: Array | None) -> None:
+        self.at = at
+        self.gradients = gradients
+        self.steep = at.price / at.slack
+        self.matrix = (gradients.T * self.steep) @ gradients
+        if curved is not None:
+            d = len(curved)
+            self.matrix[:d, :d] += curved
+
+    def force(self, aim: Array) -> Array:
+        """Return -sum (aim/c) grad c."""
+        return np.asarray(-(aim / self.at.slack) @ self.gradients)
+
+    def step(self, move: Array, aim: Array) -> NormStep:
+        """Return dc = grad c move and dp = aim/c - p - (p/c) dc."""
+        slack = self.gradients @ move
+        return NormStep(slack, aim / self.at.slack - self.at.price - self.steep * slack)
+
+
+class RoundRows:
+    """t - ||theta||_2, kept as a variable itself: t follows the norm of theta."""
+
+    share = np.ones(1)
+
+    def begin(self, theta: Array, room: float, mu: float) -> NormPoint:
+        """Return t = ||theta|| + room."""
+        t = float(np.linalg.norm(theta)) + room
+        return NormPoint(t, np.array([room]), np.array([mu / room]))
+
+    def linearised(self, theta: Array, at: NormPoint) -> NormLine:
+        """Return the slack with (I - uu')/||theta|| of the norm."""
+        w = float(np.linalg.norm(theta))
+        u = theta / w
+        curved = at.price[0] / w * (np.eye(len(u)) - np.outer(u, u))
+        return _Gradients(at, np.append(-u, 1.0)[None], curved)
+
+    def after(self, theta: Array, at: NormPoint, step: NormStep, t: float) -> NormPoint:
+        """Return t = ||theta|| + c."""
+        slack = at.slack + step.slack
+        return NormPoint(float(np.linalg.norm(theta) + slack[0]), slack, at.price + step.price)
+
+
+@dataclass(frozen=True, eq=False)
+class FaceRows:
+    """t - <v, theta> for the rows v (K, d) of ``normals``."""
+
+    normals: Array
+
+    @property
+    def share(self) -> Array:
+        """Together they count as one."""
+        return np.full(len(self.normals), 1 / len(self.normals))
+
+    def begin(self, theta: Array, room: float, mu: float) -> NormPoint:
+        """Return t = max <v, theta> + room."""
+        heights = self.normals @ theta
+        t = float(heights.max()) + room
+        slack = t - heights
+        return NormPoint(t, slack, mu * self.share / slack)
+
+    def linearised(self, theta: Array, at: NormPoint) -> NormLine:
+        """Return the slacks: they are linear."""
+        return _Gradients(at, np.append(-self.normals, np.ones((len(self.normals), 1)), 1), None)
+
+    def after(self, theta: Array, at: NormPoint, step: NormStep, t: float) -> NormPoint:
+        """Return slacks and prices moved."""
+        return NormPoint(t, at.slack + step.slack, at.price + step.price)
+
+
+class SumRows:
+    """u - theta, u + theta and t - sum u with bounds u of the entries."""
+
+    def __init__(self, d: int) -> None:
+        self.share = np.append(np.full(2 * d, 0.5 / d), 1.0)
+
+    def begin(self, theta: Array, room: float, mu: float) -> NormPoint:
+        """Return bounds above |theta| by half of the room together, and t by the rest."""
+        u = np.abs(theta) + 0.5 * room / len(theta)
+        slack = np.concatenate([u - theta, u + theta, [0.5 * room]])
+        t = float(u.sum()) + 0.5 * room
+        return NormPoint(t, slack, mu * self.share / slack, u)
+
+    def linearised(self, theta: Array, at: NormPoint) -> NormLine:
+        """Return the slacks, the bounds eliminated."""
+        return _Bounded(at)
+
+    def after(self, theta: Array, at: NormPoint, step: NormStep, t: float) -> NormPoint:
+        """Return slacks, prices and bounds moved."""
+        return NormPoint(t, at.slack + step.slack, at.price + step.price, at.bounds + step.bounds)
+
+
+class _Bounded:
+    r"""u -+ theta and t - sum u around a point, u eliminated from their equations
+
+    .. math:: (D + \omega 11')\,du = f_+ + f_- - f_0 - E\,d\theta + \omega\,dt,
+
+    f = aim/c, D and E the sum and the difference (second less first) of p/c of u -+ theta, omega
+    that of t - sum u.
+    """
+
+    def __init__(self, at: NormPoint) -> None:
+        self.at = at
+        self.steep = at.price / at.slack
+        d = len(self.steep) // 2
+        above, below = self.steep[:d], self.steep[d:-1]
+        self.D = above + below
+        self.E = below - above
+        self.omega = float(self.steep[-1])
+        self.rank = self.omega / (1 + self.omega * float((1 / self.D).sum()))
+        pulled = self.omega * self._inverse(np.ones(d))
+        lean = self.E / self.D
+        matrix = np.zeros((d + 1, d + 1))
+        # D - E (D + omega 11')^-1 E, D - E^2/D without cancellation
+        matrix[:d, :d] = np.diag(4 * above * below / self.D) + self.rank * np.outer(lean, lean)
+        matrix[:d, d] = matrix[d, :d] = self.E * pulled
+        matrix[d, d] = self.rank
+        self.matrix = matrix
+
+    def _inverse(self, v: Array) -> Array:
+        """Return (D + omega 11')^-1 v."""
+        v = v / self.D
+        return np.asarray(v - self.rank * v.sum() / self.D)
+
+    def _forces(self, aim: Array) -> tuple[Array, Array, float]:
+        """Return f_+, f_- and f_0."""
+        f = aim / self.at.slack
+        d = len(self.D)
+        return f[:d], f[d:-1], float(f[-1])
+
+    def force(self, aim: Array) -> Array:
+        """Return what the slacks add to the gradient in (theta, t)."""
+        up, down, last = self._forces(aim)
+        u = self._inverse(up + down - last)
+        return np.append(up - down + self.E * u, -last - self.omega * float(u.sum()))
+
+    def step(self, move: Array, aim: Array) -> NormStep:
+        """Return the step of slacks, prices and bounds."""
+        up, down, last = self._forces(aim)
+        theta, t = move[:-1], float(move[-1])
+        u = self._inverse(up + down - last - self.E * theta + self.omega * t)
+        slack = np.concatenate([u - theta, u + theta, [t - float(u.sum())]])
+        price = aim / self.at.slack - self.at.price - self.steep * slack
+        return NormStep(slack, price, u)
+
+
+def norm_rows(cost: Cost, d: int) -> NormRows | None:
+    """Return the slacks of the dual norm of a cost, None where that is neither l1, l2 nor linf."""
+    if cost.euclidean:
+        return RoundRows()
+    if cost.dual_p == np.inf:
+        return FaceRows(np.vstack([np.eye(d), -np.eye(d)]))
+    return SumRows(d) if cost.dual_p == 1 else None
