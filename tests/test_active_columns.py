@@ -87,7 +87,7 @@ def test_proximal_newton_meets_the_interior_point(delta, fit_intercept):
     problem = problem_of(losses.Logistic(), delta, fit_intercept, thin=delta < 0.01)
     weights = np.where(np.arange(N) % 7 == 0, 0.0, 1.0)
     problem = problem.weighted(weights / weights.sum())
-    steps = proximal_newton.minimise(problem, 1e-8, 200, None)
+    steps = proximal_newton.minimise(problem, proximal_newton.Rows(problem.X), 1e-8, 200, None)
     other = ActiveColumns()._over_columns(problem, 1e-8, 200, None)
     assert steps.converged
     assert_allclose(steps.objective, other.objective, rtol=2e-8)
