@@ -23,7 +23,7 @@ from ..euclidean.sweep import extrapolated
 from . import proximal_newton
 from .interior import InteriorPoint
 from .l1_dual import balanced, dual_bound, penalty
-from .proximal_newton import Rows
+from .proximal_newton import PathRows
 
 Array = NDArray[Any]
 
@@ -66,11 +66,11 @@ class ActiveColumns(Method):
     ) -> Solution:
         """Return the minimiser over the columns that matter, certified over all of them."""
         if proximal_newton.applies(problem):
-            return self._smooth(problem, Rows(problem.X), tol, max_iter, start)
+            return self._smooth(problem, PathRows(problem.X), tol, max_iter, start)
         return self._over_columns(problem, tol, max_iter, start)
 
     def _smooth(
-        self, problem: Problem, rows: Rows, tol: float, max_iter: int, start: Solution | None
+        self, problem: Problem, rows: PathRows, tol: float, max_iter: int, start: Solution | None
     ) -> Solution:
         """Return the minimiser of a smooth loss; by interior points where the steps end early."""
         found = proximal_newton.minimise(problem, rows, tol, max_iter, start)
@@ -82,7 +82,7 @@ class ActiveColumns(Method):
         """Solve at every delta; smooth losses from the line in log delta through the last two."""
         if starts is not None or not proximal_newton.applies(problem):
             return super().solve_path(problem, deltas, tol, max_iter, starts)
-        rows = Rows(problem.X)
+        rows = PathRows(problem.X)
         solved: list[Solution] = []
         points: list[Array] = []
         for j, delta in enumerate(deltas.tolist()):

@@ -71,7 +71,7 @@ def applies(problem: Problem) -> bool:
     return smooth and problem.X.shape[0] * JOIN <= WRITE_UP_TO
 
 
-class Rows:
+class PathRows:
     """The rows X of the problems of a path, for products and by columns."""
 
     def __init__(self, X: Any) -> None:
@@ -90,7 +90,7 @@ class Rows:
 
 
 def minimise(
-    problem: Problem, rows: Rows, tol: float, max_iter: int, start: Solution | None
+    problem: Problem, rows: PathRows, tol: float, max_iter: int, start: Solution | None
 ) -> Solution:
     """Return the minimiser, or the best point where the steps end before its gap is met."""
     b, base = constant_risk(problem)
@@ -126,7 +126,7 @@ def minimise(
     )
 
 
-def better(problem: Problem, rows: Rows, start: Solution, point: Array) -> Solution:
+def better(problem: Problem, rows: PathRows, start: Solution, point: Array) -> Solution:
     """Return a start moved to the coefficients and the intercept of ``point`` if F is less there.
 
     Coefficients that changed their sign on the way are zero.
@@ -143,7 +143,7 @@ def _objective(problem: Problem, z: Array, coef: Array) -> float:
     return risk + penalty(problem) * float(np.abs(coef).sum())
 
 
-def _first(problem: Problem, rows: Rows, b: float, start: Solution | None) -> Point:
+def _first(problem: Problem, rows: PathRows, b: float, start: Solution | None) -> Point:
     """Return the start, or the best constant where that is better."""
     zero = np.zeros(problem.X.shape[1])
     constant = Point(zero, b, np.full(len(problem.y), b), 0.0)
