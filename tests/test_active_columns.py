@@ -14,6 +14,7 @@ from otdro.solvers.base import duality_gap
 from otdro.solvers.conic import active_columns, proximal_newton
 from otdro.solvers.conic.active_columns import ActiveColumns
 from otdro.solvers.conic.l1_dual import balanced, dual_bound, dual_value
+from otdro.solvers.conic.proximal_newton import PathRows
 from otdro.solvers.exact import method
 
 N, D = 60, 600
@@ -87,7 +88,7 @@ def test_proximal_newton_meets_the_interior_point(delta, fit_intercept):
     problem = problem_of(losses.Logistic(), delta, fit_intercept, thin=delta < 0.01)
     weights = np.where(np.arange(N) % 7 == 0, 0.0, 1.0)
     problem = problem.weighted(weights / weights.sum())
-    steps = proximal_newton.minimise(problem, 1e-8, 200, None)
+    steps = proximal_newton.minimise(problem, PathRows(problem.X), 1e-8, 200, None)
     other = ActiveColumns()._over_columns(problem, 1e-8, 200, None)
     assert steps.converged
     assert_allclose(steps.objective, other.objective, rtol=2e-8)
@@ -99,7 +100,7 @@ def test_proximal_newton_meets_the_interior_point(delta, fit_intercept):
 def test_steps_that_end_early_leave_the_rest_to_the_interior_point(monkeypatch):
     problem = problem_of(losses.Logistic(), 0.01)
     monkeypatch.setattr(proximal_newton, "PATIENCE", -1)
-    assert not proximal_newton.minimise(problem, 1e-7, 200, None).converged
+    assert not proximal_newton.minimise(problem, PathRows(problem.X), 1e-7, 200, None).converged
     assert Exact(tol=1e-7).solve(problem).converged
 
 
@@ -108,10 +109,12 @@ def test_starts_move_along_the_path_only_where_that_descends():
     start = Exact(tol=1e-6).solve(problem.at(0.06))
     here = np.append(start.coef, start.intercept)
     best = Exact(tol=1e-6).solve(problem)
-    moved = proximal_newton.better(problem, start, np.append(best.coef, best.intercept))
+    moved = proximal_newton.better(
+        problem, PathRows(problem.X), start, np.append(best.coef, best.intercept)
+    )
     assert np.all(moved.coef * start.coef >= 0)
     assert moved is not start
-    assert proximal_newton.better(problem, start, 50 * here) is start
+    assert proximal_newton.better(problem, PathRows(problem.X), start, 50 * here) is start
 
 
 def test_rows_without_weight_and_what_is_no_number_prove_nothing():

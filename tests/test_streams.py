@@ -9,8 +9,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
-from otdro import Ball, DROClassifier, DRORegressor, robust_risk
-from otdro.chunks import memory, open_rows, opening, parquet, read_target
+from otdro import Ball, DROClassifier, DRORegressor, memory, robust_risk
+from otdro.chunks import open_rows, opening, parquet, read_target
 from otdro.chunks.memmap import MappedRows, read
 from otdro.costs import Mahalanobis, Norm
 from otdro.metrics import Learned, Spectral

@@ -23,6 +23,7 @@ from .arrays import (
     pick,
     product_of_rows,
 )
+from .memory import require_dense
 from .sparse_products import pair_products
 
 Array = NDArray[Any]
@@ -41,7 +42,10 @@ def as_dense(X: Any) -> Array:
     """Return X as a dense array, where it is."""
     if library(X) is not None:
         return X
-    return np.asarray(X.toarray() if hasattr(X, "toarray") else X)
+    if not hasattr(X, "toarray"):
+        return np.asarray(X)
+    require_dense(*X.shape)
+    return np.asarray(X.toarray())
 
 
 class Design:
@@ -149,7 +153,7 @@ class Design:
             )
         if self.center is not None:
             total = numpy(r.sum(0))
-            g = g - (self.center[:, None] * total if r.ndim == 2 else self.center * total)
+            g -= self.center[:, None] * total if r.ndim == 2 else self.center * total
         return self._pull(g)
 
     def gram(self, D: Array) -> Array:

@@ -228,6 +228,9 @@ class Solution:
     dual : ndarray of shape (n,) or None, default=None
         d l/dz of each row at the worst case (its mean over the masses of a row), the point of the
         dual problem behind ``gap``; None if there is none.
+    mean_loss : float or None, default=None
+        The mean loss of the rows at this point, which takes a pass over them; None if the method
+        has not found it.
     """
 
     coef: Array
@@ -239,3 +242,4 @@ class Solution:
     converged: bool
     message: str
     dual: Array | None = None
+    mean_loss: float | None = None

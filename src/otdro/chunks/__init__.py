@@ -1,7 +1,6 @@
 """Rows that come in chunks: larger than memory, or on many machines."""
 
 from .base import Array, Chunk, Chunks, Job, Sums
-from .memory import available_memory, require_memory
 from .opening import in_chunks, open_rows, read_target
 from .parquet import parquet
 
@@ -11,10 +10,8 @@ __all__ = [
     "Chunks",
     "Job",
     "Sums",
-    "available_memory",
     "in_chunks",
     "open_rows",
     "parquet",
     "read_target",
-    "require_memory",
 ]

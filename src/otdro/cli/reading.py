@@ -15,7 +15,7 @@ from typing import IO, Any, cast
 
 import numpy as np
 
-from ..chunks import available_memory
+from ..memory import available_memory
 from .decimals import decimals
 from .errors import UserError
 

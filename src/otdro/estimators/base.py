@@ -27,7 +27,7 @@ from ..radius.selection import Choice
 from ..solvers import Solver
 from ..worst_case import WorstCase, worst_case
 from .notebook import fitted_figures
-from .report import message, report, report_nothing_learned
+from .report import empirical_risk, message, report, report_nothing_learned
 from .rows import Targets, check_magnitude, check_pair, check_rows
 from .streamed import fit_in_chunks, fits_in_chunks, scores_in_chunks
 
@@ -165,7 +165,7 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
         problems = [sample.problem(y, chosen.ball) for y in targets.ys]
         found = chosen.solutions or [solver.solve(problem) for problem in problems]
         columns, given = getattr(self, "feature_names_in_", None), isinstance(self.delta, Real)
-        plain = [_empirical_risk(p, s) for p, s in zip(problems, found, strict=True)]
+        plain = [empirical_risk(p, s) for p, s in zip(problems, found, strict=True)]
         told = zip(problems, found, plain, _names(targets), strict=True)
         for problem, solution, risk, name in told:
             report(problem, solution, solver, name)
@@ -390,11 +390,6 @@ def _names(targets: Targets) -> list[str]:
     if targets.classes is None or len(targets.ys) == 1:
         return [""]
     return [f" of class {label!r} against the rest" for label in targets.classes.tolist()]
-
-
-def _empirical_risk(problem: Problem, solution: Solution) -> float:
-    z = model_scores(problem.X, solution.coef, solution.intercept)
-    return float(problem.weights @ problem.loss.value(z, problem.y))
 
 
 def _float_or_array(values: list[float]) -> Any:

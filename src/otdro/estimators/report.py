@@ -24,6 +24,14 @@ APART = 1e3
 NAMED = 3
 
 
+def empirical_risk(problem: Problem, solution: Solution) -> float:
+    """Return the mean loss of the rows, by a pass over them where the method has not found it."""
+    if solution.mean_loss is not None:
+        return solution.mean_loss
+    z = model_scores(problem.X, solution.coef, solution.intercept)
+    return float(problem.weights @ problem.loss.value(z, problem.y))
+
+
 def report(problem: Problem, solution: Solution, solver: Solver, name: str) -> None:
     """Log the solution; warn of one that is not certified, or whose minimiser does not exist."""
     logger.info(

@@ -79,25 +79,33 @@ def is_numeric(labels: Any) -> bool:
 
 def class_codes(y: Any) -> tuple[Array, Any]:
     """Return the distinct labels, sorted, and the number of each row's label among them."""
-    if library(y) is None:
+    if library(y) is None and y.dtype.kind not in "biuf":
         check_classification_targets(y)
         classes, codes = np.unique(y, return_inverse=True)
         return classes, codes
     xp = namespace(y)
-    ends = xp.stack([xp.min(y), xp.max(y)])
-    two = bool(xp.all((y == ends[0]) | (y == ends[1])))
+    low, high = xp.min(y), xp.max(y)
+    upper = y == high
     # two labels need no sorting of all rows
-    known = xp.unique_values(ends) if two else xp.unique_values(y)
-    check_classification_targets(numpy(known))
+    if bool(low < high) and bool(xp.all(upper | (y == low))):
+        known = numpy(xp.stack([low, high]))
+        # whole numbers are labels; others are for scikit-learn to judge
+        if np.any(known != np.round(known)):
+            check_classification_targets(known)
+        return known, 1 * upper
+    # the standard leaves the order of distinct values open
+    known = xp.sort(xp.unique_values(y))
+    check_classification_targets(numpy(y) if library(y) is None else numpy(known))
     return numpy(known), xp.searchsorted(known, y)
 
 
 def check_weights(X: Any, sample_weight: Any) -> Array:
     """Return nonnegative weights of the rows, 1 each if none are given."""
+    if sample_weight is None:
+        weights: Array = full(X.shape[0], 1.0, X)
+        return weights
     if library(X) is None:
-        weights: Array = _check_sample_weight(sample_weight, X, dtype=np.float64)
-    elif sample_weight is None:
-        return full(X.shape[0], 1.0, X)
+        weights = _check_sample_weight(sample_weight, X, dtype=np.float64)
     else:
         weights = as_float(check_vector(sample_weight, X, "sample_weight"))
     if weights.min() < 0:

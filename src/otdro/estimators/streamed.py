@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.class_weight import compute_class_weight
 
-from ..chunks import Chunk, Chunks, Sums, in_chunks, open_rows, require_memory
+from ..chunks import Chunk, Chunks, Sums, in_chunks, open_rows
 from ..design import WRITTEN_UP_TO, model_scores
 from ..duality import rooted
 from ..losses import Loss
+from ..memory import require_memory
 from ..problem import Ball
 from ..radius import candidates as cost_candidates
 from ..radius.checks import check_delta, resolve_order

@@ -309,12 +309,19 @@ def sweep(
     tol: float,
 ) -> tuple[Solved, list[Solved]]:
     """Return the path over all rows and that of every fold, ``costs`` the folds' own."""
-    every = np.arange(len(sample.weights))
-    held = [np.setdiff1d(every, rows, assume_unique=True) for rows in folds]
+    held = [_others(rows, len(sample.weights)) for rows in folds]
     ball = sample.ball(cost, float(deltas[0]), order)
     found = [solver.sweep(sample.problem(y, ball), held, costs, deltas, tol) for y in sample.ys]
     paths = [swept.path for swept in found]
     return paths, [list(fold) for fold in zip(*(swept.folds for swept in found), strict=True)]
+
+
+def _others(rows: Array, n: int) -> Array:
+    """Return the numbers up to n, ascending, that are not among ``rows``."""
+    left = np.ones(n, dtype=bool)
+    left[rows] = False
+    found: Array = np.flatnonzero(left).astype(rows.dtype)
+    return found
 
 
 def fold_weights(sample: Sample, folds: list[Array]) -> Array:

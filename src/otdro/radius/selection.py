@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import library
 from ..costs import Cost
 from ..losses import Loss
+from ..memory import require_fit
 from ..metrics import Candidate
 from ..pairs import generator
 from ..problem import Ball, Sample, Solution
@@ -90,12 +92,20 @@ def choose(sample: Sample, solver: Solver, settings: Settings) -> Choice:
     tried = cost_candidates.resolve(settings.cost, sample.X, settings.unlabelled)
     order = resolve_order(settings.order, sample.loss, tried.cost)
     delta = check_delta(settings.delta)
+    _require_memory(sample.X, tried, folds=delta == "cv" or tried.learned is not None)
     tried, full = tried.from_all(sample)
     if delta == "cv" or tried.learned is not None:
         return _from_folds(sample, tried, full, order, delta, solver, settings)
     if delta == "theory":
         delta = theory_delta(sample, full[0], order, settings.confidence)
     return Choice(sample.ball(full[0], delta, order), note=tried.note)
+
+
+def _require_memory(X: Any, tried: Candidates, *, folds: bool) -> None:
+    """Refuse a fit that cannot fit into the memory of this machine, where that holds the rows."""
+    if library(X) is None:
+        written = X.shape[1] <= COLUMNS_UP_TO
+        require_fit(X, folds=folds, learned=tried.cost is None, written=written)
 
 
 @dataclass(frozen=True, eq=False)

@@ -44,8 +44,11 @@ def splits(
         splitters = [check_cv(cv, labels, classifier=classify)]
     # a splitter is for rows that NumPy can read
     rows = sample.X if library(sample.X) is None else labels[:, None]
+    # of many rows the numbers of those that train are as much as a few columns
+    short = count is not None and library(sample.X) is None and len(labels) < 2**31
+    kind = np.int32 if short else None
     found = [
-        (np.asarray(train), np.asarray(test))
+        (np.asarray(train, dtype=kind), np.asarray(test, dtype=kind))
         for splitter in splitters
         for train, test in splitter.split(rows, labels, groups)
     ]

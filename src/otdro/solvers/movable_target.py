@@ -140,7 +140,8 @@ def _between(problem: Problem, left: _Trial, right: _Trial) -> _Trial:
     def at(t: float) -> _Trial:
         ends = (left.found, right.found)
         coef, b = ((1 - t) * x + t * y for x, y in zip(*map(_model, ends), strict=True))
-        return _trial(problem, replace(left.found, coef=coef, intercept=float(b)), left.a)
+        point = replace(left.found, coef=coef, intercept=float(b), mean_loss=None)
+        return _trial(problem, point, left.a)
 
     t = minimize_scalar(
         lambda t: at(t).found.objective,

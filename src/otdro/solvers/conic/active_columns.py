@@ -23,6 +23,7 @@ from ..euclidean.sweep import extrapolated
 from . import proximal_newton
 from .interior import InteriorPoint
 from .l1_dual import balanced, dual_bound, penalty
+from .proximal_newton import PathRows
 
 Array = NDArray[Any]
 
@@ -65,11 +66,15 @@ class ActiveColumns(Method):
     ) -> Solution:
         """Return the minimiser over the columns that matter, certified over all of them."""
         if proximal_newton.applies(problem):
-            found = proximal_newton.minimise(problem, tol, max_iter, start)
-            if found.converged:
-                return found
-            start = found
+            return self._smooth(problem, PathRows(problem.X), tol, max_iter, start)
         return self._over_columns(problem, tol, max_iter, start)
+
+    def _smooth(
+        self, problem: Problem, rows: PathRows, tol: float, max_iter: int, start: Solution | None
+    ) -> Solution:
+        """Return the minimiser of a smooth loss; by interior points where the steps end early."""
+        found = proximal_newton.minimise(problem, rows, tol, max_iter, start)
+        return found if found.converged else self._over_columns(problem, tol, max_iter, found)
 
     def solve_path(
         self, problem: Problem, deltas: Array, tol: float, max_iter: int, starts: Starts | None
@@ -77,14 +82,15 @@ class ActiveColumns(Method):
         """Solve at every delta; smooth losses from the line in log delta through the last two."""
         if starts is not None or not proximal_newton.applies(problem):
             return super().solve_path(problem, deltas, tol, max_iter, starts)
+        rows = PathRows(problem.X)
         solved: list[Solution] = []
         points: list[Array] = []
         for j, delta in enumerate(deltas.tolist()):
             at, start = problem.at(delta), solved[-1] if solved else None
             if start is not None:
                 ahead = extrapolated(points[-2:], deltas[: j + 1])
-                start = proximal_newton.better(at, start, ahead)
-            solved.append(self.solve(at, tol, max_iter, start))
+                start = proximal_newton.better(at, rows, start, ahead)
+            solved.append(self._smooth(at, rows, tol, max_iter, start))
             points.append(np.append(solved[-1].coef, solved[-1].intercept))
         return solved
 

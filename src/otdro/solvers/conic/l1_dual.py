@@ -40,10 +40,13 @@ class Bound:
     value: float
 
 
-def dual_bound(problem: Problem, slopes: Any) -> Bound:
-    """Return what slopes prove once they balance and shrink until no column pulls beyond rho."""
+def dual_bound(problem: Problem, slopes: Any, design: Design | None = None) -> Bound:
+    """Return what slopes prove once they balance and shrink until no column pulls beyond rho.
+
+    ``design`` are the rows of the problem, where they are at hand.
+    """
     a = balanced(problem, slopes)
-    pull = np.abs(Design(problem.X).adjoint(problem.weights * a))
+    pull = np.abs((design or Design(problem.X)).adjoint(problem.weights * a))
     return Bound(a, pull, dual_value(problem, a, float(pull.max())))
 
 

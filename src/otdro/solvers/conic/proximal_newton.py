@@ -71,24 +71,43 @@ def applies(problem: Problem) -> bool:
     return smooth and problem.X.shape[0] * JOIN <= WRITE_UP_TO
 
 
-def minimise(problem: Problem, tol: float, max_iter: int, start: Solution | None) -> Solution:
+class PathRows:
+    """The rows X of the problems of a path, for products and by columns."""
+
+    def __init__(self, X: Any) -> None:
+        self.design = Design(X)
+        # X' by rows: some of its rows are found at once
+        self.by_column = X.T.tocsr() if hasattr(X, "tocsr") else X.T
+
+    def columns(self, index: Array) -> Array:
+        """Return X' of some columns as an array by rows."""
+        return np.ascontiguousarray(as_dense(self.by_column[index]), dtype=float)
+
+    def at(self, problem: Problem, coef: Array, b: float) -> Point:
+        """Return the point of a model."""
+        z = self.design.scores(coef) + b
+        return Point(coef, b, z, _objective(problem, z, coef))
+
+
+def minimise(
+    problem: Problem, rows: PathRows, tol: float, max_iter: int, start: Solution | None
+) -> Solution:
     """Return the minimiser, or the best point where the steps end before its gap is met."""
     b, base = constant_risk(problem)
     goal = tol * base
-    X = _by_columns(problem.X)
-    p = _first(problem, float(b), start)
+    p = _first(problem, rows, float(b), start)
     share, idle, n_iter = MODEL_GAP, 0, 0
     while True:
         n_iter += 1
         _, slope, curvature = problem.loss.evaluate(p.z, problem.y)
-        bound = dual_bound(problem, slope)
+        bound = dual_bound(problem, slope, rows.design)
         gap = duality_gap(p.objective, bound.value)
         if gap <= goal or idle > PATIENCE or n_iter >= max_iter:
             break
         columns = _working(p, bound.pull, penalty(problem))
         if len(columns) * len(p.z) > WRITE_UP_TO:
             break
-        model = _model(problem, p, X, columns, slope, curvature)
+        model = _model(problem, p, rows.columns(columns), columns, slope, curvature)
         target = model.minimiser(p.coef[columns], max(share * gap, ENOUGH * goal))
         new = _line_search(problem, p, model, target, slope)
         idle = 0 if new.objective < p.objective - ENOUGH * goal else idle + 1
@@ -107,26 +126,16 @@ def minimise(problem: Problem, tol: float, max_iter: int, start: Solution | None
     )
 
 
-def better(problem: Problem, start: Solution, point: Array) -> Solution:
+def better(problem: Problem, rows: PathRows, start: Solution, point: Array) -> Solution:
     """Return a start moved to the coefficients and the intercept of ``point`` if F is less there.
 
     Coefficients that changed their sign on the way are zero.
     """
     coef = np.where(point[:-1] * start.coef > 0, point[:-1], 0.0)
-    moved = _at(problem, coef, float(point[-1]))
-    if moved.objective >= _at(problem, start.coef, float(start.intercept)).objective:
+    moved = rows.at(problem, coef, float(point[-1]))
+    if moved.objective >= rows.at(problem, start.coef, float(start.intercept)).objective:
         return start
     return replace(start, coef=moved.coef, intercept=moved.b)
-
-
-def _by_columns(X: Any) -> Any:
-    """Return X so that some of its columns are found at once."""
-    return X.tocsc() if hasattr(X, "tocsc") else X
-
-
-def _at(problem: Problem, coef: Array, b: float) -> Point:
-    z = Design(problem.X).scores(coef) + b
-    return Point(coef, b, z, _objective(problem, z, coef))
 
 
 def _objective(problem: Problem, z: Array, coef: Array) -> float:
@@ -134,14 +143,14 @@ def _objective(problem: Problem, z: Array, coef: Array) -> float:
     return risk + penalty(problem) * float(np.abs(coef).sum())
 
 
-def _first(problem: Problem, b: float, start: Solution | None) -> Point:
+def _first(problem: Problem, rows: PathRows, b: float, start: Solution | None) -> Point:
     """Return the start, or the best constant where that is better."""
     zero = np.zeros(problem.X.shape[1])
     constant = Point(zero, b, np.full(len(problem.y), b), 0.0)
     constant = replace(constant, objective=_objective(problem, constant.z, zero))
     if start is None:
         return constant
-    near = _at(problem, start.coef, float(start.intercept))
+    near = rows.at(problem, start.coef, float(start.intercept))
     return near if near.objective < constant.objective else constant
 
 
@@ -218,19 +227,18 @@ class Lasso:
 
 
 def _model(
-    problem: Problem, p: Point, X: Any, columns: Array, slope: Array, curvature: Array
+    problem: Problem, p: Point, rows: Array, columns: Array, slope: Array, curvature: Array
 ) -> Lasso:
-    """Return the quadratic model at a point, over some columns."""
+    """Return the quadratic model at a point, over some columns, whose X' are the ``rows``."""
     bend = np.maximum(curvature, LEAST_CURVATURE * float(problem.loss.smoothness))
     D, r = problem.weights * bend, p.z - slope / bend
-    # X' by rows: coordinate descent reads A by columns
-    rows = np.ascontiguousarray(as_dense(X[:, columns]).T, dtype=float)
     center, level = np.zeros(len(columns)), 0.0
     if problem.fit_intercept:
         center, level = rows @ D / D.sum(), float(D @ r / D.sum())
     else:
         r = r - p.b
     root = np.sqrt(D)
+    # by rows: coordinate descent reads A by columns
     At = rows * root
     At -= center[:, None] * root
     return Lasso(columns, rows, At, root * (r - level), center, level, penalty(problem))

@@ -73,7 +73,12 @@ class Coordinates:
         return self.theta(coef), self._shifted(np.array([s.intercept for s in starts]), coef)
 
     def solutions(
-        self, found: Minimisers, lam: Array, dual: Array, target: Array
+        self,
+        found: Minimisers,
+        lam: Array,
+        dual: Array,
+        target: Array,
+        mean_loss: list[float] | None = None,
     ) -> list[Solution]:
         """Return what a batch found on the rows as given, certified where a gap is on target."""
         coefs = self.coef(found.theta)
@@ -91,6 +96,7 @@ class Coordinates:
                 converged=gaps[j] <= goals[j],
                 message=verdict(gaps[j], goals[j], steps[j]),
                 dual=dual[:, j],
+                mean_loss=None if mean_loss is None else mean_loss[j],
             )
             for j in range(len(gaps))
         ]

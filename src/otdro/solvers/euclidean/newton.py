@@ -67,11 +67,11 @@ class Newton(BatchedMethod):
         batch = _batch(problem, at, weights, np.array([problem.ball.delta]))
         goal = np.array([tol * flat])
         first: Start | None = None if start is None else at.places([start])
-        system = None
+        system: NewtonMatrix | None = NewtonMatrix.of_one(at.design)
         if part is not None:
             first, system = _of_part(batch, part, tol * flat, max_iter)
         found = minimise(batch, goal, max_iter, first, system=system, flat=np.array([flat]))
-        return _solutions(problem, at, found, goal)[0]
+        return _solutions(problem, at, found, goal, batch.rho)[0]
 
     def at_once(
         self,
@@ -93,7 +93,7 @@ class Newton(BatchedMethod):
         batch = _batch(problem, at, pick_columns(weights, owner), np.tile(deltas, F))
         first = None if starts is None else tuple(np.tile(part, F) for part in at.places(starts))
         found = MINIMISE.get()(batch, np.repeat(targets, m), max_iter, first, zero)
-        solved = _solutions(problem, at, found, np.repeat(targets, m))
+        solved = _solutions(problem, at, found, np.repeat(targets, m), batch.rho)
         return [solved[f * m : (f + 1) * m] for f in range(F)]
 
     def folds_together(self, problem: Problem) -> bool:
@@ -151,7 +151,7 @@ class Newton(BatchedMethod):
             start = _extrapolated(last, deltas[: j + 1])
             one = _batch(problem, at, weights, deltas[j : j + 1])
             last = [*last[-1:], minimise(one, target, max_iter, start, zero, system)]
-            solved += _solutions(problem, at, last[-1], target)
+            solved += _solutions(problem, at, last[-1], target, one.rho)
         return solved
 
     def sweeps(self, problem: Problem) -> bool:
@@ -204,11 +204,15 @@ def _batch(problem: Problem, at: Coordinates, weights: Array, deltas: Array) -> 
     return Batch(at.design, problem.y, weights, problem.loss, rho, problem.fit_intercept)
 
 
-def _solutions(problem: Problem, at: Coordinates, found: Minimum, target: Array) -> list[Solution]:
+def _solutions(
+    problem: Problem, at: Coordinates, found: Minimum, target: Array, rho: Array
+) -> list[Solution]:
     w, lipschitz = norms(found.theta), problem.loss.lipschitz
     # Lip may be infinite where delta = 0
     lam = np.array([lipschitz * each if each > 0 else 0.0 for each in w.tolist()])
-    return at.solutions(found, lam, found.slope, target)
+    # F = mean loss + rho w
+    mean_loss = (found.objective - rho * w).tolist()
+    return at.solutions(found, lam, found.slope, target, mean_loss)
 
 
 def subsample(y: Array, weights: Array, loss: Loss, d: int, least: int = 0) -> Array | None:

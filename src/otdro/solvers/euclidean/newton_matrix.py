@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg.lapack import dposv
 
 from ...arrays import beside, namespace, pick, pick_columns
 from ...design import Design
@@ -14,8 +15,10 @@ from .batch import Batch, Points, norms
 
 Array = NDArray[Any]
 
-#: An old Newton matrix is kept while a step shrinks the gradient by at least this factor.
-CONTRACTION = 0.3
+#: An old Newton matrix is kept while a step shrinks the gradient by at least this factor; the
+#: second where a new matrix takes no longer than the rest of a step, n d^2 up to a number.
+CONTRACTION, CHEAP_CONTRACTION = 0.3, 0.1
+CHEAP_UP_TO = 10_000_000
 #: Columns above which the Newton system is solved by conjugate gradients, without its matrix.
 DENSE_UP_TO = 2_000
 #: The residual to which conjugate gradients go, times the root of the gradient in units of rho, and
@@ -46,10 +49,17 @@ class NewtonMatrix:
     curvature: Array
     mass: Array
 
-    def __init__(self) -> None:
+    def __init__(self, contraction: float = CONTRACTION) -> None:
+        self.contraction = contraction
         self.residual: Array = np.zeros(0)
         self.fresh: Array = np.zeros(0, dtype=bool)
         self.borrowed = False
+
+    @classmethod
+    def of_one(cls, design: Design) -> NewtonMatrix:
+        """Return that of one problem alone, which shares its matrices with no other."""
+        cheap = design.n * design.d**2 <= CHEAP_UP_TO
+        return cls(CHEAP_CONTRACTION if cheap else CONTRACTION)
 
     def retried(self) -> NewtonMatrix:
         """Try the matrix, if there is one, on the next problem: its first step is the test."""
@@ -78,7 +88,7 @@ class NewtonMatrix:
         residual = norms(self.g + batch.rho * (p.theta / p.w))
         # the same matrix contracts the gradient about as much again
         known = len(self.residual) > 0
-        self.fresh = residual > CONTRACTION * self.residual if known else residual >= 0
+        self.fresh = residual > self.contraction * self.residual if known else residual >= 0
         if self.fresh.all():
             self.renew(batch, p)
         elif self.fresh.any():
@@ -103,8 +113,8 @@ class NewtonMatrix:
         balanced = self.g - self.h * (s / self.mass)
         rhs = -(balanced + batch.rho * u)
         if batch.design.d > DENSE_UP_TO:
-            step = self._conjugate_gradients(batch, u, w, rhs)
-            pull = balanced + self._apply(batch, step)
+            step, Hv = self._conjugate_gradients(batch, u, w, rhs)
+            pull = balanced + Hv
         else:
             H = self.H
             known = (beside(part, H) for part in (batch.rho / w, u, rhs))
@@ -114,14 +124,13 @@ class NewtonMatrix:
         db = -(s + xp.einsum("db,db->b", self.h, step)) / self.mass * batch.fit_intercept
         return step, db, pull
 
-    def _apply(self, batch: Batch, v: Array) -> Array:
-        """Return (H - hh'/m) v through products with Z."""
-        D = batch.weights * self.curvature
-        Hv = batch.design.adjoint(D * batch.design.scores(v))
-        return Hv - self.h * (np.einsum("db,db->b", self.h, v) / self.mass)
+    def _conjugate_gradients(
+        self, batch: Batch, u: Array, w: Array, rhs: Array
+    ) -> tuple[Array, Array]:
+        """Solve the system of one problem through products with Z only.
 
-    def _conjugate_gradients(self, batch: Batch, u: Array, w: Array, rhs: Array) -> Array:
-        """Solve the system of one problem through products with Z only."""
+        Return the step v and (H - hh'/m) v, which is what the other terms leave of the right side.
+        """
         if len(w) > 1:
             raise ValueError(f"batches are for at most {DENSE_UP_TO} columns.")
 
@@ -135,16 +144,15 @@ class NewtonMatrix:
             z = uncentred.scores(v)
             return uncentred.adjoint(D * (z - (D @ z) / mass))
 
-        def apply(v: Array) -> Array:
-            Hv = model(v)
-            Hv += (stiffness + SOFT_RIDGE) * v
-            Hv -= (stiffness * (along @ v)) * along
-            return Hv
+        def penalty(v: Array) -> Array:
+            return (stiffness + SOFT_RIDGE) * v - (stiffness * (along @ v)) * along
 
         # the gradient ends at rho u: rho is its unit, if there is one
         rho = float(batch.rho[0]) or 1.0
         rtol = CG_RTOL * min(1.0, float(np.sqrt(np.linalg.norm(rhs) / rho)))
-        return _conjugate_gradients(apply, rhs[:, 0], rtol)[:, None]
+        goal = rhs[:, 0]
+        step, residual = _conjugate_gradients(lambda v: model(v) + penalty(v), goal, rtol)
+        return step[:, None], (goal - residual - penalty(step))[:, None]
 
 
 def _uncentred(batch: Batch) -> Design | None:
@@ -158,8 +166,13 @@ def _uncentred(batch: Batch) -> Design | None:
     return design.uncentred
 
 
-def _conjugate_gradients(apply: Callable[[Array], Array], rhs: Array, rtol: float) -> Array:
-    """Return x with |rhs - A x| <= rtol |rhs|, A positive definite, or where the steps end."""
+def _conjugate_gradients(
+    apply: Callable[[Array], Array], rhs: Array, rtol: float
+) -> tuple[Array, Array]:
+    """Return x with |rhs - A x| <= rtol |rhs|, or where the steps end, and rhs - A x.
+
+    A is positive definite.
+    """
     x, residual = np.zeros_like(rhs), rhs.copy()
     direction = residual.copy()
     square = first = float(residual @ residual)
@@ -173,7 +186,7 @@ def _conjugate_gradients(apply: Callable[[Array], Array], rhs: Array, rtol: floa
         before, square = square, float(residual @ residual)
         direction *= square / before
         direction += residual
-    return x
+    return x, residual
 
 
 def _matrices(batch: Batch, p: Points) -> tuple[Array, Array, Array]:
@@ -227,5 +240,15 @@ def solve_stiffened(H: Array, stiffness: Array, u: Array, rhs: Array) -> Array:
     A *= H
     A -= q[:, :, None] * q[:, None, :]
     A.reshape(-1, d * d)[:, :: d + 1] += stiff * s**2 + RIDGE
-    x: Array = s * xp.linalg.solve(A, (s * rhs.T)[..., None])[..., 0]
+    x: Array = s * _solved(A, s * rhs.T)
     return x.T
+
+
+def _solved(A: Array, rhs: Array) -> Array:
+    """Solve A x = rhs, A (B, d, d) positive definite, rhs (B, d)."""
+    if len(A) == 1 and isinstance(A, np.ndarray):
+        _, x, failed = dposv(A[0].T, rhs[0])
+        if not failed:
+            return x[None]
+    found: Array = namespace(A).linalg.solve(A, rhs[..., None])[..., 0]
+    return found

@@ -82,9 +82,11 @@ def minimise(
         _store_zero(best, batch.columns(settled), zero.columns(settled), settled)
     if not len(active):
         return best
-    batch, target = batch.columns(active), target[active]
-    near = None if start is None else tuple(pick_columns(part, active) for part in start)
-    p = _first(batch, zero.columns(active), near)
+    near = start
+    if len(settled):
+        batch, target, zero = batch.columns(active), target[active], zero.columns(active)
+        near = None if start is None else tuple(pick_columns(part, active) for part in start)
+    p = _first(batch, zero, near)
     return _descend(best, batch, active, p, target, max_iter, system)
 
 

@@ -88,12 +88,13 @@ class Spectrum:
         if delta == 0 or (self.perp == 0 and delta * np.sum(q**2 / D**4) <= np.sum(q**2 / D**2)):
             return 0.0
 
+        squares, goal = D**2, np.log(delta)
+
         def excess(log_k: float) -> float:
             k = np.exp(log_k)
-            o = (q / (D**2 + k)) ** 2
-            return float(np.log(np.sum(D**2 * o)) - np.log(np.sum(o) + self.perp / k**2) - goal)
+            o = (q / (squares + k)) ** 2
+            return float(np.log(squares @ o) - np.log(o.sum() + self.perp / k**2) - goal)
 
-        goal = np.log(delta)
         low, high = 2 * np.log(D.min()), 2 * np.log(D.max())
         while excess(low) > 0:
             low -= 5.0
@@ -211,6 +212,7 @@ def _certified(
                     # dl/dz at the worst case, where residuals grow by 1 + sqrt(delta) w/rms
                     else -a[:, j] * float((rms[j] + root * w) / pieces.kappa)
                 ),
+                mean_loss=float(square[j]) / (2 * pieces.kappa),
             )
         )
     return solved
