@@ -27,7 +27,7 @@ from ..radius.selection import Choice
 from ..solvers import Solver
 from ..worst_case import WorstCase, worst_case
 from .notebook import fitted_figures
-from .report import empirical_risk, message, report, report_nothing_learned
+from .report import empirical_risk, message, names_of, report, report_nothing_learned
 from .rows import Targets, check_magnitude, check_pair, check_rows
 from .streamed import fit_in_chunks, fits_in_chunks, scores_in_chunks
 
@@ -166,7 +166,7 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
         found = chosen.solutions or [solver.solve(problem) for problem in problems]
         columns, given = getattr(self, "feature_names_in_", None), isinstance(self.delta, Real)
         plain = [empirical_risk(p, s) for p, s in zip(problems, found, strict=True)]
-        told = zip(problems, found, plain, _names(targets), strict=True)
+        told = zip(problems, found, plain, names_of(targets.classes, len(targets.ys)), strict=True)
         for problem, solution, risk, name in told:
             report(problem, solution, solver, name)
             report_nothing_learned(problem, solution, risk, name, columns, given=given)
@@ -383,13 +383,6 @@ def _is_fitted(name: str) -> bool:
     """Whether an attribute belongs to a fit: ``name_``, and what is kept for questions later."""
     kept = ("_problems", "_duals", "_support_given")
     return name in kept or (name.endswith("_") and not name.startswith("_"))
-
-
-def _names(targets: Targets) -> list[str]:
-    """Return what sets the problems of a fit apart in a message."""
-    if targets.classes is None or len(targets.ys) == 1:
-        return [""]
-    return [f" of class {label!r} against the rest" for label in targets.classes.tolist()]
 
 
 def _float_or_array(values: list[float]) -> Any:

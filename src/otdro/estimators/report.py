@@ -6,6 +6,7 @@ import warnings
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from ..costs.low_rank import diagonal
@@ -134,3 +135,10 @@ def _now(name: str, solver: Any) -> str:
 def message(solution: Solution, note: str) -> str:
     """Return how the solver ended, with the sentence ``note`` after it if there is one."""
     return f"{solution.message.rstrip('.')}. {note}" if note else solution.message
+
+
+def names_of(classes: NDArray[Any] | None, problems: int) -> list[str]:
+    """Return what sets the problems of a fit apart in a message."""
+    if classes is None or problems == 1:
+        return [""]
+    return [f" of class {label!r} against the rest" for label in classes.tolist()]

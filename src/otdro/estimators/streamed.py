@@ -24,6 +24,7 @@ from ..radius.selection import Settings
 from ..radius.splitting import DEFAULT_FOLDS
 from ..radius.streamed import StreamedChoice, choose, group_folds, lacks
 from ..solvers.streamed import Folds, Stream, opened
+from .report import names_of
 from .rows import require_classes
 
 Array = NDArray[Any]
@@ -186,7 +187,9 @@ def _settings(model: Any, stream: Stream) -> Settings:
 def _report(model: Any, stream: Stream, chosen: StreamedChoice) -> None:
     """Warn of solutions that are not certified, and of constant ones at a given delta."""
     delta = chosen.ball.delta
-    for found, name in zip(chosen.solutions, _names(stream), strict=True):
+    for found, name in zip(
+        chosen.solutions, names_of(stream.classes, len(stream.models)), strict=True
+    ):
         if not found.converged:
             _warn(
                 f"the fit{name} did not reach the gap asked for: {found.message}. Raise max_iter "
@@ -201,13 +204,6 @@ def _report(model: Any, stream: Stream, chosen: StreamedChoice) -> None:
                 "delta='cv'.",
                 UserWarning,
             )
-
-
-def _names(stream: Stream) -> list[str]:
-    """Return what sets the models of a fit apart in a message."""
-    if stream.classes is None or len(stream.models) == 1:
-        return [""]
-    return [f" of class {label!r} against the rest" for label in stream.classes.tolist()]
 
 
 def _warn(text: str, category: type[Warning]) -> None:

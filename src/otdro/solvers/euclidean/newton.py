@@ -123,7 +123,7 @@ class Newton(BatchedMethod):
         lots = [asked[i : i + lot] for i in range(0, len(asked), lot)]
         found = [each for part in lots for each in minimised(part, problems[0].weights)]
         return [
-            _solutions(problem, at, each, one.target)
+            _solutions(problem, at, each, one.target, one.batch.rho)
             for problem, at, each, one in zip(problems, ats, found, asked, strict=True)
         ]
 
