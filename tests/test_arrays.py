@@ -348,13 +348,13 @@ def test_many_problems_are_solved_as_each_alone(any_kind, cost):
     y = np.where(X[:, :, 0] + rng.logistic(size=(12, 20)) > 0.5, 1.0, -1.0)
     deltas, weights = np.geomspace(1e-3, 1.0, 12), rng.uniform(size=(12, 20))
     weights[:, :2] = 0
-    found = solve_many(kind(X), kind(y), kind(deltas), weights=kind(weights), cost=cost, tol=1e-10)
+    found = solve_many(kind(X), kind(y), kind(deltas), weights=kind(weights), cost=cost, tol=1e-12)
     same_kind(found.coef, kind(X))
     assert bool(found.converged.all())
     for i in range(len(X)):
         ball = Ball(Norm(2) if cost is None else cost, deltas[i], 1)
         problem = Problem(X[i], y[i], weights[i] / weights[i].sum(), Logistic(), ball)
-        alone = Exact(tol=1e-10).solve(problem)
+        alone = Exact(tol=1e-12).solve(problem)
         assert float(found.objective[i]) == pytest.approx(alone.objective, abs=1e-9)
         np.testing.assert_allclose(numpy(found.coef[i]), alone.coef, atol=1e-5)
         assert float(found.intercept[i]) == pytest.approx(alone.intercept, abs=1e-5)

@@ -528,7 +528,7 @@ def test_verbose_shows_folds_and_solver_on_standard_error(capsys, solver, n_jobs
     model = DRORegressor(verbose=True, solver=solver, cv=3, rule="min", n_jobs=n_jobs).fit(X, Z)
     shown = capsys.readouterr()
     assert shown.out == ""
-    for name in ("Euclidean", "Diagonal", "GeometricMean"):
+    for name in ("Euclidean", "Spectral", "GeometricMean"):
         assert re.search(rf"fold 3 of 3: cost {name}.*, best score -?[\d.]+, [\d.]+ s", shown.err)
     assert f"fit: delta {model.delta_:.4g}, {model.n_iter_} iterations" in shown.err
     DRORegressor(solver=solver, cv=3, rule="min").fit(X, Z)

@@ -294,3 +294,9 @@ def test_one_bad_cell_does_not_decide_on_delta(n, cell, cost):
     hits = ((rows[n:] @ path.coef.T + path.intercept) > 0) == (y[n:, None] > 0)
     # no delta recovers a column that one row has spoilt; the rule is to be near the best of them
     assert model.score(rows[n:], y[n:]) >= hits.mean(axis=0).max() - 0.04
+
+
+def test_candidates_of_one_class_have_names_of_their_own():
+    candidates = Learned([Spectral(), Spectral(0.75, shrinkage=0.5)]).candidates()
+    names = [each.name for each in candidates]
+    assert names == ["Euclidean", "Spectral, shrinkage 0.5", "Spectral(power=0.75), shrinkage 0.5"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from inspect import signature
 from typing import Any
 
 from sklearn.base import BaseEstimator
@@ -34,12 +35,26 @@ class Candidate:
         """A short text for tables."""
         if self.learner is None:
             return "Euclidean"
-        return f"{type(self.learner).__name__}, shrinkage {self.shrinkage:g}"
+        return f"{_named(self.learner)}, shrinkage {self.shrinkage:g}"
 
     @property
     def needs_labels(self) -> bool:
         """Whether the matrix depends on labels, and so may fit their noise."""
         return self.learner is not None and bool(getattr(self.learner, "needs_labels", True))
+
+
+def _named(learner: Any) -> str:
+    """Return the class of a learner, with the numbers and words that are not its defaults."""
+    defaults = {key: known.default for key, known in signature(type(learner)).parameters.items()}
+    set_ = [
+        f"{key}={value!r}"
+        for key, default in defaults.items()
+        if key not in ("shrinkage", "random_state")
+        and isinstance(value := getattr(learner, key, default), (bool, int, float, str))
+        and value != default
+    ]
+    name = type(learner).__name__
+    return f"{name}({', '.join(set_)})" if set_ else name
 
 
 class Learned(BaseEstimator):  # type: ignore[misc]

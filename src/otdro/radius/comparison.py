@@ -70,15 +70,15 @@ class Comparison:
         return [{name: getattr(c, name) for name in names} for c in self.candidates]
 
     def __str__(self) -> str:
-        width = min(max(4, *(len(c.name) for c in self.candidates)), 36)
+        width = min(max(4, *(len(c.name) for c in self.candidates)), 35)
         weight = f"  {'weight':>6}" if self.blended else ""
-        head = f"  {'cost':<{width}}  {'delta':>10}  {'fold score':>10}  {'criterion':>10}"
+        head = f"  {'cost':<{width}}  {'delta':>10}  {'fold score':>10}  {'criterion':>9}"
         lines = [head + weight]
         for c in sorted(self.candidates, key=lambda c: (not c.chosen, c.criterion)):
             weight = f"  {c.weight:>6.2f}" if self.blended else ""
             lines.append(
                 f"{'*' if c.chosen else ' '} {c.name[:width]:<{width}}  {c.delta:>10.4g}  "
-                f"{c.score:>10.4g}  {c.criterion:>10.4g}{weight}"
+                f"{c.score:>10.4g}  {c.criterion:>9.4g}{weight}"
             )
         return "\n".join([self._headline(), *lines])
 

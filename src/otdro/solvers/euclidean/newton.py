@@ -113,7 +113,8 @@ class Newton(BatchedMethod):
         ats = [Coordinates(problem) for problem in problems]
         asked = []
         for problem, at in zip(problems, ats, strict=True):
-            batch = _batch(problem, at, np.tile(problem.weights[:, None], m), np.asarray(deltas))
+            weights = pick_columns(problem.weights[:, None], np.zeros(m, dtype=int))
+            batch = _batch(problem, at, weights, np.asarray(deltas))
             target = np.full(m, tol * constant_risk(problem)[1])
             first = None if starts is None else at.places(starts)
             asked.append(Asked(batch, target, max_iter, first))
