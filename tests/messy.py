@@ -83,7 +83,7 @@ TABLES: dict[str, tuple[str | bytes, str, str, str | None]] = {
     "a row too long": (plain() + "1,p,u,4,5\n", "refused", "not a regular table", None),
     "two columns of one name": (plain().replace("a,c", "a,a"), "refused", "two columns", None),
     "no names": (lines("1,2,3", lambda k: f"{k},{k},1"), "refused", "begins with numbers", None),
-    "one class": (lines("a,y", lambda k: f"{num(k)},u"), "refused", "one class only", None),
+    "one class": (lines("a,y", lambda k: f"{num(k)},u"), "refused", "one value only", None),
     "29 to 1": (
         lines("a,y", lambda k: f"{num(k)},{'v' if k == 3 else 'u'}"),
         "refused", "has one row", None),

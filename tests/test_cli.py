@@ -90,6 +90,12 @@ def test_defaults_learn_a_cost_and_compare(here, table, capsys):
     }
 
 
+def test_the_target_cannot_be_dropped(here, table, capsys):
+    table.to_csv("t.csv", index=False)
+    told = refused(capsys, "fit", "t.csv", "--target", "y", "--drop", "y,kind")
+    assert "--drop names the target 'y'" in told
+
+
 @pytest.mark.parametrize("scale", ["standard", "yeo-johnson", "asinh", "none", "auto"])
 def test_regression_with_every_scaling_survives_the_disk(here, table, capsys, scale):
     table[["a", "b", "c", "size"]].to_csv("t.csv", index=False)
@@ -137,7 +143,7 @@ BAD_TABLES = {
     "is empty": "",
     "has column names but no rows": "a,y\n",
     "no column beside the target": "y\nu\nv\n",
-    "has one class only ('u')": "a,y\n1,u\n2,u\n",
+    "has one value only ('u')": "a,y\n1,u\n2,u\n",
     "'oops' in row 3": "a,y\n1,u\n2,v\noops,u\n" + "4,v\n" * 9,
     "two columns called 'a'": "a,a,y\n1,2,u\n3,4,v\n",
     "not a regular table": "a,b,y\n1,2,u\n3,4,5,6,v\n",
@@ -269,7 +275,7 @@ def test_predict_names_what_is_wrong(here, table, capsys):
     code, _, err = call(capsys, "predict", "m.skops", "new.csv")
     assert code == 0
     assert "categories that the training data did not have" in err
-    assert "1 missing values are replaced" in err
+    assert "1 missing value is replaced" in err
     assert not [name for name in os.listdir() if name.endswith((".tmp", "p.csv"))]
 
 

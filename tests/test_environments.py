@@ -80,6 +80,18 @@ def test_design_effect_is_one_for_like_environments_and_their_size_for_unlike_on
     assert 5 < design_effect(*mixed, groups) < 50
 
 
+def test_rows_without_weight_have_no_part_in_the_design_effect():
+    groups, losses = np.repeat(np.arange(10), 6), np.exp(RNG.standard_normal(60))
+    sample, folds = evidence_of(losses)
+    weights = np.where(np.arange(60) % 3 == 0, 0.0, 1 / 40)
+    weighted = Sample(sample.X, sample.ys, weights, Logistic(), True)
+    kept = weights > 0
+    assert_allclose(
+        design_effect(weighted, folds, groups),
+        design_effect(*evidence_of(losses[kept]), groups[kept]),
+    )
+
+
 def test_design_effect_of_single_rows_is_one():
     sample, folds = evidence_of(np.exp(RNG.standard_normal(20)))
     assert design_effect(sample, folds, np.arange(20)) == 1

@@ -13,7 +13,7 @@ from ..experiment.rows import replacing
 from . import printing
 from .errors import UserError
 from .fit import check_writable
-from .preparing import check_column, column_as
+from .preparing import check_column, column_as, missing_values
 from .reading import PIECE, locate, pieces
 from .saving import load
 
@@ -54,7 +54,7 @@ def predict(
         for text in source.notes:
             printing.note(text)
         for text, count in notes.items():
-            printing.note(text.format(count=count))
+            printing.note(text.format(count=missing_values(count)))
 
 
 @contextmanager
@@ -90,7 +90,7 @@ def features(model: Any, table: Any, notes: dict[str, int], first: int) -> Any:
         notes["categories that the training data did not have count as none of them."] = 0
     absent = int(frame.isna().sum().sum())
     if absent:
-        text = "{count} missing values are replaced as in the training data."
+        text = "{count} replaced as in the training data."
         notes[text] = notes.get(text, 0) + absent
     return frame
 

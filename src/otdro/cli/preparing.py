@@ -63,6 +63,8 @@ def prepare(
     named = (target, *drop, *categorical) if groups is None else (target, groups, *drop)
     for name in (*named, *categorical, *keep):
         check_column(name, list(table.columns))
+    if target in drop:
+        raise UserError(f"--drop names the target {target!r}; name columns beside it.")
     if groups == target:
         raise UserError(f"--groups {groups} is the target; name the column of the environments.")
     if len(table.columns) - len({*drop, *([] if groups is None else [groups])}) < 2:
@@ -178,8 +180,8 @@ def _labels(column: Any, numbers: Array | None, distinct: int) -> Array:
     counts = column.astype(str).value_counts()
     if distinct < 2:
         raise UserError(
-            f"the target {column.name!r} has one class only ({counts.index[0]!r}); "
-            "a classifier needs two."
+            f"the target {column.name!r} has one value only ({counts.index[0]!r}): there is "
+            "nothing to predict. Name another --target, or add rows of another value."
         )
     if distinct > max(2, len(column) // 2):
         instead = "" if numbers is None else "--task regression, or "
@@ -254,7 +256,12 @@ def _useless(column: Any) -> str:
 
 def _imputed(name: str, missing: Array, by: str) -> str:
     count = int(missing.sum())
-    return f"column {name!r}: {count} missing values are replaced by {by}." if count else ""
+    return f"column {name!r}: {missing_values(count)} replaced by {by}." if count else ""
+
+
+def missing_values(count: int) -> str:
+    """Return the subject of a sentence on missing values."""
+    return "1 missing value is" if count == 1 else f"{count} missing values are"
 
 
 def as_texts(column: Any) -> Array:

@@ -69,11 +69,12 @@ def design_effect(sample: Sample, folds: FoldScores, groups: Array) -> float:
 
     It is Kish's :math:`1 + (\bar m - 1)\rho`, with :math:`\rho` the share of the variance of the
     out-of-fold losses that is between environments (one-way analysis of variance, at the delta of
-    the best mean score) and :math:`\bar m = \sum_g m_g^2/\sum_g m_g` rows an environment.
+    the best mean score) and :math:`\bar m = \sum_g m_g^2/\sum_g m_g` rows an environment. Rows
+    without weight are none.
     """
-    place = int(folds.mean.argmax())
-    code = np.unique(groups, return_inverse=True)[1]
-    loss = _row_losses(sample, folds, place)
+    place, present = int(folds.mean.argmax()), numpy(sample.weights > 0)
+    code = np.unique(groups[present], return_inverse=True)[1]
+    loss = _row_losses(sample, folds, place)[present]
     each = (np.bincount(code), np.bincount(code, loss), np.bincount(code, loss**2))
     return effect_of_sums(*each)
 
