@@ -133,7 +133,10 @@ def check(problem):
 DELTAS = {"tall": (0.0, 1e-6, 0.05, 0.5, 20.0), "collinear": (1e-4, 0.05)}
 
 
-@pytest.mark.parametrize("shape", ["tall", "wide", "separable", "duplicated", "collinear"])
+@pytest.mark.parametrize(
+    "shape",
+    ["tall", "wide", "separable", "collinear", pytest.param("duplicated", marks=pytest.mark.slow)],
+)
 @pytest.mark.parametrize(("loss", "order"), PAIRS, ids=str)
 def test_objective_is_that_of_clarabel(loss, order, shape):
     X, y = sample(shape, loss)
@@ -172,7 +175,7 @@ def test_gap_bounds_the_suboptimality_of_stopped_iterates(loss, order, name):
     for delta in (0.0, 0.05):
         problem = problem_of(X, y, loss, cost_of(name, 5), delta, order)
         best, base = solve(problem, TOL), constant_risk(problem)
-        for max_iter in (1, 2, 3, 5, 8):
+        for max_iter in (1, 3, 8):
             early = solve(problem, TOL, max_iter)
             lower = best.objective - best.gap
             assert early.gap >= early.objective - best.objective

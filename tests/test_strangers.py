@@ -99,6 +99,7 @@ def test_cost_survives(name):
 # the reference
 
 
+@pytest.mark.slow
 @every_shape
 def test_reference_has_the_risk_of_its_own_solution(case):
     found = solved(case, 0.1)
