@@ -7,10 +7,11 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from otdro import Ball, DROClassifier, DRORegressor, robust_risk
-from otdro.costs import Mahalanobis
+from otdro.costs import Mahalanobis, Norm
+from otdro.losses import Logistic
 from otdro.problem import Problem
 from otdro.radius import Path, path
-from otdro.radius.grid import Sample, default_deltas, threshold
+from otdro.radius.grid import SIZE, SPAN, Sample, default_deltas, threshold
 from otdro.solvers import Exact
 from otdro.solvers.base import constant_risk
 from tables import COMBINATIONS, data, make_cost, make_loss
@@ -289,3 +290,36 @@ def test_bad_arguments_of_path():
             path(s.X, s.y, **settings)
     with pytest.raises(ValueError, match=r"-1 and \+1"):
         path(s.X, s.y + 1)
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_the_grid_goes_on_where_one_row_raised_the_threshold(order):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 3))
+    y = np.where(X[:, 0] + rng.logistic(size=60) > 0, 1.0, -1.0)
+    spoilt = X.copy()
+    spoilt[0] *= 1e4
+    weights = np.full(60, 1 / 60)
+    clean, bad = (
+        default_deltas(Sample(rows, [y], weights, Logistic(), True), Norm(2), order)
+        for rows in (X, spoilt)
+    )
+    assert len(clean) == SIZE
+    assert clean[-1] == pytest.approx(clean[0] * SPAN**order)
+    # it starts at its own threshold and ends about where that of the others does
+    assert bad[0] > 10**order * clean[0]
+    assert bad[-1] < 10**order * clean[-1]
+    assert_allclose(bad[1:] / bad[:-1], bad[1] / bad[0])
+
+
+def test_one_row_far_out_leaves_the_default_its_accuracy():
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((2050, 4))
+    y = X @ [2.0, -1.0, 1.0, 0.0] + rng.logistic(size=2050) > 0
+    spoilt = X[:50].copy()
+    spoilt[0] *= 1e4
+    clean, bad = (
+        DROClassifier(random_state=0).fit(rows, y[:50]).score(X[50:], y[50:])
+        for rows in (X[:50], spoilt)
+    )
+    assert bad >= clean - 0.04

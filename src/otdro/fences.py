@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from .arrays import as_float, full, namespace
+from .arrays import as_float, beside, full, namespace
 from .design import Design
 
 Array = NDArray[Any]
@@ -54,6 +54,7 @@ def fenced_rows(X: Any) -> Any:
         return X
     if hasattr(X, "toarray"):
         return sparse.csr_array(X.multiply(f[:, None]))
+    center = beside(center, X)
     return center + f[:, None] * (X - center)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from ..arrays import beside, full, numpy, pick
 from ..costs import Cost
-from ..design import Design, model_scores
+from ..design import Design, mean, model_scores
 from ..duality import ZeroModel, local_threshold, zero_model
+from ..fences import fenced_rows
 from ..problem import Ball, Problem, Sample, Solution
 from ..solvers import Exact, Solver
 from ..solvers.base import constant_risk
@@ -25,6 +26,9 @@ Array = NDArray[Any]
 SIZE, SPAN = 20, 1e-3
 #: The same for feature maps, whose local matrices hold near the rows (order 2).
 LOCAL_SIZE, LOCAL_SPAN = 12, 1e-3
+#: Of the threshold, its part that is left by rows on the fence where the grid goes further, by how
+#: many deltas at most; and the share of the distances of a row that may have raised it.
+RAISED, FURTHER, LONE = 0.1, 60, 0.01
 #: The gap to which a threshold is sought where a kink leaves no formula, and the last step there.
 KINKED_TOL, NEAR_ENOUGH = 1e-7, 1e-4
 
@@ -157,17 +161,36 @@ def tidy(
 
 
 def default_deltas(sample: Sample, cost: Cost, order: int, size: int = SIZE) -> Array:
-    """Return deltas from the largest zero threshold of the target vectors, geometrically down."""
+    """Return deltas from the largest zero threshold of the target vectors, geometrically down.
+
+    A few rows far out raise that threshold, not the deltas that are of use: the grid then goes on
+    to as far below the threshold of the rows on their fence.
+    """
     everywhere = sample.support is None
     if cost.geometry == "local" and order == 2 and everywhere:
         top = max(_local_threshold(sample, y, cost) for y in sample.ys)
         return (top or 1.0) * np.geomspace(1, LOCAL_SPAN, LOCAL_SIZE)
-    if cost.is_norm and everywhere:
-        top = max(threshold(sample, y, cost, order) for y in sample.ys)
-    else:
-        top = _mean_price(sample, cost, order)
+    if not (cost.is_norm and everywhere):
+        return (_mean_price(sample, cost, order) or 1.0) * np.geomspace(1, SPAN**order, size)
+    top = max(threshold(sample, y, cost, order) for y in sample.ys)
     # at 0 no column says anything about y: every delta gives the constant model
-    return (top or 1.0) * np.geomspace(1, SPAN**order, size)
+    deltas = (top or 1.0) * np.geomspace(1, SPAN**order, size)
+    if top == 0 or not _rows_far_out(sample):
+        return deltas
+    near = replace(sample, X=fenced_rows(sample.X))
+    low = max(threshold(near, y, cost, order) for y in near.ys)
+    if not 0 < low < RAISED**order * top:
+        return deltas
+    ratio = SPAN ** (order / (size - 1))
+    further = min(int(np.ceil(np.log(low / top) / np.log(ratio))), FURTHER)
+    return np.append(deltas, deltas[-1] * ratio ** np.arange(1, further + 1))
+
+
+def _rows_far_out(sample: Sample) -> bool:
+    """Whether one row has a share in the distances from the mean that many rows cannot have."""
+    X, weights = sample.X, sample.weights
+    distance = weights * Design(X, center=mean(X, weights)).squared_norms() ** 0.5
+    return float(distance.max()) >= LONE * float(distance.sum())
 
 
 def _mean_price(sample: Sample, cost: Cost, order: int) -> float:
