@@ -5,6 +5,8 @@ import json
 import numpy as np
 import pytest
 
+from commands import FAST, call, refused
+
 pytest.importorskip("typer")
 pd = pytest.importorskip("pandas")
 skops_io = pytest.importorskip("skops.io")
@@ -17,7 +19,6 @@ from sklearn.pipeline import make_pipeline  # noqa: E402
 from sklearn.preprocessing import StandardScaler  # noqa: E402
 
 from otdro import audit  # noqa: E402
-from test_cli import FAST, call, refused  # noqa: E402
 
 AUDIT = (
     "command version model data target new task rows columns classes space cost order tau loss "

@@ -8,29 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from commands import FAST, call, refused
+
 pytest.importorskip("typer")
 pd = pytest.importorskip("pandas")
 
 from otdro.cli.errors import guard, sentence  # noqa: E402
-
-FAST = ["--no-compare", "--delta", "0.1", "--cost", "euclidean"]
-
-
-def call(capsys, *argv):
-    """Run a command; return its exit code, output and errors."""
-    code = guard([str(arg) for arg in argv])
-    told = capsys.readouterr()
-    return code, told.out, told.err
-
-
-def refused(capsys, *argv):
-    """Run a command that must fail; return the one line it says."""
-    code, out, err = call(capsys, *argv)
-    assert code == 2
-    assert out == ""
-    assert err.startswith("otdro: error: ")
-    assert err.count("\n") == 1
-    return err
 
 
 def test_fit_tells_what_it_did_and_predict_repeats_it(here, table, capsys):

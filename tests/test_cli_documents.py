@@ -6,13 +6,14 @@ import re
 import numpy as np
 import pytest
 
+from commands import FAST, call
+
 pytest.importorskip("typer")
 pd = pytest.importorskip("pandas")
 pytest.importorskip("ot")
 
 from otdro import persistence  # noqa: E402
 from pages import ROOT  # noqa: E402
-from test_cli import FAST, call  # noqa: E402
 
 FIT = ("fit", "t.csv", "--target", "y", *FAST)
 COMPARE = ("compare", "t.csv", "--target", "y", "--splits", "2", "--cost", "euclidean")

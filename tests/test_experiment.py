@@ -247,9 +247,6 @@ def test_methods_by_name_and_group():
 
 @pytest.mark.parametrize("name", experiment.METHODS)
 def test_every_method_runs(name, tmp_path):
-    # asked here and not in the list of names, for which every worker would fit them all
-    if not experiment.available(name):
-        pytest.skip(f"this version cannot fit {name}")
     found = run(plan(reps=1, methods=[name]), tmp_path)
     assert all(np.isfinite(row.test_loss) for row in found)
     assert all("Error" not in row.note for row in found)

@@ -18,6 +18,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from commands import FAST, call, refused
 from otdro import DROClassifier, DRORegressor, audit, report
 from otdro.costs import Norm
 from otdro.inspection.borders import boundary_lines
@@ -27,7 +28,6 @@ from otdro.report.stops import stops_of
 from otdro.report.svg import ticks
 from otdro.report.view import SHOWN, View
 from otdro.report.words import row_text
-from test_cli import FAST, call, refused
 
 HOSTILE = [
     "<script>alert(1)</script>",

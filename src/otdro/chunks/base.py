@@ -45,6 +45,12 @@ class Chunk:
         """Return the numbers of its rows among all rows."""
         return np.arange(self.start, self.start + len(self.X))
 
+    def targets(self) -> Array:
+        """Return the targets; refuse rows without them."""
+        if self.y is None:
+            raise ValueError("the rows have no targets: name the column or give y.")
+        return self.y
+
     def require_finite(self) -> None:
         """Refuse NaN and infinite numbers, with the place of the first."""
         # a sum is finite unless an entry is not, or the sum overflows: then look

@@ -279,9 +279,7 @@ class LossOfRows:
     def __call__(self, chunk: Chunk) -> Sums:
         """Return the sum over a chunk."""
         chunk.require_finite()
-        if chunk.y is None:
-            raise ValueError("the rows have no targets: name the column or give y.")
-        y = np.asarray(chunk.y, dtype=float)
+        y = np.asarray(chunk.targets(), dtype=float)
         if self.loss.task == "classification" and not np.isin(y, (-1, 1)).all():
             raise ValueError(f"labels must be -1 or +1 here, got {np.unique(y)[:5].tolist()}.")
         z = model_scores(chunk.X, self.coef, self.intercept)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ...arrays import beside, numpy
 from ...design import Design
+from ...losses import Loss
 from .batch import Batch, Minimum
 from .order_one import Start, minimise
 from .stack import Stack
@@ -36,9 +37,8 @@ class Asked:
 
     @property
     def stackable(self) -> bool:
-        """Whether the problems can be stacked with those of other rows: labels, rows in NumPy."""
-        y = self.batch.y
-        return isinstance(y, np.ndarray) and y.ndim == 1 and self.batch.loss.task != "regression"
+        """Whether the problems can be stacked with those of other rows."""
+        return stackable(self.batch.y, self.batch.loss)
 
     @property
     def kind(self) -> tuple[Any, ...]:
@@ -49,6 +49,11 @@ class Asked:
     def entries(self) -> int:
         """The entries of the rows, one copy for each problem."""
         return len(self.target) * self.batch.design.n * self.batch.design.d
+
+
+def stackable(y: Array, loss: Loss) -> bool:
+    """Whether problems of these targets can be stacked with others: labels, in NumPy."""
+    return isinstance(y, np.ndarray) and y.ndim == 1 and loss.task != "regression"
 
 
 def minimise_together(asked: list[Asked], like: Any) -> list[Minimum]:

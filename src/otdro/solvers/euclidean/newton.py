@@ -17,7 +17,7 @@ from ..base import Starts, Swept, ahead, constant_risk
 from .batch import Batch, Minimum, norms
 from .batched import BatchedMethod
 from .coordinates import Coordinates
-from .gathered import MINIMISE, Asked, minimised
+from .gathered import MINIMISE, Asked, minimised, stackable
 from .newton_matrix import DENSE_UP_TO, NewtonMatrix
 from .order_one import Start, minimise, zero_points
 from .sweep import Sweep, applies, folded
@@ -109,6 +109,8 @@ class Newton(BatchedMethod):
         starts: Starts | None,
     ) -> list[list[Solution]]:
         """Solve problems each under its own cost at every delta, the rows of all in one stack."""
+        if MINIMISE.get() is not minimise or not stackable(problems[0].y, problems[0].loss):
+            return super().solve_folds(problems, deltas, tol, max_iter, starts)
         m, (n, d) = len(deltas), problems[0].X.shape
         ats = [Coordinates(problem) for problem in problems]
         asked = []
@@ -118,8 +120,6 @@ class Newton(BatchedMethod):
             target = np.full(m, tol * constant_risk(problem)[1])
             first = None if starts is None else at.places(starts)
             asked.append(Asked(batch, target, max_iter, first))
-        if not asked[0].stackable or MINIMISE.get() is not minimise:
-            return super().solve_folds(problems, deltas, tol, max_iter, starts)
         lot = max(1, ROWS_UP_TO // (m * n * min(n, d)))
         lots = [asked[i : i + lot] for i in range(0, len(asked), lot)]
         found = [each for part in lots for each in minimised(part, problems[0].weights)]

@@ -12,6 +12,7 @@ from scipy.linalg.lapack import dposv
 from ...arrays import beside, namespace, pick, pick_columns
 from ...design import Design
 from .batch import Batch, Points, norms
+from .stack import Stack
 
 Array = NDArray[Any]
 
@@ -155,15 +156,13 @@ class NewtonMatrix:
         return step[:, None], (goal - residual - penalty(step))[:, None]
 
 
-def _uncentred(batch: Batch) -> Design | None:
+def _uncentred(batch: Batch) -> Design | Stack | None:
     """Return sparse rows X without their centre c, where the intercept makes it irrelevant.
 
     Z = X - 1c', h = Z'D: (Z'DZ - hh'/m) v = X'D(Xv - 1 D'Xv/m), as D'(q - 1 D'q/m) = 0.
     """
     design = batch.design
-    if not (batch.fit_intercept and isinstance(design, Design) and design.sparse):
-        return None
-    return design.uncentred
+    return design.uncentred if batch.fit_intercept and design.sparse else None
 
 
 def _conjugate_gradients(

@@ -43,6 +43,16 @@ class Stack:
         """What is left of the mean square of a column that is constant, beside its own."""
         return np.zeros(self.d)
 
+    @property
+    def sparse(self) -> bool:
+        """They are dense."""
+        return False
+
+    @property
+    def uncentred(self) -> Stack:
+        """The same: nothing is subtracted."""
+        return self
+
     def problems(self, index: Array) -> Stack:
         """Return the rows of some problems."""
         return Stack(pick(self.Z, index))

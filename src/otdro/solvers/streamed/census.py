@@ -79,23 +79,21 @@ class Census:
     def __call__(self, chunk: Chunk) -> Sums:
         """Return the sums over a chunk."""
         chunk.require_finite()
-        if chunk.y is None:
-            raise ValueError("the rows have no targets: name the column or give y.")
-        index = chunk.index()
+        y, index = chunk.targets(), chunk.index()
         w = np.ones(len(index)) if chunk.w is None else np.asarray(chunk.w, dtype=float)
         return {
             "table": self._table(chunk, w),
             "square": float(w @ w),
             "kept": [some_rows(chunk, w, np.flatnonzero(index % self.step == 0))],
-            "first": self._first(chunk, w),
+            "first": self._first(chunk, y, w),
         }
 
-    def _first(self, chunk: Chunk, w: Array) -> FirstRows:
+    def _first(self, chunk: Chunk, y: Array, w: Array) -> FirstRows:
         """Return the first row of positive weight of every label."""
-        some = np.flatnonzero(w > 0)
-        if not self.labelled or chunk.y is None:
+        if not self.labelled:
             return FirstRows()
-        labels, place = np.unique(chunk.y[some], return_index=True)
+        some = np.flatnonzero(w > 0)
+        labels, place = np.unique(y[some], return_index=True)
         rows = [some_rows(chunk, w, some[[i]]) for i in place]
         return FirstRows(zip(labels.tolist(), rows, strict=True))
 
