@@ -14,7 +14,8 @@ from otdro.metrics import Blend, Diagonal, GeometricMean, Learned, Spectral, lea
 from otdro.problem import Sample
 from otdro.radius.folds import FoldScores
 from otdro.radius.rules import TEMPERATURE, Evidence, Verdict, smoothed
-from otdro.radius.selection import ERRORS, LABELS_COST, Trial, blend_weights, excess
+from otdro.radius.selection import ERRORS, LABELS_COST, blend_weights, excess
+from otdro.radius.trials import Trial
 
 RNG = np.random.default_rng(3)
 X = RNG.standard_normal((60, 4)) @ np.array(

@@ -67,6 +67,16 @@ def fenced(v: Array, weights: Array) -> Array:
     return xp.minimum(xp.maximum(v, -fence), fence)
 
 
+def column_spreads(X: Array, weights: Array) -> tuple[Array, Array]:
+    """Return the standard deviations of the columns, each fenced about its median, and whether
+    the column has a fence: one of which three quarters are one number has none."""
+    v = X - weighted_quantile(X, weights, 0.5)
+    has_fence = weighted_quantile(abs(v), weights, 0.75) > 0
+    v = fenced(v, weights)
+    pi = weights / weights.sum()
+    return np.sqrt(pi @ (v - pi @ v) ** 2), has_fence
+
+
 def weighted_quantile(v: Array, weights: Array, q: float) -> Array:
     """Return the least value in each column of v (n, m) below which the weights reach q."""
     xp = namespace(v)

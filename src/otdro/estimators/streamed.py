@@ -20,9 +20,9 @@ from ..memory import require_memory
 from ..problem import Ball
 from ..radius import candidates as cost_candidates
 from ..radius.checks import check_delta, resolve_order
-from ..radius.selection import Settings
 from ..radius.splitting import DEFAULT_FOLDS
 from ..radius.streamed import StreamedChoice, choose, group_folds, lacks
+from ..radius.trials import Settings
 from ..solvers.streamed import Folds, Stream, opened
 from .report import names_of
 from .rows import require_classes

@@ -5,7 +5,7 @@ from .grid import Path, path
 from .profile import theory
 from .region import ConfidenceRegion as ConfidenceRegion
 from .region import confidence_region as confidence_region
-from .selection import Settings as Settings
 from .selection import choose as choose
+from .trials import Settings as Settings
 
 __all__ = ["Path", "path", "theory"]

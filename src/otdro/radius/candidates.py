@@ -19,6 +19,7 @@ from ..metrics import Learned, learn
 from ..pairs import NoPairsError, sketch, teaching_rows
 from ..problem import Sample
 from .checks import is_array
+from .units import in_own_units
 
 Array = NDArray[Any]
 
@@ -27,6 +28,11 @@ COLUMNS_UP_TO = WRITTEN_UP_TO
 
 #: What ``message_`` says of a fit whose rows allow no learning.
 NOTHING_LEARNED = "The rows hold nothing to learn a matrix from, so the cost is Euclidean."
+#: The Euclidean cost of standardised columns, and what ``message_`` says of it.
+STANDARDISED = "Standardised"
+MEASURED_BY_SPREAD = (
+    "The columns are of very different scale, so the cost measures each by its own spread."
+)
 NO_METRIC_LEARNED = (
     "The rows hold nothing to learn a metric from, so that of the feature map is the identity."
 )
@@ -38,7 +44,8 @@ class Candidates:
 
     ``unlabelled`` are rows without labels for the learners that can use them. ``note`` is a
     sentence about the cost for ``message_``, empty if there is nothing to say. ``name`` is the
-    short text for a cost or learner whose own is long, as that of a matrix.
+    short text for a cost or learner whose own is long, as that of a matrix. ``units`` are the
+    spreads in which the columns are measured before a ``Learned`` learns, None their own units.
     """
 
     cost: Cost | None = None
@@ -47,13 +54,20 @@ class Candidates:
     unlabelled: Array | None = None
     note: str = ""
     name: str = ""
+    units: Array | None = None
 
     @property
     def names(self) -> list[str]:
         """A short text for each candidate."""
         if self.learned is not None:
-            return [candidate.name for candidate in self.learned.candidates()]
+            names = [candidate.name for candidate in self.learned.candidates()]
+            return names if self.units is None else [STANDARDISED, *names[1:]]
         return [self.name or repr(self.cost if self.learner is None else self.learner)]
+
+    @property
+    def even(self) -> Cost:
+        """The cost without a learner: Euclidean in the units of the columns."""
+        return Norm(2) if self.units is None else Mahalanobis(in_own_units(self.units))
 
     @property
     def blends(self) -> bool:
@@ -63,27 +77,28 @@ class Candidates:
     def costs(self, sample: Sample) -> list[Cost]:
         """Return the candidate costs, learned from the distinct rows of positive weight.
 
-        A candidate for which these rows have nothing to teach is the Euclidean cost.
+        A candidate for which these rows have nothing to teach is the cost without a learner.
         """
         if self.cost is not None and not hasattr(self.cost, "learn"):
             return [self.cost]
-        return [Norm(2) if cost is None else cost for cost in self._learn(sample)]
+        return self._or_even(self._learn(sample))
 
     def from_all(self, sample: Sample) -> tuple[Candidates, list[Cost]]:
         """Return what is left of the candidates, with their costs, after all rows were looked at.
 
-        Where nothing can be learned from all rows, the Euclidean cost is the only candidate.
+        Where nothing can be learned from all rows, the cost without a learner is the only one.
         """
         if self.cost is not None:
             [cost] = self.costs(sample)
             lost = hasattr(self.cost, "learn") and _metric_lost(self.cost, cost)
             return (replace(self, note=NO_METRIC_LEARNED) if lost else self), [cost]
         found = self._learn(sample)
-        # the first candidate of a ``Learned`` is the Euclidean cost itself
+        # the first candidate of a ``Learned`` is the one without a learner
         sought = found if self.learned is None else found[1:]
         if sought and all(cost is None for cost in sought):
-            return Candidates(cost=Norm(2), note=NOTHING_LEARNED), [Norm(2)]
-        return self, [Norm(2) if cost is None else cost for cost in found]
+            even = self.even
+            return Candidates(cost=even, note=f"{NOTHING_LEARNED} {self.note}".strip()), [even]
+        return self, self._or_even(found)
 
     def _learn(self, sample: Sample) -> list[Cost | None]:
         """Return the learned costs, None where the rows have nothing to teach."""
@@ -93,16 +108,30 @@ class Candidates:
         if self.cost is not None:
             return [_feature_map(self.cost, X, y)]
         alike = len(np.unique(sketch(X, np.zeros(len(y))))) == 1
-        task, more = sample.loss.task, self.unlabelled
+        task = sample.loss.task
         if self.learned is not None:
             if alike:
-                return [Norm(2)] + [None] * (len(self.names) - 1)
-            matrices = self.learned.matrices(X, y, task=task, unlabelled=more)
-            return [Norm(2), *(None if M is None else Mahalanobis(M) for M in matrices)]
+                return [None] * len(self.names)
+            return [None, *self._matrices(self.learned, X, y, task)]
         try:
+            more = self.unlabelled
             return [None if alike else learn(self.learner, X, y, task=task, unlabelled=more)]
         except NoPairsError:
             return [None]
+
+    def _matrices(self, learned: Learned, X: Any, y: Array, task: str) -> list[Cost | None]:
+        """Return the costs of the matrices that are learned from the rows in their units."""
+        units, more = self.units, self.unlabelled
+        if units is not None:
+            X, more = X / units, None if more is None else more / units
+        found = learned.matrices(X, y, task=task, unlabelled=more)
+        own = (
+            found if units is None else [M if M is None else in_own_units(units, M) for M in found]
+        )
+        return [None if M is None else Mahalanobis(M) for M in own]
+
+    def _or_even(self, found: list[Cost | None]) -> list[Cost]:
+        return [self.even if cost is None else cost for cost in found]
 
 
 def blended(costs: list[Cost], weights: Array, d: int) -> Mahalanobis:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,20 +18,20 @@ from ..pairs import generator
 from ..problem import Ball, Sample, Solution
 from ..solvers import Solver
 from . import candidates as cost_candidates
-from .candidates import COLUMNS_UP_TO, Candidates, blended
-from .checks import check_delta, check_deltas, resolve_order
-from .compared import EVERY, compared
+from .candidates import COLUMNS_UP_TO, MEASURED_BY_SPREAD, Candidates
+from .checks import check_delta, resolve_order
 from .comparison import CandidateScore, Comparison
 from .environments import environment_losses
-from .folds import FOLD_TOL, FoldScores, cross_validate
-from .grid import Path, Solved, default_deltas, solve_path, sweeps, tidy
+from .grid import Path, solve_path, tidy
 from .margins import binary_view
 from .prices import open_price, with_prices
 from .profile import theory_delta
-from .rules import REPEAT_UP_TO, REPEATS, Evidence, Verdict
+from .rules import REPEAT_UP_TO, REPEATS
 from .rules import resolve as resolve_rule
 from .scoring import ModelScorer
 from .splitting import Split, splits
+from .trials import Settings, Trial, Trials, grid_of
+from .units import spreads_far_apart
 
 Array = NDArray[Any]
 
@@ -41,28 +40,6 @@ LABELS_COST = 0.5
 #: Paired standard errors that a gain over the Euclidean cost must exceed to count in a blend: where
 #: classes are nearly separable a few rows decide on the criterion, and its gains are often noise.
 ERRORS = 2.0
-
-
-@dataclass(frozen=True, eq=False)
-class Settings:
-    """The parameters of an estimator that say how its ball is chosen."""
-
-    cost: Any
-    order: Any
-    delta: Any
-    cv: Any
-    scoring: Any
-    rule: str
-    deltas: Any
-    confidence: float
-    n_jobs: int | None
-    random_state: Any
-    estimator: Any
-    y: Array
-    classes: Array | None
-    groups: Array | None = None
-    unlabelled: Array | None = None
-    sample_weight: Array | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,115 +85,6 @@ def _require_memory(X: Any, tried: Candidates, *, folds: bool) -> None:
         require_fit(X, folds=folds, learned=tried.cost is None, written=written)
 
 
-@dataclass(frozen=True, eq=False)
-class Trial:
-    """A candidate cost on its deltas: what its folds said, and where the rule would stop.
-
-    ``starts`` is the path over all rows from which folds started, ``final`` if to the accuracy of
-    the fit.
-    """
-
-    name: str
-    cost: Cost
-    deltas: Array
-    starts: Solved | None
-    folds: FoldScores
-    verdict: Verdict
-    final: bool = False
-
-
-@dataclass(frozen=True, eq=False)
-class Trials:
-    """What trying costs on the same folds takes."""
-
-    sample: Sample
-    order: int
-    delta: Any
-    solver: Solver
-    settings: Settings
-    splits: list[Split]
-    scorer: ModelScorer | None
-    every: int = 1
-
-    def for_weights(self) -> Trials:
-        """Return the trials that the weights of a blend come from: of much data, fewer."""
-        if self.delta != "cv" or self.scorer is not None or self.settings.groups is not None:
-            return self
-        sample, splits = compared(self.sample, self.splits)
-        if sample is self.sample and sample.X.shape[1] <= COLUMNS_UP_TO:
-            return self
-        return replace(self, sample=sample, splits=splits, every=EVERY)
-
-    def blend(self, found: list[Trial], weights: Array) -> Trial:
-        """Return the trial of the weighted mean of the matrices that others learned."""
-        d = self.sample.X.shape[1]
-        full = blended([trial.cost for trial in found], weights, d)
-        in_folds = [
-            [blended(list(costs), weights, d)]
-            for costs in zip(*(trial.folds.costs for trial in found), strict=True)
-        ]
-        [trial] = self.run(Candidates(cost=full, name="Blend"), [full], in_folds)
-        return trial
-
-    def run(
-        self, tried: Candidates, full: list[Cost], learned: list[list[Cost]] | None = None
-    ) -> list[Trial]:
-        """Return one trial a candidate; ``full`` are their costs, learned from all rows.
-
-        ``learned`` are those of every fold, where they are known already.
-        """
-        sample, order, settings = self.sample, self.order, self.settings
-        rule = resolve_rule(settings.rule)
-        deltas = [
-            _deltas(sample, cost, order, self.delta, settings)[:: self.every] for cost in full
-        ]
-        swept = [self._swept(cost, grid) for cost, grid in zip(full, deltas, strict=True)]
-        # the path of the only candidate will be that of the fit
-        final = len(full) == 1
-        starts = [self._starts(cost, grid, final) for cost, grid in zip(full, deltas, strict=True)]
-        how = (self.solver, self.splits, self.scorer, settings.n_jobs, starts, learned, swept)
-        scores = cross_validate(sample, tried, order, deltas, *how)
-        own, groups = self.scorer is None, settings.groups
-        views = [binary_view(sample, folds) for folds in scores]
-        verdicts = [
-            rule(Evidence(view, cost, order, grid, seen, own, groups))
-            for cost, grid, (view, seen) in zip(full, deltas, views, strict=True)
-        ]
-        parts = (tried.names, full, deltas, starts, scores, verdicts, [final] * len(full))
-        return [Trial(*part) for part in zip(*parts, strict=True)]
-
-    def _starts(self, cost: Cost, grid: Array, final: bool) -> Solved | None:
-        """Return the path over all rows, where a fold's is found faster from it."""
-        sample, order = self.sample, self.order
-        ball = sample.ball(cost, float(grid[0]), order)
-        if not self.solver.starts_pay(sample.problem(sample.ys[0], ball)):
-            return None
-        solver = self.solver if final else self.solver.in_folds(FOLD_TOL)
-        return solve_path(sample, cost, order, grid, solver)
-
-    def _swept(self, cost: Cost, grid: Array) -> Cost | None:
-        """Return the cost where its folds and its path share passes over the rows."""
-        trains = [train for train, _ in self.splits]
-        same = sweeps(self.sample, cost, self.order, grid, trains, self.solver)
-        return cost if same else None
-
-    def path(self, cost: Cost, trial: Trial) -> Solved:
-        """Return the path of a trial over all rows under a cost, to the accuracy of the fit.
-
-        One that was found with the folds lacks dual points: that of the chosen delta is found here.
-        """
-        sample, j = self.sample, trial.verdict.place
-        if trial.final and trial.starts is not None and cost is trial.cost:
-            return trial.starts
-        if trial.folds.path is None:
-            known = (trial.deltas, self.solver, trial.starts)
-            return solve_path(sample, cost, self.order, *known)
-        ball = sample.ball(cost, float(trial.deltas[j]), self.order)
-        for y, row in zip(sample.ys, trial.folds.path, strict=True):
-            row[j] = self.solver.solve(sample.problem(y, ball), row[j])
-        return trial.folds.path
-
-
 def _from_folds(
     sample: Sample,
     tried: Candidates,
@@ -236,6 +104,8 @@ def _from_folds(
     if not folds:
         return _without_folds(sample, full[0], order, delta, solver, settings)
     trials = Trials(sample, order, delta, solver, settings, folds, scorer)
+    if tried.learned is not None:
+        tried, full = _in_units(trials, tried, full)
     blends = tried.blends and len(full) > 1
     found = (trials.for_weights() if blends else trials).run(tried, full)
     best = min(found, key=lambda trial: trial.verdict.value)
@@ -244,6 +114,22 @@ def _from_folds(
         weights = blend_weights(found, tried.learned.candidates())
         best = trials.blend(found, weights)
     return _chosen(trials, best, noted(settings, tried, found, weights, best), tried.note)
+
+
+def _in_units(trials: Trials, tried: Candidates, full: list[Cost]) -> tuple[Candidates, list[Cost]]:
+    """Measure columns that are far apart by their spread, where the folds prefer that.
+
+    Unlike a blend this is a choice: in a mean of two matrices that are far apart each column would
+    have the larger of two prices, and the large columns would decide alone.
+    """
+    units = spreads_far_apart(trials.sample)
+    if units is None:
+        return tried, full
+    spread = replace(tried, units=units, note=f"{MEASURED_BY_SPREAD} {tried.note}".strip())
+    own, measured = trials.for_weights().each([tried.even, spread.even])
+    if own.verdict.value < measured.verdict.value:
+        return tried, full
+    return spread.from_all(trials.sample)
 
 
 def noted(
@@ -326,7 +212,7 @@ def _without_folds(
     sample: Sample, cost: Cost, order: int, delta: Any, solver: Solver, settings: Settings
 ) -> Choice:
     """Take the first candidate and the middle of its deltas, where no fold can be made, aloud."""
-    grid = _deltas(sample, cost, order, delta, settings)
+    grid = grid_of(sample, cost, order, delta, settings)
     place = len(grid) // 2
     chosen = float(grid[place])
     note = (
@@ -371,24 +257,6 @@ def _score(trial: Trial, weight: float, chosen: bool) -> CandidateScore:
         chosen,
         weight,
     )
-
-
-def _deltas(sample: Sample, cost: Cost, order: int, delta: Any, settings: Settings) -> Array:
-    def theory() -> float:
-        return theory_delta(sample, cost, order, settings.confidence)
-
-    return resolve_deltas(delta, settings, theory, lambda: default_deltas(sample, cost, order))
-
-
-def resolve_deltas(
-    delta: Any, settings: Settings, theory: Callable[[], float], default: Callable[[], Array]
-) -> Array:
-    """Return the delta that is given or follows from theory, or the grid given or by default."""
-    if isinstance(delta, float):
-        return np.array([delta])
-    if delta == "theory":
-        return np.array([theory()])
-    return default() if settings.deltas is None else check_deltas(settings.deltas)
 
 
 def _seed(random_state: Any) -> int:

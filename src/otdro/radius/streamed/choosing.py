@@ -37,7 +37,8 @@ from ..folds import FoldScores
 from ..grid import SIZE, SPAN, Path
 from ..rules import Evidence
 from ..rules import resolve as resolve_rule
-from ..selection import Settings, Trial, blend_weights, noted, resolve_deltas
+from ..selection import blend_weights, noted
+from ..trials import Settings, Trial, resolve_deltas
 from . import fits
 from .grouping import environments_of
 from .learning import candidates_of, covariances, fence_of, from_scatter, takes_covariance

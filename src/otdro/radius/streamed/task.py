@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ...solvers.streamed import Stream
 from ...solvers.streamed.squared import FoldMoments
-from ..selection import Settings
+from ..trials import Settings
 from .theory import Profile
 
 Array = NDArray[Any]

@@ -54,7 +54,9 @@ def _changed(
     others go towards it until the first coordinate vanishes, which leaves the support.
     """
     each = np.arange(len(x))
-    ratio = np.where(on & (new <= 0), x / np.maximum(x - new, TINY), np.inf)
+    leaves = on & (new <= 0)
+    # x/(x - new) is at most 1 where new <= 0 <= x; elsewhere it may overflow
+    ratio = np.where(leaves, x / np.where(leaves, np.maximum(x - new, TINY), 1.0), np.inf)
     length = np.where(inside, 1.0, ratio.min(axis=1))
     gone = (ratio <= length[:, None]) & ~inside[:, None]
     x = np.where(gone, 0.0, x + length[:, None] * (new - x))
