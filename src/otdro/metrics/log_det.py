@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import KW_ONLY, dataclass
 
 from scipy.optimize import brentq
 
 from .base import Array, MetricLearner, generalised_eigh
 
 
+@dataclass(eq=False, repr=False)
 class LogDet(MetricLearner):
     r"""Minimise :math:`\mathrm{tr}(\Lambda S_M) - \mu\log\det\Lambda` where cannot-links are far.
 
@@ -25,26 +26,9 @@ class LogDet(MetricLearner):
     Other parameters and attributes as in ``MetricLearner``.
     """
 
-    def __init__(
-        self,
-        mu: float = 0.5,
-        *,
-        kind: str = "each",
-        k: int = 5,
-        shrinkage: float = 0.5,
-        task: str = "auto",
-        approximate: bool = False,
-        random_state: Any = None,
-    ) -> None:
-        super().__init__(
-            kind=kind,
-            k=k,
-            shrinkage=shrinkage,
-            task=task,
-            approximate=approximate,
-            random_state=random_state,
-        )
-        self.mu = mu
+    mu: float = 0.5
+    _: KW_ONLY
+    shrinkage: float = 0.5
 
     def check_parameters(self) -> None:
         """Refuse mu <= 0."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
 from scipy.linalg import solve_triangular
@@ -14,6 +14,7 @@ from ..pairs import MAX_PAIRS, Pairs
 from .base import Array, MetricLearner, scatters
 
 
+@dataclass(eq=False, repr=False)
 class Xing(MetricLearner):
     r"""Maximise the mean distance of cannot-link pairs while must-link pairs stay near.
 
@@ -45,32 +46,12 @@ class Xing(MetricLearner):
         Iterations.
     """
 
-    def __init__(
-        self,
-        *,
-        diagonal: bool = False,
-        tol: float = 5e-5,
-        max_iter: int = 500,
-        max_pairs: int = MAX_PAIRS,
-        kind: str = "each",
-        k: int = 5,
-        shrinkage: float = 0.3,
-        task: str = "auto",
-        approximate: bool = False,
-        random_state: Any = None,
-    ) -> None:
-        super().__init__(
-            kind=kind,
-            k=k,
-            shrinkage=shrinkage,
-            task=task,
-            approximate=approximate,
-            random_state=random_state,
-        )
-        self.diagonal = diagonal
-        self.tol = tol
-        self.max_iter = max_iter
-        self.max_pairs = max_pairs
+    _: KW_ONLY
+    diagonal: bool = False
+    tol: float = 5e-5
+    max_iter: int = 500
+    max_pairs: int = MAX_PAIRS
+    shrinkage: float = 0.3
 
     def solve(self, X: Array, pairs: Pairs) -> Array:
         """Whiten by S_M, climb, and undo the whitening."""
