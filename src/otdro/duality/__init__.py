@@ -25,6 +25,8 @@ from .multiplier import rooted as rooted
 from .multiplier import worst_risk as worst_risk
 from .pairs import Pair as Pair
 from .pairs import pair_norms as pair_norms
+from .pairs import pair_risk as pair_risk
+from .pairs import present_classes as present_classes
 from .pairs import priced_pair_risk as priced_pair_risk
 from .pairs import steepest_pair as steepest_pair
 from .zero import AT_THRESHOLD as AT_THRESHOLD

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ..arrays import numpy
 from ..costs import Cost
 from ..design import as_dense, column_scale
+from ..duality import pair_norms
 from ..problem import Ball
 from . import units
 from .boundary import (
@@ -19,7 +20,6 @@ from .boundary import (
     column_norms,
     leaves_band,
     nearest_class,
-    pair_norms,
     part_moved,
 )
 from .columns import ColumnTable, shares
@@ -123,7 +123,7 @@ class Audit:
         """The distance of each row to the wrong side, and to which class."""
         if self.tau is not None:
             return leaves_band(self.target - self.scores[:, 0], self.tau, self._dual_norm)
-        return nearest_class(self.scores, self.target, pair_norms(self.model.coef, self.cost))
+        return nearest_class(self.scores, self.target, pair_norms(self.cost, self.model.coef))
 
     @property
     def distance(self) -> Array:

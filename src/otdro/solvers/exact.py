@@ -9,9 +9,14 @@ import numpy as np
 from ..arrays import library, place
 from ..costs import Cost, Norm
 from ..design import model_scores
-from ..duality import priced_risk, priced_tangent, require_lipschitz, worst_risk
-from ..duality.multiplier import least_finite
-from ..duality.pairs import priced_pair_risk, steepest_pair
+from ..duality import (
+    least_finite,
+    pair_risk,
+    priced_risk,
+    priced_tangent,
+    require_lipschitz,
+    worst_risk,
+)
 from ..problem import Problem, Solution
 from . import movable_target
 from .base import Array, Method, Solver, Starts, Swept, constant_risk
@@ -204,10 +209,7 @@ def label_risk(problem: Problem, found: Solution) -> float:
     coef, ball, weights = found.coef, problem.ball, problem.weights
     z = model_scores(problem.X, coef, found.intercept)
     if problem.loss.outputs > 1:
-        labels = problem.y.astype(int)
-        present = np.bincount(labels, weights, minlength=len(coef)) > 0
-        norm = steepest_pair(ball.cost, coef, present).norm
-        return priced_pair_risk(z, labels, weights, norm, ball.delta, ball.label_cost).risk
+        return pair_risk(problem, coef, z).risk
     w = float(ball.cost.dual_norm(coef)) if coef.any() else 0.0
     if ball.order == 2 and w > 0 and found.multiplier > least_finite(problem.loss, w):
         known = (z, problem.y, weights, problem.loss, w, ball)
