@@ -9,6 +9,7 @@ from .chain import Local as Local
 from .chain import Round as Round
 from .chain import RowDerivatives as RowDerivatives
 from .chain import feasible_growth as feasible_growth
+from .chain import first_within as first_within
 from .chain import move_derivatives as move_derivatives
 from .labels import priced_risk as priced_risk
 from .labels import priced_tangent as priced_tangent
