@@ -10,8 +10,11 @@ from scipy.spatial.distance import cdist
 from sklearn.base import clone
 
 from .base import Array, Cost
-from .callable import central
+from .differences import central
 from .learned_matrix import definite_matrix, seeded
+
+#: An eigenvalue of a local matrix this small, relative to the largest entry, is zero.
+FLAT = 1e-12
 
 
 class FeatureMap(Cost):
@@ -149,7 +152,7 @@ class FeatureMap(Cost):
         """Return A(x) = J'Lam J, the local matrix of the squared cost, shape (n, d, d)."""
         A = self._local(X)
         try:
-            np.linalg.cholesky(A - 1e-12 * np.abs(A).max() * np.eye(X.shape[1]))
+            np.linalg.cholesky(A - FLAT * np.abs(A).max() * np.eye(X.shape[1]))
         except np.linalg.LinAlgError:
             row = int(np.linalg.eigvalsh(A)[:, 0].argmin())
             raise ValueError(

@@ -136,13 +136,13 @@ class Search:
     def tangent(self, lam: float) -> Tangent:
         """Return the dual at lam; its slope is delta - E c at the maxima."""
         U = best_of(self.rows, self.maxima(lam), self.beta, self.b, lam)
-        price = self.rows.cost.price(U, self.rows.X, self.rows.order)
+        price = self.rows.price(U)
         if not price.any():
             # no move near the rows pays: a far one may, and from another lam on others do
             self.last = []
             self.wide(lam)
             U = self.places[-1]
-            price = self.rows.cost.price(U, self.rows.X, self.rows.order)
+            price = self.rows.price(U)
         self.places.append(U)
         gain = self.rows.gain(U, self.beta, self.b, lam)
         value = lam * self.delta + float(self.weights @ gain)
@@ -194,7 +194,7 @@ class Search:
         points = np.stack(near, axis=1)
         z = points @ self.beta + self.b
         loss = self.rows.loss.value(z, np.broadcast_to(self.rows.y[:, None], z.shape))
-        prices = [self.rows.cost.price(U, self.rows.X, self.rows.order) for U in near]
+        prices = [self.rows.price(U) for U in near]
         price = np.stack(prices, axis=1)
 
         def tangent(lam: float) -> Tangent:
@@ -210,7 +210,7 @@ class Search:
 
     def _within(self, U: Array) -> Array:
         """Return the places, the row itself where the price is beyond what a sum can resolve."""
-        price = self.rows.cost.price(U, self.rows.X, self.rows.order)
+        price = self.rows.price(U)
         return np.where((price <= FAR_PRICE * self.delta)[:, None], U, self.rows.X)
 
 
