@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ...design import Design
 from ...duality import Atoms, DualRows, Local, local_threshold, lower_bound, zero_model
-from ...losses import Loss, PiecewiseQuadratic
+from ...losses import Loss
 from ...problem import Problem, Solution
 from ...progress import logger
 from ..base import Method, Starts, constant_risk, constant_solution, verdict
@@ -89,8 +89,6 @@ def linearised_many(
 ) -> list[Solution]:
     """Solve at every delta (descending), each from the solution before; A(x) is inverted once."""
     loss, base = problem.loss, constant_risk(problem)[1]
-    if problem.ball.order != 2:
-        raise ValueError(f"{ORDER_TWO_ONLY}. Use order=2.")
     design, B = centred(problem)
     norm, center = Local(B, problem.weights), design.center
     smooth = loss.pieces is None and np.isfinite(loss.smoothness)
@@ -109,7 +107,7 @@ def linearised_many(
             warm = Origin(last.coef, b, last.multiplier)
         last = method(rows, loss, warm or origin, base, tol, max_iter)
         if warm and not last.converged:
-            # a warm start on a kink can leave no descent; a cold one seldom sits there
+            # a warm start on a kink can leave no descent; a cold one rarely sits there
             again = method(rows, loss, origin, base, tol, max_iter)
             last = min(last, again, key=lambda found: found.objective)
         last = replace(last, intercept=last.intercept - float(center @ last.coef))
@@ -188,7 +186,7 @@ def _smoothed(
     rows: DualRows, loss: Loss, origin: Origin, base: float, tol: float, max_iter: int
 ) -> Solution:
     """Return the solution on centred rows by smoothing with a falling eps."""
-    kinked = two_slopes(loss) is not None
+    kinked = two_slopes(loss)
     smooth = (SoftMaximum if kinked else SmoothedObjective)(rows, loss, np.inf, NODES)
     target = tol * base
     final = max(EPS, LOST * tol) * base
@@ -215,7 +213,7 @@ def _bounds(smooth: SmoothedObjective, x: SmoothedPoint, eps: float) -> tuple[fl
     rows, loss, weights = smooth.rows, smooth.loss, smooth.weights
     inner = loss.inner(x.z, rows.y, x.w, x.lam)
     risk = x.lam * smooth.delta + float(weights @ inner.value.max(axis=0))
-    if two_slopes(loss) is not None:
+    if two_slopes(loss):
         low, high = loss.slope_range(rows.y)
         share = np.clip((x.rows.z - low) / (high - low), 0.0, 1.0)
         norm = rows.dual_norm
@@ -232,10 +230,9 @@ def _bounds(smooth: SmoothedObjective, x: SmoothedPoint, eps: float) -> tuple[fl
     return risk, float(bound[0])
 
 
-def two_slopes(loss: Loss) -> PiecewiseQuadratic | None:
-    """Return the pieces of a loss that has two slopes and no curvature, None for any other."""
-    pieces = loss.pieces
-    return pieces if pieces is not None and pieces.kappa == 0 else None
+def two_slopes(loss: Loss) -> bool:
+    """Whether a loss has two slopes and no curvature."""
+    return loss.pieces is not None and loss.pieces.kappa == 0
 
 
 def _room(loss: Loss, a: Array, z: Array, y: Array) -> Array:

@@ -14,7 +14,6 @@ optimum below by :math:`-\sum_{ij} s_{ij}\,\ell^*(a_{ij}, y_i)`.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,12 +22,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...problem import Problem, Solution
+from ...progress import logger
 from ..base import Method, Starts, constant_risk, verdict
 from .nodes import Finite, Formulated, OwnPlaces, formulate, formulate_places
 from .pairs_interior import Master, State, begin, degree, follow, slack
 
 Array = NDArray[Any]
-logger = logging.getLogger("otdro")
 
 #: Nodes near a row and rows near a node to start with; the most pairs a row gains at a time.
 NEAR, ROWS, GAIN = 4, 1, 4

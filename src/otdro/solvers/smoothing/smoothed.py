@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils import check_random_state
 
 from ...design import Design
 from ...duality import Local, Round
+from ...pairs import generator
 from ...problem import Problem, Solution
 from ..base import Solver, constant_risk, constant_solution
 from ..euclidean.coordinates import Coordinates
@@ -41,8 +41,6 @@ Array = NDArray[Any]
 
 PROPOSALS = ("maximiser", "centred", "paper")
 STOPPING = ("statistical", "paper")
-#: What random_state=None stands for: fits agree whatever the global generator holds.
-FIXED_SEED = 0
 
 
 class Smoothed(Solver):
@@ -155,8 +153,7 @@ class Smoothed(Solver):
         return run.solution(problem, coef, intercept, reached)
 
     def _seed(self) -> int:
-        given = FIXED_SEED if self.random_state is None else self.random_state
-        return int(check_random_state(given).randint(2**31 - 1))
+        return int(generator(self.random_state).randint(2**31 - 1))
 
     def _check(self) -> None:
         require_positive(eps=self.eps, sigma=self.sigma, lam_min=self.lam_min, step=self.step)
