@@ -24,9 +24,7 @@ from .order_one import check_reach, most_gaining
 Array = NDArray[Any]
 
 
-def softmax_worst_case(
-    problem: Problem, coef: Array, intercept: Array, reach: Any = None
-) -> WorstCase:
+def softmax_worst_case(problem: Problem, coef: Array, intercept: Array, reach: Any) -> WorstCase:
     """Return a worst case: a little mass far away, or the worst moves of at most ``reach``.
 
     The supremum is not attained: rows of the class with the steepest pair go far towards looking
