@@ -15,6 +15,7 @@ from .knapsack import accuracy_curve
 from .label_shift import LabelShift, of_classes, of_targets
 from .moved_columns import DriftTable, moved_columns
 from .pair import Pair, pair, splits
+from .rows import Asked
 from .samples import TwoSamples, two_samples
 from .summary import drift_dict, drift_text
 from .transport import permutation_p_value, transport_cost
@@ -151,7 +152,8 @@ def drift(
     >>> print(f"at least {found.lower_bounds['mean']:.2f}; p-value {found.p_value:.3f}")
     at least 0.80; p-value 0.002
     """
-    samples = two_samples(reference, new, cost, order, model, random_state)
+    asked = Asked(cost=cost, order=order, random_state=random_state)
+    samples = two_samples(reference, new, model, asked)
     return measured(samples, random_state)
 
 

@@ -15,6 +15,7 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
 from ..arrays import numpy
+from ..costs import Cost
 from ..costs.table import named
 from ..design import Design, as_dense
 from ..entry import formats, stays
@@ -51,6 +52,12 @@ class LinearModel:
     def scores(self, X: Any) -> Array:
         """Return the scores, of shape (n, K), or (n, 1) for regression."""
         return numpy(Design(X).scores(self.coef.T)) + self.intercept
+
+    def fitted_delta(self, cost: Cost, order: int) -> float | None:
+        """Return the delta that the model was fitted for under this cost, None if there is none."""
+        if self.ball is None or self.ball.cost is not cost or self.ball.order != order:
+            return None
+        return float(self.ball.delta)
 
     def codes(self, y: Any) -> Array:
         """Return the number of the class of each label; refuse labels the model does not know."""
@@ -110,7 +117,7 @@ def read(model: Any, X: Any, space: str = "last") -> Reading:
     raw = [str(name) for name in getattr(model, "feature_names_in_", [])]
     loss, joint, notes = own_loss(last, classes)
     notes += _weighting(last)
-    names = _names(front, last, coef.shape[1], X, raw)
+    names = _names(front, coef.shape[1], X, raw)
     found = LinearModel(coef, intercept, classes, names, loss, joint, getattr(last, "ball_", None))
     reading = Reading(found, front, "last", raw if front is None else [], notes)
     _agree(last, found, reading.rows(X))
@@ -178,7 +185,7 @@ def _require_fitted(last: Any, kind: str) -> None:
         raise ValueError(f"{kind} is not a scikit-learn model: pass a fitted one.") from None
 
 
-def _names(front: Any, last: Any, d: int, X: Any, raw: list[str]) -> list[str]:
+def _names(front: Any, d: int, X: Any, raw: list[str]) -> list[str]:
     """Return the names of the columns in front of the last step."""
     if front is not None:
         try:
