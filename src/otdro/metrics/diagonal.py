@@ -1,4 +1,4 @@
-"""One price a feature."""
+"""One price per feature."""
 
 from __future__ import annotations
 

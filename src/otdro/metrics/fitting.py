@@ -1,4 +1,4 @@
-"""Letting any metric learner learn, ours or another library's, with what rows it can use."""
+"""Fitting any metric learner, of otdro or another library, to the rows that it can use."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def learn(
         (M = components_' components_) or has ``get_mahalanobis_matrix()``.
     X, y : arrays
     shrinkage : float in [0, 1] or None
-        Weight of the identity; None keeps the learner's own (0 for foreign objects, see ``FLOOR``).
+        Weight of the identity; None keeps the learner's own (0 for those of other libraries).
     task : {"auto", "classification", "regression"}
         Set on learners of otdro whose own ``task`` is ``"auto"``.
     unlabelled : array of shape (n_rows, n_features) or None

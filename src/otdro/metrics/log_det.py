@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
 
+import numpy as np
 from scipy.optimize import brentq
 
 from .base import Array, MetricLearner, generalised_eigh
+
+#: How far below the least possible root the search starts, relative to it, and where it ends.
+BELOW_ROOT, ROUNDING = 1e-9, 1e-15
 
 
 @dataclass(eq=False, repr=False)
@@ -53,4 +57,5 @@ def multiplier(nu: Array, mu: float) -> float:
         return float(mu * (nu / (1 - (1 - s) * nu)).sum() - nu.sum())
 
     # the top term alone is mu/s <= sum nu at the root
-    return 1 - float(brentq(excess, mu / nu.sum() * (1 - 1e-9), 1.0, xtol=1e-300, rtol=1e-15))
+    low = mu / nu.sum() * (1 - BELOW_ROOT)
+    return 1 - float(brentq(excess, low, 1.0, xtol=np.finfo(float).tiny, rtol=ROUNDING))

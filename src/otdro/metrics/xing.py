@@ -13,6 +13,9 @@ from sklearn.exceptions import ConvergenceWarning
 from ..pairs import MAX_PAIRS, Pairs
 from .base import Array, MetricLearner, scatters
 
+#: Evaluations per iteration of L-BFGS at most, and the steps that it remembers.
+EVALUATIONS, MEMORY = 4, 20
+
 
 @dataclass(eq=False, repr=False)
 class Xing(MetricLearner):
@@ -98,7 +101,14 @@ class Climb:
         if len(self.Z) == 0:
             return np.asarray(np.eye(d) / d)
         start = np.ones(d) if self.diagonal else np.eye(d).ravel()
-        options = {"maxiter": max_iter, "maxfun": 4 * max_iter, "maxcor": 20, "ftol": 0, "gtol": 0}
+        # only the certificate stops it
+        options = {
+            "maxiter": max_iter,
+            "maxfun": EVALUATIONS * max_iter,
+            "maxcor": MEMORY,
+            "ftol": 0,
+            "gtol": 0,
+        }
         result = minimize(  # type: ignore[call-overload]
             self.fall, start, jac=True, method="L-BFGS-B", callback=self.certify, options=options
         )
@@ -127,7 +137,7 @@ class Climb:
         slope -= (slope * B).sum() * B  # B/||B||: only the tangent part counts
         return -float(np.log(self.value)), -(slope / (self.value * size)).ravel()
 
-    def certify(self, b: Array) -> None:
+    def certify(self, _: Array) -> None:
         """Stop once the gap is below the tolerance."""
         self._measure()
         if self.gap <= self.tol * self.objective:

@@ -187,7 +187,7 @@ def target_kind(y: Array, task: str = "auto") -> str:
         warnings.simplefilter("ignore")
         kind = type_of_target(y)
     if kind not in ("binary", "multiclass", "continuous"):
-        raise ValueError(f"y must hold one label or one number a row, got a {kind} target.")
+        raise ValueError(f"y must hold one label or one number per row, got a {kind} target.")
     many = kind == "multiclass" and y.dtype.kind in "iuf" and len(np.unique(y)) > len(y) / 2
     return "regression" if kind == "continuous" or many else "classification"
 

@@ -25,6 +25,8 @@ Array = NDArray[Any]
 PROFILE_SHARE = 0.4
 #: Multiple of the profile's median about which "smoothed" has its prior, and its precision.
 PRIOR_SHARE, PRIOR_WEIGHT = 0.35, 2.0
+#: A loss this small, relative to the best constant's, is none.
+NO_LOSS = 1e-12
 #: Distinct rows up to which "smoothed" replaces the out-of-fold margins by a Gaussian altogether.
 SMOOTHING = 40
 #: The difference of the criterion of "smoothed" that divides a weight in a blend by e.
@@ -143,18 +145,18 @@ def smoothed(evidence: Evidence) -> Verdict:
 
 
 def criterion(evidence: Evidence) -> Array:
-    """Return the criterion that ``smoothed`` minimises, one value a delta."""
+    """Return the criterion that ``smoothed`` minimises, one value per delta."""
     n = information(evidence)
     noise = np.maximum(PRIOR_SHARE * profile_median(evidence), np.finfo(float).tiny)
     prior = np.log(np.maximum(radius(evidence), np.finfo(float).tiny) / noise) ** 2
     loss, flat = smoothed_loss(evidence, n)
     # constant targets leave no loss at all: then the prior decides
-    least = max(1e-12 * flat, np.finfo(float).tiny)
+    least = max(NO_LOSS * flat, np.finfo(float).tiny)
     return n * np.log(np.maximum(loss, least)) + PRIOR_WEIGHT * prior
 
 
 def information(evidence: Evidence) -> float:
-    """Return how many independent rows the folds speak of, at least one an environment."""
+    """Return how many independent rows the folds speak of, at least one per environment."""
     n = evidence.rows
     if evidence.environments is not None:
         effect, count = evidence.environments.effect, len(evidence.environments.losses.names)

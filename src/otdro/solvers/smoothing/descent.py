@@ -42,6 +42,8 @@ RECENT = 50
 STILL_ROUNDS, RISES = 4, 3
 #: The longest move of theta, relative to its norm, and the most by which lam changes in a step.
 LONGEST, FACTOR = 0.5, 2.0
+#: A multiplier this close to its bound, relative to it, is at it.
+AT_BOUND = 1e-9
 #: Ways to diverge, each with what to change.
 ROSE = "rose over three rounds"
 BOUND = "left lam at its bound"
@@ -160,7 +162,7 @@ class Descent:
 
     def _divergence(self, x: Array, rises: int) -> str:
         """Return how the run went astray, if it did."""
-        if x[-1] <= self.least_lam * (1 + 1e-9):
+        if x[-1] <= self.least_lam * (1 + AT_BOUND):
             return BOUND
         return ROSE if rises >= RISES and not self.converged else ""
 
