@@ -15,7 +15,8 @@ from ..costs import Cost
 from ..design import Design
 from ..fences import fenced
 from ..losses import Loss
-from ..problem import Sample
+from ..problem import Ball, Sample
+from ..solvers.base import constant_risk
 from .environments import Environments, design_effect, environment_losses
 from .folds import FoldScores
 
@@ -182,13 +183,8 @@ def smoothed_loss(evidence: Evidence, n: float) -> tuple[Array, float]:
             # what smoothing changes, from the rows at hand
             change = _out_of_fold(evidence, k, h) - _out_of_fold(evidence, k, 0.0)
             losses.append(evidence.losses + change)
-    b = [
-        sample.loss.constant(y, sample.weights) if sample.fit_intercept else 0.0 for y in sample.ys
-    ]
-    flat = [
-        float(sample.weights @ sample.loss.value(full(len(y), c, y), y))
-        for y, c in zip(sample.ys, b, strict=True)
-    ]
+    ball = Ball(evidence.cost, 0.0, evidence.order)
+    flat = [constant_risk(sample.problem(y, ball))[1] for y in sample.ys]
     return np.mean(losses, axis=0), float(np.mean(flat))
 
 

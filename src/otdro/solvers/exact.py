@@ -76,9 +76,9 @@ class Exact(Solver):
         if np.isfinite(problem.ball.label_cost):
             method(problem)
             return self._from_fixed_labels(problem, self.solve(_fixed_labels(problem), start))
-        if library(problem.X) is not None:
-            return method(problem).solve(problem, self.tol, self.max_iter, start)
-        if np.isfinite(problem.ball.target_cost) and movable_target.is_linear(problem):
+        # a price of targets on a device is refused by ``method``
+        priced = np.isfinite(problem.ball.target_cost) and library(problem.X) is None
+        if priced and movable_target.is_linear(problem):
             return movable_target.solve(problem, self.tol, self._at_tolerance, start)
         return method(problem).solve(problem, self.tol, self.max_iter, start)
 

@@ -26,6 +26,7 @@ from ..euclidean.joint_steps import descend as joint_descend
 from ..smoothing.gaussian_integral import SmoothedRows, softmax
 from ..smoothing.newton_path import descend
 from ..smoothing.smoothed_dual import (
+    FIRST_EPS,
     Origin,
     SmoothedObjective,
     SmoothedPoint,
@@ -40,8 +41,8 @@ Array = NDArray[Any]
 EPS = 1e-7
 #: Nodes of the trapezoid rule per row and maximum.
 NODES = 33
-#: The first smoothing, relative to the same risk; the share of ``tol`` at which it is lost in it.
-FIRST_EPS, LOST = 0.1, 0.1
+#: The share of ``tol`` at which a smoothing is lost in it.
+LOST = 0.1
 #: Other smoothings, relative to the last, at which a bound is sought where that one has none.
 OTHERS = (3.0, 0.3, 0.6, 6.0)
 #: The Newton decrement, relative to the target, at which shares of rows on a kink are known.
@@ -205,7 +206,16 @@ def _smoothed(
         n_iter += again.n_iter
     gap = max(risk - lower, 0.0)
     message = f"linearised feature map at eps={run.eps:.3g}: " + verdict(gap, target, n_iter)
-    return Solution(x.theta, x.b, x.lam, risk, gap, n_iter, bool(gap <= target), message)
+    return Solution(
+        coef=x.theta,
+        intercept=x.b,
+        multiplier=x.lam,
+        objective=risk,
+        gap=gap,
+        n_iter=n_iter,
+        converged=bool(gap <= target),
+        message=message,
+    )
 
 
 def _bounds(smooth: SmoothedObjective, x: SmoothedPoint, eps: float) -> tuple[float, float]:

@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_solve
 
-from ...duality.ties import factored
+from ...duality.ties import factored, newton_step
 from ...problem import Problem, Solution
 from ...progress import logger, shown
 from ..base import constant_solution
 from .linear_score import SampledGradient, SampledModel, SampledObjective
-from .newton_path import newton_step
+from .smoothed_dual import FIRST_EPS
 from .unsmoothed import Unsmoothed
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ Array = NDArray[Any]
 SAMPLE = 4096
 #: Mini-batch steps between two looks at the excess, and at every eps before the last.
 ROUND, SHORT_ROUND = 100, 25
-#: The first smoothing, relative to the risk of the best constant, and its fall from stage to stage.
-FIRST_EPS, COOLING = 0.1, 1 / 5
+#: Each eps is this share of the one before.
+COOLING = 1 / 5
 #: The least risk, relative to the best constant's, by which the last eps is sized.
 LEAST_RISK = 0.01
 #: Newton steps on a fixed sample, the decrement, relative to the objective, at which they end, and

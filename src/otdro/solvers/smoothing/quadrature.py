@@ -19,11 +19,9 @@ from ..base import Solver, constant_risk, constant_solution
 from ..euclidean.coordinates import Coordinates
 from .newton_path import NewtonRun, descend
 from .requirements import lacks_linear, lacks_smooth, require, require_positive
-from .smoothed_dual import SmoothedObjective, dual_rows, linear_origin
+from .smoothed_dual import FIRST_EPS, SmoothedObjective, dual_rows, linear_origin
 from .unsmoothed import Unsmoothed, unsmoothed_risk
 
-#: The first smoothing, relative to the risk of the best constant.
-FIRST_EPS = 0.1
 #: Fewer nodes do not cover a window of eight deviations to either side.
 FEWEST_NODES = 9
 
