@@ -179,14 +179,14 @@ class Exchange:
         if excess > target:
             report = f"stopped {excess:.3g} above the bound on every model ({report})"
         return Solution(
-            best.coef,
-            best.intercept,
-            worst.multiplier,
-            worst.risk,
-            gap,
-            n_iter,
-            bool(excess <= target),
-            report,
+            coef=best.coef,
+            intercept=best.intercept,
+            multiplier=worst.multiplier,
+            objective=worst.risk,
+            gap=gap,
+            n_iter=n_iter,
+            converged=bool(excess <= target),
+            message=report,
         )
 
 

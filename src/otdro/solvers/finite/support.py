@@ -105,14 +105,14 @@ def _solution(formulated: Formulated, found: Exchanged, target: float, remark: s
     """Return the point found in the problem's own coordinates."""
     coef = formulated.back @ found.x[:-2]
     return Solution(
-        coef,
-        float(found.x[-2] - formulated.center @ coef),
-        float(found.x[-1]),
-        found.objective,
-        found.gap,
-        found.n_iter,
-        bool(found.gap <= target),
-        verdict(found.gap, target, found.n_iter) + remark,
+        coef=coef,
+        intercept=float(found.x[-2] - formulated.center @ coef),
+        multiplier=float(found.x[-1]),
+        objective=found.objective,
+        gap=found.gap,
+        n_iter=found.n_iter,
+        converged=bool(found.gap <= target),
+        message=verdict(found.gap, target, found.n_iter) + remark,
     )
 
 
