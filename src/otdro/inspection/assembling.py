@@ -9,11 +9,11 @@ from ..entry import check_places
 from ..estimators.rows import check_weights, normalise
 from ..radius.checks import check_groups
 from .certificate import Audit
-from .linear import Reading
+from .linear import ReadModel
 from .rows import Asked, check_grid, check_target, check_tau, require_classes, resolve_ball
 
 
-def audited(reading: Reading, X: Any, y: Any, asked: Asked) -> Audit:
+def audited(reading: ReadModel, X: Any, y: Any, asked: Asked) -> Audit:
     """Return the audit of a model that was read."""
     linear = reading.model
     check_places(X, y=y, sample_weight=asked.sample_weight)

@@ -14,7 +14,7 @@ from .bounds import lower_bounds
 from .knapsack import accuracy_curve
 from .label_shift import LabelShift, of_classes, of_targets
 from .moved_columns import DriftTable, moved_columns
-from .pair import Pair, pair, splits
+from .pair import MatchedSamples, pair, splits
 from .rows import Asked
 from .samples import TwoSamples, two_samples
 from .summary import drift_dict, drift_text
@@ -196,13 +196,15 @@ def measured(samples: TwoSamples, random_state: Any) -> Drift:
     )
 
 
-def _drawn(samples: Pair, rng: np.random.RandomState) -> Pair:
+def _drawn(samples: MatchedSamples, rng: np.random.RandomState) -> MatchedSamples:
     """Return the rows whose transport is solved: all, or a random part of large samples."""
     largest = max(len(samples.reference.mass), len(samples.new.mass))
     return samples if largest <= ALL_UP_TO else samples.subsample(DRAWN, rng)
 
 
-def _p_value(all_rows: Pair, used: Pair, cost: Cost, rng: np.random.RandomState) -> float:
+def _p_value(
+    all_rows: MatchedSamples, used: MatchedSamples, cost: Cost, rng: np.random.RandomState
+) -> float:
     """Return the p-value on all rows; of large samples, on the rows drawn and on means of blocks.
 
     The lesser of the two, doubled, is valid as each of them is.
@@ -235,7 +237,7 @@ def _label_shift(samples: TwoSamples) -> LabelShift | None:
     return None
 
 
-def _certified(samples: TwoSamples, rows: Pair, distance: float) -> float | None:
+def _certified(samples: TwoSamples, rows: MatchedSamples, distance: float) -> float | None:
     """Return the least accuracy of a batch at this distance, with the class shares of the new."""
     if samples.audit is None or not samples.labelled:
         return None
@@ -244,7 +246,7 @@ def _certified(samples: TwoSamples, rows: Pair, distance: float) -> float | None
     return float(accuracy_curve(price, mass).accuracy(distance))
 
 
-def _accuracies(samples: TwoSamples, rows: Pair) -> dict[str, float | None]:
+def _accuracies(samples: TwoSamples, rows: MatchedSamples) -> dict[str, float | None]:
     """Return the accuracy of the model on the reference, that with the new shares, and the new."""
     audit = samples.audit
     found: dict[str, float | None] = {"reference": None, "reweighted": None, "new": None}

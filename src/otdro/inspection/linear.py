@@ -75,7 +75,7 @@ class LinearModel:
 
 
 @dataclass(frozen=True, eq=False)
-class Reading:
+class ReadModel:
     """A linear model and how to bring rows before it: ``rows`` of raw data, ``space`` of both."""
 
     model: LinearModel
@@ -107,7 +107,7 @@ class Reading:
         )
 
 
-def read(model: Any, X: Any, space: str = "last") -> Reading:
+def read(model: Any, X: Any, space: str = "last") -> ReadModel:
     """Return the linear model inside ``model`` and the way of rows like X to it."""
     if space not in SPACES:
         raise ValueError(f"space must be 'last' or 'raw', got space={space!r}.")
@@ -119,7 +119,7 @@ def read(model: Any, X: Any, space: str = "last") -> Reading:
     notes += _weighting(last)
     names = _names(front, coef.shape[1], X, raw)
     found = LinearModel(coef, intercept, classes, names, loss, joint, getattr(last, "ball_", None))
-    reading = Reading(found, front, "last", raw if front is None else [], notes)
+    reading = ReadModel(found, front, "last", raw if front is None else [], notes)
     _agree(last, found, reading.rows(X))
     if space == "raw":
         return _raw(reading, X, raw)
@@ -221,7 +221,7 @@ def _agree(last: Any, model: LinearModel, rows: Any) -> None:
         )
 
 
-def _raw(reading: Reading, X: Any, raw: list[str]) -> Reading:
+def _raw(reading: ReadModel, X: Any, raw: list[str]) -> ReadModel:
     """Return the same model in the raw columns where the steps in front are affine."""
     if reading.front is None:
         return replace(reading, space="raw")
@@ -246,7 +246,7 @@ def _raw(reading: Reading, X: Any, raw: list[str]) -> Reading:
             "the model's own ball is in front of its last step; in the raw columns the cost is "
             "Euclidean unless one is given."
         )
-    return Reading(inner, reading.front, "raw", raw, notes)
+    return ReadModel(inner, reading.front, "raw", raw, notes)
 
 
 def transformed(front: Any, X: Any, name: str) -> Any:

@@ -12,7 +12,7 @@ from scipy.special import kolmogorov
 from ..costs.table import listing
 from ..design import column_scale
 from .by_column import ByColumn
-from .pair import Pair
+from .pair import MatchedSamples
 
 Array = NDArray[Any]
 
@@ -45,7 +45,7 @@ class DriftTable(ByColumn):
         return "\n".join(listing(("column", self.names), heading, cells, self.order()))
 
 
-def moved_columns(samples: Pair, names: list[str]) -> DriftTable:
+def moved_columns(samples: MatchedSamples, names: list[str]) -> DriftTable:
     """Return the table of two samples."""
     P, Q = samples.reference, samples.new
     scale = column_scale(P.rows, P.mass)

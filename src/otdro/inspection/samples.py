@@ -18,7 +18,7 @@ from ..problem import Ball
 from .assembling import audited
 from .bounds import model_vectors
 from .certificate import Audit
-from .linear import LinearModel, Reading, finite_rows, read
+from .linear import LinearModel, ReadModel, finite_rows, read
 from .rows import Asked, check_target, resolve_ball
 
 Array = NDArray[Any]
@@ -53,7 +53,7 @@ class TwoSamples:
     notes: list[str]
 
 
-def against(audit: Audit, reading: Reading, new: Any) -> TwoSamples:
+def against(audit: Audit, reading: ReadModel, new: Any) -> TwoSamples:
     """Return the rows of an audit and new rows."""
     return _assembled(reading, audit.X, audit.target, new, audit.ball(0.0), audit)
 
@@ -80,7 +80,7 @@ def _ball(
 
 
 def _assembled(
-    reading: Reading, U: Any, target: Array | None, new: Any, ball: Ball, audit: Audit | None
+    reading: ReadModel, U: Any, target: Array | None, new: Any, ball: Ball, audit: Audit | None
 ) -> TwoSamples:
     """Return the reference as the model sees it, and the new rows likewise."""
     model = reading.model

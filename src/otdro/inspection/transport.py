@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ..costs import Cost
 from ..worst_case import discrepancy
-from .pair import Pair
+from .pair import MatchedSamples
 
 Array = NDArray[Any]
 
@@ -19,13 +19,13 @@ PERMUTATIONS = 499
 ROUNDING = 1e-12
 
 
-def transport_cost(samples: Pair, cost: Cost, order: int) -> float:
+def transport_cost(samples: MatchedSamples, cost: Cost, order: int) -> float:
     """Return D_c of the two samples, exact on their rows."""
     P, Q = samples.reference, samples.new
     return discrepancy((P.rows, P.label, P.mass), (Q.rows, Q.label, Q.mass), cost, order)
 
 
-def permutation_p_value(samples: Pair, cost: Cost, rng: np.random.RandomState) -> float:
+def permutation_p_value(samples: MatchedSamples, cost: Cost, rng: np.random.RandomState) -> float:
     """Return the p-value of the energy distance in the cost's distance, by permutations.
 
     2 E d(x, u) - E d(x, x') - E d(u, u'), the mean over classes by share. Rows are permuted within

@@ -23,7 +23,7 @@ LEAST_LINKS = 15
 
 
 @dataclass(frozen=True, eq=False)
-class Search:
+class NeighbourSearch:
     """The k nearest rows, exactly (scikit-learn) or not (pynndescent)."""
 
     X: Array

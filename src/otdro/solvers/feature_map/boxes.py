@@ -72,10 +72,10 @@ def bounds(
     d = rows.X.shape[1]
     if rows.metric is None or d > MOST_COLUMNS:
         return None
-    frame = Frame(rows, beta, b, lam)
+    at = CellCoordinates(rows, beta, b, lam)
     best = known.copy()
     points = rows.X.copy()
-    radius = frame.radius(best)
+    radius = at.radius(best)
     bounded = np.isfinite(radius)
     upper = np.where(bounded, -np.inf, np.inf)
     each = np.flatnonzero(bounded)
@@ -84,13 +84,13 @@ def bounds(
     while len(cells.row):
         cells = cells.split()
         seen += len(cells.row)
-        value, limit = frame.look(cells)
+        value, limit = at.look(cells)
         order = np.argsort(value)
         last = cells.row[order]
         top = value[order]
         # of several entries of a row the last one stays, the largest
         better = top > best[last]
-        points[last[better]] = frame.places(cells.kept(order[better]))
+        points[last[better]] = at.places(cells.kept(order[better]))
         np.maximum.at(best, cells.row, value)
         open_ = limit > best[cells.row] + slack
         if seen > MOST_CELLS:
@@ -107,7 +107,7 @@ def linear_part(metric: Array, X: Array) -> Array:
     return np.asarray(metric[:d, :d] - cross @ np.linalg.solve(metric[d:, d:], cross.T))
 
 
-class Frame:
+class CellCoordinates:
     """The coordinates t, and what does not change from cell to cell."""
 
     def __init__(self, rows: LocalRows, beta: Array, b: float, lam: float) -> None:

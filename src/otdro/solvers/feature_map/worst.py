@@ -77,7 +77,7 @@ def worst_of_rows(
     if problem.ball.delta == 0 or not np.any(coef):
         return _unmoved(problem, rows, coef, intercept)
     exact = problem.geometry == "local" and problem.ball.cost.linearised
-    kind = LinearisedSearch if exact else Search
+    kind = LinearisedSearch if exact else PlaceSearch
     search = kind(problem, rows, coef, intercept, known or [], slack)
     lam = search.first(start)
     upper = np.inf
@@ -98,7 +98,7 @@ def _unmoved(problem: Problem, rows: LocalRows, coef: Array, intercept: float) -
     return LocalWorst(risk, 0.0, risk, rows.X[:, None], loss[:, None], np.zeros((len(loss), 1)))
 
 
-class Search:
+class PlaceSearch:
     """Places of the rows met while lam varies, by ascent."""
 
     growth = 0.0
@@ -214,7 +214,7 @@ class Search:
         return np.where((price <= FAR_PRICE * self.delta)[:, None], U, self.rows.X)
 
 
-class LinearisedSearch(Search):
+class LinearisedSearch(PlaceSearch):
     """The places of a linearised cost, whose inner maxima are known: x + s A^-1 beta/w^2."""
 
     @cached_property
