@@ -99,12 +99,17 @@ class ReadModel:
         found = [str(column) for column in found]
         if found == self.raw_columns:
             return
-        missing = [column for column in self.raw_columns if column not in found]
-        what = f"lacks {missing[:5]}" if missing else "has them in another order, or others beside"
         raise ValueError(
-            f"{name} has other columns than the model was fitted to: it {what}. Select them in "
-            f"that order, {name}[list(model.feature_names_in_)]."
+            f"{name} has other columns than the model was fitted to: it "
+            f"{difference(found, self.raw_columns)}. Select them in that order, "
+            f"{name}[list(model.feature_names_in_)]."
         )
+
+
+def difference(found: list[str], wanted: list[str]) -> str:
+    """Return how the columns found differ from those wanted, as a clause."""
+    missing = [column for column in wanted if column not in set(found)]
+    return f"lacks {missing[:5]}" if missing else "has them in another order, or others beside"
 
 
 def read(model: Any, X: Any, space: str = "last") -> ReadModel:

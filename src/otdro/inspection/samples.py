@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from ..problem import Ball
 from .assembling import audited
 from .bounds import model_vectors
 from .certificate import Audit
-from .linear import LinearModel, ReadModel, finite_rows, read
+from .linear import LinearModel, ReadModel, difference, finite_rows, read
 from .rows import Asked, check_target, resolve_ball
 
 Array = NDArray[Any]
@@ -47,10 +47,10 @@ class TwoSamples:
     cost: Cost
     order: int
     names: list[str]
-    vectors: Array | None
-    delta: float | None
-    audit: Audit | None
-    notes: list[str]
+    vectors: Array | None = None
+    delta: float | None = None
+    audit: Audit | None = None
+    notes: list[str] = field(default_factory=list)
 
 
 def against(audit: Audit, reading: ReadModel, new: Any) -> TwoSamples:
@@ -88,22 +88,9 @@ def _assembled(
     V = reading.rows(X_new, "new")
     check_sizes(U.shape[0], V.shape[0])
     target_new = None if y_new is None else check_target(y_new, V.shape[0], model, "new y")
-    known = target is not None and target_new is not None
-    labelled = known and model.classes is not None
-    own_u, own_v = _labels(target, target_new, U.shape[0], V.shape[0], labelled)
-    regression = model.classes is None
-    return TwoSamples(
-        U=_dense(U),
-        V=_dense(V),
-        own_u=own_u,
-        own_v=own_v,
-        labelled=labelled,
-        labels=[] if model.classes is None else [str(c) for c in model.classes],
-        target_u=target if regression else None,
-        target_v=target_new if regression else None,
-        cost=ball.cost,
-        order=ball.order,
-        names=model.names,
+    labels = [] if model.classes is None else [str(c) for c in model.classes]
+    return replace(
+        _beside(U, V, target, target_new, labels, model.names, ball),
         vectors=model_vectors(model.coef, model.classes),
         delta=_radius(model, ball, audit),
         audit=audit,
@@ -119,15 +106,35 @@ def _radius(model: LinearModel, ball: Ball, audit: Audit | None) -> float | None
     return delta if np.isfinite(delta) else None
 
 
-def _labels(
-    target: Array | None, new: Array | None, n: int, m: int, labelled: bool
-) -> tuple[Array, Array]:
-    if not labelled:
-        return np.zeros(n, dtype=int), np.zeros(m, dtype=int)
-    assert target is not None
-    assert new is not None
-    require_known(target, new)
-    return target, new
+def _beside(
+    U: Any,
+    V: Any,
+    target: Array | None,
+    target_new: Array | None,
+    labels: list[str],
+    names: list[str],
+    ball: Ball,
+) -> TwoSamples:
+    """Return both samples; targets are the numbers of the ``labels``, or numbers without any."""
+    own_u, own_v = np.zeros(U.shape[0], dtype=int), np.zeros(V.shape[0], dtype=int)
+    labelled = False
+    if labels and target is not None and target_new is not None:
+        labelled = True
+        require_known(target, target_new)
+        own_u, own_v = target, target_new
+    return TwoSamples(
+        U=_dense(U),
+        V=_dense(V),
+        own_u=own_u,
+        own_v=own_v,
+        labelled=labelled,
+        labels=labels,
+        target_u=None if labels else target,
+        target_v=None if labels else target_new,
+        cost=ball.cost,
+        order=ball.order,
+        names=names,
+    )
 
 
 def require_known(own: Array, new: Array) -> None:
@@ -149,26 +156,8 @@ def _without_model(X: Any, y: Any, X_new: Any, y_new: Any, asked: Asked) -> TwoS
     )
     check_sizes(len(U), len(V))
     target, target_new, labels = _targets(y, y_new, len(U), len(V))
-    labelled = bool(labels) and target_new is not None
-    own_u, own_v = _labels(target, target_new, len(U), len(V), labelled)
     ball = _ball(asked, None, U, target, not labels)
-    return TwoSamples(
-        U=U,
-        V=V,
-        own_u=own_u,
-        own_v=own_v,
-        labelled=labelled,
-        labels=labels,
-        target_u=None if labels else target,
-        target_v=None if labels else target_new,
-        cost=ball.cost,
-        order=ball.order,
-        names=names,
-        vectors=None,
-        delta=None,
-        audit=None,
-        notes=[],
-    )
+    return _beside(U, V, target, target_new, labels, names, ball)
 
 
 def _targets(y: Any, y_new: Any, n: int, m: int) -> tuple[Array | None, Array | None, list[str]]:
@@ -208,8 +197,7 @@ def require_same_columns(X: Any, X_new: Any) -> None:
     old, new = getattr(X, "columns", None), getattr(X_new, "columns", None)
     if old is None or new is None or list(old) == list(new):
         return
-    missing = [str(c) for c in old if c not in set(new)]
-    what = f"lacks {missing[:5]}" if missing else "has them in another order, or others beside"
+    what = difference(list(map(str, new)), list(map(str, old)))
     raise ValueError(
         f"new has other columns than the reference: it {what}. Select them, new[reference.columns]."
     )
