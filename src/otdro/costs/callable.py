@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from .base import Array, Cost
 AT_THE_ROW = 1e-10
 
 
+@dataclass(eq=False, repr=False)
 class CallableCost(Cost):
     """Cost c(u, x) >= 0 itself, a function of batches: rows U and X of shape (m, d) in, (m,) out.
 
@@ -25,9 +27,8 @@ class CallableCost(Cost):
 
     geometry = "function"
 
-    def __init__(self, function: Any, gradient: Any = None) -> None:
-        self.function = function
-        self.gradient = gradient
+    function: Any
+    gradient: Any = None
 
     def price(self, U: Array, X: Array, order: int = 2) -> Array:
         """Return c(u, x), whatever the order."""

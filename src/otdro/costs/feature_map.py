@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -17,6 +18,7 @@ from .learned_matrix import definite_matrix, seeded
 FLAT = 1e-12
 
 
+@dataclass(eq=False, repr=False)
 class FeatureMap(Cost):
     r"""Cost :math:`\|\Phi(u) - \Phi(x)\|_\Lambda` of a move, for a model that stays linear in x.
 
@@ -39,17 +41,10 @@ class FeatureMap(Cost):
 
     geometry = "local"
 
-    def __init__(
-        self,
-        features: Any = "quadratic",
-        metric: Any = None,
-        jacobian: Any = None,
-        linearised: bool = False,
-    ) -> None:
-        self.features = features
-        self.metric = metric
-        self.jacobian = jacobian
-        self.linearised = linearised
+    features: Any = "quadratic"
+    metric: Any = None
+    jacobian: Any = None
+    linearised: bool = False
 
     def learn(self, X: Array, y: Array) -> FeatureMap:
         """Return the cost with the transformer fitted and the metric learned on the features."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from .base import Array, Cost
 SHORTEST, TINY = 1e-12, 1e-300
 
 
+@dataclass(eq=False, repr=False)
 class Graph(Cost):
     """Cost of the shortest path on the k-nearest-neighbour graph of all nodes.
 
@@ -31,9 +33,8 @@ class Graph(Cost):
 
     geometry = "finite"
 
-    def __init__(self, k: int = 10, base: Any = None) -> None:
-        self.k = k
-        self.base = base
+    k: int = 10
+    base: Any = None
 
     def check(self, n_features: int) -> None:
         """Refuse a k below 1 and a base that does not fit."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from .base import Array, Metric
 from .fitting import learned_matrix
 
 
+@dataclass(eq=False, repr=False)
 class Blend(Metric):
     r"""The convex combination :math:`\Lambda = \sum_c w_c \Lambda_c` of metrics of trace d.
 
@@ -39,9 +41,8 @@ class Blend(Metric):
         What each candidate learned.
     """
 
-    def __init__(self, candidates: Sequence[Any], weights: Sequence[float] | None = None) -> None:
-        self.candidates = candidates
-        self.weights = weights
+    candidates: Sequence[Any]
+    weights: Sequence[float] | None = None
 
     @property
     def needs_labels(self) -> bool:  # type: ignore[override]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -43,6 +43,7 @@ METHODS: tuple[Method, ...] = (
 )
 
 
+@dataclass(eq=False, repr=False)
 class Exact(Solver):
     """Minimise the worst-case risk until a dual point proves the gap.
 
@@ -57,9 +58,8 @@ class Exact(Solver):
     several_scores = True
     on_device = True
 
-    def __init__(self, tol: float = 1e-6, max_iter: int = 1000) -> None:
-        self.tol = tol
-        self.max_iter = max_iter
+    tol: float = 1e-6
+    max_iter: int = 1000
 
     def lacks(self, problem: Problem) -> str | None:
         """Return why no method accepts this problem, None if one does."""

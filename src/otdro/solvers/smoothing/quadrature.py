@@ -11,6 +11,8 @@ itself.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from ...duality import Round
@@ -26,6 +28,7 @@ from .unsmoothed import Unsmoothed, unsmoothed_risk
 FEWEST_NODES = 9
 
 
+@dataclass(eq=False, repr=False)
 class Quadrature(Solver):
     """Minimise the smoothed worst-case risk by Newton's method with deterministic integrals.
 
@@ -45,19 +48,11 @@ class Quadrature(Solver):
         The most Newton steps, those at all values of eps together.
     """
 
-    def __init__(
-        self,
-        eps: float = 1e-6,
-        scale: float = np.inf,
-        nodes: int = 25,
-        tol: float = 1e-6,
-        max_iter: int = 1000,
-    ) -> None:
-        self.eps = eps
-        self.scale = scale
-        self.nodes = nodes
-        self.tol = tol
-        self.max_iter = max_iter
+    eps: float = 1e-6
+    scale: float = np.inf
+    nodes: int = 25
+    tol: float = 1e-6
+    max_iter: int = 1000
 
     def lacks(self, problem: Problem) -> str | None:
         """Return why the problem has no one-dimensional form, None if it has one."""

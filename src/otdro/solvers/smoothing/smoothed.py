@@ -11,6 +11,7 @@ preconditioned by the Hessian found there, whose iterates are averaged. It ends 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,7 @@ PROPOSALS = ("maximiser", "centred", "paper")
 STOPPING = ("statistical", "paper")
 
 
+@dataclass(eq=False, repr=False)
 class Smoothed(Solver):
     """Minimise the smoothed worst-case risk by averaged, preconditioned stochastic steps.
 
@@ -79,33 +81,18 @@ class Smoothed(Solver):
         shown, through the logger "otdro".
     """
 
-    def __init__(
-        self,
-        eps: float = 1e-3,
-        M: int = 256,
-        L: int = 32,
-        proposal: str = "maximiser",
-        stopping: str = "statistical",
-        sigma: float = 1.0,
-        lam_min: float = 1e-6,
-        step: float = 0.5,
-        tol: float = 1e-3,
-        max_iter: int = 2000,
-        random_state: Any = None,
-        verbose: bool = False,
-    ) -> None:
-        self.eps = eps
-        self.M = M
-        self.L = L
-        self.proposal = proposal
-        self.stopping = stopping
-        self.sigma = sigma
-        self.lam_min = lam_min
-        self.step = step
-        self.tol = tol
-        self.max_iter = max_iter
-        self.random_state = random_state
-        self.verbose = verbose
+    eps: float = 1e-3
+    M: int = 256
+    L: int = 32
+    proposal: str = "maximiser"
+    stopping: str = "statistical"
+    sigma: float = 1.0
+    lam_min: float = 1e-6
+    step: float = 0.5
+    tol: float = 1e-3
+    max_iter: int = 2000
+    random_state: Any = None
+    verbose: bool = False
 
     def lacks(self, problem: Problem) -> str | None:
         """Return why draws do not serve the problem, None if they do."""
