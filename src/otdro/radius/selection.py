@@ -236,7 +236,9 @@ def _splits(sample: Sample, costs: list[Cost], settings: Settings) -> list[Split
     return splits(sample, settings.cv, settings.groups, seed, repeats, settings.classes)
 
 
-def candidate_scores(found: list[Trial], weights: Array | None, best: Trial) -> list[CandidateScore]:
+def candidate_scores(
+    found: list[Trial], weights: Array | None, best: Trial
+) -> list[CandidateScore]:
     """Return what the folds said about every candidate, and about their blend if that is taken."""
     if weights is None:
         return [_score(trial, float(trial is best), trial is best) for trial in found]
