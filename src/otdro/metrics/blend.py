@@ -13,7 +13,7 @@ from ..costs.learned_matrix import shrink
 from ..costs.low_rank import blend
 from ..entry import on_host
 from .base import Array, Metric
-from .fitting import learned_matrix
+from .fitting import fitted, shrunk
 
 
 @dataclass(eq=False, repr=False)
@@ -69,7 +69,7 @@ class Blend(Metric):
         self.metrics_ = [
             np.eye(X.shape[1])
             if isinstance(candidate, str)
-            else learned_matrix(candidate, X, y, unlabelled=unlabelled)
+            else shrunk(fitted(candidate, X, y, unlabelled=unlabelled))
             for candidate in self.candidates
         ]
         self.metric_ = blend(self.metrics_, self.weights_)
