@@ -69,10 +69,10 @@ def bounds(
     rows: LocalRows, beta: Array, b: float, lam: float, known: Array, slack: float
 ) -> Bounds | None:
     """Return bounds within ``slack`` of the gains known or found, None where there are none."""
-    d = rows.X.shape[1]
-    if rows.metric is None or d > MOST_COLUMNS:
+    d, metric = rows.X.shape[1], rows.metric
+    if metric is None or d > MOST_COLUMNS:
         return None
-    at = CellCoordinates(rows, beta, b, lam)
+    at = CellCoordinates(rows, metric, beta, b, lam)
     best = known.copy()
     points = rows.X.copy()
     radius = at.radius(best)
@@ -100,9 +100,11 @@ def bounds(
     return Bounds(np.maximum(upper, best + slack), points)
 
 
-def linear_part(metric: Array, X: Array) -> Array:
-    """Return S with v'Lam v >= e'Se for features v = (e, q) whatever q: a Schur complement."""
-    d = X.shape[1]
+def linear_part(metric: Array, d: int) -> Array:
+    """Return S with v'Lam v >= e'Se for features v = (e, q) whatever q: a Schur complement.
+
+    e are the d linear terms.
+    """
     cross = metric[:d, d:]
     return np.asarray(metric[:d, :d] - cross @ np.linalg.solve(metric[d:, d:], cross.T))
 
@@ -110,12 +112,11 @@ def linear_part(metric: Array, X: Array) -> Array:
 class CellCoordinates:
     """The coordinates t, and what does not change from cell to cell."""
 
-    def __init__(self, rows: LocalRows, beta: Array, b: float, lam: float) -> None:
-        assert rows.metric is not None
+    def __init__(self, rows: LocalRows, Lam: Array, beta: Array, b: float, lam: float) -> None:
         self.rows, self.beta, self.b, self.lam = rows, beta, b, lam
+        self.Lam = Lam
         self.d = d = rows.X.shape[1]
-        Lam = rows.metric
-        values, vectors = np.linalg.eigh(linear_part(Lam, rows.X))
+        values, vectors = np.linalg.eigh(linear_part(Lam, d))
         self.T = vectors / np.sqrt(values)
         self.push = self.T.T @ beta
         # |e|_2 <= stretch |t|_2 and |t|_2 <= shrink |e|_2
@@ -186,11 +187,10 @@ class CellCoordinates:
     def _curvature(self, U: Array, X: Array) -> tuple[Array, Array]:
         """Return J'Lam J and half the Hessian of P, in the coordinates t."""
         cost, d = self.rows.cost, self.d
-        assert self.rows.metric is not None
-        force = ((cost.map(U) - cost.map(X)) @ self.rows.metric)[:, d:]
+        force = ((cost.map(U) - cost.map(X)) @ self.Lam)[:, d:]
         M = np.zeros((len(U), d, d))
         M[:, self.first, self.second] = force
         M = M + np.swapaxes(M, 1, 2)
         J = cost.derivative(U) @ self.T
-        A = np.swapaxes(J, 1, 2) @ (self.rows.metric @ J)
+        A = np.swapaxes(J, 1, 2) @ (self.Lam @ J)
         return A, A + self.T.T @ M @ self.T

@@ -178,7 +178,8 @@ class PlaceSearch:
         metric, rows = self.rows.metric, self.rows
         if metric is None:
             return np.inf
-        w = float(np.sqrt(self.beta @ np.linalg.solve(linear_part(metric, rows.X), self.beta)))
+        S = linear_part(metric, len(self.beta))
+        w = float(np.sqrt(self.beta @ np.linalg.solve(S, self.beta)))
         z = rows.X @ self.beta + self.b
         found = best_multiplier(z, rows.y, self.weights, rows.loss, w, self.delta)
         return found.value
