@@ -14,7 +14,7 @@ from sklearn.preprocessing import FunctionTransformer, PolynomialFeatures, Stand
 
 from otdro import DROClassifier, DRORegressor, robust_risk
 from otdro.costs import FeatureMap, Mahalanobis
-from otdro.costs.callable import central
+from otdro.costs.differences import central
 from otdro.duality import Tangent, least
 from otdro.losses import Absolute, Hinge, Huber, Logistic, Quantile, Squared, SquaredHinge
 from otdro.metrics import Diagonal, GeometricMean

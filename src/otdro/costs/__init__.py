@@ -1,4 +1,4 @@
-"""Transport costs: a norm, its dual norm and the adversary's direction; one class a file."""
+"""Transport costs: a norm, its dual norm and the adversary's direction; one class per file."""
 
 import numpy as np
 

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
+from .differences import central
 from .table import CostTable, Direction, moves, named, signed, size
 
 Array = NDArray[Any]
@@ -24,7 +25,7 @@ class Cost(BaseEstimator):  # type: ignore[misc]
     * ``"norm"`` (the default): ``norm`` of the move u - x, ``dual_norm`` and ``direction``, from
       which gradient, adversary's move and worst case follow;
     * ``"euclidean"``: the same, and ``factor``, the linear map after which it is Euclidean;
-    * ``"local"``: ``price`` and ``price_gradient`` of moves, and ``shape``, a matrix per row;
+    * ``"local"``: ``price`` of moves, and ``shape``, a matrix per row;
     * ``"finite"``: ``distance_to_nodes`` only, mass moves between given points;
     * ``"function"``: ``price`` only, the cost itself and not a power of a distance.
 
@@ -52,6 +53,18 @@ class Cost(BaseEstimator):  # type: ignore[misc]
 
     def transform(self, X: Array) -> Array:
         """Return rows whose plain (l_p) distances are the distances of this cost."""
+        raise NotImplementedError
+
+    def price(self, U: Array, X: Array, order: int = 2) -> Array:
+        """Return the cost of moving the rows X to U, one number per row: ||u - x||^order."""
+        return np.asarray(self.norm(U - X) ** order)
+
+    def price_gradient(self, U: Array, X: Array, order: int = 2) -> Array:
+        """Return the gradient of ``price`` in the rows of U; here by differences."""
+        return central(lambda V: self.price(V, X, order), U)
+
+    def shape(self, X: Array) -> Array:
+        """Return A(x) of a local cost, (n, d, d): near x it is (u - x)'A(u - x) at order 2."""
         raise NotImplementedError
 
     def distance(self, U: Array, V: Array) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -10,10 +11,14 @@ from scipy.spatial.distance import cdist
 from sklearn.base import clone
 
 from .base import Array, Cost
-from .callable import central
+from .differences import central
 from .learned_matrix import definite_matrix, seeded
 
+#: An eigenvalue of a local matrix this small, relative to the largest entry, is zero.
+FLAT = 1e-12
 
+
+@dataclass(eq=False, repr=False)
 class FeatureMap(Cost):
     r"""Cost :math:`\|\Phi(u) - \Phi(x)\|_\Lambda` of a move, for a model that stays linear in x.
 
@@ -36,17 +41,10 @@ class FeatureMap(Cost):
 
     geometry = "local"
 
-    def __init__(
-        self,
-        features: Any = "quadratic",
-        metric: Any = None,
-        jacobian: Any = None,
-        linearised: bool = False,
-    ) -> None:
-        self.features = features
-        self.metric = metric
-        self.jacobian = jacobian
-        self.linearised = linearised
+    features: Any = "quadratic"
+    metric: Any = None
+    jacobian: Any = None
+    linearised: bool = False
 
     def learn(self, X: Array, y: Array) -> FeatureMap:
         """Return the cost with the transformer fitted and the metric learned on the features."""
@@ -149,7 +147,7 @@ class FeatureMap(Cost):
         """Return A(x) = J'Lam J, the local matrix of the squared cost, shape (n, d, d)."""
         A = self._local(X)
         try:
-            np.linalg.cholesky(A - 1e-12 * np.abs(A).max() * np.eye(X.shape[1]))
+            np.linalg.cholesky(A - FLAT * np.abs(A).max() * np.eye(X.shape[1]))
         except np.linalg.LinAlgError:
             row = int(np.linalg.eigvalsh(A)[:, 0].argmin())
             raise ValueError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,11 @@ from sklearn.neighbors import NearestNeighbors
 
 from .base import Array, Cost
 
+#: The length of an edge between places that coincide, relative to the longest, and if all do.
+SHORTEST, TINY = 1e-12, 1e-300
 
+
+@dataclass(eq=False, repr=False)
 class Graph(Cost):
     """Cost of the shortest path on the k-nearest-neighbour graph of all nodes.
 
@@ -28,9 +33,8 @@ class Graph(Cost):
 
     geometry = "finite"
 
-    def __init__(self, k: int = 10, base: Any = None) -> None:
-        self.k = k
-        self.base = base
+    k: int = 10
+    base: Any = None
 
     def check(self, n_features: int) -> None:
         """Refuse a k below 1 and a base that does not fit."""
@@ -49,7 +53,7 @@ class Graph(Cost):
         # one edge per pair, whichever end chose it
         pair, first = np.unique(np.sort(pair, axis=0), axis=1, return_index=True)
         # places that a base makes coincide: a length of zero would read as no edge
-        size = np.maximum(length.ravel()[first], 1e-12 * max(length.max(), 1e-300))
+        size = np.maximum(length.ravel()[first], SHORTEST * max(length.max(), TINY))
         return sparse.csr_array((size, (pair[0], pair[1])), shape=(len(nodes), len(nodes)))
 
     def distance_to_nodes(self, X: Array, support: Array | None) -> Array:

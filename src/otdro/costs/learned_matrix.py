@@ -11,7 +11,7 @@ from .base import Array
 from .low_rank import LowRank, blend, identity
 
 #: The least shrinkage: it keeps the matrix positive definite where what was learned is not.
-FLOOR = 1e-6
+LEAST_SHRINKAGE = 1e-6
 
 
 def check_shrinkage(shrinkage: Any) -> None:
@@ -21,9 +21,9 @@ def check_shrinkage(shrinkage: Any) -> None:
 
 
 def shrink(matrix: Any, shrinkage: float) -> Any:
-    """Return (1 - eta) matrix d/tr(matrix) + eta I, eta = max(shrinkage, FLOOR)."""
+    """Return (1 - eta) matrix d/tr(matrix) + eta I, eta = max(shrinkage, LEAST_SHRINKAGE)."""
     check_shrinkage(shrinkage)
-    d, eta = matrix.shape[0], max(float(shrinkage), FLOOR)
+    d, eta = matrix.shape[0], max(float(shrinkage), LEAST_SHRINKAGE)
     if isinstance(matrix, LowRank):
         return blend([matrix, identity(d)], [(1 - eta) * d / matrix.trace, eta])
     matrix = (matrix + matrix.T) / 2
@@ -67,7 +67,7 @@ def definite_matrix(learner: Any) -> Array:
     """Return the matrix of a fitted learner as a cost needs it: positive definite.
 
     A learner of otdro leaves that as ``metric_``; the matrix of another one may be singular, and
-    gets trace d and the share ``FLOOR`` of the identity.
+    gets trace d and the share ``LEAST_SHRINKAGE`` of the identity.
     """
     matrix = fitted_matrix(learner)
-    return matrix if hasattr(learner, "metric_") else shrink(matrix, FLOOR)
+    return matrix if hasattr(learner, "metric_") else shrink(matrix, LEAST_SHRINKAGE)

@@ -12,6 +12,9 @@ from .base import Array, Cost
 from .low_rank import LowRank, StructuredFactor, diagonal
 from .norm import unit
 
+#: The largest difference across the diagonal, relative to the largest entry, that is rounding.
+SYMMETRIC = 1e-10
+
 
 class Mahalanobis(Cost):
     r"""Cost :math:`\sqrt{(u-x)'\Lambda(u-x)}` with the positive definite matrix Lambda as given.
@@ -67,7 +70,7 @@ class Mahalanobis(Cost):
     def _cholesky(self) -> Array:
         matrix = self._square()
         asymmetry = np.abs(matrix - matrix.T).max()
-        if asymmetry > 1e-10 * np.abs(matrix).max():
+        if asymmetry > SYMMETRIC * np.abs(matrix).max():
             raise ValueError(
                 f"the cost matrix must be symmetric; entries differ by up to {asymmetry:.3g}."
             )

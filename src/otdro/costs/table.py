@@ -12,6 +12,13 @@ Array = NDArray[Any]
 
 #: Lines and loadings that the text shows; the records hold all of them.
 ROWS, LOADINGS = 20, 5
+#: Letters of a name in a column of names, and at the end of a line.
+WIDEST, LONG = 40, 60
+#: Loadings that two decimals show as other than zero.
+SEEN = 0.005
+#: Prices that agree to these decimals keep the order of the columns, and extremes that agree to
+#: this share are the same in every direction.
+PRICE_DIGITS, EVEN = 12, 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +45,7 @@ class CostTable:
     most_expensive: Direction
 
     def records(self) -> list[dict[str, Any]]:
-        """Return one dict a feature, in the order of the columns."""
+        """Return one dict per feature, in the order of the columns."""
         rows = zip(self.names, self.move.tolist(), self.price.tolist(), strict=True)
         return [{"feature": name, "move": move, "price": price} for name, move, price in rows]
 
@@ -55,23 +62,17 @@ class CostTable:
         return {"price": direction.price, "loadings": loadings}
 
     def __str__(self) -> str:
-        width = min(max(7, *(len(name) for name in self.names)), 40)
-        lines = [
-            "Price of moving one feature by one standard deviation, most expensive first",
-            f"{'feature':<{width}}  {'move':>10}  {'price':>10}",
-        ]
-        order = np.argsort(-self.price.round(12), kind="stable")
-        lines += [
-            f"{shorten(self.names[j], width):<{width}}  {self.move[j]:>10.4g}  "
-            f"{self.price[j]:>10.4g}"
-            for j in order[:ROWS]
-        ]
-        if len(order) > ROWS:
-            lines.append(f"... and {len(order) - ROWS} more")
-        return "\n".join([*lines, "", *self._directions()])
+        title = "Price of moving one feature by one standard deviation, most expensive first"
+        lines = listing(
+            ("feature", self.names),
+            f"{'move':>10}  {'price':>10}",
+            [f"{v:>10.4g}  {p:>10.4g}" for v, p in zip(self.move, self.price, strict=True)],
+            np.argsort(-self.price.round(PRICE_DIGITS), kind="stable"),
+        )
+        return "\n".join([title, *lines, "", *self._directions()])
 
     def _directions(self) -> list[str]:
-        if self.most_expensive.price <= self.cheapest.price * (1 + 1e-9):
+        if self.most_expensive.price <= self.cheapest.price * (1 + EVEN):
             return [f"Every direction costs the same, {self.cheapest.price:.4g}."]
         found = []
         for word, direction in (
@@ -84,10 +85,25 @@ class CostTable:
 
     def _loadings(self, loadings: Array) -> list[str]:
         order = np.argsort(-np.abs(loadings), kind="stable")
-        shown = [j for j in order if abs(loadings[j]) >= 0.005][:LOADINGS]
-        lines = [f"  {loadings[j]:+.2f} {shorten(self.names[j], 60)}" for j in shown]
-        rest = np.count_nonzero(np.abs(loadings) >= 0.005) - len(shown)
+        seen = [j for j in order if abs(loadings[j]) >= SEEN]
+        shown = seen[:LOADINGS]
+        lines = [f"  {loadings[j]:+.2f} {shorten(self.names[j], LONG)}" for j in shown]
+        rest = len(seen) - len(shown)
         return lines + ([f"  and {rest} smaller"] if rest else [])
+
+
+def listing(
+    names: tuple[str, list[str]], heading: str, cells: list[str], order: Array
+) -> list[str]:
+    """Return a table as lines: names under their head, then the cells; the first ``ROWS`` of them.
+
+    ``order`` are the numbers of the lines, the first at the top.
+    """
+    head, each = names
+    width = min(max(len(head), *(len(name) for name in each)), WIDEST)
+    lines = [f"{head:<{width}}  {heading}"]
+    lines += [f"{shorten(each[j], width):<{width}}  {cells[j]}" for j in order[:ROWS]]
+    return lines + ([f"... and {len(order) - ROWS} more"] if len(order) > ROWS else [])
 
 
 def shorten(name: str, width: int) -> str:
@@ -118,7 +134,7 @@ def moves(X: Any, scale: Any, d: int) -> Array:
         return np.asarray(rows.std(axis=0))
     found = np.broadcast_to(np.asarray(1.0 if scale is None else scale, dtype=float), (d,)).copy()
     if not np.isfinite(found).all() or found.min() < 0:
-        raise ValueError("scale must be finite and >= 0, one number a feature.")
+        raise ValueError("scale must be finite and >= 0, one number per feature.")
     return found
 
 

@@ -9,6 +9,7 @@ from .chain import Local as Local
 from .chain import Round as Round
 from .chain import RowDerivatives as RowDerivatives
 from .chain import feasible_growth as feasible_growth
+from .chain import first_within as first_within
 from .chain import move_derivatives as move_derivatives
 from .labels import priced_risk as priced_risk
 from .labels import priced_tangent as priced_tangent
@@ -25,6 +26,8 @@ from .multiplier import rooted as rooted
 from .multiplier import worst_risk as worst_risk
 from .pairs import Pair as Pair
 from .pairs import pair_norms as pair_norms
+from .pairs import pair_risk as pair_risk
+from .pairs import present_classes as present_classes
 from .pairs import priced_pair_risk as priced_pair_risk
 from .pairs import steepest_pair as steepest_pair
 from .zero import AT_THRESHOLD as AT_THRESHOLD

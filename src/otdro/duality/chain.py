@@ -10,6 +10,7 @@ column per problem; w has shape (1, B) or (n, B).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
@@ -149,8 +150,9 @@ def feasible_growth(C: Any, B: Any, A: Any) -> Array:
     return np.where(C <= 0, 0.0, np.where(lost, np.inf, root * (1 + BEYOND)))
 
 
-#: How far beyond the boundary of the feasible slopes a dual point is put, against rounding.
-BEYOND = 1e-9
+#: How far beyond the boundary of the feasible slopes a dual point is put, against rounding,
+#: relative to the way there and to the budget.
+BEYOND, WITHIN = 1e-9, 1e-12
 #: Newton steps to the boundary; more would not be near it.
 TRIES = 6
 
@@ -216,21 +218,33 @@ class Local:
 
 def _budget_root(g: Array, dg: Array, C: list[Array], delta: float) -> float:
     """Return an eta near the least with g(eta)'C(eta)^-1 g(eta) <= delta, C quadratic in eta."""
-    eta = 0.0
-    for _ in range(TRIES):
+
+    def budget(eta: float) -> tuple[float, float]:
         now = g + eta * dg
         try:
             q = np.linalg.solve(C[0] + eta * C[1] + eta**2 * C[2], now)
         except np.linalg.LinAlgError:
-            return np.inf
-        budget = float(now @ q)
-        if budget <= delta:
-            return eta
+            return np.inf, 0.0
         fall = -2 * float(dg @ q) + float(q @ (C[1] + 2 * eta * C[2]) @ q)
-        if not (fall > 0 and np.isfinite(budget)):
+        return float(now @ q), fall
+
+    return first_within(budget, delta)
+
+
+def first_within(budget: Callable[[float], tuple[float, float]], delta: float) -> float:
+    """Return an eta >= 0 near the least with a budget of at most delta, by Newton steps, or inf.
+
+    ``budget`` returns the value at an eta, and how fast it falls there.
+    """
+    eta = 0.0
+    for _ in range(TRIES + 1):
+        value, fall = budget(eta)
+        if value <= delta:
+            return eta
+        if not (fall > 0 and np.isfinite(value)):
             return np.inf
         # slightly beyond: where the budget is met to rounding the next step would be zero
-        eta += (budget - delta) / fall * (1 + BEYOND) + BEYOND * 1e-3 * delta / fall
+        eta += (value - delta) / fall * (1 + BEYOND) + WITHIN * delta / fall
     return np.inf
 
 

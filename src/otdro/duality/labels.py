@@ -15,7 +15,16 @@ from numpy.typing import NDArray
 
 from ..losses import Loss
 from ..problem import Ball
-from .multiplier import PRECISION, TINY, Dual, Tangent, first_multiplier, least, least_finite
+from .multiplier import (
+    PRECISION,
+    TINY,
+    UNKNOWN,
+    Dual,
+    Tangent,
+    first_multiplier,
+    least,
+    least_finite,
+)
 
 Array = NDArray[Any]
 
@@ -42,17 +51,20 @@ def priced_risk(
     kappa, delta = ball.label_cost, ball.delta
     if ball.order == 1 or w == 0:
         kept = loss.value(z, y)
-        floor = loss.lipschitz * w if w > 0 else 0.0
-        rise = least_price(loss.value(z, -y) - kept, weights, floor, delta, kappa)
+        # a loss without a largest slope has an infinite one, and 0 times that is no number
+        steepest = loss.lipschitz * w if w > 0 else 0.0
+        rise = least_price(loss.value(z, -y) - kept, weights, steepest, delta, kappa)
         return Dual(float(weights @ kept) + rise.risk, rise.multiplier)
 
     def tangent(lam: Any) -> Tangent:
         return priced_tangent(z, y, weights, loss, w, ball, lam)
 
-    floor = least_finite(loss, w)
-    start = guess if guess > floor else _start(z, y, weights, loss, w, delta, floor)
-    doubt = NEAR if guess > floor else 0.1
-    found = least(tangent, np.array([start]), np.array([floor]), rtol, doubt)
+    growth = least_finite(loss, w)
+    start, doubt = guess, NEAR
+    if guess <= growth:
+        start = max(first_multiplier(z, y, weights, loss, w, delta), growth + TINY)
+        doubt = UNKNOWN
+    found = least(tangent, np.array([start]), np.array([growth]), rtol, doubt)
     return Dual(float(found.value[0]), float(found.lam[0]))
 
 
@@ -61,8 +73,8 @@ def priced_tangent(
 ) -> Tangent:
     """Return the order-2 dual objective at one multiplier, a number or an array of one."""
     number = float(np.ravel(lam)[0])
-    kept, spent = inner(z, y, loss, w, ball.order, number)
-    changed, beyond = inner(z, -y, loss, w, ball.order, number)
+    kept, spent = _inner(z, y, loss, w, number)
+    changed, beyond = _inner(z, -y, loss, w, number)
     charge = ball.label_cost * number
     flip = changed - charge > kept
     value = np.where(flip, changed - charge, kept)
@@ -72,27 +84,19 @@ def priced_tangent(
     return Tangent(lam, total, np.full(np.shape(lam), slope))
 
 
-def least_price(gain: Array, weights: Array, floor: float, delta: float, kappa: float) -> Dual:
-    """Return the least of delta lam + E max(0, gain - kappa lam) over lam >= floor.
+def least_price(gain: Array, weights: Array, lowest: float, delta: float, kappa: float) -> Dual:
+    """Return the least of delta lam + E max(0, gain - kappa lam) over lam >= lowest.
 
     The least lam has at most a mass of delta/kappa that gains more than kappa lam.
     """
     order = np.argsort(-gain)
     place = int(np.searchsorted(np.cumsum(weights[order]), delta / kappa, side="right"))
     least = float(gain[order[place]]) / kappa if place < len(order) else 0.0
-    lam = max(floor, least)
+    lam = max(lowest, least)
     return Dual(delta * lam + float(weights @ np.maximum(gain - kappa * lam, 0.0)), lam)
 
 
-def _start(
-    z: Array, y: Array, weights: Array, loss: Loss, w: float, delta: float, floor: float
-) -> float:
-    return max(first_multiplier(z, y, weights, loss, w, delta), floor + TINY)
-
-
-def inner(z: Array, y: Array, loss: Loss, w: float, order: int, lam: float) -> tuple[Array, Array]:
-    """Return psi of every row, and what its move costs."""
-    if order == 1:
-        return loss.value(z, y), np.zeros_like(z)
+def _inner(z: Array, y: Array, loss: Loss, w: float, lam: float) -> tuple[Array, Array]:
+    """Return psi of every row at order 2, and what its move costs."""
     best = loss.inner(z, y, w, lam).best
     return best.value, np.square(best.shift / w)

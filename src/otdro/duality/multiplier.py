@@ -26,6 +26,10 @@ Array = NDArray[Any]
 PRECISION = 1e-14
 #: The first step away from a start, relative to it, in search of the other side of the minimum.
 FIRST_STEP = 1e-6
+#: The same from a start that says little: slopes as they are without a move.
+UNKNOWN = 0.1
+#: How steps in search of the other side grow.
+LONGER = 10.0
 #: Tangents in search of a least value: halvings of the bracket down to rounding.
 STEPS = 200
 #: Tangents after which every third step halves the bracket.
@@ -34,6 +38,9 @@ PATIENT = 20
 ROUNDING = 1e-15
 #: Multipliers below this are zero.
 TINY = 1e-300
+#: How far a first multiplier keeps from the growth of the loss, relative to it, and the least one
+#: relative to that at which the budget is spent at the largest slope.
+OFF_GROWTH, LEAST_FIRST = 1e-3, 1e-6
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,7 +161,7 @@ def _bracketed(
             new.where(down, right.where(up, left)),
             left.where(down, new.where(up, right)),
         )
-        reach *= 10
+        reach *= LONGER
 
 
 def worst_risk(
@@ -267,7 +274,7 @@ def best_multipliers(
     if known.all():
         return least(tangent, start, growth, rtol)
     guess = first_multipliers(z, y, weights, loss, w, delta)
-    return least(tangent, np.where(known, start, guess), growth, rtol, doubt=0.1)
+    return least(tangent, np.where(known, start, guess), growth, rtol, doubt=UNKNOWN)
 
 
 def least_finite(loss: Loss, w: Any) -> float:
@@ -296,7 +303,7 @@ def first_multipliers(
     if not np.isfinite(loss.lipschitz):
         growth = loss.smoothness * np.square(w).max(axis=0) / 2
         # away from the growth of the loss by a share of it
-        return np.asarray(growth + np.maximum(slopes, 1e-3 * growth))
+        return np.asarray(growth + np.maximum(slopes, OFF_GROWTH * growth))
     top = loss.lipschitz * np.max(w, axis=0) / (2 * np.sqrt(delta))
     # rows without a slope are moved too once a move is cheap: stay within reach of the bound
-    return np.maximum(slopes, 1e-6 * top)
+    return np.maximum(slopes, LEAST_FIRST * top)

@@ -13,7 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import as_index, class_masses
 from ..costs import Cost
+from ..losses import Softmax
+from ..problem import Problem
 from .labels import least_price
 from .multiplier import Dual
 
@@ -29,12 +32,9 @@ class Pair(NamedTuple):
 
 
 def pair_norms(cost: Cost, coef: Array) -> Array:
-    """Return ||B_k - B_y||_* as a matrix over (y, k)."""
-    difference = coef[None, :, :] - coef[:, None, :]
-    K = len(coef)
-    norms: Array = np.zeros((K, K))
-    off = ~np.eye(K, dtype=bool)
-    norms[off] = cost.dual_norm(difference[off])
+    """Return ||B_k - B_y||_* as a matrix over (y, k), 0 on the diagonal."""
+    norms = np.array([cost.dual_norm(coef - row) for row in coef])
+    np.fill_diagonal(norms, 0.0)
     return norms
 
 
@@ -45,6 +45,21 @@ def steepest_pair(cost: Cost, coef: Array, present: Array) -> Pair:
     return Pair(int(own), int(other), float(norms[own, other]))
 
 
+def present_classes(problem: Problem) -> Array:
+    """Return which classes have weight, (K,)."""
+    return class_masses(problem.y, problem.weights, problem.loss.outputs) > 0
+
+
+def pair_risk(problem: Problem, coef: Array, z: Array) -> Dual:
+    """Return the worst-case risk of the softmax model with these coefficients and scores (n, K)."""
+    ball, weights = problem.ball, problem.weights
+    norm = steepest_pair(ball.cost, coef, present_classes(problem)).norm
+    if np.isfinite(ball.label_cost):
+        labels = as_index(problem.y)
+        return priced_pair_risk(z, labels, weights, norm, ball.delta, ball.label_cost)
+    return Dual(float(weights @ problem.loss.value(z, problem.y)) + ball.delta * norm, norm)
+
+
 def priced_pair_risk(
     z: Array, labels: Array, weights: Array, norm: float, delta: float, kappa: float
 ) -> Dual:
@@ -53,9 +68,7 @@ def priced_pair_risk(
     min over t >= norm of delta t + E max(l(z, y), max_j l(z, j) - kappa t): a row of label y gains
     z_y - min z by a change.
     """
-    mine = z[np.arange(len(z)), labels]
-    gain = mine - z.min(axis=1)
-    top = z.max(axis=1)
-    plain = np.log(np.exp(z - top[:, None]).sum(axis=1)) + top - mine
+    gain = z[np.arange(len(z)), labels] - z.min(axis=1)
+    plain = float(weights @ Softmax(z.shape[1]).value(z, labels))
     rise = least_price(gain, weights, norm, delta, kappa)
-    return Dual(rise.risk + float(weights @ plain), rise.multiplier)
+    return Dual(plain + rise.risk, rise.multiplier)

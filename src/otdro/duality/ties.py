@@ -116,6 +116,11 @@ def factored(H: Array) -> Any:
             ridge *= 100
 
 
+def newton_step(grad: Array, H: Array) -> Array:
+    """Return -H^-1 grad, the diagonal of H raised until it is positive definite."""
+    return -np.asarray(cho_solve(factored(H), grad, check_finite=False))
+
+
 def solve_each(H: Array, rhs: Array) -> Array:
     """Return H_t^-1 rhs_t for rhs (T, D, k), each H_t raised until it is positive definite."""
     diagonal = np.einsum("tii->ti", H)

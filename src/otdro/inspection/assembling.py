@@ -4,58 +4,42 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from ..arrays import numpy
 from ..entry import check_places
 from ..estimators.rows import check_weights, normalise
 from ..radius.checks import check_groups
 from .certificate import Audit
-from .linear import Reading
-from .rows import check_grid, check_target, check_tau, require_classes, resolve_ball
+from .linear import ReadModel
+from .rows import Asked, check_grid, check_target, check_tau, require_classes, resolve_ball
 
 
-def audited(
-    reading: Reading,
-    X: Any,
-    y: Any,
-    cost: Any,
-    order: Any,
-    deltas: Any,
-    tau: Any,
-    sample_weight: Any,
-    groups: Any,
-    random_state: Any,
-) -> Audit:
+def audited(reading: ReadModel, X: Any, y: Any, asked: Asked) -> Audit:
     """Return the audit of a model that was read."""
     linear = reading.model
-    check_places(X, y=y, sample_weight=sample_weight)
+    check_places(X, y=y, sample_weight=asked.sample_weight)
     rows = reading.rows(X)
     target = check_target(y, rows.shape[0], linear)
-    weights = normalise(numpy(check_weights(rows, sample_weight)), "sample_weight")
-    if linear.classes is not None:
-        require_classes(target, weights, linear)
-        if tau is not None:
-            raise ValueError(f"tau={tau!r} is for regression; a classifier is right or wrong.")
+    weights = normalise(numpy(check_weights(rows, asked.sample_weight)), "sample_weight")
     regression = linear.classes is None
-    asked = (cost, order, linear.ball)
-    # the prices of labels and targets are in the unit of the ball's own cost
-    own = linear.ball if cost is None and linear.ball is not None else None
-    if own is not None and order not in (None, own.order):
-        own = None
-    cost, order = resolve_ball(*asked, rows, target, weights, regression, random_state)
+    if not regression:
+        require_classes(target, weights, linear)
+        if asked.tau is not None:
+            raise ValueError(
+                f"tau={asked.tau!r} is for regression; a classifier is right or wrong."
+            )
+    ball = resolve_ball(asked, linear.ball, rows, target, weights, regression)
     return Audit(
         model=linear,
         X=rows,
         target=target,
         weights=weights,
-        groups=check_groups(groups, rows.shape[0]),
-        cost=cost,
-        order=order,
-        tau=None if linear.classes is not None else check_tau(tau, target, weights),
+        groups=check_groups(asked.groups, rows.shape[0]),
+        cost=ball.cost,
+        order=ball.order,
+        tau=check_tau(asked.tau, target, weights) if regression else None,
         space=reading.space,
         notes=reading.notes,
-        label_cost=np.inf if own is None else own.label_cost,
-        target_cost=np.inf if own is None else own.target_cost,
-        given_deltas=None if deltas is None else check_grid(deltas),
+        label_cost=ball.label_cost,
+        target_cost=ball.target_cost,
+        given_deltas=None if asked.deltas is None else check_grid(asked.deltas),
     )

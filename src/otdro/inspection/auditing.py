@@ -9,6 +9,7 @@ from .assembling import audited
 from .certificate import Audit
 from .drifting import measured
 from .linear import read
+from .rows import Asked
 from .samples import against
 
 
@@ -71,7 +72,8 @@ def audit(
     0.97, at least 0.68 within 0.1
     """
     reading = read(model, X, space)
-    found = audited(reading, X, y, cost, order, deltas, tau, sample_weight, groups, random_state)
+    asked = Asked(cost, order, deltas, tau, sample_weight, groups, random_state)
+    found = audited(reading, X, y, asked)
     if new is None:
         return found
     return replace(found, drift=measured(against(found, reading, new), random_state))

@@ -18,8 +18,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..costs import Cost
-
 Array = NDArray[Any]
 
 
@@ -35,15 +33,8 @@ class Nearest:
     towards: Array
 
 
-def pair_norms(coef: Array, cost: Cost) -> Array:
-    """Return the K x K matrix of ||B_k - B_l||_*, 0 on the diagonal."""
-    found = np.array([cost.dual_norm(row - coef) for row in coef])
-    np.fill_diagonal(found, 0.0)
-    return found
-
-
 def column_norms(coef: Array, unit_price: float, j: int) -> Array:
-    """Return the same for an adversary who moves column j only: abs(B_kj - B_lj)/||e_j||."""
+    """Return the dual norms of pairs where only column j moves: abs(B_kj - B_lj)/||e_j||."""
     return np.abs(coef[:, None, j] - coef[None, :, j]) / unit_price
 
 

@@ -18,13 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..costs import Cost
-from .pair import Pair
+from .pair import MatchedSamples
 
 Array = NDArray[Any]
 
 
 def lower_bounds(
-    samples: Pair, cost: Cost, order: int, vectors: Array | None
+    samples: MatchedSamples, cost: Cost, order: int, vectors: Array | None
 ) -> dict[str, float | None]:
     """Return the three bounds; None where one does not apply."""
     gelbrich = order == 2 and cost.euclidean
@@ -35,7 +35,7 @@ def lower_bounds(
     }
 
 
-def mean_bound(samples: Pair, cost: Cost, order: int) -> float:
+def mean_bound(samples: MatchedSamples, cost: Cost, order: int) -> float:
     """Return the mean over classes of ||mean difference||^p."""
     total = 0.0
     for label, share in samples.shares():
@@ -44,7 +44,7 @@ def mean_bound(samples: Pair, cost: Cost, order: int) -> float:
     return total
 
 
-def gelbrich_bound(samples: Pair, cost: Cost) -> float:
+def gelbrich_bound(samples: MatchedSamples, cost: Cost) -> float:
     """Return the mean over classes of the Gelbrich bound."""
     total = 0.0
     for label, share in samples.shares():
@@ -71,7 +71,7 @@ def _root(A: Array) -> Array:
     return (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
 
 
-def score_bound(samples: Pair, cost: Cost, order: int, vectors: Array) -> float:
+def score_bound(samples: MatchedSamples, cost: Cost, order: int, vectors: Array) -> float:
     """Return the largest bound from the scores along the given vectors (k, d)."""
     norms = cost.dual_norm(vectors)
     best = 0.0

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ..arrays import numpy
 from ..costs import Cost
 from ..design import as_dense, column_scale
+from ..duality import pair_norms
 from ..problem import Ball
 from . import units
 from .boundary import (
@@ -19,7 +20,6 @@ from .boundary import (
     column_norms,
     leaves_band,
     nearest_class,
-    pair_norms,
     part_moved,
 )
 from .columns import ColumnTable, shares
@@ -42,8 +42,8 @@ class Audit:
 
     Every delta bounds the mean cost E[c], c = distance^order, of a move of the rows; labels stay
     unless the model's own ball has a price for changing them.
-    ``accuracy`` is exact: no distribution within delta has a lower one, and one comes as near
-    as one likes. For regression a row is right while the prediction is within ``tau`` of it.
+    ``accuracy`` is exact: no distribution within delta has a lower one, and some come
+    arbitrarily near. For regression a row is right while the prediction is within ``tau`` of it.
 
     Attributes
     ----------
@@ -95,10 +95,7 @@ class Audit:
     @property
     def fitted_delta(self) -> float | None:
         """The delta that the model was fitted for, in this cost; None if there is none."""
-        ball = self.model.ball
-        if ball is None or ball.cost is not self.cost or ball.order != self.order:
-            return None
-        return float(ball.delta)
+        return self.model.fitted_delta(self.cost, self.order)
 
     @property
     def audited_delta(self) -> float:
@@ -123,7 +120,7 @@ class Audit:
         """The distance of each row to the wrong side, and to which class."""
         if self.tau is not None:
             return leaves_band(self.target - self.scores[:, 0], self.tau, self._dual_norm)
-        return nearest_class(self.scores, self.target, pair_norms(self.model.coef, self.cost))
+        return nearest_class(self.scores, self.target, pair_norms(self.cost, self.model.coef))
 
     @property
     def distance(self) -> Array:

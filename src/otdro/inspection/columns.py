@@ -9,13 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..costs import Cost
-from ..costs.table import ROWS, shorten
+from ..costs.table import listing
+from .by_column import ByColumn
 
 Array = NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)
-class ColumnTable:
+class ColumnTable(ByColumn):
     """One entry per column: what it is to the adversary of the model.
 
     ``share`` (d,) is the part of the adversary's budget that goes into the column, at the
@@ -25,47 +26,24 @@ class ColumnTable:
     same as a mean move in standard deviations ``scale`` of the column.
     """
 
-    names: list[str]
     share: Array
     breaking_point: Array
     deviations: Array
     scale: Array
 
-    def __len__(self) -> int:
-        return len(self.names)
-
     def order(self) -> Array:
         """Return the numbers of the columns, the one that breaks the model first at the top."""
         return np.lexsort((-self.share, self.breaking_point))
 
-    def records(self) -> list[dict[str, Any]]:
-        """Return one dict per column, in the order of the columns."""
-        return [
-            {
-                "column": self.names[j],
-                "share": float(self.share[j]),
-                "breaking_point": float(self.breaking_point[j]),
-                "deviations": float(self.deviations[j]),
-                "scale": float(self.scale[j]),
-            }
-            for j in range(len(self.names))
-        ]
-
     def __str__(self) -> str:
-        width = min(max(6, *(len(name) for name in self.names)), 40)
-        lines = [
-            f"{'column':<{width}}  {'share of budget':>15}  {'breaks alone at':>15}  "
-            f"{'deviations':>10}"
+        heading = f"{'share of budget':>15}  {'breaks alone at':>15}  {'deviations':>10}"
+        cells = [
+            f"{share:>15.3f}  {delta:>15.4g}  {move:>10.4g}"
+            for share, delta, move in zip(
+                self.share, self.breaking_point, self.deviations, strict=True
+            )
         ]
-        shown = self.order()
-        lines += [
-            f"{shorten(self.names[j], width):<{width}}  {self.share[j]:>15.3f}  "
-            f"{self.breaking_point[j]:>15.4g}  {self.deviations[j]:>10.4g}"
-            for j in shown[:ROWS]
-        ]
-        if len(shown) > ROWS:
-            lines.append(f"... and {len(shown) - ROWS} more")
-        return "\n".join(lines)
+        return "\n".join(listing(("column", self.names), heading, cells, self.order()))
 
 
 def shares(normals: Array, of: Array, spent: Array, cost: Cost) -> Array:

@@ -14,7 +14,8 @@ from .bounds import lower_bounds
 from .knapsack import accuracy_curve
 from .label_shift import LabelShift, of_classes, of_targets
 from .moved_columns import DriftTable, moved_columns
-from .pair import Pair, pair, splits
+from .pair import MatchedSamples, pair, splits
+from .rows import Asked
 from .samples import TwoSamples, two_samples
 from .summary import drift_dict, drift_text
 from .transport import permutation_p_value, transport_cost
@@ -151,7 +152,8 @@ def drift(
     >>> print(f"at least {found.lower_bounds['mean']:.2f}; p-value {found.p_value:.3f}")
     at least 0.80; p-value 0.002
     """
-    samples = two_samples(reference, new, cost, order, model, random_state)
+    asked = Asked(cost=cost, order=order, random_state=random_state)
+    samples = two_samples(reference, new, model, asked)
     return measured(samples, random_state)
 
 
@@ -194,13 +196,15 @@ def measured(samples: TwoSamples, random_state: Any) -> Drift:
     )
 
 
-def _drawn(samples: Pair, rng: np.random.RandomState) -> Pair:
+def _drawn(samples: MatchedSamples, rng: np.random.RandomState) -> MatchedSamples:
     """Return the rows whose transport is solved: all, or a random part of large samples."""
     largest = max(len(samples.reference.mass), len(samples.new.mass))
     return samples if largest <= ALL_UP_TO else samples.subsample(DRAWN, rng)
 
 
-def _p_value(all_rows: Pair, used: Pair, cost: Cost, rng: np.random.RandomState) -> float:
+def _p_value(
+    all_rows: MatchedSamples, used: MatchedSamples, cost: Cost, rng: np.random.RandomState
+) -> float:
     """Return the p-value on all rows; of large samples, on the rows drawn and on means of blocks.
 
     The lesser of the two, doubled, is valid as each of them is.
@@ -233,7 +237,7 @@ def _label_shift(samples: TwoSamples) -> LabelShift | None:
     return None
 
 
-def _certified(samples: TwoSamples, rows: Pair, distance: float) -> float | None:
+def _certified(samples: TwoSamples, rows: MatchedSamples, distance: float) -> float | None:
     """Return the least accuracy of a batch at this distance, with the class shares of the new."""
     if samples.audit is None or not samples.labelled:
         return None
@@ -242,7 +246,7 @@ def _certified(samples: TwoSamples, rows: Pair, distance: float) -> float | None
     return float(accuracy_curve(price, mass).accuracy(distance))
 
 
-def _accuracies(samples: TwoSamples, rows: Pair) -> dict[str, float | None]:
+def _accuracies(samples: TwoSamples, rows: MatchedSamples) -> dict[str, float | None]:
     """Return the accuracy of the model on the reference, that with the new shares, and the new."""
     audit = samples.audit
     found: dict[str, float | None] = {"reference": None, "reweighted": None, "new": None}

@@ -15,6 +15,7 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
 from ..arrays import numpy
+from ..costs import Cost
 from ..costs.table import named
 from ..design import Design, as_dense
 from ..entry import formats, stays
@@ -52,6 +53,12 @@ class LinearModel:
         """Return the scores, of shape (n, K), or (n, 1) for regression."""
         return numpy(Design(X).scores(self.coef.T)) + self.intercept
 
+    def fitted_delta(self, cost: Cost, order: int) -> float | None:
+        """Return the delta that the model was fitted for under this cost, None if there is none."""
+        if self.ball is None or self.ball.cost is not cost or self.ball.order != order:
+            return None
+        return float(self.ball.delta)
+
     def codes(self, y: Any) -> Array:
         """Return the number of the class of each label; refuse labels the model does not know."""
         assert self.classes is not None
@@ -68,7 +75,7 @@ class LinearModel:
 
 
 @dataclass(frozen=True, eq=False)
-class Reading:
+class ReadModel:
     """A linear model and how to bring rows before it: ``rows`` of raw data, ``space`` of both."""
 
     model: LinearModel
@@ -92,15 +99,20 @@ class Reading:
         found = [str(column) for column in found]
         if found == self.raw_columns:
             return
-        missing = [column for column in self.raw_columns if column not in found]
-        what = f"lacks {missing[:5]}" if missing else "has them in another order, or others beside"
         raise ValueError(
-            f"{name} has other columns than the model was fitted to: it {what}. Select them in "
-            f"that order, {name}[list(model.feature_names_in_)]."
+            f"{name} has other columns than the model was fitted to: it "
+            f"{difference(found, self.raw_columns)}. Select them in that order, "
+            f"{name}[list(model.feature_names_in_)]."
         )
 
 
-def read(model: Any, X: Any, space: str = "last") -> Reading:
+def difference(found: list[str], wanted: list[str]) -> str:
+    """Return how the columns found differ from those wanted, as a clause."""
+    missing = [column for column in wanted if column not in set(found)]
+    return f"lacks {missing[:5]}" if missing else "has them in another order, or others beside"
+
+
+def read(model: Any, X: Any, space: str = "last") -> ReadModel:
     """Return the linear model inside ``model`` and the way of rows like X to it."""
     if space not in SPACES:
         raise ValueError(f"space must be 'last' or 'raw', got space={space!r}.")
@@ -110,9 +122,9 @@ def read(model: Any, X: Any, space: str = "last") -> Reading:
     raw = [str(name) for name in getattr(model, "feature_names_in_", [])]
     loss, joint, notes = own_loss(last, classes)
     notes += _weighting(last)
-    names = _names(front, last, coef.shape[1], X, raw)
+    names = _names(front, coef.shape[1], X, raw)
     found = LinearModel(coef, intercept, classes, names, loss, joint, getattr(last, "ball_", None))
-    reading = Reading(found, front, "last", raw if front is None else [], notes)
+    reading = ReadModel(found, front, "last", raw if front is None else [], notes)
     _agree(last, found, reading.rows(X))
     if space == "raw":
         return _raw(reading, X, raw)
@@ -178,7 +190,7 @@ def _require_fitted(last: Any, kind: str) -> None:
         raise ValueError(f"{kind} is not a scikit-learn model: pass a fitted one.") from None
 
 
-def _names(front: Any, last: Any, d: int, X: Any, raw: list[str]) -> list[str]:
+def _names(front: Any, d: int, X: Any, raw: list[str]) -> list[str]:
     """Return the names of the columns in front of the last step."""
     if front is not None:
         try:
@@ -214,7 +226,7 @@ def _agree(last: Any, model: LinearModel, rows: Any) -> None:
         )
 
 
-def _raw(reading: Reading, X: Any, raw: list[str]) -> Reading:
+def _raw(reading: ReadModel, X: Any, raw: list[str]) -> ReadModel:
     """Return the same model in the raw columns where the steps in front are affine."""
     if reading.front is None:
         return replace(reading, space="raw")
@@ -239,7 +251,7 @@ def _raw(reading: Reading, X: Any, raw: list[str]) -> Reading:
             "the model's own ball is in front of its last step; in the raw columns the cost is "
             "Euclidean unless one is given."
         )
-    return Reading(inner, reading.front, "raw", raw, notes)
+    return ReadModel(inner, reading.front, "raw", raw, notes)
 
 
 def transformed(front: Any, X: Any, name: str) -> Any:

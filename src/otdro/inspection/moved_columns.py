@@ -9,15 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import kolmogorov
 
-from ..costs.table import ROWS, shorten
+from ..costs.table import listing
 from ..design import column_scale
-from .pair import Pair
+from .by_column import ByColumn
+from .pair import MatchedSamples
 
 Array = NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)
-class DriftTable:
+class DriftTable(ByColumn):
     """One entry per column, in units of the standard deviation ``scale`` of the reference.
 
     ``shift`` (d,) is the change of the mean, ``distance`` (d,) the mean move of the column alone
@@ -26,47 +27,25 @@ class DriftTable:
     reference is weighted to the new class shares first.
     """
 
-    names: list[str]
     shift: Array
     distance: Array
     p_value: Array
     scale: Array
 
-    def __len__(self) -> int:
-        return len(self.names)
-
     def order(self) -> Array:
         """Return the numbers of the columns, the one that moved farthest first."""
         return np.argsort(-self.distance, kind="stable")
 
-    def records(self) -> list[dict[str, Any]]:
-        """Return one dict per column, in the order of the columns."""
-        return [
-            {
-                "column": self.names[j],
-                "shift": float(self.shift[j]),
-                "distance": float(self.distance[j]),
-                "p_value": float(self.p_value[j]),
-                "scale": float(self.scale[j]),
-            }
-            for j in range(len(self.names))
-        ]
-
     def __str__(self) -> str:
-        width = min(max(6, *(len(name) for name in self.names)), 40)
-        lines = [f"{'column':<{width}}  {'mean shift':>10}  {'distance':>10}  {'p-value':>8}"]
-        shown = self.order()
-        lines += [
-            f"{shorten(self.names[j], width):<{width}}  {self.shift[j]:>+10.3f}  "
-            f"{self.distance[j]:>10.3f}  {self.p_value[j]:>8.2g}"
-            for j in shown[:ROWS]
+        heading = f"{'mean shift':>10}  {'distance':>10}  {'p-value':>8}"
+        cells = [
+            f"{shift:>+10.3f}  {distance:>10.3f}  {p:>8.2g}"
+            for shift, distance, p in zip(self.shift, self.distance, self.p_value, strict=True)
         ]
-        if len(shown) > ROWS:
-            lines.append(f"... and {len(shown) - ROWS} more")
-        return "\n".join(lines)
+        return "\n".join(listing(("column", self.names), heading, cells, self.order()))
 
 
-def moved_columns(samples: Pair, names: list[str]) -> DriftTable:
+def moved_columns(samples: MatchedSamples, names: list[str]) -> DriftTable:
     """Return the table of two samples."""
     P, Q = samples.reference, samples.new
     scale = column_scale(P.rows, P.mass)

@@ -30,14 +30,14 @@ BY_CLASS = {
     "OrthogonalMatchingPursuit": "squared",
     "SVC": "hinge",
 }
-#: The names that scikit-learn gives to losses of ours, as its parameter ``loss``.
+#: The names that scikit-learn gives to losses of otdro, as its parameter ``loss``.
 BY_NAME = {
     "hinge": "hinge",
     "squared_hinge": "squared_hinge",
     "log_loss": "logistic",
     "squared_error": "squared",
 }
-#: Stand-ins where the model's own loss is none of ours.
+#: Stand-ins where the model's own loss is none of otdro's.
 STAND_IN = {"classification": "logistic", "regression": "squared"}
 
 
@@ -71,7 +71,7 @@ def _known(model: Any) -> Loss | None:
 
 
 def _joint(model: Any, classes: Array | None) -> bool:
-    """Whether several classes share one softmax loss: of scikit-learn's, or of our, logistic."""
+    """Whether several classes share one softmax loss: those of logistic models do."""
     if classes is None or len(classes) == 2 or hasattr(model, "estimators_"):
         return False
     if hasattr(model, "robust_risk_"):

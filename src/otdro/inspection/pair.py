@@ -16,7 +16,7 @@ LEAST_BLOCKS = 10
 
 
 @dataclass(frozen=True, eq=False)
-class Sample:
+class LabelledRows:
     """Rows (n, d), class numbers (n,) (all 0 where labels are unknown), masses with sum 1."""
 
     rows: Array
@@ -33,18 +33,18 @@ class Sample:
 
 
 @dataclass(frozen=True, eq=False)
-class Pair:
+class MatchedSamples:
     """Samples of equal class shares, the ``reference`` weighted to those of ``new``."""
 
-    reference: Sample
-    new: Sample
+    reference: LabelledRows
+    new: LabelledRows
 
     def shares(self) -> list[tuple[int, float]]:
         """Return the classes with mass and their shares."""
         labels = np.unique(self.new.label)
         return [(int(c), float(self.new.mass[self.new.label == c].sum())) for c in labels]
 
-    def subsample(self, size: int, rng: np.random.RandomState) -> Pair:
+    def subsample(self, size: int, rng: np.random.RandomState) -> MatchedSamples:
         """Return at most ``size`` rows of each sample, drawn at random."""
         chosen = [
             _rows(s, rng.permutation(len(s.mass))[:size] if len(s.mass) > size else None)
@@ -52,7 +52,7 @@ class Pair:
         ]
         return pair(*chosen[0], *chosen[1])
 
-    def block_means(self, size: int, rng: np.random.RandomState) -> Pair:
+    def block_means(self, size: int, rng: np.random.RandomState) -> MatchedSamples:
         """Return means of random blocks of rows of one class, at most ``size`` per sample.
 
         They are as exchangeable between the samples as the rows, and keep what all rows say of
@@ -66,7 +66,9 @@ class Pair:
         return pair(*parts[0], *parts[1]).subsample(size, rng)
 
 
-def _block_means(sample: Sample, block: int, rng: np.random.RandomState) -> tuple[Array, Array]:
+def _block_means(
+    sample: LabelledRows, block: int, rng: np.random.RandomState
+) -> tuple[Array, Array]:
     rows, label = [], []
     for c in np.unique(sample.label):
         index = rng.permutation(np.flatnonzero(sample.label == c))
@@ -77,13 +79,13 @@ def _block_means(sample: Sample, block: int, rng: np.random.RandomState) -> tupl
     return np.vstack(rows), np.concatenate(label)
 
 
-def _rows(sample: Sample, index: Array | None) -> tuple[Array, Array]:
+def _rows(sample: LabelledRows, index: Array | None) -> tuple[Array, Array]:
     if index is None:
         return sample.rows, sample.label
     return sample.rows[index], sample.label[index]
 
 
-def pair(U: Array, own_u: Array, V: Array, own_v: Array) -> Pair:
+def pair(U: Array, own_u: Array, V: Array, own_v: Array) -> MatchedSamples:
     """Return the samples with the reference weighted to the class shares of the new one.
 
     Rows of a class that the other sample lacks are left out: no move reaches them.
@@ -103,12 +105,14 @@ def pair(U: Array, own_u: Array, V: Array, own_v: Array) -> Pair:
     counts = np.bincount(own_u, minlength=size)
     share = np.bincount(own_v, minlength=size) / len(own_v)
     mass = share[own_u] / counts[own_u]
-    return Pair(Sample(U, own_u, mass), Sample(V, own_v, np.full(len(own_v), 1 / len(own_v))))
+    return MatchedSamples(
+        LabelledRows(U, own_u, mass), LabelledRows(V, own_v, np.full(len(own_v), 1 / len(own_v)))
+    )
 
 
 def splits(
     U: Array, own: Array, size_new: int, count: int, rng: np.random.RandomState, most: int
-) -> Iterator[Pair]:
+) -> Iterator[MatchedSamples]:
     """Yield pairs of disjoint random parts of one sample, the second like a new one in size.
 
     It has ``size_new`` rows, or half of the sample if that is less; the first has the rest, at

@@ -1,7 +1,8 @@
-"""The rows of an audit, checked: targets, weights, groups, the cost and the radii."""
+"""What an audit is asked for, checked: targets, the cost, the radii and the width of the band."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any
 
@@ -24,6 +25,19 @@ Array = NDArray[Any]
 
 #: Rows from which a learned cost is learned at most, drawn at random; more would take long.
 LEARN_FROM = 5_000
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """What was asked for beside the model and the rows; see ``audit``."""
+
+    cost: Any = None
+    order: Any = None
+    deltas: Any = None
+    tau: Any = None
+    sample_weight: Any = None
+    groups: Any = None
+    random_state: Any = None
 
 
 def check_target(y: Any, n: int, model: LinearModel, name: str = "y") -> Array:
@@ -54,54 +68,57 @@ def require_classes(codes: Array, weights: Array, model: LinearModel) -> None:
 
 
 def resolve_ball(
-    cost: Any,
-    order: Any,
-    ball: Ball | None,
+    asked: Asked,
+    own: Ball | None,
     X: Any,
     target: Array | None,
     weights: Array,
     regression: bool,
-    random_state: Any,
-) -> tuple[Cost, int]:
-    """Return the cost and the order: as given, else those of the ball, else Euclidean and 1."""
-    if order is None:
-        order = 1 if ball is None else ball.order
+) -> Ball:
+    """Return the ball of radius 0 with the cost and the order asked for, else the model's own.
+
+    Without either it is Euclidean of order 1. The prices of labels and targets are in the unit of
+    the model's own ball: in any other one they stay.
+    """
+    if own is None:
+        own = Ball(Norm(2), 0.0, 1)
+    order = own.order if asked.order is None else asked.order
     if isinstance(order, bool) or order not in (1, 2):
         raise ValueError(f"order must be 1 or 2, got order={order!r}.")
-    if cost is None:
-        cost = Norm(2) if ball is None else ball.cost
-    tried = candidates.resolve(cost, X)
+    tried = candidates.resolve(own.cost if asked.cost is None else asked.cost, X)
     found = tried.cost
     if found is None:
-        found = _learned_cost(tried, cost, X, target, weights, regression, random_state)
+        found = _learned_cost(tried, asked, X, target, weights, regression)
     if not found.is_norm:
         raise ValueError(
             f"an audit needs a cost that is a norm of the move, and {type(found).__name__} is "
             "not; pass cost='euclidean', 'l1', 'linf', 'learned' or a Mahalanobis."
         )
     found.check(X.shape[1])
-    return found, int(order)
+    if asked.cost is None and order == own.order:
+        return replace(own, cost=found, delta=0.0)
+    return Ball(found, 0.0, int(order))
 
 
 def _learned_cost(
     tried: Candidates,
-    cost: Any,
+    asked: Asked,
     X: Any,
     target: Array | None,
     weights: Array,
     regression: bool,
-    random_state: Any,
 ) -> Cost:
     """Return the cost that the estimators learn from these rows."""
+    cost, seed = asked.cost, asked.random_state
     if target is None:
         raise ValueError(f"cost={cost!r} is learned from labels: give the reference as (X, y).")
     rows = np.flatnonzero(weights > 0)
     if len(rows) > LEARN_FROM:
-        rows = np.sort(generator(random_state).choice(rows, LEARN_FROM, replace=False))
+        rows = np.sort(generator(seed).choice(rows, LEARN_FROM, replace=False))
     kind = DRORegressor if regression else DROClassifier
     # folds choose among several learned costs; of one learner nothing is left to choose
     delta = "cv" if tried.learned is not None else 0.0
-    learner = kind(cost=cost, delta=delta, random_state=random_state)
+    learner = kind(cost=cost, delta=delta, random_state=seed)
     return learner.fit(on_host(pick(X, rows)), target[rows], weights[rows]).cost_
 
 

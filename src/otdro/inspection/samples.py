@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -18,8 +18,8 @@ from ..problem import Ball
 from .assembling import audited
 from .bounds import model_vectors
 from .certificate import Audit
-from .linear import LinearModel, Reading, finite_rows, read
-from .rows import check_target, resolve_ball
+from .linear import LinearModel, ReadModel, difference, finite_rows, read
+from .rows import Asked, check_target, resolve_ball
 
 Array = NDArray[Any]
 
@@ -47,80 +47,50 @@ class TwoSamples:
     cost: Cost
     order: int
     names: list[str]
-    vectors: Array | None
-    delta: float | None
-    audit: Audit | None
-    notes: list[str]
+    vectors: Array | None = None
+    delta: float | None = None
+    audit: Audit | None = None
+    notes: list[str] = field(default_factory=list)
 
 
-def against(audit: Audit, reading: Reading, new: Any) -> TwoSamples:
+def against(audit: Audit, reading: ReadModel, new: Any) -> TwoSamples:
     """Return the rows of an audit and new rows."""
-    X, y = _apart(new)
-    return _assembled(audit.model, reading, audit.X, audit.target, X, y, audit, audit)
+    return _assembled(reading, audit.X, audit.target, new, audit.ball(0.0), audit)
 
 
-def two_samples(
-    reference: Any, new: Any, cost: Any, order: Any, model: Any, random_state: Any
-) -> TwoSamples:
+def two_samples(reference: Any, new: Any, model: Any, asked: Asked) -> TwoSamples:
     """Return what ``drift`` was given."""
-    (X, y), (X_new, y_new) = _apart(reference), _apart(new)
+    X, y = _apart(reference)
     if model is None:
-        return _without_model(X, y, X_new, y_new, cost, order, random_state)
+        return _without_model(X, y, *_apart(new), asked)
     reading = read(model, X)
-    linear = reading.model
-    asked = (cost, order, None, None, None, None, random_state)
     if y is not None:
-        audit = audited(reading, X, y, *asked)
-        return _assembled(linear, reading, audit.X, audit.target, X_new, y_new, audit, audit)
+        return against(audited(reading, X, y, asked), reading, new)
     rows = reading.rows(X, "reference")
-    ball = _ball(cost, order, linear.ball, rows, None, False, random_state)
-    return _assembled(linear, reading, rows, None, X_new, y_new, ball, None)
+    ball = _ball(asked, reading.model.ball, rows, None, False)
+    return _assembled(reading, rows, None, new, ball, None)
 
 
 def _ball(
-    cost: Any,
-    order: Any,
-    own: Ball | None,
-    rows: Array,
-    target: Array | None,
-    regression: bool,
-    random_state: Any,
+    asked: Asked, own: Ball | None, rows: Any, target: Array | None, regression: bool
 ) -> Ball:
     """Return the cost and the order; the radius, which is not asked for here, is 0."""
     weights = np.full(rows.shape[0], 1 / rows.shape[0])
-    found = resolve_ball(cost, order, own, rows, target, weights, regression, random_state)
-    return Ball(found[0], 0.0, found[1])
+    return resolve_ball(asked, own, rows, target, weights, regression)
 
 
 def _assembled(
-    model: LinearModel,
-    reading: Reading,
-    U: Any,
-    target: Array | None,
-    X_new: Any,
-    y_new: Any,
-    ball: Any,
-    audit: Audit | None,
+    reading: ReadModel, U: Any, target: Array | None, new: Any, ball: Ball, audit: Audit | None
 ) -> TwoSamples:
+    """Return the reference as the model sees it, and the new rows likewise."""
+    model = reading.model
+    X_new, y_new = _apart(new)
     V = reading.rows(X_new, "new")
     check_sizes(U.shape[0], V.shape[0])
     target_new = None if y_new is None else check_target(y_new, V.shape[0], model, "new y")
-    known = target is not None and target_new is not None
-    labelled = known and model.classes is not None
-    own_u, own_v = _labels(target, target_new, U.shape[0], V.shape[0], labelled)
-    regression = model.classes is None
-    return TwoSamples(
-        U=_dense(U),
-        V=_dense(V),
-        own_u=own_u,
-        own_v=own_v,
-        labelled=labelled,
-        labels=[] if model.classes is None else [str(c) for c in model.classes],
-        target_u=target if regression else None,
-        target_v=target_new if regression else None,
-        cost=ball.cost,
-        order=ball.order,
-        names=model.names,
+    labels = [] if model.classes is None else [str(c) for c in model.classes]
+    return replace(
+        _beside(U, V, target, target_new, labels, model.names, ball),
         vectors=model_vectors(model.coef, model.classes),
         delta=_radius(model, ball, audit),
         audit=audit,
@@ -128,26 +98,43 @@ def _assembled(
     )
 
 
-def _radius(model: LinearModel, ball: Any, audit: Audit | None) -> float | None:
+def _radius(model: LinearModel, ball: Ball, audit: Audit | None) -> float | None:
     """Return the delta of the ball: the audit's, else the model's own, in the same cost."""
-    if audit is not None:
-        delta = audit.audited_delta
-        return delta if np.isfinite(delta) else None
-    own = model.ball
-    if own is None or own.cost is not ball.cost or own.order != ball.order:
-        return None
-    return float(own.delta)
+    if audit is None:
+        return model.fitted_delta(ball.cost, ball.order)
+    delta = audit.audited_delta
+    return delta if np.isfinite(delta) else None
 
 
-def _labels(
-    target: Array | None, new: Array | None, n: int, m: int, labelled: bool
-) -> tuple[Array, Array]:
-    if not labelled:
-        return np.zeros(n, dtype=int), np.zeros(m, dtype=int)
-    assert target is not None
-    assert new is not None
-    require_known(target, new)
-    return target, new
+def _beside(
+    U: Any,
+    V: Any,
+    target: Array | None,
+    target_new: Array | None,
+    labels: list[str],
+    names: list[str],
+    ball: Ball,
+) -> TwoSamples:
+    """Return both samples; targets are the numbers of the ``labels``, or numbers without any."""
+    own_u, own_v = np.zeros(U.shape[0], dtype=int), np.zeros(V.shape[0], dtype=int)
+    labelled = False
+    if labels and target is not None and target_new is not None:
+        labelled = True
+        require_known(target, target_new)
+        own_u, own_v = target, target_new
+    return TwoSamples(
+        U=_dense(U),
+        V=_dense(V),
+        own_u=own_u,
+        own_v=own_v,
+        labelled=labelled,
+        labels=labels,
+        target_u=None if labels else target,
+        target_v=None if labels else target_new,
+        cost=ball.cost,
+        order=ball.order,
+        names=names,
+    )
 
 
 def require_known(own: Array, new: Array) -> None:
@@ -159,9 +146,8 @@ def require_known(own: Array, new: Array) -> None:
         )
 
 
-def _without_model(
-    X: Any, y: Any, X_new: Any, y_new: Any, cost: Any, order: Any, random_state: Any
-) -> TwoSamples:
+def _without_model(X: Any, y: Any, X_new: Any, y_new: Any, asked: Asked) -> TwoSamples:
+    """Return the rows as they are."""
     names = named(None, X, np.shape(X)[1] if np.ndim(X) == 2 else 0)
     require_same_columns(X, X_new)
     U, V = (
@@ -170,26 +156,8 @@ def _without_model(
     )
     check_sizes(len(U), len(V))
     target, target_new, labels = _targets(y, y_new, len(U), len(V))
-    labelled = bool(labels) and target_new is not None
-    own_u, own_v = _labels(target, target_new, len(U), len(V), labelled)
-    ball = _ball(cost, order, None, U, target, not labels, random_state)
-    return TwoSamples(
-        U=U,
-        V=V,
-        own_u=own_u,
-        own_v=own_v,
-        labelled=labelled,
-        labels=labels,
-        target_u=None if labels else target,
-        target_v=None if labels else target_new,
-        cost=ball.cost,
-        order=ball.order,
-        names=names,
-        vectors=None,
-        delta=None,
-        audit=None,
-        notes=[],
-    )
+    ball = _ball(asked, None, U, target, not labels)
+    return _beside(U, V, target, target_new, labels, names, ball)
 
 
 def _targets(y: Any, y_new: Any, n: int, m: int) -> tuple[Array | None, Array | None, list[str]]:
@@ -229,8 +197,7 @@ def require_same_columns(X: Any, X_new: Any) -> None:
     old, new = getattr(X, "columns", None), getattr(X_new, "columns", None)
     if old is None or new is None or list(old) == list(new):
         return
-    missing = [str(c) for c in old if c not in set(new)]
-    what = f"lacks {missing[:5]}" if missing else "has them in another order, or others beside"
+    what = difference(list(map(str, new)), list(map(str, old)))
     raise ValueError(
         f"new has other columns than the reference: it {what}. Select them, new[reference.columns]."
     )

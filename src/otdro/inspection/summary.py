@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from .certificate import Audit
     from .drifting import Drift
 
-#: Levels of accuracy whose breaking points are told.
+#: Levels of accuracy whose breaking points are given.
 LEVELS = (0.9, 0.8, 0.7, 0.6, 0.5)
 #: Classes, groups and columns that the text shows; the document holds all of them.
 SHOWN = 10
@@ -162,9 +162,9 @@ def drift_text(drift: Drift) -> str:
         lines.append(f"  verdict: {drift.verdict}: {drift.reason}")
     if drift.certified_accuracy is not None:
         lines.append(f"  accuracy still certified there: {drift.certified_accuracy:.1%}")
-    told = {k: v for k, v in drift.accuracy.items() if v is not None}
-    if told:
-        lines.append("  accuracy: " + ", ".join(f"{k} {v:.1%}" for k, v in told.items()))
+    known = {k: v for k, v in drift.accuracy.items() if v is not None}
+    if known:
+        lines.append("  accuracy: " + ", ".join(f"{k} {v:.1%}" for k, v in known.items()))
     lines += ["", *(f"  {line}" for line in str(drift.columns).splitlines())]
     return "\n".join([*lines, *(f"  note: {note}" for note in drift.notes)])
 

@@ -9,21 +9,23 @@ from numpy.typing import NDArray
 
 from ..costs import Cost
 from ..worst_case import discrepancy
-from .pair import Pair
+from .pair import MatchedSamples
 
 Array = NDArray[Any]
 
 #: Permutations behind a p-value: the least one is 1/(PERMUTATIONS + 1).
 PERMUTATIONS = 499
+#: What the order of a sum changes, relative to it.
+ROUNDING = 1e-12
 
 
-def transport_cost(samples: Pair, cost: Cost, order: int) -> float:
+def transport_cost(samples: MatchedSamples, cost: Cost, order: int) -> float:
     """Return D_c of the two samples, exact on their rows."""
     P, Q = samples.reference, samples.new
     return discrepancy((P.rows, P.label, P.mass), (Q.rows, Q.label, Q.mass), cost, order)
 
 
-def permutation_p_value(samples: Pair, cost: Cost, rng: np.random.RandomState) -> float:
+def permutation_p_value(samples: MatchedSamples, cost: Cost, rng: np.random.RandomState) -> float:
     """Return the p-value of the energy distance in the cost's distance, by permutations.
 
     2 E d(x, u) - E d(x, x') - E d(u, u'), the mean over classes by share. Rows are permuted within
@@ -34,18 +36,15 @@ def permutation_p_value(samples: Pair, cost: Cost, rng: np.random.RandomState) -
     permuted = np.zeros(PERMUTATIONS)
     for label, share in samples.shares():
         U, V = samples.reference.part(label)[0], samples.new.part(label)[0]
-        D = _distances(np.vstack([U, V]), cost)
+        rows = np.vstack([U, V])
+        D = cost.distance(rows, rows)
         contrast = np.concatenate([np.full(len(U), 1 / len(U)), np.full(len(V), -1 / len(V))])
         drawn = np.stack([rng.permutation(contrast) for _ in range(PERMUTATIONS)], axis=1)
         observed += share * _energy(D, contrast[:, None])
         permuted += share * _energy(D, drawn)
     # equal values up to the rounding of their sums are ties, which count against a drift
-    ties = observed * (1 - 1e-12) if observed > 0 else observed
+    ties = observed * (1 - ROUNDING) if observed > 0 else observed
     return float((1 + np.count_nonzero(permuted >= ties)) / (PERMUTATIONS + 1))
-
-
-def _distances(rows: Array, cost: Cost) -> Array:
-    return cost.distance(rows, rows)
 
 
 def _energy(D: Array, contrast: Array) -> Array:

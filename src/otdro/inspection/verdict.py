@@ -8,7 +8,7 @@ INSIDE, OUTSIDE, CANNOT_TELL = "inside", "outside", "cannot tell"
 
 
 @dataclass(frozen=True)
-class Verdict:
+class DriftVerdict:
     """One of the three answers (None where there is no ball), and the reason in a sentence."""
 
     answer: str | None
@@ -23,7 +23,7 @@ def judge(
     estimate: float,
     labelled: bool,
     seen: float | None = None,
-) -> Verdict:
+) -> DriftVerdict:
     """Compare a drift with the radius delta.
 
     Outside: a lower bound exceeds delta by more than sampling does, which is measured by the
@@ -34,33 +34,37 @@ def judge(
     a lower bound of the one with labels.
     """
     if delta is None:
-        return Verdict(None, "there is no ball to compare with: pass a model and labelled rows.")
+        return DriftVerdict(
+            None, "there is no ball to compare with: pass a model and labelled rows."
+        )
     for name, bound in bounds.items():
         level = noise[name]
         if bound is None or level is None:
             continue
         root = bound ** (1 / order) - level ** (1 / order)
         if root > delta ** (1 / order):
-            return Verdict(
+            return DriftVerdict(
                 OUTSIDE,
                 f"the {name} bound, {bound:.4g} with {level:.4g} between parts of the "
                 f"reference, exceeds delta = {delta:.4g}.",
             )
     if not labelled:
-        return Verdict(
+        return DriftVerdict(
             CANNOT_TELL,
             "no lower bound exceeds delta, and without classes the distance of the rows is itself "
             "only a lower bound: where the target is a class, label some of the new rows.",
         )
     if estimate <= delta:
-        return Verdict(INSIDE, f"the transport cost {estimate:.4g} is within delta = {delta:.4g}.")
+        return DriftVerdict(
+            INSIDE, f"the transport cost {estimate:.4g} is within delta = {delta:.4g}."
+        )
     if seen is not None and seen <= delta:
-        return Verdict(
+        return DriftVerdict(
             INSIDE,
             f"the scores moved by {seen:.4g}, within delta = {delta:.4g}, and the model sees "
             "nothing else of the rows.",
         )
-    return Verdict(
+    return DriftVerdict(
         CANNOT_TELL,
         f"the transport cost {estimate:.4g} exceeds delta = {delta:.4g}, but no lower bound does "
         "beyond sampling noise: gather more rows.",

@@ -6,11 +6,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp
 
-from ..duality import priced_pair_risk, priced_risk, worst_risk
+from ..duality import pair_norms, priced_pair_risk, priced_risk, worst_risk
+from ..losses import Softmax
 from ..problem import Ball
-from .boundary import pair_norms
 from .linear import LinearModel
 
 Array = NDArray[Any]
@@ -74,10 +73,10 @@ def _softmax(
     At order 2 a mean squared move of delta is a mean move of at most sqrt(delta): the same bound
     with that, which is not attained.
     """
-    norms = pair_norms(coef, ball.cost)
+    norms = pair_norms(ball.cost, coef)
     if np.isfinite(ball.label_cost):
         top = float(norms.max())
         return priced_pair_risk(scores, own, weights, top, ball.delta, ball.label_cost).risk
-    plain = float(weights @ (logsumexp(scores, axis=1) - scores[np.arange(len(own)), own]))
+    plain = float(weights @ Softmax(len(coef)).value(scores, own))
     slope = float(norms[np.unique(own[weights > 0])].max())
     return plain + slope * (ball.delta if ball.order == 1 else np.sqrt(ball.delta))

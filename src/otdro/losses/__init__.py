@@ -1,4 +1,4 @@
-"""Losses, elementwise in the score; one class a file."""
+"""Losses, elementwise in the score; one class per file."""
 
 import re
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from ..arrays import beside, mass, namespace, numpy
-from .inner import Inner, local_maxima, slope_limit
+from .inner import DOUBLINGS_TO_FAR, FAR, Inner, local_maxima, slope_limit
 from .sublevel import Ends, inverted
 
 if TYPE_CHECKING:
@@ -17,11 +17,9 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
-#: Constants beyond this are not sought.
-FAR = 2.0**50
 #: A slope that large, far out, has no limit.
 ENDLESS = 1e3
-#: Halvings of an interval of scores, from 2^50 to below rounding.
+#: Halvings of an interval of scores, from ``FAR`` to below rounding.
 HALVINGS = 110
 
 
@@ -134,7 +132,7 @@ class Loss(BaseEstimator):  # type: ignore[misc]
         itself says little near an end; a formula can use them.
         """
         low, high = np.full(np.shape(slope), -1.0), np.full(np.shape(slope), 1.0)
-        for _ in range(50):
+        for _ in range(DOUBLINGS_TO_FAR):
             short, shy = self.derivative(low, y) > slope, self.derivative(high, y) < slope
             if not (short | shy).any():
                 break

@@ -19,10 +19,14 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
+#: Scores beyond this are not sought, and the doublings of a bracket from 1 up to it.
+FAR, DOUBLINGS_TO_FAR = 2.0**50, 50
 #: Cells of the scan of a row that may have several maxima.
 CELLS = 128
 #: Steps of a bracketed Newton iteration: halvings alone would leave 2^-60 of the bracket.
 STEPS = 60
+#: A step this small, relative to 1 + the shift, is rounding.
+STILL = 1e-15
 #: Doublings in search of a bracket for a loss without a largest slope, and scores that far out
 #: at which every loss is finite.
 DOUBLINGS, NEARER = 13, 1e4
@@ -73,9 +77,9 @@ def local_maxima(loss: Loss, z: Array, y: Array, kappa: Any) -> Inner:
 
 
 def slope_limit(loss: Loss, y: Array, sign: float) -> Array:
-    """Return dl/dz far out, at scores of 2^50 or, where that overflows, of 1e4."""
+    """Return dl/dz far out, at scores of ``FAR`` or, where that overflows, of ``NEARER``."""
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        limit = loss.derivative(np.full_like(y, sign * 2.0**50), y)
+        limit = loss.derivative(np.full_like(y, sign * FAR), y)
     return np.where(np.isfinite(limit), limit, loss.derivative(np.full_like(y, sign * NEARER), y))
 
 
@@ -121,7 +125,7 @@ def _fall(loss: Loss, z: Array, y: Array, kappa: Array, low: Array, high: Array)
         )
         moved = np.abs(new - s)
         s = new
-        if np.all(moved <= 1e-15 * (1 + np.abs(s))):
+        if np.all(moved <= STILL * (1 + np.abs(s))):
             break
     return s
 

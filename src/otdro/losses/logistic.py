@@ -15,6 +15,9 @@ from .sublevel import Ends
 
 #: The largest margin whose exponential is a finite number, with room.
 LARGEST = 700.0
+#: Newton steps to an inner maximum; the step, relative to 1 + the place, after which the next one
+#: would be lost in rounding, as convergence is quadratic; the least slope that is divided by.
+STEPS, NEXT_IS_ROUNDING, TINY = 80, 1e-9, 1e-300
 
 
 class Logistic(Loss):
@@ -115,17 +118,17 @@ class Logistic(Loss):
 
         Stationary where f(v) = sigma(v - m) - a v = 0. One maximum if a >= 1/4, with v > m iff
         am < 1/2; else up to two, the upper with sigma > sig+ and the lower with sigma < sig-,
-        sig+- = (1 +- sqrt(1 - 4a))/2. A local cost has one w a row. Where one of two is missing,
+        sig+- = (1 +- sqrt(1 - 4a))/2. A local cost has one w per row. Where one of two is missing,
         its shift is that of the shoulder sigma = sig+-, f' = 0.
         """
         m, a = y * z, 2 * lam / w**2
         xp = namespace(m)
         near = guess if guess is None or guess.ndim == 2 else guess[None]
-        if _all(a >= 0.25):
+        if _all(a >= self.smoothness):
             v = _stationary(m, a, *_ends(m, a), None if near is None else near[0])[None]
             return Inner(_height(v, m, a), -y * v)
         a = xp.broadcast_to(xp.asarray(a) if xp is np else _filled(a, m), m.shape)
-        two = a < 0.25
+        two = a < self.smoothness
         low = (1 - xp.sqrt(xp.maximum(1 - 4 * a, 0.0))) / 2
         # kept off 0 for its logarithm; logit(sig+) = -logit(sig-)
         edge = _logit(xp.clip(low, np.finfo(float).tiny, 0.5))
@@ -202,13 +205,12 @@ def _stationary(
 def _newton(m: Array, a: Any, low: Array, high: Array, v: Array) -> Array:
     """Return the root from v on; once most rows are there, the others go on alone."""
     xp = namespace(m)
-    for _ in range(80):
+    for _ in range(STEPS):
         s = _sigma(v - m)
-        step = (s - a * v) / xp.minimum(s * (1 - s) - a, -1e-300)
+        step = (s - a * v) / xp.minimum(s * (1 - s) - a, -TINY)
         new = xp.clip(v - step, low, high)
         move, v = xp.abs(new - v), new
-        # quadratic convergence: the next step would be lost in rounding
-        far = ~(move <= 1e-9 * (1 + v))
+        far = ~(move <= NEXT_IS_ROUNDING * (1 + v))
         left = int(far.sum())
         if left == 0:
             break

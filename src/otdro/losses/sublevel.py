@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .inner import DOUBLINGS_TO_FAR, FAR
+
 if TYPE_CHECKING:
     from .base import Loss
 
 Array = NDArray[Any]
 Curve = Callable[[Array], tuple[Array, Array, Array]]
 
-#: Scores up to which the end of a loss without a formula is sought.
-FAR = 2.0**50
-#: Doublings of a bracket from 1 to ``FAR``, and halvings of it down to rounding.
-DOUBLINGS, HALVINGS = 50, 100
+#: Halvings of a bracket down to rounding.
+HALVINGS = 100
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +59,7 @@ def _bisected(loss: Loss, y: Array, side: Array, t: Array) -> tuple[Array, Array
         return (side * loss.derivative(z, y) > 0) & (loss.value(z, y) > t)
 
     low, high = np.full(len(t), -1.0), np.full(len(t), 1.0)
-    for _ in range(DOUBLINGS):
+    for _ in range(DOUBLINGS_TO_FAR):
         low, high = np.where(beyond(low), 2 * low, low), np.where(beyond(high), high, 2 * high)
     for _ in range(HALVINGS):
         middle = (low + high) / 2

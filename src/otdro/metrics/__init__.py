@@ -1,4 +1,4 @@
-"""Metric learners: pairs of rows in, a positive definite matrix out; one learner a file."""
+"""Metric learners: pairs of rows in, a positive definite matrix out; one learner per file."""
 
 from .base import Metric as Metric
 from .base import MetricLearner as MetricLearner

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -58,12 +59,14 @@ class Metric(BaseEstimator):  # type: ignore[misc]
         return fenced_rows(as_dense(X) if X.shape[1] <= WRITTEN_UP_TO else X)
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class MetricLearner(Metric):
     r"""Learn :math:`\Lambda` so that must-link rows are near and cannot-link rows far.
 
     A subclass writes ``program(S_M, S_N)``, the solution as a function of the two scatter matrices
     (means of outer products of differences over must-link and cannot-link pairs), or ``solve`` if
-    it needs the pairs one by one. Every learner ends in
+    it needs the pairs one by one. Parameters of its own are fields of a dataclass, declared as
+    those below, so that no constructor is written. Every learner ends in
     :math:`(1-\eta)\,\Lambda\, d/\mathrm{tr}\,\Lambda + \eta I`, :math:`\eta` the ``shrinkage``.
 
     Parameters
@@ -91,22 +94,12 @@ class MetricLearner(Metric):
         The solution of the program, before trace and shrinkage.
     """
 
-    def __init__(
-        self,
-        *,
-        kind: str = "each",
-        k: int = 5,
-        shrinkage: float = 0.1,
-        task: str = "auto",
-        approximate: bool = False,
-        random_state: Any = None,
-    ) -> None:
-        self.kind = kind
-        self.k = k
-        self.shrinkage = shrinkage
-        self.task = task
-        self.approximate = approximate
-        self.random_state = random_state
+    kind: str = "each"
+    k: int = 5
+    shrinkage: float = 0.1
+    task: str = "auto"
+    approximate: bool = False
+    random_state: Any = None
 
     def fit(self, X: Any, y: Any = None, *, pairs: Any = None) -> MetricLearner:
         """Learn ``metric_`` from labels or targets y, or from given pairs.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,10 @@ from ..costs.learned_matrix import shrink
 from ..costs.low_rank import blend
 from ..entry import on_host
 from .base import Array, Metric
-from .fitting import learned_matrix
+from .fitting import fitted, shrunk
 
 
+@dataclass(eq=False, repr=False)
 class Blend(Metric):
     r"""The convex combination :math:`\Lambda = \sum_c w_c \Lambda_c` of metrics of trace d.
 
@@ -39,9 +41,8 @@ class Blend(Metric):
         What each candidate learned.
     """
 
-    def __init__(self, candidates: Sequence[Any], weights: Sequence[float] | None = None) -> None:
-        self.candidates = candidates
-        self.weights = weights
+    candidates: Sequence[Any]
+    weights: Sequence[float] | None = None
 
     @property
     def needs_labels(self) -> bool:  # type: ignore[override]
@@ -68,7 +69,7 @@ class Blend(Metric):
         self.metrics_ = [
             np.eye(X.shape[1])
             if isinstance(candidate, str)
-            else learned_matrix(candidate, X, y, unlabelled=unlabelled)
+            else shrunk(fitted(candidate, X, y, unlabelled=unlabelled))
             for candidate in self.candidates
         ]
         self.metric_ = blend(self.metrics_, self.weights_)

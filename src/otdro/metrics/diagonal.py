@@ -1,7 +1,8 @@
-"""One price a feature."""
+"""One price per feature."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from ..pairs import Pairs
 from .base import MetricLearner, least_spreads
 
 
+@dataclass(eq=False, repr=False)
 class Diagonal(MetricLearner):
     r"""Price feature j at :math:`\lambda_j = (S_N)_{jj}^p / (S_M)_{jj}^p`.
 
@@ -28,26 +30,7 @@ class Diagonal(MetricLearner):
 
     takes_wide = True
 
-    def __init__(
-        self,
-        power: float = 1.0,
-        *,
-        kind: str = "each",
-        k: int = 5,
-        shrinkage: float = 0.1,
-        task: str = "auto",
-        approximate: bool = False,
-        random_state: Any = None,
-    ) -> None:
-        super().__init__(
-            kind=kind,
-            k=k,
-            shrinkage=shrinkage,
-            task=task,
-            approximate=approximate,
-            random_state=random_state,
-        )
-        self.power = power
+    power: float = 1.0
 
     def check_parameters(self) -> None:
         """Refuse a negative power."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
 
 from .base import Array, MetricLearner, generalised_eigh
 
 
+@dataclass(eq=False, repr=False)
 class Eigen(MetricLearner):
     r"""Minimise :math:`\mathrm{tr}(\Lambda S_M)` subject to :math:`\mathrm{tr}(\Lambda S_N) \ge 1`.
 
@@ -17,24 +18,8 @@ class Eigen(MetricLearner):
     it a cost. Parameters and attributes as in ``MetricLearner``.
     """
 
-    def __init__(
-        self,
-        *,
-        kind: str = "each",
-        k: int = 5,
-        shrinkage: float = 0.4,
-        task: str = "auto",
-        approximate: bool = False,
-        random_state: Any = None,
-    ) -> None:
-        super().__init__(
-            kind=kind,
-            k=k,
-            shrinkage=shrinkage,
-            task=task,
-            approximate=approximate,
-            random_state=random_state,
-        )
+    _: KW_ONLY
+    shrinkage: float = 0.4
 
     def program(self, S_M: Array, S_N: Array) -> Array:
         """Return vv'/nu, where S_N v = nu S_M v and v'S_M v = 1."""

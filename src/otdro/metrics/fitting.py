@@ -1,4 +1,4 @@
-"""Letting any metric learner learn, ours or another library's, with what rows it can use."""
+"""Fitting any metric learner, of otdro or another library, to the rows that it can use."""
 
 from __future__ import annotations
 
@@ -28,31 +28,18 @@ def learn(
         (M = components_' components_) or has ``get_mahalanobis_matrix()``.
     X, y : arrays
     shrinkage : float in [0, 1] or None
-        Weight of the identity; None keeps the learner's own (0 for foreign objects, see ``FLOOR``).
+        Weight of the identity; None keeps the learner's own (0 for those of other libraries).
     task : {"auto", "classification", "regression"}
         Set on learners of otdro whose own ``task`` is ``"auto"``.
     unlabelled : array of shape (n_rows, n_features) or None
         More rows, for learners that need no labels.
     """
-    matrix = learned_matrix(learner, X, y, shrinkage=shrinkage, task=task, unlabelled=unlabelled)
-    return Mahalanobis(matrix)
+    taught = fitted(learner, X, y, task=task, unlabelled=unlabelled)
+    return Mahalanobis(shrunk(taught, shrinkage))
 
 
-def learned_matrix(
-    learner: Any,
-    X: Any,
-    y: Any,
-    *,
-    shrinkage: float | None = None,
-    task: str = "auto",
-    unlabelled: Any = None,
-) -> Array:
-    """Return the matrix that a clone of a learner learns, trace d; arguments as in ``learn``."""
-    return shrunk(fitted(learner, X, y, task=task, unlabelled=unlabelled), shrinkage)
-
-
-def shrunk(learner: Any, shrinkage: float | None) -> Array:
-    """Return the matrix of a fitted learner at a shrinkage, None its own."""
+def shrunk(learner: Any, shrinkage: float | None = None) -> Array:
+    """Return the matrix of a fitted learner, trace d, at a shrinkage; None is its own."""
     if not isinstance(learner, Metric):
         return shrink(fitted_matrix(learner), shrinkage or 0.0)
     matrix: Array = learner.metric_ if shrinkage is None else learner.shrunk(shrinkage)
@@ -68,8 +55,11 @@ def fitted(
     unlabelled: Any = None,
     made: dict[tuple[Any, ...], Pairs] | None = None,
 ) -> Any:
-    """Return a fitted clone of a learner; ``made`` holds pairs that were made before, and keeps
-    those made here, so that learners that would make the same share them."""
+    """Return a fitted clone of a learner; arguments as in ``learn``.
+
+    ``made`` holds pairs that were made before, and keeps those made here, so that learners that
+    would make the same share them.
+    """
     learner = seeded(learner)
     if isinstance(learner, MetricLearner):
         if learner.task == "auto":

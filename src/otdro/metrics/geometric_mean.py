@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
 from scipy.linalg import eigh, solve_triangular
@@ -10,6 +10,7 @@ from scipy.linalg import eigh, solve_triangular
 from .base import Array, MetricLearner
 
 
+@dataclass(eq=False, repr=False)
 class GeometricMean(MetricLearner):
     r"""Minimise :math:`\mathrm{tr}(\Lambda S_M) + \mathrm{tr}(\Lambda^{-1} S_N)` (t = 1/2).
 
@@ -26,26 +27,9 @@ class GeometricMean(MetricLearner):
     Other parameters and attributes as in ``MetricLearner``.
     """
 
-    def __init__(
-        self,
-        t: float = 0.25,
-        *,
-        kind: str = "each",
-        k: int = 5,
-        shrinkage: float = 0.5,
-        task: str = "auto",
-        approximate: bool = False,
-        random_state: Any = None,
-    ) -> None:
-        super().__init__(
-            kind=kind,
-            k=k,
-            shrinkage=shrinkage,
-            task=task,
-            approximate=approximate,
-            random_state=random_state,
-        )
-        self.t = t
+    t: float = 0.25
+    _: KW_ONLY
+    shrinkage: float = 0.5
 
     def check_parameters(self) -> None:
         """Refuse t outside [0, 1]."""

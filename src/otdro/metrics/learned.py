@@ -57,6 +57,7 @@ def _named(learner: Any) -> str:
     return f"{name}({', '.join(set_)})" if set_ else name
 
 
+@dataclass(eq=False, repr=False)
 class Learned(BaseEstimator):  # type: ignore[misc]
     """The candidates for the cost: learners times shrinkages, the Euclidean cost always among them.
 
@@ -76,15 +77,9 @@ class Learned(BaseEstimator):  # type: ignore[misc]
         the one of the least criterion.
     """
 
-    def __init__(
-        self,
-        learners: Sequence[Any] | None = None,
-        shrinkage: Sequence[float] | None = None,
-        how: str = "blend",
-    ) -> None:
-        self.learners = learners
-        self.shrinkage = shrinkage
-        self.how = how
+    learners: Sequence[Any] | None = None
+    shrinkage: Sequence[float] | None = None
+    how: str = "blend"
 
     def candidates(self) -> list[Candidate]:
         """Return the Euclidean cost and every learner with every shrinkage, in that order."""

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import KW_ONLY, dataclass
 
+import numpy as np
 from scipy.optimize import brentq
 
 from .base import Array, MetricLearner, generalised_eigh
 
+#: How far below the least possible root the search starts, relative to it, and where it ends.
+BELOW_ROOT, ROUNDING = 1e-9, 1e-15
 
+
+@dataclass(eq=False, repr=False)
 class LogDet(MetricLearner):
     r"""Minimise :math:`\mathrm{tr}(\Lambda S_M) - \mu\log\det\Lambda` where cannot-links are far.
 
@@ -25,26 +30,9 @@ class LogDet(MetricLearner):
     Other parameters and attributes as in ``MetricLearner``.
     """
 
-    def __init__(
-        self,
-        mu: float = 0.5,
-        *,
-        kind: str = "each",
-        k: int = 5,
-        shrinkage: float = 0.5,
-        task: str = "auto",
-        approximate: bool = False,
-        random_state: Any = None,
-    ) -> None:
-        super().__init__(
-            kind=kind,
-            k=k,
-            shrinkage=shrinkage,
-            task=task,
-            approximate=approximate,
-            random_state=random_state,
-        )
-        self.mu = mu
+    mu: float = 0.5
+    _: KW_ONLY
+    shrinkage: float = 0.5
 
     def check_parameters(self) -> None:
         """Refuse mu <= 0."""
@@ -69,4 +57,5 @@ def multiplier(nu: Array, mu: float) -> float:
         return float(mu * (nu / (1 - (1 - s) * nu)).sum() - nu.sum())
 
     # the top term alone is mu/s <= sum nu at the root
-    return 1 - float(brentq(excess, mu / nu.sum() * (1 - 1e-9), 1.0, xtol=1e-300, rtol=1e-15))
+    low = mu / nu.sum() * (1 - BELOW_ROOT)
+    return 1 - float(brentq(excess, low, 1.0, xtol=np.finfo(float).tiny, rtol=ROUNDING))

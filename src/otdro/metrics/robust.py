@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import KW_ONLY, dataclass
 from math import ceil
-from typing import Any
 
 import numpy as np
 from scipy.linalg import eigh
@@ -14,6 +14,7 @@ from ..pairs import MAX_PAIRS, Pairs
 from .base import Array, MetricLearner
 
 
+@dataclass(eq=False, repr=False)
 class Robust(MetricLearner):
     r"""Maximise :math:`\mathrm{tr}\,\Lambda(S_{N'} - S_{M'}) - \frac12\|\Lambda\|_F^2`.
 
@@ -53,32 +54,12 @@ class Robust(MetricLearner):
         Iterations.
     """
 
-    def __init__(
-        self,
-        alpha: float = 0.75,
-        *,
-        tol: float = 1e-4,
-        max_iter: int = 200,
-        max_pairs: int = MAX_PAIRS,
-        kind: str = "each",
-        k: int = 5,
-        shrinkage: float = 0.5,
-        task: str = "auto",
-        approximate: bool = False,
-        random_state: Any = None,
-    ) -> None:
-        super().__init__(
-            kind=kind,
-            k=k,
-            shrinkage=shrinkage,
-            task=task,
-            approximate=approximate,
-            random_state=random_state,
-        )
-        self.alpha = alpha
-        self.tol = tol
-        self.max_iter = max_iter
-        self.max_pairs = max_pairs
+    alpha: float = 0.75
+    _: KW_ONLY
+    tol: float = 1e-4
+    max_iter: int = 200
+    max_pairs: int = MAX_PAIRS
+    shrinkage: float = 0.5
 
     def check_parameters(self) -> None:
         """Refuse alpha outside (0, 1]."""

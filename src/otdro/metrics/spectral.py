@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from .base import Array, Metric
 from .leading import Leading, leading, stacked
 
 
+@dataclass(eq=False, repr=False)
 class Spectral(Metric):
     r"""Price moves by the spread of the rows.
 
@@ -44,10 +46,9 @@ class Spectral(Metric):
 
     takes_wide = True
 
-    def __init__(self, power: float = 0.5, shrinkage: float = 0.5, within: bool = False) -> None:
-        self.power = power
-        self.shrinkage = shrinkage
-        self.within = within
+    power: float = 0.5
+    shrinkage: float = 0.5
+    within: bool = False
 
     @property
     def needs_labels(self) -> bool:  # type: ignore[override]

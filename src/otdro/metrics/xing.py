@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
 from scipy.linalg import solve_triangular
@@ -13,7 +13,11 @@ from sklearn.exceptions import ConvergenceWarning
 from ..pairs import MAX_PAIRS, Pairs
 from .base import Array, MetricLearner, scatters
 
+#: Evaluations per iteration of L-BFGS at most, and the steps that it remembers.
+EVALUATIONS, MEMORY = 4, 20
 
+
+@dataclass(eq=False, repr=False)
 class Xing(MetricLearner):
     r"""Maximise the mean distance of cannot-link pairs while must-link pairs stay near.
 
@@ -45,32 +49,12 @@ class Xing(MetricLearner):
         Iterations.
     """
 
-    def __init__(
-        self,
-        *,
-        diagonal: bool = False,
-        tol: float = 5e-5,
-        max_iter: int = 500,
-        max_pairs: int = MAX_PAIRS,
-        kind: str = "each",
-        k: int = 5,
-        shrinkage: float = 0.3,
-        task: str = "auto",
-        approximate: bool = False,
-        random_state: Any = None,
-    ) -> None:
-        super().__init__(
-            kind=kind,
-            k=k,
-            shrinkage=shrinkage,
-            task=task,
-            approximate=approximate,
-            random_state=random_state,
-        )
-        self.diagonal = diagonal
-        self.tol = tol
-        self.max_iter = max_iter
-        self.max_pairs = max_pairs
+    _: KW_ONLY
+    diagonal: bool = False
+    tol: float = 5e-5
+    max_iter: int = 500
+    max_pairs: int = MAX_PAIRS
+    shrinkage: float = 0.3
 
     def solve(self, X: Array, pairs: Pairs) -> Array:
         """Whiten by S_M, climb, and undo the whitening."""
@@ -117,7 +101,14 @@ class Climb:
         if len(self.Z) == 0:
             return np.asarray(np.eye(d) / d)
         start = np.ones(d) if self.diagonal else np.eye(d).ravel()
-        options = {"maxiter": max_iter, "maxfun": 4 * max_iter, "maxcor": 20, "ftol": 0, "gtol": 0}
+        # only the certificate stops it
+        options = {
+            "maxiter": max_iter,
+            "maxfun": EVALUATIONS * max_iter,
+            "maxcor": MEMORY,
+            "ftol": 0,
+            "gtol": 0,
+        }
         result = minimize(  # type: ignore[call-overload]
             self.fall, start, jac=True, method="L-BFGS-B", callback=self.certify, options=options
         )
@@ -146,7 +137,7 @@ class Climb:
         slope -= (slope * B).sum() * B  # B/||B||: only the tangent part counts
         return -float(np.log(self.value)), -(slope / (self.value * size)).ravel()
 
-    def certify(self, b: Array) -> None:
+    def certify(self, _: Array) -> None:
         """Stop once the gap is below the tolerance."""
         self._measure()
         if self.gap <= self.tol * self.objective:

@@ -16,7 +16,7 @@ from scipy import sparse
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import type_of_target
 
-from .neighbours import Search
+from .neighbours import NeighbourSearch
 from .sets import Listed, Opposite, Pairs, distinct, key
 from .teaching import sketch
 
@@ -79,7 +79,7 @@ def from_labels(
     rows = _canonical(X, codes)
     if len(rows) > max_rows and not approximate:
         rows = rows[np.sort(rng.choice(len(rows), max_rows, replace=False))]
-    search = Search(X[rows], int(k), approximate, rng)
+    search = NeighbourSearch(X[rows], int(k), approximate, rng)
     codes = codes[rows]
     if kind == "nearest":
         near = search.within(np.arange(len(rows)))
@@ -187,7 +187,7 @@ def target_kind(y: Array, task: str = "auto") -> str:
         warnings.simplefilter("ignore")
         kind = type_of_target(y)
     if kind not in ("binary", "multiclass", "continuous"):
-        raise ValueError(f"y must hold one label or one number a row, got a {kind} target.")
+        raise ValueError(f"y must hold one label or one number per row, got a {kind} target.")
     many = kind == "multiclass" and y.dtype.kind in "iuf" and len(np.unique(y)) > len(y) / 2
     return "regression" if kind == "continuous" or many else "classification"
 

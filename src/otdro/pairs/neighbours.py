@@ -18,10 +18,12 @@ Array = NDArray[Any]
 
 #: Pairs up to which neighbours are read off a table of all distances: no tree pays there.
 TABLE_UP_TO = 250_000
+#: Links of a row in an approximate index at least: with fewer the search misses neighbours.
+LEAST_LINKS = 15
 
 
 @dataclass(frozen=True, eq=False)
-class Search:
+class NeighbourSearch:
     """The k nearest rows, exactly (scikit-learn) or not (pynndescent)."""
 
     X: Array
@@ -66,7 +68,7 @@ class Search:
                 "approximate=True needs pynndescent: pip install 'otdro[neighbors]'."
             ) from None
         seed = self.rng.randint(2**31 - 1)
-        return NNDescent(X, n_neighbors=min(max(k, 15), len(X)), random_state=seed)
+        return NNDescent(X, n_neighbors=min(max(k, LEAST_LINKS), len(X)), random_state=seed)
 
 
 def _squares(U: Any, V: Any) -> Array:

@@ -15,6 +15,8 @@ Array = NDArray[Any]
 BLOCK = 2**14
 #: Entries of differences of dense rows that are squared at a time.
 CACHED = 2**16
+#: Pairs drawn for those wanted, as some coincide: a multiple and a few.
+MORE, SPARE = 1.1, 10
 
 
 def _few_columns(X: Any, pairs: int) -> Iterator[slice]:
@@ -115,7 +117,7 @@ class Opposite:
             i, j = np.triu_indices(len(self.rows), 1)
         else:
             share = 2 * len(self) / len(self.rows) ** 2
-            i, j = distinct(len(self.rows), int(1.1 * limit / share) + 10, rng)
+            i, j = distinct(len(self.rows), int(MORE * limit / share) + SPARE, rng)
         apart = self.codes[i] != self.codes[j]
         index: Array = self.rows[np.column_stack([i[apart], j[apart]])[:limit]]
         return index

@@ -65,7 +65,7 @@ class Comparison:
         return np.inf if second is None else second.criterion - self.winner.criterion
 
     def records(self) -> list[dict[str, Any]]:
-        """Return one dict a candidate, in the order they were given."""
+        """Return one dict per candidate, in the order they were given."""
         names = ("name", "delta", "score", "criterion", "chosen", "weight")
         return [{name: getattr(c, name) for name in names} for c in self.candidates]
 

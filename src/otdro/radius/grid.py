@@ -29,8 +29,11 @@ LOCAL_SIZE, LOCAL_SPAN = 12, 1e-3
 #: Of the threshold, its part that is left by rows on the fence where the grid goes further, by how
 #: many deltas at most; and the share of the distances of a row that may have raised it.
 RAISED, FURTHER, LONE = 0.1, 60, 0.01
-#: The gap to which a threshold is sought where a kink leaves no formula, and the last step there.
-KINKED_TOL, NEAR_ENOUGH = 1e-7, 1e-4
+#: The gap of the solutions by which a threshold is sought where a kink leaves no formula, their
+#: iterations, and how many gaps a fall of the risk must exceed.
+KINKED_TOL, KINKED_STEPS, ABOVE_GAP = 1e-7, 200, 10.0
+#: Newton steps to that threshold, and the last step, relative to it.
+NEWTON_STEPS, NEAR_ENOUGH = 12, 1e-4
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,7 +163,7 @@ def tidy(
     )
 
 
-def default_deltas(sample: Sample, cost: Cost, order: int, size: int = SIZE) -> Array:
+def default_deltas(sample: Sample, cost: Cost, order: int) -> Array:
     """Return deltas from the largest zero threshold of the target vectors, geometrically down.
 
     A few rows far out raise that threshold, not the deltas that are of use: the grid then goes on
@@ -171,17 +174,17 @@ def default_deltas(sample: Sample, cost: Cost, order: int, size: int = SIZE) -> 
         top = max(_local_threshold(sample, y, cost) for y in sample.ys)
         return (top or 1.0) * np.geomspace(1, LOCAL_SPAN, LOCAL_SIZE)
     if not (cost.is_norm and everywhere):
-        return (_mean_price(sample, cost, order) or 1.0) * np.geomspace(1, SPAN**order, size)
+        return (_mean_price(sample, cost, order) or 1.0) * np.geomspace(1, SPAN**order, SIZE)
     top = max(threshold(sample, y, cost, order) for y in sample.ys)
     # at 0 no column says anything about y: every delta gives the constant model
-    deltas = (top or 1.0) * np.geomspace(1, SPAN**order, size)
+    deltas = (top or 1.0) * np.geomspace(1, SPAN**order, SIZE)
     if top == 0 or not _rows_far_out(sample):
         return deltas
     near = replace(sample, X=fenced_rows(sample.X))
     low = max(threshold(near, y, cost, order) for y in near.ys)
     if not 0 < low < RAISED**order * top:
         return deltas
-    ratio = SPAN ** (order / (size - 1))
+    ratio = SPAN ** (order / (SIZE - 1))
     further = min(int(np.ceil(np.log(low / top) / np.log(ratio))), FURTHER)
     return np.append(deltas, deltas[-1] * ratio ** np.arange(1, further + 1))
 
@@ -243,13 +246,13 @@ def _local_threshold(sample: Sample, y: Array, cost: Cost) -> float:
 
 def _kinked_threshold(sample: Sample, y: Array, cost: Cost, order: int, bound: float) -> float:
     """Return the zero of the convex, decreasing F(0 model) - F*(delta), by Newton from the left."""
-    solver = Exact(tol=KINKED_TOL, max_iter=200)
+    solver = Exact(tol=KINKED_TOL, max_iter=KINKED_STEPS)
     flat = constant_risk(sample.problem(y, Ball(cost, bound, order)))[1]
     delta = 0.5 * bound
-    for _ in range(12):
+    for _ in range(NEWTON_STEPS):
         found = solver.solve(sample.problem(y, Ball(cost, delta, order)))
         rise = flat - found.objective
-        if rise <= 10 * KINKED_TOL * flat or found.multiplier == 0:
+        if rise <= ABOVE_GAP * KINKED_TOL * flat or found.multiplier == 0:
             break
         step = min(rise / found.multiplier, bound - delta)
         delta += step

@@ -32,6 +32,19 @@ from .grid import threshold
 
 Array = NDArray[Any]
 
+#: Robust fits to the fixed point of a pilot, and their gap.
+ROUNDS, PILOT_TOL = 5, 1e-8
+#: The gap of a plain fit, and its steps: where it takes more, classes are separable.
+PLAIN_TOL, PLAIN_STEPS = 1e-9, 60
+#: Eigenvalues, and distances to a pole, below this share of the largest are none.
+ROUNDING = 1e-12
+#: The accuracy of a quantile, relative to the mean.
+QUANTILE_TOL = 1e-15
+#: How far below the least possible saddle its search starts, relative to it.
+BELOW_ROOT = 1e-9
+#: The exponent at which the integrand has vanished, e^-40, and the nodes up to there.
+VANISHED, NODES = 40.0, 400
+
 
 @dataclass(frozen=True, eq=False)
 class Moments:
@@ -137,8 +150,8 @@ def pilot(sample: Sample, y: Array, cost: Cost) -> tuple[Array, float]:
         return model
     order = 1 if np.isfinite(sample.loss.lipschitz) else 2
     delta = threshold(sample, y, cost, order)
-    for _ in range(5):
-        found = Exact(tol=1e-8).solve(sample.problem(y, Ball(cost, delta, order)))
+    for _ in range(ROUNDS):
+        found = Exact(tol=PILOT_TOL).solve(sample.problem(y, Ball(cost, delta, order)))
         delta = _at(sample, y, cost, order, 0.5, found.coef, found.intercept)
     return found.coef, found.intercept
 
@@ -148,7 +161,7 @@ def _plain_fit(sample: Sample, y: Array, cost: Cost) -> tuple[Array, float] | No
     d = sample.X.shape[1]
     if np.count_nonzero(numpy(sample.weights)) <= d + 1:
         return None
-    found = Exact(tol=1e-9, max_iter=60).solve(sample.problem(y, Ball(cost, 0.0, 2)))
+    found = Exact(tol=PLAIN_TOL, max_iter=PLAIN_STEPS).solve(sample.problem(y, Ball(cost, 0.0, 2)))
     z = Design(sample.X).scores(found.coef) + found.intercept
     if sample.loss.minimum_at_infinity:
         separated = (y * z)[sample.weights > 0].min() > 0
@@ -286,22 +299,23 @@ def _second(X: Any, D: Array, intercept: bool) -> Array:
 
 def _invertible(G: Array) -> Array:
     """Return G with a ridge at rounding level, for constant or collinear columns."""
-    return G + 1e-12 * np.trace(G) / len(G) * np.eye(len(G))
+    return G + ROUNDING * np.trace(G) / len(G) * np.eye(len(G))
 
 
 def chi_square_quantile(omega: Array, confidence: float) -> float:
     """Return the quantile of sum_j omega_j chi2_1, omega >= 0."""
-    omega = omega[omega > 1e-12 * max(omega.max(initial=0), 1e-300)]
+    omega = omega[omega > ROUNDING * omega.max(initial=0)]
     if not len(omega):
         return 0.0
     scale = float(omega.sum())
     omega, tail = omega / scale, 1 - confidence
+    # of sum 1, so that the mean is 1
     low, high = 1e-3, 2.0
     while chi_square_tail(omega, high) > tail:
         high *= 2
     while chi_square_tail(omega, low) < tail:
         low /= 4
-    root = brentq(lambda q: chi_square_tail(omega, q) - tail, low, high, xtol=1e-15)
+    root = brentq(lambda q: chi_square_tail(omega, q) - tail, low, high, xtol=QUANTILE_TOL)
     return float(scale * root)
 
 
@@ -320,12 +334,12 @@ def chi_square_tail(omega: Array, q: float) -> float:
         return float(np.sum(omega / (1 - 2 * omega * t))) - q - 1 / t
 
     if below:
-        a = brentq(slope, -(len(omega) / 2 + 1) / q * (1 + 1e-9), -1e-12 * edge)
+        a = brentq(slope, -(len(omega) / 2 + 1) / q * (1 + BELOW_ROOT), -ROUNDING * edge)
     else:
-        a = brentq(slope, 1e-12 * edge, edge * (1 - 1e-12))
+        a = brentq(slope, ROUNDING * edge, edge * (1 - ROUNDING))
     # the focus at the end of the cut, unless that makes the parabola too narrow
     width = 4 * max(abs(a), edge - a)
-    v = np.linspace(0, np.sqrt(40 * width / q), 400)
+    v = np.linspace(0, np.sqrt(VANISHED * width / q), NODES)
     t = a + 1j * v + v**2 / width
     log_m = -0.5 * np.sum(np.log(1 - 2 * np.outer(omega, t)), axis=0)
     # conjugate symmetry: twice the real part of the upper half, dt = (i + 2v/width) dv

@@ -15,7 +15,8 @@ from ..costs import Cost
 from ..design import Design
 from ..fences import fenced
 from ..losses import Loss
-from ..problem import Sample
+from ..problem import Ball, Sample
+from ..solvers.base import constant_risk
 from .environments import Environments, design_effect, environment_losses
 from .folds import FoldScores
 
@@ -25,6 +26,8 @@ Array = NDArray[Any]
 PROFILE_SHARE = 0.4
 #: Multiple of the profile's median about which "smoothed" has its prior, and its precision.
 PRIOR_SHARE, PRIOR_WEIGHT = 0.35, 2.0
+#: A loss this small, relative to the best constant's, is none.
+NO_LOSS = 1e-12
 #: Distinct rows up to which "smoothed" replaces the out-of-fold margins by a Gaussian altogether.
 SMOOTHING = 40
 #: The difference of the criterion of "smoothed" that divides a weight in a blend by e.
@@ -143,18 +146,18 @@ def smoothed(evidence: Evidence) -> Verdict:
 
 
 def criterion(evidence: Evidence) -> Array:
-    """Return the criterion that ``smoothed`` minimises, one value a delta."""
+    """Return the criterion that ``smoothed`` minimises, one value per delta."""
     n = information(evidence)
     noise = np.maximum(PRIOR_SHARE * profile_median(evidence), np.finfo(float).tiny)
     prior = np.log(np.maximum(radius(evidence), np.finfo(float).tiny) / noise) ** 2
     loss, flat = smoothed_loss(evidence, n)
     # constant targets leave no loss at all: then the prior decides
-    least = max(1e-12 * flat, np.finfo(float).tiny)
+    least = max(NO_LOSS * flat, np.finfo(float).tiny)
     return n * np.log(np.maximum(loss, least)) + PRIOR_WEIGHT * prior
 
 
 def information(evidence: Evidence) -> float:
-    """Return how many independent rows the folds speak of, at least one an environment."""
+    """Return how many independent rows the folds speak of, at least one per environment."""
     n = evidence.rows
     if evidence.environments is not None:
         effect, count = evidence.environments.effect, len(evidence.environments.losses.names)
@@ -180,13 +183,8 @@ def smoothed_loss(evidence: Evidence, n: float) -> tuple[Array, float]:
             # what smoothing changes, from the rows at hand
             change = _out_of_fold(evidence, k, h) - _out_of_fold(evidence, k, 0.0)
             losses.append(evidence.losses + change)
-    b = [
-        sample.loss.constant(y, sample.weights) if sample.fit_intercept else 0.0 for y in sample.ys
-    ]
-    flat = [
-        float(sample.weights @ sample.loss.value(full(len(y), c, y), y))
-        for y, c in zip(sample.ys, b, strict=True)
-    ]
+    ball = Ball(evidence.cost, 0.0, evidence.order)
+    flat = [constant_risk(sample.problem(y, ball))[1] for y in sample.ys]
     return np.mean(losses, axis=0), float(np.mean(flat))
 
 

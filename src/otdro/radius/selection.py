@@ -136,7 +136,7 @@ def noted(
     settings: Settings, tried: Candidates, found: list[Trial], weights: Array | None, best: Trial
 ) -> list[CandidateScore]:
     """Return what the folds said about every candidate; a learned cost carries it too."""
-    table = scores_told(found, weights, best)
+    table = candidate_scores(found, weights, best)
     if tried.learned is not None:
         # made here, not the user's own: it may carry what it was made of
         best.cost.comparison_ = Comparison(settings.rule, table)
@@ -211,7 +211,7 @@ def _scorer(settings: Settings, loss: Loss) -> ModelScorer | None:
 def _without_folds(
     sample: Sample, cost: Cost, order: int, delta: Any, solver: Solver, settings: Settings
 ) -> Choice:
-    """Take the first candidate and the middle of its deltas, where no fold can be made, aloud."""
+    """Take the first candidate and the middle of its deltas, with a warning: there are no folds."""
     grid = grid_of(sample, cost, order, delta, settings)
     place = len(grid) // 2
     chosen = float(grid[place])
@@ -236,7 +236,9 @@ def _splits(sample: Sample, costs: list[Cost], settings: Settings) -> list[Split
     return splits(sample, settings.cv, settings.groups, seed, repeats, settings.classes)
 
 
-def scores_told(found: list[Trial], weights: Array | None, best: Trial) -> list[CandidateScore]:
+def candidate_scores(
+    found: list[Trial], weights: Array | None, best: Trial
+) -> list[CandidateScore]:
     """Return what the folds said about every candidate, and about their blend if that is taken."""
     if weights is None:
         return [_score(trial, float(trial is best), trial is best) for trial in found]

@@ -118,7 +118,7 @@ def _folds(
 
 
 def at_most(k: int, least: int, what: str, unit: str) -> int:
-    """Return the number of folds that ``least`` units allow, at least 2, aloud if that is not k."""
+    """Return the folds that ``least`` units allow, at least 2; warn if they are not k."""
     if least >= k:
         return k
     fewer = max(2, least)

@@ -106,7 +106,7 @@ class Trials:
     def run(
         self, tried: Candidates, full: list[Cost], learned: list[list[Cost]] | None = None
     ) -> list[Trial]:
-        """Return one trial a candidate; ``full`` are their costs, learned from all rows.
+        """Return one trial per candidate; ``full`` are their costs, learned from all rows.
 
         ``learned`` are those of every fold, where they are known already.
         """

@@ -1,4 +1,4 @@
-"""Solvers: a Problem in, a Solution with its certificate out; one class a file."""
+"""Solvers: a Problem in, a Solution with its certificate out; one class per file."""
 
 from numbers import Integral, Real
 from typing import Any

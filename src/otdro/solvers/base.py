@@ -221,8 +221,16 @@ def constant_risk(problem: Problem) -> tuple[Any, float]:
 def constant_solution(problem: Problem) -> Solution:
     """Return beta = 0, which is optimal: at delta no direction pays for its price."""
     b, risk = constant_risk(problem)
-    zero = np.zeros(problem.X.shape[1])
-    return Solution(zero, b, 0.0, risk, 0.0, 1, True, "the constant model is optimal at this delta")
+    return Solution(
+        coef=np.zeros(problem.X.shape[1]),
+        intercept=b,
+        multiplier=0.0,
+        objective=risk,
+        gap=0.0,
+        n_iter=1,
+        converged=True,
+        message="the constant model is optimal at this delta",
+    )
 
 
 def ahead(deltas: Array) -> float:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ..arrays import library, place
 from ..costs import Cost, Norm
 from ..design import model_scores
-from ..duality import priced_risk, priced_tangent, require_lipschitz, worst_risk
-from ..duality.multiplier import least_finite
-from ..duality.pairs import priced_pair_risk, steepest_pair
+from ..duality import (
+    least_finite,
+    pair_risk,
+    priced_risk,
+    priced_tangent,
+    require_lipschitz,
+    worst_risk,
+)
 from ..problem import Problem, Solution
 from . import movable_target
 from .base import Array, Method, Solver, Starts, Swept, constant_risk
@@ -38,6 +43,7 @@ METHODS: tuple[Method, ...] = (
 )
 
 
+@dataclass(eq=False, repr=False)
 class Exact(Solver):
     """Minimise the worst-case risk until a dual point proves the gap.
 
@@ -52,9 +58,8 @@ class Exact(Solver):
     several_scores = True
     on_device = True
 
-    def __init__(self, tol: float = 1e-6, max_iter: int = 1000) -> None:
-        self.tol = tol
-        self.max_iter = max_iter
+    tol: float = 1e-6
+    max_iter: int = 1000
 
     def lacks(self, problem: Problem) -> str | None:
         """Return why no method accepts this problem, None if one does."""
@@ -71,9 +76,9 @@ class Exact(Solver):
         if np.isfinite(problem.ball.label_cost):
             method(problem)
             return self._from_fixed_labels(problem, self.solve(_fixed_labels(problem), start))
-        if library(problem.X) is not None:
-            return method(problem).solve(problem, self.tol, self.max_iter, start)
-        if np.isfinite(problem.ball.target_cost) and movable_target.is_linear(problem):
+        # a price of targets on a device is refused by ``method``
+        priced = np.isfinite(problem.ball.target_cost) and library(problem.X) is None
+        if priced and movable_target.is_linear(problem):
             return movable_target.solve(problem, self.tol, self._at_tolerance, start)
         return method(problem).solve(problem, self.tol, self.max_iter, start)
 
@@ -204,10 +209,7 @@ def label_risk(problem: Problem, found: Solution) -> float:
     coef, ball, weights = found.coef, problem.ball, problem.weights
     z = model_scores(problem.X, coef, found.intercept)
     if problem.loss.outputs > 1:
-        labels = problem.y.astype(int)
-        present = np.bincount(labels, weights, minlength=len(coef)) > 0
-        norm = steepest_pair(ball.cost, coef, present).norm
-        return priced_pair_risk(z, labels, weights, norm, ball.delta, ball.label_cost).risk
+        return pair_risk(problem, coef, z).risk
     w = float(ball.cost.dual_norm(coef)) if coef.any() else 0.0
     if ball.order == 2 and w > 0 and found.multiplier > least_finite(problem.loss, w):
         known = (z, problem.y, weights, problem.loss, w, ball)

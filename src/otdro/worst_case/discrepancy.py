@@ -17,6 +17,8 @@ Array = NDArray[Any]
 
 #: Masses of a label that differ by less are equal.
 EQUAL_MASS = 1e-9
+#: Steps of the network simplex at most: far more than samples that fit into memory take.
+PIVOTS = 10_000_000
 
 #: Points, targets, and weights or None.
 Weighted = tuple[Any, Any, Any]
@@ -123,7 +125,7 @@ def _transport(a: Array, b: Array, C: Array) -> float:
         import ot
     except ImportError:
         return _transport_highs(a, b, C)
-    return float(ot.emd2(a, b, C, numItermax=10_000_000))
+    return float(ot.emd2(a, b, C, numItermax=PIVOTS))
 
 
 def _transport_highs(a: Array, b: Array, C: Array) -> float:

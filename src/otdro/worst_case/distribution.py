@@ -1,4 +1,4 @@
-"""The nouns: a worst-case distribution, and the moves that make it."""
+"""The nouns: a worst-case distribution, the rows as a model scores them, and their moves."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import namespace, numbers
+from ..duality import Dual
+from ..losses import Loss
+from ..problem import Problem
 
 Array = NDArray[Any]
 
@@ -63,6 +66,32 @@ class WorstCase:
     risk: float
     attained: bool
     shortfall: float
+
+
+@dataclass(frozen=True, eq=False)
+class ScoredRows:
+    """Rows as a model sees them: scores z, targets, weights; the loss, and the budget ``delta``.
+
+    ``w`` is the largest change of a score, or of a residual where targets move, at unit price.
+    """
+
+    z: Array
+    y: Array
+    weights: Array
+    loss: Loss
+    w: float
+    delta: float
+
+
+@dataclass(frozen=True, eq=False)
+class ScoredModel:
+    """A linear model on the rows of a problem: coefficients of dual norm w, and its worst case."""
+
+    problem: Problem
+    coef: Array
+    w: float
+    rows: ScoredRows
+    worst: Dual
 
 
 @dataclass(frozen=True, eq=False)

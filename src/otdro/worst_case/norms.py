@@ -13,7 +13,7 @@ from ..design import Design, as_dense, mean
 from ..duality import worst_risk
 from ..problem import Problem
 from ..solvers.base import constant_risk
-from .distribution import Moves, WorstCase, still
+from .distribution import Moves, ScoredModel, ScoredRows, WorstCase, still
 from .order_one import AT_A_KINK, STEEP, check_reach, moves_within, order_one_moves, steep_shares
 from .order_two import order_two_moves
 
@@ -26,8 +26,9 @@ ALIGNED = 1e-6
 #: hundredth of that.
 EQUILIBRIUM, EXACT = 1e-5, 1e-8
 TIGHT, SMALL_RISK = 2e-9, 1e-2
-#: How far off its kink a row may be, in units of the gap relative to the constant model's risk.
-OFF_A_KINK = 1e3
+#: How far off its kink a row may be, in units of the gap relative to the constant model's risk,
+#: and at most, relative to the target.
+OFF_A_KINK, FARTHEST_OFF = 1e3, 1e-2
 
 
 def norm_worst_case(
@@ -48,18 +49,18 @@ def norm_worst_case(
     gain = float(ball.gain(w))
     if gain == 0 and ball.delta > 0 and dual is not None:
         return _constant(problem, z, dual)
-    risk = worst_risk(z, problem.y, problem.weights, problem.loss, w, ball)
+    worst = worst_risk(z, problem.y, problem.weights, problem.loss, w, ball)
+    rows = ScoredRows(z, problem.y, problem.weights, problem.loss, gain, ball.delta)
+    model = ScoredModel(problem, coef, w, rows, worst)
     if dual is not None and reach is None:
-        moves = _moves(problem, z, gain, risk.multiplier, dual, None, _kink(problem, gap))
-        direction = _direction(problem, coef, w, dual)
-        found = _moved(problem, coef, z, w, moves, direction, risk.risk)
-        if found.shortfall <= _allowed(problem, risk.risk, gap):
+        moves = _moves(model, dual, None, _kink(problem, gap))
+        found = _moved(model, moves, _direction(problem, coef, w, dual))
+        if found.shortfall <= _allowed(problem, worst.risk, gap):
             return found
-    moves = _moves(problem, z, gain, risk.multiplier, None, reach)
-    found = _moved(problem, coef, z, w, moves, ball.cost.direction(coef), risk.risk)
+    found = _moved(model, _moves(model, None, reach), ball.cost.direction(coef))
     if reach is None:
         return found
-    return replace(found, attained=found.shortfall <= EXACT * risk.risk)
+    return replace(found, attained=found.shortfall <= EXACT * worst.risk)
 
 
 def default_reach(problem: Problem) -> float | None:
@@ -86,61 +87,44 @@ def _allowed(problem: Problem, risk: float, gap: float) -> float:
 def _kink(problem: Problem, gap: float) -> float:
     """Return how far off a kink the residuals of rows on it may be, in a fit of this gap."""
     share = gap / max(constant_risk(problem)[1], np.finfo(float).tiny)
-    return min(max(AT_A_KINK, OFF_A_KINK * share), 1e-2)
+    return min(max(AT_A_KINK, OFF_A_KINK * share), FARTHEST_OFF)
 
 
-def _moves(
-    problem: Problem,
-    z: Array,
-    w: float,
-    lam: float,
-    dual: Array | None,
-    reach: Any,
-    kink: float = AT_A_KINK,
-) -> Moves:
+def _moves(model: ScoredModel, dual: Array | None, reach: Any, kink: float = AT_A_KINK) -> Moves:
     """Return the moves of the scores at the order of the ball."""
-    ball, weights = problem.ball, problem.weights
-    if w == 0 or ball.delta == 0:
-        return still(weights)
-    sample = (z, problem.y, weights, problem.loss, w, ball.delta)
+    rows, order = model.rows, model.problem.ball.order
+    if rows.w == 0 or rows.delta == 0:
+        return still(rows.weights)
     if reach is not None:
-        return moves_within(*sample, check_reach(reach, ball.order))
-    if ball.order == 1:
-        return order_one_moves(*sample, dual, kink)
-    return order_two_moves(*sample, lam, dual)
+        return moves_within(rows, check_reach(reach, order))
+    if order == 1:
+        return order_one_moves(rows, dual, kink)
+    return order_two_moves(rows, model.worst.multiplier, dual)
 
 
-def _moved(
-    problem: Problem,
-    coef: Array,
-    z: Array,
-    w: float,
-    moves: Moves,
-    direction: Array,
-    risk: float,
-) -> WorstCase:
+def _moved(model: ScoredModel, moves: Moves, direction: Array) -> WorstCase:
     """Return the points: a shift s of the score is a move of |s|/w along the direction.
 
     Where targets may move, a part of the shift is theirs.
     """
+    problem, w, origin = model.problem, model.w, moves.origin
     own, moved = _parts(problem, w, moves.shift)
     t = own / w if w > 0 else 0.0 * moves.shift
-    rows, origin = as_dense(problem.X), moves.origin
     y = problem.y[origin] - moved
-    gain = float(coef @ direction) if w > 0 else 0.0
-    reached = float(moves.mass @ problem.loss.value(z[origin] + t * gain, y))
+    gain = float(model.coef @ direction) if w > 0 else 0.0
+    reached = float(moves.mass @ problem.loss.value(model.rows.z[origin] + t * gain, y))
     spent = abs(t) ** problem.ball.order
     if moved.any():
         spent = spent + problem.ball.target_cost * abs(moved) ** problem.ball.order
     return WorstCase(
-        points=rows[origin] + t[:, None] * beside(direction, t),
+        points=as_dense(problem.X)[origin] + t[:, None] * beside(direction, t),
         targets=y,
         weights=moves.mass,
         origin=origin,
         budget=float(moves.mass @ spent),
         risk=reached,
         attained=moves.attained,
-        shortfall=max(0.0, risk - reached),
+        shortfall=max(0.0, model.worst.risk - reached),
     )
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ..arrays import as_float, full, namespace
 from ..losses import Loss
-from .distribution import TOLERANCE, Moves, branches
+from .distribution import TOLERANCE, Moves, ScoredRows, branches
 
 Array = NDArray[Any]
 
@@ -27,25 +27,17 @@ AT_A_KINK = 1e-6
 NO_MASS = 1e-9
 
 
-def order_one_moves(
-    z: Array,
-    y: Array,
-    weights: Array,
-    loss: Loss,
-    w: float,
-    delta: float,
-    dual: Array | None,
-    kink: float = AT_A_KINK,
-) -> Moves:
+def order_one_moves(rows: ScoredRows, dual: Array | None, kink: float) -> Moves:
     """Return the moves that spend delta at the largest slope, or those of a mass that goes far.
 
     Residuals of at most ``kink``, relative to the target, sit on a kink.
     """
-    up, down = steep_shares(z, y, loss, dual, kink)
+    weights = rows.weights
+    up, down = steep_shares(rows.z, rows.y, rows.loss, dual, kink)
     mass = float(weights @ (up + down))
     if mass <= NO_MASS:
-        return _far(z, y, weights, loss, w, delta)
-    shift = full(len(y), w * delta / mass, y)
+        return _far(rows)
+    shift = full(len(weights), rows.w * rows.delta / mass, weights)
     masses = [weights * up, weights * down, weights * (1 - up - down)]
     return branches(masses, [shift, -shift, 0 * shift], attained=True)
 
@@ -71,16 +63,19 @@ def steep_shares(
     return steep_up * up, steep_down * down
 
 
-def _far(z: Array, y: Array, weights: Array, loss: Loss, w: float, delta: float) -> Moves:
+def _far(rows: ScoredRows) -> Moves:
     """Return a small share of every row moved far: eps by delta/eps falls short by O(eps)."""
-    sign = steepest_sign(z, y, loss)
-    eps, risk = 0.5, float(weights @ loss.value(z, y)) + delta * loss.lipschitz * w
+    z, y, weights, loss = rows.z, rows.y, rows.weights, rows.loss
+    length = steepest_sign(z, y, loss) * rows.w * rows.delta
+    stays = loss.value(z, y)
+    risk = float(weights @ stays) + rows.delta * loss.lipschitz * rows.w
+    eps = 0.5
     while eps > np.finfo(float).eps:
-        far = (1 - eps) * loss.value(z, y) + eps * loss.value(z + sign * w * delta / eps, y)
+        far = (1 - eps) * stays + eps * loss.value(z + length / eps, y)
         if risk - weights @ far <= TOLERANCE * risk:
             break
         eps /= 4
-    shifts = [0.0 * sign, sign * w * delta / eps]
+    shifts = [0.0 * length, length / eps]
     return branches([(1 - eps) * weights, eps * weights], shifts, attained=False)
 
 
@@ -91,21 +86,19 @@ def steepest_sign(z: Array, y: Array, loss: Loss) -> Array:
     return xp.where(high > -low, 1.0, xp.where(high < -low, -1.0, even))
 
 
-def moves_within(
-    z: Array, y: Array, weights: Array, loss: Loss, w: float, delta: float, reach: float
-) -> Moves:
+def moves_within(rows: ScoredRows, reach: float) -> Moves:
     """Return the worst moves of at most ``reach`` in the cost's distance.
 
     A convex loss is moved by 0 or by the whole reach: rows in the order of their gain
     g = max over both signs of (l(z +- R w) - l(z))/R, until the budget is spent.
     """
-    flat = loss.value(z, y)
-    xp = namespace(flat)
-    up, down = (loss.value(z + sign * reach * w, y) - flat for sign in (1.0, -1.0))
-    gain = xp.maximum(up, down)
+    loss, z, y, shift = rows.loss, rows.z, rows.y, reach * rows.w
+    stays = loss.value(z, y)
+    up, down = (loss.value(z + sign * shift, y) - stays for sign in (1.0, -1.0))
+    gain = namespace(stays).maximum(up, down)
     sign = 2 * as_float(up >= down) - 1
-    moved = most_gaining(gain, weights, delta / reach)
-    return branches([moved, weights - moved], [sign * reach * w, 0.0 * sign], attained=True)
+    moved = most_gaining(gain, rows.weights, rows.delta / reach)
+    return branches([moved, rows.weights - moved], [sign * shift, 0.0 * sign], attained=True)
 
 
 def most_gaining(gain: Array, weights: Array, room: float) -> Array:

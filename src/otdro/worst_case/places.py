@@ -10,7 +10,7 @@ places are its nodes and the maximum is the worst-case risk; else they are the r
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -42,41 +42,38 @@ class Places:
 
 def worst_case(problem: Problem, coef: Array, intercept: float) -> WorstCase:
     """Return a worst case of a model."""
-    places, risk, upper = _places(problem, coef, intercept)
+    if problem.finite:
+        return _best_masses(problem, _nodes(problem, coef, intercept))
+    # one evaluation for all who ask: the multiplier of a fit would start another search
+    found = local_worst_risk(problem, coef, intercept)
+    reached = _best_masses(problem, Places(found.points, found.loss, found.price))
+    return replace(
+        reached,
+        attained=bool(found.upper - reached.risk <= ATTAINED * abs(reached.risk)),
+        shortfall=max(0.0, found.risk - reached.risk),
+    )
+
+
+def worst_risk(problem: Problem, coef: Array, intercept: float) -> float:
+    """Return the worst-case risk of a model; by ascent, from below, where the cost is no norm."""
+    if problem.finite:
+        return worst_case(problem, coef, intercept).risk
+    return local_worst_risk(problem, coef, intercept).risk
+
+
+def _best_masses(problem: Problem, places: Places) -> WorstCase:
+    """Return the distribution of the largest risk over the places, within the budget."""
     row, place, mass = spend(places.loss, places.price, problem.weights, problem.ball.delta)
-    reached = float(mass @ places.loss[row, place])
     return WorstCase(
         points=places.of(row, place),
         targets=problem.y[row],
         weights=mass,
         origin=row,
         budget=float(mass @ places.price[row, place]),
-        risk=reached,
-        attained=bool(upper - reached <= ATTAINED * abs(reached)),
-        shortfall=max(0.0, risk - reached),
+        risk=float(mass @ places.loss[row, place]),
+        attained=True,
+        shortfall=0.0,
     )
-
-
-def worst_risk(problem: Problem, coef: Array, intercept: float) -> float:
-    """Return the worst-case risk of a model; by ascent, from below, where the cost is no norm."""
-    delta, weights = problem.ball.delta, problem.weights
-    if problem.finite:
-        places = _nodes(problem, coef, intercept)
-        row, place, mass = spend(places.loss, places.price, weights, delta)
-        return float(mass @ places.loss[row, place])
-    return local_worst_risk(problem, coef, intercept).risk
-
-
-def _places(problem: Problem, coef: Array, intercept: float) -> tuple[Places, float, float]:
-    """Return the places of the rows, the risk, and a bound above it (inf: none is known)."""
-    if problem.finite:
-        places = _nodes(problem, coef, intercept)
-        row, place, mass = spend(places.loss, places.price, problem.weights, problem.ball.delta)
-        risk = float(mass @ places.loss[row, place])
-        return places, risk, risk
-    # one evaluation for all who ask: the multiplier of a fit would start another search
-    found = local_worst_risk(problem, coef, intercept)
-    return Places(found.points, found.loss, found.price), found.risk, found.upper
 
 
 def _losses(problem: Problem, points: Array, coef: Array, intercept: float) -> Array:

@@ -12,12 +12,11 @@ from ..arrays import (
     as_float,
     as_index,
     beside,
-    class_masses,
     flatnonzero,
     namespace,
 )
 from ..design import as_dense, model_scores
-from ..duality import Dual, pair_norms, priced_pair_risk, steepest_pair
+from ..duality import pair_norms, pair_risk, present_classes, steepest_pair
 from ..problem import Problem
 from .distribution import TOLERANCE, WorstCase
 from .order_one import check_reach, most_gaining
@@ -25,9 +24,7 @@ from .order_one import check_reach, most_gaining
 Array = NDArray[Any]
 
 
-def softmax_worst_case(
-    problem: Problem, coef: Array, intercept: Array, reach: Any = None
-) -> WorstCase:
+def softmax_worst_case(problem: Problem, coef: Array, intercept: Array, reach: Any) -> WorstCase:
     """Return a worst case: a little mass far away, or the worst moves of at most ``reach``.
 
     The supremum is not attained: rows of the class with the steepest pair go far towards looking
@@ -40,7 +37,7 @@ def softmax_worst_case(
     labels = as_index(problem.y)
     z = model_scores(problem.X, coef, intercept)
     plain = problem.loss.value(z, labels)
-    pair = steepest_pair(ball.cost, coef, present(problem))
+    pair = steepest_pair(ball.cost, coef, present_classes(problem))
     risk = float(weights @ plain) + ball.delta * pair.norm
     if reach is not None:
         reach = check_reach(reach, ball.order)
@@ -68,18 +65,7 @@ def softmax_risk(problem: Problem, coef: Array, intercept: Array) -> float:
 
     Where labels change at a price, the worst case of that.
     """
-    z = model_scores(problem.X, coef, intercept)
-    pair = steepest_pair(problem.ball.cost, coef, present(problem))
-    if np.isfinite(problem.ball.label_cost):
-        return _priced(problem, z, pair.norm).risk
-    plain = problem.weights @ problem.loss.value(z, problem.y)
-    return float(plain + problem.ball.delta * max(pair.norm, 0.0))
-
-
-def _priced(problem: Problem, z: Array, norm: float) -> Dual:
-    ball = problem.ball
-    labels = problem.y.astype(int)
-    return priced_pair_risk(z, labels, problem.weights, norm, ball.delta, ball.label_cost)
+    return pair_risk(problem, coef, model_scores(problem.X, coef, intercept)).risk
 
 
 def _with_changed_labels(problem: Problem, coef: Array, intercept: Array, reach: Any) -> WorstCase:
@@ -90,8 +76,7 @@ def _with_changed_labels(problem: Problem, coef: Array, intercept: Array, reach:
     """
     ball, labels = problem.ball, problem.y.astype(int)
     z = model_scores(problem.X, coef, intercept)
-    norm = steepest_pair(ball.cost, coef, present(problem)).norm
-    dual = _priced(problem, z, norm)
+    dual = pair_risk(problem, coef, z)
     gain = z[np.arange(len(z)), labels] - z.min(axis=1)
     mass = most_gaining(gain, problem.weights, ball.delta / ball.label_cost)
     mass = np.where(gain >= dual.multiplier * ball.label_cost * (1 - TOLERANCE), mass, 0.0)
@@ -115,11 +100,6 @@ def _with_changed_labels(problem: Problem, coef: Array, intercept: Array, reach:
         attained=found.attained and short <= TOLERANCE * dual.risk,
         shortfall=short,
     )
-
-
-def present(problem: Problem) -> Array:
-    """Return which classes have weight, (K,)."""
-    return class_masses(problem.y, problem.weights, problem.loss.outputs) > 0
 
 
 def directions(problem: Problem, coef: Array) -> Array:

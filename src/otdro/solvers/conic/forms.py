@@ -20,6 +20,9 @@ from .blocks import Block, Line, Scalar, at_least_zero
 from .curves import Curve, Pieces
 from .norms import Penalty, PenaltyNorm
 
+#: Where nu and e start, relative to kappa: inside of nu <= kappa + e.
+FIRST_NU, FIRST_E = 0.5, 0.1
+
 
 @dataclass(frozen=True, eq=False)
 class Parts:
@@ -248,12 +251,12 @@ class Joint(Form):
             nu = Scalar(self._bend, 1.0)
             signs = [at_least_zero({nu: 1.0})]
             return self._parts(norm, d, [nu], signs, r={nu: self._mid})
-        nu = Scalar(0.0, 0.5 * kappa)
+        nu = Scalar(0.0, FIRST_NU * kappa)
         if not self._bounded:
             signs = [at_least_zero({nu: 1.0}), at_least_zero({nu: -1.0}, kappa)]
             return self._parts(norm, d, [nu], signs, k={nu: -1.0})
         unit = max(-self.curve.lo, self.curve.hi) ** -2
-        e = Scalar(self._bend * unit, 0.1 * kappa)
+        e = Scalar(self._bend * unit, FIRST_E * kappa)
         q = {nu: -1.0, e: unit}
         signs = [at_least_zero({nu: 1.0}), at_least_zero({e: 1.0}), at_least_zero(q, kappa)]
         return self._parts(norm, d, [nu, e], signs, r={e: self._mid * unit}, k=q)

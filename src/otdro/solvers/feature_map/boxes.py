@@ -69,13 +69,13 @@ def bounds(
     rows: LocalRows, beta: Array, b: float, lam: float, known: Array, slack: float
 ) -> Bounds | None:
     """Return bounds within ``slack`` of the gains known or found, None where there are none."""
-    d = rows.X.shape[1]
-    if rows.metric is None or d > MOST_COLUMNS:
+    d, metric = rows.X.shape[1], rows.metric
+    if metric is None or d > MOST_COLUMNS:
         return None
-    frame = Frame(rows, beta, b, lam)
+    at = CellCoordinates(rows, metric, beta, b, lam)
     best = known.copy()
     points = rows.X.copy()
-    radius = frame.radius(best)
+    radius = at.radius(best)
     bounded = np.isfinite(radius)
     upper = np.where(bounded, -np.inf, np.inf)
     each = np.flatnonzero(bounded)
@@ -84,13 +84,13 @@ def bounds(
     while len(cells.row):
         cells = cells.split()
         seen += len(cells.row)
-        value, limit = frame.look(cells)
+        value, limit = at.look(cells)
         order = np.argsort(value)
         last = cells.row[order]
         top = value[order]
         # of several entries of a row the last one stays, the largest
         better = top > best[last]
-        points[last[better]] = frame.places(cells.kept(order[better]))
+        points[last[better]] = at.places(cells.kept(order[better]))
         np.maximum.at(best, cells.row, value)
         open_ = limit > best[cells.row] + slack
         if seen > MOST_CELLS:
@@ -100,22 +100,23 @@ def bounds(
     return Bounds(np.maximum(upper, best + slack), points)
 
 
-def linear_part(metric: Array, X: Array) -> Array:
-    """Return S with v'Lam v >= e'Se for features v = (e, q) whatever q: a Schur complement."""
-    d = X.shape[1]
+def linear_part(metric: Array, d: int) -> Array:
+    """Return S with v'Lam v >= e'Se for features v = (e, q) whatever q: a Schur complement.
+
+    e are the d linear terms.
+    """
     cross = metric[:d, d:]
     return np.asarray(metric[:d, :d] - cross @ np.linalg.solve(metric[d:, d:], cross.T))
 
 
-class Frame:
+class CellCoordinates:
     """The coordinates t, and what does not change from cell to cell."""
 
-    def __init__(self, rows: LocalRows, beta: Array, b: float, lam: float) -> None:
-        assert rows.metric is not None
+    def __init__(self, rows: LocalRows, Lam: Array, beta: Array, b: float, lam: float) -> None:
         self.rows, self.beta, self.b, self.lam = rows, beta, b, lam
+        self.Lam = Lam
         self.d = d = rows.X.shape[1]
-        Lam = rows.metric
-        values, vectors = np.linalg.eigh(linear_part(Lam, rows.X))
+        values, vectors = np.linalg.eigh(linear_part(Lam, d))
         self.T = vectors / np.sqrt(values)
         self.push = self.T.T @ beta
         # |e|_2 <= stretch |t|_2 and |t|_2 <= shrink |e|_2
@@ -186,11 +187,10 @@ class Frame:
     def _curvature(self, U: Array, X: Array) -> tuple[Array, Array]:
         """Return J'Lam J and half the Hessian of P, in the coordinates t."""
         cost, d = self.rows.cost, self.d
-        assert self.rows.metric is not None
-        force = ((cost.map(U) - cost.map(X)) @ self.rows.metric)[:, d:]
+        force = ((cost.map(U) - cost.map(X)) @ self.Lam)[:, d:]
         M = np.zeros((len(U), d, d))
         M[:, self.first, self.second] = force
         M = M + np.swapaxes(M, 1, 2)
         J = cost.derivative(U) @ self.T
-        A = np.swapaxes(J, 1, 2) @ (self.rows.metric @ J)
+        A = np.swapaxes(J, 1, 2) @ (self.Lam @ J)
         return A, A + self.T.T @ M @ self.T

@@ -15,6 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...costs import Cost
+from ...losses import Loss
+
 Array = NDArray[Any]
 
 #: A gain that counts as infinite: the loss outgrows the cost.
@@ -34,14 +37,17 @@ DIRECTIONS, DISTANCES = 12, (0.5, 2.0, 8.0)
 FEW, KEPT = 12, 4
 #: The least curvature along the coefficients, relative to lam, at which a Newton step is trusted.
 CURVED = 1e-3
+#: The ascent that a step promises, relative to 1 + the gain, below which a row is at its maximum.
+AT_TOP = 1e-9
 #: How steps grow after an ascent, their longest length, and how they shrink after a fall.
 GROW, LONGEST, SHRINK = 1.5, 4.0, 1 / 3
+#: The least squared dual norm, so that it can be divided by.
 TINY = 1e-300
 
 
 @dataclass(frozen=True, eq=False)
 class LocalRows:
-    """Rows, targets, a loss, a cost with ``price`` and ``price_gradient``, its local matrices A.
+    """Rows, targets, a loss, a cost, its local matrices A: one per row, or one for all.
 
     ``reach`` is the length of a move at price delta, in units of sqrt(v'Av), ``farthest`` that of
     a row that spends all of the budget; ``metric`` is Lam where the cost is that of all linear and
@@ -50,32 +56,42 @@ class LocalRows:
 
     X: Array
     y: Array
-    loss: Any
-    cost: Any
+    loss: Loss
+    cost: Cost
     order: int
     A: Array
     reach: float = 0.0
     farthest: float = np.inf
     metric: Array | None = None
 
+    def price(self, U: Array) -> Array:
+        """Return c(u, x), or (u - x)'A(u - x) where the cost is linearised, one number per row."""
+        if not self.cost.linearised:
+            return self.cost.price(U, self.X, self.order)
+        V = U - self.X
+        return np.asarray(np.einsum("nd,nde,ne->n", V, self.A, V))
+
+    def price_gradient(self, U: Array) -> Array:
+        """Return the gradient of the price in u."""
+        if not self.cost.linearised:
+            return self.cost.price_gradient(U, self.X, self.order)
+        return np.asarray(2 * np.einsum("nde,ne->nd", self.A, U - self.X))
+
     def gain(self, U: Array, beta: Array, b: float, lam: float) -> Array:
         """Return l(u'beta + b, y) - lam c(u, x)."""
-        price = self.cost.price(U, self.X, self.order)
-        return np.asarray(self.loss.value(U @ beta + b, self.y) - lam * price)
+        return np.asarray(self.loss.value(U @ beta + b, self.y) - lam * self.price(U))
 
     def gain_gradient(self, U: Array, beta: Array, b: float, lam: float) -> Array:
         """Return the gradient of the gain in u."""
         slope = self.loss.derivative(U @ beta + b, self.y)
         push: Array = slope[:, None] * beta
-        price: Array = self.cost.price_gradient(U, self.X, self.order)
-        return push - lam * price
+        return push - lam * self.price_gradient(U)
 
     def rows(self, index: Array) -> LocalRows:
         """Return some of the rows."""
         own = self.A.ndim == 3
-        cost = self.cost.rows(index) if hasattr(self.cost, "rows") else self.cost
         A = self.A[index] if own else self.A
-        part = replace(self, X=self.X[index], y=self.y[index], A=A, cost=cost)
+        part = replace(self, X=self.X[index], y=self.y[index], A=A)
         # known already, and expensive: the cache of ``inverse``
         part.__dict__["inverse"] = self.inverse[index] if own else self.inverse
         return part
@@ -89,22 +105,28 @@ class LocalRows:
         """The matrices A^-1."""
         return np.linalg.inv(self.A)
 
+    def finite_multiplier(self, lam: float, square: Array) -> Array:
+        """Return lam, raised where the loss would outgrow v'Av, ``square`` the squared dual norms.
+
+        The cost itself may keep up with a loss that its local matrix does not.
+        """
+        multiplier = np.broadcast_to(lam, square.shape)
+        if np.isfinite(self.loss.lipschitz):
+            return multiplier
+        return np.maximum(multiplier, ABOVE_HALF * self.loss.smoothness * square)
+
     def starts(self, beta: Array, b: float, lam: float) -> list[Array]:
         """Return the maxima under A: x + s A^-1 beta/w^2, s the shift of the score."""
         push = self.push(beta)
         square = np.maximum(push @ beta, TINY)
-        price = np.broadcast_to(lam, square.shape)
-        if np.isinf(self.loss.lipschitz):
-            price = np.maximum(price, ABOVE_HALF * self.loss.smoothness * square)
-        inner = self.loss.inner(self.X @ beta + b, self.y, np.sqrt(square), price)
+        multiplier = self.finite_multiplier(lam, square)
+        inner = self.loss.inner(self.X @ beta + b, self.y, np.sqrt(square), multiplier)
         shifts = np.where(np.isfinite(inner.value), inner.shift, inner.shift[0])
         most = self.farthest * np.sqrt(square)
         return [self.X + (np.clip(s, -most, most) / square)[:, None] * push for s in shifts]
 
 
-def ascend(
-    rows: LocalRows, U: Array, beta: Array, b: float, lam: float, steps: int, tol: float = 1e-9
-) -> Array:
+def ascend(rows: LocalRows, U: Array, beta: Array, b: float, lam: float, steps: int) -> Array:
     """Return U after steps along (2 lam A - l'' beta beta')^-1 grad, where that is positive.
 
     The length of a step adapts to the ascent of each row.
@@ -123,7 +145,7 @@ def ascend(
         move = (rows.inverse @ grad[..., None])[..., 0]
         move = (move + (along * (move @ beta))[:, None] * push) / (2 * lam)
         hope = np.einsum("nd,nd->n", move, grad)
-        active = (hope > tol * (1 + np.abs(gain))) & (gain < ENDLESS)
+        active = (hope > AT_TOP * (1 + np.abs(gain))) & (gain < ENDLESS)
         if not active.any():
             break
         new = U + (length * active)[:, None] * move

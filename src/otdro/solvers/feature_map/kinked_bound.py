@@ -16,14 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
+from ...duality import first_within
 from ...losses import Loss
 
 Array = NDArray[Any]
-
-#: Newton steps to the boundary of the feasible shares; more would not be near it.
-TRIES = 6
-#: How far beyond that boundary the shares are put, against rounding.
-BEYOND = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +47,10 @@ class SharedSlopes:
             h = -room * steep
             h = h - self._offset(room, turn * h)
             fall = -2 * float(self.weights @ (h * steep))
-            p = p + self._first_feasible(p, h, budget, fall) * h
+            eta = first_within(lambda eta: (self._budget(p + eta * h)[0], fall), self.delta)
+            if np.isinf(eta):
+                return -np.inf
+            p = p + eta * h
         ends = (loss.conjugate(self.low, y), loss.conjugate(self.high, y))
         inside = np.isfinite(p) & (p >= 0) & (p <= 1)
         value = np.where(inside, (1 - p) * ends[0] + p * ends[1], np.inf)
@@ -77,15 +76,3 @@ class SharedSlopes:
             # no slope is left to move
             return np.inf, g
         return float(g @ q), q
-
-    def _first_feasible(self, p: Array, h: Array, budget: float, fall: float) -> float:
-        """Return an eta near the least with g'C^-1 g <= delta at p + eta h, nan where none is."""
-        eta = 0.0
-        for _ in range(TRIES):
-            if not (fall > 0 and np.isfinite(budget)):
-                return np.nan
-            eta += (budget - self.delta) / fall * (1 + BEYOND) + BEYOND * 1e-3 * self.delta / fall
-            budget, _ = self._budget(p + eta * h)
-            if budget <= self.delta:
-                return eta
-        return np.nan

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ...design import Design
 from ...duality import Atoms, DualRows, Local, local_threshold, lower_bound, zero_model
-from ...losses import Loss, PiecewiseQuadratic
+from ...losses import Loss
 from ...problem import Problem, Solution
 from ...progress import logger
 from ..base import Method, Starts, constant_risk, constant_solution, verdict
@@ -26,6 +26,7 @@ from ..euclidean.joint_steps import descend as joint_descend
 from ..smoothing.gaussian_integral import SmoothedRows, softmax
 from ..smoothing.newton_path import descend
 from ..smoothing.smoothed_dual import (
+    FIRST_EPS,
     Origin,
     SmoothedObjective,
     SmoothedPoint,
@@ -40,8 +41,8 @@ Array = NDArray[Any]
 EPS = 1e-7
 #: Nodes of the trapezoid rule per row and maximum.
 NODES = 33
-#: The first smoothing, relative to the same risk; the share of ``tol`` at which it is lost in it.
-FIRST_EPS, LOST = 0.1, 0.1
+#: The share of ``tol`` at which a smoothing is lost in it.
+LOST = 0.1
 #: Other smoothings, relative to the last, at which a bound is sought where that one has none.
 OTHERS = (3.0, 0.3, 0.6, 6.0)
 #: The Newton decrement, relative to the target, at which shares of rows on a kink are known.
@@ -89,8 +90,6 @@ def linearised_many(
 ) -> list[Solution]:
     """Solve at every delta (descending), each from the solution before; A(x) is inverted once."""
     loss, base = problem.loss, constant_risk(problem)[1]
-    if problem.ball.order != 2:
-        raise ValueError(f"{ORDER_TWO_ONLY}. Use order=2.")
     design, B = centred(problem)
     norm, center = Local(B, problem.weights), design.center
     smooth = loss.pieces is None and np.isfinite(loss.smoothness)
@@ -109,7 +108,7 @@ def linearised_many(
             warm = Origin(last.coef, b, last.multiplier)
         last = method(rows, loss, warm or origin, base, tol, max_iter)
         if warm and not last.converged:
-            # a warm start on a kink can leave no descent; a cold one seldom sits there
+            # a warm start on a kink can leave no descent; a cold one rarely sits there
             again = method(rows, loss, origin, base, tol, max_iter)
             last = min(last, again, key=lambda found: found.objective)
         last = replace(last, intercept=last.intercept - float(center @ last.coef))
@@ -188,7 +187,7 @@ def _smoothed(
     rows: DualRows, loss: Loss, origin: Origin, base: float, tol: float, max_iter: int
 ) -> Solution:
     """Return the solution on centred rows by smoothing with a falling eps."""
-    kinked = two_slopes(loss) is not None
+    kinked = two_slopes(loss)
     smooth = (SoftMaximum if kinked else SmoothedObjective)(rows, loss, np.inf, NODES)
     target = tol * base
     final = max(EPS, LOST * tol) * base
@@ -207,7 +206,16 @@ def _smoothed(
         n_iter += again.n_iter
     gap = max(risk - lower, 0.0)
     message = f"linearised feature map at eps={run.eps:.3g}: " + verdict(gap, target, n_iter)
-    return Solution(x.theta, x.b, x.lam, risk, gap, n_iter, bool(gap <= target), message)
+    return Solution(
+        coef=x.theta,
+        intercept=x.b,
+        multiplier=x.lam,
+        objective=risk,
+        gap=gap,
+        n_iter=n_iter,
+        converged=bool(gap <= target),
+        message=message,
+    )
 
 
 def _bounds(smooth: SmoothedObjective, x: SmoothedPoint, eps: float) -> tuple[float, float]:
@@ -215,7 +223,7 @@ def _bounds(smooth: SmoothedObjective, x: SmoothedPoint, eps: float) -> tuple[fl
     rows, loss, weights = smooth.rows, smooth.loss, smooth.weights
     inner = loss.inner(x.z, rows.y, x.w, x.lam)
     risk = x.lam * smooth.delta + float(weights @ inner.value.max(axis=0))
-    if two_slopes(loss) is not None:
+    if two_slopes(loss):
         low, high = loss.slope_range(rows.y)
         share = np.clip((x.rows.z - low) / (high - low), 0.0, 1.0)
         norm = rows.dual_norm
@@ -232,10 +240,9 @@ def _bounds(smooth: SmoothedObjective, x: SmoothedPoint, eps: float) -> tuple[fl
     return risk, float(bound[0])
 
 
-def two_slopes(loss: Loss) -> PiecewiseQuadratic | None:
-    """Return the pieces of a loss that has two slopes and no curvature, None for any other."""
-    pieces = loss.pieces
-    return pieces if pieces is not None and pieces.kappa == 0 else None
+def two_slopes(loss: Loss) -> bool:
+    """Whether a loss has two slopes and no curvature."""
+    return loss.pieces is not None and loss.pieces.kappa == 0
 
 
 def _room(loss: Loss, a: Array, z: Array, y: Array) -> Array:

@@ -10,7 +10,6 @@ point found is from the best one, and where to go on.
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,6 +19,7 @@ from scipy.optimize import minimize
 
 from ...design import Design
 from ...problem import Problem, Solution
+from ...progress import logger
 from ..base import Method, constant_risk, constant_solution
 from ..finite.support import solve_over_places
 from .geometry import local_rows
@@ -28,7 +28,6 @@ from .linearised import ORDER_TWO_ONLY, linearised, zero_direction
 from .worst import LocalWorst, worst_of_rows
 
 Array = NDArray[Any]
-logger = logging.getLogger("otdro")
 
 #: Ascent steps to a maximum while a model is fitted.
 STEPS = 60
@@ -146,7 +145,7 @@ class Exchange:
         """Minimise over the places met, raise the bound, and look at the model found there."""
         self.rounds += 1
         points = np.stack(self.points, axis=1)
-        price = np.stack([self.rows.cost.price(U, self.rows.X) for U in self.points], axis=1)
+        price = np.stack([self.rows.price(U) for U in self.points], axis=1)
         tol = OVER_PLACES * self.tol
         found = solve_over_places(self.problem, points, price, tol, self.max_iter)
         self.lower = max(self.lower, found.objective - found.gap)
@@ -180,14 +179,14 @@ class Exchange:
         if excess > target:
             report = f"stopped {excess:.3g} above the bound on every model ({report})"
         return Solution(
-            best.coef,
-            best.intercept,
-            worst.multiplier,
-            worst.risk,
-            gap,
-            n_iter,
-            bool(excess <= target),
-            report,
+            coef=best.coef,
+            intercept=best.intercept,
+            multiplier=worst.multiplier,
+            objective=worst.risk,
+            gap=gap,
+            n_iter=n_iter,
+            converged=bool(excess <= target),
+            message=report,
         )
 
 
@@ -245,7 +244,7 @@ class RiskByAscent:
         U = self.last[0]
         z = U @ beta + b
         slope = p.weights * p.loss.derivative(z, p.y)
-        price = rows.cost.price(U, rows.X, rows.order)
+        price = rows.price(U)
         value = lam * delta + p.weights @ (p.loss.value(z, p.y) - lam * price)
         tail = [slope.sum() * p.fit_intercept, lam * (delta - p.weights @ price)]
         return float(value), np.concatenate([U.T @ slope, tail])

@@ -77,7 +77,7 @@ def worst_of_rows(
     if problem.ball.delta == 0 or not np.any(coef):
         return _unmoved(problem, rows, coef, intercept)
     exact = problem.geometry == "local" and problem.ball.cost.linearised
-    kind = LinearisedSearch if exact else Search
+    kind = LinearisedSearch if exact else PlaceSearch
     search = kind(problem, rows, coef, intercept, known or [], slack)
     lam = search.first(start)
     upper = np.inf
@@ -98,7 +98,7 @@ def _unmoved(problem: Problem, rows: LocalRows, coef: Array, intercept: float) -
     return LocalWorst(risk, 0.0, risk, rows.X[:, None], loss[:, None], np.zeros((len(loss), 1)))
 
 
-class Search:
+class PlaceSearch:
     """Places of the rows met while lam varies, by ascent."""
 
     growth = 0.0
@@ -136,13 +136,13 @@ class Search:
     def tangent(self, lam: float) -> Tangent:
         """Return the dual at lam; its slope is delta - E c at the maxima."""
         U = best_of(self.rows, self.maxima(lam), self.beta, self.b, lam)
-        price = self.rows.cost.price(U, self.rows.X, self.rows.order)
+        price = self.rows.price(U)
         if not price.any():
             # no move near the rows pays: a far one may, and from another lam on others do
             self.last = []
             self.wide(lam)
             U = self.places[-1]
-            price = self.rows.cost.price(U, self.rows.X, self.rows.order)
+            price = self.rows.price(U)
         self.places.append(U)
         gain = self.rows.gain(U, self.beta, self.b, lam)
         value = lam * self.delta + float(self.weights @ gain)
@@ -178,7 +178,8 @@ class Search:
         metric, rows = self.rows.metric, self.rows
         if metric is None:
             return np.inf
-        w = float(np.sqrt(self.beta @ np.linalg.solve(linear_part(metric, rows.X), self.beta)))
+        S = linear_part(metric, len(self.beta))
+        w = float(np.sqrt(self.beta @ np.linalg.solve(S, self.beta)))
         z = rows.X @ self.beta + self.b
         found = best_multiplier(z, rows.y, self.weights, rows.loss, w, self.delta)
         return found.value
@@ -194,7 +195,7 @@ class Search:
         points = np.stack(near, axis=1)
         z = points @ self.beta + self.b
         loss = self.rows.loss.value(z, np.broadcast_to(self.rows.y[:, None], z.shape))
-        prices = [self.rows.cost.price(U, self.rows.X, self.rows.order) for U in near]
+        prices = [self.rows.price(U) for U in near]
         price = np.stack(prices, axis=1)
 
         def tangent(lam: float) -> Tangent:
@@ -210,11 +211,11 @@ class Search:
 
     def _within(self, U: Array) -> Array:
         """Return the places, the row itself where the price is beyond what a sum can resolve."""
-        price = self.rows.cost.price(U, self.rows.X, self.rows.order)
+        price = self.rows.price(U)
         return np.where((price <= FAR_PRICE * self.delta)[:, None], U, self.rows.X)
 
 
-class LinearisedSearch(Search):
+class LinearisedSearch(PlaceSearch):
     """The places of a linearised cost, whose inner maxima are known: x + s A^-1 beta/w^2."""
 
     @cached_property

@@ -141,8 +141,8 @@ def _coordinates(nodes: Array, rounding: float) -> tuple[Array, Array]:
 
 def places(problem: Problem) -> tuple[Array, Array]:
     """Return the nodes, the rows first, and the costs (n, m) of moving a row to a node."""
-    X, S = (_dense(block) for block in (problem.X, problem.support))
-    assert X is not None
+    X = _dense(problem.X)
+    S = None if problem.support is None else _dense(problem.support)
     if S is not None and (S.ndim != 2 or S.shape[1] != X.shape[1]):
         raise ValueError(f"support has shape {S.shape} but X has {X.shape[1]} columns.")
     if S is not None and not np.isfinite(S).all():
@@ -155,7 +155,5 @@ def places(problem: Problem) -> tuple[Array, Array]:
     return nodes, cost
 
 
-def _dense(block: Any) -> Array | None:
-    if block is None:
-        return None
+def _dense(block: Any) -> Array:
     return Design(block).dense() if sparse.issparse(block) else np.asarray(block, dtype=float)

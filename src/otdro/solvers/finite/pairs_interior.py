@@ -28,8 +28,15 @@ Array = NDArray[Any]
 
 #: The share of the way to the boundary that a step may go.
 SHARE = 0.99
-#: Steps without progress after which rounding is taken to be the cause.
-PATIENCE = 5
+#: How often lam is multiplied, and by how much, until masses cost no more than the budget.
+RAISES, RAISE = 60, 3.0
+#: The least product of a slack and its multiplier that is aimed at, relative to the level.
+LEAST_PRODUCT = 0.1
+#: The share of the least lack so far that counts as progress, and the steps without it after which
+#: rounding is taken to be the cause.
+PROGRESS, PATIENCE = 0.9, 5
+#: The share of the predictor's step at which the bends of psi are taken: it may end at psi' = inf.
+BENT = 0.95
 #: Halvings of a step, and the growth of the residual that asks for them.
 HALVINGS, GROWTH = 6, 2.0
 #: The least pivot, relative to the diagonal, that a Cholesky factor may have.
@@ -127,14 +134,14 @@ def begin(master: Master, x: Array, eta: Array) -> State:
     slacks cost no more than delta.
     """
     x = x.copy()
-    for _ in range(60):
+    for _ in range(RAISES):
         w, first, _ = slack(master, x, eta)
         p, zeta = 1 / w, 1 / eta
         total = master.by_row(p * first) + zeta
         p, zeta = p * (master.weights / total)[master.row], zeta * master.weights / total
         if (p * first) @ master.cost <= master.delta:
             break
-        x[-1] *= 3
+        x[-1] *= RAISE
     level = float(p @ w + zeta @ eta) / degree(master)
     return State(x, eta, w, p, zeta, level / x[-1])
 
@@ -149,12 +156,12 @@ def follow(master: Master, state: State, level: float, max_iter: int) -> tuple[S
 
     Products are not driven far below the level, whatever the residual. Also the number of steps.
     """
-    least = 0.1 * level / degree(master)
+    least = LEAST_PRODUCT * level / degree(master)
     lowest, since = np.inf, 0
     residual = Residual(master, state)
     for n_iter in range(max_iter):
         lack = max(state.complementarity, residual.size)
-        lowest, since = (lack, 0) if lack < 0.9 * lowest else (lowest, since + 1)
+        lowest, since = (lack, 0) if lack < PROGRESS * lowest else (lowest, since + 1)
         if (lack <= level and n_iter > 0) or since > PATIENCE:
             return state, n_iter
         new, after = _step(master, state, residual, least)
@@ -283,7 +290,7 @@ class PairsNewton:
         lacking, rx, r_eta = self.residual.slack, self.residual.x, self.residual.eta
         goal, goal_eta, goal_lam = centre * m.weights[m.row], centre * m.weights, centre
         if affine is not None:
-            bend, extra = self._bends(affine, 0.95 * length)
+            bend, extra = self._bends(affine, BENT * length)
             lacking, r_eta = lacking + bend, r_eta - m.by_row(extra)
             rx = np.append(rx[:-1], rx[-1] - extra @ c)
             goal = goal - length**2 * affine.w * affine.p

@@ -14,7 +14,6 @@ optimum below by :math:`-\sum_{ij} s_{ij}\,\ell^*(a_{ij}, y_i)`.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,20 +22,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...problem import Problem, Solution
+from ...progress import logger
 from ..base import Method, Starts, constant_risk, verdict
 from .nodes import Finite, Formulated, OwnPlaces, formulate, formulate_places
 from .pairs_interior import Master, State, begin, degree, follow, slack
 
 Array = NDArray[Any]
-logger = logging.getLogger("otdro")
 
 #: Nodes near a row and rows near a node to start with; the most pairs a row gains at a time.
 NEAR, ROWS, GAIN = 4, 1, 4
 #: The factor by which the complementarity falls between two looks at all pairs, the most Newton
 #: steps between them, the last level relative to the target, and the looks at that level.
 FALL, STEPS, LAST, PATIENCE = 0.1, 50, 1e-2, 8
-#: Projections of the forces.
-PASSES = 8
+#: The excess of a pair's gain over its row's level, relative to the complementarity or, if that is
+#: larger, the target, from which it is violated.
+VIOLATED = 0.1
+#: Projections of the forces; the sum that they leave, relative to its terms, that is rounding; and
+#: the directions of nodes, relative to the largest, that are.
+PASSES, BALANCED, SINGULAR = 8, 1e-13, 1e-14
+#: Masses that differ by this share of themselves are equal; a risk this small, relative to the
+#: targets, is none; what may be divided by.
+ROUNDING, NO_RISK, TINY = 1e-12, 1e-28, 1e-300
 
 
 class FiniteSupport(Method):
@@ -99,14 +105,14 @@ def _solution(formulated: Formulated, found: Exchanged, target: float, remark: s
     """Return the point found in the problem's own coordinates."""
     coef = formulated.back @ found.x[:-2]
     return Solution(
-        coef,
-        float(found.x[-2] - formulated.center @ coef),
-        float(found.x[-1]),
-        found.objective,
-        found.gap,
-        found.n_iter,
-        bool(found.gap <= target),
-        verdict(found.gap, target, found.n_iter) + remark,
+        coef=coef,
+        intercept=float(found.x[-2] - formulated.center @ coef),
+        multiplier=float(found.x[-1]),
+        objective=found.objective,
+        gap=found.gap,
+        n_iter=found.n_iter,
+        converged=bool(found.gap <= target),
+        message=verdict(found.gap, target, found.n_iter) + remark,
     )
 
 
@@ -132,7 +138,7 @@ def exchange(
     """Follow the central path, with the violated pairs added at every level, to a small gap."""
     target, n_iter, last = tol * base[1], 0, 0
     x, eta = _constant(finite, base, delta)
-    if base[1] <= 1e-28 * max(float(np.abs(finite.y).max()), 1e-300):
+    if base[1] <= NO_RISK * max(float(np.abs(finite.y).max()), TINY):
         # the constant fits every row wherever it is moved
         x[-1] = 0.0
         return Exchanged(x, base[1], 0.0, 1, kept)
@@ -153,7 +159,7 @@ def exchange(
         last += level <= LAST * target
         if best[0] - lower <= target or last > PATIENCE or stuck:
             break
-        slackness = 0.1 * max(target, state.complementarity)
+        slackness = VIOLATED * max(target, state.complementarity)
         new = _violated(gains, kept, state.eta + slackness)
         if new.any():
             kept = kept | new
@@ -208,7 +214,7 @@ def widen(master: Master, state: State, old: Array, top: Array) -> State:
     w, _, _ = slack(master, state.x, eta)
     keep = old & ~raised[master.row]
     w[keep] = state.w[keep[old]]
-    w = np.maximum(w, 1e-300)
+    w = np.maximum(w, TINY)
     p = np.empty_like(w)
     p[old] = state.p
     now = float(state.p @ w[old] + state.zeta @ eta + state.sigma * state.x[-1]) / degree(master)
@@ -228,15 +234,15 @@ def bound(master: Master, finite: Finite, state: State) -> float:
     _, first, _ = slack(master, state.x, state.eta)
     steepest = master.ends.steepest
     least = p / steepest
-    total = np.maximum(master.by_row(least), 1e-300)
-    fit = min(1.0, float(np.min(master.weights / total)) * (1 - 1e-12))
+    total = np.maximum(master.by_row(least), TINY)
+    fit = min(1.0, float(np.min(master.weights / total)) * (1 - ROUNDING))
     p, least, total = fit * p, fit * least, fit * total
     mass = np.maximum(p * first, least)
-    excess = np.maximum(master.by_row(mass) - total, 1e-300)
+    excess = np.maximum(master.by_row(mass) - total, TINY)
     share = np.clip((master.weights - total) / excess, 0.0, 1.0)
     mass = least + share[master.row] * (mass - least)
-    fit = min(1.0, master.delta / max(float(mass @ master.cost), 1e-300))
-    slope = np.minimum(p / np.maximum(mass, 1e-300), steepest)
+    fit = min(1.0, master.delta / max(float(mass @ master.cost), TINY))
+    slope = np.minimum(p / np.maximum(mass, TINY), steepest)
     y = finite.y[master.row]
     conjugate = finite.loss.conjugate(np.where(mass > 0, slope * master.ends.side, 0.0), y)
     return -fit * float(mass @ conjugate)
@@ -251,16 +257,16 @@ def _balanced(master: Master, p: Array) -> Array | None:
     size = float(np.abs(master.nodes).max()) * float(p.sum())
     found = None
     for _ in range(PASSES):
-        total = np.maximum(master.by_row(p / master.ends.steepest), 1e-300)
-        if found is not None and (total <= (1 + 1e-12) * master.weights).all():
+        total = np.maximum(master.by_row(p / master.ends.steepest), TINY)
+        if found is not None and (total <= (1 + ROUNDING) * master.weights).all():
             break
         p = p * np.minimum(1.0, master.weights / total)[master.row]
         square = p**2
         weight = np.sqrt(master.by_node(square))
         Q, R = np.linalg.qr(master.nodes * weight[:, None])
         for _ in range(2):
-            v = Q @ np.linalg.lstsq(R.T, master.forces(p), rcond=1e-14)[0]
-            p = p - square * master.ends.side * (v / np.maximum(weight, 1e-300))[master.node]
+            v = Q @ np.linalg.lstsq(R.T, master.forces(p), rcond=SINGULAR)[0]
+            p = p - square * master.ends.side * (v / np.maximum(weight, TINY))[master.node]
         p = np.maximum(p, 0.0)
-        found = p if np.abs(master.forces(p)).max() <= 1e-13 * size else None
+        found = p if np.abs(master.forces(p)).max() <= BALANCED * size else None
     return found

@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_solve
 
-from ...duality.ties import factored
+from ...duality.ties import factored, newton_step
 from ...problem import Problem, Solution
 from ...progress import logger, shown
 from ..base import constant_solution
 from .linear_score import SampledGradient, SampledModel, SampledObjective
-from .newton_path import newton_step
+from .smoothed_dual import FIRST_EPS
 from .unsmoothed import Unsmoothed
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ Array = NDArray[Any]
 SAMPLE = 4096
 #: Mini-batch steps between two looks at the excess, and at every eps before the last.
 ROUND, SHORT_ROUND = 100, 25
-#: The first smoothing, relative to the risk of the best constant, and its fall from stage to stage.
-FIRST_EPS, COOLING = 0.1, 1 / 5
+#: Each eps is this share of the one before.
+COOLING = 1 / 5
 #: The least risk, relative to the best constant's, by which the last eps is sized.
 LEAST_RISK = 0.01
 #: Newton steps on a fixed sample, the decrement, relative to the objective, at which they end, and
@@ -42,6 +42,8 @@ RECENT = 50
 STILL_ROUNDS, RISES = 4, 3
 #: The longest move of theta, relative to its norm, and the most by which lam changes in a step.
 LONGEST, FACTOR = 0.5, 2.0
+#: A multiplier this close to its bound, relative to it, is at it.
+AT_BOUND = 1e-9
 #: Ways to diverge, each with what to change.
 ROSE = "rose over three rounds"
 BOUND = "left lam at its bound"
@@ -160,7 +162,7 @@ class Descent:
 
     def _divergence(self, x: Array, rises: int) -> str:
         """Return how the run went astray, if it did."""
-        if x[-1] <= self.least_lam * (1 + 1e-9):
+        if x[-1] <= self.least_lam * (1 + AT_BOUND):
             return BOUND
         return ROSE if rises >= RISES and not self.converged else ""
 

@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_solve
 
-from ...duality.ties import factored
+from ...duality.ties import newton_step
 from ...progress import logger
 from .smoothed_dual import Origin, SmoothedObjective, SmoothedPoint
 
@@ -134,11 +133,6 @@ def _enough(concave: bool, eps: float, target: float | None) -> float:
     if target is None:
         return (CONCAVE_STAGE if concave else TIED_STAGE) * eps
     return (CONCAVE_LAST if concave else TIED_LAST) * target
-
-
-def newton_step(grad: Array, H: Array) -> Array:
-    """Return -H^-1 grad, the diagonal of H raised until it is positive definite."""
-    return -np.asarray(cho_solve(factored(H), grad, check_finite=False))
 
 
 def _line(

@@ -26,8 +26,6 @@ Array = NDArray[Any]
 
 #: Ascent steps to a maximiser before draws are made around it.
 ASCENT = 8
-#: Price over the curvature of a loss without a largest slope, at least: below 1/2 it is outgrown.
-ABOVE_HALF = 0.51
 #: The largest share of the cost's curvature along beta that the loss takes from a draw's width.
 MOST_CURVED = 0.95
 
@@ -143,11 +141,7 @@ def _factors(part: LocalRows) -> Array:
 def _maxima(part: LocalRows, beta: Array, b: float, lam: float, w: Array, push: Array) -> Array:
     """Return the maxima of every row, ascended to from those under A, x + s push/w^2; where one of
     two is missing, the shoulder that stands for it under A."""
-    price = np.full_like(w, lam)
-    if np.isinf(part.loss.lipschitz):
-        # under A the loss may outgrow a price that the cost itself keeps up with
-        price = np.maximum(price, ABOVE_HALF * part.loss.smoothness * w**2)
-    inner = part.loss.inner(part.X @ beta + b, part.y, w, price)
+    inner = part.loss.inner(part.X @ beta + b, part.y, w, part.finite_multiplier(lam, w**2))
     starts = part.X + (inner.shift / w**2)[..., None] * push
     tops = np.stack([ascend(part, U, beta, b, lam, ASCENT) for U in starts])
     return np.where(np.isfinite(inner.value)[..., None], tops, starts)

@@ -11,6 +11,8 @@ itself.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from ...duality import Round
@@ -19,15 +21,14 @@ from ..base import Solver, constant_risk, constant_solution
 from ..euclidean.coordinates import Coordinates
 from .newton_path import NewtonRun, descend
 from .requirements import lacks_linear, lacks_smooth, require, require_positive
-from .smoothed_dual import SmoothedObjective, dual_rows, linear_origin
+from .smoothed_dual import FIRST_EPS, SmoothedObjective, dual_rows, linear_origin
 from .unsmoothed import Unsmoothed, unsmoothed_risk
 
-#: The first smoothing, relative to the risk of the best constant.
-FIRST_EPS = 0.1
 #: Fewer nodes do not cover a window of eight deviations to either side.
 FEWEST_NODES = 9
 
 
+@dataclass(eq=False, repr=False)
 class Quadrature(Solver):
     """Minimise the smoothed worst-case risk by Newton's method with deterministic integrals.
 
@@ -47,19 +48,11 @@ class Quadrature(Solver):
         The most Newton steps, those at all values of eps together.
     """
 
-    def __init__(
-        self,
-        eps: float = 1e-6,
-        scale: float = np.inf,
-        nodes: int = 25,
-        tol: float = 1e-6,
-        max_iter: int = 1000,
-    ) -> None:
-        self.eps = eps
-        self.scale = scale
-        self.nodes = nodes
-        self.tol = tol
-        self.max_iter = max_iter
+    eps: float = 1e-6
+    scale: float = np.inf
+    nodes: int = 25
+    tol: float = 1e-6
+    max_iter: int = 1000
 
     def lacks(self, problem: Problem) -> str | None:
         """Return why the problem has no one-dimensional form, None if it has one."""

@@ -6,6 +6,9 @@ import numpy as np
 
 from ...problem import Problem
 
+#: Targets, and the largest score, at which a loss is tried out.
+TRIED, LARGEST = 50, 3.0
+
 
 def require(lacks: str | None) -> None:
     """Refuse a problem that lacks something."""
@@ -67,8 +70,8 @@ def lacks_sampled(problem: Problem) -> str | None:
 
 def require_numbers(problem: Problem) -> None:
     """Refuse a loss that returns NaN or another shape, naming it."""
-    y = problem.y[:50]
-    z = np.linspace(-3, 3, len(y))
+    y = problem.y[:TRIED]
+    z = np.linspace(-LARGEST, LARGEST, len(y))
     name = type(problem.loss).__name__
     for method in ("value", "derivative", "curvature"):
         found = np.asarray(getattr(problem.loss, method)(z, y))

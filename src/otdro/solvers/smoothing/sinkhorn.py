@@ -11,6 +11,7 @@ transport cost with regularisation kappa, measured from its least value. It is c
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,7 @@ STILL = 1e-15
 GROWTH = 0.5
 
 
+@dataclass(eq=False, repr=False)
 class Sinkhorn(Solver):
     """Minimise the worst-case risk over an entropic transport ball, by quasi-Newton steps.
 
@@ -51,13 +53,10 @@ class Sinkhorn(Solver):
         The most quasi-Newton steps.
     """
 
-    def __init__(
-        self, eps: float = 0.1, nodes: int = 65, tol: float = 1e-6, max_iter: int = 1000
-    ) -> None:
-        self.eps = eps
-        self.nodes = nodes
-        self.tol = tol
-        self.max_iter = max_iter
+    eps: float = 0.1
+    nodes: int = 65
+    tol: float = 1e-6
+    max_iter: int = 1000
 
     def lacks(self, problem: Problem) -> str | None:
         """Return why the problem has no one-dimensional form, None if it has one."""

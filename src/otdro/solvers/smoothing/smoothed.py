@@ -11,14 +11,15 @@ preconditioned by the Hessian found there, whose iterates are averaged. It ends 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils import check_random_state
 
 from ...design import Design
 from ...duality import Local, Round
+from ...pairs import generator
 from ...problem import Problem, Solution
 from ..base import Solver, constant_risk, constant_solution
 from ..euclidean.coordinates import Coordinates
@@ -41,10 +42,9 @@ Array = NDArray[Any]
 
 PROPOSALS = ("maximiser", "centred", "paper")
 STOPPING = ("statistical", "paper")
-#: What random_state=None stands for: fits agree whatever the global generator holds.
-FIXED_SEED = 0
 
 
+@dataclass(eq=False, repr=False)
 class Smoothed(Solver):
     """Minimise the smoothed worst-case risk by averaged, preconditioned stochastic steps.
 
@@ -81,33 +81,18 @@ class Smoothed(Solver):
         shown, through the logger "otdro".
     """
 
-    def __init__(
-        self,
-        eps: float = 1e-3,
-        M: int = 256,
-        L: int = 32,
-        proposal: str = "maximiser",
-        stopping: str = "statistical",
-        sigma: float = 1.0,
-        lam_min: float = 1e-6,
-        step: float = 0.5,
-        tol: float = 1e-3,
-        max_iter: int = 2000,
-        random_state: Any = None,
-        verbose: bool = False,
-    ) -> None:
-        self.eps = eps
-        self.M = M
-        self.L = L
-        self.proposal = proposal
-        self.stopping = stopping
-        self.sigma = sigma
-        self.lam_min = lam_min
-        self.step = step
-        self.tol = tol
-        self.max_iter = max_iter
-        self.random_state = random_state
-        self.verbose = verbose
+    eps: float = 1e-3
+    M: int = 256
+    L: int = 32
+    proposal: str = "maximiser"
+    stopping: str = "statistical"
+    sigma: float = 1.0
+    lam_min: float = 1e-6
+    step: float = 0.5
+    tol: float = 1e-3
+    max_iter: int = 2000
+    random_state: Any = None
+    verbose: bool = False
 
     def lacks(self, problem: Problem) -> str | None:
         """Return why draws do not serve the problem, None if they do."""
@@ -155,8 +140,7 @@ class Smoothed(Solver):
         return run.solution(problem, coef, intercept, reached)
 
     def _seed(self) -> int:
-        given = FIXED_SEED if self.random_state is None else self.random_state
-        return int(check_random_state(given).randint(2**31 - 1))
+        return int(generator(self.random_state).randint(2**31 - 1))
 
     def _check(self) -> None:
         require_positive(eps=self.eps, sigma=self.sigma, lam_min=self.lam_min, step=self.step)

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_solve
 
 from ...design import Design
 from ...duality import (
@@ -26,7 +25,7 @@ from ...duality import (
     local_threshold,
     zero_model,
 )
-from ...duality.ties import factored
+from ...duality.ties import newton_step
 from ...losses import Loss
 from ...problem import Problem, Solution
 from ..euclidean.coordinates import Coordinates
@@ -34,6 +33,8 @@ from .gaussian_integral import SmoothedRows, integrate
 
 Array = NDArray[Any]
 
+#: The first smoothing of every solver, relative to the risk of the best constant.
+FIRST_EPS = 0.1
 #: Lengths, in standard deviations of the scores, among which a start on a ray is chosen.
 LENGTHS = np.geomspace(1e-4, 30, 24)
 
@@ -190,7 +191,7 @@ def _newton_direction(rows: DualRows, loss: Loss, zero: ZeroModel) -> Array:
     curvature = rows.weights * loss.curvature(np.full_like(rows.y, zero.b), rows.y)[:, None]
     H = rows.gram(curvature)[0]
     H = H + rows.delta[0] * curvature.sum() * np.eye(len(H))
-    return np.asarray(cho_solve(factored(H), zero.pull, check_finite=False))
+    return -newton_step(zero.pull, H)
 
 
 def _zero(rows: DualRows, loss: Loss) -> ZeroModel:
