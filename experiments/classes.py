@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import csv
-import os
 import warnings
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from sklearn.metrics import log_loss
 from sklearn.model_selection import StratifiedKFold
 
 from otdro import DROClassifier
+from otdro.datasets import load
 
 FOLDS, SIZE = 3, 8
 TRAIN = {"iris": 30, "wine": 30, "digits": 100}
@@ -88,10 +88,9 @@ def small(name, count):
 
 def gas():
     """Yield splits of gas_drift: some rows of the batches before, then the whole next batch."""
-    data = pd.read_csv(Path(os.environ["OTDRO_DATA"]) / "shift" / "gas_drift.csv.gz")
-    env, y = data.pop("env").to_numpy(), data.pop("y").to_numpy()
-    X = data.to_numpy(dtype=float)
-    batch = np.unique(env, return_inverse=True)[1]
+    data = load("gas_drift")
+    X, y = data.X, data.y.astype(int)
+    batch = np.unique(data.groups, return_inverse=True)[1]
     for b in range(1, batch.max() + 1):
         before = np.flatnonzero(batch < b)
         train = np.random.default_rng(b).choice(before, GAS_ROWS, replace=False)

@@ -3,12 +3,9 @@ ones whose best cost is known."""
 
 from __future__ import annotations
 
-import os
 from functools import cache
-from pathlib import Path
 
 import numpy as np
-import pandas as pd
 from scipy.special import expit
 from sklearn import datasets as sk
 
@@ -109,11 +106,9 @@ def get(name):
 
 
 def environments(name):
-    """Return (X, y, env, task) of a set with natural environments, from OTDRO_DATA/shift."""
-    frame = pd.read_csv(Path(os.environ["OTDRO_DATA"]) / "shift" / f"{name}.csv.gz")
-    y = frame["y"].to_numpy(float)
-    task = "classification" if set(np.unique(y)) <= {-1.0, 1.0} else "regression"
-    return frame.iloc[:, :-2].to_numpy(float), y, frame["env"].to_numpy(), task
+    """Return (X, y, env, task) of a set with natural environments."""
+    data = load(name)
+    return data.X, data.y, data.groups, data.task
 
 
 KINDS = ("euclidean", "up", "down", "diagonal", "none", "target")

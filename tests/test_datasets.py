@@ -22,6 +22,30 @@ def test_every_file_passes_its_own_checks(name):
     assert data.X.shape == datasets.SPECS[name].shape
     assert data.task == datasets.SPECS[name].task
     assert len(data.sha256) == 64
+    kinds = None if data.groups is None else len(np.unique(data.groups))
+    assert kinds == datasets.SPECS[name].environments
+
+
+MOVED = Spec("moved", "moved", "shift/moved.csv", (3, 2), counts=(1, 2), environments=2)
+
+
+@pytest.mark.parametrize(
+    ("words", "groups"), [("east,west,east", ["east", "west", "east"]), ("2,10,2", [2, 10, 2])]
+)
+def test_environments_are_the_column_before_the_last(tmp_path, words, groups):
+    rows = zip(("1,2", "3,4", "5,6"), words.split(","), (1, -1, -1), strict=True)
+    text = "".join(f"{x},{env},{y}\n" for x, env, y in rows)
+    (tmp_path / "shift").mkdir()
+    (tmp_path / "shift" / "moved.csv").write_text("a,b,env,y\n" + text)
+    data = MOVED.read(tmp_path)
+    np.testing.assert_array_equal(data.X, [[1, 2], [3, 4], [5, 6]])
+    np.testing.assert_array_equal(data.y, [1, -1, -1])
+    np.testing.assert_array_equal(data.groups, groups)
+    one = Spec("moved", "moved", "shift/moved.csv", (3, 2), environments=3)
+    with pytest.raises(ValueError, match="has 2 environments; moved has 3"):
+        one.read(tmp_path)
+    with pytest.raises(DatasetUnavailableError, match=r"Put shift/gas_drift.csv.gz .*then env"):
+        load("gas_drift", folder=tmp_path, download=False)
 
 
 def test_breast_cancer_needs_no_file():

@@ -9,13 +9,22 @@ from . import (
     a9a_test,
     airfoil,
     banknote,
+    bike_hour,
     breast_cancer,
+    communities_crime,
     concrete,
+    eeg_eye,
+    elec2,
     energy,
+    gas_drift,
+    heart4,
     magic,
     miniboone,
+    parkinsons,
     qsar,
+    room_occupancy,
     spambase,
+    wine_quality,
     yacht,
 )
 from .base import FOLDER as FOLDER
@@ -38,9 +47,18 @@ _MODULES = (
     energy,
     yacht,
     airfoil,
+    heart4,
+    parkinsons,
+    eeg_eye,
+    elec2,
+    room_occupancy,
+    gas_drift,
+    bike_hour,
+    communities_crime,
+    wine_quality,
 )
 
-#: The data sets by name, those of the paper first and in its order.
+#: The data sets by name, those of the paper first and in its order, those with environments last.
 SPECS: dict[str, Spec] = {module.SPEC.name: module.SPEC for module in _MODULES}
 
 

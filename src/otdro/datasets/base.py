@@ -42,6 +42,8 @@ class Dataset:
     sha256 : str
         That of X and then y as little-endian doubles in row order, so that it does not depend on
         how the file was compressed.
+    groups : ndarray of shape (n,) or None
+        The environment of every row (hospital, subject, quarter, batch), where there are any.
     """
 
     name: str
@@ -50,6 +52,7 @@ class Dataset:
     task: str
     source: str
     sha256: str
+    groups: Array | None = None
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,8 @@ class Spec:
     """What is known of a data set before it is read.
 
     ``counts`` are the rows labelled +1 and -1 (classification only), ``openml`` the name and the
-    number on openml.org, ``sha256`` that of the reference copy, where there is one.
+    number on openml.org, ``sha256`` that of the reference copy, where there is one. A file with
+    ``environments``, so many, has them in the column before the last.
     """
 
     name: str
@@ -70,6 +74,7 @@ class Spec:
     openml: tuple[str, int] | None = None
     sha256: str | None = None
     sparse: bool = False
+    environments: int | None = None
 
     def find(self, folder: str | os.PathLike[str] | None = None) -> Path | None:
         """Return the file in ``folder`` or, if that is None, in the folder OTDRO_DATA names."""
@@ -84,8 +89,8 @@ class Spec:
         path = self.find(folder)
         if path is None:
             return None
-        values = parse(path)
-        found = self.checked(values[:, :-1], values[:, -1], str(path))
+        X, groups, y = parse(path, environments=self.environments is not None)
+        found = self.checked(X, y, str(path), groups)
         if self.sha256 is not None and found.sha256 != self.sha256:
             raise ValueError(
                 f"{path} does not hold the values of the reference copy of {self.name} (sha256 "
@@ -94,7 +99,7 @@ class Spec:
             )
         return found
 
-    def checked(self, X: Array, y: Array, source: str) -> Dataset:
+    def checked(self, X: Array, y: Array, source: str, groups: Array | None = None) -> Dataset:
         """Return the data set if its shape, classes and values are as they should be."""
         if X.shape != self.shape:
             raise ValueError(
@@ -110,8 +115,13 @@ class Spec:
                     f"{source} has {got[0]} rows labelled +1 and {got[1]} labelled -1; "
                     f"{self.name} has {self.counts[0]} and {self.counts[1]}."
                 )
+        there = None if groups is None else len(np.unique(groups))
+        if there != self.environments:
+            raise ValueError(
+                f"{source} has {there} environments; {self.name} has {self.environments}."
+            )
         digest = fingerprint(X, y)
-        return Dataset(self.name, self._stored(X), y, self.task, source, digest)
+        return Dataset(self.name, self._stored(X), y, self.task, source, digest, groups)
 
     def _stored(self, X: Array) -> Any:
         if not self.sparse:
@@ -121,16 +131,29 @@ class Spec:
         return csr_array(X)
 
 
-def parse(path: Path) -> Array:
-    """Return the numbers of a comma-separated file with a header, plain or gzip."""
+def parse(path: Path, *, environments: bool = False) -> tuple[Array, Array | None, Array]:
+    """Return X, the environments if there are any, and y of a comma-separated file with a header.
+
+    Environments may be words; the rest are numbers. The file is plain or gzip.
+    """
     raw = path.read_bytes()
+    kind: Any = str if environments else float
     try:
         text = gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw
-        return np.loadtxt(io.BytesIO(text), delimiter=",", skiprows=1, ndmin=2)
+        cells = np.loadtxt(io.BytesIO(text), dtype=kind, delimiter=",", skiprows=1, ndmin=2)
+        if environments:
+            groups = _numbers_if_all_are(cells[:, -2])
+            return cells[:, :-2].astype(float), groups, cells[:, -1].astype(float)
+        return cells[:, :-1], None, cells[:, -1]
     except (ValueError, EOFError, OSError) as error:
         raise ValueError(
             f"{path} is not a comma-separated table of numbers with a header: {error}"
         ) from None
+
+
+def _numbers_if_all_are(words: Array) -> Array:
+    """Return whole numbers as such, so that the tenth environment comes after the second."""
+    return words.astype(int) if np.char.isdigit(words).all() else words
 
 
 def fingerprint(X: Array, y: Array) -> str:

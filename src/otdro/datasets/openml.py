@@ -60,8 +60,9 @@ def _timeout() -> Iterator[None]:
 
 def by_hand(spec: Spec) -> str:
     """Say how to put the data set in place without a network."""
+    last = "y last" if spec.environments is None else "then env, y last"
     return (
-        f"Put {spec.file} (comma-separated, a header, features first, y last) in a folder "
+        f"Put {spec.file} (comma-separated, a header, features first, {last}) in a folder "
         f"and name the folder by {FOLDER} or --data."
     )
 
