@@ -12,6 +12,7 @@ from otdro.costs import Graph, Mahalanobis, Norm
 from otdro.losses import Logistic, Softmax
 from otdro.problem import Ball, Problem
 from otdro.solvers import Exact, Quadrature
+from otdro.solvers.softmax import simplex
 from reference import classes as reference
 
 
@@ -251,6 +252,12 @@ def test_folds_taken_together_are_those_taken_alone():
             assert_allclose(found.objective, alone.objective, atol=1e-8)
             if unique:
                 assert_allclose(found.coef, alone.coef, atol=1e-3)
+
+
+def test_shares_of_a_large_delta_do_not_overflow():
+    Q, q = np.eye(3)[None], np.array([[-20.0, 0.0, 10.0]])
+    found = simplex.minimise(Q, q, np.array([30.0]), np.ones((1, 3)))
+    assert_allclose(found, [[0.0, 10.0, 20.0]])
 
 
 def test_forms_that_are_not_known_or_not_needed():
