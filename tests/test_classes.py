@@ -254,6 +254,23 @@ def test_folds_taken_together_are_those_taken_alone():
                 assert_allclose(found.coef, alone.coef, atol=1e-3)
 
 
+@pytest.mark.parametrize("seed", [0, 25, 27, 35])
+def test_plain_fits_whose_minimiser_is_far_away_are_not_certified_early(seed):
+    # some classes are separable from others, and the least risk is only approached
+    X, y = rows(24, 4, 4, seed)
+    found = softmax(cost="euclidean", delta=0.0).fit(X, y)
+    assert_allclose(found.robust_risk_, reference.softmax(X, y, 4, 2, 0.0), atol=1e-6)
+    assert found.gap_ <= 1e-6 * np.log(4)
+
+
+@pytest.mark.parametrize("value", [0.1, 0.7])
+def test_a_plain_fit_to_one_constant_column_is_the_constant_model(value):
+    y = np.arange(20) % 3
+    found = softmax(cost="euclidean", delta=0.0).fit(np.full((20, 1), value), y)
+    assert_allclose(found.coef_, 0, atol=1e-6)
+    assert found.gap_ <= 1e-12
+
+
 def test_shares_of_a_large_delta_do_not_overflow():
     Q, q = np.eye(3)[None], np.array([[-20.0, 0.0, 10.0]])
     found = simplex.minimise(Q, q, np.array([30.0]), np.ones((1, 3)))
