@@ -271,6 +271,16 @@ def test_a_plain_fit_to_one_constant_column_is_the_constant_model(value):
     assert found.gap_ <= 1e-12
 
 
+@pytest.mark.parametrize("delta", [0.0, 1e-5, 0.02, 0.07])
+def test_columns_that_depend_on_each_other_or_do_not_vary(delta):
+    X, y = rows(48, 3, 6, 5)
+    X = np.round(X)
+    X = np.column_stack([X, X[:, 0], np.full(48, 0.7)])
+    found = softmax(cost="euclidean", delta=delta).fit(X, y)
+    assert_allclose(found.robust_risk_, reference.softmax(X, y, 6, 2, delta), atol=2e-6)
+    assert found.gap_ <= 1e-6 * np.log(6)
+
+
 def test_shares_of_a_large_delta_do_not_overflow():
     Q, q = np.eye(3)[None], np.array([[-20.0, 0.0, 10.0]])
     found = simplex.minimise(Q, q, np.array([30.0]), np.ones((1, 3)))
