@@ -12,6 +12,7 @@ from otdro.costs import Graph, Mahalanobis, Norm
 from otdro.losses import Logistic, Softmax
 from otdro.problem import Ball, Problem
 from otdro.solvers import Exact, Quadrature
+from otdro.solvers.softmax import simplex
 from reference import classes as reference
 
 
@@ -251,6 +252,39 @@ def test_folds_taken_together_are_those_taken_alone():
             assert_allclose(found.objective, alone.objective, atol=1e-8)
             if unique:
                 assert_allclose(found.coef, alone.coef, atol=1e-3)
+
+
+@pytest.mark.parametrize("seed", [0, 25, 27, 35])
+def test_plain_fits_whose_minimiser_is_far_away_are_not_certified_early(seed):
+    # some classes are separable from others, and the least risk is only approached
+    X, y = rows(24, 4, 4, seed)
+    found = softmax(cost="euclidean", delta=0.0).fit(X, y)
+    assert_allclose(found.robust_risk_, reference.softmax(X, y, 4, 2, 0.0), atol=1e-6)
+    assert found.gap_ <= 1e-6 * np.log(4)
+
+
+@pytest.mark.parametrize("value", [0.1, 0.7])
+def test_a_plain_fit_to_one_constant_column_is_the_constant_model(value):
+    y = np.arange(20) % 3
+    found = softmax(cost="euclidean", delta=0.0).fit(np.full((20, 1), value), y)
+    assert_allclose(found.coef_, 0, atol=1e-6)
+    assert found.gap_ <= 1e-12
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-5, 0.02, 0.07])
+def test_columns_that_depend_on_each_other_or_do_not_vary(delta):
+    X, y = rows(48, 3, 6, 5)
+    X = np.round(X)
+    X = np.column_stack([X, X[:, 0], np.full(48, 0.7)])
+    found = softmax(cost="euclidean", delta=delta).fit(X, y)
+    assert_allclose(found.robust_risk_, reference.softmax(X, y, 6, 2, delta), atol=2e-6)
+    assert found.gap_ <= 1e-6 * np.log(6)
+
+
+def test_shares_of_a_large_delta_do_not_overflow():
+    Q, q = np.eye(3)[None], np.array([[-20.0, 0.0, 10.0]])
+    found = simplex.minimise(Q, q, np.array([30.0]), np.ones((1, 3)))
+    assert_allclose(found, [[0.0, 10.0, 20.0]])
 
 
 def test_forms_that_are_not_known_or_not_needed():

@@ -133,6 +133,26 @@ def test_no_target_price_is_the_fit_of_before():
         assert_allclose(now.coef_, before.coef_, atol=1e-10)
 
 
+@pytest.mark.parametrize("p", [1, np.inf])
+def test_the_gap_asked_for_is_reached_where_moving_targets_are_most_of_the_risk(p):
+    # the risk is ten thousand times that of the constant model, the unit of tol
+    found = DRORegressor(cost=Norm(p), delta=2.0, target_cost=1e-4).fit(X, Z)
+    best = reference.target_price(X, Z, Squared(), 2, p, 1e-4, 2.0)
+    assert found.gap_ <= 1e-6 * np.var(Z)
+    assert found.n_iter_ < 100
+    assert_allclose(found.robust_risk_, best, rtol=1e-7)
+
+
+@pytest.mark.parametrize("cost", ["euclidean", "l1"])
+def test_targets_without_spread_that_may_move(cost):
+    flat = np.full(N, 3.0)
+    for loss in (Quantile(tau=0.1), Absolute()):
+        found = DRORegressor(loss, order=2, cost=cost, delta=0.1, target_cost=2.0).fit(X, flat)
+        best = reference.target_price(X, flat, loss, 2, 2, 2.0, 0.1)
+        assert_allclose(found.robust_risk_, best, rtol=1e-7)
+        assert found.gap_ <= 1e-6 * best
+
+
 def test_gaps_of_early_stops_hold():
     ball = Ball(Norm(2), 0.05, 1, label_cost=0.5)
     problem = Problem(X, Y, WEIGHTS, Logistic(), ball)

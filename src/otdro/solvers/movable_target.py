@@ -56,15 +56,30 @@ class _Slope:
 
     def lower(self, a: float, found: Solution) -> float:
         """Return the bound on the risk from the solution at the slope a."""
-        loss, ball = self.problem.loss, self.problem.ball
         value = max(found.objective - found.gap, 0.0)
-        rest = self.still * (1 - a if ball.order == 1 else np.sqrt(max(1 - a**2, 0.0)))
-        rate = ball.delta if ball.order == 1 else np.sqrt(ball.delta)
-        pieces = loss.pieces
-        if ball.order == 2 and pieces is not None and pieces.rooted:
-            scale = 2 * pieces.kappa
-            return float((np.sqrt(scale * value) + rate * rest) ** 2 / scale)
-        return float(value + rate * loss.lipschitz * rest)
+        if self.square is not None:
+            return float((np.sqrt(self.square * value) + self._rest(a)) ** 2 / self.square)
+        return value + self.problem.loss.lipschitz * self._rest(a)
+
+    def steepness(self, a: float, value: float) -> float:
+        """Return the derivative of the bound in the value of the inner problem."""
+        if self.square is None:
+            return 1.0
+        return 1 + self._rest(a) / float(np.sqrt(self.square * max(value, TINY)))
+
+    @property
+    def square(self) -> float | None:
+        """2 kappa where the root of 2 kappa times the risk is linear in g, else None."""
+        pieces = self.problem.loss.pieces
+        rooted = self.problem.ball.order == 2 and pieces is not None and pieces.rooted
+        return 2 * pieces.kappa if rooted and pieces is not None else None
+
+    def _rest(self, a: float) -> float:
+        """Return rho g*(a)."""
+        ball = self.problem.ball
+        if ball.order == 1:
+            return ball.delta * self.still * (1 - a)
+        return float(np.sqrt(ball.delta * max(1 - a**2, 0.0))) * self.still
 
     def excess(self, a: float, w: float) -> float:
         """Return a less the slope of g at w (at the kink of order 1, its sign): rises with a."""
@@ -86,7 +101,9 @@ def solve(problem: Problem, tol: float, base: Solve, start: Solution | None) -> 
     bound, n_iter, a = -np.inf, 0, 1.0
     near = start
     for round_ in range(ROUNDS):
-        near = base(penalty.at(a), SHARE * tol, near)
+        # the bound errs by the inner gap times its own steepness, which is 1 at a = 1
+        value = target if near is None else max(near.objective, target)
+        near = base(penalty.at(a), SHARE * tol / penalty.steepness(a, value), near)
         n_iter += near.n_iter
         bound = max(bound, penalty.lower(a, near))
         new = _trial(problem, near, a)
@@ -179,5 +196,6 @@ def _next(penalty: _Slope, left: _Trial | None, right: _Trial, round_: int) -> f
     elif order == 1:
         guess = low + (high - low) * (left.w - penalty.still) / apart
     else:
-        guess = left.w / np.hypot(left.w, penalty.still)
+        below, above = penalty.excess(low, left.w), penalty.excess(high, right.w)
+        guess = (low * above - high * below) / (above - below)
     return float(guess) if low < guess < high and round_ % 3 < 2 else (low + high) / 2

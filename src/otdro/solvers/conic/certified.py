@@ -34,8 +34,7 @@ def certified(
     problem: Problem, model: Model, run: Outcome, b: float, goal: float, start: Solution | None
 ) -> Solution:
     """Return the best of the run, its rounding, the constant model and the start, certified."""
-    zero = Candidate(np.zeros(problem.X.shape[1]), b, 0.0)
-    found = [zero, *_rounded(problem, model, run)]
+    found = [_constant(problem, b), *_rounded(problem, model, run)]
     if start is not None:
         guess = start.multiplier if np.isfinite(start.multiplier) else 0.0
         found.append(Candidate(start.coef, start.intercept, guess))
@@ -55,6 +54,15 @@ def certified(
         message=verdict(gap, goal, run.n_iter),
         dual=-model.o * (model.form.steepness(risks[j].risk) * run.bound.alpha),
     )
+
+
+def worst_constant(problem: Problem, b: float) -> Dual:
+    """Return the worst-case risk of a constant score."""
+    return _risk(problem, _constant(problem, b))
+
+
+def _constant(problem: Problem, b: float) -> Candidate:
+    return Candidate(np.zeros(problem.X.shape[1]), b, 0.0)
 
 
 def _risk(problem: Problem, point: Candidate) -> Dual:

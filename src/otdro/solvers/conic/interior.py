@@ -15,7 +15,7 @@ from ...problem import Problem, Solution
 from ..base import Method, constant_risk
 from .bounds import DualPoint
 from .central_path import Outcome, iterate
-from .certified import certified, expanded
+from .certified import certified, expanded, worst_constant
 from .cuts import iterate_cuts
 from .formulation import formulate, lacking
 from .merging import merged
@@ -57,20 +57,31 @@ def solve(
     with np.errstate(divide="ignore"):
         b, base = constant_risk(small)
     b = float(np.clip(b, -CERTAIN, CERTAIN)) if small.loss.minimum_at_infinity else b
-    run = _run(model, b, base, tol * base, max_iter)
+    if base == 0:
+        # targets that move cost even the constant model that meets all of them
+        base = float(worst_constant(small, b).risk)
+    run = _run(model, b, base, tol * base, max_iter, _unit(small, model, b, base))
     solution = expanded(problem, place, certified(small, model, run, b, tol * base, start))
     log.info("interior point: %d iterations, gap %.2g", solution.n_iter, solution.gap)
     return solution
 
 
-def _run(model: Model, b: float, base: float, goal: float, max_iter: int) -> Outcome:
-    """Solve a model whose best constant b has the risk ``base``."""
+def _unit(problem: Problem, model: Model, b: float, base: float) -> float:
+    """Return the size of residuals about the constant score b.
+
+    A smooth loss has no residual: its risk over its largest slope is as good a unit.
+    """
+    if model.form.curve.conjugate is not None:
+        return base
+    found = float(model.pi @ np.abs(model.c - model.o * b))
+    return found or float(problem.ball.gain(0.0) * np.sqrt(problem.ball.delta))
+
+
+def _run(model: Model, b: float, base: float, goal: float, max_iter: int, unit: float) -> Outcome:
+    """Solve a model whose best constant b has the risk ``base``, with residuals near ``unit``."""
     if base == 0:
         zero = np.zeros(model.design.d)
         return Outcome(zero, b, np.inf, DualPoint(0.0, 0.0 * model.c), 1)
-    # a smooth loss has no residual: its risk over its largest slope is as good a unit
-    r = model.c - model.o * b
-    unit = float(model.pi @ np.abs(r)) if model.form.curve.conjugate is None else base
     task = scaled(model, b, unit)
     goal = goal / task.risk_unit
     if isinstance(task.inner.norm, CutNorm):

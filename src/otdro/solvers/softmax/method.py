@@ -12,7 +12,7 @@ from ...arrays import as_index, beside, class_masses, full, namespace
 from ...costs.low_rank import shortest
 from ...design import Design, mean
 from ...problem import Problem, Solution
-from ...row_space import REDUCE_UP_TO, Span, row_space
+from ...row_space import DECOMPOSE_UP_TO, REDUCE_UP_TO, Span, row_space
 from ..base import Method, Starts, ahead, constant_risk, verdict
 from .batch import OwnRows, SharedRows
 from .euclidean import RoundPairs
@@ -102,7 +102,7 @@ class _Together:
 
     def __init__(self, problems: list[Problem]) -> None:
         self.first = problems[0]
-        self.at = [PairCoordinates(problem) for problem in problems]
+        self.at = [PairCoordinates(problem, len(problems) == 1) for problem in problems]
         if len(problems) == 1:
             rows = self.at[0].rows(self.first)
             self.rows = replace(rows, weights=rows.weights[None])
@@ -155,9 +155,13 @@ def pair_penalty(problem: Problem) -> PairPenalty:
 
 
 class PairCoordinates:
-    """Centred rows; under a Euclidean cost whitened, and reduced to the span of wide ones."""
+    """Centred rows; under a Euclidean cost whitened, and reduced to their span.
 
-    def __init__(self, problem: Problem) -> None:
+    That is of wide rows, and of those of one problem ``alone`` whose columns depend on each other:
+    a step would be free along what no row sees.
+    """
+
+    def __init__(self, problem: Problem, alone: bool = True) -> None:
         self.center = mean(problem.X, problem.weights) if problem.fit_intercept else None
         cost = problem.ball.cost
         self.factor = cost.factor() if cost.euclidean else None
@@ -165,8 +169,11 @@ class PairCoordinates:
         self.span: Span | None = None
         n, d = self.design.n, self.design.d
         round_ = cost.euclidean or problem.ball.delta == 0
-        if round_ and d > n and n <= REDUCE_UP_TO:
-            self.design, self.span = row_space(self.design, problem.ball.delta == 0)
+        small = alone and n * d <= DECOMPOSE_UP_TO
+        if round_ and n <= REDUCE_UP_TO and (d > n or small):
+            design, span = row_space(self.design, problem.ball.delta == 0)
+            if design.d < d:
+                self.design, self.span = design, span
 
     def rows(self, problem: Problem) -> SoftmaxRows:
         """Return the rows in these coordinates."""

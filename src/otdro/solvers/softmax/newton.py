@@ -102,8 +102,11 @@ class Unpenalised:
         return np.asarray(np.linalg.norm(v, axis=-1))
 
     def first(self, rows: SoftmaxRows, G: Array) -> tuple[Array, Array]:
-        """Return no flow, and the steepest descent."""
-        return np.zeros((*G.shape[:-2], len(rows.incidence), G.shape[-2])), -G
+        """Return no flow, and no direction: without a kink Newton's method starts at B = 0.
+
+        Along -G the slopes of a constant column, which are rounding, would lead anywhere.
+        """
+        return np.zeros((*G.shape[:-2], len(rows.incidence), G.shape[-2])), np.zeros_like(G)
 
     def move(
         self, model: Quadratic, delta: Array, accuracy: Array, multipliers: Array | None
@@ -177,8 +180,10 @@ def minimise(
         if curvature.exact or decrease[0] <= WORTH * target[0]:
             q = p.p + rows.bent(p.p, dz)
             q = q if curvature.exact else fitted(rows, p.p, q, move.flows, model.H)
-            best.bound(active, rows, new, rows.balanced(p.p, q), move.flows)
-        if curvature.exact and np.any(best.gap[active] > target):
+            q = rows.balanced(p.p, q)
+            best.bound(active, rows, new, q if delta.all() else rows.on_simplex(q), move.flows)
+        # without a penalty nothing bounds models farther out than p, whose slopes leave a gradient
+        if curvature.exact and delta.all() and np.any(best.gap[active] > target):
             best.bound(active, rows, new, rows.balanced(p.p, p.p), move.flows)
         idle = np.where(decrease > 0, 0, idle + 1)
         best.keep(active, n_iter, move.multipliers)
@@ -346,8 +351,13 @@ class Certificate:
         flows = corrected(rows, rows.adjoint(rows.slopes(q)), flows)
         size = self.penalty.sizes(flows).sum(axis=-1)
         shrink = np.where(delta > 0, np.minimum(1.0, delta / np.maximum(size, TINY)), 1.0)
-        # without a penalty Z'(pi a) = 0 holds to rounding only; its price is that of the point
-        value = rows.dual_value(q, shrink) - np.where(delta > 0, 0.0, size * at.norm)
+        # without a penalty E a = 0 and Z'(pi a) = 0 hold nearly; the price is that of the point
+        price = np.where(delta > 0, 0.0, size * at.norm)
+        if rows.fit_intercept and not delta.all():
+            price += np.linalg.norm(rows.mean(rows.slopes(q)), axis=-1) * np.linalg.norm(
+                at.c, axis=-1
+            )
+        value = rows.dual_value(q, shrink) - price
         better = value > self.lower[active]
         self.lower[active[better]] = value[better]
         slopes = beside(shrink[:, None, None], q) * rows.slopes(q)

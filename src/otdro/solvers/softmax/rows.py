@@ -23,6 +23,9 @@ from .batch import Products
 
 Array = NDArray[Any]
 
+#: Probability below 0, in the mean over the rows, that may be left out at a price.
+NEGLIGIBLE = 1e-8
+
 
 @cache
 def complement(K: int) -> Array:
@@ -199,6 +202,17 @@ class SoftmaxRows:
         b = -solve_each(bend.reshape(-1, m, m), miss.reshape(-1, m, 1)).reshape(*miss.shape, 1)
         shift = self.basis @ b
         return q + p * (beside(np.swapaxes(shift, -1, -2), p) - p @ beside(shift, p))
+
+    def on_simplex(self, q: Array) -> Array:
+        """Return q without negative entries, rows of sum 1, where those are but ``NEGLIGIBLE``.
+
+        Where a minimiser is at infinity, probabilities that vanish go below 0 in every step.
+        """
+        xp = namespace(q)
+        below = self.total(xp.sum(xp.maximum(-q, 0.0), axis=-1))
+        on = xp.maximum(q, 0.0)
+        on = on / xp.sum(on, axis=-1, keepdims=True)
+        return xp.where(beside(below[..., None, None] <= NEGLIGIBLE, q), on, q)
 
     def dual_value(self, q: Array, shrink: Any) -> Any:
         """Return the mean entropy of shrink q + (1 - shrink) e_y, -inf off the simplex."""
