@@ -217,9 +217,12 @@ class Design:
             return gram_of_rows(self.X, D, at), s if at is None else s - float(D.sum()) * at
         G, s = np.zeros((self.d, self.d)), np.zeros(self.d)
         equal, root = D[0] if D.min() == D.max() else None, np.sqrt(D)
+        room: Array | None = None
         for rows, block in self._blocks(center):
             if equal is None:
-                S = block * root[rows, None]
+                # all blocks are scaled in one place: new memory takes as long as the product
+                room = np.empty_like(block) if room is None else room
+                S = np.multiply(block, root[rows, None], out=room[: len(block)])
                 s += root[rows] @ S
             else:
                 S = block
