@@ -91,8 +91,8 @@ def factor_of(v: Array, x: Any) -> Any:
 def elementwise(function: Callable[[Any, Any], tuple[Any, ...]], z: Any, y: Any) -> tuple[Any, ...]:
     """Return what an elementwise function of z and y returns, arrays of the shape of z.
 
-    Many NumPy rows are passed to it a block at a time, so that what it writes on the way stays in
-    the cache: new memory for it would take longer to get than to fill.
+    Many NumPy rows are passed to it a block at a time, so that what it writes on the way is small
+    and stays in the cache.
     """
     if not isinstance(z, np.ndarray) or z.size <= ELEMENTS or not _row_by_row(z, y):
         return function(z, y)
