@@ -22,6 +22,7 @@ from otdro.problem import Ball, Problem
 from otdro.radius import profile as profile_module
 from otdro.row_space import row_space
 from otdro.solvers import Exact
+from otdro.solvers.euclidean import coordinates as coordinates_module
 from otdro.solvers.euclidean.block_rows import BlockRows
 from otdro.solvers.euclidean.conjugate_gradients import RowSystem
 from otdro.worst_case import robust_risk_of
@@ -331,3 +332,16 @@ def test_sparse_wide_folds_are_solved_in_step_as_alone():
             assert_allclose(mine.objective, alone.objective, atol=2e-8)
             risk = robust_risk_of(problem.at(delta), mine.coef, mine.intercept)
             assert_allclose(risk, mine.objective, rtol=1e-9)
+
+
+def test_wide_rows_of_torch_take_the_steps_of_numpy(monkeypatch):
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(coordinates_module, "REDUCE_UP_TO", 0)
+    n, solver, ball = 30, Exact(tol=1e-9), Ball(Norm(2), 0.5, 1)
+    X = np.random.default_rng(0).normal(size=(n, 2100))
+    y, weights = np.where(X[:, 0] > 0, 1.0, -1.0), np.full(n, 1 / n)
+    mine = solver.solve(Problem(X, y, weights, Logistic(), ball))
+    parts = [torch.asarray(part) for part in (X, y, weights)]
+    its = solver.solve(Problem(*parts, Logistic(), ball))
+    assert mine.converged and its.converged
+    assert_allclose(its.objective, mine.objective, rtol=1e-12)

@@ -25,9 +25,14 @@ def norms(v: Array) -> Array:
 
 
 def dots(u: Array, v: Array) -> Array:
-    """Return u'v of each column of NumPy arrays."""
-    found: Array = np.vecdot(u.T, v.T)
+    """Return u'v of each column, as NumPy."""
+    found: Array = np.vecdot(u.T, v.T) if isinstance(u, np.ndarray) else numpy((u * v).sum(axis=0))
     return found
+
+
+def by_columns(v: Array) -> Array:
+    """Return an array whose columns are contiguous; one on a device has one column only."""
+    return np.asfortranarray(v) if isinstance(v, np.ndarray) else v
 
 
 @dataclass(eq=False)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import copied, factor_of
 from ...design import Design
 from .batch import dots
 from .block_rows import BlockRows
@@ -32,9 +33,9 @@ class Vector:
 
     def add(self, length: Array, other: Vector) -> None:
         """Add a multiple of another vector."""
-        self.p += length * other.p
+        self.p += factor_of(length, other.p) * other.p
         self.c += length * other.c
-        self.z += length * other.z
+        self.z += factor_of(length, other.z) * other.z
 
 
 @dataclass(eq=False)
@@ -54,17 +55,18 @@ class RowSystem:
 
     def vector(self, p: Array, c: Array) -> Vector:
         """Return Z'p + cu with its scores."""
-        return Vector(p, c, self.rows.scores(self.rows.adjoint(p)) + c * self.along)
+        z = self.rows.scores(self.rows.adjoint(p))
+        return Vector(p, c, z + factor_of(c, z) * self.along)
 
     def curved(self, z: Array) -> Array:
         """Return (D - DD'/m) z."""
-        return self.D * (z - dots(self.D, z) * self.inverse_mass)
+        return self.D * (z - factor_of(dots(self.D, z) * self.inverse_mass, z))
 
     def apply(self, v: Vector) -> tuple[Array, Array]:
         """Return A v as p and c."""
         stiff = self.stiffness + SOFT_RIDGE
         return (
-            self.curved(v.z) + stiff * v.p,
+            self.curved(v.z) + factor_of(stiff, v.p) * v.p,
             stiff * v.c - self.stiffness * self.component(v),
         )
 
@@ -86,8 +88,8 @@ class RowSystem:
         square = self.inner(r.p, r.c, r)
         rtol = CG_RTOL * np.minimum(1.0, np.sqrt(np.sqrt(square) / np.where(rho > 0, rho, 1.0)))
         goal = rtol**2 * square
-        x = Vector(np.zeros_like(r.p), np.zeros_like(r.c), np.zeros_like(r.z))
-        direction = Vector(r.p.copy(), r.c.copy(), r.z.copy())
+        x = Vector(0.0 * r.p, 0.0 * r.c, 0.0 * r.z)
+        direction = r
         for _ in range(CG_STEPS):
             going = square > goal
             if not going.any():
@@ -95,12 +97,10 @@ class RowSystem:
             image = self.apply(direction)
             length = _ratio(square, self.inner(*image, direction), going)
             x.add(length, direction)
-            r = self.vector(r.p - length * image[0], r.c - length * image[1])
+            r = self.vector(r.p - factor_of(length, r.p) * image[0], r.c - length * image[1])
             before, square = square, self.inner(r.p, r.c, r)
-            turn = _ratio(square, before, going)
-            direction = Vector(
-                r.p + turn * direction.p, r.c + turn * direction.c, r.z + turn * direction.z
-            )
+            last, direction = direction, Vector(copied(r.p), copied(r.c), copied(r.z))
+            direction.add(_ratio(square, before, going), last)
         return x
 
 

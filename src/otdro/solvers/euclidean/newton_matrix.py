@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dposv
 
-from ...arrays import beside, namespace, pick, pick_columns
+from ...arrays import beside, factor_of, namespace, pick, pick_columns
 from ...design import Design
-from .batch import Batch, Points, norms
+from .batch import Batch, Points, by_columns, norms
 from .block_rows import BlockRows
 from .conjugate_gradients import RowSystem
 from .stack import Stack
@@ -125,13 +125,13 @@ class NewtonMatrix:
     def _by_products(self, batch: Batch, p: Points, s: Array) -> tuple[Array, Array]:
         """Return the step and Z'(pi (a + D Z step)) from products with Z only."""
         rows = _uncentred(batch) or batch.design
-        D = np.asfortranarray(batch.weights * self.curvature)
+        D = by_columns(batch.weights * self.curvature)
         inverse_mass = batch.fit_intercept / self.mass
-        u = np.asfortranarray(p.theta / p.w)
-        along = np.asfortranarray((p.z - p.b) / p.w)
+        u = by_columns(p.theta / p.w)
+        along = by_columns((p.z - factor_of(p.b, p.z)) / factor_of(p.w, p.z))
         system = RowSystem(rows, D, inverse_mass, batch.rho / p.w, along)
         # g - h s/m = Z'(pi a - D s/m)
-        balanced = batch.weights * p.slope - D * (s / self.mass)
+        balanced = batch.weights * p.slope - factor_of(s / self.mass, D) * D
         x = system.solve(-balanced, -batch.rho, batch.rho)
         step: Array = rows.adjoint(x.p) + x.c * u
         return step, rows.adjoint(balanced + system.curved(x.z))
