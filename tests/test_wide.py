@@ -343,5 +343,6 @@ def test_wide_rows_of_torch_take_the_steps_of_numpy(monkeypatch):
     mine = solver.solve(Problem(X, y, weights, Logistic(), ball))
     parts = [torch.asarray(part) for part in (X, y, weights)]
     its = solver.solve(Problem(*parts, Logistic(), ball))
-    assert mine.converged and its.converged
+    assert mine.converged
+    assert its.converged
     assert_allclose(its.objective, mine.objective, rtol=1e-12)
