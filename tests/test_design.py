@@ -5,13 +5,16 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy import sparse
 
+from otdro import design as design_module
 from otdro.design import Design, column_scale
 
 
 @pytest.mark.parametrize("equal", [False, True])
-@pytest.mark.parametrize("kind", ["dense", "float32", "csr", "far from zero"])
+@pytest.mark.parametrize("kind", ["dense", "float32", "csr", "long csr", "far from zero"])
 @pytest.mark.parametrize("B", [0, 1, 3])
-def test_moments_of_whitened_centred_rows(equal, kind, B):
+def test_moments_of_whitened_centred_rows(equal, kind, B, monkeypatch):
+    if kind == "long csr":
+        monkeypatch.setattr(design_module, "SHORT_UP_TO", 0)
     rng = np.random.default_rng(B)
     n, d = 40, 5
     X = rng.normal(size=(n, d)) + (1e6 if kind == "far from zero" else 0.5)
@@ -20,7 +23,7 @@ def test_moments_of_whitened_centred_rows(equal, kind, B):
     center, factor = X.mean(axis=0, dtype=float), np.tril(rng.normal(size=(d, d)))
     D = np.full((n, B), 0.3) if equal else rng.uniform(0, 1, (n, B))
     D = D if B else (np.full(n, 0.3) if equal else rng.uniform(0, 1, n))
-    design = Design(sparse.csr_array(X) if kind == "csr" else X, factor, center)
+    design = Design(sparse.csr_array(X) if "csr" in kind else X, factor, center)
     G, s = design.moments(D)
     Z = (X - center) @ factor
     columns = D.reshape(n, -1)

@@ -22,6 +22,10 @@ from otdro.problem import Ball, Problem
 from otdro.radius import profile as profile_module
 from otdro.row_space import row_space
 from otdro.solvers import Exact
+from otdro.solvers.euclidean import coordinates as coordinates_module
+from otdro.solvers.euclidean.block_rows import BlockRows
+from otdro.solvers.euclidean.conjugate_gradients import RowSystem
+from otdro.worst_case import robust_risk_of
 
 RNG = np.random.default_rng(0)
 
@@ -268,3 +272,77 @@ def test_sparse_steps_without_the_centre_end_where_dense_ones_do(unit):
     assert_allclose(thin.objective, full.objective, rtol=3e-9)
     assert_allclose(unit * thin.coef, unit * full.coef, atol=1e-4)
     assert_allclose(thin.intercept, full.intercept, atol=1e-4)
+
+
+def test_blocks_have_the_products_of_each_problem():
+    X, _ = sparse_rows(12, 40, 5)
+    costs = [structured(40, 3), structured(40, 0), None]
+    blocks = BlockRows.of(X, [None if cost is None else cost.factor for cost in costs])
+    theta, r = RNG.normal(size=(43, 3)), RNG.normal(size=(12, 3))
+    for some in (np.arange(3), np.array([2, 0]), np.array([False, True, False])):
+        part, z = blocks.problems(some), blocks.problems(some).scores(theta[:, some])
+        pull = part.adjoint(r[:, some])
+        for b, number in enumerate(np.arange(3)[some]):
+            cost = costs[number]
+            L = np.eye(40) if cost is None else cost.factor @ np.eye(cost.factor.shape[1])
+            Z = X.toarray() @ L
+            assert_allclose(z[:, b], Z @ theta[: L.shape[1], number], atol=1e-12)
+            assert_allclose(pull[: L.shape[1], b], Z.T @ r[:, number], atol=1e-12)
+            assert_allclose(pull[L.shape[1] :, b], 0.0)
+    with pytest.raises(ValueError, match="are not formed"):
+        blocks.moments(r)
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+def test_steps_in_the_span_of_the_rows_solve_the_newton_system(intercept):
+    n, d = 15, 50
+    Z = RNG.normal(size=(n, d))
+    D, u = RNG.uniform(0.1, 1, (n, 2)), RNG.normal(size=(d, 2))
+    u /= np.linalg.norm(u, axis=0)
+    p, c, s, rho = RNG.normal(size=(n, 2)), RNG.normal(size=2), np.array([0.3, 2.0]), 1e-16
+    p -= p.mean(axis=0) * intercept
+    inverse = intercept / D.sum(axis=0)
+    system = RowSystem(Design(Z), D, inverse, s, Z @ u)
+    x = system.solve(p, c, np.full(2, rho))
+    assert np.abs(x.z).max() > 0
+    for b in range(2):
+        bend = np.diag(D[:, b]) - inverse[b] * np.outer(D[:, b], D[:, b])
+        A = Z.T @ bend @ Z + s[b] * (np.eye(d) - np.outer(u[:, b], u[:, b]))
+        step = Z.T @ x.p[:, b] + x.c[b] * u[:, b]
+        goal = Z.T @ p[:, b] + c[b] * u[:, b]
+        assert np.linalg.norm(A @ step - goal) <= 0.1 * np.linalg.norm(goal)
+        assert_allclose(x.z[:, b], Z @ step, atol=1e-10)
+
+
+def test_sparse_wide_folds_are_solved_in_step_as_alone():
+    n, d = 60, 2100
+    X, y = sparse_rows(n, d, 20)
+    loss, solver, problems = Logistic(), Exact(tol=1e-8), []
+    for k, cost in enumerate([Norm(2), Mahalanobis(structured(d, 3)), Mahalanobis(identity(d))]):
+        weights = np.ones(n)
+        weights[k::5] = 0.0
+        problems.append(Problem(X, y, weights / weights.sum(), loss, Ball(cost, 0.1, 1)))
+    assert solver.folds_together(problems[0])
+    deltas = np.array([10.0, 0.2, 0.1, 0.03])
+    for problem, found in zip(problems, solver.solve_folds(problems, deltas), strict=True):
+        for delta, mine in zip(deltas, found, strict=True):
+            alone = solver.solve(problem.at(delta))
+            assert mine.converged
+            assert mine.dual.shape == (n,)
+            assert_allclose(mine.objective, alone.objective, atol=2e-8)
+            risk = robust_risk_of(problem.at(delta), mine.coef, mine.intercept)
+            assert_allclose(risk, mine.objective, rtol=1e-9)
+
+
+def test_wide_rows_of_torch_take_the_steps_of_numpy(monkeypatch):
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(coordinates_module, "REDUCE_UP_TO", 0)
+    n, solver, ball = 30, Exact(tol=1e-9), Ball(Norm(2), 0.5, 1)
+    X = np.random.default_rng(0).normal(size=(n, 2100))
+    y, weights = np.where(X[:, 0] > 0, 1.0, -1.0), np.full(n, 1 / n)
+    mine = solver.solve(Problem(X, y, weights, Logistic(), ball))
+    parts = [torch.asarray(part) for part in (X, y, weights)]
+    its = solver.solve(Problem(*parts, Logistic(), ball))
+    assert mine.converged
+    assert its.converged
+    assert_allclose(its.objective, mine.objective, rtol=1e-12)

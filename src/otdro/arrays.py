@@ -7,7 +7,7 @@ float32 rows are float32, their sums over rows float64.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
@@ -24,6 +24,8 @@ LIBRARIES = ("torch", "cupy")
 BLOCK_ROWS = 4_096
 #: Entries of rows that are scaled at a time: what a Gram matrix takes beside X.
 CHUNK = 2**28
+#: Entries that an elementwise function of many passes is given at a time.
+ELEMENTS = 2**14
 
 
 def library(x: Any) -> str | None:
@@ -84,6 +86,30 @@ def factor_of(v: Array, x: Any) -> Any:
     if isinstance(x, np.ndarray) or not isinstance(v, np.ndarray) or v.shape != (1,):
         return beside(v, x)
     return v.item()
+
+
+def elementwise(function: Callable[[Any, Any], tuple[Any, ...]], z: Any, y: Any) -> tuple[Any, ...]:
+    """Return what an elementwise function of z and y returns, arrays of the shape of z.
+
+    Many NumPy rows are passed to it a block at a time, so that what it writes on the way is small
+    and stays in the cache.
+    """
+    if not isinstance(z, np.ndarray) or z.size <= ELEMENTS or not _row_by_row(z, y):
+        return function(z, y)
+    step = max(1, ELEMENTS * len(z) // z.size)
+    first = function(z[:step], y[:step])
+    found = tuple(np.empty(z.shape, part.dtype) for part in first)
+    for start in range(0, len(z), step):
+        rows = slice(start, start + step)
+        for whole, part in zip(found, function(z[rows], y[rows]), strict=True):
+            whole[rows] = part
+    return found
+
+
+def _row_by_row(z: Array, y: Any) -> bool:
+    """Whether y has an entry for each row of z, and no more than z has."""
+    shape = np.shape(y)
+    return shape[:1] == z.shape[:1] and np.broadcast_shapes(z.shape, shape) == z.shape
 
 
 def mass(weights: Any, mask: Any) -> float:

@@ -34,6 +34,9 @@ WRITTEN_UP_TO = 2_000
 PRODUCTS_UP_TO = 2_000_000
 #: Bytes of a block of rows that is cast, centred or scaled at a time.
 BLOCK_BYTES = 2**21
+#: Entries, with zeros, up to which sparse rows are written out for a Gram matrix, and the share of
+#: entries that are not zero from which that is faster.
+SHORT_UP_TO, SHORT_SHARE = 500_000, 0.05
 #: The share of rows with an entry in a sparse column above which products take it as dense.
 DENSE_COLUMN = 0.1
 
@@ -197,9 +200,15 @@ class Design:
         return 1e-2 if self._away and self.X.dtype != namespace(self.X).float64 else 1e-4
 
     def _sparse_moments(self, D: Array) -> tuple[Array, Array]:
-        """Return X' diag(D) X and X'D."""
-        G: Array = (self.X.T @ self.X.multiply(D[:, None])).toarray().astype(float)
-        return G, np.asarray(self.X.T @ D)
+        """Return X' diag(D) X and X'D; a few rows that are not very sparse are written out."""
+        entries = self.n * self.d
+        if entries <= SHORT_UP_TO and self.X.nnz >= SHORT_SHARE * entries:
+            return self._dense_moments(D, center=False)
+        X = self.X.tocsr()
+        values = X.data * np.repeat(D, np.diff(X.indptr))
+        scaled = sparse.csr_array((values, X.indices, X.indptr), shape=X.shape)
+        G: Array = (self._transposed @ scaled).toarray().astype(float)
+        return G, np.asarray(self._transposed @ D)
 
     def _dense_moments(self, D: Array, center: bool) -> tuple[Array, Array]:
         """Return X' diag(D) X and X'D, of centred rows if asked; equal entries of D scale both."""
@@ -208,9 +217,12 @@ class Design:
             return gram_of_rows(self.X, D, at), s if at is None else s - float(D.sum()) * at
         G, s = np.zeros((self.d, self.d)), np.zeros(self.d)
         equal, root = D[0] if D.min() == D.max() else None, np.sqrt(D)
+        room: Array | None = None
         for rows, block in self._blocks(center):
             if equal is None:
-                S = block * root[rows, None]
+                # all blocks are scaled in one place: new memory takes as long as the product
+                room = np.empty_like(block) if room is None else room
+                S = np.multiply(block, root[rows, None], out=room[: len(block)])
                 s += root[rows] @ S
             else:
                 S = block

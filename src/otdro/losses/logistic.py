@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from scipy.special import expit, logit
 
-from ..arrays import as_float, mass, namespace
+from ..arrays import as_float, elementwise, mass, namespace
 from .base import Array, Loss, SlopeRange
 from .inner import Inner
 from .softmax import Softmax, entropy
@@ -32,13 +32,13 @@ class Logistic(Loss):
 
     def value(self, z: Array, y: Array) -> Array:
         """Return log(1 + e^-yz)."""
-        m = y * z
-        xp = namespace(m)
-        return xp.log1p(xp.exp(-xp.abs(m))) + xp.maximum(-m, 0.0)
+        [value] = elementwise(_value, z, y)
+        return value
 
     def derivative(self, z: Array, y: Array) -> Array:
         """Return -y sigma(-yz)."""
-        return -y * _sigma(-y * z)
+        [slope] = elementwise(_derivative, z, y)
+        return slope
 
     def curvature(self, z: Array, y: Array) -> Array:
         """Return sigma(yz) sigma(-yz)."""
@@ -47,20 +47,8 @@ class Logistic(Loss):
 
     def evaluate(self, z: Array, y: Array) -> tuple[Array, Array, Array]:
         """Return value, derivative and curvature from one exponential, in the fewest passes."""
-        m = y * z
-        xp = namespace(m)
-        e = xp.abs(m)
-        e *= -1.0
-        e = xp.exp(e)
-        value, rest = xp.log1p(e), xp.minimum(m, 0.0)
-        value -= rest
-        # sigma(-|m|) and sigma(|m|): no digit is lost in their product
-        e /= e + 1
-        rest = 1 - e
-        bend = e * rest
-        e = xp.where(m <= 0, rest, e)
-        e *= -y
-        return value, e, bend
+        value, slope, curvature = elementwise(_evaluated, z, y)
+        return value, slope, curvature
 
     def probability(self, z: Array) -> Array:
         """Return sigma(z)."""
@@ -146,6 +134,33 @@ class Logistic(Loss):
         value = xp.full_like(v, -np.inf)
         value[rows] = _height(v[rows], m2, a2)
         return Inner(value, -y * v)
+
+
+def _value(z: Array, y: Array) -> tuple[Array]:
+    m = y * z
+    xp = namespace(m)
+    return (xp.log1p(xp.exp(-xp.abs(m))) + xp.maximum(-m, 0.0),)
+
+
+def _derivative(z: Array, y: Array) -> tuple[Array]:
+    return (-y * _sigma(-y * z),)
+
+
+def _evaluated(z: Array, y: Array) -> tuple[Array, Array, Array]:
+    m = y * z
+    xp = namespace(m)
+    e = xp.abs(m)
+    e *= -1.0
+    e = xp.exp(e)
+    value, rest = xp.log1p(e), xp.minimum(m, 0.0)
+    value -= rest
+    # sigma(-|m|) and sigma(|m|): no digit is lost in their product
+    e /= e + 1
+    rest = 1 - e
+    bend = e * rest
+    e = xp.where(m <= 0, rest, e)
+    e *= -y
+    return value, e, bend
 
 
 def _sigma(x: Array) -> Array:

@@ -42,8 +42,9 @@ def shrunk(learner: Any, shrinkage: float | None = None) -> Array:
     """Return the matrix of a fitted learner, trace d, at a shrinkage; None is its own."""
     if not isinstance(learner, Metric):
         return shrink(fitted_matrix(learner), shrinkage or 0.0)
-    matrix: Array = learner.metric_ if shrinkage is None else learner.shrunk(shrinkage)
-    return matrix
+    own = getattr(learner, "shrinkage", None)
+    matrix: Array = learner.metric_
+    return matrix if shrinkage in (None, own) else learner.shrunk(float(shrinkage or 0.0))
 
 
 def fitted(

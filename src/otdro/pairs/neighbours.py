@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -40,7 +41,7 @@ class NeighbourSearch:
             near = self._index(self.X[rows], k + 1).neighbor_graph[0]
             return _link(rows, rows, _others(near, k))
         if len(rows) ** 2 <= TABLE_UP_TO:
-            distance = _squares(self.X[rows], self.X[rows])
+            distance = self._squares(rows, rows)
             np.fill_diagonal(distance, np.inf)
             return _link(rows, rows, np.argpartition(distance, k - 1, axis=1)[:, :k])
         return _link(rows, rows, NearestNeighbors(n_neighbors=k).fit(self.X[rows]).kneighbors()[1])
@@ -53,12 +54,23 @@ class NeighbourSearch:
         if self.approximate:
             near = self._index(self.X[others], k).query(self.X[rows], k=k)[0]
         elif len(rows) * len(others) <= TABLE_UP_TO:
-            distance = _squares(self.X[rows], self.X[others])
+            distance = self._squares(rows, others)
             near = np.argpartition(distance, k - 1, axis=1)[:, :k]
         else:
             index = NearestNeighbors(n_neighbors=k).fit(self.X[others])
             near = index.kneighbors(self.X[rows])[1]
         return _link(rows, others, near)
+
+    def _squares(self, rows: Array, others: Array) -> Array:
+        """Return the squared distances of some rows to others."""
+        if sparse.issparse(self.X) and self.X.shape[0] ** 2 <= TABLE_UP_TO:
+            return self._table[np.ix_(rows, others)]
+        return _squares(self.X[rows], self.X[others])
+
+    @cached_property
+    def _table(self) -> Array:
+        """The squared distances of all sparse rows: one product takes less than its parts."""
+        return _squares(self.X, self.X)
 
     def _index(self, X: Array, k: int) -> Any:
         try:

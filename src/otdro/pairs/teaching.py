@@ -53,6 +53,21 @@ def teaching_rows(X: Any, y: Array, weights: Array) -> tuple[Any, Array]:
         X = X[first]
         thin = hasattr(X, "toarray")
         return (sparse.csr_array(X) if thin else np.asarray(X, dtype=float)), y[first]
-    rows = np.column_stack([as_dense(X), y])
-    rows = np.unique(np.asarray(rows, dtype=float), axis=0)
+    rows = distinct_rows(np.asarray(np.column_stack([as_dense(X), y]), dtype=float))
     return rows[:, :-1], rows[:, -1]
+
+
+def distinct_rows(rows: Array) -> Array:
+    """Return the distinct rows of a float64 array, in the order of their first entries that differ.
+
+    They are compared as strings of bytes: those of a positive number with its sign bit set, and
+    those of a negative one with all bits turned, have the order of the numbers.
+    """
+    rows = np.ascontiguousarray(rows) + 0.0  # -0.0 + 0.0 = 0.0
+    bits = rows.view(np.int64)
+    ordered = np.where(bits < 0, ~bits, bits ^ np.iinfo(np.int64).min).view(np.uint64)
+    strings = np.ascontiguousarray(ordered.astype(">u8"))
+    strings = strings.view(np.dtype((np.void, 8 * rows.shape[1]))).ravel()
+    rows = rows[np.argsort(strings)]
+    new = np.append(True, (rows[1:] != rows[:-1]).any(axis=1))
+    return rows[new]

@@ -34,6 +34,8 @@ SMOOTHING = 40
 TEMPERATURE = 1.0
 #: Nodes of the quadrature over that Gaussian at most; draws behind the profile of other norms.
 NODES, DRAWS = 15, 200
+#: Entries of the draws that are looked at in one go.
+DRAWN_ENTRIES = 2**18
 #: Nodes whose error, h^(2 nodes) times a constant below 1, is below rounding by itself.
 FEW_NODES = 3
 #: Rows times squared columns above which tr S^2 is found at a few deltas only, and how many.
@@ -299,8 +301,15 @@ def _drawn_norms(evidence: Evidence, k: int) -> Array:
     sample = evidence.sample
     xi = np.random.default_rng(0).standard_normal((len(sample.weights), DRAWS))
     design = Design(sample.X, center=sample.fence[0] if sample.fit_intercept else None)
+    step = max(1, DRAWN_ENTRIES // design.d)
+    draws = [np.ascontiguousarray(xi[:, i : i + step]) for i in range(0, DRAWS, step)]
+
+    def lengths(root: Array) -> Array:
+        pulls = (design.adjoint(some * root) for some in draws)
+        return np.concatenate([evidence.cost.norm(pull.T) for pull in pulls])
+
     found = [
-        np.median(evidence.cost.norm(design.adjoint(xi * np.sqrt(column)[:, None]).T))
+        np.median(lengths(np.sqrt(column)[:, None]))
         for columns in evidence.folds.blocks()
         for column in _squares(evidence, k, columns).T
     ]

@@ -72,16 +72,29 @@ def applies(problem: Problem) -> bool:
 
 
 class PathRows:
-    """The rows X of the problems of a path, for products and by columns."""
+    """The rows X of the problems of a path, for products and by columns.
+
+    What is written for one step lies where that of the step before lay: new memory for it would
+    take longer to get than to fill.
+    """
 
     def __init__(self, X: Any) -> None:
         self.design = Design(X)
         # X' by rows: some of its rows are found at once
         self.by_column = X.T.tocsr() if hasattr(X, "tocsr") else X.T
+        self._places = np.empty((2, 0, X.shape[0]))
 
-    def columns(self, index: Array) -> Array:
-        """Return X' of some columns as an array by rows."""
-        return np.ascontiguousarray(as_dense(self.by_column[index]), dtype=float)
+    def columns(self, index: Array) -> tuple[Array, Array]:
+        """Return X' of some columns as an array by rows, and an array of that shape to write to."""
+        if len(index) > self._places.shape[1]:
+            self._places = np.empty((2, 2 * len(index), self.design.n))
+        rows, room = self._places[:, : len(index)]
+        some = self.by_column[index]
+        if hasattr(some, "toarray") and some.dtype == rows.dtype:
+            some.toarray(out=rows)
+        else:
+            rows[:] = as_dense(some)
+        return rows, room
 
     def at(self, problem: Problem, coef: Array, b: float) -> Point:
         """Return the point of a model."""
@@ -107,7 +120,7 @@ def minimise(
         columns = _working(p, bound.pull, penalty(problem))
         if len(columns) * len(p.z) > WRITE_UP_TO:
             break
-        model = _model(problem, p, rows.columns(columns), columns, slope, curvature)
+        model = _model(problem, p, *rows.columns(columns), columns, slope, curvature)
         target = model.minimiser(p.coef[columns], max(share * gap, ENOUGH * goal))
         new = _line_search(problem, p, model, target, slope)
         idle = 0 if new.objective < p.objective - ENOUGH * goal else idle + 1
@@ -210,10 +223,10 @@ class Lasso:
         used = np.flatnonzero(coef)
         if not 0 < len(used) <= len(self.v):
             return coef
-        w, B = coef[used], self.At[used]
+        w, B = coef[used], self.At if len(used) == len(coef) else self.At[used]
         sign = np.sign(w)
         H = B @ B.T
-        H[np.diag_indices_from(H)] *= 1 + LIFT
+        H.ravel()[:: len(H) + 1] *= 1 + LIFT
         try:
             factor = cho_factor(H, overwrite_a=True, check_finite=False)
         except LinAlgError:
@@ -227,9 +240,18 @@ class Lasso:
 
 
 def _model(
-    problem: Problem, p: Point, rows: Array, columns: Array, slope: Array, curvature: Array
+    problem: Problem,
+    p: Point,
+    rows: Array,
+    room: Array,
+    columns: Array,
+    slope: Array,
+    curvature: Array,
 ) -> Lasso:
-    """Return the quadratic model at a point, over some columns, whose X' are the ``rows``."""
+    """Return the quadratic model at a point, over some columns, whose X' are the ``rows``.
+
+    A' is written to ``room``.
+    """
     bend = np.maximum(curvature, LEAST_CURVATURE * float(problem.loss.smoothness))
     D, r = problem.weights * bend, p.z - slope / bend
     center, level = np.zeros(len(columns)), 0.0
@@ -239,8 +261,8 @@ def _model(
         r = r - p.b
     root = np.sqrt(D)
     # by rows: coordinate descent reads A by columns
-    At = rows * root
-    At -= center[:, None] * root
+    At = np.subtract(rows, center[:, None], out=room)
+    At *= root
     return Lasso(columns, rows, At, root * (r - level), center, level, penalty(problem))
 
 

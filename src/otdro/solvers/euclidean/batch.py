@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ...arrays import full, namespace, numbers, numpy, pick_columns, set_columns
 from ...design import Design
 from ...losses import Loss
+from .block_rows import BlockRows
 from .stack import Stack
 
 Array = NDArray[Any]
@@ -23,6 +24,17 @@ def norms(v: Array) -> Array:
     return xp.sqrt(xp.einsum("db,db->b", v, v))
 
 
+def dots(u: Array, v: Array) -> Array:
+    """Return u'v of each column, as NumPy."""
+    found: Array = np.vecdot(u.T, v.T) if isinstance(u, np.ndarray) else numpy((u * v).sum(axis=0))
+    return found
+
+
+def by_columns(v: Array) -> Array:
+    """Return an array whose columns are contiguous; one on a device has one column only."""
+    return np.asfortranarray(v) if isinstance(v, np.ndarray) else v
+
+
 @dataclass(eq=False)
 class Batch:
     """B problems; ``weights`` (n, B) with columns of sum 1, ``rho`` (B,).
@@ -31,7 +43,7 @@ class Batch:
     What has no entry per row is where ``rho`` is: NumPy, but for a stack on a device.
     """
 
-    design: Design | Stack
+    design: Design | Stack | BlockRows
     y: Array
     weights: Array
     loss: Loss
@@ -116,14 +128,28 @@ class Minimum:
     def empty(cls, batch: Batch) -> Minimum:
         """Return arrays for every problem of a batch."""
         n, d, B = batch.design.n, batch.design.d, len(batch.rho)
+        # the entries of a problem are next to each other
         return cls(
-            full((d, B), 0.0, batch.rho),
+            full((B, d), 0.0, batch.rho).T,
             full(B, 0.0, batch.rho),
-            full((n, B), 0.0, batch.y),
-            full((n, B), 0.0, batch.y),
+            full((B, n), 0.0, batch.y).T,
+            full((B, n), 0.0, batch.y).T,
             full(B, 0.0, batch.rho),
             full(B, 0.0, batch.rho),
             numbers(B, batch.rho) * 0 + 1,
+        )
+
+    @classmethod
+    def of_problem(cls, found: list[Minimum], b: int, d: int) -> Minimum:
+        """Return the minima of problem b in several batches, in its first d coordinates."""
+        return cls(
+            np.stack([each.theta[:d, b] for each in found], axis=1),
+            np.array([each.b[b] for each in found]),
+            np.stack([each.z[:, b] for each in found], axis=1),
+            np.stack([each.slope[:, b] for each in found], axis=1),
+            np.array([each.objective[b] for each in found]),
+            np.array([each.gap[b] for each in found]),
+            np.array([each.n_iter[b] for each in found]),
         )
 
     def store(self, columns: Array, p: Points, objective: Array, gap: Array, n_iter: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -35,16 +36,27 @@ class Coordinates:
     the mean row: any point near it serves.
     """
 
+    span: Span | None
+
     def __init__(self, problem: Problem, reduce: bool = True, center: Array | None = None) -> None:
         self.center = None
         if problem.fit_intercept:
             self.center = mean(problem.X, problem.weights) if center is None else center
         self.factor = problem.ball.cost.factor()
-        self.design = Design(problem.X, self.factor, self.center)
-        self.span: Span | None = None
-        n, d = self.design.n, self.design.d
-        if reduce and d > n and n <= REDUCE_UP_TO:
+        self.X, self.span = problem.X, None
+        n = problem.X.shape[0]
+        if reduce and self.d > n and n <= REDUCE_UP_TO:
             self.design, self.span = row_space(self.design, problem.ball.delta == 0)
+
+    @property
+    def d(self) -> int:
+        """The columns of L."""
+        return int(self.X.shape[1] if self.factor is None else self.factor.shape[1])
+
+    @cached_property
+    def design(self) -> Design:
+        """The rows in these coordinates."""
+        return Design(self.X, self.factor, self.center)
 
     def theta(self, coef: Array) -> Array:
         """Return the coordinates of coefficients beta."""

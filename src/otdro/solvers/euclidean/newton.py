@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...arrays import numbers, pick, pick_columns
+from ...arrays import factor_of, numbers, pick, pick_columns
 from ...costs import Cost
 from ...design import Design, mean
 from ...losses import Loss
@@ -16,6 +17,7 @@ from ...problem import Problem, Solution
 from ..base import Starts, Swept, ahead, constant_risk
 from .batch import Batch, Minimum, norms
 from .batched import BatchedMethod
+from .block_rows import BlockRows
 from .coordinates import Coordinates
 from .gathered import MINIMISE, Asked, minimised, stackable
 from .newton_matrix import DENSE_UP_TO, NewtonMatrix
@@ -36,6 +38,8 @@ ONE_IN = 20
 ROUGH_SHARE, ROUGH_STEPS = 0.1, 30
 #: Entries of the rows of a stack of problems, each with its own copy, that are solved at a time.
 ROWS_UP_TO = 1_000_000
+#: Entries of sparse wide rows up to which folds are solved in step, as blocks of one matrix.
+IN_STEP_UP_TO = 100_000
 
 
 class Newton(BatchedMethod):
@@ -97,8 +101,8 @@ class Newton(BatchedMethod):
         return [solved[f * m : (f + 1) * m] for f in range(F)]
 
     def folds_together(self, problem: Problem) -> bool:
-        """Whether paths under other costs are cheaper together: those of small problems."""
-        return self.starts_pay(problem)
+        """Whether paths under other costs are cheaper together: those of short products."""
+        return self.starts_pay(problem) or _in_step(problem)
 
     def solve_folds(
         self,
@@ -109,6 +113,8 @@ class Newton(BatchedMethod):
         starts: Starts | None,
     ) -> list[list[Solution]]:
         """Solve problems each under its own cost at every delta, the rows of all in one stack."""
+        if _in_step(problems[0]):
+            return _solve_in_step(problems, np.asarray(deltas), tol, max_iter)
         if MINIMISE.get() is not minimise or not stackable(problems[0].y, problems[0].loss):
             return super().solve_folds(problems, deltas, tol, max_iter, starts)
         m, (n, d) = len(deltas), problems[0].X.shape
@@ -133,26 +139,19 @@ class Newton(BatchedMethod):
 
         They are centred on the mean of ``part`` of the rows, where that is given.
         """
-        X: Any = problem.X
-        n, d = X.shape
-        cheap = hasattr(X, "nnz") and d > DENSE_UP_TO and X.nnz < n * n
         center = None if part is None else _mean_of(problem, part)
-        return Coordinates(problem, reduce=not cheap, center=center)
+        return Coordinates(problem, reduce=not _sparse_and_wide(problem), center=center)
 
     def in_turn(
         self, problem: Problem, deltas: Array, tol: float, max_iter: int, starts: Starts | None
     ) -> list[Solution]:
         """Solve at every delta from the line through the last two solutions."""
         at, target = self._coordinates(problem), np.array([tol * constant_risk(problem)[1]])
-        weights = problem.weights[:, None]
+        one = _batch(problem, at, problem.weights[:, None], deltas[:1])
         solved: list[Solution] = []
-        last: list[Minimum] = []
-        zero, system = zero_points(_batch(problem, at, weights, deltas[:1])), NewtonMatrix()
-        for j in range(len(deltas)):
-            start = _extrapolated(last, deltas[: j + 1])
-            one = _batch(problem, at, weights, deltas[j : j + 1])
-            last = [*last[-1:], minimise(one, target, max_iter, start, zero, system)]
-            solved += _solutions(problem, at, last[-1], target, one.rho)
+        for delta, found in zip(deltas, _along(one, deltas, target, max_iter), strict=True):
+            rho = np.array([delta * problem.loss.lipschitz])
+            solved += _solutions(problem, at, found, target, rho)
         return solved
 
     def sweeps(self, problem: Problem) -> bool:
@@ -188,15 +187,60 @@ class Newton(BatchedMethod):
         return swept
 
 
+def _along(batch: Batch, deltas: Array, target: Array, max_iter: int) -> list[Minimum]:
+    """Return the minima of a batch at every delta, from the line through the last two."""
+    found: list[Minimum] = []
+    zero, system = zero_points(batch), NewtonMatrix()
+    for j, delta in enumerate(deltas):
+        rho = np.full(len(target), delta * batch.loss.lipschitz)
+        start = _extrapolated(found[-2:], deltas[: j + 1])
+        # a matrix serves the next delta while it has all problems
+        system = system if len(target) == 1 else NewtonMatrix()
+        one = replace(batch, rho=rho)
+        found.append(minimise(one, target, max_iter, start, zero, system))
+    return found
+
+
+def _sparse_and_wide(problem: Problem) -> bool:
+    """Whether products with the rows are shorter than with their kernel."""
+    X: Any = problem.X
+    n, d = X.shape
+    return hasattr(X, "nnz") and d > DENSE_UP_TO and bool(X.nnz < n * n)
+
+
+def _in_step(problem: Problem) -> bool:
+    """Whether such rows are so few numbers that calling a product takes as long as it does."""
+    return _sparse_and_wide(problem) and bool(problem.X.nnz <= IN_STEP_UP_TO)
+
+
+def _solve_in_step(
+    problems: list[Problem], deltas: Array, tol: float, max_iter: int
+) -> list[list[Solution]]:
+    """Solve problems over the same sparse rows at every delta, as blocks of one matrix."""
+    first, origin = problems[0], np.zeros(problems[0].X.shape[1])
+    ats = [Coordinates(each, reduce=False, center=origin) for each in problems]
+    rows = BlockRows.of(first.X, [at.factor for at in ats])
+    weights = np.stack([each.weights for each in problems]).T
+    rho = deltas * first.loss.lipschitz
+    each_rho = np.full(len(problems), rho[0])
+    batch = Batch(rows, first.y, weights, first.loss, each_rho, first.fit_intercept)
+    target = np.array([tol * constant_risk(each)[1] for each in problems])
+    found = _along(batch, deltas, target, max_iter)
+    solved = []
+    for b, (each, at) in enumerate(zip(problems, ats, strict=True)):
+        path = Minimum.of_problem(found, b, at.d)
+        solved.append(_solutions(each, at, path, np.full(len(deltas), target[b]), rho))
+    return solved
+
+
 def _extrapolated(found: list[Minimum], deltas: Array) -> Start | None:
     """Return the start at the last of ``deltas``: the line in log delta through the last two."""
     if not found:
         return None
     first, last = found[0], found[-1]
-    t = ahead(deltas) if first.theta.any() else 0.0
-    names = ("theta", "b", "z")
-    pairs = [(getattr(first, name), getattr(last, name)) for name in names]
-    return tuple(v + t * (v - u) for u, v in pairs)
+    t = np.where(first.theta.any(axis=0), ahead(deltas), 0.0)
+    pairs = ((first.theta, last.theta), (first.b, last.b), (first.z, last.z))
+    return tuple(v + factor_of(t, v) * (v - u) for u, v in pairs)
 
 
 def _batch(problem: Problem, at: Coordinates, weights: Array, deltas: Array) -> Batch:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dposv
 
-from ...arrays import beside, namespace, pick, pick_columns
+from ...arrays import beside, factor_of, namespace, pick, pick_columns
 from ...design import Design
-from .batch import Batch, Points, norms
+from .batch import Batch, Points, by_columns, norms
+from .block_rows import BlockRows
+from .conjugate_gradients import RowSystem
 from .stack import Stack
 
 Array = NDArray[Any]
@@ -22,11 +23,8 @@ CONTRACTION, CHEAP_CONTRACTION = 0.3, 0.1
 CHEAP_UP_TO = 10_000_000
 #: Columns above which the Newton system is solved by conjugate gradients, without its matrix.
 DENSE_UP_TO = 2_000
-#: The residual to which conjugate gradients go, times the root of the gradient in units of rho, and
-#: their steps.
-CG_RTOL, CG_STEPS = 0.1, 200
-#: Added to a diagonal of ones, and to an operator: directions that no row settles.
-RIDGE, SOFT_RIDGE = 1e-13, 1e-14
+#: Added to a diagonal of ones: directions that no row settles.
+RIDGE = 1e-13
 #: Operations of the Newton systems of a batch up to which they are solved by the host: a device
 #: takes longer to be told.
 ON_HOST_UP_TO = 10_000_000
@@ -87,8 +85,8 @@ class NewtonMatrix:
         self.g = batch.design.adjoint(batch.weights * p.slope)
         self.s = batch.mean(p.slope)
         residual = norms(self.g + batch.rho * (p.theta / p.w))
-        # the same matrix contracts the gradient about as much again
-        known = len(self.residual) > 0
+        # the same matrix contracts the gradient about as much again; one that is not formed is new
+        known = len(self.residual) > 0 and batch.design.d <= DENSE_UP_TO
         self.fresh = residual > self.contraction * self.residual if known else residual >= 0
         if self.fresh.all():
             self.renew(batch, p)
@@ -114,8 +112,7 @@ class NewtonMatrix:
         balanced = self.g - self.h * (s / self.mass)
         rhs = -(balanced + batch.rho * u)
         if batch.design.d > DENSE_UP_TO:
-            step, Hv = self._conjugate_gradients(batch, u, w, rhs)
-            pull = balanced + Hv
+            step, pull = self._by_products(batch, p, s)
         else:
             H = self.H
             known = (beside(part, H) for part in (batch.rho / w, u, rhs))
@@ -125,67 +122,28 @@ class NewtonMatrix:
         db = -(s + xp.einsum("db,db->b", self.h, step)) / self.mass * batch.fit_intercept
         return step, db, pull
 
-    def _conjugate_gradients(
-        self, batch: Batch, u: Array, w: Array, rhs: Array
-    ) -> tuple[Array, Array]:
-        """Solve the system of one problem through products with Z only.
-
-        Return the step v and (H - hh'/m) v, which is what the other terms leave of the right side.
-        """
-        if len(w) > 1:
-            raise ValueError(f"batches are for at most {DENSE_UP_TO} columns.")
-
-        design, D = batch.design, (batch.weights * self.curvature)[:, 0]
-        h, mass, stiffness, along = self.h[:, 0], self.mass[0], (batch.rho / w)[0], u[:, 0]
-        uncentred = _uncentred(batch)
-
-        def model(v: Array) -> Array:
-            if uncentred is None:
-                return design.adjoint(D * design.scores(v)) - h * ((h @ v) / mass)
-            z = uncentred.scores(v)
-            return uncentred.adjoint(D * (z - (D @ z) / mass))
-
-        def penalty(v: Array) -> Array:
-            return (stiffness + SOFT_RIDGE) * v - (stiffness * (along @ v)) * along
-
-        # the gradient ends at rho u: rho is its unit, if there is one
-        rho = float(batch.rho[0]) or 1.0
-        rtol = CG_RTOL * min(1.0, float(np.sqrt(np.linalg.norm(rhs) / rho)))
-        goal = rhs[:, 0]
-        step, residual = _conjugate_gradients(lambda v: model(v) + penalty(v), goal, rtol)
-        return step[:, None], (goal - residual - penalty(step))[:, None]
+    def _by_products(self, batch: Batch, p: Points, s: Array) -> tuple[Array, Array]:
+        """Return the step and Z'(pi (a + D Z step)) from products with Z only."""
+        rows = _uncentred(batch) or batch.design
+        D = by_columns(batch.weights * self.curvature)
+        inverse_mass = batch.fit_intercept / self.mass
+        u = by_columns(p.theta / p.w)
+        along = by_columns((p.z - factor_of(p.b, p.z)) / factor_of(p.w, p.z))
+        system = RowSystem(rows, D, inverse_mass, batch.rho / p.w, along)
+        # g - h s/m = Z'(pi a - D s/m)
+        balanced = batch.weights * p.slope - factor_of(s / self.mass, D) * D
+        x = system.solve(-balanced, -batch.rho, batch.rho)
+        step: Array = rows.adjoint(x.p) + x.c * u
+        return step, rows.adjoint(balanced + system.curved(x.z))
 
 
-def _uncentred(batch: Batch) -> Design | Stack | None:
+def _uncentred(batch: Batch) -> Design | Stack | BlockRows | None:
     """Return sparse rows X without their centre c, where the intercept makes it irrelevant.
 
-    Z = X - 1c', h = Z'D: (Z'DZ - hh'/m) v = X'D(Xv - 1 D'Xv/m), as D'(q - 1 D'q/m) = 0.
+    Z'p = X'p - c 1'p = X'p for p with sum zero, as (D - DD'/m)q has.
     """
     design = batch.design
     return design.uncentred if batch.fit_intercept and design.sparse else None
-
-
-def _conjugate_gradients(
-    apply: Callable[[Array], Array], rhs: Array, rtol: float
-) -> tuple[Array, Array]:
-    """Return x with |rhs - A x| <= rtol |rhs|, or where the steps end, and rhs - A x.
-
-    A is positive definite.
-    """
-    x, residual = np.zeros_like(rhs), rhs.copy()
-    direction = residual.copy()
-    square = first = float(residual @ residual)
-    for _ in range(CG_STEPS):
-        if square <= rtol**2 * first:
-            break
-        image = apply(direction)
-        length = square / float(direction @ image)
-        x += length * direction
-        residual -= length * image
-        before, square = square, float(residual @ residual)
-        direction *= square / before
-        direction += residual
-    return x, residual
 
 
 def _matrices(batch: Batch, p: Points) -> tuple[Array, Array, Array]:
