@@ -32,6 +32,11 @@ def make_loss(name: str):
     return losses.KNOWN[name](**PARAMETER.get(name, {}))
 
 
+def kind(loss: str):
+    """Return the estimator of the task of a loss."""
+    return DROClassifier if losses.KNOWN[loss].task == "classification" else DRORegressor
+
+
 LOSSES = tuple(losses.KNOWN)
 COMBINATIONS = tuple(
     (loss, cost, order) for loss in LOSSES for cost in COSTS for order in (1, 2)
@@ -100,11 +105,11 @@ class Case:
 
     def estimator(self, delta: float, **settings):
         """Return the unfitted estimator at ``tol=1e-9``."""
-        classify = losses.KNOWN[self.loss].task == "classification"
-        kind = DROClassifier if classify else DRORegressor
         cost = make_cost(self.cost, self.sample.X.shape[1])
         settings = {"tol": 1e-9, "fit_intercept": self.sample.fit_intercept} | settings
-        return kind(make_loss(self.loss), cost=cost, order=self.order, delta=delta, **settings)
+        return kind(self.loss)(
+            make_loss(self.loss), cost=cost, order=self.order, delta=delta, **settings
+        )
 
     def fit(self, delta: float, **settings):
         """Return the fitted estimator."""

@@ -301,8 +301,8 @@ def test_comparison_takes_other_tasks(task):
     X = np.random.default_rng(0).standard_normal((45, 3))
     y = X[:, 0] + 0.1 * X[:, 1] if task == "regression" else np.repeat([0, 1, 2], 15)
     kind = "regression" if task == "regression" else "classification"
-    found = list(compare(StandardScaler(), pd.DataFrame(X), y, kind, rounds(y, kind, 2, 0)))
-    assert len(found) == 12
+    found = list(compare(StandardScaler(), pd.DataFrame(X), y, kind, rounds(y, kind, 1, 0)))
+    assert len(found) == 6
     assert all(np.isfinite(list(s.values.values())).all() for s in found)
 
 

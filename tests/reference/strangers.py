@@ -30,7 +30,7 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.special import entr, expit
 
-from .conic import Sample, line_minimum, precise
+from .conic import CutProgram, Sample, line_minimum, precise
 
 
 @dataclass(frozen=True)
@@ -184,6 +184,11 @@ CONES = {
     "group": lambda w: cp.max(cp.hstack([cp.norm(w[g], 2) for g in columns(w)])),
     "weighted_l1": lambda w: cp.norm(cp.multiply(1 / prices(w.size), w), "inf"),
 }
+#: S with ||beta||_* = ||S beta||_2, of the costs that have one.
+WHITENINGS = {
+    "euclidean": np.eye,
+    "mahalanobis": lambda d: np.linalg.inv(root(d)),
+}
 
 
 def columns(v) -> list[list[int]]:
@@ -284,6 +289,12 @@ class Program:
         return ratio
 
 
+@cache
+def program(curve: Curve, norm: str, order: int, sample: Sample) -> Program:
+    """Return the program of a loss, a norm and an order, compiled once for all its deltas."""
+    return Program(curve, norm, order, sample)
+
+
 SHARES = np.array([0, 1e-4, 1e-2, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.99, 0.9999, 1])
 #: Early programs of a sequence need not be precise, and their cuts are often nearly parallel.
 CUT_TOLERANCES = (1e-10, 1e-9, 1e-8, 1e-7)
@@ -328,26 +339,25 @@ class Cuts:
     def program(self, delta: float, size: float, unit: float) -> tuple:
         """Return value, beta, b and nu; ``size`` and ``unit`` scale w and the value."""
         s = self.sample
-        beta, b = cp.Variable(s.X.shape[1]), cp.Variable()
-        nu, ratio = cp.Variable(nonneg=True), cp.Variable(nonneg=True)
-        rows = cp.Variable(len(s.y))
-        z = size * (s.X @ beta) + (b if s.fit_intercept else 0.0)
         alpha, height = self.curve.tangent(self.share)
+        # r = offset - yz or y - z: its value at z = 0 and its slope in z
+        labels = self.curve.task == LABELS
+        origin = (np.full(len(s.y), self.curve.offset) if labels else s.y)[self.row]
+        slope = (-s.y if labels else -np.ones(len(s.y)))[self.row]
+        ones = np.full((len(self.row), 1), float(s.fit_intercept))
         # nu in units of sqrt(delta) w
         scale = np.sqrt(delta) * size
-        cuts = cp.multiply(alpha, self.curve.residual(z, s.y)[self.row]) + height
-        cuts = cuts + alpha**2 / 2 * scale * nu
-        w = cp.Variable(nonneg=True)
-        program = cp.Problem(
-            cp.Minimize(scale / unit * ratio + s.weights @ rows),
-            [
-                CONES[self.norm](beta) <= w,
-                cp.quad_over_lin(w, 2 * nu) <= ratio,
-                rows[self.row] >= cuts / unit,
-            ],
+        cuts = CutProgram(
+            price=scale / unit,
+            weights=s.weights,
+            S=WHITENINGS[self.norm](s.X.shape[1]),
+            row=self.row,
+            slopes=(alpha * slope / unit)[:, None] * np.hstack([size * s.X[self.row], ones]),
+            curvature=alpha**2 / 2 * scale / unit,
+            height=(alpha * origin + height) / unit,
         )
-        value = unit * precise(program, CUT_TOLERANCES)
-        return value, size * beta.value, float(b.value or 0.0), scale * float(nu.value)
+        value, beta, b, _, nu = cuts.solve(CUT_TOLERANCES)
+        return unit * value, size * beta, b, scale * nu
 
     def thin(self) -> None:
         """Drop the cuts that repeat another one of their row to 1e-4 of its size."""
@@ -366,9 +376,10 @@ def best_shares(curve: Smooth, r: np.ndarray, nu: float) -> list[np.ndarray]:
         best = gain(curve, r[:, None], grid, nu).argmax(axis=1)
         low = grid[np.maximum(best - 1, 0)]
         high = grid[np.minimum(best + 1, len(grid) - 1)]
-        for _ in range(45):
+        # a cell of a factor e is halved to 1e-8 of p, whose square is what the value errs by
+        for _ in range(27):
             # the derivative in p by bisection inside the cell of the grid
-            p = np.clip((low + high) / 2, 1e-300, 1 - 1e-16)
+            p = np.minimum((low + high) / 2, 1 - 1e-16)
             alpha = curve.lo + curve.width * p
             rises = curve.scale * (np.log1p(-p) - np.log(p)) + curve.width * (r + nu * alpha) > 0
             low, high = np.where(rises, p, low), np.where(rises, high, p)
@@ -409,10 +420,10 @@ def optimum(loss: str, norm: str, order: int, sample: Sample, delta: float) -> O
         return constant_model(curve, sample)
     if delta == 0 and np.isfinite(curve.lipschitz):
         # nothing moves: neither norm nor order matter
-        return Program(curve, "euclidean", 1, sample).solve(0.0)
+        return program(curve, "euclidean", 1, sample).solve(0.0)
     if isinstance(curve, Smooth) and order == 2:
         return Cuts(curve, norm, sample).solve(delta)
-    return Program(curve, norm, order, sample).solve(delta)
+    return program(curve, norm, order, sample).solve(delta)
 
 
 def trivial_radius(norm: str, order: int, sample: Sample) -> float:
