@@ -26,6 +26,7 @@ from ..radius.checks import check_groups, check_targets
 from ..radius.selection import Choice
 from ..solvers import Solver
 from ..worst_case import WorstCase, worst_case
+from .checking import check_parameters
 from .notebook import fitted_figures
 from .report import empirical_risk, message, names_of, report, report_nothing_learned
 from .rows import Targets, check_magnitude, check_pair, check_rows
@@ -105,6 +106,7 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
         -------
         self
         """
+        check_parameters(self)
         fitted = self._unfitted()
         with shown(self.verbose), told_of_memory(X):
             fitted._fit(X, y, sample_weight, groups, support, unlabelled)
