@@ -214,7 +214,6 @@ def test_no_parameter_of_a_learner_takes_what_it_is_not(name):
         for bad in ("surely not", object(), 1j, int):
             required = {"candidates": ["euclidean"]} if name == "Blend" else {}
             learner = kind(**required | {parameter.name: bad})
-            learn = learner.fit if hasattr(learner, "fit") else learner.costs
             # "one candidate" is said of candidates
             with pytest.raises((ValueError, TypeError), match=parameter.name.removesuffix("s")):
-                learn(X, y)
+                learner.candidates() if name == "Learned" else learner.fit(X, y)

@@ -95,7 +95,6 @@ class Learned(BaseEstimator):  # type: ignore[misc]
         """Return the Euclidean cost and every learner with every shrinkage, in that order."""
         if not (isinstance(self.how, str) and self.how in HOW):
             raise ValueError(f"how must be 'blend' or 'choose', got {self.how!r}.")
-        check_settings(self, WANTED)
         return [Candidate(None, 1.0)] + [
             Candidate(learner, eta) for learner, etas in self._grid() for eta in etas
         ]
@@ -142,6 +141,7 @@ class Learned(BaseEstimator):  # type: ignore[misc]
         return self.learners
 
     def _grid(self) -> Iterator[tuple[Any, list[float]]]:
+        check_settings(self, WANTED)
         for learner in self._learners():
             if not hasattr(learner, "fit"):
                 raise TypeError(f"learners must have fit(X, y), got {learner!r}.")
