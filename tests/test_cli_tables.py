@@ -179,3 +179,40 @@ def test_texts_nearly_all_distinct_are_not_sent_to_regression(here, capsys):
     said = capsys.readouterr().err
     assert "60 distinct values in 60 rows; use another --target" in said
     assert "regression" not in said
+
+
+def test_infinite_values_are_called_infinite_by_fit_and_predict(here, capsys):
+    table = rows()
+    table.loc[[3, 4], "pay"] = np.inf
+    table.loc[5, "pay"] = np.nan
+    table["never"] = np.inf
+    table.to_csv("t.csv", index=False)
+    notes = fit(capsys, "t.csv", "--save", "m.skops")["notes"]
+    assert (
+        "column 'pay': 1 missing value and 2 infinite values are replaced by the median." in notes
+    )
+    assert any("'never' has no finite values" in note for note in notes)
+    assert guard(["predict", "m.skops", "t.csv", "--out", "p.csv"]) == 0
+    told = " ".join(capsys.readouterr().err.split())
+    assert "1 missing value is replaced as in the training data." in told
+    assert "2 infinite values are replaced as missing ones are" in told
+
+
+@pytest.mark.parametrize("name", ["x.parquet", "x.xlsx"])
+def test_a_text_under_the_name_of_another_kind_is_refused(here, capsys, name):
+    Path(name).write_text("a note\n")
+    assert "does not hold one" in refused(capsys, name)
+    rows().to_csv(name, index=False)
+    assert "rename it to .csv" in refused(capsys, name)
+
+
+def test_rare_categories_are_called_other_values(here, capsys):
+    table = rows(120)
+    table["town"] = [f"t{k % 40}" if k % 2 else f"t{k % 10}" for k in range(120)]
+    table.to_csv("t.csv", index=False)
+    found = fit(capsys, "t.csv", "--save", "m.skops")
+    assert "other values of town" in found["coefficients"]
+    assert guard(["audit", "m.skops", "t.csv", "--target", "y", "--json"]) == 0
+    told = capsys.readouterr().out
+    assert "infrequent" not in json.dumps(found) + told
+    assert "other values of town" in told

@@ -220,8 +220,9 @@ def feature(column: Any, categorical: bool = False, keep: bool = False) -> tuple
         return None, "left out", _left_out(column, "numbers the rows (an identifier)")
     numbers = None if categorical else _as_numbers(column)
     if numbers is not None:
-        numbers = np.where(np.isinf(numbers), np.nan, numbers)
-        return numbers, "number", _imputed(column.name, np.isnan(numbers), "the median")
+        infinite = np.isinf(numbers)
+        note = _imputed(column.name, np.isnan(numbers), "the median", infinite)
+        return np.where(infinite, np.nan, numbers), "number", note
     if not categorical:
         _check_mixed(column)
     texts = as_texts(column)
@@ -246,22 +247,28 @@ def _left_out(column: Any, why: str) -> str:
 def _useless(column: Any) -> str:
     """Say why a column has nothing to learn from; an empty text if it has."""
     present = column.dropna()
-    if len(present) and present.dtype.kind == "f":
-        present = present[np.isfinite(present.to_numpy(dtype=float))]
     if not len(present):
         return "has no values"
+    if present.dtype.kind == "f":
+        present = present[np.isfinite(present.to_numpy(dtype=float))]
+    if not len(present):
+        return "has no finite values"
     one_value = len(present) == len(column) and present.astype(str).nunique() == 1
     return "has one value only" if one_value else ""
 
 
-def _imputed(name: str, missing: Array, by: str) -> str:
-    count = int(missing.sum())
-    return f"column {name!r}: {missing_values(count)} replaced by {by}." if count else ""
+def _imputed(name: str, missing: Array, by: str, infinite: Array | None = None) -> str:
+    subject = absent_values(int(missing.sum()), 0 if infinite is None else int(infinite.sum()))
+    return f"column {name!r}: {subject} replaced by {by}." if subject else ""
 
 
-def missing_values(count: int) -> str:
-    """Return the subject of a sentence on missing values."""
-    return "1 missing value is" if count == 1 else f"{count} missing values are"
+def absent_values(missing: int, infinite: int = 0) -> str:
+    """Return the subject of a sentence on missing and infinite values; "" if there are none."""
+    parts = []
+    for count, kind in ((missing, "missing"), (infinite, "infinite")):
+        if count:
+            parts.append(f"{count} {kind} value{'' if count == 1 else 's'}")
+    return " and ".join(parts) + (" is" if missing + infinite == 1 else " are") if parts else ""
 
 
 def as_texts(column: Any) -> Array:
@@ -292,6 +299,12 @@ def column_as(column: Any, kind: str, first: int = 0) -> Any:
     """Return a column as the numbers or texts of a model's; ``first`` is its first row."""
     if kind == "texts":
         return as_texts(column)
+    numbers = numbers_of(column, first)
+    return np.where(np.isinf(numbers), np.nan, numbers)
+
+
+def numbers_of(column: Any, first: int = 0) -> Array:
+    """Return a column as numbers, nan where missing; refuse texts, by the row of the first one."""
     numbers = _as_numbers(column)
     if numbers is None:
         import pandas as pd
@@ -302,7 +315,7 @@ def column_as(column: Any, kind: str, first: int = 0) -> Any:
             f"column {column.name!r} must hold numbers, but row {first + row + 1} holds "
             f"{str(column.iloc[row])!r}."
         )
-    return np.where(np.isinf(numbers), np.nan, numbers)
+    return numbers
 
 
 def _check_mixed(column: Any) -> None:
