@@ -216,3 +216,33 @@ def test_rare_categories_are_called_other_values(here, capsys):
     told = capsys.readouterr().out
     assert "infrequent" not in json.dumps(found) + told
     assert "other values of town" in told
+
+
+@pytest.mark.parametrize("value", ["−{}.5", "({}.50)", "1'23{}.5", "1\u00a023{},5", "0{}:30"])
+def test_numbers_in_another_writing_are_told(here, capsys, value):
+    table = rows()
+    table["x"] = [value.format(k % 5) for k in range(60)]
+    table.to_csv("t.csv", index=False, sep=";")
+    notes = fit(capsys, "t.csv", "--decimal", ".")["notes"]
+    assert any("'x' holds texts like" in note and "plain numbers" in note for note in notes)
+    table["x"] = [value.format(k) for k in range(60)]
+    table.to_csv("t.csv", index=False, sep=";")
+    notes = fit(capsys, "t.csv", "--decimal", ".")["notes"]
+    assert any("60 distinct texts" in note for note in notes)
+
+
+def test_labels_that_differ_in_case_only_are_told(here, capsys):
+    table = rows()
+    table["y"] = np.where(np.arange(60) % 3 == 0, table.y.str.upper(), table.y)
+    table.loc[7, "y"] = None
+    table.to_csv("t.csv", index=False)
+    notes = fit(capsys, "t.csv")["notes"]
+    assert any("labels 'NO', 'no' of the target 'y' differ in case" in note for note in notes)
+    assert "1 row without a target is left out." in notes
+
+
+def test_a_line_above_the_names_is_said_to_be_one(here, capsys):
+    Path("t.csv").write_text("exported by a tool\n" + rows().to_csv(index=False))
+    assert "more fields than the first line, which must name the columns" in refused(
+        capsys, "t.csv"
+    )

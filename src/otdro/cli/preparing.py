@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .columns import holds_dates, holds_identifiers, number_with_unit
+from .columns import holds_dates, holds_identifiers, written_number
 from .errors import UserError
 
 Array = NDArray[Any]
@@ -72,6 +72,7 @@ def prepare(
     table, notes = _with_target(table, target)
     notes = said + notes
     y, task = target_of(table[target], task)
+    notes += labels_alike(y, target)
     if len(y) < LEAST:
         raise UserError(
             f"the table has {len(y)} rows with a target; the folds need {LEAST}: add more."
@@ -152,8 +153,28 @@ def _with_target(table: Any, target: str) -> tuple[Any, list[str]]:
         raise UserError(f"the target {target!r} has no values.")
     if not missing:
         return table, []
-    note = f"{missing} rows without a target are left out."
-    return table[table[target].notna()].reset_index(drop=True), [note]
+    return table[table[target].notna()].reset_index(drop=True), [without_target(missing)]
+
+
+def without_target(count: int) -> str:
+    """Return the note on rows that have no target."""
+    rows = "1 row without a target is" if count == 1 else f"{count} rows without a target are"
+    return f"{rows} left out."
+
+
+def labels_alike(y: Array, target: str) -> list[str]:
+    """Return a note where labels differ in nothing but case and blanks."""
+    if y.dtype.kind != "U":
+        return []
+    alike: dict[str, list[str]] = {}
+    for label in np.unique(y).tolist():
+        alike.setdefault(" ".join(label.casefold().split()), []).append(repr(label))
+    return [
+        f"the labels {', '.join(same)} of the target {target!r} differ in case or blanks only, and "
+        "are taken for different ones; write them alike if they are not."
+        for same in alike.values()
+        if len(same) > 1
+    ]
 
 
 def target_of(column: Any, task: str) -> tuple[Array, str]:
@@ -228,14 +249,16 @@ def feature(column: Any, categorical: bool = False, keep: bool = False) -> tuple
     texts = as_texts(column)
     distinct, rows = int(column.dropna().astype(str).nunique()), len(column)
     nearly_all = distinct >= IDENTIFIER * rows
+    unit = None if wanted else written_number(column)
     if not wanted and (nearly_all or (distinct > CATEGORIES and distinct > DISTINCT * rows)):
-        return None, "left out", _left_out(column, f"has {distinct} distinct texts in {rows} rows")
+        like = "" if unit is None else f", like {unit!r},"
+        why = f"has {distinct} distinct texts{like} in {rows} rows"
+        return None, "left out", _left_out(column, why)
     note = _imputed(column.name, column.isna().to_numpy(), "the commonest value")
-    unit = None if wanted else number_with_unit(column)
     if unit is not None:
         note = (
             f"column {column.name!r} holds texts like {unit!r}, which are taken as categories; "
-            f"leave the unit out of the file to use them as numbers. {note}"
+            f"write plain numbers, as 1234.5, in the file to use them as such. {note}"
         ).strip()
     return texts, "text", note
 

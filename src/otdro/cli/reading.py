@@ -250,6 +250,8 @@ def _decoded(source: Source) -> io.TextIOWrapper:
 
 
 def _reason(error: Exception) -> str:
+    if "Length of header" in str(error):
+        return "lines have more fields than the first line, which must name the columns"
     return str(error).replace("Error tokenizing data. C error: ", "").strip().rstrip(".")
 
 

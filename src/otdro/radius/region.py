@@ -16,9 +16,9 @@ from .profile import check_profile, chi_square_quantile, moments, pilot
 
 Array = NDArray[Any]
 
-#: Rows (of labels: of the rarer class) per slope below which a region of 95% covers the true
-#: slopes of a linear model with Gaussian rows in less than about 85% of samples.
-ROWS_PER_SLOPE = 10
+#: Rows per slope (of labels: rows of the rarer class) below which the limit law is far: for targets
+#: a region of 95% then covers less than 94%, for labels its intervals are far too wide.
+ROWS_PER_SLOPE = {"regression": 30, "classification": 10}
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,11 +122,12 @@ def _check_rows(sample: Sample, d: int) -> None:
     if sample.loss.task == "classification":
         share = float(sample.weights[sample.ys[0] > 0].sum())
         rows, what = rows * min(share, 1 - share), "rows of the rarer class"
-    need = ROWS_PER_SLOPE * d
+    least = ROWS_PER_SLOPE[sample.loss.task]
+    need = least * d
     if rows < need:
         warnings.warn(
             f"the confidence region is asymptotic, and {rows:.0f} {what} are few for {d} slopes: "
-            f"below {ROWS_PER_SLOPE} per slope ({need}) its intervals are unreliable and can be "
+            f"below {least} per slope ({need}) its intervals are unreliable and can be "
             "far too wide or too narrow. Use fewer columns or more rows.",
             UserWarning,
             stacklevel=4,
