@@ -247,6 +247,7 @@ def test_constant_and_duplicated_columns(loss, cost):
 
 
 @over
+@pytest.mark.constant_model
 def test_two_rows(loss, cost):
     fit(loss, cost, X[:2], np.array([0.0, 1.0]))
 

@@ -113,7 +113,7 @@ def resolve_order(order: Any, loss: Loss, cost: Cost | None) -> int:
         norm = cost is None or cost.is_norm
         return 1 if norm and np.isfinite(loss.lipschitz) else 2
     if isinstance(order, Real) and not isinstance(order, bool) and order in (1, 2):
-        return int(order)
+        return int(float(order))
     raise ValueError(f"order must be 1, 2 or 'auto', got order={order!r}.")
 
 
