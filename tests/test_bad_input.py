@@ -109,6 +109,59 @@ def test_a_refused_fit_does_not_touch_an_earlier_one(case):
     assert_allclose(first.coef_, coef)
 
 
+PARAMETERS = [
+    (kind, name)
+    for kind in (DROClassifier, DRORegressor)
+    for name in kind().get_params()
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "name"), PARAMETERS)
+def test_no_parameter_takes_what_it_is_not(kind, name):
+    y = Y if kind is DROClassifier else Z
+    for bad in ("surely not", object(), 1j, b"x", {"a": 1}, int):
+        for given in ({"delta": 0.1}, {"delta": "cv"}):
+            model = kind(**{"cost": "euclidean"} | given | {name: bad})
+            with pytest.raises((ValueError, TypeError), match=f"(?s){name}"):
+                model.fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("name", "bad"),
+    [
+        ("fit_intercept", "yes"), ("fit_intercept", 1), ("n_jobs", "a"), ("n_jobs", 0),
+        ("n_jobs", 1.5), ("verbose", None), ("verbose", -1), ("confidence", 95),
+        ("confidence", True), ("tol", True), ("tol", np.inf), ("max_iter", True),
+        ("random_state", True), ("random_state", 2**40), ("rule", ["min"]), ("cv", 1), ("cv", True),
+        ("deltas", "0.1"), ("deltas", {"a": 1}), ("scoring", {"a": "accuracy"}), ("scoring", int),
+        ("class_weight", {1: -1.0, -1: 2.0}), ("class_weight", {1: "heavy", -1: 2.0}),
+    ],
+)  # fmt: skip
+def test_a_parameter_of_another_type_or_range_is_named_with_its_value(name, bad):
+    with pytest.raises(ValueError, match=rf"^{name} must be .*, got {name}="):
+        DROClassifier(**{"cost": "euclidean", "delta": 0.1} | {name: bad}).fit(X, Y)
+
+
+@pytest.mark.parametrize(
+    ("cv", "match"),
+    [
+        ([1, 2], "pair .train, test. .*got 1"),
+        ([([0.5, 1.5], [2.0])], "row numbers, got"),
+        ([(np.arange(30), np.arange(5))], "names row 29, and X has 20 rows"),
+    ],
+)
+def test_splits_that_are_none_are_refused(cv, match):
+    with pytest.raises(ValueError, match=match):
+        DROClassifier(cost="euclidean", cv=cv).fit(X, Y)
+
+
+def test_a_class_in_place_of_an_object_says_how_to_make_one():
+    with pytest.raises(
+        TypeError, match=r"cost is the class Mahalanobis.* use cost=Mahalanobis\(\)"
+    ):
+        classifier(cost=Mahalanobis).fit(X, Y)
+
+
 @pytest.mark.parametrize("model", [classifier(), regressor()], ids=["classifier", "regressor"])
 def test_use_before_fit(model):
     for method in ("predict", "worst_case"):
@@ -194,6 +247,7 @@ def test_constant_and_duplicated_columns(loss, cost):
 
 
 @over
+@pytest.mark.constant_model
 def test_two_rows(loss, cost):
     fit(loss, cost, X[:2], np.array([0.0, 1.0]))
 

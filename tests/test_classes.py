@@ -157,6 +157,24 @@ def test_one_vector_more_for_all_classes_changes_nothing():
     assert_allclose(risk, model.robust_risk_, atol=1e-12)
 
 
+@pytest.mark.parametrize("form", ["multinomial", "ovr"])
+def test_a_path_of_three_classes_has_the_deltas_first(form):
+    X, y = load_iris(return_X_y=True)
+    grid = [0.3, 0.1, 0.03, 0.01]
+    settings = {"cost": "euclidean", "deltas": grid, "cv": 2, "rule": "min"}
+    model = DROClassifier(multi_class=form, **settings).fit(X[::3], y[::3])
+    path = model.path_
+    at = path.deltas.tolist().index(model.delta_)
+    assert path.coef.shape == (4, 3, 4)
+    assert path.intercept.shape == (4, 3)
+    assert_allclose(path.coef[at], model.coef_, atol=1e-3)
+    assert_allclose(path.intercept[at], model.intercept_, atol=1e-3)
+    for name in ("empirical_risk", "robust_risk", "gap"):
+        found = getattr(path, name)
+        assert found.shape == ((4,) if form == "multinomial" else (4, 3))
+        assert_allclose(found[at], getattr(model, f"{name}_"), atol=1e-5)
+
+
 def test_a_default_fit_of_three_classes():
     X, y = load_iris(return_X_y=True)
     model = DROClassifier(cv=3, rule="min").fit(X, y)

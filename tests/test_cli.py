@@ -367,6 +367,9 @@ def test_demo_needs_nothing(here, capsys, monkeypatch):
     code, out, _ = call(capsys, "demo", "--reps", "2")
     assert code == 0
     assert "robust risk" in out
+    # the first table is one where it does; the last line of each part says whether it did
+    assert "The learned cost wins against the Euclidean one here" in out
+    assert out.count("The learned cost") == 2
     assert max(map(len, out.splitlines())) <= 80
     assert os.listdir() == []
 

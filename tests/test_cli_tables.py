@@ -179,3 +179,70 @@ def test_texts_nearly_all_distinct_are_not_sent_to_regression(here, capsys):
     said = capsys.readouterr().err
     assert "60 distinct values in 60 rows; use another --target" in said
     assert "regression" not in said
+
+
+def test_infinite_values_are_called_infinite_by_fit_and_predict(here, capsys):
+    table = rows()
+    table.loc[[3, 4], "pay"] = np.inf
+    table.loc[5, "pay"] = np.nan
+    table["never"] = np.inf
+    table.to_csv("t.csv", index=False)
+    notes = fit(capsys, "t.csv", "--save", "m.skops")["notes"]
+    assert (
+        "column 'pay': 1 missing value and 2 infinite values are replaced by the median." in notes
+    )
+    assert any("'never' has no finite values" in note for note in notes)
+    assert guard(["predict", "m.skops", "t.csv", "--out", "p.csv"]) == 0
+    told = " ".join(capsys.readouterr().err.split())
+    assert "1 missing value is replaced as in the training data." in told
+    assert "2 infinite values are replaced as missing ones are" in told
+
+
+@pytest.mark.parametrize("name", ["x.parquet", "x.xlsx"])
+def test_a_text_under_the_name_of_another_kind_is_refused(here, capsys, name):
+    Path(name).write_text("a note\n")
+    assert "does not hold one" in refused(capsys, name)
+    rows().to_csv(name, index=False)
+    assert "rename it to .csv" in refused(capsys, name)
+
+
+def test_rare_categories_are_called_other_values(here, capsys):
+    table = rows(120)
+    table["town"] = [f"t{k % 40}" if k % 2 else f"t{k % 10}" for k in range(120)]
+    table.to_csv("t.csv", index=False)
+    found = fit(capsys, "t.csv", "--save", "m.skops")
+    assert "other values of town" in found["coefficients"]
+    assert guard(["audit", "m.skops", "t.csv", "--target", "y", "--json"]) == 0
+    told = capsys.readouterr().out
+    assert "infrequent" not in json.dumps(found) + told
+    assert "other values of town" in told
+
+
+@pytest.mark.parametrize("value", ["−{}.5", "({}.50)", "1'23{}.5", "1\u00a023{},5", "0{}:30"])
+def test_numbers_in_another_writing_are_told(here, capsys, value):
+    table = rows()
+    table["x"] = [value.format(k % 5) for k in range(60)]
+    table.to_csv("t.csv", index=False, sep=";")
+    notes = fit(capsys, "t.csv", "--decimal", ".")["notes"]
+    assert any("'x' holds texts like" in note and "plain numbers" in note for note in notes)
+    table["x"] = [value.format(k) for k in range(60)]
+    table.to_csv("t.csv", index=False, sep=";")
+    notes = fit(capsys, "t.csv", "--decimal", ".")["notes"]
+    assert any("60 distinct texts" in note for note in notes)
+
+
+def test_labels_that_differ_in_case_only_are_told(here, capsys):
+    table = rows()
+    table["y"] = np.where(np.arange(60) % 3 == 0, table.y.str.upper(), table.y)
+    table.loc[7, "y"] = None
+    table.to_csv("t.csv", index=False)
+    notes = fit(capsys, "t.csv")["notes"]
+    assert any("labels 'NO', 'no' of the target 'y' differ in case" in note for note in notes)
+    assert "1 row without a target is left out." in notes
+
+
+def test_a_line_above_the_names_is_said_to_be_one(here, capsys):
+    Path("t.csv").write_text("exported by a tool\n" + rows().to_csv(index=False))
+    assert "more fields than the first line, which must name the columns" in refused(
+        capsys, "t.csv"
+    )

@@ -64,6 +64,7 @@ def check_name(value):
 
 
 @pytest.mark.parametrize(("estimator", "check"), CHECKS, ids=check_name)
+@pytest.mark.constant_model
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
 

@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 from sklearn.exceptions import ConvergenceWarning
 
-from otdro import Ball, robust_risk
+from otdro import Ball, DROClassifier, robust_risk
 from reference import conic
 from tables import (
     COMBINATIONS,
@@ -86,6 +86,19 @@ def test_robust_risk_is_that_of_the_coefficients(case, delta):
     assert_allclose(model.robust_risk_, value, rtol=1e-9, atol=noise)
     empirical = s.weights @ conic.plain(case.form, s, z)
     assert_allclose(model.empirical_risk_, empirical, rtol=1e-9, atol=noise)
+
+
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("loss", ["logistic", "hinge"])
+@pytest.mark.parametrize("tol", [1e-1, 1e-3, 1e-6])
+def test_robust_risk_anew_is_at_most_the_gap_below(loss, order, tol):
+    """The attribute is the solver's bound; the function searches the multiplier anew."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 4))
+    y = np.where(X @ [1, -1, 0.5, 0] + rng.standard_normal(60) > 0, 1, -1)
+    model = DROClassifier(loss, cost="euclidean", order=order, delta=0.1, tol=tol).fit(X, y)
+    anew = robust_risk(X, y, model.coef_, model.intercept_, model.loss_, model.ball_)
+    assert -1e-12 <= model.robust_risk_ - anew <= model.gap_ + 1e-12
 
 
 @pytest.mark.parametrize("case", CASES, ids=name)

@@ -102,7 +102,7 @@ def in_data(page, points, x, y):
 
 def axis_number(page, start):
     """Return the number of the axis whose label begins with a text."""
-    labels = [axis["label"].strip("\u2068\u2069") for axis in given(page)["axes"]]
+    labels = [axis["across"].strip("\u2068\u2069") for axis in given(page)["axes"]]
     return next(k for k, label in enumerate(labels) if label.startswith(start))
 
 
@@ -291,6 +291,30 @@ def test_dark_and_light_can_be_read(shared):
 def test_nothing_is_wider_than_the_screen(browser, file, width):
     page = browser.page(file, width=width)
     assert page.value("document.documentElement.scrollWidth") <= width
+    page.close()
+
+
+@pytest.mark.parametrize("width", [320, 390, 1280])
+def test_no_axis_label_is_cut_by_the_edge_of_its_picture(browser, tmp_path, width):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 3))
+    y = np.where(X[:, 0] + X[:, 1] + 0.5 * rng.standard_normal(60) > 0, "yes", "no")
+    found = audit(LogisticRegression().fit(X, y), X, y)
+    names = [f"mean daily temperature of the outer casing at W{k}, in kelvin" for k in range(3)]
+    found = replace(found, model=replace(found.model, names=names))
+    page = browser.page(report.write(tmp_path / "page.html", found), width=width)
+    cut = """(() => [...document.querySelectorAll('svg .label')].filter(text => {
+        const label = text.getBoundingClientRect();
+        const picture = text.ownerSVGElement.getBoundingClientRect();
+        return label.top < picture.top - 1 || label.bottom > picture.bottom + 1
+            || label.right > picture.right + 1 || label.left < picture.left - 4;
+    }).map(text => text.textContent).join(', '))()"""
+    assert page.value(cut) == ""
+    choose(page, 2, 3)
+    assert page.value(cut) == ""
+    assert page.value("document.querySelector('.axis-y .label').textContent").startswith(
+        "\u2068mean"
+    )
     page.close()
 
 

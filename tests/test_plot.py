@@ -118,6 +118,19 @@ def test_worst_case_arrows_end_on_their_balls(ax, cost):
     assert_allclose(model.decision_function(on), 0, atol=1e-9)
 
 
+@pytest.mark.parametrize("classes", [2, 3])
+def test_balls_of_a_supremum_that_is_not_attained_are_those_of_delta(ax, classes):
+    X, _ = rows(60, 2)
+    y = np.digitize(X[:, 0], [0, 0.7][: classes - 1])
+    model = DROClassifier(cost="euclidean", order=1, delta=0.2).fit(X, y)
+    assert not model.worst_case().attained
+    found = plot.AdversaryDisplay.from_estimator(model, X, y, ax=ax, balls=1)
+    [ball] = found.balls_
+    assert_allclose(np.ptp(ball.get_xy(), axis=0), 2 * 0.2, rtol=0.01)
+    # the moves themselves are as long as their reach
+    assert found.moves.length.max() > 1
+
+
 def test_worst_case_of_a_cost_that_is_no_norm_has_arrows_only(ax):
     X, y = rows(d=2)
     model = DROClassifier(cost=Graph(5), delta=0.1).fit(X, y)

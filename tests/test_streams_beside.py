@@ -230,7 +230,7 @@ def test_a_learned_cost_takes_weights_groups_and_classes(rows, three, weights, s
     cost = Learned([Spectral()], how="blend")
     found = DROClassifier(cost=cost, deltas=[0.1, 0.01]).fit(data, None, weights, groups=sites)
     assert found.coef_.shape == (3, D)
-    assert found.path_.coef.shape == (3, 2, D)
+    assert found.path_.coef.shape == (2, 3, D)
     assert_allclose(sum(found.cost_.weights_.values()), 1)
 
 

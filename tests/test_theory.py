@@ -271,8 +271,10 @@ def coverage_of_regions(rows_per_slope, d=4, count=200):
 
 @pytest.mark.filterwarnings("ignore:the confidence region is asymptotic")
 def test_the_threshold_of_rows_is_where_regions_stop_covering():
-    assert coverage_of_regions(ROWS_PER_SLOPE) >= 0.84
-    assert coverage_of_regions(ROWS_PER_SLOPE // 2) <= 0.84
+    least = ROWS_PER_SLOPE["regression"]
+    assert coverage_of_regions(least) >= 0.93
+    assert coverage_of_regions(least // 3) <= 0.92
+    assert coverage_of_regions(5) <= 0.84
     assert coverage_of_regions(3) <= 0.72
 
 

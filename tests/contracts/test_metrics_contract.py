@@ -1,5 +1,6 @@
 """What every metric satisfies, and every learner from pairs: all that otdro.metrics exports."""
 
+import inspect
 import pickle
 from pathlib import Path
 
@@ -202,3 +203,17 @@ def test_every_learner_can_be_a_candidate(learner, data):
     assert len(costs) == 3
     learner.fit(*data)
     assert_allclose(costs[2].matrix, learner.shrunk(0.5))
+
+
+@pytest.mark.parametrize("name", metrics.__all__)
+def test_no_parameter_of_a_learner_takes_what_it_is_not(name):
+    kind = getattr(metrics, name)
+    X = np.random.default_rng(0).standard_normal((20, 3))
+    y = (X[:, 0] > 0).astype(int)
+    for parameter in inspect.signature(kind).parameters.values():
+        for bad in ("surely not", object(), 1j, int):
+            required = {"candidates": ["euclidean"]} if name == "Blend" else {}
+            learner = kind(**required | {parameter.name: bad})
+            # "one candidate" is said of candidates
+            with pytest.raises((ValueError, TypeError), match=parameter.name.removesuffix("s")):
+                learner.candidates() if name == "Learned" else learner.fit(X, y)

@@ -17,7 +17,8 @@ from ..persistence import load as load_any
 from . import printing
 from .errors import UserError
 from .fit import check_writable
-from .preparing import check_column, missing_values, split_names
+from .predict import counted
+from .preparing import check_column, split_names
 from .reading import locate, read
 from .tables import labels_of, model_rows, with_target
 
@@ -142,7 +143,7 @@ def audited(
         new=new,
         random_state=options.seed,
     )
-    return found, notes + [text.format(count=missing_values(count)) for text, count in seen.items()]
+    return found, notes + counted(seen)
 
 
 def _table(name: str, options: AuditOptions, notes: list[str]) -> Any:

@@ -1,4 +1,4 @@
-"""Columns that look like features and are not: dates, identifiers, numbers with a unit."""
+"""Columns that look like features and are not: dates, identifiers, numbers in other writing."""
 
 from __future__ import annotations
 
@@ -13,8 +13,14 @@ DATE = (
     r"(?:\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.](?:\d{4}|\d{2}))"
     r"(?:[T ]\d{1,2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?:Z|[+-]\d{2}:?\d{2})?)?"
 )
-#: A number with a unit, such as 12%, $5 or 3 kg.
-WITH_UNIT = r"[$€£¥]?\s*[+-]?\d+(?:[.,]\d+)?\s*(?:[%$€£¥]|[a-zA-Z]{1,3})?"
+#: A number with a unit, such as 12%, $5 or 3 kg; also with a typeset minus, or in the parentheses
+#: of accountants; its thousands may be set apart by blanks or apostrophes.
+WITH_UNIT = (
+    r"[$€£¥]?\s*[+\-−]?\(?\d+(?:['’ \u00a0\u202f]\d{3})*(?:[.,]\d+)?\)?"
+    r"\s*(?:[%$€£¥]|[a-zA-Z]{1,3})?"
+)
+#: A time of day.
+TIME = r"\d{1,2}:\d{2}(?::\d{2}(?:\.\d+)?)?"
 #: How the name of a column of identifiers ends.
 ID_NAME = re.compile(r"(?:^|[_\W])(?:id|uuid|guid|key|index|nr)$|[a-z]I[dD]$|^Unnamed: 0$", re.I)
 #: The share of values that decides.
@@ -58,12 +64,15 @@ def holds_identifiers(column: Any) -> bool:
     return in_order or (named and distinct > DISTINCT * len(column))
 
 
-def number_with_unit(column: Any) -> str | None:
-    """Return a value of a column of numbers with a unit, None if it is not one."""
+def written_number(column: Any) -> str | None:
+    """Return a value of a column of numbers with a unit, or in a writing that is not read as one.
+
+    None if it is no such column.
+    """
     texts = _texts(column.dropna())
     if texts is None:
         return None
-    like = texts.str.fullmatch(WITH_UNIT) & texts.str.contains(r"\d")
+    like = texts.str.fullmatch(f"{WITH_UNIT}|{TIME}") & texts.str.contains(r"\d")
     return str(texts.iloc[0]) if float(like.mean()) >= MOST else None
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..costs.directions import principal_directions
+from ..inspection.linear import feature_names
 from ..inspection.units import mean_move, unit_prices
 
 Array = NDArray[Any]
@@ -50,7 +51,7 @@ class Features:
 
 def features_of(front: Any) -> Features:
     """Return the features that a fitted preparation of tables makes."""
-    names = [str(name) for name in front.get_feature_names_out()]
+    names = feature_names(front)
     steps = front[-1] if hasattr(front, "steps") else front
     groups: dict[str, list[int]] = {}
     for kind, part, columns in steps.transformers_:

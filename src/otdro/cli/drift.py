@@ -13,7 +13,8 @@ from ..persistence import load as load_any
 from . import printing
 from .audit import NOT_MET, Requirements, drift_told, show_drift, show_requirements
 from .errors import UserError
-from .preparing import missing_values, pipeline, split_names
+from .predict import counted
+from .preparing import pipeline, split_names
 from .reading import locate, read
 from .tables import labels_of, like, model_rows, prepared_columns, with_target
 
@@ -70,7 +71,7 @@ def measured(options: DriftOptions, doing: Callable[[str], None]) -> tuple[Drift
         seen: dict[str, int] = {}
         beside = () if options.target is None else (options.target,)
         rows = [model_rows(model, table, beside, seen) for table in (old, new)]
-        notes += [text.format(count=missing_values(count)) for text, count in seen.items()]
+        notes += counted(seen)
     given = [
         (X, _labels(table, options, model)) if _labelled(table, options) else X
         for X, table in zip(rows, (old, new), strict=True)

@@ -9,13 +9,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
+import numpy as np
+
 from ..experiment.rows import replacing
 from . import printing
 from .errors import UserError
 from .fit import check_writable
-from .preparing import check_column, column_as, missing_values
+from .preparing import absent_values, check_column, column_as, numbers_of
 from .reading import PIECE, locate, pieces
 from .saving import load
+
+#: What is done with values that are missing, and with infinite ones, after how many there are.
+MISSING = "replaced as in the training data."
+INFINITE = "replaced as missing ones are in the training data."
 
 
 def predict(
@@ -53,8 +59,8 @@ def predict(
     if not quiet:
         for text in source.notes:
             printing.note(text)
-        for text, count in notes.items():
-            printing.note(text.format(count=missing_values(count)))
+        for text in counted(notes):
+            printing.note(text)
 
 
 @contextmanager
@@ -88,11 +94,25 @@ def features(model: Any, table: Any, notes: dict[str, int], first: int) -> Any:
     frame = type(table)(found)
     if _has_new_categories(model, frame):
         notes["categories that the training data did not have count as none of them."] = 0
-    absent = int(frame.isna().sum().sum())
-    if absent:
-        text = "{count} replaced as in the training data."
-        notes[text] = notes.get(text, 0) + absent
+    numbers = [name for name in wanted if kinds.get(name, "numbers") == "numbers"]
+    infinite = sum(int(np.isinf(numbers_of(table[name], first)).sum()) for name in numbers)
+    absent = int(frame.isna().sum().sum()) - infinite
+    for text, count in ((MISSING, absent), (INFINITE, infinite)):
+        if count:
+            notes[text] = notes.get(text, 0) + count
     return frame
+
+
+def counted(notes: dict[str, int]) -> list[str]:
+    """Return the notes on a table, those on values with their counts."""
+    found = []
+    for text, count in notes.items():
+        if text in (MISSING, INFINITE):
+            subject = absent_values(count) if text == MISSING else absent_values(0, count)
+            found.append(f"{subject} {text}")
+        else:
+            found.append(text)
+    return found
 
 
 def _has_new_categories(model: Any, frame: Any) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .columns import holds_dates, holds_identifiers, number_with_unit
+from .columns import holds_dates, holds_identifiers, written_number
 from .errors import UserError
 
 Array = NDArray[Any]
@@ -72,6 +72,7 @@ def prepare(
     table, notes = _with_target(table, target)
     notes = said + notes
     y, task = target_of(table[target], task)
+    notes += labels_alike(y, target)
     if len(y) < LEAST:
         raise UserError(
             f"the table has {len(y)} rows with a target; the folds need {LEAST}: add more."
@@ -152,8 +153,28 @@ def _with_target(table: Any, target: str) -> tuple[Any, list[str]]:
         raise UserError(f"the target {target!r} has no values.")
     if not missing:
         return table, []
-    note = f"{missing} rows without a target are left out."
-    return table[table[target].notna()].reset_index(drop=True), [note]
+    return table[table[target].notna()].reset_index(drop=True), [without_target(missing)]
+
+
+def without_target(count: int) -> str:
+    """Return the note on rows that have no target."""
+    rows = "1 row without a target is" if count == 1 else f"{count} rows without a target are"
+    return f"{rows} left out."
+
+
+def labels_alike(y: Array, target: str) -> list[str]:
+    """Return a note where labels differ in nothing but case and blanks."""
+    if y.dtype.kind != "U":
+        return []
+    alike: dict[str, list[str]] = {}
+    for label in np.unique(y).tolist():
+        alike.setdefault(" ".join(label.casefold().split()), []).append(repr(label))
+    return [
+        f"the labels {', '.join(same)} of the target {target!r} differ in case or blanks only, and "
+        "are taken for different ones; write them alike if they are not."
+        for same in alike.values()
+        if len(same) > 1
+    ]
 
 
 def target_of(column: Any, task: str) -> tuple[Array, str]:
@@ -220,21 +241,24 @@ def feature(column: Any, categorical: bool = False, keep: bool = False) -> tuple
         return None, "left out", _left_out(column, "numbers the rows (an identifier)")
     numbers = None if categorical else _as_numbers(column)
     if numbers is not None:
-        numbers = np.where(np.isinf(numbers), np.nan, numbers)
-        return numbers, "number", _imputed(column.name, np.isnan(numbers), "the median")
+        infinite = np.isinf(numbers)
+        note = _imputed(column.name, np.isnan(numbers), "the median", infinite)
+        return np.where(infinite, np.nan, numbers), "number", note
     if not categorical:
         _check_mixed(column)
     texts = as_texts(column)
     distinct, rows = int(column.dropna().astype(str).nunique()), len(column)
     nearly_all = distinct >= IDENTIFIER * rows
+    unit = None if wanted else written_number(column)
     if not wanted and (nearly_all or (distinct > CATEGORIES and distinct > DISTINCT * rows)):
-        return None, "left out", _left_out(column, f"has {distinct} distinct texts in {rows} rows")
+        like = "" if unit is None else f", like {unit!r},"
+        why = f"has {distinct} distinct texts{like} in {rows} rows"
+        return None, "left out", _left_out(column, why)
     note = _imputed(column.name, column.isna().to_numpy(), "the commonest value")
-    unit = None if wanted else number_with_unit(column)
     if unit is not None:
         note = (
             f"column {column.name!r} holds texts like {unit!r}, which are taken as categories; "
-            f"leave the unit out of the file to use them as numbers. {note}"
+            f"write plain numbers, as 1234.5, in the file to use them as such. {note}"
         ).strip()
     return texts, "text", note
 
@@ -246,22 +270,28 @@ def _left_out(column: Any, why: str) -> str:
 def _useless(column: Any) -> str:
     """Say why a column has nothing to learn from; an empty text if it has."""
     present = column.dropna()
-    if len(present) and present.dtype.kind == "f":
-        present = present[np.isfinite(present.to_numpy(dtype=float))]
     if not len(present):
         return "has no values"
+    if present.dtype.kind == "f":
+        present = present[np.isfinite(present.to_numpy(dtype=float))]
+    if not len(present):
+        return "has no finite values"
     one_value = len(present) == len(column) and present.astype(str).nunique() == 1
     return "has one value only" if one_value else ""
 
 
-def _imputed(name: str, missing: Array, by: str) -> str:
-    count = int(missing.sum())
-    return f"column {name!r}: {missing_values(count)} replaced by {by}." if count else ""
+def _imputed(name: str, missing: Array, by: str, infinite: Array | None = None) -> str:
+    subject = absent_values(int(missing.sum()), 0 if infinite is None else int(infinite.sum()))
+    return f"column {name!r}: {subject} replaced by {by}." if subject else ""
 
 
-def missing_values(count: int) -> str:
-    """Return the subject of a sentence on missing values."""
-    return "1 missing value is" if count == 1 else f"{count} missing values are"
+def absent_values(missing: int, infinite: int = 0) -> str:
+    """Return the subject of a sentence on missing and infinite values; "" if there are none."""
+    parts = []
+    for count, kind in ((missing, "missing"), (infinite, "infinite")):
+        if count:
+            parts.append(f"{count} {kind} value{'' if count == 1 else 's'}")
+    return " and ".join(parts) + (" is" if missing + infinite == 1 else " are") if parts else ""
 
 
 def as_texts(column: Any) -> Array:
@@ -292,6 +322,12 @@ def column_as(column: Any, kind: str, first: int = 0) -> Any:
     """Return a column as the numbers or texts of a model's; ``first`` is its first row."""
     if kind == "texts":
         return as_texts(column)
+    numbers = numbers_of(column, first)
+    return np.where(np.isinf(numbers), np.nan, numbers)
+
+
+def numbers_of(column: Any, first: int = 0) -> Array:
+    """Return a column as numbers, nan where missing; refuse texts, by the row of the first one."""
     numbers = _as_numbers(column)
     if numbers is None:
         import pandas as pd
@@ -302,7 +338,7 @@ def column_as(column: Any, kind: str, first: int = 0) -> Any:
             f"column {column.name!r} must hold numbers, but row {first + row + 1} holds "
             f"{str(column.iloc[row])!r}."
         )
-    return np.where(np.isinf(numbers), np.nan, numbers)
+    return numbers
 
 
 def _check_mixed(column: Any) -> None:

@@ -28,6 +28,12 @@ OFFICE = (b"[Content_Types].xml", b"docProps/", b"xl/")
 #: Characters of a text table from which the way of writing numbers is found out.
 HEAD = 1_000_000
 NOT_UTF8 = "{} is not UTF-8 text; convert it, e.g. by iconv -f latin1 -t utf-8."
+#: Endings of names, the kind of file that they promise, and that kind in words.
+NAMED = {
+    ".parquet": ("parquet", "a Parquet file"),
+    ".pq": ("parquet", "a Parquet file"),
+    ".xlsx": ("excel", "an Excel file"),
+}
 REFUSED = {
     b"PK": "a zip archive",
     b"\xd0\xcf\x11\xe0": "an old Excel file (.xls)",
@@ -71,7 +77,14 @@ def locate(name: str, decimal: str = "auto") -> Source:
         raise UserError(f"no such file: {name}. Check the name and the folder.")
     with path.open("rb") as file:
         head = file.read(4096)
-    return Source(name, _kind(name, head), path.stat().st_size, decimal=decimal)
+    kind = _kind(name, head)
+    named = NAMED.get(path.suffix.lower())
+    if named is not None and kind != named[0]:
+        raise UserError(
+            f"{name} is named as {named[1]} but does not hold one: write it again, or rename it "
+            "to .csv if it is a text table."
+        )
+    return Source(name, kind, path.stat().st_size, decimal=decimal)
 
 
 def _folder(path: Path, decimal: str) -> Source:
@@ -237,6 +250,8 @@ def _decoded(source: Source) -> io.TextIOWrapper:
 
 
 def _reason(error: Exception) -> str:
+    if "Length of header" in str(error):
+        return "lines have more fields than the first line, which must name the columns"
     return str(error).replace("Error tokenizing data. C error: ", "").strip().rstrip(".")
 
 

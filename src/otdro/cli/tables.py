@@ -17,6 +17,7 @@ from .preparing import (
     column_as,
     feature,
     split_names,
+    without_target,
 )
 
 Array = NDArray[Any]
@@ -95,7 +96,7 @@ def with_target(table: Any, target: str, notes: list[str]) -> Any:
     if not present.any():
         raise UserError(f"the target {target!r} has no values.")
     if not present.all():
-        notes.append(f"{int((~present).sum())} rows without a target are left out.")
+        notes.append(without_target(int((~present).sum())))
         table = table[present].reset_index(drop=True)
     return table
 

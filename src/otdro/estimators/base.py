@@ -26,6 +26,7 @@ from ..radius.checks import check_groups, check_targets
 from ..radius.selection import Choice
 from ..solvers import Solver
 from ..worst_case import WorstCase, worst_case
+from .checking import check_parameters
 from .notebook import fitted_figures
 from .report import empirical_risk, message, names_of, report, report_nothing_learned
 from .rows import Targets, check_magnitude, check_pair, check_rows
@@ -105,6 +106,7 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
         -------
         self
         """
+        check_parameters(self)
         fitted = self._unfitted()
         with shown(self.verbose), told_of_memory(X):
             fitted._fit(X, y, sample_weight, groups, support, unlabelled)
@@ -292,7 +294,9 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
         """Return the ellipsoid of plausible slopes at the profile theory's quantile.
 
         It does not depend on ``delta_``. Squared and logistic losses, Euclidean or Mahalanobis
-        costs, two classes.
+        costs, two classes. It is asymptotic: below 30 rows per slope, for labels 10 of the rarer
+        class, a warning says so. A region of 95% for targets held the true slopes of a linear model
+        in 0.90 of samples with 10 rows per slope, in 0.93 with 15, 0.92 with 20 and 0.94 with 30.
 
         Parameters
         ----------

@@ -89,7 +89,9 @@ class DROClassifier(ClassifierMixin, DROEstimator):  # type: ignore[misc]
     empirical_risk_ : float, or ndarray of shape (n_classes,) for one-vs-rest
         The mean loss of the training rows.
     robust_risk_ : float, or ndarray of shape (n_classes,) for one-vs-rest
-        The largest mean loss over the ball.
+        The largest mean loss over the ball, as the solver bounded it: ``otdro.robust_risk`` of the
+        same model, which finds the best multiplier anew, is never above it and at most ``gap_``
+        below.
     gap_ : float, or ndarray of shape (n_classes,) for one-vs-rest
         At most by this much ``robust_risk_`` exceeds the least possible one; absolute.
     message_ : str, or list of str for one-vs-rest

@@ -88,11 +88,13 @@ cost_ : Cost
 delta_ : float
     The bound on the mean cost, as given or chosen; one for all classes.
 path_ : Path
-    Only where folds chose: ``deltas`` (m,) descending, and along them ``coef``, ``intercept``,
-    ``empirical_risk``, ``robust_risk``, ``gap``, the fold scores ``score_mean`` and ``score_se``
-    (m,) (larger is better; None if no folds could be made), ``candidates``, one entry for each
-    cost tried, and ``environments``, where ``fit`` got groups: their ``names`` (G,), ``counts``
-    (G,) and mean out-of-fold ``losses`` (G, m).
+    Only where folds chose: ``deltas`` (m,) descending, and along them, the deltas always the first
+    axis, ``coef`` (m, d), ``intercept``, ``empirical_risk``, ``robust_risk`` and ``gap`` (m,); of
+    more than two classes ``coef`` is (m, K, d), ``intercept`` (m, K), and for one-vs-rest so are
+    the others. Then the fold scores ``score_mean`` and ``score_se`` (m,) (larger is better; None if
+    no folds could be made), ``candidates``, one entry for each cost tried, and ``environments``,
+    where ``fit`` got groups: their ``names`` (G,), ``counts`` (G,) and mean out-of-fold ``losses``
+    (G, m).
 n_iter_ : int
     Iterations of the solver, at least 1; the most of any class.
 n_features_in_ : int

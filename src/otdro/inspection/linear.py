@@ -30,6 +30,8 @@ Array = NDArray[Any]
 COMPARED = 1_000
 #: How far those may be apart, relative to their size: models may be float32.
 CLOSE = 1e-4
+#: How scikit-learn's encoder ends the name of the indicator that rare categories share.
+RARE = "_infrequent_sklearn"
 SPACES = ("last", "raw")
 
 
@@ -190,11 +192,23 @@ def _require_fitted(last: Any, kind: str) -> None:
         raise ValueError(f"{kind} is not a scikit-learn model: pass a fitted one.") from None
 
 
+def feature_names(front: Any) -> list[str]:
+    """Return the names of the features that a fitted preparation makes, for a reader.
+
+    An encoder calls the categories that share an indicator ``column_infrequent_sklearn``.
+    """
+    names = [str(name) for name in front.get_feature_names_out()]
+    return [
+        f"other values of {name.removesuffix(RARE)}" if name.endswith(RARE) else name
+        for name in names
+    ]
+
+
 def _names(front: Any, d: int, X: Any, raw: list[str]) -> list[str]:
     """Return the names of the columns in front of the last step."""
     if front is not None:
         try:
-            found = [str(name) for name in front.get_feature_names_out()]
+            found = feature_names(front)
         except (AttributeError, ValueError, NotFittedError):
             found = []
         return found if len(found) == d else named(None, None, d)

@@ -18,11 +18,45 @@ from ..design import WRITTEN_UP_TO, as_dense
 from ..entry import on_host
 from ..fences import fenced_rows
 from ..pairs import Pairs, from_labels, from_target, generator, resolve, target_kind
+from ..wanted import (
+    COUNT,
+    SEED,
+    TOLERANCE,
+    TRUTH,
+    Wanted,
+    check_settings,
+    is_list_or_none,
+    is_number,
+)
 
 Array = NDArray[Any]
 
 #: A scatter matrix gets a ridge that lifts its smallest eigenvalue to this share of the mean one.
 RIDGE = 1e-3
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+#: What the parameters of learners take; their ranges are each learner's own.
+WANTED = {
+    "kind": Wanted(_is_text, "'each', 'nearest' or 'opposite'"),
+    "task": Wanted(_is_text, "'auto', 'classification' or 'regression'"),
+    "k": COUNT,
+    "approximate": TRUTH,
+    "within": TRUTH,
+    "diagonal": TRUTH,
+    "random_state": SEED,
+    "max_iter": COUNT,
+    "max_pairs": COUNT,
+    "tol": TOLERANCE,
+    "power": Wanted(is_number, "a number"),
+    "mu": Wanted(is_number, "a number > 0"),
+    "alpha": Wanted(is_number, "a number in (0, 1]"),
+    "t": Wanted(is_number, "a number in [0, 1]"),
+    "weights": Wanted(is_list_or_none, "a list of numbers >= 0 or None"),
+}
 
 
 class Metric(BaseEstimator):  # type: ignore[misc]
@@ -53,6 +87,7 @@ class Metric(BaseEstimator):  # type: ignore[misc]
 
     def _rows(self, X: Any) -> Array:
         """Return the rows to learn from, those far out on the fence; few columns are dense."""
+        check_settings(self, WANTED)
         accepted = "csr" if self.takes_wide else False
         X = on_host(X)
         X = validate_data(self, X, accept_sparse=accepted, dtype=np.float64, ensure_min_samples=2)

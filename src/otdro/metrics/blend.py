@@ -12,7 +12,8 @@ from sklearn.utils.validation import validate_data
 from ..costs.learned_matrix import shrink
 from ..costs.low_rank import blend
 from ..entry import on_host
-from .base import Array, Metric
+from ..wanted import check_settings, is_list
+from .base import WANTED, Array, Metric
 from .fitting import fitted, shrunk
 
 
@@ -77,7 +78,8 @@ class Blend(Metric):
 
     def _weights(self) -> Array:
         """Return the weights with sum 1, or say what is wrong with them or the candidates."""
-        if isinstance(self.candidates, str) or len(self.candidates) == 0:
+        check_settings(self, WANTED)
+        if not is_list(self.candidates) or len(self.candidates) == 0:
             raise ValueError(
                 f"Blend needs at least one candidate in a list, got {self.candidates!r}."
             )

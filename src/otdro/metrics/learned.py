@@ -13,6 +13,7 @@ from ..costs import Mahalanobis, Norm
 from ..costs.base import Cost
 from ..costs.learned_matrix import check_shrinkage
 from ..pairs import NoPairsError, Pairs
+from ..wanted import Wanted, check_settings, is_list_or_none
 from .base import Array
 from .diagonal import Diagonal
 from .fitting import fitted, shrunk
@@ -21,6 +22,10 @@ from .spectral import Spectral
 
 #: What ``how`` may be.
 HOW = ("blend", "choose")
+WANTED = {
+    "learners": Wanted(is_list_or_none, "a list of metric learners or None"),
+    "shrinkage": Wanted(is_list_or_none, "a list of numbers in [0, 1] or None"),
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +88,7 @@ class Learned(BaseEstimator):  # type: ignore[misc]
 
     def candidates(self) -> list[Candidate]:
         """Return the Euclidean cost and every learner with every shrinkage, in that order."""
-        if self.how not in HOW:
+        if not (isinstance(self.how, str) and self.how in HOW):
             raise ValueError(f"how must be 'blend' or 'choose', got {self.how!r}.")
         return [Candidate(None, 1.0)] + [
             Candidate(learner, eta) for learner, etas in self._grid() for eta in etas
@@ -131,6 +136,7 @@ class Learned(BaseEstimator):  # type: ignore[misc]
         return self.learners
 
     def _grid(self) -> Iterator[tuple[Any, list[float]]]:
+        check_settings(self, WANTED)
         for learner in self._learners():
             if not hasattr(learner, "fit"):
                 raise TypeError(f"learners must have fit(X, y), got {learner!r}.")

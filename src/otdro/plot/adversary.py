@@ -11,6 +11,7 @@ from numpy.linalg import norm
 from numpy.typing import NDArray
 
 from ..inspection.borders import Section, boundary_lines
+from ..worst_case import WorstCase
 from .drawing import OTHER, axes_or_new, fill_outline, frame_of, label_axes, scatter_rows, show_rows
 from .plane import Plane, circle, plane_of
 
@@ -129,20 +130,26 @@ class AdversaryDisplay:
             drawn. A softmax model has one adversary of all classes: None.
         balls : int or sequence of int, default=5
             How many rows, or which, get the ball that their move spends: the places that cost no
-            more than the one taken. Only for norms.
+            more than the one taken. Where the supremum is not attained a move is as long as
+            ``reach`` lets it, and the balls are those of delta: what every row could spend if all
+            spent the same. Only for norms.
         reach : float, default=None
             The longest move at order 1, as in ``worst_case``.
         """
         plane = plane_of(X, features, estimator.cost_)
         points = np.asarray(X, dtype=float)
-        moves = _moves(estimator, points, class_, reach)
+        worst = estimator.worst_case(class_, reach=reach)
+        moves = _moves(estimator, points, worst)
         shapes = []
         if estimator.cost_.is_norm:
             # the ball's shadow on the plane, which holds the shadows of the moves
             directions = plane.directions
             shape = estimator.cost_.direction(circle() @ directions.T) @ directions
+            radius = moves.length
+            if not worst.attained:
+                radius = np.full(len(radius), estimator.delta_ ** (1 / estimator.ball_.order))
             chosen = _chosen(moves, balls)
-            shapes = [(plane.coordinates(moves.start[k]), moves.length[k] * shape) for k in chosen]
+            shapes = [(plane.coordinates(moves.start[k]), radius[k] * shape) for k in chosen]
         flat = moves._replace(
             start=plane.coordinates(moves.start), end=plane.coordinates(moves.end)
         )
@@ -206,9 +213,8 @@ class AdversaryDisplay:
         return arrows
 
 
-def _moves(estimator: Any, X: Array, class_: Any, reach: float | None) -> Moves:
+def _moves(estimator: Any, X: Array, found: WorstCase) -> Moves:
     """Return the moves of the worst case; rows at rest are left out."""
-    found = estimator.worst_case(class_, reach=reach)
     if found.origin.max(initial=-1) >= len(X):
         raise ValueError(f"X has {len(X)} rows; pass the rows that the estimator was fitted on.")
     start, end = X[found.origin], found.points

@@ -36,7 +36,7 @@ class CoefficientPathDisplay:
     ----------
     deltas : ndarray of shape (m,)
         The radii.
-    coef : ndarray of shape (m, d) or (K, m, d)
+    coef : ndarray of shape (m, d) or (m, K, d)
         The coefficients along them, of one model or of each class.
     names : list of str
         The names of the columns.
@@ -81,12 +81,10 @@ class CoefficientPathDisplay:
         coef, classes = path.coef, None
         if coef.ndim == 3:
             classes = estimator.classes_.tolist()
-            # a softmax model has all classes at each delta, one-vs-rest a path for each class
-            coef = np.swapaxes(coef, 0, 1) if estimator.loss_.outputs > 1 else coef
         if classes is not None and class_ is not None:
             if class_ not in classes:
                 raise ValueError(f"class_={class_!r} must be one of the classes {classes}.")
-            coef, classes = coef[classes.index(class_)], None
+            coef, classes = coef[:, classes.index(class_)], None
         return cls(path.deltas, coef, names, estimator.delta_, classes).plot(ax=ax)
 
     def plot(self, ax: Any = None) -> Self:
@@ -109,7 +107,8 @@ class CoefficientPathDisplay:
             return self
         self.ax_ = panels_or_new(ax, self.classes)
         self.figure_ = self.ax_[0].figure
-        drawn = [self._panel(*panel) for panel in zip(self.ax_, self.coef, strict=True)]
+        by_class = np.swapaxes(self.coef, 0, 1)
+        drawn = [self._panel(*panel) for panel in zip(self.ax_, by_class, strict=True)]
         self.lines_ = [lines for lines, _ in drawn]
         self.chosen_ = [mark for _, mark in drawn]
         for panel, label in zip(self.ax_, self.classes, strict=True):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Self
 
-import numpy as np
 from numpy.typing import NDArray
 
+from ..radius.grid import over_classes
 from ..radius.profile import theory_delta
 from .drawing import LINES, OTHER, axes_or_new, label_axes, legend
 
@@ -68,8 +68,8 @@ class PathDisplay:
         path = path_of(estimator)
         return cls(
             path.deltas,
-            np.atleast_2d(path.empirical_risk).mean(axis=0),
-            np.atleast_2d(path.robust_risk).mean(axis=0),
+            over_classes(path.empirical_risk),
+            over_classes(path.robust_risk),
             score=path.score_mean,
             score_se=path.score_se,
             chosen=estimator.delta_,

@@ -186,6 +186,9 @@ def _resolved(cost: Any, X: Any) -> Candidates:
         if not hasattr(cost, "learn"):
             cost.check(X.shape[1])
         return Candidates(cost=cost)
+    if isinstance(cost, type):
+        name = cost.__name__
+        raise TypeError(f"cost is the class {name}, not an object of it: use cost={name}().")
     if is_array(cost):
         return _resolved(Mahalanobis(np.asarray(cost, dtype=float)), X)
     if hasattr(cost, "matrices"):

@@ -112,8 +112,8 @@ def resolve_order(order: Any, loss: Loss, cost: Cost | None) -> int:
     if isinstance(order, str) and order == "auto":
         norm = cost is None or cost.is_norm
         return 1 if norm and np.isfinite(loss.lipschitz) else 2
-    if not isinstance(order, bool) and order in (1, 2):
-        return int(order)
+    if isinstance(order, Real) and not isinstance(order, bool) and order in (1, 2):
+        return int(float(order))
     raise ValueError(f"order must be 1, 2 or 'auto', got order={order!r}.")
 
 
@@ -128,9 +128,12 @@ def check_delta(delta: Any) -> Any:
 
 def check_deltas(deltas: Any) -> Array:
     """Return a grid of deltas, descending; refuse an empty, unsorted or negative one."""
-    grid = np.asarray(deltas, dtype=float)
+    try:
+        grid = np.asarray(deltas, dtype=float)
+    except (TypeError, ValueError):
+        raise ValueError(f"deltas must be a list of numbers, got deltas={deltas!r}.") from None
     if grid.ndim != 1 or len(grid) == 0:
-        raise ValueError(f"deltas must be a list of at least one number, got {deltas!r}.")
+        raise ValueError(f"deltas must be a list of at least one number, got deltas={deltas!r}.")
     if not np.isfinite(grid).all() or grid.min() < 0:
         raise ValueError(f"deltas must be finite and >= 0, got {grid.min():g} to {grid.max():g}.")
     steps = np.diff(grid)

@@ -44,12 +44,13 @@ class Path:
     ----------
     deltas : ndarray of shape (m,)
         The radii, descending.
-    coef : ndarray of shape (m, d)
-        The coefficients; with a leading axis of K for one-vs-rest, (m, K, d) of the softmax model.
-    intercept : ndarray of shape (m,)
-        The intercepts; (K, m) for one-vs-rest, (m, K) of the softmax model.
-    empirical_risk, robust_risk, gap : ndarray of shape (m,)
-        The mean loss, the worst case and its certificate; (K, m) for one-vs-rest.
+    coef : ndarray of shape (m, d), or (m, K, d) of K > 2 classes
+        The coefficients; the deltas are the first axis always.
+    intercept : ndarray of shape (m,), or (m, K) of K > 2 classes
+        The intercepts.
+    empirical_risk, robust_risk, gap : ndarray of shape (m,), or (m, K) for one-vs-rest
+        The mean loss, the worst case and its certificate; one number for all classes of a softmax
+        model.
     score_mean, score_se : ndarray of shape (m,) or None
         Mean score over folds, larger is better, and its standard error; None without folds.
     candidates : list
@@ -121,25 +122,23 @@ def path(
     sample = Sample(X, [y], weights, loss, fit_intercept)
     deltas = default_deltas(sample, cost, order) if deltas is None else check_deltas(deltas)
     solver = Exact(tol=tol, max_iter=max_iter)
-    return tidy(sample, deltas, solve_path(sample, cost, order, deltas, solver), squeeze=True)
+    return tidy(sample, deltas, solve_path(sample, cost, order, deltas, solver))
 
 
 def tidy(
     sample: Sample,
     deltas: Array,
     solved: list[list[Solution]],
-    squeeze: bool,
     linear: bool = False,
     **scores: Any,
 ) -> Path:
-    """Return solutions, one list per target vector, as a path; ``squeeze`` drops a single one.
+    """Return solutions, one list per target vector, as a path.
 
     ``linear``: at order 1 the plain risk is the robust one less delta times the multiplier.
     """
 
     def table(name: str) -> Array:
-        values = np.array([[getattr(s, name) for s in row] for row in solved])
-        return values[0] if squeeze and len(solved) == 1 else values
+        return deltas_first(np.array([[getattr(s, name) for s in row] for row in solved]))
 
     loss = sample.loss
     plain = []
@@ -151,16 +150,25 @@ def tidy(
         coefs, intercepts = np.stack([s.coef for s in row]), np.stack([s.intercept for s in row])
         z = model_scores(sample.X, coefs, intercepts)
         plain.append(numpy(sample.weights @ loss.value(z, y[:, None])))
-    risk = np.array(plain)
     return Path(
         deltas=deltas,
         coef=table("coef"),
         intercept=table("intercept"),
-        empirical_risk=risk[0] if squeeze and len(solved) == 1 else risk,
+        empirical_risk=deltas_first(np.array(plain)),
         robust_risk=table("objective"),
         gap=table("gap"),
         **scores,
     )
+
+
+def deltas_first(values: Array) -> Array:
+    """Return values (K, m, ...) of K target vectors as (m, K, ...), those of one as (m, ...)."""
+    return values[0] if len(values) == 1 else np.swapaxes(values, 0, 1)
+
+
+def over_classes(values: Array) -> Array:
+    """Return risks (m,) as they are, and the means over the classes of those (m, K)."""
+    return values if values.ndim == 1 else values.mean(axis=1)
 
 
 def default_deltas(sample: Sample, cost: Cost, order: int) -> Array:

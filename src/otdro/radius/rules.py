@@ -337,6 +337,6 @@ RULES: dict[str, Rule] = {
 
 def resolve(rule: Any) -> Rule:
     """Return the rule of a name."""
-    if rule not in RULES:
+    if not (isinstance(rule, str) and rule in RULES):
         raise ValueError(f"unknown rule={rule!r}; known: {', '.join(RULES)}.")
     return RULES[rule]

@@ -188,7 +188,7 @@ def _chosen(trials: Trials, best: Trial, table: list[CandidateScore], note: str)
         known["environments"] = environment_losses(*binary_view(sample, best.folds), groups)
     best.folds.forget_rows()
     solved, linear = trials.path(near, best), best.folds.path is not None
-    path = tidy(sample, best.deltas, solved, squeeze=True, linear=linear, **known)
+    path = tidy(sample, best.deltas, solved, linear=linear, **known)
     j = best.verdict.place
     final = [row[j] for row in solved] if near is best.cost else None
     ball = sample.ball(best.cost, float(best.deltas[j]), trials.order)
@@ -222,7 +222,7 @@ def _without_folds(
     warnings.warn(f"{note} Give more rows, or a number as delta.", UserWarning, stacklevel=2)
     near = solver.cost_in_folds(cost)
     solved = solve_path(sample, near, order, grid, solver)
-    path = tidy(sample, grid, solved, squeeze=True)
+    path = tidy(sample, grid, solved)
     final = [row[place] for row in solved] if near is cost else None
     return Choice(sample.ball(cost, chosen, order), path, final, note)
 

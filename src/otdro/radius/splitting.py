@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ Split = tuple[Array, Array]
 
 #: Folds of ``cv=None``, as in scikit-learn.
 DEFAULT_FOLDS = 5
+NO_PAIR = "every split of cv must be a pair (train, test) of arrays of row numbers, got {!r}."
 
 
 def splits(
@@ -41,16 +43,16 @@ def splits(
         names = np.unique(labels) if classes is None else classes
         splitters = _folds(labels, count, classify, seed, repeats, names, groups)
     else:
-        splitters = [check_cv(cv, labels, classifier=classify)]
+        splitters = [check_cv(_given(cv), labels, classifier=classify)]
     # a splitter is for rows that NumPy can read
     rows = sample.X if library(sample.X) is None else labels[:, None]
     # of many rows the numbers of those that train are as much as a few columns
     short = count is not None and library(sample.X) is None and len(labels) < 2**31
     kind = np.int32 if short else None
     found = [
-        (np.asarray(train, dtype=kind), np.asarray(test, dtype=kind))
+        _pair(split, len(labels), kind)
         for splitter in splitters
-        for train, test in splitter.split(rows, labels, groups)
+        for split in splitter.split(rows, labels, groups)
     ]
     lacking = [i for i, pair in enumerate(found) if not usable(sample, *pair)]
     if len(lacking) == len(found):
@@ -69,6 +71,33 @@ def splits(
             stacklevel=2,
         )
     return [pair for i, pair in enumerate(found) if i not in lacking]
+
+
+def _given(cv: Any) -> Any:
+    """Return a splitter as it is, and an iterable of splits as a list of pairs."""
+    if isinstance(cv, str) or hasattr(cv, "split") or not isinstance(cv, Iterable):
+        return cv
+    listed = list(cv)
+    for split in listed:
+        if not (isinstance(split, tuple | list | np.ndarray) and len(split) == 2):
+            raise ValueError(NO_PAIR.format(split))
+    return listed
+
+
+def _pair(split: Split, n: int, kind: Any) -> Split:
+    """Return the rows that train and those that test; refuse what are no numbers of rows."""
+    train, test = (np.asarray(part) for part in split)
+    for rows in (train, test):
+        if rows.dtype.kind not in "biu" or rows.ndim != 1:
+            raise ValueError(NO_PAIR.format(split))
+        if rows.dtype.kind != "b" and len(rows) and not -n <= rows.min() <= rows.max() < n:
+            raise ValueError(
+                f"a split of cv names row {int(rows.max())}, and X has {n} rows, 0 to {n - 1}: "
+                "make the splits for the rows of this fit."
+            )
+    return train.astype(kind or train.dtype, copy=False), test.astype(
+        kind or test.dtype, copy=False
+    )
 
 
 def codes(sample: Sample) -> Array:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..radius.grid import over_classes
 from .svg import AWAY, Frame, picture, spread
 from .view import View
 
@@ -79,8 +80,8 @@ def _with_cursor(
 def path_chart(path: Any, delta: float, score_is_loss: bool) -> str:
     """Return risks and, where it is a loss, the score of the folds along the path of a fit."""
     deltas = np.log10(path.deltas)
-    robust = np.atleast_2d(path.robust_risk).mean(axis=0)
-    plain = np.atleast_2d(path.empirical_risk).mean(axis=0)
+    robust = over_classes(path.robust_risk)
+    plain = over_classes(path.empirical_risk)
     curves = [(robust, "own"), (plain, "plain")]
     if path.score_mean is not None and score_is_loss:
         curves.append((-path.score_mean, "folds"))

@@ -80,8 +80,8 @@
       ];
     });
     const labels = [view.querySelector(".axis-x .label"), view.querySelector(".axis-y .label")];
-    labels[0].textContent = data.axes[a].label;
-    labels[1].textContent = data.axes[b].label;
+    labels[0].textContent = data.axes[a].across;
+    labels[1].textContent = data.axes[b].up;
     view.querySelector(".axis-x").replaceChildren(...x, labels[0]);
     view.querySelector(".axis-y").replaceChildren(...y, labels[1]);
   }

@@ -124,8 +124,10 @@ def script_data(
 
 def _axis(view: View, k: int) -> dict[str, Any]:
     low, high = view.ranges[k]
+    frame = _frame(view)
     return {
-        "label": view.axes[k].label,
+        "across": frame.across(view.axes[k].label),
+        "up": frame.up(view.axes[k].label),
         "low": low,
         "high": high,
         "ticks": ticks(low, high),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from dataclasses import dataclass
 from html import escape
 from typing import Any
@@ -9,12 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .markup import number
+from .markup import ISOLATE, POP, number
 
 Array = NDArray[Any]
 
 #: Where a mark is out of sight.
 AWAY = -20.0
+#: The width of a character of an axis label, at the size of the style for telephones.
+CHARACTER = 10.0
 #: Markers of classes, around the origin; the style has as many colours.
 MARKERS = [
     "M-3.5 0a3.5 3.5 0 1 0 7 0a3.5 3.5 0 1 0-7 0z",
@@ -99,14 +102,22 @@ class Frame:
         middle = self.left + self.inner_width / 2
         return (
             f'<text class="label" x="{middle:g}" y="{self.height - 6:g}" text-anchor="middle">'
-            f"{escape(label)}</text>"
+            f"{escape(self.across(label))}</text>"
         )
+
+    def across(self, label: str) -> str:
+        """Return a label as there is room for it below the frame."""
+        return fitted(label, self.inner_width)
+
+    def up(self, label: str) -> str:
+        """Return a label as there is room for it beside the frame."""
+        return fitted(label, self.inner_height)
 
     def _y_label(self, label: str) -> str:
         middle = self.top + self.inner_height / 2
         return (
             f'<text class="label" transform="translate(12 {middle:g}) rotate(-90)" '
-            f'text-anchor="middle">{escape(label)}</text>'
+            f'text-anchor="middle">{escape(self.up(label))}</text>'
         )
 
     def curve(self, x: Array, y: Array, kind: str) -> str:
@@ -130,6 +141,19 @@ class Frame:
         """Return a line from left to right."""
         p, end = float(self.py(y)), self.left + self.inner_width
         return f'<line class="{kind}" x1="{self.left:g}" x2="{end:g}" y1="{p:.1f}" y2="{p:.1f}"/>'
+
+
+def fitted(label: str, room: float) -> str:
+    """Return a label, its end left out where it is longer than ``room``."""
+    # the letters of some scripts are as wide as two of others; marks have no width
+    widths = [
+        2 if unicodedata.east_asian_width(c) in "WF" else c not in (ISOLATE, POP) for c in label
+    ]
+    most = int(room / CHARACTER)
+    if sum(widths) <= most:
+        return label
+    kept = label[: int(np.searchsorted(np.cumsum(widths), most))].rstrip() + "…"
+    return kept + POP * (kept.count(ISOLATE) - kept.count(POP))
 
 
 def ticks(low: float, high: float, most: int = 6) -> list[float]:

@@ -34,7 +34,7 @@ from ..candidates import Candidates, blended
 from ..checks import check_delta, resolve_order
 from ..environments import Environments
 from ..folds import FoldScores
-from ..grid import SIZE, SPAN, Path
+from ..grid import SIZE, SPAN, Path, deltas_first
 from ..rules import Evidence
 from ..rules import resolve as resolve_rule
 from ..selection import blend_weights, noted
@@ -244,14 +244,13 @@ def _chosen(task: Task, best: Tried, table: list[Any], note: str) -> StreamedCho
     for k, found in enumerate(solutions):
         coef[k, j], intercept[k, j], risk[k, j] = found.coef, found.intercept, risks[k]
         objective[k, j], gap[k, j] = found.objective, found.gap
-    only = 0 if len(models) == 1 else slice(None)
     path = Path(
         deltas=trial.deltas,
-        coef=coef[only],
-        intercept=intercept[only],
-        empirical_risk=risk[only],
-        robust_risk=objective[only],
-        gap=gap[only],
+        coef=deltas_first(coef),
+        intercept=deltas_first(intercept),
+        empirical_risk=deltas_first(risk),
+        robust_risk=deltas_first(objective),
+        gap=deltas_first(gap),
         score_mean=trial.folds.mean,
         score_se=trial.folds.se,
         candidates=table,
