@@ -181,6 +181,24 @@ def test_folds_choose_the_delta_of_memory(rows, rule, monkeypatch):
         assert_allclose(found.path_.score_se, memory.path_.score_se, atol=3e-4)
 
 
+# a fold without the row is far from the matrix of the rows in memory, which its steps use
+@pytest.mark.filterwarnings("ignore:1 fits inside folds")
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("kind", [DROClassifier, DRORegressor])
+def test_a_row_far_out_leaves_the_grid_of_memory(rows, kind, fit_intercept, monkeypatch):
+    monkeypatch.setattr(stream, "KEPT", N)
+    X, labels, targets = rows
+    y = labels if kind is DROClassifier else targets
+    spoilt = X.copy()
+    spoilt[7] *= 1e5
+    model = kind(cost="euclidean", fit_intercept=fit_intercept, cv=2, rule="min")
+    found = clone(model).fit(chunks_of(spoilt, y), None)
+    memory = model.set_params(cv=splits_of(Folds(2, 0), N)).fit(spoilt, y)
+    assert len(memory.path_.deltas) > 20
+    assert_allclose(found.path_.deltas, memory.path_.deltas, rtol=1e-9)
+    assert_allclose(found.delta_, memory.delta_, rtol=1e-9)
+
+
 def test_gaps_of_a_path_are_bounds(rows):
     X, y, _ = rows
     path = DROClassifier(cost="euclidean").fit(chunks_of(X, y), None).path_

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from ...chunks import Job
 from ...costs import Cost
 from ...design import Design
-from ...duality import threshold
 from ...problem import Ball, Solution
 from ...solvers import Exact
 from ...solvers.streamed import (
@@ -34,7 +33,7 @@ from ..candidates import Candidates, blended
 from ..checks import check_delta, resolve_order
 from ..environments import Environments
 from ..folds import FoldScores
-from ..grid import SIZE, SPAN, Path
+from ..grid import Path
 from ..rules import Evidence
 from ..rules import resolve as resolve_rule
 from ..selection import blend_weights, noted
@@ -44,6 +43,7 @@ from .grouping import environments_of
 from .learning import candidates_of, covariances, fence_of, from_scatter, takes_covariance
 from .task import Task
 from .theory import theory_profiles
+from .thresholds import fenced_job, zero_pulls
 
 Array = NDArray[Any]
 
@@ -118,21 +118,28 @@ def lacks(loss: Any, order: int, tried: Candidates, delta: Any) -> str | None:
 
 
 def _looked(task: Task, tried: Candidates) -> Task:
-    """Return the task after the pass that takes moments and scatter, if either is needed."""
-    stream = task.stream
-    jobs: list[Job] = []
-    squared = stream.loss.pieces is not None
-    if squared:
-        jobs.append(by_moments.job(stream))
+    """Return the task after the pass that takes moments, scatter and fenced sums, where needed."""
+    stream, jobs = task.stream, dict[str, Job]()
     scatter = any(takes_covariance(c) for c in candidates_of(tried))
-    if scatter:
+    grid = task.delta == "cv" and task.settings.deltas is None
+    if stream.loss.pieces is not None:
+        jobs["moments"] = by_moments.job(stream)
+    if scatter or grid:
         center, fence = fence_of(stream)
-        jobs.append(ScatterSums(replace(stream.blocks, center=center), fence))
+    if scatter:
+        jobs["scatter"] = ScatterSums(replace(stream.blocks, center=center), fence)
+    if grid:
+        jobs["fenced"] = fenced = fenced_job(stream, center, fence, by_moments.shift(stream))
     if not jobs:
         return task
-    found = stream.chunks.total(*jobs)
-    moments = by_moments.moments(stream, found[0]) if squared else None
-    return replace(task, moments=moments, covariance=covariances(found[-1]) if scatter else None)
+    found = dict(zip(jobs, stream.chunks.total(*jobs.values()), strict=True))
+    if "moments" in found:
+        task = replace(task, moments=by_moments.moments(stream, found["moments"]))
+    if "scatter" in found:
+        task = replace(task, covariance=covariances(found["scatter"]))
+    if "fenced" in found:
+        task = replace(task, zeros=zero_pulls(stream, task.moments, fenced, found["fenced"]))
+    return task
 
 
 def _solved(
@@ -181,23 +188,11 @@ def _deltas(task: Task, cost: Cost) -> Array:
         profiles = task.profiles or []
         return max(profile.delta(cost, task.settings.confidence) for profile in profiles)
 
-    return resolve_deltas(task.delta, task.settings, theory, lambda: _default_deltas(task, cost))
+    def default() -> Array:
+        assert task.zeros is not None
+        return task.zeros.deltas(cost, task.order)
 
-
-def _default_deltas(task: Task, cost: Cost) -> Array:
-    """Return deltas from the largest zero threshold of the models, geometrically down."""
-    stream = task.stream
-    if task.moments is not None:
-        _, pull, mean_square, _ = task.moments.centred()
-        zeros = [(pull, mean_square)]
-    else:
-        flats = [model.constant() for model in stream.models]
-        zeros = [(flat.pull, flat.mean_square) for flat in flats]
-    top = max(
-        float(threshold(float(cost.norm(pull)), square, stream.loss.lipschitz, task.order))
-        for pull, square in zeros
-    )
-    return (top or 1.0) * np.geomspace(1, SPAN**task.order, SIZE)
+    return resolve_deltas(task.delta, task.settings, theory, default)
 
 
 @dataclass(frozen=True, eq=False)

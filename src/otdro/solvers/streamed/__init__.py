@@ -6,10 +6,11 @@ from .newton import StreamedProblem, solve
 from .passes import Passes, together
 from .reading import Folds
 from .stream import Stream, opened
-from .sums import GroupSums, Models, ProfileSums, ScatterSums
+from .sums import FencedSums, GroupSums, Models, ProfileSums, ScatterSums
 
 __all__ = [
     "Columns",
+    "FencedSums",
     "Folds",
     "GroupSums",
     "JointStream",

@@ -243,14 +243,53 @@ class ScatterSums:
         found: Sums = {"count": np.zeros(parts), "first": np.zeros((parts, d))}
         found["second"] = np.zeros((parts, d, d))
         for block in self.blocks.of(chunk, d):
-            distance = np.sqrt(np.einsum("ij,ij->i", block.Z, block.Z))
-            Z = block.Z * (self.fence / np.maximum(distance, self.fence))[:, None]
+            Z = _fenced(block.Z, self.fence)
             for f in range(parts):
                 part = Z if parts == 1 else Z[block.fold == f]
                 found["count"][f] += len(part)
                 found["first"][f] += part.sum(axis=0)
                 found["second"][f] += part.T @ part
         return found
+
+
+@dataclass(frozen=True, eq=False)
+class FencedSums:
+    """Of rows drawn onto a fence about the centre: ``sums`` (K, d) of wz by class.
+
+    ``height`` (d,) is the sum of wz(y - shift). Of the rows as they are ``distance`` is the sum of
+    w times the distance from ``mean``, ``farthest`` the largest of these products in every block.
+    """
+
+    blocks: Blocks
+    fence: float
+    mean: Array
+    shift: float
+
+    def __call__(self, chunk: Chunk) -> Sums:
+        """Return the sums over a chunk."""
+        d, classes = len(self.mean), self.blocks.reading.classes
+        K = 1 if classes is None else len(classes)
+        found: Sums = {"sums": np.zeros((K, d)), "height": np.zeros(d)}
+        found |= {"distance": 0.0, "farthest": []}
+        for block in self.blocks.of(chunk, d):
+            Z = _fenced(block.Z, self.fence)
+            code = self.blocks.reading.codes(block.label)
+            found["sums"] += indicator(code, K, block.w) @ Z
+            found["height"] += (block.w * (block.y - self.shift)) @ Z
+            distance = block.w * _lengths(block.Z + (self.blocks.center - self.mean))
+            found["distance"] += float(distance.sum())
+            found["farthest"] += [float(distance.max(initial=0.0))]
+        return found
+
+
+def _lengths(Z: Array) -> Array:
+    return np.sqrt(np.einsum("ij,ij->i", Z, Z))
+
+
+def _fenced(Z: Array, fence: float) -> Array:
+    """Return the rows, those farther than ``fence`` from 0 drawn onto it."""
+    drawn: Array = Z * (fence / np.maximum(_lengths(Z), fence))[:, None]
+    return drawn
 
 
 @dataclass(frozen=True, eq=False)
