@@ -57,7 +57,7 @@ def fits_in_chunks(model: Any, X: Any, y: Any, loss: Loss, extra: dict[str, Any]
         _folds(model)
         tried = cost_candidates.resolve(model.cost, X)
         order = resolve_order(model.order, loss, tried.cost)
-        reason = lacks(loss, order, tried, model.delta)
+        reason = lacks(loss, order, tried)
     except ValueError as refused:
         reason = str(refused)
     if reason is None:

@@ -6,6 +6,7 @@ memory; losses, covariances, thresholds and solutions from all rows.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,15 +17,9 @@ from ...chunks import Job
 from ...costs import Cost
 from ...design import Design
 from ...problem import Ball, Solution
-from ...solvers import Exact
 from ...solvers.streamed import (
-    JointStream,
-    Passes,
     ScatterSums,
     Stream,
-    StreamedProblem,
-    solve,
-    solve_joint,
     together,
 )
 from ...solvers.streamed import squared as by_moments
@@ -41,6 +36,7 @@ from ..trials import Settings, Trial, resolve_deltas
 from . import fits
 from .grouping import environments_of
 from .learning import candidates_of, covariances, fence_of, from_scatter, takes_covariance
+from .solving import Near, method
 from .task import Task
 from .theory import theory_profiles
 from .thresholds import fenced_job, zero_pulls
@@ -71,7 +67,7 @@ def choose(stream: Stream, settings: Settings, tol: float, max_iter: int) -> Str
     left, full = tried.from_all(sample)
     full = from_scatter(task, left, full, -1)
     if delta == "theory":
-        profiles = theory_profiles(stream, full[0], settings.confidence, task.moments)
+        profiles = theory_profiles(stream, full[0], order, settings.confidence, task.moments)
         task = replace(task, profiles=profiles)
     if delta == "cv" or left.learned is not None:
         return _from_folds(task, left, full)
@@ -85,13 +81,13 @@ def order_of(settings: Settings, stream: Stream) -> int:
     loss = stream.loss
     tried = cost_candidates.resolve(settings.cost, stream.rows.X)
     order = resolve_order(settings.order, loss, tried.cost)
-    reason = lacks(loss, order, tried, settings.delta)
+    reason = lacks(loss, order, tried)
     if reason is not None:
         raise ValueError(reason)
     return order
 
 
-def lacks(loss: Any, order: int, tried: Candidates, delta: Any) -> str | None:
+def lacks(loss: Any, order: int, tried: Candidates) -> str | None:
     """Return why a problem is not solved in chunks, None if it is."""
     name, cost = type(loss).__name__, tried.cost
     if cost is not None and not cost.euclidean:
@@ -108,11 +104,6 @@ def lacks(loss: Any, order: int, tried: Candidates, delta: Any) -> str | None:
         return (
             "rows in chunks are fitted with the squared loss or a smooth Lipschitz loss of labels, "
             f"as 'logistic'; {name} is neither. Use one of these, or rows that fit into memory."
-        )
-    if order == 2 and (isinstance(delta, str) or tried.learned is not None):
-        return (
-            f"rows in chunks are fitted at order 2 with {name} at a given delta and cost, got "
-            f"delta={delta!r}. Give a number as delta and a cost as 'euclidean', or use order=1."
         )
     return None
 
@@ -143,7 +134,7 @@ def _looked(task: Task, tried: Candidates) -> Task:
 
 
 def _solved(
-    task: Task, ball: Ball, starts: list[tuple[Array, float]] | None
+    task: Task, ball: Ball, starts: list[Near] | None
 ) -> tuple[list[Solution], list[float]]:
     """Return the certified solutions and their plain risks, from models near them."""
     stream, factor = task.stream, ball.cost.factor()
@@ -152,7 +143,7 @@ def _solved(
         squared, risks = by_moments.certified(*exact)
         return squared, risks.tolist()
     methods = [
-        _method(task, model, ball, None if starts is None else starts[k])
+        method(model, ball, None if starts is None else starts[k], task.tol, task.max_iter)
         for k, model in enumerate(stream.models)
     ]
     found = together(stream.chunks, methods)
@@ -162,23 +153,6 @@ def _solved(
         rates = [np.inf if solution.coef.any() else 0.0 for solution in solutions]
         solutions = [replace(s, multiplier=m) for s, m in zip(solutions, rates, strict=True)]
     return solutions, [risk for _, risk in found]
-
-
-def _method(
-    task: Task, model: Stream, ball: Ball, start: tuple[Array, float] | None
-) -> Passes[tuple[Solution, float]]:
-    """Return the method of a smooth loss, from a model near or from that of the rows in memory."""
-    factor, target = ball.cost.factor(), task.tol * model.constant().risk
-    lam = 0.0
-    if start is None:
-        problem = model.kept.problem(model.kept.ys[0], ball)
-        near = Exact(tol=min(1e-6, max(task.tol, 1e-9))).solve(problem)
-        start, lam = (near.coef, near.intercept + float(model.center @ near.coef)), near.multiplier
-    if ball.order == 2 and ball.delta > 0:
-        joint = JointStream(model, factor, ball.delta)
-        return solve_joint(joint, *start, lam, target, task.max_iter)
-    rho = ball.delta * model.loss.lipschitz if ball.delta > 0 else 0.0
-    return solve(StreamedProblem(model, factor, rho), *start, target, task.max_iter)
 
 
 def _deltas(task: Task, cost: Cost) -> Array:
@@ -229,7 +203,14 @@ def _chosen(task: Task, best: Tried, table: list[Any], note: str) -> StreamedCho
     trial, models = best.trial, best.fits.everywhere
     j = trial.verdict.place
     ball = Ball(trial.cost, float(trial.deltas[j]), task.order)
-    starts = [(model.coef[:, j], float(model.b[j])) for model in models]
+    starts = [
+        Near(
+            model.coef[:, j],
+            float(model.b[j] - task.stream.center @ model.coef[:, j]),
+            float(best.fits.multiplier[k, j]),
+        )
+        for k, model in enumerate(models)
+    ]
     solutions, risks = _solved(task, ball, starts)
     shift = 0.0 if task.moments is None else task.moments.shift
     coef = np.stack([model.coef.T for model in models])
@@ -261,8 +242,7 @@ def _tried(
     """Return what the folds say of every cost; ``learned`` are those outside each fold."""
     deltas = [_deltas(task, cost) for cost in full]
     by_cost = list(zip(*learned, strict=True))
-    solver = fits.by_moments if task.moments is not None else fits.by_newton
-    found = solver(task, full, by_cost, deltas, certify)
+    found = _solver(task)(task, full, by_cost, deltas, certify)
     rule, stream = resolve_rule(task.settings.rule), task.stream
     distinct = stream.kept.distinct / len(stream.rows.y) * stream.chunks.n
     results = []
@@ -275,6 +255,13 @@ def _tried(
         trial = Trial(names[c], full[c], deltas[c], None, folds, verdict)
         results.append(Tried(trial, one, seen))
     return results
+
+
+def _solver(task: Task) -> Callable[..., list[fits.Fits]]:
+    """Return what solves folds and path."""
+    if task.moments is not None:
+        return fits.by_moments
+    return fits.by_newton if task.order == 1 else fits.by_joint
 
 
 def _fold_scores(task: Task, one: fits.Fits, costs: list[Cost]) -> FoldScores:

@@ -118,14 +118,18 @@ class RowBlock:
 
 @dataclass(frozen=True, eq=False)
 class Blocks:
-    """Cuts chunks into blocks of centred float64 rows; ``width`` numbers of a row are at hand."""
+    """Cuts chunks into blocks of centred float64 rows; ``width`` numbers of a row are at hand.
+
+    The rows of the fold ``left_out`` are not among them.
+    """
 
     center: Array
     reading: Reading
     folds: Folds
+    left_out: int = -1
 
     def of(self, chunk: Chunk, width: int) -> Iterator[RowBlock]:
-        """Yield the blocks of a chunk, without the rows that weigh nothing."""
+        """Yield the blocks of a chunk, without the rows that weigh nothing or are left out."""
         assert chunk.y is not None
         step = max(1, BLOCK_BYTES // (8 * max(width, len(self.center))))
         for start in range(0, len(chunk.X), step):
@@ -140,7 +144,8 @@ class Blocks:
                 self.folds.fold(chunk.index()[rows], group),
                 group,
             )
-            yield block if block.w.all() else block.part(block.w > 0)
+            used = (block.w > 0) & (block.fold != self.left_out)
+            yield block if used.all() else block.part(used)
 
     def targets(self, block: RowBlock, positive: Array | None) -> Array:
         """Return targets (m, 1), or those of models whose classes +1 are ``positive``, (m, B)."""

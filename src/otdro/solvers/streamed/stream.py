@@ -41,7 +41,7 @@ class Stream:
 
     These are the number of rows, their weight and the weighted sum of rows by fold and class,
     ``square`` the sum of squared weights. ``classes`` are the labels, None for targets; the class
-    ``positive`` is +1, the others are -1.
+    ``positive`` is +1, the others are -1. The rows of the fold ``left_out`` are not read.
     """
 
     chunks: Chunks
@@ -56,6 +56,7 @@ class Stream:
     rows: KeptRows
     factors: Array | None = None
     positive: int = 1
+    left_out: int = -1
 
     @property
     def reading(self) -> Reading:
@@ -71,7 +72,7 @@ class Stream:
     @property
     def blocks(self) -> Blocks:
         """The cutter of chunks into centred blocks."""
-        return Blocks(self.center, self.reading, self.folds)
+        return Blocks(self.center, self.reading, self.folds, self.left_out)
 
     def mass(self, left_out: int = -1) -> Array:
         """Return the weight of each class (K,) in the rows outside a fold."""
@@ -134,6 +135,23 @@ class Stream:
         if self.classes is None or len(self.classes) == 2:
             return [self]
         return [replace(self, positive=k) for k in range(len(self.classes))]
+
+    def outside(self, fold: int) -> Stream:
+        """Return the stream of the rows outside a fold; its ``square`` stays that of all rows."""
+        others = np.arange(len(self.masses)) != fold
+        kept = self.kept_fold != fold
+        X, y, w, group, number = self.rows
+        rows = KeptRows(
+            X[kept], y[kept], w[kept], None if group is None else group[kept], number[kept]
+        )
+        return replace(
+            self,
+            counts=self.counts * others[:, None],
+            masses=self.masses * others[:, None],
+            sums=self.sums * others[:, None, None],
+            rows=rows,
+            left_out=fold,
+        )
 
     def weighing(self, factors: Array | None) -> Stream:
         """Return the stream with these weights of the classes."""

@@ -82,6 +82,30 @@ class RiskSums:
 
 
 @dataclass(frozen=True, eq=False)
+class HeldSums:
+    r"""``value`` (F, B): by fold, :math:`\sum w\ell` over its rows of the models that leave it out.
+
+    ``models`` are B models of every fold, ``positive`` (B,) their classes +1 as in ``RiskSums``.
+    """
+
+    blocks: Blocks
+    loss: Loss
+    models: list[Models]
+    positive: Array | None = None
+
+    def __call__(self, chunk: Chunk) -> Sums:
+        """Return the sums over a chunk."""
+        B = len(self.models[0])
+        total = np.zeros((len(self.models), B))
+        for block in self.blocks.of(chunk, B):
+            for f, models in enumerate(self.models):
+                part = block.part(block.fold == f)
+                z = Design(part.Z).scores(models.coef) + models.b
+                total[f] += part.w @ self.loss.value(z, self.blocks.targets(part, self.positive))
+        return {"value": total}
+
+
+@dataclass(frozen=True, eq=False)
 class DualSums:
     r"""``conjugate`` :math:`\sum w\,\ell^*(k a)`, k = ``up`` where a > 0 and ``down`` elsewhere."""
 
@@ -147,39 +171,6 @@ class NewtonSums:
         found["mass"] += float(w @ D)
         found["slope"] += float(w @ a)
         found["pull"] += design.adjoint(w * a)
-
-
-@dataclass(frozen=True, eq=False)
-class ProfileSums:
-    r"""At one model: ``bend`` :math:`\sum wDz`, ``mass`` :math:`\sum wD`, and with weights wa^2
-
-    ``square``, ``first`` and ``second``: their sum and those of z and zz'. ``weights`` is the sum
-    of w^2.
-    """
-
-    blocks: Blocks
-    loss: Loss
-    coef: Array
-    b: float
-
-    def __call__(self, chunk: Chunk) -> Sums:
-        """Return the sums over a chunk."""
-        d = len(self.coef)
-        found: Sums = {"bend": np.zeros(d), "mass": 0.0, "square": 0.0, "first": np.zeros(d)}
-        found |= {"second": np.zeros((d, d)), "weights": 0.0, "least": []}
-        for block in self.blocks.of(chunk, d):
-            design = Design(block.Z)
-            z = design.scores(self.coef) + self.b
-            _, a, D = self.loss.evaluate(z, block.y)
-            second, first = design.moments(block.w * a**2)
-            found["second"] += second
-            found["first"] += first
-            found["square"] += float(block.w @ a**2)
-            found["bend"] += design.adjoint(block.w * D)
-            found["mass"] += float(block.w @ D)
-            found["weights"] += float(block.w @ block.w)
-            found["least"] += [float((block.y * z).min())]
-        return found
 
 
 @dataclass(frozen=True, eq=False)
