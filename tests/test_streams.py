@@ -446,8 +446,6 @@ def test_parquet_names_are_checked(rows, tmp_path):
     ("settings", "words"),
     [
         ({"loss": "hinge"}, "squared loss or a smooth Lipschitz loss.*Hinge is neither"),
-        ({"order": 2, "delta": "cv"}, "order 2 with Logistic at a given delta and cost"),
-        ({"order": 2, "cost": "learned"}, "order 2 with Logistic at a given delta and cost"),
         ({"cost": "linf"}, "need a Euclidean, Mahalanobis or learned cost"),
         ({"solver": "smoothed"}, "solver='smoothed' is for rows in memory"),
         ({"label_cost": 1.0}, r"label_cost=1\.0 is for rows in memory"),
@@ -519,9 +517,16 @@ def test_columns_of_new_rows_are_checked(rows, tmp_path):
     found = DROClassifier(**FINE).fit(chunks_of(X, y), None)
     with pytest.raises(ValueError, match="X has 4 columns, but the model has 5"):
         found.predict(chunks_of(X[:, :4].copy(), y))
-    ball = Ball(Norm(2), 0.1, 2)
-    with pytest.raises(ValueError, match="has a formula under a norm at order 1"):
-        robust_risk(chunks_of(X, y), None, np.ones(D), 0.0, "logistic", ball)
+    signs = np.where(y == "yes", 1, -1)
+    for ball, loss, coef, words in (
+        (Ball(Norm(2), 0.1, 1, label_cost=1.0), "logistic", np.ones(D), "no price of labels"),
+        (Ball(Norm(2), 0.1, 1), "logistic", np.ones(D - 1), "coef has 4 entries but X has 5"),
+        (Ball(Norm(2), 0.1, 1), "squared_hinge", np.ones(D), "order=1 needs a Lipschitz loss"),
+        (Ball(Norm(2), 0.1, 2), "logistic", np.ones((3, D)), "softmax model, which needs"),
+        (Ball(Norm(2), 0.1, 1), "logistic", np.ones((3, D)), "labels must be 0 to 2 here"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            robust_risk(chunks_of(X, signs), None, coef, np.zeros(len(coef)), loss, ball)
 
 
 # the command line

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from otdro import DROClassifier
-from otdro.costs import Mahalanobis
+from otdro import Ball, DROClassifier, robust_risk
+from otdro.costs import Mahalanobis, Norm
 from otdro.solvers.streamed import Folds, stream
 from streaming import D, N, made_rows, splits_of
 from streaming import chunks_of as hundreds
@@ -83,3 +83,24 @@ def test_three_classes_share_delta_and_groups_stay_whole(rows):
     settings = {"cost": "euclidean", "order": 2, "delta": found.delta_}
     given = DROClassifier(**settings, tol=1e-9).fit(X, three)
     assert_allclose(found.robust_risk_, given.robust_risk_, rtol=2e-6)
+
+
+@pytest.mark.parametrize("norm", [Norm(2), Norm(1)])
+@pytest.mark.parametrize("loss", ["logistic", "hinge", "squared_hinge", "squared", "huber"])
+def test_the_risk_of_any_model_is_that_of_memory(rows, loss, norm):
+    X, y, targets = rows
+    regression = loss in ("squared", "huber")
+    y = targets if regression else np.where(y == "yes", 1, -1)
+    data = chunks_of(X, y)
+    given = (np.linspace(-1, 1, D), 0.3, loss, Ball(norm, 0.2, 2))
+    assert_allclose(robust_risk(data, None, *given), robust_risk(X, y, *given), rtol=1e-11)
+    assert data.passes <= 16
+
+
+def test_a_softmax_risk_is_that_of_memory(rows):
+    X, y, targets = rows
+    labels = np.where(targets > 8, 2, np.where(y == "yes", 1, 0))
+    given = (np.arange(3.0 * D).reshape(3, D) / 9, np.arange(3.0), "logistic")
+    given = (*given, Ball(Norm(2), 0.2, 1))
+    found = robust_risk(chunks_of(X, labels), None, *given)
+    assert_allclose(found, robust_risk(X, labels, *given), rtol=1e-12)

@@ -14,10 +14,8 @@ from sklearn.utils.class_weight import compute_class_weight
 
 from ..chunks import Chunk, Chunks, Sums, in_chunks, open_rows
 from ..design import WRITTEN_UP_TO, model_scores
-from ..duality import rooted
 from ..losses import Loss
 from ..memory import require_memory
-from ..problem import Ball
 from ..radius import candidates as cost_candidates
 from ..radius.checks import check_delta, resolve_order
 from ..radius.splitting import DEFAULT_FOLDS
@@ -266,44 +264,3 @@ def scores_in_chunks(model: Any, X: Any) -> Array:
     coef, intercept = np.atleast_2d(model.coef_), np.atleast_1d(model.intercept_)
     [found] = rows.total(ScoreRows(coef, intercept))
     return np.concatenate(found["z"])
-
-
-@dataclass(frozen=True, eq=False)
-class LossOfRows:
-    """The job that adds up the loss of a model on labels -1/+1 or targets."""
-
-    coef: Array
-    intercept: float
-    loss: Loss
-
-    def __call__(self, chunk: Chunk) -> Sums:
-        """Return the sum over a chunk."""
-        chunk.require_finite()
-        y = np.asarray(chunk.targets(), dtype=float)
-        if self.loss.task == "classification" and not np.isin(y, (-1, 1)).all():
-            raise ValueError(f"labels must be -1 or +1 here, got {np.unique(y)[:5].tolist()}.")
-        z = model_scores(chunk.X, self.coef, self.intercept)
-        return {"loss": float(self.loss.value(z, y).sum())}
-
-
-def risk_in_chunks(X: Any, y: Any, coef: Any, intercept: Any, loss: Loss, ball: Ball) -> float:
-    """Return the worst-case risk of a model on rows in chunks, where it has a formula."""
-    pieces, order = loss.pieces, ball.order
-    quadratic = pieces is not None and pieces.quadratic and order == 2
-    if not (ball.cost.is_norm and (quadratic or (order == 1 and np.isfinite(loss.lipschitz)))):
-        raise ValueError(
-            "the worst-case risk of rows in chunks has a formula under a norm at order 1 for "
-            "Lipschitz losses, and at order 2 for the squared one; got "
-            f"{type(loss).__name__}, order={order} and {ball.cost!r}."
-        )
-    if np.isfinite(min(ball.label_cost, ball.target_cost)):
-        raise ValueError("rows in chunks take no price of labels or targets: leave it at inf.")
-    rows, beta = open_rows(X, y), np.asarray(coef, dtype=float).ravel()
-    if len(beta) != rows.d:
-        raise ValueError(f"coef has {len(beta)} entries but X has {rows.d} features.")
-    ball.cost.check(rows.d)
-    [found] = rows.total(LossOfRows(beta, float(np.ravel(intercept)[0]), loss))
-    plain, w = found["loss"] / rows.n, float(ball.cost.dual_norm(beta))
-    if quadratic and pieces is not None:
-        return rooted(plain, w, ball.delta, pieces.kappa).risk
-    return plain + ball.delta * loss.lipschitz * w
