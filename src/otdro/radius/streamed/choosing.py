@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from ...chunks import Job
 from ...costs import Cost
-from ...design import Design
 from ...problem import Ball, Solution
 from ...solvers.streamed import (
     ScatterSums,
@@ -29,6 +28,7 @@ from ..checks import check_delta, resolve_order
 from ..environments import Environments
 from ..folds import FoldScores
 from ..grid import Path
+from ..margins import binary_view
 from ..rules import Evidence
 from ..rules import resolve as resolve_rule
 from ..selection import blend_weights, noted
@@ -39,7 +39,7 @@ from .learning import candidates_of, covariances, fence_of, from_scatter, takes_
 from .solving import Near, method
 from .task import Task
 from .theory import theory_profiles
-from .thresholds import fenced_job, zero_pulls
+from .thresholds import fenced_job, zeros
 
 Array = NDArray[Any]
 
@@ -129,7 +129,7 @@ def _looked(task: Task, tried: Candidates) -> Task:
     if "scatter" in found:
         task = replace(task, covariance=covariances(found["scatter"]))
     if "fenced" in found:
-        task = replace(task, zeros=zero_pulls(stream, task.moments, fenced, found["fenced"]))
+        task = replace(task, zeros=zeros(stream, task.moments, fenced, found["fenced"]))
     return task
 
 
@@ -203,18 +203,15 @@ def _chosen(task: Task, best: Tried, table: list[Any], note: str) -> StreamedCho
     trial, models = best.trial, best.fits.everywhere
     j = trial.verdict.place
     ball = Ball(trial.cost, float(trial.deltas[j]), task.order)
+    lines = [model.lines(task.stream.center) for model in models]
     starts = [
-        Near(
-            model.coef[:, j],
-            float(model.b[j] - task.stream.center @ model.coef[:, j]),
-            float(best.fits.multiplier[k, j]),
-        )
-        for k, model in enumerate(models)
+        Near(of_model[j], b[j], float(best.fits.multiplier[k, j]))
+        for k, (of_model, b) in enumerate(lines)
     ]
     solutions, risks = _solved(task, ball, starts)
     shift = 0.0 if task.moments is None else task.moments.shift
-    coef = np.stack([model.coef.T for model in models])
-    intercept = np.stack([model.b for model in models]) + shift - coef @ task.stream.center
+    coef = np.stack([of_model for of_model, _ in lines])
+    intercept = np.stack([b for _, b in lines]) + shift
     # risks, objectives and gaps (K, m); those of the chosen delta are the solutions' own
     risk, objective, gap = best.fits.risk.copy(), best.fits.objective.copy(), best.fits.gap.copy()
     for k, found in enumerate(solutions):
@@ -250,8 +247,9 @@ def _tried(
         folds = _fold_scores(task, one, list(by_cost[c]))
         share = np.array([stream.held(f) for f in task.folds])
         losses = share @ one.held / share.sum()
-        known = (task.order, deltas[c], folds, True, None, distinct, losses, seen)
-        verdict = rule(Evidence(stream.sample, full[c], *known))
+        view, margins = binary_view(stream.sample, folds)
+        known = (task.order, deltas[c], margins, True, None, distinct, losses, seen)
+        verdict = rule(Evidence(view, full[c], *known))
         trial = Trial(names[c], full[c], deltas[c], None, folds, verdict)
         results.append(Tried(trial, one, seen))
     return results
@@ -261,7 +259,8 @@ def _solver(task: Task) -> Callable[..., list[fits.Fits]]:
     """Return what solves folds and path."""
     if task.moments is not None:
         return fits.by_moments
-    return fits.by_newton if task.order == 1 else fits.by_joint
+    single = task.stream.loss.outputs == 1
+    return fits.by_newton if single and task.order == 1 else fits.one_by_one
 
 
 def _fold_scores(task: Task, one: fits.Fits, costs: list[Cost]) -> FoldScores:
@@ -271,7 +270,7 @@ def _fold_scores(task: Task, one: fits.Fits, costs: list[Cost]) -> FoldScores:
     shift = 0.0 if task.moments is None else task.moments.shift
     z = []
     for part, models in zip(rows, one.in_folds, strict=True):
-        scores = Design(stream.rows.X[part], center=stream.center).scores(models.coef)
-        scores = scores + models.b + shift
-        z.append(np.moveaxis(scores.reshape(len(part), K, len(models) // K), 1, 0))
+        scores = models.scores(stream.rows.X[part] - stream.center) + shift
+        shape = (len(part), K, len(models) // K, *scores.shape[2:])
+        z.append(np.moveaxis(scores.reshape(shape), 1, 0))
     return FoldScores(-one.held, rows, z, costs)

@@ -23,7 +23,7 @@ from .task import Task
 
 Array = NDArray[Any]
 
-#: Bytes of Newton matrices at order 2 that are at hand at a time.
+#: Bytes of Newton matrices that are at hand at a time.
 LOT_BYTES = 2**27
 
 
@@ -98,10 +98,10 @@ def by_newton(
     return _split(found, deltas, stream.folds.count, len(stream.models))
 
 
-def by_joint(
+def one_by_one(
     task: Task, full: list[Cost], learned: list[Any], deltas: list[Array], certify: bool
 ) -> list[Fits]:
-    """Return the fits at order 2: of all costs, folds, models and deltas, each by Newton's method.
+    """Return the fits at order 2 and of softmax models, each by Newton's method on shared passes.
 
     Gaps are certified to the accuracy of folds whether or not that is asked for.
     """
@@ -109,10 +109,10 @@ def by_joint(
     parts = [stream, *(stream.outside(f) for f in task.folds)]
     methods = []
     for cost, in_folds, grid in zip(full, learned, deltas, strict=True):
-        starts = solve_path(stream.sample, cost, 2, grid, Exact(tol=FOLD_TOL))
+        starts = solve_path(stream.sample, cost, task.order, grid, Exact(tol=FOLD_TOL))
         for part, one in zip(parts, [cost, *in_folds], strict=True):
             for k, j in np.ndindex(len(stream.models), len(grid)):
-                ball = Ball(one, float(grid[j]), 2)
+                ball = Ball(one, float(grid[j]), task.order)
                 methods.append(method(part.models[k], ball, near(starts[k][j]), FOLD_TOL, PASSES))
     solved = _in_lots(stream, methods)
     _warn_of(sum(not solution.converged for solution, _ in solved))
@@ -122,7 +122,8 @@ def by_joint(
 
 def _in_lots(stream: Stream, methods: list[Any]) -> list[tuple[Solution, float]]:
     """Return the results of methods, as many at a time as their matrices leave memory for."""
-    size = max(1, LOT_BYTES // (8 * (stream.chunks.d + 2) ** 2))
+    side = (stream.chunks.d + 2) * max(1, stream.loss.outputs - 1)
+    size = max(1, LOT_BYTES // (8 * side**2))
     lots = [methods[i : i + size] for i in range(0, len(methods), size)]
     return [result for lot in lots for result in together(stream.chunks, lot)]
 
@@ -142,9 +143,11 @@ def _gathered(task: Task, of_cost: Array) -> Fits:
     """Return the fits of one cost, without their losses on the folds."""
 
     def models(some: Array, fold: int) -> Models:
-        coef = np.stack([solution.coef for solution, _ in some], axis=1)
-        b = np.array([float(solution.intercept) for solution, _ in some])
-        return Models(coef, b + task.stream.center @ coef, np.full(len(some), fold))
+        outputs = task.stream.loss.outputs
+        coef = np.concatenate([np.atleast_2d(solution.coef) for solution, _ in some]).T
+        b = np.concatenate([np.atleast_1d(solution.intercept) for solution, _ in some])
+        b = b + task.stream.center @ coef
+        return Models(coef, b, np.full(len(some), fold), outputs)
 
     def table(name: str) -> Array:
         return np.array([[getattr(solution, name) for solution, _ in row] for row in of_cost[0]])
@@ -180,6 +183,7 @@ def _side_by_side(models: list[Models]) -> Models:
         np.concatenate([m.coef for m in models], axis=1),
         np.concatenate([m.b for m in models]),
         np.concatenate([m.left_out for m in models]),
+        models[0].outputs,
     )
 
 

@@ -11,10 +11,12 @@ from ...solvers import Exact
 from ...solvers.streamed import (
     JointStream,
     Passes,
+    SoftmaxStream,
     Stream,
     StreamedProblem,
     solve,
     solve_joint,
+    solve_softmax,
 )
 
 Array = NDArray[Any]
@@ -24,13 +26,13 @@ class Near(NamedTuple):
     """A model on the rows as given, and its multiplier: where to start from."""
 
     coef: Array
-    intercept: float
+    intercept: Any
     lam: float
 
 
 def near(found: Solution) -> Near:
     """Return a solution as a start."""
-    return Near(found.coef, float(found.intercept), float(found.multiplier))
+    return Near(found.coef, found.intercept, float(found.multiplier))
 
 
 def method(
@@ -45,7 +47,11 @@ def method(
         problem = model.kept.problem(model.kept.ys[0], ball)
         start = near(Exact(tol=min(1e-6, max(tol, 1e-9))).solve(problem))
     factor, target = ball.cost.factor(), tol * model.constant().risk
-    b = start.intercept + float(model.center @ start.coef)
+    b = start.intercept + start.coef @ model.center
+    if model.loss.outputs > 1:
+        return solve_softmax(
+            SoftmaxStream(model, factor, ball.delta), start.coef, b, target, max_iter
+        )
     if ball.order == 2 and ball.delta > 0:
         joint = JointStream(model, factor, ball.delta)
         return solve_joint(joint, start.coef, b, start.lam, target, max_iter)

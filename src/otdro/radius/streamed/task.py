@@ -11,7 +11,7 @@ from ...solvers.streamed import Stream
 from ...solvers.streamed.squared import FoldMoments
 from ..trials import Settings
 from .theory import Profile
-from .thresholds import ZeroPulls
+from .thresholds import Zeros
 
 Array = NDArray[Any]
 
@@ -29,7 +29,7 @@ class Task:
     moments: FoldMoments | None = None
     covariance: list[Array] | None = None
     profiles: list[Profile] | None = None
-    zeros: ZeroPulls | None = None
+    zeros: Zeros | None = None
 
     @property
     def folds(self) -> range:

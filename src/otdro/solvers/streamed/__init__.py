@@ -6,6 +6,7 @@ from .newton import StreamedProblem, solve
 from .passes import Passes, together
 from .profile_sums import ProfileSums
 from .reading import Folds
+from .softmax import SoftmaxStream, solve_softmax
 from .stream import Stream, opened
 from .sums import FencedSums, GroupSums, HeldSums, Models, ScatterSums
 
@@ -21,11 +22,13 @@ __all__ = [
     "Passes",
     "ProfileSums",
     "ScatterSums",
+    "SoftmaxStream",
     "Stream",
     "StreamedProblem",
     "minimise",
     "opened",
     "solve",
     "solve_joint",
+    "solve_softmax",
     "together",
 ]

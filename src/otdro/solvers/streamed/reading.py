@@ -64,12 +64,13 @@ class Reading:
     """Labels become -1/+1 with the weight of their class, targets stay numbers of weight 1.
 
     ``classes`` are the labels, of which number ``positive`` is +1 and the others -1; None for
-    targets.
+    targets. For a model of ``several`` scores labels become their numbers.
     """
 
     classes: Array | None = None
     factors: Array | None = None
     positive: int = 1
+    several: bool = False
 
     def codes(self, y: Array) -> Array:
         """Return the number of the class of each row; without classes 0."""
@@ -78,9 +79,11 @@ class Reading:
         return np.searchsorted(self.classes, y)
 
     def targets(self, y: Array) -> Array:
-        """Return -1/+1, or the targets as float64."""
+        """Return -1/+1, the numbers of the labels, or the targets as float64."""
         if self.classes is None:
             return np.asarray(y, dtype=float)
+        if self.several:
+            return self.codes(y).astype(float)
         return np.where(y == self.classes[self.positive], 1.0, -1.0)
 
     def weights(self, y: Array, w: Array | None) -> Array:

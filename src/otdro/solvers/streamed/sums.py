@@ -24,19 +24,34 @@ Array = NDArray[Any]
 class Models:
     """Models as columns: ``coef`` (d, B) and ``b`` (B,) on centred rows.
 
-    ``left_out`` (B,) is the fold whose rows a model does not train on, -1 if there is none.
+    ``left_out`` (B,) is the fold whose rows a model does not train on, -1 if there is none. Of
+    models of several ``outputs`` each has as many columns of ``coef`` and entries of ``b``, one
+    after another.
     """
 
     coef: Array
     b: Array
     left_out: Array
+    outputs: int = 1
 
     def __len__(self) -> int:
-        return len(self.b)
+        return len(self.left_out)
 
     def columns(self, index: Array) -> Models:
-        """Return some of the models."""
+        """Return some of the models, of one output each."""
         return Models(self.coef[:, index], self.b[index], self.left_out[index])
+
+    def scores(self, Z: Array) -> Array:
+        """Return the scores of centred rows, (m, B) or (m, B, outputs)."""
+        z = Design(Z).scores(self.coef) + self.b
+        return z if self.outputs == 1 else z.reshape(len(Z), len(self), self.outputs)
+
+    def lines(self, center: Array) -> tuple[Array, Array]:
+        """Return coefficients (B, d) or (B, outputs, d) and intercepts on rows as given."""
+        coef, b = self.coef.T, self.b - center @ self.coef
+        if self.outputs == 1:
+            return coef, b
+        return coef.reshape(len(self), self.outputs, -1), b.reshape(len(self), self.outputs)
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,11 +112,11 @@ class HeldSums:
         """Return the sums over a chunk."""
         B = len(self.models[0])
         total = np.zeros((len(self.models), B))
-        for block in self.blocks.of(chunk, B):
+        for block in self.blocks.of(chunk, B * self.loss.outputs):
             for f, models in enumerate(self.models):
                 part = block.part(block.fold == f)
-                z = Design(part.Z).scores(models.coef) + models.b
-                total[f] += part.w @ self.loss.value(z, self.blocks.targets(part, self.positive))
+                y = self.blocks.targets(part, self.positive)
+                total[f] += part.w @ self.loss.value(models.scores(part.Z), y)
         return {"value": total}
 
 
@@ -306,7 +321,7 @@ class GroupSums:
         G, shape = len(groups), (len(groups), self.each)
         found: Sums = {"rows": np.zeros(G), "weight": np.zeros(G)}
         found |= {name: np.zeros(shape) for name in ("weighted", "loss", "square")}
-        for block in self.blocks.of(chunk, len(self.models[0])):
+        for block in self.blocks.of(chunk, len(self.models[0].b)):
             for fold, models in enumerate(self.models):
                 self._add(found, block.part(block.fold == fold), models)
         return found
@@ -314,7 +329,7 @@ class GroupSums:
     def _add(self, found: Sums, block: RowBlock, models: Models) -> None:
         assert block.group is not None
         y = self.blocks.targets(block, self.positive)
-        value = self.loss.value(Design(block.Z).scores(models.coef) + models.b, y)
+        value = self.loss.value(models.scores(block.Z), y)
         value = value.reshape(len(y), len(models) // self.each, self.each).mean(axis=1)
         G = len(found["rows"])
         plain, weighted = (indicator(block.group, G, v) for v in (np.ones(len(block.w)), block.w))
