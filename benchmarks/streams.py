@@ -1,7 +1,7 @@
 """Rows larger than memory, and on many workers: passes, memory, time, and equality with memory.
 
     python benchmarks/streams.py memmap --rows 20000000 --folder FOLDER
-    python benchmarks/streams.py dask
+    python benchmarks/streams.py dask --rows 400000
 
 The first writes a float32 file of ROWS x 50 into FOLDER, fits order-1 logistic loss to it in a
 process of its own with a given delta (and with --default also with all defaults), reports the peak
@@ -120,21 +120,27 @@ def memmap(folder: Path, rows: int, default: bool) -> None:
             file.unlink()
 
 
-def dask_table(rows: int) -> None:
-    """Fit on 1, 2 and 4 local workers; the same numbers as in memory, and the times.
+#: What is fitted to Dask arrays: one delta to a fine gap, and folds, which are more work per row.
+DASK_FITS = {
+    "delta=0.01, tol=1e-11": {"cost": "euclidean", "delta": 0.01, "tol": 1e-11},
+    "five folds, 20 deltas": {"cost": "euclidean", "tol": 1e-11},
+}
 
-    The processor time of the busiest worker is what a fit takes where each has a core.
+
+def dask_table(rows: int, repeats: int) -> None:
+    """Fit on 1, 2 and 4 local workers of one thread: the numbers of memory, and the times.
+
+    Wall time is the least of the repeats. The processor time of the busiest worker is what the
+    work takes where each has a core.
     """
     import dask.array as da
     from distributed import Client, LocalCluster, wait
 
-    from otdro import DROClassifier
+    from otdro import DROClassifier, robust_risk
 
     rng = np.random.default_rng(0)
     X = rng.standard_normal((rows, COLUMNS))
-    y = np.where(rng.random(rows) < 1 / (1 + np.exp(-(X @ coefficients() - 0.5))), 1, 0)
-    settings = {"cost": "euclidean", "delta": 0.01, "tol": 1e-11}
-    memory = DROClassifier(**settings).fit(X, y)
+    y = np.where(rng.random(rows) < 1 / (1 + np.exp(-(X @ coefficients() - 0.5))), 1, -1)
     for workers in (1, 2, 4):
         with (
             LocalCluster(
@@ -145,24 +151,34 @@ def dask_table(rows: int) -> None:
             D = client.persist(da.from_array(X, chunks=(rows // 16, COLUMNS)))
             Y = client.persist(da.from_array(y, chunks=rows // 16))
             wait([D, Y])
-            DROClassifier(**settings).fit(D, Y)
-            before, start = client.run(time.process_time), time.perf_counter()
-            found = DROClassifier(**settings).fit(D, Y)
-            wall, after = time.perf_counter() - start, client.run(time.process_time)
-            busy = [after[worker] - before[worker] for worker in after]
-        print(
-            json.dumps(
-                {
+            DROClassifier(**DASK_FITS["delta=0.01, tol=1e-11"]).fit(D, Y)
+            for name, settings in DASK_FITS.items():
+                timed = [_timed(client, DROClassifier(**settings), D, Y) for _ in range(repeats)]
+                found, wall, busy = min(timed, key=lambda one: one[1])
+                given = settings | {"delta": found.delta_}
+                memory = DROClassifier(**given).fit(X, y)
+                model = (found.coef_, found.intercept_, "logistic", found.ball_)
+                line = {
+                    "fit": name,
                     "workers": len(busy),
+                    "wall_s": round(wall, 2),
                     "busiest_worker_s": round(max(busy), 2),
                     "all_workers_s": round(sum(busy), 2),
-                    "wall_s": round(wall, 2),
+                    "delta": found.delta_,
                     "objective": abs(found.robust_risk_ - memory.robust_risk_),
+                    "risk_in_memory": abs(found.robust_risk_ - robust_risk(X, y, *model)),
                     "coefficients": float(np.abs(found.coef_ - memory.coef_).max()),
                     "message": found.message_,
                 }
-            )
-        )
+                print(json.dumps(line), flush=True)
+
+
+def _timed(client, model, D, Y):
+    """Return the fitted model, the wall time and the processor time of every worker."""
+    before, start = client.run(time.process_time), time.perf_counter()
+    found = model.fit(D, Y)
+    wall, after = time.perf_counter() - start, client.run(time.process_time)
+    return found, wall, [after[worker] - before[worker] for worker in after]
 
 
 def main() -> None:
@@ -171,6 +187,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--folder", type=Path, default=Path("streams_tmp"))
     parser.add_argument("--default", action="store_true")
+    parser.add_argument("--repeats", type=int, default=2)
     options = parser.parse_args()
     warnings.simplefilter("default")
     if options.what == "memmap":
@@ -178,7 +195,7 @@ def main() -> None:
     elif options.what == "child":
         fit_memmap(options.folder, options.rows, options.default)
     else:
-        dask_table(options.rows)
+        dask_table(options.rows, options.repeats)
 
 
 if __name__ == "__main__":
