@@ -128,8 +128,8 @@ DASK_FITS = {
 }
 
 
-def dask_table(rows: int, repeats: int) -> None:
-    """Fit on 1, 2 and 4 local workers of one thread: the numbers of memory, and the times.
+def dask_table(rows: int, repeats: int, numbers: list[int]) -> None:
+    """Fit on some numbers of local workers of one thread: the numbers of memory, and the times.
 
     Fits on different numbers of workers take turns, so that what else the machine does meets all of
     them; wall time is the median of the repeats. The processor time of the busiest worker is what
@@ -146,14 +146,14 @@ def dask_table(rows: int, repeats: int) -> None:
     size = rows // 8
     with ExitStack() as stack:
         clusters = []
-        for workers in (1, 2, 4):
+        for workers in numbers:
             form = {"n_workers": workers, "threads_per_worker": 1, "dashboard_address": None}
             cluster = stack.enter_context(LocalCluster(**form))
-            client = stack.enter_context(Client(cluster, set_as_default=False))
-            D = client.persist(da.from_array(X, chunks=(size, COLUMNS)))
-            Y = client.persist(da.from_array(y, chunks=size))
-            wait([D, Y])
+            client = stack.enter_context(Client(cluster))
             with client.as_current():
+                D = client.persist(da.from_array(X, chunks=(size, COLUMNS)))
+                Y = client.persist(da.from_array(y, chunks=size))
+                wait([D, Y])
                 DROClassifier(cost="euclidean", delta=0.01).fit(D, Y)
             clusters.append((client, D, Y))
         for name, settings in DASK_FITS.items():
@@ -200,6 +200,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path("streams_tmp"))
     parser.add_argument("--default", action="store_true")
     parser.add_argument("--repeats", type=int, default=2)
+    parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 4])
     options = parser.parse_args()
     warnings.simplefilter("default")
     if options.what == "memmap":
@@ -207,7 +208,7 @@ def main() -> None:
     elif options.what == "child":
         fit_memmap(options.folder, options.rows, options.default)
     else:
-        dask_table(options.rows, options.repeats)
+        dask_table(options.rows, options.repeats, options.workers)
 
 
 if __name__ == "__main__":
