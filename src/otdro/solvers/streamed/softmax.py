@@ -58,7 +58,7 @@ class SoftmaxState:
 
 
 @dataclass(frozen=True, eq=False)
-class Step:
+class SoftmaxMove:
     """A step, the slope of F along it, its dual point (shrinking, price) and multipliers."""
 
     step: Scores
@@ -67,7 +67,7 @@ class Step:
     price: float
     multipliers: Array | None
 
-    def times(self, share: float) -> Step:
+    def times(self, share: float) -> SoftmaxMove:
         """Return a part of the step."""
         step = Scores(share * self.step.C, share * self.step.c)
         return replace(self, step=step, slope=share * self.slope)
@@ -219,7 +219,11 @@ def _descend(
 
 
 def _longest(
-    problem: SoftmaxStream, rows: SoftmaxRows, x: SoftmaxState, part: Step, found: dict[str, Any]
+    problem: SoftmaxStream,
+    rows: SoftmaxRows,
+    x: SoftmaxState,
+    part: SoftmaxMove,
+    found: dict[str, Any],
 ) -> tuple[SoftmaxState, float]:
     """Return the point after the longest step that descends, and its length, 0 for none.
 
@@ -241,7 +245,7 @@ def _step(
     x: SoftmaxState,
     accuracy: float,
     multipliers: Array | None,
-) -> Step:
+) -> SoftmaxMove:
     """Return the minimiser of the model at a point, with the dual point that it gives."""
     model, delta = Quadratic(rows, x.at.C[None], x.g[None], x.H[None]), np.array([problem.delta])
     move = problem.penalty.move(model, delta, np.array([accuracy]), multipliers)
@@ -250,7 +254,7 @@ def _step(
     s = np.append(s, step.c) if rows.fit_intercept else s
     size = _flow(problem, rows, x, s, move)
     free = problem.delta == 0
-    return Step(
+    return SoftmaxMove(
         step,
         float(x.g @ s) + float(move.rise[0]),
         1.0 if free else min(1.0, problem.delta / max(size, TINY)),
