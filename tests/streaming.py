@@ -19,9 +19,15 @@ def made_rows():
     return X, labels, z + rng.standard_normal(N) + 5
 
 
-def chunks_of(X, y):
+def chunks_of(X, y, rows=100):
     """Return rows in chunks of about a hundred."""
-    return MappedRows(X, y, chunk_bytes=100 * X.shape[1] * X.dtype.itemsize)
+    return MappedRows(X, y, chunk_bytes=rows * X.shape[1] * X.dtype.itemsize)
+
+
+def splits_of(folds, n):
+    """Return the splits that streamed folds make."""
+    fold = folds.of(np.arange(n))
+    return [(np.flatnonzero(fold != f), np.flatnonzero(fold == f)) for f in range(folds.count)]
 
 
 def mapped(tmp_path, X, name="X.bin", **options):

@@ -16,7 +16,7 @@ from otdro.costs import Mahalanobis, Norm
 from otdro.metrics import Learned, Spectral
 from otdro.solvers.streamed import Folds, stream
 from reference import conic
-from streaming import FINE, D, N, chunks_of, made_rows, mapped, write_folder
+from streaming import FINE, D, N, chunks_of, made_rows, mapped, splits_of, write_folder
 
 
 @pytest.fixture(scope="module")
@@ -152,12 +152,6 @@ def test_delta_by_theory_is_that_of_memory(rows):
 # folds and learned costs
 
 
-def splits_of(folds, n):
-    """Return the splits that streamed folds make."""
-    fold = folds.of(np.arange(n))
-    return [(np.flatnonzero(fold != f), np.flatnonzero(fold == f)) for f in range(folds.count)]
-
-
 def test_folds_are_even_and_depend_on_the_seed_alone():
     index = np.arange(100_000)
     fold = Folds(5, 3).of(index)
@@ -179,6 +173,24 @@ def test_folds_choose_the_delta_of_memory(rows, rule, monkeypatch):
         # either solves its folds to a gap of 1e-4, of which scores keep the root
         assert_allclose(found.path_.score_mean, memory.path_.score_mean, rtol=2e-3)
         assert_allclose(found.path_.score_se, memory.path_.score_se, atol=3e-4)
+
+
+# the grid alone is looked at: steps of a fold without the row use the matrix with it, and moments
+# of squared loss lose digits by the square of its length
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("kind", [DROClassifier, DRORegressor])
+def test_a_row_far_out_leaves_the_grid_of_memory(rows, kind, fit_intercept, monkeypatch):
+    monkeypatch.setattr(stream, "KEPT", N)
+    X, labels, targets = rows
+    y = labels if kind is DROClassifier else targets
+    spoilt = X.copy()
+    spoilt[7] *= 1e5
+    model = kind(cost="euclidean", fit_intercept=fit_intercept, cv=2)
+    found = clone(model).fit(chunks_of(spoilt, y), None)
+    memory = model.set_params(cv=splits_of(Folds(2, 0), N)).fit(spoilt, y)
+    assert len(memory.path_.deltas) > 20
+    assert_allclose(found.path_.deltas, memory.path_.deltas, rtol=1e-9)
 
 
 def test_gaps_of_a_path_are_bounds(rows):
@@ -435,13 +447,11 @@ def test_parquet_names_are_checked(rows, tmp_path):
     ("settings", "words"),
     [
         ({"loss": "hinge"}, "squared loss or a smooth Lipschitz loss.*Hinge is neither"),
-        ({"order": 2, "delta": "cv"}, "order 2 with Logistic at a given delta and cost"),
-        ({"order": 2, "cost": "learned"}, "order 2 with Logistic at a given delta and cost"),
         ({"cost": "linf"}, "need a Euclidean, Mahalanobis or learned cost"),
         ({"solver": "smoothed"}, "solver='smoothed' is for rows in memory"),
         ({"label_cost": 1.0}, r"label_cost=1\.0 is for rows in memory"),
         ({"scoring": "accuracy"}, "scoring='accuracy' is for rows in memory"),
-        ({"multi_class": "multinomial"}, "multi_class='multinomial' is for rows in memory"),
+        ({"multi_class": "softmax"}, "unknown multi_class='softmax'"),
         ({"rule": "worst"}, "rule='worst' needs groups"),
         ({"delta": "cv", "cv": [([0], [1])]}, "give a number as cv, got list"),
         ({"delta": "cv", "cv": 1}, "at least 2 folds"),
@@ -508,9 +518,16 @@ def test_columns_of_new_rows_are_checked(rows, tmp_path):
     found = DROClassifier(**FINE).fit(chunks_of(X, y), None)
     with pytest.raises(ValueError, match="X has 4 columns, but the model has 5"):
         found.predict(chunks_of(X[:, :4].copy(), y))
-    ball = Ball(Norm(2), 0.1, 2)
-    with pytest.raises(ValueError, match="has a formula under a norm at order 1"):
-        robust_risk(chunks_of(X, y), None, np.ones(D), 0.0, "logistic", ball)
+    signs = np.where(y == "yes", 1, -1)
+    for ball, loss, coef, words in (
+        (Ball(Norm(2), 0.1, 1, label_cost=1.0), "logistic", np.ones(D), "no price of labels"),
+        (Ball(Norm(2), 0.1, 1), "logistic", np.ones(D - 1), "coef has 4 entries but X has 5"),
+        (Ball(Norm(2), 0.1, 1), "squared_hinge", np.ones(D), "order=1 needs a Lipschitz loss"),
+        (Ball(Norm(2), 0.1, 2), "logistic", np.ones((3, D)), "softmax model, which needs"),
+        (Ball(Norm(2), 0.1, 1), "logistic", np.ones((3, D)), "labels must be 0 to 2 here"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            robust_risk(chunks_of(X, signs), None, coef, np.zeros(len(coef)), loss, ball)
 
 
 # the command line

@@ -14,7 +14,7 @@ from ..losses import Loss
 from ..problem import Ball, Problem
 from ..radius.checks import check_targets, checked_pair
 from ..worst_case import robust_risk_of
-from .streamed import risk_in_chunks
+from .streamed_risk import risk_in_chunks
 
 Array = NDArray[Any]
 

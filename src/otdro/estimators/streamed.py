@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -14,16 +14,15 @@ from sklearn.utils.class_weight import compute_class_weight
 
 from ..chunks import Chunk, Chunks, Sums, in_chunks, open_rows
 from ..design import WRITTEN_UP_TO, model_scores
-from ..duality import rooted
 from ..losses import Loss
 from ..memory import require_memory
-from ..problem import Ball
 from ..radius import candidates as cost_candidates
 from ..radius.checks import check_delta, resolve_order
 from ..radius.splitting import DEFAULT_FOLDS
 from ..radius.streamed import StreamedChoice, choose, group_folds, lacks
 from ..radius.trials import Settings
 from ..solvers.streamed import Folds, Stream, opened
+from .multinomial import model_form
 from .report import names_of
 from .rows import require_classes
 
@@ -31,8 +30,6 @@ Array = NDArray[Any]
 
 #: Memory that a fit in memory takes at most, as a multiple of X in float64.
 IN_MEMORY = 3.0
-#: What ``message_`` says of three classes and more.
-ONE_VS_REST = "One-vs-rest: the softmax model is solved for rows in memory only."
 #: Arguments of ``fit`` that may come in chunks beside X, by their names there.
 BESIDE = {"sample_weight": "w", "groups": "group"}
 #: Parameters and arguments that rows in chunks do not take, with the values that stand for none.
@@ -41,7 +38,6 @@ FIXED: dict[str, tuple[Any, ...]] = {
     "label_cost": (np.inf,),
     "target_cost": (np.inf,),
     "solver": ("auto", "exact"),
-    "multi_class": ("auto", "ovr"),
 }
 
 
@@ -57,7 +53,7 @@ def fits_in_chunks(model: Any, X: Any, y: Any, loss: Loss, extra: dict[str, Any]
         _folds(model)
         tried = cost_candidates.resolve(model.cost, X)
         order = resolve_order(model.order, loss, tried.cost)
-        reason = lacks(loss, order, tried, model.delta)
+        reason = lacks(loss, order, tried)
     except ValueError as refused:
         reason = str(refused)
     if reason is None:
@@ -77,12 +73,18 @@ def fit_in_chunks(model: Any, X: Any, y: Any, loss: Loss, extra: dict[str, Any])
     grouped = extra["groups"] is not None and folds.count > 0
     grouping = partial(group_folds, folds) if grouped else None
     stream = opened(chunks, loss, bool(model.fit_intercept), folds, grouping)
+    note = ""
     if stream.classes is not None:
+        form = model_form(model, loss, len(stream.classes), None)
         stream = _weighed(stream, model)
+        note = form.note
+        if form.loss is not None:
+            stream = replace(stream, loss=form.loss)
+            _require_pairs(stream)
     _require_folds(stream)
     chosen = choose(stream, _settings(model, stream), model.tol, model.max_iter)
     _report(model, stream, chosen)
-    _store(model, stream, chosen)
+    _store(model, stream, chosen, note)
 
 
 def _require_plain(model: Any, extra: dict[str, Any]) -> None:
@@ -115,6 +117,14 @@ def _require_size(chunks: Chunks) -> None:
     # a few matrices of d x d, rows kept for the start, and a chunk in float64
     need = 8.0 * (40 * chunks.d**2 + 2**25)
     require_memory(need, f"a fit with {chunks.d} columns", "leave out columns")
+
+
+def _require_pairs(stream: Stream) -> None:
+    """Refuse a softmax model whose Newton matrix would not fit into memory."""
+    side = (stream.chunks.d + 1) * (stream.loss.outputs - 1)
+    # the matrix over the rows so far, that of a chunk, and a few to factorise it
+    what = f"a softmax model of {stream.loss.outputs} classes and {stream.chunks.d} columns"
+    require_memory(8.0 * 6 * side**2, what, "use multi_class='ovr', or leave out columns")
 
 
 def _folds(model: Any) -> Folds:
@@ -211,7 +221,7 @@ def _warn(text: str, category: type[Warning]) -> None:
     warnings.warn(text, category, stacklevel=6)
 
 
-def _store(model: Any, stream: Stream, chosen: StreamedChoice) -> None:
+def _store(model: Any, stream: Stream, chosen: StreamedChoice, note: str) -> None:
     """Store what a fit in memory stores, but for the rows."""
     solutions, chunks = chosen.solutions, stream.chunks
     model.n_features_in_ = chunks.d
@@ -219,8 +229,8 @@ def _store(model: Any, stream: Stream, chosen: StreamedChoice) -> None:
         model.feature_names_in_ = np.array(chunks.columns, dtype=object)
     model.loss_, model.ball_ = stream.loss, chosen.ball
     model.cost_, model.delta_ = chosen.ball.cost, float(chosen.ball.delta)
-    model.coef_ = np.stack([found.coef for found in solutions])
-    model.intercept_ = np.array([float(found.intercept) for found in solutions])
+    model.coef_ = np.concatenate([np.atleast_2d(found.coef) for found in solutions])
+    model.intercept_ = np.concatenate([np.atleast_1d(found.intercept) for found in solutions])
     if stream.classes is None:
         model.coef_, model.intercept_ = model.coef_[0], float(model.intercept_[0])
     else:
@@ -231,8 +241,8 @@ def _store(model: Any, stream: Stream, chosen: StreamedChoice) -> None:
     model.gap_ = _one_or_all([float(found.gap) for found in solutions])
     model.n_iter_ = max(found.n_iter for found in solutions)
     passes = f"{chunks.passes} pass{'' if chunks.passes == 1 else 'es'} over {chunks.n} rows"
-    note = chosen.note if len(solutions) == 1 else f"{ONE_VS_REST} {chosen.note}"
-    told = [f"{found.message.rstrip('.')}, {passes}. {note}".strip() for found in solutions]
+    notes = f"{note} {chosen.note}".strip()
+    told = [f"{found.message.rstrip('.')}, {passes}. {notes}".strip() for found in solutions]
     model.message_ = told[0] if len(told) == 1 else told
     if chosen.path is not None:
         model.path_ = chosen.path
@@ -266,44 +276,3 @@ def scores_in_chunks(model: Any, X: Any) -> Array:
     coef, intercept = np.atleast_2d(model.coef_), np.atleast_1d(model.intercept_)
     [found] = rows.total(ScoreRows(coef, intercept))
     return np.concatenate(found["z"])
-
-
-@dataclass(frozen=True, eq=False)
-class LossOfRows:
-    """The job that adds up the loss of a model on labels -1/+1 or targets."""
-
-    coef: Array
-    intercept: float
-    loss: Loss
-
-    def __call__(self, chunk: Chunk) -> Sums:
-        """Return the sum over a chunk."""
-        chunk.require_finite()
-        y = np.asarray(chunk.targets(), dtype=float)
-        if self.loss.task == "classification" and not np.isin(y, (-1, 1)).all():
-            raise ValueError(f"labels must be -1 or +1 here, got {np.unique(y)[:5].tolist()}.")
-        z = model_scores(chunk.X, self.coef, self.intercept)
-        return {"loss": float(self.loss.value(z, y).sum())}
-
-
-def risk_in_chunks(X: Any, y: Any, coef: Any, intercept: Any, loss: Loss, ball: Ball) -> float:
-    """Return the worst-case risk of a model on rows in chunks, where it has a formula."""
-    pieces, order = loss.pieces, ball.order
-    quadratic = pieces is not None and pieces.quadratic and order == 2
-    if not (ball.cost.is_norm and (quadratic or (order == 1 and np.isfinite(loss.lipschitz)))):
-        raise ValueError(
-            "the worst-case risk of rows in chunks has a formula under a norm at order 1 for "
-            "Lipschitz losses, and at order 2 for the squared one; got "
-            f"{type(loss).__name__}, order={order} and {ball.cost!r}."
-        )
-    if np.isfinite(min(ball.label_cost, ball.target_cost)):
-        raise ValueError("rows in chunks take no price of labels or targets: leave it at inf.")
-    rows, beta = open_rows(X, y), np.asarray(coef, dtype=float).ravel()
-    if len(beta) != rows.d:
-        raise ValueError(f"coef has {len(beta)} entries but X has {rows.d} features.")
-    ball.cost.check(rows.d)
-    [found] = rows.total(LossOfRows(beta, float(np.ravel(intercept)[0]), loss))
-    plain, w = found["loss"] / rows.n, float(ball.cost.dual_norm(beta))
-    if quadratic and pieces is not None:
-        return rooted(plain, w, ball.delta, pieces.kappa).risk
-    return plain + ball.delta * loss.lipschitz * w

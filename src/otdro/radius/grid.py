@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -184,24 +185,39 @@ def default_deltas(sample: Sample, cost: Cost, order: int) -> Array:
     if not (cost.is_norm and everywhere):
         return (_mean_price(sample, cost, order) or 1.0) * np.geomspace(1, SPAN**order, SIZE)
     top = max(threshold(sample, y, cost, order) for y in sample.ys)
+
+    def low() -> float:
+        near = replace(sample, X=fenced_rows(sample.X))
+        return max(threshold(near, y, cost, order) for y in near.ys)
+
+    return deltas_from(top, low if _rows_far_out(sample) else None, order)
+
+
+def deltas_from(top: float, low: Callable[[], float] | None, order: int) -> Array:
+    """Return deltas from the threshold ``top``, geometrically down.
+
+    ``low`` is the threshold of the rows on their fence, None where no row is far out.
+    """
     # at 0 no column says anything about y: every delta gives the constant model
     deltas = (top or 1.0) * np.geomspace(1, SPAN**order, SIZE)
-    if top == 0 or not _rows_far_out(sample):
-        return deltas
-    near = replace(sample, X=fenced_rows(sample.X))
-    low = max(threshold(near, y, cost, order) for y in near.ys)
-    if not 0 < low < RAISED**order * top:
+    fenced = low() if low is not None and top > 0 else top
+    if not 0 < fenced < RAISED**order * top:
         return deltas
     ratio = SPAN ** (order / (SIZE - 1))
-    further = min(int(np.ceil(np.log(low / top) / np.log(ratio))), FURTHER)
+    further = min(int(np.ceil(np.log(fenced / top) / np.log(ratio))), FURTHER)
     return np.append(deltas, deltas[-1] * ratio ** np.arange(1, further + 1))
 
 
 def _rows_far_out(sample: Sample) -> bool:
-    """Whether one row has a share in the distances from the mean that many rows cannot have."""
+    """Whether a row is far out, by the distances from the mean."""
     X, weights = sample.X, sample.weights
     distance = weights * Design(X, center=mean(X, weights)).squared_norms() ** 0.5
-    return float(distance.max()) >= LONE * float(distance.sum())
+    return far_out(float(distance.max()), float(distance.sum()))
+
+
+def far_out(largest: float, total: float) -> bool:
+    """Whether one row has a share in the distances from the mean that many rows cannot have."""
+    return largest >= LONE * total
 
 
 def _mean_price(sample: Sample, cost: Cost, order: int) -> float:

@@ -268,23 +268,41 @@ def squared_profile(
 
 
 def _smooth_moments(sample: Sample, y: Array, cost: Cost, coef: Array, intercept: float) -> Moments:
-    """h = a xt, D_x h = a [I; 0] + D xt beta', with xt = (x, 1), a = l', D = l''."""
-    weights, d = sample.weights, len(coef)
-    X = sample.X
+    X, weights = sample.X, sample.weights
     z = Design(X).scores(coef) + intercept
     _, a, D = sample.loss.evaluate(z, y)
+    covariance, C, squares = (
+        _second(X, weights * q, sample.fit_intercept) for q in (a**2, D, D**2)
+    )
+    mixed = np.append(Design(X).adjoint(weights * a * D), float(weights @ (a * D)))[: len(C)]
+    size = float(weights @ a**2)
+    return smooth_profile(cost, coef, covariance, C, squares, mixed, size, rows(weights))
+
+
+def smooth_profile(
+    cost: Cost,
+    coef: Array,
+    covariance: Array,
+    C: Array,
+    squares: Array,
+    mixed: Array,
+    size: float,
+    n: float,
+) -> Moments:
+    """h = a xt, D_x h = a [I; 0] + D xt beta', with xt = (x, 1), a = l', D = l''.
+
+    ``covariance``, ``C`` and ``squares`` are E q xt xt' at q = a^2, D and D^2; ``mixed`` is
+    E a D xt, ``size`` E a^2.
+    """
+    d = len(coef)
     inverse = _inverse(cost, d)
-    w2 = float(coef @ inverse @ coef)
-    covariance = _second(X, weights * a**2, sample.fit_intercept)
-    C = _second(X, weights * D, sample.fit_intercept)
-    G = w2 * _second(X, weights * D**2, sample.fit_intercept)
-    G[:d, :d] += float(weights @ a**2) * inverse
+    G = float(coef @ inverse @ coef) * squares
+    G[:d, :d] += size * inverse
     # cross terms a D [Lambda^-1 beta; 0] xt' and its transpose
-    mean = np.append(Design(X).adjoint(weights * a * D), float(weights @ (a * D)))
-    cross = np.outer(inverse @ coef, mean[: len(G)])
+    cross = np.outer(inverse @ coef, mixed)
     G[:d] += cross
     G[:, :d] += cross.T
-    return Moments(coef, covariance, G, C, rows(weights))
+    return Moments(coef, covariance, G, C, n)
 
 
 def _second(X: Any, D: Array, intercept: bool) -> Array:

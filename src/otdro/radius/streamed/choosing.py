@@ -6,6 +6,7 @@ memory; losses, covariances, thresholds and solutions from all rows.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,18 +15,10 @@ from numpy.typing import NDArray
 
 from ...chunks import Job
 from ...costs import Cost
-from ...design import Design
-from ...duality import threshold
 from ...problem import Ball, Solution
-from ...solvers import Exact
 from ...solvers.streamed import (
-    JointStream,
-    Passes,
     ScatterSums,
     Stream,
-    StreamedProblem,
-    solve,
-    solve_joint,
     together,
 )
 from ...solvers.streamed import squared as by_moments
@@ -34,7 +27,8 @@ from ..candidates import Candidates, blended
 from ..checks import check_delta, resolve_order
 from ..environments import Environments
 from ..folds import FoldScores
-from ..grid import SIZE, SPAN, Path, deltas_first
+from ..grid import Path, deltas_first
+from ..margins import binary_view
 from ..rules import Evidence
 from ..rules import resolve as resolve_rule
 from ..selection import blend_weights, noted
@@ -42,8 +36,10 @@ from ..trials import Settings, Trial, resolve_deltas
 from . import fits
 from .grouping import environments_of
 from .learning import candidates_of, covariances, fence_of, from_scatter, takes_covariance
+from .solving import Near, method
 from .task import Task
 from .theory import theory_profiles
+from .thresholds import fenced_job, zeros
 
 Array = NDArray[Any]
 
@@ -71,7 +67,7 @@ def choose(stream: Stream, settings: Settings, tol: float, max_iter: int) -> Str
     left, full = tried.from_all(sample)
     full = from_scatter(task, left, full, -1)
     if delta == "theory":
-        profiles = theory_profiles(stream, full[0], settings.confidence, task.moments)
+        profiles = theory_profiles(stream, full[0], order, settings.confidence, task.moments)
         task = replace(task, profiles=profiles)
     if delta == "cv" or left.learned is not None:
         return _from_folds(task, left, full)
@@ -85,13 +81,13 @@ def order_of(settings: Settings, stream: Stream) -> int:
     loss = stream.loss
     tried = cost_candidates.resolve(settings.cost, stream.rows.X)
     order = resolve_order(settings.order, loss, tried.cost)
-    reason = lacks(loss, order, tried, settings.delta)
+    reason = lacks(loss, order, tried)
     if reason is not None:
         raise ValueError(reason)
     return order
 
 
-def lacks(loss: Any, order: int, tried: Candidates, delta: Any) -> str | None:
+def lacks(loss: Any, order: int, tried: Candidates) -> str | None:
     """Return why a problem is not solved in chunks, None if it is."""
     name, cost = type(loss).__name__, tried.cost
     if cost is not None and not cost.euclidean:
@@ -109,34 +105,36 @@ def lacks(loss: Any, order: int, tried: Candidates, delta: Any) -> str | None:
             "rows in chunks are fitted with the squared loss or a smooth Lipschitz loss of labels, "
             f"as 'logistic'; {name} is neither. Use one of these, or rows that fit into memory."
         )
-    if order == 2 and (isinstance(delta, str) or tried.learned is not None):
-        return (
-            f"rows in chunks are fitted at order 2 with {name} at a given delta and cost, got "
-            f"delta={delta!r}. Give a number as delta and a cost as 'euclidean', or use order=1."
-        )
     return None
 
 
 def _looked(task: Task, tried: Candidates) -> Task:
-    """Return the task after the pass that takes moments and scatter, if either is needed."""
-    stream = task.stream
-    jobs: list[Job] = []
-    squared = stream.loss.pieces is not None
-    if squared:
-        jobs.append(by_moments.job(stream))
+    """Return the task after the pass that takes moments, scatter and fenced sums, where needed."""
+    stream, jobs = task.stream, dict[str, Job]()
     scatter = any(takes_covariance(c) for c in candidates_of(tried))
-    if scatter:
+    grid = task.delta == "cv" and task.settings.deltas is None
+    if stream.loss.pieces is not None:
+        jobs["moments"] = by_moments.job(stream)
+    if scatter or grid:
         center, fence = fence_of(stream)
-        jobs.append(ScatterSums(replace(stream.blocks, center=center), fence))
+    if scatter:
+        jobs["scatter"] = ScatterSums(replace(stream.blocks, center=center), fence)
+    if grid:
+        jobs["fenced"] = fenced = fenced_job(stream, center, fence, by_moments.shift(stream))
     if not jobs:
         return task
-    found = stream.chunks.total(*jobs)
-    moments = by_moments.moments(stream, found[0]) if squared else None
-    return replace(task, moments=moments, covariance=covariances(found[-1]) if scatter else None)
+    found = dict(zip(jobs, stream.chunks.total(*jobs.values()), strict=True))
+    if "moments" in found:
+        task = replace(task, moments=by_moments.moments(stream, found["moments"]))
+    if "scatter" in found:
+        task = replace(task, covariance=covariances(found["scatter"]))
+    if "fenced" in found:
+        task = replace(task, zeros=zeros(stream, task.moments, fenced, found["fenced"]))
+    return task
 
 
 def _solved(
-    task: Task, ball: Ball, starts: list[tuple[Array, float]] | None
+    task: Task, ball: Ball, starts: list[Near] | None
 ) -> tuple[list[Solution], list[float]]:
     """Return the certified solutions and their plain risks, from models near them."""
     stream, factor = task.stream, ball.cost.factor()
@@ -145,7 +143,7 @@ def _solved(
         squared, risks = by_moments.certified(*exact)
         return squared, risks.tolist()
     methods = [
-        _method(task, model, ball, None if starts is None else starts[k])
+        method(model, ball, None if starts is None else starts[k], task.tol, task.max_iter)
         for k, model in enumerate(stream.models)
     ]
     found = together(stream.chunks, methods)
@@ -157,23 +155,6 @@ def _solved(
     return solutions, [risk for _, risk in found]
 
 
-def _method(
-    task: Task, model: Stream, ball: Ball, start: tuple[Array, float] | None
-) -> Passes[tuple[Solution, float]]:
-    """Return the method of a smooth loss, from a model near or from that of the rows in memory."""
-    factor, target = ball.cost.factor(), task.tol * model.constant().risk
-    lam = 0.0
-    if start is None:
-        problem = model.kept.problem(model.kept.ys[0], ball)
-        near = Exact(tol=min(1e-6, max(task.tol, 1e-9))).solve(problem)
-        start, lam = (near.coef, near.intercept + float(model.center @ near.coef)), near.multiplier
-    if ball.order == 2 and ball.delta > 0:
-        joint = JointStream(model, factor, ball.delta)
-        return solve_joint(joint, *start, lam, target, task.max_iter)
-    rho = ball.delta * model.loss.lipschitz if ball.delta > 0 else 0.0
-    return solve(StreamedProblem(model, factor, rho), *start, target, task.max_iter)
-
-
 def _deltas(task: Task, cost: Cost) -> Array:
     """Return the grid of deltas, or the one that is given."""
 
@@ -181,23 +162,11 @@ def _deltas(task: Task, cost: Cost) -> Array:
         profiles = task.profiles or []
         return max(profile.delta(cost, task.settings.confidence) for profile in profiles)
 
-    return resolve_deltas(task.delta, task.settings, theory, lambda: _default_deltas(task, cost))
+    def default() -> Array:
+        assert task.zeros is not None
+        return task.zeros.deltas(cost, task.order)
 
-
-def _default_deltas(task: Task, cost: Cost) -> Array:
-    """Return deltas from the largest zero threshold of the models, geometrically down."""
-    stream = task.stream
-    if task.moments is not None:
-        _, pull, mean_square, _ = task.moments.centred()
-        zeros = [(pull, mean_square)]
-    else:
-        flats = [model.constant() for model in stream.models]
-        zeros = [(flat.pull, flat.mean_square) for flat in flats]
-    top = max(
-        float(threshold(float(cost.norm(pull)), square, stream.loss.lipschitz, task.order))
-        for pull, square in zeros
-    )
-    return (top or 1.0) * np.geomspace(1, SPAN**task.order, SIZE)
+    return resolve_deltas(task.delta, task.settings, theory, default)
 
 
 @dataclass(frozen=True, eq=False)
@@ -234,11 +203,15 @@ def _chosen(task: Task, best: Tried, table: list[Any], note: str) -> StreamedCho
     trial, models = best.trial, best.fits.everywhere
     j = trial.verdict.place
     ball = Ball(trial.cost, float(trial.deltas[j]), task.order)
-    starts = [(model.coef[:, j], float(model.b[j])) for model in models]
+    lines = [model.lines(task.stream.center) for model in models]
+    starts = [
+        Near(of_model[j], b[j], float(best.fits.multiplier[k, j]))
+        for k, (of_model, b) in enumerate(lines)
+    ]
     solutions, risks = _solved(task, ball, starts)
     shift = 0.0 if task.moments is None else task.moments.shift
-    coef = np.stack([model.coef.T for model in models])
-    intercept = np.stack([model.b for model in models]) + shift - coef @ task.stream.center
+    coef = np.stack([of_model for of_model, _ in lines])
+    intercept = np.stack([b for _, b in lines]) + shift
     # risks, objectives and gaps (K, m); those of the chosen delta are the solutions' own
     risk, objective, gap = best.fits.risk.copy(), best.fits.objective.copy(), best.fits.gap.copy()
     for k, found in enumerate(solutions):
@@ -265,8 +238,7 @@ def _tried(
     """Return what the folds say of every cost; ``learned`` are those outside each fold."""
     deltas = [_deltas(task, cost) for cost in full]
     by_cost = list(zip(*learned, strict=True))
-    solver = fits.by_moments if task.moments is not None else fits.by_newton
-    found = solver(task, full, by_cost, deltas, certify)
+    found = _solver(task)(task, full, by_cost, deltas, certify)
     rule, stream = resolve_rule(task.settings.rule), task.stream
     distinct = stream.kept.distinct / len(stream.rows.y) * stream.chunks.n
     results = []
@@ -274,11 +246,20 @@ def _tried(
         folds = _fold_scores(task, one, list(by_cost[c]))
         share = np.array([stream.held(f) for f in task.folds])
         losses = share @ one.held / share.sum()
-        known = (task.order, deltas[c], folds, True, None, distinct, losses, seen)
-        verdict = rule(Evidence(stream.sample, full[c], *known))
+        view, margins = binary_view(stream.sample, folds)
+        known = (task.order, deltas[c], margins, True, None, distinct, losses, seen)
+        verdict = rule(Evidence(view, full[c], *known))
         trial = Trial(names[c], full[c], deltas[c], None, folds, verdict)
         results.append(Tried(trial, one, seen))
     return results
+
+
+def _solver(task: Task) -> Callable[..., list[fits.Fits]]:
+    """Return what solves folds and path."""
+    if task.moments is not None:
+        return fits.by_moments
+    single = task.stream.loss.outputs == 1
+    return fits.by_newton if single and task.order == 1 else fits.one_by_one
 
 
 def _fold_scores(task: Task, one: fits.Fits, costs: list[Cost]) -> FoldScores:
@@ -288,7 +269,7 @@ def _fold_scores(task: Task, one: fits.Fits, costs: list[Cost]) -> FoldScores:
     shift = 0.0 if task.moments is None else task.moments.shift
     z = []
     for part, models in zip(rows, one.in_folds, strict=True):
-        scores = Design(stream.rows.X[part], center=stream.center).scores(models.coef)
-        scores = scores + models.b + shift
-        z.append(np.moveaxis(scores.reshape(len(part), K, len(models) // K), 1, 0))
+        scores = models.scores(stream.rows.X[part] - stream.center) + shift
+        shape = (len(part), K, len(models) // K, *scores.shape[2:])
+        z.append(np.moveaxis(scores.reshape(shape), 1, 0))
     return FoldScores(-one.held, rows, z, costs)

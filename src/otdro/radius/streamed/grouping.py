@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...solvers.streamed import Folds, GroupSums, Models
+from ...solvers.streamed import Folds, GroupSums
 from ..environments import EnvironmentLosses, Environments, effect_of_sums
 from ..splitting import at_most
 from .fits import Fits
@@ -53,7 +54,7 @@ def environments_of(task: Task, found: list[Fits]) -> list[Environments | None]:
 def _job(task: Task, one: Fits) -> GroupSums:
     stream, K, m = task.stream, len(one.everywhere), one.held.shape[1]
     shift = 0.0 if task.moments is None else task.moments.shift
-    models = [Models(fold.coef, fold.b + shift, fold.left_out) for fold in one.in_folds]
+    models = [replace(fold, b=fold.b + shift) for fold in one.in_folds]
     positive = None if K == 1 else np.repeat(np.arange(K), m)
     return GroupSums(stream.blocks, stream.loss, models, m, positive)
 

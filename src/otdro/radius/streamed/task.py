@@ -11,6 +11,7 @@ from ...solvers.streamed import Stream
 from ...solvers.streamed.squared import FoldMoments
 from ..trials import Settings
 from .theory import Profile
+from .thresholds import Zeros
 
 Array = NDArray[Any]
 
@@ -28,6 +29,7 @@ class Task:
     moments: FoldMoments | None = None
     covariance: list[Array] | None = None
     profiles: list[Profile] | None = None
+    zeros: Zeros | None = None
 
     @property
     def folds(self) -> range:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,13 @@ from ...problem import Ball
 from ...solvers import Exact
 from ...solvers.streamed import Passes, ProfileSums, Stream, StreamedProblem, solve, together
 from ...solvers.streamed.squared import FoldMoments
-from ..profile import check_profile, normal_radius, profile_radius, squared_profile
+from ..profile import (
+    check_profile,
+    normal_radius,
+    profile_radius,
+    smooth_profile,
+    squared_profile,
+)
 
 Array = NDArray[Any]
 
@@ -21,29 +27,61 @@ Array = NDArray[Any]
 PILOT_TOL, PILOT_STEPS = 1e-9, 60
 
 
+class Profile(Protocol):
+    """What a plain fit tells of delta."""
+
+    def delta(self, cost: Cost, confidence: float) -> float:
+        """Return the profile delta under a cost."""
+
+
 @dataclass(frozen=True, eq=False)
-class Profile:
-    """At the plain fit: for the squared loss its coefficients, E e^2 and the covariance ``S``; for
-    others S = E a^2 (z - c)(z - c)'; ``n`` effective rows, ``bend`` the second derivative or None.
-    """
+class SquaredProfile:
+    """Squared loss: coefficients, E e^2, the covariance ``S`` of the rows, l'' and n rows."""
 
     coef: Array
     sigma2: float
     S: Array
+    bend: float
     n: float
-    bend: float | None
 
     def delta(self, cost: Cost, confidence: float) -> float:
         """Return the profile delta under a cost."""
-        if self.bend is not None:
-            found = squared_profile(cost, self.coef, self.sigma2, self.S, self.bend, self.n)
-            return profile_radius(found, confidence)
+        found = squared_profile(cost, self.coef, self.sigma2, self.S, self.bend, self.n)
+        return profile_radius(found, confidence)
+
+
+@dataclass(frozen=True, eq=False)
+class NormalProfile:
+    """Order 1: S = E a^2 (z - c)(z - c)' and n rows."""
+
+    S: Array
+    n: float
+
+    def delta(self, cost: Cost, confidence: float) -> float:
+        """Return the profile delta under a cost."""
         L = cost.factor()
         return normal_radius(self.S if L is None else L.T @ self.S @ L, confidence, self.n)
 
 
+@dataclass(frozen=True, eq=False)
+class SmoothProfile:
+    """Order 2: E q xt xt' at q = a^2, D and D^2, xt = (x, 1), E a D xt, E a^2 and n rows."""
+
+    coef: Array
+    covariance: Array
+    C: Array
+    squares: Array
+    mixed: Array
+    size: float
+    n: float
+
+    def delta(self, cost: Cost, confidence: float) -> float:
+        """Return the profile delta under a cost."""
+        return profile_radius(smooth_profile(cost, **vars(self)), confidence)
+
+
 def theory_profiles(
-    stream: Stream, cost: Cost, confidence: float, moments: FoldMoments | None
+    stream: Stream, cost: Cost, order: int, confidence: float, moments: FoldMoments | None
 ) -> list[Profile]:
     """Return the profiles with the plain fits to all rows as pilots; refuse what they do not cover.
 
@@ -52,7 +90,7 @@ def theory_profiles(
     check_profile(stream.kept, cost, confidence)
     if moments is not None:
         return [_squared(moments)]
-    return together(stream.chunks, [_order_one(model) for model in stream.models])
+    return together(stream.chunks, [_smooth(model, order) for model in stream.models])
 
 
 def _squared(moments: FoldMoments) -> Profile:
@@ -63,10 +101,10 @@ def _squared(moments: FoldMoments) -> Profile:
     # E e^2 at the least squares fit, whose residuals are orthogonal to the rows
     sigma2 = max(size - float(coef @ pull), 0.0)
     n = moments.stream.total**2 / moments.stream.square
-    return Profile(coef, sigma2, G, n, 1 / pieces.kappa)
+    return SquaredProfile(coef, sigma2, G, 1 / pieces.kappa, n)
 
 
-def _order_one(stream: Stream) -> Passes[Profile]:
+def _smooth(stream: Stream, order: int) -> Passes[Profile]:
     sample = stream.kept
     plain = Exact(tol=1e-6, max_iter=PILOT_STEPS).solve(
         sample.problem(sample.ys[0], Ball(Norm(2), 0.0, 1))
@@ -88,9 +126,30 @@ def _order_one(stream: Stream) -> Passes[Profile]:
             "are nearly separable, or columns differ much in scale. Scale them, or use delta='cv' "
             "or a number."
         )
-    total = stream.total
-    # a free intercept takes out the mean, weighted by the curvature
-    c = sums["bend"] / sums["mass"] if stream.fit_intercept else np.zeros(len(sums["bend"]))
-    cross = np.outer(sums["first"], c)
-    S = (sums["second"] - cross - cross.T + sums["square"] * np.outer(c, c)) / total
-    return Profile(found.coef, 0.0, S, total**2 / float(sums["weights"]), None)
+    mean = {name: sums[name] / stream.total for name in ("slopes", "bends", "squares", "mixed")}
+    n = stream.total**2 / float(sums["weights"])
+    if order == 1:
+        return NormalProfile(_slopes_about_center(mean["slopes"], mean["bends"], stream), n)
+    # xt = (z, 1): the 1 comes last, and only with an intercept; the profile is that of any centre
+    d = len(found.coef)
+    place = np.append(np.arange(1, d + 1), 0) if stream.fit_intercept else np.arange(1, d + 1)
+    table = np.ix_(place, place)
+    return SmoothProfile(
+        found.coef,
+        covariance=mean["slopes"][table],
+        C=mean["bends"][table],
+        squares=mean["squares"][table],
+        mixed=mean["mixed"][place],
+        size=float(mean["slopes"][0, 0]),
+        n=n,
+    )
+
+
+def _slopes_about_center(slopes: Array, bends: Array, stream: Stream) -> Array:
+    """Return E a^2 (z - c)(z - c)'; a free intercept takes out the mean c, weighted by D."""
+    if not stream.fit_intercept:
+        return slopes[1:, 1:]
+    c = bends[0, 1:] / bends[0, 0]
+    cross = np.outer(slopes[0, 1:], c)
+    S: Array = slopes[1:, 1:] - cross - cross.T + slopes[0, 0] * np.outer(c, c)
+    return S

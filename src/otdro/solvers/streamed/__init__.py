@@ -4,25 +4,31 @@ from .batch import Columns, Minima, minimise
 from .joint import JointStream, solve_joint
 from .newton import StreamedProblem, solve
 from .passes import Passes, together
+from .profile_sums import ProfileSums
 from .reading import Folds
+from .softmax import SoftmaxStream, solve_softmax
 from .stream import Stream, opened
-from .sums import GroupSums, Models, ProfileSums, ScatterSums
+from .sums import FencedSums, GroupSums, HeldSums, Models, ScatterSums
 
 __all__ = [
     "Columns",
+    "FencedSums",
     "Folds",
     "GroupSums",
+    "HeldSums",
     "JointStream",
     "Minima",
     "Models",
     "Passes",
     "ProfileSums",
     "ScatterSums",
+    "SoftmaxStream",
     "Stream",
     "StreamedProblem",
     "minimise",
     "opened",
     "solve",
     "solve_joint",
+    "solve_softmax",
     "together",
 ]

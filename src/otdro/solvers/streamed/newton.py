@@ -172,7 +172,7 @@ def _descend(
             continue
         p = new if length == 1 else (yield from _at(problem, new.theta, new.b))
         move, share = newton_step(p, problem.rho, fit_intercept), 1.0
-        moves = _longest(move.theta) / _longest(p.theta)
+        moves = longest(move.theta) / longest(p.theta)
         # the gap is quadratic in the coefficients: one more step where these are not settled
         if moves <= STILL or (gap <= target and (moves <= fine or not more)):
             break
@@ -180,7 +180,8 @@ def _descend(
     return p, gap, n_iter
 
 
-def _longest(v: Array) -> float:
+def longest(v: Array) -> float:
+    """Return the largest size of an entry."""
     return float(np.abs(v).max(initial=0.0))
 
 

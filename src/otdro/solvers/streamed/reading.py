@@ -64,12 +64,13 @@ class Reading:
     """Labels become -1/+1 with the weight of their class, targets stay numbers of weight 1.
 
     ``classes`` are the labels, of which number ``positive`` is +1 and the others -1; None for
-    targets.
+    targets. For a model of ``several`` scores labels become their numbers.
     """
 
     classes: Array | None = None
     factors: Array | None = None
     positive: int = 1
+    several: bool = False
 
     def codes(self, y: Array) -> Array:
         """Return the number of the class of each row; without classes 0."""
@@ -78,9 +79,11 @@ class Reading:
         return np.searchsorted(self.classes, y)
 
     def targets(self, y: Array) -> Array:
-        """Return -1/+1, or the targets as float64."""
+        """Return -1/+1, the numbers of the labels, or the targets as float64."""
         if self.classes is None:
             return np.asarray(y, dtype=float)
+        if self.several:
+            return self.codes(y).astype(float)
         return np.where(y == self.classes[self.positive], 1.0, -1.0)
 
     def weights(self, y: Array, w: Array | None) -> Array:
@@ -118,14 +121,18 @@ class RowBlock:
 
 @dataclass(frozen=True, eq=False)
 class Blocks:
-    """Cuts chunks into blocks of centred float64 rows; ``width`` numbers of a row are at hand."""
+    """Cuts chunks into blocks of centred float64 rows; ``width`` numbers of a row are at hand.
+
+    The rows of the fold ``left_out`` are not among them.
+    """
 
     center: Array
     reading: Reading
     folds: Folds
+    left_out: int = -1
 
     def of(self, chunk: Chunk, width: int) -> Iterator[RowBlock]:
-        """Yield the blocks of a chunk, without the rows that weigh nothing."""
+        """Yield the blocks of a chunk, without the rows that weigh nothing or are left out."""
         assert chunk.y is not None
         step = max(1, BLOCK_BYTES // (8 * max(width, len(self.center))))
         for start in range(0, len(chunk.X), step):
@@ -140,7 +147,8 @@ class Blocks:
                 self.folds.fold(chunk.index()[rows], group),
                 group,
             )
-            yield block if block.w.all() else block.part(block.w > 0)
+            used = (block.w > 0) & (block.fold != self.left_out)
+            yield block if used.all() else block.part(used)
 
     def targets(self, block: RowBlock, positive: Array | None) -> Array:
         """Return targets (m, 1), or those of models whose classes +1 are ``positive``, (m, B)."""

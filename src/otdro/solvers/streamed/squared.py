@@ -71,15 +71,16 @@ class FoldMoments:
 
 def job(stream: Stream) -> MomentSums:
     """Return the job that takes the moments, about a target near the mean."""
-    return MomentSums(stream.blocks, _shift(stream))
+    return MomentSums(stream.blocks, shift(stream))
 
 
 def moments(stream: Stream, found: dict[str, Any]) -> FoldMoments:
     """Return the moments that ``job`` found."""
-    return FoldMoments(stream, found["moments"], _shift(stream))
+    return FoldMoments(stream, found["moments"], shift(stream))
 
 
-def _shift(stream: Stream) -> float:
+def shift(stream: Stream) -> float:
+    """Return a target near the mean; 0 without an intercept."""
     return float(np.mean(stream.kept.ys[0])) if stream.fit_intercept else 0.0
 
 

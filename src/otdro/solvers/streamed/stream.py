@@ -27,9 +27,12 @@ Grouping = Callable[[Array, Array], Folds]
 
 
 class Constant(NamedTuple):
-    """The best model with beta = 0 on the training rows: b, its risk, E[a^2] and g = E[a z]."""
+    """The best model with beta = 0 on the training rows: b, its risk, E[a^2] and g = E[a z].
 
-    b: float
+    With K scores per row b has K entries and g, of shape (d, K), K columns.
+    """
+
+    b: Any
     risk: float
     mean_square: float
     pull: Array
@@ -41,7 +44,7 @@ class Stream:
 
     These are the number of rows, their weight and the weighted sum of rows by fold and class,
     ``square`` the sum of squared weights. ``classes`` are the labels, None for targets; the class
-    ``positive`` is +1, the others are -1.
+    ``positive`` is +1, the others are -1. The rows of the fold ``left_out`` are not read.
     """
 
     chunks: Chunks
@@ -56,11 +59,12 @@ class Stream:
     rows: KeptRows
     factors: Array | None = None
     positive: int = 1
+    left_out: int = -1
 
     @property
     def reading(self) -> Reading:
         """How labels and weights are read."""
-        return Reading(self.classes, self.factors, self.positive)
+        return Reading(self.classes, self.factors, self.positive, self.loss.outputs > 1)
 
     @cached_property
     def center(self) -> Array:
@@ -71,7 +75,7 @@ class Stream:
     @property
     def blocks(self) -> Blocks:
         """The cutter of chunks into centred blocks."""
-        return Blocks(self.center, self.reading, self.folds)
+        return Blocks(self.center, self.reading, self.folds, self.left_out)
 
     def mass(self, left_out: int = -1) -> Array:
         """Return the weight of each class (K,) in the rows outside a fold."""
@@ -93,22 +97,47 @@ class Stream:
         return float(self.total - self.mass(fold).sum())
 
     def signed(self, by_class: Array) -> Array:
-        """Return sums by class (K, ...) as those of the labels -1 and +1, (2, ...)."""
+        """Return sums by class (K, ...) as those of the labels -1 and +1, (2, ...).
+
+        With several scores per row they stay as they are.
+        """
+        if self.loss.outputs > 1:
+            return by_class
         own = by_class[self.positive]
         return np.stack([by_class.sum(axis=0) - own, own])
 
+    @property
+    def labels(self) -> Array:
+        """What the classes of ``signed`` are to the loss: -1 and +1, or their numbers."""
+        return np.array([-1.0, 1.0]) if self.loss.outputs == 1 else np.arange(len(self.mass()))
+
+    def class_rows(self, left_out: int = -1) -> Sample:
+        """Return one row for each of ``labels``, the mean of its rows outside a fold, centred.
+
+        Slopes of a constant model are the same for all rows of a class: what they tell of the rows
+        follows from these.
+        """
+        mass = self.mass(left_out)
+        centred = _outside(self.sums, left_out)
+        centred = centred - _outside(self.masses, left_out)[:, None] * self.center
+        weighted = centred if self.factors is None else centred * self.factors[:, None]
+        size = self.signed(mass)
+        means = self.signed(weighted) / np.maximum(size, np.finfo(float).tiny)[:, None]
+        y = self.labels.astype(float)
+        return Sample(means, [y], size / mass.sum(), self.loss, self.fit_intercept)
+
     def constant(self, left_out: int = -1) -> Constant:
         """Return the best constant model of labels on the rows outside a fold."""
-        y, mass = np.array([-1.0, 1.0]), self.mass(left_out)
-        share = self.signed(mass / mass.sum())
-        b = self.loss.constant(y, share) if self.fit_intercept else 0.0
-        z = np.full(2, b)
+        rows = self.class_rows(left_out)
+        [y], share = rows.ys, rows.weights
+        several = self.loss.outputs > 1
+        b = np.zeros(self.loss.outputs) if several else 0.0
+        b = self.loss.constant(y, share) if self.fit_intercept else b
+        z = np.tile(b, (len(y), 1)) if several else np.full(len(y), b)
         a = self.loss.derivative(z, y)
-        rows = _outside(self.sums, left_out)
-        rows = rows - _outside(self.masses, left_out)[:, None] * self.center
-        weighted = rows if self.factors is None else rows * self.factors[:, None]
-        pull = a @ self.signed(weighted) / mass.sum()
-        return Constant(b, float(share @ self.loss.value(z, y)), float(share @ a**2), pull)
+        pull = np.tensordot(rows.X, (share * a.T).T, axes=(0, 0))
+        square = float(np.tensordot(share, a**2, axes=(0, 0)).sum())
+        return Constant(b, float(share @ self.loss.value(z, y)), square, pull)
 
     @cached_property
     def kept(self) -> Sample:
@@ -131,9 +160,26 @@ class Stream:
     @cached_property
     def models(self) -> list[Stream]:
         """The streams of all models: of more than two classes each in turn is +1."""
-        if self.classes is None or len(self.classes) == 2:
+        if self.classes is None or len(self.classes) == 2 or self.loss.outputs > 1:
             return [self]
         return [replace(self, positive=k) for k in range(len(self.classes))]
+
+    def outside(self, fold: int) -> Stream:
+        """Return the stream of the rows outside a fold; its ``square`` stays that of all rows."""
+        others = np.arange(len(self.masses)) != fold
+        kept = self.kept_fold != fold
+        X, y, w, group, number = self.rows
+        rows = KeptRows(
+            X[kept], y[kept], w[kept], None if group is None else group[kept], number[kept]
+        )
+        return replace(
+            self,
+            counts=self.counts * others[:, None],
+            masses=self.masses * others[:, None],
+            sums=self.sums * others[:, None, None],
+            rows=rows,
+            left_out=fold,
+        )
 
     def weighing(self, factors: Array | None) -> Stream:
         """Return the stream with these weights of the classes."""

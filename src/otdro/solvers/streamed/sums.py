@@ -24,19 +24,34 @@ Array = NDArray[Any]
 class Models:
     """Models as columns: ``coef`` (d, B) and ``b`` (B,) on centred rows.
 
-    ``left_out`` (B,) is the fold whose rows a model does not train on, -1 if there is none.
+    ``left_out`` (B,) is the fold whose rows a model does not train on, -1 if there is none. Of
+    models of several ``outputs`` each has as many columns of ``coef`` and entries of ``b``, one
+    after another.
     """
 
     coef: Array
     b: Array
     left_out: Array
+    outputs: int = 1
 
     def __len__(self) -> int:
-        return len(self.b)
+        return len(self.left_out)
 
     def columns(self, index: Array) -> Models:
-        """Return some of the models."""
+        """Return some of the models, of one output each."""
         return Models(self.coef[:, index], self.b[index], self.left_out[index])
+
+    def scores(self, Z: Array) -> Array:
+        """Return the scores of centred rows, (m, B) or (m, B, outputs)."""
+        z = Design(Z).scores(self.coef) + self.b
+        return z if self.outputs == 1 else z.reshape(len(Z), len(self), self.outputs)
+
+    def lines(self, center: Array) -> tuple[Array, Array]:
+        """Return coefficients (B, d) or (B, outputs, d) and intercepts on rows as given."""
+        coef, b = self.coef.T, self.b - center @ self.coef
+        if self.outputs == 1:
+            return coef, b
+        return coef.reshape(len(self), self.outputs, -1), b.reshape(len(self), self.outputs)
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +94,30 @@ class RiskSums:
             up = np.maximum(a[:, self.signed], 0.0)
             found["rising"][self.signed] += up.sum(axis=0)
             found["rise"][:, self.signed] += Design(block.Z).adjoint(up)
+
+
+@dataclass(frozen=True, eq=False)
+class HeldSums:
+    r"""``value`` (F, B): by fold, :math:`\sum w\ell` over its rows of the models that leave it out.
+
+    ``models`` are B models of every fold, ``positive`` (B,) their classes +1 as in ``RiskSums``.
+    """
+
+    blocks: Blocks
+    loss: Loss
+    models: list[Models]
+    positive: Array | None = None
+
+    def __call__(self, chunk: Chunk) -> Sums:
+        """Return the sums over a chunk."""
+        B = len(self.models[0])
+        total = np.zeros((len(self.models), B))
+        for block in self.blocks.of(chunk, B * self.loss.outputs):
+            for f, models in enumerate(self.models):
+                part = block.part(block.fold == f)
+                y = self.blocks.targets(part, self.positive)
+                total[f] += part.w @ self.loss.value(models.scores(part.Z), y)
+        return {"value": total}
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,39 +189,6 @@ class NewtonSums:
 
 
 @dataclass(frozen=True, eq=False)
-class ProfileSums:
-    r"""At one model: ``bend`` :math:`\sum wDz`, ``mass`` :math:`\sum wD`, and with weights wa^2
-
-    ``square``, ``first`` and ``second``: their sum and those of z and zz'. ``weights`` is the sum
-    of w^2.
-    """
-
-    blocks: Blocks
-    loss: Loss
-    coef: Array
-    b: float
-
-    def __call__(self, chunk: Chunk) -> Sums:
-        """Return the sums over a chunk."""
-        d = len(self.coef)
-        found: Sums = {"bend": np.zeros(d), "mass": 0.0, "square": 0.0, "first": np.zeros(d)}
-        found |= {"second": np.zeros((d, d)), "weights": 0.0, "least": []}
-        for block in self.blocks.of(chunk, d):
-            design = Design(block.Z)
-            z = design.scores(self.coef) + self.b
-            _, a, D = self.loss.evaluate(z, block.y)
-            second, first = design.moments(block.w * a**2)
-            found["second"] += second
-            found["first"] += first
-            found["square"] += float(block.w @ a**2)
-            found["bend"] += design.adjoint(block.w * D)
-            found["mass"] += float(block.w @ D)
-            found["weights"] += float(block.w @ block.w)
-            found["least"] += [float((block.y * z).min())]
-        return found
-
-
-@dataclass(frozen=True, eq=False)
 class MomentSums:
     """``moments`` (F, d + 2, d + 2): the sums of wtt', t = (1, z, y - shift), by fold."""
 
@@ -243,14 +249,53 @@ class ScatterSums:
         found: Sums = {"count": np.zeros(parts), "first": np.zeros((parts, d))}
         found["second"] = np.zeros((parts, d, d))
         for block in self.blocks.of(chunk, d):
-            distance = np.sqrt(np.einsum("ij,ij->i", block.Z, block.Z))
-            Z = block.Z * (self.fence / np.maximum(distance, self.fence))[:, None]
+            Z = _fenced(block.Z, self.fence)
             for f in range(parts):
                 part = Z if parts == 1 else Z[block.fold == f]
                 found["count"][f] += len(part)
                 found["first"][f] += part.sum(axis=0)
                 found["second"][f] += part.T @ part
         return found
+
+
+@dataclass(frozen=True, eq=False)
+class FencedSums:
+    """Of rows drawn onto a fence about the centre: ``sums`` (K, d) of wz by class.
+
+    ``height`` (d,) is the sum of wz(y - shift). Of the rows as they are ``distance`` is the sum of
+    w times the distance from ``mean``, ``farthest`` the largest of these products in every block.
+    """
+
+    blocks: Blocks
+    fence: float
+    mean: Array
+    shift: float
+
+    def __call__(self, chunk: Chunk) -> Sums:
+        """Return the sums over a chunk."""
+        d, classes = len(self.mean), self.blocks.reading.classes
+        K = 1 if classes is None else len(classes)
+        found: Sums = {"sums": np.zeros((K, d)), "height": np.zeros(d)}
+        found |= {"distance": 0.0, "farthest": []}
+        for block in self.blocks.of(chunk, d):
+            Z = _fenced(block.Z, self.fence)
+            code = self.blocks.reading.codes(block.label)
+            found["sums"] += indicator(code, K, block.w) @ Z
+            found["height"] += (block.w * (block.y - self.shift)) @ Z
+            distance = block.w * _lengths(block.Z + (self.blocks.center - self.mean))
+            found["distance"] += float(distance.sum())
+            found["farthest"] += [float(distance.max(initial=0.0))]
+        return found
+
+
+def _lengths(Z: Array) -> Array:
+    return np.sqrt(np.einsum("ij,ij->i", Z, Z))
+
+
+def _fenced(Z: Array, fence: float) -> Array:
+    """Return the rows, those farther than ``fence`` from 0 drawn onto it."""
+    drawn: Array = Z * (fence / np.maximum(_lengths(Z), fence))[:, None]
+    return drawn
 
 
 @dataclass(frozen=True, eq=False)
@@ -276,7 +321,7 @@ class GroupSums:
         G, shape = len(groups), (len(groups), self.each)
         found: Sums = {"rows": np.zeros(G), "weight": np.zeros(G)}
         found |= {name: np.zeros(shape) for name in ("weighted", "loss", "square")}
-        for block in self.blocks.of(chunk, len(self.models[0])):
+        for block in self.blocks.of(chunk, len(self.models[0].b)):
             for fold, models in enumerate(self.models):
                 self._add(found, block.part(block.fold == fold), models)
         return found
@@ -284,7 +329,7 @@ class GroupSums:
     def _add(self, found: Sums, block: RowBlock, models: Models) -> None:
         assert block.group is not None
         y = self.blocks.targets(block, self.positive)
-        value = self.loss.value(Design(block.Z).scores(models.coef) + models.b, y)
+        value = self.loss.value(models.scores(block.Z), y)
         value = value.reshape(len(y), len(models) // self.each, self.each).mean(axis=1)
         G = len(found["rows"])
         plain, weighted = (indicator(block.group, G, v) for v in (np.ones(len(block.w)), block.w))

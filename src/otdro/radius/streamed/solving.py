@@ -1,0 +1,59 @@
+"""Certified solutions of smooth losses on a ball, for rows in chunks."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from numpy.typing import NDArray
+
+from ...problem import Ball, Solution
+from ...solvers import Exact
+from ...solvers.streamed import (
+    JointStream,
+    Passes,
+    SoftmaxStream,
+    Stream,
+    StreamedProblem,
+    solve,
+    solve_joint,
+    solve_softmax,
+)
+
+Array = NDArray[Any]
+
+
+class Near(NamedTuple):
+    """A model on the rows as given, and its multiplier: where to start from."""
+
+    coef: Array
+    intercept: Any
+    lam: float
+
+
+def near(found: Solution) -> Near:
+    """Return a solution as a start."""
+    return Near(found.coef, found.intercept, float(found.multiplier))
+
+
+def method(
+    model: Stream, ball: Ball, start: Near | None, tol: float, max_iter: int
+) -> Passes[tuple[Solution, float]]:
+    """Return the method of a smooth loss: its solution with its plain risk.
+
+    It starts from a model near, or from the solution on the rows in memory. ``tol`` is relative to
+    the risk of the constant model.
+    """
+    if start is None:
+        problem = model.kept.problem(model.kept.ys[0], ball)
+        start = near(Exact(tol=min(1e-6, max(tol, 1e-9))).solve(problem))
+    factor, target = ball.cost.factor(), tol * model.constant().risk
+    b = start.intercept + start.coef @ model.center
+    if model.loss.outputs > 1:
+        return solve_softmax(
+            SoftmaxStream(model, factor, ball.delta), start.coef, b, target, max_iter
+        )
+    if ball.order == 2 and ball.delta > 0:
+        joint = JointStream(model, factor, ball.delta)
+        return solve_joint(joint, start.coef, b, start.lam, target, max_iter)
+    rho = ball.delta * model.loss.lipschitz if ball.delta > 0 else 0.0
+    return solve(StreamedProblem(model, factor, rho), start.coef, b, target, max_iter)

@@ -1,0 +1,110 @@
+"""Logistic loss at order 2 of rows in chunks: folds, theory, learned costs, risks of any model."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from otdro import Ball, DROClassifier, robust_risk
+from otdro.costs import Mahalanobis, Norm
+from otdro.metrics import Learned, Spectral
+from otdro.solvers.streamed import Folds, stream
+from streaming import D, N, made_rows, splits_of
+from streaming import chunks_of as hundreds
+
+FEW = [0.3, 0.01, 1e-4]
+
+
+def chunks_of(X, y):
+    """Return rows in a few chunks: there are many problems, and each looks at every chunk."""
+    return hundreds(X, y, 700)
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return made_rows()
+
+
+@pytest.fixture(autouse=True)
+def few_kept(monkeypatch):
+    monkeypatch.setattr(stream, "KEPT", 300)
+
+
+def test_folds_choose_the_delta_of_memory(rows, monkeypatch):
+    monkeypatch.setattr(stream, "KEPT", N)
+    X, y, _ = rows
+    settings = {"cost": "euclidean", "order": 2}
+    data = chunks_of(X, y)
+    found = DROClassifier(**settings, cv=2).fit(data, None)
+    memory = DROClassifier(**settings, cv=splits_of(Folds(2, 0), N)).fit(X, y)
+    assert data.passes <= 12
+    assert_allclose(found.path_.deltas, memory.path_.deltas, rtol=1e-9)
+    assert_allclose(found.delta_, memory.delta_, rtol=1e-9)
+    assert_allclose(found.robust_risk_, memory.robust_risk_, rtol=2e-6)
+    assert_allclose(found.path_.score_mean, memory.path_.score_mean, rtol=2e-3)
+
+
+def test_gaps_of_a_path_are_bounds(rows):
+    X, y, _ = rows
+    settings = {"cost": "euclidean", "order": 2}
+    model = DROClassifier(**settings, cv=2, deltas=np.geomspace(1, 1e-5, 6))
+    path = model.fit(chunks_of(X, y), None).path_
+    for j in range(len(path.deltas)):
+        settings["delta"] = path.deltas[j]
+        best = DROClassifier(**settings, tol=1e-9).fit(X, y)
+        assert -1e-9 <= path.robust_risk[j] - best.robust_risk_ <= path.gap[j] + 1e-9
+        assert path.gap[j] < 2e-4
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("cost", ["euclidean", Mahalanobis(np.diag(np.arange(1.0, 1 + D)))])
+def test_delta_by_theory_is_that_of_memory(rows, cost, fit_intercept):
+    X, y, _ = rows
+    model = DROClassifier(cost=cost, order=2, delta="theory", fit_intercept=fit_intercept)
+    found = model.fit(chunks_of(X, y), None).delta_
+    # the plain fits have a gap of 1e-9, of which coefficients keep the root
+    assert_allclose(found, model.fit(X, y).delta_, rtol=1e-4)
+
+
+def test_a_learned_cost_is_blended_from_folds(rows):
+    X, y, _ = rows
+    data = chunks_of(X, y)
+    model = DROClassifier(order=2, cost=Learned([Spectral()]), cv=2, deltas=FEW)
+    found = model.fit(data, None)
+    assert data.passes <= 16
+    assert_allclose(sum(found.cost_.weights_.values()), 1)
+    given = DROClassifier(order=2, cost=found.cost_, delta=found.delta_, tol=1e-9).fit(X, y)
+    assert_allclose(found.robust_risk_, given.robust_risk_, rtol=2e-6)
+
+
+def test_three_classes_share_delta_and_groups_stay_whole(rows):
+    X, y, targets = rows
+    three = np.where(targets > 8, "far", y)
+    sites = np.arange(N) % 6
+    found = DROClassifier(cost="euclidean", order=2, cv=2, deltas=FEW)
+    found.fit(chunks_of(X, three), None, groups=sites)
+    assert found.coef_.shape == (3, D)
+    assert found.path_.environments.names.tolist() == list(range(6))
+    settings = {"cost": "euclidean", "order": 2, "delta": found.delta_}
+    given = DROClassifier(**settings, tol=1e-9).fit(X, three)
+    assert_allclose(found.robust_risk_, given.robust_risk_, rtol=2e-6)
+
+
+@pytest.mark.parametrize("norm", [Norm(2), Norm(1)])
+@pytest.mark.parametrize("loss", ["logistic", "hinge", "squared_hinge", "squared", "huber"])
+def test_the_risk_of_any_model_is_that_of_memory(rows, loss, norm):
+    X, y, targets = rows
+    regression = loss in ("squared", "huber")
+    y = targets if regression else np.where(y == "yes", 1, -1)
+    data = chunks_of(X, y)
+    given = (np.linspace(-1, 1, D), 0.3, loss, Ball(norm, 0.2, 2))
+    assert_allclose(robust_risk(data, None, *given), robust_risk(X, y, *given), rtol=1e-11)
+    assert data.passes <= 16
+
+
+def test_a_softmax_risk_is_that_of_memory(rows):
+    X, y, targets = rows
+    labels = np.where(targets > 8, 2, np.where(y == "yes", 1, 0))
+    given = (np.arange(3.0 * D).reshape(3, D) / 9, np.arange(3.0), "logistic")
+    given = (*given, Ball(Norm(2), 0.2, 1))
+    found = robust_risk(chunks_of(X, labels), None, *given)
+    assert_allclose(found, robust_risk(X, labels, *given), rtol=1e-12)
