@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import cvxpy as cp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -12,8 +13,9 @@ from otdro.design import Design
 from otdro.losses import Absolute, Hinge, Huber, Logistic, Quantile, Softmax, Squared, SquaredHinge
 from otdro.problem import Problem
 from otdro.solvers import Exact, Quadrature
-from otdro.solvers.labels import PricedLabels, interior, many_rows
+from otdro.solvers.labels import PricedLabels, interior, tied_rows
 from otdro.solvers.labels.kept_moments import KeptMoments
+from otdro.solvers.labels.kinked_quadratic import KinkedQuadratic
 from reference import classes as reference
 
 RNG = np.random.default_rng(0)
@@ -146,6 +148,7 @@ def test_gaps_of_early_stops_hold():
 @pytest.mark.parametrize(("loss", "order"), [("logistic", 1), ("hinge", 1), ("logistic", 2)])
 def test_interior_steps_and_smoothings_agree(monkeypatch, loss, order):
     ball = Ball(Norm(2), 0.1, order, label_cost=0.5)
+    monkeypatch.setattr(tied_rows, "STEPS", 0)
     quick = solved(CLASSIFIED[loss], Y, ball)
     assert quick.n_iter < interior.STEPS
     monkeypatch.setattr(interior, "STEPS", 0)
@@ -196,18 +199,39 @@ def test_a_constant_model_is_certified_at_once(loss, order):
 
 
 @pytest.mark.parametrize(("order", "kappa"), [(1, 1.0), (1, 0.3), (2, 0.3)])
-def test_smoothings_of_many_rows_and_interior_steps_agree(monkeypatch, order, kappa):
+def test_steps_with_tied_rows_and_interior_steps_agree(monkeypatch, order, kappa):
     A, y, weights = blobs(900, 4)
     problem = Problem(A, y, weights, Logistic(), Ball(Norm(2), 0.02, order, label_cost=kappa))
     with monkeypatch.context() as only:
         only.setattr(interior, "STEPS", 0)
-        many = Exact().solve(problem)
-    monkeypatch.setattr(many_rows, "FROM", np.inf)
-    few = Exact().solve(problem)
-    assert many.converged
-    assert few.converged
-    assert abs(many.objective - few.objective) <= 2e-6
-    assert many.n_iter <= many_rows.STEPS // 2
+        tied = Exact().solve(problem)
+    monkeypatch.setattr(tied_rows, "STEPS", 0)
+    inside = Exact().solve(problem)
+    assert tied.converged
+    assert inside.converged
+    assert abs(tied.objective - inside.objective) <= 2e-6
+    assert tied.n_iter <= 6
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_least_of_a_kinked_quadratic(seed):
+    rng = np.random.default_rng(seed)
+    B = rng.normal(size=(6, 5))
+    g, d, J = rng.normal(size=6), 0.3 * rng.normal(size=25), 0.3 * rng.normal(size=(25, 6))
+    model = KinkedQuadratic(g, B @ B.T, d, J)
+    m = cp.Variable(6)
+    smooth = g @ m + cp.sum_squares(B.T @ m) / 2
+    # B has rank 5: the kinks hold the rest
+    problem = cp.Problem(cp.Minimize(smooth + cp.sum(cp.pos(d + J @ m))))
+    problem.solve(solver="CLARABEL")
+    least = np.maximum(d, 0).sum() - problem.value
+    inside, p = model.minimise(None, 1e-12)
+    assert_allclose(model.decrease(inside), least, atol=1e-7)
+    again, shares = model.minimise(p, 1e-12)
+    assert_allclose(model.decrease(again), least, atol=1e-7)
+    assert shares.min() >= 0
+    assert shares.max() <= 1
+    assert_allclose(g + model.H @ again + J.T @ shares, 0, atol=1e-9)
 
 
 def test_kept_moments_are_within_their_promise():

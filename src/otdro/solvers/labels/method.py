@@ -14,7 +14,7 @@ from ...problem import Ball, Problem, Solution
 from ..base import Method, constant_risk, verdict
 from ..euclidean.coordinates import Coordinates
 from ..softmax.method import MultinomialNewton, PairCoordinates, pair_penalty
-from . import constant, interior, many_rows
+from . import constant, interior, tied_rows
 from .cones import cone_of
 from .newton import Place, PricedMinimum, PricedRows, minimise
 from .norm_rows import norm_rows
@@ -26,10 +26,15 @@ Array = NDArray[Any]
 
 #: A first t this much above the norm of theta, and the least first t.
 ABOVE, LEAST_T = 1.1, 1e-2
-#: The accuracy of a multiplier to start from, by that of its risk.
-ROUGHLY = 1e-3
+#: Factors of coefficients and of the multiplier in search of a start, each taken while it pays and
+#: HALVINGS times at most, and about how many rows tell.
+HALVES = ((0.5, 0.5),)
+MOVES = ((1.0, 2.0), *HALVES, (1.0, 2.0), (1.0, 0.5))
+HALVINGS, ROUGH_ROWS = 6, 500
 #: The accuracy of the risk that is returned.
-FINELY = 1e-11
+FINELY = 1e-10
+#: All rows.
+ALL = slice(None)
 
 
 class PricedLabels(Method):
@@ -70,18 +75,17 @@ def _from_start(
 ) -> PricedMinimum | None:
     """Return the minimum from the solution with fixed labels, None where no steps get there."""
     rows, below = at.rows, start.objective - start.gap
-    place = at.place(start.coef, start.intercept)
-    risk, lam = at.rough_risk(place)
-    place = at.place(start.coef, start.intercept, lam)
+    place = at.shrunk(at.place(start.coef, start.intercept), start.multiplier)
+    risk, lam = at.risk(place)
     found = constant.minimise(rows, at.risk, risk, target)
     if found is not None:
         return found
     moves = bool(start.coef.any())
-    known = (place, at.risk)
-    if moves and at.round is not None and rows.design.n >= many_rows.FROM * rows.design.d:
-        found = many_rows.minimise(rows, *known, unit, target, max_iter)
+    if moves and at.round is not None and rows.loss.pieces is None:
+        found = tied_rows.minimise(rows, place, lam, unit, target, max_iter)
     if found is None and (moves or at.round is None):
-        found = interior.minimise(rows, at.norm_rows, *known, below, unit, target, max_iter)
+        known = (place, at.risk, below, unit, target, max_iter)
+        found = interior.minimise(rows, at.norm_rows, *known)
     return found
 
 
@@ -158,10 +162,14 @@ class _Inside:
         cost = self.problem.ball.cost
         return float(np.linalg.norm(theta) if cost.euclidean else cost.dual_norm(theta))
 
-    def place(self, coef: Array, intercept: float, multiplier: float = 0.0) -> Place:
-        """Return a place inside the domain at coefficients, of this multiplier where it can be."""
+    def place(self, coef: Array, intercept: float) -> Place:
+        """Return a place inside the domain at coefficients."""
         theta = coef if self.round is None else self.round.theta(coef)
         b = float(intercept if self.center is None else intercept + self.center @ coef)
+        return self._inside(theta, b, self.rows.design.scores(theta) + b)
+
+    def _inside(self, theta: Array, b: float, z: Array, multiplier: float = 0.0) -> Place:
+        """Return a place inside the domain, of this multiplier where it can be."""
         t = max(ABOVE * self.norm(theta), LEAST_T)
         s = np.array([t])
         if self.rows.worst.scalars == 2:
@@ -170,29 +178,47 @@ class _Inside:
             least = 2 * t**2 / growth if growth > 0 else 0.0
             lam = multiplier if multiplier > least else max(t / root, least)
             s = np.array([t, lam])
-        return Place(theta, b, s, self.rows.design.scores(theta) + b)
+        return Place(theta, b, s, z)
 
-    def risk(self, place: Place) -> tuple[float, float]:
-        """Return the worst-case risk of a place and its multiplier.
+    def shrunk(self, place: Place, multiplier: float) -> Place:
+        """Return a place nearer to zero of about the least risk, from one with its multiplier.
+
+        The price makes multipliers larger and coefficients smaller. Only some rows are looked at.
+        """
+        some = slice(None, None, max(1, len(place.z) // ROUGH_ROWS))
+        place = self._inside(place.theta, place.b, place.z, multiplier)
+        risk = self.risk(place, some)[0]
+        for by, of_lam in HALVES if self.rows.worst.scalars == 1 else MOVES:
+            for _ in range(HALVINGS):
+                theta, b, z = by * place.theta, by * place.b, by * place.z
+                new = self._inside(theta, b, z, of_lam * float(place.s[-1]))
+                after = self.risk(new, some)[0]
+                if not after < risk:
+                    break
+                place, risk = new, after
+        return place
+
+    def risk(self, place: Place, some: slice = ALL) -> tuple[float, float]:
+        """Return the worst-case risk of a place, over some of the rows, and its multiplier.
 
         At order 2 they are those of its own multiplier, which is near the best one.
         """
-        known = self._known(place)
+        known = self._known(place, some)
         if self.rows.worst.scalars == 2 and known[-2] > 0:
             lam = float(place.s[-1])
             return float(priced_tangent(*known, lam).value), lam
         found = priced_risk(*known)
         return found.risk, found.multiplier
 
-    def rough_risk(self, place: Place) -> tuple[float, float]:
-        """Return about the worst-case risk of a place, and about the best multiplier."""
-        found = priced_risk(*self._known(place), rtol=ROUGHLY)
-        return found.risk, found.multiplier
-
-    def _known(self, place: Place) -> tuple[Array, Array, Array, Loss, float, Ball]:
-        """Return what the worst-case risk of a place depends on."""
+    def _known(
+        self, place: Place, some: slice = ALL
+    ) -> tuple[Array, Array, Array, Loss, float, Ball]:
+        """Return what the worst-case risk of a place over some rows depends on."""
         p = self.problem
-        return place.z, p.y, p.weights, p.loss, self.norm(place.theta), p.ball
+        weights = p.weights[some]
+        if some != ALL:
+            weights = weights / weights.sum()
+        return place.z[some], p.y[some], weights, p.loss, self.norm(place.theta), p.ball
 
     def solution(self, found: PricedMinimum, target: float) -> Solution:
         """Return the solution on the rows as given."""

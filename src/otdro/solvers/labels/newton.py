@@ -257,7 +257,8 @@ def hessian(rows: PricedRows, bend: Array, moments: Moments | None = None) -> Ar
     moments = moments or rows.design.moments
     H[:d, :d], H[:d, d] = moments(np.maximum(bend[0, 0], 0.0))
     for k in range(1, len(bend)):
-        H[:d, d + k] = rows.design.adjoint(bend[0, k])
+        if bend[0, k].any():
+            H[:d, d + k] = rows.design.adjoint(bend[0, k])
     H[d:, :d] = H[:d, d:].T
     H[d:, d:] = bend.sum(axis=2)
     if not rows.fit_intercept:
