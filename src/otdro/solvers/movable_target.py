@@ -24,6 +24,8 @@ from .base import constant_risk, verdict
 XATOL, TINY = 1e-12, 1e-300
 #: Problems solved at most, and the share of the gap asked for that each may have.
 ROUNDS, SHARE = 40, 0.25
+#: The least share of a gap that is asked of a solution: beyond it are roundings.
+LEAST_SHARE = 1e-4
 
 #: Solve a problem to a tolerance, from a start.
 Solve = Callable[[Problem, float, Solution | None], Solution]
@@ -57,14 +59,31 @@ class _Slope:
     def lower(self, a: float, found: Solution) -> float:
         """Return the bound on the risk from the solution at the slope a."""
         loss, ball = self.problem.loss, self.problem.ball
-        value = max(found.objective - found.gap, 0.0)
+        value = self._value(found)
         rest = self.still * (1 - a if ball.order == 1 else np.sqrt(max(1 - a**2, 0.0)))
         rate = ball.delta if ball.order == 1 else np.sqrt(ball.delta)
-        pieces = loss.pieces
-        if ball.order == 2 and pieces is not None and pieces.rooted:
-            scale = 2 * pieces.kappa
+        if self._rooted:
+            assert loss.pieces is not None
+            scale = 2 * loss.pieces.kappa
             return float((np.sqrt(scale * value) + rate * rest) ** 2 / scale)
         return float(value + rate * loss.lipschitz * rest)
+
+    def share(self, a: float, found: Solution) -> float:
+        """Return the share of a gap of this bound that the solution at the slope a may have.
+
+        Of a bound that is (root v + rest)^2 it is root v/(root v + rest), v the solution's value.
+        """
+        if not self._rooted:
+            return 1.0
+        return float(np.sqrt(self._value(found) / max(self.lower(a, found), TINY)))
+
+    @property
+    def _rooted(self) -> bool:
+        pieces = self.problem.loss.pieces
+        return self.problem.ball.order == 2 and pieces is not None and pieces.rooted
+
+    def _value(self, found: Solution) -> float:
+        return max(found.objective - found.gap, 0.0)
 
     def excess(self, a: float, w: float) -> float:
         """Return a less the slope of g at w (at the kink of order 1, its sign): rises with a."""
@@ -83,10 +102,11 @@ def solve(problem: Problem, tol: float, base: Solve, start: Solution | None) -> 
     best: _Trial | None = None
     left: _Trial | None = None
     right: _Trial | None = None
-    bound, n_iter, a = -np.inf, 0, 1.0
+    bound, n_iter, a, share = -np.inf, 0, 1.0, 1.0
     near = start
     for round_ in range(ROUNDS):
-        near = base(penalty.at(a), SHARE * tol, near)
+        near = base(penalty.at(a), SHARE * share * tol, near)
+        share = max(penalty.share(a, near), LEAST_SHARE)
         n_iter += near.n_iter
         bound = max(bound, penalty.lower(a, near))
         new = _trial(problem, near, a)
