@@ -17,6 +17,7 @@ from otdro.solvers.labels import PricedLabels, interior, tied_rows
 from otdro.solvers.labels.kept_moments import KeptMoments
 from otdro.solvers.labels.kinked_quadratic import KinkedQuadratic
 from reference import classes as reference
+from strangers import LThreeHalves
 
 RNG = np.random.default_rng(0)
 N = 30
@@ -69,6 +70,39 @@ def target_agrees(loss, order, p, kappa, delta):
 @pytest.mark.parametrize("case", LABELS[11::31], ids=str)
 def test_label_prices_agree_with_a_cone_program(case):
     label_agrees(*case)
+
+
+@pytest.mark.parametrize("kappa", [0.3, 2.0])
+@pytest.mark.parametrize(("loss", "order"), sorted({case[:2] for case in LABELS}))
+def test_label_prices_under_a_norm_known_by_its_direction(loss, order, kappa):
+    found = solved(CLASSIFIED[loss], Y, Ball(LThreeHalves(), 0.05, order, label_cost=kappa))
+    best = reference.label_price(X, Y, loss, order, 1.5, kappa, 0.05)
+    assert found.converged
+    assert abs(found.objective - best) <= 1e-6
+    assert found.objective - found.gap <= best + 1e-6
+
+
+def test_squared_hinge_with_a_label_price_on_separable_rows():
+    rng = np.random.default_rng(2)
+    A = rng.normal(size=(30, 10))
+    y = np.where(A[:, 0] - A[:, 1] > 0, 1.0, -1.0)
+    A[:, 0] += y
+    ball = Ball(Norm(np.inf), 0.03, 2, label_cost=50.0)
+    found = Exact(1e-7).solve(Problem(A, y, WEIGHTS, SquaredHinge(), ball))
+    assert found.converged
+    best = reference.label_price(A, y, "squared_hinge", 2, np.inf, 50.0, 0.03)
+    assert abs(found.objective - best) <= 1e-6
+
+
+def test_target_prices_near_interpolation_reach_the_gap():
+    rng = np.random.default_rng(1)
+    A = rng.normal(size=(8, 4))
+    y = A @ [1.0, -2.0, 0.0, 0.0] + 0.02 * rng.normal(size=8)
+    ball = Ball(Norm(np.inf), 0.03, 2, target_cost=0.02)
+    found = Exact().solve(Problem(A, y, np.full(8, 1 / 8), Squared(), ball))
+    assert found.converged
+    best = reference.target_price(A, y, Squared(), 2, np.inf, 0.02, 0.03)
+    assert_allclose(found.objective, best, rtol=1e-6)
 
 
 @pytest.mark.parametrize("case", TARGETS[7::29], ids=str)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,9 @@ from ...problem import Ball, Problem, Solution
 from ..base import Method, constant_risk, verdict
 from ..euclidean.coordinates import Coordinates
 from ..softmax.method import MultinomialNewton, PairCoordinates, pair_penalty
-from . import constant, interior, tied_rows
+from . import constant, cuts, interior, tied_rows
 from .cones import cone_of
-from .newton import Place, PricedMinimum, PricedRows, minimise
+from .newton import Place, PricedMinimum, PricedRows, Risk, minimise
 from .norm_rows import norm_rows
 from .pieces import pieces_of
 from .softmax import PricedSoftmax, SoftmaxPlace
@@ -45,10 +46,8 @@ class PricedLabels(Method):
     changes_labels = True
 
     def lacks(self, problem: Problem) -> str | None:
-        """Refuse other norms, curved losses at order 2 without a Euclidean cost, other losses."""
+        """Refuse curved losses at order 2 without a Euclidean cost, and other losses."""
         loss, ball = problem.loss, problem.ball
-        if cone_of(ball.cost) is None:
-            return f"a label_cost needs a Euclidean cost, l1 or linf, not {ball.cost!r}"
         if pieces_of(loss, ball.order, ball.label_cost) is None:
             return f"a label_cost at order={ball.order} has no method for {type(loss).__name__}"
         curved = loss.pieces is None
@@ -66,6 +65,9 @@ class PricedLabels(Method):
         found = None if start is None else _from_start(at, start, unit, target, max_iter)
         if found is None:
             zero = at.place(np.zeros(problem.X.shape[1]), b)
+            if at.norm_rows is None:
+                found = at.by_cuts(zero, 0.0, unit, target, max_iter)
+        if found is None:
             found = minimise(at.rows, zero, at.risk, unit, target, max_iter)
         return at.solution(found, target)
 
@@ -80,6 +82,8 @@ def _from_start(
     found = constant.minimise(rows, at.risk, risk, target)
     if found is not None:
         return found
+    if at.norm_rows is None:
+        return at.by_cuts(place, below, unit, target, max_iter)
     moves = bool(start.coef.any())
     if moves and at.round is not None and rows.loss.pieces is None:
         found = tied_rows.minimise(rows, place, lam, unit, target, max_iter)
@@ -139,18 +143,14 @@ class _Inside:
         self.round = Coordinates(problem) if cost.euclidean else None
         self.center = mean(problem.X, problem.weights) if problem.fit_intercept else None
         design = Design(problem.X, center=self.center) if self.round is None else self.round.design
-        cone = cone_of(cost)
-        norm = norm_rows(cost, design.d)
-        assert cone is not None
-        assert norm is not None
-        self.norm_rows = norm
+        self.norm_rows = norm_rows(cost, design.d)
         self.rows = PricedRows(
             design,
             problem.y,
             problem.weights,
             problem.loss,
             pieces_of(problem.loss, ball.order, ball.label_cost),
-            cone,
+            cone_of(cost),
             ball.delta,
             ball.label_cost,
             problem.fit_intercept,
@@ -198,12 +198,28 @@ class _Inside:
                 place, risk = new, after
         return place
 
-    def risk(self, place: Place, some: slice = ALL) -> tuple[float, float]:
+    def by_cuts(
+        self, place: Place, below: float, unit: float, target: float, max_iter: int
+    ) -> PricedMinimum:
+        """Return the minimum under a norm that has no rows of its own."""
+        risk, lam = self.risk(place)
+        first = PricedMinimum(place, risk, lam, risk - below, np.zeros_like(place.z), 0)
+        cost = self.problem.ball.cost
+        return cuts.minimise(self.rows, cost, first, self.risk_under, unit, target, max_iter)
+
+    def risk_under(self, norm: Callable[[Array], float]) -> Risk:
+        """Return the risk and multiplier of places under another dual norm."""
+        return lambda place: self.risk(place, norm=norm)
+
+    def risk(
+        self, place: Place, some: slice = ALL, norm: Callable[[Array], float] | None = None
+    ) -> tuple[float, float]:
         """Return the worst-case risk of a place, over some of the rows, and its multiplier.
 
-        At order 2 they are those of its own multiplier, which is near the best one.
+        At order 2 they are those of its own multiplier, which is near the best one. ``norm`` is
+        the dual norm, that of the cost if None.
         """
-        known = self._known(place, some)
+        known = self._known(place, some, norm)
         if self.rows.worst.scalars == 2 and known[-2] > 0:
             lam = float(place.s[-1])
             return float(priced_tangent(*known, lam).value), lam
@@ -211,14 +227,15 @@ class _Inside:
         return found.risk, found.multiplier
 
     def _known(
-        self, place: Place, some: slice = ALL
+        self, place: Place, some: slice = ALL, norm: Callable[[Array], float] | None = None
     ) -> tuple[Array, Array, Array, Loss, float, Ball]:
         """Return what the worst-case risk of a place over some rows depends on."""
         p = self.problem
         weights = p.weights[some]
         if some != ALL:
             weights = weights / weights.sum()
-        return place.z[some], p.y[some], weights, p.loss, self.norm(place.theta), p.ball
+        w = (norm or self.norm)(place.theta)
+        return place.z[some], p.y[some], weights, p.loss, w, p.ball
 
     def solution(self, found: PricedMinimum, target: float) -> Solution:
         """Return the solution on the rows as given."""

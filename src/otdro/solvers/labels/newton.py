@@ -49,7 +49,8 @@ class PricedRows:
     weights: Array
     loss: Loss
     worst: Worst
-    cone: Cone
+    #: None for a norm that is known by its cuts
+    cone: Cone | None
     delta: float
     kappa: float
     fit_intercept: bool
@@ -170,6 +171,7 @@ def _search(
 
 def _value(rows: PricedRows, place: Place, tau: float) -> float:
     """Return the smoothed objective, inf outside its domain."""
+    assert rows.cone is not None
     barrier = rows.cone.barrier(place.theta, float(place.s[0])).value
     inside, _, _ = _domain(rows, place.s)
     if not np.isfinite(barrier + inside):
@@ -271,6 +273,7 @@ def _add_barriers(rows: PricedRows, place: Place, tau: float, g: Array, H: Array
     """Add those of the cone, over (theta, t), and of the domain, over s."""
     d = rows.design.d
     at = np.append(np.arange(d), d + 1)
+    assert rows.cone is not None
     cone = rows.cone.barrier(place.theta, float(place.s[0]))
     g[at] += tau * cone.gradient
     block = np.diag(cone.diagonal) + cone.vectors.T @ (cone.weight[:, None] * cone.vectors)
