@@ -84,7 +84,7 @@ class KinkedQuadratic:
         # the central u of each row: mu/u + mu/(u - d) = 1
         u = (self.d + 2 * mu + np.hypot(self.d, 2 * mu)) / 2
         slack = np.stack([u, u - self.d])
-        now = _Inside(self, np.zeros_like(self.g), slack, mu / slack)
+        now = _Between(self, np.zeros_like(self.g), slack, mu / slack)
         for _ in range(STEPS):
             now, length = now.after()
             if now.total <= tol and length > LONG:
@@ -92,14 +92,14 @@ class KinkedQuadratic:
         return now.m, now.P[1]
 
 
-class _Inside:
+class _Between:
     """m with the slacks u and u - d - Jm (2, R) and their prices P = (1 - p, p)."""
 
     def __init__(self, model: KinkedQuadratic, m: Array, slack: Array, P: Array) -> None:
         self.model, self.m, self.slack, self.P = model, m, slack, P
         self.total = float(np.vdot(slack, P))
 
-    def after(self) -> tuple[_Inside, float]:
+    def after(self) -> tuple[_Between, float]:
         """Return the next point, by Mehrotra's step, and the length of that."""
         slack, P = self.slack, self.P
         self._factor()
@@ -111,7 +111,7 @@ class _Inside:
         dm, ds, dP = self._towards((mu - ds) / slack)
         length = min(1.0, SHORT_OF * _longest(slack, P, ds, dP))
         moved = (self.m + length * dm, slack + length * ds, P + length * dP)
-        return _Inside(self.model, *moved), length
+        return _Between(self.model, *moved), length
 
     def _factor(self) -> None:
         """Factor the matrix of m, heights eliminated."""

@@ -29,8 +29,7 @@ Array = NDArray[Any]
 ABOVE, LEAST_T = 1.1, 1e-2
 #: Factors of coefficients and of the multiplier in search of a start, each taken while it pays and
 #: HALVINGS times at most, and about how many rows tell.
-HALVES = ((0.5, 0.5),)
-MOVES = ((1.0, 2.0), *HALVES, (1.0, 2.0), (1.0, 0.5))
+SMALLER, LARGER_LAM, SMALLER_LAM = (0.5, 0.5), (1.0, 2.0), (1.0, 0.5)
 HALVINGS, ROUGH_ROWS = 6, 500
 #: The accuracy of the risk that is returned.
 FINELY = 1e-10
@@ -77,7 +76,8 @@ def _from_start(
 ) -> PricedMinimum | None:
     """Return the minimum from the solution with fixed labels, None where no steps get there."""
     rows, below = at.rows, start.objective - start.gap
-    place = at.shrunk(at.place(start.coef, start.intercept), start.multiplier)
+    fixed = (at.place(start.coef, start.intercept), start.multiplier)
+    place = at.nearer(*fixed, smaller=at.newton)
     risk, lam = at.risk(place)
     found = constant.minimise(rows, at.risk, risk, target)
     if found is not None:
@@ -85,11 +85,13 @@ def _from_start(
     if at.norm_rows is None:
         return at.by_cuts(place, below, unit, target, max_iter)
     moves = bool(start.coef.any())
-    if moves and at.round is not None and rows.loss.pieces is None:
+    if moves and at.newton:
         found = tied_rows.minimise(rows, place, lam, unit, target, max_iter)
-    if found is None and (moves or at.round is None):
-        known = (place, at.risk, below, unit, target, max_iter)
-        found = interior.minimise(rows, at.norm_rows, *known)
+    # interior points take fewer steps from coefficients that are too large, where they get there
+    for smaller in (False, True):
+        if found is None and (moves or at.round is None):
+            known = (at.nearer(*fixed, smaller), at.risk, below, unit, target, max_iter)
+            found = interior.minimise(rows, at.norm_rows, *known)
     return found
 
 
@@ -157,6 +159,11 @@ class _Inside:
             lambda g: float(np.linalg.norm(g) if cost.euclidean else cost.norm(g)),
         )
 
+    @property
+    def newton(self) -> bool:
+        """Whether steps with tied rows are for this problem: a smooth loss, a Euclidean cost."""
+        return self.round is not None and self.problem.loss.pieces is None
+
     def norm(self, theta: Array) -> float:
         """Return the dual norm of coordinates."""
         cost = self.problem.ball.cost
@@ -180,15 +187,18 @@ class _Inside:
             s = np.array([t, lam])
         return Place(theta, b, s, z)
 
-    def shrunk(self, place: Place, multiplier: float) -> Place:
-        """Return a place nearer to zero of about the least risk, from one with its multiplier.
+    def nearer(self, place: Place, multiplier: float, smaller: bool) -> Place:
+        """Return a place of less risk along that of fixed labels and its multiplier.
 
         The price makes multipliers larger and coefficients smaller. Only some rows are looked at.
         """
         some = slice(None, None, max(1, len(place.z) // ROUGH_ROWS))
         place = self._inside(place.theta, place.b, place.z, multiplier)
         risk = self.risk(place, some)[0]
-        for by, of_lam in HALVES if self.rows.worst.scalars == 1 else MOVES:
+        halves = [SMALLER] if smaller else []
+        joint = self.rows.worst.scalars == 2
+        moves = [LARGER_LAM, *halves, LARGER_LAM, SMALLER_LAM] if joint else halves
+        for by, of_lam in moves:
             for _ in range(HALVINGS):
                 theta, b, z = by * place.theta, by * place.b, by * place.z
                 new = self._inside(theta, b, z, of_lam * float(place.s[-1]))
