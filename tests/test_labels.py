@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import cvxpy as cp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -12,9 +13,11 @@ from otdro.design import Design
 from otdro.losses import Absolute, Hinge, Huber, Logistic, Quantile, Softmax, Squared, SquaredHinge
 from otdro.problem import Problem
 from otdro.solvers import Exact, Quadrature
-from otdro.solvers.labels import PricedLabels, interior, many_rows
+from otdro.solvers.labels import PricedLabels, interior, tied_rows
 from otdro.solvers.labels.kept_moments import KeptMoments
+from otdro.solvers.labels.kinked_quadratic import KinkedQuadratic
 from reference import classes as reference
+from strangers import LThreeHalves
 
 RNG = np.random.default_rng(0)
 N = 30
@@ -67,6 +70,39 @@ def target_agrees(loss, order, p, kappa, delta):
 @pytest.mark.parametrize("case", LABELS[11::31], ids=str)
 def test_label_prices_agree_with_a_cone_program(case):
     label_agrees(*case)
+
+
+@pytest.mark.parametrize("kappa", [0.3, 2.0])
+@pytest.mark.parametrize(("loss", "order"), sorted({case[:2] for case in LABELS}))
+def test_label_prices_under_a_norm_known_by_its_direction(loss, order, kappa):
+    found = solved(CLASSIFIED[loss], Y, Ball(LThreeHalves(), 0.05, order, label_cost=kappa))
+    best = reference.label_price(X, Y, loss, order, 1.5, kappa, 0.05)
+    assert found.converged
+    assert abs(found.objective - best) <= 1e-6
+    assert found.objective - found.gap <= best + 1e-6
+
+
+def test_squared_hinge_with_a_label_price_on_separable_rows():
+    rng = np.random.default_rng(2)
+    A = rng.normal(size=(30, 10))
+    y = np.where(A[:, 0] - A[:, 1] > 0, 1.0, -1.0)
+    A[:, 0] += y
+    ball = Ball(Norm(np.inf), 0.03, 2, label_cost=50.0)
+    found = Exact(1e-7).solve(Problem(A, y, WEIGHTS, SquaredHinge(), ball))
+    assert found.converged
+    best = reference.label_price(A, y, "squared_hinge", 2, np.inf, 50.0, 0.03)
+    assert abs(found.objective - best) <= 1e-6
+
+
+def test_target_prices_near_interpolation_reach_the_gap():
+    rng = np.random.default_rng(1)
+    A = rng.normal(size=(8, 4))
+    y = A @ [1.0, -2.0, 0.0, 0.0] + 0.02 * rng.normal(size=8)
+    ball = Ball(Norm(np.inf), 0.03, 2, target_cost=0.02)
+    found = Exact().solve(Problem(A, y, np.full(8, 1 / 8), Squared(), ball))
+    assert found.converged
+    best = reference.target_price(A, y, Squared(), 2, np.inf, 0.02, 0.03)
+    assert_allclose(found.objective, best, rtol=1e-6)
 
 
 @pytest.mark.parametrize("case", TARGETS[7::29], ids=str)
@@ -166,6 +202,7 @@ def test_gaps_of_early_stops_hold():
 @pytest.mark.parametrize(("loss", "order"), [("logistic", 1), ("hinge", 1), ("logistic", 2)])
 def test_interior_steps_and_smoothings_agree(monkeypatch, loss, order):
     ball = Ball(Norm(2), 0.1, order, label_cost=0.5)
+    monkeypatch.setattr(tied_rows, "STEPS", 0)
     quick = solved(CLASSIFIED[loss], Y, ball)
     assert quick.n_iter < interior.STEPS
     monkeypatch.setattr(interior, "STEPS", 0)
@@ -216,18 +253,39 @@ def test_a_constant_model_is_certified_at_once(loss, order):
 
 
 @pytest.mark.parametrize(("order", "kappa"), [(1, 1.0), (1, 0.3), (2, 0.3)])
-def test_smoothings_of_many_rows_and_interior_steps_agree(monkeypatch, order, kappa):
+def test_steps_with_tied_rows_and_interior_steps_agree(monkeypatch, order, kappa):
     A, y, weights = blobs(900, 4)
     problem = Problem(A, y, weights, Logistic(), Ball(Norm(2), 0.02, order, label_cost=kappa))
     with monkeypatch.context() as only:
         only.setattr(interior, "STEPS", 0)
-        many = Exact().solve(problem)
-    monkeypatch.setattr(many_rows, "FROM", np.inf)
-    few = Exact().solve(problem)
-    assert many.converged
-    assert few.converged
-    assert abs(many.objective - few.objective) <= 2e-6
-    assert many.n_iter <= many_rows.STEPS // 2
+        tied = Exact().solve(problem)
+    monkeypatch.setattr(tied_rows, "STEPS", 0)
+    inside = Exact().solve(problem)
+    assert tied.converged
+    assert inside.converged
+    assert abs(tied.objective - inside.objective) <= 2e-6
+    assert tied.n_iter <= 6
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_least_of_a_kinked_quadratic(seed):
+    rng = np.random.default_rng(seed)
+    B = rng.normal(size=(6, 5))
+    g, d, J = rng.normal(size=6), 0.3 * rng.normal(size=25), 0.3 * rng.normal(size=(25, 6))
+    model = KinkedQuadratic(g, B @ B.T, d, J)
+    m = cp.Variable(6)
+    smooth = g @ m + cp.sum_squares(B.T @ m) / 2
+    # B has rank 5: the kinks hold the rest
+    problem = cp.Problem(cp.Minimize(smooth + cp.sum(cp.pos(d + J @ m))))
+    problem.solve(solver="CLARABEL")
+    least = np.maximum(d, 0).sum() - problem.value
+    inside, p = model.minimise(None, 1e-12)
+    assert_allclose(model.decrease(inside), least, atol=1e-7)
+    again, shares = model.minimise(p, 1e-12)
+    assert_allclose(model.decrease(again), least, atol=1e-7)
+    assert shares.min() >= 0
+    assert shares.max() <= 1
+    assert_allclose(g + model.H @ again + J.T @ shares, 0, atol=1e-9)
 
 
 def test_kept_moments_are_within_their_promise():

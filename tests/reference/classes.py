@@ -5,7 +5,7 @@ import warnings
 import cvxpy as cp
 import numpy as np
 
-DUAL = {1: "inf", 2: 2, np.inf: 1}
+DUAL = {1: "inf", 1.5: 3, 2: 2, np.inf: 1}
 
 
 def least(objective, constraints=()):

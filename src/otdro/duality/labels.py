@@ -73,12 +73,15 @@ def priced_tangent(
 ) -> Tangent:
     """Return the order-2 dual objective at one multiplier, a number or an array of one."""
     number = float(np.ravel(lam)[0])
-    kept, spent = _inner(z, y, loss, w, number)
-    changed, beyond = _inner(z, -y, loss, w, number)
+    value, price = _inner(z, y, loss, w, number)
     charge = ball.label_cost * number
-    flip = changed - charge > kept
-    value = np.where(flip, changed - charge, kept)
-    price = np.where(flip, beyond + ball.label_cost, spent)
+    # psi <= l + Lip^2 w^2/(4 lam): few labels can pay
+    most = loss.value(z, -y) + (loss.lipschitz * w) ** 2 / (4 * number)
+    some = np.flatnonzero(most - charge > value)
+    changed, beyond = _inner(z[some], -y[some], loss, w, number)
+    flip = changed - charge > value[some]
+    value[some[flip]] = changed[flip] - charge
+    price[some[flip]] = beyond[flip] + ball.label_cost
     slope = ball.delta - float(weights @ price)
     total = lam * ball.delta + float(weights @ value)
     return Tangent(lam, total, np.full(np.shape(lam), slope))

@@ -49,8 +49,8 @@ WORTH = 3.0
 #: Corrections of a step towards the central path, the length from which on it needs none, by how
 #: much longer one should make it and the share of that which pays, and products still near mu.
 CORRECTIONS, LONG, LONGER, WORTHWHILE, SPREAD = 2, 0.9, 0.3, 0.1, 10.0
-#: Halvings of a step that leaves the domain of the pieces.
-HALVINGS = 20
+#: Halvings of a step that leaves the domain of the pieces, or multiplies the sum of the products.
+HALVINGS, MOST_GROWTH = 20, 2.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +70,13 @@ class Iterate:
     def place(self) -> Place:
         """The point and its scores."""
         return Place(self.theta, self.b, self.s, self.z)
+
+    @property
+    def inside(self) -> bool:
+        """Whether slacks and shares are positive numbers, and theta is not 0."""
+        value = self.pieces.value
+        good = np.isfinite(value).all() and (value < self.T).all() and (self.q > 0).all()
+        return bool(good and self.theta.any())
 
 
 class Step(NamedTuple):
@@ -272,21 +279,42 @@ def _towards_range(products: Array, mu: Any) -> Array:
 def _after(
     rows: PricedRows, norm: NormRows, system: _PricedEquations, step: Step, unit: float
 ) -> Iterate | None:
-    """Return the iterate after a step.
+    """Return the iterate after a step, shortened where curvature makes the products much larger."""
+    length = min(1.0, SHORT_OF * system.longest(step))
+    for _ in range(HALVINGS):
+        after = _along(rows, norm, system, step, length, unit)
+        if after is not None and _total(rows, after) <= MOST_GROWTH * system.total:
+            break
+        length /= 2
+    # at rounding, or where a piece is infinite, the steps end
+    return after if after is not None and after.inside else None
+
+
+def _total(rows: PricedRows, now: Iterate) -> float:
+    """Return the sum of the products."""
+    return float(rows.weights @ (now.q * (now.T - now.pieces.value)).sum(axis=0)) + now.norm.total
+
+
+def _along(
+    rows: PricedRows,
+    norm: NormRows,
+    system: _PricedEquations,
+    step: Step,
+    length: float,
+    unit: float,
+) -> Iterate | None:
+    """Return the iterate after a part of a step, None outside the domain of the pieces.
 
     Heights rise by what curvature adds to the pieces in the mean of their shares, and more where
     it took most of a slack.
     """
     now, d = system.now, len(system.now.theta)
-    length = min(1.0, SHORT_OF * system.longest(step))
-    for _ in range(HALVINGS):
-        theta = now.theta + length * step.move[:d]
-        s = now.s + length * step.move[d + 1 :]
-        at = norm.after(theta, now.norm, step.norm.shortened(length), float(s[0]))
-        s[0] = at.t
-        if rows.worst.inside(s):
-            break
-        length /= 2
+    theta = now.theta + length * step.move[:d]
+    s = now.s + length * step.move[d + 1 :]
+    at = norm.after(theta, now.norm, step.norm.shortened(length), float(s[0]))
+    s[0] = at.t
+    if not rows.worst.inside(s):
+        return None
     z = now.z + length * step.dz
     pieces = _pieces(rows, z, s, unit)
     sigma = system.sigma + length * step.ds
@@ -296,10 +324,6 @@ def _after(
         q, sigma = _regrouped(q, sigma, pieces.value)
     T = T + (q * (pieces.value + sigma - T)).sum(axis=0) / q.sum(axis=0)
     T = np.maximum(T, (pieces.value + LEFT * sigma).max(axis=0))
-    # at rounding, or where a piece is infinite, the steps end
-    good = np.isfinite(pieces.value).all() and (pieces.value < T).all() and (q > 0).all()
-    if not (good and theta.any()):
-        return None
     b = now.b + length * float(step.move[d])
     return Iterate(theta, b, s, z, pieces, T, q, at)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,9 @@ from ...problem import Ball, Problem, Solution
 from ..base import Method, constant_risk, verdict
 from ..euclidean.coordinates import Coordinates
 from ..softmax.method import MultinomialNewton, PairCoordinates, pair_penalty
-from . import constant, interior, many_rows
+from . import constant, cuts, interior, tied_rows
 from .cones import cone_of
-from .newton import Place, PricedMinimum, PricedRows, minimise
+from .newton import Place, PricedMinimum, PricedRows, Risk, minimise
 from .norm_rows import norm_rows
 from .pieces import pieces_of
 from .softmax import PricedSoftmax, SoftmaxPlace
@@ -26,10 +27,14 @@ Array = NDArray[Any]
 
 #: A first t this much above the norm of theta, and the least first t.
 ABOVE, LEAST_T = 1.1, 1e-2
-#: The accuracy of a multiplier to start from, by that of its risk.
-ROUGHLY = 1e-3
+#: Factors of coefficients and of the multiplier in search of a start, each taken while it pays and
+#: HALVINGS times at most, and about how many rows tell.
+SMALLER, LARGER_LAM, SMALLER_LAM = (0.5, 0.5), (1.0, 2.0), (1.0, 0.5)
+HALVINGS, ROUGH_ROWS = 6, 500
 #: The accuracy of the risk that is returned.
-FINELY = 1e-11
+FINELY = 1e-10
+#: All rows.
+ALL = slice(None)
 
 
 class PricedLabels(Method):
@@ -40,10 +45,8 @@ class PricedLabels(Method):
     changes_labels = True
 
     def lacks(self, problem: Problem) -> str | None:
-        """Refuse other norms, curved losses at order 2 without a Euclidean cost, other losses."""
+        """Refuse curved losses at order 2 without a Euclidean cost, and other losses."""
         loss, ball = problem.loss, problem.ball
-        if cone_of(ball.cost) is None:
-            return f"a label_cost needs a Euclidean cost, l1 or linf, not {ball.cost!r}"
         if pieces_of(loss, ball.order, ball.label_cost) is None:
             return f"a label_cost at order={ball.order} has no method for {type(loss).__name__}"
         curved = loss.pieces is None
@@ -61,6 +64,9 @@ class PricedLabels(Method):
         found = None if start is None else _from_start(at, start, unit, target, max_iter)
         if found is None:
             zero = at.place(np.zeros(problem.X.shape[1]), b)
+            if at.norm_rows is None:
+                found = at.by_cuts(zero, 0.0, unit, target, max_iter)
+        if found is None:
             found = minimise(at.rows, zero, at.risk, unit, target, max_iter)
         return at.solution(found, target)
 
@@ -70,18 +76,22 @@ def _from_start(
 ) -> PricedMinimum | None:
     """Return the minimum from the solution with fixed labels, None where no steps get there."""
     rows, below = at.rows, start.objective - start.gap
-    place = at.place(start.coef, start.intercept)
-    risk, lam = at.rough_risk(place)
-    place = at.place(start.coef, start.intercept, lam)
+    fixed = (at.place(start.coef, start.intercept), start.multiplier)
+    place = at.nearer(*fixed, smaller=at.newton)
+    risk, lam = at.risk(place)
     found = constant.minimise(rows, at.risk, risk, target)
     if found is not None:
         return found
+    if at.norm_rows is None:
+        return at.by_cuts(place, below, unit, target, max_iter)
     moves = bool(start.coef.any())
-    known = (place, at.risk)
-    if moves and at.round is not None and rows.design.n >= many_rows.FROM * rows.design.d:
-        found = many_rows.minimise(rows, *known, unit, target, max_iter)
-    if found is None and (moves or at.round is None):
-        found = interior.minimise(rows, at.norm_rows, *known, below, unit, target, max_iter)
+    if moves and at.newton:
+        found = tied_rows.minimise(rows, place, lam, unit, target, max_iter)
+    # interior points take fewer steps from coefficients that are too large, where they get there
+    for smaller in (False, True):
+        if found is None and (moves or at.round is None):
+            known = (at.nearer(*fixed, smaller), at.risk, below, unit, target, max_iter)
+            found = interior.minimise(rows, at.norm_rows, *known)
     return found
 
 
@@ -135,33 +145,38 @@ class _Inside:
         self.round = Coordinates(problem) if cost.euclidean else None
         self.center = mean(problem.X, problem.weights) if problem.fit_intercept else None
         design = Design(problem.X, center=self.center) if self.round is None else self.round.design
-        cone = cone_of(cost)
-        norm = norm_rows(cost, design.d)
-        assert cone is not None
-        assert norm is not None
-        self.norm_rows = norm
+        self.norm_rows = norm_rows(cost, design.d)
         self.rows = PricedRows(
             design,
             problem.y,
             problem.weights,
             problem.loss,
             pieces_of(problem.loss, ball.order, ball.label_cost),
-            cone,
+            cone_of(cost),
             ball.delta,
             ball.label_cost,
             problem.fit_intercept,
             lambda g: float(np.linalg.norm(g) if cost.euclidean else cost.norm(g)),
         )
 
+    @property
+    def newton(self) -> bool:
+        """Whether steps with tied rows are for this problem: a smooth loss, a Euclidean cost."""
+        return self.round is not None and self.problem.loss.pieces is None
+
     def norm(self, theta: Array) -> float:
         """Return the dual norm of coordinates."""
         cost = self.problem.ball.cost
         return float(np.linalg.norm(theta) if cost.euclidean else cost.dual_norm(theta))
 
-    def place(self, coef: Array, intercept: float, multiplier: float = 0.0) -> Place:
-        """Return a place inside the domain at coefficients, of this multiplier where it can be."""
+    def place(self, coef: Array, intercept: float) -> Place:
+        """Return a place inside the domain at coefficients."""
         theta = coef if self.round is None else self.round.theta(coef)
         b = float(intercept if self.center is None else intercept + self.center @ coef)
+        return self._inside(theta, b, self.rows.design.scores(theta) + b)
+
+    def _inside(self, theta: Array, b: float, z: Array, multiplier: float = 0.0) -> Place:
+        """Return a place inside the domain, of this multiplier where it can be."""
         t = max(ABOVE * self.norm(theta), LEAST_T)
         s = np.array([t])
         if self.rows.worst.scalars == 2:
@@ -170,29 +185,67 @@ class _Inside:
             least = 2 * t**2 / growth if growth > 0 else 0.0
             lam = multiplier if multiplier > least else max(t / root, least)
             s = np.array([t, lam])
-        return Place(theta, b, s, self.rows.design.scores(theta) + b)
+        return Place(theta, b, s, z)
 
-    def risk(self, place: Place) -> tuple[float, float]:
-        """Return the worst-case risk of a place and its multiplier.
+    def nearer(self, place: Place, multiplier: float, smaller: bool) -> Place:
+        """Return a place of less risk along that of fixed labels and its multiplier.
 
-        At order 2 they are those of its own multiplier, which is near the best one.
+        The price makes multipliers larger and coefficients smaller. Only some rows are looked at.
         """
-        known = self._known(place)
+        some = slice(None, None, max(1, len(place.z) // ROUGH_ROWS))
+        place = self._inside(place.theta, place.b, place.z, multiplier)
+        risk = self.risk(place, some)[0]
+        halves = [SMALLER] if smaller else []
+        joint = self.rows.worst.scalars == 2
+        moves = [LARGER_LAM, *halves, LARGER_LAM, SMALLER_LAM] if joint else halves
+        for by, of_lam in moves:
+            for _ in range(HALVINGS):
+                theta, b, z = by * place.theta, by * place.b, by * place.z
+                new = self._inside(theta, b, z, of_lam * float(place.s[-1]))
+                after = self.risk(new, some)[0]
+                if not after < risk:
+                    break
+                place, risk = new, after
+        return place
+
+    def by_cuts(
+        self, place: Place, below: float, unit: float, target: float, max_iter: int
+    ) -> PricedMinimum:
+        """Return the minimum under a norm that has no rows of its own."""
+        risk, lam = self.risk(place)
+        first = PricedMinimum(place, risk, lam, risk - below, np.zeros_like(place.z), 0)
+        cost = self.problem.ball.cost
+        return cuts.minimise(self.rows, cost, first, self.risk_under, unit, target, max_iter)
+
+    def risk_under(self, norm: Callable[[Array], float]) -> Risk:
+        """Return the risk and multiplier of places under another dual norm."""
+        return lambda place: self.risk(place, norm=norm)
+
+    def risk(
+        self, place: Place, some: slice = ALL, norm: Callable[[Array], float] | None = None
+    ) -> tuple[float, float]:
+        """Return the worst-case risk of a place, over some of the rows, and its multiplier.
+
+        At order 2 they are those of its own multiplier, which is near the best one. ``norm`` is
+        the dual norm, that of the cost if None.
+        """
+        known = self._known(place, some, norm)
         if self.rows.worst.scalars == 2 and known[-2] > 0:
             lam = float(place.s[-1])
             return float(priced_tangent(*known, lam).value), lam
         found = priced_risk(*known)
         return found.risk, found.multiplier
 
-    def rough_risk(self, place: Place) -> tuple[float, float]:
-        """Return about the worst-case risk of a place, and about the best multiplier."""
-        found = priced_risk(*self._known(place), rtol=ROUGHLY)
-        return found.risk, found.multiplier
-
-    def _known(self, place: Place) -> tuple[Array, Array, Array, Loss, float, Ball]:
-        """Return what the worst-case risk of a place depends on."""
+    def _known(
+        self, place: Place, some: slice = ALL, norm: Callable[[Array], float] | None = None
+    ) -> tuple[Array, Array, Array, Loss, float, Ball]:
+        """Return what the worst-case risk of a place over some rows depends on."""
         p = self.problem
-        return place.z, p.y, p.weights, p.loss, self.norm(place.theta), p.ball
+        weights = p.weights[some]
+        if some != ALL:
+            weights = weights / weights.sum()
+        w = (norm or self.norm)(place.theta)
+        return place.z[some], p.y[some], weights, p.loss, w, p.ball
 
     def solution(self, found: PricedMinimum, target: float) -> Solution:
         """Return the solution on the rows as given."""

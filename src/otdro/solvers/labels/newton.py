@@ -49,7 +49,8 @@ class PricedRows:
     weights: Array
     loss: Loss
     worst: Worst
-    cone: Cone
+    #: None for a norm that is known by its cuts
+    cone: Cone | None
     delta: float
     kappa: float
     fit_intercept: bool
@@ -170,6 +171,7 @@ def _search(
 
 def _value(rows: PricedRows, place: Place, tau: float) -> float:
     """Return the smoothed objective, inf outside its domain."""
+    assert rows.cone is not None
     barrier = rows.cone.barrier(place.theta, float(place.s[0])).value
     inside, _, _ = _domain(rows, place.s)
     if not np.isfinite(barrier + inside):
@@ -257,7 +259,8 @@ def hessian(rows: PricedRows, bend: Array, moments: Moments | None = None) -> Ar
     moments = moments or rows.design.moments
     H[:d, :d], H[:d, d] = moments(np.maximum(bend[0, 0], 0.0))
     for k in range(1, len(bend)):
-        H[:d, d + k] = rows.design.adjoint(bend[0, k])
+        if bend[0, k].any():
+            H[:d, d + k] = rows.design.adjoint(bend[0, k])
     H[d:, :d] = H[:d, d:].T
     H[d:, d:] = bend.sum(axis=2)
     if not rows.fit_intercept:
@@ -270,6 +273,7 @@ def _add_barriers(rows: PricedRows, place: Place, tau: float, g: Array, H: Array
     """Add those of the cone, over (theta, t), and of the domain, over s."""
     d = rows.design.d
     at = np.append(np.arange(d), d + 1)
+    assert rows.cone is not None
     cone = rows.cone.barrier(place.theta, float(place.s[0]))
     g[at] += tau * cone.gradient
     block = np.diag(cone.diagonal) + cone.vectors.T @ (cone.weight[:, None] * cone.vectors)

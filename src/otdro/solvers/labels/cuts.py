@@ -1,0 +1,85 @@
+r"""Norms known only by ``norm``, ``dual_norm`` and ``direction``, where labels change at a price.
+
+The dual norm is the largest of its cuts, :math:`\|\theta\|_* = \max_v \langle v, \theta\rangle`
+over ||v|| <= 1, and v = direction(theta) is the one that is active at theta. A problem with some of
+them has a smaller risk: its bound is one of the least risk, and its minimiser shows the next cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...costs import Cost
+from ..base import duality_gap
+from . import interior
+from .newton import Place, PricedMinimum, PricedRows, Risk
+from .norm_rows import FaceRows
+
+Array = NDArray[Any]
+
+#: Problems with some cuts at most, and the share of the gap so far to which one is solved.
+ROUNDS, LOOSE = 300, 0.1
+#: Per column, the cuts above which those far from active are dropped, and the share that is kept.
+PER_COLUMN, KEPT = 30, 0.5
+
+#: The risk of a place under a dual norm.
+RiskUnder = Callable[[Callable[[Array], float]], Risk]
+
+
+def minimise(
+    rows: PricedRows,
+    cost: Cost,
+    first: PricedMinimum,
+    risk_under: RiskUnder,
+    unit: float,
+    target: float,
+    max_iter: int,
+) -> PricedMinimum:
+    """Return the best place found, its gap at most ``target`` where the rounds do.
+
+    ``first`` is another place with its gap.
+    """
+    d = rows.design.d
+    points = np.vstack([np.eye(d), -np.eye(d)])
+    normals = np.asarray(cost.direction(points))
+    best, now = first, first.place
+    lower, n_iter = first.risk - first.gap, first.n_iter
+    true = risk_under(lambda theta: float(cost.dual_norm(theta)))
+    for _ in range(ROUNDS):
+        if best.gap <= target or n_iter >= max_iter:
+            break
+        if now.theta.any():
+            normals = np.vstack([normals, cost.direction(now.theta)[None]])
+        under = risk_under(partial(_largest, normals))
+        goal = max(LOOSE * best.gap, target / 4)
+        known = (lower, unit, goal, max_iter)
+        found = interior.minimise(rows, FaceRows(normals), first.place, under, *known)
+        if found is None:
+            break
+        n_iter += found.n_iter
+        lower = max(lower, found.risk - found.gap)
+        risk, lam = true(found.place)
+        if risk < best.risk:
+            best = replace(found, risk=risk, multiplier=lam)
+        best = replace(best, gap=duality_gap(best.risk, lower), n_iter=n_iter)
+        now = found.place
+        normals = _active(normals, now, PER_COLUMN * d)
+    return best
+
+
+def _largest(normals: Array, theta: Array) -> float:
+    """Return max <v, theta>."""
+    return float(np.max(normals @ theta))
+
+
+def _active(normals: Array, place: Place, most: int) -> Array:
+    """Return the cuts, those nearest to active where they are many."""
+    if len(normals) <= most:
+        return normals
+    return normals[np.argsort(-(normals @ place.theta))[: int(KEPT * most)]]
