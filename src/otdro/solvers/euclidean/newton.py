@@ -67,7 +67,7 @@ class Newton(BatchedMethod):
         batch = _batch(problem, at, weights, np.array([problem.ball.delta]))
         goal = np.array([tol * flat])
         first: Start | None = None if start is None else at.places([start])
-        system: NewtonMatrix | None = NewtonMatrix.of_one(at.design)
+        system: NewtonMatrix | None = NewtonMatrix.over(at.design)
         if part is not None:
             first, system = _of_part(batch, part, tol * flat, max_iter)
         found = minimise(batch, goal, max_iter, first, system=system, flat=np.array([flat]))
@@ -147,7 +147,7 @@ class Newton(BatchedMethod):
         weights = problem.weights[:, None]
         solved: list[Solution] = []
         last: list[Minimum] = []
-        zero, system = zero_points(_batch(problem, at, weights, deltas[:1])), NewtonMatrix()
+        zero, system = zero_points(_batch(problem, at, weights, deltas[:1])), NewtonMatrix.over(at.design)
         for j in range(len(deltas)):
             start = _extrapolated(last, deltas[: j + 1])
             one = _batch(problem, at, weights, deltas[j : j + 1])
