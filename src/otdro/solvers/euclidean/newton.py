@@ -147,7 +147,10 @@ class Newton(BatchedMethod):
         weights = problem.weights[:, None]
         solved: list[Solution] = []
         last: list[Minimum] = []
-        zero, system = zero_points(_batch(problem, at, weights, deltas[:1])), NewtonMatrix.over(at.design)
+        zero, system = (
+            zero_points(_batch(problem, at, weights, deltas[:1])),
+            NewtonMatrix.over(at.design),
+        )
         for j in range(len(deltas)):
             start = _extrapolated(last, deltas[: j + 1])
             one = _batch(problem, at, weights, deltas[j : j + 1])
