@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...arrays import full, namespace, pick, pick_columns, set_columns
+from ...arrays import full, namespace, numbers, pick, pick_columns, set_columns
 from ...duality import DualRows, Round, ZeroModel, threshold, zero_model
 from ...problem import Problem, Solution
 from ..base import Array, Starts, constant_risk, constant_solution, duality_gap
@@ -167,9 +167,10 @@ def _retried(
 def _subsampled(objective: JointObjective) -> First | None:
     """Solve on evenly spaced rows of a large problem, for a starting point."""
     rows, loss = objective.rows, objective.loss
-    index = newton.subsample(rows.y, rows.weights, loss, rows.design.d)
-    if index is None:
+    part = newton.subsample(rows.y, rows.weights, loss, rows.design.d)
+    if part is None:
         return None
+    index = numbers(len(rows.y), rows.y)[part]
     weights = pick(rows.weights, index)
     weights = weights / weights.sum(axis=0)
     design, y = rows.design.rows(index), pick(rows.y, index)

@@ -128,7 +128,7 @@ class Newton(BatchedMethod):
             for problem, at, each, one in zip(problems, ats, found, asked, strict=True)
         ]
 
-    def _coordinates(self, problem: Problem, part: Array | None = None) -> Coordinates:
+    def _coordinates(self, problem: Problem, part: slice | None = None) -> Coordinates:
         """Return coordinates; sparse rows that are few columns each stay as they are.
 
         They are centred on the mean of ``part`` of the rows, where that is given.
@@ -147,10 +147,8 @@ class Newton(BatchedMethod):
         weights = problem.weights[:, None]
         solved: list[Solution] = []
         last: list[Minimum] = []
-        zero, system = (
-            zero_points(_batch(problem, at, weights, deltas[:1])),
-            NewtonMatrix.over(at.design),
-        )
+        zero = zero_points(_batch(problem, at, weights, deltas[:1]))
+        system = NewtonMatrix.over(at.design)
         for j in range(len(deltas)):
             start = _extrapolated(last, deltas[: j + 1])
             one = _batch(problem, at, weights, deltas[j : j + 1])
@@ -219,7 +217,7 @@ def _solutions(
     return at.solutions(found, lam, found.slope, target, mean_loss)
 
 
-def subsample(y: Array, weights: Array, loss: Loss, d: int, least: int = 0) -> Array | None:
+def subsample(y: Array, weights: Array, loss: Loss, d: int, least: int = 0) -> slice | None:
     """Return evenly spaced rows of a large problem on which to look for a starting point.
 
     They are ``least`` of n at least. None where the rows are few, or the part lacks a label.
@@ -228,7 +226,7 @@ def subsample(y: Array, weights: Array, loss: Loss, d: int, least: int = 0) -> A
     part = max(min(SUBSAMPLE, n // 10), PER_COLUMN * d, least)
     if n < SUBSAMPLE_FROM or part > n / 3:
         return None
-    rows = numbers(n, y)[:: n // part]
+    rows = slice(0, n, n // part)
     labels, counted = y[rows], weights[rows] > 0
     if loss.task == "classification" and not all(
         bool((counted & (labels == k)[:, None]).any()) for k in (-1, 1)
@@ -237,16 +235,18 @@ def subsample(y: Array, weights: Array, loss: Loss, d: int, least: int = 0) -> A
     return rows
 
 
-def _mean_of(problem: Problem, rows: Array) -> Array:
+def _mean_of(problem: Problem, rows: slice) -> Array:
     """Return the mean of some rows."""
     weights = problem.weights[rows]
     return mean(pick(problem.X, rows), weights / weights.sum())
 
 
 def _of_part(
-    batch: Batch, rows: Array, target: float, max_iter: int
+    batch: Batch, part: slice, target: float, max_iter: int
 ) -> tuple[Start, NewtonMatrix | None]:
     """Return the minimiser over some rows, and its Newton matrix for steps over all of them."""
+    # a copy: many passes go over these rows
+    rows = numbers(len(batch.y), batch.y)[part]
     weights = pick(batch.weights, rows)
     weights = weights / weights.sum()
     assert isinstance(batch.design, Design)
