@@ -19,7 +19,17 @@ def programs(rank, seed, T=30, R=9):
 @pytest.mark.parametrize("seed", range(5))
 def test_shares_are_optimal(rank, seed):
     Q, q, p = programs(rank, seed)
-    found = box_quadratics(Q, q, p)
+    assert_optimal(Q, q, box_quadratics(Q, q, p))
+
+
+def test_starts_at_an_end_but_for_rounding_reach_the_optimum():
+    Q, q, p = programs(6, 0, T=300, R=7)
+    rng = np.random.default_rng(1)
+    near = np.where(p > 0, 1e-17 * rng.random(p.shape), 0.1 * rng.random(p.shape))
+    assert_optimal(Q, q, box_quadratics(Q, q, near))
+
+
+def assert_optimal(Q, q, found):
     assert ((found >= 0) & (found <= 1)).all()
     g = (Q @ found[:, :, None])[:, :, 0] + q
     # a convex program: the linear bound g'(x - p) over the box is what could be gained

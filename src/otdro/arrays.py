@@ -180,6 +180,9 @@ def pick_columns(x: Any, index: Any) -> Any:
 
 def set_columns(x: Any, index: Any, v: Any) -> None:
     """Write v into some entries along the last axis, given by NumPy numbers or a mask."""
+    if isinstance(x, np.ndarray):
+        x[..., index] = v
+        return
     # all of them in their order, as for a single problem, need no scattering
     every = isinstance(index, np.ndarray) and _is_everything(index, x.shape[-1])
     x[..., slice(None) if every else beside(index, x)] = v

@@ -24,6 +24,8 @@ Array = NDArray[Any]
 RIDGE = 1e-13
 #: Newton steps to the shares, and the lengths of a step that are compared.
 STEPS, LENGTHS = 200, 8
+#: A share this close to 0 or 1 is there: what rounding leaves would hold up every step.
+AT_END = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,14 +138,15 @@ def solve_each(H: Array, rhs: Array) -> Array:
 
 def box_quadratics(Q: Array, q: Array, p: Array) -> Array:
     """Minimise p'Q_t p/2 + q_t'p over p in [0, 1] by projected Newton on the free coordinates."""
+    p = _settled(p)
     found, active = p.copy(), np.arange(len(p))
     g = times(Q, p) + q
     for _ in range(STEPS):
         step, free = _inward_newton(Q, g, p)
-        old, p = p, _best_along(Q, g, p, step)
+        old, p = p, _settled(_best_along(Q, g, p, step))
         g = times(Q, p) + q
         # a whole step leaves the free coordinates at their minimum
-        least = (p == old + step).all(axis=1) & _optimal_at_ends(g, p, free)
+        least = (np.abs(p - old - step) <= AT_END).all(axis=1) & _optimal_at_ends(g, p, free)
         over = least | (p == old).all(axis=1)
         found[active[over]] = p[over]
         if over.all():
@@ -152,6 +155,11 @@ def box_quadratics(Q: Array, q: Array, p: Array) -> Array:
             active, Q, q, p, g = (part[~over] for part in (active, Q, q, p, g))
     found[active] = p
     return found
+
+
+def _settled(p: Array) -> Array:
+    """Return shares that are 0 or 1 but for rounding as that."""
+    return np.where(p < AT_END, 0.0, np.where(p > 1 - AT_END, 1.0, p))
 
 
 def _inward_newton(Q: Array, g: Array, p: Array) -> tuple[Array, Array]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import expit, logit
 
-from ..arrays import as_float, elementwise, mass, namespace
+from ..arrays import as_float, elementwise, flatnonzero, mass, namespace
 from .base import Array, Loss, SlopeRange
 from .inner import Inner
 from .softmax import Softmax, entropy
@@ -118,22 +118,42 @@ class Logistic(Loss):
         a = xp.broadcast_to(xp.asarray(a) if xp is np else _filled(a, m), m.shape)
         two = a < self.smoothness
         low = (1 - xp.sqrt(xp.maximum(1 - 4 * a, 0.0))) / 2
+        high = 1 - low
         # kept off 0 for its logarithm; logit(sig+) = -logit(sig-)
-        edge = _logit(xp.clip(low, np.finfo(float).tiny, 0.5))
+        edge = _logit(xp.maximum(low, np.finfo(float).tiny))
         # m(s) = s/a - logit(s) falls on (0, sig-), rises to m(sig+) and falls again, so the
         # upper branch needs m < m(sig+) and the lower one m > m(sig-)
-        rows = xp.stack([~two | (m < (1 - low) / a + edge), two & (m > low / a - edge)])
+        exists = xp.stack([~two | (m < high / a + edge), two & (m > low / a - edge)])
         left, right, above = _ends(m, a)
-        ends = xp.stack([xp.where(two, (1 - low) / a, left), _sigma(-m) / a])
-        others = xp.stack([xp.where(two, 1 / a, right), low / a])
+        begin = xp.stack([xp.where(two, high / a, left), _sigma(-m) / a])
+        end = xp.stack([xp.where(two, 1 / a, right), low / a])
         upper = xp.stack([two | above, xp.zeros_like(two)])
         v = xp.minimum(xp.maximum(xp.stack([m - edge, m + edge]), 0.0), 1 / a)
-        known = near[rows] if near is not None and near.shape == v.shape else None
-        m2, a2 = (xp.broadcast_to(part, v.shape)[rows] for part in (m, a))
-        v[rows] = _stationary(m2, a2, ends[rows], others[rows], upper[rows], known)
-        value = xp.full_like(v, -np.inf)
-        value[rows] = _height(v[rows], m2, a2)
-        return Inner(value, -y * v)
+        known = near if near is not None and near.shape == v.shape else None
+        return _of_branches(y, m, a, v, exists, Bracket(begin, end, upper), known)
+
+
+class Bracket(NamedTuple):
+    """Where the root of f lies, and whether that is on an upper branch."""
+
+    low: Array
+    high: Array
+    upper: Array
+
+
+def _of_branches(
+    y: Array, m: Array, a: Array, v: Array, exists: Array, where: Bracket, near: Array | None
+) -> Inner:
+    """Return the maxima of the branches (2, n) that exist, v for the shift of the others."""
+    at, xp = flatnonzero(exists.reshape(-1)), namespace(m)
+    row = at % len(m)
+    m2, a2 = m[row], a[row]
+    low, high, upper = (part.reshape(-1)[at] for part in where)
+    found = _stationary(m2, a2, low, high, upper, None if near is None else near.reshape(-1)[at])
+    v.reshape(-1)[at] = found
+    value = xp.full_like(v, -np.inf)
+    value.reshape(-1)[at] = _height(found, m2, a2)
+    return Inner(value, -y * v)
 
 
 def _value(z: Array, y: Array) -> tuple[Array]:
@@ -213,7 +233,7 @@ def _stationary(
     from its first step on, Newton's method is monotone.
     """
     xp = namespace(m)
-    v = xp.where(upper, high, low) if guess is None else xp.clip(guess, low, high)
+    v = xp.where(upper, high, low) if guess is None else _within(guess, low, high)
     return _newton(m, a, low, high, v)
 
 
@@ -223,10 +243,10 @@ def _newton(m: Array, a: Any, low: Array, high: Array, v: Array) -> Array:
     for _ in range(STEPS):
         s = _sigma(v - m)
         step = (s - a * v) / xp.minimum(s * (1 - s) - a, -TINY)
-        new = xp.clip(v - step, low, high)
+        new = _within(v - step, low, high)
         move, v = xp.abs(new - v), new
         far = ~(move <= NEXT_IS_ROUNDING * (1 + v))
-        left = int(far.sum())
+        left = int(xp.count_nonzero(far))
         if left == 0:
             break
         if left < len(v) / 2:
@@ -234,3 +254,10 @@ def _newton(m: Array, a: Any, low: Array, high: Array, v: Array) -> Array:
             v[far] = _newton(m[far], bend, low[far], high[far], v[far])
             break
     return v
+
+
+def _within(v: Array, low: Array, high: Array) -> Array:
+    """Return v moved into [low, high]."""
+    xp = namespace(v)
+    found: Array = xp.minimum(xp.maximum(v, low), high)
+    return found

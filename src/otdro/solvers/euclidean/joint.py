@@ -70,11 +70,17 @@ class JointPoint:
     objective: Array
 
     def columns(self, index: Array) -> JointPoint:
-        """Return some of the problems."""
-        return JointPoint(**{name: pick_columns(part, index) for name, part in vars(self).items()})
+        """Return some of the problems, ``index`` in their order or with repetitions."""
+        if _every(index, len(self.b)):
+            return self
+        return JointPoint(*(pick_columns(part, index) for part in vars(self).values()))
 
     def replaced(self, index: Array, other: JointPoint) -> JointPoint:
-        """Return the points with those of some problems replaced."""
+        """Return the points with those of some problems, in their order, replaced."""
+        if not len(other.b):
+            return self
+        if _every(index, len(self.b)):
+            return other
         k = max(len(self.value), len(other.value))
         parts = {}
         for (name, mine), theirs in zip(vars(self).items(), vars(other).values(), strict=True):
@@ -103,7 +109,9 @@ class JointObjective:
     loss: Loss
 
     def columns(self, index: Array) -> JointObjective:
-        """Return some of the problems."""
+        """Return some of the problems, ``index`` in their order or with repetitions."""
+        if _every(index, len(self.rows.delta)):
+            return self
         return replace(self, rows=self.rows.columns(index))
 
     def at(
@@ -211,6 +219,13 @@ class JointObjective:
         difference = weights * (value[0] - value[1])
         mass = weights * tied.held
         return np.where(tied.held, difference, -1.0), mass[..., None] * apart
+
+
+def _every(index: Array, B: int) -> bool:
+    """Whether numbers in increasing order, or a mask, stand for all of B problems."""
+    if index.dtype == bool:
+        return bool(index.all())
+    return len(index) == B and bool((index == np.arange(B)).all())
 
 
 def _each_row(v: Array, z: Array) -> Array:

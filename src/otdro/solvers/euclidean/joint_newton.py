@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...arrays import full, namespace, pick, pick_columns, set_columns
+from ...arrays import full, namespace, numbers, pick, pick_columns, set_columns
 from ...duality import DualRows, Round, ZeroModel, threshold, zero_model
 from ...problem import Problem, Solution
 from ..base import Array, Starts, constant_risk, constant_solution, duality_gap
@@ -16,7 +16,7 @@ from . import newton
 from .batch import Batch
 from .batched import BatchedMethod
 from .coordinates import Coordinates
-from .joint import JointObjective
+from .joint import JointObjective, JointPoint
 from .joint_steps import JointMinimum, descend
 from .order_one import minimise
 
@@ -24,6 +24,8 @@ from .order_one import minimise
 ROUGH_TOL = 1e-3
 #: Newton steps to a starting point.
 ROUGH_STEPS = 50
+#: Columns up to which starts of order 1 are found in less time than they save.
+CHEAP_UP_TO = 16
 #: A penalty this close to the zero model's threshold still gives a start off zero.
 BELOW_THRESHOLD = 0.99
 
@@ -73,7 +75,13 @@ class JointNewton(BatchedMethod):
         target = tol * np.array([constant_risk(each)[1] for each in problems])[owner]
         start = objective.start(*_first(at, objective, flat, near))
         dual = None if near is None else _duals(near, start.z)
-        found = descend(objective, start, target, max_iter, dual)
+
+        def elsewhere(some: Array) -> JointPoint:
+            part = objective.columns(some)
+            return part.start(*_order_one(part, flat.columns(some)))
+
+        cheap = bool(starts) and at.design.d <= CHEAP_UP_TO
+        found = descend(objective, start, target, max_iter, dual, elsewhere if cheap else None)
         if starts:
             _retried(found, objective, flat, target, max_iter)
         solutions = at.solutions(found, found.lam, found.dual, target)
@@ -159,9 +167,10 @@ def _retried(
 def _subsampled(objective: JointObjective) -> First | None:
     """Solve on evenly spaced rows of a large problem, for a starting point."""
     rows, loss = objective.rows, objective.loss
-    index = newton.subsample(rows.y, rows.weights, loss, rows.design.d)
-    if index is None:
+    part = newton.subsample(rows.y, rows.weights, loss, rows.design.d)
+    if part is None:
         return None
+    index = numbers(len(rows.y), rows.y)[part]
     weights = pick(rows.weights, index)
     weights = weights / weights.sum(axis=0)
     design, y = rows.design.rows(index), pick(rows.y, index)

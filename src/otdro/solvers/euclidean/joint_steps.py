@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,6 +39,8 @@ ARMIJO = 1e-4
 #: Halvings of a step, and how many lengths are tried at first while scores are few, then twice as
 #: many each time.
 HALVINGS, AT_ONCE, FEW = 50, 4, 10_000
+#: A step that promises to lower F, which is not negative, by more than this times F is far off.
+FAR = 1.0
 #: The share of the way to lam = 0 that a step may go.
 WAY = 0.9
 #: Fits whose target, relative to the objective, is below this get lam alone minimised at the end.
@@ -136,14 +139,13 @@ def _low_enough(new: JointPoint, x: JointPoint, descent: Array) -> Array:
 
 
 def advance(
-    objective: JointObjective, x: JointPoint, p: Array, floor: Array
+    objective: JointObjective, x: JointPoint, steps: JointSteps
 ) -> tuple[JointPoint, Array]:
     """Return the next points and the shares of their models.
 
     The longest of the steps 1, 1/2, ... that descends is taken; where ties turn the whole step
     down, one that knows their curvature is tried before shorter ones.
     """
-    steps = newton_steps(objective, x, p, floor)
     line = JointLine(objective, x, steps.move)
     new = line.at(line.longest)
     bad = ~_low_enough(new, x, line.longest * steps.descent)
@@ -222,17 +224,25 @@ def descend(
     target: Array,
     max_iter: int,
     dual: Array | None = None,
+    elsewhere: Callable[[Array], JointPoint] | None = None,
 ) -> JointMinimum:
     """Minimise from x until each problem's gap is at most its ``target`` (B,).
 
     ``dual`` (n, B) are mean slopes of rows that problems nearby ended with, nan where unknown.
+    ``elsewhere`` gives other points of some problems, for those that are far off in x.
     """
     everything, best, B = objective, x, len(x.b)
     p, floor, lower = _first_shares(x, dual), np.full(B, SHARP), np.zeros(B)
     shares, gaps, steps = p, np.zeros(B), np.ones(B, dtype=int)
     active, stalls = np.arange(B), np.zeros(B, dtype=int)
     for n_iter in range(1, max_iter + 1):
-        new, p = advance(objective, x, p, floor)
+        ahead = newton_steps(objective, x, p, floor)
+        if n_iter == 1 and elsewhere is not None:
+            near = _nearer(x, ahead, elsewhere)
+            if near is not x:
+                x, p = near, _shares_at(near, x, p)
+                ahead = newton_steps(objective, x, p, floor)
+        new, p = advance(objective, x, ahead)
         lower = np.maximum(lower, objective.lower_bound(new, p))
         gap = np.maximum(new.objective - lower, 0.0)
         fall = x.objective - new.objective
@@ -254,6 +264,24 @@ def descend(
             p = pick_columns(p, keep)
             floor, lower, stalls = floor[keep], lower[keep], stalls[keep]
     return _minimum(everything, best, shares, gaps, steps, target)
+
+
+def _nearer(
+    x: JointPoint, steps: JointSteps, elsewhere: Callable[[Array], JointPoint]
+) -> JointPoint:
+    """Return points that are lower where the models at x promise more than there is, F >= 0."""
+    far = np.flatnonzero(-steps.descent > FAR * x.objective)
+    if not len(far):
+        return x
+    other = elsewhere(far)
+    lower = np.flatnonzero(other.objective < x.objective[far])
+    return x.replaced(far[lower], other.columns(lower))
+
+
+def _shares_at(x: JointPoint, old: JointPoint, p: Array) -> Array:
+    """Return the shares p, but all or none for problems that are elsewhere now."""
+    stayed = beside(x.objective == old.objective, p)
+    return namespace(p).where(stayed, p, _hard_shares(x))
 
 
 def _minimum(

@@ -71,7 +71,7 @@ class Newton(BatchedMethod):
         batch = _batch(problem, at, weights, np.array([problem.ball.delta]))
         goal = np.array([tol * flat])
         first: Start | None = None if start is None else at.places([start])
-        system: NewtonMatrix | None = NewtonMatrix.of_one(at.design)
+        system: NewtonMatrix | None = NewtonMatrix.over(at.design)
         if part is not None:
             first, system = _of_part(batch, part, tol * flat, max_iter)
         found = minimise(batch, goal, max_iter, first, system=system, flat=np.array([flat]))
@@ -134,7 +134,7 @@ class Newton(BatchedMethod):
             for problem, at, each, one in zip(problems, ats, found, asked, strict=True)
         ]
 
-    def _coordinates(self, problem: Problem, part: Array | None = None) -> Coordinates:
+    def _coordinates(self, problem: Problem, part: slice | None = None) -> Coordinates:
         """Return coordinates; sparse rows that are few columns each stay as they are.
 
         They are centred on the mean of ``part`` of the rows, where that is given.
@@ -190,12 +190,12 @@ class Newton(BatchedMethod):
 def _along(batch: Batch, deltas: Array, target: Array, max_iter: int) -> list[Minimum]:
     """Return the minima of a batch at every delta, from the line through the last two."""
     found: list[Minimum] = []
-    zero, system = zero_points(batch), NewtonMatrix()
+    zero, system = zero_points(batch), NewtonMatrix.over(batch.design)
     for j, delta in enumerate(deltas):
         rho = np.full(len(target), delta * batch.loss.lipschitz)
         start = _extrapolated(found[-2:], deltas[: j + 1])
         # a matrix serves the next delta while it has all problems
-        system = system if len(target) == 1 else NewtonMatrix()
+        system = system if len(target) == 1 else NewtonMatrix.over(batch.design)
         one = replace(batch, rho=rho)
         found.append(minimise(one, target, max_iter, start, zero, system))
     return found
@@ -260,7 +260,7 @@ def _solutions(
     return at.solutions(found, lam, found.slope, target, mean_loss)
 
 
-def subsample(y: Array, weights: Array, loss: Loss, d: int, least: int = 0) -> Array | None:
+def subsample(y: Array, weights: Array, loss: Loss, d: int, least: int = 0) -> slice | None:
     """Return evenly spaced rows of a large problem on which to look for a starting point.
 
     They are ``least`` of n at least. None where the rows are few, or the part lacks a label.
@@ -269,7 +269,7 @@ def subsample(y: Array, weights: Array, loss: Loss, d: int, least: int = 0) -> A
     part = max(min(SUBSAMPLE, n // 10), PER_COLUMN * d, least)
     if n < SUBSAMPLE_FROM or part > n / 3:
         return None
-    rows = numbers(n, y)[:: n // part]
+    rows = slice(0, n, n // part)
     labels, counted = y[rows], weights[rows] > 0
     if loss.task == "classification" and not all(
         bool((counted & (labels == k)[:, None]).any()) for k in (-1, 1)
@@ -278,16 +278,18 @@ def subsample(y: Array, weights: Array, loss: Loss, d: int, least: int = 0) -> A
     return rows
 
 
-def _mean_of(problem: Problem, rows: Array) -> Array:
+def _mean_of(problem: Problem, rows: slice) -> Array:
     """Return the mean of some rows."""
     weights = problem.weights[rows]
     return mean(pick(problem.X, rows), weights / weights.sum())
 
 
 def _of_part(
-    batch: Batch, rows: Array, target: float, max_iter: int
+    batch: Batch, part: slice, target: float, max_iter: int
 ) -> tuple[Start, NewtonMatrix | None]:
     """Return the minimiser over some rows, and its Newton matrix for steps over all of them."""
+    # a copy: many passes go over these rows
+    rows = numbers(len(batch.y), batch.y)[part]
     weights = pick(batch.weights, rows)
     weights = weights / weights.sum()
     assert isinstance(batch.design, Design)

@@ -25,6 +25,9 @@ CHEAP_UP_TO = 10_000_000
 DENSE_UP_TO = 2_000
 #: Added to a diagonal of ones: directions that no row settles.
 RIDGE = 1e-13
+#: Columns from which the systems of a batch are factored one by one: half the work of what NumPy
+#: does with all of them.
+CHOLESKY_FROM = 16
 #: Operations of the Newton systems of a batch up to which they are solved by the host: a device
 #: takes longer to be told.
 ON_HOST_UP_TO = 10_000_000
@@ -55,8 +58,8 @@ class NewtonMatrix:
         self.borrowed = False
 
     @classmethod
-    def of_one(cls, design: Design) -> NewtonMatrix:
-        """Return that of one problem alone, which shares its matrices with no other."""
+    def over(cls, design: Design | Stack | BlockRows) -> NewtonMatrix:
+        """Return that of problems over some rows, renewed more often where that is cheap."""
         cheap = design.n * design.d**2 <= CHEAP_UP_TO
         return cls(CHEAP_CONTRACTION if cheap else CONTRACTION)
 
@@ -117,7 +120,7 @@ class NewtonMatrix:
             H = self.H
             known = (beside(part, H) for part in (batch.rho / w, u, rhs))
             step = solve_stiffened(H, *known)
-            pull = balanced + batch.small(namespace(H).einsum("bij,jb->ib", H, step))
+            pull = balanced + batch.small((H @ step.T[:, :, None])[:, :, 0].T)
             step = batch.small(step)
         db = -(s + xp.einsum("db,db->b", self.h, step)) / self.mass * batch.fit_intercept
         return step, db, pull
@@ -203,9 +206,14 @@ def solve_stiffened(H: Array, stiffness: Array, u: Array, rhs: Array) -> Array:
 
 def _solved(A: Array, rhs: Array) -> Array:
     """Solve A x = rhs, A (B, d, d) positive definite, rhs (B, d)."""
-    if len(A) == 1 and isinstance(A, np.ndarray):
-        _, x, failed = dposv(A[0].T, rhs[0])
-        if not failed:
-            return x[None]
+    if isinstance(A, np.ndarray) and (len(A) == 1 or A.shape[1] >= CHOLESKY_FROM):
+        return np.array([_solved_one(*pair) for pair in zip(A, rhs, strict=True)])
     found: Array = namespace(A).linalg.solve(A, rhs[..., None])[..., 0]
+    return found
+
+
+def _solved_one(A: Array, rhs: Array) -> Array:
+    """Solve one system by Cholesky's factors, or where rounding prevents these by others."""
+    _, x, failed = dposv(A.T, rhs)
+    found: Array = np.linalg.solve(A, rhs) if failed else x
     return found

@@ -100,7 +100,7 @@ def _descend(
     system: NewtonMatrix | None,
 ) -> Minimum:
     """Write the minima of the problems ``active`` into ``best``, from the points p."""
-    system = (system or NewtonMatrix()).retried()
+    system = (system or NewtonMatrix.over(batch.design)).retried()
     value = batch.objective(p)
     gap, xp = value, namespace(p.theta)
     for n_iter in range(1, max_iter + 1):
