@@ -238,7 +238,7 @@ def test_a_score_that_is_no_number_is_an_error():
 
 
 BAD = {
-    "rule": ({"rule": "best"}, "'best'.*min"),
+    "rule": ({"rule": "best"}, "one of auto, min.*'best'"),
     "delta": ({"delta": "guess"}, "'guess'.*'cv'.*'theory'|'cv'.*'theory'.*'guess'"),
     "confidence 0": ({"delta": "theory", "confidence": 0.0}, "confidence.*0"),
     "confidence 1": ({"delta": "theory", "confidence": 1}, "confidence.*1"),

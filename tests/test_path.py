@@ -9,9 +9,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from otdro import Ball, DROClassifier, DRORegressor, robust_risk
 from otdro.costs import Mahalanobis, Norm
 from otdro.losses import Logistic
-from otdro.problem import Problem
+from otdro.problem import Problem, Sample
 from otdro.radius import Path, path
-from otdro.radius.grid import SIZE, SPAN, Sample, default_deltas, threshold
+from otdro.radius.thresholds import SIZE, SPAN, default_deltas, threshold
 from otdro.solvers import Exact
 from otdro.solvers.base import constant_risk
 from tables import COMBINATIONS, data, make_cost, make_loss
@@ -215,11 +215,11 @@ def check_fields(model, m, lead=()):
     assert isinstance(found, Path)
     for name in FIELDS:
         shared = name in ("deltas", "score_mean", "score_se")
-        assert getattr(found, name).shape == ((m,) if shared else (*lead, m)), name
-    assert found.coef.shape == (*lead, m, model.n_features_in_)
+        assert getattr(found, name).shape == ((m,) if shared else (m, *lead)), name
+    assert found.coef.shape == (m, *lead, model.n_features_in_)
     assert sum(c.chosen for c in found.candidates) == 1
     j = int(np.flatnonzero(found.deltas == model.delta_)[0])
-    coef, risk = found.coef[..., j, :], found.robust_risk[..., j]
+    coef, risk = found.coef[j], found.robust_risk[j]
     assert_array_equal(coef, model.coef_ if lead or model.coef_.ndim == 1 else model.coef_[0])
     assert_array_equal(risk, model.robust_risk_)
     chosen = next(c for c in found.candidates if c.chosen)

@@ -12,7 +12,6 @@ from otdro.metrics import Learned
 from otdro.radius import Sample
 from otdro.radius.candidates import Candidates
 from otdro.radius.folds import FoldScores, cross_validate
-from otdro.radius.grid import default_deltas
 from otdro.radius.rules import (
     PRIOR_SHARE,
     PRIOR_WEIGHT,
@@ -26,6 +25,7 @@ from otdro.radius.rules import (
     smoothed_loss,
 )
 from otdro.radius.splitting import splits
+from otdro.radius.thresholds import default_deltas
 from otdro.solvers import Exact
 
 N = 60

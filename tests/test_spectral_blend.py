@@ -113,7 +113,7 @@ def test_unlabelled_rows_without_a_learned_cost_are_said_to_be_useless():
 @pytest.mark.parametrize(
     ("made", "error", "message"),
     [
-        (Spectral(power=np.inf), ValueError, "power must be a finite number, got inf"),
+        (Spectral(power=np.inf), ValueError, "power must be a finite number, got power=inf"),
         (Spectral(power="half"), ValueError, "power must be a finite number"),
         (Spectral(shrinkage=0), ValueError, r"shrinkage must be a number in \(0, 1\], got 0"),
         (Spectral(shrinkage=1.2), ValueError, r"\(0, 1\], got 1.2"),

@@ -46,7 +46,7 @@ def test_folds_choose_the_delta_of_memory(rows, monkeypatch):
 def test_gaps_of_a_path_are_bounds(rows):
     X, y, _ = rows
     settings = {"cost": "euclidean", "order": 2}
-    model = DROClassifier(**settings, cv=2, deltas=np.geomspace(1, 1e-5, 6))
+    model = DROClassifier(**settings, cv=2, deltas=np.geomspace(0.5, 1e-5, 6))
     path = model.fit(chunks_of(X, y), None).path_
     for j in range(len(path.deltas)):
         settings["delta"] = path.deltas[j]

@@ -12,8 +12,9 @@ from otdro.costs import Mahalanobis, Norm
 from otdro.losses import Logistic
 from otdro.problem import Ball, Problem, Sample
 from otdro.radius.compared import ALL_UP_TO, COMPARE_ON, compared
-from otdro.radius.grid import default_deltas, sweep, sweeps
+from otdro.radius.grid import sweep, sweeps
 from otdro.radius.splitting import splits
+from otdro.radius.thresholds import default_deltas
 from otdro.solvers import Exact
 from otdro.solvers.euclidean.quadratic_model import (
     REACH,

@@ -41,6 +41,11 @@ def is_number(value: Any) -> bool:
     return isinstance(value, Real) and not is_truth(value)
 
 
+def is_finite(value: Any) -> bool:
+    """Whether a value is a real number that is neither infinite nor NaN."""
+    return is_number(value) and bool(np.isfinite(value))
+
+
 def is_tolerance(value: Any) -> bool:
     """Whether a value is a finite number >= 0."""
     return is_number(value) and 0 <= value < np.inf

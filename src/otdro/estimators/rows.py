@@ -66,8 +66,10 @@ def check_magnitude(X: Any) -> None:
         return
     if isinstance(X, np.ndarray) and X.flags.forc:
         every = X.ravel(order="K")
+        with np.errstate(over="ignore", invalid="ignore"):
+            squares = float(every @ every)
         # one pass where two would be needed: no entry is above the sum of squares, or 1
-        if every @ every <= LARGEST:
+        if squares <= LARGEST:
             return
     largest = max(abs(float(X.max())), abs(float(X.min())))
     if largest > LARGEST:

@@ -25,6 +25,7 @@ from ..wanted import (
     TRUTH,
     Wanted,
     check_settings,
+    is_finite,
     is_list_or_none,
     is_number,
 )
@@ -51,7 +52,7 @@ WANTED = {
     "max_iter": COUNT,
     "max_pairs": COUNT,
     "tol": TOLERANCE,
-    "power": Wanted(is_number, "a number"),
+    "power": Wanted(is_finite, "a finite number"),
     "mu": Wanted(is_number, "a number > 0"),
     "alpha": Wanted(is_number, "a number in (0, 1]"),
     "t": Wanted(is_number, "a number in [0, 1]"),

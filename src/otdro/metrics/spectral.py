@@ -66,8 +66,6 @@ class Spectral(Metric):
             Labels, needed where ``within`` asks for the covariance within classes.
         """
         X = self._rows(X)
-        if not (isinstance(self.power, (int, float, np.number)) and np.isfinite(self.power)):
-            raise ValueError(f"power must be a finite number, got {self.power!r}.")
         self.covariance_ = self._covariance(X, y)
         self.metric_ = self.shrunk(self.shrinkage)
         return self

@@ -10,7 +10,7 @@ import numpy as np
 from ..costs import Norm
 from ..problem import Sample
 from .checks import resolve_order
-from .grid import threshold
+from .thresholds import threshold
 
 #: Multiples of the zero threshold that are tried as the price of a label, and of the price that a
 #: target's standard deviation then has; inf leaves them fixed.

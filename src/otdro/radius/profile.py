@@ -28,7 +28,7 @@ from ..duality import require_lipschitz
 from ..problem import Ball, Sample
 from ..solvers import Exact
 from .checks import resolve_cost, resolve_order, validated
-from .grid import threshold
+from .thresholds import threshold
 
 Array = NDArray[Any]
 

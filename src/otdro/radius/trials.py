@@ -16,13 +16,14 @@ from .candidates import COLUMNS_UP_TO, Candidates, blended
 from .checks import check_deltas
 from .compared import EVERY, compared
 from .folds import FOLD_TOL, FoldScores, cross_validate
-from .grid import Solved, default_deltas, solve_path, sweeps
+from .grid import Solved, solve_path, sweeps
 from .margins import binary_view
 from .profile import theory_delta
 from .rules import Evidence, Verdict
 from .rules import resolve as resolve_rule
 from .scoring import ModelScorer
 from .splitting import Split
+from .thresholds import default_deltas
 
 Array = NDArray[Any]
 

@@ -13,7 +13,7 @@ from ...duality import threshold as zero_threshold
 from ...problem import Sample
 from ...solvers.streamed import FencedSums, Stream
 from ...solvers.streamed.squared import FoldMoments
-from ..grid import deltas_from, far_out, threshold
+from ..thresholds import deltas_from, far_out, threshold
 
 Array = NDArray[Any]
 
