@@ -10,11 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from .stack import AsTheyStand
+
 Array = NDArray[Any]
 
 
 @dataclass(eq=False)
-class BlockRows:
+class BlockRows(AsTheyStand):
     """The rows z_i = L_b'x_i of B problems over the same sparse X, L_b = [diag(root_b), F_b].
 
     They are the blocks of a block-diagonal matrix, so that the products of all problems are one
@@ -49,24 +51,9 @@ class BlockRows:
         return int(self.roots.shape[1] + self.low.shape[2])
 
     @property
-    def offset(self) -> Array:
-        """What is subtracted from each column: nothing."""
-        return np.zeros(self.d)
-
-    @property
-    def rounding(self) -> Array:
-        """What is left of the mean square of a column that is constant, beside its own."""
-        return np.zeros(self.d)
-
-    @property
     def sparse(self) -> bool:
         """They are."""
         return True
-
-    @property
-    def uncentred(self) -> BlockRows:
-        """The same: nothing is subtracted."""
-        return self
 
     def problems(self, index: Array) -> BlockRows:
         """Return the rows of some problems."""

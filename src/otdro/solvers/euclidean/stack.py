@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +14,32 @@ from ...arrays import namespace, pick
 Array = NDArray[Any]
 
 
+class AsTheyStand:
+    """Rows of several problems from which nothing is subtracted."""
+
+    @property
+    def d(self) -> int:
+        """The columns."""
+        raise NotImplementedError
+
+    @property
+    def offset(self) -> Array:
+        """What is subtracted from each column."""
+        return np.zeros(self.d)
+
+    @property
+    def rounding(self) -> Array:
+        """What is left of the mean square of a column that is constant, beside its own."""
+        return np.zeros(self.d)
+
+    @property
+    def uncentred(self) -> Self:
+        """The same."""
+        return self
+
+
 @dataclass(eq=False)
-class Stack:
+class Stack(AsTheyStand):
     """The rows z_i of B problems as one array Z (B, n, d), where that is.
 
     Vectors have the problems along their last axis, as those of a ``Design`` in a batch.
@@ -34,24 +58,9 @@ class Stack:
         return int(self.Z.shape[2])
 
     @property
-    def offset(self) -> Array:
-        """What is subtracted from each column: nothing, the rows are as they stand here."""
-        return np.zeros(self.d)
-
-    @property
-    def rounding(self) -> Array:
-        """What is left of the mean square of a column that is constant, beside its own."""
-        return np.zeros(self.d)
-
-    @property
     def sparse(self) -> bool:
         """They are dense."""
         return False
-
-    @property
-    def uncentred(self) -> Stack:
-        """The same: nothing is subtracted."""
-        return self
 
     def problems(self, index: Array) -> Stack:
         """Return the rows of some problems."""
