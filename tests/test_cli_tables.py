@@ -246,3 +246,22 @@ def test_a_line_above_the_names_is_said_to_be_one(here, capsys):
     assert "more fields than the first line, which must name the columns" in refused(
         capsys, "t.csv"
     )
+
+
+def test_codes_and_placeholders_are_not_numbers_in_silence(here, capsys):
+    table = rows()
+    table["zip"] = [f"{k:05d}" for k in np.random.default_rng(1).integers(100, 99999, 60)]
+    table.loc[:4, "age"] = -999
+    table.to_csv("t.csv", index=False)
+    guard(["fit", "t.csv", "--target", "y", *FAST])
+    notes = " ".join(capsys.readouterr().err.split())
+    assert "column 'zip' is read as numbers, without zeros in front as in 0" in notes
+    assert "--categorical zip" in notes
+    assert "column 'age' holds -999 5 times, far below its other values" in notes
+    # one such value, or one among others like it, stands for itself
+    table = rows()
+    table.loc[0, "age"] = -999
+    table.loc[:4, "pay"] = [-999, -999, -998, -997, -996]
+    table.to_csv("t.csv", index=False)
+    guard(["fit", "t.csv", "--target", "y", *FAST])
+    assert "holds -999" not in capsys.readouterr().err

@@ -7,6 +7,9 @@ import warnings
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
 
 #: 2024-01-31, 31.01.2024, 1/31/24, each with or without a time of day.
 DATE = (
@@ -23,6 +26,8 @@ WITH_UNIT = (
 TIME = r"\d{1,2}:\d{2}(?::\d{2}(?:\.\d+)?)?"
 #: How the name of a column of identifiers ends.
 ID_NAME = re.compile(r"(?:^|[_\W])(?:id|uuid|guid|key|index|nr)$|[a-z]I[dD]$|^Unnamed: 0$", re.I)
+#: What files write for a missing number.
+PLACEHOLDERS = (-99.0, -999.0, -9999.0, -99999.0)
 #: The share of values that decides.
 MOST = 0.9
 #: A column named as an identifier is one if more than this share of its values are distinct.
@@ -49,6 +54,19 @@ def _compact_dates(present: Any) -> bool:
         warnings.simplefilter("ignore")
         days = pd.to_datetime(present.astype(str), format="%Y%m%d", errors="coerce")
     return float(days.notna().mean()) >= MOST and present.nunique() > 1
+
+
+def placeholder(numbers: Array) -> float | None:
+    """Return the number that seems to stand for missing values, None if there is none.
+
+    It is one of ``PLACEHOLDERS``, there twice or more, and far below all other values.
+    """
+    finite = numbers[np.isfinite(numbers)]
+    for value in PLACEHOLDERS:
+        others = finite[finite != value]
+        if len(others) and len(finite) - len(others) > 1 and others.min() > value / 2:
+            return value
+    return None
 
 
 def holds_identifiers(column: Any) -> bool:

@@ -71,10 +71,27 @@ def decimals(where: str, head: str, separator: str, asked: str = "auto") -> Deci
     rows = list(csv.reader(lines, delimiter=separator, skipinitialspace=True))
     names, body = [name.strip() for name in rows[0]], rows[1:]
     seen: dict[str, tuple[str, str]] = {}
+    codes = []
     for j, name in enumerate(names):
         values = [row[j].strip() for row in body if len(row) > j]
-        _look(name, [v for v in values if v.lower() not in MISSING], seen)
-    return _decided(where, seen, asked)
+        present = [v for v in values if v.lower() not in MISSING]
+        _look(name, present, seen)
+        codes += _codes(name, present)
+    found = _decided(where, seen, asked)
+    found.notes += codes
+    return found
+
+
+def _codes(name: str, values: list[str]) -> list[str]:
+    """Return a note on digits of one length with zeros in front, as codes have; [] elsewhere."""
+    zero = next((v for v in values if v.startswith("0")), None)
+    alike = len({len(v) for v in values}) == 1 and all(re.fullmatch(r"\d\d+", v) for v in values)
+    if zero is None or not alike:
+        return []
+    return [
+        f"column {name!r} is read as numbers, without zeros in front as in {zero}; --categorical "
+        f"{name} takes them as codes."
+    ]
 
 
 def _look(name: str, values: list[str], seen: dict[str, tuple[str, str]]) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .columns import holds_dates, holds_identifiers, written_number
+from .columns import holds_dates, holds_identifiers, placeholder, written_number
 from .errors import UserError
 
 Array = NDArray[Any]
@@ -243,6 +243,7 @@ def feature(column: Any, categorical: bool = False, keep: bool = False) -> tuple
     if numbers is not None:
         infinite = np.isinf(numbers)
         note = _imputed(column.name, np.isnan(numbers), "the median", infinite)
+        note = f"{_doubted(column.name, numbers)} {note}".strip()
         return np.where(infinite, np.nan, numbers), "number", note
     if not categorical:
         _check_mixed(column)
@@ -278,6 +279,17 @@ def _useless(column: Any) -> str:
         return "has no finite values"
     one_value = len(present) == len(column) and present.astype(str).nunique() == 1
     return "has one value only" if one_value else ""
+
+
+def _doubted(name: str, numbers: Array) -> str:
+    value = placeholder(numbers)
+    if value is None:
+        return ""
+    count = int((numbers == value).sum())
+    return (
+        f"column {name!r} holds {value:g} {count} times, far below its other values: if that "
+        "stands for a missing value, leave these cells empty in the file."
+    )
 
 
 def _imputed(name: str, missing: Array, by: str, infinite: Array | None = None) -> str:
