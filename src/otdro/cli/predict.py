@@ -125,7 +125,7 @@ def _has_new_categories(model: Any, frame: Any) -> bool:
 
 
 def predictions(model: Any, X: Any) -> Any:
-    """Return a table of predictions, with one probability a class where the model has them."""
+    """Return a table of predictions, with one probability per class where the model has them."""
     columns: dict[str, Any] = {"prediction": model.predict(X)}
     if hasattr(model, "predict_proba"):
         chances = model.predict_proba(X)
