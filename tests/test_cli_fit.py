@@ -11,6 +11,7 @@ pd = pytest.importorskip("pandas")
 import otdro  # noqa: E402
 from otdro.cli.describing import Features, directions, switches  # noqa: E402
 from otdro.cli.errors import guard  # noqa: E402
+from otdro.cli.showing import difference  # noqa: E402
 from otdro.cli.verdict import verdict  # noqa: E402
 from otdro.costs import Mahalanobis, Norm  # noqa: E402
 from otdro.costs.directions import principal_directions  # noqa: E402
@@ -193,3 +194,11 @@ def test_the_verdict_says_what_is_better_and_what_to_try():
 
 def test_shell_completion_is_offered(capsys):
     assert "--install-completion" in run(capsys, "--help").out
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [(-2.2e-17, "+0 ± 0.0013"), (0.0, "+0 ± 0.0013"), (-1.23e-4, "-0.000123 ± 0.0013")],
+)
+def test_what_rounding_leaves_of_no_difference_is_none(value, said):
+    assert difference(value, 0.0013) == said

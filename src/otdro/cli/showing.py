@@ -117,6 +117,11 @@ def _risk(value: Any, classes: list[str]) -> str:
     return ", ".join(f"{name} {v:.4g}" for name, v in zip(names, values, strict=True))
 
 
+def difference(value: float, se: float) -> str:
+    """Return a difference of means with its error; what rounding left of 0 is 0."""
+    return f"{round(value, 12) + 0.0:+.3g} ± {se:.2g}"
+
+
 def show_scores(scores: list[Summary]) -> None:
     """Print means, paired differences to this model, and a picture, for every measure."""
     for measure in dict.fromkeys(s.measure for s in scores):
@@ -128,7 +133,7 @@ def show_scores(scores: list[Summary]) -> None:
             [
                 NAMES.get(s.method, s.method),
                 f"{s.mean:.4g} ± {s.se:.2g}",
-                "" if s.method == "ours" else f"{s.difference:+.3g} ± {s.difference_se:.2g}",
+                "" if s.method == "ours" else difference(s.difference, s.difference_se),
                 line,
             ]
             for s, line in zip(shown + found[len(shown) :], [*picture, ""], strict=False)
