@@ -629,6 +629,18 @@ def test_a_constant_column_changes_no_plain_fit(value, labels, rows):
     assert_allclose(beside.coef_[:, 0], 0, atol=1e-9)
 
 
+@pytest.mark.parametrize(("scale", "delta"), [(1e-2, 1e-4), (1e-3, 1e-6), (1e-4, 1e-5)])
+def test_columns_that_only_a_row_far_out_moves(scale, delta):
+    # once that row is settled they are constant, and nothing but the penalty draws them to 0
+    rng = np.random.default_rng(1)
+    rows = scale * np.c_[rng.standard_normal((100, 10)), np.zeros((100, 3))]
+    y = rows[:, 0] + scale * rng.standard_normal(100) > 0
+    rows[3] = 10.0 * rng.choice([-1, 1], 13)
+    model = DROClassifier(cost="euclidean", delta=delta, order=1).fit(rows, y)
+    assert model.n_iter_ < 30
+    assert model.gap_ <= 1e-6
+
+
 @pytest.mark.parametrize(("cost", "labels"), [("l1", 2), ("euclidean", 2), ("linf", 3)])
 def test_labels_that_all_change(cost, labels):
     # the risk is far above that of the constant model, which was the measure of the first smoothing

@@ -1,5 +1,7 @@
 """The rules that choose delta, on scores made by hand and on small problems."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -7,6 +9,7 @@ from sklearn.model_selection import StratifiedKFold
 
 from otdro import DROClassifier, DRORegressor
 from otdro.costs import Mahalanobis, Norm
+from otdro.fences import row_shares
 from otdro.losses import Logistic, Squared
 from otdro.metrics import Learned
 from otdro.radius import Sample
@@ -126,6 +129,24 @@ def test_regression_is_not_smoothed():
     e = evidence(order=2, loss=Squared())
     # folds of equal size: the mean over rows is the mean over folds
     assert_allclose(smoothed_loss(e, N)[0], -e.folds.mean)
+
+
+@pytest.mark.parametrize("loss", [Logistic(), Squared()])
+def test_scores_of_rows_far_out_are_those_on_their_fence(loss):
+    far = X.copy()
+    far[:3] *= 1e4
+    y = Y if loss.task == "classification" else Z
+    sample = Sample(far, [y], np.full(N, 1 / N), loss, True)
+    models = np.outer([1.0, -1.0, 0.5, 0.0, 0.0], [0.1, 1.0])
+    center, f = row_shares(far)
+
+    def losses(rows):
+        folds = FoldScores(np.zeros((1, 2)), [np.arange(N)], [(rows @ models)[None]], [Norm(2)])
+        near = replace(sample, X=X) if rows is not far else sample
+        return smoothed_loss(Evidence(near, Norm(2), 1, np.ones(2), folds, True), N)[0]
+
+    # the median score stands for that of the centre
+    assert_allclose(losses(far), losses(center + f[:, None] * (far - center)), rtol=0.05)
 
 
 def test_auto_with_a_scorer_is_the_minimum():

@@ -13,7 +13,7 @@ from scipy.interpolate import PchipInterpolator
 from ..arrays import full, namespace, numpy
 from ..costs import Cost
 from ..design import Design
-from ..fences import fenced
+from ..fences import fenced, weighted_quantile
 from ..losses import Loss
 from ..problem import Ball, Sample
 from ..solvers.base import constant_risk
@@ -195,8 +195,17 @@ def _out_of_fold(evidence: Evidence, k: int, h: float) -> Array:
     sample, found = evidence.sample, []
     for columns in evidence.folds.blocks():
         rows, z, share = evidence.folds.entries(k, sample.weights, columns)
+        z = _on_fence(z, sample.fence[1][rows], share)
         found.append(_smoothed(sample, z, sample.ys[k][rows, None], share, h))
     return np.concatenate(found)
+
+
+def _on_fence(z: Array, f: Array, share: Array) -> Array:
+    """Return the scores of rows drawn onto their fence: c + f (z - c), c the median score."""
+    if f.min() == 1:
+        return z
+    c = weighted_quantile(z, share, 0.5)
+    return c + f[:, None] * (z - c)
 
 
 def _smoothed(sample: Sample, z: Array, y: Array, share: Array, h: float) -> Array:

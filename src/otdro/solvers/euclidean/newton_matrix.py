@@ -161,7 +161,9 @@ def _matrices(batch: Batch, p: Points) -> tuple[Array, Array, Array]:
         H, h = batch.design.moments(D)
     if not batch.fit_intercept:
         return _solved_there(H, D), 0.0 * h, m
-    return _solved_there(_eliminated(H, h, m, batch) if H.shape[1] else H, D), h, m
+    if H.shape[1]:
+        H = _eliminated(H, h, m, batch, batch.rho / p.w)
+    return _solved_there(H, D), h, m
 
 
 def _solved_there(H: Array, D: Array) -> Array:
@@ -170,11 +172,12 @@ def _solved_there(H: Array, D: Array) -> Array:
     return H if B * d**3 <= ON_HOST_UP_TO else beside(H, D)
 
 
-def _eliminated(H: Array, h: Array, m: Array, batch: Batch) -> Array:
+def _eliminated(H: Array, h: Array, m: Array, batch: Batch, stiffness: Array) -> Array:
     """Return H - hh'/m; columns that are constant, so intercepts themselves, are kept apart.
 
-    Of such a column only rounding is left, whose inverse is anything: its own square, before the
-    centre was subtracted, leaves it where it is.
+    Of such a column only rounding is left. Where the stiffness is more than that, it alone draws
+    the coefficient to 0; else the inverse would be anything, and the column's own square, before
+    the centre was subtracted, leaves the coefficient where it is.
     """
     xp = namespace(H)
     design = batch.design
@@ -186,7 +189,8 @@ def _eliminated(H: Array, h: Array, m: Array, batch: Batch) -> Array:
         return left
     apart = constant[:, :, None] | constant[:, None, :]
     square = xp.abs(centred) + m[:, None] * beside(design.offset, m) ** 2
-    alone = xp.where(constant, square, 0.0)[:, :, None] * beside(np.eye(H.shape[1]), H)
+    loose = constant & (beside(stiffness, rounding)[:, None] <= rounding)
+    alone = xp.where(loose, square, 0.0)[:, :, None] * beside(np.eye(H.shape[1]), H)
     return xp.where(apart, alone, left)
 
 
