@@ -132,7 +132,8 @@ def smoothed(evidence: Evidence) -> Verdict:
     L_h is the out-of-fold loss with margins smoothed towards a Gaussian of equal mean and
     variance, by h = min(1, 40/n): at small n the rare large errors that decide are missing from
     the folds. R is the radius, P the profile's median: a log-normal prior that the first term
-    outweighs as n grows. Margins and rows far out count as on a fence. n is the number of distinct
+    outweighs as n grows. Margins far out count as on a fence; rows far out too, and the less the
+    farther they are. n is the number of distinct
     rows; where folds leave out environments it is divided by their ``design_effect``, because rows
     of one environment tell the same. With a scorer of the user's, or a cost that is no norm (and
     so has no profile), it is the best mean score.
@@ -195,17 +196,20 @@ def _out_of_fold(evidence: Evidence, k: int, h: float) -> Array:
     sample, found = evidence.sample, []
     for columns in evidence.folds.blocks():
         rows, z, share = evidence.folds.entries(k, sample.weights, columns)
-        z = _on_fence(z, sample.fence[1][rows], share)
+        z, share = _on_fence(z, share, sample.fence[1][rows])
         found.append(_smoothed(sample, z, sample.ys[k][rows, None], share, h))
     return np.concatenate(found)
 
 
-def _on_fence(z: Array, f: Array, share: Array) -> Array:
-    """Return the scores of rows drawn onto their fence: c + f (z - c), c the median score."""
+def _on_fence(z: Array, share: Array, f: Array) -> tuple[Array, Array]:
+    """Return the scores c + f (z - c) of rows on their fence, c the median, and Huber's weights.
+
+    A row at k times the fence counts 1/k: models fitted to such rows say nothing about others.
+    """
     if f.min() == 1:
-        return z
+        return z, share
     c = weighted_quantile(z, share, 0.5)
-    return c + f[:, None] * (z - c)
+    return c + f[:, None] * (z - c), share * f / (share @ f)
 
 
 def _smoothed(sample: Sample, z: Array, y: Array, share: Array, h: float) -> Array:
