@@ -175,8 +175,7 @@ def test_folds_choose_the_delta_of_memory(rows, rule, monkeypatch):
         assert_allclose(found.path_.score_se, memory.path_.score_se, atol=3e-4)
 
 
-# the grid alone is looked at: steps of a fold without the row use the matrix with it, and moments
-# of squared loss lose digits by the square of its length
+# the grid alone is looked at: steps of a fold without the row use the matrix with it
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("fit_intercept", [True, False])
 @pytest.mark.parametrize("kind", [DROClassifier, DRORegressor])
@@ -191,6 +190,54 @@ def test_a_row_far_out_leaves_the_grid_of_memory(rows, kind, fit_intercept, monk
     memory = model.set_params(cv=splits_of(Folds(2, 0), N)).fit(spoilt, y)
     assert len(memory.path_.deltas) > 20
     assert_allclose(found.path_.deltas, memory.path_.deltas, rtol=1e-9)
+
+
+@pytest.mark.parametrize("size", [1e5, 1e7])
+@pytest.mark.parametrize("delta", [0.05, "cv"])
+def test_a_row_far_out_leaves_the_gap_of_the_squared_loss(rows, size, delta):
+    X, _, y = rows
+    spoilt = X.copy()
+    spoilt[7] = size
+    found = DRORegressor(cost="euclidean", delta=delta, cv=2).fit(chunks_of(spoilt, y), None)
+    best = DRORegressor(cost="euclidean", delta=found.delta_, tol=1e-9).fit(spoilt, y)
+    assert found.gap_ <= 1e-6 * found.robust_risk_
+    assert_allclose(found.robust_risk_, best.robust_risk_, rtol=1e-12)
+
+
+def test_targets_that_the_columns_tell_are_interpolated(rows):
+    X, _, _ = rows
+    collinear = np.column_stack([X, X[:, 0] - X[:, 1]])
+    model = DRORegressor(cost="euclidean", delta=1e-3)
+    found = clone(model).fit(chunks_of(collinear, X @ np.arange(D)), None)
+    memory = model.fit(collinear, X @ np.arange(D))
+    assert found.gap_ <= 1e-6 * found.robust_risk_
+    assert_allclose(found.robust_risk_, memory.robust_risk_, rtol=1e-9)
+
+
+@pytest.mark.parametrize("price", [0.01, 0.5, 100.0])
+@pytest.mark.parametrize("cost", ["euclidean", Mahalanobis(np.diag(np.arange(1.0, 1 + D)))])
+@pytest.mark.parametrize("delta", [0.0, 0.05, 100.0])
+def test_targets_move_at_the_price_of_memory(rows, price, cost, delta):
+    X, _, y = rows
+    model = DRORegressor(cost=cost, delta=delta, target_cost=price, tol=1e-11)
+    found = clone(model).fit(chunks_of(X, y), None)
+    memory = model.fit(X, y)
+    assert found.ball_.target_cost == price
+    assert found.gap_ <= 1e-11 * memory.robust_risk_
+    assert_allclose(found.robust_risk_, memory.robust_risk_, rtol=1e-10)
+    assert_allclose(found.coef_, memory.coef_, atol=1e-6)
+    risk = robust_risk(chunks_of(X, y), None, found.coef_, found.intercept_, "squared", found.ball_)
+    assert_allclose(risk, found.robust_risk_, rtol=1e-12)
+
+
+def test_folds_with_a_price_of_targets_choose_the_delta_of_memory(rows):
+    X, _, y = rows
+    model = DRORegressor(cost="euclidean", target_cost=0.5)
+    found = clone(model).fit(chunks_of(X, y), None)
+    memory = model.set_params(cv=splits_of(Folds(5, 0), N)).fit(X, y)
+    assert_allclose(found.delta_, memory.delta_, rtol=1e-9)
+    with pytest.raises(ValueError, match="target_cost='cv' is for rows in memory"):
+        model.set_params(target_cost="cv").fit(chunks_of(X, y), None)
 
 
 def test_gaps_of_a_path_are_bounds(rows):

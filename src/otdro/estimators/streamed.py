@@ -23,6 +23,7 @@ from ..radius.streamed import StreamedChoice, choose, group_folds, lacks
 from ..radius.trials import Settings
 from ..solvers.streamed import Folds, Stream, opened
 from .multinomial import model_form
+from .prices import fit_price
 from .report import names_of
 from .rows import require_classes
 
@@ -36,7 +37,6 @@ BESIDE = {"sample_weight": "w", "groups": "group"}
 FIXED: dict[str, tuple[Any, ...]] = {
     "scoring": (None,),
     "label_cost": (np.inf,),
-    "target_cost": (np.inf,),
     "solver": ("auto", "exact"),
 }
 
@@ -74,6 +74,8 @@ def fit_in_chunks(model: Any, X: Any, y: Any, loss: Loss, extra: dict[str, Any])
     grouping = partial(group_folds, folds) if grouped else None
     stream = opened(chunks, loss, bool(model.fit_intercept), folds, grouping)
     note = ""
+    if loss.task == "regression":
+        stream = replace(stream, target_cost=float(fit_price(model, "target_cost", None)))
     if stream.classes is not None:
         form = model_form(model, loss, len(stream.classes), None)
         stream = _weighed(stream, model)
@@ -101,6 +103,11 @@ def _require_plain(model: Any, extra: dict[str, Any]) -> None:
                 f"{name}={value!r} is for rows in memory, and X comes in chunks: use "
                 f"{name}={known[0]!r}."
             )
+    price = getattr(model, "target_cost", np.inf)
+    if isinstance(price, str) and price == "cv":
+        raise ValueError(
+            "target_cost='cv' is for rows in memory, and X comes in chunks: give a number, or inf."
+        )
     if model.rule == "worst" and extra["groups"] is None:
         raise ValueError("rule='worst' needs groups: fit(X, y, groups=...), or use rule='auto'.")
 

@@ -21,7 +21,7 @@ from ...solvers.streamed import (
     Stream,
     together,
 )
-from ...solvers.streamed import squared as by_moments
+from ...solvers.streamed import squared as by_factors
 from .. import candidates as cost_candidates
 from ..candidates import Candidates, blended
 from ..checks import check_delta, resolve_order
@@ -67,11 +67,11 @@ def choose(stream: Stream, settings: Settings, tol: float, max_iter: int) -> Str
     left, full = tried.from_all(sample)
     full = from_scatter(task, left, full, -1)
     if delta == "theory":
-        profiles = theory_profiles(stream, full[0], order, settings.confidence, task.moments)
+        profiles = theory_profiles(stream, full[0], order, settings.confidence, task.squared)
         task = replace(task, profiles=profiles)
     if delta == "cv" or left.learned is not None:
         return _from_folds(task, left, full)
-    ball = Ball(full[0], float(_deltas(task, full[0])[0]), order)
+    ball = task.ball(full[0], _deltas(task, full[0])[0])
     solutions, risks = _solved(task, ball, None)
     return StreamedChoice(ball, solutions, risks, None, left.note)
 
@@ -109,27 +109,27 @@ def lacks(loss: Any, order: int, tried: Candidates) -> str | None:
 
 
 def _looked(task: Task, tried: Candidates) -> Task:
-    """Return the task after the pass that takes moments, scatter and fenced sums, where needed."""
+    """Return the task after the pass that takes factors, scatter and fenced sums, where needed."""
     stream, jobs = task.stream, dict[str, Job]()
     scatter = any(takes_covariance(c) for c in candidates_of(tried))
     grid = task.delta == "cv" and task.settings.deltas is None
     if stream.loss.pieces is not None:
-        jobs["moments"] = by_moments.job(stream)
+        jobs["squared"] = by_factors.job(stream)
     if scatter or grid:
         center, fence = fence_of(stream)
     if scatter:
         jobs["scatter"] = ScatterSums(replace(stream.blocks, center=center), fence)
     if grid:
-        jobs["fenced"] = fenced = fenced_job(stream, center, fence, by_moments.shift(stream))
+        jobs["fenced"] = fenced = fenced_job(stream, center, fence, by_factors.shift(stream))
     if not jobs:
         return task
     found = dict(zip(jobs, stream.chunks.total(*jobs.values()), strict=True))
-    if "moments" in found:
-        task = replace(task, moments=by_moments.moments(stream, found["moments"]))
+    if "squared" in found:
+        task = replace(task, squared=by_factors.factors(stream, found["squared"]))
     if "scatter" in found:
         task = replace(task, covariance=covariances(found["scatter"]))
     if "fenced" in found:
-        task = replace(task, zeros=zeros(stream, task.moments, fenced, found["fenced"]))
+        task = replace(task, zeros=zeros(stream, task.squared, fenced, found["fenced"]))
     return task
 
 
@@ -138,9 +138,9 @@ def _solved(
 ) -> tuple[list[Solution], list[float]]:
     """Return the certified solutions and their plain risks, from models near them."""
     stream, factor = task.stream, ball.cost.factor()
-    if task.moments is not None:
-        exact = (task.moments, factor, np.array([ball.delta]), task.tol)
-        squared, risks = by_moments.certified(*exact)
+    if task.squared is not None:
+        exact = (task.squared, factor, np.array([ball.delta]), task.tol)
+        squared, risks = by_factors.certified(*exact)
         return squared, risks.tolist()
     methods = [
         method(model, ball, None if starts is None else starts[k], task.tol, task.max_iter)
@@ -202,14 +202,14 @@ def _chosen(task: Task, best: Tried, table: list[Any], note: str) -> StreamedCho
     """Return the ball of the best cost, the solutions on it, and the path."""
     trial, models = best.trial, best.fits.everywhere
     j = trial.verdict.place
-    ball = Ball(trial.cost, float(trial.deltas[j]), task.order)
+    ball = task.ball(trial.cost, trial.deltas[j])
     lines = [model.lines(task.stream.center) for model in models]
     starts = [
         Near(of_model[j], b[j], float(best.fits.multiplier[k, j]))
         for k, (of_model, b) in enumerate(lines)
     ]
     solutions, risks = _solved(task, ball, starts)
-    shift = 0.0 if task.moments is None else task.moments.shift
+    shift = 0.0 if task.squared is None else task.squared.shift
     coef = np.stack([of_model for of_model, _ in lines])
     intercept = np.stack([b for _, b in lines]) + shift
     # risks, objectives and gaps (K, m); those of the chosen delta are the solutions' own
@@ -256,8 +256,8 @@ def _tried(
 
 def _solver(task: Task) -> Callable[..., list[fits.Fits]]:
     """Return what solves folds and path."""
-    if task.moments is not None:
-        return fits.by_moments
+    if task.squared is not None:
+        return fits.by_factors
     single = task.stream.loss.outputs == 1
     return fits.by_newton if single and task.order == 1 else fits.one_by_one
 
@@ -266,7 +266,7 @@ def _fold_scores(task: Task, one: fits.Fits, costs: list[Cost]) -> FoldScores:
     """Return the scores of all rows, with the tested rows in memory and their model scores."""
     stream, K = task.stream, len(one.everywhere)
     rows = [np.flatnonzero(stream.kept_fold == f) for f in task.folds]
-    shift = 0.0 if task.moments is None else task.moments.shift
+    shift = 0.0 if task.squared is None else task.squared.shift
     z = []
     for part, models in zip(rows, one.in_folds, strict=True):
         scores = models.scores(stream.rows.X[part] - stream.center) + shift

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from ...costs import Cost
-from ...problem import Ball, Solution
+from ...problem import Solution
 from ...solvers import Exact
 from ...solvers.streamed import Columns, HeldSums, Minima, Models, Stream, minimise, together
 from ...solvers.streamed.batch import PASSES
@@ -45,24 +45,24 @@ class Fits:
     held: Array
 
 
-def by_moments(
+def by_factors(
     task: Task, full: list[Cost], learned: list[Any], deltas: list[Array], certify: bool
 ) -> list[Fits]:
-    """Return the fits of the squared loss, all from moments; certificates take one pass."""
-    moments, pieces = task.moments, task.stream.loss.pieces
-    assert moments is not None
+    """Return the fits of the squared loss, all from factors; certificates take one pass."""
+    squared, pieces = task.squared, task.stream.loss.pieces
+    assert squared is not None
     assert pieces is not None
     found = []
     for cost, in_folds, grid in zip(full, learned, deltas, strict=True):
-        models = [moments.models(c.factor(), grid, f) for f, c in enumerate(in_folds)]
-        held = [moments.held(m, f) / (2 * pieces.kappa) for f, m in enumerate(models)]
+        models = [squared.models(c.factor(), grid, f) for f, c in enumerate(in_folds)]
+        held = [squared.held(m, f) / (2 * pieces.kappa) for f, m in enumerate(models)]
         risk = objective = gap = np.full(len(grid), np.inf)
         multiplier = np.zeros(len(grid))
         if certify:
-            solutions, risk = certified(moments, cost.factor(), grid, task.tol)
+            solutions, risk = certified(squared, cost.factor(), grid, task.tol)
             objective = np.array([s.objective for s in solutions])
             gap = np.array([s.gap for s in solutions])
-        everywhere = moments.models(cost.factor(), grid)
+        everywhere = squared.models(cost.factor(), grid)
         each = (objective[None], risk[None], gap[None], multiplier[None])
         found.append(Fits([everywhere], *each, models, np.stack(held)))
     return found
@@ -112,7 +112,7 @@ def one_by_one(
         starts = solve_path(stream.sample, cost, task.order, grid, Exact(tol=FOLD_TOL))
         for part, one in zip(parts, [cost, *in_folds], strict=True):
             for k, j in np.ndindex(len(stream.models), len(grid)):
-                ball = Ball(one, float(grid[j]), task.order)
+                ball = task.ball(one, grid[j])
                 methods.append(method(part.models[k], ball, near(starts[k][j]), FOLD_TOL, PASSES))
     solved = _in_lots(stream, methods)
     _warn_of(sum(not solution.converged for solution, _ in solved))

@@ -7,8 +7,10 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from ...costs import Cost
+from ...problem import Ball
 from ...solvers.streamed import Stream
-from ...solvers.streamed.squared import FoldMoments
+from ...solvers.streamed.squared import FoldFactors
 from ..trials import Settings
 from .theory import Profile
 from .thresholds import Zeros
@@ -18,7 +20,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """A stream with what a fit asks of it; ``moments`` where the loss is squared."""
+    """A stream with what a fit asks of it; ``squared`` where the loss is squared."""
 
     stream: Stream
     order: int
@@ -26,7 +28,7 @@ class Task:
     settings: Settings
     tol: float
     max_iter: int
-    moments: FoldMoments | None = None
+    squared: FoldFactors | None = None
     covariance: list[Array] | None = None
     profiles: list[Profile] | None = None
     zeros: Zeros | None = None
@@ -35,3 +37,7 @@ class Task:
     def folds(self) -> range:
         """The folds."""
         return range(self.stream.folds.count)
+
+    def ball(self, cost: Cost, delta: Any) -> Ball:
+        """Return a ball with the prices of the stream."""
+        return self.stream.kept.ball(cost, delta, self.order)

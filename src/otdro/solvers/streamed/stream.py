@@ -44,7 +44,8 @@ class Stream:
 
     These are the number of rows, their weight and the weighted sum of rows by fold and class,
     ``square`` the sum of squared weights. ``classes`` are the labels, None for targets; the class
-    ``positive`` is +1, the others are -1. The rows of the fold ``left_out`` are not read.
+    ``positive`` is +1, the others are -1. The rows of the fold ``left_out`` are not read. The price
+    of moving a target is that of ``Ball``.
     """
 
     chunks: Chunks
@@ -60,6 +61,12 @@ class Stream:
     factors: Array | None = None
     positive: int = 1
     left_out: int = -1
+    target_cost: float = np.inf
+
+    @property
+    def still(self) -> float:
+        """The gain of a target that moves alone, at order 2 and unit price; 0 where none does."""
+        return float(self.target_cost**-0.5)
 
     @property
     def reading(self) -> Reading:
@@ -145,7 +152,14 @@ class Stream:
         rows = self.rows
         weights = self.reading.weights(rows.y, rows.w)
         y = self.reading.targets(rows.y)
-        return Sample(rows.X, [y], weights / weights.sum(), self.loss, self.fit_intercept)
+        return Sample(
+            rows.X,
+            [y],
+            weights / weights.sum(),
+            self.loss,
+            self.fit_intercept,
+            target_cost=self.target_cost,
+        )
 
     @cached_property
     def sample(self) -> Sample:
