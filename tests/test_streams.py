@@ -175,7 +175,7 @@ def test_folds_choose_the_delta_of_memory(rows, rule, monkeypatch):
         assert_allclose(found.path_.score_se, memory.path_.score_se, atol=3e-4)
 
 
-# the grid alone is looked at: steps of a fold without the row use the matrix with it
+# a fold without the row starts far from its solution
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("fit_intercept", [True, False])
 @pytest.mark.parametrize("kind", [DROClassifier, DRORegressor])
@@ -202,6 +202,19 @@ def test_a_row_far_out_leaves_the_gap_of_the_squared_loss(rows, size, delta):
     best = DRORegressor(cost="euclidean", delta=found.delta_, tol=1e-9).fit(spoilt, y)
     assert found.gap_ <= 1e-6 * found.robust_risk_
     assert_allclose(found.robust_risk_, best.robust_risk_, rtol=1e-12)
+
+
+def test_folds_of_nearly_separable_rows_choose_the_delta_of_memory(monkeypatch):
+    # margins are smoothed by 40/n of their spread, which is large where classes are apart
+    monkeypatch.setattr(stream, "KEPT", 500)
+    rng = np.random.default_rng(105)
+    X = rng.standard_normal((500, D))
+    y = np.where(X @ rng.standard_normal(D) > 0, 1, -1)
+    model = DROClassifier(cost="euclidean")
+    found = clone(model).fit(chunks_of(X, y), None)
+    memory = model.set_params(cv=splits_of(Folds(5, 0), 500)).fit(X, y)
+    assert_allclose(found.delta_, memory.delta_, rtol=1e-9)
+    assert_allclose(found.path_.score_mean, memory.path_.score_mean, atol=3e-4)
 
 
 def test_targets_that_the_columns_tell_are_interpolated(rows):

@@ -167,6 +167,11 @@ class Stream:
         return replace(self.kept, ys=[model.kept.ys[0] for model in self.models])
 
     @property
+    def all_kept(self) -> bool:
+        """Whether all rows are in memory."""
+        return len(self.rows.y) == self.chunks.n
+
+    @cached_property
     def kept_fold(self) -> Array:
         """The fold of each row in memory."""
         return self.folds.fold(self.rows.number, self.folds.group(self.rows.group))
