@@ -279,6 +279,22 @@ def test_a_learned_cost_is_blended_from_folds(rows, kind, monkeypatch):
     assert_allclose(found.robust_risk_, given.robust_risk_, rtol=1e-5)
 
 
+@pytest.mark.parametrize("kind", [DROClassifier, DRORegressor])
+def test_columns_far_apart_are_measured_by_their_spread_as_in_memory(rows, kind, monkeypatch):
+    monkeypatch.setattr(stream, "KEPT", N)
+    X, labels, targets = rows
+    y = labels if kind is DROClassifier else targets
+    apart = X * [1, 1000, 0.01, 50, 1]
+    data = chunks_of(apart, y)
+    found = kind(cv=3).fit(data, None)
+    memory = kind(cv=splits_of(Folds(3, 0), N)).fit(apart, y)
+    assert data.passes <= 12
+    assert "measures each by its own spread" in found.message_
+    assert_allclose(found.cost_.matrix, memory.cost_.matrix, rtol=1e-6)
+    assert_allclose(found.delta_, memory.delta_, rtol=1e-6)
+    assert list(found.cost_.weights_) == list(memory.cost_.weights_)
+
+
 def test_a_covariance_is_added_up_over_all_rows(rows):
     X, y, _ = rows
     found = DROClassifier(cost=Spectral(), delta=0.05).fit(chunks_of(X, y), None)

@@ -16,14 +16,10 @@ from numpy.typing import NDArray
 from ...chunks import Job
 from ...costs import Cost
 from ...problem import Ball, Solution
-from ...solvers.streamed import (
-    ScatterSums,
-    Stream,
-    together,
-)
+from ...solvers.streamed import Stream, together
 from ...solvers.streamed import squared as by_factors
 from .. import candidates as cost_candidates
-from ..candidates import Candidates, blended
+from ..candidates import Candidates, blended, measured_by
 from ..checks import check_delta, resolve_order
 from ..environments import Environments
 from ..folds import FoldScores
@@ -33,9 +29,17 @@ from ..rules import Evidence
 from ..rules import resolve as resolve_rule
 from ..selection import blend_weights, noted
 from ..trials import Settings, Trial, resolve_deltas
+from ..units import spreads_far_apart
 from . import fits
 from .grouping import environments_of
-from .learning import candidates_of, covariances, fence_of, from_scatter, takes_covariance
+from .learning import (
+    candidates_of,
+    covariances,
+    fence_of,
+    from_scatter,
+    scatter_job,
+    takes_covariance,
+)
 from .solving import Near, method
 from .task import Task
 from .theory import theory_profiles
@@ -63,7 +67,8 @@ def choose(stream: Stream, settings: Settings, tol: float, max_iter: int) -> Str
     sample = stream.sample
     tried = cost_candidates.resolve(settings.cost, sample.X)
     order, delta = order_of(settings, stream), check_delta(settings.delta)
-    task = _looked(Task(stream, order, delta, settings, tol, max_iter), tried)
+    units = None if tried.learned is None else spreads_far_apart(sample)
+    task = _looked(Task(stream, order, delta, settings, tol, max_iter, units=units), tried)
     left, full = tried.from_all(sample)
     full = from_scatter(task, left, full, -1)
     if delta == "theory":
@@ -115,12 +120,12 @@ def _looked(task: Task, tried: Candidates) -> Task:
     grid = task.delta == "cv" and task.settings.deltas is None
     if stream.loss.pieces is not None:
         jobs["squared"] = by_factors.job(stream)
-    if scatter or grid:
-        center, fence = fence_of(stream)
     if scatter:
-        jobs["scatter"] = ScatterSums(replace(stream.blocks, center=center), fence)
+        jobs["scatter"] = scatter_job(stream)
+    if scatter and task.units is not None:
+        jobs["in units"] = scatter_job(stream, task.units)
     if grid:
-        jobs["fenced"] = fenced = fenced_job(stream, center, fence, by_factors.shift(stream))
+        jobs["fenced"] = fenced = fenced_job(stream, *fence_of(stream), by_factors.shift(stream))
     if not jobs:
         return task
     found = dict(zip(jobs, stream.chunks.total(*jobs.values()), strict=True))
@@ -128,6 +133,8 @@ def _looked(task: Task, tried: Candidates) -> Task:
         task = replace(task, squared=by_factors.factors(stream, found["squared"]))
     if "scatter" in found:
         task = replace(task, covariance=covariances(found["scatter"]))
+    if "in units" in found:
+        task = replace(task, covariance_in_units=covariances(found["in units"]))
     if "fenced" in found:
         task = replace(task, zeros=zeros(stream, task.squared, fenced, found["fenced"]))
     return task
@@ -180,13 +187,8 @@ class Tried:
 
 def _from_folds(task: Task, tried: Candidates, full: list[Cost]) -> StreamedChoice:
     """Choose cost and delta by the same folds."""
-    sample, kept = task.stream.sample, task.stream.kept_fold
-    learned = [
-        from_scatter(task, tried, tried.costs(sample.rows(np.flatnonzero(kept != f))), f)
-        for f in task.folds
-    ]
     blends = tried.blends and len(full) > 1
-    found = _tried(task, tried.names, full, learned, certify=not blends)
+    tried, full, learned, found = _in_units(task, tried, full, certify=not blends)
     best = min(found, key=lambda each: each.trial.verdict.value)
     weights, trials = None, [each.trial for each in found]
     if blends and tried.learned is not None:
@@ -196,6 +198,37 @@ def _from_folds(task: Task, tried: Candidates, full: list[Cost]) -> StreamedChoi
         [best] = _tried(task, ["Blend"], [blended(full, weights, d)], mixed, certify=True)
     table = noted(task.settings, tried, trials, weights, best.trial)
     return _chosen(task, best, table, tried.note)
+
+
+def _in_units(
+    task: Task, tried: Candidates, full: list[Cost], certify: bool
+) -> tuple[Candidates, list[Cost], list[list[Cost]], list[Tried]]:
+    """Return the candidates in the units that the folds prefer, their costs and what folds say.
+
+    Those in units of the columns' spreads are tried in the same passes.
+    """
+    asked = [(tried, full, _outside(task, tried))]
+    if task.units is not None and tried.learned is not None:
+        spread, costs = measured_by(task.units, tried).from_all(task.stream.sample)
+        costs = from_scatter(task, spread, costs, -1)
+        asked.append((spread, costs, _outside(task, spread)))
+    names = [name for each, *_ in asked for name in each.names]
+    every = [cost for _, costs, _ in asked for cost in costs]
+    by_fold = [[cost for *_, learned in asked for cost in learned[f]] for f in task.folds]
+    found = _tried(task, names, every, by_fold, certify)
+    own, rest = found[: len(full)], found[len(full) :]
+    if not rest or own[0].trial.verdict.value < rest[0].trial.verdict.value:
+        return *asked[0], own
+    return *asked[1], rest
+
+
+def _outside(task: Task, tried: Candidates) -> list[list[Cost]]:
+    """Return the costs of the candidates learned from the rows outside each fold."""
+    sample, kept = task.stream.sample, task.stream.kept_fold
+    return [
+        from_scatter(task, tried, tried.costs(sample.rows(np.flatnonzero(kept != f))), f)
+        for f in task.folds
+    ]
 
 
 def _chosen(task: Task, best: Tried, table: list[Any], note: str) -> StreamedChoice:

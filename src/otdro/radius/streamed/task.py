@@ -20,7 +20,11 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """A stream with what a fit asks of it; ``squared`` where the loss is squared."""
+    """A stream with what a fit asks of it; ``squared`` where the loss is squared.
+
+    ``units`` are the spreads of columns that are far apart. A ``covariance`` is that outside each
+    fold, that of all rows last; that in units is of the columns over their spreads.
+    """
 
     stream: Stream
     order: int
@@ -29,7 +33,9 @@ class Task:
     tol: float
     max_iter: int
     squared: FoldFactors | None = None
+    units: Array | None = None
     covariance: list[Array] | None = None
+    covariance_in_units: list[Array] | None = None
     profiles: list[Profile] | None = None
     zeros: Zeros | None = None
 

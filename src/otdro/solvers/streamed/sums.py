@@ -218,10 +218,14 @@ class ResidualSums:
 
 @dataclass(frozen=True, eq=False)
 class ScatterSums:
-    """By fold, of rows drawn onto a fence about the centre: ``count``, ``first``, ``second``."""
+    """By fold, of rows drawn onto a fence about the centre: ``count``, ``first``, ``second``.
+
+    Columns are measured in ``units``, None for their own.
+    """
 
     blocks: Blocks
     fence: float
+    units: Array | None = None
 
     def __call__(self, chunk: Chunk) -> Sums:
         """Return the sums over a chunk."""
@@ -229,7 +233,7 @@ class ScatterSums:
         found: Sums = {"count": np.zeros(parts), "first": np.zeros((parts, d))}
         found["second"] = np.zeros((parts, d, d))
         for block in self.blocks.of(chunk, d):
-            Z = _fenced(block.Z, self.fence)
+            Z = _fenced(block.Z if self.units is None else block.Z / self.units, self.fence)
             for f in range(parts):
                 part = Z if parts == 1 else Z[block.fold == f]
                 found["count"][f] += len(part)
