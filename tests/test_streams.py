@@ -525,7 +525,7 @@ def test_parquet_names_are_checked(rows, tmp_path):
         ({"loss": "hinge"}, "squared loss or a smooth Lipschitz loss.*Hinge is neither"),
         ({"cost": "linf"}, "need a Euclidean, Mahalanobis or learned cost"),
         ({"solver": "smoothed"}, "solver='smoothed' is for rows in memory"),
-        ({"label_cost": 1.0}, r"label_cost=1\.0 is for rows in memory"),
+        ({"label_cost": "cv"}, r"label_cost='cv' is for rows in memory"),
         ({"scoring": "accuracy"}, "scoring='accuracy' is for rows in memory"),
         ({"multi_class": "softmax"}, "unknown multi_class='softmax'"),
         ({"rule": "worst"}, "rule='worst' needs groups"),

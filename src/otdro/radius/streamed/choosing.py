@@ -86,13 +86,13 @@ def order_of(settings: Settings, stream: Stream) -> int:
     loss = stream.loss
     tried = cost_candidates.resolve(settings.cost, stream.rows.X)
     order = resolve_order(settings.order, loss, tried.cost)
-    reason = lacks(loss, order, tried)
+    reason = lacks(loss, order, tried, stream.label_cost)
     if reason is not None:
         raise ValueError(reason)
     return order
 
 
-def lacks(loss: Any, order: int, tried: Candidates) -> str | None:
+def lacks(loss: Any, order: int, tried: Candidates, label_cost: float = np.inf) -> str | None:
     """Return why a problem is not solved in chunks, None if it is."""
     name, cost = type(loss).__name__, tried.cost
     if cost is not None and not cost.euclidean:
@@ -109,6 +109,12 @@ def lacks(loss: Any, order: int, tried: Candidates) -> str | None:
         return (
             "rows in chunks are fitted with the squared loss or a smooth Lipschitz loss of labels, "
             f"as 'logistic'; {name} is neither. Use one of these, or rows that fit into memory."
+        )
+    if np.isfinite(label_cost) and (order == 2 or loss.outputs > 1):
+        return (
+            f"label_cost={label_cost:g} is for rows in chunks at order=1 and for one score per "
+            "row: use order=1 and, of three classes or more, multi_class='ovr', or rows that fit "
+            "into memory."
         )
     return None
 
@@ -291,8 +297,8 @@ def _solver(task: Task) -> Callable[..., list[fits.Fits]]:
     """Return what solves folds and path."""
     if task.squared is not None:
         return fits.by_factors
-    single = task.stream.loss.outputs == 1
-    return fits.by_newton if single and task.order == 1 else fits.one_by_one
+    plain = task.stream.loss.outputs == 1 and np.isinf(task.stream.label_cost)
+    return fits.by_newton if plain and task.order == 1 else fits.one_by_one
 
 
 def _fold_scores(task: Task, one: fits.Fits, costs: list[Cost]) -> FoldScores:

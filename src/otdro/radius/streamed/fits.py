@@ -15,6 +15,7 @@ from ...problem import Solution
 from ...solvers import Exact
 from ...solvers.streamed import Columns, HeldSums, Minima, Models, Stream, minimise, together
 from ...solvers.streamed.batch import PASSES
+from ...solvers.streamed.priced import NEAR_IN_FOLDS
 from ...solvers.streamed.squared import certified
 from ..folds import FOLD_TOL
 from ..grid import solve_path
@@ -123,7 +124,9 @@ def one_by_one(
 def _in_lots(stream: Stream, methods: list[Any]) -> list[tuple[Solution, float]]:
     """Return the results of methods, as many at a time as their matrices leave memory for."""
     side = (stream.chunks.d + 2) * max(1, stream.loss.outputs - 1)
-    size = max(1, LOT_BYTES // (8 * side**2))
+    # with a price of labels the rows near a tie are at hand too
+    rows = NEAR_IN_FOLDS * stream.chunks.d if np.isfinite(stream.label_cost) else 0
+    size = max(1, LOT_BYTES // (8 * (side**2 + rows)))
     lots = [methods[i : i + size] for i in range(0, len(methods), size)]
     return [result for lot in lots for result in together(stream.chunks, lot)]
 

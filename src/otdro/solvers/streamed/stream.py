@@ -44,8 +44,8 @@ class Stream:
 
     These are the number of rows, their weight and the weighted sum of rows by fold and class,
     ``square`` the sum of squared weights. ``classes`` are the labels, None for targets; the class
-    ``positive`` is +1, the others are -1. The rows of the fold ``left_out`` are not read. The price
-    of moving a target is that of ``Ball``.
+    ``positive`` is +1, the others are -1. The rows of the fold ``left_out`` are not read.
+    Prices of changing a label and of moving a target are those of ``Ball``.
     """
 
     chunks: Chunks
@@ -61,6 +61,7 @@ class Stream:
     factors: Array | None = None
     positive: int = 1
     left_out: int = -1
+    label_cost: float = np.inf
     target_cost: float = np.inf
 
     @property
@@ -158,6 +159,7 @@ class Stream:
             weights / weights.sum(),
             self.loss,
             self.fit_intercept,
+            label_cost=self.label_cost,
             target_cost=self.target_cost,
         )
 
