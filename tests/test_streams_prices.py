@@ -1,12 +1,13 @@
-"""Labels that change at a price, of rows in chunks: the solutions of memory, and their gaps."""
+"""Labels that change at a price, of rows in chunks: the solutions of memory and cone programs."""
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from sklearn.base import clone
 
-from otdro import DROClassifier
+from otdro import DROClassifier, DRORegressor
 from otdro.costs import Mahalanobis
+from otdro.losses import Squared
 from otdro.radius.streamed import solving
 from otdro.solvers.streamed import Folds, stream
 from streaming import D, N, chunks_of, made_rows, splits_of
@@ -41,6 +42,19 @@ def agrees(model, X, y, weights=None, passes=9):
 def test_labels_change_at_the_price_of_memory(rows, price, delta):
     X, y, _ = rows
     agrees(DROClassifier(cost="euclidean", delta=delta, label_cost=price, tol=1e-9), X, y)
+
+
+@pytest.mark.parametrize("price", [0.3, 2.0])
+def test_optima_are_those_of_cone_programs(rows, price):
+    reference = pytest.importorskip("reference.classes")
+    X, labels, targets = (part[:120] for part in rows)
+    y = np.where(labels == "yes", 1, -1)
+    model = DROClassifier(cost="euclidean", delta=0.02, label_cost=price, tol=1e-8)
+    best = reference.label_price(X, y, "logistic", 1, 2, price, 0.02)
+    assert_allclose(model.fit(chunks_of(X, y, 30), None).robust_risk_, best, atol=1e-7)
+    moving = DRORegressor(cost="euclidean", delta=0.02, target_cost=price, tol=1e-8)
+    best = reference.target_price(X, targets, Squared(), 2, 2, price, 0.02)
+    assert_allclose(moving.fit(chunks_of(X, targets, 30), None).robust_risk_, best, rtol=1e-7)
 
 
 @pytest.mark.parametrize("near", [50, 400])

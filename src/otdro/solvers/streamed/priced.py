@@ -107,7 +107,7 @@ class PricedStep(NamedTuple):
         return PricedStep(*moved, self.shares)
 
 
-class DualPoint(NamedTuple):
+class StepBound(NamedTuple):
     """What the slopes of a step prove but for the conjugates of rows that are not near.
 
     ``more`` of the score balances them, ``excess`` is what their budget lacks relative to delta,
@@ -224,7 +224,7 @@ def _band(problem: PricedStream, theta: Array, b: float, x: float) -> float:
 
 
 def _pass(
-    problem: PricedStream, p: PricedPoint, step: PricedStep, dual: DualPoint | None, width: float
+    problem: PricedStream, p: PricedPoint, step: PricedStep, dual: StepBound | None, width: float
 ) -> Passes[tuple[PricedPoint, float, float]]:
     """Return the point after the longest part of a step that descends, the bound, the length.
 
@@ -349,7 +349,7 @@ def _model(problem: PricedStream, p: PricedPoint, kinks: _Kinks, shares: Array) 
     return KinkedQuadratic(g, H, behind, J)
 
 
-def _dual(problem: PricedStream, p: PricedPoint, step: PricedStep) -> DualPoint:
+def _dual(problem: PricedStream, p: PricedPoint, step: PricedStep) -> StepBound:
     """Return what the shares and slopes of a step prove, all sums of slopes but conjugates known.
 
     Slopes are a + D dz under the worse label and, of near rows, under both.
@@ -379,4 +379,4 @@ def _dual(problem: PricedStream, p: PricedPoint, step: PricedStep) -> DualPoint:
         float(m[m > 0] @ loss.conjugate((a + D * (dz + more))[m > 0], label[m > 0]))
         for m, a, D, label in pieces[1:]
     )
-    return DualPoint(float(more), excess, conjugate)
+    return StepBound(float(more), excess, conjugate)
