@@ -245,9 +245,9 @@ def test_targets_move_at_the_price_of_memory(rows, price, cost, delta):
 
 def test_folds_with_a_price_of_targets_choose_the_delta_of_memory(rows):
     X, _, y = rows
-    model = DRORegressor(cost="euclidean", target_cost=0.5)
+    model = DRORegressor(cost="euclidean", target_cost=0.5, cv=2, deltas=[1.0, 1e-2, 1e-4])
     found = clone(model).fit(chunks_of(X, y), None)
-    memory = model.set_params(cv=splits_of(Folds(5, 0), N)).fit(X, y)
+    memory = model.set_params(cv=splits_of(Folds(2, 0), N)).fit(X, y)
     assert_allclose(found.delta_, memory.delta_, rtol=1e-9)
     with pytest.raises(ValueError, match="target_cost='cv' is for rows in memory"):
         model.set_params(target_cost="cv").fit(chunks_of(X, y), None)
@@ -286,8 +286,8 @@ def test_columns_far_apart_are_measured_by_their_spread_as_in_memory(rows, kind,
     y = labels if kind is DROClassifier else targets
     apart = X * [1, 1000, 0.01, 50, 1]
     data = chunks_of(apart, y)
-    found = kind(cv=3).fit(data, None)
-    memory = kind(cv=splits_of(Folds(3, 0), N)).fit(apart, y)
+    found = kind(cv=2).fit(data, None)
+    memory = kind(cv=splits_of(Folds(2, 0), N)).fit(apart, y)
     assert data.passes <= 12
     assert "measures each by its own spread" in found.message_
     assert_allclose(found.cost_.matrix, memory.cost_.matrix, rtol=1e-6)

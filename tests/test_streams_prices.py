@@ -37,7 +37,8 @@ def agrees(model, X, y, weights=None, passes=9):
     return found
 
 
-@pytest.mark.parametrize("price", [0.2, 1.0, 5.0])
+# at the last price no label pays, and no row is near a tie
+@pytest.mark.parametrize("price", [0.2, 1.0, 1e3])
 @pytest.mark.parametrize("delta", [1e-3, 0.02])
 def test_labels_change_at_the_price_of_memory(rows, price, delta):
     X, y, _ = rows

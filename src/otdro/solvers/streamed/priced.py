@@ -305,7 +305,9 @@ def _kinks(problem: PricedStream, p: PricedPoint) -> _Kinks:
 def _step(problem: PricedStream, p: PricedPoint, last: float, target: float) -> PricedStep:
     """Return the step to the minimiser of the model; ``last`` is the decrease of the last one."""
     kinks, d = _kinks(problem, p), len(p.theta)
-    shares, prices = np.zeros(len(kinks.w)), None
+    shares = np.zeros(len(kinks.w))
+    # that of x >= 0 comes last
+    prices = np.append(shares, 0.0 if p.x > 0 else 0.5)
     tol = max(OF_DECREASE * last, OF_TARGET * target)
     # the curvature of the norm is that of the shares, which the model itself finds
     for _ in range(2):
@@ -343,9 +345,9 @@ def _model(problem: PricedStream, p: PricedPoint, kinks: _Kinks, shares: Array) 
     J = kinks.w[:, None] * J
     if not stream.fit_intercept:
         g[d], H[d], H[:, d], H[d, d], J[:, d] = 0.0, 0.0, 0.0, 1.0, 0.0
-    # x >= 0: its price is at most that of t
-    J = np.vstack([J, np.append(np.zeros(d + 1), -problem.rate)])
-    behind = np.append(-kinks.w * np.abs(kinks.at.gain), -problem.rate * p.x)
+    # x >= 0: its price is at most that of t, and twice that leaves no choice where they are equal
+    J = np.vstack([J, np.append(np.zeros(d + 1), -2 * problem.rate)])
+    behind = np.append(-kinks.w * np.abs(kinks.at.gain), -2 * problem.rate * p.x)
     return KinkedQuadratic(g, H, behind, J)
 
 
