@@ -306,8 +306,8 @@ def _step(problem: PricedStream, p: PricedPoint, last: float, target: float) -> 
     """Return the step to the minimiser of the model; ``last`` is the decrease of the last one."""
     kinks, d = _kinks(problem, p), len(p.theta)
     shares = np.zeros(len(kinks.w))
-    # that of x >= 0 comes last
-    prices = np.append(shares, 0.0 if p.x > 0 else 0.5)
+    # those of the ends of x come last
+    prices = np.append(shares, [0.0 if p.x > 0 else 0.5, 0.0])
     tol = max(OF_DECREASE * last, OF_TARGET * target)
     # the curvature of the norm is that of the shares, which the model itself finds
     for _ in range(2):
@@ -346,8 +346,10 @@ def _model(problem: PricedStream, p: PricedPoint, kinks: _Kinks, shares: Array) 
     if not stream.fit_intercept:
         g[d], H[d], H[:, d], H[d, d], J[:, d] = 0.0, 0.0, 0.0, 1.0, 0.0
     # x >= 0: its price is at most that of t, and twice that leaves no choice where they are equal
-    J = np.vstack([J, np.append(np.zeros(d + 1), -2 * problem.rate)])
-    behind = np.append(-kinks.w * np.abs(kinks.at.gain), -2 * problem.rate * p.x)
+    # and ||theta|| + x at most doubles: rows that are far from a tie do not hold it in the model
+    ends = np.array([-2 * problem.rate, problem.rate + charge])
+    J = np.vstack([J, np.column_stack([np.zeros((2, d + 1)), ends])])
+    behind = np.append(-kinks.w * np.abs(kinks.at.gain), [ends[0] * p.x, -ends[1] * (w + p.x)])
     return KinkedQuadratic(g, H, behind, J)
 
 
