@@ -175,8 +175,7 @@ def test_folds_choose_the_delta_of_memory(rows, rule, monkeypatch):
         assert_allclose(found.path_.score_se, memory.path_.score_se, atol=3e-4)
 
 
-# the grid alone is looked at: steps of a fold without the row use the matrix with it, and moments
-# of squared loss lose digits by the square of its length
+# a fold without the row starts far from its solution
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("fit_intercept", [True, False])
 @pytest.mark.parametrize("kind", [DROClassifier, DRORegressor])
@@ -191,6 +190,67 @@ def test_a_row_far_out_leaves_the_grid_of_memory(rows, kind, fit_intercept, monk
     memory = model.set_params(cv=splits_of(Folds(2, 0), N)).fit(spoilt, y)
     assert len(memory.path_.deltas) > 20
     assert_allclose(found.path_.deltas, memory.path_.deltas, rtol=1e-9)
+
+
+@pytest.mark.parametrize("size", [1e5, 1e7])
+@pytest.mark.parametrize("delta", [0.05, "cv"])
+def test_a_row_far_out_leaves_the_gap_of_the_squared_loss(rows, size, delta):
+    X, _, y = rows
+    spoilt = X.copy()
+    spoilt[7] = size
+    found = DRORegressor(cost="euclidean", delta=delta, cv=2).fit(chunks_of(spoilt, y), None)
+    best = DRORegressor(cost="euclidean", delta=found.delta_, tol=1e-9).fit(spoilt, y)
+    assert found.gap_ <= 1e-6 * found.robust_risk_
+    assert_allclose(found.robust_risk_, best.robust_risk_, rtol=1e-12)
+
+
+def test_folds_of_nearly_separable_rows_choose_the_delta_of_memory(monkeypatch):
+    # margins are smoothed by 40/n of their spread, which is large where classes are apart
+    monkeypatch.setattr(stream, "KEPT", 500)
+    rng = np.random.default_rng(105)
+    X = rng.standard_normal((500, D))
+    y = np.where(X @ rng.standard_normal(D) > 0, 1, -1)
+    model = DROClassifier(cost="euclidean")
+    found = clone(model).fit(chunks_of(X, y), None)
+    memory = model.set_params(cv=splits_of(Folds(5, 0), 500)).fit(X, y)
+    assert_allclose(found.delta_, memory.delta_, rtol=1e-9)
+    assert_allclose(found.path_.score_mean, memory.path_.score_mean, atol=3e-4)
+
+
+def test_targets_that_the_columns_tell_are_interpolated(rows):
+    X, _, _ = rows
+    collinear = np.column_stack([X, X[:, 0] - X[:, 1]])
+    model = DRORegressor(cost="euclidean", delta=1e-3)
+    found = clone(model).fit(chunks_of(collinear, X @ np.arange(D)), None)
+    memory = model.fit(collinear, X @ np.arange(D))
+    assert found.gap_ <= 1e-6 * found.robust_risk_
+    assert_allclose(found.robust_risk_, memory.robust_risk_, rtol=1e-9)
+
+
+@pytest.mark.parametrize("price", [0.01, 0.5, 100.0])
+@pytest.mark.parametrize("cost", ["euclidean", Mahalanobis(np.diag(np.arange(1.0, 1 + D)))])
+@pytest.mark.parametrize("delta", [0.0, 0.05, 100.0])
+def test_targets_move_at_the_price_of_memory(rows, price, cost, delta):
+    X, _, y = rows
+    model = DRORegressor(cost=cost, delta=delta, target_cost=price, tol=1e-11)
+    found = clone(model).fit(chunks_of(X, y), None)
+    memory = model.fit(X, y)
+    assert found.ball_.target_cost == price
+    assert found.gap_ <= 1e-11 * memory.robust_risk_
+    assert_allclose(found.robust_risk_, memory.robust_risk_, rtol=1e-10)
+    assert_allclose(found.coef_, memory.coef_, atol=1e-6)
+    risk = robust_risk(chunks_of(X, y), None, found.coef_, found.intercept_, "squared", found.ball_)
+    assert_allclose(risk, found.robust_risk_, rtol=1e-12)
+
+
+def test_folds_with_a_price_of_targets_choose_the_delta_of_memory(rows):
+    X, _, y = rows
+    model = DRORegressor(cost="euclidean", target_cost=0.5, cv=2, deltas=[1.0, 1e-2, 1e-4])
+    found = clone(model).fit(chunks_of(X, y), None)
+    memory = model.set_params(cv=splits_of(Folds(2, 0), N)).fit(X, y)
+    assert_allclose(found.delta_, memory.delta_, rtol=1e-9)
+    with pytest.raises(ValueError, match="target_cost='cv' is for rows in memory"):
+        model.set_params(target_cost="cv").fit(chunks_of(X, y), None)
 
 
 def test_gaps_of_a_path_are_bounds(rows):
@@ -217,6 +277,22 @@ def test_a_learned_cost_is_blended_from_folds(rows, kind, monkeypatch):
     assert found.gap_ <= 1e-6 * found.robust_risk_ * 10
     given = kind(cost=found.cost_, delta=found.delta_, tol=1e-9).fit(X, y)
     assert_allclose(found.robust_risk_, given.robust_risk_, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", [DROClassifier, DRORegressor])
+def test_columns_far_apart_are_measured_by_their_spread_as_in_memory(rows, kind, monkeypatch):
+    monkeypatch.setattr(stream, "KEPT", N)
+    X, labels, targets = rows
+    y = labels if kind is DROClassifier else targets
+    apart = X * [1, 1000, 0.01, 50, 1]
+    data = chunks_of(apart, y)
+    found = kind(cv=2).fit(data, None)
+    memory = kind(cv=splits_of(Folds(2, 0), N)).fit(apart, y)
+    assert data.passes <= 12
+    assert "measures each by its own spread" in found.message_
+    assert_allclose(found.cost_.matrix, memory.cost_.matrix, rtol=1e-6)
+    assert_allclose(found.delta_, memory.delta_, rtol=1e-6)
+    assert list(found.cost_.weights_) == list(memory.cost_.weights_)
 
 
 def test_a_covariance_is_added_up_over_all_rows(rows):
@@ -449,7 +525,7 @@ def test_parquet_names_are_checked(rows, tmp_path):
         ({"loss": "hinge"}, "squared loss or a smooth Lipschitz loss.*Hinge is neither"),
         ({"cost": "linf"}, "need a Euclidean, Mahalanobis or learned cost"),
         ({"solver": "smoothed"}, "solver='smoothed' is for rows in memory"),
-        ({"label_cost": 1.0}, r"label_cost=1\.0 is for rows in memory"),
+        ({"label_cost": "cv"}, r"label_cost='cv' is for rows in memory"),
         ({"scoring": "accuracy"}, "scoring='accuracy' is for rows in memory"),
         ({"multi_class": "softmax"}, "unknown multi_class='softmax'"),
         ({"rule": "worst"}, "rule='worst' needs groups"),

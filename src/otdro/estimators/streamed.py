@@ -23,6 +23,7 @@ from ..radius.streamed import StreamedChoice, choose, group_folds, lacks
 from ..radius.trials import Settings
 from ..solvers.streamed import Folds, Stream, opened
 from .multinomial import model_form
+from .prices import fit_price
 from .report import names_of
 from .rows import require_classes
 
@@ -35,8 +36,6 @@ BESIDE = {"sample_weight": "w", "groups": "group"}
 #: Parameters and arguments that rows in chunks do not take, with the values that stand for none.
 FIXED: dict[str, tuple[Any, ...]] = {
     "scoring": (None,),
-    "label_cost": (np.inf,),
-    "target_cost": (np.inf,),
     "solver": ("auto", "exact"),
 }
 
@@ -53,7 +52,10 @@ def fits_in_chunks(model: Any, X: Any, y: Any, loss: Loss, extra: dict[str, Any]
         _folds(model)
         tried = cost_candidates.resolve(model.cost, X)
         order = resolve_order(model.order, loss, tried.cost)
-        reason = lacks(loss, order, tried)
+        price = float(getattr(model, "label_cost", np.inf))
+        if np.isfinite(price):
+            loss = model_form(model, loss, len(np.unique(y)), None).loss or loss
+        reason = lacks(loss, order, tried, price)
     except ValueError as refused:
         reason = str(refused)
     if reason is None:
@@ -74,6 +76,10 @@ def fit_in_chunks(model: Any, X: Any, y: Any, loss: Loss, extra: dict[str, Any])
     grouping = partial(group_folds, folds) if grouped else None
     stream = opened(chunks, loss, bool(model.fit_intercept), folds, grouping)
     note = ""
+    if stream.classes is None:
+        stream = replace(stream, target_cost=float(fit_price(model, "target_cost", None)))
+    else:
+        stream = replace(stream, label_cost=float(fit_price(model, "label_cost", None)))
     if stream.classes is not None:
         form = model_form(model, loss, len(stream.classes), None)
         stream = _weighed(stream, model)
@@ -100,6 +106,12 @@ def _require_plain(model: Any, extra: dict[str, Any]) -> None:
             raise ValueError(
                 f"{name}={value!r} is for rows in memory, and X comes in chunks: use "
                 f"{name}={known[0]!r}."
+            )
+    for name in ("label_cost", "target_cost"):
+        if isinstance(getattr(model, name, None), str):
+            raise ValueError(
+                f"{name}={getattr(model, name)!r} is for rows in memory, and X comes in chunks: "
+                "give a number, or inf."
             )
     if model.rule == "worst" and extra["groups"] is None:
         raise ValueError("rule='worst' needs groups: fit(X, y, groups=...), or use rule='auto'.")

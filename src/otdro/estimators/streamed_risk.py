@@ -96,8 +96,8 @@ def risk_in_chunks(X: Any, y: Any, coef: Any, intercept: Any, loss: Loss, ball: 
             f"the worst-case risk of rows in chunks is that under a norm, got {ball.cost!r}: use a "
             "norm, or rows that fit into memory."
         )
-    if np.isfinite(min(ball.label_cost, ball.target_cost)):
-        raise ValueError("rows in chunks take no price of labels or targets: leave it at inf.")
+    if np.isfinite(ball.label_cost):
+        raise ValueError("rows in chunks take no price of labels: leave label_cost at inf.")
     rows = open_rows(X, y)
     model = _checked(rows, np.asarray(coef, dtype=float), intercept, loss, ball)
     [found] = rows.total(LossOfRows(model, -(-rows.n // KEPT)))
@@ -105,7 +105,7 @@ def risk_in_chunks(X: Any, y: Any, coef: Any, intercept: Any, loss: Loss, ball: 
     if model.loss.outputs > 1:
         pair = steepest_pair(ball.cost, model.coef, found["rows"] > 0)
         return float(plain + ball.delta * max(pair.norm, 0.0))
-    w = float(ball.cost.dual_norm(model.coef))
+    w = float(ball.gain(ball.cost.dual_norm(model.coef)))
     if ball.order == 1:
         return float(plain + ball.delta * loss.lipschitz * w)
     if loss.pieces is not None and loss.pieces.rooted:

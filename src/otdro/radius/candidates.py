@@ -134,6 +134,11 @@ class Candidates:
         return [self.even if cost is None else cost for cost in found]
 
 
+def measured_by(units: Array, tried: Candidates) -> Candidates:
+    """Return the candidates with every column measured by its spread, and a note of it."""
+    return replace(tried, units=units, note=f"{MEASURED_BY_SPREAD} {tried.note}".strip())
+
+
 def blended(costs: list[Cost], weights: Array, d: int) -> Mahalanobis:
     """Return the cost of sum_c w_c Lambda_c; the Euclidean cost has the identity."""
     same = np.eye(d) if d <= COLUMNS_UP_TO else identity(d)

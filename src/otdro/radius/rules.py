@@ -179,9 +179,6 @@ def smoothed_loss(evidence: Evidence, n: float) -> tuple[Array, float]:
     for k in range(len(sample.ys)):
         if evidence.losses is None:
             losses.append(_out_of_fold(evidence, k, h))
-        elif evidence.environments is None:
-            # so many rows that h is nearly 0
-            losses.append(evidence.losses)
         else:
             # what smoothing changes, from the rows at hand
             change = _out_of_fold(evidence, k, h) - _out_of_fold(evidence, k, 0.0)

@@ -18,7 +18,7 @@ from ..pairs import generator
 from ..problem import Ball, Sample, Solution
 from ..solvers import Solver
 from . import candidates as cost_candidates
-from .candidates import COLUMNS_UP_TO, MEASURED_BY_SPREAD, Candidates
+from .candidates import COLUMNS_UP_TO, Candidates, measured_by
 from .checks import check_delta, resolve_order
 from .comparison import CandidateScore, Comparison
 from .environments import environment_losses
@@ -125,7 +125,7 @@ def _in_units(trials: Trials, tried: Candidates, full: list[Cost]) -> tuple[Cand
     units = spreads_far_apart(trials.sample)
     if units is None:
         return tried, full
-    spread = replace(tried, units=units, note=f"{MEASURED_BY_SPREAD} {tried.note}".strip())
+    spread = measured_by(units, tried)
     own, measured = trials.for_weights().each([tried.even, spread.even])
     if own.verdict.value < measured.verdict.value:
         return tried, full

@@ -16,14 +16,10 @@ from numpy.typing import NDArray
 from ...chunks import Job
 from ...costs import Cost
 from ...problem import Ball, Solution
-from ...solvers.streamed import (
-    ScatterSums,
-    Stream,
-    together,
-)
-from ...solvers.streamed import squared as by_moments
+from ...solvers.streamed import Stream, together
+from ...solvers.streamed import squared as by_factors
 from .. import candidates as cost_candidates
-from ..candidates import Candidates, blended
+from ..candidates import Candidates, blended, measured_by
 from ..checks import check_delta, resolve_order
 from ..environments import Environments
 from ..folds import FoldScores
@@ -33,9 +29,17 @@ from ..rules import Evidence
 from ..rules import resolve as resolve_rule
 from ..selection import blend_weights, noted
 from ..trials import Settings, Trial, resolve_deltas
+from ..units import spreads_far_apart
 from . import fits
 from .grouping import environments_of
-from .learning import candidates_of, covariances, fence_of, from_scatter, takes_covariance
+from .learning import (
+    candidates_of,
+    covariances,
+    fence_of,
+    from_scatter,
+    scatter_job,
+    takes_covariance,
+)
 from .solving import Near, method
 from .task import Task
 from .theory import theory_profiles
@@ -63,15 +67,16 @@ def choose(stream: Stream, settings: Settings, tol: float, max_iter: int) -> Str
     sample = stream.sample
     tried = cost_candidates.resolve(settings.cost, sample.X)
     order, delta = order_of(settings, stream), check_delta(settings.delta)
-    task = _looked(Task(stream, order, delta, settings, tol, max_iter), tried)
+    units = None if tried.learned is None else spreads_far_apart(sample)
+    task = _looked(Task(stream, order, delta, settings, tol, max_iter, units=units), tried)
     left, full = tried.from_all(sample)
     full = from_scatter(task, left, full, -1)
     if delta == "theory":
-        profiles = theory_profiles(stream, full[0], order, settings.confidence, task.moments)
+        profiles = theory_profiles(stream, full[0], order, settings.confidence, task.squared)
         task = replace(task, profiles=profiles)
     if delta == "cv" or left.learned is not None:
         return _from_folds(task, left, full)
-    ball = Ball(full[0], float(_deltas(task, full[0])[0]), order)
+    ball = task.ball(full[0], _deltas(task, full[0])[0])
     solutions, risks = _solved(task, ball, None)
     return StreamedChoice(ball, solutions, risks, None, left.note)
 
@@ -81,13 +86,13 @@ def order_of(settings: Settings, stream: Stream) -> int:
     loss = stream.loss
     tried = cost_candidates.resolve(settings.cost, stream.rows.X)
     order = resolve_order(settings.order, loss, tried.cost)
-    reason = lacks(loss, order, tried)
+    reason = lacks(loss, order, tried, stream.label_cost)
     if reason is not None:
         raise ValueError(reason)
     return order
 
 
-def lacks(loss: Any, order: int, tried: Candidates) -> str | None:
+def lacks(loss: Any, order: int, tried: Candidates, label_cost: float = np.inf) -> str | None:
     """Return why a problem is not solved in chunks, None if it is."""
     name, cost = type(loss).__name__, tried.cost
     if cost is not None and not cost.euclidean:
@@ -105,31 +110,39 @@ def lacks(loss: Any, order: int, tried: Candidates) -> str | None:
             "rows in chunks are fitted with the squared loss or a smooth Lipschitz loss of labels, "
             f"as 'logistic'; {name} is neither. Use one of these, or rows that fit into memory."
         )
+    if np.isfinite(label_cost) and (order == 2 or loss.outputs > 1):
+        return (
+            f"label_cost={label_cost:g} is for rows in chunks at order=1 and for one score per "
+            "row: use order=1 and, of three classes or more, multi_class='ovr', or rows that fit "
+            "into memory."
+        )
     return None
 
 
 def _looked(task: Task, tried: Candidates) -> Task:
-    """Return the task after the pass that takes moments, scatter and fenced sums, where needed."""
+    """Return the task after the pass that takes factors, scatter and fenced sums, where needed."""
     stream, jobs = task.stream, dict[str, Job]()
     scatter = any(takes_covariance(c) for c in candidates_of(tried))
     grid = task.delta == "cv" and task.settings.deltas is None
     if stream.loss.pieces is not None:
-        jobs["moments"] = by_moments.job(stream)
-    if scatter or grid:
-        center, fence = fence_of(stream)
+        jobs["squared"] = by_factors.job(stream)
     if scatter:
-        jobs["scatter"] = ScatterSums(replace(stream.blocks, center=center), fence)
+        jobs["scatter"] = scatter_job(stream)
+    if scatter and task.units is not None:
+        jobs["in units"] = scatter_job(stream, task.units)
     if grid:
-        jobs["fenced"] = fenced = fenced_job(stream, center, fence, by_moments.shift(stream))
+        jobs["fenced"] = fenced = fenced_job(stream, *fence_of(stream), by_factors.shift(stream))
     if not jobs:
         return task
     found = dict(zip(jobs, stream.chunks.total(*jobs.values()), strict=True))
-    if "moments" in found:
-        task = replace(task, moments=by_moments.moments(stream, found["moments"]))
+    if "squared" in found:
+        task = replace(task, squared=by_factors.factors(stream, found["squared"]))
     if "scatter" in found:
         task = replace(task, covariance=covariances(found["scatter"]))
+    if "in units" in found:
+        task = replace(task, covariance_in_units=covariances(found["in units"]))
     if "fenced" in found:
-        task = replace(task, zeros=zeros(stream, task.moments, fenced, found["fenced"]))
+        task = replace(task, zeros=zeros(stream, task.squared, fenced, found["fenced"]))
     return task
 
 
@@ -138,9 +151,9 @@ def _solved(
 ) -> tuple[list[Solution], list[float]]:
     """Return the certified solutions and their plain risks, from models near them."""
     stream, factor = task.stream, ball.cost.factor()
-    if task.moments is not None:
-        exact = (task.moments, factor, np.array([ball.delta]), task.tol)
-        squared, risks = by_moments.certified(*exact)
+    if task.squared is not None:
+        exact = (task.squared, factor, np.array([ball.delta]), task.tol)
+        squared, risks = by_factors.certified(*exact)
         return squared, risks.tolist()
     methods = [
         method(model, ball, None if starts is None else starts[k], task.tol, task.max_iter)
@@ -180,13 +193,8 @@ class Tried:
 
 def _from_folds(task: Task, tried: Candidates, full: list[Cost]) -> StreamedChoice:
     """Choose cost and delta by the same folds."""
-    sample, kept = task.stream.sample, task.stream.kept_fold
-    learned = [
-        from_scatter(task, tried, tried.costs(sample.rows(np.flatnonzero(kept != f))), f)
-        for f in task.folds
-    ]
     blends = tried.blends and len(full) > 1
-    found = _tried(task, tried.names, full, learned, certify=not blends)
+    tried, full, learned, found = _in_units(task, tried, full, certify=not blends)
     best = min(found, key=lambda each: each.trial.verdict.value)
     weights, trials = None, [each.trial for each in found]
     if blends and tried.learned is not None:
@@ -198,18 +206,49 @@ def _from_folds(task: Task, tried: Candidates, full: list[Cost]) -> StreamedChoi
     return _chosen(task, best, table, tried.note)
 
 
+def _in_units(
+    task: Task, tried: Candidates, full: list[Cost], certify: bool
+) -> tuple[Candidates, list[Cost], list[list[Cost]], list[Tried]]:
+    """Return the candidates in the units that the folds prefer, their costs and what folds say.
+
+    Those in units of the columns' spreads are tried in the same passes.
+    """
+    asked = [(tried, full, _outside(task, tried))]
+    if task.units is not None and tried.learned is not None:
+        spread, costs = measured_by(task.units, tried).from_all(task.stream.sample)
+        costs = from_scatter(task, spread, costs, -1)
+        asked.append((spread, costs, _outside(task, spread)))
+    names = [name for each, *_ in asked for name in each.names]
+    every = [cost for _, costs, _ in asked for cost in costs]
+    by_fold = [[cost for *_, learned in asked for cost in learned[f]] for f in task.folds]
+    found = _tried(task, names, every, by_fold, certify)
+    own, rest = found[: len(full)], found[len(full) :]
+    if not rest or own[0].trial.verdict.value < rest[0].trial.verdict.value:
+        return *asked[0], own
+    return *asked[1], rest
+
+
+def _outside(task: Task, tried: Candidates) -> list[list[Cost]]:
+    """Return the costs of the candidates learned from the rows outside each fold."""
+    sample, kept = task.stream.sample, task.stream.kept_fold
+    return [
+        from_scatter(task, tried, tried.costs(sample.rows(np.flatnonzero(kept != f))), f)
+        for f in task.folds
+    ]
+
+
 def _chosen(task: Task, best: Tried, table: list[Any], note: str) -> StreamedChoice:
     """Return the ball of the best cost, the solutions on it, and the path."""
     trial, models = best.trial, best.fits.everywhere
     j = trial.verdict.place
-    ball = Ball(trial.cost, float(trial.deltas[j]), task.order)
+    ball = task.ball(trial.cost, trial.deltas[j])
     lines = [model.lines(task.stream.center) for model in models]
     starts = [
         Near(of_model[j], b[j], float(best.fits.multiplier[k, j]))
         for k, (of_model, b) in enumerate(lines)
     ]
     solutions, risks = _solved(task, ball, starts)
-    shift = 0.0 if task.moments is None else task.moments.shift
+    shift = 0.0 if task.squared is None else task.squared.shift
     coef = np.stack([of_model for of_model, _ in lines])
     intercept = np.stack([b for _, b in lines]) + shift
     # risks, objectives and gaps (K, m); those of the chosen delta are the solutions' own
@@ -256,17 +295,17 @@ def _tried(
 
 def _solver(task: Task) -> Callable[..., list[fits.Fits]]:
     """Return what solves folds and path."""
-    if task.moments is not None:
-        return fits.by_moments
-    single = task.stream.loss.outputs == 1
-    return fits.by_newton if single and task.order == 1 else fits.one_by_one
+    if task.squared is not None:
+        return fits.by_factors
+    plain = task.stream.loss.outputs == 1 and np.isinf(task.stream.label_cost)
+    return fits.by_newton if plain and task.order == 1 else fits.one_by_one
 
 
 def _fold_scores(task: Task, one: fits.Fits, costs: list[Cost]) -> FoldScores:
     """Return the scores of all rows, with the tested rows in memory and their model scores."""
     stream, K = task.stream, len(one.everywhere)
     rows = [np.flatnonzero(stream.kept_fold == f) for f in task.folds]
-    shift = 0.0 if task.moments is None else task.moments.shift
+    shift = 0.0 if task.squared is None else task.squared.shift
     z = []
     for part, models in zip(rows, one.in_folds, strict=True):
         scores = models.scores(stream.rows.X[part] - stream.center) + shift

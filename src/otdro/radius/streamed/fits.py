@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from ...costs import Cost
-from ...problem import Ball, Solution
+from ...problem import Solution
 from ...solvers import Exact
 from ...solvers.streamed import Columns, HeldSums, Minima, Models, Stream, minimise, together
 from ...solvers.streamed.batch import PASSES
+from ...solvers.streamed.priced import NEAR_IN_FOLDS
 from ...solvers.streamed.squared import certified
 from ..folds import FOLD_TOL
 from ..grid import solve_path
@@ -45,24 +46,24 @@ class Fits:
     held: Array
 
 
-def by_moments(
+def by_factors(
     task: Task, full: list[Cost], learned: list[Any], deltas: list[Array], certify: bool
 ) -> list[Fits]:
-    """Return the fits of the squared loss, all from moments; certificates take one pass."""
-    moments, pieces = task.moments, task.stream.loss.pieces
-    assert moments is not None
+    """Return the fits of the squared loss, all from factors; certificates take one pass."""
+    squared, pieces = task.squared, task.stream.loss.pieces
+    assert squared is not None
     assert pieces is not None
     found = []
     for cost, in_folds, grid in zip(full, learned, deltas, strict=True):
-        models = [moments.models(c.factor(), grid, f) for f, c in enumerate(in_folds)]
-        held = [moments.held(m, f) / (2 * pieces.kappa) for f, m in enumerate(models)]
+        models = [squared.models(c.factor(), grid, f) for f, c in enumerate(in_folds)]
+        held = [squared.held(m, f) / (2 * pieces.kappa) for f, m in enumerate(models)]
         risk = objective = gap = np.full(len(grid), np.inf)
         multiplier = np.zeros(len(grid))
         if certify:
-            solutions, risk = certified(moments, cost.factor(), grid, task.tol)
+            solutions, risk = certified(squared, cost.factor(), grid, task.tol)
             objective = np.array([s.objective for s in solutions])
             gap = np.array([s.gap for s in solutions])
-        everywhere = moments.models(cost.factor(), grid)
+        everywhere = squared.models(cost.factor(), grid)
         each = (objective[None], risk[None], gap[None], multiplier[None])
         found.append(Fits([everywhere], *each, models, np.stack(held)))
     return found
@@ -112,7 +113,7 @@ def one_by_one(
         starts = solve_path(stream.sample, cost, task.order, grid, Exact(tol=FOLD_TOL))
         for part, one in zip(parts, [cost, *in_folds], strict=True):
             for k, j in np.ndindex(len(stream.models), len(grid)):
-                ball = Ball(one, float(grid[j]), task.order)
+                ball = task.ball(one, grid[j])
                 methods.append(method(part.models[k], ball, near(starts[k][j]), FOLD_TOL, PASSES))
     solved = _in_lots(stream, methods)
     _warn_of(sum(not solution.converged for solution, _ in solved))
@@ -123,7 +124,9 @@ def one_by_one(
 def _in_lots(stream: Stream, methods: list[Any]) -> list[tuple[Solution, float]]:
     """Return the results of methods, as many at a time as their matrices leave memory for."""
     side = (stream.chunks.d + 2) * max(1, stream.loss.outputs - 1)
-    size = max(1, LOT_BYTES // (8 * side**2))
+    # with a price of labels the rows near a tie are at hand too
+    rows = NEAR_IN_FOLDS * stream.chunks.d if np.isfinite(stream.label_cost) else 0
+    size = max(1, LOT_BYTES // (8 * (side**2 + rows)))
     lots = [methods[i : i + size] for i in range(0, len(methods), size)]
     return [result for lot in lots for result in together(stream.chunks, lot)]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,9 @@ from ...costs import Cost, Mahalanobis
 from ...design import Design
 from ...fences import ROW_FENCE, row_shares, weighted_quantile
 from ...metrics import Candidate
-from ...solvers.streamed import Stream
+from ...solvers.streamed import ScatterSums, Stream
 from ..candidates import Candidates
+from ..units import in_own_units
 from .task import Task
 
 Array = NDArray[Any]
@@ -31,13 +33,20 @@ def takes_covariance(candidate: Candidate) -> bool:
     return hasattr(candidate.learner, "of_covariance") and not candidate.needs_labels
 
 
-def fence_of(stream: Stream) -> tuple[Array, float]:
-    """Return the centre of the rows and the distance from it at which they are held."""
+def fence_of(stream: Stream, units: Array | None = None) -> tuple[Array, float]:
+    """Return the centre of the rows and the distance from it, in units, at which they are held."""
     sample = stream.kept
-    center, _ = row_shares(sample.X, sample.weights)
-    distance = np.sqrt(Design(sample.X, center=center).squared_norms())
+    X = sample.X if units is None else sample.X / units
+    center, _ = row_shares(X, sample.weights)
+    distance = np.sqrt(Design(X, center=center).squared_norms())
     fence = ROW_FENCE * float(weighted_quantile(distance[:, None], sample.weights, 0.5)[0])
-    return center, fence or np.inf
+    return center if units is None else center * units, fence or np.inf
+
+
+def scatter_job(stream: Stream, units: Array | None = None) -> ScatterSums:
+    """Return the job that takes the covariance of the columns in units."""
+    center, fence = fence_of(stream, units)
+    return ScatterSums(replace(stream.blocks, center=center), fence, units)
 
 
 def covariances(found: dict[str, Any]) -> list[Array]:
@@ -56,11 +65,14 @@ def covariances(found: dict[str, Any]) -> list[Array]:
 def from_scatter(task: Task, tried: Candidates, costs: list[Cost], fold: int) -> list[Cost]:
     """Return the costs of the candidates, with the covariance of all training rows where it is
     what a learner needs."""
-    if task.covariance is None:
+    units = tried.units
+    covariance = task.covariance if units is None else task.covariance_in_units
+    if covariance is None:
         return costs
     found = list(costs)
     for c, candidate in enumerate(candidates_of(tried)):
         if takes_covariance(candidate):
-            learner = clone(candidate.learner).of_covariance(task.covariance[fold])
-            found[c] = Mahalanobis(learner.shrunk(candidate.shrinkage))
+            learner = clone(candidate.learner).of_covariance(covariance[fold])
+            matrix = learner.shrunk(candidate.shrinkage)
+            found[c] = Mahalanobis(matrix if units is None else in_own_units(units, matrix))
     return found

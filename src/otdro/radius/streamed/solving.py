@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
 from numpy.typing import NDArray
 
 from ...problem import Ball, Solution
@@ -11,13 +12,17 @@ from ...solvers import Exact
 from ...solvers.streamed import (
     JointStream,
     Passes,
+    PricedStream,
     SoftmaxStream,
     Stream,
     StreamedProblem,
     solve,
     solve_joint,
+    solve_priced,
     solve_softmax,
 )
+from ...solvers.streamed.priced import NEAR, NEAR_IN_FOLDS
+from ..folds import FOLD_TOL
 
 Array = NDArray[Any]
 
@@ -52,6 +57,10 @@ def method(
         return solve_softmax(
             SoftmaxStream(model, factor, ball.delta), start.coef, b, target, max_iter
         )
+    if np.isfinite(ball.label_cost) and ball.delta > 0:
+        most = NEAR if tol < FOLD_TOL else NEAR_IN_FOLDS
+        priced = PricedStream(model, factor, ball.delta, ball.label_cost, most)
+        return solve_priced(priced, start.coef, b, start.lam, target, max_iter)
     if ball.order == 2 and ball.delta > 0:
         joint = JointStream(model, factor, ball.delta)
         return solve_joint(joint, start.coef, b, start.lam, target, max_iter)

@@ -7,8 +7,10 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from ...costs import Cost
+from ...problem import Ball
 from ...solvers.streamed import Stream
-from ...solvers.streamed.squared import FoldMoments
+from ...solvers.streamed.squared import FoldFactors
 from ..trials import Settings
 from .theory import Profile
 from .thresholds import Zeros
@@ -18,7 +20,11 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """A stream with what a fit asks of it; ``moments`` where the loss is squared."""
+    """A stream with what a fit asks of it; ``squared`` where the loss is squared.
+
+    ``units`` are the spreads of columns that are far apart. A ``covariance`` is that outside each
+    fold, that of all rows last; that in units is of the columns over their spreads.
+    """
 
     stream: Stream
     order: int
@@ -26,8 +32,10 @@ class Task:
     settings: Settings
     tol: float
     max_iter: int
-    moments: FoldMoments | None = None
+    squared: FoldFactors | None = None
+    units: Array | None = None
     covariance: list[Array] | None = None
+    covariance_in_units: list[Array] | None = None
     profiles: list[Profile] | None = None
     zeros: Zeros | None = None
 
@@ -35,3 +43,7 @@ class Task:
     def folds(self) -> range:
         """The folds."""
         return range(self.stream.folds.count)
+
+    def ball(self, cost: Cost, delta: Any) -> Ball:
+        """Return a ball with the prices of the stream."""
+        return self.stream.kept.ball(cost, delta, self.order)

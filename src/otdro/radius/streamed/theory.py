@@ -12,7 +12,7 @@ from ...costs import Cost, Norm
 from ...problem import Ball
 from ...solvers import Exact
 from ...solvers.streamed import Passes, ProfileSums, Stream, StreamedProblem, solve, together
-from ...solvers.streamed.squared import FoldMoments
+from ...solvers.streamed.squared import FoldFactors
 from ..profile import (
     check_profile,
     normal_radius,
@@ -81,27 +81,27 @@ class SmoothProfile:
 
 
 def theory_profiles(
-    stream: Stream, cost: Cost, order: int, confidence: float, moments: FoldMoments | None
+    stream: Stream, cost: Cost, order: int, confidence: float, squared: FoldFactors | None
 ) -> list[Profile]:
     """Return the profiles with the plain fits to all rows as pilots; refuse what they do not cover.
 
     There is one for each model.
     """
     check_profile(stream.kept, cost, confidence)
-    if moments is not None:
-        return [_squared(moments)]
+    if squared is not None:
+        return [_squared(squared)]
     return together(stream.chunks, [_smooth(model, order) for model in stream.models])
 
 
-def _squared(moments: FoldMoments) -> Profile:
-    pieces = moments.stream.loss.pieces
+def _squared(squared: FoldFactors) -> Profile:
+    pieces = squared.stream.loss.pieces
     assert pieces is not None
-    G, pull, size, _ = moments.centred()
-    coef = moments.models(None, np.zeros(1)).coef[:, 0]
-    # E e^2 at the least squares fit, whose residuals are orthogonal to the rows
-    sigma2 = max(size - float(coef @ pull), 0.0)
-    n = moments.stream.total**2 / moments.stream.square
-    return SquaredProfile(coef, sigma2, G, 1 / pieces.kappa, n)
+    Z, _ = squared.centred()
+    coef = squared.models(None, np.zeros(1)).coef[:, 0]
+    # E e^2 at the least squares fit is what is left of the targets off the span of the rows
+    sigma2 = squared.spectrum(None).perp
+    n = squared.stream.total**2 / squared.stream.square
+    return SquaredProfile(coef, sigma2, Z.T @ Z, 1 / pieces.kappa, n)
 
 
 def _smooth(stream: Stream, order: int) -> Passes[Profile]:

@@ -12,7 +12,7 @@ from ...costs import Cost
 from ...duality import threshold as zero_threshold
 from ...problem import Sample
 from ...solvers.streamed import FencedSums, Stream
-from ...solvers.streamed.squared import FoldMoments
+from ...solvers.streamed.squared import FoldFactors
 from ..thresholds import deltas_from, far_out, threshold
 
 Array = NDArray[Any]
@@ -68,14 +68,14 @@ def fenced_job(stream: Stream, center: Array, fence: float, shift: float) -> Fen
     return FencedSums(replace(stream.blocks, center=center), fence, mean, shift)
 
 
-def zeros(stream: Stream, moments: FoldMoments | None, job: FencedSums, found: Any) -> Zeros:
+def zeros(stream: Stream, squared: FoldFactors | None, job: FencedSums, found: Any) -> Zeros:
     """Return the zero models of all rows and, where a row is far out, those of fenced rows."""
     far = far_out(max(found["farthest"]), found["distance"])
     # the rows of the sums are centred
     sums = found["sums"] + stream.mass()[:, None] * job.blocks.center
-    if moments is not None:
-        _, pull, square, _ = moments.centred()
-        fenced_pull = _fenced_pull(moments, job, sums[0], found["height"])
+    if squared is not None:
+        pull, square = squared.pull()
+        fenced_pull = _fenced_pull(squared, job, sums[0], found["height"])
         return Zeros(SquaredZero(pull, square), SquaredZero(fenced_pull, square) if far else None)
     masses = stream.mass()[None]
     fenced = replace(stream, masses=masses, sums=sums[None], factors=None)
@@ -86,11 +86,11 @@ def _labelled(stream: Stream) -> LabelledZero:
     return LabelledZero([model.class_rows() for model in stream.models])
 
 
-def _fenced_pull(moments: FoldMoments, job: FencedSums, total: Array, height: Array) -> Array:
+def _fenced_pull(squared: FoldFactors, job: FencedSums, total: Array, height: Array) -> Array:
     """Return E[x(y - E y)] of fenced rows, E[xy] without an intercept."""
-    M = moments.training(-1)
-    mass, first = M[0, 0], M[0, -1]
-    pull: Array = (height + job.blocks.center * first) / mass
-    if moments.stream.fit_intercept:
-        pull = pull - np.multiply(total / mass, first / mass)
+    R, mass = squared.training(), squared.stream.total
+    mean = R[0, -1] / R[0, 0]
+    pull: Array = height / mass + job.blocks.center * mean
+    if squared.stream.fit_intercept:
+        pull = pull - total / mass * mean
     return pull

@@ -95,6 +95,13 @@ def _from_start(
     return found
 
 
+def constant_model(problem: Problem, target: float) -> Solution | None:
+    """Return the model theta = 0 where it is certified to be optimal; only class means matter."""
+    at = _Inside(problem)
+    found = constant.minimise(at.rows, at.risk, np.inf, target)
+    return None if found is None else at.solution(found, target)
+
+
 class PricedMultinomial(Method):
     """The softmax model at order 1 whose labels change at a price."""
 

@@ -4,6 +4,7 @@ from .batch import Columns, Minima, minimise
 from .joint import JointStream, solve_joint
 from .newton import StreamedProblem, solve
 from .passes import Passes, together
+from .priced import PricedStream, solve_priced
 from .profile_sums import ProfileSums
 from .reading import Folds
 from .softmax import SoftmaxStream, solve_softmax
@@ -20,6 +21,7 @@ __all__ = [
     "Minima",
     "Models",
     "Passes",
+    "PricedStream",
     "ProfileSums",
     "ScatterSums",
     "SoftmaxStream",
@@ -29,6 +31,7 @@ __all__ = [
     "opened",
     "solve",
     "solve_joint",
+    "solve_priced",
     "solve_softmax",
     "together",
 ]

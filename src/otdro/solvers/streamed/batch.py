@@ -1,6 +1,6 @@
 r"""Many problems of smooth losses at order 1 at a time: folds, deltas and costs share the passes.
 
-Steps are Newton's with the matrix of the rows in memory, whose error contracts the distance to the
+Steps are Newton's with matrices of the rows in memory, whose error contracts the distance to the
 minimiser by the root of (columns / rows in memory): two or three passes do what folds need.
 Certificates are of the problems over all rows: slopes of one sign are scaled down until their mean
 is zero, then all until :math:`\|Z'(\pi a)\| \le \rho`.
@@ -265,13 +265,19 @@ def _objective(columns: Columns, state: Iterates, sums: dict[str, Any]) -> Array
 def _newton(
     stream: Stream, columns: Columns, state: Iterates, sums: dict[str, Any], some: Array
 ) -> _Step:
-    """Return the step of some problems with the matrix of their group, from the rows in memory."""
+    """Return the step of some problems with matrices from the rows in memory.
+
+    Where these are all rows each problem has that of its own training rows. Where they are a part,
+    noise counts more than a fold, and a group has one.
+    """
     step = _Step(np.zeros_like(state.theta), np.zeros_like(state.b), np.zeros_like(state.b))
     some = some[~state.fixed[some]]
-    for group in np.unique(columns.group[some]):
-        members = some[columns.group[some] == group]
-        first = members[np.argmin(columns.left_out[members])]
-        matrix = _matrix(columns.problem(stream, int(first)), state, int(first))
+    group = np.arange(len(columns.group)) if stream.all_kept else columns.group
+    for number in np.unique(group[some]):
+        members = some[group[some] == number]
+        first = int(members[np.argmin(columns.left_out[members])])
+        left_out = int(columns.left_out[first]) if stream.all_kept else -1
+        matrix = _matrix(columns.problem(stream, first), state, first, left_out)
         for j in members:
             problem = columns.problem(stream, int(j))
             near = _near(problem, matrix, state, sums, int(j))
@@ -292,12 +298,13 @@ def _near(
     return NewtonPoint(state.theta[:, j], float(state.b[j]), risk, s, g, *centred)
 
 
-def _matrix(problem: StreamedProblem, state: Iterates, j: int) -> Moments:
-    """Return H, h and m of the rows in memory at one of the models."""
+def _matrix(problem: StreamedProblem, state: Iterates, j: int, left_out: int) -> Moments:
+    """Return H, h and m of the rows in memory outside a fold at one of the models."""
     stream, sample = problem.stream, problem.stream.kept
     design = Design(sample.X, center=stream.center if stream.fit_intercept else None)
     z = design.scores(problem.lift(state.theta[:, j])) + state.b[j]
-    D = sample.weights * sample.loss.curvature(z, sample.ys[0])
+    share = sample.weights * (stream.kept_fold != left_out)
+    D = share / share.sum() * sample.loss.curvature(z, sample.ys[0])
     return *design.moments(D), float(D.sum())
 
 

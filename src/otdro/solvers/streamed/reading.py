@@ -96,6 +96,7 @@ class Reading:
 class RowBlock:
     """Some rows of a chunk, of positive weight: centred ``Z`` (m, d), targets, weights, folds (m,).
 
+    ``number`` is that of a row among all.
     ``label`` is what y was read from; ``group`` are the places of the groups among all of them,
     None where folds have none.
     """
@@ -105,6 +106,7 @@ class RowBlock:
     y: Array
     w: Array
     fold: Array
+    number: Array
     group: Array | None
 
     def part(self, some: Array) -> RowBlock:
@@ -115,6 +117,7 @@ class RowBlock:
             self.y[some],
             self.w[some],
             self.fold[some],
+            self.number[some],
             None if self.group is None else self.group[some],
         )
 
@@ -139,12 +142,14 @@ class Blocks:
             rows = slice(start, start + step)
             y, w = chunk.y[rows], None if chunk.w is None else chunk.w[rows]
             group = self.folds.group(None if chunk.group is None else chunk.group[rows])
+            number = chunk.index()[rows]
             block = RowBlock(
                 chunk.X[rows] - self.center,
                 y,
                 self.reading.targets(y),
                 self.reading.weights(y, w),
-                self.folds.fold(chunk.index()[rows], group),
+                self.folds.fold(number, group),
+                number,
                 group,
             )
             used = (block.w > 0) & (block.fold != self.left_out)

@@ -1,82 +1,133 @@
-r"""Squared loss at order 2 from moments: every delta, fold and cost from one pass over the rows.
+r"""Squared loss at order 2: every delta, fold and cost from one pass over the rows.
 
-The moments of t = (1, z, y) by fold give the spectrum of the training rows of every fold
+The factors R of t = (1, z, y) by fold give the spectrum of the training rows of every fold
 (``solvers/euclidean/spectral.py``) and the loss on the rows left out; one more pass takes the
 residuals of the solutions, and with them the certificate.
+
+Where a target moves by t at the price kappa t^2, w becomes :math:`\sqrt{w^2 + 1/\kappa}`. As that
+is at least :math:`aw + \sqrt{(1 - a^2)/\kappa}` for a in [0, 1], the problem of the radius
+a^2 delta whose targets stay bounds this one from below, and at the slope a at w its solution is the
+solution.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import brentq
 
 from ...duality import rooted
-from ...losses import PiecewiseQuadratic
 from ...problem import Solution
 from ..base import duality_gap, verdict
 from ..euclidean.spectral import Spectrum, lower_value
 from .stream import Stream
-from .sums import Models, MomentSums, ResidualSums
+from .sums import Models, ResidualSums
+from .triangles import TriangleSums, stacked
 
 Array = NDArray[Any]
 
 
+class Rate(NamedTuple):
+    """The slope a of the norm with which targets move, and the stiffness at a^2 delta."""
+
+    slope: float
+    stiffness: float
+
+
+def rate(spectrum: Spectrum, delta: float, still: float) -> Rate:
+    """Return a = w/sqrt(w^2 + still^2) at the solution of a^2 delta; 1 where targets stay."""
+
+    def excess(a: float) -> float:
+        w = float(np.linalg.norm(spectrum.theta(spectrum.stiffness(a**2 * delta))))
+        return a - w / float(np.hypot(w, still))
+
+    a = 1.0
+    if still > 0 and delta > 0:
+        a = float(brentq(excess, 0.0, 1.0, xtol=1e-15)) if excess(0.0) < 0 else 0.0
+    return Rate(a, spectrum.stiffness(a**2 * delta))
+
+
 @dataclass(frozen=True, eq=False)
-class FoldMoments:
-    """Sums of tt', t = (1, z, y - shift), by fold (F, d + 2, d + 2)."""
+class FoldFactors:
+    """Triangular factors of t = (1, z, y - shift) by fold (F, d + 2, d + 2): R'R sums w tt'."""
 
     stream: Stream
     table: Array
     shift: float
 
-    def training(self, left_out: int) -> Array:
-        """Return the sums over the rows outside a fold."""
-        total: Array = self.table.sum(axis=0)
-        return total - self.table[left_out] if left_out >= 0 else total
+    @cached_property
+    def _training(self) -> list[Array]:
+        """The factors of the rows outside each fold, and of all rows last."""
+        parts = range(len(self.table)) if self.stream.folds.count else ()
+        return [stacked(np.delete(self.table, f, axis=0)) for f in parts] + [stacked(self.table)]
 
-    def centred(self, left_out: int = -1) -> tuple[Array, Array, float, Array]:
-        """Return E zz', E zy, E y^2 about the means (with an intercept), and the means (z, y)."""
-        M = self.training(left_out)
-        M = M / M[0, 0]
-        mean = M[0, 1:] if self.stream.fit_intercept else np.zeros(len(M) - 1)
-        C = M[1:, 1:] - np.outer(mean, mean)
-        return C[:-1, :-1], C[:-1, -1], float(C[-1, -1]), mean
+    def training(self, left_out: int = -1) -> Array:
+        """Return the factor of the rows outside a fold, of weight 1 in all."""
+        R = self._training[left_out]
+        return R / abs(R[0, 0])
+
+    def mean(self, left_out: int = -1) -> Array:
+        """Return the means (z, y) of the rows outside a fold; 0 without an intercept."""
+        R = self.training(left_out)
+        return R[0, 1:] / R[0, 0] if self.stream.fit_intercept else np.zeros(len(R) - 1)
+
+    def centred(self, left_out: int = -1) -> tuple[Array, Array]:
+        """Return rows Z and targets y whose squares are those about the means.
+
+        The first line of R is what t has along 1: with an intercept the others are free of it.
+        """
+        R = self.training(left_out)[1 if self.stream.fit_intercept else 0 :, 1:]
+        return R[:, :-1], R[:, -1]
+
+    def pull(self) -> tuple[Array, float]:
+        """Return E zy and E y^2 about the means."""
+        Z, y = self.centred()
+        return Z.T @ y, float(y @ y)
 
     def spectrum(self, factor: Array | None, left_out: int = -1) -> Spectrum:
         """Return the spectrum of the training rows in the coordinates of a cost."""
-        G, pull, size, _ = self.centred(left_out)
-        if factor is not None:
-            G, pull = factor.T @ G @ factor, factor.T @ pull
-        return Spectrum.from_moments(G, pull, size)
+        Z, y = self.centred(left_out)
+        return Spectrum.from_rows(Z if factor is None else Z @ factor, y)
 
     def models(self, factor: Array | None, deltas: Array, left_out: int = -1) -> Models:
         """Return the minimisers at every delta, on centred rows and targets less the shift."""
         spectrum = self.spectrum(factor, left_out)
-        theta = np.stack([spectrum.theta(spectrum.stiffness(float(t))) for t in deltas], axis=1)
+        return self.at(spectrum, self.rates(spectrum, deltas), factor, left_out)
+
+    def rates(self, spectrum: Spectrum, deltas: Array) -> list[Rate]:
+        """Return the slope and stiffness of every delta."""
+        return [rate(spectrum, float(delta), self.stream.still) for delta in deltas]
+
+    def at(
+        self, spectrum: Spectrum, rates: list[Rate], factor: Array | None, left_out: int = -1
+    ) -> Models:
+        """Return the models of a spectrum at some rates."""
+        theta = np.stack([spectrum.theta(each.stiffness) for each in rates], axis=1)
         coef = theta if factor is None else factor @ theta
-        mean = self.centred(left_out)[3]
+        mean = self.mean(left_out)
         b = mean[-1] - mean[:-1] @ coef
-        return Models(coef, b, np.full(len(deltas), left_out))
+        return Models(coef, b, np.full(len(rates), left_out))
 
     def held(self, models: Models, fold: int) -> Array:
         """Return the mean squared residual of models on the rows of a fold."""
-        M = self.table[fold]
-        u = np.vstack([-models.b, -models.coef, np.ones(len(models))])
-        mass = max(M[0, 0], np.finfo(float).tiny)
-        return np.maximum(0.0, np.einsum("ib,ij,jb->b", u, M, u)) / mass
+        R = self.table[fold]
+        e = R @ np.vstack([-models.b, -models.coef, np.ones(len(models))])
+        mass = max(R[0, 0] ** 2, np.finfo(float).tiny)
+        return np.asarray(np.einsum("ib,ib->b", e, e) / mass)
 
 
-def job(stream: Stream) -> MomentSums:
-    """Return the job that takes the moments, about a target near the mean."""
-    return MomentSums(stream.blocks, shift(stream))
+def job(stream: Stream) -> TriangleSums:
+    """Return the job that takes the factors, about a target near the mean."""
+    return TriangleSums(stream.blocks, shift(stream))
 
 
-def moments(stream: Stream, found: dict[str, Any]) -> FoldMoments:
-    """Return the moments that ``job`` found."""
-    return FoldMoments(stream, found["moments"], shift(stream))
+def factors(stream: Stream, found: dict[str, Any]) -> FoldFactors:
+    """Return the factors that ``job`` found."""
+    return FoldFactors(stream, found["triangles"].factors, shift(stream))
 
 
 def shift(stream: Stream) -> float:
@@ -85,56 +136,74 @@ def shift(stream: Stream) -> float:
 
 
 def certified(
-    of: FoldMoments, factor: Array | None, deltas: Array, tol: float
+    of: FoldFactors, factor: Array | None, deltas: Array, tol: float
 ) -> tuple[list[Solution], Array]:
     """Return the solutions at every delta with their gaps, and their plain risks: one pass."""
     stream = of.stream
     pieces = stream.loss.pieces
     assert pieces is not None
-    models = of.models(factor, deltas)
+    spectrum = of.spectrum(factor)
+    rates = of.rates(spectrum, deltas)
+    models = of.at(spectrum, rates, factor)
     [found] = stream.chunks.total(ResidualSums(stream.blocks, models, of.shift))
-    target = tol * of.centred()[2] / (2 * pieces.kappa)
-    solutions = [
-        _solution(of, factor, models, found, j, float(delta), pieces, target)
-        for j, delta in enumerate(deltas)
-    ]
+    target = tol * of.pull()[1] / (2 * pieces.kappa)
+    solutions = []
+    for j, (delta, each) in enumerate(zip(deltas, rates, strict=True)):
+        e = _residuals(of, factor, models, found, j)
+        # where the targets are interpolated the solution attains the bound
+        exact = each.stiffness == spectrum.perp == 0
+        lower = _lower(e, float(delta), each.slope, stream.still, exact)
+        gain = float(np.hypot(e.w, stream.still))
+        dual = rooted(e.square / (2 * pieces.kappa), gain, float(delta), pieces.kappa)
+        gap = duality_gap(dual.risk, lower / (2 * pieces.kappa))
+        coef = np.ascontiguousarray(models.coef[:, j])
+        solutions.append(
+            Solution(
+                coef=coef,
+                intercept=float(models.b[j]) + of.shift - float(stream.center @ coef),
+                multiplier=dual.multiplier if gain > 0 else 0.0,
+                objective=dual.risk,
+                gap=gap,
+                n_iter=1,
+                converged=gap <= target,
+                message=verdict(gap, target, 1),
+            )
+        )
     return solutions, found["square"] / stream.total / (2 * pieces.kappa)
 
 
-def _solution(
-    of: FoldMoments,
-    factor: Array | None,
-    models: Models,
-    found: dict[str, Any],
-    j: int,
-    delta: float,
-    pieces: PiecewiseQuadratic,
-    target: float,
-) -> Solution:
-    """Return the solution of one delta; dual: max <a, y>, |Z'a| <= sqrt(delta), |a| <= 1, E a = 0.
+class Residuals(NamedTuple):
+    """Of e at one model: E e^2; of a = (e - E e)/|e| the ``size`` |Z'a| and the ``height`` <a, y>.
 
-    a = (e - E e)/|e|; the mean is rounding, since the intercept took it out.
+    ``w`` is the norm of theta.
     """
-    n, stream = of.stream.total, of.stream
-    coef = np.ascontiguousarray(models.coef[:, j])
-    first, mean = float(found["first"][j]) / n, of.centred()[3]
-    first = first if stream.fit_intercept else 0.0
-    square = max(float(found["square"][j]) / n - first**2, 0.0)
-    rms = max(float(np.sqrt(square)), np.finfo(float).tiny)
+
+    square: float
+    size: float
+    height: float
+    w: float
+
+
+def _residuals(
+    of: FoldFactors, factor: Array | None, models: Models, found: dict[str, Any], j: int
+) -> Residuals:
+    """Return what a pass found at one model; E e is rounding, since the intercept took it out."""
+    n, coef, mean = of.stream.total, models.coef[:, j], of.mean()
+    first = float(found["first"][j]) / n if of.stream.fit_intercept else 0.0
+    square = float(found["square"][j]) / n
+    rms = max(float(np.sqrt(max(square - first**2, 0.0))), np.finfo(float).tiny)
     pull = found["pull"][:, j] / n - first * mean[:-1]
     height = (float(found["height"][j]) / n - first * mean[-1]) / rms
     size = float(np.linalg.norm(pull if factor is None else factor.T @ pull)) / rms
     w = float(np.linalg.norm(coef if factor is None else np.linalg.solve(factor, coef)))
-    dual = rooted(float(found["square"][j]) / n / (2 * pieces.kappa), w, delta, pieces.kappa)
-    lower = lower_value(float(np.sqrt(delta)), w, size, height, False) / (2 * pieces.kappa)
-    gap = duality_gap(dual.risk, lower)
-    return Solution(
-        coef=coef,
-        intercept=float(models.b[j]) + of.shift - float(stream.center @ coef),
-        multiplier=dual.multiplier if w > 0 else 0.0,
-        objective=dual.risk,
-        gap=gap,
-        n_iter=1,
-        converged=gap <= target,
-        message=verdict(gap, target, 1),
-    )
+    return Residuals(square, size, height, w)
+
+
+def _lower(e: Residuals, delta: float, a: float, still: float, exact: bool) -> float:
+    """Return the bound on (rms + sqrt(delta) sqrt(w^2 + still^2))^2 at the slope a.
+
+    That of the problem whose targets stay is dual: max <a, y>, |Z'a| <= sqrt(delta), |a| <= 1,
+    E a = 0.
+    """
+    fixed = lower_value(a * float(np.sqrt(delta)), e.w, e.size, e.height, exact)
+    return float(np.sqrt(fixed) + np.sqrt(delta * (1 - a**2)) * still) ** 2

@@ -45,6 +45,7 @@ class Stream:
     These are the number of rows, their weight and the weighted sum of rows by fold and class,
     ``square`` the sum of squared weights. ``classes`` are the labels, None for targets; the class
     ``positive`` is +1, the others are -1. The rows of the fold ``left_out`` are not read.
+    Prices of changing a label and of moving a target are those of ``Ball``.
     """
 
     chunks: Chunks
@@ -60,6 +61,13 @@ class Stream:
     factors: Array | None = None
     positive: int = 1
     left_out: int = -1
+    label_cost: float = np.inf
+    target_cost: float = np.inf
+
+    @property
+    def still(self) -> float:
+        """The gain of a target that moves alone, at order 2 and unit price; 0 where none does."""
+        return float(self.target_cost**-0.5)
 
     @property
     def reading(self) -> Reading:
@@ -145,7 +153,15 @@ class Stream:
         rows = self.rows
         weights = self.reading.weights(rows.y, rows.w)
         y = self.reading.targets(rows.y)
-        return Sample(rows.X, [y], weights / weights.sum(), self.loss, self.fit_intercept)
+        return Sample(
+            rows.X,
+            [y],
+            weights / weights.sum(),
+            self.loss,
+            self.fit_intercept,
+            label_cost=self.label_cost,
+            target_cost=self.target_cost,
+        )
 
     @cached_property
     def sample(self) -> Sample:
@@ -153,6 +169,11 @@ class Stream:
         return replace(self.kept, ys=[model.kept.ys[0] for model in self.models])
 
     @property
+    def all_kept(self) -> bool:
+        """Whether all rows are in memory."""
+        return len(self.rows.y) == self.chunks.n
+
+    @cached_property
     def kept_fold(self) -> Array:
         """The fold of each row in memory."""
         return self.folds.fold(self.rows.number, self.folds.group(self.rows.group))

@@ -189,26 +189,6 @@ class NewtonSums:
 
 
 @dataclass(frozen=True, eq=False)
-class MomentSums:
-    """``moments`` (F, d + 2, d + 2): the sums of wtt', t = (1, z, y - shift), by fold."""
-
-    blocks: Blocks
-    shift: float
-
-    def __call__(self, chunk: Chunk) -> Sums:
-        """Return the sums over a chunk."""
-        size, parts = len(self.blocks.center) + 2, self.blocks.folds.parts
-        total = np.zeros((parts, size, size))
-        for block in self.blocks.of(chunk, size):
-            T = np.column_stack([np.ones(len(block.y)), block.Z, block.y - self.shift])
-            T *= np.sqrt(block.w)[:, None]
-            for f in range(parts):
-                part = T if parts == 1 else T[block.fold == f]
-                total[f] += part.T @ part
-        return {"moments": total}
-
-
-@dataclass(frozen=True, eq=False)
 class ResidualSums:
     r"""Of residuals e = y - shift - z'coef - b of every model.
 
@@ -238,10 +218,14 @@ class ResidualSums:
 
 @dataclass(frozen=True, eq=False)
 class ScatterSums:
-    """By fold, of rows drawn onto a fence about the centre: ``count``, ``first``, ``second``."""
+    """By fold, of rows drawn onto a fence about the centre: ``count``, ``first``, ``second``.
+
+    Columns are measured in ``units``, None for their own.
+    """
 
     blocks: Blocks
     fence: float
+    units: Array | None = None
 
     def __call__(self, chunk: Chunk) -> Sums:
         """Return the sums over a chunk."""
@@ -249,7 +233,7 @@ class ScatterSums:
         found: Sums = {"count": np.zeros(parts), "first": np.zeros((parts, d))}
         found["second"] = np.zeros((parts, d, d))
         for block in self.blocks.of(chunk, d):
-            Z = _fenced(block.Z, self.fence)
+            Z = _fenced(block.Z if self.units is None else block.Z / self.units, self.fence)
             for f in range(parts):
                 part = Z if parts == 1 else Z[block.fold == f]
                 found["count"][f] += len(part)
