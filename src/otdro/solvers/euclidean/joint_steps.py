@@ -27,10 +27,10 @@ Array = NDArray[Any]
 #: Floors for the curvature of the inner problem, relative to lam: of an exact step, and of a
 #: blunter one where that makes no progress, as near the place where two branches part.
 SHARP, BLUNT = 1e-12, 0.2
-#: Progress below this share of the gap asks for a blunter step.
+#: Progress below this share of what is left asks for a blunter step.
 PROGRESS = 0.1
-#: A decrease below this share of the gap is none; after so many steps of that, blunt ones among
-#: them, a problem is left as it is.
+#: A decrease below this share of what is left is none; after so many steps of that, blunt ones
+#: among them, a problem is left as it is.
 STALL, PATIENCE = 1e-3, 4
 #: A decrease below this share of the objective is rounding.
 STILL = 1e-15
@@ -40,7 +40,7 @@ ARMIJO = 1e-4
 #: many each time.
 HALVINGS, AT_ONCE, FEW = 50, 4, 10_000
 #: A step that promises to lower F, which is not negative, by more than this times F is far off.
-FAR = 1.0
+FAR = 0.5
 #: The share of the way to lam = 0 that a step may go.
 WAY = 0.9
 #: Fits whose target, relative to the objective, is below this get lam alone minimised at the end.
@@ -246,10 +246,12 @@ def descend(
         lower = np.maximum(lower, objective.lower_bound(new, p))
         gap = np.maximum(new.objective - lower, 0.0)
         fall = x.objective - new.objective
-        stalls = np.where(fall <= STALL * gap, stalls + 1, 0)
+        # without a bound the gap says nothing: then what the model promised
+        left = np.where(lower > 0, gap, -ahead.descent)
+        stalls = np.where(fall <= STALL * left + STILL * new.objective, stalls + 1, 0)
         stuck = stalls >= PATIENCE
-        # where progress is small beside the gap the model is too stiff
-        floor = np.where((fall < PROGRESS * gap) & (floor == SHARP), BLUNT, SHARP)
+        # where progress is small beside what is left the model is too stiff
+        floor = np.where((fall < PROGRESS * left) & (floor == SHARP), BLUNT, SHARP)
         x, p = new, _kept_shares(new, x, p)
         over = (gap <= target[active]) | stuck | (n_iter == max_iter)
         if over.any():
