@@ -54,8 +54,8 @@ def applies(problem: Problem) -> bool:
 class Part:
     """The rows that one fold holds out, with scores, slopes and curvatures at the last point.
 
-    Those without weight are left out: they may have any slope. ``end`` are the scores after the
-    last step over all rows.
+    Those without weight are left out: they may have any slope. ``moved`` is what the last steps
+    did to the scores, and ``end`` are the scores after that over all rows.
     """
 
     def __init__(self, problem: Problem, rows: Array, center: Array | None) -> None:
@@ -82,19 +82,18 @@ class Part:
 
     def moves(self, steps: Array) -> ScoreMoves:
         """Return what ``steps`` (d + 1, F) do to the scores, the last one over all rows."""
-        t = self.scores(steps)
-        self.end = self.z + t[:, -1]
-        np.square(t, out=t)
-        reach = np.array([t.max(), t[:, -1].max()]) ** 0.5
-        return ScoreMoves(reach, self.bend @ np.square(t, out=t))
+        self.moved = self.scores(steps)
+        self.end = self.z + self.moved[:, -1]
+        square = np.square(self.moved)
+        reach = np.array([square.max(), square[:, -1].max()]) ** 0.5
+        return ScoreMoves(reach, self.bend @ np.square(square, out=square))
 
     def value(self) -> float:
         """Return the sum of pi l after the last step over all rows."""
         return float(self.weights @ self.loss.value(self.end, self.y))
 
-    def excess(self, step: Array) -> float:
+    def excess(self, t: Array) -> float:
         """Return the sum of pi (l(z + t) + l*(a + D t) - (a + D t)(z + t)) itself."""
-        t = self.scores(step)
         a, z = self.slope + self.curvature * t, self.z + t
         terms = self.loss.value(z, self.y) + self.loss.conjugate(a, self.y) - a * z
         return duality_gap(float(self.weights @ terms), 0.0)
@@ -246,14 +245,12 @@ class Sweep:
             gap = float(bound(reach if f == self.whole else far, quartic[f] / model.mass))
             if gap + short[f] > self.targets[f]:
                 # the bound is too large: the gap itself
-                gap = self._excess(f, model, moved[:, f])
+                terms = (part.excess(part.moved[:, f]) for part in self._rows_of(f))
+                gap = sum(terms) / model.mass
             value = model.after(moved[:, f]) / model.mass
             ends.append(End(new[f], value, gap + short[f], steps))
         ends[-1].value = sum(part.value() for part in self.parts) / models[-1].mass
         return ends
-
-    def _excess(self, f: int, model: QuadraticModel, step: Array) -> float:
-        return sum(part.excess(step) for part in self._rows_of(f)) / model.mass
 
     def _finished(self, f: int, end: End, rho: float) -> Solution | None:
         """Return the solution of a fold after as many steps of its own as it needs."""
@@ -264,7 +261,8 @@ class Sweep:
             model = sum(models[1:], models[0])
             new, short = self._step(f, model, end.point, rho)
             step = new - end.point
-            gap = self._excess(f, model, step) + short
+            terms = (part.excess(part.scores(step)) for part in self._rows_of(f))
+            gap = sum(terms) / model.mass + short
             end = End(new, model.after(step) / model.mass, gap, end.steps + 1)
         return self._solution(f, end, rho) if end.gap <= self.targets[f] else None
 
