@@ -132,6 +132,13 @@ class End:
     steps: int
 
 
+class Models(NamedTuple):
+    """The quadratic models of every fold and of all rows, last, about one point."""
+
+    each: list[QuadraticModel]
+    point: Array
+
+
 @dataclass(eq=False)
 class Found:
     """The solutions at one delta, over all rows and of each fold; None where no step is certain."""
@@ -164,6 +171,7 @@ class Sweep:
         self.units = [*risks, risk]
         self.targets = [*(fold_tol * each for each in risks), tol * risk]
         self.places = [self._place(np.append(np.zeros(problem.X.shape[1]), self.constant))]
+        self.models: Models | None = None
 
     @property
     def whole(self) -> int:
@@ -188,10 +196,33 @@ class Sweep:
         first, last = self.places[0], self.places[-1]
         try:
             start = last.beyond(first, share_ahead(first.point, deltas))
-            return self._stepped(float(deltas[-1]), start)
+            delta = float(deltas[-1])
+            return self._from_last(delta, start) or self._stepped(delta, start)
         except np.linalg.LinAlgError:
             # repeated columns leave rounding of either sign, which a small penalty may not outweigh
             return Found(None, [None] * self.whole)
+
+    def _from_last(self, delta: float, place: ScoredPoint) -> Found | None:
+        """Return the solutions from the models of the delta before, where these serve again.
+
+        They are not asked where their bound at ``place``, which is about where the solution over
+        all rows will be, is above its target already.
+        """
+        if self.models is None or self._bound_at(place) > self.targets[self.whole]:
+            return None
+        rho = delta * self.problem.loss.lipschitz
+        ends = self._ends(*self.models, rho, 1)
+        if any(end.gap > target for end, target in zip(ends, self.targets, strict=True)):
+            return None
+        return self._found(ends, rho)
+
+    def _bound_at(self, place: ScoredPoint) -> float:
+        """Return the bound of the models of all rows where the scores are those of a place."""
+        assert self.models is not None
+        moves = [z - part.z for part, z in zip(self.parts, place.scores, strict=True)]
+        reach = max(float(np.abs(t).max()) for t in moves)
+        quartic = sum(float(part.bend @ t**4) for part, t in zip(self.parts, moves, strict=True))
+        return float(bound(reach, quartic / self.models.each[-1].mass))
 
     def _stepped(self, delta: float, place: ScoredPoint) -> Found:
         """Return the solutions at a delta from a place, where every matrix is positive definite.
@@ -203,16 +234,20 @@ class Sweep:
             parts = zip(self.parts, place.scores, strict=True)
             models = [part.model(z) for part, z in parts]
             total = sum(models[1:], models[0])
-            every = [*(total - models[f] for f in range(last)), total]
-            *ends, end = self._ends(every, place.point, rho, steps)
-            place = ScoredPoint(end.point, [part.end for part in self.parts])
-            if end.gap <= self.targets[last]:
-                break
-        else:
-            return Found(None, [None] * last)
-        self._passed(place)
-        folds = [self._finished(f, each, rho) for f, each in enumerate(ends)]
-        return Found(self._solution(last, end, rho), folds)
+            self.models = Models([*(total - models[f] for f in range(last)), total], place.point)
+            ends = self._ends(*self.models, rho, steps)
+            if ends[last].gap <= self.targets[last]:
+                return self._found(ends, rho)
+            place = ScoredPoint(ends[last].point, [part.end for part in self.parts])
+        self.models = None
+        return Found(None, [None] * last)
+
+    def _found(self, ends: list[End], rho: float) -> Found:
+        """Return the solutions where all problems are after their last common step."""
+        *folds, end = ends
+        self._passed(ScoredPoint(end.point, [part.end for part in self.parts]))
+        solved = [self._finished(f, each, rho) for f, each in enumerate(folds)]
+        return Found(self._solution(self.whole, end, rho), solved)
 
     def _shift(self, coef: Array) -> float:
         """Return what the centre adds to the intercept."""
@@ -257,6 +292,8 @@ class Sweep:
         for _ in range(OWN_STEPS):
             if end.gap <= self.targets[f]:
                 return self._solution(f, end, rho)
+            # parts take the point of this fold
+            self.models = None
             models = [part.model(part.scores(end.point)) for part in self._rows_of(f)]
             model = sum(models[1:], models[0])
             new, short = self._step(f, model, end.point, rho)
