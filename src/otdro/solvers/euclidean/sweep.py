@@ -132,7 +132,7 @@ class End:
     steps: int
 
 
-class Models(NamedTuple):
+class QuadraticModels(NamedTuple):
     """The quadratic models of every fold and of all rows, last, about one point."""
 
     each: list[QuadraticModel]
@@ -171,7 +171,7 @@ class Sweep:
         self.units = [*risks, risk]
         self.targets = [*(fold_tol * each for each in risks), tol * risk]
         self.places = [self._place(np.append(np.zeros(problem.X.shape[1]), self.constant))]
-        self.models: Models | None = None
+        self.models: QuadraticModels | None = None
 
     @property
     def whole(self) -> int:
@@ -234,7 +234,9 @@ class Sweep:
             parts = zip(self.parts, place.scores, strict=True)
             models = [part.model(z) for part, z in parts]
             total = sum(models[1:], models[0])
-            self.models = Models([*(total - models[f] for f in range(last)), total], place.point)
+            self.models = QuadraticModels(
+                [*(total - models[f] for f in range(last)), total], place.point
+            )
             ends = self._ends(*self.models, rho, steps)
             if ends[last].gap <= self.targets[last]:
                 return self._found(ends, rho)
