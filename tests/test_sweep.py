@@ -23,6 +23,7 @@ from otdro.solvers.euclidean.quadratic_model import (
     minimiser,
     shortfall,
 )
+from otdro.solvers.euclidean.sweep import Part
 
 N, D = 2_100, 5
 
@@ -91,6 +92,27 @@ def test_gaps_bound_the_excess_of_path_and_folds(kind, fit_intercept):
         ],
         rel=1e-9,
     )
+
+
+def test_the_models_of_a_delta_serve_the_next_ones_while_their_bound_is_on_target(monkeypatch):
+    X, y = rows()
+    sample = sample_of(X, y)
+    trains = [train for train, _ in splits(sample, 3, None, 0)]
+    deltas, costs = np.geomspace(1e-2, 1e-5, 12), costs_of(3)
+    made = []
+    model = Part.model
+    monkeypatch.setattr(Part, "model", lambda part, z: made.append(part) or model(part, z))
+    path, folds = sweep(sample, trains, Norm(2), costs, 1, deltas, Exact(), 1e-4)
+    # three parts, and a model of each for a step
+    assert len(made) / 3 < len(deltas)
+    every = [(np.arange(N), Norm(2), path[0], 1e-6)]
+    every += [(t, c, f[0], 1e-4) for t, c, f in zip(trains, costs, folds, strict=True)]
+    for train, cost, found, tol in every:
+        for delta, solution in zip(deltas, found, strict=True):
+            problem = train_problem(sample, train, cost, float(delta))
+            excess = risk(problem, solution) - Exact(tol=1e-11).solve(problem).objective
+            assert -1e-10 <= excess <= solution.gap + 1e-10
+            assert solution.gap <= tol * np.log(2)
 
 
 def test_a_swept_fold_is_the_solution_of_cvxpy():

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from otdro import DROClassifier
 from otdro.duality.ties import Padded, TieModels, box_quadratics
 
 
@@ -67,3 +68,17 @@ def test_places_without_a_row_change_nothing():
     again, shares, _ = TieModels(base, H, wide, longer).minimise(np.zeros((T, R + 2)))
     assert_allclose(again, move, atol=1e-10)
     assert_allclose(shares, np.pad(p, [(0, 0), (0, 2)]), atol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("seed", "delta"), [(6, 1.6337e-3), (10, 7.0542e-3), (30, 1.5020e-3), (48, 1.1477e-3)]
+)
+def test_fits_are_certified_where_the_two_branches_of_rows_part(seed, delta):
+    # 2 lam/w^2 is about 1/4: there slopes change fast and a bound is late, long after F is least
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((24, 10))
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    y = np.where(X[:, 0] + 0.7 * rng.standard_normal(24) > 0, 1, -1)
+    model = DROClassifier(cost="euclidean", order=2, delta=delta).fit(X, y)
+    assert 0.22 < 2 * model.multiplier_ / np.linalg.norm(model.coef_) ** 2 < 0.28
+    assert model.gap_ <= 1e-6 * np.log(2)

@@ -38,7 +38,7 @@ def library(x: Any) -> str | None:
 
 def namespace(x: Any) -> Any:
     """Return the functions for an array: NumPy, or those of its library in the standard's names."""
-    name = library(x)
+    name = None if isinstance(x, np.ndarray) else library(x)
     return np if name is None else _functions(name)
 
 

@@ -22,8 +22,10 @@ Array = NDArray[Any]
 
 #: Relative to the diagonal, what makes a matrix definite whose null space is rounding.
 RIDGE = 1e-13
-#: Newton steps to the shares, and the lengths of a step that are compared.
-STEPS, LENGTHS = 200, 8
+#: Newton steps to the shares.
+STEPS = 200
+#: The lengths of a step that are compared: powers of that to the first end of the box.
+POWERS = np.linspace(0, 1, 8)
 #: A share this close to 0 or 1 is there: what rounding leaves would hold up every step.
 AT_END = 1e-12
 
@@ -179,17 +181,12 @@ def _inward_newton(Q: Array, g: Array, p: Array) -> tuple[Array, Array]:
 
 
 def _free_newton(Q: Array, g: Array, free: Array) -> Array:
-    """Return the Newton steps in the free coordinates, zero in the others."""
-    places, step = Padded.of(free), np.zeros_like(g)
-    index, held = places.index, places.held
-    problem = np.arange(len(g))[:, None]
-    block = Q[problem[:, :, None], index[:, :, None], index[:, None, :]]
-    block *= held[:, :, None] & held[:, None, :]
-    ridge = RIDGE * (np.finfo(float).tiny + np.einsum("tii->t", Q))
-    np.einsum("tii->ti", block)[:] += np.where(held, ridge[:, None], 1.0)
-    found = -np.linalg.solve(block, np.where(held, g[problem, index], 0.0)[:, :, None])[:, :, 0]
-    np.add.at(step, (problem, index), found)
-    return step
+    """Return the Newton steps in the free coordinates; the others have rows of the identity."""
+    block = np.where(free[:, :, None] & free[:, None, :], Q, 0.0)
+    diagonal = np.einsum("tii->ti", Q)
+    ridge = RIDGE * (np.finfo(float).tiny + diagonal.sum(axis=1, keepdims=True))
+    np.einsum("tii->ti", block)[:] = np.where(free, diagonal + ridge, 1.0)
+    return np.asarray(np.linalg.solve(block, np.where(free, -g, 0.0)[:, :, None])[:, :, 0])
 
 
 def _optimal_at_ends(g: Array, p: Array, free: Array) -> Array:
@@ -206,7 +203,7 @@ def _best_along(Q: Array, g: Array, p: Array, step: Array) -> Array:
     moves = (step != 0) & (room > 0)
     meets = np.where(moves, room, np.inf) / np.where(moves, np.abs(step), 1.0)
     first = np.minimum(meets.min(axis=1), 1.0)
-    lengths = first[:, None] ** np.linspace(0, 1, LENGTHS)
+    lengths = first[:, None] ** POWERS
     new = np.clip(p[:, None] + lengths[:, :, None] * step[:, None], 0, 1)
     change = new - p[:, None]
     fall = np.einsum("tkr,tkr->tk", change, g[:, None] + change @ Q / 2)

@@ -42,8 +42,10 @@ from ...losses import Loss
 
 Array = NDArray[Any]
 
-#: The precision to which lam alone is minimised at the end.
+#: The precision to which a search minimises lam alone at the end.
 FINE = 1e-13
+#: Newton's steps in lam alone before that search, and the slope, relative to delta, that is flat.
+LAM_STEPS, FLAT = 2, 1e-11
 #: The share of the budget that a first guess of lam is taken to spend at least.
 LEAST_SPENT = 1e-6
 
@@ -68,6 +70,13 @@ class JointPoint:
     curvature: Array
     two: Array
     objective: Array
+
+    def on_higher(self, part: Array) -> Array:
+        """Return the entries (n, B) of an array of branches where the value is higher."""
+        if len(part) == 1:
+            only: Array = part[0]
+            return only
+        return namespace(part).where(self.value[0] >= self.value[1], part[0], part[1])
 
     def columns(self, index: Array) -> JointPoint:
         """Return some of the problems, ``index`` in their order or with repetitions."""
@@ -150,18 +159,48 @@ class JointObjective:
         rows, w = self.rows, self.rows.dual_norm.norms(theta)
         lam = first_multipliers(z, rows.y, rows.weights, self.loss, w, rows.delta)
         x = self.at(theta, b, lam, z)
-        best = namespace(z).where(x.value[0] >= x.value[-1], x.shift[0], x.shift[-1])
-        spent = column_sums(rows.weights, (best / beside(w, z)) ** 2)
+        spent = column_sums(rows.weights, (x.on_higher(x.shift) / beside(w, z)) ** 2)
         return np.asarray(lam * np.sqrt(np.maximum(spent / rows.delta, LEAST_SPENT)))
 
     def settled(self, x: JointPoint) -> JointPoint:
-        """Return the points with lam alone minimised to rounding, where that is lower."""
+        """Return the points with lam alone minimised to rounding, where that is lower.
+
+        Newton's steps do that where F is smooth in lam, a search where rows have two branches.
+        """
+        new, flat = self._by_newton(x)
+        rest = np.flatnonzero(~flat)
+        if len(rest):
+            new = new.replaced(rest, self.columns(rest)._by_search(x.columns(rest)))
+        lower = new.objective <= x.objective
+        return x.replaced(lower, new.columns(lower))
+
+    def _by_newton(self, x: JointPoint) -> tuple[JointPoint, Array]:
+        """Return points nearer to the best lam, and whether F is smooth and flat there."""
+        smooth = ~numpy(x.two.any(axis=0))
+        if not smooth.any():
+            return x, smooth
+        new = x
+        for _ in range(LAM_STEPS):
+            slope, bend = self._along_multiplier(new)
+            step = np.clip(slope / bend, -new.lam, new.lam / 2)
+            new = self.at(x.theta, x.b, new.lam - step, x.z, new.shift)
+        slope, _ = self._along_multiplier(new)
+        return new, smooth & (np.abs(slope) <= FLAT * self.rows.delta)
+
+    def _along_multiplier(self, x: JointPoint) -> tuple[Array, Array]:
+        """Return the derivatives of F in lam alone, every row on its higher branch."""
+        shift, curvature = x.on_higher(x.shift), x.on_higher(x.curvature)
+        square = self.rows.weights * (shift / beside(x.w, x.z)) ** 2
+        # t = s/w moves by -2t/(2 lam - w^2 l'')
+        bend = 2 * beside(x.lam, x.z) - beside(x.w**2, x.z) * curvature
+        return self.rows.delta - numpy(square.sum(axis=0)), numpy((4 * square / bend).sum(axis=0))
+
+    def _by_search(self, x: JointPoint) -> JointPoint:
+        """Return the points at the best lam, which may be at a kink."""
         rows = self.rows
         sample = (x.z, rows.y, rows.weights, self.loss, x.w, rows.delta)
         lam = np.asarray(best_multipliers(*sample, x.lam, FINE).lam)
-        new = self.at(x.theta, x.b, lam, x.z)
-        lower = new.objective <= x.objective
-        return x.replaced(lower, new.columns(lower))
+        return self.at(x.theta, x.b, lam, x.z)
 
     def shares(self, x: JointPoint, p: Array) -> Array:
         """Return the masses (k, n, B), summing to 1 per row, p that of a first branch of two."""

@@ -27,10 +27,10 @@ Array = NDArray[Any]
 #: Floors for the curvature of the inner problem, relative to lam: of an exact step, and of a
 #: blunter one where that makes no progress, as near the place where two branches part.
 SHARP, BLUNT = 1e-12, 0.2
-#: Progress below this share of the gap asks for a blunter step.
+#: Progress below this share of what is left asks for a blunter step.
 PROGRESS = 0.1
-#: A decrease below this share of the gap is none; after so many steps of that, blunt ones among
-#: them, a problem is left as it is.
+#: A decrease below this share of what is left is none; after so many steps of that, blunt ones
+#: among them, a problem is left as it is.
 STALL, PATIENCE = 1e-3, 4
 #: A decrease below this share of the objective is rounding.
 STILL = 1e-15
@@ -40,7 +40,7 @@ ARMIJO = 1e-4
 #: many each time.
 HALVINGS, AT_ONCE, FEW = 50, 4, 10_000
 #: A step that promises to lower F, which is not negative, by more than this times F is far off.
-FAR = 1.0
+FAR = 0.5
 #: The share of the way to lam = 0 that a step may go.
 WAY = 0.9
 #: Fits whose target, relative to the objective, is below this get lam alone minimised at the end.
@@ -144,28 +144,35 @@ def advance(
     """Return the next points and the shares of their models.
 
     The longest of the steps 1, 1/2, ... that descends is taken; where ties turn the whole step
-    down, one that knows their curvature is tried before shorter ones.
+    down, one that knows their curvature comes before shorter ones.
     """
     line = JointLine(objective, x, steps.move)
     new = line.at(line.longest)
     bad = ~_low_enough(new, x, line.longest * steps.descent)
-    whole = np.flatnonzero((bad & (line.longest == 1))[steps.tied])
-    if len(whole):
-        good, near = _curved(objective, x, steps, new, whole)
-        new = new.replaced(good, near)
-        bad[good] = False
     if bad.any():
-        new = new.replaced(bad, _shortened(objective.columns(bad), x.columns(bad), steps, bad))
+        whole = np.flatnonzero((bad & (line.longest == 1))[steps.tied])
+        curved = _curved(objective, steps, new, whole) if len(whole) else None
+        new = _shortened(objective, x, steps, new, np.flatnonzero(bad), curved)
     return new, steps.p
 
 
-def _curved(
-    objective: JointObjective, x: JointPoint, steps: JointSteps, there: JointPoint, some: Array
-) -> tuple[Array, JointPoint]:
-    """Move some of the tied problems with the differences' curvature as seen ``there``.
+@dataclass(frozen=True, eq=False)
+class CurvedMoves:
+    """Other moves (T, d + 2) of ``some`` of the tied problems, their shares (T, R) and slopes."""
 
-    Tied rows leave their tie by the curvature, which the first move does not know. Return the
-    problems whose new move descends, and their points.
+    some: Array
+    move: Array
+    p: Array
+    descent: Array
+
+
+def _curved(
+    objective: JointObjective, steps: JointSteps, there: JointPoint, some: Array
+) -> CurvedMoves:
+    """Return moves of some of the tied problems that know the curvature seen ``there``.
+
+    Tied rows leave their tie by the curvature of the differences, which the first move does not
+    know.
     """
     assert steps.models is not None
     columns, places = steps.tied[some], steps.places.problems(some)
@@ -175,34 +182,48 @@ def _curved(
     weights = entries(objective.rows.weights, *at)
     beyond = weights * apart - times(steps.models.J[some], steps.move[columns])
     difference = np.where(kept, beyond, steps.models.difference[some])
-    move, p, descent = steps.models.minimise(steps.shares(some), difference, some)
-    line = JointLine(objective.columns(columns), x.columns(columns), move)
-    near = line.at(line.longest)
-    good = np.flatnonzero(_low_enough(near, line.x, line.longest * descent))
-    steps.change(some[good], move[good], p[good], descent[good])
-    return columns[good], near.columns(good)
+    return CurvedMoves(some, *steps.models.minimise(steps.shares(some), difference, some))
 
 
 def _shortened(
-    objective: JointObjective, x: JointPoint, steps: JointSteps, index: Array
+    objective: JointObjective,
+    x: JointPoint,
+    steps: JointSteps,
+    new: JointPoint,
+    left: Array,
+    curved: CurvedMoves | None,
 ) -> JointPoint:
-    """Return the points after the longest of the steps 1/2, 1/4, ... that descend, or no step."""
-    move, descent = steps.move[index], steps.descent[index]
-    found, left = x, np.arange(len(move))
+    """Return ``new`` with the problems ``left`` at the first place that descends, or at x.
+
+    Tried are the ``curved`` moves and the steps 1/2, 1/4, ..., several in one go.
+    """
     tried, at_once = 0, AT_ONCE
     while len(left) and tried < HALVINGS:
         B = len(left)
         at_once = max(1, min(at_once, FEW // (len(x.z) * B), HALVINGS - tried))
         again = np.tile(left, at_once)
-        line = JointLine(objective.columns(again), x.columns(again), move[again])
-        length = line.longest * 0.5 ** np.repeat(np.arange(tried, tried + at_once) + 1, B)
-        new = line.at(length)
-        good = _low_enough(new, line.x, length * descent[again]).reshape(at_once, B)
-        some, longest = good.any(axis=0), good.argmax(axis=0)
-        found = found.replaced(left[some], new.columns((longest * B + np.arange(B))[some]))
+        move, descent = steps.move[again], steps.descent[again]
+        share = 0.5 ** np.repeat(np.arange(tried, tried + at_once) + 1.0, B)
+        if curved is not None:
+            again = np.concatenate([steps.tied[curved.some], again])
+            move = np.concatenate([curved.move, move])
+            descent = np.concatenate([curved.descent, descent])
+            share = np.concatenate([np.ones(len(curved.some)), share])
+        line = JointLine(objective.columns(again), x.columns(again), move)
+        length = line.longest * share
+        near = line.at(length)
+        good = np.flatnonzero(_low_enough(near, line.x, length * descent))
+        # the first that descends, in the order tried
+        found, first = np.unique(again[good], return_index=True)
+        new = new.replaced(found, near.columns(good[first]))
+        if curved is not None:
+            taken = good[first][good[first] < len(curved.some)]
+            steps.change(curved.some[taken], curved.move[taken], curved.p[taken], descent[taken])
+            curved = None
         # what is left is seldom much, and goes far
-        left, tried, at_once = left[~some], tried + at_once, 2 * at_once
-    return found
+        left = np.setdiff1d(left, found, assume_unique=True)
+        tried, at_once = tried + at_once, 2 * at_once
+    return new.replaced(left, x.columns(left))
 
 
 @dataclass(eq=False)
@@ -246,10 +267,12 @@ def descend(
         lower = np.maximum(lower, objective.lower_bound(new, p))
         gap = np.maximum(new.objective - lower, 0.0)
         fall = x.objective - new.objective
-        stalls = np.where(fall <= STALL * gap, stalls + 1, 0)
+        # without a bound the gap says nothing: then what the model promised
+        left = np.where(lower > 0, gap, -ahead.descent)
+        stalls = np.where(fall <= STALL * left + STILL * new.objective, stalls + 1, 0)
         stuck = stalls >= PATIENCE
-        # where progress is small beside the gap the model is too stiff
-        floor = np.where((fall < PROGRESS * gap) & (floor == SHARP), BLUNT, SHARP)
+        # where progress is small beside what is left the model is too stiff
+        floor = np.where((fall < PROGRESS * left) & (floor == SHARP), BLUNT, SHARP)
         x, p = new, _kept_shares(new, x, p)
         over = (gap <= target[active]) | stuck | (n_iter == max_iter)
         if over.any():

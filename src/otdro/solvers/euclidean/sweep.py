@@ -54,8 +54,8 @@ def applies(problem: Problem) -> bool:
 class Part:
     """The rows that one fold holds out, with scores, slopes and curvatures at the last point.
 
-    Those without weight are left out: they may have any slope. ``end`` are the scores after the
-    last step over all rows.
+    Those without weight are left out: they may have any slope. ``moved`` is what the last steps
+    did to the scores, and ``end`` are the scores after that over all rows.
     """
 
     def __init__(self, problem: Problem, rows: Array, center: Array | None) -> None:
@@ -82,19 +82,18 @@ class Part:
 
     def moves(self, steps: Array) -> ScoreMoves:
         """Return what ``steps`` (d + 1, F) do to the scores, the last one over all rows."""
-        t = self.scores(steps)
-        self.end = self.z + t[:, -1]
-        np.square(t, out=t)
-        reach = np.array([t.max(), t[:, -1].max()]) ** 0.5
-        return ScoreMoves(reach, self.bend @ np.square(t, out=t))
+        self.moved = self.scores(steps)
+        self.end = self.z + self.moved[:, -1]
+        square = np.square(self.moved)
+        reach = np.array([square.max(), square[:, -1].max()]) ** 0.5
+        return ScoreMoves(reach, self.bend @ np.square(square, out=square))
 
     def value(self) -> float:
         """Return the sum of pi l after the last step over all rows."""
         return float(self.weights @ self.loss.value(self.end, self.y))
 
-    def excess(self, step: Array) -> float:
+    def excess(self, t: Array) -> float:
         """Return the sum of pi (l(z + t) + l*(a + D t) - (a + D t)(z + t)) itself."""
-        t = self.scores(step)
         a, z = self.slope + self.curvature * t, self.z + t
         terms = self.loss.value(z, self.y) + self.loss.conjugate(a, self.y) - a * z
         return duality_gap(float(self.weights @ terms), 0.0)
@@ -133,6 +132,13 @@ class End:
     steps: int
 
 
+class QuadraticModels(NamedTuple):
+    """The quadratic models of every fold and of all rows, last, about one point."""
+
+    each: list[QuadraticModel]
+    point: Array
+
+
 @dataclass(eq=False)
 class Found:
     """The solutions at one delta, over all rows and of each fold; None where no step is certain."""
@@ -165,6 +171,7 @@ class Sweep:
         self.units = [*risks, risk]
         self.targets = [*(fold_tol * each for each in risks), tol * risk]
         self.places = [self._place(np.append(np.zeros(problem.X.shape[1]), self.constant))]
+        self.models: QuadraticModels | None = None
 
     @property
     def whole(self) -> int:
@@ -189,10 +196,33 @@ class Sweep:
         first, last = self.places[0], self.places[-1]
         try:
             start = last.beyond(first, share_ahead(first.point, deltas))
-            return self._stepped(float(deltas[-1]), start)
+            delta = float(deltas[-1])
+            return self._from_last(delta, start) or self._stepped(delta, start)
         except np.linalg.LinAlgError:
             # repeated columns leave rounding of either sign, which a small penalty may not outweigh
             return Found(None, [None] * self.whole)
+
+    def _from_last(self, delta: float, place: ScoredPoint) -> Found | None:
+        """Return the solutions from the models of the delta before, where these serve again.
+
+        They are not asked where their bound at ``place``, which is about where the solution over
+        all rows will be, is above its target already.
+        """
+        if self.models is None or self._bound_at(place) > self.targets[self.whole]:
+            return None
+        rho = delta * self.problem.loss.lipschitz
+        ends = self._ends(*self.models, rho, 1)
+        if any(end.gap > target for end, target in zip(ends, self.targets, strict=True)):
+            return None
+        return self._found(ends, rho)
+
+    def _bound_at(self, place: ScoredPoint) -> float:
+        """Return the bound of the models of all rows where the scores are those of a place."""
+        assert self.models is not None
+        moves = [z - part.z for part, z in zip(self.parts, place.scores, strict=True)]
+        reach = max(float(np.abs(t).max()) for t in moves)
+        quartic = sum(float(part.bend @ t**4) for part, t in zip(self.parts, moves, strict=True))
+        return float(bound(reach, quartic / self.models.each[-1].mass))
 
     def _stepped(self, delta: float, place: ScoredPoint) -> Found:
         """Return the solutions at a delta from a place, where every matrix is positive definite.
@@ -204,16 +234,22 @@ class Sweep:
             parts = zip(self.parts, place.scores, strict=True)
             models = [part.model(z) for part, z in parts]
             total = sum(models[1:], models[0])
-            every = [*(total - models[f] for f in range(last)), total]
-            *ends, end = self._ends(every, place.point, rho, steps)
-            place = ScoredPoint(end.point, [part.end for part in self.parts])
-            if end.gap <= self.targets[last]:
-                break
-        else:
-            return Found(None, [None] * last)
-        self._passed(place)
-        folds = [self._finished(f, each, rho) for f, each in enumerate(ends)]
-        return Found(self._solution(last, end, rho), folds)
+            self.models = QuadraticModels(
+                [*(total - models[f] for f in range(last)), total], place.point
+            )
+            ends = self._ends(*self.models, rho, steps)
+            if ends[last].gap <= self.targets[last]:
+                return self._found(ends, rho)
+            place = ScoredPoint(ends[last].point, [part.end for part in self.parts])
+        self.models = None
+        return Found(None, [None] * last)
+
+    def _found(self, ends: list[End], rho: float) -> Found:
+        """Return the solutions where all problems are after their last common step."""
+        *folds, end = ends
+        self._passed(ScoredPoint(end.point, [part.end for part in self.parts]))
+        solved = [self._finished(f, each, rho) for f, each in enumerate(folds)]
+        return Found(self._solution(self.whole, end, rho), solved)
 
     def _shift(self, coef: Array) -> float:
         """Return what the centre adds to the intercept."""
@@ -246,25 +282,26 @@ class Sweep:
             gap = float(bound(reach if f == self.whole else far, quartic[f] / model.mass))
             if gap + short[f] > self.targets[f]:
                 # the bound is too large: the gap itself
-                gap = self._excess(f, model, moved[:, f])
+                terms = (part.excess(part.moved[:, f]) for part in self._rows_of(f))
+                gap = sum(terms) / model.mass
             value = model.after(moved[:, f]) / model.mass
             ends.append(End(new[f], value, gap + short[f], steps))
         ends[-1].value = sum(part.value() for part in self.parts) / models[-1].mass
         return ends
-
-    def _excess(self, f: int, model: QuadraticModel, step: Array) -> float:
-        return sum(part.excess(step) for part in self._rows_of(f)) / model.mass
 
     def _finished(self, f: int, end: End, rho: float) -> Solution | None:
         """Return the solution of a fold after as many steps of its own as it needs."""
         for _ in range(OWN_STEPS):
             if end.gap <= self.targets[f]:
                 return self._solution(f, end, rho)
+            # parts take the point of this fold
+            self.models = None
             models = [part.model(part.scores(end.point)) for part in self._rows_of(f)]
             model = sum(models[1:], models[0])
             new, short = self._step(f, model, end.point, rho)
             step = new - end.point
-            gap = self._excess(f, model, step) + short
+            terms = (part.excess(part.scores(step)) for part in self._rows_of(f))
+            gap = sum(terms) / model.mass + short
             end = End(new, model.after(step) / model.mass, gap, end.steps + 1)
         return self._solution(f, end, rho) if end.gap <= self.targets[f] else None
 
