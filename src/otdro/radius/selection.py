@@ -53,19 +53,44 @@ class Choice:
     path: Path | None = None
     solutions: list[Solution] | None = None
     note: str = ""
-    criterion: float = np.inf
 
     def noting(self, sentence: str) -> Choice:
         """Return the choice with one more sentence before its note."""
         return replace(self, note=f"{sentence} {self.note}".strip())
 
 
+@dataclass(frozen=True, eq=False)
+class Compared:
+    """What folds say about a sample: the best trial, what they said of all, and a note."""
+
+    trials: Trials
+    best: Trial
+    table: list[CandidateScore]
+    note: str
+
+    def choice(self) -> Choice:
+        """Return the ball of the best trial, with the path over all rows."""
+        return _chosen(self.trials, self.best, self.table, self.note)
+
+
 def choose(sample: Sample, solver: Solver, settings: Settings) -> Choice:
     """Return the ball that the settings ask for; a price "cv" is the best of a few."""
     name = open_price(sample)
-    if name is not None:
-        found = [choose(tried, solver, settings) for tried in with_prices(sample, name, settings)]
-        return min(found, key=lambda choice: choice.criterion)
+    if name is None:
+        found = _compared(sample, solver, settings)
+        return found if isinstance(found, Choice) else found.choice()
+    prices = with_prices(sample, name, settings)
+    each = [_compared(tried, solver, settings) for tried in prices]
+    folds = [found for found in each if isinstance(found, Compared)]
+    if not folds:
+        # nothing was compared: labels and targets stay, the last of the prices
+        [*_, last] = [found for found in each if isinstance(found, Choice)]
+        return last
+    return min(folds, key=lambda found: found.best.verdict.value).choice()
+
+
+def _compared(sample: Sample, solver: Solver, settings: Settings) -> Compared | Choice:
+    """Return what folds say where they are to choose, else the ball."""
     tried = cost_candidates.resolve(settings.cost, sample.X, settings.unlabelled)
     order = resolve_order(settings.order, sample.loss, tried.cost)
     delta = check_delta(settings.delta)
@@ -93,8 +118,8 @@ def _from_folds(
     delta: Any,
     solver: Solver,
     settings: Settings,
-) -> Choice:
-    """Choose cost and delta by the same folds; a delta that is given leaves the cost to choose.
+) -> Compared | Choice:
+    """Compare costs and deltas by the same folds; a delta that is given leaves the cost to choose.
 
     ``full`` are the costs of the candidates ``tried``, learned from all rows.
     """
@@ -113,7 +138,8 @@ def _from_folds(
     if tried.learned is not None and blends:
         weights = blend_weights(found, tried.learned.candidates())
         best = trials.blend(found, weights)
-    return _chosen(trials, best, noted(settings, tried, found, weights, best), tried.note)
+    table = noted(settings, tried, found, weights, best)
+    return Compared(trials, best, table, tried.note)
 
 
 def _in_units(trials: Trials, tried: Candidates, full: list[Cost]) -> tuple[Candidates, list[Cost]]:
@@ -192,7 +218,7 @@ def _chosen(trials: Trials, best: Trial, table: list[CandidateScore], note: str)
     j = best.verdict.place
     final = [row[j] for row in solved] if near is best.cost else None
     ball = sample.ball(best.cost, float(best.deltas[j]), trials.order)
-    return Choice(ball, path, final, note, best.verdict.value)
+    return Choice(ball, path, final, note)
 
 
 def _scorer(settings: Settings, loss: Loss) -> ModelScorer | None:

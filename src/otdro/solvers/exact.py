@@ -75,7 +75,10 @@ class Exact(Solver):
             return self._plain(problem, start)
         if np.isfinite(problem.ball.label_cost):
             method(problem)
-            return self._from_fixed_labels(problem, self.solve(_fixed_labels(problem), start))
+            fixed = self.solve(_fixed_labels(problem), start)
+            return self._unchanged(problem, fixed) or method(problem).solve(
+                problem, self.tol, self.max_iter, fixed
+            )
         # a price of targets on a device is refused by ``method``
         priced = np.isfinite(problem.ball.target_cost) and library(problem.X) is None
         if priced and movable_target.is_linear(problem):
@@ -128,15 +131,24 @@ class Exact(Solver):
     ) -> list[list[Solution]]:
         """Return paths with a label price, from those with fixed labels, which share their work."""
         found = self.solve_paths(_fixed_labels(problem), weights, deltas, starts)
-        paths = []
-        for column, path in zip(weights.T, found, strict=True):
-            each = problem.weighted(column)
-            known = zip(np.asarray(deltas).tolist(), path, strict=True)
-            paths.append([self._from_fixed_labels(each.at(delta), fixed) for delta, fixed in known])
-        return paths
+        columns = zip(weights.T, found, strict=True)
+        return [self._priced_path(problem.weighted(w), deltas, fixed) for w, fixed in columns]
 
-    def _from_fixed_labels(self, problem: Problem, fixed: Solution) -> Solution:
-        """Return the solution with a label price from that with fixed labels.
+    def _priced_path(self, problem: Problem, deltas: Array, fixed: Starts) -> list[Solution]:
+        """Return the path with a label price from that with fixed labels."""
+        known = zip(np.asarray(deltas).tolist(), fixed, strict=True)
+        solved = [self._unchanged(problem.at(delta), each) for delta, each in known]
+        left = [j for j, each in enumerate(solved) if each is None]
+        if left:
+            first = problem.at(float(deltas[left[0]]))
+            starts = [fixed[j] for j in left]
+            how = (np.asarray(deltas)[left], self.tol, self.max_iter, starts)
+            for j, each in zip(left, method(first).solve_path(first, *how), strict=True):
+                solved[j] = each
+        return [each for each in solved if each is not None]
+
+    def _unchanged(self, problem: Problem, fixed: Solution) -> Solution | None:
+        """Return the solution with fixed labels where it is one with a label price, else None.
 
         The price only lets the adversary do more, so where he does not use it they are the same.
         """
@@ -145,7 +157,7 @@ class Exact(Solver):
         risk = label_risk(problem, fixed)
         gap = fixed.gap + max(risk - fixed.objective, 0.0)
         if gap > max(fixed.gap, self.tol * constant_risk(problem)[1]):
-            return method(problem).solve(problem, self.tol, self.max_iter, fixed)
+            return None
         return replace(fixed, objective=max(risk, fixed.objective), gap=gap)
 
     def _at_tolerance(self, problem: Problem, tol: float, start: Solution | None) -> Solution:
