@@ -100,9 +100,9 @@ def least_price(gain: Array, weights: Array, lowest: float, delta: float, kappa:
 
 
 def least_prices(gain: Array, weights: Array, lowest: Array, delta: Array, kappa: float) -> Array:
-    """Return the multipliers of ``least_price`` for the columns of gains (n, B)."""
+    """Return the multipliers of ``least_price`` for the columns of gains and weights (n, B)."""
     order = np.argsort(-gain, axis=0)
-    light = np.cumsum(weights[order], axis=0) <= delta / kappa
+    light = np.cumsum(np.take_along_axis(weights, order, axis=0), axis=0) <= delta / kappa
     place = np.minimum(light.sum(axis=0), len(gain) - 1)
     each = np.arange(len(place))
     least = np.where(light.all(axis=0), 0.0, gain[order[place, each], each] / kappa)

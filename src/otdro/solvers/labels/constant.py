@@ -97,7 +97,9 @@ def _changed(rows: PricedRows, p: float, even: float, b: float) -> tuple[float, 
 def _move_price(rows: PricedRows, even: float, b: float) -> float:
     """Return what the moves cost where no label is changed."""
     a = rows.loss.derivative(np.full(2, b), np.array([1.0, -1.0]))
-    size = rows.polar(rows.design.adjoint(rows.weights * rows.y)) * abs(float(a[0] - a[1])) / 2
+    # the slopes of a model with an intercept sum to zero, so that any centre of the rows will do
+    y = rows.y - float(rows.weights @ rows.y) if rows.fit_intercept else rows.y
+    size = rows.polar(rows.design.adjoint(rows.weights * y)) * abs(float(a[0] - a[1])) / 2
     if rows.worst.scalars == 1:
         return size / rows.loss.lipschitz
     square = float(np.array([even, 1 - even]) @ a**2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -61,10 +62,10 @@ class Inside:
         )
 
     def at(self, problem: Problem) -> Inside:
-        """Return a problem that differs in delta only."""
+        """Return a problem that differs in delta and weights only."""
         other = copy(self)
         other.problem = problem
-        other.rows = self.rows.at_delta(problem.ball.delta)
+        other.rows = replace(self.rows, delta=problem.ball.delta, weights=problem.weights)
         return other
 
     @property

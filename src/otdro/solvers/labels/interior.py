@@ -113,11 +113,12 @@ def minimise(
     max_iter: int,
 ) -> PricedMinimum | None:
     """Return the minimum of one problem, as ``minimise_each``."""
-    alone = rows.at_deltas(np.array([rows.delta]))
+    alone = rows.beside([rows])
     risk, lam = risk_of(place)
     first = Place(place.theta[:, None], np.array([place.b]), place.s[:, None], place.z[:, None])
     start = (first, np.array([lam]), np.array([risk - known]))
-    return minimise_each(alone, norm, *start, unit, target, max_iter)[0]
+    accuracy = (np.array([unit]), np.array([target]), max_iter)
+    return minimise_each(alone, norm, *start, *accuracy)[0]
 
 
 def minimise_each(
@@ -126,8 +127,8 @@ def minimise_each(
     first: Place,
     lam: Array,
     above: Array,
-    unit: float,
-    target: float,
+    unit: Array,
+    target: Array,
     max_iter: int,
 ) -> list[PricedMinimum | None]:
     """Return the minimum of each problem, None where the steps do not get there.
@@ -163,12 +164,13 @@ def minimise_each(
         if len(keep) < len(left):
             rows, after = rows.problems(keep), after.problems(keep)
             left, lower, slopes = left[keep], lower[keep], slopes[:, keep]
+            unit, target = unit[keep], target[keep]
         now = after
     return found
 
 
 def _first(
-    rows: PricedRows, norm: NormRows, first: Place, lam: Array, mu: Array, unit: float
+    rows: PricedRows, norm: NormRows, first: Place, lam: Array, mu: Array, unit: Array
 ) -> Iterate:
     """Return the iterates at places of multipliers lam whose products are about mu."""
     theta, b, z, t = first.theta, first.b, first.z, first.s[0]
@@ -194,7 +196,7 @@ def _room(rows: PricedRows, z: Array, t: Array, lam: Array, mu: Array) -> Array:
     return np.where(price > 0, np.minimum(mu / np.where(price > 0, price, 1.0), most), most)
 
 
-def _pieces(rows: PricedRows, z: Array, s: Array, unit: float) -> SmoothPieces:
+def _pieces(rows: PricedRows, z: Array, s: Array, unit: Array) -> SmoothPieces:
     """Return the pieces, those that a row does not have far below the others."""
     found = rows.worst.at(z, rows.y, s)
     least = found.value.max(axis=0) - FAR_BELOW * unit
@@ -334,7 +336,7 @@ def _towards_range(products: Array, mu: Any) -> Array:
 
 
 def _after(
-    rows: PricedRows, norm: NormRows, system: _PricedEquations, step: Step, unit: float
+    rows: PricedRows, norm: NormRows, system: _PricedEquations, step: Step, unit: Array
 ) -> tuple[Iterate, Array]:
     """Return the iterates after steps, shortened where curvature makes the products much larger.
 
@@ -362,7 +364,7 @@ def _along(
     system: _PricedEquations,
     step: Step,
     length: Array,
-    unit: float,
+    unit: Array,
 ) -> tuple[Iterate, Array]:
     """Return the iterates after parts of steps, and which are in the domain of the pieces.
 

@@ -20,6 +20,9 @@ from .softmax import minimise as minimise_softmax
 
 Array = NDArray[Any]
 
+#: Rows up to which folds are solved together, and scores of problems whose steps are.
+TOGETHER_UP_TO, ENTRIES = 500, 40_000
+
 
 class PricedLabels(Method):
     """Losses of one score whose worst case is a maximum of smooth pieces."""
@@ -54,25 +57,33 @@ class PricedLabels(Method):
             found = minimise(at.rows, zero, at.risk, unit, target, max_iter)
         return at.solution(found, target)
 
-    def solve_path(
-        self, problem: Problem, deltas: Array, tol: float, max_iter: int, starts: Starts | None
-    ) -> list[Solution]:
-        """Solve at every delta from ``starts``, those with fixed labels; steps are taken together.
+    def folds_together(self, problem: Problem) -> bool:
+        """Whether the problems are so small that the steps of several at once are cheaper."""
+        smooth = problem.loss.pieces is None
+        few = problem.X.shape[0] <= TOGETHER_UP_TO
+        return bool(smooth and few and problem.ball.cost.euclidean)
 
-        What the steps do not solve is solved alone.
+    def solve_each(
+        self, problems: list[Problem], tol: float, max_iter: int, starts: Starts
+    ) -> list[Solution]:
+        """Solve problems that differ in weights and delta, from those with fixed labels.
+
+        Their steps are taken together; what these do not solve is solved alone.
         """
-        each = [problem.at(float(delta)) for delta in deltas]
-        if starts is None:
-            return [self.solve(one, tol, max_iter) for one in each]
-        unit = constant_risk(problem)[1]
-        target = tol * unit
-        alike = Inside(problem)
-        found = together.minimise_each(alike, np.asarray(deltas), starts, unit, target, max_iter)
+        alike = Inside(problems[0])
+        each = [alike.at(problem) for problem in problems]
+        unit = np.array([constant_risk(problem)[1] for problem in problems])
+        found: list[PricedMinimum | None] = []
+        size = max(1, ENTRIES // len(problems[0].weights))
+        for k in range(0, len(problems), size):
+            part = slice(k, k + size)
+            accuracy = (unit[part], tol * unit[part], max_iter)
+            found += together.minimise_each(each[part], starts[part], *accuracy)
         return [
-            self.solve(one, tol, max_iter, start)
+            self.solve(at.problem, tol, max_iter, start)
             if minimum is None
-            else alike.at(one).solution(minimum, target)
-            for one, start, minimum in zip(each, starts, found, strict=True)
+            else at.solution(minimum, target)
+            for at, start, minimum, target in zip(each, starts, found, tol * unit, strict=True)
         ]
 
 

@@ -60,17 +60,15 @@ class PricedRows:
     #: the norms of the columns of an array, or of a vector
     polar: Callable[[Array], Any]
 
-    def at_delta(self, delta: float) -> PricedRows:
-        """Return the problem of another delta."""
-        return replace(self, delta=delta)
-
-    def at_deltas(self, deltas: Array) -> PricedRows:
-        """Return the problems of one delta each."""
-        return replace(self, y=self.y[:, None], weights=self.weights[:, None], delta=deltas)
+    def beside(self, others: Sequence[PricedRows]) -> PricedRows:
+        """Return several problems, each with the delta and the weights of one."""
+        weights = np.stack([one.weights for one in others], axis=1)
+        deltas = np.array([one.delta for one in others])
+        return replace(self, y=self.y[:, None], weights=weights, delta=deltas)
 
     def problems(self, index: Array) -> PricedRows:
         """Return some of several problems."""
-        return replace(self, delta=self.delta[index])
+        return replace(self, weights=self.weights[:, index], delta=self.delta[index])
 
     def weighted_sum(self, v: Array) -> Array:
         """Return sum pi v of several problems."""

@@ -1,4 +1,4 @@
-r"""Problems that differ in delta only: their steps are taken together.
+r"""Problems that differ in delta and in the weights of rows: their steps are taken together.
 
 The steps start from the solutions with fixed labels, whose risks bound those with a price from
 below. At order 2 the price makes multipliers larger: one of less risk,
@@ -24,24 +24,22 @@ Array = NDArray[Any]
 
 
 def minimise_each(
-    at: Inside, deltas: Array, starts: Starts, unit: float, target: float, max_iter: int
+    each: list[Inside], starts: Starts, unit: Array, target: Array, max_iter: int
 ) -> list[PricedMinimum | None]:
-    """Return the minimum at every delta from ``starts``, None where no steps get there."""
-    rows = at.rows.at_deltas(deltas)
+    """Return the minimum of each problem from its start, None where no steps get there."""
+    at = each[0]
+    rows = at.rows.beside([one.rows for one in each])
     place, lam, risk = _places(at, rows, starts)
-    found = [
-        constant.minimise(at.rows.at_delta(delta), above, target)
-        for delta, above in zip(deltas.tolist(), risk.tolist(), strict=True)
-    ]
+    known = zip(each, risk.tolist(), target.tolist(), strict=True)
+    found = [constant.minimise(one.rows, above, goal) for one, above, goal in known]
     left = np.array([one is None for one in found]) & place.theta.any(axis=0)
     moving = np.flatnonzero(left)
     if at.norm_rows is None or not len(moving):
         return found
     below = np.array([start.objective - start.gap for start in starts])
-    known = (lam[moving], (risk - below)[moving], unit, target, max_iter)
-    minima = interior.minimise_each(
-        rows.problems(moving), at.norm_rows, place.problems(moving), *known
-    )
+    first = (place.problems(moving), lam[moving], (risk - below)[moving])
+    accuracy = (unit[moving], target[moving], max_iter)
+    minima = interior.minimise_each(rows.problems(moving), at.norm_rows, *first, *accuracy)
     for j, one in zip(moving.tolist(), minima, strict=True):
         found[j] = one
     return found
@@ -57,7 +55,7 @@ def _places(at: Inside, rows: PricedRows, starts: Starts) -> tuple[Place, Array,
         kept = rows.loss.value(z, rows.y)
         gain = rows.loss.value(z, -rows.y) - kept
         lowest = rows.loss.lipschitz * w
-        lam = least_prices(gain, at.rows.weights, lowest, rows.delta, rows.kappa)
+        lam = least_prices(gain, rows.weights, lowest, rows.delta, rows.kappa)
         paid = rows.weighted_sum(kept + np.maximum(gain - rows.kappa * lam, 0.0))
         return Place(theta, b, t[None], z), lam, rows.delta * lam + paid
     lam, risk = _multipliers(rows, z, np.maximum(w, LEAST_T), starts)
@@ -75,7 +73,7 @@ def _moving(starts: Starts) -> list[Solution]:
 def _multipliers(rows: PricedRows, z: Array, w: Array, starts: Starts) -> tuple[Array, Array]:
     """Return multipliers of order 2 near the best and their risks over some of the rows."""
     some = slice(None, None, max(1, len(z) // ROUGH_ROWS))
-    weights = rows.weights[some] / rows.weights[some].sum()
+    weights = rows.weights[some] / rows.weights[some].sum(axis=0)
 
     def risk_of(lam: Array) -> Array:
         value = rows.worst.at(z[some], rows.y[some], np.stack([w, lam])).value.max(axis=0)
