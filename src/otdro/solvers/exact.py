@@ -178,9 +178,7 @@ class Exact(Solver):
             return None
         return replace(fixed, objective=max(risk, fixed.objective), gap=gap)
 
-    def _moved_path(
-        self, problem: Problem, deltas: Array, starts: Starts | None
-    ) -> list[Solution]:
+    def _moved_path(self, problem: Problem, deltas: Array, starts: Starts | None) -> list[Solution]:
         """Return the path with a price of targets, from paths whose targets stay."""
         shares = method(_fixed_targets(problem.at(float(deltas[0])))).shares_paths
         positive = np.all(np.asarray(deltas) > 0)
