@@ -77,26 +77,29 @@ def choose(sample: Sample, solver: Solver, settings: Settings) -> Choice:
     """Return the ball that the settings ask for; a price "cv" is the best of a few."""
     name = open_price(sample)
     if name is None:
-        found = _compared(sample, solver, settings)
+        found = _compared(sample, solver, settings, priced=False)
         return found if isinstance(found, Choice) else found.choice()
-    prices = with_prices(sample, name, settings)
-    each = [_compared(tried, solver, settings) for tried in prices]
-    folds = [found for found in each if isinstance(found, Compared)]
-    if not folds:
-        # nothing was compared: labels and targets stay, the last of the prices
-        [*_, last] = [found for found in each if isinstance(found, Choice)]
-        return last
-    return min(folds, key=lambda found: found.best.verdict.value).choice()
+    *prices, fixed = with_prices(sample, name, settings)
+    first = _compared(fixed, solver, settings, priced=True)
+    if isinstance(first, Choice):
+        # too few rows for folds: labels and targets stay
+        return first
+    others = [_compared(tried, solver, settings, priced=True) for tried in prices]
+    each = [first, *(other for other in others if isinstance(other, Compared))]
+    return min(each, key=lambda found: found.best.verdict.value).choice()
 
 
-def _compared(sample: Sample, solver: Solver, settings: Settings) -> Compared | Choice:
-    """Return what folds say where they are to choose, else the ball."""
+def _compared(
+    sample: Sample, solver: Solver, settings: Settings, *, priced: bool
+) -> Compared | Choice:
+    """Return what folds say where they are to choose, a price too if ``priced``, else the ball."""
     tried = cost_candidates.resolve(settings.cost, sample.X, settings.unlabelled)
     order = resolve_order(settings.order, sample.loss, tried.cost)
     delta = check_delta(settings.delta)
-    _require_memory(sample.X, tried, folds=delta == "cv" or tried.learned is not None)
+    folds = priced or delta == "cv" or tried.learned is not None
+    _require_memory(sample.X, tried, folds=folds)
     tried, full = tried.from_all(sample)
-    if delta == "cv" or tried.learned is not None:
+    if folds:
         return _from_folds(sample, tried, full, order, delta, solver, settings)
     if delta == "theory":
         delta = theory_delta(sample, full[0], order, settings.confidence)

@@ -13,7 +13,7 @@ from ..softmax.method import MultinomialNewton, PairCoordinates, pair_penalty
 from . import constant, interior, tied_rows, together
 from .cones import cone_of
 from .inside import LEAST_T, Inside
-from .newton import PricedMinimum, minimise
+from .newton import Place, PricedMinimum, minimise
 from .pieces import pieces_of
 from .softmax import PricedSoftmax, SoftmaxPlace
 from .softmax import minimise as minimise_softmax
@@ -22,6 +22,8 @@ Array = NDArray[Any]
 
 #: Rows up to which folds are solved together, and scores of problems whose steps are.
 TOGETHER_UP_TO, ENTRIES = 500, 40_000
+#: Multiples of delta by way of which a minimum is found that steps from fixed labels do not find.
+LARGER = (1e4, 1e3, 1e2, 1e1, 1.0)
 
 
 class PricedLabels(Method):
@@ -108,6 +110,39 @@ def _from_start(
         if found is None and (moves or at.round is None):
             known = (at.nearer(*fixed, smaller), at.risk, below, unit, target, max_iter)
             found = interior.minimise(rows, at.norm_rows, *known)
+    if found is None and moves and rows.worst.scalars == 2:
+        found = _from_larger_deltas(at, *fixed, below, unit, target, max_iter)
+    return found
+
+
+def _from_larger_deltas(
+    at: Inside,
+    place: Place,
+    lam: float,
+    below: float,
+    unit: float,
+    target: float,
+    max_iter: int,
+) -> PricedMinimum | None:
+    """Return the minimum by way of larger deltas, each from the one before, None if there is none.
+
+    Where rows are separable and delta is small the best multiplier is far from that of fixed
+    labels. ``below`` bounds the least risk at this delta, and with it those at larger ones.
+    """
+    assert at.norm_rows is not None
+    found: PricedMinimum | None = None
+    for factor in LARGER:
+        one = at.at(at.problem.at(factor * at.rows.delta))
+        begin = one.nearer(place, lam, smaller=False)
+        found = None
+        if at.newton:
+            best = one.risk(begin)[1]
+            found = tied_rows.minimise(one.rows, begin, best, unit, target, max_iter)
+        if found is None:
+            known = (begin, one.risk, below, unit, target, max_iter)
+            found = interior.minimise(one.rows, at.norm_rows, *known)
+        if found is not None:
+            place, lam = found.place, found.multiplier
     return found
 
 
@@ -126,7 +161,7 @@ class PricedMultinomial(Method):
     def solve(
         self, problem: Problem, tol: float, max_iter: int, start: Solution | None = None
     ) -> Solution:
-        """Return the minimiser, from the constant model."""
+        """Return the minimiser, from that with fixed labels or the constant model."""
         ball = problem.ball
         at = PairCoordinates(problem)
         rows = at.rows(problem)
@@ -134,10 +169,16 @@ class PricedMultinomial(Method):
         assert cone is not None
         task = PricedSoftmax(rows, pair_penalty(problem), cone, ball.delta, ball.label_cost)
         b, unit = constant_risk(problem)
-        C = np.zeros((rows.design.d, rows.classes - 1))
-        c = b @ rows.basis
-        first = SoftmaxPlace(C, c, LEAST_T, rows.scores(C, c))
-        found = minimise_softmax(task, first, unit, tol * unit, max_iter)
+        known = 0.0
+        if start is None or not start.coef.any():
+            C = np.zeros((rows.design.d, rows.classes - 1))
+            c = b @ rows.basis
+            first = SoftmaxPlace(C, c, LEAST_T, rows.scores(C, c))
+        else:
+            inside = at.inside(start, rows.basis)
+            first = task.place(inside.C[0], inside.c[0], LEAST_T)
+            known = start.objective - start.gap
+        found = minimise_softmax(task, first, unit, tol * unit, max_iter, known)
         coef, intercept = at.outside(found.place.C, found.place.c, rows.basis)
         return Solution(
             coef=coef,
