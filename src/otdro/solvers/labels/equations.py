@@ -170,8 +170,8 @@ class PricedEquations:
         """Return the longest part of each step, at most all of it, that stays inside."""
         now = self.now
         falls = [
-            (-step.ds / self.sigma).max(axis=(0, 1)),
-            (-step.dq / now.q).max(axis=(0, 1)),
+            _most(-step.ds / self.sigma),
+            _most(-step.dq / now.q),
             (-step.norm.slack / now.norm.slack).max(axis=0),
             (-step.norm.price / now.norm.price).max(axis=0),
             -step.move[-1] / now.s[-1],
@@ -186,6 +186,11 @@ class PricedEquations:
             q = q + step.dq
             a = a + along(pieces.bend[0], [step.dz, *step.move[len(now.theta) + 1 :]])
         return bound(self.rows, pieces.label, pieces.kept, q / q.sum(axis=0), a)
+
+
+def _most(v: Array) -> Array:
+    """Return the largest entry of each problem, of shape (J, n, B)."""
+    return np.asarray(v.max(axis=0).max(axis=0))
 
 
 def _mixed(better: Array, new: Step, old: Step) -> Step:

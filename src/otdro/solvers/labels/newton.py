@@ -72,7 +72,7 @@ class PricedRows:
 
     def weighted_sum(self, v: Array) -> Array:
         """Return sum pi v of several problems."""
-        return np.asarray((self.weights * v).sum(axis=0))
+        return np.einsum("nb,nb->b", self.weights, v)
 
     def multiplier(self, last: Any) -> float:
         """Return lambda from the last scalar of a place."""
@@ -251,12 +251,14 @@ def curvature(pieces: SmoothPieces, q: Array, W: Array, mean: Array) -> Array:
     """Return sum q f'' + W (f' - mean)(f' - mean)' of every row, shape (p, p, n)."""
     off = pieces.slope - mean[:, None]
     weighted = W * off
-    bend = (q * pieces.bend).sum(axis=2)
+    bend = np.empty((len(off), *off.shape[:1], *off.shape[2:]))
     for k in range(len(off)):
         for j in range(k + 1):
-            bend[k, j] += (weighted[k] * off[j]).sum(axis=0)
+            bend[k, j] = (weighted[k] * off[j]).sum(axis=0)
+            if pieces.bend[k, j].any():
+                bend[k, j] += (q * pieces.bend[k, j]).sum(axis=0)
             bend[j, k] = bend[k, j]
-    return np.asarray(bend)
+    return bend
 
 
 def gradient(rows: PricedRows, mean: Array) -> Array:
