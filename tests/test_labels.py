@@ -449,15 +449,14 @@ def test_folds_with_a_label_price_are_solved_together(order, alike):
             assert abs(found.objective - alone.objective) <= found.gap + alone.gap
 
 
-@pytest.mark.parametrize("p", [1, np.inf])
-def test_small_radii_of_separable_rows_with_a_label_price(p):
-    # gaps of .03 to .08 before these were found by way of larger radii
+def test_small_radii_of_separable_rows_with_a_label_price():
+    # the gap was .026 after 1,000 steps; now the minimum is found by way of larger radii
     A = np.random.default_rng(0).standard_normal((40, 4))
     y = np.where(A[:, 0] > 0, 1.0, -1.0)
-    ball = Ball(Norm(p), 1e-6, 2, label_cost=0.03)
+    ball = Ball(Norm(1), 1e-6, 2, label_cost=0.03)
     found = Exact().solve(Problem(A, y, np.full(40, 1 / 40), SquaredHinge(), ball))
     assert found.converged
-    best = reference.label_price(A, y, "squared_hinge", 2, p, 0.03, 1e-6)
+    best = reference.label_price(A, y, "squared_hinge", 2, 1, 0.03, 1e-6)
     assert abs(found.objective - best) <= 2e-6
 
 

@@ -23,7 +23,7 @@ Array = NDArray[Any]
 #: Rows up to which folds are solved together, and scores of problems whose steps are.
 TOGETHER_UP_TO, ENTRIES = 500, 40_000
 #: Multiples of delta by way of which a minimum is found that steps from fixed labels do not find.
-LARGER = (1e4, 1e3, 1e2, 1e1, 1.0)
+LARGER = tuple(2.0**k for k in range(12, -1, -1))
 
 
 class PricedLabels(Method):
