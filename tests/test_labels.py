@@ -8,10 +8,12 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from otdro import Ball, DROClassifier, DRORegressor, discrepancy, robust_risk
-from otdro.costs import Graph, Norm
+from otdro.costs import Graph, Mahalanobis, Norm
 from otdro.design import Design
 from otdro.losses import Absolute, Hinge, Huber, Logistic, Quantile, Softmax, Squared, SquaredHinge
-from otdro.problem import Problem
+from otdro.problem import Problem, Sample
+from otdro.radius.prices import LABEL_MULTIPLES
+from otdro.radius.thresholds import threshold
 from otdro.solvers import Exact, Quadrature
 from otdro.solvers.labels import PricedLabels, interior, tied_rows
 from otdro.solvers.labels.kept_moments import KeptMoments
@@ -398,6 +400,99 @@ def test_one_against_the_rest_with_a_label_price():
     model = DROClassifier(cost="euclidean", delta=0.05, label_cost=1.0, multi_class="ovr")
     assert model.fit(X, THREE).robust_risk_.shape == (3,)
     assert_array_equal(np.unique(model.worst_case(1).targets), [-1, 1])
+
+
+PATHS = [
+    (Logistic(), 1, 2),
+    (Logistic(), 2, 2),
+    (Logistic(), 1, np.inf),
+    (Hinge(), 2, 1),
+    (SquaredHinge(), 2, 2),
+]
+
+
+@pytest.mark.parametrize(("loss", "order", "p"), PATHS, ids=str)
+def test_a_path_with_a_label_price_has_the_solution_of_each_delta(loss, order, p):
+    ball = Ball(Norm(p), 0.5, order, label_cost=0.4)
+    problem = Problem(X, Y, WEIGHTS, loss, ball)
+    deltas = np.array([0.5, 0.1, 0.02, 1e-3])
+    path = Exact(1e-7).solve_path(problem, deltas)
+    for delta, found in zip(deltas, path, strict=True):
+        alone = Exact(1e-7).solve(problem.at(delta))
+        assert found.converged
+        assert abs(found.objective - alone.objective) <= found.gap + alone.gap
+        model = (found.coef, found.intercept, loss, replace(ball, delta=delta))
+        risk = robust_risk(X, Y, *model)
+        assert_allclose(found.objective, risk, rtol=1e-8)
+
+
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("alike", [True, False])
+def test_folds_with_a_label_price_are_solved_together(order, alike):
+    deltas = np.array([0.3, 0.05, 0.005])
+    costs = [Norm(2), Norm(2) if alike else Mahalanobis(np.diag([1.0, 2.0, 0.5]))]
+    weights = np.ones((2, N))
+    weights[0, ::3] = weights[1, 1::3] = 0
+    problems = [
+        Problem(X, Y, w / w.sum(), Logistic(), Ball(cost, 0.3, order, label_cost=0.4))
+        for w, cost in zip(weights, costs, strict=True)
+    ]
+    solver = Exact(1e-7)
+    assert solver.folds_together(problems[0])
+    for problem, path in zip(problems, solver.solve_folds(problems, deltas), strict=True):
+        for delta, found in zip(deltas, path, strict=True):
+            rows = problem.weights > 0
+            alone = solver.solve(
+                replace(problem.at(delta), X=X[rows], y=Y[rows], weights=problem.weights[rows])
+            )
+            assert found.converged
+            assert abs(found.objective - alone.objective) <= found.gap + alone.gap
+
+
+def test_small_radii_of_separable_rows_with_a_label_price():
+    # the gap was .026 after 1,000 steps; now the minimum is found by way of larger radii
+    A = np.random.default_rng(0).standard_normal((40, 4))
+    y = np.where(A[:, 0] > 0, 1.0, -1.0)
+    ball = Ball(Norm(1), 1e-6, 2, label_cost=0.03)
+    found = Exact().solve(Problem(A, y, np.full(40, 1 / 40), SquaredHinge(), ball))
+    assert found.converged
+    best = reference.label_price(A, y, "squared_hinge", 2, 1, 0.03, 1e-6)
+    assert abs(found.objective - best) <= 2e-6
+
+
+def test_a_path_with_a_target_price_has_the_solution_of_each_delta():
+    problem = Problem(X, Z, WEIGHTS, Squared(), Ball(Norm(2), 1.0, 2, target_cost=0.5))
+    deltas = np.array([1.0, 0.1, 1e-2, 1e-4])
+    for delta, found in zip(deltas, Exact(1e-8).solve_path(problem, deltas), strict=True):
+        best = reference.target_price(X, Z, Squared(), 2, 2, 0.5, delta)
+        assert found.converged
+        assert_allclose(found.objective, best, rtol=1e-6)
+
+
+def test_the_price_that_folds_choose_is_the_best_of_those_tried():
+    noisy = np.where(np.random.default_rng(3).random(N) < 0.2, -Y, Y)
+    settings = {"cost": "euclidean", "deltas": [0.2, 0.05, 0.01], "cv": 3, "rule": "min"}
+    chosen = DROClassifier(**settings, label_cost="cv").fit(X, noisy)
+    unit = Sample(X, [noisy], WEIGHTS, Logistic(), True)
+    prices = threshold(unit, noisy, Norm(2), 1) * np.array(LABEL_MULTIPLES)
+    each = [DROClassifier(**settings, label_cost=kappa).fit(X, noisy) for kappa in prices]
+    scores = [model.path_.score_mean.max() for model in each]
+    assert_allclose(chosen.ball_.label_cost, prices[int(np.argmax(scores))])
+    assert_allclose(chosen.path_.score_mean.max(), max(scores), rtol=1e-12)
+
+
+def test_folds_choose_a_price_at_a_given_delta():
+    # without folds the cheapest price was taken, unseen
+    model = DROClassifier(cost="euclidean", delta=0.05, label_cost="cv", cv=3).fit(X, Y)
+    assert_array_equal(model.path_.deltas, [0.05])
+    assert model.path_.score_mean is not None
+
+
+@pytest.mark.filterwarnings("ignore:the class")
+def test_too_few_rows_for_folds_leave_labels_fixed():
+    with pytest.warns(UserWarning, match="allow no folds"):
+        model = DROClassifier(cost="euclidean", label_cost="cv").fit(X[:2], [-1, 1])
+    assert model.ball_.label_cost == np.inf
 
 
 def test_folds_choose_a_price():

@@ -54,11 +54,16 @@ def lower_bound(rows: DualRows, loss: Loss, atoms: Atoms, reached: Array) -> Arr
     return np.where(lost, 0.0, np.maximum(value, 0.0))
 
 
-def balance(u: Array) -> Array:
-    """Return factors in [0, 1], less than 1 for the heavier sign, with which the u sum to zero."""
-    up, down = float(u[u > 0].sum()), -float(u[u < 0].sum())
-    least, tiny = min(up, down), np.finfo(float).tiny
-    return np.where(u > 0, least / max(up, tiny), np.where(u < 0, least / max(down, tiny), 1.0))
+def balance(u: Array, axis: tuple[int, ...] | None = None) -> Array:
+    """Return factors in [0, 1], less than 1 for the heavier sign, with which the u sum to zero.
+
+    ``axis``: they sum to zero over these axes, None for all.
+    """
+    up = np.maximum(u, 0.0).sum(axis=axis, keepdims=True)
+    down = np.maximum(-u, 0.0).sum(axis=axis, keepdims=True)
+    least, tiny = np.minimum(up, down), np.finfo(float).tiny
+    lighter = np.where(u < 0, least / np.maximum(down, tiny), 1.0)
+    return np.where(u > 0, least / np.maximum(up, tiny), lighter)
 
 
 def _balanced(rows: DualRows, atoms: Atoms, a: Array) -> Array:

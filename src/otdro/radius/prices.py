@@ -27,10 +27,10 @@ def open_price(sample: Sample) -> str | None:
 
 
 def with_prices(sample: Sample, name: str, settings: Any) -> list[Sample]:
-    """Return the sample with each price; their unit is the delta at which beta = 0 is optimal.
+    """Return the sample with each price, the last inf; their unit is the delta of beta = 0.
 
-    That is of the Euclidean cost: learned costs have its trace. At half of it half of the labels
-    could be changed at the price 1.
+    That is the least delta at which beta = 0 is optimal under the Euclidean cost: learned costs
+    have its trace. At half of it half of the labels could be changed at the price 1.
     """
     fixed = _priced(sample, name, np.inf)
     order = resolve_order(settings.order, sample.loss, None)

@@ -53,25 +53,53 @@ class Choice:
     path: Path | None = None
     solutions: list[Solution] | None = None
     note: str = ""
-    criterion: float = np.inf
 
     def noting(self, sentence: str) -> Choice:
         """Return the choice with one more sentence before its note."""
         return replace(self, note=f"{sentence} {self.note}".strip())
 
 
+@dataclass(frozen=True, eq=False)
+class Compared:
+    """What folds say about a sample: the best trial, what they said of all, and a note."""
+
+    trials: Trials
+    best: Trial
+    table: list[CandidateScore]
+    note: str
+
+    def choice(self) -> Choice:
+        """Return the ball of the best trial, with the path over all rows."""
+        return _chosen(self.trials, self.best, self.table, self.note)
+
+
 def choose(sample: Sample, solver: Solver, settings: Settings) -> Choice:
     """Return the ball that the settings ask for; a price "cv" is the best of a few."""
     name = open_price(sample)
-    if name is not None:
-        found = [choose(tried, solver, settings) for tried in with_prices(sample, name, settings)]
-        return min(found, key=lambda choice: choice.criterion)
+    if name is None:
+        found = _compared(sample, solver, settings, priced=False)
+        return found if isinstance(found, Choice) else found.choice()
+    *prices, fixed = with_prices(sample, name, settings)
+    first = _compared(fixed, solver, settings, priced=True)
+    if isinstance(first, Choice):
+        # too few rows for folds: labels and targets stay
+        return first
+    others = [_compared(tried, solver, settings, priced=True) for tried in prices]
+    each = [first, *(other for other in others if isinstance(other, Compared))]
+    return min(each, key=lambda found: found.best.verdict.value).choice()
+
+
+def _compared(
+    sample: Sample, solver: Solver, settings: Settings, *, priced: bool
+) -> Compared | Choice:
+    """Return what folds say where they are to choose, a price too if ``priced``, else the ball."""
     tried = cost_candidates.resolve(settings.cost, sample.X, settings.unlabelled)
     order = resolve_order(settings.order, sample.loss, tried.cost)
     delta = check_delta(settings.delta)
-    _require_memory(sample.X, tried, folds=delta == "cv" or tried.learned is not None)
+    folds = priced or delta == "cv" or tried.learned is not None
+    _require_memory(sample.X, tried, folds=folds)
     tried, full = tried.from_all(sample)
-    if delta == "cv" or tried.learned is not None:
+    if folds:
         return _from_folds(sample, tried, full, order, delta, solver, settings)
     if delta == "theory":
         delta = theory_delta(sample, full[0], order, settings.confidence)
@@ -93,8 +121,8 @@ def _from_folds(
     delta: Any,
     solver: Solver,
     settings: Settings,
-) -> Choice:
-    """Choose cost and delta by the same folds; a delta that is given leaves the cost to choose.
+) -> Compared | Choice:
+    """Compare costs and deltas by the same folds; a delta that is given leaves the cost to choose.
 
     ``full`` are the costs of the candidates ``tried``, learned from all rows.
     """
@@ -113,7 +141,8 @@ def _from_folds(
     if tried.learned is not None and blends:
         weights = blend_weights(found, tried.learned.candidates())
         best = trials.blend(found, weights)
-    return _chosen(trials, best, noted(settings, tried, found, weights, best), tried.note)
+    table = noted(settings, tried, found, weights, best)
+    return Compared(trials, best, table, tried.note)
 
 
 def _in_units(trials: Trials, tried: Candidates, full: list[Cost]) -> tuple[Candidates, list[Cost]]:
@@ -192,7 +221,7 @@ def _chosen(trials: Trials, best: Trial, table: list[CandidateScore], note: str)
     j = best.verdict.place
     final = [row[j] for row in solved] if near is best.cost else None
     ball = sample.ball(best.cost, float(best.deltas[j]), trials.order)
-    return Choice(ball, path, final, note, best.verdict.value)
+    return Choice(ball, path, final, note)
 
 
 def _scorer(settings: Settings, loss: Loss) -> ModelScorer | None:

@@ -51,6 +51,8 @@ class Method:
     several_scores: bool = False
     #: Whether rows of another library than NumPy are taken, and stay on their device.
     on_device: bool = False
+    #: Whether a path takes little more than a solution.
+    shares_paths: bool = False
 
     def lacks(self, problem: Problem) -> str | None:
         """Return the fact that a problem of these geometries lacks, None if it is accepted."""
@@ -71,6 +73,13 @@ class Method:
             start = starts[j] if starts is not None else (solved[-1] if solved else None)
             solved.append(self.solve(problem.at(float(delta)), tol, max_iter, start))
         return solved
+
+    def solve_each(
+        self, problems: list[Problem], tol: float, max_iter: int, starts: Starts
+    ) -> list[Solution]:
+        """Solve problems over the same rows, each from its start; override to share work."""
+        each = zip(problems, starts, strict=True)
+        return [self.solve(problem, tol, max_iter, start) for problem, start in each]
 
     def starts_pay(self, problem: Problem) -> bool:
         """Whether solutions of a sample nearby, one per delta, make a path cheaper.

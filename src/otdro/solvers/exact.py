@@ -75,7 +75,10 @@ class Exact(Solver):
             return self._plain(problem, start)
         if np.isfinite(problem.ball.label_cost):
             method(problem)
-            return self._from_fixed_labels(problem, self.solve(_fixed_labels(problem), start))
+            fixed = self.solve(_fixed_labels(problem), start)
+            return self._unchanged(problem, fixed) or method(problem).solve(
+                problem, self.tol, self.max_iter, fixed
+            )
         # a price of targets on a device is refused by ``method``
         priced = np.isfinite(problem.ball.target_cost) and library(problem.X) is None
         if priced and movable_target.is_linear(problem):
@@ -95,8 +98,7 @@ class Exact(Solver):
         if np.isfinite(problem.ball.label_cost):
             return self._priced_paths(problem, weights, deltas, starts)
         if np.isfinite(problem.ball.target_cost):
-            priced = [problem.weighted(column) for column in weights.T]
-            return [super(Exact, self).solve_path(each, deltas, starts) for each in priced]
+            return [self._moved_path(problem.weighted(w), deltas, starts) for w in weights.T]
         positive = np.asarray(deltas)[np.asarray(deltas) > 0]
         solved: list[list[Solution]] = [[] for _ in weights.T]
         if len(positive):
@@ -111,8 +113,8 @@ class Exact(Solver):
 
     def folds_together(self, problem: Problem) -> bool:
         """Whether the method of these problems is faster with several at once."""
-        priced = np.isfinite(min(problem.ball.target_cost, problem.ball.label_cost))
-        accepted = not priced and self.lacks(problem) is None
+        moved = np.isfinite(problem.ball.target_cost)
+        accepted = not moved and self.lacks(problem) is None
         return accepted and method(problem).folds_together(problem)
 
     def solve_folds(
@@ -121,6 +123,8 @@ class Exact(Solver):
         """Return the solutions of problems over the same rows at every delta (descending)."""
         if not np.all(np.asarray(deltas) > 0):
             return super().solve_folds(problems, deltas, starts)
+        if np.isfinite(problems[0].ball.label_cost):
+            return self._priced_folds(problems, deltas)
         return method(problems[0]).solve_folds(problems, deltas, self.tol, self.max_iter, starts)
 
     def _priced_paths(
@@ -128,15 +132,41 @@ class Exact(Solver):
     ) -> list[list[Solution]]:
         """Return paths with a label price, from those with fixed labels, which share their work."""
         found = self.solve_paths(_fixed_labels(problem), weights, deltas, starts)
-        paths = []
-        for column, path in zip(weights.T, found, strict=True):
-            each = problem.weighted(column)
-            known = zip(np.asarray(deltas).tolist(), path, strict=True)
-            paths.append([self._from_fixed_labels(each.at(delta), fixed) for delta, fixed in known])
-        return paths
+        each = [problem.weighted(column) for column in weights.T]
+        paths = zip(each, found, strict=True)
+        return [self._from_fixed_labels([one], deltas, [fixed])[0] for one, fixed in paths]
 
-    def _from_fixed_labels(self, problem: Problem, fixed: Solution) -> Solution:
-        """Return the solution with a label price from that with fixed labels.
+    def _priced_folds(self, problems: list[Problem], deltas: Array) -> list[list[Solution]]:
+        """Return paths with a label price of problems over the same rows, under one cost or not."""
+        fixed = [_fixed_labels(problem) for problem in problems]
+        factors = [problem.ball.cost.factor() for problem in problems]
+        if all(_equal(factor, factors[0]) for factor in factors):
+            weights = np.stack([problem.weights for problem in problems], axis=1)
+            found = self.solve_paths(fixed[0], weights, deltas)
+            return self._from_fixed_labels(problems, deltas, found)
+        found = self.solve_folds(fixed, deltas)
+        paths = zip(problems, found, strict=True)
+        return [self._from_fixed_labels([one], deltas, [path])[0] for one, path in paths]
+
+    def _from_fixed_labels(
+        self, problems: list[Problem], deltas: Array, found: list[list[Solution]]
+    ) -> list[list[Solution]]:
+        """Return paths with a label price from those with fixed labels, under the same cost."""
+        each = [problem.at(float(delta)) for problem in problems for delta in deltas]
+        fixed = [solution for path in found for solution in path]
+        solved = [self._unchanged(*known) for known in zip(each, fixed, strict=True)]
+        left = [j for j, one in enumerate(solved) if one is None]
+        if left:
+            rest, starts = [each[j] for j in left], [fixed[j] for j in left]
+            priced = method(rest[0]).solve_each(rest, self.tol, self.max_iter, starts)
+            for j, one in zip(left, priced, strict=True):
+                solved[j] = one
+        flat = [one for one in solved if one is not None]
+        m = len(deltas)
+        return [flat[k * m : (k + 1) * m] for k in range(len(problems))]
+
+    def _unchanged(self, problem: Problem, fixed: Solution) -> Solution | None:
+        """Return the solution with fixed labels where it is one with a label price, else None.
 
         The price only lets the adversary do more, so where he does not use it they are the same.
         """
@@ -145,8 +175,20 @@ class Exact(Solver):
         risk = label_risk(problem, fixed)
         gap = fixed.gap + max(risk - fixed.objective, 0.0)
         if gap > max(fixed.gap, self.tol * constant_risk(problem)[1]):
-            return method(problem).solve(problem, self.tol, self.max_iter, fixed)
+            return None
         return replace(fixed, objective=max(risk, fixed.objective), gap=gap)
+
+    def _moved_path(self, problem: Problem, deltas: Array, starts: Starts | None) -> list[Solution]:
+        """Return the path with a price of targets, from paths whose targets stay."""
+        shares = method(_fixed_targets(problem.at(float(deltas[0])))).shares_paths
+        positive = np.all(np.asarray(deltas) > 0)
+        if not (shares and positive and movable_target.is_linear(problem)):
+            return super().solve_path(problem, deltas, starts)
+
+        def base(inner: Problem, rates: Array, tol: float) -> list[Solution]:
+            return Exact(tol, self.max_iter).solve_path(inner, rates)
+
+        return movable_target.solve_path(problem, np.asarray(deltas), self.tol, base)
 
     def _at_tolerance(self, problem: Problem, tol: float, start: Solution | None) -> Solution:
         """Return the solution at another tolerance."""
@@ -193,6 +235,18 @@ class Exact(Solver):
         """Return the solutions over all rows and of every fold, from passes that they share."""
         known = (deltas, self.tol, max(self.tol, fold_tol), self.max_iter)
         return method(problem).sweep(problem, held, costs, *known)
+
+
+def _equal(factor: Array | None, other: Array | None) -> bool:
+    """Whether two Euclidean costs have the same factor."""
+    if factor is None or other is None:
+        return factor is None and other is None
+    return factor is other or np.array_equal(factor, other)
+
+
+def _fixed_targets(problem: Problem) -> Problem:
+    """Return the problem whose targets stay."""
+    return replace(problem, ball=replace(problem.ball, target_cost=np.inf))
 
 
 def _fixed_labels(problem: Problem) -> Problem:

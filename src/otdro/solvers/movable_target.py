@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import brentq, minimize_scalar
 
 from ..design import model_scores
@@ -20,13 +21,17 @@ from ..duality import worst_risk
 from ..problem import Problem, Solution
 from .base import constant_risk, verdict
 
-#: The accuracy of a point between two, and the least difference of norms.
-XATOL, TINY = 1e-12, 1e-300
+Array = NDArray[Any]
+
+#: The accuracy of a point between two, at least and in units of the tolerance, and the least
+#: difference of norms.
+XATOL, OF_TOLERANCE, TINY = 1e-12, 1e-2, 1e-300
 #: Problems solved at most, and the share of the gap asked for that each may have.
 ROUNDS, SHARE = 40, 0.25
 
-#: Solve a problem to a tolerance, from a start.
+#: Solve a problem to a tolerance, from a start; and at deltas, descending, to a tolerance.
 Solve = Callable[[Problem, float, Solution | None], Solution]
+SolvePath = Callable[[Problem, Array, float], list[Solution]]
 
 
 def is_linear(problem: Problem) -> bool:
@@ -89,41 +94,90 @@ class _Slope:
 
 
 def solve(problem: Problem, tol: float, base: Solve, start: Solution | None) -> Solution:
-    """Return the certified solution, from solutions on both sides of the slope of g.
+    """Return the certified solution, from solutions on both sides of the slope of g."""
+    search = _Search(problem, tol)
+    near = start
+    while search.open:
+        near = base(search.penalty.at(search.a), search.inner_tol(near), near)
+        search.take(near)
+    return search.solution()
+
+
+def solve_path(problem: Problem, deltas: Array, tol: float, base: SolvePath) -> list[Solution]:
+    """Return the solutions at positive deltas; all that are open take a round together."""
+    searches = [_Search(problem.at(float(delta)), tol) for delta in deltas]
+    while left := [search for search in searches if search.open]:
+        inner = [search.penalty.at(search.a) for search in left]
+        rates = np.array([one.ball.delta for one in inner])
+        down = np.argsort(-rates, kind="stable")
+        share = min(search.inner_tol(search.last) for search in left)
+        solved = base(inner[0], rates[down], share)
+        for place, found in zip(down.tolist(), solved, strict=True):
+            left[place].take(found)
+    return [search.solution() for search in searches]
+
+
+class _Search:
+    """The slope of g at one problem: solutions on both sides of it, the best point, the bound.
 
     A kinked loss may have both at the same slope; then the best point between them is the solution.
     """
-    penalty = _Slope(problem)
-    target = tol * constant_risk(problem)[1]
-    best: _Trial | None = None
-    left: _Trial | None = None
-    right: _Trial | None = None
-    bound, n_iter, a = -np.inf, 0, 1.0
-    near = start
-    for round_ in range(ROUNDS):
-        # the bound errs by the inner gap times its own steepness, which is 1 at a = 1
-        value = target if near is None else max(near.objective, target)
-        near = base(penalty.at(a), SHARE * tol / penalty.steepness(a, value), near)
-        n_iter += near.n_iter
-        bound = max(bound, penalty.lower(a, near))
-        new = _trial(problem, near, a)
-        best = _better(best, new)
-        if penalty.excess(a, new.w) < 0:
-            left = new
+
+    def __init__(self, problem: Problem, tol: float) -> None:
+        self.problem = problem
+        self.tol = tol
+        self.penalty = _Slope(problem)
+        self.target = tol * constant_risk(problem)[1]
+        pieces = problem.loss.pieces
+        self.kinked = problem.ball.order == 1 or pieces is None or not pieces.quadratic
+        self.best: _Trial | None = None
+        self.left: _Trial | None = None
+        self.right: _Trial | None = None
+        self.last: Solution | None = None
+        self.bound = -np.inf
+        self.n_iter = self.rounds = 0
+        self.a = 1.0
+        self.open = True
+
+    def inner_tol(self, near: Solution | None) -> float:
+        """Return the accuracy of the next inner problem.
+
+        The bound errs by the inner gap times its own steepness, which is 1 at a = 1.
+        """
+        value = self.target if near is None else max(near.objective, self.target)
+        return SHARE * self.tol / self.penalty.steepness(self.a, value)
+
+    def take(self, found: Solution) -> None:
+        """Take the solution at the slope a, and go on to the next slope."""
+        problem, penalty = self.problem, self.penalty
+        self.last = found
+        self.n_iter += found.n_iter
+        self.bound = max(self.bound, penalty.lower(self.a, found))
+        new = _trial(problem, found, self.a)
+        best = _better(self.best, new)
+        if penalty.excess(self.a, new.w) < 0:
+            self.left = new
         else:
-            right = new
-        if left is not None and right is not None:
-            best = _better(best, _between(problem, left, right))
-        settled = right is None or right.a == 0.0
-        if best.found.objective - bound <= target or settled:
-            break
-        assert right is not None
-        a = _next(penalty, left, right, round_)
-    assert best is not None
-    gap = max(best.found.objective - bound, 0.0)
-    message = verdict(gap, target, n_iter)
-    converged = bool(gap <= target)
-    return replace(best.found, gap=gap, n_iter=n_iter, converged=converged, message=message)
+            self.right = new
+        if self.left is not None and self.right is not None and self.kinked:
+            xatol = max(XATOL, OF_TOLERANCE * self.tol)
+            best = _better(best, _between(problem, self.left, self.right, xatol))
+        self.best = best
+        self.rounds += 1
+        settled = self.right is None or self.right.a == 0.0
+        done = best.found.objective - self.bound <= self.target or settled
+        self.open = not done and self.rounds < ROUNDS
+        if self.open and self.right is not None:
+            self.a = _next(penalty, self.left, self.right, self.rounds - 1)
+
+    def solution(self) -> Solution:
+        """Return the best point with its gap."""
+        assert self.best is not None
+        found = self.best.found
+        gap = max(found.objective - self.bound, 0.0)
+        message = verdict(gap, self.target, self.n_iter)
+        converged = bool(gap <= self.target)
+        return replace(found, gap=gap, n_iter=self.n_iter, converged=converged, message=message)
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,7 +205,7 @@ def _better(first: _Trial | None, second: _Trial) -> _Trial:
     return second if lower or first is None else first
 
 
-def _between(problem: Problem, left: _Trial, right: _Trial) -> _Trial:
+def _between(problem: Problem, left: _Trial, right: _Trial, xatol: float) -> _Trial:
     """Return the best point on the segment of two, by golden section."""
 
     def at(t: float) -> _Trial:
@@ -164,7 +218,7 @@ def _between(problem: Problem, left: _Trial, right: _Trial) -> _Trial:
         lambda t: at(t).found.objective,
         bounds=(0.0, 1.0),
         method="bounded",
-        options={"xatol": XATOL},
+        options={"xatol": xatol},
     ).x
     best = at(float(t))
     kink = float(problem.ball.gain(0.0))

@@ -18,8 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...duality import AT_THRESHOLD
+from ...duality.labels import least_price
 from ..base import duality_gap
-from .newton import Place, PricedMinimum, PricedRows, Risk, bound
+from .newton import Place, PricedMinimum, PricedRows, bound
 
 Array = NDArray[Any]
 
@@ -27,7 +28,7 @@ Array = NDArray[Any]
 EVEN = 0.5
 
 
-def minimise(rows: PricedRows, risk_of: Risk, above: float, target: float) -> PricedMinimum | None:
+def minimise(rows: PricedRows, above: float, target: float) -> PricedMinimum | None:
     """Return theta = 0 with its gap; None where its risk is more than ``above`` or not the least.
 
     ``above`` is the risk of another model.
@@ -37,8 +38,10 @@ def minimise(rows: PricedRows, risk_of: Risk, above: float, target: float) -> Pr
     if not 0 < even < 1:
         return None
     b = _score(rows, even)
-    place = Place(np.zeros(rows.design.d), b, np.zeros(rows.worst.scalars), np.full(len(rows.y), b))
-    risk, lam = risk_of(place)
+    both, masses = np.array([1.0, -1.0]), np.array([p, 1 - p])
+    kept, other = (rows.loss.value(np.full(2, b), label) for label in (both, -both))
+    rise = least_price(other - kept, masses, 0.0, rows.delta, rows.kappa)
+    risk = float(masses @ kept) + rise.risk
     if risk > above + target:
         return None
     changed = _changed(rows, p, even, b)
@@ -51,7 +54,8 @@ def minimise(rows: PricedRows, risk_of: Risk, above: float, target: float) -> Pr
     lower, slopes = bound(rows, label, kept, np.stack([1 - share, share]), a)
     if risk - lower > target:
         return None
-    return PricedMinimum(place, risk, lam, duality_gap(risk, lower), slopes, 1)
+    place = Place(np.zeros(rows.design.d), b, np.zeros(rows.worst.scalars), np.full(len(rows.y), b))
+    return PricedMinimum(place, risk, rise.multiplier, duality_gap(risk, lower), slopes, 1)
 
 
 def _most_even(rows: PricedRows, p: float) -> float:
@@ -93,7 +97,9 @@ def _changed(rows: PricedRows, p: float, even: float, b: float) -> tuple[float, 
 def _move_price(rows: PricedRows, even: float, b: float) -> float:
     """Return what the moves cost where no label is changed."""
     a = rows.loss.derivative(np.full(2, b), np.array([1.0, -1.0]))
-    size = rows.polar(rows.design.adjoint(rows.weights * rows.y)) * abs(float(a[0] - a[1])) / 2
+    # the slopes of a model with an intercept sum to zero, so that any centre of the rows will do
+    y = rows.y - float(rows.weights @ rows.y) if rows.fit_intercept else rows.y
+    size = rows.polar(rows.design.adjoint(rows.weights * y)) * abs(float(a[0] - a[1])) / 2
     if rows.worst.scalars == 1:
         return size / rows.loss.lipschitz
     square = float(np.array([even, 1 - even]) @ a**2)

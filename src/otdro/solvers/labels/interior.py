@@ -5,32 +5,20 @@ r"""A primal-dual interior point method for the largest of smooth pieces.
 
 s = (t,) at order 1, where lambda = Lip t, and (t, lambda) at order 2. The multipliers of sigma are
 the shares q of the pieces in a row, those of the norm are prices (``norm_rows``); steps are
-Mehrotra's, sigma q = mu.
+Mehrotra's, sigma q = mu. Several problems take their steps together, along the last axis of arrays.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg.lapack import dpotrs
 
-from ...duality.ties import factored
 from ..base import duality_gap
-from .newton import (
-    Place,
-    PricedMinimum,
-    PricedRows,
-    Risk,
-    along,
-    bound,
-    curvature,
-    gradient,
-    hessian,
-)
-from .norm_rows import NormLine, NormPoint, NormRows, NormStep
+from .equations import Iterate, PricedEquations, Step, total_of
+from .newton import Place, PricedMinimum, PricedRows, Risk
+from .norm_rows import NormRows
 from .pieces import SmoothPieces
 
 Array = NDArray[Any]
@@ -46,48 +34,8 @@ SHORT_OF, LEFT = 0.995, 0.1
 FAR_BELOW = 1e3
 #: The sum of products, in units of the target, from which on bounds are worth their time.
 WORTH = 3.0
-#: Corrections of a step towards the central path, the length from which on it needs none, by how
-#: much longer one should make it and the share of that which pays, and products still near mu.
-CORRECTIONS, LONG, LONGER, WORTHWHILE, SPREAD = 2, 0.9, 0.3, 0.1, 10.0
 #: Halvings of a step that leaves the domain of the pieces, or multiplies the sum of the products.
 HALVINGS, MOST_GROWTH = 20, 2.0
-
-
-@dataclass(frozen=True, eq=False)
-class Iterate:
-    """A point (theta, b, s) with its scores and pieces, heights T (n,), shares q (J, n)."""
-
-    theta: Array
-    b: float
-    s: Array
-    z: Array
-    pieces: SmoothPieces
-    T: Array
-    q: Array
-    norm: NormPoint
-
-    @property
-    def place(self) -> Place:
-        """The point and its scores."""
-        return Place(self.theta, self.b, self.s, self.z)
-
-    @property
-    def inside(self) -> bool:
-        """Whether slacks and shares are positive numbers, and theta is not 0."""
-        value = self.pieces.value
-        good = np.isfinite(value).all() and (value < self.T).all() and (self.q > 0).all()
-        return bool(good and self.theta.any())
-
-
-class Step(NamedTuple):
-    """The moves of (theta, b, s), scores, heights, slacks (J, n), shares, and of the norm."""
-
-    move: Array
-    dz: Array
-    raised: Array
-    ds: Array
-    dq: Array
-    norm: NormStep
 
 
 def minimise(
@@ -100,61 +48,91 @@ def minimise(
     target: float,
     max_iter: int,
 ) -> PricedMinimum | None:
-    """Return the minimum from a place, None where the steps do not get there.
-
-    ``known`` is a lower bound of the least risk.
-    """
+    """Return the minimum of one problem, as ``minimise_each``."""
+    alone = rows.beside([rows])
     risk, lam = risk_of(place)
-    mu = unit * float(np.clip((risk - known) / unit, LEAST_FIRST, FIRST))
-    now = _first(rows, norm, place, lam, mu, unit)
-    lower, slopes = 0.0, np.zeros_like(place.z)
+    first = Place(place.theta[:, None], np.array([place.b]), place.s[:, None], place.z[:, None])
+    start = (first, np.array([lam]), np.array([risk - known]))
+    accuracy = (np.array([unit]), np.array([target]), max_iter)
+    return minimise_each(alone, norm, *start, *accuracy)[0]
+
+
+def minimise_each(
+    rows: PricedRows,
+    norm: NormRows,
+    first: Place,
+    lam: Array,
+    above: Array,
+    unit: Array,
+    target: Array,
+    max_iter: int,
+) -> list[PricedMinimum | None]:
+    """Return the minimum of each problem, None where the steps do not get there.
+
+    ``first`` are places of multipliers ``lam``, their risk at most ``above`` over the least one.
+    """
+    mu = unit * np.clip(above / unit, LEAST_FIRST, FIRST)
+    now = _first(rows, norm, first, lam, mu, unit)
+    found: list[PricedMinimum | None] = [None] * len(lam)
+    left = np.arange(len(lam))
+    lower, slopes = np.zeros(len(left)), np.zeros_like(now.z)
     for n_iter in range(1, min(STEPS, max_iter) + 1):
-        system = _PricedEquations(rows, norm, now)
+        system = PricedEquations(rows, norm, now)
         step = system.step()
-        if system.total <= WORTH * target:
-            risk, lam = risk_of(now.place)
-            for move in (step, None):
-                value, mean = system.bound(move)
-                if value > lower:
-                    lower, slopes = value, mean
-            if risk - lower <= target:
-                gap = duality_gap(risk, lower)
-                return PricedMinimum(now.place, risk, lam, gap, slopes, n_iter)
-        after = _after(rows, norm, system, step, unit)
-        if after is None:
-            return None
+        near = system.total <= WORTH * target
+        for move in (step, None) if near.any() else ():
+            value, mean = system.bound(move)
+            better = value > lower
+            lower = np.where(better, value, lower)
+            slopes = np.where(better, mean, slopes)
+        risk = rows.rate * now.s[-1] + rows.weighted_sum(now.pieces.value.max(axis=0))
+        done = near & (risk - lower <= target)
+        for j in np.flatnonzero(done).tolist():
+            known = (now.place(j), float(risk[j]), rows.multiplier(now.s[-1, j]))
+            gap = duality_gap(risk[j], lower[j])
+            found[left[j]] = PricedMinimum(*known, gap, slopes[:, j], n_iter)
+        if done.all():
+            break
+        after, inside = _after(rows, norm, system, step, unit)
+        keep = np.flatnonzero(inside & ~done)
+        if not len(keep):
+            break
+        if len(keep) < len(left):
+            rows, after = rows.problems(keep), after.problems(keep)
+            left, lower, slopes = left[keep], lower[keep], slopes[:, keep]
+            unit, target = unit[keep], target[keep]
         now = after
-    return None
+    return found
 
 
 def _first(
-    rows: PricedRows, norm: NormRows, place: Place, lam: float, mu: float, unit: float
+    rows: PricedRows, norm: NormRows, first: Place, lam: Array, mu: Array, unit: Array
 ) -> Iterate:
-    """Return the iterate at a place of multiplier lam whose products are about mu."""
-    at = norm.begin(place.theta, _room(rows, place, lam, mu), mu)
-    s = np.array([at.t, lam])[: rows.worst.scalars]
-    if not rows.worst.inside(s):
-        s[-1] = 2 * s[0] ** 2 / rows.worst.growth
-    pieces = _pieces(rows, place.z, s, unit)
+    """Return the iterates at places of multipliers lam whose products are about mu."""
+    theta, b, z, t = first.theta, first.b, first.z, first.s[0]
+    at = norm.begin(theta, _room(rows, z, t, lam, mu), mu)
+    s = np.stack([at.t, lam])[: rows.worst.scalars]
+    if rows.worst.growth > 0:
+        s[-1] = np.where(rows.worst.inside(s), s[-1], 2 * s[0] ** 2 / rows.worst.growth)
+    pieces = _pieces(rows, z, s, unit)
     T = pieces.value.max(axis=0) + len(pieces.value) * mu
     q = 1 / (T - pieces.value)
-    return Iterate(place.theta, place.b, s, place.z, pieces, T, q / q.sum(axis=0), at)
+    return Iterate(theta, b, s, z, pieces, T, q / q.sum(axis=0), at)
 
 
-def _room(rows: PricedRows, place: Place, lam: float, mu: float) -> float:
-    """Return t above the norm where mu is its product with the price of t."""
+def _room(rows: PricedRows, z: Array, t: Array, lam: Array, mu: Array) -> Array:
+    """Return how far above the norm t is where mu is its product with the price of t."""
     if rows.worst.scalars == 1:
-        t = lam / rows.loss.lipschitz
-        return max(t - float(place.s[0]), mu / rows.rate)
-    pieces = rows.worst.at(place.z, rows.y, np.array([place.s[0], lam]))
+        return np.maximum(lam / rows.loss.lipschitz - t, mu / rows.rate)
+    pieces = rows.worst.at(z, rows.y, np.stack([t, lam]))
     top = pieces.value.argmax(axis=0)[None]
     slope = np.take_along_axis(pieces.slope[1], top, axis=0)[0]
-    price = float(rows.weights @ slope)
-    most = MOST_ROOM * float(place.s[0])
-    return min(mu / price, most) if price > 0 else most
+    price = rows.weighted_sum(slope)
+    most = MOST_ROOM * t
+    return np.where(price > 0, np.minimum(mu / np.where(price > 0, price, 1.0), most), most)
 
 
-def _pieces(rows: PricedRows, z: Array, s: Array, unit: float) -> SmoothPieces:
+def _pieces(rows: PricedRows, z: Array, s: Array, unit: Array) -> SmoothPieces:
     """Return the pieces, those that a row does not have far below the others."""
     found = rows.worst.at(z, rows.y, s)
     least = found.value.max(axis=0) - FAR_BELOW * unit
@@ -163,158 +141,43 @@ def _pieces(rows: PricedRows, z: Array, s: Array, unit: float) -> SmoothPieces:
     )
 
 
-class _PricedEquations:
-    """Newton's equations of one iterate, in (theta, b, s)."""
-
-    def __init__(self, rows: PricedRows, norm: NormRows, now: Iterate) -> None:
-        self.rows = rows
-        self.now = now
-        self.sigma = now.T - now.pieces.value
-        self.W = now.q / self.sigma
-        self.weight = self.W.sum(axis=0)
-        self.share = self.W / self.weight
-        self.barrier = norm.share
-        self.line: NormLine = norm.linearised(now.theta, now.norm)
-        self.total = float(rows.weights @ (now.q * self.sigma).sum(axis=0)) + now.norm.total
-        d = len(now.theta)
-        #: (theta, t) among (theta, b, s)
-        self.head = np.append(np.arange(d), d + 1)
-        self.factor = factored(self._matrix())
-
-    @property
-    def mu(self) -> float:
-        """The mean product."""
-        return self.total / (len(self.sigma) + float(self.barrier.sum()))
-
-    def _matrix(self) -> Array:
-        """Return the Hessian of the rows with what the norm adds."""
-        pieces = self.now.pieces
-        mean = (self.share * pieces.slope).sum(axis=1)
-        H = hessian(self.rows, curvature(pieces, self.now.q, self.W, mean))
-        H[np.ix_(self.head, self.head)] += self.line.matrix
-        return H
-
-    def step(self) -> Step:
-        """Return Mehrotra's step: towards the boundary first, then to where that leaves room."""
-        now = self.now
-        ahead = self._towards(0.0, np.zeros_like(self.sigma), 0 * self.barrier)
-        length = self.longest(ahead)
-        sigma, q = self.sigma + length * ahead.ds, now.q + length * ahead.dq
-        left = float(self.rows.weights @ (sigma * q).sum(axis=0))
-        slack, price = now.norm.slack, now.norm.price
-        left += float((slack + length * ahead.norm.slack) @ (price + length * ahead.norm.price))
-        mu = (left / self.total) ** 3 * self.mu
-        dropped = ahead.ds * ahead.dq
-        head = ahead.norm.slack * ahead.norm.price
-        step = self._towards(mu, dropped, head)
-        return self._centred(step, mu, dropped, head)
-
-    def _centred(self, step: Step, mu: float, dropped: Array, head: Array) -> Step:
-        """Return the step, corrected while that makes it longer (Gondzio).
-
-        Products that a longer step would leave far from mu are aimed at the nearest that is not.
-        """
-        now = self.now
-        length = self.longest(step)
-        for _ in range(CORRECTIONS):
-            if length >= LONG:
-                break
-            hoped = min(1.0, length + LONGER)
-            ahead = (self.sigma + hoped * step.ds) * (now.q + hoped * step.dq)
-            slack = now.norm.slack + hoped * step.norm.slack
-            ahead_head = slack * (now.norm.price + hoped * step.norm.price)
-            dropped = dropped - _towards_range(ahead, mu)
-            head = head - _towards_range(ahead_head, mu * self.barrier)
-            corrected = self._towards(mu, dropped, head)
-            reached = self.longest(corrected)
-            if reached < length + WORTHWHILE * LONGER:
-                break
-            step, length = corrected, reached
-        return step
-
-    def _towards(self, mu: float, products: Array, head: Array) -> Step:
-        """Return the step to sigma q = mu - products, those of the norm mu share - head."""
-        rows, now, d = self.rows, self.now, len(self.now.theta)
-        slope = now.pieces.slope
-        aimed = (mu - products) / self.sigma
-        spare = (aimed.sum(axis=0) - 1) / self.weight
-        g = gradient(rows, ((aimed - self.W * spare) * slope).sum(axis=1))
-        aim = mu * self.barrier - head
-        g[self.head] += self.line.force(aim)
-        move = -dpotrs(self.factor[0], g, lower=self.factor[1])[0]
-        dz = rows.design.scores(move[:d]) + move[d]
-        rise = along(slope, [dz, *move[d + 1 :]])
-        raised = (self.share * rise).sum(axis=0) + spare
-        ds = raised - rise
-        dq = aimed - now.q - self.W * ds
-        return Step(move, dz, raised, ds, dq, self.line.step(move[self.head], aim))
-
-    def longest(self, step: Step) -> float:
-        """Return the longest part of a step, at most all of it, that stays inside."""
-        now = self.now
-        falls = [
-            np.max(-step.ds / self.sigma),
-            np.max(-step.dq / now.q),
-            np.max(-step.norm.slack / now.norm.slack),
-            np.max(-step.norm.price / now.norm.price),
-            float(-step.move[-1] / now.s[-1]),
-        ]
-        return float(1 / max(1.0, *falls))
-
-    def bound(self, step: Step | None) -> tuple[float, Array]:
-        """Return the bound of the shares and slopes, continued along a step, and mean slopes."""
-        now, pieces = self.now, self.now.pieces
-        q, a = now.q, pieces.slope[0]
-        if step is not None:
-            q = q + step.dq
-            a = a + along(pieces.bend[0], [step.dz, *step.move[len(now.theta) + 1 :]])
-        return bound(self.rows, pieces.label, pieces.kept, q / q.sum(axis=0), a)
-
-
-def _towards_range(products: Array, mu: Any) -> Array:
-    """Return the way of products to [mu/SPREAD, SPREAD mu], at most SPREAD mu down."""
-    return np.maximum(np.clip(products, mu / SPREAD, SPREAD * mu) - products, -SPREAD * mu)
-
-
 def _after(
-    rows: PricedRows, norm: NormRows, system: _PricedEquations, step: Step, unit: float
-) -> Iterate | None:
-    """Return the iterate after a step, shortened where curvature makes the products much larger."""
-    length = min(1.0, SHORT_OF * system.longest(step))
+    rows: PricedRows, norm: NormRows, system: PricedEquations, step: Step, unit: Array
+) -> tuple[Iterate, Array]:
+    """Return the iterates after steps, shortened where curvature makes the products much larger.
+
+    At rounding, or where a piece is infinite, the steps of a problem end: it is not inside.
+    """
+    length = np.minimum(1.0, SHORT_OF * system.longest(step))
     for _ in range(HALVINGS):
-        after = _along(rows, norm, system, step, length, unit)
-        if after is not None and _total(rows, after) <= MOST_GROWTH * system.total:
+        after, within = _along(rows, norm, system, step, length, unit)
+        good = within & (total_of(rows, after) <= MOST_GROWTH * system.total)
+        if good.all():
             break
-        length /= 2
-    # at rounding, or where a piece is infinite, the steps end
-    return after if after is not None and after.inside else None
-
-
-def _total(rows: PricedRows, now: Iterate) -> float:
-    """Return the sum of the products."""
-    return float(rows.weights @ (now.q * (now.T - now.pieces.value)).sum(axis=0)) + now.norm.total
+        length = np.where(good, length, length / 2)
+    return after, within & after.inside
 
 
 def _along(
     rows: PricedRows,
     norm: NormRows,
-    system: _PricedEquations,
+    system: PricedEquations,
     step: Step,
-    length: float,
-    unit: float,
-) -> Iterate | None:
-    """Return the iterate after a part of a step, None outside the domain of the pieces.
+    length: Array,
+    unit: Array,
+) -> tuple[Iterate, Array]:
+    """Return the iterates after parts of steps, and which are in the domain of the pieces.
 
     Heights rise by what curvature adds to the pieces in the mean of their shares, and more where
-    it took most of a slack.
+    it took most of a slack. Outside of the domain the scalars stay what they were.
     """
     now, d = system.now, len(system.now.theta)
     theta = now.theta + length * step.move[:d]
     s = now.s + length * step.move[d + 1 :]
-    at = norm.after(theta, now.norm, step.norm.shortened(length), float(s[0]))
+    at = norm.after(theta, now.norm, step.norm.shortened(length), s[0])
     s[0] = at.t
-    if not rows.worst.inside(s):
-        return None
+    within = rows.worst.inside(s)
+    s = np.where(within, s, now.s)
     z = now.z + length * step.dz
     pieces = _pieces(rows, z, s, unit)
     sigma = system.sigma + length * step.ds
@@ -324,8 +187,8 @@ def _along(
         q, sigma = _regrouped(q, sigma, pieces.value)
     T = T + (q * (pieces.value + sigma - T)).sum(axis=0) / q.sum(axis=0)
     T = np.maximum(T, (pieces.value + LEFT * sigma).max(axis=0))
-    b = now.b + length * float(step.move[d])
-    return Iterate(theta, b, s, z, pieces, T, q, at)
+    b = now.b + length * step.move[d]
+    return Iterate(theta, b, s, z, pieces, T, q, at), within
 
 
 def _regrouped(q: Array, sigma: Array, value: Array) -> tuple[Array, Array]:
@@ -334,10 +197,10 @@ def _regrouped(q: Array, sigma: Array, value: Array) -> tuple[Array, Array]:
     A label keeps its share and its least slack, from its best piece on; within it products are
     equal.
     """
-    n = value.shape[1]
-    grouped = value.reshape(2, -1, n)
-    least = sigma.reshape(2, -1, n).min(axis=1, keepdims=True)
+    shape = value.shape[1:]
+    grouped = value.reshape(2, -1, *shape)
+    least = sigma.reshape(2, -1, *shape).min(axis=1, keepdims=True)
     slack = least + grouped.max(axis=1, keepdims=True) - grouped
     share = 1 / slack
-    share *= q.reshape(2, -1, n).sum(axis=1, keepdims=True) / share.sum(axis=1, keepdims=True)
-    return share.reshape(-1, n), slack.reshape(-1, n)
+    share *= q.reshape(2, -1, *shape).sum(axis=1, keepdims=True) / share.sum(axis=1, keepdims=True)
+    return share.reshape(-1, *shape), slack.reshape(-1, *shape)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dgesv, dpotrs
 
-from ...duality.ties import RIDGE, factored
+from ...duality.ties import RIDGE, factored, newton_step
 
 Array = NDArray[Any]
 
@@ -45,6 +45,8 @@ class KinkedQuadratic:
 
     def minimise(self, p: Array | None, tol: float) -> tuple[Array, Array]:
         """Return (m, p), from shares near by if known, to ``tol`` by interior points."""
+        if not len(self.d):
+            return newton_step(self.g, self.H), np.zeros(0)
         found = None if p is None else self._on_kinks(p)
         return self._interior(tol) if found is None else found
 

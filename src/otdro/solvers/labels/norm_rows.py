@@ -6,7 +6,7 @@ equations of p' = aim/c - (p/c) dc, aim = mu share less the products that a last
 .. math:: \sum_k (p_k/c_k) \nabla c_k \nabla c_k' - p_k \nabla^2 c_k \quad\text{and}\quad
           -\sum_k (\mathrm{aim}_k/c_k) \nabla c_k
 
-to the matrix and the gradient in (theta, t).
+to the matrix and the gradient in (theta, t). Everything is of B problems, along the last axis.
 """
 
 from __future__ import annotations
@@ -24,17 +24,22 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, eq=False)
 class NormPoint:
-    """t above the norm of theta, the slacks (K,) and their prices, and bounds of the entries."""
+    """t (B,) above the norm of theta, the slacks (K, B), their prices, bounds (d, B) of entries."""
 
-    t: float
+    t: Array
     slack: Array
     price: Array
-    bounds: Array | float = 0.0
+    bounds: Array
 
     @property
-    def total(self) -> float:
-        """The sum of the products."""
-        return float(self.slack @ self.price)
+    def total(self) -> Array:
+        """The sums of the products."""
+        return np.asarray((self.slack * self.price).sum(axis=0))
+
+    def problems(self, index: Array) -> NormPoint:
+        """Return the points of some problems."""
+        parts = (self.slack, self.price, self.bounds)
+        return NormPoint(self.t[index], *(part[:, index] for part in parts))
 
 
 class NormStep(NamedTuple):
@@ -42,32 +47,32 @@ class NormStep(NamedTuple):
 
     slack: Array
     price: Array
-    bounds: Array | float = 0.0
+    bounds: Array
 
-    def shortened(self, length: float) -> NormStep:
+    def shortened(self, length: Array) -> NormStep:
         """Return a part of the step."""
         return NormStep(length * self.slack, length * self.price, length * self.bounds)
 
 
 class NormRows(Protocol):
-    """The slacks of a norm; ``share`` (K,) weighs their products."""
+    """The slacks of a norm; ``share`` (K, 1) weighs their products."""
 
     @property
     def share(self) -> Array:
         """The products at mu = 1."""
 
-    def begin(self, theta: Array, room: float, mu: float) -> NormPoint:
+    def begin(self, theta: Array, room: Array, mu: Array) -> NormPoint:
         """Return t about ``room`` above the norm of theta, with products mu share."""
 
     def linearised(self, theta: Array, at: NormPoint) -> NormLine:
         """Return the slacks around a point."""
 
-    def after(self, theta: Array, at: NormPoint, step: NormStep, t: float) -> NormPoint:
+    def after(self, theta: Array, at: NormPoint, step: NormStep, t: Array) -> NormPoint:
         """Return the point at theta after a step, which took t along."""
 
 
 class NormLine(Protocol):
-    """Slacks around a point."""
+    """Slacks around points; ``matrix`` (d + 1, d + 1, B)."""
 
     matrix: Array
 
@@ -78,49 +83,51 @@ class NormLine(Protocol):
         """Return the step of slacks and prices that belongs to a move of (theta, t)."""
 
 
-class _Gradients:
-    """Slacks around a point by their gradients (K, d + 1) in (theta, t)."""
-
-    def __init__(self, at: NormPoint, gradients: Array, curved: Array | None) -> None:
-        self.at = at
-        self.gradients = gradients
-        self.steep = at.price / at.slack
-        self.matrix = (gradients.T * self.steep) @ gradients
-        if curved is not None:
-            d = len(curved)
-            self.matrix[:d, :d] += curved
-
-    def force(self, aim: Array) -> Array:
-        """Return -sum (aim/c) grad c."""
-        return np.asarray(-(aim / self.at.slack) @ self.gradients)
-
-    def step(self, move: Array, aim: Array) -> NormStep:
-        """Return dc = grad c move and dp = aim/c - p - (p/c) dc."""
-        slack = self.gradients @ move
-        return NormStep(slack, aim / self.at.slack - self.at.price - self.steep * slack)
-
-
 class RoundRows:
     """t - ||theta||_2, kept as a variable itself: t follows the norm of theta."""
 
-    share = np.ones(1)
+    share = np.ones((1, 1))
 
-    def begin(self, theta: Array, room: float, mu: float) -> NormPoint:
+    def begin(self, theta: Array, room: Array, mu: Array) -> NormPoint:
         """Return t = ||theta|| + room."""
-        t = float(np.linalg.norm(theta)) + room
-        return NormPoint(t, np.array([room]), np.array([mu / room]))
+        t = np.linalg.norm(theta, axis=0) + room
+        return NormPoint(t, room[None], (mu / room)[None], np.zeros((0, len(room))))
 
     def linearised(self, theta: Array, at: NormPoint) -> NormLine:
         """Return the slack with (I - uu')/||theta|| of the norm."""
-        w = float(np.linalg.norm(theta))
-        u = theta / w
-        curved = at.price[0] / w * (np.eye(len(u)) - np.outer(u, u))
-        return _Gradients(at, np.append(-u, 1.0)[None], curved)
+        return _Round(theta, at)
 
-    def after(self, theta: Array, at: NormPoint, step: NormStep, t: float) -> NormPoint:
+    def after(self, theta: Array, at: NormPoint, step: NormStep, t: Array) -> NormPoint:
         """Return t = ||theta|| + c."""
         slack = at.slack + step.slack
-        return NormPoint(float(np.linalg.norm(theta) + slack[0]), slack, at.price + step.price)
+        t = np.linalg.norm(theta, axis=0) + slack[0]
+        return NormPoint(t, slack, at.price + step.price, at.bounds)
+
+
+class _Round:
+    """t - ||theta||_2 around points."""
+
+    def __init__(self, theta: Array, at: NormPoint) -> None:
+        self.at = at
+        w = np.linalg.norm(theta, axis=0)
+        u = theta / w
+        self.gradient = np.append(-u, np.ones((1, len(w))), axis=0)
+        self.steep = at.price[0] / at.slack[0]
+        self.matrix = self.steep * self.gradient[:, None] * self.gradient
+        d = len(theta)
+        curved = at.price[0] / w
+        self.matrix[:d, :d] -= curved * u[:, None] * u
+        self.matrix[np.arange(d), np.arange(d)] += curved
+
+    def force(self, aim: Array) -> Array:
+        """Return -(aim/c) grad c."""
+        return -(aim / self.at.slack) * self.gradient
+
+    def step(self, move: Array, aim: Array) -> NormStep:
+        """Return dc = grad c move and dp = aim/c - p - (p/c) dc."""
+        slack = (self.gradient * move).sum(axis=0)[None]
+        price = aim / self.at.slack - self.at.price - self.steep * slack
+        return NormStep(slack, price, self.at.bounds)
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,42 +139,63 @@ class FaceRows:
     @property
     def share(self) -> Array:
         """Together they count as one."""
-        return np.full(len(self.normals), 1 / len(self.normals))
+        return np.full((len(self.normals), 1), 1 / len(self.normals))
 
-    def begin(self, theta: Array, room: float, mu: float) -> NormPoint:
+    def begin(self, theta: Array, room: Array, mu: Array) -> NormPoint:
         """Return t = max <v, theta> + room."""
         heights = self.normals @ theta
-        t = float(heights.max()) + room
+        t = heights.max(axis=0) + room
         slack = t - heights
-        return NormPoint(t, slack, mu * self.share / slack)
+        return NormPoint(t, slack, mu * self.share / slack, np.zeros((0, len(room))))
 
     def linearised(self, theta: Array, at: NormPoint) -> NormLine:
         """Return the slacks: they are linear."""
-        return _Gradients(at, np.append(-self.normals, np.ones((len(self.normals), 1)), 1), None)
+        return _Faces(at, np.append(-self.normals, np.ones((len(self.normals), 1)), 1))
 
-    def after(self, theta: Array, at: NormPoint, step: NormStep, t: float) -> NormPoint:
+    def after(self, theta: Array, at: NormPoint, step: NormStep, t: Array) -> NormPoint:
         """Return slacks and prices moved."""
-        return NormPoint(t, at.slack + step.slack, at.price + step.price)
+        return NormPoint(t, at.slack + step.slack, at.price + step.price, at.bounds)
+
+
+class _Faces:
+    """Slacks by their gradients (K, d + 1) in (theta, t), the same everywhere."""
+
+    def __init__(self, at: NormPoint, gradients: Array) -> None:
+        self.at = at
+        self.gradients = gradients
+        self.steep = at.price / at.slack
+        each = [(gradients.T * steep) @ gradients for steep in self.steep.T]
+        self.matrix = np.stack(each, axis=-1)
+
+    def force(self, aim: Array) -> Array:
+        """Return -sum (aim/c) grad c."""
+        return np.asarray(-self.gradients.T @ (aim / self.at.slack))
+
+    def step(self, move: Array, aim: Array) -> NormStep:
+        """Return dc = grad c move and dp = aim/c - p - (p/c) dc."""
+        slack = self.gradients @ move
+        price = aim / self.at.slack - self.at.price - self.steep * slack
+        return NormStep(slack, price, self.at.bounds)
 
 
 class SumRows:
     """u - theta, u + theta and t - sum u with bounds u of the entries."""
 
     def __init__(self, d: int) -> None:
-        self.share = np.append(np.full(2 * d, 0.5 / d), 1.0)
+        self.share = np.append(np.full(2 * d, 0.5 / d), 1.0)[:, None]
 
-    def begin(self, theta: Array, room: float, mu: float) -> NormPoint:
+    def begin(self, theta: Array, room: Array, mu: Array) -> NormPoint:
         """Return bounds above |theta| by half of the room together, and t by the rest."""
         u = np.abs(theta) + 0.5 * room / len(theta)
-        slack = np.concatenate([u - theta, u + theta, [0.5 * room]])
-        t = float(u.sum()) + 0.5 * room
+        slack = np.concatenate([u - theta, u + theta, 0.5 * room[None]])
+        t = u.sum(axis=0) + 0.5 * room
         return NormPoint(t, slack, mu * self.share / slack, u)
 
     def linearised(self, theta: Array, at: NormPoint) -> NormLine:
         """Return the slacks, the bounds eliminated."""
         return _Bounded(at)
 
-    def after(self, theta: Array, at: NormPoint, step: NormStep, t: float) -> NormPoint:
+    def after(self, theta: Array, at: NormPoint, step: NormStep, t: Array) -> NormPoint:
         """Return slacks, prices and bounds moved."""
         return NormPoint(t, at.slack + step.slack, at.price + step.price, at.bounds + step.bounds)
 
@@ -188,13 +216,14 @@ class _Bounded:
         above, below = self.steep[:d], self.steep[d:-1]
         self.D = above + below
         self.E = below - above
-        self.omega = float(self.steep[-1])
-        self.rank = self.omega / (1 + self.omega * float((1 / self.D).sum()))
-        pulled = self.omega * self._inverse(np.ones(d))
+        self.omega = self.steep[-1]
+        self.rank = self.omega / (1 + self.omega * (1 / self.D).sum(axis=0))
+        pulled = self.omega * self._inverse(np.ones_like(self.D))
         lean = self.E / self.D
-        matrix = np.zeros((d + 1, d + 1))
+        matrix = np.zeros((d + 1, d + 1, self.D.shape[1]))
         # D - E (D + omega 11')^-1 E, D - E^2/D without cancellation
-        matrix[:d, :d] = np.diag(4 * above * below / self.D) + self.rank * np.outer(lean, lean)
+        matrix[:d, :d] = self.rank * lean[:, None] * lean
+        matrix[np.arange(d), np.arange(d)] += 4 * above * below / self.D
         matrix[:d, d] = matrix[d, :d] = self.E * pulled
         matrix[d, d] = self.rank
         self.matrix = matrix
@@ -202,26 +231,26 @@ class _Bounded:
     def _inverse(self, v: Array) -> Array:
         """Return (D + omega 11')^-1 v."""
         v = v / self.D
-        return np.asarray(v - self.rank * v.sum() / self.D)
+        return np.asarray(v - self.rank * v.sum(axis=0) / self.D)
 
-    def _forces(self, aim: Array) -> tuple[Array, Array, float]:
+    def _forces(self, aim: Array) -> tuple[Array, Array, Array]:
         """Return f_+, f_- and f_0."""
         f = aim / self.at.slack
         d = len(self.D)
-        return f[:d], f[d:-1], float(f[-1])
+        return f[:d], f[d:-1], f[-1]
 
     def force(self, aim: Array) -> Array:
         """Return what the slacks add to the gradient in (theta, t)."""
         up, down, last = self._forces(aim)
         u = self._inverse(up + down - last)
-        return np.append(up - down + self.E * u, -last - self.omega * float(u.sum()))
+        return np.append(up - down + self.E * u, [-last - self.omega * u.sum(axis=0)], axis=0)
 
     def step(self, move: Array, aim: Array) -> NormStep:
         """Return the step of slacks, prices and bounds."""
         up, down, last = self._forces(aim)
-        theta, t = move[:-1], float(move[-1])
+        theta, t = move[:-1], move[-1]
         u = self._inverse(up + down - last - self.E * theta + self.omega * t)
-        slack = np.concatenate([u - theta, u + theta, [t - float(u.sum())]])
+        slack = np.concatenate([u - theta, u + theta, [t - u.sum(axis=0)]])
         price = aim / self.at.slack - self.at.price - self.steep * slack
         return NormStep(slack, price, u)
 

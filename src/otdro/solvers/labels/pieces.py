@@ -25,7 +25,8 @@ Array = NDArray[Any]
 class SmoothPieces:
     """J pieces of n rows in (z, t) or (z, t, lam).
 
-    Values are (J, n), slopes (p, J, n), curvatures ``bend`` (p, p, J, n).
+    Values are (J, n), slopes (p, J, n), curvatures ``bend`` (p, p, J, n); those of B problems have
+    these along one more axis, the last.
 
     ``label`` (J, n) is the label of a piece, ``kept`` (J,) whether it is the row's own. The slope
     in z is dl/dz at the place the row is moved to.
@@ -37,6 +38,11 @@ class SmoothPieces:
     label: Array
     kept: Array
 
+    def problems(self, index: Array) -> SmoothPieces:
+        """Return the pieces of some of B problems."""
+        value, slope, bend = (part[..., index] for part in (self.value, self.slope, self.bend))
+        return SmoothPieces(value, slope, bend, self.label, self.kept)
+
 
 class Worst(Protocol):
     """The pieces of a loss at an order; ``scalars`` is 1 for t, 2 for t and lam."""
@@ -45,8 +51,8 @@ class Worst(Protocol):
     #: 2 kappa of a quadratic loss, which needs 2 kappa lam > t^2; else 0.
     growth: float
 
-    def inside(self, s: Array) -> bool:
-        """Whether scalars are in the domain of the pieces."""
+    def inside(self, s: Array) -> Any:
+        """Whether scalars are in the domain of the pieces, one answer per problem."""
 
     def at(self, z: Array, y: Array, s: Array) -> SmoothPieces:
         """Return the pieces at scores z and scalars s."""
@@ -83,9 +89,9 @@ class PricedPieces:
         """What a change of label takes off per unit of the last scalar."""
         return self.kappa
 
-    def inside(self, s: Array) -> bool:
+    def inside(self, s: Array) -> Any:
         """Whether t and lam are positive, and 2 kappa lam > t^2 of a quadratic loss."""
-        return bool(s.min() > 0 and (self.growth == 0 or self.growth * s[-1] > s[0] ** 2))
+        return (s.min(axis=0) > 0) & ((self.growth == 0) | (self.growth * s[-1] > s[0] ** 2))
 
     def under(self, z: Array, label: Array, s: Array) -> list[Piece]:
         """Return the pieces under a label, without its price."""
@@ -117,7 +123,7 @@ class OrderOne(PricedPieces):
         """Return the loss, or one piece per slope."""
         found = []
         for value, slope, bend in _losses(self.loss, z, label):
-            g, h = np.zeros((2, len(z))), np.zeros((2, 2, len(z)))
+            g, h = np.zeros((2, *z.shape)), np.zeros((2, 2, *z.shape))
             g[0] = slope
             h[0, 0] = bend
             found.append((value, g, h))
@@ -139,6 +145,8 @@ class InnerSupremum(PricedPieces):
 
     def under(self, z: Array, label: Array, s: Array) -> list[Piece]:
         """Return the branches; a missing one is far below."""
+        if z.ndim == 2:
+            return self._of_problems(z, label, s)
         t, lam = s
         inner = self.loss.inner(z, label, t, lam)
         found = []
@@ -154,6 +162,15 @@ class InnerSupremum(PricedPieces):
             found.append((np.where(there, value, -np.inf), g, h))
         return found
 
+    def _of_problems(self, z: Array, label: Array, s: Array) -> list[Piece]:
+        """Return the branches of several problems: their rows, one after the other, are rows."""
+        rows = [np.broadcast_to(part, z.shape).ravel() for part in (label, *s)]
+        found = self.under(z.ravel(), rows[0], np.stack(rows[1:]))
+        return [
+            (f.reshape(z.shape), g.reshape(-1, *z.shape), h.reshape(3, 3, *z.shape))
+            for f, g, h in found
+        ]
+
 
 class PiecewiseOrderTwo(PricedPieces):
     """Order 2 of a piecewise linear loss: sides a r + a^2 t^2/(4 lam)."""
@@ -168,7 +185,7 @@ class PiecewiseOrderTwo(PricedPieces):
         found = []
         for a in pieces.slopes:
             v = a**2 * t / (2 * lam)
-            g = np.stack([-a * o, v * one, -v * t / (2 * lam) * one])
+            g = np.stack([-a * o * one, v * one, -v * t / (2 * lam) * one])
             tt = a**2 / (2 * lam) * one
             h = _symmetric(zero, zero, zero, tt, -tt * t / lam, tt * t**2 / lam**2)
             found.append((a * r + a**2 * t**2 / (4 * lam), g, h))

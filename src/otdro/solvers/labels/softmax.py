@@ -32,6 +32,12 @@ from .newton import ARMIJO, FASTER, FIRST, HALVINGS, LEAST, SETTLED, STEPS
 
 Array = NDArray[Any]
 
+#: The first smoothing from a place whose risk is known to be near the least one, in units of what
+#: it may be above that; and the least first one, in units of the risk.
+OF_EXCESS, LEAST_FIRST = 0.02, 1e-5
+#: How far above the largest norm the first t is.
+ABOVE = 1.02
+
 
 @dataclass(frozen=True, eq=False)
 class PricedSoftmax:
@@ -52,6 +58,14 @@ class PricedSoftmax:
     def norm(self, C: Array) -> float:
         """Return the largest norm over pairs."""
         return float(self.penalty.norms(self.rows.differences(C)).max())
+
+    def place(self, C: Array, c: Array, least: float) -> SoftmaxPlace:
+        """Return the place of coefficients, with a t near the best multiplier of theirs."""
+        z = self.rows.scores(C, c)
+        norm = self.norm(C)
+        rows = self.rows
+        dual = priced_pair_risk(z, rows.labels, rows.weights, norm, self.delta, self.kappa)
+        return SoftmaxPlace(C, c, max(ABOVE * norm, dual.multiplier, least), z)
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,11 +96,21 @@ class PricedSoftmaxMinimum:
 
 
 def minimise(
-    task: PricedSoftmax, place: SoftmaxPlace, unit: float, target: float, max_iter: int
+    task: PricedSoftmax,
+    place: SoftmaxPlace,
+    unit: float,
+    target: float,
+    max_iter: int,
+    known: float = 0.0,
 ) -> PricedSoftmaxMinimum:
-    """Follow the smoothings until the gap is at most ``target``."""
+    """Follow the smoothings until the gap is at most ``target``; ``known`` bounds the least risk.
+
+    The first one is less than what the place may be above that.
+    """
     best, dual = place, _risk(task, place)
-    tau, n_iter, lower = FIRST * max(unit, dual.risk), 0, 0.0
+    size = max(unit, dual.risk)
+    share = OF_EXCESS * (dual.risk - known) / size if known > 0 else FIRST
+    tau, n_iter, lower = size * float(np.clip(share, LEAST_FIRST, FIRST)), 0, 0.0
     slopes = np.zeros_like(place.z)
     while n_iter < max_iter and tau > LEAST * unit:
         place, step, taken = _settle(task, place, tau, min(STEPS, max_iter - n_iter))

@@ -225,7 +225,7 @@ def _certified(rows: PricedRows, now: TiedPoint, step: TiedStep, n_iter: int) ->
     ds = [dt + step.move[-1]] if rows.worst.scalars == 1 else [dt, step.move[-1]]
     a = pieces.slope[0] + along(pieces.bend[0], [step.dz, *ds])
     lower, slopes = bound(rows, pieces.label, pieces.kept, step.q, a)
-    lam = float(now.s[-1]) * (rows.loss.lipschitz if rows.worst.scalars == 1 else 1.0)
+    lam = rows.multiplier(now.s[-1])
     return PricedMinimum(now.place, now.value, lam, duality_gap(now.value, lower), slopes, n_iter)
 
 
