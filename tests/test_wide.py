@@ -303,8 +303,10 @@ def test_steps_in_the_span_of_the_rows_solve_the_newton_system(intercept):
     p -= p.mean(axis=0) * intercept
     inverse = intercept / D.sum(axis=0)
     system = RowSystem(Design(Z), D, inverse, s, Z @ u)
-    x = system.solve(p, c, np.full(2, rho))
+    solved = system.solve(p, c, np.full(2, rho))
+    x, r = solved.x, solved.r
     assert np.abs(x.z).max() > 0
+    assert_allclose(solved.pull, Z.T @ r.p, atol=1e-10)
     for b in range(2):
         bend = np.diag(D[:, b]) - inverse[b] * np.outer(D[:, b], D[:, b])
         A = Z.T @ bend @ Z + s[b] * (np.eye(d) - np.outer(u[:, b], u[:, b]))
@@ -312,6 +314,8 @@ def test_steps_in_the_span_of_the_rows_solve_the_newton_system(intercept):
         goal = Z.T @ p[:, b] + c[b] * u[:, b]
         assert np.linalg.norm(A @ step - goal) <= 0.1 * np.linalg.norm(goal)
         assert_allclose(x.z[:, b], Z @ step, atol=1e-10)
+        left = Z.T @ r.p[:, b] + r.c[b] * u[:, b]
+        assert_allclose(goal - A @ step, left, atol=1e-10)
 
 
 def test_sparse_wide_folds_are_solved_in_step_as_alone():

@@ -138,6 +138,11 @@ class Design:
             z -= beside(self.center @ beta, z)
         return z
 
+    def shift(self, theta: Array) -> Array:
+        """Return c'L theta, what the centre takes off every score."""
+        beta = theta if self.factor is None else self.factor @ theta
+        return np.zeros(theta.shape[1:]) if self.center is None else self.center @ beta
+
     def adjoint(self, r: Array) -> Array:
         """Return Z'r, shape (d,) or (d, B)."""
         if r.ndim == 2 and r.shape[1] == 1:
@@ -318,8 +323,7 @@ class Design:
 
     def _sparse_kernel(self, rows: slice) -> Array:
         """Return XX' of sparse rows: columns that most rows have as a dense block."""
-        count = np.bincount(self.X.indices, minlength=self.d)
-        full = count > DENSE_COLUMN * self.n
+        full = np.bincount(self.X.indices, minlength=self.d) > DENSE_COLUMN * self.n
         thin, thick = self.X[:, np.flatnonzero(~full)], as_dense(self.X[:, np.flatnonzero(full)])
         K = written_product(thin[rows], thin.T)
         return K + thick[rows] @ thick.T if thick.size else K
