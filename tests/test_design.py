@@ -7,6 +7,7 @@ from scipy import sparse
 
 from otdro import design as design_module
 from otdro.design import Design, column_scale
+from otdro.sparse_products import written_product
 
 
 @pytest.mark.parametrize("equal", [False, True])
@@ -31,6 +32,28 @@ def test_moments_of_whitened_centred_rows(equal, kind, B, monkeypatch):
     assert_allclose(s.reshape(d, -1), Z.T @ columns, atol=1e-7)
     assert_allclose(design.gram(D), G, atol=1e-12)
     assert s.shape == design.adjoint(D).shape
+
+
+@pytest.mark.parametrize("factor", [None, np.tril(np.ones((5, 5)))])
+def test_moments_from_kept_products_are_the_moments(factor):
+    rng = np.random.default_rng(0)
+    X = sparse.csr_array(rng.normal(size=(30, 5)) * (rng.random((30, 5)) < 0.4))
+    design = Design(X, factor, np.full(5, 0.3))
+    D = rng.uniform(size=30)
+    for again, first in zip(design.moments_again(D), design.moments(D), strict=True):
+        assert_allclose(again, first, atol=1e-12)
+
+
+@pytest.mark.parametrize("right", [np.float32, np.float64])
+@pytest.mark.parametrize("index", [np.int32, np.int64])
+def test_the_product_of_sparse_matrices_is_written_in_float64(right, index):
+    rng = np.random.default_rng(0)
+    A, B = (sparse.csr_array(rng.random((6, 6)) * (rng.random((6, 6)) < 0.5)) for _ in range(2))
+    A.indices, A.indptr = A.indices.astype(index), A.indptr.astype(index)
+    found = written_product(A.T, B.astype(right))
+    assert found.dtype == np.float64
+    assert_allclose(found, A.toarray().T @ B.toarray(), rtol=1e-6)
+    assert not written_product(A[:, :0], B[:0]).any()
 
 
 @pytest.mark.parametrize("rows", [np.asarray, sparse.csr_array, np.float32])

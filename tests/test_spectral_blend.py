@@ -36,6 +36,26 @@ def test_spectral_is_a_power_of_the_shrunk_covariance(power, shrinkage):
     assert_allclose(found.covariance_, C, atol=1e-12)
 
 
+@pytest.mark.parametrize("power", [0.5, -0.5])
+@pytest.mark.parametrize("n", [1, 2, 7, 12])
+def test_fewer_rows_than_columns_span_the_covariance(power, n):
+    rows = np.repeat(RNG.standard_normal((n, 12)) + 5.0, 2 if n == 1 else 1, axis=0)
+    C = np.cov(rows.T, bias=True)
+    shrunk = C * 12 / np.trace(C) / 2 + np.eye(12) / 2 if n > 1 else np.eye(12)
+    w, V = np.linalg.eigh(shrunk)
+    Lam = (V * w**power) @ V.T
+    assert_allclose(Spectral(power).fit(rows).metric_, Lam * 12 / np.trace(Lam), atol=1e-12)
+
+
+@pytest.mark.parametrize("unlabelled", [None, U])
+def test_learners_share_a_covariance_as_if_each_had_its_own(unlabelled):
+    learners = [Spectral(), Spectral(0.75, 0.3), Spectral(within=True), Spectral(2.0, within=True)]
+    together = Learned(learners).matrices(X, Y, unlabelled=unlabelled)
+    for learner, Lam in zip(learners, together, strict=True):
+        alone = learn(learner, X, Y, unlabelled=unlabelled).matrix
+        assert_allclose(Lam, alone, atol=1e-12)
+
+
 def test_spectral_within_classes_ignores_what_is_between():
     shifted = X + 10 * (Y > 0)[:, None]
     inside = Spectral(within=True)

@@ -277,7 +277,8 @@ def test_sparse_steps_without_the_centre_end_where_dense_ones_do(unit):
 def test_blocks_have_the_products_of_each_problem():
     X, _ = sparse_rows(12, 40, 5)
     costs = [structured(40, 3), structured(40, 0), None]
-    blocks = BlockRows.of(X, [None if cost is None else cost.factor for cost in costs])
+    used = RNG.random((3, 12)) < 0.7
+    blocks = BlockRows.of(X, [None if cost is None else cost.factor for cost in costs], used)
     theta, r = RNG.normal(size=(43, 3)), RNG.normal(size=(12, 3))
     for some in (np.arange(3), np.array([2, 0]), np.array([False, True, False])):
         part, z = blocks.problems(some), blocks.problems(some).scores(theta[:, some])
@@ -285,7 +286,7 @@ def test_blocks_have_the_products_of_each_problem():
         for b, number in enumerate(np.arange(3)[some]):
             cost = costs[number]
             L = np.eye(40) if cost is None else cost.factor @ np.eye(cost.factor.shape[1])
-            Z = X.toarray() @ L
+            Z = used[number][:, None] * X.toarray() @ L
             assert_allclose(z[:, b], Z @ theta[: L.shape[1], number], atol=1e-12)
             assert_allclose(pull[: L.shape[1], b], Z.T @ r[:, number], atol=1e-12)
             assert_allclose(pull[L.shape[1] :, b], 0.0)
@@ -303,8 +304,10 @@ def test_steps_in_the_span_of_the_rows_solve_the_newton_system(intercept):
     p -= p.mean(axis=0) * intercept
     inverse = intercept / D.sum(axis=0)
     system = RowSystem(Design(Z), D, inverse, s, Z @ u)
-    x = system.solve(p, c, np.full(2, rho))
+    solved = system.solve(p, c, np.full(2, rho))
+    x, r = solved.x, solved.r
     assert np.abs(x.z).max() > 0
+    assert_allclose(solved.pull, Z.T @ r.p, atol=1e-10)
     for b in range(2):
         bend = np.diag(D[:, b]) - inverse[b] * np.outer(D[:, b], D[:, b])
         A = Z.T @ bend @ Z + s[b] * (np.eye(d) - np.outer(u[:, b], u[:, b]))
@@ -312,6 +315,8 @@ def test_steps_in_the_span_of_the_rows_solve_the_newton_system(intercept):
         goal = Z.T @ p[:, b] + c[b] * u[:, b]
         assert np.linalg.norm(A @ step - goal) <= 0.1 * np.linalg.norm(goal)
         assert_allclose(x.z[:, b], Z @ step, atol=1e-10)
+        left = Z.T @ r.p[:, b] + r.c[b] * u[:, b]
+        assert_allclose(goal - A @ step, left, atol=1e-10)
 
 
 def test_sparse_wide_folds_are_solved_in_step_as_alone():
@@ -332,6 +337,27 @@ def test_sparse_wide_folds_are_solved_in_step_as_alone():
             assert_allclose(mine.objective, alone.objective, atol=2e-8)
             risk = robust_risk_of(problem.at(delta), mine.coef, mine.intercept)
             assert_allclose(risk, mine.objective, rtol=1e-9)
+
+
+def test_the_path_of_sparse_wide_rows_is_solved_in_step_with_its_folds():
+    n, d = 60, 2100
+    X, y = sparse_rows(n, d, 20)
+    solver, costs = Exact(tol=1e-8), [Mahalanobis(structured(d, 3)), Norm(2)]
+    problem = Problem(X, y, np.full(n, 1 / n), Logistic(), Ball(Norm(2), 0.1, 1))
+    assert solver.sweeps(problem)
+    held, deltas = np.split(np.arange(n), 2), np.array([10.0, 0.2, 0.1, 0.03])
+    found = solver.sweep(problem, held, costs, deltas, 1e-4)
+    for delta, mine in zip(deltas, found.path, strict=True):
+        assert mine.converged
+        assert mine.gap <= 1e-8 * np.log(2)
+        assert_allclose(mine.objective, solver.solve(problem.at(delta)).objective, atol=2e-8)
+    for rows, cost, fold in zip(held, costs, found.folds, strict=True):
+        weights = np.full(n, 2 / n)
+        weights[rows] = 0.0
+        for delta, mine in zip(deltas, fold, strict=True):
+            alone = Problem(X, y, weights, Logistic(), Ball(cost, delta, 1))
+            assert mine.gap <= 1e-4 * np.log(2)
+            assert_allclose(mine.objective, solver.solve(alone).objective, atol=2e-4)
 
 
 def test_wide_rows_of_torch_take_the_steps_of_numpy(monkeypatch):

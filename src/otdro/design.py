@@ -24,7 +24,7 @@ from .arrays import (
     product_of_rows,
 )
 from .memory import require_dense
-from .sparse_products import pair_products
+from .sparse_products import pair_products, written_product
 
 Array = NDArray[Any]
 
@@ -36,7 +36,7 @@ PRODUCTS_UP_TO = 2_000_000
 BLOCK_BYTES = 2**21
 #: Entries, with zeros, up to which sparse rows are written out for a Gram matrix, and the share of
 #: entries that are not zero from which that is faster.
-SHORT_UP_TO, SHORT_SHARE = 500_000, 0.05
+SHORT_UP_TO, SHORT_SHARE = 500_000, 0.1
 #: The share of rows with an entry in a sparse column above which products take it as dense.
 DENSE_COLUMN = 0.1
 
@@ -138,6 +138,11 @@ class Design:
             z -= beside(self.center @ beta, z)
         return z
 
+    def shift(self, theta: Array) -> Array:
+        """Return c'L theta, what the centre takes off every score."""
+        beta = theta if self.factor is None else self.factor @ theta
+        return np.zeros(theta.shape[1:]) if self.center is None else self.center @ beta
+
     def adjoint(self, r: Array) -> Array:
         """Return Z'r, shape (d,) or (d, B)."""
         if r.ndim == 2 and r.shape[1] == 1:
@@ -174,6 +179,17 @@ class Design:
             G, s = self.moments(D[:, 0])
             return G[None], s[:, None]
         G, s = self._sparse_moments(D) if self.sparse else self._dense_moments(D, center=False)
+        return self._of_design(G, s, D)
+
+    def moments_again(self, D: Array) -> tuple[Array, Array]:
+        """Return ``moments`` of one of many D: products of the entries of sparse rows are kept."""
+        if not self.sparse or self._products is None:
+            return self.moments(D)
+        G: Array = (self._products @ D).reshape(self.d, self.d)
+        return self._of_design(G, self._transposed @ D, D)
+
+    def _of_design(self, G: Array, s: Array, D: Array) -> tuple[Array, Array]:
+        """Return the moments of the rows z from those of x, G = X' diag(D) X and s = X'D."""
         if self.center is not None:
             c, total = self.center, float(D.sum())
             # sum D (x - c)(x - c)' = sum D xx' - vc' - cv', v = s - total c/2
@@ -186,14 +202,6 @@ class Design:
                 G, s = self._dense_moments(D, center=True)
         return (G if self.factor is None else self.factor.T @ G @ self.factor), self._pull(s)
 
-    def moments_again(self, D: Array) -> tuple[Array, Array]:
-        """Return ``moments`` of one of many D: products of the entries of sparse rows are kept."""
-        if not self.sparse or self.factor is not None or self._products is None:
-            return self.moments(D)
-        G = np.asarray(self._products.T @ D).reshape(1, self.d, self.d)
-        self._centre_batch(G, D[:, None])
-        return G[0], self.adjoint(D)
-
     @property
     def _lost_digits(self) -> float:
         """The share of the squares below which what centring leaves of them has too few digits."""
@@ -203,12 +211,16 @@ class Design:
         """Return X' diag(D) X and X'D; a few rows that are not very sparse are written out."""
         entries = self.n * self.d
         if entries <= SHORT_UP_TO and self.X.nnz >= SHORT_SHARE * entries:
-            return self._dense_moments(D, center=False)
+            return self._written._dense_moments(D, center=False)
         X = self.X.tocsr()
         values = X.data * np.repeat(D, np.diff(X.indptr))
         scaled = sparse.csr_array((values, X.indices, X.indptr), shape=X.shape)
-        G: Array = (self._transposed @ scaled).toarray().astype(float)
-        return G, np.asarray(self._transposed @ D)
+        return written_product(self._transposed, scaled), np.asarray(self._transposed @ D)
+
+    @cached_property
+    def _written(self) -> Design:
+        """The rows x of a few sparse ones, written out."""
+        return Design(as_float(as_dense(self.X)))
 
     def _dense_moments(self, D: Array, center: bool) -> tuple[Array, Array]:
         """Return X' diag(D) X and X'D, of centred rows if asked; equal entries of D scale both."""
@@ -238,7 +250,7 @@ class Design:
             return np.stack([self.gram(D[:, b]) for b in range(B)])
         G = np.zeros((B, self.d, self.d))
         if self.sparse:
-            G += np.asarray(self._products.T @ D).T.reshape(B, self.d, self.d)
+            G += np.asarray(self._products @ D).T.reshape(B, self.d, self.d)
             self._centre_batch(G, D)
         else:
             step = max(1, BLOCK_BYTES // (8 * max(1, self.d * min(self.n, 4096))))
@@ -260,17 +272,18 @@ class Design:
         """Turn X'DX into that of centred rows, for every column of D."""
         if self.center is None:
             return
-        c, s = self.center, np.asarray(self.X.T @ D).T
+        c, s = self.center, np.asarray(self._transposed @ D).T
         cross = s[:, :, None] * c
         G += D.sum(axis=0)[:, None, None] * np.outer(c, c) - cross - np.swapaxes(cross, 1, 2)
 
     @cached_property
     def _products(self) -> Any:
-        """The products of all pairs of entries of each sparse row, shape (n, d^2); None if many.
+        """The products of all pairs of entries of each sparse row, shape (d^2, n); None if many.
 
         With them the Gram matrices of many weights are one sparse product.
         """
-        return pair_products(self.X.tocsr(), PRODUCTS_UP_TO)
+        found = pair_products(self.X.tocsr(), PRODUCTS_UP_TO)
+        return None if found is None else found.T
 
     def squared_norms(self) -> Array:
         """Return |z_i|^2 of every row."""
@@ -310,12 +323,10 @@ class Design:
 
     def _sparse_kernel(self, rows: slice) -> Array:
         """Return XX' of sparse rows: columns that most rows have as a dense block."""
-        count = np.bincount(self.X.indices, minlength=self.d)
-        full = count > DENSE_COLUMN * self.n
-        if not full.any():
-            return np.asarray((self.X[rows] @ self.X.T).toarray(), dtype=float)
+        full = np.bincount(self.X.indices, minlength=self.d) > DENSE_COLUMN * self.n
         thin, thick = self.X[:, np.flatnonzero(~full)], as_dense(self.X[:, np.flatnonzero(full)])
-        return np.asarray((thin[rows] @ thin.T).toarray() + thick[rows] @ thick.T, dtype=float)
+        K = written_product(thin[rows], thin.T)
+        return K + thick[rows] @ thick.T if thick.size else K
 
     def gram_square(self, D: Array) -> float:
         """Return the sum of the squared entries of Z' diag(D) Z for D >= 0.

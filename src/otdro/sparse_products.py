@@ -1,11 +1,15 @@
-"""Products of the entries of sparse rows."""
+"""Products of sparse rows: of their entries, and of all of them."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
+from sklearn.utils.extmath import safe_sparse_dot
+
+Array = NDArray[Any]
 
 
 def pair_products(X: Any, most: int) -> Any:
@@ -22,3 +26,13 @@ def pair_products(X: Any, most: int) -> Any:
     row = np.repeat(np.arange(n), count**2)
     value = X.data[left].astype(float) * X.data[right]
     return sparse.csr_array((value, (row, place)), shape=(n, d**2))
+
+
+def written_product(A: Any, B: Any) -> Array:
+    """Return AB of two sparse matrices as a dense float64 array.
+
+    scikit-learn adds the terms up where they belong, without a sparse product in between, where
+    both are of one precision.
+    """
+    found = safe_sparse_dot(A, B, dense_output=True) if A.dtype == B.dtype else (A @ B).toarray()
+    return np.asarray(found, dtype=float)

@@ -213,12 +213,19 @@ class MetricLearner(Metric):
 
 def scatters(X: Array, pairs: Pairs) -> tuple[Array, Array]:
     """Return S_M and S_N, each with a ridge if it is (nearly) singular."""
-    return ridged(pairs.must.scatter(X), pairs.cannot.scatter(X))
+    # differences of n rows span n - 1 directions at most
+    few = X.shape[0] <= X.shape[1]
+    return ridged(pairs.must.scatter(X), pairs.cannot.scatter(X), singular=few)
 
 
-def ridged(S_M: Array, S_N: Array) -> tuple[Array, Array]:
-    """Lift both spectra to RIDGE times their mean; a zero matrix takes the other's mean, or 1."""
+def ridged(S_M: Array, S_N: Array, singular: bool = False) -> tuple[Array, Array]:
+    """Lift both spectra to RIDGE times their mean; a zero matrix takes the other's mean, or 1.
+
+    Matrices that are known to be ``singular`` need no eigenvalues for that.
+    """
     least_M, least_N = least_spreads(np.trace(S_M) / len(S_M), np.trace(S_N) / len(S_N))
+    if singular:
+        return S_M + least_M * np.eye(len(S_M)), S_N + least_N * np.eye(len(S_N))
     return lifted(S_M, least_M), lifted(S_N, least_N)
 
 

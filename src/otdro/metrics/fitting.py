@@ -6,8 +6,8 @@ from typing import Any
 
 from ..costs import Mahalanobis
 from ..costs.learned_matrix import fitted_matrix, seeded, shrink
-from ..pairs import Pairs
 from .base import Array, Metric, MetricLearner
+from .spectral import Spectral
 
 
 def learn(
@@ -54,14 +54,21 @@ def fitted(
     *,
     task: str = "auto",
     unlabelled: Any = None,
-    made: dict[tuple[Any, ...], Pairs] | None = None,
+    made: dict[tuple[Any, ...], Any] | None = None,
 ) -> Any:
     """Return a fitted clone of a learner; arguments as in ``learn``.
 
-    ``made`` holds pairs that were made before, and keeps those made here, so that learners that
-    would make the same share them.
+    ``made`` holds pairs and covariances that were made before, and keeps those made here, so that
+    learners that would make the same share them.
     """
     learner = seeded(learner)
+    if made is not None and isinstance(learner, Spectral):
+        key = ("covariance", learner.within)
+        if key in made:
+            return learner.of_same_rows(made[key])
+        more = unlabelled is not None
+        made[key] = learner.fit_with(X, y, unlabelled) if more else learner.fit(X, y)
+        return made[key]
     if isinstance(learner, MetricLearner):
         if learner.task == "auto":
             learner.set_params(task=task)

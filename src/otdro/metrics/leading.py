@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import eigh
 
-from ..costs.low_rank import LowRank, identity
+from ..costs.low_rank import LowRank
 from ..design import Design, mean
 
 Array = NDArray[Any]
@@ -37,15 +37,27 @@ class Leading:
 
     def power(self, p: float, shrinkage: float) -> LowRank:
         """Return ((1 - s) C d/tr C + s I)^p scaled to trace d, p > 0; I where C = 0."""
+        price, even = self._prices(p, shrinkage)
+        rise = np.sqrt(np.maximum(price - even, 0.0))
+        return LowRank(np.full(len(self.vectors), even), self.vectors * rise)
+
+    def written_power(self, p: float, shrinkage: float) -> Array:
+        """Return the same written out, for any p."""
+        V, (price, even) = self.vectors, self._prices(p, shrinkage)
+        d, k = V.shape
+        Lam: Array = (V * price) @ V.T if k == d else even * np.eye(d) + (V * (price - even)) @ V.T
+        return (Lam + Lam.T) / 2
+
+    def _prices(self, p: float, shrinkage: float) -> tuple[Array, float]:
+        """Return the eigenvalues of the power along the vectors, and the one across them."""
         d, k = self.vectors.shape
         trace = self.spread.sum() + (d - k) * self.rest
         if trace == 0:
-            return identity(d)
+            return np.ones(k), 1.0
         price = ((1 - shrinkage) * self.spread * (d / trace) + shrinkage) ** p
-        even = ((1 - shrinkage) * self.rest * (d / trace) + shrinkage) ** p
+        even = float(((1 - shrinkage) * self.rest * (d / trace) + shrinkage) ** p)
         unit = d / (price.sum() + (d - k) * even)
-        rise = np.sqrt(unit * np.maximum(price - even, 0.0))
-        return LowRank(np.full(d, unit * even), self.vectors * rise)
+        return unit * price, unit * even
 
 
 def leading(X: Any) -> Leading:
@@ -53,11 +65,16 @@ def leading(X: Any) -> Leading:
 
     They come from the n x n kernel of the centred rows, ZZ' = U s^2 U': V = Z'U/s.
     """
-    n, d = X.shape
-    design = Design(X, center=mean(X, np.full(n, 1 / n)))
+    n = X.shape[0]
+    return of_rows(Design(X, center=mean(X, np.full(n, 1 / n))), RANK)
+
+
+def of_rows(design: Design, rank: int) -> Leading:
+    """Return at most ``rank`` leading directions of rows z, those of E[zz']."""
+    n, d = design.n, design.d
     K = design.kernel()
     total = float(np.trace(K))
-    square, U = _top(K, design)
+    square, U = _top(K, design, rank)
     some = square > n * np.finfo(float).eps * max(total, np.finfo(float).tiny)
     square, U = square[some], U[:, some]
     vectors = design.adjoint(U / np.sqrt(square))
@@ -67,22 +84,22 @@ def leading(X: Any) -> Leading:
     return Leading(vectors, square / n, rest / n)
 
 
-def _top(K: Array, design: Design) -> tuple[Array, Array]:
+def _top(K: Array, design: Design, rank: int) -> tuple[Array, Array]:
     """Return the leading eigenvalues and eigenvectors of K.
 
     Many rows go through rounds of subspace iteration from fixed directions of the columns, so that
     the order of the rows decides nothing.
     """
     n = len(K)
-    if n <= ALL_UP_TO:
-        square, U = eigh(K, subset_by_index=[max(0, n - RANK), n - 1], check_finite=False)
+    if n <= max(ALL_UP_TO, rank):
+        square, U = eigh(K, subset_by_index=[max(0, n - rank), n - 1], check_finite=False)
         return square[::-1], U[:, ::-1]
-    begin = np.random.default_rng(SEED).standard_normal((design.d, RANK + SPARE))
+    begin = np.random.default_rng(SEED).standard_normal((design.d, rank + SPARE))
     Q = np.linalg.qr(design.scores(begin))[0]
     for _ in range(ROUNDS):
         Q = np.linalg.qr(K @ Q)[0]
     square, turn = np.linalg.eigh(Q.T @ K @ Q)
-    return square[::-1][:RANK], (Q @ turn)[:, ::-1][:, :RANK]
+    return square[::-1][:rank], (Q @ turn)[:, ::-1][:, :rank]
 
 
 def stacked(X: Any, more: Any) -> Any:

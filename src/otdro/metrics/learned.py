@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator
 from ..costs import Mahalanobis, Norm
 from ..costs.base import Cost
 from ..costs.learned_matrix import check_shrinkage
-from ..pairs import NoPairsError, Pairs
+from ..pairs import NoPairsError
 from ..wanted import Wanted, check_settings, is_list_or_none
 from .base import Array
 from .diagonal import Diagonal
@@ -119,7 +119,7 @@ class Learned(BaseEstimator):  # type: ignore[misc]
 
         None stands where the rows have no pairs of a kind, so that nothing can be learned.
         """
-        made: dict[tuple[Any, ...], Pairs] = {}
+        made: dict[tuple[Any, ...], Any] = {}
         found: list[Array | None] = []
         for learner, etas in self._grid():
             try:

@@ -10,11 +10,11 @@ from scipy.linalg import eigh
 from sklearn.utils import check_consistent_length, column_or_1d
 from sklearn.utils.validation import check_is_fitted
 
-from ..design import WRITTEN_UP_TO
+from ..design import WRITTEN_UP_TO, Design
 from ..entry import on_host
 from ..pairs import target_kind
 from .base import Array, Metric
-from .leading import Leading, leading, stacked
+from .leading import Leading, leading, of_rows, stacked
 
 
 @dataclass(eq=False, repr=False)
@@ -66,7 +66,7 @@ class Spectral(Metric):
             Labels, needed where ``within`` asks for the covariance within classes.
         """
         X = self._rows(X)
-        self.covariance_ = self._covariance(X, y)
+        self.covariance_, self._directions = self._covariance(X, y)
         self.metric_ = self.shrunk(self.shrinkage)
         return self
 
@@ -76,20 +76,30 @@ class Spectral(Metric):
 
     def of_covariance(self, C: Array) -> Spectral:
         """Learn from the covariance of rows that were added up elsewhere."""
-        self.covariance_ = C
+        self.covariance_, self._directions = C, _of_matrix(C)
         self.metric_ = self.shrunk(self.shrinkage)
         return self
 
-    def _covariance(self, X: Any, y: Any) -> Any:
+    def of_same_rows(self, taught: Spectral) -> Spectral:
+        """Learn from what another one has learned from, its covariance."""
+        self.n_features_in_ = int(taught.metric_.shape[0])
+        self.covariance_, self._directions = taught.covariance_, taught._directions
+        self.metric_ = self.shrunk(self.shrinkage)
+        return self
+
+    def _covariance(self, X: Any, y: Any) -> tuple[Any, Leading]:
+        """Return C, structured if there are many columns, and its directions."""
         if X.shape[1] <= WRITTEN_UP_TO:
             D = self._deviations(X, y)
-            return D.T @ D / len(D)
+            C = D.T @ D / len(D)
+            return C, _of_matrix(C) if len(D) >= D.shape[1] else of_rows(Design(D), len(D))
         if self.within or self.power <= 0:
             raise ValueError(
                 f"Spectral(power={self.power!r}, within={self.within!r}) learns from at most "
                 f"{WRITTEN_UP_TO} columns, and X has {X.shape[1]}: use power > 0 and within=False."
             )
-        return leading(X)
+        found = leading(X)
+        return found, found
 
     def _deviations(self, X: Array, y: Any) -> Array:
         """Return the rows minus their mean, or that of their class."""
@@ -113,13 +123,12 @@ class Spectral(Metric):
         check_is_fitted(self, "covariance_")
         if not (isinstance(shrinkage, (int, float, np.number)) and 0 < shrinkage <= 1):
             raise ValueError(f"shrinkage must be a number in (0, 1], got {shrinkage!r}.")
-        C = self.covariance_
-        if isinstance(C, Leading):
-            return C.power(self.power, shrinkage)
-        d, trace = len(C), np.trace(C)
-        if trace == 0:
-            return np.eye(d)
-        spread, V = eigh((1 - shrinkage) * C * (d / trace) + shrinkage * np.eye(d))
-        price = spread**self.power
-        Lam: Array = (V * (price * (d / price.sum()))) @ V.T
-        return (Lam + Lam.T) / 2
+        if isinstance(self.covariance_, Leading):
+            return self._directions.power(self.power, shrinkage)
+        return self._directions.written_power(self.power, shrinkage)
+
+
+def _of_matrix(C: Array) -> Leading:
+    """Return all directions of a covariance."""
+    spread, V = eigh(C)
+    return Leading(V, np.maximum(spread, 0.0), 0.0)

@@ -86,10 +86,8 @@ def from_labels(
         same = codes[near[:, 0]] == codes[near[:, 1]]
         must, cannot = near[same], near[~same]
     else:
-        must = _by_class(codes, lambda own, rest: search.within(own))
-        cannot = np.empty((0, 2), dtype=int)
-        if kind == "each":
-            cannot = _by_class(codes, search.between)
+        must = np.concatenate([search.within(np.flatnonzero(codes == c)) for c in np.unique(codes)])
+        cannot = search.across(codes) if kind == "each" else np.empty((0, 2), dtype=int)
     apart = Opposite(rows, codes) if kind == "opposite" else Listed(rows[_once(cannot)])
     return Pairs(Listed(rows[_once(must)]), apart)
 
@@ -190,13 +188,6 @@ def target_kind(y: Array, task: str = "auto") -> str:
         raise ValueError(f"y must hold one label or one number per row, got a {kind} target.")
     many = kind == "multiclass" and y.dtype.kind in "iuf" and len(np.unique(y)) > len(y) / 2
     return "regression" if kind == "continuous" or many else "classification"
-
-
-def _by_class(codes: Array, link: Any) -> Array:
-    """Return the pairs link(rows of a class, rows of the other classes) of every class."""
-    return np.concatenate(
-        [link(np.flatnonzero(codes == c), np.flatnonzero(codes != c)) for c in np.unique(codes)]
-    )
 
 
 def _canonical(X: Array, y: Array) -> Array:

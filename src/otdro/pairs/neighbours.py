@@ -46,6 +46,17 @@ class NeighbourSearch:
             return _link(rows, rows, np.argpartition(distance, k - 1, axis=1)[:, :k])
         return _link(rows, rows, NearestNeighbors(n_neighbors=k).fit(self.X[rows]).kneighbors()[1])
 
+    def across(self, codes: Array) -> Array:
+        """Return pairs (row, near row) of different classes, given by their codes."""
+        parts = [(np.flatnonzero(codes == c), np.flatnonzero(codes != c)) for c in np.unique(codes)]
+        if len(parts) == 2 and not self.approximate and _tabled(*parts[0]):
+            # each of two classes asks for the distances to the other
+            table = self._squares(*parts[0])
+            tables = [table, np.ascontiguousarray(table.T)]
+            pairs = zip(parts, tables, strict=True)
+            return np.concatenate([self._read_off(*part, square) for part, square in pairs])
+        return np.concatenate([self.between(*part) for part in parts])
+
     def between(self, rows: Array, others: Array) -> Array:
         """Return pairs (row, near row), the second among ``others``."""
         k = min(self.k, len(others))
@@ -53,13 +64,17 @@ class NeighbourSearch:
             return np.empty((0, 2), dtype=int)
         if self.approximate:
             near = self._index(self.X[others], k).query(self.X[rows], k=k)[0]
-        elif len(rows) * len(others) <= TABLE_UP_TO:
-            distance = self._squares(rows, others)
-            near = np.argpartition(distance, k - 1, axis=1)[:, :k]
+        elif _tabled(rows, others):
+            return self._read_off(rows, others, self._squares(rows, others))
         else:
             index = NearestNeighbors(n_neighbors=k).fit(self.X[others])
             near = index.kneighbors(self.X[rows])[1]
         return _link(rows, others, near)
+
+    def _read_off(self, rows: Array, others: Array, squares: Array) -> Array:
+        """Return the pairs of ``between`` from a table of the squared distances."""
+        k = min(self.k, len(others))
+        return _link(rows, others, np.argpartition(squares, k - 1, axis=1)[:, :k])
 
     def _squares(self, rows: Array, others: Array) -> Array:
         """Return the squared distances of some rows to others."""
@@ -81,6 +96,11 @@ class NeighbourSearch:
             ) from None
         seed = self.rng.randint(2**31 - 1)
         return NNDescent(X, n_neighbors=min(max(k, LEAST_LINKS), len(X)), random_state=seed)
+
+
+def _tabled(rows: Array, others: Array) -> bool:
+    """Whether a table of the distances between some rows and others pays."""
+    return len(rows) * len(others) <= TABLE_UP_TO
 
 
 def _squares(U: Any, V: Any) -> Array:

@@ -116,9 +116,9 @@ class Trials:
         deltas = [
             grid_of(sample, cost, order, self.delta, settings)[:: self.every] for cost in full
         ]
-        swept = [self._swept(cost, grid) for cost, grid in zip(full, deltas, strict=True)]
         # the path of the only candidate will be that of the fit
         final = len(full) == 1
+        swept = [self._swept(cost, grid, final) for cost, grid in zip(full, deltas, strict=True)]
         starts = [self._starts(cost, grid, final) for cost, grid in zip(full, deltas, strict=True)]
         how = (self.solver, self.splits, self.scorer, settings.n_jobs, starts, learned, swept)
         scores = cross_validate(sample, tried, order, deltas, *how)
@@ -140,8 +140,13 @@ class Trials:
         solver = self.solver if final else self.solver.in_folds(FOLD_TOL)
         return solve_path(sample, cost, order, grid, solver)
 
-    def _swept(self, cost: Cost, grid: Array) -> Cost | None:
-        """Return the cost where its folds and its path share passes over the rows."""
+    def _swept(self, cost: Cost, grid: Array, final: bool) -> Cost | None:
+        """Return the cost where its folds and its path share passes over the rows.
+
+        Wide rows have no passes to share, only calls: there it pays if the path is wanted anyway.
+        """
+        if not final and self.sample.X.shape[1] > COLUMNS_UP_TO:
+            return None
         trains = [train for train, _ in self.splits]
         same = sweeps(self.sample, cost, self.order, grid, trains, self.solver)
         return cost if same else None
@@ -149,7 +154,7 @@ class Trials:
     def path(self, cost: Cost, trial: Trial) -> Solved:
         """Return the path of a trial over all rows under a cost, to the accuracy of the fit.
 
-        One that was found with the folds lacks dual points: that of the chosen delta is found here.
+        One that was found with the folds may lack dual points: that of the chosen delta is found.
         """
         sample, j = self.sample, trial.verdict.place
         if trial.final and trial.starts is not None and cost is trial.cost:
@@ -159,7 +164,8 @@ class Trials:
             return solve_path(sample, cost, self.order, *known)
         ball = sample.ball(cost, float(trial.deltas[j]), self.order)
         for y, row in zip(sample.ys, trial.folds.path, strict=True):
-            row[j] = self.solver.solve(sample.problem(y, ball), row[j])
+            if row[j].dual is None:
+                row[j] = self.solver.solve(sample.problem(y, ball), row[j])
         return trial.folds.path
 
 

@@ -21,15 +21,17 @@ class BlockRows(AsTheyStand):
 
     They are the blocks of a block-diagonal matrix, so that the products of all problems are one
     call; ``low`` (B, n, k) holds X F_b. Vectors have the problems along their last axis, as those
-    of a ``Design`` in a batch. Nothing is centred: an intercept makes a centre irrelevant.
+    of a ``Design`` in a batch. Nothing is centred: an intercept makes a centre irrelevant. Rows
+    that a problem does not use (``used``, (B, n)) are zero.
     """
 
     X: Any
     roots: Array
     low: Array
+    used: Array
 
     @classmethod
-    def of(cls, X: Any, factors: list[Any]) -> BlockRows:
+    def of(cls, X: Any, factors: list[Any], used: Array) -> BlockRows:
         """Return the rows of a CSR matrix under the factors of some costs, None for I."""
         n, d = X.shape
         known = [(b, factor) for b, factor in enumerate(factors) if factor is not None]
@@ -37,8 +39,8 @@ class BlockRows(AsTheyStand):
         roots, low = np.ones((len(factors), d)), np.zeros((len(factors), n, k))
         for b, factor in known:
             F = factor.matrix.components
-            roots[b], low[b, :, : F.shape[1]] = factor.root, X @ F
-        return cls(X, roots, low)
+            roots[b], low[b, :, : F.shape[1]] = factor.root, used[b][:, None] * (X @ F)
+        return cls(X, roots, low, used)
 
     @property
     def n(self) -> int:
@@ -57,16 +59,18 @@ class BlockRows(AsTheyStand):
 
     def problems(self, index: Array) -> BlockRows:
         """Return the rows of some problems."""
-        return BlockRows(self.X, self.roots[index], self.low[index])
+        return BlockRows(self.X, self.roots[index], self.low[index], self.used[index])
 
     @cached_property
     def _blocks(self) -> Any:
         """The block-diagonal matrix of X diag(root_b), with columns of zeros in place of X F_b."""
         B, X = len(self.roots), self.X
         number = np.arange(B, dtype=X.indices.dtype)[:, None]
-        values = (X.data * self.roots[:, X.indices]).ravel()
-        columns = (X.indices + self.d * number).ravel()
-        ends = np.append((X.indptr[:-1] + X.nnz * number).ravel(), B * X.nnz)
+        count = np.diff(X.indptr)
+        kept = np.repeat(self.used, count, axis=1)
+        values = (X.data * self.roots[:, X.indices])[kept]
+        columns = (X.indices + self.d * number)[kept]
+        ends = np.append(0, np.cumsum(self.used * count)).astype(X.indptr.dtype)
         return sparse.csr_array((values, columns, ends), shape=(B * self.n, B * self.d))
 
     @cached_property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -25,17 +26,43 @@ SOFT_RIDGE = 1e-14
 
 @dataclass(eq=False)
 class Vector:
-    """v = Z'p + cu of every problem, p (n, B), c (B,), with its scores ``z`` = Zv."""
+    """v = Z'p + cu of every problem, p (n, B), c (B,), with its scores ``z`` = Zv and u'v."""
 
     p: Array
     c: Array
     z: Array
+    along: Array
+
+    def copied(self) -> Vector:
+        """Return a copy."""
+        return Vector(*(copied(part) for part in (self.p, self.c, self.z, self.along)))
 
     def add(self, length: Array, other: Vector) -> None:
         """Add a multiple of another vector."""
-        self.p += factor_of(length, other.p) * other.p
+        length_there = factor_of(length, other.p)
+        self.p += length_there * other.p
         self.c += length * other.c
-        self.z += factor_of(length, other.z) * other.z
+        self.z += length_there * other.z
+        self.along += length * other.along
+
+    def turn(self, length: Array, other: Vector) -> None:
+        """Become another vector plus a multiple of this one."""
+        length_there = factor_of(length, self.p)
+        self.p *= length_there
+        self.p += other.p
+        self.c = other.c + length * self.c
+        self.z *= length_there
+        self.z += other.z
+        self.along = other.along + length * self.along
+
+
+@dataclass(eq=False)
+class Solved:
+    """The solution x, and the residual r = Z'p + cu that is left, with Z'p."""
+
+    x: Vector
+    r: Vector
+    pull: Array
 
 
 @dataclass(eq=False)
@@ -53,10 +80,12 @@ class RowSystem:
     stiffness: Array
     along: Array
 
-    def vector(self, p: Array, c: Array) -> Vector:
-        """Return Z'p + cu with its scores."""
-        z = self.rows.scores(self.rows.adjoint(p))
-        return Vector(p, c, z + factor_of(c, z) * self.along)
+    def vector(self, p: Array, c: Array) -> tuple[Vector, Array]:
+        """Return Z'p + cu with its scores, and Z'p."""
+        pull = self.rows.adjoint(p)
+        z = self.rows.scores(pull)
+        z += factor_of(c, z) * self.along
+        return Vector(p, c, z, dots(self.along, p) + c), pull
 
     def curved(self, z: Array) -> Array:
         """Return (D - DD'/m) z."""
@@ -64,46 +93,46 @@ class RowSystem:
 
     def apply(self, v: Vector) -> tuple[Array, Array]:
         """Return A v as p and c."""
-        stiff = self.stiffness + SOFT_RIDGE
-        return (
-            self.curved(v.z) + factor_of(stiff, v.p) * v.p,
-            stiff * v.c - self.stiffness * self.component(v),
-        )
+        p = self.curved(v.z)
+        p += factor_of(self.stiff, v.p) * v.p
+        return p, self.stiff * v.c - self.stiffness * v.along
 
-    def component(self, v: Vector) -> Array:
-        """Return u'v."""
-        return dots(self.along, v.p) + v.c
+    @cached_property
+    def stiff(self) -> Array:
+        """The multiple of I in A."""
+        return self.stiffness + SOFT_RIDGE
 
-    def inner(self, p: Array, c: Array, v: Vector) -> Array:
-        """Return (Z'p + cu)'v."""
-        return dots(p, v.z) + c * self.component(v)
-
-    def solve(self, p: Array, c: Array, rho: Array) -> Vector:
+    def solve(self, p: Array, c: Array, rho: Array) -> Solved:
         """Return x with |A x - r| small beside r = Z'p + cu, or where the steps end.
 
         A gradient ends at rho u: rho is its unit, if there is one. A problem that has ended stays
         as it is.
         """
-        r = self.vector(p, c)
-        square = self.inner(r.p, r.c, r)
+        r, pull = self.vector(p, c)
+        square = inner(r.p, r.c, r)
         rtol = CG_RTOL * np.minimum(1.0, np.sqrt(np.sqrt(square) / np.where(rho > 0, rho, 1.0)))
         goal = rtol**2 * square
-        x = Vector(0.0 * r.p, 0.0 * r.c, 0.0 * r.z)
-        direction = r
+        x = Vector(0.0 * r.p, 0.0 * r.c, 0.0 * r.z, 0.0 * r.along)
+        direction = r.copied()
         for _ in range(CG_STEPS):
             going = square > goal
             if not going.any():
                 break
             image = self.apply(direction)
-            length = _ratio(square, self.inner(*image, direction), going)
+            length = _ratio(square, inner(*image, direction), going)
             x.add(length, direction)
-            r = self.vector(r.p - factor_of(length, r.p) * image[0], r.c - length * image[1])
-            before, square = square, self.inner(r.p, r.c, r)
-            last, direction = direction, Vector(copied(r.p), copied(r.c), copied(r.z))
-            direction.add(_ratio(square, before, going), last)
-        return x
+            r, pull = self.vector(r.p - factor_of(length, r.p) * image[0], r.c - length * image[1])
+            before, square = square, inner(r.p, r.c, r)
+            direction.turn(_ratio(square, before, going), r)
+        return Solved(x, r, pull)
+
+
+def inner(p: Array, c: Array, v: Vector) -> Array:
+    """Return (Z'p + cu)'v."""
+    return dots(p, v.z) + c * v.along
 
 
 def _ratio(above: Array, below: Array, where: Array) -> Array:
     """Return above/below, and 0 elsewhere."""
-    return np.divide(above, below, out=np.zeros_like(above), where=where)
+    found: Array = above / np.where(where, below, np.inf)
+    return found

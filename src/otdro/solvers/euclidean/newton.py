@@ -114,7 +114,8 @@ class Newton(BatchedMethod):
     ) -> list[list[Solution]]:
         """Solve problems each under its own cost at every delta, the rows of all in one stack."""
         if _in_step(problems[0]):
-            return _solve_in_step(problems, np.asarray(deltas), tol, max_iter)
+            tols = np.full(len(problems), tol)
+            return _solve_in_step(problems, np.asarray(deltas), tols, max_iter)
         if MINIMISE.get() is not minimise or not stackable(problems[0].y, problems[0].loss):
             return super().solve_folds(problems, deltas, tol, max_iter, starts)
         m, (n, d) = len(deltas), problems[0].X.shape
@@ -155,8 +156,11 @@ class Newton(BatchedMethod):
         return solved
 
     def sweeps(self, problem: Problem) -> bool:
-        """Whether folds share passes over the rows: these are many, and the loss is steady."""
-        return applies(problem)
+        """Whether folds share passes over the rows: these are many, and the loss is steady.
+
+        Sparse wide ones are solved in step with the path, to which a product more is little.
+        """
+        return applies(problem) or _in_step(problem)
 
     def sweep(
         self,
@@ -169,6 +173,11 @@ class Newton(BatchedMethod):
         max_iter: int,
     ) -> Swept:
         """Solve over all rows and without those of each fold, from passes that all share."""
+        if _in_step(problem):
+            folds = [folded(problem, *pair) for pair in zip(held, costs, strict=True)]
+            tols = np.append(np.full(len(folds), fold_tol), tol)
+            *solved, path = _solve_in_step([*folds, problem], deltas, tols, max_iter)
+            return Swept(path, solved)
         sweep = Sweep(problem, held, costs, tol, fold_tol)
         swept = Swept([], [[] for _ in held])
         for j, delta in enumerate(deltas.tolist()):
@@ -214,17 +223,17 @@ def _in_step(problem: Problem) -> bool:
 
 
 def _solve_in_step(
-    problems: list[Problem], deltas: Array, tol: float, max_iter: int
+    problems: list[Problem], deltas: Array, tols: Array, max_iter: int
 ) -> list[list[Solution]]:
     """Solve problems over the same sparse rows at every delta, as blocks of one matrix."""
     first, origin = problems[0], np.zeros(problems[0].X.shape[1])
     ats = [Coordinates(each, reduce=False, center=origin) for each in problems]
-    rows = BlockRows.of(first.X, [at.factor for at in ats])
     weights = np.stack([each.weights for each in problems]).T
+    rows = BlockRows.of(first.X, [at.factor for at in ats], weights.T > 0)
     rho = deltas * first.loss.lipschitz
     each_rho = np.full(len(problems), rho[0])
     batch = Batch(rows, first.y, weights, first.loss, each_rho, first.fit_intercept)
-    target = np.array([tol * constant_risk(each)[1] for each in problems])
+    target = tols * np.array([constant_risk(each)[1] for each in problems])
     found = _along(batch, deltas, target, max_iter)
     solved = []
     for b, (each, at) in enumerate(zip(problems, ats, strict=True)):

@@ -10,7 +10,7 @@ from scipy.linalg.lapack import dposv
 
 from ...arrays import beside, factor_of, namespace, pick, pick_columns
 from ...design import Design
-from .batch import Batch, Points, by_columns, norms
+from .batch import Batch, Points, by_columns, dots, norms
 from .block_rows import BlockRows
 from .conjugate_gradients import RowSystem
 from .stack import Stack
@@ -56,6 +56,7 @@ class NewtonMatrix:
         self.residual: Array = np.zeros(0)
         self.fresh: Array = np.zeros(0, dtype=bool)
         self.borrowed = False
+        self.dz: Array | None = None
 
     @classmethod
     def over(cls, design: Design | Stack | BlockRows) -> NewtonMatrix:
@@ -85,11 +86,17 @@ class NewtonMatrix:
 
     def update(self, batch: Batch, p: Points) -> None:
         """Take the gradient at p, and the matrix too unless the old one did well enough."""
-        self.g = batch.design.adjoint(batch.weights * p.slope)
         self.s = batch.mean(p.slope)
+        if batch.design.d > DENSE_UP_TO:
+            # one that is not formed is new
+            self.residual = 0.0 * self.s
+            self.fresh = self.residual >= 0
+            self.renew(batch, p)
+            return
+        self.g = batch.design.adjoint(batch.weights * p.slope)
         residual = norms(self.g + batch.rho * (p.theta / p.w))
-        # the same matrix contracts the gradient about as much again; one that is not formed is new
-        known = len(self.residual) > 0 and batch.design.d <= DENSE_UP_TO
+        # the same matrix contracts the gradient about as much again
+        known = len(self.residual) > 0
         self.fresh = residual > self.contraction * self.residual if known else residual >= 0
         if self.fresh.all():
             self.renew(batch, p)
@@ -110,23 +117,39 @@ class NewtonMatrix:
 
     def step(self, batch: Batch, p: Points) -> tuple[Array, Array, Array]:
         """Return the step in theta (d, B), the intercept's, and Z'(pi (a + D Z step))."""
-        w, u, xp = p.w, p.theta / p.w, namespace(p.theta)
         s = self.s * batch.fit_intercept
+        if batch.design.d > DENSE_UP_TO:
+            return self._by_products(batch, p, s)
+        w, u, xp, H = p.w, p.theta / p.w, namespace(p.theta), self.H
         balanced = self.g - self.h * (s / self.mass)
         rhs = -(balanced + batch.rho * u)
-        if batch.design.d > DENSE_UP_TO:
-            step, pull = self._by_products(batch, p, s)
-        else:
-            H = self.H
-            known = (beside(part, H) for part in (batch.rho / w, u, rhs))
-            step = solve_stiffened(H, *known)
-            pull = balanced + batch.small((H @ step.T[:, :, None])[:, :, 0].T)
-            step = batch.small(step)
+        known = (beside(part, H) for part in (batch.rho / w, u, rhs))
+        step = solve_stiffened(H, *known)
+        pull = balanced + batch.small((H @ step.T[:, :, None])[:, :, 0].T)
+        step = batch.small(step)
         db = -(s + xp.einsum("db,db->b", self.h, step)) / self.mass * batch.fit_intercept
         return step, db, pull
 
-    def _by_products(self, batch: Batch, p: Points, s: Array) -> tuple[Array, Array]:
-        """Return the step and Z'(pi (a + D Z step)) from products with Z only."""
+    def moves(self, batch: Batch, step: Array, db: Array) -> Array:
+        """Return what the last step adds to the scores; conjugate gradients know it."""
+        if self.dz is not None:
+            return self.dz
+        return batch.design.scores(step) + factor_of(db, batch.y)
+
+    def slope_along(self, batch: Batch, p: Points, step: Array, db: Array) -> Array:
+        """Return the derivative of F along the last step."""
+        u, xp = p.theta / p.w, namespace(p.theta)
+        if self.dz is not None:
+            return batch.mean(p.slope * self.dz) + batch.rho * xp.einsum("db,db->b", u, step)
+        along: Array = xp.einsum("db,db->b", self.g + batch.rho * u, step)
+        return along + self.s * db
+
+    def _by_products(self, batch: Batch, p: Points, s: Array) -> tuple[Array, Array, Array]:
+        """Return what ``step`` does from products with Z only, which know their scores.
+
+        With the solution x and the residual r = -(g - hs/m) - rho u - Ax of the system
+        Z'(pi a + D Z step) = -Z'r.p - stiff Z'x.p.
+        """
         rows = _uncentred(batch) or batch.design
         D = by_columns(batch.weights * self.curvature)
         inverse_mass = batch.fit_intercept / self.mass
@@ -135,9 +158,16 @@ class NewtonMatrix:
         system = RowSystem(rows, D, inverse_mass, batch.rho / p.w, along)
         # g - h s/m = Z'(pi a - D s/m)
         balanced = batch.weights * p.slope - factor_of(s / self.mass, D) * D
-        x = system.solve(-balanced, -batch.rho, batch.rho)
-        step: Array = rows.adjoint(x.p) + x.c * u
-        return step, rows.adjoint(balanced + system.curved(x.z))
+        solved = system.solve(-balanced, -batch.rho, batch.rho)
+        x, step = solved.x, rows.adjoint(solved.x.p)
+        pull = -solved.pull - system.stiff * step
+        # slopes sum to zero after the step: s + D'(Z step) + m db = 0, whatever is the centre
+        db = -(s + dots(D, x.z)) * inverse_mass
+        self.dz = x.z + factor_of(db, x.z)
+        if rows is not batch.design:
+            db = db + batch.design.shift(step)
+        step += x.c * u
+        return step, db, pull
 
 
 def _uncentred(batch: Batch) -> Design | Stack | BlockRows | None:
@@ -156,7 +186,7 @@ def _matrices(batch: Batch, p: Points) -> tuple[Array, Array, Array]:
     xp = namespace(m)
     m = xp.maximum(m, np.finfo(float).tiny)
     if batch.design.d > DENSE_UP_TO:
-        H, h = np.empty((len(m), 0, 0)), batch.design.adjoint(D)
+        H, h = np.empty((len(m), 0, 0)), np.empty((0, len(m)))
     else:
         H, h = batch.design.moments(D)
     if not batch.fit_intercept:

@@ -109,7 +109,7 @@ def _descend(
         if system.borrowed and _nearly_there(batch, p, value, system, step, db, target):
             system.renew(batch, p)
             step, db, pull = system.step(batch, p)
-        dz = batch.design.scores(step) + factor_of(db, batch.y)
+        dz = system.moves(batch, step, db)
         new, objective = _line_search(batch, p, value, system, step, db, dz)
         if not system.borrowed:
             lower = dual_value(batch, p, p.slope + system.curvature * dz, pull)
@@ -141,15 +141,8 @@ def _nearly_there(
     target: Array,
 ) -> bool:
     """Whether the decrease that a step promises is so small that a true Newton step ends it."""
-    promised = -_slope_along(batch, p, system, step, db)
+    promised = -system.slope_along(batch, p, step, db)
     return bool((promised <= LAST_STEP * (target * value) ** 0.5).all())
-
-
-def _slope_along(batch: Batch, p: Points, system: NewtonMatrix, step: Array, db: Array) -> Array:
-    """Return the derivative of F along a step."""
-    u = p.theta / p.w
-    along: Array = namespace(u).einsum("db,db->b", system.g + batch.rho * u, step)
-    return along + system.s * db
 
 
 def _largest(v: Array) -> Array:
@@ -275,7 +268,7 @@ def _line_search(
 
     ``objective`` is that at p.
     """
-    descent = _slope_along(batch, p, system, step, db)
+    descent = system.slope_along(batch, p, step, db)
     xp = namespace(objective)
     length = xp.ones_like(objective)
     for attempt in range(HALVINGS):

@@ -32,6 +32,10 @@ class AsTheyStand:
         """What is left of the mean square of a column that is constant, beside its own."""
         return np.zeros(self.d)
 
+    def shift(self, theta: Array) -> Array:
+        """Return what the centre takes off every score."""
+        return np.zeros(theta.shape[1:])
+
     @property
     def uncentred(self) -> Self:
         """The same."""

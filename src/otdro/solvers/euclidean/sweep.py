@@ -76,7 +76,9 @@ class Part:
         self.bend, push = self.weights * self.curvature, self.weights * self.slope
         G, h = self.design.moments_again(self.bend)
         gradient = np.append(self.design.adjoint(push), push.sum())
-        matrix = np.block([[G, h[:, None]], [h[None, :], self.bend.sum()]])
+        matrix = np.empty((len(h) + 1, len(h) + 1))
+        matrix[:-1, :-1], matrix[:-1, -1], matrix[-1, :-1] = G, h, h
+        matrix[-1, -1] = self.bend.sum()
         total = float(self.weights.sum())
         return QuadraticModel(total, float(self.weights @ value), gradient, matrix)
 
