@@ -149,7 +149,7 @@ def _from_larger_deltas(
 def constant_model(problem: Problem, target: float) -> Solution | None:
     """Return the model theta = 0 where it is certified to be optimal; only class means matter."""
     at = Inside(problem)
-    found = constant.minimise(at.rows, at.risk, np.inf, target)
+    found = constant.minimise(at.rows, np.inf, target)
     return None if found is None else at.solution(found, target)
 
 
