@@ -38,6 +38,9 @@ NODES, DRAWS = 15, 200
 DRAWN_ENTRIES = 2**18
 #: Nodes whose error, h^(2 nodes) times a constant below 1, is below rounding by itself.
 FEW_NODES = 3
+#: A share h of the Gaussian that changes the criterion by n h^2 = 40 h, a hundredth, or less: its
+#: mean is enough.
+HARDLY_SMOOTHED = 2.5e-4
 #: Rows times squared columns above which tr S^2 is found at a few deltas only, and how many.
 INTERPOLATE_FROM, KNOTS = 20_000_000, 5
 #: Rows up to which folds made from an int are repeated, and how often: their noise is the loss.
@@ -229,6 +232,8 @@ def _smoothed(sample: Sample, z: Array, y: Array, share: Array, h: float) -> Arr
 
 def _nodes(loss: Loss, h: float) -> int:
     """Return how many nodes the quadrature needs: its error is of order h^(2 nodes) if smooth."""
+    if h <= HARDLY_SMOOTHED:
+        return 1
     if not np.isfinite(loss.smoothness) or h >= 0.5:
         return NODES
     # rounding is met as it is where few nodes do; else two more make up for the constant
