@@ -10,7 +10,7 @@ import pytest
 from sklearn.datasets import make_classification
 
 from otdro.datasets import Dataset
-from otdro.experiment import Device, Plan, compare, rounds, run
+from otdro.experiment import Device, Labelled, Plan, compare, rounds, run
 from otdro.experiment.device import recorded
 from otdro.scaling import scaler
 
@@ -64,8 +64,8 @@ def test_replications_side_by_side_are_those_one_by_one(device, tmp_path):
 def test_comparisons_side_by_side_are_those_one_by_one(device):
     pd = pytest.importorskip("pandas")
     data = toy(4, 2)
-    X, splits = pd.DataFrame(data.X), rounds(data.y, "classification", 2, 0)
-    known = (scaler("standard"), X, data.y, "classification", splits)
+    rows = Labelled(pd.DataFrame(data.X), data.y, "classification")
+    known = (rows, scaler("standard"), rounds(data.y, "classification", 2, 0))
     names = ["ours", "Wasserstein", "constant"]
     alone = list(compare(*known, methods=names))
     found = list(compare(*known, methods=names, device=device))

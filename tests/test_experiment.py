@@ -8,7 +8,7 @@ from sklearn.datasets import make_classification
 
 from otdro import experiment
 from otdro.datasets import Dataset, load
-from otdro.experiment import Plan, Row, rows, run, seed_of, split, tables
+from otdro.experiment import Labelled, Plan, Row, rows, run, seed_of, split, tables
 from otdro.experiment.comparison import Score, compare, rounds, summarise
 from otdro.experiment.run import Clock, Unit
 from otdro.experiment.splits import SIZES, folds
@@ -279,10 +279,8 @@ def test_comparison_is_paired_and_complete():
     data = toy(n=80)
     found = list(
         compare(
+            Labelled(pd.DataFrame(data.X), data.y, "classification"),
             StandardScaler(),
-            pd.DataFrame(data.X),
-            data.y,
-            "classification",
             rounds(data.y, "classification", 3, 0),
         )
     )
@@ -301,8 +299,9 @@ def test_comparison_takes_other_tasks(task):
     X = np.random.default_rng(0).standard_normal((45, 3))
     y = X[:, 0] + 0.1 * X[:, 1] if task == "regression" else np.repeat([0, 1, 2], 15)
     kind = "regression" if task == "regression" else "classification"
-    found = list(compare(StandardScaler(), pd.DataFrame(X), y, kind, rounds(y, kind, 1, 0)))
-    assert len(found) == 6
+    data = Labelled(pd.DataFrame(X), y, kind)
+    found = list(compare(data, StandardScaler(), rounds(y, kind, 2, 0)))
+    assert len(found) == 12
     assert all(np.isfinite(list(s.values.values())).all() for s in found)
 
 

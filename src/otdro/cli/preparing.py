@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..experiment import Labelled
 from .columns import holds_dates, holds_identifiers, placeholder, written_number
 from .errors import UserError
 
@@ -42,6 +43,11 @@ class Prepared:
     notes: list[str]
     groups: Array | None = None
     unlabelled: Any = None
+
+    @property
+    def labelled(self) -> Labelled:
+        """The rows as a comparison takes them."""
+        return Labelled(self.X, self.y, self.task, self.groups, self.unlabelled)
 
 
 def prepare(

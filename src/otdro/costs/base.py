@@ -82,6 +82,9 @@ class Cost(BaseEstimator):  # type: ignore[misc]
     def check(self, n_features: int) -> None:
         """Raise a ValueError if this cost is not well formed for rows of ``n_features`` columns."""
 
+    def verify(self, X: Array) -> None:
+        """Raise a ValueError if a cost that is a function is none on these rows."""
+
     def learn(self, X: Array, y: Array) -> Cost:
         """Return the cost with what it learns from rows."""
         return self

@@ -24,7 +24,7 @@ SHORT = 24
 KEPT = (0.9, 0.75, 0.5)
 
 
-def lead(view: View, model: Any) -> str:
+def lead(view: View) -> str:
     """Return the first sentences: what was audited, and the two figures that matter most."""
     audit, stops = view.audit, view.stops
     n, d = len(audit.weights), len(audit.names)
