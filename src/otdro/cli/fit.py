@@ -239,7 +239,7 @@ def fitted(
     pipe = Pipeline([("columns", pipeline(data, options.scale)), ("model", model)])
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        fit_pipeline(pipe, data.labelled)
+        fit_pipeline(pipe, data)
     return pipe, list(dict.fromkeys(" ".join(str(w.message).split()) for w in caught))
 
 
@@ -263,8 +263,7 @@ def compared(
     if len(data.y) > MOST:
         rows = np.sort(np.random.default_rng(options.seed).permutation(len(data.y))[:MOST])
         data.notes.append(f"methods are compared on {MOST} random rows.")
-        some = data.labelled.part(rows)
-        data = replace(data, X=some.X, y=some.y, groups=some.groups)
+        data = data.part(rows)
     return summarise(scores_of(data, options, None, CONTENDERS, quiet, ours))
 
 
@@ -280,7 +279,7 @@ def scores_of(
     """Return the scores of the methods on all splits, telling how far they are."""
     splits = rounds(data.y, data.task, repeats, options.seed, data.groups, options.forward)
     found = compare(
-        data.labelled,
+        data,
         pipeline(data, options.scale),
         splits,
         methods=methods,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,7 +47,7 @@ class Labelled:
     groups: Array | None = None
     unlabelled: Any = None
 
-    def part(self, rows: Array) -> Labelled:
+    def part(self, rows: Array) -> Self:
         """Return some of the rows, with all that have no target."""
         groups = None if self.groups is None else self.groups[rows]
         return replace(self, X=self.X.iloc[rows], y=self.y[rows], groups=groups)
