@@ -57,6 +57,14 @@ def here(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.fixture
+def few_penalties(monkeypatch):
+    """Let the models that ours is compared with choose among three penalties, not 10 to 50."""
+    monkeypatch.setattr("otdro.experiment.models.STRENGTHS", np.logspace(-2, 1, 3))
+    monkeypatch.setattr("otdro.experiment.models.RIDGE", np.logspace(-1, 2, 3))
+    monkeypatch.setattr("otdro.experiment.models.LASSO", 3)
+
+
 @pytest.fixture(scope="session")
 def table():
     """A table with numbers, a category, a flag, an id, missing cells and two targets."""

@@ -19,7 +19,7 @@ from otdro.experiment import Summary  # noqa: E402
 
 
 @pytest.fixture
-def here(here):
+def here(here, few_penalties):
     rng = np.random.default_rng(0)
     n = 70
     table = pd.DataFrame(rng.standard_normal((n, 2)), columns=["a", "b"])

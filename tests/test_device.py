@@ -61,7 +61,7 @@ def test_replications_side_by_side_are_those_one_by_one(device, tmp_path):
     assert f"were solved on {device.name}; LR ran on the CPU." in device.done()
 
 
-def test_comparisons_side_by_side_are_those_one_by_one(device):
+def test_comparisons_side_by_side_are_those_one_by_one(device, few_penalties):
     pd = pytest.importorskip("pandas")
     data = toy(4, 2)
     rows = Labelled(pd.DataFrame(data.X), data.y, "classification")
@@ -126,7 +126,7 @@ def test_devices_that_are_not_there_are_refused(monkeypatch):
         Device("cpu")
 
 
-def test_commands_take_a_device(tmp_path, monkeypatch, capsys):
+def test_commands_take_a_device(tmp_path, monkeypatch, capsys, few_penalties):
     pytest.importorskip("typer")
     pd = pytest.importorskip("pandas")
     make("cpu")

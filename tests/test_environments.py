@@ -201,7 +201,7 @@ def test_fit_with_groups_and_unlabelled_rows(table, capsys):
         (("--forward",), "Trained on the past"),
     ],
 )
-def test_compare_leaves_environments_out(table, capsys, options, heading):
+def test_compare_leaves_environments_out(table, capsys, few_penalties, options, heading):
     shared = ("--target", "y", "--groups", "env", "--cost", "euclidean")
     assert heading in done(capsys, "compare", table / "rows.csv", *shared, *options).out
 

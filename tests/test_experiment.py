@@ -272,7 +272,7 @@ def test_asinh_is_linear_in_the_middle_and_takes_constant_columns():
     assert list(found.get_feature_names_out(["a", "b", "c"])) == ["a", "b", "c"]
 
 
-def test_comparison_is_paired_and_complete():
+def test_comparison_is_paired_and_complete(few_penalties):
     import pandas as pd
     from sklearn.preprocessing import StandardScaler
 
@@ -292,7 +292,7 @@ def test_comparison_is_paired_and_complete():
 
 
 @pytest.mark.parametrize("task", ["regression", "multiclass"])
-def test_comparison_takes_other_tasks(task):
+def test_comparison_takes_other_tasks(few_penalties, task):
     import pandas as pd
     from sklearn.preprocessing import StandardScaler
 
