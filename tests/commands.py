@@ -1,5 +1,8 @@
 """Calls of the command line in this process, as several test files need them."""
 
+import json
+from typing import NamedTuple
+
 from otdro.cli.errors import guard
 
 #: Options of a fit that is quick.
@@ -11,6 +14,25 @@ def call(capsys, *argv):
     code = guard([str(arg) for arg in argv])
     told = capsys.readouterr()
     return code, told.out, told.err
+
+
+class Told(NamedTuple):
+    """What a command printed."""
+
+    out: str
+    err: str
+
+
+def done(capsys, *argv):
+    """Run a command that must succeed; return what it printed."""
+    code, out, err = call(capsys, *argv)
+    assert code == 0, err
+    return Told(out, err)
+
+
+def document(capsys, *argv):
+    """Run a command that must succeed with ``--json``; return its document."""
+    return json.loads(done(capsys, *argv, "--json").out)
 
 
 def refused(capsys, *argv):

@@ -57,7 +57,7 @@ def test_every_kind_of_file_gives_the_same_model(here, table, capsys, name, monk
     assert report["coefficients"] == pytest.approx(plain["coefficients"])
 
 
-def test_defaults_learn_a_cost_and_compare(here, table, capsys):
+def test_defaults_learn_a_cost_and_compare(here, table, capsys, few_penalties):
     table[["a", "b", "c", "y"]].to_csv("t.csv", index=False)
     code, out, _ = call(capsys, "fit", "t.csv", "--target", "y", "--json")
     assert code == 0
@@ -276,7 +276,7 @@ def test_loading_refuses_unknown_types(here, capsys, table):
     assert "holds a dict" in refused(capsys, "predict", "d.skops", "t.csv")
 
 
-def test_compare_prints_and_draws(here, table, capsys):
+def test_compare_prints_and_draws(here, table, capsys, few_penalties):
     table[["a", "b", "y"]].to_csv("t.csv", index=False)
     options = ["--splits", "2", "--plot", "c.png"]
     code, out, _ = call(capsys, "compare", "t.csv", "--target", "y", *options)
@@ -362,7 +362,7 @@ def test_what_is_kept_is_found_again(here):
     assert os.listdir() == ["bc.csv.gz"]
 
 
-def test_demo_needs_nothing(here, capsys, monkeypatch):
+def test_demo_needs_nothing(here, capsys, monkeypatch, few_penalties):
     monkeypatch.delenv("OTDRO_DATA", raising=False)
     code, out, _ = call(capsys, "demo", "--reps", "2")
     assert code == 0

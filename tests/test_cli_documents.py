@@ -43,7 +43,7 @@ def documented(command):
 
 
 @pytest.mark.parametrize("asked", [FIT, COMPARE, AUDIT, DRIFT], ids=lambda asked: asked[0])
-def test_a_document_holds_exactly_the_keys_of_the_page(saved, capsys, asked):
+def test_a_document_holds_exactly_the_keys_of_the_page(saved, capsys, few_penalties, asked):
     code, out, err = call(capsys, *asked, "--json")
     assert code == 0
     assert err == ""

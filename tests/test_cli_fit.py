@@ -1,16 +1,15 @@
 """What ``otdro fit`` prints answers the questions of its reader, about the model it saves."""
 
-import json
-
 import numpy as np
 import pytest
+
+from commands import document, done, refused
 
 pytest.importorskip("typer")
 pd = pytest.importorskip("pandas")
 
 import otdro  # noqa: E402
 from otdro.cli.describing import Features, directions, switches  # noqa: E402
-from otdro.cli.errors import guard  # noqa: E402
 from otdro.cli.showing import difference  # noqa: E402
 from otdro.cli.verdict import verdict  # noqa: E402
 from otdro.costs import Mahalanobis, Norm  # noqa: E402
@@ -20,7 +19,7 @@ from otdro.experiment import Summary  # noqa: E402
 
 
 @pytest.fixture
-def here(here):
+def here(here, few_penalties):
     rng = np.random.default_rng(0)
     n = 70
     table = pd.DataFrame(rng.standard_normal((n, 2)), columns=["a", "b"])
@@ -32,18 +31,11 @@ def here(here):
     return here
 
 
-def run(capsys, *argv):
-    code = guard([*argv])
-    told = capsys.readouterr()
-    assert code == 0, told.err
-    return told
-
-
 def test_the_model_that_is_compared_is_the_one_that_is_saved(here, capsys):
     """A delta at which all coefficients vanish scores as the constant model does."""
-    options = ["--target", "y", "--drop", "size,kind", "--json"]
+    options = ["--target", "y", "--drop", "size,kind"]
     given = ["--cost", "euclidean", "--delta", "50", "--save", "m.skops"]
-    told = json.loads(run(capsys, "fit", "t.csv", *options, *given).out)
+    told = document(capsys, "fit", "t.csv", *options, *given)
     mean = {s["method"]: s["mean"] for s in told["comparison"] if s["measure"] == "log-loss"}
     assert mean["ours"] == pytest.approx(mean["constant"], abs=1e-3)
     assert mean["L2"] < mean["ours"] - 0.1
@@ -51,14 +43,14 @@ def test_the_model_that_is_compared_is_the_one_that_is_saved(here, capsys):
     assert any("delta=50 is at or above" in note for note in told["notes"])
     assert not otdro.load("m.skops")[-1].coef_.any()
     splits = ["--splits", "2", "--cost", "euclidean", "--delta", "50"]
-    rows = json.loads(run(capsys, "compare", "t.csv", *options, *splits).out)
+    rows = document(capsys, "compare", "t.csv", *options, *splits)
     mean = {s["method"]: s["mean"] for s in rows["comparison"] if s["measure"] == "log-loss"}
     assert mean["ours"] == pytest.approx(mean["constant"], abs=1e-2)
 
 
 def test_the_report_answers(here, capsys):
     fast = ["--cost", "euclidean", "--delta", "0.1", "--drop", "size,kind"]
-    out = run(capsys, "fit", "t.csv", "--target", "y", *fast).out
+    out = done(capsys, "fit", "t.csv", "--target", "y", *fast).out
     for part in (
         "down 3",
         "a mean move of 0.1 standard deviations of",
@@ -69,8 +61,8 @@ def test_the_report_answers(here, capsys):
         "Verdict: ",
     ):
         assert part in " ".join(out.split()), part
-    told = run(capsys, "fit", "t.csv", "--target", "y", *fast, "--json", "--no-compare").out
-    sizes = np.abs(list(json.loads(told)["coefficients"].values()))
+    told = document(capsys, "fit", "t.csv", "--target", "y", *fast, "--no-compare")
+    sizes = np.abs(list(told["coefficients"].values()))
     assert (np.diff(sizes) <= 0).all()
 
 
@@ -78,7 +70,7 @@ def test_several_classes_are_named_and_nothing_is_cut_at_60_columns(here, capsys
     monkeypatch.setenv("COLUMNS", "60")
     fast = ["--cost", "linf", "--delta", "0.05", "--no-compare", "--drop", "size,y"]
     # one model per class; the softmax model has one risk
-    out = run(capsys, "fit", "t.csv", "--target", "kind", "--loss", "hinge", *fast).out
+    out = done(capsys, "fit", "t.csv", "--target", "kind", "--loss", "hinge", *fast).out
     assert max(map(len, out.splitlines())) <= 60
     assert "…" not in out
     flat = " ".join(out.split())
@@ -154,8 +146,8 @@ def test_the_cost_of_a_wide_table_is_told_without_its_directions():
     ],
 )
 def test_losses_orders_rules_and_quantiles(here, capsys, task, options):
-    options = [*options, "--drop", "kind", "--save", "m.skops", "--json"]
-    told = json.loads(run(capsys, "fit", "t.csv", "--target", task, *options).out)
+    options = [*options, "--drop", "kind", "--save", "m.skops"]
+    told = document(capsys, "fit", "t.csv", "--target", task, *options)
     measures = {s["measure"] for s in told["comparison"]}
     if "hinge" in options:
         assert measures == {"log-loss", "accuracy"}
@@ -171,8 +163,7 @@ def test_bad_choices_are_one_sentence(here, capsys):
         (["--loss", "hinge", "--quantile", "0.5"], "--quantile is for --loss quantile"),
         (["--save", "m.pkl"], "runs code when it is loaded"),
     ):
-        assert guard(["fit", "t.csv", "--target", "y", *options]) == 2
-        assert said in capsys.readouterr().err
+        assert said in refused(capsys, "fit", "t.csv", "--target", "y", *options)
 
 
 def summary(method, difference, error=0.01):
@@ -193,7 +184,7 @@ def test_the_verdict_says_what_is_better_and_what_to_try():
 
 
 def test_shell_completion_is_offered(capsys):
-    assert "--install-completion" in run(capsys, "--help").out
+    assert "--install-completion" in done(capsys, "--help").out
 
 
 @pytest.mark.parametrize(

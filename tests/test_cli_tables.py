@@ -7,12 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import commands
+from commands import FAST, document, done
+
 pytest.importorskip("typer")
 pd = pytest.importorskip("pandas")
 
-from otdro.cli.errors import guard  # noqa: E402
-
-FAST = ["--no-compare", "--delta", "0.05", "--cost", "euclidean"]
+SHARED = ["--target", "y", *FAST]
 
 
 def rows(n=60):
@@ -24,15 +25,11 @@ def rows(n=60):
 
 
 def fit(capsys, *argv):
-    code = guard(["fit", *argv, "--target", "y", "--json", *FAST])
-    told = capsys.readouterr()
-    assert code == 0, told.err
-    return json.loads(told.out)
+    return document(capsys, "fit", *argv, *SHARED)
 
 
 def refused(capsys, *argv):
-    assert guard(["fit", *argv, "--target", "y", *FAST]) == 2
-    return capsys.readouterr().err
+    return commands.refused(capsys, "fit", *argv, *SHARED)
 
 
 def european(value):
@@ -88,22 +85,18 @@ def test_a_text_among_decimal_commas_names_its_row(here, capsys):
 def test_predict_reads_decimal_commas_and_carries_an_id(here, capsys):
     table = rows()
     table.to_csv("t.csv", index=False)
-    assert guard(["fit", "t.csv", "--target", "y", "--save", "m.skops", "-q", *FAST]) == 0
-    capsys.readouterr()
-    assert guard(["predict", "m.skops", "t.csv"]) == 0
-    plain = pd.read_csv(io.StringIO(capsys.readouterr().out))
+    done(capsys, "fit", "t.csv", "--save", "m.skops", "-q", *SHARED)
+    plain = pd.read_csv(io.StringIO(done(capsys, "predict", "m.skops", "t.csv").out))
     table.insert(0, "who", [f"p{k}" for k in range(len(table))])
     table["age"] = table.age.map(european)
     table.to_csv("new.csv", sep=";", index=False)
-    capsys.readouterr()
-    assert guard(["predict", "m.skops", "new.csv", "--id", "who"]) == 0
-    told = capsys.readouterr()
+    told = done(capsys, "predict", "m.skops", "new.csv", "--id", "who")
     found = pd.read_csv(io.StringIO(told.out))
     assert found.who.tolist() == table.who.tolist()
     pd.testing.assert_frame_equal(found.drop(columns="who"), plain)
     assert "decimal commas" in told.err
-    assert guard(["predict", "m.skops", "new.csv", "--id", "whom"]) == 2
-    assert "Did you mean 'who'?" in capsys.readouterr().err
+    wrong = commands.refused(capsys, "predict", "m.skops", "new.csv", "--id", "whom")
+    assert "Did you mean 'who'?" in wrong
 
 
 DATES = {
@@ -167,16 +160,14 @@ def test_two_fractions_are_labels(here, capsys):
     found = rows()
     found["y"] = np.where(found.y == "yes", 0.5, 1.5)
     found.to_csv("fractions.csv", index=False)
-    assert guard(["fit", "fractions.csv", "--target", "y", "--json", *FAST]) == 0
-    assert json.loads(capsys.readouterr().out)["classes"] == ["0.5", "1.5"]
+    assert fit(capsys, "fractions.csv")["classes"] == ["0.5", "1.5"]
 
 
 def test_texts_nearly_all_distinct_are_not_sent_to_regression(here, capsys):
     found = rows()
     found["y"] = [f"name {k}" for k in range(len(found))]
     found.to_csv("names.csv", index=False)
-    assert guard(["fit", "names.csv", "--target", "y", *FAST]) == 2
-    said = capsys.readouterr().err
+    said = refused(capsys, "names.csv")
     assert "60 distinct values in 60 rows; use another --target" in said
     assert "regression" not in said
 
@@ -192,8 +183,7 @@ def test_infinite_values_are_called_infinite_by_fit_and_predict(here, capsys):
         "column 'pay': 1 missing value and 2 infinite values are replaced by the median." in notes
     )
     assert any("'never' has no finite values" in note for note in notes)
-    assert guard(["predict", "m.skops", "t.csv", "--out", "p.csv"]) == 0
-    told = " ".join(capsys.readouterr().err.split())
+    told = " ".join(done(capsys, "predict", "m.skops", "t.csv", "--out", "p.csv").err.split())
     assert "1 missing value is replaced as in the training data." in told
     assert "2 infinite values are replaced as missing ones are" in told
 
@@ -212,8 +202,7 @@ def test_rare_categories_are_called_other_values(here, capsys):
     table.to_csv("t.csv", index=False)
     found = fit(capsys, "t.csv", "--save", "m.skops")
     assert "other values of town" in found["coefficients"]
-    assert guard(["audit", "m.skops", "t.csv", "--target", "y", "--json"]) == 0
-    told = capsys.readouterr().out
+    told = done(capsys, "audit", "m.skops", "t.csv", "--target", "y", "--json").out
     assert "infrequent" not in json.dumps(found) + told
     assert "other values of town" in told
 
@@ -253,8 +242,7 @@ def test_codes_and_placeholders_are_not_numbers_in_silence(here, capsys):
     table["zip"] = [f"{k:05d}" for k in np.random.default_rng(1).integers(100, 99999, 60)]
     table.loc[:4, "age"] = -999
     table.to_csv("t.csv", index=False)
-    guard(["fit", "t.csv", "--target", "y", *FAST])
-    notes = " ".join(capsys.readouterr().err.split())
+    notes = " ".join(done(capsys, "fit", "t.csv", *SHARED).err.split())
     assert "column 'zip' is read as numbers, without zeros in front as in 0" in notes
     assert "--categorical zip" in notes
     assert "column 'age' holds -999 5 times, far below its other values" in notes
@@ -263,5 +251,4 @@ def test_codes_and_placeholders_are_not_numbers_in_silence(here, capsys):
     table.loc[0, "age"] = -999
     table.loc[:4, "pay"] = [-999, -999, -998, -997, -996]
     table.to_csv("t.csv", index=False)
-    guard(["fit", "t.csv", "--target", "y", *FAST])
-    assert "holds -999" not in capsys.readouterr().err
+    assert "holds -999" not in done(capsys, "fit", "t.csv", *SHARED).err

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from scipy.optimize import linprog
-from scipy.special import expit
 
 from otdro.costs import Cost, Norm
 from otdro.losses import Absolute, Hinge, Huber, Logistic, Loss, PiecewiseQuadratic, Quantile
@@ -20,6 +19,7 @@ from otdro.solvers.base import constant_risk
 from otdro.solvers.conic import InteriorPoint
 from otdro.solvers.conic.cuts import hessian
 from otdro.solvers.conic.norms import UnitCost
+from strangers import Softplus
 
 cp = pytest.importorskip("cvxpy")
 
@@ -41,30 +41,6 @@ class Wedge(PiecewiseQuadratic):
     @property
     def slopes(self):
         return self.lo, self.hi
-
-
-class Softplus(Loss):
-    """s log(1 + e^(-yz/s))."""
-
-    task = "classification"
-    lipschitz = 1.0
-
-    def __init__(self, scale):
-        self.scale = scale
-
-    @property
-    def smoothness(self):
-        return 1 / (4 * self.scale)
-
-    def value(self, z, y):
-        return self.scale * np.logaddexp(0, -y * z / self.scale)
-
-    def derivative(self, z, y):
-        return -y * expit(-y * z / self.scale)
-
-    def curvature(self, z, y):
-        p = expit(-y * z / self.scale)
-        return p * (1 - p) / self.scale
 
 
 class PseudoHuber(Loss):

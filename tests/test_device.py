@@ -10,7 +10,7 @@ import pytest
 from sklearn.datasets import make_classification
 
 from otdro.datasets import Dataset
-from otdro.experiment import Device, Plan, compare, rounds, run
+from otdro.experiment import Device, Labelled, Plan, compare, rounds, run
 from otdro.experiment.device import recorded
 from otdro.scaling import scaler
 
@@ -61,11 +61,11 @@ def test_replications_side_by_side_are_those_one_by_one(device, tmp_path):
     assert f"were solved on {device.name}; LR ran on the CPU." in device.done()
 
 
-def test_comparisons_side_by_side_are_those_one_by_one(device):
+def test_comparisons_side_by_side_are_those_one_by_one(device, few_penalties):
     pd = pytest.importorskip("pandas")
     data = toy(4, 2)
-    X, splits = pd.DataFrame(data.X), rounds(data.y, "classification", 2, 0)
-    known = (scaler("standard"), X, data.y, "classification", splits)
+    rows = Labelled(pd.DataFrame(data.X), data.y, "classification")
+    known = (rows, scaler("standard"), rounds(data.y, "classification", 2, 0))
     names = ["ours", "Wasserstein", "constant"]
     alone = list(compare(*known, methods=names))
     found = list(compare(*known, methods=names, device=device))
@@ -126,7 +126,7 @@ def test_devices_that_are_not_there_are_refused(monkeypatch):
         Device("cpu")
 
 
-def test_commands_take_a_device(tmp_path, monkeypatch, capsys):
+def test_commands_take_a_device(tmp_path, monkeypatch, capsys, few_penalties):
     pytest.importorskip("typer")
     pd = pytest.importorskip("pandas")
     make("cpu")

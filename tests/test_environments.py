@@ -1,14 +1,13 @@
 """Rows from several environments: folds, losses, rules, splits, and the command line."""
 
-import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
+from commands import document, done, refused
 from otdro import DROClassifier, DRORegressor
-from otdro.cli.errors import guard
 from otdro.costs import Norm
 from otdro.experiment.comparison import inner_folds, rounds
 from otdro.experiment.environments import forward, leave_out
@@ -186,18 +185,10 @@ def table(tmp_path):
     return tmp_path
 
 
-def call(capsys, *argv):
-    code = guard([str(a) for a in argv])
-    out, err = capsys.readouterr()
-    return code, out, err
-
-
 def test_fit_with_groups_and_unlabelled_rows(table, capsys):
     rows, more = table / "rows.csv", table / "more.csv"
-    shared = ("--target", "y", "--groups", "env", "--unlabelled", more, "--json", "--no-compare")
-    code, out, err = call(capsys, "fit", rows, *shared)
-    assert code == 0, err
-    report = json.loads(out)
+    shared = ("--target", "y", "--groups", "env", "--unlabelled", more, "--no-compare")
+    report = document(capsys, "fit", rows, *shared)
     assert report["environments"] == 5
     assert report["unlabelled"] == 40
     assert "env" not in report["coefficients"]
@@ -210,11 +201,9 @@ def test_fit_with_groups_and_unlabelled_rows(table, capsys):
         (("--forward",), "Trained on the past"),
     ],
 )
-def test_compare_leaves_environments_out(table, capsys, options, heading):
+def test_compare_leaves_environments_out(table, capsys, few_penalties, options, heading):
     shared = ("--target", "y", "--groups", "env", "--cost", "euclidean")
-    code, out, err = call(capsys, "compare", table / "rows.csv", *shared, *options)
-    assert code == 0, err
-    assert heading in out
+    assert heading in done(capsys, "compare", table / "rows.csv", *shared, *options).out
 
 
 @pytest.mark.parametrize(
@@ -244,6 +233,5 @@ def test_bad_options_are_one_sentence(table, capsys, options, message):
     rows = "more_columns.csv" if options[-1] in ("same", "gaps") else "rows.csv"
     given = [option.format(folder=table) for option in options]
     dropped = () if "--groups" in options else ("--drop", "env")
-    code, _, err = call(capsys, "fit", table / rows, "--target", "y", *dropped, *given)
-    assert code == 2
-    assert message in " ".join(err.split())
+    said = refused(capsys, "fit", table / rows, "--target", "y", *dropped, *given)
+    assert message in " ".join(said.split())

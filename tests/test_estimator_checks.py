@@ -71,10 +71,11 @@ def test_scikit_learn_checks(estimator, check):
 
 # many default fits each, of all formats of sparse rows; fixed costs are checked on them above
 MANY_FITS = {"check_estimator_sparse_array", "check_estimator_sparse_matrix"}
-# of how rows, weights and calls look, not of what is fitted: two folds of two radii show as much
-# as five of the whole path
+# of how rows, labels, weights, calls and files look, not of what is fitted: two folds of two radii
+# show as much as five of the whole path
 OF_INTERFACE = {
     "check_classifier_data_not_an_array",
+    "check_classifiers_classes",
     "check_dict_unchanged",
     "check_dont_overwrite_parameters",
     "check_dtype_object",
@@ -83,16 +84,22 @@ OF_INTERFACE = {
     "check_estimators_fit_returns_self",
     "check_estimators_nan_inf",
     "check_estimators_overwrite_params",
+    "check_estimators_pickle",
     "check_f_contiguous_array_estimator",
+    "check_fit2d_1feature",
     "check_fit2d_predict1d",
     "check_fit_check_is_fitted",
     "check_fit_score_takes_y",
+    "check_methods_sample_order_invariance",
+    "check_methods_subset_invariance",
     "check_n_features_in",
     "check_n_features_in_after_fitting",
+    "check_non_transformer_estimators_n_iter",
     "check_pipeline_consistency",
     "check_positive_only_tag_during_fit",
     "check_readonly_memmap_input",
     "check_regressor_data_not_an_array",
+    "check_regressors_int",
     "check_sample_weights_list",
     "check_sample_weights_not_an_array",
     "check_sample_weights_pandas_series",

@@ -8,7 +8,7 @@ from sklearn.datasets import make_classification
 
 from otdro import experiment
 from otdro.datasets import Dataset, load
-from otdro.experiment import Plan, Row, rows, run, seed_of, split, tables
+from otdro.experiment import Labelled, Plan, Row, rows, run, seed_of, split, tables
 from otdro.experiment.comparison import Score, compare, rounds, summarise
 from otdro.experiment.run import Clock, Unit
 from otdro.experiment.splits import SIZES, folds
@@ -272,17 +272,15 @@ def test_asinh_is_linear_in_the_middle_and_takes_constant_columns():
     assert list(found.get_feature_names_out(["a", "b", "c"])) == ["a", "b", "c"]
 
 
-def test_comparison_is_paired_and_complete():
+def test_comparison_is_paired_and_complete(few_penalties):
     import pandas as pd
     from sklearn.preprocessing import StandardScaler
 
     data = toy(n=80)
     found = list(
         compare(
+            Labelled(pd.DataFrame(data.X), data.y, "classification"),
             StandardScaler(),
-            pd.DataFrame(data.X),
-            data.y,
-            "classification",
             rounds(data.y, "classification", 3, 0),
         )
     )
@@ -294,15 +292,16 @@ def test_comparison_is_paired_and_complete():
 
 
 @pytest.mark.parametrize("task", ["regression", "multiclass"])
-def test_comparison_takes_other_tasks(task):
+def test_comparison_takes_other_tasks(few_penalties, task):
     import pandas as pd
     from sklearn.preprocessing import StandardScaler
 
     X = np.random.default_rng(0).standard_normal((45, 3))
     y = X[:, 0] + 0.1 * X[:, 1] if task == "regression" else np.repeat([0, 1, 2], 15)
     kind = "regression" if task == "regression" else "classification"
-    found = list(compare(StandardScaler(), pd.DataFrame(X), y, kind, rounds(y, kind, 1, 0)))
-    assert len(found) == 6
+    data = Labelled(pd.DataFrame(X), y, kind)
+    found = list(compare(data, StandardScaler(), rounds(y, kind, 2, 0)))
+    assert len(found) == 12
     assert all(np.isfinite(list(s.values.values())).all() for s in found)
 
 

@@ -9,7 +9,7 @@ from scipy.integrate import quad
 from scipy.optimize import approx_fprime
 from sklearn.base import clone
 
-from otdro.costs import Mahalanobis, Norm
+from otdro.costs import Norm
 from otdro.design import Design
 from otdro.duality import Local, Round, worst_risk
 from otdro.losses import Hinge, Huber, Logistic, Squared, SquaredHinge
@@ -21,18 +21,7 @@ from otdro.solvers.smoothing import sinkhorn
 from otdro.solvers.smoothing.gaussian_integral import integrate
 from otdro.solvers.smoothing.smoothed_dual import SmoothedObjective, dual_rows, spread
 from otdro.solvers.smoothing.unsmoothed import unsmoothed_risk
-
-
-def sample(n, d, loss, delta, seed=0, intercept=True):
-    rng = np.random.default_rng(seed)
-    A = rng.normal(size=(d, d)) / np.sqrt(d)
-    X, beta = rng.normal(size=(n, d)), 2 * rng.normal(size=d) / np.sqrt(d)
-    if loss.task == "classification":
-        y = np.where(X @ beta + rng.logistic(size=n) > 0, 1.0, -1.0)
-    else:
-        y = X @ beta + rng.normal(size=n)
-    ball = Ball(Mahalanobis(A @ A.T + 0.5 * np.eye(d)), delta, 2)
-    return Problem(X, y, np.full(n, 1 / n), loss, ball, intercept)
+from problems import sample
 
 
 @pytest.mark.parametrize("loss", [Logistic(), Squared()], ids=["logistic", "squared"])

@@ -8,7 +8,7 @@ import pytest
 from numpy.testing import assert_allclose
 from sklearn.base import clone
 
-from otdro.costs import CallableCost, FeatureMap, Graph, Mahalanobis, Norm
+from otdro.costs import CallableCost, FeatureMap, Graph, Norm
 from otdro.design import Design
 from otdro.duality import Round, worst_risk
 from otdro.losses import Hinge, Logistic, Squared
@@ -18,18 +18,7 @@ from otdro.solvers import Exact, Quadrature, Smoothed, resolve
 from otdro.solvers.feature_map.geometry import local_rows
 from otdro.solvers.smoothing.particles import Particles
 from otdro.solvers.smoothing.smoothed_dual import dual_rows
-
-
-def sample(n, d, loss, delta, seed=0):
-    rng = np.random.default_rng(seed)
-    A = rng.normal(size=(d, d)) / np.sqrt(d)
-    X, beta = rng.normal(size=(n, d)), 2 * rng.normal(size=d) / np.sqrt(d)
-    if loss.task == "classification":
-        y = np.where(X @ beta + rng.logistic(size=n) > 0, 1.0, -1.0)
-    else:
-        y = X @ beta + rng.normal(size=n)
-    ball = Ball(Mahalanobis(A @ A.T + 0.5 * np.eye(d)), delta, 2)
-    return Problem(X, y, np.full(n, 1 / n), loss, ball)
+from problems import sample
 
 
 def replaced(problem, cost, order=2, **fields):

@@ -9,29 +9,11 @@ from numpy.testing import assert_allclose
 
 from otdro.costs import Norm
 from otdro.losses import Absolute, Hinge, Huber, Logistic, Quantile, Squared, SquaredHinge
-from otdro.losses.base import Loss
 from otdro.problem import Ball, Problem
 from otdro.solvers import Exact
 from otdro.solvers.base import constant_risk
 from otdro.solvers.finite import support
-
-
-class LogCosh(Loss):
-    """log cosh(y - z), of which no solver knows an inverse."""
-
-    task = "regression"
-    lipschitz = 1.0
-    smoothness = 1.0
-
-    def value(self, z, y):
-        e = np.abs(y - z)
-        return e + np.log1p(np.exp(-2 * e)) - np.log(2)
-
-    def derivative(self, z, y):
-        return -np.tanh(y - z)
-
-    def curvature(self, z, y):
-        return 1 - np.tanh(y - z) ** 2
+from strangers import LogCosh
 
 
 def sample(loss, delta, order=2, n=20, m=30, d=4, seed=0, separable=False):

@@ -184,11 +184,18 @@ CONES = {
     "group": lambda w: cp.max(cp.hstack([cp.norm(w[g], 2) for g in columns(w)])),
     "weighted_l1": lambda w: cp.norm(cp.multiply(1 / prices(w.size), w), "inf"),
 }
-#: S with ||beta||_* = ||S beta||_2, of the costs that have one.
-WHITENINGS = {
-    "euclidean": np.eye,
-    "mahalanobis": lambda d: np.linalg.inv(root(d)),
-}
+
+
+def whitening(norm: str, d: int) -> np.ndarray:
+    """Return S with ||beta||_* = ||S beta||_2; refuse a cost that has none."""
+    if norm == "euclidean":
+        return np.eye(d)
+    if norm == "mahalanobis":
+        return np.linalg.inv(root(d))
+    raise ValueError(
+        f"the cut program of a smooth loss at order 2 needs a Euclidean dual norm, got {norm!r}: "
+        "use 'euclidean' or 'mahalanobis', or order 1."
+    )
 
 
 def columns(v) -> list[list[int]]:
@@ -350,7 +357,7 @@ class Cuts:
         cuts = CutProgram(
             price=scale / unit,
             weights=s.weights,
-            S=WHITENINGS[self.norm](s.X.shape[1]),
+            S=whitening(self.norm, s.X.shape[1]),
             row=self.row,
             slopes=(alpha * slope / unit)[:, None] * np.hstack([size * s.X[self.row], ones]),
             curvature=alpha**2 / 2 * scale / unit,

@@ -98,16 +98,9 @@ def fit_command(
     """Fit a robust model to a table and say what was learned."""
     from .fit import Chosen, Options, fit
 
-    shared = (
-        tuple(drop or ()),
-        tuple(categorical or ()),
-        sample,
-        seed,
-        unlabelled,
-        groups,
-        forward,
-    )
-    options = Options(data, target, task, scale, *shared, tuple(keep or ()), decimal)
+    left, texts, kept = (tuple(names or ()) for names in (drop, categorical, keep))
+    rows = (left, texts, sample, seed, unlabelled, groups, forward, kept, decimal)
+    options = Options(data, target, task, scale, *rows)
     shown = {"against": compare, "as_json": as_json, "quiet": quiet}
     chosen = Chosen(delta, cost, loss, order, rule, quantile)
     fit(options, chosen, save=save, page=report, **shown)
@@ -160,16 +153,9 @@ def compare_command(
     from .compare import compare
     from .fit import Chosen, Options
 
-    shared = (
-        tuple(drop or ()),
-        tuple(categorical or ()),
-        sample,
-        seed,
-        unlabelled,
-        groups,
-        forward,
-    )
-    options = Options(data, target, task, scale, *shared, tuple(keep or ()), decimal)
+    left, texts, kept = (tuple(names or ()) for names in (drop, categorical, keep))
+    rows = (left, texts, sample, seed, unlabelled, groups, forward, kept, decimal)
+    options = Options(data, target, task, scale, *rows)
     chosen = Chosen(delta, cost, loss, order, rule)
     compare(
         options,
@@ -217,21 +203,8 @@ def audit_command(
     """Say how far the data may move before a linear model fails."""
     from .audit import AuditOptions, Requirements, audit
 
-    options = AuditOptions(
-        model,
-        data,
-        target,
-        new,
-        cost,
-        order,
-        tau,
-        space,
-        groups,
-        tuple(drop or ()),
-        sample,
-        seed,
-        decimal,
-    )
+    rows = (groups, tuple(drop or ()), sample, seed, decimal)
+    options = AuditOptions(model, data, target, new, cost, order, tau, space, *rows)
     required = Requirements(require_accuracy, at_delta, max_drift)
     raise typer.Exit(audit(options, required, page=report, as_json=as_json, quiet=quiet))
 
@@ -262,9 +235,9 @@ def drift_command(
     """Say how far new rows are from old ones."""
     from .drift import DriftOptions, drift
 
-    left, texts = tuple(drop or ()), tuple(categorical or ())
-    how = (sample, seed, decimal, tuple(keep or ()))
-    options = DriftOptions(old, new, target, model, cost, order, scale, left, texts, *how)
+    left, texts, kept = (tuple(names or ()) for names in (drop, categorical, keep))
+    how = (left, texts, sample, seed, decimal, kept)
+    options = DriftOptions(old, new, target, model, cost, order, scale, *how)
     raise typer.Exit(drift(options, max_drift=max_drift, as_json=as_json, quiet=quiet))
 
 

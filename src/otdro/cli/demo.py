@@ -11,7 +11,7 @@ from sklearn.model_selection import StratifiedShuffleSplit
 from sklearn.pipeline import Pipeline
 
 from ..costs.directions import principal_directions
-from ..experiment import Setting, compare, default_model, summarise
+from ..experiment import Labelled, Setting, compare, default_model, summarise
 from ..experiment.comparison import inner_folds
 from ..scaling import scaler
 from . import printing
@@ -123,8 +123,8 @@ def _beside(data: Example, reps: int, seed: int, quiet: bool) -> None:
     test = min(TEST, len(data.y) - TRAIN)
     splitter = StratifiedShuffleSplit(reps, train_size=TRAIN, test_size=test, random_state=seed)
     splits = list(splitter.split(data.X, data.y))
-    X = pd.DataFrame(data.X, columns=data.names)
-    found = compare(scaler(), X, data.y, "classification", splits, methods=METHODS, seed=seed)
+    rows = Labelled(pd.DataFrame(data.X, columns=data.names), data.y, "classification")
+    found = compare(rows, scaler(), splits, methods=METHODS, seed=seed)
     scores = summarise(tracked(found, len(splits), len(METHODS), quiet))
     if quiet:
         return

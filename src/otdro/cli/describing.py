@@ -25,9 +25,9 @@ WIDE = 2_000
 SMALL = 0.05
 #: What a norm charges for.
 COST_WORDS: dict[Any, str] = {
-    1: "l1 norm: the price of a move is the sum of its changes, over all columns",
+    np.inf: "l1 norm: the price of a move is the sum of its changes, over all columns",
     2: "Euclidean: a move costs the same in every direction",
-    np.inf: "l-infinity norm: the price of a move is its largest change in any one column",
+    1: "l-infinity norm: the price of a move is its largest change in any one column",
 }
 
 
@@ -69,13 +69,13 @@ def features_of(front: Any) -> Features:
 
 def cost_name(cost: Any) -> str:
     """Return the name of a cost for a reader."""
-    norms: dict[Any, str] = {1: "l1 norm", 2: "Euclidean", np.inf: "l-infinity norm"}
-    return norms.get(getattr(cost, "p", None), type(cost).__name__)
+    norms: dict[Any, str] = {np.inf: "l1 norm", 2: "Euclidean", 1: "l-infinity norm"}
+    return norms.get(cost.dual_p, type(cost).__name__)
 
 
 def cost_in_words(cost: Any) -> str:
     """Return what a cost without a matrix does."""
-    return COST_WORDS.get(getattr(cost, "p", None), type(cost).__name__)
+    return COST_WORDS.get(cost.dual_p, type(cost).__name__)
 
 
 def directions(cost: Any, features: Features, most: int = 3) -> dict[str, list[dict[str, Any]]]:
@@ -84,7 +84,7 @@ def directions(cost: Any, features: Features, most: int = 3) -> dict[str, list[d
     The indicators of a column of categories sum to one, so that only directions in which they
     sum to zero are moves: switches from one category to another.
     """
-    if getattr(cost, "matrix", None) is None or len(features.names) > WIDE:
+    if cost.matrix is None or len(features.names) > WIDE:
         return {}
     found = principal_directions(cost, len(features.names), _moves(features))
     told = [
@@ -137,7 +137,7 @@ def _flipped(name: str, value: float) -> tuple[str, float]:
 
 def switches(cost: Any, features: Features) -> dict[str, dict[str, float]]:
     """Return the prices of the cheapest and most expensive switch of each text column."""
-    if getattr(cost, "matrix", None) is None:
+    if cost.matrix is None:
         return {}
     found = {}
     for column, group in features.groups.items():

@@ -239,7 +239,7 @@ def fitted(
     pipe = Pipeline([("columns", pipeline(data, options.scale)), ("model", model)])
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        fit_pipeline(pipe, data.X, data.y, data.groups, data.unlabelled)
+        fit_pipeline(pipe, data)
     return pipe, list(dict.fromkeys(" ".join(str(w.message).split()) for w in caught))
 
 
@@ -262,9 +262,8 @@ def compared(
     """Return five-fold scores of the model as it is fitted beside the usual ones."""
     if len(data.y) > MOST:
         rows = np.sort(np.random.default_rng(options.seed).permutation(len(data.y))[:MOST])
-        groups = None if data.groups is None else data.groups[rows]
         data.notes.append(f"methods are compared on {MOST} random rows.")
-        data = replace(data, X=data.X.iloc[rows], y=data.y[rows], groups=groups)
+        data = data.part(rows)
     return summarise(scores_of(data, options, None, CONTENDERS, quiet, ours))
 
 
@@ -280,15 +279,11 @@ def scores_of(
     """Return the scores of the methods on all splits, telling how far they are."""
     splits = rounds(data.y, data.task, repeats, options.seed, data.groups, options.forward)
     found = compare(
+        data,
         pipeline(data, options.scale),
-        data.X,
-        data.y,
-        data.task,
         splits,
         methods=methods,
         seed=options.seed,
-        groups=data.groups,
-        unlabelled=data.unlabelled,
         ours=ours,
         device=device,
     )

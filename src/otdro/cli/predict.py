@@ -77,10 +77,9 @@ def _writer(out: Path | None) -> Iterator[IO[str]]:
             text.detach()
 
 
-def features(model: Any, table: Any, notes: dict[str, int], first: int) -> Any:
-    """Return the model's columns in its order, as the numbers and texts it was fitted to."""
-    wanted = [str(name) for name in model.feature_names_in_]
-    missing = [name for name in wanted if name not in table.columns]
+def check_model_columns(wanted: Any, table: Any, notes: dict[str, int]) -> None:
+    """Refuse a table that lacks columns of a model; note those that the model does not use."""
+    missing = [str(name) for name in wanted if name not in table.columns]
     if missing:
         raise UserError(
             f"the table lacks columns that the model needs: {', '.join(missing[:8])}. Add them, or "
@@ -89,6 +88,12 @@ def features(model: Any, table: Any, notes: dict[str, int], first: int) -> Any:
     extra = [str(name) for name in table.columns if name not in wanted]
     if extra:
         notes[f"columns that the model does not use are ignored: {', '.join(extra[:8])}."] = 0
+
+
+def features(model: Any, table: Any, notes: dict[str, int], first: int) -> Any:
+    """Return the model's columns in its order, as the numbers and texts it was fitted to."""
+    wanted = [str(name) for name in model.feature_names_in_]
+    check_model_columns(wanted, table, notes)
     kinds = {name: kind for kind, _, names in model[0].transformers_ for name in names}
     found = {name: column_as(table[name], kinds.get(name, "numbers"), first) for name in wanted}
     frame = type(table)(found)

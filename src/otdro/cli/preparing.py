@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..experiment import Labelled
 from .columns import holds_dates, holds_identifiers, placeholder, written_number
 from .errors import UserError
 
@@ -27,21 +28,12 @@ CATEGORIES = 20
 
 
 @dataclass(frozen=True, eq=False)
-class Prepared:
-    """Features as a DataFrame of numbers and texts, the target, and notes for the reader.
+class Prepared(Labelled):
+    """Features as a DataFrame of numbers and texts, the target, and notes for the reader."""
 
-    ``groups`` are the environments of the rows, ``unlabelled`` the features of further rows; None
-    if there are none.
-    """
-
-    X: Any
-    y: Array
-    task: str
-    numbers: list[str]
-    texts: list[str]
-    notes: list[str]
-    groups: Array | None = None
-    unlabelled: Any = None
+    numbers: list[str] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
 
 def prepare(
@@ -91,7 +83,9 @@ def prepare(
         kept[name] = column
     if not kept:
         raise UserError("no usable column is left beside the target. " + " ".join(notes))
-    return Prepared(type(table)(kept), y, task, numbers, texts, notes, environments)
+    return Prepared(
+        type(table)(kept), y, task, environments, numbers=numbers, texts=texts, notes=notes
+    )
 
 
 def split_names(given: tuple[str, ...], columns: list[str]) -> tuple[str, ...]:

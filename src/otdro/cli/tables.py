@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .errors import UserError
-from .predict import features
+from .predict import check_model_columns, features
 from .preparing import (
     Prepared,
     _as_numbers,
@@ -42,15 +42,7 @@ def model_rows(model: Any, table: Any, beside: tuple[str, ...], notes: dict[str,
                 f"{len(rest.columns)} beside the target. Leave the others out with --drop."
             )
         return _numbers(rest, list(rest.columns)).to_numpy()
-    missing = [str(name) for name in names if name not in rest.columns]
-    if missing:
-        raise UserError(
-            f"the table lacks columns that the model needs: {', '.join(missing[:8])}. Add them, or "
-            "fit again without them."
-        )
-    extra = [str(name) for name in rest.columns if name not in own]
-    if extra:
-        notes[f"columns that the model does not use are ignored: {', '.join(extra[:8])}."] = 0
+    check_model_columns(names, rest, notes)
     return rest[list(names)]
 
 
@@ -118,7 +110,12 @@ def prepared_columns(
     if not kept:
         raise UserError("no usable column is left. " + " ".join(notes))
     return Prepared(
-        type(table)(kept), np.zeros(0), "classification", kinds["number"], kinds["text"], notes
+        type(table)(kept),
+        np.zeros(0),
+        "classification",
+        numbers=kinds["number"],
+        texts=kinds["text"],
+        notes=notes,
     )
 
 

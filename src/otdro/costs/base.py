@@ -36,6 +36,14 @@ class Cost(BaseEstimator):  # type: ignore[misc]
     geometry: Geometry = "norm"
     #: The exponent of the dual norm where that is an l_p norm, else None.
     dual_p: float | None = None
+    #: The exponent of the plain distances between transformed rows.
+    p: float = 2
+    #: Lam where the distance is the root of v'Lam v with a given matrix, else None.
+    matrix: Any = None
+    #: Whether ``factor`` acts by products only.
+    structured: bool = False
+    #: Whether ``learn`` has to see rows before the cost can be used.
+    learns: bool = False
     #: Whether a local cost stands for (u - x)'A(x)(u - x), A from ``shape``.
     linearised: bool = False
 
@@ -73,6 +81,13 @@ class Cost(BaseEstimator):  # type: ignore[misc]
 
     def check(self, n_features: int) -> None:
         """Raise a ValueError if this cost is not well formed for rows of ``n_features`` columns."""
+
+    def verify(self, X: Array) -> None:
+        """Raise a ValueError if a cost that is a function is none on these rows."""
+
+    def learn(self, X: Array, y: Array) -> Cost:
+        """Return the cost with what it learns from rows."""
+        return self
 
     def factor(self) -> Any:
         """Return L with ||v|| = ||L'v||_2, None for the identity; refuse if there is none.
@@ -122,7 +137,7 @@ class Cost(BaseEstimator):  # type: ignore[misc]
         """
         if not self.is_norm:
             raise ValueError(f"{type(self).__name__} has no table: its prices vary with the place.")
-        d = size(getattr(self, "matrix", None), feature_names, X, scale)
+        d = size(self.matrix, feature_names, X, scale)
         self.check(d)
         move = moves(X, scale, d)
         cheapest, most_expensive = self._extremes(move)

@@ -40,6 +40,7 @@ class FeatureMap(Cost):
     """
 
     geometry = "local"
+    learns = True
 
     features: Any = "quadratic"
     metric: Any = None

@@ -46,7 +46,7 @@ class Graph(Cost):
     def edges(self, nodes: Array) -> Any:
         """Return the symmetric k-nearest-neighbour graph, a sparse matrix of edge lengths."""
         place = nodes if self.base is None else self.base.transform(nodes)
-        p = getattr(self.base, "p", 2)
+        p = 2 if self.base is None else self.base.p
         k = min(self.k, len(nodes) - 1)
         length, near = NearestNeighbors(n_neighbors=k, p=p).fit(place).kneighbors()
         pair = np.stack([np.repeat(np.arange(len(nodes)), k), near.ravel()])

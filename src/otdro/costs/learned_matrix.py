@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.base import clone
 
 from .base import Array
-from .low_rank import LowRank, blend, identity
+from .low_rank import blend, identity, is_structured
 
 #: The least shrinkage: it keeps the matrix positive definite where what was learned is not.
 LEAST_SHRINKAGE = 1e-6
@@ -24,7 +24,7 @@ def shrink(matrix: Any, shrinkage: float) -> Any:
     """Return (1 - eta) matrix d/tr(matrix) + eta I, eta = max(shrinkage, LEAST_SHRINKAGE)."""
     check_shrinkage(shrinkage)
     d, eta = matrix.shape[0], max(float(shrinkage), LEAST_SHRINKAGE)
-    if isinstance(matrix, LowRank):
+    if is_structured(matrix):
         return blend([matrix, identity(d)], [(1 - eta) * d / matrix.trace, eta])
     matrix = (matrix + matrix.T) / 2
     metric: Array = (1 - eta) * matrix * (d / np.trace(matrix)) + eta * np.eye(d)

@@ -13,6 +13,8 @@ from scipy import sparse
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 from scipy.sparse.linalg import LinearOperator, eigsh
 
+from .norm import unit
+
 Array = NDArray[Any]
 
 
@@ -57,8 +59,29 @@ class LowRank:
 
     @cached_property
     def factor(self) -> StructuredFactor:
-        """L = [diag(a)^(1/2), F], of shape (d, d + k): Lam = LL'."""
+        """L = [diag(a)^(1/2), F], of shape (d, d + k): Lam = LL'. Parts are checked first."""
+        self.check()
         return StructuredFactor(self, np.sqrt(self.diagonal))
+
+    def dual_norm(self, w: Array) -> Array:
+        """Return the root of w'Lam^-1 w along the last axis."""
+        return np.sqrt(np.sum(w * self._solved(w), axis=-1))
+
+    def direction(self, w: Array) -> Array:
+        """Return Lam^-1 w over the dual norm."""
+        v = unit(self._solved(w))
+        along: Array = v / np.linalg.norm(self.transformed(v), axis=-1)[..., None]
+        return along
+
+    def transformed(self, X: Array) -> Array:
+        """Return X L along the last axis."""
+        X = np.asarray(X, dtype=float)
+        rows: Array = self.factor.rows(X.reshape(-1, X.shape[-1]))
+        return rows.reshape(*X.shape[:-1], -1)
+
+    def _solved(self, w: Array) -> Array:
+        """Return Lam^-1 w along the last axis."""
+        return self.solve(w.reshape(-1, w.shape[-1]).T).T.reshape(w.shape)
 
     def toarray(self) -> Array:
         """Return the matrix written out, for small d."""
@@ -140,6 +163,11 @@ class StructuredFactor:
         return self.pull(self.matrix.solve(beta))
 
 
+def is_structured(matrix: Any) -> bool:
+    """Whether a matrix is given by a diagonal and a few directions instead of its entries."""
+    return isinstance(matrix, LowRank)
+
+
 def shortest(factor: Any, beta: Array) -> Array:
     """Return the shortest theta with L theta = beta; a factor without structure is triangular."""
     if isinstance(factor, StructuredFactor):
@@ -150,7 +178,7 @@ def shortest(factor: Any, beta: Array) -> Array:
 
 def blend(matrices: Sequence[Any], weights: Sequence[float] | Array) -> Any:
     """Return sum_c w_c Lam_c. Structured if all are: diagonals add, directions go side by side."""
-    if not all(isinstance(matrix, LowRank) for matrix in matrices):
+    if not all(map(is_structured, matrices)):
         return np.einsum("c,cij->ij", np.asarray(weights), np.stack(matrices))
     pairs = list(zip(matrices, weights, strict=True))
     diagonal = sum((w * m.diagonal for m, w in pairs), np.zeros(matrices[0].shape[0]))
@@ -161,7 +189,7 @@ def blend(matrices: Sequence[Any], weights: Sequence[float] | Array) -> Any:
 
 def diagonal(matrix: Any) -> Array:
     """Return the diagonal of a matrix, structured or written out."""
-    if isinstance(matrix, LowRank):
+    if is_structured(matrix):
         found: Array = matrix.diagonal + np.einsum("ij,ij->i", matrix.components, matrix.components)
         return found
     return np.diag(np.asarray(matrix, dtype=float))

@@ -43,7 +43,7 @@ class RowDerivatives:
 
 
 def move_derivatives(
-    slope: Array, curvature: Array, t: Array, w: Array, lam: Array, bend: Array
+    slope: Array, curvature: Array, t: Array, w: Array, bend: Array
 ) -> RowDerivatives:
     """Return those of psi = max_t l(z + w t) - lam t^2 at a maximum t, without the mass.
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from ..costs import Cost
 from ..losses import Loss
+from ..solvers import Solver
 
 FORMS = ("auto", "multinomial", "ovr")
 BINARY = "Two classes: the softmax model is the binary one, with B_1 = -B_0 = beta/2."
@@ -52,13 +53,13 @@ def _missing(estimator: Any, loss: Loss, support: Any) -> str | None:
         return "needs a cost that is a norm, not a function: use cost='euclidean'"
     if isinstance(estimator.delta, str) and estimator.delta == "theory":
         return "has no profile theory: use delta='cv' or a number"
-    if not _exact(estimator.solver):
+    if not takes_several_scores(estimator.solver):
         return f"is solved exactly only, not by solver={estimator.solver!r}: use solver='auto'"
     return None
 
 
-def _exact(solver: Any) -> bool:
+def takes_several_scores(solver: Any) -> bool:
     """Whether a solver, by name or as an object, solves for several scores per row."""
     if isinstance(solver, str):
         return solver in ("auto", "exact")
-    return bool(getattr(solver, "several_scores", False))
+    return isinstance(solver, Solver) and solver.several_scores

@@ -8,6 +8,7 @@ import numpy as np
 
 from ..costs import Cost
 from ..problem import check_price
+from .multinomial import takes_several_scores
 
 
 def fit_price(estimator: Any, name: str, support: Any) -> float | str:
@@ -37,7 +38,6 @@ def _missing(estimator: Any, support: Any) -> str | None:
         return "needs a cost that is a norm, not a function: use cost='euclidean'"
     if isinstance(estimator.delta, str) and estimator.delta == "theory":
         return "has no profile theory: use delta='cv' or a number"
-    named = isinstance(solver, str) and solver in ("auto", "exact")
-    if not (named or getattr(solver, "several_scores", False)):
+    if not takes_several_scores(solver):
         return f"is solved exactly only, not by solver={solver!r}: use solver='auto'"
     return None

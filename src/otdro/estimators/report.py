@@ -97,7 +97,7 @@ def report_nothing_learned(
 def _scales(problem: Problem, columns: Any) -> tuple[str, str]:
     """Return the columns of the largest and of the least scale in words, if they are far apart."""
     scale = column_scale(problem.X, problem.weights)
-    matrix = getattr(problem.ball.cost, "matrix", None)
+    matrix = problem.ball.cost.matrix
     if matrix is not None:
         scale = scale * np.sqrt(diagonal(matrix))
     varies = np.flatnonzero(scale > 0)

@@ -1,6 +1,6 @@
 """Experiments: (data sets x methods x seeds) -> tidy rows, resumable; comparisons on one table."""
 
-from .comparison import MEASURES, Score, Summary, compare, rounds, summarise
+from .comparison import Labelled, Score, Summary, compare, rounds, summarise
 from .device import Device
 from .methods import METHODS, Method, available, resolve
 from .models import Setting, default_model
@@ -10,10 +10,10 @@ from .splits import SIZES, seed_of, split
 from .table import Table, notes, paper_numbers, tables
 
 __all__ = [
-    "MEASURES",
     "METHODS",
     "SIZES",
     "Device",
+    "Labelled",
     "Method",
     "Plan",
     "Progress",

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,11 +32,25 @@ from .splits import folds
 
 Array = NDArray[Any]
 
-#: The measures of a task, the first is the one that is plotted; True where more is better.
-MEASURES = {
-    "classification": {"log-loss": False, "accuracy": True},
-    "regression": {"RMSE": False, "MAE": False},
-}
+
+@dataclass(frozen=True, eq=False)
+class Labelled:
+    """Rows of a data frame with their targets.
+
+    ``groups`` are the environments of the rows, ``unlabelled`` further rows without a target; None
+    if there are none.
+    """
+
+    X: Any
+    y: Array
+    task: str
+    groups: Array | None = None
+    unlabelled: Any = None
+
+    def part(self, rows: Array) -> Self:
+        """Return some of the rows, with all that have no target."""
+        groups = None if self.groups is None else self.groups[rows]
+        return replace(self, X=self.X.iloc[rows], y=self.y[rows], groups=groups)
 
 
 @dataclass(frozen=True)
@@ -124,16 +138,12 @@ def rounds(
 
 
 def compare(
+    data: Labelled,
     preprocessing: Any,
-    X: Any,
-    y: Array,
-    task: str,
     splits: Splits,
     *,
     methods: list[str] | None = None,
     seed: int = 0,
-    groups: Array | None = None,
-    unlabelled: Any = None,
     ours: Mapping[str, Any] | None = None,
     device: Device | None = None,
 ) -> Iterator[Score]:
@@ -142,19 +152,19 @@ def compare(
     ``ours`` are parameters of our model that differ from the defaults. With a ``device`` the fits
     run side by side, their small problems as one batch there.
     """
-    known = contenders(task, 2, Setting())
+    known = contenders(data.task, 2, Setting())
     names = [name for name in known if methods is None or name in methods]
 
     def score(k: int, name: str) -> Score:
-        train, test = splits[k]
-        inside = None if groups is None else groups[train]
-        setting = Setting(cv=inner_folds(y[train], task, seed, inside), seed=seed)
-        model = contenders(task, len(np.unique(y[train])), setting, ours)[name]
+        train, test = (data.part(rows) for rows in splits[k])
+        cv = inner_folds(train.y, data.task, seed, train.groups)
+        setting = Setting(cv=cv, seed=seed)
+        model = contenders(data.task, len(np.unique(train.y)), setting, ours)[name]
         pipe = Pipeline([("columns", clone(preprocessing)), ("model", model)])
         # a baseline that does not converge is scored as it is
         with recorded():
-            fit_pipeline(pipe, X.iloc[train], y[train], inside, unlabelled)
-        return Score(name, k, measures(pipe, X.iloc[test], y[test], task))
+            fit_pipeline(pipe, train)
+        return Score(name, k, measures(pipe, test))
 
     cells = [(k, name) for k in range(len(splits)) for name in names]
     if device is None:
@@ -163,20 +173,22 @@ def compare(
     return device.side_by_side(tasks, [name for _, name in cells])
 
 
-def fit_pipeline(pipe: Pipeline, X: Any, y: Array, groups: Array | None, unlabelled: Any) -> None:
+def fit_pipeline(pipe: Pipeline, data: Labelled) -> None:
     """Fit; ours knows the environments, and rows without labels are there for all."""
     known: dict[str, Any] = {}
+    groups = data.groups
     if groups is not None and len(np.unique(groups)) > 1 and has_fit_parameter(pipe[-1], "groups"):
         known = {"groups": groups}
-    if unlabelled is not None:
-        fit_with_unlabelled(pipe, X, y, unlabelled, **known)
+    if data.unlabelled is not None:
+        fit_with_unlabelled(pipe, data.X, data.y, data.unlabelled, **known)
     else:
-        pipe.fit(X, y, **{f"model__{name}": value for name, value in known.items()})
+        pipe.fit(data.X, data.y, **{f"model__{name}": value for name, value in known.items()})
 
 
-def measures(model: Any, X: Any, y: Array, task: str) -> dict[str, float]:
+def measures(model: Any, data: Labelled) -> dict[str, float]:
     """Return the test measures of a fitted model."""
-    if task == "regression":
+    X, y = data.X, data.y
+    if data.task == "regression":
         error = model.predict(X) - y
         return {"RMSE": float(np.sqrt(np.mean(error**2))), "MAE": float(np.abs(error).mean())}
     classes = model.classes_
@@ -204,20 +216,11 @@ def summarise(scores: list[Score]) -> list[Summary]:
     """Return means and standard errors over the splits, and paired ones against ours."""
     methods = list(dict.fromkeys(score.method for score in scores))
     names = list(scores[0].values)
-    return [_summary(scores, method, name, _one(scores)) for name in names for method in methods]
+    return [_summary(scores, method, name) for name in names for method in methods]
 
 
-def _one(scores: list[Score]) -> Callable[[str, str], Array]:
-    def values(method: str, name: str) -> Array:
-        return np.array([s.values[name] for s in scores if s.method == method])
-
-    return values
-
-
-def _summary(
-    scores: list[Score], method: str, name: str, values: Callable[[str, str], Array]
-) -> Summary:
-    own, ours = values(method, name), values("ours", name)
+def _summary(scores: list[Score], method: str, name: str) -> Summary:
+    own, ours = _values(scores, method, name), _values(scores, "ours", name)
     difference = own - ours if len(ours) == len(own) else np.full(len(own), np.nan)
     return Summary(
         method,
@@ -227,6 +230,11 @@ def _summary(
         float(difference.mean()),
         standard_error(difference),
     )
+
+
+def _values(scores: list[Score], method: str, name: str) -> Array:
+    """Return a measure of one method, in the order of the splits."""
+    return np.array([score.values[name] for score in scores if score.method == method])
 
 
 def standard_error(values: Array) -> float:

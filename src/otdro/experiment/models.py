@@ -11,6 +11,8 @@ from ..estimators import DROClassifier, DRORegressor
 
 #: Inverse strengths of the penalties that folds choose among.
 STRENGTHS = np.logspace(-3, 2, 10)
+#: Strengths of the squared l2 penalty of a regression, and how many of the l1 penalty.
+RIDGE, LASSO = np.logspace(-3, 4, 30), 50
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,9 @@ def tuned_l1(task: str, setting: Setting) -> Any:
     from sklearn.multiclass import OneVsRestClassifier
 
     if task == "regression":
-        return LassoCV(alphas=50, cv=setting.cv, fit_intercept=setting.intercept, max_iter=10_000)
+        return LassoCV(
+            alphas=LASSO, cv=setting.cv, fit_intercept=setting.intercept, max_iter=10_000
+        )
     model = LogisticRegressionCV(
         **_folds(setting), l1_ratios=(1,), solver="liblinear", random_state=setting.seed
     )
@@ -68,9 +72,7 @@ def tuned_l2(task: str, setting: Setting) -> Any:
     from sklearn.linear_model import LogisticRegressionCV, RidgeCV
 
     if task == "regression":
-        return RidgeCV(
-            alphas=np.logspace(-3, 4, 30), cv=setting.cv, fit_intercept=setting.intercept
-        )
+        return RidgeCV(alphas=RIDGE, cv=setting.cv, fit_intercept=setting.intercept)
     return LogisticRegressionCV(**_folds(setting), l1_ratios=(0,), max_iter=1000)
 
 

@@ -169,7 +169,7 @@ def drift_text(drift: Drift) -> str:
     return "\n".join([*lines, *(f"  note: {note}" for note in drift.notes)])
 
 
-def cost_name(cost: Cost) -> str:
+def cost_name(cost: Cost, longest: int = LONG) -> str:
     """Return the cost as it is written, or its class where that is long."""
     text = " ".join(repr(cost).split())
-    return text if len(text) <= LONG else type(cost).__name__
+    return text if len(text) <= longest else type(cost).__name__

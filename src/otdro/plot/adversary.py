@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from ..inspection.borders import Section, boundary_lines
 from ..worst_case import WorstCase
-from .drawing import OTHER, axes_or_new, fill_outline, frame_of, label_axes, scatter_rows, show_rows
+from .display import Display
+from .drawing import OTHER, fill_outline, frame_of, label_axes, scatter_rows, show_rows
 from .plane import Plane, circle, plane_of
 
 Array = NDArray[Any]
@@ -61,7 +62,7 @@ class Borders(NamedTuple):
 
 
 @dataclass(eq=False)
-class AdversaryDisplay:
+class AdversaryDisplay(Display):
     """Rows, the moves of their mass, and the boundary before and after.
 
     All coordinates are in the plane. Best made by ``from_estimator``.
@@ -165,20 +166,8 @@ class AdversaryDisplay:
             balls=shapes,
         ).plot(ax=ax)
 
-    def plot(self, ax: Any = None) -> Self:
-        """Draw rows, balls, arrows (width by mass) and boundaries.
-
-        Parameters
-        ----------
-        ax : Axes, default=None
-            Where to draw; None makes a figure.
-
-        Returns
-        -------
-        self
-        """
-        self.ax_ = axes_or_new(ax)
-        self.figure_ = self.ax_.figure
+    def _draw(self) -> None:
+        """Draw rows, balls, arrows (width by mass) and boundaries."""
         self.rows_ = scatter_rows(self.ax_, self.rows, self.y)
         self.balls_ = [fill_outline(self.ax_, center, shape) for center, shape in self.balls]
         self.arrows_ = self._arrows()
@@ -188,7 +177,6 @@ class AdversaryDisplay:
         self.boundary_ = None if self.boundary is None else self.boundary.drawn(self.ax_, **line)
         label_axes(self.ax_, *self.labels)
         show_rows(self.ax_, self.rows)
-        return self
 
     def _arrows(self) -> list[Any]:
         from matplotlib.patches import FancyArrowPatch

@@ -9,12 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..costs import Cost
-from .drawing import axes_or_new, fill_outline, label_axes, scatter_rows
+from .display import Display
+from .drawing import fill_outline, label_axes, scatter_rows
 from .plane import plane_of, sphere
 
 
 @dataclass(eq=False)
-class BallDisplay:
+class BallDisplay(Display):
     """The moves in a plane that cost at most ``radius``, around ``center``, the rows behind them.
 
     Best made by ``from_cost`` or ``from_estimator``.
@@ -103,22 +104,9 @@ class BallDisplay:
         options = {"radius": ball.delta ** (1 / ball.order)} | options
         return cls.from_cost(estimator.cost_, X, y, features, **options)
 
-    def plot(self, ax: Any = None) -> Self:
-        """Draw rows and ball, with the same unit on both axes.
-
-        Parameters
-        ----------
-        ax : Axes, default=None
-            Where to draw; None makes a figure.
-
-        Returns
-        -------
-        self
-        """
-        self.ax_ = axes_or_new(ax)
-        self.figure_ = self.ax_.figure
+    def _draw(self) -> None:
+        """Draw rows and ball, with the same unit on both axes."""
         self.rows_ = scatter_rows(self.ax_, self.rows, self.y)
         self.ball_ = fill_outline(self.ax_, self.center, self.radius * self.outline)
         label_axes(self.ax_, *self.labels)
         self.ax_.set_aspect("equal", adjustable="datalim")
-        return self

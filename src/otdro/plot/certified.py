@@ -9,14 +9,15 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from .drawing import DASHES, FAINT, LINES, axes_or_new, label_axes, legend, shortened
+from .display import Display
+from .drawing import DASHES, FAINT, LINES, label_axes, legend, shortened
 
 #: Points of a curve where no deltas are given.
 POINTS = 201
 
 
 @dataclass(eq=False)
-class CertifiedAccuracyDisplay:
+class CertifiedAccuracyDisplay(Display):
     """The least accuracy under any distribution within transport cost delta, one line per model.
 
     Models are comparable where they were audited under the same cost and order. Best made by
@@ -90,20 +91,8 @@ class CertifiedAccuracyDisplay:
 
         return cls.from_audits({type(estimator).__name__: audit(estimator, X, y, **options)}, ax=ax)
 
-    def plot(self, ax: Any = None) -> Self:
-        """Draw one line per model.
-
-        Parameters
-        ----------
-        ax : Axes, default=None
-            Where to draw; None makes a figure.
-
-        Returns
-        -------
-        self
-        """
-        self.ax_ = axes_or_new(ax)
-        self.figure_ = self.ax_.figure
+    def _draw(self) -> None:
+        """Draw one line per model."""
         self.lines_ = []
         for k, (name, values) in enumerate(self.accuracy.items()):
             style = {"color": LINES[k % len(LINES)], "linestyle": DASHES[k % len(DASHES)]}
@@ -116,7 +105,6 @@ class CertifiedAccuracyDisplay:
         self.ax_.set_ylim(0, 1.02)
         self.ax_.set_xlim(0, float(self.deltas[-1]) or 1.0)
         legend(self.ax_)
-        return self
 
 
 def _range(audits: Mapping[str, Any]) -> NDArray[Any]:

@@ -16,6 +16,8 @@ MARKERS, BALL = ["o", "s", "^", "D", "v", "P"], "#009E73"
 #: Colours of lines that are compared, the first for the one in question.
 LINES = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#555555"]
 DASHES = ["-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 1)), (0, (8, 2))]
+#: The room around rows, as a share of their width and height.
+MARGIN = 0.15
 
 
 def axes_or_new(ax: Any) -> Any:
@@ -78,10 +80,10 @@ def label_axes(ax: Any, x: str, y: str) -> None:
     ax.spines[["top", "right"]].set_visible(False)
 
 
-def frame_of(rows: NDArray[Any], margin: float = 0.15) -> NDArray[Any]:
+def frame_of(rows: NDArray[Any]) -> NDArray[Any]:
     """Return the corners [[x0, y0], [x1, y1]] of a frame around the rows with some room."""
     low, high = rows.min(axis=0), rows.max(axis=0)
-    room = margin * np.maximum(high - low, 1e-9)
+    room = MARGIN * np.maximum(high - low, 1e-9)
     return np.stack([low - room, high + room])
 
 

@@ -8,7 +8,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from .drawing import FAINT, OTHER, OURS, axes_or_new, bars
+from .display import Display
+from .drawing import FAINT, OTHER, OURS, bars
 
 #: Bars that a picture can hold: the columns that moved farthest.
 MOST = 25
@@ -17,7 +18,7 @@ LEVEL = 0.05
 
 
 @dataclass(eq=False)
-class DriftDisplay:
+class DriftDisplay(Display):
     """How far each column moved by itself, farthest first, in its standard deviations.
 
     A bar is the mean move of a column, coloured where the move is more than noise at 5% (corrected
@@ -80,20 +81,8 @@ class DriftDisplay:
 
         return cls.from_drift(drift(reference, new, model=estimator, **options), ax=ax)
 
-    def plot(self, ax: Any = None) -> Self:
-        """Draw one bar per column.
-
-        Parameters
-        ----------
-        ax : Axes, default=None
-            Where to draw; None makes a figure.
-
-        Returns
-        -------
-        self
-        """
-        self.ax_ = axes_or_new(ax)
-        self.figure_ = self.ax_.figure
+    def _draw(self) -> None:
+        """Draw one bar per column."""
         order = np.argsort(-self.distance, kind="stable")[:MOST]
         beyond = self.p_value[order] * len(self.names) < LEVEL
         colours = [OURS if is_beyond else FAINT for is_beyond in beyond]
@@ -103,4 +92,3 @@ class DriftDisplay:
         self.shift_ = self.ax_.plot(self.shift[order], range(len(order)), **mark)[0]
         self.zero_ = self.ax_.axvline(0, color=OTHER, linewidth=0.8)
         self.ax_.set_xlabel("deviations: mean move (bar), shift (mark)")
-        return self

@@ -9,13 +9,14 @@ from numpy.typing import NDArray
 
 from ..radius.grid import over_classes
 from ..radius.profile import theory_delta
-from .drawing import LINES, OTHER, axes_or_new, label_axes, legend
+from .display import Display
+from .drawing import LINES, OTHER, label_axes, legend
 
 Array = NDArray[Any]
 
 
 @dataclass(eq=False)
-class PathDisplay:
+class PathDisplay(Display):
     """Empirical and robust risk along ``deltas``, fold scores, the chosen delta and theory's.
 
     Best made by ``from_estimator``.
@@ -77,20 +78,8 @@ class PathDisplay:
             score_is_loss=estimator.scoring is None,
         ).plot(ax=ax)
 
-    def plot(self, ax: Any = None) -> Self:
-        """Draw against delta on a logarithmic axis.
-
-        Parameters
-        ----------
-        ax : Axes, default=None
-            Where to draw; None makes a figure.
-
-        Returns
-        -------
-        self
-        """
-        self.ax_ = axes_or_new(ax)
-        self.figure_ = self.ax_.figure
+    def _draw(self) -> None:
+        """Draw against delta on a logarithmic axis."""
         self.ax_.set_xscale("log")
         style = {"color": LINES[0], "linewidth": 1.8}
         self.robust_ = self.ax_.plot(self.deltas, self.robust_risk, label="robust risk", **style)[0]
@@ -104,7 +93,6 @@ class PathDisplay:
         shown = [self.robust_, self.empirical_, self.score_, self.chosen_, self.theory_]
         handles = [artist for artist in shown if artist is not None]
         legend(self.ax_, handles=handles)
-        return self
 
     def _plot_score(self) -> None:
         self.score_ = self.score_band_ = self.score_ax_ = None

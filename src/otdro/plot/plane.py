@@ -13,6 +13,9 @@ from ..costs.directions import principal_directions
 
 Array = NDArray[Any]
 
+#: Points of a circle, one per degree and the first again.
+CIRCLE = 361
+
 
 @dataclass(frozen=True, eq=False)
 class Plane:
@@ -97,9 +100,9 @@ def names_of(estimator: Any, names: Any = None) -> list[str]:
     return [name_of(j, names) for j in range(estimator.n_features_in_)]
 
 
-def circle(points: int = 361) -> Array:
-    """Return points of the unit circle, the axes and diagonals among them, shape (points, 2)."""
-    angle = np.linspace(0, 2 * np.pi, points)
+def circle() -> Array:
+    """Return points of the unit circle, the axes and diagonals among them, shape (CIRCLE, 2)."""
+    angle = np.linspace(0, 2 * np.pi, CIRCLE)
     return np.column_stack([np.cos(angle), np.sin(angle)])
 
 

@@ -9,7 +9,8 @@ import numpy as np
 
 from ..costs import Cost
 from ..costs.table import CostTable
-from .drawing import FAINT, axes_or_new, bars
+from .display import Display
+from .drawing import FAINT, bars
 from .plane import names_of
 
 #: Bars that a picture can hold; of more features the most expensive and the cheapest are drawn.
@@ -17,7 +18,7 @@ MOST = 30
 
 
 @dataclass(eq=False)
-class PriceDisplay:
+class PriceDisplay(Display):
     """The price of moving each feature by one standard deviation, most expensive first.
 
     Best made by ``from_cost`` or ``from_estimator``.
@@ -74,20 +75,8 @@ class PriceDisplay:
         names = names_of(estimator, feature_names)
         return cls.from_cost(estimator.cost_, X, feature_names=names, ax=ax)
 
-    def plot(self, ax: Any = None) -> Self:
-        """Draw one bar per feature.
-
-        Parameters
-        ----------
-        ax : Axes, default=None
-            Where to draw; None makes a figure.
-
-        Returns
-        -------
-        self
-        """
-        self.ax_ = axes_or_new(ax)
-        self.figure_ = self.ax_.figure
+    def _draw(self) -> None:
+        """Draw one bar per feature."""
         order = np.argsort(-self.table.price.round(12), kind="stable")
         if len(order) > MOST:
             order = np.concatenate([order[: MOST // 2], order[-MOST // 2 :]])
@@ -96,4 +85,3 @@ class PriceDisplay:
         mean = float(self.table.price.mean())
         self.mean_ = self.ax_.axvline(mean, color=FAINT, linewidth=1, zorder=0)
         self.ax_.set_xlabel("price of a move of one standard deviation")
-        return self

@@ -9,12 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..radius import ConfidenceRegion
-from .drawing import FAINT, axes_or_new, fill_outline, label_axes
+from .display import Display
+from .drawing import FAINT, fill_outline, label_axes
 from .plane import circle, column, name_of
 
 
 @dataclass(eq=False)
-class ConfidenceRegionDisplay:
+class ConfidenceRegionDisplay(Display):
     """The shadow of a region on two slopes, its centre, and the lines where a slope is 0.
 
     Best made by ``from_estimator`` or ``from_region``.
@@ -87,24 +88,11 @@ class ConfidenceRegionDisplay:
         """
         return cls.from_region(estimator.confidence_region(confidence), features, ax=ax)
 
-    def plot(self, ax: Any = None) -> Self:
-        """Draw the region, its centre and the two axes of zero slopes.
-
-        Parameters
-        ----------
-        ax : Axes, default=None
-            Where to draw; None makes a figure.
-
-        Returns
-        -------
-        self
-        """
-        self.ax_ = axes_or_new(ax)
-        self.figure_ = self.ax_.figure
+    def _draw(self) -> None:
+        """Draw the region, its centre and the two axes of zero slopes."""
         self.region_ = fill_outline(self.ax_, self.center, self.outline)
         mark = {"marker": "+", "markersize": 9, "color": "black", "linestyle": "none"}
         self.center_ = self.ax_.plot(*self.center, **mark)[0]
         faint = {"color": FAINT, "linewidth": 0.8, "zorder": 0}
         self.zero_ = [self.ax_.axhline(0, **faint), self.ax_.axvline(0, **faint)]
         label_axes(self.ax_, *self.labels)
-        return self

@@ -79,7 +79,7 @@ class Candidates:
 
         A candidate for which these rows have nothing to teach is the cost without a learner.
         """
-        if self.cost is not None and not hasattr(self.cost, "learn"):
+        if self.cost is not None and not self.cost.learns:
             return [self.cost]
         return self._or_even(self._learn(sample))
 
@@ -90,7 +90,7 @@ class Candidates:
         """
         if self.cost is not None:
             [cost] = self.costs(sample)
-            lost = hasattr(self.cost, "learn") and _metric_lost(self.cost, cost)
+            lost = self.cost.learns and _metric_lost(self.cost, cost)
             return (replace(self, note=NO_METRIC_LEARNED) if lost else self), [cost]
         found = self._learn(sample)
         # the first candidate of a ``Learned`` is the one without a learner
@@ -142,7 +142,7 @@ def measured_by(units: Array, tried: Candidates) -> Candidates:
 def blended(costs: list[Cost], weights: Array, d: int) -> Mahalanobis:
     """Return the cost of sum_c w_c Lambda_c; the Euclidean cost has the identity."""
     same = np.eye(d) if d <= COLUMNS_UP_TO else identity(d)
-    matrices = [cost.matrix if hasattr(cost, "matrix") else same for cost in costs]
+    matrices = [same if cost.matrix is None else cost.matrix for cost in costs]
     return Mahalanobis(blend(matrices, weights))
 
 
@@ -188,7 +188,7 @@ def _resolved(cost: Any, X: Any) -> Candidates:
             raise ValueError(f"unknown cost={cost!r}; known: {names}, a Cost or a metric learner.")
         cost = known.KNOWN[cost]
     if isinstance(cost, Cost):
-        if not hasattr(cost, "learn"):
+        if not cost.learns:
             cost.check(X.shape[1])
         return Candidates(cost=cost)
     if isinstance(cost, type):

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..experiment import Summary
 from ..inspection import Audit
+from ..inspection.summary import cost_name
 from .charts import path_chart
 from .markup import bar, isolated, name, number, percent, plain, table
 from .view import View
@@ -23,7 +24,7 @@ SHORT = 24
 KEPT = (0.9, 0.75, 0.5)
 
 
-def lead(view: View, model: Any) -> str:
+def lead(view: View) -> str:
     """Return the first sentences: what was audited, and the two figures that matter most."""
     audit, stops = view.audit, view.stops
     n, d = len(audit.weights), len(audit.names)
@@ -92,16 +93,10 @@ def _fit(model: Any) -> str:
         ["empirical risk", _numbers(model.empirical_risk_)],
         ["robust risk", _numbers(model.robust_risk_)],
         ["certified to (gap)", _numbers(model.gap_)],
-        ["cost", escape(_cost_name(model.cost_))],
+        ["cost", escape(cost_name(model.cost_, SHORT))],
         ["order", str(int(model.ball_.order))],
     ]
     return table(["the fit", "value"], lines, "The robust fit")
-
-
-def _cost_name(cost: Any) -> str:
-    """Return how a cost is written, or what it is where that is long."""
-    text = repr(cost)
-    return text if len(text) <= SHORT else type(cost).__name__
 
 
 def _numbers(values: Any) -> str:
@@ -222,7 +217,7 @@ def _unlearned(model: Any) -> str:
 def _same_everywhere(audit: Audit) -> bool:
     """Whether a unit move costs the same in every column."""
     units = np.array([float(audit.cost.norm(row)) for row in np.eye(len(audit.names))])
-    learned = getattr(audit.cost, "matrix", None) is not None
+    learned = audit.cost.matrix is not None
     return not learned and bool(np.ptp(units) <= 1e-9 * units.max())
 
 

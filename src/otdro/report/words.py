@@ -57,7 +57,7 @@ def label(view: View, k: int) -> str:
     return isolated(view.audit.classes[int(view.audit.target[k])])
 
 
-def change_text(view: View, k: int, most: int = TOLD) -> str:
+def change_text(view: View, k: int) -> str:
     """Return what the counterfactual of a drawn row changes, largest first."""
     if view.audit.part_moved[k] == 0:
         return f"its {'target' if view.audit.classes is None else 'label'} is changed"
@@ -65,7 +65,7 @@ def change_text(view: View, k: int, most: int = TOLD) -> str:
     before = np.asarray(as_dense(view.sample.X[[i]]), dtype=float)[0]
     after = view.sample.counterfactuals[i]
     changed = changes(before, after, view.audit.names, view.audit.scale)
-    parts = [f"{isolated(c.column, 24)} {_step(c)}" for c in changed[:most]]
+    parts = [f"{isolated(c.column, 24)} {_step(c)}" for c in changed[:TOLD]]
     rest = len(changed) - len(parts)
     return ", ".join(parts) + (f" and {rest} more" if rest > 0 else "")
 

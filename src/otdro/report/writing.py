@@ -111,7 +111,7 @@ def render(
         "js": _source("page.js"),
         "js-hash": _hash(_source("page.js")),
         "data": json_script(script_data(view, texts, cursors)),
-        "lead": sections.lead(view, model),
+        "lead": sections.lead(view),
         "good": sections.goodness(view, model, scores),
         "sampled": _sampled(view),
         "view": scene(view),

@@ -300,9 +300,8 @@ def _reaches(candidate: Method, problem: Problem) -> bool:
     if library(problem.X) is None:
         return True
     ball = problem.ball
-    structured = ball.cost.euclidean and hasattr(ball.cost.factor(), "rows")
     prices = np.isfinite(min(ball.label_cost, ball.target_cost))
-    return candidate.on_device and not structured and not prices
+    return candidate.on_device and not ball.cost.structured and not prices
 
 
 def refusal_of_device(problem: Problem) -> str:

@@ -14,9 +14,8 @@ from ...problem import Problem, Solution
 from ..base import verdict
 from .central_path import Outcome
 from .model import Model
-from .norms import SumNorm
 
-#: Coefficients below this share of the largest are tried as zeros under an l1 penalty.
+#: Coefficients below this share of the largest are tried as zeros if the norm leaves zeros.
 NEGLIGIBLE = 1e-6
 #: On a tie up to this share of the risk the simpler point wins.
 TIE = 1e-13
@@ -74,7 +73,7 @@ def _risk(problem: Problem, point: Candidate) -> Dual:
 
 
 def _rounded(problem: Problem, model: Model, run: Outcome) -> list[Candidate]:
-    """Return the point, after the one with tiny coefficients set to zero if the penalty is l1."""
+    """Return the point, after the one with tiny coefficients at zero if the norm leaves zeros."""
     coef = model.design.coef(run.theta)
     small = np.abs(coef) < NEGLIGIBLE * np.abs(coef).max(initial=0.0)
     # nu = w^2/(2 lam)
@@ -85,7 +84,7 @@ def _rounded(problem: Problem, model: Model, run: Outcome) -> list[Candidate]:
     for v in (np.where(small, 0.0, coef), coef):
         shift = 0.0 if center is None else float(center @ v)
         points.append(Candidate(v, run.b - shift, lam))
-    return points if isinstance(model.norm, SumNorm) else points[1:]
+    return points if model.norm.leaves_zeros else points[1:]
 
 
 def expanded(problem: Problem, place: Array, found: Solution) -> Solution:

@@ -267,18 +267,17 @@ class Joint(Form):
         d: int,
         scalars: list[Scalar],
         signs: list[Block],
-        r: Line | None = None,
-        k: Line | None = None,
+        **coefficients: Line,
     ) -> Parts:
+        """Return the parts over scalars of which nu is the first, with ``r`` and ``k`` as given."""
         nu = scalars[0]
         return Parts(
             penalty=norm.over(nu, self.rate, d),
             scalars=tuple(scalars),
             blocks=tuple(signs),
-            r=r or {},
-            k=k or {},
             k0=self.curve.kappa,
             nu=nu,
+            **coefficients,
         )
 
     def risk(self, pi: Array, r: Array, w: float, nu: float) -> float:

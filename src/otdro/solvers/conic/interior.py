@@ -20,7 +20,6 @@ from .cuts import iterate_cuts
 from .formulation import formulate, lacking
 from .merging import merged
 from .model import Model
-from .norms import CutNorm
 from .scaling import scaled
 
 log = logging.getLogger("otdro")
@@ -84,6 +83,7 @@ def _run(model: Model, b: float, base: float, goal: float, max_iter: int, unit: 
         return Outcome(zero, b, np.inf, DualPoint(0.0, 0.0 * model.c), 1)
     task = scaled(model, b, unit)
     goal = goal / task.risk_unit
-    if isinstance(task.inner.norm, CutNorm):
-        return task.restored(iterate_cuts(task.inner, task.inner.norm.cost, goal, max_iter))
+    oracle = task.inner.norm.oracle
+    if oracle is not None:
+        return task.restored(iterate_cuts(task.inner, oracle, goal, max_iter))
     return task.restored(iterate(task.inner, goal, max_iter))

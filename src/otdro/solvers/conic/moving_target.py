@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ...losses.base import Array
-from .blocks import Block, Line, Scalar
+from .blocks import Block
 from .forms import Joint, Multiple, Parts, Slopes
 from .norms import PenaltyNorm
 
@@ -23,18 +23,12 @@ class JointWithTarget(Joint):
 
     still: float = 0.0
 
-    def _parts(
-        self,
-        norm: PenaltyNorm,
-        d: int,
-        scalars: list[Scalar],
-        signs: list[Block],
-        r: Line | None = None,
-        k: Line | None = None,
-    ) -> Parts:
-        parts = super()._parts(norm, d, scalars, signs, r, k)
+    def parts(self, norm: PenaltyNorm, d: int) -> Parts:
+        """Return the rows of ``Joint`` and that of the coordinate that is not free."""
+        parts = super().parts(norm, d)
+        assert parts.nu is not None
         # rate gamma^2/(2 nu) = max over alpha of alpha gamma - nu alpha^2/(2 rate)
-        moving = Block(h=self.still, k={scalars[0]: 1 / self.rate}, lo=-np.inf)
+        moving = Block(h=self.still, k={parts.nu: 1 / self.rate}, lo=-np.inf)
         return replace(parts, blocks=(*parts.blocks, moving))
 
     def risk(self, pi: Array, r: Array, w: float, nu: float) -> float:

@@ -3,7 +3,7 @@ r"""The penalty on the dual norm of theta as rows: rate ||theta||, or rate ||the
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -21,6 +21,16 @@ class Penalty(NamedTuple):
 
 class PenaltyNorm:
     """The norm of theta that a ball penalises: the dual norm of its cost times ``unit``."""
+
+    #: Whether the norm is the same in every orthonormal basis.
+    rotation_invariant: ClassVar[bool] = False
+    #: Whether a minimiser has zeros among its coefficients.
+    leaves_zeros: ClassVar[bool] = False
+
+    @property
+    def oracle(self) -> UnitCost | None:
+        """What gives the cuts of a norm that has no rows of its own, else None."""
+        return None
 
     @property
     def unit(self) -> float:
@@ -52,6 +62,8 @@ class PenaltyNorm:
 class EuclideanNorm(PenaltyNorm):
     """||theta||_2, its own polar norm."""
 
+    rotation_invariant = True
+
     def value(self, theta: Array) -> float:
         """Return ||theta||_2."""
         return float(np.linalg.norm(theta))
@@ -77,6 +89,8 @@ class EuclideanNorm(PenaltyNorm):
 
 class SumNorm(PenaltyNorm):
     """||theta||_1, polar to the largest |g_j|."""
+
+    leaves_zeros = True
 
     def value(self, theta: Array) -> float:
         """Return ||theta||_1."""
@@ -166,6 +180,11 @@ class CutNorm(PenaltyNorm):
     cuts: Array
     root: Array
     centre: Array
+
+    @property
+    def oracle(self) -> UnitCost:
+        """The cost, by ``dual_norm`` and ``direction``."""
+        return self.cost
 
     @property
     def unit(self) -> float:

@@ -11,7 +11,7 @@ from ...losses.base import Array
 from .bounds import DualPoint
 from .central_path import SMALL, Outcome, is_small
 from .model import ROUNDING, SAMPLED, Model
-from .norms import CutNorm, EuclideanNorm, RotatedNorm
+from .norms import RotatedNorm
 
 #: Columns whose sizes differ by more keep their own coordinates: an SVD would lose the small ones.
 SPREAD = 1e5
@@ -72,9 +72,9 @@ def scaled(model: Model, b: float, unit: float) -> ScaledModel:
 
 def _coordinates(model: Model) -> tuple[Model, Array | None]:
     """Return the model in coordinates that suit its rows, and their basis."""
-    if model.form.rate == 0 or isinstance(model.norm, EuclideanNorm):
+    if model.form.rate == 0 or model.norm.rotation_invariant:
         return _row_space(model)
-    if model.design.sparse or isinstance(model.norm, CutNorm):
+    if model.design.sparse or model.norm.oracle is not None:
         return model, None
     return _along_large_rows(model)
 

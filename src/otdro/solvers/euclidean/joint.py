@@ -217,7 +217,7 @@ class JointObjective:
         lam, w = beside(x.lam, x.z), beside(x.w, x.z)
         least = beside(floor * x.lam, x.z)
         bend = namespace(x.z).maximum(2 * lam - w**2 * x.curvature, least)
-        each = move_derivatives(x.slope, x.curvature, x.shift / w, w, lam, bend)
+        each = move_derivatives(x.slope, x.curvature, x.shift / w, w, bend)
         mass = self.rows.weights * self.shares(x, p)
         if len(mass) == 1:
             parts = {name: mass[0] * part[0] for name, part in vars(each).items()}

@@ -154,7 +154,7 @@ class InnerSupremum(PricedPieces):
             there = np.isfinite(value)
             _, slope, bend = self.loss.evaluate(z + shift, label)
             stiff = np.maximum(2 * lam - t**2 * bend, 1e-12 * lam)
-            d = move_derivatives(slope, bend, shift / t, t, lam, stiff)
+            d = move_derivatives(slope, bend, shift / t, t, stiff)
             g = np.stack([d.z, d.w, d.lam])
             h = _symmetric(d.zz, d.zw, d.zl, d.ww, d.wl, d.ll)
             g = np.where(there, g, 0.0)
