@@ -75,8 +75,6 @@ MEMBERS = {kind.__name__ for kind in classes() if any(is_own(base) for base in k
 OPEN = {
     # a reader that the user made names its columns, where arrays come beside the rows
     "chunks/opening.py": {"ParquetRows"},
-    # only the learners of otdro take pairs, or a covariance, that were made before
-    "metrics/fitting.py": {"MetricLearner", "Spectral"},
 }
 #: What losses, costs and solvers state, every one of them: its base class has the default.
 FACTS = set().union(

@@ -31,6 +31,8 @@ from ..wanted import (
 )
 
 Array = NDArray[Any]
+#: What learners of the same rows share, by what it depends on besides the rows.
+Made = dict[tuple[Any, ...], Any]
 
 #: A scatter matrix gets a ridge that lifts its smallest eigenvalue to this share of the mean one.
 RIDGE = 1e-3
@@ -76,6 +78,13 @@ class Metric(BaseEstimator):  # type: ignore[misc]
         """Fit, with the help of rows without labels where they can help; here they cannot."""
         fitted: Self = self.fit(X, y)
         return fitted
+
+    def fit_sharing(self, X: Any, y: Any, unlabelled: Any, task: str, made: Made | None) -> Self:
+        """Fit, with rows without labels if there are any, to a target that may state its task.
+
+        ``made`` keeps what learners of the same rows have made, for those that would make the same.
+        """
+        return self.fit(X, y) if unlabelled is None else self.fit_with(X, y, unlabelled)
 
     def shrunk(self, shrinkage: float) -> Array:
         """Return the metric that another ``shrinkage`` gives, without learning again."""
@@ -137,7 +146,7 @@ class MetricLearner(Metric):
     approximate: bool = False
     random_state: Any = None
 
-    def fit(self, X: Any, y: Any = None, *, pairs: Any = None) -> MetricLearner:
+    def fit(self, X: Any, y: Any = None, *, pairs: Any = None) -> Self:
         """Learn ``metric_`` from labels or targets y, or from given pairs.
 
         Parameters
@@ -186,6 +195,17 @@ class MetricLearner(Metric):
         found = self.make_pairs(X, y)
         found.check(X.shape[0])
         return found
+
+    def fit_sharing(self, X: Any, y: Any, unlabelled: Any, task: str, made: Made | None) -> Self:
+        """Fit to the pairs of another learner where they are the same."""
+        if self.task == "auto":
+            self.set_params(task=task)
+        if y is None or made is None:
+            return self.fit(X, y)
+        key = self.pair_settings()
+        if key not in made:
+            made[key] = self.make_pairs(X, y)
+        return self.fit(X, y, pairs=made[key])
 
     def pair_settings(self) -> tuple[Any, ...]:
         """Return what the pairs of this learner depend on, besides the data."""

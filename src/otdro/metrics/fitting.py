@@ -6,8 +6,7 @@ from typing import Any
 
 from ..costs import Mahalanobis
 from ..costs.learned_matrix import fitted_matrix, seeded, shrink
-from .base import Array, Metric, MetricLearner
-from .spectral import Spectral
+from .base import Array, Made, Metric
 
 
 def learn(
@@ -54,7 +53,7 @@ def fitted(
     *,
     task: str = "auto",
     unlabelled: Any = None,
-    made: dict[tuple[Any, ...], Any] | None = None,
+    made: Made | None = None,
 ) -> Any:
     """Return a fitted clone of a learner; arguments as in ``learn``.
 
@@ -62,22 +61,6 @@ def fitted(
     learners that would make the same share them.
     """
     learner = seeded(learner)
-    if made is not None and isinstance(learner, Spectral):
-        key = ("covariance", learner.within)
-        if key in made:
-            return learner.of_same_rows(made[key])
-        more = unlabelled is not None
-        made[key] = learner.fit_with(X, y, unlabelled) if more else learner.fit(X, y)
-        return made[key]
-    if isinstance(learner, MetricLearner):
-        if learner.task == "auto":
-            learner.set_params(task=task)
-        if y is None or made is None:
-            return learner.fit(X, y)
-        key = learner.pair_settings()
-        if key not in made:
-            made[key] = learner.make_pairs(X, y)
-        return learner.fit(X, y, pairs=made[key])
-    if unlabelled is None or not isinstance(learner, Metric):
+    if not isinstance(learner, Metric):
         return learner.fit(X, y)
-    return learner.fit_with(X, y, unlabelled)
+    return learner.fit_sharing(X, y, unlabelled, task, made)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from scipy.linalg import eigh
@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..design import WRITTEN_UP_TO, Design
 from ..entry import on_host
 from ..pairs import target_kind
-from .base import Array, Metric
+from .base import Array, Made, Metric
 from .leading import Leading, leading, of_rows, stacked
 
 
@@ -55,7 +55,7 @@ class Spectral(Metric):
         """Whether classes are asked for."""
         return bool(self.within)
 
-    def fit(self, X: Any, y: Any = None) -> Spectral:
+    def fit(self, X: Any, y: Any = None) -> Self:
         """Learn ``metric_`` from the rows.
 
         Parameters
@@ -70,17 +70,27 @@ class Spectral(Metric):
         self.metric_ = self.shrunk(self.shrinkage)
         return self
 
-    def fit_with(self, X: Any, y: Any, unlabelled: Any) -> Spectral:
+    def fit_with(self, X: Any, y: Any, unlabelled: Any) -> Self:
         """Fit to labelled and unlabelled rows together, unless classes are asked for."""
         return self.fit(X, y) if self.within else self.fit(stacked(X, unlabelled))
 
-    def of_covariance(self, C: Array) -> Spectral:
+    def of_covariance(self, C: Array) -> Self:
         """Learn from the covariance of rows that were added up elsewhere."""
         self.covariance_, self._directions = C, _of_matrix(C)
         self.metric_ = self.shrunk(self.shrinkage)
         return self
 
-    def of_same_rows(self, taught: Spectral) -> Spectral:
+    def fit_sharing(self, X: Any, y: Any, unlabelled: Any, task: str, made: Made | None) -> Self:
+        """Fit to the covariance of another one where it is the same."""
+        key = ("covariance", self.within)
+        if made is not None and key in made:
+            return self.of_same_rows(made[key])
+        fitted = super().fit_sharing(X, y, unlabelled, task, made)
+        if made is not None:
+            made[key] = fitted
+        return fitted
+
+    def of_same_rows(self, taught: Spectral) -> Self:
         """Learn from what another one has learned from, its covariance."""
         self.n_features_in_ = int(taught.metric_.shape[0])
         self.covariance_, self._directions = taught.covariance_, taught._directions
