@@ -54,8 +54,8 @@ def applies(problem: Problem) -> bool:
 class Part:
     """The rows that one fold holds out, with scores, slopes and curvatures at the last point.
 
-    Those without weight are left out: they may have any slope. ``moved`` is what the last steps
-    did to the scores, and ``end`` are the scores after that over all rows.
+    Those without weight are left out: they may have any slope. ``end`` are the scores after the
+    last step over all rows.
     """
 
     def __init__(self, problem: Problem, rows: Array, center: Array | None) -> None:
@@ -84,18 +84,20 @@ class Part:
 
     def moves(self, steps: Array) -> ScoreMoves:
         """Return what ``steps`` (d + 1, F) do to the scores, the last one over all rows."""
-        self.moved = self.scores(steps)
-        self.end = self.z + self.moved[:, -1]
-        square = np.square(self.moved)
-        reach = np.array([square.max(), square[:, -1].max()]) ** 0.5
-        return ScoreMoves(reach, self.bend @ np.square(square, out=square))
+        t = self.scores(steps)
+        self.end = self.z + t[:, -1]
+        np.square(t, out=t)
+        reach = np.array([t.max(), t[:, -1].max()]) ** 0.5
+        return ScoreMoves(reach, self.bend @ np.square(t, out=t))
 
     def value(self) -> float:
         """Return the sum of pi l after the last step over all rows."""
         return float(self.weights @ self.loss.value(self.end, self.y))
 
-    def excess(self, t: Array) -> float:
+    def excess(self, step: Array) -> float:
         """Return the sum of pi (l(z + t) + l*(a + D t) - (a + D t)(z + t)) itself."""
+        # scores are moved again: to keep those of all folds would take several times their memory
+        t = self.scores(step)
         a, z = self.slope + self.curvature * t, self.z + t
         terms = self.loss.value(z, self.y) + self.loss.conjugate(a, self.y) - a * z
         return duality_gap(float(self.weights @ terms), 0.0)
@@ -284,12 +286,14 @@ class Sweep:
             gap = float(bound(reach if f == self.whole else far, quartic[f] / model.mass))
             if gap + short[f] > self.targets[f]:
                 # the bound is too large: the gap itself
-                terms = (part.excess(part.moved[:, f]) for part in self._rows_of(f))
-                gap = sum(terms) / model.mass
+                gap = self._excess(f, model, moved[:, f])
             value = model.after(moved[:, f]) / model.mass
             ends.append(End(new[f], value, gap + short[f], steps))
         ends[-1].value = sum(part.value() for part in self.parts) / models[-1].mass
         return ends
+
+    def _excess(self, f: int, model: QuadraticModel, step: Array) -> float:
+        return sum(part.excess(step) for part in self._rows_of(f)) / model.mass
 
     def _finished(self, f: int, end: End, rho: float) -> Solution | None:
         """Return the solution of a fold after as many steps of its own as it needs."""
@@ -302,8 +306,7 @@ class Sweep:
             model = sum(models[1:], models[0])
             new, short = self._step(f, model, end.point, rho)
             step = new - end.point
-            terms = (part.excess(part.scores(step)) for part in self._rows_of(f))
-            gap = sum(terms) / model.mass + short
+            gap = self._excess(f, model, step) + short
             end = End(new, model.after(step) / model.mass, gap, end.steps + 1)
         return self._solution(f, end, rho) if end.gap <= self.targets[f] else None
 
