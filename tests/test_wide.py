@@ -154,7 +154,7 @@ def test_a_learned_cost_of_many_columns_learns_and_is_certified():
     assert isinstance(model.cost_.matrix, LowRank)
     assert_allclose(model.cost_.matrix.trace, 5_000)
     assert set(model.cost_.weights_) > {"Euclidean"}
-    assert "structured, by Spectral and Diagonal" in model.message_
+    assert "structured, by Spectral and Association" in model.message_
     spread = np.ptp(model.cost_.matrix.diagonal) + np.abs(model.cost_.matrix.components).max()
     assert spread > 1e-3
     assert model.gap_ <= 1e-6 * np.log(2)

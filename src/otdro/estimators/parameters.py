@@ -13,10 +13,11 @@ cost : str, Cost, array, metric learner or callable, default="learned"
 
     - "euclidean", "l1" or "linf": a norm of the move in the units of the columns. The penalty is
       its dual norm, so "linf" gives the lasso-type one.
-    - "learned": a blend of the Euclidean cost, ``Spectral`` of two powers and ``GeometricMean``,
-      weighted by what the folds say of each; ``cost_.weights_`` tells. ``Learned`` has other
-      candidates, and ``how="choose"``. Where the rows hold nothing to learn from, or X has more
-      than 2,000 columns, it is the Euclidean cost, and ``message_`` says so.
+    - "learned": a blend of the Euclidean cost, ``Spectral``, ``GeometricMean`` and
+      ``Association``, weighted by what the folds say of each; ``cost_.weights_`` tells.
+      ``Learned`` has other candidates, and ``how="choose"``. Where X has more than 2,000 columns
+      ``GeometricMean`` is left out, and where the rows hold nothing to learn from it is the
+      Euclidean cost; ``message_`` says so.
     - a Cost of ``otdro.costs``, e.g. ``Mahalanobis(matrix)``, ``FeatureMap()`` or ``Graph``; the
       matrix of ``Mahalanobis`` is used as given.
     - a symmetric positive definite array: the same as ``Mahalanobis`` of it.

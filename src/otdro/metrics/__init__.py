@@ -1,5 +1,6 @@
 """Metric learners: pairs of rows in, a positive definite matrix out; one learner per file."""
 
+from .association import Association
 from .base import Metric as Metric
 from .base import MetricLearner as MetricLearner
 from .blend import Blend
@@ -15,6 +16,7 @@ from .spectral import Spectral
 from .xing import Xing
 
 __all__ = [
+    "Association",
     "Blend",
     "Diagonal",
     "Eigen",

@@ -56,6 +56,7 @@ WANTED = {
     "tol": TOLERANCE,
     "power": Wanted(is_finite, "a finite number"),
     "mu": Wanted(is_number, "a number > 0"),
+    "noise": Wanted(is_number, "a number > 0"),
     "alpha": Wanted(is_number, "a number in (0, 1]"),
     "t": Wanted(is_number, "a number in [0, 1]"),
     "weights": Wanted(is_list_or_none, "a list of numbers >= 0 or None"),

@@ -14,8 +14,8 @@ from ..costs.base import Cost
 from ..costs.learned_matrix import check_shrinkage
 from ..pairs import NoPairsError
 from ..wanted import Wanted, check_settings, is_list_or_none
+from .association import Association
 from .base import Array
-from .diagonal import Diagonal
 from .fitting import fitted, shrunk
 from .geometric_mean import GeometricMean
 from .spectral import Spectral
@@ -40,7 +40,8 @@ class Candidate:
         """A short text for tables."""
         if self.learner is None:
             return "Euclidean"
-        return f"{_named(self.learner)}, shrinkage {self.shrinkage:g}"
+        shrunk = f", shrinkage {self.shrinkage:g}" if self.shrinkage > 0 else ""
+        return _named(self.learner) + shrunk
 
     @property
     def needs_labels(self) -> bool:
@@ -72,8 +73,8 @@ class Learned(BaseEstimator):  # type: ignore[misc]
     ----------
     learners : sequence of metric learners or None
         Those of otdro, or any whose fit leaves ``components_`` or ``get_mahalanobis_matrix()``.
-        None is ``[Spectral(), Spectral(0.75, shrinkage=0.3), GeometricMean()]``; where X has more
-        columns than a full matrix is learned of, ``[Spectral(), Diagonal(shrinkage=0.5)]``.
+        None is ``[Spectral(), GeometricMean(), Association()]``; where X has more columns than a
+        full matrix is learned of, those whose matrices are structured, the first and the last.
     shrinkage : sequence of floats in [0, 1] or None
         Weights of the identity, each tried with each learner. None is each learner's own.
     how : {"blend", "choose"}
@@ -96,11 +97,7 @@ class Learned(BaseEstimator):  # type: ignore[misc]
 
     def wide(self) -> Learned:
         """Return the candidates that also learn from rows of many columns (``takes_wide``)."""
-        given = self.learners
-        if given is None:
-            # two powers of one covariance would carry its directions twice
-            given = [Spectral(), Diagonal(shrinkage=0.5)]
-        kept = [one for one in given if getattr(one, "takes_wide", False)]
+        kept = [one for one in self._learners() if getattr(one, "takes_wide", False)]
         return Learned(kept, self.shrinkage, self.how)
 
     def costs(self, X: Any, y: Any, *, task: str = "auto", unlabelled: Any = None) -> list[Cost]:
@@ -132,7 +129,7 @@ class Learned(BaseEstimator):  # type: ignore[misc]
 
     def _learners(self) -> Sequence[Any]:
         if self.learners is None:
-            return [Spectral(), Spectral(0.75, shrinkage=0.3), GeometricMean()]
+            return [Spectral(), GeometricMean(), Association()]
         return self.learners
 
     def _grid(self) -> Iterator[tuple[Any, list[float]]]:

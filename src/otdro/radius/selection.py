@@ -13,7 +13,6 @@ from ..arrays import library
 from ..costs import Cost
 from ..losses import Loss
 from ..memory import require_fit
-from ..metrics import Candidate
 from ..pairs import generator
 from ..problem import Ball, Sample, Solution
 from ..solvers import Solver
@@ -35,8 +34,6 @@ from .units import spreads_far_apart
 
 Array = NDArray[Any]
 
-#: What a matrix learned from labels pays in a blend, in units of the rule: it fits their noise.
-LABELS_COST = 0.5
 #: Paired standard errors that a gain over the Euclidean cost must exceed to count in a blend: where
 #: classes are nearly separable a few rows decide on the criterion, and its gains are often noise.
 ERRORS = 2.0
@@ -138,8 +135,8 @@ def _from_folds(
     found = (trials.for_weights() if blends else trials).run(tried, full)
     best = min(found, key=lambda trial: trial.verdict.value)
     weights = None
-    if tried.learned is not None and blends:
-        weights = blend_weights(found, tried.learned.candidates())
+    if blends:
+        weights = blend_weights(found)
         best = trials.blend(found, weights)
     table = noted(settings, tried, found, weights, best)
     return Compared(trials, best, table, tried.note)
@@ -174,17 +171,14 @@ def noted(
     return table
 
 
-def blend_weights(found: list[Trial], candidates: list[Candidate]) -> Array:
-    r"""Return :math:`w_c \propto \exp(-(\mathrm{excess}_c/\mathrm{unit} + a_c))`.
+def blend_weights(found: list[Trial]) -> Array:
+    r"""Return :math:`w_c \propto \exp(-\mathrm{excess}_c/\mathrm{unit})`.
 
-    The excess is over the Euclidean cost, the first; :math:`a_c` is ``LABELS_COST`` for a matrix
-    that was learned from labels, else 0.
+    The excess is over the Euclidean cost, the first.
     """
     unit = max(min(trial.verdict.unit for trial in found), np.finfo(float).tiny)
     over = np.array([excess(trial, found[0]) for trial in found])
-    labels = np.array([candidate.needs_labels for candidate in candidates])
-    exponent = over / unit + LABELS_COST * labels
-    weights = np.exp(exponent.min() - exponent)
+    weights = np.exp((over.min() - over) / unit)
     return weights / weights.sum()
 
 

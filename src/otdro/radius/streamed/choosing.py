@@ -197,8 +197,8 @@ def _from_folds(task: Task, tried: Candidates, full: list[Cost]) -> StreamedChoi
     tried, full, learned, found = _in_units(task, tried, full, certify=not blends)
     best = min(found, key=lambda each: each.trial.verdict.value)
     weights, trials = None, [each.trial for each in found]
-    if blends and tried.learned is not None:
-        weights = blend_weights(trials, tried.learned.candidates())
+    if blends:
+        weights = blend_weights(trials)
         d = task.stream.chunks.d
         mixed = [[blended(list(costs), weights, d)] for costs in learned]
         [best] = _tried(task, ["Blend"], [blended(full, weights, d)], mixed, certify=True)

@@ -45,7 +45,7 @@ Array = NDArray[Any]
 #: The precision to which a search minimises lam alone at the end.
 FINE = 1e-13
 #: Newton's steps in lam alone before that search, and the slope, relative to delta, that is flat.
-LAM_STEPS, FLAT = 2, 1e-11
+LAM_STEPS, FLAT = 3, 1e-13
 #: The share of the budget that a first guess of lam is taken to spend at least.
 LEAST_SPENT = 1e-6
 
