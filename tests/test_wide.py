@@ -372,3 +372,47 @@ def test_wide_rows_of_torch_take_the_steps_of_numpy(monkeypatch):
     assert mine.converged
     assert its.converged
     assert_allclose(its.objective, mine.objective, rtol=1e-12)
+
+
+def fewer_rows(n=60, d=300, seed=2):
+    """Return rows with more columns than there are rows, of which three tell of the label."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, d))
+    return X, np.where(X[:, :3].sum(axis=1) + rng.standard_normal(n) > 0, 1, -1)
+
+
+def test_what_fewer_rows_than_columns_teach_is_structured_and_exact():
+    X, y = fewer_rows()
+    C = np.cov(X.T, bias=True)
+    w, V = np.linalg.eigh((C * 300 / np.trace(C) + np.eye(300)) / 2)
+    Lam = (V * np.sqrt(w)) @ V.T
+    found = Spectral().fit(X).metric_
+    assert isinstance(found, LowRank)
+    assert_allclose(found.toarray(), Lam * 300 / np.trace(Lam), atol=1e-10)
+    # a negative power has its largest prices across the rows, which no FF' can say
+    assert isinstance(Spectral(-0.5).fit(X).metric_, np.ndarray)
+    assert isinstance(Spectral().fit(fewer_rows(301)[0]).metric_, np.ndarray)
+
+
+def test_a_default_fit_to_fewer_rows_than_columns_is_structured_and_certified():
+    X, y = fewer_rows()
+    model = DROClassifier().fit(X, y)
+    assert isinstance(model.cost_.matrix, LowRank)
+    assert "X has 300 columns, more than the 60 rows and 256 up to which" in model.message_
+    assert model.gap_ <= 1e-7
+    written = Mahalanobis(model.cost_.matrix.toarray())
+    same = DROClassifier(cost=written, delta=model.delta_).fit(X, y)
+    assert_allclose(same.robust_risk_, model.robust_risk_, rtol=1e-7)
+
+
+def test_units_far_apart_keep_a_structured_cost():
+    X, y = fewer_rows()
+    model = DROClassifier().fit(X * np.geomspace(1, 1e3, 300), y)
+    assert "Standardised" in model.cost_.weights_
+    assert isinstance(model.cost_.matrix, LowRank)
+
+
+def test_structured_and_written_matrices_have_a_mean():
+    a, F = np.arange(1.0, 5.0), np.ones((4, 1))
+    found = blend([LowRank(a, F), np.eye(4)], [0.25, 0.75])
+    assert_allclose(found, (np.diag(a) + 1) / 4 + 0.75 * np.eye(4))

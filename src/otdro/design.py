@@ -30,6 +30,8 @@ Array = NDArray[Any]
 
 #: Columns up to which matrices of d x d entries are formed; above it they are structured.
 WRITTEN_UP_TO = 2_000
+#: Columns up to which they are formed also from fewer rows than columns.
+FEW_ROWS_UP_TO = 256
 #: Products of pairs of entries within rows that are kept.
 PRODUCTS_UP_TO = 2_000_000
 #: Bytes of a block of rows that is cast, centred or scaled at a time.
@@ -39,6 +41,15 @@ BLOCK_BYTES = 2**21
 SHORT_UP_TO, SHORT_SHARE = 500_000, 0.1
 #: The share of rows with an entry in a sparse column above which products take it as dense.
 DENSE_COLUMN = 0.1
+
+
+def is_wide(X: Any) -> bool:
+    """Whether what rows teach is structured: they have many columns, or more than there are rows.
+
+    A matrix of d x d entries is then slow, and fewer rows than columns say little of it.
+    """
+    n, d = X.shape
+    return bool(d > WRITTEN_UP_TO or (d > FEW_ROWS_UP_TO and n < d))
 
 
 def as_dense(X: Any) -> Array:

@@ -87,6 +87,10 @@ class LowRank:
         """Return the matrix written out, for small d."""
         return np.diag(self.diagonal) + self.components @ self.components.T
 
+    def in_units(self, scale: Array) -> LowRank:
+        """Return D Lam D, D = diag(scale)."""
+        return self.between(scale, np.arange(len(scale)))
+
     def between(self, move: Array, free: Array) -> LowRank:
         """Return D Lam D over the features ``free``, D = diag(move)."""
         return LowRank(
@@ -179,12 +183,17 @@ def shortest(factor: Any, beta: Array) -> Array:
 def blend(matrices: Sequence[Any], weights: Sequence[float] | Array) -> Any:
     """Return sum_c w_c Lam_c. Structured if all are: diagonals add, directions go side by side."""
     if not all(map(is_structured, matrices)):
-        return np.einsum("c,cij->ij", np.asarray(weights), np.stack(matrices))
+        return np.einsum("c,cij->ij", np.asarray(weights), np.stack([*map(written, matrices)]))
     pairs = list(zip(matrices, weights, strict=True))
     diagonal = sum((w * m.diagonal for m, w in pairs), np.zeros(matrices[0].shape[0]))
     parts = [np.sqrt(w) * m.components for m, w in pairs if w > 0 and m.components.size]
-    empty = np.empty((len(diagonal), 0))
-    return LowRank(diagonal, np.hstack(parts) if parts else empty)
+    return LowRank(diagonal, np.hstack(parts)) if parts else of_diagonal(diagonal)
+
+
+def written(matrix: Any) -> Array:
+    """Return the entries of a matrix, structured or not."""
+    entries: Array = matrix.toarray() if is_structured(matrix) else matrix
+    return entries
 
 
 def diagonal(matrix: Any) -> Array:
@@ -197,7 +206,12 @@ def diagonal(matrix: Any) -> Array:
 
 def identity(d: int) -> LowRank:
     """Return I."""
-    return LowRank(np.ones(d), np.empty((d, 0)))
+    return of_diagonal(np.ones(d))
+
+
+def of_diagonal(a: Array) -> LowRank:
+    """Return diag(a)."""
+    return LowRank(a, np.empty((len(a), 0)))
 
 
 def _scaled(a: Array, v: Array) -> Array:

@@ -10,8 +10,8 @@ from sklearn.utils import check_consistent_length, column_or_1d
 from sklearn.utils.validation import assert_all_finite, check_is_fitted
 
 from ..costs.learned_matrix import check_shrinkage, shrink
-from ..costs.low_rank import LowRank
-from ..design import WRITTEN_UP_TO, Design, column_scale, mean
+from ..costs.low_rank import of_diagonal
+from ..design import Design, column_scale, is_wide, mean
 from ..entry import on_host
 from ..fences import fenced
 from ..pairs import target_kind
@@ -47,9 +47,12 @@ class Association(Metric):
     Attributes
     ----------
     metric_ : ndarray of shape (n_features, n_features)
-        Diagonal, trace n_features. Of more than 2,000 features a ``LowRank``.
+        Diagonal, trace n_features; a ``LowRank`` of more than 2,000 features, or of more than 256
+        and more than there are rows.
     statistic_ : ndarray of shape (n_features,)
         F.
+    solution_ : ndarray of shape (n_features, n_features)
+        The prices, before trace and shrinkage.
     """
 
     takes_wide = True
@@ -76,6 +79,8 @@ class Association(Metric):
         if not (np.isfinite(self.noise) and self.noise > 0):
             raise ValueError(f"noise must be a finite number > 0, got {self.noise!r}.")
         self.statistic_ = statistic(X, *self._explaining(X, y))
+        price = (1 + self.statistic_ / self.noise) ** self.power
+        self.solution_ = of_diagonal(price) if is_wide(X) else np.diag(price)
         self.metric_ = self.shrunk(self.shrinkage)
         return self
 
@@ -87,11 +92,8 @@ class Association(Metric):
 
     def shrunk(self, shrinkage: float) -> Any:
         """Return the metric that another ``shrinkage`` gives, without learning again."""
-        check_is_fitted(self, "statistic_")
-        price = (1 + self.statistic_ / self.noise) ** self.power
-        d = len(price)
-        matrix = np.diag(price) if d <= WRITTEN_UP_TO else LowRank(price, np.empty((d, 0)))
-        return shrink(matrix, shrinkage)
+        check_is_fitted(self, "solution_")
+        return shrink(self.solution_, shrinkage)
 
     def _explaining(self, X: Any, y: Any) -> tuple[Array, int]:
         """Return unit vectors (n, m), with the mean what the labels may explain, and k."""

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..costs.low_rank import LowRank
-from ..design import WRITTEN_UP_TO
+from ..costs.low_rank import of_diagonal
+from ..design import is_wide
 from ..pairs import Pairs
 from .base import MetricLearner, least_spreads
 
@@ -44,5 +44,4 @@ class Diagonal(MetricLearner):
         s_M, s_N = (s + max(0.0, low - s.min()) for s, low in zip(both, least, strict=True))
         ratio = s_N / s_M
         price = (ratio / ratio.max()) ** self.power
-        d = len(price)
-        return np.diag(price) if d <= WRITTEN_UP_TO else LowRank(price, np.empty((d, 0)))
+        return of_diagonal(price) if is_wide(X) else np.diag(price)

@@ -10,7 +10,7 @@ from scipy.linalg import eigh
 from sklearn.utils import check_consistent_length, column_or_1d
 from sklearn.utils.validation import check_is_fitted
 
-from ..design import WRITTEN_UP_TO, Design
+from ..design import WRITTEN_UP_TO, Design, is_wide
 from ..entry import on_host
 from ..pairs import target_kind
 from .base import Array, Made, Metric
@@ -38,10 +38,11 @@ class Spectral(Metric):
     Attributes
     ----------
     metric_ : ndarray of shape (n_features, n_features)
-        Symmetric positive definite, trace n_features. Of more than 2,000 features a ``LowRank``.
+        Symmetric positive definite, trace n_features; a ``LowRank`` of more than 2,000 features,
+        or with p > 0 of more than 256 and more than there are rows.
     covariance_ : ndarray of shape (n_features, n_features)
-        C; of more than 2,000 features its ``Leading`` directions, the spread along all others
-        taken as even, for which p must be positive.
+        C; where ``metric_`` is a ``LowRank`` its ``Leading`` directions. Of more than 2,000
+        features the spread along all others is taken as even, for which p must be positive.
     """
 
     takes_wide = True
@@ -100,9 +101,7 @@ class Spectral(Metric):
     def _covariance(self, X: Any, y: Any) -> tuple[Any, Leading]:
         """Return C, structured if there are many columns, and its directions."""
         if X.shape[1] <= WRITTEN_UP_TO:
-            D = self._deviations(X, y)
-            C = D.T @ D / len(D)
-            return C, _of_matrix(C) if len(D) >= D.shape[1] else of_rows(Design(D), len(D))
+            return self._exact_covariance(self._deviations(X, y))
         if self.within or self.power <= 0:
             raise ValueError(
                 f"Spectral(power={self.power!r}, within={self.within!r}) learns from at most "
@@ -110,6 +109,15 @@ class Spectral(Metric):
             )
         found = leading(X)
         return found, found
+
+    def _exact_covariance(self, D: Array) -> tuple[Any, Leading]:
+        """Return C of rows minus means, with its directions: those of the rows where few."""
+        n, d = D.shape
+        found = of_rows(Design(D), n) if n < d else None
+        if found is not None and is_wide(D) and self.power > 0:
+            return found, found
+        C = D.T @ D / n
+        return C, _of_matrix(C) if found is None else found
 
     def _deviations(self, X: Array, y: Any) -> Array:
         """Return the rows minus their mean, or that of their class."""

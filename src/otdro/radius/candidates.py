@@ -13,8 +13,8 @@ from sklearn.base import clone
 from .. import costs as known
 from ..arrays import namespace
 from ..costs import CallableCost, Cost, Mahalanobis, Norm
-from ..costs.low_rank import blend, identity
-from ..design import WRITTEN_UP_TO
+from ..costs.low_rank import blend, identity, is_structured
+from ..design import FEW_ROWS_UP_TO, WRITTEN_UP_TO, is_wide
 from ..metrics import Learned, learn
 from ..pairs import NoPairsError, sketch, teaching_rows
 from ..problem import Sample
@@ -141,7 +141,9 @@ def measured_by(units: Array, tried: Candidates) -> Candidates:
 
 def blended(costs: list[Cost], weights: Array, d: int) -> Mahalanobis:
     """Return the cost of sum_c w_c Lambda_c; the Euclidean cost has the identity."""
-    same = np.eye(d) if d <= COLUMNS_UP_TO else identity(d)
+    learned = [cost.matrix for cost in costs if cost.matrix is not None]
+    structured = all(map(is_structured, learned)) and (learned or d > FEW_ROWS_UP_TO)
+    same = identity(d) if structured else np.eye(d)
     matrices = [same if cost.matrix is None else cost.matrix for cost in costs]
     return Mahalanobis(blend(matrices, weights))
 
@@ -210,11 +212,12 @@ def _resolved(cost: Any, X: Any) -> Candidates:
 
 def _learnable(learned: Learned, X: Any) -> Candidates:
     """Return the candidates, of rows of many columns those whose matrices are structured."""
-    d = X.shape[1]
-    if d <= COLUMNS_UP_TO:
+    if not is_wide(X):
         return Candidates(learned=learned)
     wide = learned.wide()
-    many = f"X has {d} columns, more than the {COLUMNS_UP_TO} up to which a full matrix is learned"
+    n, d = X.shape
+    most = f"the {COLUMNS_UP_TO}" if d > COLUMNS_UP_TO else f"the {n} rows and {FEW_ROWS_UP_TO}"
+    many = f"X has {d} columns, more than {most} up to which a full matrix is learned"
     if wide.learners:
         kept = " and ".join(dict.fromkeys(type(learner).__name__ for learner in wide.learners))
         note = f"{many}, so the learned ones are structured, by {kept}."

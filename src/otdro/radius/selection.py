@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ..arrays import library
 from ..costs import Cost
+from ..design import is_wide
 from ..losses import Loss
 from ..memory import require_fit
 from ..pairs import generator
@@ -106,8 +107,7 @@ def _compared(
 def _require_memory(X: Any, tried: Candidates, *, folds: bool) -> None:
     """Refuse a fit that cannot fit into the memory of this machine, where that holds the rows."""
     if library(X) is None:
-        written = X.shape[1] <= COLUMNS_UP_TO
-        require_fit(X, folds=folds, learned=tried.cost is None, written=written)
+        require_fit(X, folds=folds, learned=tried.cost is None, written=not is_wide(X))
 
 
 def _from_folds(

@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..costs import Cost
+from ..design import is_wide
 from ..problem import Sample
 from ..solvers import Solver
-from .candidates import COLUMNS_UP_TO, Candidates, blended
+from .candidates import Candidates, blended
 from .checks import check_deltas
 from .compared import EVERY, compared
 from .folds import FOLD_TOL, FoldScores, cross_validate
@@ -85,7 +86,7 @@ class Trials:
         if self.delta != "cv" or self.scorer is not None or self.settings.groups is not None:
             return self
         sample, splits = compared(self.sample, self.splits)
-        if sample is self.sample and sample.X.shape[1] <= COLUMNS_UP_TO:
+        if sample is self.sample and not is_wide(sample.X):
             return self
         return replace(self, sample=sample, splits=splits, every=EVERY)
 
@@ -145,7 +146,7 @@ class Trials:
 
         Wide rows have no passes to share, only calls: there it pays if the path is wanted anyway.
         """
-        if not final and self.sample.X.shape[1] > COLUMNS_UP_TO:
+        if not final and is_wide(self.sample.X):
             return None
         trains = [train for train, _ in self.splits]
         same = sweeps(self.sample, cost, self.order, grid, trains, self.solver)

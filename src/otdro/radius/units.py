@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import numpy
-from ..design import WRITTEN_UP_TO, column_scale
+from ..costs.low_rank import is_structured, of_diagonal
+from ..design import FEW_ROWS_UP_TO, WRITTEN_UP_TO, column_scale
 from ..fences import column_spreads
 from ..problem import Sample
 
@@ -45,7 +46,7 @@ def _far_apart(spread: Array) -> bool:
     return len(spread) > 1 and bool(spread.max() > FAR_APART * spread.min())
 
 
-def in_own_units(units: Array, matrix: Array | None = None) -> Array:
+def in_own_units(units: Array, matrix: Any = None) -> Any:
     r"""Return the matrix on rows x of a cost on x/units: :math:`D\Lambda D`, without one of I.
 
     :math:`D \propto \mathrm{diag}(1/\mathrm{units})` has :math:`\mathrm{tr}\,D^2 = d`.
@@ -53,5 +54,6 @@ def in_own_units(units: Array, matrix: Array | None = None) -> Array:
     # relative to the least: the inverse squares of very large units would vanish
     price = units.min() / units
     price = price * np.sqrt(len(units) / np.sum(price**2))
-    found: Array = np.diag(price**2) if matrix is None else price[:, None] * matrix * price
-    return found
+    if matrix is None:
+        return of_diagonal(price**2) if len(price) > FEW_ROWS_UP_TO else np.diag(price**2)
+    return matrix.in_units(price) if is_structured(matrix) else price[:, None] * matrix * price
