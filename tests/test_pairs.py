@@ -259,3 +259,13 @@ def test_distinct_rows_are_those_of_numpy_in_its_order():
     rows[rows == 0] *= -1
     np.testing.assert_array_equal(distinct_rows(rows), np.unique(rows, axis=0))
     assert len(distinct_rows(rows)) < len(rows)
+
+
+@pytest.mark.parametrize("repeated", [False, True])
+def test_distinct_rows_of_many_columns_are_in_the_order_of_all_of_them(repeated):
+    rows = np.random.default_rng(0).normal(size=(30, 300))
+    rows[4, 0] = -0.0
+    if repeated:
+        rows[7] = rows[3]
+        rows[8, :50] = rows[2, :50]
+    np.testing.assert_array_equal(distinct_rows(rows), np.unique(rows + 0.0, axis=0))

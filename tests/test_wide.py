@@ -15,7 +15,7 @@ from otdro.costs import Mahalanobis, Norm
 from otdro.costs.low_rank import LowRank, blend, identity
 from otdro.design import Design
 from otdro.losses import Logistic
-from otdro.metrics import Diagonal, GeometricMean, Learned, Spectral
+from otdro.metrics import Association, Diagonal, GeometricMean, Learned, Spectral
 from otdro.metrics import leading as leading_module
 from otdro.metrics.leading import leading
 from otdro.problem import Ball, Problem
@@ -403,6 +403,40 @@ def test_a_default_fit_to_fewer_rows_than_columns_is_structured_and_certified():
     written = Mahalanobis(model.cost_.matrix.toarray())
     same = DROClassifier(cost=written, delta=model.delta_).fit(X, y)
     assert_allclose(same.robust_risk_, model.robust_risk_, rtol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("change", "given", "settings"),
+    [
+        (lambda X: sparse.csr_array(np.where(np.abs(X) > 1, X, 0.0)), {}, {}),
+        (lambda X: X.astype(np.float32), {}, {}),
+        (lambda X: X, {"sample_weight": np.arange(30) % 5}, {}),
+        (lambda X: X, {"unlabelled": fewer_rows(9, 260, 1)[0]}, {}),
+        (lambda X: X, {}, {"order": 2}),
+        (lambda X: X, {}, {"order": 2, "delta": "theory", "cost": Spectral()}),
+        (lambda X: X, {}, {"delta": "theory", "cost": Association()}),
+        (lambda X: X, {}, {"label_cost": 1.0}),
+        (lambda X: X, {}, {"loss": "hinge", "delta": 0.1}),
+        (lambda X: X, {}, {"fit_intercept": False}),
+    ],
+)
+def test_fits_to_fewer_rows_are_those_under_the_matrix_written_out(change, given, settings):
+    X, y = fewer_rows(30, 260)
+    X = change(X)
+    model = DROClassifier(**{"cv": 2} | settings).fit(X, y, **given)
+    assert isinstance(model.cost_.matrix, LowRank)
+    written = settings | {"cost": Mahalanobis(model.cost_.matrix.toarray()), "delta": model.delta_}
+    weight = {key: value for key, value in given.items() if key == "sample_weight"}
+    same = DROClassifier(**written).fit(X, y, **weight)
+    assert_allclose(same.robust_risk_, model.robust_risk_, rtol=1e-5 if X.dtype == "f4" else 1e-6)
+
+
+def test_targets_and_classes_of_fewer_rows_than_columns():
+    X, _ = fewer_rows(30, 260)
+    model = DRORegressor(cv=2).fit(X, X[:, 0] + 0.1 * X[:, 1])
+    assert isinstance(model.cost_.matrix, LowRank)
+    assert model.gap_ <= 1e-6
+    assert DROClassifier(cv=2).fit(X, np.arange(30) % 3).predict(X).shape == (30,)
 
 
 def test_units_far_apart_keep_a_structured_cost():

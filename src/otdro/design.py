@@ -24,14 +24,13 @@ from .arrays import (
     product_of_rows,
 )
 from .memory import require_dense
-from .sparse_products import pair_products, written_product
+from .sparse_products import pair_products, row_products, written_product
 
 Array = NDArray[Any]
 
-#: Columns up to which matrices of d x d entries are formed; above it they are structured.
-WRITTEN_UP_TO = 2_000
-#: Columns up to which they are formed also from fewer rows than columns.
-FEW_ROWS_UP_TO = 256
+#: Columns up to which matrices of d x d entries are formed, the second number from fewer rows than
+#: columns; above they are structured.
+WRITTEN_UP_TO, FEW_ROWS_UP_TO = 2_000, 256
 #: Products of pairs of entries within rows that are kept.
 PRODUCTS_UP_TO = 2_000_000
 #: Bytes of a block of rows that is cast, centred or scaled at a time.
@@ -44,10 +43,7 @@ DENSE_COLUMN = 0.1
 
 
 def is_wide(X: Any) -> bool:
-    """Whether what rows teach is structured: they have many columns, or more than there are rows.
-
-    A matrix of d x d entries is then slow, and fewer rows than columns say little of it.
-    """
+    """Whether rows teach structured matrices: of many columns, or of more than there are rows."""
     n, d = X.shape
     return bool(d > WRITTEN_UP_TO or (d > FEW_ROWS_UP_TO and n < d))
 
@@ -313,7 +309,7 @@ class Design:
     def kernel(self, rows: slice = slice(None)) -> Array:
         """Return ZZ', shape (n, n), or some of its rows."""
         if self.sparse and self.factor is None:
-            K = self._sparse_kernel(rows)
+            K = row_products(self.X, rows, DENSE_COLUMN)
             if self.center is not None:
                 # (x - c)'(y - c) = x'y - x'c - c'y + c'c
                 s = self.X @ self.center
@@ -331,13 +327,6 @@ class Design:
             Z = Z if self.center is None else Z - self.center[columns]
             K += Z[rows] @ Z.T
         return K
-
-    def _sparse_kernel(self, rows: slice) -> Array:
-        """Return XX' of sparse rows: columns that most rows have as a dense block."""
-        full = np.bincount(self.X.indices, minlength=self.d) > DENSE_COLUMN * self.n
-        thin, thick = self.X[:, np.flatnonzero(~full)], as_dense(self.X[:, np.flatnonzero(full)])
-        K = written_product(thin[rows], thin.T)
-        return K + thick[rows] @ thick.T if thick.size else K
 
     def gram_square(self, D: Array) -> float:
         """Return the sum of the squared entries of Z' diag(D) Z for D >= 0.

@@ -18,6 +18,9 @@ REDUCE_UP_TO = 5_000
 DECOMPOSE_UP_TO = 500_000
 #: The same for a problem without a penalty.
 PLAIN_UP_TO = 50_000_000
+#: Rows up to which singular values tell the directions that no row has: problems of more do not
+#: start from solutions over other rows, which may go there, and take a triangular factor.
+SINGULAR_UP_TO = 150
 
 
 class Span:
@@ -61,6 +64,9 @@ def row_space(design: Design, plain: bool = False) -> tuple[Design, Span]:
     if design.n * design.d > (PLAIN_UP_TO if plain else DECOMPOSE_UP_TO):
         return _kernel_space(design)
     Z = design.dense()
+    if design.n > SINGULAR_UP_TO and not plain and isinstance(Z, np.ndarray):
+        V, R = np.linalg.qr(Z.T)
+        return Design(np.ascontiguousarray(R.T)), Span(V)
     U, s, Vt = namespace(Z).linalg.svd(Z, full_matrices=False)
     s, Vt = numpy(s), numpy(Vt)
     keep = s > 1e-14 * max(s[0], np.finfo(float).tiny) if len(s) else np.zeros(0, dtype=bool)

@@ -11,6 +11,9 @@ from sklearn.utils.extmath import safe_sparse_dot
 
 Array = NDArray[Any]
 
+#: Passes over a matrix of products from which dense columns are taken out of a sparse product.
+DENSE_FROM = 8
+
 
 def pair_products(X: Any, most: int) -> Any:
     """Return the products of all pairs of entries of each CSR row, (n, d^2); None above most."""
@@ -26,6 +29,32 @@ def pair_products(X: Any, most: int) -> Any:
     row = np.repeat(np.arange(n), count**2)
     value = X.data[left].astype(float) * X.data[right]
     return sparse.csr_array((value, (row, place)), shape=(n, d**2))
+
+
+def row_products(X: Any, rows: slice, share: float) -> Array:
+    """Return XX' of CSR rows, or some of its rows.
+
+    Columns in which more than a ``share`` of the rows has an entry are a dense block, where that
+    spares many passes over XX': a column of c entries adds c^2 products.
+    """
+    n, d = X.shape
+    filled = np.bincount(X.indices, minlength=d) / n
+    thick = filled > share
+    if np.sum(filled[thick] ** 2) < DENSE_FROM:
+        return written_product(X if rows == slice(None) else X[rows], X.T)
+    heavy = thick[X.indices]
+    thin = _entries(X, ~heavy, X.indices, d)
+    K = written_product(thin if rows == slice(None) else thin[rows], thin.T)
+    place = (np.cumsum(thick) - 1).astype(X.indices.dtype)
+    block = _entries(X, heavy, place[X.indices], int(thick.sum())).toarray()
+    K += block[rows] @ block.T
+    return K
+
+
+def _entries(X: Any, kept: Array, columns: Array, d: int) -> Any:
+    """Return the CSR matrix of some entries of another, in columns 0 to d of their own."""
+    ends = np.append(0, np.cumsum(kept))[X.indptr].astype(X.indptr.dtype)
+    return sparse.csr_array((X.data[kept], columns[kept], ends), shape=(X.shape[0], d))
 
 
 def written_product(A: Any, B: Any) -> Array:

@@ -61,23 +61,24 @@ class Leading:
 
 
 def leading(X: Any) -> Leading:
-    """Return the leading directions of the covariance of the rows X, dense or CSR.
-
-    They come from the n x n kernel of the centred rows, ZZ' = U s^2 U': V = Z'U/s.
-    """
+    """Return the leading directions of the covariance of the rows X, dense or CSR."""
     n = X.shape[0]
     return of_rows(Design(X, center=mean(X, np.full(n, 1 / n))), RANK)
 
 
 def of_rows(design: Design, rank: int) -> Leading:
-    """Return at most ``rank`` leading directions of rows z, those of E[zz']."""
+    """Return at most ``rank`` leading directions of rows z, those of E[zz'].
+
+    They come from the n x n kernel ZZ' = U s^2 U': V = Z'U/s. The centre of rows of mean zero
+    drops out of Z'U, since 1'ZZ' = 0.
+    """
     n, d = design.n, design.d
     K = design.kernel()
     total = float(np.trace(K))
     square, U = _top(K, design, rank)
     some = square > n * np.finfo(float).eps * max(total, np.finfo(float).tiny)
     square, U = square[some], U[:, some]
-    vectors = design.adjoint(U / np.sqrt(square))
+    vectors = design.uncentred.adjoint(U / np.sqrt(square))
     rest = max(total - float(square.sum()), 0.0) / (d - len(square))
     # what rounding leaves of directions that all rows lack
     rest = rest if rest > np.finfo(float).eps * total else 0.0

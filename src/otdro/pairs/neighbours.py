@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.spatial.distance import cdist
+from scipy.spatial.distance import cdist, pdist, squareform
 from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.neighbors import NearestNeighbors
 
@@ -41,7 +41,7 @@ class NeighbourSearch:
             near = self._index(self.X[rows], k + 1).neighbor_graph[0]
             return _link(rows, rows, _others(near, k))
         if len(rows) ** 2 <= TABLE_UP_TO:
-            distance = self._squares(rows, rows)
+            distance = self._squares_among(rows)
             np.fill_diagonal(distance, np.inf)
             return _link(rows, rows, np.argpartition(distance, k - 1, axis=1)[:, :k])
         return _link(rows, rows, NearestNeighbors(n_neighbors=k).fit(self.X[rows]).kneighbors()[1])
@@ -75,6 +75,12 @@ class NeighbourSearch:
         """Return the pairs of ``between`` from a table of the squared distances."""
         k = min(self.k, len(others))
         return _link(rows, others, np.argpartition(squares, k - 1, axis=1)[:, :k])
+
+    def _squares_among(self, rows: Array) -> Array:
+        """Return the squared distances among some rows; of dense ones each is found once."""
+        if sparse.issparse(self.X) or self.X.shape[1] > WRITTEN_UP_TO:
+            return self._squares(rows, rows)
+        return np.asarray(squareform(pdist(self.X[rows], "sqeuclidean")))
 
     def _squares(self, rows: Array, others: Array) -> Array:
         """Return the squared distances of some rows to others."""

@@ -240,6 +240,9 @@ def _inverse(cost: Cost, d: int) -> Array:
     L = cost.factor()
     if L is None:
         return np.eye(d)
+    if cost.structured:
+        inverse: Array = cost.matrix.solve(np.eye(d))
+        return inverse
     half = solve_triangular(L, np.eye(d), lower=True)
     return half.T @ half
 

@@ -140,9 +140,13 @@ def _first(at: Coordinates, objective: JointObjective, flat: Flat, starts: Start
 
 
 def _duals(starts: Starts, z: Array) -> Array:
-    """Return the mean slopes of the rows that solutions ended with, shape (n, B), nan if none."""
-    unknown = full(len(z), np.nan, z)
-    each = [unknown if start.dual is None else start.dual for start in starts]
+    """Return the mean slopes of the rows that solutions ended with, shape (n, B), nan if none.
+
+    A fold may start from a solution over other rows, whose slopes say nothing of its own.
+    """
+    n, unknown = len(z), full(len(z), np.nan, z)
+    duals = (start.dual for start in starts)
+    each = [unknown if dual is None or len(dual) != n else dual for dual in duals]
     found: Array = namespace(z).stack(each, axis=1)
     return found
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...arrays import factor_of, numbers, pick, pick_columns
+from ...arrays import factor_of, library, numbers, pick, pick_columns
 from ...costs import Cost
 from ...design import Design, mean
 from ...losses import Loss
@@ -149,11 +149,13 @@ class Newton(BatchedMethod):
         """Solve at every delta from the line through the last two solutions."""
         at, target = self._coordinates(problem), np.array([tol * constant_risk(problem)[1]])
         one = _batch(problem, at, problem.weights[:, None], deltas[:1])
-        solved: list[Solution] = []
-        for delta, found in zip(deltas, _along(one, deltas, target, max_iter), strict=True):
-            rho = np.array([delta * problem.loss.lipschitz])
-            solved += _solutions(problem, at, found, target, rho)
-        return solved
+        found, rho = _along(one, deltas, target, max_iter), deltas * problem.loss.lipschitz
+        if at.span is not None and library(problem.X) is None:
+            # of few rows the coefficients of all deltas are one product
+            path = Minimum.of_problem(found, 0, at.design.d)
+            return _solutions(problem, at, path, np.full(len(deltas), target[0]), rho)
+        each = zip(found, rho, strict=True)
+        return [_solutions(problem, at, one, target, np.array([r]))[0] for one, r in each]
 
     def sweeps(self, problem: Problem) -> bool:
         """Whether folds share passes over the rows: these are many, and the loss is steady.
