@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from ...costs import Cost
 from ..base import duality_gap
 from . import interior
-from .newton import Place, PricedMinimum, PricedRows, Risk
 from .norm_rows import FaceRows
+from .priced_rows import Place, PricedMinimum, PricedRows, Risk
 
 Array = NDArray[Any]
 

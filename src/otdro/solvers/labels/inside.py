@@ -17,10 +17,9 @@ from ...problem import Ball, Problem, Solution
 from ..base import Starts, verdict
 from ..euclidean.coordinates import Coordinates
 from . import cuts
-from .cones import cone_of
-from .newton import Place, PricedMinimum, PricedRows, Risk
 from .norm_rows import norm_rows
 from .pieces import pieces_of
+from .priced_rows import Place, PricedMinimum, PricedRows, Risk
 
 Array = NDArray[Any]
 
@@ -54,7 +53,6 @@ class Inside:
             problem.weights,
             problem.loss,
             pieces_of(problem.loss, ball.order, ball.label_cost),
-            cone_of(cost),
             ball.delta,
             ball.label_cost,
             problem.fit_intercept,

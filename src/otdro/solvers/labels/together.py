@@ -18,7 +18,7 @@ from ...problem import Solution
 from ..base import Starts
 from . import constant, interior
 from .inside import ABOVE, HALVINGS, LARGER_LAM, LEAST_T, ROUGH_ROWS, SMALLER_LAM, Inside
-from .newton import Place, PricedMinimum, PricedRows
+from .priced_rows import Place, PricedMinimum, PricedRows
 
 Array = NDArray[Any]
 

@@ -87,7 +87,7 @@ class RoundPairs:
             delta,
             _steepest(norms) if multipliers is None else mu,
         )
-        dC, dc = model.split(-(solved[:, :, 0] + times(solved[:, :, 1:], lam)))
+        dC, dc = model.rows.split(-(solved[:, :, 0] + times(solved[:, :, 1:], lam)))
         dD = rows.differences(dC)
         along = np.einsum("bpd,bpd->bp", u, dD)
         flows = lam[:, :, None] * u + bend[:, :, None] * (dD - along[:, :, None] * u)

@@ -117,7 +117,7 @@ class Unpenalised:
         diagonal = np.einsum("bii->bi", H)[:, : d * m]
         constant = diagonal <= np.repeat(design.rounding, m)
         diagonal += np.where(constant, np.repeat(design.offset**2, m), 0.0)
-        dC, dc = model.split(-solve_each(H, model.g[:, :, None])[:, :, 0])
+        dC, dc = model.rows.split(-solve_each(H, model.g[:, :, None])[:, :, 0])
         flows = np.zeros((len(dC), len(model.rows.incidence), dC.shape[1]))
         return PairMove(dC, dc, flows, np.zeros(len(dC)))
 

@@ -115,7 +115,7 @@ class PolyhedralPairs:
             t = t + length * step[2]
             x = x + length * dx
             y = y + length * dy
-        dC, dc = model.split(s)
+        dC, dc = model.rows.split(s)
         rise = delta * (float(self.norms(D + rows.differences(dC)).max()) - before)
         return PairMove(dC, dc, self.pulls(x)[0], rise)
 
@@ -134,7 +134,7 @@ class PolyhedralPairs:
         v, on_u, on_t = self.pulls(target / y)
         r = -(model.g + model.H @ s)
         step = system.solve(r, v, on_u, on_t, delta)
-        dD = model.rows.differences(model.split(step[0])[0])
+        dD = model.rows.differences(model.rows.split(step[0])[0])
         dy = self.slacks(dD, step[1], step[2])
         return step, (target - x * y - x * dy) / y, dy
 
@@ -171,7 +171,7 @@ class _System:
         rhs[: d * m] += ((add_D - v).T @ self.mixed).ravel()
         rhs[-1] = on_t - delta + float(add_t.sum())
         found = cho_solve(self.factor, rhs, check_finite=False)
-        dD = model.rows.differences(model.split(found[:-1])[0])
+        dD = model.rows.differences(model.rows.split(found[:-1])[0])
         return found[:-1], norm.recovered(self.parts, on_u, dD, float(found[-1])), float(found[-1])
 
 

@@ -41,9 +41,7 @@ def fitted(rows: SoftmaxRows, p: Array, q: Array, flows: Array, H: Array) -> Arr
         now = float(residual @ pushed)
         direction = pushed + now / before * direction if direction.any() else pushed
         before = now
-        parts = direction.reshape(-1, m)
-        c = parts[d] if rows.fit_intercept else np.zeros(m)
-        change = rows.bent(p, rows.scores(parts[None, :d], c[None]))
+        change = rows.bent(p, rows.scores(*rows.split(direction[None])))
         product = rows.gradient(change)[0]
         length = now / float(direction @ product)
         q = q + length * change

@@ -133,6 +133,13 @@ class SoftmaxRows:
         g = g.reshape(*g.shape[:-2], -1)
         return np.append(g, self.mean(a) @ self.basis, axis=-1) if self.fit_intercept else g
 
+    def split(self, s: Array) -> tuple[Array, Array]:
+        """Return (C, c) of a vector by column, then class; c is 0 without an intercept."""
+        d, m = self.design.d, self.classes - 1
+        parts = s.reshape(*s.shape[:-1], -1, m)
+        c = parts[..., d, :] if self.fit_intercept else np.zeros((*s.shape[:-1], m))
+        return parts[..., :d, :], c
+
     def bent(self, p: Array, dz: Array) -> Array:
         """Return (diag p - pp') dz, the change of the probabilities, row by row."""
         return p * (dz - inner(p, dz)[..., None])
