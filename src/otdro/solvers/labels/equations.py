@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrs
 
 from ...duality.ties import RIDGE, factored
-from .norm_rows import NormLine, NormPoint, NormRows, NormStep
+from ..norm_rows import NormLine, NormPoint, NormRows, NormStep
 from .pieces import SmoothPieces
 from .priced_rows import Place, PricedRows, along, bound, curvature, gradient, hessian
 

@@ -16,8 +16,8 @@ from ...losses import Loss
 from ...problem import Ball, Problem, Solution
 from ..base import Starts, verdict
 from ..euclidean.coordinates import Coordinates
+from ..norm_rows import norm_rows
 from . import cuts
-from .norm_rows import norm_rows
 from .pieces import pieces_of
 from .priced_rows import Place, PricedMinimum, PricedRows, Risk
 

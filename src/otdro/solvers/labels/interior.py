@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..base import duality_gap
+from ..norm_rows import NormRows
 from .equations import Iterate, PricedEquations, Step, total_of
-from .norm_rows import NormRows
 from .pieces import SmoothPieces
 from .priced_rows import Place, PricedMinimum, PricedRows, Risk
 

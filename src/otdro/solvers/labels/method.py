@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from ...problem import Problem, Solution
 from ..base import Method, Starts, constant_risk, verdict
+from ..norm_rows import norm_rows
 from ..softmax.method import MultinomialNewton, PairCoordinates, pair_penalty
 from . import constant, interior, tied_rows, together
 from .inside import LEAST_T, Inside
-from .norm_rows import norm_rows
 from .pieces import pieces_of
 from .priced_rows import Place, PricedMinimum
 from .smoothed_pieces import minimise

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...duality import Dual
-from .norm_rows import NormRows
+from ..norm_rows import NormRows
 from .pieces import SmoothPieces
 from .priced_rows import (
     Place,
@@ -84,7 +84,7 @@ class SmoothedPieces:
     def value(self, at: SmoothPlace, tau: float) -> float:
         """Return the smoothed objective, inf outside its domain."""
         rows, place = self.rows, self.place(at)
-        barrier = self.norm.barrier(place.theta, float(place.s[0])).value
+        barrier = self.norm.barrier(place.theta[:, None], float(place.s[0])).value
         inside, _, _ = self._domain(place.s)
         if not np.isfinite(barrier + inside):
             return np.inf
@@ -116,10 +116,10 @@ class SmoothedPieces:
         mean = (q * pieces.slope).sum(axis=1)
         g, H = gradient(rows, mean), hessian(rows, curvature(pieces, q, q / tau, mean))
         head = np.append(np.arange(d), d + 1)
-        cone = self.norm.barrier(place.theta, float(place.s[0]))
+        barrier = self.norm.barrier(place.theta[:, None], float(place.s[0]))
         _, slope, bend = self._domain(place.s)
-        g[head] += tau * cone.gradient
-        H[np.ix_(head, head)] += tau * cone.matrix
+        g[head] += tau * barrier.gradient[:, 0]
+        H[np.ix_(head, head)] += tau * barrier.matrix[:, :, 0]
         g[d + 1 :] += tau * slope
         H[d + 1 :, d + 1 :] += tau * bend
         return g, H

@@ -23,10 +23,10 @@ from numpy.typing import NDArray
 
 from ...duality import Dual, priced_pair_risk
 from ...losses.softmax import entropy
+from ..norm_rows import Barrier, NormRows
 from ..smoothing.gaussian_integral import softmax
 from ..softmax.penalty import PairPenalty, corrected
 from ..softmax.rows import SoftmaxRows
-from .norm_rows import Barrier, NormRows
 from .smoothings import FIRST, SmoothMinimum, SmoothPlace, follow
 
 Array = NDArray[Any]
@@ -103,13 +103,13 @@ class PricedSoftmax:
         """Return h_j = -z_j - kappa t [j != y]."""
         return -at.z - self.kappa * at.x[-1] * self._other()
 
-    def _barriers(self, at: SmoothPlace) -> list[Barrier]:
-        """Return the barrier of every pair."""
-        return [self.norm.barrier(D, float(at.x[-1])) for D in self._differences(at.x)]
+    def _barrier(self, at: SmoothPlace) -> Barrier:
+        """Return the barriers of all pairs."""
+        return self.norm.barrier(self._differences(at.x).T, float(at.x[-1]))
 
     def value(self, at: SmoothPlace, tau: float) -> float:
         """Return the smoothed objective, inf outside its domain."""
-        barrier = sum(b.value for b in self._barriers(at))
+        barrier = self._barrier(at).value
         if not np.isfinite(barrier):
             return np.inf
         loss = softmax(at.z)[1] + tau * softmax(self._heights(at) / tau)[1]
@@ -133,21 +133,10 @@ class PricedSoftmax:
         H[-1, -1] = kappa**2 * float(pi @ (own * (1 - own))) / tau
         g[:-1] = rows.gradient(p - q)
         g[-1] = self.delta - kappa * float(pi @ (1 - own))
-        self._add_barriers(at, tau, g, H)
+        barrier = self._barrier(at)
+        g += tau * rows.pair_gradient(barrier.gradient)
+        H += tau * rows.pair_hessian(barrier.matrix)
         return g, H
-
-    def _add_barriers(self, at: SmoothPlace, tau: float, g: Array, H: Array) -> None:
-        """Add the barriers of the pairs, over (C, t)."""
-        n = self.rows.design.d * (self.rows.classes - 1)
-        mixed = self.rows.incidence @ self.rows.basis
-        for barrier, row in zip(self._barriers(at), mixed, strict=True):
-            M = tau * barrier.matrix
-            g[:n] += tau * np.outer(barrier.gradient[:-1], row).ravel()
-            g[-1] += tau * barrier.gradient[-1]
-            H[:n, :n] += np.kron(M[:-1, :-1], np.outer(row, row))
-            H[-1, :n] += np.outer(M[-1, :-1], row).ravel()
-            H[-1, -1] += M[-1, -1]
-        H[:n, -1] = H[-1, :n]
 
     def lower_bound(self, at: SmoothPlace, tau: float, step: SmoothPlace) -> tuple[float, Array]:
         """Return the bound of p and q continued along a Newton step, and p - q."""
@@ -172,6 +161,7 @@ class PricedSoftmax:
 
     def _flows(self, at: SmoothPlace, tau: float, step: SmoothPlace) -> Array:
         """Return tau times the barriers' gradients in D, continued along a step."""
-        pairs = zip(self._barriers(at), self._differences(step.x), strict=True)
-        moves = [(barrier, np.append(dD, step.x[-1])) for barrier, dD in pairs]
-        return tau * np.stack([(b.gradient + b.matrix @ move)[:-1] for b, move in moves])
+        barrier, dD = self._barrier(at), self._differences(step.x).T
+        move = np.append(dD, np.full((1, dD.shape[1]), step.x[-1]), axis=0)
+        moved = barrier.gradient + np.einsum("ijp,jp->ip", barrier.matrix, move)
+        return np.asarray(tau * moved[:-1].T)

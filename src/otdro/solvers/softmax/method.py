@@ -14,11 +14,12 @@ from ...design import Design, mean
 from ...problem import Problem, Solution
 from ...row_space import DECOMPOSE_UP_TO, REDUCE_UP_TO, Span, row_space
 from ..base import Method, Starts, ahead, constant_risk, verdict
+from ..norm_rows import norm_rows
 from .batch import OwnRows, SharedRows
 from .euclidean import RoundPairs
 from .newton import SoftmaxMinima, SoftmaxStart, Unpenalised, locate, minimise, origin
 from .penalty import PairPenalty
-from .polyhedral import LargestEntry, SumOfEntries
+from .polyhedral import PolyhedralPairs
 from .rows import SoftmaxRows
 
 Array = NDArray[Any]
@@ -151,7 +152,9 @@ def pair_penalty(problem: Problem) -> PairPenalty:
         return Unpenalised()
     if cost.euclidean:
         return RoundPairs()
-    return SumOfEntries() if cost.dual_p == 1 else LargestEntry()
+    slacks = norm_rows(cost, problem.X.shape[1])
+    assert slacks is not None
+    return PolyhedralPairs(cost, slacks)
 
 
 class PairCoordinates:

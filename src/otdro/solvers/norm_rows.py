@@ -1,4 +1,4 @@
-r"""The constraint t >= ||theta||_* by slacks with prices, for the interior point method.
+r"""The constraint t >= ||theta||_* by slacks with prices, for interior points and barriers.
 
 Slacks :math:`c_k(\theta, t) \ge 0`, concave, have prices p and products c p = mu share. Newton's
 equations of p' = aim/c - (p/c) dc, aim = mu share less the products that a last step dropped, add
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...costs import Cost
+from ..costs import Cost
 
 Array = NDArray[Any]
 
@@ -54,13 +54,13 @@ class NormStep(NamedTuple):
     price: Array
     bounds: Array
 
-    def shortened(self, length: Array) -> NormStep:
+    def shortened(self, length: Any) -> NormStep:
         """Return a part of the step."""
         return NormStep(length * self.slack, length * self.price, length * self.bounds)
 
 
 class Barrier(NamedTuple):
-    """The value, inf outside, the gradient (d + 1,) in (theta, t) and the Hessian."""
+    """The value, inf outside, the gradients (d + 1, B) in (theta, t) and the Hessians."""
 
     value: float
     gradient: Array
@@ -112,18 +112,16 @@ class NormRows:
         return NormPoint(t, at.slack + step.slack, at.price + step.price, at.bounds + step.bounds)
 
     def slacks(self, theta: Array, t: float) -> Array:
-        """Return the slacks (K,) of one problem, at the best bounds of the entries."""
+        """Return the slacks (K, B) at the best bounds of the entries, some not positive if none."""
         raise NotImplementedError
 
     def barrier(self, theta: Array, t: float) -> Barrier:
-        """Return -sum log c of one problem, bounds minimised out."""
-        slack = self.slacks(theta, t)
-        if slack.min() <= 0:
+        """Return -sum log c over all slacks, bounds minimised out; t is the same for all theta."""
+        c = self.slacks(theta, t)
+        if c.min() <= 0:
             return OUTSIDE
-        c = slack[:, None]
-        line = self.linearised(theta[:, None], NormPoint(np.array([t]), c, 1 / c, c[:0]))
-        gradient = line.force(np.ones_like(c))[:, 0]
-        return Barrier(-float(np.log(slack).sum()), gradient, line.matrix[:, :, 0])
+        line = self.linearised(theta, NormPoint(np.full(c.shape[1], t), c, 1 / c, c[:0]))
+        return Barrier(-float(np.log(c).sum()), line.force(np.ones_like(c)), line.matrix)
 
 
 class RoundRows(NormRows):
@@ -148,12 +146,14 @@ class RoundRows(NormRows):
 
     def barrier(self, theta: Array, t: float) -> Barrier:
         """Return -log(t^2 - ||theta||^2), which is smooth at theta = 0."""
-        s = t**2 - float(theta @ theta)
-        if s <= 0 or t <= 0:
+        s = t**2 - np.einsum("db,db->b", theta, theta)
+        if s.min() <= 0 or t <= 0:
             return OUTSIDE
-        g = np.append(2 * theta, -2 * t) / s
-        diagonal = np.append(np.full(len(theta), 2 / s), -2 / s)
-        return Barrier(-float(np.log(s)), g, np.diag(diagonal) + np.outer(g, g))
+        g = np.append(2 * theta, np.full((1, len(s)), -2 * t), axis=0) / s
+        matrix = g[:, None] * g
+        signs = np.append(np.ones(len(theta)), -1.0)
+        np.einsum("iib->ib", matrix)[:] += signs[:, None] * (2 / s)
+        return Barrier(-float(np.log(s).sum()), g, matrix)
 
 
 class _Round(NormLine):
@@ -197,9 +197,49 @@ class FaceRows(NormRows):
         """Return the slacks: they are linear."""
         return _Faces(at, np.append(-self.normals, np.ones((len(self.normals), 1)), 1))
 
+
+class BoxRows(NormRows):
+    """t - theta_j and t + theta_j; together they count as one."""
+
+    def __init__(self, d: int) -> None:
+        self.share = np.full((2 * d, 1), 0.5 / d)
+
+    def begin(self, theta: Array, room: Array, mu: Array) -> NormPoint:
+        """Return t = max |theta_j| + room."""
+        t = np.abs(theta).max(axis=0) + room
+        slack = np.concatenate([t - theta, t + theta])
+        return NormPoint(t, slack, mu * self.share / slack, np.zeros((0, len(room))))
+
+    def linearised(self, theta: Array, at: NormPoint) -> NormLine:
+        """Return the slacks: they are linear."""
+        return _Box(at)
+
     def slacks(self, theta: Array, t: float) -> Array:
-        """Return t - <v, theta>."""
-        return np.asarray(t - self.normals @ theta)
+        """Return t -+ theta."""
+        return np.concatenate([t - theta, t + theta])
+
+
+class _Box(NormLine):
+    """t -+ theta around points."""
+
+    def __init__(self, at: NormPoint) -> None:
+        super().__init__(at)
+        above, below = np.split(self.steep, 2)
+        d = len(above)
+        self.matrix = np.zeros((d + 1, d + 1, above.shape[1]))
+        self.matrix[np.arange(d), np.arange(d)] = above + below
+        self.matrix[:d, d] = self.matrix[d, :d] = below - above
+        self.matrix[d, d] = self.steep.sum(axis=0)
+
+    def force(self, aim: Array) -> Array:
+        """Return f_+ - f_- and minus their sum, f = aim/c."""
+        f = aim / self.at.slack
+        above, below = np.split(f, 2)
+        return np.append(above - below, -f.sum(axis=0, keepdims=True), axis=0)
+
+    def moves(self, move: Array, aim: Array) -> tuple[Array, Array]:
+        """Return dt -+ dtheta."""
+        return np.concatenate([move[-1] - move[:-1], move[-1] + move[:-1]]), self.at.bounds
 
 
 class _Faces(NormLine):
@@ -243,21 +283,21 @@ class SumRows(NormRows):
         r is the root of the convex r + sum u(r) = t, by Newton's method from above.
         """
         size = np.abs(theta)
-        r = t - float(size.sum())
-        if r <= 0:
-            return np.full(1, r)
+        r = t - size.sum(axis=0)
+        if r.min() <= 0:
+            return r[None]
         for _ in range(STEPS):
             root = np.sqrt(r**2 + size**2)
-            miss = r + float((r + root).sum()) - t
-            step = miss / (1 + len(size) + float((r / np.maximum(root, TINY)).sum()))
-            r = max(r - step, 0.1 * r)
-            if abs(step) <= SETTLED * r:
+            miss = r + (r + root).sum(axis=0) - t
+            step = miss / (1 + len(size) + (r / np.maximum(root, TINY)).sum(axis=0))
+            r = np.maximum(r - step, 0.1 * r)
+            if np.all(np.abs(step) <= SETTLED * r):
                 break
         far = r + np.sqrt(r**2 + size**2) + size
         # u - |theta| without the cancellation where theta is near u
         near = 2 * (far - size) * r / far
         up, down = np.where(theta > 0, near, far), np.where(theta > 0, far, near)
-        return np.concatenate([up, down, [r]])
+        return np.concatenate([up, down, r[None]])
 
 
 class _Bounded(NormLine):
@@ -317,5 +357,5 @@ def norm_rows(cost: Cost, d: int) -> NormRows | None:
     if cost.euclidean:
         return RoundRows()
     if cost.dual_p == np.inf:
-        return FaceRows(np.vstack([np.eye(d), -np.eye(d)]))
+        return BoxRows(d)
     return SumRows(d) if cost.dual_p == 1 else None
