@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..design import Design, as_dense
+from ..design import Design
 from ..duality import priced_risk
 from ..problem import Problem
-from .distribution import TOLERANCE, ScoredModel, ScoredRows, WorstCase
+from .distribution import TOLERANCE, Moves, ScoredModel, ScoredRows, WorstCase
+from .norms import moved
 from .order_one import check_reach, steepest_sign
 from .places import spend
 
@@ -42,16 +43,6 @@ def priced_worst_case(problem: Problem, coef: Array, intercept: float, reach: An
     return _far(model)
 
 
-@dataclass(frozen=True, eq=False)
-class LabelledMoves:
-    """Atoms: the row they come from, their mass, the shift of the score, and the label there."""
-
-    row: Array
-    mass: Array
-    shift: Array
-    label: Array
-
-
 def _both_signs(rows: ScoredRows, length: float) -> list[Array]:
     """Return the better of the shifts +-length under each label."""
     found = []
@@ -74,8 +65,7 @@ def _spent(model: ScoredModel, shifts: list[Array]) -> WorstCase:
     price = np.abs(shift / w if w > 0 else shift) ** ball.order
     price = price + np.where(label != y[:, None], ball.label_cost, 0.0)
     row, place, mass = spend(loss, price, rows.weights, ball.delta)
-    moves = LabelledMoves(row, mass, shift[row, place], label[row, place])
-    return _distribution(model, moves, attained=True)
+    return _distribution(model, Moves(row, mass, shift[row, place], True, label[row, place]))
 
 
 def _far(model: ScoredModel) -> WorstCase:
@@ -91,40 +81,26 @@ def _far(model: ScoredModel) -> WorstCase:
     rest = ball.delta - float(mass[place == 1].sum()) * ball.label_cost
     still = np.zeros(len(row))
     if model.w == 0 or rest <= TOLERANCE * ball.delta:
-        return _distribution(model, LabelledMoves(row, mass, still, label), attained=True)
+        return _distribution(model, Moves(row, mass, still, True, label))
     length = steepest_sign(z[row], label, rows.loss) * model.w * rest
     share = 1.0
     while True:
-        moves = LabelledMoves(
-            row=np.concatenate([row, row]),
+        moves = Moves(
+            origin=np.concatenate([row, row]),
             mass=np.concatenate([(1 - share) * mass, share * mass]),
             shift=np.concatenate([still, length / share]),
-            label=np.concatenate([label, label]),
+            attained=False,
+            labels=np.concatenate([label, label]),
         )
-        found = _distribution(model, moves, attained=False)
+        found = _distribution(model, moves)
         if found.shortfall <= TOLERANCE * worst.risk or share < np.finfo(float).eps:
             return found
         share /= 4
 
 
-def _distribution(model: ScoredModel, moves: LabelledMoves, *, attained: bool) -> WorstCase:
+def _distribution(model: ScoredModel, moves: Moves) -> WorstCase:
     """Return the atoms with mass; rows without weight keep one."""
-    problem, ball = model.problem, model.problem.ball
-    keep = (moves.mass > 0) | (problem.weights[moves.row] == 0)
-    row, mass = moves.row[keep], moves.mass[keep]
-    shift, label = moves.shift[keep], moves.label[keep]
-    t = shift / model.w if model.w > 0 else np.zeros_like(shift)
-    price = np.abs(t) ** ball.order + np.where(label != problem.y[row], ball.label_cost, 0.0)
-    direction = np.asarray(ball.cost.direction(model.coef), dtype=float)
-    reached = float(mass @ problem.loss.value(model.rows.z[row] + shift, label))
-    short = max(0.0, model.worst.risk - reached)
-    return WorstCase(
-        points=as_dense(problem.X)[row] + np.outer(t, direction),
-        targets=label,
-        weights=mass,
-        origin=row,
-        budget=float(mass @ price),
-        risk=reached,
-        attained=attained and short <= TOLERANCE * model.worst.risk,
-        shortfall=short,
-    )
+    direction = np.asarray(model.problem.ball.cost.direction(model.coef), dtype=float)
+    found = moved(model, moves.without_empty(len(model.rows.z)), direction)
+    close = found.shortfall <= TOLERANCE * model.worst.risk
+    return replace(found, attained=moves.attained and close)

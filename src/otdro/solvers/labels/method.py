@@ -109,7 +109,7 @@ def _from_start(
         found = tied_rows.minimise(rows, place, lam, unit, target, max_iter)
     # interior points take fewer steps from coefficients that are too large, where they get there
     for smaller in (False, True):
-        if found is None and (moves or at.round is None):
+        if found is None and (moves or not at.problem.ball.cost.euclidean):
             known = (at.nearer(*fixed, smaller), at.risk, below, unit, target, max_iter)
             found = interior.minimise(rows, at.norm_rows, *known)
     if found is None and moves and rows.worst.scalars == 2:
