@@ -15,8 +15,8 @@ from ..base import Method, Starts, ahead, constant_risk, verdict
 from ..euclidean.coordinates import Coordinates
 from ..norm_rows import norm_rows
 from .batch import OwnRows, SharedRows
-from .euclidean import RoundPairs
-from .newton import SoftmaxMinima, SoftmaxStart, Unpenalised, locate, minimise, origin
+from .euclidean import RoundPairs, Unpenalised
+from .newton import SoftmaxMinima, SoftmaxStart, locate, minimise, origin
 from .penalty import PairPenalty
 from .polyhedral import PolyhedralPairs
 from .rows import SoftmaxRows
