@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -9,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..design import Design
-from ..duality import priced_risk
+from ..duality import Dual, priced_risk
 from ..problem import Problem
 from .distribution import TOLERANCE, Moves, ScoredModel, ScoredRows, WorstCase
-from .norms import moved
-from .order_one import check_reach, steepest_sign
+from .norms import moved, norm_worst_case
+from .order_one import check_reach, most_gaining
 from .places import spend
 
 Array = NDArray[Any]
@@ -40,7 +41,12 @@ def priced_worst_case(problem: Problem, coef: Array, intercept: float, reach: An
             for sign in (1.0, -1.0)
         ]
         return _spent(model, shifts)
-    return _far(model)
+    gain = problem.loss.value(z, -problem.y) - problem.loss.value(z, problem.y)
+
+    def moved_on(changed: Problem) -> WorstCase:
+        return norm_worst_case(changed, coef, intercept, None, np.inf, None)
+
+    return with_changed_labels(problem, gain, -problem.y, worst, moved_on)
 
 
 def _both_signs(rows: ScoredRows, length: float) -> list[Array]:
@@ -68,34 +74,41 @@ def _spent(model: ScoredModel, shifts: list[Array]) -> WorstCase:
     return _distribution(model, Moves(row, mass, shift[row, place], True, label[row, place]))
 
 
-def _far(model: ScoredModel) -> WorstCase:
-    """Return labels changed where that gains at least lam kappa, and the rest of delta far away."""
-    ball, rows, worst = model.problem.ball, model.rows, model.worst
-    z, y = rows.z, rows.y
-    loss = np.stack([rows.loss.value(z, y), rows.loss.value(z, -y)], axis=1)
-    worth = loss[:, 1] - loss[:, 0] >= worst.multiplier * ball.label_cost * (1 - TOLERANCE)
-    loss[~worth, 1] = -np.inf
-    price = np.tile([0.0, ball.label_cost], (len(y), 1))
-    row, place, mass = spend(loss, price, rows.weights, ball.delta)
-    label = np.where(place == 0, y[row], -y[row])
-    rest = ball.delta - float(mass[place == 1].sum()) * ball.label_cost
-    still = np.zeros(len(row))
-    if model.w == 0 or rest <= TOLERANCE * ball.delta:
-        return _distribution(model, Moves(row, mass, still, True, label))
-    length = steepest_sign(z[row], label, rows.loss) * model.w * rest
-    share = 1.0
-    while True:
-        moves = Moves(
-            origin=np.concatenate([row, row]),
-            mass=np.concatenate([(1 - share) * mass, share * mass]),
-            shift=np.concatenate([still, length / share]),
-            attained=False,
-            labels=np.concatenate([label, label]),
-        )
-        found = _distribution(model, moves)
-        if found.shortfall <= TOLERANCE * worst.risk or share < np.finfo(float).eps:
-            return found
-        share /= 4
+def with_changed_labels(
+    problem: Problem,
+    gain: Array,
+    other: Array,
+    worst: Dual,
+    moved_on: Callable[[Problem], WorstCase],
+) -> WorstCase:
+    """Return labels changed to ``other`` where that gains most, and what is left of delta on moves.
+
+    A row changes where it gains more than lam kappa, and of rows that gain just as much what the
+    budget allows. ``moved_on`` is the worst case of the changed rows, whose labels stay.
+    """
+    ball, weights = problem.ball, problem.weights
+    mass = most_gaining(gain, weights, ball.delta / ball.label_cost)
+    mass = np.where(gain >= worst.multiplier * ball.label_cost * (1 - TOLERANCE), mass, 0.0)
+    goes = np.flatnonzero(mass > 0)
+    stays = np.flatnonzero((mass < weights) | (mass == 0))
+    origin = np.concatenate([stays, goes])
+    spent = float(mass.sum()) * ball.label_cost
+    changed = replace(
+        problem,
+        X=problem.X[origin],
+        y=np.concatenate([problem.y[stays], other[goes]]),
+        weights=np.concatenate([(weights - mass)[stays], mass[goes]]),
+        ball=replace(ball, delta=max(ball.delta - spent, 0.0), label_cost=np.inf),
+    )
+    found = moved_on(changed)
+    short = max(0.0, worst.risk - found.risk)
+    return replace(
+        found,
+        origin=origin[found.origin],
+        budget=found.budget + spent,
+        attained=found.attained and short <= TOLERANCE * worst.risk,
+        shortfall=short,
+    )
 
 
 def _distribution(model: ScoredModel, moves: Moves) -> WorstCase:
