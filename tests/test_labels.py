@@ -18,6 +18,7 @@ from otdro.solvers import Exact, Quadrature
 from otdro.solvers.labels import PricedLabels, interior, tied_rows
 from otdro.solvers.labels.kept_moments import KeptMoments
 from otdro.solvers.labels.kinked_quadratic import KinkedQuadratic
+from otdro.solvers.norm_rows import norm_rows
 from reference import classes as reference
 from strangers import LThreeHalves
 
@@ -288,6 +289,28 @@ def test_the_least_of_a_kinked_quadratic(seed):
     assert shares.min() >= 0
     assert shares.max() <= 1
     assert_allclose(g + model.H @ again + J.T @ shares, 0, atol=1e-9)
+
+
+@pytest.mark.parametrize("p", [1, 2, np.inf])
+def test_the_barriers_of_norms_have_the_derivatives_they_state(p):
+    rng = np.random.default_rng(0)
+    rows = norm_rows(Norm(p), 4)
+    at = np.vstack([rng.normal(size=(4, 3)), np.full(3, 9.0)])
+    found = rows.barrier(at[:4], 9.0)
+    largest = float(Norm(p).dual_norm(at[:4].T).max())
+    assert rows.barrier(at[:4], 0.99 * largest).value == np.inf
+
+    def gradients(points):
+        each = [rows.barrier(v[:4, None], v[4]).gradient[:, 0] for v in points.T]
+        return np.stack(each, axis=1)
+
+    def values(points):
+        return np.array([rows.barrier(v[:4, None], v[4]).value for v in points.T])
+
+    for j, h in enumerate(1e-5 * np.eye(5)):
+        up, down = at + h[:, None], at - h[:, None]
+        assert_allclose(found.gradient[j], (values(up) - values(down)) / 2e-5, atol=1e-7)
+        assert_allclose(found.matrix[j], (gradients(up) - gradients(down)) / 2e-5, atol=1e-7)
 
 
 def test_kept_moments_are_within_their_promise():

@@ -96,12 +96,16 @@ class ScoredModel:
 
 @dataclass(frozen=True, eq=False)
 class Moves:
-    """Atoms: the ``origin`` row, its ``mass``, and the signed ``shift`` of its score."""
+    """Atoms: the ``origin`` row, its ``mass``, the signed ``shift`` of its score, and its label.
+
+    ``labels`` is None where rows keep theirs.
+    """
 
     origin: Array
     mass: Array
     shift: Array
     attained: bool
+    labels: Array | None = None
 
     def without_empty(self, n: int) -> Moves:
         """Return the atoms with mass, and one for each row without weight."""
@@ -115,7 +119,8 @@ class Moves:
         first[order[:1]] = True
         first[order[1:]] = sorted_[1:] != sorted_[:-1]
         keep = keep | (lonely[self.origin] & first)
-        return Moves(self.origin[keep], self.mass[keep], self.shift[keep], self.attained)
+        labels = None if self.labels is None else self.labels[keep]
+        return Moves(self.origin[keep], self.mass[keep], self.shift[keep], self.attained, labels)
 
     def spending(self, w: float, delta: float) -> Moves:
         """Return the moves with their shifts scaled so that E (s/w)^2 = delta to rounding."""

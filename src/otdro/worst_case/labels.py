@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..design import Design, as_dense
-from ..duality import priced_risk
+from ..design import Design
+from ..duality import Dual, priced_risk
 from ..problem import Problem
-from .distribution import TOLERANCE, ScoredModel, ScoredRows, WorstCase
-from .order_one import check_reach, steepest_sign
+from .distribution import TOLERANCE, Moves, ScoredModel, ScoredRows, WorstCase
+from .norms import moved, norm_worst_case
+from .order_one import check_reach, most_gaining
 from .places import spend
 
 Array = NDArray[Any]
@@ -39,17 +41,12 @@ def priced_worst_case(problem: Problem, coef: Array, intercept: float, reach: An
             for sign in (1.0, -1.0)
         ]
         return _spent(model, shifts)
-    return _far(model)
+    gain = problem.loss.value(z, -problem.y) - problem.loss.value(z, problem.y)
 
+    def moved_on(changed: Problem) -> WorstCase:
+        return norm_worst_case(changed, coef, intercept, None, np.inf, None)
 
-@dataclass(frozen=True, eq=False)
-class LabelledMoves:
-    """Atoms: the row they come from, their mass, the shift of the score, and the label there."""
-
-    row: Array
-    mass: Array
-    shift: Array
-    label: Array
+    return with_changed_labels(problem, gain, -problem.y, worst, moved_on)
 
 
 def _both_signs(rows: ScoredRows, length: float) -> list[Array]:
@@ -74,57 +71,49 @@ def _spent(model: ScoredModel, shifts: list[Array]) -> WorstCase:
     price = np.abs(shift / w if w > 0 else shift) ** ball.order
     price = price + np.where(label != y[:, None], ball.label_cost, 0.0)
     row, place, mass = spend(loss, price, rows.weights, ball.delta)
-    moves = LabelledMoves(row, mass, shift[row, place], label[row, place])
-    return _distribution(model, moves, attained=True)
+    return _distribution(model, Moves(row, mass, shift[row, place], True, label[row, place]))
 
 
-def _far(model: ScoredModel) -> WorstCase:
-    """Return labels changed where that gains at least lam kappa, and the rest of delta far away."""
-    ball, rows, worst = model.problem.ball, model.rows, model.worst
-    z, y = rows.z, rows.y
-    loss = np.stack([rows.loss.value(z, y), rows.loss.value(z, -y)], axis=1)
-    worth = loss[:, 1] - loss[:, 0] >= worst.multiplier * ball.label_cost * (1 - TOLERANCE)
-    loss[~worth, 1] = -np.inf
-    price = np.tile([0.0, ball.label_cost], (len(y), 1))
-    row, place, mass = spend(loss, price, rows.weights, ball.delta)
-    label = np.where(place == 0, y[row], -y[row])
-    rest = ball.delta - float(mass[place == 1].sum()) * ball.label_cost
-    still = np.zeros(len(row))
-    if model.w == 0 or rest <= TOLERANCE * ball.delta:
-        return _distribution(model, LabelledMoves(row, mass, still, label), attained=True)
-    length = steepest_sign(z[row], label, rows.loss) * model.w * rest
-    share = 1.0
-    while True:
-        moves = LabelledMoves(
-            row=np.concatenate([row, row]),
-            mass=np.concatenate([(1 - share) * mass, share * mass]),
-            shift=np.concatenate([still, length / share]),
-            label=np.concatenate([label, label]),
-        )
-        found = _distribution(model, moves, attained=False)
-        if found.shortfall <= TOLERANCE * worst.risk or share < np.finfo(float).eps:
-            return found
-        share /= 4
+def with_changed_labels(
+    problem: Problem,
+    gain: Array,
+    other: Array,
+    worst: Dual,
+    moved_on: Callable[[Problem], WorstCase],
+) -> WorstCase:
+    """Return labels changed to ``other`` where that gains most, and what is left of delta on moves.
 
-
-def _distribution(model: ScoredModel, moves: LabelledMoves, *, attained: bool) -> WorstCase:
-    """Return the atoms with mass; rows without weight keep one."""
-    problem, ball = model.problem, model.problem.ball
-    keep = (moves.mass > 0) | (problem.weights[moves.row] == 0)
-    row, mass = moves.row[keep], moves.mass[keep]
-    shift, label = moves.shift[keep], moves.label[keep]
-    t = shift / model.w if model.w > 0 else np.zeros_like(shift)
-    price = np.abs(t) ** ball.order + np.where(label != problem.y[row], ball.label_cost, 0.0)
-    direction = np.asarray(ball.cost.direction(model.coef), dtype=float)
-    reached = float(mass @ problem.loss.value(model.rows.z[row] + shift, label))
-    short = max(0.0, model.worst.risk - reached)
-    return WorstCase(
-        points=as_dense(problem.X)[row] + np.outer(t, direction),
-        targets=label,
-        weights=mass,
-        origin=row,
-        budget=float(mass @ price),
-        risk=reached,
-        attained=attained and short <= TOLERANCE * model.worst.risk,
+    A row changes where it gains more than lam kappa, and of rows that gain just as much what the
+    budget allows. ``moved_on`` is the worst case of the changed rows, whose labels stay.
+    """
+    ball, weights = problem.ball, problem.weights
+    mass = most_gaining(gain, weights, ball.delta / ball.label_cost)
+    mass = np.where(gain >= worst.multiplier * ball.label_cost * (1 - TOLERANCE), mass, 0.0)
+    goes = np.flatnonzero(mass > 0)
+    stays = np.flatnonzero((mass < weights) | (mass == 0))
+    origin = np.concatenate([stays, goes])
+    spent = float(mass.sum()) * ball.label_cost
+    changed = replace(
+        problem,
+        X=problem.X[origin],
+        y=np.concatenate([problem.y[stays], other[goes]]),
+        weights=np.concatenate([(weights - mass)[stays], mass[goes]]),
+        ball=replace(ball, delta=max(ball.delta - spent, 0.0), label_cost=np.inf),
+    )
+    found = moved_on(changed)
+    short = max(0.0, worst.risk - found.risk)
+    return replace(
+        found,
+        origin=origin[found.origin],
+        budget=found.budget + spent,
+        attained=found.attained and short <= TOLERANCE * worst.risk,
         shortfall=short,
     )
+
+
+def _distribution(model: ScoredModel, moves: Moves) -> WorstCase:
+    """Return the atoms with mass; rows without weight keep one."""
+    direction = np.asarray(model.problem.ball.cost.direction(model.coef), dtype=float)
+    found = moved(model, moves.without_empty(len(model.rows.z)), direction)
+    close = found.shortfall <= TOLERANCE * model.worst.risk
+    return replace(found, attained=moves.attained and close)

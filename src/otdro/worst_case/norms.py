@@ -54,10 +54,10 @@ def norm_worst_case(
     model = ScoredModel(problem, coef, w, rows, worst)
     if dual is not None and reach is None:
         moves = _moves(model, dual, None, _kink(problem, gap))
-        found = _moved(model, moves, _direction(problem, coef, w, dual))
+        found = moved(model, moves, _direction(problem, coef, w, dual))
         if found.shortfall <= _allowed(problem, worst.risk, gap):
             return found
-    found = _moved(model, _moves(model, None, reach), ball.cost.direction(coef))
+    found = moved(model, _moves(model, None, reach), ball.cost.direction(coef))
     if reach is None:
         return found
     return replace(found, attained=found.shortfall <= EXACT * worst.risk)
@@ -102,20 +102,23 @@ def _moves(model: ScoredModel, dual: Array | None, reach: Any, kink: float = AT_
     return order_two_moves(rows, model.worst.multiplier, dual)
 
 
-def _moved(model: ScoredModel, moves: Moves, direction: Array) -> WorstCase:
+def moved(model: ScoredModel, moves: Moves, direction: Array) -> WorstCase:
     """Return the points: a shift s of the score is a move of |s|/w along the direction.
 
     Where targets may move, a part of the shift is theirs.
     """
     problem, w, origin = model.problem, model.w, moves.origin
-    own, moved = _parts(problem, w, moves.shift)
+    ball = problem.ball
+    own, targets = _parts(problem, w, moves.shift)
     t = own / w if w > 0 else 0.0 * moves.shift
-    y = problem.y[origin] - moved
+    y = (problem.y[origin] if moves.labels is None else moves.labels) - targets
     gain = float(model.coef @ direction) if w > 0 else 0.0
     reached = float(moves.mass @ problem.loss.value(model.rows.z[origin] + t * gain, y))
-    spent = abs(t) ** problem.ball.order
-    if moved.any():
-        spent = spent + problem.ball.target_cost * abs(moved) ** problem.ball.order
+    spent = abs(t) ** ball.order
+    if targets.any():
+        spent = spent + ball.target_cost * abs(targets) ** ball.order
+    if moves.labels is not None:
+        spent = spent + np.where(y != problem.y[origin], ball.label_cost, 0.0)
     return WorstCase(
         points=as_dense(problem.X)[origin] + t[:, None] * beside(direction, t),
         targets=y,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from ..design import as_dense, model_scores
 from ..duality import pair_norms, pair_risk, present_classes, steepest_pair
 from ..problem import Problem
 from .distribution import TOLERANCE, WorstCase
+from .labels import with_changed_labels
 from .order_one import check_reach, most_gaining
 
 Array = NDArray[Any]
@@ -32,10 +32,17 @@ def softmax_worst_case(problem: Problem, coef: Array, intercept: Array, reach: A
     difference to its own class that raises its loss most.
     """
     ball, weights = problem.ball, problem.weights
-    if np.isfinite(ball.label_cost):
-        return _with_changed_labels(problem, coef, intercept, reach)
     labels = as_index(problem.y)
     z = model_scores(problem.X, coef, intercept)
+    if np.isfinite(ball.label_cost):
+        # a row gains most by the label of its least score
+        gain, least = z[np.arange(len(z)), labels] - z.min(axis=1), z.argmin(axis=1).astype(float)
+        dual = pair_risk(problem, coef, z)
+
+        def moved_on(changed: Problem) -> WorstCase:
+            return softmax_worst_case(changed, coef, intercept, reach)
+
+        return with_changed_labels(problem, gain, least, dual, moved_on)
     plain = problem.loss.value(z, labels)
     pair = steepest_pair(ball.cost, coef, present_classes(problem))
     risk = float(weights @ plain) + ball.delta * pair.norm
@@ -66,40 +73,6 @@ def softmax_risk(problem: Problem, coef: Array, intercept: Array) -> float:
     Where labels change at a price, the worst case of that.
     """
     return pair_risk(problem, coef, model_scores(problem.X, coef, intercept)).risk
-
-
-def _with_changed_labels(problem: Problem, coef: Array, intercept: Array, reach: Any) -> WorstCase:
-    """Return a worst case: labels of the most confident rows change, the rest of delta moves rows.
-
-    A row gains z_y - min z by the label of its least score; where that is more than t kappa it
-    changes, and of rows that gain just as much what the budget allows.
-    """
-    ball, labels = problem.ball, problem.y.astype(int)
-    z = model_scores(problem.X, coef, intercept)
-    dual = pair_risk(problem, coef, z)
-    gain = z[np.arange(len(z)), labels] - z.min(axis=1)
-    mass = most_gaining(gain, problem.weights, ball.delta / ball.label_cost)
-    mass = np.where(gain >= dual.multiplier * ball.label_cost * (1 - TOLERANCE), mass, 0.0)
-    goes = np.flatnonzero(mass > 0)
-    stays = np.flatnonzero((mass < problem.weights) | (mass == 0))
-    origin = np.concatenate([stays, goes])
-    spent = float(mass.sum()) * ball.label_cost
-    changed = replace(
-        problem,
-        X=problem.X[origin],
-        y=np.concatenate([problem.y[stays], z.argmin(axis=1)[goes].astype(float)]),
-        weights=np.concatenate([(problem.weights - mass)[stays], mass[goes]]),
-        ball=replace(ball, delta=max(ball.delta - spent, 0.0), label_cost=np.inf),
-    )
-    found = softmax_worst_case(changed, coef, intercept, reach)
-    short = max(0.0, dual.risk - found.risk)
-    return replace(
-        found,
-        origin=origin[found.origin],
-        budget=found.budget + spent,
-        attained=found.attained and short <= TOLERANCE * dual.risk,
-        shortfall=short,
-    )
 
 
 def directions(problem: Problem, coef: Array) -> Array:

@@ -3,48 +3,15 @@ r"""The loss of a row as :math:`\max_{lo \le \alpha \le hi} \alpha r - \varphi(\
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
 
 import numpy as np
 
 from ...losses import Loss
 from ...losses.base import Array
-from .rows import Bend, Conjugate
+from .rows import Bend
 
 #: Curvatures below this share of the largest are lost in rounding; the barrier rules there.
 FLAT = 1e-16
-
-
-class Curve(Protocol):
-    """A convex loss of the residual r, by its slopes alpha in [lo, hi]."""
-
-    @property
-    def lo(self) -> Any:
-        """The least slope, a number or one per row."""
-
-    @property
-    def hi(self) -> Any:
-        """The largest slope."""
-
-    @property
-    def conjugate(self) -> Conjugate | None:
-        """Return phi where that is not kappa alpha^2/2."""
-
-    @property
-    def kappa(self) -> float:
-        """The curvature of phi where that is kappa alpha^2/2, else 0."""
-
-    def loss(self, r: Array) -> Array:
-        """Return the loss of every row."""
-
-    def phi(self, alpha: Array) -> Array:
-        """Return phi of every row."""
-
-    def slope_unit(self, unit: float) -> float:
-        """Return the usual slope at residuals of size ``unit``."""
-
-    def rescaled(self, unit: float, slope: float) -> Curve:
-        """Return the loss over unit * slope, of residuals over ``unit``."""
 
 
 @dataclass(frozen=True)
@@ -135,3 +102,7 @@ class Smooth:
             unit=self.unit * unit,
             slope=self.slope * slope,
         )
+
+
+#: A convex loss of the residual r, by its slopes alpha in [lo, hi] and their convex phi(alpha).
+Curve = Pieces | Smooth

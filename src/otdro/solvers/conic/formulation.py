@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 from scipy import sparse
@@ -92,7 +92,7 @@ def _form(problem: Problem, curve: Curve) -> Form:
     if pieces is None:
         raise ValueError(f"{loss!r} has rows at order=1 only: it is not piecewise quadratic.")
     lo, hi = pieces.slopes
-    rows = Pieces(curve.lo, curve.hi, curve.kappa)
+    rows = cast(Pieces, curve)
     if pieces.rooted:
         return Root(rows, float(np.sqrt(delta)))
     if pieces.kappa == 0 and lo + hi == 0:

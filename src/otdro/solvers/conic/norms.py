@@ -114,12 +114,26 @@ class SumNorm(PenaltyNorm):
         return [np.clip(g, -bound, bound), *super().within(g, bound)]
 
 
-def epigraph(faces: tuple[Block, ...], t: Scalar, nu: Scalar, rate: float) -> Penalty:
-    """Return rate t^2/(2 nu) = max over alpha of alpha t - nu alpha^2/(2 rate), t above faces."""
-    return Penalty((t,), (*faces, Block(r={t: 1.0}, k={nu: 1 / rate}, lo=-np.inf)))
+class FacedNorm(PenaltyNorm):
+    """A norm as the largest of linear functions: t above its faces."""
+
+    def linear(self, rate: float, d: int) -> Penalty:
+        """Return rate t, t above the faces."""
+        t = Scalar(rate, 1.0)
+        return Penalty((t,), self.faces(t, rate, d))
+
+    def over(self, nu: Scalar, rate: float, d: int) -> Penalty:
+        """Return rate t^2/(2 nu) = max over alpha of alpha t - nu alpha^2/(2 rate)."""
+        t = Scalar(0.0, 1.0)
+        square = Block(r={t: 1.0}, k={nu: 1 / rate}, lo=-np.inf)
+        return Penalty((t,), (*self.faces(t, 1.0, d), square))
+
+    def faces(self, t: Scalar, total: float, d: int) -> tuple[Block, ...]:
+        """Return the rows of t >= ||theta||, whose multipliers start with the sum ``total``."""
+        raise NotImplementedError
 
 
-class MaxNorm(PenaltyNorm):
+class MaxNorm(FacedNorm):
     """The largest |theta_j|, polar to ||g||_1."""
 
     def value(self, theta: Array) -> float:
@@ -130,17 +144,9 @@ class MaxNorm(PenaltyNorm):
         """Return ||g||_1."""
         return float(np.abs(g).sum())
 
-    def linear(self, rate: float, d: int) -> Penalty:
-        """Return rate t with t >= theta_j and t >= -theta_j."""
-        t = Scalar(rate, 1.0)
-        return Penalty((t,), self._faces(t, rate / (2 * d), d))
-
-    def over(self, nu: Scalar, rate: float, d: int) -> Penalty:
-        """Return rate t^2/(2 nu) with t as above."""
-        t = Scalar(0.0, 1.0)
-        return epigraph(self._faces(t, 1 / (2 * d), d), t, nu, rate)
-
-    def _faces(self, t: Scalar, first: float, d: int) -> tuple[Block, ...]:
+    def faces(self, t: Scalar, total: float, d: int) -> tuple[Block, ...]:
+        """Return t >= theta_j and t >= -theta_j."""
+        first = total / (2 * d)
         return tuple(Block(d, sign=sign, r={t: -1.0}, first=first) for sign in (1.0, -1.0))
 
 
@@ -170,7 +176,7 @@ class UnitCost:
 
 
 @dataclass(frozen=True, eq=False)
-class CutNorm(PenaltyNorm):
+class CutNorm(FacedNorm):
     """The dual norm of any cost: as rows its cuts <v, theta> so far, of shape (m, d).
 
     ``root`` (k, d) and ``centre`` add ||root (theta - centre)||^2/2, the curvature that cuts lack.
@@ -199,26 +205,14 @@ class CutNorm(PenaltyNorm):
         """Return the norm of the cost."""
         return float(self.cost.norm(g))
 
-    def linear(self, rate: float, d: int) -> Penalty:
-        """Return rate t with t >= <v, theta> for every cut."""
-        t = Scalar(rate, 1.0)
-        faces = self._faces(t, rate / len(self.cuts))
-        return Penalty((t,), (*faces, *self._curved()))
-
-    def over(self, nu: Scalar, rate: float, d: int) -> Penalty:
-        """Return rate t^2/(2 nu) with t as above."""
-        t = Scalar(0.0, 1.0)
-        faces = (*self._faces(t, 1 / len(self.cuts)), *self._curved())
-        return epigraph(faces, t, nu, rate)
-
-    def _faces(self, t: Scalar, first: float) -> tuple[Block, ...]:
-        return (Block(len(self.cuts), matrix=self.cuts, r={t: -1.0}, first=first),)
-
-    def _curved(self) -> tuple[Block, ...]:
+    def faces(self, t: Scalar, total: float, d: int) -> tuple[Block, ...]:
+        """Return t >= <v, theta> for every cut, and the curvature."""
+        count = len(self.cuts)
+        cuts = Block(count, matrix=self.cuts, r={t: -1.0}, first=total / count)
         if len(self.root) == 0:
-            return ()
+            return (cuts,)
         h = -self.root @ self.centre
-        return (Block(len(self.root), matrix=self.root, k0=1.0, lo=-np.inf, h=h),)
+        return (cuts, Block(len(self.root), matrix=self.root, k0=1.0, lo=-np.inf, h=h))
 
 
 @dataclass(frozen=True, eq=False)

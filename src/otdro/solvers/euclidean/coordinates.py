@@ -1,4 +1,4 @@
-"""The coordinates in which a Euclidean problem is round."""
+"""Centred coordinates, in which a Euclidean problem is round."""
 
 from __future__ import annotations
 
@@ -42,10 +42,11 @@ class Coordinates:
         self.center = None
         if problem.fit_intercept:
             self.center = mean(problem.X, problem.weights) if center is None else center
-        self.factor = problem.ball.cost.factor()
+        cost = problem.ball.cost
+        self.factor = cost.factor() if cost.euclidean else None
         self.X, self.span = problem.X, None
         n = problem.X.shape[0]
-        if reduce and self.d > n and n <= REDUCE_UP_TO:
+        if reduce and cost.euclidean and self.d > n and n <= REDUCE_UP_TO:
             self.design, self.span = row_space(self.design, problem.ball.delta == 0)
 
     @property

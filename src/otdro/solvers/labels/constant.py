@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from ...duality import AT_THRESHOLD
 from ...duality.labels import least_price
 from ..base import duality_gap
-from .newton import Place, PricedMinimum, PricedRows, bound
+from .priced_rows import Place, PricedMinimum, PricedRows, bound
 
 Array = NDArray[Any]
 

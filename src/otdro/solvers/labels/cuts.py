@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from ...costs import Cost
 from ..base import duality_gap
+from ..norm_rows import FaceRows
 from . import interior
-from .newton import Place, PricedMinimum, PricedRows, Risk
-from .norm_rows import FaceRows
+from .priced_rows import Place, PricedMinimum, PricedRows, Risk
 
 Array = NDArray[Any]
 

@@ -11,15 +11,11 @@ from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrs
 
 from ...duality.ties import RIDGE, factored
-from .newton import Place, PricedRows, along, bound, curvature, gradient, hessian
-from .norm_rows import NormLine, NormPoint, NormRows, NormStep
+from ..norm_rows import NormLine, NormPoint, NormRows, NormStep
 from .pieces import SmoothPieces
+from .priced_rows import Place, PricedRows, along, bound, curvature, gradient, hessian
 
 Array = NDArray[Any]
-
-#: Corrections of a step towards the central path, the length from which on it needs none, by how
-#: much longer one should make it and the share of that which pays, and products still near mu.
-CORRECTIONS, LONG, LONGER, WORTHWHILE, SPREAD = 2, 0.9, 0.3, 0.1, 10.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,35 +115,7 @@ class PricedEquations:
         moved = (slack + length * ahead.norm.slack) * (price + length * ahead.norm.price)
         left += moved.sum(axis=0)
         mu = (left / self.total) ** 3 * self.mu
-        dropped = ahead.ds * ahead.dq
-        head = ahead.norm.slack * ahead.norm.price
-        step = self._towards(mu, dropped, head)
-        return self._centred(step, mu, dropped, head)
-
-    def _centred(self, step: Step, mu: Array, dropped: Array, head: Array) -> Step:
-        """Return the steps, corrected while that makes one of them longer (Gondzio).
-
-        Products that a longer step would leave far from mu are aimed at the nearest that is not.
-        """
-        now = self.now
-        length = self.longest(step)
-        short = length < LONG
-        for _ in range(CORRECTIONS):
-            if not short.any():
-                break
-            hoped = np.minimum(1.0, length + LONGER)
-            ahead = (self.sigma + hoped * step.ds) * (now.q + hoped * step.dq)
-            slack = now.norm.slack + hoped * step.norm.slack
-            ahead_head = slack * (now.norm.price + hoped * step.norm.price)
-            dropped = dropped - _towards_range(ahead, mu)
-            head = head - _towards_range(ahead_head, mu * self.barrier)
-            corrected = self._towards(mu, dropped, head)
-            reached = self.longest(corrected)
-            better = short & (reached >= length + WORTHWHILE * LONGER)
-            step = _mixed(better, corrected, step)
-            length = np.where(better, reached, length)
-            short = better & (length < LONG)
-        return step
+        return self._towards(mu, ahead.ds * ahead.dq, ahead.norm.slack * ahead.norm.price)
 
     def _towards(self, mu: Array, products: Array, head: Array) -> Step:
         """Return the steps to sigma q = mu - products, those of the norm mu share - head."""
@@ -191,30 +159,6 @@ class PricedEquations:
 def _most(v: Array) -> Array:
     """Return the largest entry of each problem, of shape (J, n, B)."""
     return np.asarray(v.max(axis=0).max(axis=0))
-
-
-def _mixed(better: Array, new: Step, old: Step) -> Step:
-    """Return the new steps of some problems, the old ones of the others."""
-    if better.all() or not better.any():
-        return new if better.all() else old
-
-    def pick(u: Array, v: Array) -> Array:
-        return np.where(better, u, v)
-
-    norm = NormStep(*(pick(u, v) for u, v in zip(new.norm, old.norm, strict=True)))
-    return Step(
-        pick(new.move, old.move),
-        pick(new.dz, old.dz),
-        pick(new.raised, old.raised),
-        pick(new.ds, old.ds),
-        pick(new.dq, old.dq),
-        norm,
-    )
-
-
-def _towards_range(products: Array, mu: Any) -> Array:
-    """Return the way of products to [mu/SPREAD, SPREAD mu], at most SPREAD mu down."""
-    return np.maximum(np.clip(products, mu / SPREAD, SPREAD * mu) - products, -SPREAD * mu)
 
 
 def inverse_of(H: Array) -> Callable[[Array], Array]:

@@ -10,17 +10,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...design import Design, mean
 from ...duality import Dual, priced_risk, priced_tangent
 from ...losses import Loss
 from ...problem import Ball, Problem, Solution
-from ..base import Starts, verdict
+from ..base import verdict
 from ..euclidean.coordinates import Coordinates
+from ..norm_rows import norm_rows
 from . import cuts
-from .cones import cone_of
-from .newton import Place, PricedMinimum, PricedRows, Risk
-from .norm_rows import norm_rows
 from .pieces import pieces_of
+from .priced_rows import Place, PricedMinimum, PricedRows, Risk
 
 Array = NDArray[Any]
 
@@ -44,17 +42,14 @@ class Inside:
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
         cost, ball = problem.ball.cost, problem.ball
-        self.round = Coordinates(problem) if cost.euclidean else None
-        self.center = mean(problem.X, problem.weights) if problem.fit_intercept else None
-        design = Design(problem.X, center=self.center) if self.round is None else self.round.design
-        self.norm_rows = norm_rows(cost, design.d)
+        self.coordinates = Coordinates(problem)
+        self.norm_rows = norm_rows(cost, self.coordinates.design.d)
         self.rows = PricedRows(
-            design,
+            self.coordinates.design,
             problem.y,
             problem.weights,
             problem.loss,
             pieces_of(problem.loss, ball.order, ball.label_cost),
-            cone_of(cost),
             ball.delta,
             ball.label_cost,
             problem.fit_intercept,
@@ -71,7 +66,7 @@ class Inside:
     @property
     def newton(self) -> bool:
         """Whether steps with tied rows are for this problem: a smooth loss, a Euclidean cost."""
-        return self.round is not None and self.problem.loss.pieces is None
+        return self.problem.ball.cost.euclidean and self.problem.loss.pieces is None
 
     def norm(self, theta: Array) -> float:
         """Return the dual norm of coordinates."""
@@ -80,17 +75,8 @@ class Inside:
 
     def place(self, coef: Array, intercept: float) -> Place:
         """Return a place inside the domain at coefficients."""
-        theta = coef if self.round is None else self.round.theta(coef)
-        b = float(intercept if self.center is None else intercept + self.center @ coef)
+        theta, b = self.coordinates.theta(coef), self.coordinates.centred(intercept, coef)
         return self._inside(theta, b, self.rows.design.scores(theta) + b)
-
-    def coordinates(self, starts: Starts) -> tuple[Array, Array]:
-        """Return theta (d, B) and the intercepts on centred rows of solutions."""
-        if self.round is not None:
-            return self.round.places(starts)
-        coef = np.stack([start.coef for start in starts], axis=1)
-        b = np.array([start.intercept for start in starts])
-        return coef, b if self.center is None else b + self.center @ coef
 
     def _inside(self, theta: Array, b: float, z: Array, multiplier: float = 0.0) -> Place:
         """Return a place inside the domain, of this multiplier where it can be."""
@@ -171,11 +157,10 @@ class Inside:
         if self.rows.worst.scalars == 1 or target <= LOOSE * found.risk:
             dual = priced_risk(*self._known(place), guess=found.multiplier, rtol=FINELY)
         gap = max(found.gap - (found.risk - dual.risk), 0.0)
-        coef = place.theta if self.round is None else self.round.coef(place.theta)
-        b = place.b if self.center is None else place.b - self.center @ coef
+        coef = self.coordinates.coef(place.theta)
         return Solution(
             coef=np.ascontiguousarray(coef),
-            intercept=float(b),
+            intercept=self.coordinates.intercept(place.b, coef),
             multiplier=dual.multiplier,
             objective=dual.risk,
             gap=gap,

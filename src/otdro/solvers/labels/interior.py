@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..base import duality_gap
+from ..norm_rows import NormRows
 from .equations import Iterate, PricedEquations, Step, total_of
-from .newton import Place, PricedMinimum, PricedRows, Risk
-from .norm_rows import NormRows
 from .pieces import SmoothPieces
+from .priced_rows import Place, PricedMinimum, PricedRows, Risk
 
 Array = NDArray[Any]
 

@@ -9,13 +9,14 @@ from numpy.typing import NDArray
 
 from ...problem import Problem, Solution
 from ..base import Method, Starts, constant_risk, verdict
+from ..norm_rows import norm_rows
 from ..softmax.method import MultinomialNewton, PairCoordinates, pair_penalty
 from . import constant, interior, tied_rows, together
-from .cones import cone_of
 from .inside import LEAST_T, Inside
-from .newton import Place, PricedMinimum, minimise
 from .pieces import pieces_of
-from .softmax import PricedSoftmax, SoftmaxPlace
+from .priced_rows import Place, PricedMinimum
+from .smoothed_pieces import minimise
+from .softmax import PricedSoftmax
 from .softmax import minimise as minimise_softmax
 
 Array = NDArray[Any]
@@ -55,8 +56,9 @@ class PricedLabels(Method):
             zero = at.place(np.zeros(problem.X.shape[1]), b)
             if at.norm_rows is None:
                 found = at.by_cuts(zero, 0.0, unit, target, max_iter)
-        if found is None:
-            found = minimise(at.rows, zero, at.risk, unit, target, max_iter)
+            else:
+                known = (zero, at.risk, unit, target, max_iter)
+                found = minimise(at.rows, at.norm_rows, *known)
         return at.solution(found, target)
 
     def folds_together(self, problem: Problem) -> bool:
@@ -107,7 +109,7 @@ def _from_start(
         found = tied_rows.minimise(rows, place, lam, unit, target, max_iter)
     # interior points take fewer steps from coefficients that are too large, where they get there
     for smaller in (False, True):
-        if found is None and (moves or at.round is None):
+        if found is None and (moves or not at.problem.ball.cost.euclidean):
             known = (at.nearer(*fixed, smaller), at.risk, below, unit, target, max_iter)
             found = interior.minimise(rows, at.norm_rows, *known)
     if found is None and moves and rows.worst.scalars == 2:
@@ -172,26 +174,22 @@ class PricedMultinomial(Method):
         ball = problem.ball
         at = PairCoordinates(problem)
         rows = at.rows(problem)
-        cone = cone_of(ball.cost)
-        assert cone is not None
-        task = PricedSoftmax(rows, pair_penalty(problem), cone, ball.delta, ball.label_cost)
+        norm = norm_rows(ball.cost, rows.design.d)
+        assert norm is not None
+        task = PricedSoftmax(rows, pair_penalty(problem), norm, ball.delta, ball.label_cost)
         b, unit = constant_risk(problem)
-        known = 0.0
-        if start is None or not start.coef.any():
-            C = np.zeros((rows.design.d, rows.classes - 1))
-            c = b @ rows.basis
-            first = SoftmaxPlace(C, c, LEAST_T, rows.scores(C, c))
-        else:
+        C, c, known = np.zeros((rows.design.d, rows.classes - 1)), b @ rows.basis, 0.0
+        if start is not None and start.coef.any():
             inside = at.inside(start, rows.basis)
-            first = task.place(inside.C[0], inside.c[0], LEAST_T)
-            known = start.objective - start.gap
+            C, c, known = inside.C[0], inside.c[0], start.objective - start.gap
+        first = task.place(C, c, LEAST_T)
         found = minimise_softmax(task, first, unit, tol * unit, max_iter, known)
-        coef, intercept = at.outside(found.place.C, found.place.c, rows.basis)
+        coef, intercept = at.outside(*rows.split(found.at.x[:-1]), rows.basis)
         return Solution(
             coef=coef,
             intercept=intercept,
-            multiplier=found.multiplier,
-            objective=found.risk,
+            multiplier=found.dual.multiplier,
+            objective=found.dual.risk,
             gap=found.gap,
             n_iter=found.n_iter,
             converged=bool(found.gap <= tol * unit),

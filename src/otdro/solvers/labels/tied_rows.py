@@ -21,8 +21,8 @@ from ...duality.labels import least_price
 from ..base import duality_gap
 from .kept_moments import KeptMoments
 from .kinked_quadratic import KinkedQuadratic
-from .newton import (
-    ARMIJO,
+from .pieces import SmoothPieces
+from .priced_rows import (
     Moments,
     Place,
     PricedMinimum,
@@ -32,7 +32,7 @@ from .newton import (
     gradient,
     hessian,
 )
-from .pieces import SmoothPieces
+from .smoothings import ARMIJO
 
 Array = NDArray[Any]
 

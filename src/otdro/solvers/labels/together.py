@@ -18,7 +18,7 @@ from ...problem import Solution
 from ..base import Starts
 from . import constant, interior
 from .inside import ABOVE, HALVINGS, LARGER_LAM, LEAST_T, ROUGH_ROWS, SMALLER_LAM, Inside
-from .newton import Place, PricedMinimum, PricedRows
+from .priced_rows import Place, PricedMinimum, PricedRows
 
 Array = NDArray[Any]
 
@@ -47,7 +47,7 @@ def minimise_each(
 
 def _places(at: Inside, rows: PricedRows, starts: Starts) -> tuple[Place, Array, Array]:
     """Return the places of solutions with fixed labels, multipliers near the best, and risks."""
-    theta, b = at.coordinates(_moving(starts))
+    theta, b = at.coordinates.places(_moving(starts))
     z = rows.design.scores(theta) + b
     w = np.array([at.norm(one) for one in theta.T])
     t = np.maximum(ABOVE * w, LEAST_T)

@@ -87,11 +87,35 @@ class RoundPairs:
             delta,
             _steepest(norms) if multipliers is None else mu,
         )
-        dC, dc = model.split(-(solved[:, :, 0] + times(solved[:, :, 1:], lam)))
+        dC, dc = model.rows.split(-(solved[:, :, 0] + times(solved[:, :, 1:], lam)))
         dD = rows.differences(dC)
         along = np.einsum("bpd,bpd->bp", u, dD)
         flows = lam[:, :, None] * u + bend[:, :, None] * (dD - along[:, :, None] * u)
         return PairMove(dC, dc, flows, delta * ((norms + along).max(axis=1) - top), lam)
+
+
+class Unpenalised(RoundPairs):
+    """No penalty: the model's minimiser is a plain Newton step."""
+
+    def first(self, rows: SoftmaxRows, G: Array) -> tuple[Array, Array]:
+        """Return no flow, and no direction: without a kink Newton's method starts at B = 0.
+
+        Along -G the slopes of a constant column, which are rounding, would lead anywhere.
+        """
+        return np.zeros((*G.shape[:-2], len(rows.incidence), G.shape[-2])), np.zeros_like(G)
+
+    def move(
+        self, model: Quadratic, delta: Array, accuracy: Array, multipliers: Array | None
+    ) -> PairMove:
+        """Return -H^-1 g; a column of which only rounding is left, a constant one, stays."""
+        design, H = model.rows.design, model.H.copy()
+        d, m = model.C.shape[-2:]
+        diagonal = np.einsum("bii->bi", H)[:, : d * m]
+        constant = diagonal <= np.repeat(design.rounding, m)
+        diagonal += np.where(constant, np.repeat(design.offset**2, m), 0.0)
+        dC, dc = model.rows.split(-solve_each(H, model.g[:, :, None])[:, :, 0])
+        flows = np.zeros((len(dC), len(model.rows.incidence), dC.shape[1]))
+        return PairMove(dC, dc, flows, np.zeros(len(dC)))
 
 
 def _solved(M: Array, rhs: Array) -> Array:

@@ -9,16 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...arrays import as_index, beside, class_masses, full, namespace
-from ...costs.low_rank import shortest
-from ...design import Design, mean
 from ...problem import Problem, Solution
-from ...row_space import DECOMPOSE_UP_TO, REDUCE_UP_TO, Span, row_space
+from ...row_space import DECOMPOSE_UP_TO, REDUCE_UP_TO, row_space
 from ..base import Method, Starts, ahead, constant_risk, verdict
+from ..euclidean.coordinates import Coordinates
+from ..norm_rows import norm_rows
 from .batch import OwnRows, SharedRows
-from .euclidean import RoundPairs
-from .newton import SoftmaxMinima, SoftmaxStart, Unpenalised, locate, minimise, origin
+from .euclidean import RoundPairs, Unpenalised
+from .newton import SoftmaxMinima, SoftmaxStart, locate, minimise, origin
 from .penalty import PairPenalty
-from .polyhedral import LargestEntry, SumOfEntries
+from .polyhedral import PolyhedralPairs
 from .rows import SoftmaxRows
 
 Array = NDArray[Any]
@@ -151,10 +151,12 @@ def pair_penalty(problem: Problem) -> PairPenalty:
         return Unpenalised()
     if cost.euclidean:
         return RoundPairs()
-    return SumOfEntries() if cost.dual_p == 1 else LargestEntry()
+    slacks = norm_rows(cost, problem.X.shape[1])
+    assert slacks is not None
+    return PolyhedralPairs(cost, slacks)
 
 
-class PairCoordinates:
+class PairCoordinates(Coordinates):
     """Centred rows; under a Euclidean cost whitened, and reduced to their span.
 
     That is of wide rows, and of those of one problem ``alone`` whose columns depend on each other:
@@ -162,16 +164,13 @@ class PairCoordinates:
     """
 
     def __init__(self, problem: Problem, alone: bool = True) -> None:
-        self.center = mean(problem.X, problem.weights) if problem.fit_intercept else None
-        cost = problem.ball.cost
-        self.factor = cost.factor() if cost.euclidean else None
-        self.design = Design(problem.X, self.factor, self.center)
-        self.span: Span | None = None
+        super().__init__(problem, reduce=False)
         n, d = self.design.n, self.design.d
-        round_ = cost.euclidean or problem.ball.delta == 0
+        plain = problem.ball.delta == 0
         small = alone and n * d <= DECOMPOSE_UP_TO
+        round_ = problem.ball.cost.euclidean or plain
         if round_ and n <= REDUCE_UP_TO and (d > n or small):
-            design, span = row_space(self.design, problem.ball.delta == 0)
+            design, span = row_space(self.design, plain)
             if design.d < d:
                 self.design, self.span = design, span
 
@@ -184,19 +183,13 @@ class PairCoordinates:
     def inside(self, start: Solution, E: Array) -> SoftmaxStart:
         """Return (C, c) of a solution, as those of one problem."""
         B = start.coef.T
-        b = np.asarray(start.intercept)
-        b = b if self.center is None else b + self.center @ B
-        B = B if self.factor is None else shortest(self.factor, B)
-        B = B if self.span is None else self.span.drop(B)
-        return SoftmaxStart((B @ E)[None], (b @ E)[None])
+        b = self._shifted(np.asarray(start.intercept), B)
+        return SoftmaxStart((self.theta(B) @ E)[None], (b @ E)[None])
 
     def outside(self, C: Array, c: Array, E: Array) -> tuple[Array, Array]:
         """Return coefficients (K, d) and intercepts (K,) on the rows as given."""
-        B = C if self.span is None else self.span.lift(C)
-        B = B if self.factor is None else self.factor @ B
-        coef = E @ B.T
-        b = E @ c
-        return coef, b if self.center is None else b - coef @ self.center
+        B = self.coef(C) @ E.T
+        return B.T, self._shifted(E @ c, -B)
 
 
 def _solutions(

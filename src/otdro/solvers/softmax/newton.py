@@ -22,7 +22,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...arrays import beside, pick
-from ...duality.ties import solve_each
 from .penalty import PairMove, PairPenalty, Quadratic, corrected
 from .refinement import fitted
 from .rows import SoftmaxRows, inner
@@ -88,38 +87,6 @@ class SoftmaxStart(NamedTuple):
     C: Array
     c: Array
     multipliers: Array | None = None
-
-
-class Unpenalised:
-    """No penalty: the model's minimiser is a plain Newton step."""
-
-    def norms(self, D: Array) -> Array:
-        """Return ||D||_2, which has no price."""
-        return np.asarray(np.linalg.norm(D, axis=-1))
-
-    def sizes(self, v: Array) -> Array:
-        """Return ||v||_2."""
-        return np.asarray(np.linalg.norm(v, axis=-1))
-
-    def first(self, rows: SoftmaxRows, G: Array) -> tuple[Array, Array]:
-        """Return no flow, and no direction: without a kink Newton's method starts at B = 0.
-
-        Along -G the slopes of a constant column, which are rounding, would lead anywhere.
-        """
-        return np.zeros((*G.shape[:-2], len(rows.incidence), G.shape[-2])), np.zeros_like(G)
-
-    def move(
-        self, model: Quadratic, delta: Array, accuracy: Array, multipliers: Array | None
-    ) -> PairMove:
-        """Return -H^-1 g; a column of which only rounding is left, a constant one, stays."""
-        design, H = model.rows.design, model.H.copy()
-        d, m = model.C.shape[-2:]
-        diagonal = np.einsum("bii->bi", H)[:, : d * m]
-        constant = diagonal <= np.repeat(design.rounding, m)
-        diagonal += np.where(constant, np.repeat(design.offset**2, m), 0.0)
-        dC, dc = model.split(-solve_each(H, model.g[:, :, None])[:, :, 0])
-        flows = np.zeros((len(dC), len(model.rows.incidence), dC.shape[1]))
-        return PairMove(dC, dc, flows, np.zeros(len(dC)))
 
 
 @dataclass(frozen=True, eq=False)

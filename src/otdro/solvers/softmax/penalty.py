@@ -38,13 +38,6 @@ class Quadratic:
     g: Array
     H: Array
 
-    def split(self, s: Array) -> tuple[Array, Array]:
-        """Return (dC, dc) of a step."""
-        d, m = self.C.shape[-2:]
-        parts = s.reshape(*s.shape[:-1], -1, m)
-        shift = parts[..., d, :] if self.rows.fit_intercept else np.zeros((*s.shape[:-1], m))
-        return parts[..., :d, :], shift
-
 
 class PairPenalty(Protocol):
     """The dual norm over pairs of classes of one cost."""

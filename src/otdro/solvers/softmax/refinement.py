@@ -7,11 +7,12 @@ Conjugate gradients find the scores s with Hessian s = r, by products with the r
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_solve
+from scipy.sparse.linalg import LinearOperator, cg
 
 from ...duality.ties import factored
 from .rows import SoftmaxRows
@@ -31,21 +32,14 @@ def fitted(rows: SoftmaxRows, p: Array, q: Array, flows: Array, H: Array) -> Arr
     residual = -rows.gradient(rows.slopes(q))[0]
     residual[: d * m] -= (flows[0].T @ rows.incidence @ rows.basis).ravel()
     factor = factored(H[0])
-    enough = LEFT * np.linalg.norm(residual)
-    direction = np.zeros_like(residual)
-    before = 1.0
-    for _ in range(PRODUCTS):
-        if np.linalg.norm(residual) <= enough:
-            break
-        pushed = cho_solve(factor, residual, check_finite=False)
-        now = float(residual @ pushed)
-        direction = pushed + now / before * direction if direction.any() else pushed
-        before = now
-        parts = direction.reshape(-1, m)
-        c = parts[d] if rows.fit_intercept else np.zeros(m)
-        change = rows.bent(p, rows.scores(parts[None, :d], c[None]))
-        product = rows.gradient(change)[0]
-        length = now / float(direction @ product)
-        q = q + length * change
-        residual = residual - length * product
-    return q
+
+    def change(s: Array) -> Array:
+        return rows.bent(p, rows.scores(*rows.split(s[None])))
+
+    def operator(product: Callable[[Array], Array]) -> LinearOperator:
+        return LinearOperator(H[0].shape, matvec=product)
+
+    hessian = operator(lambda s: rows.gradient(change(s))[0])
+    inverse = operator(lambda r: cho_solve(factor, r, check_finite=False))
+    s, _ = cg(hessian, residual, rtol=LEFT, maxiter=PRODUCTS, M=inverse)
+    return q + change(s)

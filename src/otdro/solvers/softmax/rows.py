@@ -133,6 +133,13 @@ class SoftmaxRows:
         g = g.reshape(*g.shape[:-2], -1)
         return np.append(g, self.mean(a) @ self.basis, axis=-1) if self.fit_intercept else g
 
+    def split(self, s: Array) -> tuple[Array, Array]:
+        """Return (C, c) of a vector by column, then class; c is 0 without an intercept."""
+        d, m = self.design.d, self.classes - 1
+        parts = s.reshape(*s.shape[:-1], -1, m)
+        c = parts[..., d, :] if self.fit_intercept else np.zeros((*s.shape[:-1], m))
+        return parts[..., :d, :], c
+
     def bent(self, p: Array, dz: Array) -> Array:
         """Return (diag p - pp') dz, the change of the probabilities, row by row."""
         return p * (dz - inner(p, dz)[..., None])
@@ -165,6 +172,28 @@ class SoftmaxRows:
             H.reshape(*H.shape[:-2], m, m, side, side), (-2, -4, -1, -3), (-4, -3, -2, -1)
         )
         return np.ascontiguousarray(H).reshape(*H.shape[:-4], side * m, side * m)
+
+    def pair_gradient(self, slope: Array) -> Array:
+        """Return the gradient in (C, c, t) of a sum over pairs of functions of (D_p, t).
+
+        ``slope`` (d + 1, P) are the gradients of the functions.
+        """
+        g = slope[:-1] @ (self.incidence @ self.basis)
+        none = np.zeros(self.fit_intercept * (self.classes - 1))
+        return np.concatenate([g.ravel(), none, [slope[-1].sum()]])
+
+    def pair_hessian(self, bend: Array) -> Array:
+        """Return the Hessian in (C, c, t) of the sum from those of the functions, (.., .., P)."""
+        d, m = self.design.d, self.classes - 1
+        n, size = d * m, (d + self.fit_intercept) * m + 1
+        mixed = self.incidence @ self.basis
+        outer = (mixed[:, :, None] * mixed[:, None, :]).reshape(len(mixed), -1)
+        inner = (bend[:d, :d].reshape(d * d, -1) @ outer).reshape(d, d, m, m)
+        H = np.zeros((size, size))
+        H[:n, :n] = np.swapaxes(inner, 1, 2).reshape(n, n)
+        H[-1, :n] = H[:n, -1] = (bend[d, :d] @ mixed).ravel()
+        H[-1, -1] = bend[d, d].sum()
+        return H
 
     def mean_curvature(self, p: Array) -> Array:
         """Return the curvature as if that of a row did not depend on its place.

@@ -23,7 +23,7 @@ from ...progress import logger
 from ..base import duality_gap, verdict
 from ..euclidean.order_one import STILL
 from ..softmax.batch import SharedRows
-from ..softmax.euclidean import RoundPairs
+from ..softmax.euclidean import RoundPairs, Unpenalised
 from ..softmax.newton import (
     ARMIJO,
     LOOSE,
@@ -31,7 +31,6 @@ from ..softmax.newton import (
     ROUNDING,
     Certificate,
     SoftmaxZero,
-    Unpenalised,
     origin,
 )
 from ..softmax.penalty import PairMove, PairPenalty, Quadratic, corrected

@@ -1,4 +1,4 @@
-r"""The constraint t >= ||theta||_* by slacks with prices, for the interior point method.
+r"""The constraint t >= ||theta||_* by slacks with prices, for interior points and barriers.
 
 Slacks :math:`c_k(\theta, t) \ge 0`, concave, have prices p and products c p = mu share. Newton's
 equations of p' = aim/c - (p/c) dc, aim = mu share less the products that a last step dropped, add
@@ -12,14 +12,19 @@ to the matrix and the gradient in (theta, t). Everything is of B problems, along
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...costs import Cost
+from ..costs import Cost
 
 Array = NDArray[Any]
+
+#: Newton steps in search of the best bounds of the entries, and the decrement that ends them.
+STEPS, SETTLED = 60, 1e-10
+#: What may be divided by.
+TINY = 1e-300
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,41 +54,77 @@ class NormStep(NamedTuple):
     price: Array
     bounds: Array
 
-    def shortened(self, length: Array) -> NormStep:
+    def shortened(self, length: Any) -> NormStep:
         """Return a part of the step."""
         return NormStep(length * self.slack, length * self.price, length * self.bounds)
 
 
-class NormRows(Protocol):
-    """The slacks of a norm; ``share`` (K, 1) weighs their products."""
+class Barrier(NamedTuple):
+    """The value, inf outside, the gradients (d + 1, B) in (theta, t) and the Hessians."""
 
-    @property
-    def share(self) -> Array:
-        """The products at mu = 1."""
-
-    def begin(self, theta: Array, room: Array, mu: Array) -> NormPoint:
-        """Return t about ``room`` above the norm of theta, with products mu share."""
-
-    def linearised(self, theta: Array, at: NormPoint) -> NormLine:
-        """Return the slacks around a point."""
-
-    def after(self, theta: Array, at: NormPoint, step: NormStep, t: Array) -> NormPoint:
-        """Return the point at theta after a step, which took t along."""
+    value: float
+    gradient: Array
+    matrix: Array
 
 
-class NormLine(Protocol):
-    """Slacks around points; ``matrix`` (d + 1, d + 1, B)."""
+OUTSIDE = Barrier(np.inf, np.empty(0), np.empty(0))
+
+
+class NormLine:
+    """Slacks around points; ``matrix`` (d + 1, d + 1, B) is what they add to the Hessian."""
 
     matrix: Array
 
+    def __init__(self, at: NormPoint) -> None:
+        self.at = at
+        self.steep = at.price / at.slack
+
     def force(self, aim: Array) -> Array:
         """Return what the slacks add to the gradient in (theta, t)."""
+        raise NotImplementedError
+
+    def moves(self, move: Array, aim: Array) -> tuple[Array, Array]:
+        """Return dc of the slacks and the moves of the bounds that belong to one of (theta, t)."""
+        raise NotImplementedError
 
     def step(self, move: Array, aim: Array) -> NormStep:
-        """Return the step of slacks and prices that belongs to a move of (theta, t)."""
+        """Return dc and dp = aim/c - p - (p/c) dc, and the moves of the bounds."""
+        slack, bounds = self.moves(move, aim)
+        price = aim / self.at.slack - self.at.price - self.steep * slack
+        return NormStep(slack, price, bounds)
 
 
-class RoundRows:
+class NormRows:
+    """The slacks of a norm; ``share`` (K, 1) weighs their products."""
+
+    share: Array
+
+    def begin(self, theta: Array, room: Array, mu: Array) -> NormPoint:
+        """Return t about ``room`` above the norm of theta, with products mu share."""
+        raise NotImplementedError
+
+    def linearised(self, theta: Array, at: NormPoint) -> NormLine:
+        """Return the slacks around a point."""
+        raise NotImplementedError
+
+    def after(self, theta: Array, at: NormPoint, step: NormStep, t: Array) -> NormPoint:
+        """Return the point at theta after a step, which took t along."""
+        return NormPoint(t, at.slack + step.slack, at.price + step.price, at.bounds + step.bounds)
+
+    def slacks(self, theta: Array, t: float) -> Array:
+        """Return the slacks (K, B) at the best bounds of the entries, some not positive if none."""
+        raise NotImplementedError
+
+    def barrier(self, theta: Array, t: float) -> Barrier:
+        """Return -sum log c over all slacks, bounds minimised out; t is the same for all theta."""
+        c = self.slacks(theta, t)
+        if c.min() <= 0:
+            return OUTSIDE
+        line = self.linearised(theta, NormPoint(np.full(c.shape[1], t), c, 1 / c, c[:0]))
+        return Barrier(-float(np.log(c).sum()), line.force(np.ones_like(c)), line.matrix)
+
+
+class RoundRows(NormRows):
     """t - ||theta||_2, kept as a variable itself: t follows the norm of theta."""
 
     share = np.ones((1, 1))
@@ -103,17 +144,27 @@ class RoundRows:
         t = np.linalg.norm(theta, axis=0) + slack[0]
         return NormPoint(t, slack, at.price + step.price, at.bounds)
 
+    def barrier(self, theta: Array, t: float) -> Barrier:
+        """Return -log(t^2 - ||theta||^2), which is smooth at theta = 0."""
+        s = t**2 - np.einsum("db,db->b", theta, theta)
+        if s.min() <= 0 or t <= 0:
+            return OUTSIDE
+        g = np.append(2 * theta, np.full((1, len(s)), -2 * t), axis=0) / s
+        matrix = g[:, None] * g
+        signs = np.append(np.ones(len(theta)), -1.0)
+        np.einsum("iib->ib", matrix)[:] += signs[:, None] * (2 / s)
+        return Barrier(-float(np.log(s).sum()), g, matrix)
 
-class _Round:
+
+class _Round(NormLine):
     """t - ||theta||_2 around points."""
 
     def __init__(self, theta: Array, at: NormPoint) -> None:
-        self.at = at
+        super().__init__(at)
         w = np.linalg.norm(theta, axis=0)
         u = theta / w
         self.gradient = np.append(-u, np.ones((1, len(w))), axis=0)
-        self.steep = at.price[0] / at.slack[0]
-        self.matrix = self.steep * self.gradient[:, None] * self.gradient
+        self.matrix = self.steep[0] * self.gradient[:, None] * self.gradient
         d = len(theta)
         curved = at.price[0] / w
         self.matrix[:d, :d] -= curved * u[:, None] * u
@@ -123,23 +174,17 @@ class _Round:
         """Return -(aim/c) grad c."""
         return -(aim / self.at.slack) * self.gradient
 
-    def step(self, move: Array, aim: Array) -> NormStep:
-        """Return dc = grad c move and dp = aim/c - p - (p/c) dc."""
-        slack = (self.gradient * move).sum(axis=0)[None]
-        price = aim / self.at.slack - self.at.price - self.steep * slack
-        return NormStep(slack, price, self.at.bounds)
+    def moves(self, move: Array, aim: Array) -> tuple[Array, Array]:
+        """Return grad c move."""
+        return (self.gradient * move).sum(axis=0)[None], self.at.bounds
 
 
-@dataclass(frozen=True, eq=False)
-class FaceRows:
-    """t - <v, theta> for the rows v (K, d) of ``normals``."""
+class FaceRows(NormRows):
+    """t - <v, theta> for the rows v (K, d) of ``normals``; together they count as one."""
 
-    normals: Array
-
-    @property
-    def share(self) -> Array:
-        """Together they count as one."""
-        return np.full((len(self.normals), 1), 1 / len(self.normals))
+    def __init__(self, normals: Array) -> None:
+        self.normals = normals
+        self.share = np.full((len(normals), 1), 1 / len(normals))
 
     def begin(self, theta: Array, room: Array, mu: Array) -> NormPoint:
         """Return t = max <v, theta> + room."""
@@ -152,18 +197,57 @@ class FaceRows:
         """Return the slacks: they are linear."""
         return _Faces(at, np.append(-self.normals, np.ones((len(self.normals), 1)), 1))
 
-    def after(self, theta: Array, at: NormPoint, step: NormStep, t: Array) -> NormPoint:
-        """Return slacks and prices moved."""
-        return NormPoint(t, at.slack + step.slack, at.price + step.price, at.bounds)
+
+class BoxRows(NormRows):
+    """t - theta_j and t + theta_j; together they count as one."""
+
+    def __init__(self, d: int) -> None:
+        self.share = np.full((2 * d, 1), 0.5 / d)
+
+    def begin(self, theta: Array, room: Array, mu: Array) -> NormPoint:
+        """Return t = max |theta_j| + room."""
+        t = np.abs(theta).max(axis=0) + room
+        slack = np.concatenate([t - theta, t + theta])
+        return NormPoint(t, slack, mu * self.share / slack, np.zeros((0, len(room))))
+
+    def linearised(self, theta: Array, at: NormPoint) -> NormLine:
+        """Return the slacks: they are linear."""
+        return _Box(at)
+
+    def slacks(self, theta: Array, t: float) -> Array:
+        """Return t -+ theta."""
+        return np.concatenate([t - theta, t + theta])
 
 
-class _Faces:
+class _Box(NormLine):
+    """t -+ theta around points."""
+
+    def __init__(self, at: NormPoint) -> None:
+        super().__init__(at)
+        above, below = np.split(self.steep, 2)
+        d = len(above)
+        self.matrix = np.zeros((d + 1, d + 1, above.shape[1]))
+        self.matrix[np.arange(d), np.arange(d)] = above + below
+        self.matrix[:d, d] = self.matrix[d, :d] = below - above
+        self.matrix[d, d] = self.steep.sum(axis=0)
+
+    def force(self, aim: Array) -> Array:
+        """Return f_+ - f_- and minus their sum, f = aim/c."""
+        f = aim / self.at.slack
+        above, below = np.split(f, 2)
+        return np.append(above - below, -f.sum(axis=0, keepdims=True), axis=0)
+
+    def moves(self, move: Array, aim: Array) -> tuple[Array, Array]:
+        """Return dt -+ dtheta."""
+        return np.concatenate([move[-1] - move[:-1], move[-1] + move[:-1]]), self.at.bounds
+
+
+class _Faces(NormLine):
     """Slacks by their gradients (K, d + 1) in (theta, t), the same everywhere."""
 
     def __init__(self, at: NormPoint, gradients: Array) -> None:
-        self.at = at
+        super().__init__(at)
         self.gradients = gradients
-        self.steep = at.price / at.slack
         each = [(gradients.T * steep) @ gradients for steep in self.steep.T]
         self.matrix = np.stack(each, axis=-1)
 
@@ -171,14 +255,12 @@ class _Faces:
         """Return -sum (aim/c) grad c."""
         return np.asarray(-self.gradients.T @ (aim / self.at.slack))
 
-    def step(self, move: Array, aim: Array) -> NormStep:
-        """Return dc = grad c move and dp = aim/c - p - (p/c) dc."""
-        slack = self.gradients @ move
-        price = aim / self.at.slack - self.at.price - self.steep * slack
-        return NormStep(slack, price, self.at.bounds)
+    def moves(self, move: Array, aim: Array) -> tuple[Array, Array]:
+        """Return grad c move."""
+        return self.gradients @ move, self.at.bounds
 
 
-class SumRows:
+class SumRows(NormRows):
     """u - theta, u + theta and t - sum u with bounds u of the entries."""
 
     def __init__(self, d: int) -> None:
@@ -195,12 +277,30 @@ class SumRows:
         """Return the slacks, the bounds eliminated."""
         return _Bounded(at)
 
-    def after(self, theta: Array, at: NormPoint, step: NormStep, t: Array) -> NormPoint:
-        """Return slacks, prices and bounds moved."""
-        return NormPoint(t, at.slack + step.slack, at.price + step.price, at.bounds + step.bounds)
+    def slacks(self, theta: Array, t: float) -> Array:
+        """Return the slacks at u = r + sqrt(r^2 + theta^2), r = t - sum u, of u^2 - theta^2 = 2ur.
+
+        r is the root of the convex r + sum u(r) = t, by Newton's method from above.
+        """
+        size = np.abs(theta)
+        r = t - size.sum(axis=0)
+        if r.min() <= 0:
+            return r[None]
+        for _ in range(STEPS):
+            root = np.sqrt(r**2 + size**2)
+            miss = r + (r + root).sum(axis=0) - t
+            step = miss / (1 + len(size) + (r / np.maximum(root, TINY)).sum(axis=0))
+            r = np.maximum(r - step, 0.1 * r)
+            if np.all(np.abs(step) <= SETTLED * r):
+                break
+        far = r + np.sqrt(r**2 + size**2) + size
+        # u - |theta| without the cancellation where theta is near u
+        near = 2 * (far - size) * r / far
+        up, down = np.where(theta > 0, near, far), np.where(theta > 0, far, near)
+        return np.concatenate([up, down, r[None]])
 
 
-class _Bounded:
+class _Bounded(NormLine):
     r"""u -+ theta and t - sum u around a point, u eliminated from their equations
 
     .. math:: (D + \omega 11')\,du = f_+ + f_- - f_0 - E\,d\theta + \omega\,dt,
@@ -210,8 +310,7 @@ class _Bounded:
     """
 
     def __init__(self, at: NormPoint) -> None:
-        self.at = at
-        self.steep = at.price / at.slack
+        super().__init__(at)
         d = len(self.steep) // 2
         above, below = self.steep[:d], self.steep[d:-1]
         self.D = above + below
@@ -245,14 +344,12 @@ class _Bounded:
         u = self._inverse(up + down - last)
         return np.append(up - down + self.E * u, [-last - self.omega * u.sum(axis=0)], axis=0)
 
-    def step(self, move: Array, aim: Array) -> NormStep:
-        """Return the step of slacks, prices and bounds."""
+    def moves(self, move: Array, aim: Array) -> tuple[Array, Array]:
+        """Return the moves of slacks and bounds."""
         up, down, last = self._forces(aim)
         theta, t = move[:-1], move[-1]
         u = self._inverse(up + down - last - self.E * theta + self.omega * t)
-        slack = np.concatenate([u - theta, u + theta, [t - u.sum(axis=0)]])
-        price = aim / self.at.slack - self.at.price - self.steep * slack
-        return NormStep(slack, price, u)
+        return np.concatenate([u - theta, u + theta, [t - u.sum(axis=0)]]), u
 
 
 def norm_rows(cost: Cost, d: int) -> NormRows | None:
@@ -260,5 +357,5 @@ def norm_rows(cost: Cost, d: int) -> NormRows | None:
     if cost.euclidean:
         return RoundRows()
     if cost.dual_p == np.inf:
-        return FaceRows(np.vstack([np.eye(d), -np.eye(d)]))
+        return BoxRows(d)
     return SumRows(d) if cost.dual_p == 1 else None
