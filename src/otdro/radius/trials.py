@@ -83,7 +83,7 @@ class Trials:
 
     def for_weights(self) -> Trials:
         """Return the trials that the weights of a blend come from: of much data, fewer."""
-        if self.delta != "cv" or self.scorer is not None or self.settings.groups is not None:
+        if not on_a_part(self.delta, self.scorer, self.settings.groups is not None):
             return self
         sample, splits = compared(self.sample, self.splits)
         if sample is self.sample and not is_wide(sample.X):
@@ -168,6 +168,11 @@ class Trials:
             if row[j].dual is None:
                 row[j] = self.solver.solve(sample.problem(y, ball), row[j])
         return trial.folds.path
+
+
+def on_a_part(delta: Any, scorer: Any, grouped: bool) -> bool:
+    """Whether a part of the rows says enough of costs to blend: not at one delta or by groups."""
+    return bool(delta == "cv" and scorer is None and not grouped)
 
 
 def grid_of(sample: Sample, cost: Cost, order: int, delta: Any, settings: Settings) -> Array:

@@ -46,9 +46,7 @@ class Fits:
     held: Array
 
 
-def by_factors(
-    task: Task, full: list[Cost], learned: list[Any], deltas: list[Array], certify: bool
-) -> list[Fits]:
+def by_factors(task: Task, full: list[Cost], learned: list[Any], deltas: list[Array]) -> list[Fits]:
     """Return the fits of the squared loss, all from factors; certificates take one pass."""
     squared, pieces = task.squared, task.stream.loss.pieces
     assert squared is not None
@@ -57,21 +55,17 @@ def by_factors(
     for cost, in_folds, grid in zip(full, learned, deltas, strict=True):
         models = [squared.models(c.factor(), grid, f) for f, c in enumerate(in_folds)]
         held = [squared.held(m, f) / (2 * pieces.kappa) for f, m in enumerate(models)]
-        risk = objective = gap = np.full(len(grid), np.inf)
+        solutions, risk = certified(squared, cost.factor(), grid, task.tol)
+        objective = np.array([s.objective for s in solutions])
+        gap = np.array([s.gap for s in solutions])
         multiplier = np.zeros(len(grid))
-        if certify:
-            solutions, risk = certified(squared, cost.factor(), grid, task.tol)
-            objective = np.array([s.objective for s in solutions])
-            gap = np.array([s.gap for s in solutions])
         everywhere = squared.models(cost.factor(), grid)
         each = (objective[None], risk[None], gap[None], multiplier[None])
         found.append(Fits([everywhere], *each, models, np.stack(held)))
     return found
 
 
-def by_newton(
-    task: Task, full: list[Cost], learned: list[Any], deltas: list[Array], certify: bool
-) -> list[Fits]:
+def by_newton(task: Task, full: list[Cost], learned: list[Any], deltas: list[Array]) -> list[Fits]:
     """Return the fits of a smooth loss: all costs, folds, models and deltas as one batch."""
     stream = task.stream
     starts = [
@@ -94,18 +88,13 @@ def by_newton(
     numbers = np.unique(np.array(group), axis=0, return_inverse=True)[1].ravel()
     each = (np.array(rho), np.array(left_out), numbers, np.array(model))
     columns = Columns(factors, *each)
-    found = minimise(stream, columns, np.stack(coef, axis=1), np.array(b), FOLD_TOL, certify)
+    found = minimise(stream, columns, np.stack(coef, axis=1), np.array(b), FOLD_TOL)
     _warn_of(found.unsolved)
     return _split(found, deltas, stream.folds.count, len(stream.models))
 
 
-def one_by_one(
-    task: Task, full: list[Cost], learned: list[Any], deltas: list[Array], certify: bool
-) -> list[Fits]:
-    """Return the fits at order 2 and of softmax models, each by Newton's method on shared passes.
-
-    Gaps are certified to the accuracy of folds whether or not that is asked for.
-    """
+def one_by_one(task: Task, full: list[Cost], learned: list[Any], deltas: list[Array]) -> list[Fits]:
+    """Return the fits at order 2 and of softmax models, all on shared passes."""
     stream = task.stream
     parts = [stream, *(stream.outside(f) for f in task.folds)]
     methods = []

@@ -1,7 +1,9 @@
 r"""Many problems of smooth losses at order 1 at a time: folds, deltas and costs share the passes.
 
 Steps are Newton's with matrices of the rows in memory, whose error contracts the distance to the
-minimiser by the root of (columns / rows in memory): two or three passes do what folds need.
+minimiser by the root of (columns / rows in memory). Passes look at the models over all rows, whose
+sums by fold are those of every fold's training rows too: of many rows the model of a fold is one
+step away from there, which no pass needs to look at but the last, at the rows of that fold.
 Certificates are of the problems over all rows: slopes of one sign are scaled down until their mean
 is zero, then all until :math:`\|Z'(\pi a)\| \le \rho`.
 """
@@ -20,7 +22,7 @@ from ...progress import logger
 from ..euclidean.order_one import ARMIJO, ROUNDING
 from .newton import NewtonPoint, StreamedProblem, along_gradient, eliminated, newton_step
 from .stream import Constant, Stream
-from .sums import DualSums, Models, RiskSums
+from .sums import DualSums, HeldSums, Models, RiskSums
 
 Array = NDArray[Any]
 Moments = tuple[Array, Array, float]
@@ -30,8 +32,6 @@ PASSES = 6
 #: The decrease, relative to the constant model's risk, below which a certificate is worth a pass:
 #: its gap is of the order of the root.
 CERTIFIED = 1e-8
-#: Decimals to which models agree that are looked at once.
-ALIKE = 12
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +66,7 @@ class Columns:
 class Minima:
     """The models found, on centred rows, and by model: F, plain risk and loss on the fold left out.
 
-    ``gap`` is a bound for models that leave nothing out, where it was asked for, else inf.
+    F, ``risk`` and the bound ``gap`` are of models that leave nothing out, ``held`` of the others.
     ``unsolved`` counts the models that did not reach the decrease asked for.
     """
 
@@ -78,42 +78,94 @@ class Minima:
     unsolved: int
 
 
-def minimise(
-    stream: Stream, columns: Columns, coef: Array, b: Array, tol: float, certify: bool
-) -> Minima:
+def minimise(stream: Stream, columns: Columns, coef: Array, b: Array, tol: float) -> Minima:
     """Minimise every problem from the models (coef, b) until a step promises less than ``tol``.
 
-    ``tol`` is relative to the risk of the constant model. With ``certify`` one more pass bounds the
-    gaps.
+    ``tol`` is relative to the risk of the constant model. The problems over all rows come first in
+    their groups.
+    """
+    whole, inside = (np.flatnonzero(part) for part in (columns.left_out < 0, columns.left_out >= 0))
+    full, folds = columns.part(whole), columns.part(inside)
+    everywhere = _descended(stream, full, coef[:, whole], b[whole], tol, min(tol, CERTIFIED))
+    in_folds, unsolved = _inside(stream, folds, full, everywhere, tol)
+    found = Models(np.empty_like(coef), np.empty_like(b), columns.left_out)
+    for some, part, state in ((whole, full, everywhere.state), (inside, folds, in_folds)):
+        found.coef[:, some], found.b[some] = _lifted(part, state.theta), state.b
+    missed = int(np.sum(everywhere.unsolved) + np.sum(unsolved))
+    return _finished(stream, columns, found, everywhere, missed)
+
+
+@dataclass(frozen=True, eq=False)
+class Descent:
+    """Models, the sums by fold at them, and which of them did not reach the decrease asked for."""
+
+    state: Iterates
+    sums: dict[str, Array]
+    unsolved: Array
+
+
+def _descended(
+    stream: Stream, columns: Columns, coef: Array, b: Array, tol: float, goal: float
+) -> Descent:
+    """Return the models after steps of which the next promises less than ``goal``, in passes.
+
+    Those are unsolved for which it promises more than ``tol``.
     """
     state, found = _started(stream, columns, coef, b)
     step = _Step(np.zeros_like(coef), np.zeros(len(b)), np.zeros(len(b)))
     flat = _constant_risks(stream, columns)
     # from F below that of beta = 0 no descent ends there, where F has no derivative
     objective = np.where(state.fixed, np.inf, flat)
-    goal = flat * np.where(certify & (columns.left_out < 0), min(tol, CERTIFIED), tol)
     sums: dict[str, Array] = {}
     moved, seen = np.arange(len(b)), np.zeros(len(b), dtype=bool)
     for number in range(PASSES):
         new = _evaluated(stream, columns, state, moved, sums)
-        F = _objective(columns, state, new)
+        training = _training(stream, columns, new)
+        F = training["value"] + columns.rho * state.w
         worse = objective + ARMIJO * step.slope + ROUNDING * np.abs(F) < F
         # where a step did not descend, half of it is tried from the model before
         back = step.times(0.5) if number else _from_zero(stream, columns, worse)
-        step = _kept(back, _newton(stream, columns, state, new, moved), worse)
+        step = _kept(back, _newton(stream, columns, state, training, moved), worse)
         # of the constant model before the first descent no sums are known
         sums = {k: np.where(worse & seen, sums[k], new[k]) for k in new} if sums else new
         found, seen = _mixed(found, state, worse), seen | ~worse
         objective = np.where(worse, objective, F)
-        done = (-step.slope <= goal) & ~worse
+        done = (-step.slope <= goal * flat) & ~worse
         logger.info("folds: pass %d, %d of %d to go", number + 1, np.sum(~done), len(done))
         if done.all() or number == PASSES - 1:
             break
         step, moved = step.where(~done), np.flatnonzero(~done)
         state = found.moved(step)
-    unsolved = int(np.sum(worse | (-step.slope > tol * flat)))
-    best = _mixed(found, state, seen)
-    return _finished(stream, columns, best, sums, unsolved, certify)
+    unsolved = worse | (-step.slope > tol * flat)
+    return Descent(_mixed(found, state, seen), sums, unsolved)
+
+
+def _inside(
+    stream: Stream, folds: Columns, full: Columns, everywhere: Descent, tol: float
+) -> tuple[Iterates, Array]:
+    """Return the models of folds, and which of them are unsolved.
+
+    Each is a step away from that of its group over all rows, where the sums are known. Those for
+    which that step promises more than ``tol`` go on from there, in passes of their own.
+    """
+    place = {int(g): i for i, g in enumerate(full.group)}
+    of = np.array([place[int(g)] for g in folds.group])
+    near = everywhere.state
+    state, _ = _started(stream, folds, _lifted(full, near.theta)[:, of], near.b[of])
+    # where the model over all rows is constant there is no matrix to step with
+    some = np.flatnonzero(~state.fixed & (near.w[of] > 0))
+    sums = {name: part[..., of] for name, part in everywhere.sums.items()}
+    step = _newton(stream, folds, state, _training(stream, folds, sums), some)
+    state = state.moved(step)
+    close = state.fixed | ((near.w[of] > 0) & (-step.slope <= tol * _constant_risks(stream, folds)))
+    far = np.flatnonzero(~close)
+    unsolved = np.zeros(len(of), dtype=bool)
+    if len(far):
+        part = folds.part(far)
+        rest = _descended(stream, part, _lifted(part, state.theta[:, far]), state.b[far], tol, tol)
+        state.theta[:, far], state.b[far] = rest.state.theta, rest.state.b
+        unsolved[far] = rest.unsolved
+    return state, unsolved
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,30 +270,12 @@ def _from_zero(stream: Stream, columns: Columns, some: Array) -> _Step:
 def _evaluated(
     stream: Stream, columns: Columns, state: Iterates, some: Array, known: dict[str, Array]
 ) -> dict[str, Array]:
-    """Return the sums at the models, those of ``some`` anew: one pass.
-
-    They are over the training rows of a model and divided by their weight; ``held`` is over the
-    fold left out. Models that are the same, as those that folds start from, are looked at once.
-    """
+    """Return the sums by fold at the models, those of ``some`` anew: one pass."""
     part = columns.part(some)
-    # a model is its coefficients, its intercept and its class
-    models = np.vstack([_lifted(part, state.theta[:, some]), state.b[some], part.model])
-    scale = np.maximum(np.abs(models).max(axis=1, keepdims=True), np.finfo(float).tiny)
-    first, of = np.unique(
-        (models / scale).round(ALIKE), axis=1, return_index=True, return_inverse=True
-    )[1:]
-    fold, of = part.left_out, of.ravel()
-    signed, positive = np.unique(of[fold < 0]), part.positive(stream)
-    positive = None if positive is None else positive[first]
-    job = RiskSums(
-        stream.blocks, stream.loss, models[:-2, first], models[-2, first], signed, positive
-    )
-    [sums] = stream.chunks.total(job)
-    total = stream.totals(fold)
-    found = {name: _training(sums[name], of, fold) / total for name in ("value", "slope", "pull")}
-    found |= {name: sums[name][..., of] / total for name in ("rising", "rise")}
-    held = np.array([stream.held(int(f)) if f >= 0 else np.inf for f in fold])
-    found["held"] = sums["value"][np.maximum(fold, 0), of] / held
+    signed = np.flatnonzero(part.left_out < 0)
+    models = (_lifted(part, state.theta[:, some]), state.b[some])
+    job = RiskSums(stream.blocks, stream.loss, *models, signed, part.positive(stream))
+    [found] = stream.chunks.total(job)
     everywhere = {}
     for name, new in found.items():
         shape = (*new.shape[:-1], len(state.b))
@@ -250,15 +284,15 @@ def _evaluated(
     return everywhere
 
 
-def _training(by_fold: Array, of: Array, fold: Array) -> Array:
-    """Return the sums outside the fold that each model leaves out, models along the last axis."""
-    total: Array = by_fold.sum(axis=0)[..., of]
-    out = np.moveaxis(by_fold, -1, 1)[np.maximum(fold, 0), of]
-    return total - np.where(fold < 0, 0.0, np.moveaxis(out, 0, -1))
-
-
-def _objective(columns: Columns, state: Iterates, sums: dict[str, Any]) -> Array:
-    found: Array = sums["value"] + columns.rho * state.w
+def _training(stream: Stream, columns: Columns, sums: dict[str, Array]) -> dict[str, Array]:
+    """Return value, slope and pull over the training rows, divided by their weight."""
+    fold, total = columns.left_out, stream.totals(columns.left_out)
+    found = {}
+    for name in ("value", "slope", "pull"):
+        by_fold = np.moveaxis(sums[name], -1, 1)
+        out = by_fold[np.maximum(fold, 0), np.arange(len(fold))]
+        outside = np.moveaxis(out, 0, -1) * (fold >= 0)
+        found[name] = (sums[name].sum(axis=0) - outside) / total
     return found
 
 
@@ -309,39 +343,38 @@ def _matrix(problem: StreamedProblem, state: Iterates, j: int, left_out: int) ->
 
 
 def _finished(
-    stream: Stream,
-    columns: Columns,
-    state: Iterates,
-    sums: dict[str, Any],
-    unsolved: int,
-    certify: bool,
+    stream: Stream, columns: Columns, models: Models, everywhere: Descent, unsolved: int
 ) -> Minima:
-    models = Models(_lifted(columns, state.theta), state.b, columns.left_out)
-    objective = _objective(columns, state, sums)
-    gap = np.full(len(objective), np.inf)
-    everywhere = np.flatnonzero(columns.left_out < 0)
-    if certify:
-        lower = _lower(stream, columns, models, sums, everywhere)
-        gap[everywhere] = np.maximum(0.0, objective[everywhere] - lower)
-    return Minima(models, objective, sums["value"], sums["held"], gap, unsolved)
+    """Return the models with their losses on the folds left out and their bounds: one pass."""
+    inside = [np.flatnonzero(columns.left_out == f) for f in range(stream.folds.count)]
+    whole = np.flatnonzero(columns.left_out < 0)
+    full = columns.part(whole)
+    dual = _dual_job(stream, full, models.columns(whole), everywhere)
+    positive = columns.part(inside[0]).positive(stream)
+    held_out = [models.columns(some) for some in inside]
+    jobs = (dual, HeldSums(stream.blocks, stream.loss, held_out, positive))
+    bound, losses = stream.chunks.total(*jobs)
+    objective, risk, held, gap = (np.full(len(models), np.inf) for _ in range(4))
+    for f, some in enumerate(inside):
+        held[some] = losses["value"][f] / stream.held(f)
+    risk[whole] = everywhere.sums["value"].sum(axis=0) / stream.total
+    objective[whole] = risk[whole] + full.rho * everywhere.state.w
+    gap[whole] = np.maximum(0.0, objective[whole] + bound["conjugate"] / stream.total)
+    return Minima(models, objective, risk, held, gap, unsolved)
 
 
-def _lower(
-    stream: Stream, columns: Columns, models: Models, sums: dict[str, Any], some: Array
-) -> Array:
-    """Return the dual values of the slopes of some models, scaled to be feasible: one pass."""
-    rising, rise = sums["rising"][some], sums["rise"][:, some]
-    falling, fall = rising - sums["slope"][some], sums["pull"][:, some] - rise
+def _dual_job(stream: Stream, full: Columns, models: Models, found: Descent) -> DualSums:
+    """Return the job of the dual values of slopes of models over all rows, made feasible."""
+    sums = found.sums
+    rising, rise = sums["rising"], sums["rise"]
+    falling = rising - sums["slope"].sum(axis=0)
+    fall = sums["pull"].sum(axis=0) - rise
     tiny = np.finfo(float).tiny
-    up = down = np.ones(len(some))
+    up = down = np.ones(len(models))
     if stream.fit_intercept:
         up = np.minimum(1.0, falling / np.maximum(rising, tiny))
         down = np.minimum(1.0, rising / np.maximum(falling, tiny))
-    part = columns.part(some)
-    size = np.linalg.norm(_dropped(part, up * rise + down * fall), axis=0)
-    kappa = np.minimum(1.0, part.rho / np.maximum(size, tiny))
-    chosen = models.columns(some)
+    size = np.linalg.norm(_dropped(full, up * rise + down * fall), axis=0) / stream.total
+    kappa = np.minimum(1.0, full.rho / np.maximum(size, tiny))
     scales = (kappa * up, kappa * down)
-    job = DualSums(stream.blocks, stream.loss, chosen, *scales, part.positive(stream))
-    [found] = stream.chunks.total(job)
-    return -found["conjugate"] / stream.totals(chosen.left_out)
+    return DualSums(stream.blocks, stream.loss, models, *scales, full.positive(stream))

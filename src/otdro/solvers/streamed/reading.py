@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -109,7 +110,7 @@ class RowBlock:
     number: Array
     group: Array | None
 
-    def part(self, some: Array) -> RowBlock:
+    def part(self, some: Array | slice) -> RowBlock:
         """Return some of the rows."""
         return RowBlock(
             self.Z[some],
@@ -120,6 +121,14 @@ class RowBlock:
             self.number[some],
             None if self.group is None else self.group[some],
         )
+
+    def by_fold(self, parts: int) -> list[RowBlock]:
+        """Return the rows of each of so many folds; the rows are copied once."""
+        if parts == 1:
+            return [self]
+        ordered = self.part(np.argsort(self.fold, kind="stable"))
+        ends = np.searchsorted(ordered.fold, np.arange(parts + 1))
+        return [ordered.part(slice(*pair)) for pair in pairwise(ends)]
 
 
 @dataclass(frozen=True, eq=False)

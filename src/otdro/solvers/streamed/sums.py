@@ -81,19 +81,18 @@ class RiskSums:
         return found
 
     def _add(self, found: Sums, block: RowBlock) -> None:
-        z = Design(block.Z).scores(self.coef) + self.b
-        value, a, _ = self.loss.evaluate(z, self.blocks.targets(block, self.positive))
-        a *= block.w[:, None]
-        for f in range(len(found["value"])):
-            rows = block.fold == f
-            part = a[rows]
-            found["value"][f] += block.w[rows] @ value[rows]
-            found["slope"][f] += part.sum(axis=0)
-            found["pull"][f] += Design(block.Z[rows]).adjoint(part)
-        if len(self.signed):
-            up = np.maximum(a[:, self.signed], 0.0)
-            found["rising"][self.signed] += up.sum(axis=0)
-            found["rise"][:, self.signed] += Design(block.Z).adjoint(up)
+        for f, part in enumerate(block.by_fold(len(found["value"]))):
+            design = Design(part.Z)
+            z = design.scores(self.coef) + self.b
+            value, a, _ = self.loss.evaluate(z, self.blocks.targets(part, self.positive))
+            a *= part.w[:, None]
+            found["value"][f] += part.w @ value
+            found["slope"][f] += a.sum(axis=0)
+            found["pull"][f] += design.adjoint(a)
+            if len(self.signed):
+                up = np.maximum(a[:, self.signed], 0.0)
+                found["rising"][self.signed] += up.sum(axis=0)
+                found["rise"][:, self.signed] += design.adjoint(up)
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,8 +112,8 @@ class HeldSums:
         B = len(self.models[0])
         total = np.zeros((len(self.models), B))
         for block in self.blocks.of(chunk, B * self.loss.outputs):
-            for f, models in enumerate(self.models):
-                part = block.part(block.fold == f)
+            parts = block.by_fold(len(self.models))
+            for f, (part, models) in enumerate(zip(parts, self.models, strict=True)):
                 y = self.blocks.targets(part, self.positive)
                 total[f] += part.w @ self.loss.value(models.scores(part.Z), y)
         return {"value": total}
@@ -233,12 +232,11 @@ class ScatterSums:
         found: Sums = {"count": np.zeros(parts), "first": np.zeros((parts, d))}
         found["second"] = np.zeros((parts, d, d))
         for block in self.blocks.of(chunk, d):
-            Z = _fenced(block.Z if self.units is None else block.Z / self.units, self.fence)
-            for f in range(parts):
-                part = Z if parts == 1 else Z[block.fold == f]
-                found["count"][f] += len(part)
-                found["first"][f] += part.sum(axis=0)
-                found["second"][f] += part.T @ part
+            for f, part in enumerate(block.by_fold(parts)):
+                Z = _fenced(part.Z if self.units is None else part.Z / self.units, self.fence)
+                found["count"][f] += len(Z)
+                found["first"][f] += Z.sum(axis=0)
+                found["second"][f] += Z.T @ Z
         return found
 
 
@@ -306,8 +304,8 @@ class GroupSums:
         found: Sums = {"rows": np.zeros(G), "weight": np.zeros(G)}
         found |= {name: np.zeros(shape) for name in ("weighted", "loss", "square")}
         for block in self.blocks.of(chunk, len(self.models[0].b)):
-            for fold, models in enumerate(self.models):
-                self._add(found, block.part(block.fold == fold), models)
+            for part, models in zip(block.by_fold(len(self.models)), self.models, strict=True):
+                self._add(found, part, models)
         return found
 
     def _add(self, found: Sums, block: RowBlock, models: Models) -> None:
