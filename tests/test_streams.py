@@ -16,18 +16,9 @@ from otdro.costs import Mahalanobis, Norm
 from otdro.metrics import Learned, Spectral
 from otdro.solvers.streamed import Folds, stream
 from reference import conic
-from streaming import FINE, D, N, chunks_of, made_rows, mapped, splits_of, write_folder
+from streaming import FINE, D, N, chunks_of, mapped, splits_of, write_folder
 
-
-@pytest.fixture(scope="module")
-def rows():
-    return made_rows()
-
-
-@pytest.fixture(autouse=True)
-def few_kept(monkeypatch):
-    """Keep few rows in memory, so that passes over all of them do the work."""
-    monkeypatch.setattr(stream, "KEPT", 300)
+pytestmark = pytest.mark.usefixtures("few_kept")
 
 
 # the same solutions

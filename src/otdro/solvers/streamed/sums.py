@@ -19,6 +19,9 @@ from .reading import Blocks, RowBlock
 
 Array = NDArray[Any]
 
+#: Numbers per row and model that are at hand: the score, what a loss makes of it, and on the way.
+PER_MODEL = 8
+
 
 @dataclass(frozen=True, eq=False)
 class Models:
@@ -76,23 +79,22 @@ class RiskSums:
         (d, B), parts = self.coef.shape, self.blocks.folds.parts
         found: Sums = {"value": np.zeros((parts, B)), "slope": np.zeros((parts, B))}
         found |= {"pull": np.zeros((parts, d, B)), "rising": np.zeros(B), "rise": np.zeros((d, B))}
-        for block in self.blocks.of(chunk, B):
-            self._add(found, block)
+        for f, block in self.blocks.by_fold(chunk, PER_MODEL * B):
+            self._add(found, f, block)
         return found
 
-    def _add(self, found: Sums, block: RowBlock) -> None:
-        for f, part in enumerate(block.by_fold(len(found["value"]))):
-            design = Design(part.Z)
-            z = design.scores(self.coef) + self.b
-            value, a, _ = self.loss.evaluate(z, self.blocks.targets(part, self.positive))
-            a *= part.w[:, None]
-            found["value"][f] += part.w @ value
-            found["slope"][f] += a.sum(axis=0)
-            found["pull"][f] += design.adjoint(a)
-            if len(self.signed):
-                up = np.maximum(a[:, self.signed], 0.0)
-                found["rising"][self.signed] += up.sum(axis=0)
-                found["rise"][:, self.signed] += design.adjoint(up)
+    def _add(self, found: Sums, f: int, block: RowBlock) -> None:
+        design = Design(block.Z)
+        z = design.scores(self.coef) + self.b
+        value, a, _ = self.loss.evaluate(z, self.blocks.targets(block, self.positive))
+        a *= block.w[:, None]
+        found["value"][f] += block.w @ value
+        found["slope"][f] += a.sum(axis=0)
+        found["pull"][f] += design.adjoint(a)
+        if len(self.signed):
+            up = np.maximum(a[:, self.signed], 0.0)
+            found["rising"][self.signed] += up.sum(axis=0)
+            found["rise"][:, self.signed] += design.adjoint(up)
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,11 +113,9 @@ class HeldSums:
         """Return the sums over a chunk."""
         B = len(self.models[0])
         total = np.zeros((len(self.models), B))
-        for block in self.blocks.of(chunk, B * self.loss.outputs):
-            parts = block.by_fold(len(self.models))
-            for f, (part, models) in enumerate(zip(parts, self.models, strict=True)):
-                y = self.blocks.targets(part, self.positive)
-                total[f] += part.w @ self.loss.value(models.scores(part.Z), y)
+        for f, block in self.blocks.by_fold(chunk, PER_MODEL * B * self.loss.outputs):
+            y = self.blocks.targets(block, self.positive)
+            total[f] += block.w @ self.loss.value(self.models[f].scores(block.Z), y)
         return {"value": total}
 
 
@@ -133,7 +133,7 @@ class DualSums:
     def __call__(self, chunk: Chunk) -> Sums:
         """Return the sums over a chunk."""
         total = np.zeros(len(self.models))
-        for block in self.blocks.of(chunk, len(self.models)):
+        for block in self.blocks.of(chunk, PER_MODEL * len(self.models)):
             z = Design(block.Z).scores(self.models.coef) + self.models.b
             y = self.blocks.targets(block, self.positive)
             a = self.loss.derivative(z, y)
@@ -231,12 +231,11 @@ class ScatterSums:
         d, parts = len(self.blocks.center), self.blocks.folds.parts
         found: Sums = {"count": np.zeros(parts), "first": np.zeros((parts, d))}
         found["second"] = np.zeros((parts, d, d))
-        for block in self.blocks.of(chunk, d):
-            for f, part in enumerate(block.by_fold(parts)):
-                Z = _fenced(part.Z if self.units is None else part.Z / self.units, self.fence)
-                found["count"][f] += len(Z)
-                found["first"][f] += Z.sum(axis=0)
-                found["second"][f] += Z.T @ Z
+        for f, block in self.blocks.by_fold(chunk, d):
+            Z = _fenced(block.Z if self.units is None else block.Z / self.units, self.fence)
+            found["count"][f] += len(Z)
+            found["first"][f] += Z.sum(axis=0)
+            found["second"][f] += Z.T @ Z
         return found
 
 
@@ -303,9 +302,8 @@ class GroupSums:
         G, shape = len(groups), (len(groups), self.each)
         found: Sums = {"rows": np.zeros(G), "weight": np.zeros(G)}
         found |= {name: np.zeros(shape) for name in ("weighted", "loss", "square")}
-        for block in self.blocks.of(chunk, len(self.models[0].b)):
-            for part, models in zip(block.by_fold(len(self.models)), self.models, strict=True):
-                self._add(found, part, models)
+        for f, block in self.blocks.by_fold(chunk, PER_MODEL * len(self.models[0].b)):
+            self._add(found, block, self.models[f])
         return found
 
     def _add(self, found: Sums, block: RowBlock, models: Models) -> None:
