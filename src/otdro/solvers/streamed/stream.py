@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from ...chunks import Chunks
 from ...losses import Loss
-from ...problem import Sample
+from ...problem import Sample, Solution
+from ..base import verdict
 from .census import Census, KeptRows, kept_rows
 from .reading import Blocks, Folds, Reading
 
@@ -24,6 +25,18 @@ KEPT, KEPT_PER_COLUMN, KEPT_BYTES = 20_000, 1_000, 2**27
 
 #: Puts whole groups into folds: their names and rows by class (G, K) to folds.
 Grouping = Callable[[Array, Array], Folds]
+
+
+#: What the message of a solution says where beta = 0 is the best.
+CONSTANT = "the constant model is optimal at this delta"
+
+
+class Ending(NamedTuple):
+    """How a method ended: the gap it proved, the one asked for, and its steps."""
+
+    gap: float
+    target: float
+    n_iter: int
 
 
 class Constant(NamedTuple):
@@ -200,6 +213,21 @@ class Stream:
             sums=self.sums * others[:, None, None],
             rows=rows,
             left_out=fold,
+        )
+
+    def solution(
+        self, coef: Array, b: Any, multiplier: float, objective: float, end: Ending
+    ) -> Solution:
+        """Return the solution on the rows as given of a model (coef, b) on centred rows."""
+        return Solution(
+            coef=coef,
+            intercept=b - coef @ self.center,
+            multiplier=multiplier,
+            objective=objective,
+            gap=end.gap,
+            n_iter=end.n_iter,
+            converged=end.gap <= end.target,
+            message=verdict(*end),
         )
 
     def weighing(self, factors: Array | None) -> Stream:
