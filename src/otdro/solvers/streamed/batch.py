@@ -10,8 +10,8 @@ is zero, then all until :math:`\|Z'(\pi a)\| \le \rho`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,46 +20,26 @@ from ...design import Design
 from ...duality import AT_THRESHOLD, threshold
 from ...progress import logger
 from ..euclidean.order_one import ARMIJO, ROUNDING
-from .newton import NewtonPoint, StreamedProblem, along_gradient, eliminated, newton_step
+from .columns import Columns, Iterates, Step
+from .newton import (
+    NewtonMove,
+    NewtonPoint,
+    StreamedProblem,
+    along_gradient,
+    eliminated,
+    longest,
+    newton_step,
+)
 from .stream import Constant, Stream
 from .sums import DualSums, HeldSums, Models, RiskSums
 
 Array = NDArray[Any]
-Moments = tuple[Array, Array, float]
 
 #: Passes over the rows that folds take at most.
 PASSES = 6
 #: The decrease, relative to the constant model's risk, below which a certificate is worth a pass:
 #: its gap is of the order of the root.
 CERTIFIED = 1e-8
-
-
-@dataclass(frozen=True, eq=False)
-class Columns:
-    """Problems as columns: ``factors`` L and ``rho`` of each, and the fold it leaves out.
-
-    Problems of one ``group``, of the same cost, delta and model, share a Newton matrix. ``model``
-    is its number among those of the stream, one per class where there are more than two.
-    """
-
-    factors: list[Array | None]
-    rho: Array
-    left_out: Array
-    group: Array
-    model: Array
-
-    def part(self, some: Array) -> Columns:
-        """Return some of the problems."""
-        each = (self.rho, self.left_out, self.group, self.model)
-        return Columns([self.factors[j] for j in some], *(part[some] for part in each))
-
-    def positive(self, stream: Stream) -> Array | None:
-        """Return the class that is +1 of each problem, None where there are two classes."""
-        return self.model if len(stream.models) > 1 else None
-
-    def problem(self, stream: Stream, j: int) -> StreamedProblem:
-        """Return one of the problems."""
-        return StreamedProblem(stream.models[self.model[j]], self.factors[j], float(self.rho[j]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +70,7 @@ def minimise(stream: Stream, columns: Columns, coef: Array, b: Array, tol: float
     in_folds, unsolved = _inside(stream, folds, full, everywhere, tol)
     found = Models(np.empty_like(coef), np.empty_like(b), columns.left_out)
     for some, part, state in ((whole, full, everywhere.state), (inside, folds, in_folds)):
-        found.coef[:, some], found.b[some] = _lifted(part, state.theta), state.b
+        found.coef[:, some], found.b[some] = part.lift(state.theta), state.b
     missed = int(np.sum(everywhere.unsolved) + np.sum(unsolved))
     return _finished(stream, columns, found, everywhere, missed)
 
@@ -112,7 +92,7 @@ def _descended(
     Those are unsolved for which it promises more than ``tol``.
     """
     state, found = _started(stream, columns, coef, b)
-    step = _Step(np.zeros_like(coef), np.zeros(len(b)), np.zeros(len(b)))
+    step = Step.none(*coef.shape)
     flat = _constant_risks(stream, columns)
     # from F below that of beta = 0 no descent ends there, where F has no derivative
     objective = np.where(state.fixed, np.inf, flat)
@@ -125,19 +105,19 @@ def _descended(
         worse = objective + ARMIJO * step.slope + ROUNDING * np.abs(F) < F
         # where a step did not descend, half of it is tried from the model before
         back = step.times(0.5) if number else _from_zero(stream, columns, worse)
-        step = _kept(back, _newton(stream, columns, state, training, moved), worse)
+        step = _newton(stream, columns, state, training, moved).or_else(back, worse)
         # of the constant model before the first descent no sums are known
         sums = {k: np.where(worse & seen, sums[k], new[k]) for k in new} if sums else new
-        found, seen = _mixed(found, state, worse), seen | ~worse
+        found, seen = state.or_else(found, worse), seen | ~worse
         objective = np.where(worse, objective, F)
         done = (-step.slope <= goal * flat) & ~worse
         logger.info("folds: pass %d, %d of %d to go", number + 1, np.sum(~done), len(done))
         if done.all() or number == PASSES - 1:
             break
-        step, moved = step.where(~done), np.flatnonzero(~done)
+        step, moved = step.times(~done), np.flatnonzero(~done)
         state = found.moved(step)
     unsolved = worse | (-step.slope > tol * flat)
-    return Descent(_mixed(found, state, seen), sums, unsolved)
+    return Descent(state.or_else(found, seen), sums, unsolved)
 
 
 def _inside(
@@ -146,79 +126,35 @@ def _inside(
     """Return the models of folds, and which of them are unsolved.
 
     Each is a step away from that of its group over all rows, where the sums are known. Those for
-    which that step promises more than ``tol`` go on from there, in passes of their own.
+    which that step may leave more than ``tol`` go on from there, in passes of their own.
     """
     place = {int(g): i for i, g in enumerate(full.group)}
     of = np.array([place[int(g)] for g in folds.group])
     near = everywhere.state
-    state, _ = _started(stream, folds, _lifted(full, near.theta)[:, of], near.b[of])
+    state, _ = _started(stream, folds, full.lift(near.theta)[:, of], near.b[of])
     # where the model over all rows is constant there is no matrix to step with
     some = np.flatnonzero(~state.fixed & (near.w[of] > 0))
     sums = {name: part[..., of] for name, part in everywhere.sums.items()}
     step = _newton(stream, folds, state, _training(stream, folds, sums), some)
     state = state.moved(step)
-    close = state.fixed | ((near.w[of] > 0) & (-step.slope <= tol * _constant_risks(stream, folds)))
+    close = state.fixed | ((near.w[of] > 0) & (step.left <= tol * _constant_risks(stream, folds)))
     far = np.flatnonzero(~close)
     unsolved = np.zeros(len(of), dtype=bool)
     if len(far):
         part = folds.part(far)
-        rest = _descended(stream, part, _lifted(part, state.theta[:, far]), state.b[far], tol, tol)
+        rest = _descended(stream, part, part.lift(state.theta[:, far]), state.b[far], tol, tol)
         state.theta[:, far], state.b[far] = rest.state.theta, rest.state.b
         unsolved[far] = rest.unsolved
     return state, unsolved
 
 
-@dataclass(frozen=True, eq=False)
-class Iterates:
-    """Models (theta (d, B), b) in the coordinates of their costs; ``fixed`` ones are constant."""
+class Curvature(NamedTuple):
+    """H, h and m of rows in memory, and the number of rows that bear them: (sum D)^2/sum D^2."""
 
-    theta: Array
-    b: Array
-    fixed: Array
-
-    @property
-    def w(self) -> Array:
-        """The norms of theta."""
-        return np.linalg.norm(self.theta, axis=0)
-
-    def moved(self, step: _Step) -> Iterates:
-        """Return the models after a step."""
-        return replace(self, theta=self.theta + step.theta, b=self.b + step.b)
-
-
-@dataclass(frozen=True, eq=False)
-class _Step:
-    theta: Array
-    b: Array
-    slope: Array
-
-    def times(self, share: float) -> _Step:
-        """Return a part of the step."""
-        return _Step(share * self.theta, share * self.b, share * self.slope)
-
-    def where(self, moving: Array) -> _Step:
-        """Return the step of some models, the others at rest."""
-        return _Step(self.theta * moving, self.b * moving, self.slope * moving)
-
-
-def _kept(old: _Step, new: _Step, keep: Array) -> _Step:
-    return _Step(*(np.where(keep, getattr(old, k), getattr(new, k)) for k in vars(old)))
-
-
-def _mixed(old: Iterates, new: Iterates, keep: Array) -> Iterates:
-    return replace(new, theta=np.where(keep, old.theta, new.theta), b=np.where(keep, old.b, new.b))
-
-
-def _lifted(columns: Columns, theta: Array) -> Array:
-    """Return beta = L theta of every problem."""
-    pairs = zip(columns.factors, theta.T, strict=True)
-    return np.stack([t if L is None else L @ t for L, t in pairs], axis=1)
-
-
-def _dropped(columns: Columns, g: Array) -> Array:
-    """Return L'g of every problem."""
-    pairs = zip(columns.factors, g.T, strict=True)
-    return np.stack([v if L is None else L.T @ v for L, v in pairs], axis=1)
+    H: Array
+    h: Array
+    m: float
+    rows: float
 
 
 def _constant_risks(stream: Stream, columns: Columns) -> Array:
@@ -254,9 +190,9 @@ def _started(stream: Stream, columns: Columns, coef: Array, b: Array) -> tuple[I
     return start, Iterates(np.zeros_like(theta), zero, fixed)
 
 
-def _from_zero(stream: Stream, columns: Columns, some: Array) -> _Step:
+def _from_zero(stream: Stream, columns: Columns, some: Array) -> Step:
     """Return, for some problems, the move from the constant model along the gradient there."""
-    step = _Step(np.zeros((stream.chunks.d, len(some))), np.zeros(len(some)), np.zeros(len(some)))
+    step = Step.none(stream.chunks.d, len(some))
     for j in np.flatnonzero(some):
         problem = columns.problem(stream, int(j))
         constant = problem.stream.constant(int(columns.left_out[j]))
@@ -273,7 +209,7 @@ def _evaluated(
     """Return the sums by fold at the models, those of ``some`` anew: one pass."""
     part = columns.part(some)
     signed = np.flatnonzero(part.left_out < 0)
-    models = (_lifted(part, state.theta[:, some]), state.b[some])
+    models = (part.lift(state.theta[:, some]), state.b[some])
     job = RiskSums(stream.blocks, stream.loss, *models, signed, part.positive(stream))
     [found] = stream.chunks.total(job)
     everywhere = {}
@@ -298,13 +234,13 @@ def _training(stream: Stream, columns: Columns, sums: dict[str, Array]) -> dict[
 
 def _newton(
     stream: Stream, columns: Columns, state: Iterates, sums: dict[str, Any], some: Array
-) -> _Step:
+) -> Step:
     """Return the step of some problems with matrices from the rows in memory.
 
     Where these are all rows each problem has that of its own training rows. Where they are a part,
     noise counts more than a fold, and a group has one.
     """
-    step = _Step(np.zeros_like(state.theta), np.zeros_like(state.b), np.zeros_like(state.b))
+    step = Step.none(*state.theta.shape)
     some = some[~state.fixed[some]]
     group = np.arange(len(columns.group)) if stream.all_kept else columns.group
     for number in np.unique(group[some]):
@@ -317,29 +253,44 @@ def _newton(
             near = _near(problem, matrix, state, sums, int(j))
             move = newton_step(near, problem.rho, stream.fit_intercept)
             step.theta[:, j], step.b[j], step.slope[j] = move.theta, move.b, move.slope
+            step.left[j] = _left(near, move, matrix)
     return step
 
 
+def _left(p: NewtonPoint, move: NewtonMove, matrix: Curvature) -> float:
+    """Return how much of F a step may leave to be gained, to first order.
+
+    Of what it promises it leaves the squares of the relative errors of its matrix: d/rows of noise,
+    and the changes along the step, of the curvature of the penalty and of that of the loss, which
+    changes no faster than the scores.
+    """
+    turned = longest(move.theta) / longest(p.theta)
+    errors = len(p.theta) / matrix.rows + turned**2 - move.slope / p.m
+    return -move.slope * errors
+
+
 def _near(
-    problem: StreamedProblem, matrix: Moments, state: Iterates, sums: dict[str, Any], j: int
+    problem: StreamedProblem, matrix: Curvature, state: Iterates, sums: dict[str, Any], j: int
 ) -> NewtonPoint:
     """Return the point of one problem with a matrix of rows in memory."""
-    H, h, m = matrix
-    H, h = problem.drop(problem.drop(H).T), problem.drop(h)
+    H, h = problem.drop(problem.drop(matrix.H).T), problem.drop(matrix.h)
     g, s = problem.drop(sums["pull"][:, j]), float(sums["slope"][j])
-    centred = eliminated(H, h, m, problem.stream.fit_intercept)
+    centred = eliminated(H, h, matrix.m, problem.stream.fit_intercept)
     risk = float(sums["value"][j])
     return NewtonPoint(state.theta[:, j], float(state.b[j]), risk, s, g, *centred)
 
 
-def _matrix(problem: StreamedProblem, state: Iterates, j: int, left_out: int) -> Moments:
-    """Return H, h and m of the rows in memory outside a fold at one of the models."""
+def _matrix(problem: StreamedProblem, state: Iterates, j: int, left_out: int) -> Curvature:
+    """Return that of the rows in memory outside a fold at one of the models."""
     stream, sample = problem.stream, problem.stream.kept
     design = Design(sample.X, center=stream.center if stream.fit_intercept else None)
     z = design.scores(problem.lift(state.theta[:, j])) + state.b[j]
     share = sample.weights * (stream.kept_fold != left_out)
     D = share / share.sum() * sample.loss.curvature(z, sample.ys[0])
-    return *design.moments(D), float(D.sum())
+    m = float(D.sum())
+    # the rows in memory are noise only where there are others
+    rows = np.inf if stream.all_kept else m**2 / max(float(D @ D), np.finfo(float).tiny)
+    return Curvature(*design.moments(D), m, rows)
 
 
 def _finished(
@@ -374,7 +325,7 @@ def _dual_job(stream: Stream, full: Columns, models: Models, found: Descent) -> 
     if stream.fit_intercept:
         up = np.minimum(1.0, falling / np.maximum(rising, tiny))
         down = np.minimum(1.0, rising / np.maximum(falling, tiny))
-    size = np.linalg.norm(_dropped(full, up * rise + down * fall), axis=0) / stream.total
+    size = np.linalg.norm(full.drop(up * rise + down * fall), axis=0) / stream.total
     kappa = np.minimum(1.0, full.rho / np.maximum(size, tiny))
     scales = (kappa * up, kappa * down)
     return DualSums(stream.blocks, stream.loss, models, *scales, full.positive(stream))
