@@ -174,14 +174,14 @@ def test_models_of_folds_are_those_of_their_training_rows(monkeypatch):
     y = rng.random(len(X)) < 1 / (1 + np.exp(-X @ np.arange(D) / 3))
     data = chunks_of(X, y, rows=3000)
     found = DROClassifier(cost="euclidean").fit(data, None)
-    assert data.passes <= 10
+    assert data.passes <= 9
     for j in (3, 10, 19):
         losses = []
         for train, test in splits_of(Folds(5, 0), len(X)):
             model = DROClassifier(cost="euclidean", delta=found.path_.deltas[j], tol=1e-9)
             p = model.fit(X[train], y[train]).predict_proba(X[test])
             losses.append(-np.log(np.where(y[test], p[:, 1], p[:, 0])).mean())
-        assert_allclose(found.path_.score_mean[j], -np.mean(losses), rtol=0, atol=4e-5)
+        assert_allclose(found.path_.score_mean[j], -np.mean(losses), rtol=0, atol=1e-5)
 
 
 # a fold without the row starts far from its solution

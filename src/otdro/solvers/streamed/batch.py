@@ -1,7 +1,8 @@
 r"""Many problems of smooth losses at order 1 at a time: folds, deltas and costs share the passes.
 
-Steps are Newton's with matrices of the rows in memory, whose error contracts the distance to the
-minimiser by the root of (columns / rows in memory). Passes look at the models over all rows, whose
+Steps are Newton's with matrices of the rows in memory, which the first pass corrects by those of
+all rows at a few models: what is left of their error contracts the distance to the minimiser in
+every pass. Passes look at the models over all rows, whose
 sums by fold are those of every fold's training rows too: of many rows the model of a fold is one
 step away from there, which no pass needs to look at but the last, at the rows of that fold.
 Certificates are of the problems over all rows: slopes of one sign are scaled down until their mean
@@ -11,16 +12,16 @@ is zero, then all until :math:`\|Z'(\pi a)\| \le \rho`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...design import Design
 from ...duality import AT_THRESHOLD, threshold
 from ...progress import logger
 from ..euclidean.order_one import ARMIJO, ROUNDING
 from .columns import Columns, Iterates, Step
+from .curvature import Correction, Curvature, correction, nearest, of_kept
 from .newton import (
     NewtonMove,
     NewtonPoint,
@@ -40,6 +41,8 @@ PASSES = 6
 #: The decrease, relative to the constant model's risk, below which a certificate is worth a pass:
 #: its gap is of the order of the root.
 CERTIFIED = 1e-8
+#: Where along a path matrices of all rows are taken.
+BENT_AT = (0.25, 0.75)
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +69,8 @@ def minimise(stream: Stream, columns: Columns, coef: Array, b: Array, tol: float
     """
     whole, inside = (np.flatnonzero(part) for part in (columns.left_out < 0, columns.left_out >= 0))
     full, folds = columns.part(whole), columns.part(inside)
-    everywhere = _descended(stream, full, coef[:, whole], b[whole], tol, min(tol, CERTIFIED))
+    start = (coef[:, whole], b[whole])
+    everywhere = _descended(stream, full, start, tol, min(tol, CERTIFIED))
     in_folds, unsolved = _inside(stream, folds, full, everywhere, tol)
     found = Models(np.empty_like(coef), np.empty_like(b), columns.left_out)
     for some, part, state in ((whole, full, everywhere.state), (inside, folds, in_folds)):
@@ -77,20 +81,31 @@ def minimise(stream: Stream, columns: Columns, coef: Array, b: Array, tol: float
 
 @dataclass(frozen=True, eq=False)
 class Descent:
-    """Models, the sums by fold at them, and which of them did not reach the decrease asked for."""
+    """Models, the sums by fold at them, and which of them did not reach the decrease asked for.
+
+    ``corrections`` are those of the matrices of rows in memory that it found.
+    """
 
     state: Iterates
     sums: dict[str, Array]
     unsolved: Array
+    corrections: list[Correction]
 
 
 def _descended(
-    stream: Stream, columns: Columns, coef: Array, b: Array, tol: float, goal: float
+    stream: Stream,
+    columns: Columns,
+    start: tuple[Array, Array],
+    tol: float,
+    goal: float,
+    corrections: list[Correction] | None = None,
 ) -> Descent:
     """Return the models after steps of which the next promises less than ``goal``, in passes.
 
-    Those are unsolved for which it promises more than ``tol``.
+    Those are unsolved for which it promises more than ``tol``. Corrections of the matrices of rows
+    in memory that are not known come from the first pass.
     """
+    coef, b = start
     state, found = _started(stream, columns, coef, b)
     step = Step.none(*coef.shape)
     flat = _constant_risks(stream, columns)
@@ -99,13 +114,16 @@ def _descended(
     sums: dict[str, Array] = {}
     moved, seen = np.arange(len(b)), np.zeros(len(b), dtype=bool)
     for number in range(PASSES):
-        new = _evaluated(stream, columns, state, moved, sums)
+        bent = _bent(stream, columns, state) if corrections is None else np.arange(0)
+        new, seconds = _evaluated(stream, columns, state, moved, sums, bent)
+        if corrections is None:
+            corrections = _corrections(stream, columns, state, bent, seconds)
         training = _training(stream, columns, new)
         F = training["value"] + columns.rho * state.w
         worse = objective + ARMIJO * step.slope + ROUNDING * np.abs(F) < F
         # where a step did not descend, half of it is tried from the model before
         back = step.times(0.5) if number else _from_zero(stream, columns, worse)
-        step = _newton(stream, columns, state, training, moved).or_else(back, worse)
+        step = _newton(stream, columns, state, training, moved, corrections).or_else(back, worse)
         # of the constant model before the first descent no sums are known
         sums = {k: np.where(worse & seen, sums[k], new[k]) for k in new} if sums else new
         found, seen = state.or_else(found, worse), seen | ~worse
@@ -117,7 +135,7 @@ def _descended(
         step, moved = step.times(~done), np.flatnonzero(~done)
         state = found.moved(step)
     unsolved = worse | (-step.slope > tol * flat)
-    return Descent(state.or_else(found, seen), sums, unsolved)
+    return Descent(state.or_else(found, seen), sums, unsolved, corrections or [])
 
 
 def _inside(
@@ -135,26 +153,19 @@ def _inside(
     # where the model over all rows is constant there is no matrix to step with
     some = np.flatnonzero(~state.fixed & (near.w[of] > 0))
     sums = {name: part[..., of] for name, part in everywhere.sums.items()}
-    step = _newton(stream, folds, state, _training(stream, folds, sums), some)
+    known = everywhere.corrections
+    step = _newton(stream, folds, state, _training(stream, folds, sums), some, known)
     state = state.moved(step)
     close = state.fixed | ((near.w[of] > 0) & (step.left <= tol * _constant_risks(stream, folds)))
     far = np.flatnonzero(~close)
     unsolved = np.zeros(len(of), dtype=bool)
     if len(far):
         part = folds.part(far)
-        rest = _descended(stream, part, part.lift(state.theta[:, far]), state.b[far], tol, tol)
+        start = (part.lift(state.theta[:, far]), state.b[far])
+        rest = _descended(stream, part, start, tol, tol, known)
         state.theta[:, far], state.b[far] = rest.state.theta, rest.state.b
         unsolved[far] = rest.unsolved
     return state, unsolved
-
-
-class Curvature(NamedTuple):
-    """H, h and m of rows in memory, and the number of rows that bear them: (sum D)^2/sum D^2."""
-
-    H: Array
-    h: Array
-    m: float
-    rows: float
 
 
 def _constant_risks(stream: Stream, columns: Columns) -> Array:
@@ -204,20 +215,53 @@ def _from_zero(stream: Stream, columns: Columns, some: Array) -> Step:
 
 
 def _evaluated(
-    stream: Stream, columns: Columns, state: Iterates, some: Array, known: dict[str, Array]
-) -> dict[str, Array]:
-    """Return the sums by fold at the models, those of ``some`` anew: one pass."""
+    stream: Stream,
+    columns: Columns,
+    state: Iterates,
+    some: Array,
+    known: dict[str, Array],
+    bent: Array,
+) -> tuple[dict[str, Array], Array]:
+    """Return the sums by fold at the models, those of ``some`` anew: one pass.
+
+    Beside them, of the models ``bent`` among these, the sums of w D tt'.
+    """
     part = columns.part(some)
     signed = np.flatnonzero(part.left_out < 0)
     models = (part.lift(state.theta[:, some]), state.b[some])
-    job = RiskSums(stream.blocks, stream.loss, *models, signed, part.positive(stream))
+    job = RiskSums(stream.blocks, stream.loss, *models, signed, bent, part.positive(stream))
     [found] = stream.chunks.total(job)
+    seconds: Array = found.pop("second")
     everywhere = {}
     for name, new in found.items():
         shape = (*new.shape[:-1], len(state.b))
         everywhere[name] = known[name].copy() if known else np.zeros(shape)
         everywhere[name][..., some] = new
-    return everywhere
+    return everywhere, seconds
+
+
+def _bent(stream: Stream, columns: Columns, state: Iterates) -> Array:
+    """Return the models whose matrices over all rows are worth their sums."""
+    if stream.all_kept:
+        return np.arange(0)
+    found = []
+    for k in np.unique(columns.model):
+        some = np.flatnonzero((columns.model == k) & ~state.fixed)
+        found += [some[int(share * len(some))] for share in BENT_AT if len(some)]
+    return np.unique(np.array(found, dtype=int))
+
+
+def _corrections(
+    stream: Stream, columns: Columns, state: Iterates, bent: Array, seconds: Array
+) -> list[Correction]:
+    """Return what the matrices of models over all rows say of those of the rows in memory."""
+    found = []
+    for j, second in zip(bent.tolist(), seconds, strict=True):
+        problem = columns.problem(stream, j)
+        kept = of_kept(problem, state.theta[:, j], float(state.b[j]), -1)
+        model, total = int(columns.model[j]), problem.stream.total
+        found.append(correction(model, problem.rho, kept, second / total))
+    return found
 
 
 def _training(stream: Stream, columns: Columns, sums: dict[str, Array]) -> dict[str, Array]:
@@ -233,7 +277,12 @@ def _training(stream: Stream, columns: Columns, sums: dict[str, Array]) -> dict[
 
 
 def _newton(
-    stream: Stream, columns: Columns, state: Iterates, sums: dict[str, Any], some: Array
+    stream: Stream,
+    columns: Columns,
+    state: Iterates,
+    sums: dict[str, Any],
+    some: Array,
+    corrections: list[Correction],
 ) -> Step:
     """Return the step of some problems with matrices from the rows in memory.
 
@@ -247,7 +296,10 @@ def _newton(
         members = some[group[some] == number]
         first = int(members[np.argmin(columns.left_out[members])])
         left_out = int(columns.left_out[first]) if stream.all_kept else -1
-        matrix = _matrix(columns.problem(stream, first), state, first, left_out)
+        at = (state.theta[:, first], float(state.b[first]))
+        matrix = of_kept(columns.problem(stream, first), *at, left_out)
+        known = nearest(corrections, int(columns.model[first]), float(columns.rho[first]))
+        matrix = matrix if known is None else known.of(matrix)
         for j in members:
             problem = columns.problem(stream, int(j))
             near = _near(problem, matrix, state, sums, int(j))
@@ -278,19 +330,6 @@ def _near(
     centred = eliminated(H, h, matrix.m, problem.stream.fit_intercept)
     risk = float(sums["value"][j])
     return NewtonPoint(state.theta[:, j], float(state.b[j]), risk, s, g, *centred)
-
-
-def _matrix(problem: StreamedProblem, state: Iterates, j: int, left_out: int) -> Curvature:
-    """Return that of the rows in memory outside a fold at one of the models."""
-    stream, sample = problem.stream, problem.stream.kept
-    design = Design(sample.X, center=stream.center if stream.fit_intercept else None)
-    z = design.scores(problem.lift(state.theta[:, j])) + state.b[j]
-    share = sample.weights * (stream.kept_fold != left_out)
-    D = share / share.sum() * sample.loss.curvature(z, sample.ys[0])
-    m = float(D.sum())
-    # the rows in memory are noise only where there are others
-    rows = np.inf if stream.all_kept else m**2 / max(float(D @ D), np.finfo(float).tiny)
-    return Curvature(*design.moments(D), m, rows)
 
 
 def _finished(

@@ -21,7 +21,7 @@ Array = NDArray[Any]
 
 #: Evenly spaced rows that are kept in memory at least, per column at least, and their bytes at
 #: most: starting points, neighbours, fences and noise are found from these.
-KEPT, KEPT_PER_COLUMN, KEPT_BYTES = 20_000, 1_000, 2**27
+KEPT, KEPT_PER_COLUMN, KEPT_BYTES = 20_000, 200, 2**27
 
 #: Puts whole groups into folds: their names and rows by class (G, K) to folds.
 Grouping = Callable[[Array, Array], Folds]

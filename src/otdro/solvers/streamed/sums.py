@@ -63,8 +63,9 @@ class RiskSums:
     :math:`\sum wa` and ``pull`` (F, d, B) :math:`\sum waz`.
 
     ``rising`` (B,) and ``rise`` (d, B) are slope and pull of all rows with a > 0, of the models
-    ``signed``; 0 of the others. ``positive`` (B,) is the class that is +1 of every model, None
-    where it is that of the blocks.
+    ``signed``; 0 of the others. ``second`` (G, d + 1, d + 1) are the sums of w D tt', t = (1, z),
+    of the models ``bent``. ``positive`` (B,) is the class that is +1 of every model, None where it
+    is that of the blocks.
     """
 
     blocks: Blocks
@@ -72,6 +73,7 @@ class RiskSums:
     coef: Array
     b: Array
     signed: Array
+    bent: Array
     positive: Array | None = None
 
     def __call__(self, chunk: Chunk) -> Sums:
@@ -79,6 +81,7 @@ class RiskSums:
         (d, B), parts = self.coef.shape, self.blocks.folds.parts
         found: Sums = {"value": np.zeros((parts, B)), "slope": np.zeros((parts, B))}
         found |= {"pull": np.zeros((parts, d, B)), "rising": np.zeros(B), "rise": np.zeros((d, B))}
+        found["second"] = np.zeros((len(self.bent), d + 1, d + 1))
         for f, block in self.blocks.by_fold(chunk, PER_MODEL * B):
             self._add(found, f, block)
         return found
@@ -86,7 +89,9 @@ class RiskSums:
     def _add(self, found: Sums, f: int, block: RowBlock) -> None:
         design = Design(block.Z)
         z = design.scores(self.coef) + self.b
-        value, a, _ = self.loss.evaluate(z, self.blocks.targets(block, self.positive))
+        value, a, D = self.loss.evaluate(z, self.blocks.targets(block, self.positive))
+        for second, j in zip(found["second"], self.bent, strict=True):
+            _add_second(second, design, block.w * D[:, j])
         a *= block.w[:, None]
         found["value"][f] += block.w @ value
         found["slope"][f] += a.sum(axis=0)
@@ -95,6 +100,17 @@ class RiskSums:
             up = np.maximum(a[:, self.signed], 0.0)
             found["rising"][self.signed] += up.sum(axis=0)
             found["rise"][:, self.signed] += design.adjoint(up)
+
+
+def _add_second(total: Array, design: Design, D: Array) -> None:
+    """Add the sums of D tt', t = (1, z), over some rows."""
+    if not len(D):
+        return
+    gram, bend = design.moments(D)
+    total[0, 0] += D.sum()
+    total[0, 1:] += bend
+    total[1:, 0] += bend
+    total[1:, 1:] += gram
 
 
 @dataclass(frozen=True, eq=False)
