@@ -34,6 +34,7 @@ from ..trials import Settings, Trial, Trials, on_a_part, resolve_deltas
 from ..units import spreads_far_apart
 from . import fits
 from .grouping import environments_of
+from .kept import kept_splits, with_price
 from .learning import (
     candidates_of,
     covariances,
@@ -66,9 +67,10 @@ class StreamedChoice:
 
 def choose(stream: Stream, settings: Settings, tol: float, max_iter: int) -> StreamedChoice:
     """Return the ball that the settings ask for, and the solution on it."""
+    order, delta = order_of(settings, stream), check_delta(settings.delta)
+    stream = with_price(stream, settings, tol, max_iter)
     sample = stream.sample
     tried = cost_candidates.resolve(settings.cost, sample.X)
-    order, delta = order_of(settings, stream), check_delta(settings.delta)
     units = None if tried.learned is None else spreads_far_apart(sample)
     task = _looked(Task(stream, order, delta, settings, tol, max_iter, units=units), tried)
     left, full = tried.from_all(sample)
@@ -94,7 +96,7 @@ def order_of(settings: Settings, stream: Stream) -> int:
     return order
 
 
-def lacks(loss: Any, order: int, tried: Candidates, label_cost: float = np.inf) -> str | None:
+def lacks(loss: Any, order: int, tried: Candidates, label_cost: Any = np.inf) -> str | None:
     """Return why a problem is not solved in chunks, None if it is."""
     name, cost = type(loss).__name__, tried.cost
     if cost is not None and not cost.euclidean:
@@ -112,9 +114,9 @@ def lacks(loss: Any, order: int, tried: Candidates, label_cost: float = np.inf) 
             "rows in chunks are fitted with the squared loss or a smooth Lipschitz loss of labels, "
             f"as 'logistic'; {name} is neither. Use one of these, or rows that fit into memory."
         )
-    if np.isfinite(label_cost) and (order == 2 or loss.outputs > 1):
+    if label_cost != np.inf and (order == 2 or loss.outputs > 1):
         return (
-            f"label_cost={label_cost:g} is for rows in chunks at order=1 and for one score per "
+            f"label_cost={label_cost!r} is for rows in chunks at order=1 and for one score per "
             "row: use order=1 and, of three classes or more, multi_class='ovr', or rows that fit "
             "into memory."
         )
@@ -242,8 +244,7 @@ def _compared(
 def _kept_trials(task: Task) -> Trials | None:
     """Return the trials on a part of the rows in memory; None where all rows are to be asked."""
     stream, sample = task.stream, task.stream.sample
-    fold = stream.kept_fold
-    splits = [(np.flatnonzero(fold != f), np.flatnonzero(fold == f)) for f in task.folds]
+    splits = kept_splits(stream)
     grouped = stream.folds.groups is not None
     if not on_a_part(task.delta, None, grouped) or not all(usable(sample, *s) for s in splits):
         return None

@@ -58,7 +58,8 @@ class Stream:
     These are the number of rows, their weight and the weighted sum of rows by fold and class,
     ``square`` the sum of squared weights. ``classes`` are the labels, None for targets; the class
     ``positive`` is +1, the others are -1. The rows of the fold ``left_out`` are not read.
-    Prices of changing a label and of moving a target are those of ``Ball``.
+    Prices of changing a label and of moving a target are those of ``Ball``, or "cv" until one is
+    chosen.
     """
 
     chunks: Chunks
@@ -74,8 +75,8 @@ class Stream:
     factors: Array | None = None
     positive: int = 1
     left_out: int = -1
-    label_cost: float = np.inf
-    target_cost: float = np.inf
+    label_cost: Any = np.inf
+    target_cost: Any = np.inf
 
     @property
     def still(self) -> float:
