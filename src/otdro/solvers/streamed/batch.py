@@ -47,36 +47,40 @@ BENT_AT = (0.25, 0.75)
 
 @dataclass(frozen=True, eq=False)
 class Minima:
-    """The models found, on centred rows, and by model: F, plain risk and loss on the fold left out.
+    """B models on centred rows: F, plain risk and bound (B,) of those over all rows, F models of
+    folds for each, and what these lose, ``held`` (F, B), on the rows they leave out.
 
-    F, ``risk`` and the bound ``gap`` are of models that leave nothing out, ``held`` of the others.
     ``unsolved`` counts the models that did not reach the decrease asked for.
     """
 
-    models: Models
+    everywhere: Models
     objective: Array
     risk: Array
-    held: Array
     gap: Array
+    in_folds: list[Models]
+    held: Array
     unsolved: int
 
 
-def minimise(stream: Stream, columns: Columns, coef: Array, b: Array, tol: float) -> Minima:
-    """Minimise every problem from the models (coef, b) until a step promises less than ``tol``.
+def minimise(
+    stream: Stream,
+    full: Columns,
+    in_folds: list[list[Array | None]],
+    start: tuple[Array, Array],
+    tol: float,
+) -> Minima:
+    """Minimise problems over all rows, and without each fold, until a step promises little.
 
-    ``tol`` is relative to the risk of the constant model. The problems over all rows come first in
-    their groups.
+    That is ``tol`` relative to the risk of the constant model. ``in_folds`` are the factors of
+    every problem outside each fold, ``start`` coefficients (d, B) and intercepts near all of them.
     """
-    whole, inside = (np.flatnonzero(part) for part in (columns.left_out < 0, columns.left_out >= 0))
-    full, folds = columns.part(whole), columns.part(inside)
-    start = (coef[:, whole], b[whole])
     everywhere = _descended(stream, full, start, tol, min(tol, CERTIFIED))
-    in_folds, unsolved = _inside(stream, folds, full, everywhere, tol)
-    found = Models(np.empty_like(coef), np.empty_like(b), columns.left_out)
-    for some, part, state in ((whole, full, everywhere.state), (inside, folds, in_folds)):
-        found.coef[:, some], found.b[some] = part.lift(state.theta), state.b
+    folds = full.in_folds(in_folds)
+    state, unsolved = _inside(stream, folds, full, everywhere, tol)
     missed = int(np.sum(everywhere.unsolved) + np.sum(unsolved))
-    return _finished(stream, columns, found, everywhere, missed)
+    models = Models(folds.lift(state.theta), state.b, folds.left_out)
+    by_fold = [models.columns(np.flatnonzero(folds.left_out == f)) for f in range(len(in_folds))]
+    return _finished(stream, full, everywhere, by_fold, missed)
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,9 +150,7 @@ def _inside(
     Each is a step away from that of its group over all rows, where the sums are known. Those for
     which that step may leave more than ``tol`` go on from there, in passes of their own.
     """
-    place = {int(g): i for i, g in enumerate(full.group)}
-    of = np.array([place[int(g)] for g in folds.group])
-    near = everywhere.state
+    of, near = folds.group, everywhere.state
     state, _ = _started(stream, folds, full.lift(near.theta)[:, of], near.b[of])
     # where the model over all rows is constant there is no matrix to step with
     some = np.flatnonzero(~state.fixed & (near.w[of] > 0))
@@ -333,24 +335,18 @@ def _near(
 
 
 def _finished(
-    stream: Stream, columns: Columns, models: Models, everywhere: Descent, unsolved: int
+    stream: Stream, full: Columns, everywhere: Descent, in_folds: list[Models], unsolved: int
 ) -> Minima:
-    """Return the models with their losses on the folds left out and their bounds: one pass."""
-    inside = [np.flatnonzero(columns.left_out == f) for f in range(stream.folds.count)]
-    whole = np.flatnonzero(columns.left_out < 0)
-    full = columns.part(whole)
-    dual = _dual_job(stream, full, models.columns(whole), everywhere)
-    positive = columns.part(inside[0]).positive(stream)
-    held_out = [models.columns(some) for some in inside]
-    jobs = (dual, HeldSums(stream.blocks, stream.loss, held_out, positive))
-    bound, losses = stream.chunks.total(*jobs)
-    objective, risk, held, gap = (np.full(len(models), np.inf) for _ in range(4))
-    for f, some in enumerate(inside):
-        held[some] = losses["value"][f] / stream.held(f)
-    risk[whole] = everywhere.sums["value"].sum(axis=0) / stream.total
-    objective[whole] = risk[whole] + full.rho * everywhere.state.w
-    gap[whole] = np.maximum(0.0, objective[whole] + bound["conjugate"] / stream.total)
-    return Minima(models, objective, risk, held, gap, unsolved)
+    """Return the models with their bounds and with their losses on the folds left out: one pass."""
+    state, positive = everywhere.state, full.positive(stream)
+    models = Models(full.lift(state.theta), state.b, full.left_out)
+    held = HeldSums(stream.blocks, stream.loss, in_folds, positive)
+    bound, losses = stream.chunks.total(_dual_job(stream, full, models, everywhere), held)
+    risk = everywhere.sums["value"].sum(axis=0) / stream.total
+    objective = risk + full.rho * state.w
+    gap = np.maximum(0.0, objective + bound["conjugate"] / stream.total)
+    mass = np.array([[stream.held(f)] for f in range(len(in_folds))])
+    return Minima(models, objective, risk, gap, in_folds, losses["value"] / mass, unsolved)
 
 
 def _dual_job(stream: Stream, full: Columns, models: Models, found: Descent) -> DualSums:

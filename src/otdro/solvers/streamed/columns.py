@@ -18,19 +18,34 @@ Array = NDArray[Any]
 class Columns:
     """Problems as columns: ``factors`` L and ``rho`` of each, and the fold it leaves out.
 
-    Problems of one ``group``, of the same cost, delta and model, share a Newton matrix. ``model``
-    is its number among those of the stream, one per class where there are more than two.
+    ``model`` is its number among those of the stream, one per class where there are more than two.
+    ``group`` is the number of the problem over all rows of the same cost, delta and model, whose
+    Newton matrix serves those that leave a fold out.
     """
 
     factors: list[Array | None]
     rho: Array
+    model: Array
     left_out: Array
     group: Array
-    model: Array
+
+    @classmethod
+    def everywhere(cls, factors: list[Array | None], rho: Array, model: Array) -> Columns:
+        """Return problems over all rows."""
+        B = len(rho)
+        return cls(factors, rho, model, np.full(B, -1), np.arange(B))
+
+    def in_folds(self, factors: list[list[Array | None]]) -> Columns:
+        """Return these problems without each fold in turn, fold after fold, with its factors."""
+        F, every = len(factors), [L for of_fold in factors for L in of_fold]
+        left_out = np.repeat(np.arange(F), len(self.rho))
+        return Columns(
+            every, np.tile(self.rho, F), np.tile(self.model, F), left_out, np.tile(self.group, F)
+        )
 
     def part(self, some: Array) -> Columns:
         """Return some of the problems."""
-        each = (self.rho, self.left_out, self.group, self.model)
+        each = (self.rho, self.model, self.left_out, self.group)
         return Columns([self.factors[j] for j in some], *(part[some] for part in each))
 
     def positive(self, stream: Stream) -> Array | None:
