@@ -118,7 +118,7 @@ class FoldFits:
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
+class AskedDeltas:
     """A candidate's ``deltas``, with its path over all rows to start from (None: there is none).
 
     ``swept`` is its cost over all rows where folds share passes with the path, else None.
@@ -132,7 +132,7 @@ class Asked:
 def cross_validate(
     fits: FoldFits,
     candidates: Candidates,
-    asked: list[Asked],
+    asked: list[AskedDeltas],
     pairs: list[Split],
     n_jobs: int | None = None,
     learned: list[list[Cost]] | None = None,
@@ -206,7 +206,7 @@ def _parts(total: int, count: int) -> list[slice]:
 def _folds_of(
     fits: FoldFits,
     candidates: Candidates,
-    asked: list[Asked],
+    asked: list[AskedDeltas],
     pairs: list[Split],
     learned: list[list[Cost]] | None,
 ) -> list[list[_Scored]]:
@@ -225,7 +225,7 @@ def _folds_of(
 
 
 def _paths(
-    fits: FoldFits, trains: list[Array], costs: list[Cost], asked: Asked
+    fits: FoldFits, trains: list[Array], costs: list[Cost], asked: AskedDeltas
 ) -> tuple[list[Solved], Solved | None]:
     """Return the path of every fold, and that over all rows where it is found with them."""
     sample, order, solver = fits.sample, fits.order, fits.solver

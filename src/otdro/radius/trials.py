@@ -16,7 +16,7 @@ from ..solvers import Solver
 from .candidates import Candidates, blended
 from .checks import check_deltas
 from .compared import EVERY, compared
-from .folds import FOLD_TOL, Asked, FoldFits, FoldScores, cross_validate
+from .folds import FOLD_TOL, AskedDeltas, FoldFits, FoldScores, cross_validate
 from .grid import Solved, solve_path, sweeps
 from .margins import binary_view
 from .profile import theory_delta
@@ -120,7 +120,7 @@ class Trials:
         # the path of the only candidate will be that of the fit
         final = len(full) == 1
         asked = [
-            Asked(grid, self._starts(cost, grid, final), self._swept(cost, grid, final))
+            AskedDeltas(grid, self._starts(cost, grid, final), self._swept(cost, grid, final))
             for cost, grid in zip(full, deltas, strict=True)
         ]
         fits = FoldFits(sample, order, self.solver, self.scorer)

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from ...duality import AT_THRESHOLD, threshold
 from ...progress import logger
 from ..euclidean.order_one import ARMIJO, ROUNDING
-from .columns import Columns, Iterates, Step
-from .curvature import Correction, Curvature, correction, nearest, of_kept
+from .columns import Columns, ColumnSteps, Iterates
+from .curvature import Correction, KeptCurvature, correction, nearest, of_kept
 from .newton import (
     NewtonMove,
     NewtonPoint,
@@ -84,7 +84,7 @@ def minimise(
 
 
 @dataclass(frozen=True, eq=False)
-class Descent:
+class Descended:
     """Models, the sums by fold at them, and which of them did not reach the decrease asked for.
 
     ``corrections`` are those of the matrices of rows in memory that it found.
@@ -103,7 +103,7 @@ def _descended(
     tol: float,
     goal: float,
     corrections: list[Correction] | None = None,
-) -> Descent:
+) -> Descended:
     """Return the models after steps of which the next promises less than ``goal``, in passes.
 
     Those are unsolved for which it promises more than ``tol``. Corrections of the matrices of rows
@@ -111,7 +111,7 @@ def _descended(
     """
     coef, b = start
     state, found = _started(stream, columns, coef, b)
-    step = Step.none(*coef.shape)
+    step = ColumnSteps.none(*coef.shape)
     flat = _constant_risks(stream, columns)
     # from F below that of beta = 0 no descent ends there, where F has no derivative
     objective = np.where(state.fixed, np.inf, flat)
@@ -139,11 +139,11 @@ def _descended(
         step, moved = step.times(~done), np.flatnonzero(~done)
         state = found.moved(step)
     unsolved = worse | (-step.slope > tol * flat)
-    return Descent(state.or_else(found, seen), sums, unsolved, corrections or [])
+    return Descended(state.or_else(found, seen), sums, unsolved, corrections or [])
 
 
 def _inside(
-    stream: Stream, folds: Columns, full: Columns, everywhere: Descent, tol: float
+    stream: Stream, folds: Columns, full: Columns, everywhere: Descended, tol: float
 ) -> tuple[Iterates, Array]:
     """Return the models of folds, and which of them are unsolved.
 
@@ -203,9 +203,9 @@ def _started(stream: Stream, columns: Columns, coef: Array, b: Array) -> tuple[I
     return start, Iterates(np.zeros_like(theta), zero, fixed)
 
 
-def _from_zero(stream: Stream, columns: Columns, some: Array) -> Step:
+def _from_zero(stream: Stream, columns: Columns, some: Array) -> ColumnSteps:
     """Return, for some problems, the move from the constant model along the gradient there."""
-    step = Step.none(stream.chunks.d, len(some))
+    step = ColumnSteps.none(stream.chunks.d, len(some))
     for j in np.flatnonzero(some):
         problem = columns.problem(stream, int(j))
         constant = problem.stream.constant(int(columns.left_out[j]))
@@ -285,13 +285,13 @@ def _newton(
     sums: dict[str, Any],
     some: Array,
     corrections: list[Correction],
-) -> Step:
+) -> ColumnSteps:
     """Return the step of some problems with matrices from the rows in memory.
 
     Where these are all rows each problem has that of its own training rows. Where they are a part,
     noise counts more than a fold, and a group has one.
     """
-    step = Step.none(*state.theta.shape)
+    step = ColumnSteps.none(*state.theta.shape)
     some = some[~state.fixed[some]]
     group = np.arange(len(columns.group)) if stream.all_kept else columns.group
     for number in np.unique(group[some]):
@@ -311,7 +311,7 @@ def _newton(
     return step
 
 
-def _left(p: NewtonPoint, move: NewtonMove, matrix: Curvature) -> float:
+def _left(p: NewtonPoint, move: NewtonMove, matrix: KeptCurvature) -> float:
     """Return how much of F a step may leave to be gained, to first order.
 
     Of what it promises it leaves the squares of the relative errors of its matrix: d/rows of noise,
@@ -324,7 +324,7 @@ def _left(p: NewtonPoint, move: NewtonMove, matrix: Curvature) -> float:
 
 
 def _near(
-    problem: StreamedProblem, matrix: Curvature, state: Iterates, sums: dict[str, Any], j: int
+    problem: StreamedProblem, matrix: KeptCurvature, state: Iterates, sums: dict[str, Any], j: int
 ) -> NewtonPoint:
     """Return the point of one problem with a matrix of rows in memory."""
     H, h = problem.drop(problem.drop(matrix.H).T), problem.drop(matrix.h)
@@ -335,7 +335,7 @@ def _near(
 
 
 def _finished(
-    stream: Stream, full: Columns, everywhere: Descent, in_folds: list[Models], unsolved: int
+    stream: Stream, full: Columns, everywhere: Descended, in_folds: list[Models], unsolved: int
 ) -> Minima:
     """Return the models with their bounds and with their losses on the folds left out: one pass."""
     state, positive = everywhere.state, full.positive(stream)
@@ -349,7 +349,7 @@ def _finished(
     return Minima(models, objective, risk, gap, in_folds, losses["value"] / mass, unsolved)
 
 
-def _dual_job(stream: Stream, full: Columns, models: Models, found: Descent) -> DualSums:
+def _dual_job(stream: Stream, full: Columns, models: Models, found: Descended) -> DualSums:
     """Return the job of the dual values of slopes of models over all rows, made feasible."""
     sums = found.sums
     rising, rise = sums["rising"], sums["rise"]

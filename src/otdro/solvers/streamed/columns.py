@@ -85,13 +85,13 @@ class Iterates:
         theta = np.where(where, other.theta, self.theta)
         return replace(self, theta=theta, b=np.where(where, other.b, self.b))
 
-    def moved(self, step: Step) -> Iterates:
+    def moved(self, step: ColumnSteps) -> Iterates:
         """Return the models after a step."""
         return replace(self, theta=self.theta + step.theta, b=self.b + step.b)
 
 
 @dataclass(frozen=True, eq=False)
-class Step:
+class ColumnSteps:
     """A step of every model, the slope of F along it, and what it may leave to be gained."""
 
     theta: Array
@@ -100,15 +100,15 @@ class Step:
     left: Array
 
     @classmethod
-    def none(cls, d: int, B: int) -> Step:
+    def none(cls, d: int, B: int) -> ColumnSteps:
         """Return that of models at rest."""
         return cls(np.zeros((d, B)), *(np.zeros(B) for _ in range(3)))
 
-    def times(self, share: Any) -> Step:
+    def times(self, share: Any) -> ColumnSteps:
         """Return a part of the step; of models at rest it is 0."""
-        return Step(*(share * part for part in vars(self).values()))
+        return ColumnSteps(*(share * part for part in vars(self).values()))
 
-    def or_else(self, other: Step, where: Array) -> Step:
+    def or_else(self, other: ColumnSteps, where: Array) -> ColumnSteps:
         """Return the steps, those of another where a condition holds."""
         pairs = zip(vars(other).values(), vars(self).values(), strict=True)
-        return Step(*(np.where(where, x, y) for x, y in pairs))
+        return ColumnSteps(*(np.where(where, x, y) for x, y in pairs))

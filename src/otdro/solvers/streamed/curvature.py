@@ -18,7 +18,7 @@ Array = NDArray[Any]
 RAISED = 1e-6
 
 
-class Curvature(NamedTuple):
+class KeptCurvature(NamedTuple):
     """H = E[D zz'], h = E[D z] and m = E[D], and how many rows bear them: (sum D)^2/sum D^2."""
 
     H: Array
@@ -32,7 +32,7 @@ class Curvature(NamedTuple):
         return np.block([[np.full((1, 1), self.m), self.h[None]], [self.h[:, None], self.H]])
 
 
-def of_kept(problem: StreamedProblem, theta: Array, b: float, left_out: int) -> Curvature:
+def of_kept(problem: StreamedProblem, theta: Array, b: float, left_out: int) -> KeptCurvature:
     """Return that of the rows in memory outside a fold at a model."""
     stream, sample = problem.stream, problem.stream.kept
     design = Design(sample.X, center=stream.center if stream.fit_intercept else None)
@@ -42,7 +42,7 @@ def of_kept(problem: StreamedProblem, theta: Array, b: float, left_out: int) -> 
     m = float(D.sum())
     # the rows in memory are noise only where there are others
     rows = np.inf if stream.all_kept else m**2 / max(float(D @ D), np.finfo(float).tiny)
-    return Curvature(*design.moments(D), m, rows)
+    return KeptCurvature(*design.moments(D), m, rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,13 +57,13 @@ class Correction:
     rho: float
     T: Array
 
-    def of(self, matrix: Curvature) -> Curvature:
+    def of(self, matrix: KeptCurvature) -> KeptCurvature:
         """Return a matrix of the rows in memory as that of all rows would be."""
         A = self.T @ _raised(matrix.whole) @ self.T.T
-        return Curvature(A[1:, 1:], A[0, 1:], float(A[0, 0]), matrix.rows)
+        return KeptCurvature(A[1:, 1:], A[0, 1:], float(A[0, 0]), matrix.rows)
 
 
-def correction(model: int, rho: float, kept: Curvature, everywhere: Array) -> Correction:
+def correction(model: int, rho: float, kept: KeptCurvature, everywhere: Array) -> Correction:
     """Return the correction of a matrix of the rows in memory by E[D tt'] of all rows."""
     root = cholesky(_raised(everywhere), lower=True)
     known = cholesky(_raised(kept.whole), lower=True)
