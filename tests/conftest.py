@@ -1,8 +1,10 @@
-"""Settings of the whole suite: hypothesis without randomness or deadlines; fixtures of commands."""
+"""Settings of the whole suite: hypothesis without randomness or deadlines; shared fixtures."""
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
+
+from streaming import made_rows
 
 settings.register_profile(
     "whole",
@@ -59,6 +61,19 @@ def few_penalties(monkeypatch):
     monkeypatch.setattr("otdro.experiment.models.STRENGTHS", np.logspace(-2, 1, 3))
     monkeypatch.setattr("otdro.experiment.models.RIDGE", np.logspace(-1, 2, 3))
     monkeypatch.setattr("otdro.experiment.models.LASSO", 3)
+
+
+@pytest.fixture(scope="session")
+def rows():
+    """The rows, labels and targets of the tests of rows in chunks."""
+    return made_rows()
+
+
+@pytest.fixture
+def few_kept(monkeypatch):
+    """Of rows in chunks keep few in memory, so that passes over all of them do the work."""
+    monkeypatch.setattr("otdro.solvers.streamed.stream.KEPT", 300)
+    monkeypatch.setattr("otdro.solvers.streamed.stream.KEPT_PER_COLUMN", 30)
 
 
 @pytest.fixture(scope="session")

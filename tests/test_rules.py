@@ -14,7 +14,7 @@ from otdro.losses import Logistic, Squared
 from otdro.metrics import Learned
 from otdro.radius import Sample
 from otdro.radius.candidates import Candidates
-from otdro.radius.folds import FoldScores, cross_validate
+from otdro.radius.folds import AskedDeltas, FoldFits, FoldScores, cross_validate
 from otdro.radius.rules import (
     PRIOR_SHARE,
     PRIOR_WEIGHT,
@@ -55,9 +55,8 @@ def evidence(cost=None, order=1, loss=None, own_loss=True):
     sample = Sample(X, [y], np.full(N, 1 / N), loss, True)
     deltas, solver = default_deltas(sample, cost, order), Exact(tol=1e-6)
     pairs = splits(sample, 5, None, 0)
-    found = cross_validate(
-        sample, Candidates(cost), order, [deltas], solver, pairs, None, None
-    )[0]  # fmt: skip
+    fits = FoldFits(sample, order, solver)
+    [found] = cross_validate(fits, Candidates(cost), [AskedDeltas(deltas)], pairs)
     return Evidence(sample, cost, order, deltas, found, own_loss)
 
 

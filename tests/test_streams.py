@@ -16,18 +16,9 @@ from otdro.costs import Mahalanobis, Norm
 from otdro.metrics import Learned, Spectral
 from otdro.solvers.streamed import Folds, stream
 from reference import conic
-from streaming import FINE, D, N, chunks_of, made_rows, mapped, splits_of, write_folder
+from streaming import FINE, D, N, chunks_of, mapped, splits_of, write_folder
 
-
-@pytest.fixture(scope="module")
-def rows():
-    return made_rows()
-
-
-@pytest.fixture(autouse=True)
-def few_kept(monkeypatch):
-    """Keep few rows in memory, so that passes over all of them do the work."""
-    monkeypatch.setattr(stream, "KEPT", 300)
+pytestmark = pytest.mark.usefixtures("few_kept")
 
 
 # the same solutions
@@ -175,6 +166,24 @@ def test_folds_choose_the_delta_of_memory(rows, rule, monkeypatch):
         assert_allclose(found.path_.score_se, memory.path_.score_se, atol=3e-4)
 
 
+def test_models_of_folds_are_those_of_their_training_rows(monkeypatch):
+    # few rows in memory, and models of folds that no pass has looked at but on their own rows
+    monkeypatch.setattr(stream, "KEPT", 2000)
+    rng = np.random.default_rng(8)
+    X = rng.standard_normal((20_000, D)) + 1
+    y = rng.random(len(X)) < 1 / (1 + np.exp(-X @ np.arange(D) / 3))
+    data = chunks_of(X, y, rows=3000)
+    found = DROClassifier(cost="euclidean").fit(data, None)
+    assert data.passes <= 9
+    for j in (3, 10, 19):
+        losses = []
+        for train, test in splits_of(Folds(5, 0), len(X)):
+            model = DROClassifier(cost="euclidean", delta=found.path_.deltas[j], tol=1e-9)
+            p = model.fit(X[train], y[train]).predict_proba(X[test])
+            losses.append(-np.log(np.where(y[test], p[:, 1], p[:, 0])).mean())
+        assert_allclose(found.path_.score_mean[j], -np.mean(losses), rtol=0, atol=1e-5)
+
+
 # a fold without the row starts far from its solution
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("fit_intercept", [True, False])
@@ -249,8 +258,29 @@ def test_folds_with_a_price_of_targets_choose_the_delta_of_memory(rows):
     found = clone(model).fit(chunks_of(X, y), None)
     memory = model.set_params(cv=splits_of(Folds(2, 0), N)).fit(X, y)
     assert_allclose(found.delta_, memory.delta_, rtol=1e-9)
-    with pytest.raises(ValueError, match="target_cost='cv' is for rows in memory"):
-        model.set_params(target_cost="cv").fit(chunks_of(X, y), None)
+
+
+@pytest.mark.parametrize("kind", [DROClassifier, DRORegressor])
+@pytest.mark.parametrize("delta", ["cv", 0.01])
+def test_folds_of_kept_rows_choose_the_price_of_memory(rows, kind, delta, monkeypatch):
+    monkeypatch.setattr(stream, "KEPT", N)
+    X, labels, targets = rows
+    y, name = (labels, "label_cost") if kind is DROClassifier else (targets, "target_cost")
+    given = {"cost": "euclidean", "delta": delta, "deltas": [1.0, 1e-2, 1e-4], name: "cv"}
+    found = kind(**given, cv=2).fit(chunks_of(X, y), None)
+    memory = kind(**given, cv=splits_of(Folds(2, 0), N)).fit(X, y)
+    assert_allclose(getattr(found.ball_, name), getattr(memory.ball_, name), rtol=1e-9)
+    assert_allclose(found.delta_, memory.delta_, rtol=1e-9)
+    assert_allclose(found.robust_risk_, memory.robust_risk_, rtol=1e-5)
+
+
+def test_a_price_from_kept_rows_needs_all_classes_in_their_folds(rows):
+    X, labels, _ = rows
+    y = np.where(np.arange(N) < 4, "rare", labels)
+    with pytest.raises(ValueError, match=r"label_cost='cv' is chosen on .* rows"):
+        DROClassifier(cost="euclidean", label_cost="cv", cv=2, multi_class="ovr").fit(
+            chunks_of(X, y), None
+        )
 
 
 def test_gaps_of_a_path_are_bounds(rows):
@@ -525,7 +555,7 @@ def test_parquet_names_are_checked(rows, tmp_path):
         ({"loss": "hinge"}, "squared loss or a smooth Lipschitz loss.*Hinge is neither"),
         ({"cost": "linf"}, "need a Euclidean, Mahalanobis or learned cost"),
         ({"solver": "smoothed"}, "solver='smoothed' is for rows in memory"),
-        ({"label_cost": "cv"}, r"label_cost='cv' is for rows in memory"),
+        ({"label_cost": "cv", "order": 2}, r"label_cost='cv' is for rows in chunks at order=1"),
         ({"scoring": "accuracy"}, "scoring='accuracy' is for rows in memory"),
         ({"multi_class": "softmax"}, "unknown multi_class='softmax'"),
         ({"rule": "worst"}, "rule='worst' needs groups"),

@@ -18,12 +18,9 @@ from otdro.metrics import Learned, Spectral
 from otdro.radius.streamed import group_folds
 from otdro.solvers.streamed import Folds, stream
 from reference import conic
-from streaming import FINE, D, N, chunks_of, made_rows, mapped, write_folder
+from streaming import FINE, D, N, chunks_of, mapped, write_folder
 
-
-@pytest.fixture(scope="module")
-def rows():
-    return made_rows()
+pytestmark = pytest.mark.usefixtures("few_kept")
 
 
 @pytest.fixture(scope="module")
@@ -46,12 +43,6 @@ def three(rows):
     rng = np.random.default_rng(3)
     z = (rows[0] - 3) @ rng.standard_normal((D, 3)) / 2 - [0, 0, 1.5]
     return np.array(["x", "y", "z"])[(z + rng.gumbel(size=z.shape)).argmax(axis=1)]
-
-
-@pytest.fixture(autouse=True)
-def few_kept(monkeypatch):
-    """Keep few rows in memory, so that passes over all of them do the work."""
-    monkeypatch.setattr(stream, "KEPT", 300)
 
 
 def assert_same(found, memory, atol=1e-6):

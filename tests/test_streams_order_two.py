@@ -8,8 +8,10 @@ from otdro import Ball, DROClassifier, robust_risk
 from otdro.costs import Mahalanobis, Norm
 from otdro.metrics import Learned, Spectral
 from otdro.solvers.streamed import Folds, stream
-from streaming import D, N, made_rows, splits_of
+from streaming import D, N, splits_of
 from streaming import chunks_of as hundreds
+
+pytestmark = pytest.mark.usefixtures("few_kept")
 
 FEW = [0.3, 0.01, 1e-4]
 
@@ -17,16 +19,6 @@ FEW = [0.3, 0.01, 1e-4]
 def chunks_of(X, y):
     """Return rows in a few chunks: there are many problems, and each looks at every chunk."""
     return hundreds(X, y, 700)
-
-
-@pytest.fixture(scope="module")
-def rows():
-    return made_rows()
-
-
-@pytest.fixture(autouse=True)
-def few_kept(monkeypatch):
-    monkeypatch.setattr(stream, "KEPT", 300)
 
 
 def test_folds_choose_the_delta_of_memory(rows, monkeypatch):

@@ -9,19 +9,10 @@ from otdro import DROClassifier, DRORegressor
 from otdro.costs import Mahalanobis
 from otdro.losses import Squared
 from otdro.radius.streamed import solving
-from otdro.solvers.streamed import Folds, stream
-from streaming import D, N, chunks_of, made_rows, splits_of
+from otdro.solvers.streamed import Folds
+from streaming import D, N, chunks_of, splits_of
 
-
-@pytest.fixture(scope="module")
-def rows():
-    return made_rows()
-
-
-@pytest.fixture(autouse=True)
-def few_kept(monkeypatch):
-    """Keep few rows in memory, so that passes over all of them do the work."""
-    monkeypatch.setattr(stream, "KEPT", 300)
+pytestmark = pytest.mark.usefixtures("few_kept")
 
 
 def agrees(model, X, y, weights=None, passes=9):

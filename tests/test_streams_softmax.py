@@ -15,6 +15,8 @@ from otdro.solvers.streamed import Folds, stream
 from reference import classes
 from streaming import FINE, D, N, chunks_of, made_rows, splits_of
 
+pytestmark = pytest.mark.usefixtures("few_kept")
+
 FEW = [0.3, 0.03, 0.003]
 
 
@@ -23,11 +25,6 @@ def rows():
     X, _, targets = made_rows()
     labels = np.array(["low", "middle", "high"])[np.digitize(targets, [4.0, 6.5])]
     return X, labels
-
-
-@pytest.fixture(autouse=True)
-def few_kept(monkeypatch):
-    monkeypatch.setattr(stream, "KEPT", 300)
 
 
 @pytest.mark.parametrize(

@@ -41,9 +41,11 @@ class Chunk:
         """Its number and its rows, for messages."""
         return f"chunk {self.number} (rows {self.start} to {self.start + len(self.X) - 1})"
 
-    def index(self) -> Array:
-        """Return the numbers of its rows among all rows."""
-        return np.arange(self.start, self.start + len(self.X))
+    def index(self, some: Array | slice = slice(None)) -> Array:
+        """Return the numbers of its rows, or of some of them, among all rows."""
+        if isinstance(some, slice):
+            return self.start + np.arange(*some.indices(len(self.X)))
+        return self.start + some
 
     def targets(self) -> Array:
         """Return the targets; refuse rows without them."""

@@ -52,8 +52,8 @@ def fits_in_chunks(model: Any, X: Any, y: Any, loss: Loss, extra: dict[str, Any]
         _folds(model)
         tried = cost_candidates.resolve(model.cost, X)
         order = resolve_order(model.order, loss, tried.cost)
-        price = float(getattr(model, "label_cost", np.inf))
-        if np.isfinite(price):
+        price = getattr(model, "label_cost", np.inf)
+        if price != np.inf:
             loss = model_form(model, loss, len(np.unique(y)), None).loss or loss
         reason = lacks(loss, order, tried, price)
     except ValueError as refused:
@@ -77,9 +77,9 @@ def fit_in_chunks(model: Any, X: Any, y: Any, loss: Loss, extra: dict[str, Any])
     stream = opened(chunks, loss, bool(model.fit_intercept), folds, grouping)
     note = ""
     if stream.classes is None:
-        stream = replace(stream, target_cost=float(fit_price(model, "target_cost", None)))
+        stream = replace(stream, target_cost=fit_price(model, "target_cost", None))
     else:
-        stream = replace(stream, label_cost=float(fit_price(model, "label_cost", None)))
+        stream = replace(stream, label_cost=fit_price(model, "label_cost", None))
     if stream.classes is not None:
         form = model_form(model, loss, len(stream.classes), None)
         stream = _weighed(stream, model)
@@ -106,12 +106,6 @@ def _require_plain(model: Any, extra: dict[str, Any]) -> None:
             raise ValueError(
                 f"{name}={value!r} is for rows in memory, and X comes in chunks: use "
                 f"{name}={known[0]!r}."
-            )
-    for name in ("label_cost", "target_cost"):
-        if isinstance(getattr(model, name, None), str):
-            raise ValueError(
-                f"{name}={getattr(model, name)!r} is for rows in memory, and X comes in chunks: "
-                "give a number, or inf."
             )
     if model.rule == "worst" and extra["groups"] is None:
         raise ValueError("rule='worst' needs groups: fit(X, y, groups=...), or use rule='auto'.")
@@ -143,7 +137,8 @@ def _folds(model: Any) -> Folds:
     """Return the folds that the fit needs: none where delta and cost are given."""
     delta = check_delta(model.delta)
     learns = (isinstance(model.cost, str) and model.cost == "learned") or hasattr(model.cost, "how")
-    if delta != "cv" and not learns:
+    priced = "cv" in (getattr(model, "label_cost", None), getattr(model, "target_cost", None))
+    if delta != "cv" and not learns and not priced:
         return Folds()
     cv = DEFAULT_FOLDS if model.cv is None else model.cv
     if isinstance(cv, bool) or not isinstance(cv, int | np.integer):

@@ -102,41 +102,52 @@ class FoldScores:
         return float(difference.std(ddof=1) * np.sqrt(self.repeats / F))
 
 
-def cross_validate(
-    sample: Sample,
-    candidates: Candidates,
-    order: int,
-    deltas: list[Array],
-    solver: Solver,
-    pairs: list[Split],
-    scorer: Any,
-    n_jobs: int | None,
-    starts: list[Solved | None] | None = None,
-    learned: list[list[Cost]] | None = None,
-    swept: list[Cost | None] | None = None,
-) -> list[FoldScores]:
-    """Return the fold scores of every candidate along its deltas; ``starts`` for ``solve_path``.
+@dataclass(frozen=True, eq=False)
+class FoldFits:
+    """What fits inside folds have in common; without a ``scorer`` the score is minus the loss."""
 
-    ``learned`` are the costs of the candidates in every fold where they are known already, and
-    ``swept`` those over all rows where folds share passes with the path.
+    sample: Sample
+    order: int
+    solver: Solver
+    scorer: Any = None
+
+    def together(self, grid: Array, cost: Cost | None = None) -> bool:
+        """Whether folds are cheaper at once; without a cost, those of Euclidean ones."""
+        ball = self.sample.ball(cost or Norm(2), float(grid[0]), self.order)
+        return self.solver.folds_together(self.sample.problem(self.sample.ys[0], ball))
+
+
+@dataclass(frozen=True, eq=False)
+class AskedDeltas:
+    """A candidate's ``deltas``, with its path over all rows to start from (None: there is none).
+
+    ``swept`` is its cost over all rows where folds share passes with the path, else None.
     """
-    starts, swept = starts or [None] * len(deltas), swept or [None] * len(deltas)
+
+    deltas: Array
+    start: Solved | None = None
+    swept: Cost | None = None
+
+
+def cross_validate(
+    fits: FoldFits,
+    candidates: Candidates,
+    asked: list[AskedDeltas],
+    pairs: list[Split],
+    n_jobs: int | None = None,
+    learned: list[list[Cost]] | None = None,
+) -> list[FoldScores]:
+    """Return the fold scores of every candidate along the deltas asked for.
+
+    ``learned`` are the costs of the candidates in every fold where they are known already.
+    """
     # small problems are faster together; others one by one, to tell of a fold when it is there
-    together = all(starts) or _together(sample, order, deltas, solver)
+    together = all(each.start is not None for each in asked) or fits.together(asked[0].deltas)
     tasks = effective_n_jobs(n_jobs) if together else len(pairs)
-    tasks = 1 if any(swept) else tasks
+    tasks = 1 if any(each.swept is not None for each in asked) else tasks
     arriving = Parallel(n_jobs=n_jobs, return_as="generator")(
         delayed(_folds_of)(
-            sample,
-            candidates,
-            order,
-            deltas,
-            solver,
-            pairs[part],
-            scorer,
-            starts,
-            None if learned is None else learned[part],
-            swept,
+            fits, candidates, asked, pairs[part], None if learned is None else learned[part]
         )
         for part in _parts(len(pairs), tasks)
     )
@@ -157,7 +168,7 @@ def cross_validate(
             [fold[c].cost for fold in folds],
             folds[0][c].path,
         )
-        for c in range(len(deltas))
+        for c in range(len(asked))
     ]
 
 
@@ -193,48 +204,45 @@ def _parts(total: int, count: int) -> list[slice]:
 
 
 def _folds_of(
-    sample: Sample,
+    fits: FoldFits,
     candidates: Candidates,
-    order: int,
-    deltas: list[Array],
-    solver: Solver,
+    asked: list[AskedDeltas],
     pairs: list[Split],
-    scorer: Any,
-    starts: list[Solved | None],
     learned: list[list[Cost]] | None,
-    swept: list[Cost | None],
 ) -> list[list[_Scored]]:
     """Return what some folds say about every candidate."""
-    trains, inside = [train for train, _ in pairs], solver.in_folds(FOLD_TOL)
+    sample = fits.sample
+    trains = [train for train, _ in pairs]
     found = learned or [candidates.costs(sample.rows(train)) for train in trains]
     results: list[list[_Scored]] = [[] for _ in pairs]
-    known = zip(zip(*found, strict=True), deltas, starts, swept, strict=True)
-    for costs, grid, start, whole in known:
+    for costs, each in zip(zip(*found, strict=True), asked, strict=True):
         begun = perf_counter()
-        near, full = [solver.cost_in_folds(cost) for cost in costs], None
-        if whole is not None:
-            full, paths = sweep(sample, trains, whole, near, order, grid, solver, FOLD_TOL)
-        elif start is not None and _alike(near):
-            paths = solve_weighted(sample, trains, near[0], order, grid, inside, start)
-        elif _together(sample, order, [grid], solver, near[0]):
-            paths = solve_folds(sample, trains, near, order, grid, inside, start)
-        else:
-            paths = [
-                solve_path(sample.rows(train), cost, order, grid, inside, start)
-                for train, cost in zip(trains, near, strict=True)
-            ]
+        paths, full = _paths(fits, trains, list(costs), each)
         seconds = (perf_counter() - begun) / len(pairs)
         for row, (_, test), cost, solved in zip(results, pairs, costs, paths, strict=True):
-            row.append(_scored(sample, test, cost, solved, scorer, seconds, full))
+            row.append(_scored(sample, test, cost, solved, fits.scorer, seconds, full))
     return results
 
 
-def _together(
-    sample: Sample, order: int, deltas: list[Array], solver: Solver, cost: Cost | None = None
-) -> bool:
-    """Whether the folds of a sample are cheaper at once; without a cost, of Euclidean ones."""
-    ball = sample.ball(cost or Norm(2), float(deltas[0][0]), order)
-    return solver.folds_together(sample.problem(sample.ys[0], ball))
+def _paths(
+    fits: FoldFits, trains: list[Array], costs: list[Cost], asked: AskedDeltas
+) -> tuple[list[Solved], Solved | None]:
+    """Return the path of every fold, and that over all rows where it is found with them."""
+    sample, order, solver = fits.sample, fits.order, fits.solver
+    near, inside = [solver.cost_in_folds(cost) for cost in costs], solver.in_folds(FOLD_TOL)
+    grid, start = asked.deltas, asked.start
+    if asked.swept is not None:
+        full, paths = sweep(sample, trains, asked.swept, near, order, grid, solver, FOLD_TOL)
+        return paths, full
+    if start is not None and _alike(near):
+        return solve_weighted(sample, trains, near[0], order, grid, inside, start), None
+    if fits.together(grid, near[0]):
+        return solve_folds(sample, trains, near, order, grid, inside, start), None
+    one_by_one = [
+        solve_path(sample.rows(train), cost, order, grid, inside, start)
+        for train, cost in zip(trains, near, strict=True)
+    ]
+    return one_by_one, None
 
 
 def _alike(costs: list[Cost]) -> bool:

@@ -16,7 +16,7 @@ from ..solvers import Solver
 from .candidates import Candidates, blended
 from .checks import check_deltas
 from .compared import EVERY, compared
-from .folds import FOLD_TOL, FoldScores, cross_validate
+from .folds import FOLD_TOL, AskedDeltas, FoldFits, FoldScores, cross_validate
 from .grid import Solved, solve_path, sweeps
 from .margins import binary_view
 from .profile import theory_delta
@@ -83,7 +83,7 @@ class Trials:
 
     def for_weights(self) -> Trials:
         """Return the trials that the weights of a blend come from: of much data, fewer."""
-        if self.delta != "cv" or self.scorer is not None or self.settings.groups is not None:
+        if not on_a_part(self.delta, self.scorer, self.settings.groups is not None):
             return self
         sample, splits = compared(self.sample, self.splits)
         if sample is self.sample and not is_wide(sample.X):
@@ -119,16 +119,19 @@ class Trials:
         ]
         # the path of the only candidate will be that of the fit
         final = len(full) == 1
-        swept = [self._swept(cost, grid, final) for cost, grid in zip(full, deltas, strict=True)]
-        starts = [self._starts(cost, grid, final) for cost, grid in zip(full, deltas, strict=True)]
-        how = (self.solver, self.splits, self.scorer, settings.n_jobs, starts, learned, swept)
-        scores = cross_validate(sample, tried, order, deltas, *how)
+        asked = [
+            AskedDeltas(grid, self._starts(cost, grid, final), self._swept(cost, grid, final))
+            for cost, grid in zip(full, deltas, strict=True)
+        ]
+        fits = FoldFits(sample, order, self.solver, self.scorer)
+        scores = cross_validate(fits, tried, asked, self.splits, settings.n_jobs, learned)
         own, groups = self.scorer is None, settings.groups
         views = [binary_view(sample, folds) for folds in scores]
         verdicts = [
             rule(Evidence(view, cost, order, grid, seen, own, groups))
             for cost, grid, (view, seen) in zip(full, deltas, views, strict=True)
         ]
+        starts = [each.start for each in asked]
         parts = (tried.names, full, deltas, starts, scores, verdicts, [final] * len(full))
         return [Trial(*part) for part in zip(*parts, strict=True)]
 
@@ -168,6 +171,11 @@ class Trials:
             if row[j].dual is None:
                 row[j] = self.solver.solve(sample.problem(y, ball), row[j])
         return trial.folds.path
+
+
+def on_a_part(delta: Any, scorer: Any, grouped: bool) -> bool:
+    """Whether a part of the rows says enough of costs to blend: not at one delta or by groups."""
+    return bool(delta == "cv" and scorer is None and not grouped)
 
 
 def grid_of(sample: Sample, cost: Cost, order: int, delta: Any, settings: Settings) -> Array:

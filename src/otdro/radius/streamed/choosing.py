@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from ...chunks import Job
 from ...costs import Cost
 from ...problem import Ball, Solution
+from ...solvers import Exact
 from ...solvers.streamed import Stream, together
 from ...solvers.streamed import squared as by_factors
 from .. import candidates as cost_candidates
@@ -28,10 +29,12 @@ from ..margins import binary_view
 from ..rules import Evidence
 from ..rules import resolve as resolve_rule
 from ..selection import blend_weights, noted
-from ..trials import Settings, Trial, resolve_deltas
+from ..splitting import usable
+from ..trials import Settings, Trial, Trials, on_a_part, resolve_deltas
 from ..units import spreads_far_apart
 from . import fits
 from .grouping import environments_of
+from .kept import kept_splits, with_price
 from .learning import (
     candidates_of,
     covariances,
@@ -64,9 +67,10 @@ class StreamedChoice:
 
 def choose(stream: Stream, settings: Settings, tol: float, max_iter: int) -> StreamedChoice:
     """Return the ball that the settings ask for, and the solution on it."""
+    order, delta = order_of(settings, stream), check_delta(settings.delta)
+    stream = with_price(stream, settings, tol, max_iter)
     sample = stream.sample
     tried = cost_candidates.resolve(settings.cost, sample.X)
-    order, delta = order_of(settings, stream), check_delta(settings.delta)
     units = None if tried.learned is None else spreads_far_apart(sample)
     task = _looked(Task(stream, order, delta, settings, tol, max_iter, units=units), tried)
     left, full = tried.from_all(sample)
@@ -92,7 +96,7 @@ def order_of(settings: Settings, stream: Stream) -> int:
     return order
 
 
-def lacks(loss: Any, order: int, tried: Candidates, label_cost: float = np.inf) -> str | None:
+def lacks(loss: Any, order: int, tried: Candidates, label_cost: Any = np.inf) -> str | None:
     """Return why a problem is not solved in chunks, None if it is."""
     name, cost = type(loss).__name__, tried.cost
     if cost is not None and not cost.euclidean:
@@ -110,9 +114,9 @@ def lacks(loss: Any, order: int, tried: Candidates, label_cost: float = np.inf) 
             "rows in chunks are fitted with the squared loss or a smooth Lipschitz loss of labels, "
             f"as 'logistic'; {name} is neither. Use one of these, or rows that fit into memory."
         )
-    if np.isfinite(label_cost) and (order == 2 or loss.outputs > 1):
+    if label_cost != np.inf and (order == 2 or loss.outputs > 1):
         return (
-            f"label_cost={label_cost:g} is for rows in chunks at order=1 and for one score per "
+            f"label_cost={label_cost!r} is for rows in chunks at order=1 and for one score per "
             "row: use order=1 and, of three classes or more, multi_class='ovr', or rows that fit "
             "into memory."
         )
@@ -193,39 +197,60 @@ class Tried:
 
 def _from_folds(task: Task, tried: Candidates, full: list[Cost]) -> StreamedChoice:
     """Choose cost and delta by the same folds."""
-    blends = tried.blends and len(full) > 1
-    tried, full, learned, found = _in_units(task, tried, full, certify=not blends)
-    best = min(found, key=lambda each: each.trial.verdict.value)
-    weights, trials = None, [each.trial for each in found]
-    if blends:
+    tried, full = _in_units(task, tried, full)
+    learned = _outside(task, tried)
+    if not tried.blends or len(full) == 1:
+        found = _tried(task, tried.names, full, learned)
+        best = min(found, key=lambda each: each.trial.verdict.value)
+        weights, trials = None, [each.trial for each in found]
+    else:
+        trials = _compared(task, tried, full, learned)
         weights = blend_weights(trials)
         d = task.stream.chunks.d
-        mixed = [[blended(list(costs), weights, d)] for costs in learned]
-        [best] = _tried(task, ["Blend"], [blended(full, weights, d)], mixed, certify=True)
+        mixed = [[blended(costs, weights, d)] for costs in learned]
+        [best] = _tried(task, ["Blend"], [blended(full, weights, d)], mixed)
     table = noted(task.settings, tried, trials, weights, best.trial)
     return _chosen(task, best, table, tried.note)
 
 
-def _in_units(
-    task: Task, tried: Candidates, full: list[Cost], certify: bool
-) -> tuple[Candidates, list[Cost], list[list[Cost]], list[Tried]]:
-    """Return the candidates in the units that the folds prefer, their costs and what folds say.
+def _in_units(task: Task, tried: Candidates, full: list[Cost]) -> tuple[Candidates, list[Cost]]:
+    """Return the candidates with columns far apart measured by their spread, if folds prefer it."""
+    if task.units is None or tried.learned is None:
+        return tried, full
+    spread = measured_by(task.units, tried)
+    own, measured = (
+        _compared(task, Candidates(cost=even), [even], [[even] for _ in task.folds])[0]
+        for even in (tried.even, spread.even)
+    )
+    if own.verdict.value < measured.verdict.value:
+        return tried, full
+    spread, costs = spread.from_all(task.stream.sample)
+    return spread, from_scatter(task, spread, costs, -1)
 
-    Those in units of the columns' spreads are tried in the same passes.
+
+def _compared(
+    task: Task, tried: Candidates, full: list[Cost], learned: list[list[Cost]]
+) -> list[Trial]:
+    """Return what folds say of costs to compare, ``learned`` those outside each fold.
+
+    Where rows in memory would be compared on a part of them, the part is of the rows kept here.
     """
-    asked = [(tried, full, _outside(task, tried))]
-    if task.units is not None and tried.learned is not None:
-        spread, costs = measured_by(task.units, tried).from_all(task.stream.sample)
-        costs = from_scatter(task, spread, costs, -1)
-        asked.append((spread, costs, _outside(task, spread)))
-    names = [name for each, *_ in asked for name in each.names]
-    every = [cost for _, costs, _ in asked for cost in costs]
-    by_fold = [[cost for *_, learned in asked for cost in learned[f]] for f in task.folds]
-    found = _tried(task, names, every, by_fold, certify)
-    own, rest = found[: len(full)], found[len(full) :]
-    if not rest or own[0].trial.verdict.value < rest[0].trial.verdict.value:
-        return *asked[0], own
-    return *asked[1], rest
+    kept = _kept_trials(task)
+    if kept is None:
+        return [each.trial for each in _tried(task, tried.names, full, learned)]
+    return kept.run(tried, full, learned)
+
+
+def _kept_trials(task: Task) -> Trials | None:
+    """Return the trials on a part of the rows in memory; None where all rows are to be asked."""
+    stream, sample = task.stream, task.stream.sample
+    splits = kept_splits(stream)
+    grouped = stream.folds.groups is not None
+    if not on_a_part(task.delta, None, grouped) or not all(usable(sample, *s) for s in splits):
+        return None
+    solver = Exact(tol=task.tol, max_iter=task.max_iter)
+    trials = Trials(sample, task.order, task.delta, solver, task.settings, splits, None)
+    return trials.for_weights()
 
 
 def _outside(task: Task, tried: Candidates) -> list[list[Cost]]:
@@ -272,12 +297,12 @@ def _chosen(task: Task, best: Tried, table: list[Any], note: str) -> StreamedCho
 
 
 def _tried(
-    task: Task, names: list[str], full: list[Cost], learned: list[list[Cost]], certify: bool
+    task: Task, names: list[str], full: list[Cost], learned: list[list[Cost]]
 ) -> list[Tried]:
     """Return what the folds say of every cost; ``learned`` are those outside each fold."""
     deltas = [_deltas(task, cost) for cost in full]
     by_cost = list(zip(*learned, strict=True))
-    found = _solver(task)(task, full, by_cost, deltas, certify)
+    found = _solver(task)(task, full, by_cost, deltas)
     rule, stream = resolve_rule(task.settings.rule), task.stream
     distinct = stream.kept.distinct / len(stream.rows.y) * stream.chunks.n
     results = []

@@ -46,9 +46,7 @@ class Fits:
     held: Array
 
 
-def by_factors(
-    task: Task, full: list[Cost], learned: list[Any], deltas: list[Array], certify: bool
-) -> list[Fits]:
+def by_factors(task: Task, full: list[Cost], learned: list[Any], deltas: list[Array]) -> list[Fits]:
     """Return the fits of the squared loss, all from factors; certificates take one pass."""
     squared, pieces = task.squared, task.stream.loss.pieces
     assert squared is not None
@@ -57,55 +55,43 @@ def by_factors(
     for cost, in_folds, grid in zip(full, learned, deltas, strict=True):
         models = [squared.models(c.factor(), grid, f) for f, c in enumerate(in_folds)]
         held = [squared.held(m, f) / (2 * pieces.kappa) for f, m in enumerate(models)]
-        risk = objective = gap = np.full(len(grid), np.inf)
+        solutions, risk = certified(squared, cost.factor(), grid, task.tol)
+        objective = np.array([s.objective for s in solutions])
+        gap = np.array([s.gap for s in solutions])
         multiplier = np.zeros(len(grid))
-        if certify:
-            solutions, risk = certified(squared, cost.factor(), grid, task.tol)
-            objective = np.array([s.objective for s in solutions])
-            gap = np.array([s.gap for s in solutions])
         everywhere = squared.models(cost.factor(), grid)
         each = (objective[None], risk[None], gap[None], multiplier[None])
         found.append(Fits([everywhere], *each, models, np.stack(held)))
     return found
 
 
-def by_newton(
-    task: Task, full: list[Cost], learned: list[Any], deltas: list[Array], certify: bool
-) -> list[Fits]:
+def by_newton(task: Task, full: list[Cost], learned: list[Any], deltas: list[Array]) -> list[Fits]:
     """Return the fits of a smooth loss: all costs, folds, models and deltas as one batch."""
     stream = task.stream
     starts = [
         solve_path(stream.sample, cost, task.order, grid, Exact(tol=FOLD_TOL))
         for cost, grid in zip(full, deltas, strict=True)
     ]
-    factors, rho, left_out, group, model, coef, b = [], [], [], [], [], [], []
-    for c, (cost, in_folds) in enumerate(zip(full, learned, strict=True)):
-        for fold, one in [(-1, cost), *enumerate(in_folds)]:
-            L = one.factor()
-            for k, j in np.ndindex(len(stream.models), len(deltas[c])):
-                near = starts[c][k][j]
-                factors.append(L)
-                rho.append(deltas[c][j] * stream.loss.lipschitz)
-                left_out.append(fold)
-                group.append((c, k, j))
-                model.append(k)
-                coef.append(near.coef)
-                b.append(near.intercept + float(stream.center @ near.coef))
-    numbers = np.unique(np.array(group), axis=0, return_inverse=True)[1].ravel()
-    each = (np.array(rho), np.array(left_out), numbers, np.array(model))
-    columns = Columns(factors, *each)
-    found = minimise(stream, columns, np.stack(coef, axis=1), np.array(b), FOLD_TOL, certify)
+    factors = [cost.factor() for cost in full]
+    by_fold = [[cost.factor() for cost in of_fold] for of_fold in zip(*learned, strict=True)]
+    # all problems over all rows: cost, model and delta
+    sizes = [(len(stream.models), len(grid)) for grid in deltas]
+    numbers = [(c, k, j) for c, size in enumerate(sizes) for k, j in np.ndindex(size)]
+    near = [starts[c][k][j] for c, k, j in numbers]
+    coef = np.stack([found.coef for found in near], axis=1)
+    b = np.array([found.intercept for found in near]) + stream.center @ coef
+    rho = np.array([deltas[c][j] for c, _, j in numbers]) * stream.loss.lipschitz
+    columns = Columns.everywhere(
+        [factors[c] for c, *_ in numbers], rho, np.array([k for _, k, _ in numbers])
+    )
+    in_folds = [[of_fold[c] for c, *_ in numbers] for of_fold in by_fold]
+    found = minimise(stream, columns, in_folds, (coef, b), FOLD_TOL)
     _warn_of(found.unsolved)
-    return _split(found, deltas, stream.folds.count, len(stream.models))
+    return _split(found, sizes)
 
 
-def one_by_one(
-    task: Task, full: list[Cost], learned: list[Any], deltas: list[Array], certify: bool
-) -> list[Fits]:
-    """Return the fits at order 2 and of softmax models, each by Newton's method on shared passes.
-
-    Gaps are certified to the accuracy of folds whether or not that is asked for.
-    """
+def one_by_one(task: Task, full: list[Cost], learned: list[Any], deltas: list[Array]) -> list[Fits]:
+    """Return the fits at order 2 and of softmax models, all on shared passes."""
     stream = task.stream
     parts = [stream, *(stream.outside(f) for f in task.folds)]
     methods = []
@@ -200,23 +186,22 @@ def _warn_of(unsolved: int) -> None:
         )
 
 
-def _split(found: Minima, deltas: list[Array], folds: int, K: int) -> list[Fits]:
-    """Return the fits of every cost out of a batch, in which folds follow all rows."""
+def _split(found: Minima, sizes: list[tuple[int, int]]) -> list[Fits]:
+    """Return the fits of every cost, of K models along m deltas, out of a batch."""
     results, place = [], 0
-    for grid in deltas:
-        m = len(grid)
-        index = place + np.arange((folds + 1) * K * m).reshape(folds + 1, K, m)
-        whole = index[0]
+    for K, m in sizes:
+        some = place + np.arange(K * m)
+        whole = some.reshape(K, m)
         results.append(
             Fits(
-                [found.models.columns(of_model) for of_model in whole],
+                [found.everywhere.columns(of_model) for of_model in whole],
                 found.objective[whole],
                 found.risk[whole],
                 found.gap[whole],
-                np.zeros(whole.shape),
-                [found.models.columns(of_fold.ravel()) for of_fold in index[1:]],
-                found.held[index[1:]].mean(axis=1),
+                np.zeros((K, m)),
+                [of_fold.columns(some) for of_fold in found.in_folds],
+                found.held[:, whole].mean(axis=1),
             )
         )
-        place += index.size
+        place += K * m
     return results

@@ -1,6 +1,7 @@
 """Solvers for rows that come in chunks: nothing of the size of all rows is kept."""
 
-from .batch import Columns, Minima, minimise
+from .batch import Minima, minimise
+from .columns import Columns
 from .joint import JointStream, solve_joint
 from .newton import StreamedProblem, solve
 from .passes import Passes, together

@@ -1,172 +1,173 @@
 r"""Many problems of smooth losses at order 1 at a time: folds, deltas and costs share the passes.
 
-Steps are Newton's with matrices of the rows in memory, whose error contracts the distance to the
-minimiser by the root of (columns / rows in memory): two or three passes do what folds need.
+Steps are Newton's with matrices of the rows in memory, which the first pass corrects by those of
+all rows at a few models: what is left of their error contracts the distance to the minimiser in
+every pass. Passes look at the models over all rows, whose
+sums by fold are those of every fold's training rows too: of many rows the model of a fold is one
+step away from there, which no pass needs to look at but the last, at the rows of that fold.
 Certificates are of the problems over all rows: slopes of one sign are scaled down until their mean
 is zero, then all until :math:`\|Z'(\pi a)\| \le \rho`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...design import Design
 from ...duality import AT_THRESHOLD, threshold
 from ...progress import logger
 from ..euclidean.order_one import ARMIJO, ROUNDING
-from .newton import NewtonPoint, StreamedProblem, along_gradient, eliminated, newton_step
+from .columns import Columns, ColumnSteps, Iterates
+from .curvature import Correction, KeptCurvature, correction, nearest, of_kept
+from .newton import (
+    NewtonMove,
+    NewtonPoint,
+    StreamedProblem,
+    along_gradient,
+    eliminated,
+    longest,
+    newton_step,
+)
 from .stream import Constant, Stream
-from .sums import DualSums, Models, RiskSums
+from .sums import DualSums, HeldSums, Models, RiskSums
 
 Array = NDArray[Any]
-Moments = tuple[Array, Array, float]
 
 #: Passes over the rows that folds take at most.
 PASSES = 6
 #: The decrease, relative to the constant model's risk, below which a certificate is worth a pass:
 #: its gap is of the order of the root.
 CERTIFIED = 1e-8
-#: Decimals to which models agree that are looked at once.
-ALIKE = 12
-
-
-@dataclass(frozen=True, eq=False)
-class Columns:
-    """Problems as columns: ``factors`` L and ``rho`` of each, and the fold it leaves out.
-
-    Problems of one ``group``, of the same cost, delta and model, share a Newton matrix. ``model``
-    is its number among those of the stream, one per class where there are more than two.
-    """
-
-    factors: list[Array | None]
-    rho: Array
-    left_out: Array
-    group: Array
-    model: Array
-
-    def part(self, some: Array) -> Columns:
-        """Return some of the problems."""
-        each = (self.rho, self.left_out, self.group, self.model)
-        return Columns([self.factors[j] for j in some], *(part[some] for part in each))
-
-    def positive(self, stream: Stream) -> Array | None:
-        """Return the class that is +1 of each problem, None where there are two classes."""
-        return self.model if len(stream.models) > 1 else None
-
-    def problem(self, stream: Stream, j: int) -> StreamedProblem:
-        """Return one of the problems."""
-        return StreamedProblem(stream.models[self.model[j]], self.factors[j], float(self.rho[j]))
+#: Where along a path matrices of all rows are taken.
+BENT_AT = (0.25, 0.75)
 
 
 @dataclass(frozen=True, eq=False)
 class Minima:
-    """The models found, on centred rows, and by model: F, plain risk and loss on the fold left out.
+    """B models on centred rows: F, plain risk and bound (B,) of those over all rows, F models of
+    folds for each, and what these lose, ``held`` (F, B), on the rows they leave out.
 
-    ``gap`` is a bound for models that leave nothing out, where it was asked for, else inf.
     ``unsolved`` counts the models that did not reach the decrease asked for.
     """
 
-    models: Models
+    everywhere: Models
     objective: Array
     risk: Array
-    held: Array
     gap: Array
+    in_folds: list[Models]
+    held: Array
     unsolved: int
 
 
 def minimise(
-    stream: Stream, columns: Columns, coef: Array, b: Array, tol: float, certify: bool
+    stream: Stream,
+    full: Columns,
+    in_folds: list[list[Array | None]],
+    start: tuple[Array, Array],
+    tol: float,
 ) -> Minima:
-    """Minimise every problem from the models (coef, b) until a step promises less than ``tol``.
+    """Minimise problems over all rows, and without each fold, until a step promises little.
 
-    ``tol`` is relative to the risk of the constant model. With ``certify`` one more pass bounds the
-    gaps.
+    That is ``tol`` relative to the risk of the constant model. ``in_folds`` are the factors of
+    every problem outside each fold, ``start`` coefficients (d, B) and intercepts near all of them.
     """
+    everywhere = _descended(stream, full, start, tol, min(tol, CERTIFIED))
+    folds = full.in_folds(in_folds)
+    state, unsolved = _inside(stream, folds, full, everywhere, tol)
+    missed = int(np.sum(everywhere.unsolved) + np.sum(unsolved))
+    models = Models(folds.lift(state.theta), state.b, folds.left_out)
+    by_fold = [models.columns(np.flatnonzero(folds.left_out == f)) for f in range(len(in_folds))]
+    return _finished(stream, full, everywhere, by_fold, missed)
+
+
+@dataclass(frozen=True, eq=False)
+class Descended:
+    """Models, the sums by fold at them, and which of them did not reach the decrease asked for.
+
+    ``corrections`` are those of the matrices of rows in memory that it found.
+    """
+
+    state: Iterates
+    sums: dict[str, Array]
+    unsolved: Array
+    corrections: list[Correction]
+
+
+def _descended(
+    stream: Stream,
+    columns: Columns,
+    start: tuple[Array, Array],
+    tol: float,
+    goal: float,
+    corrections: list[Correction] | None = None,
+) -> Descended:
+    """Return the models after steps of which the next promises less than ``goal``, in passes.
+
+    Those are unsolved for which it promises more than ``tol``. Corrections of the matrices of rows
+    in memory that are not known come from the first pass.
+    """
+    coef, b = start
     state, found = _started(stream, columns, coef, b)
-    step = _Step(np.zeros_like(coef), np.zeros(len(b)), np.zeros(len(b)))
+    step = ColumnSteps.none(*coef.shape)
     flat = _constant_risks(stream, columns)
     # from F below that of beta = 0 no descent ends there, where F has no derivative
     objective = np.where(state.fixed, np.inf, flat)
-    goal = flat * np.where(certify & (columns.left_out < 0), min(tol, CERTIFIED), tol)
     sums: dict[str, Array] = {}
     moved, seen = np.arange(len(b)), np.zeros(len(b), dtype=bool)
     for number in range(PASSES):
-        new = _evaluated(stream, columns, state, moved, sums)
-        F = _objective(columns, state, new)
+        bent = _bent(stream, columns, state) if corrections is None else np.arange(0)
+        new, seconds = _evaluated(stream, columns, state, moved, sums, bent)
+        if corrections is None:
+            corrections = _corrections(stream, columns, state, bent, seconds)
+        training = _training(stream, columns, new)
+        F = training["value"] + columns.rho * state.w
         worse = objective + ARMIJO * step.slope + ROUNDING * np.abs(F) < F
         # where a step did not descend, half of it is tried from the model before
         back = step.times(0.5) if number else _from_zero(stream, columns, worse)
-        step = _kept(back, _newton(stream, columns, state, new, moved), worse)
+        step = _newton(stream, columns, state, training, moved, corrections).or_else(back, worse)
         # of the constant model before the first descent no sums are known
         sums = {k: np.where(worse & seen, sums[k], new[k]) for k in new} if sums else new
-        found, seen = _mixed(found, state, worse), seen | ~worse
+        found, seen = state.or_else(found, worse), seen | ~worse
         objective = np.where(worse, objective, F)
-        done = (-step.slope <= goal) & ~worse
+        done = (-step.slope <= goal * flat) & ~worse
         logger.info("folds: pass %d, %d of %d to go", number + 1, np.sum(~done), len(done))
         if done.all() or number == PASSES - 1:
             break
-        step, moved = step.where(~done), np.flatnonzero(~done)
+        step, moved = step.times(~done), np.flatnonzero(~done)
         state = found.moved(step)
-    unsolved = int(np.sum(worse | (-step.slope > tol * flat)))
-    best = _mixed(found, state, seen)
-    return _finished(stream, columns, best, sums, unsolved, certify)
+    unsolved = worse | (-step.slope > tol * flat)
+    return Descended(state.or_else(found, seen), sums, unsolved, corrections or [])
 
 
-@dataclass(frozen=True, eq=False)
-class Iterates:
-    """Models (theta (d, B), b) in the coordinates of their costs; ``fixed`` ones are constant."""
+def _inside(
+    stream: Stream, folds: Columns, full: Columns, everywhere: Descended, tol: float
+) -> tuple[Iterates, Array]:
+    """Return the models of folds, and which of them are unsolved.
 
-    theta: Array
-    b: Array
-    fixed: Array
-
-    @property
-    def w(self) -> Array:
-        """The norms of theta."""
-        return np.linalg.norm(self.theta, axis=0)
-
-    def moved(self, step: _Step) -> Iterates:
-        """Return the models after a step."""
-        return replace(self, theta=self.theta + step.theta, b=self.b + step.b)
-
-
-@dataclass(frozen=True, eq=False)
-class _Step:
-    theta: Array
-    b: Array
-    slope: Array
-
-    def times(self, share: float) -> _Step:
-        """Return a part of the step."""
-        return _Step(share * self.theta, share * self.b, share * self.slope)
-
-    def where(self, moving: Array) -> _Step:
-        """Return the step of some models, the others at rest."""
-        return _Step(self.theta * moving, self.b * moving, self.slope * moving)
-
-
-def _kept(old: _Step, new: _Step, keep: Array) -> _Step:
-    return _Step(*(np.where(keep, getattr(old, k), getattr(new, k)) for k in vars(old)))
-
-
-def _mixed(old: Iterates, new: Iterates, keep: Array) -> Iterates:
-    return replace(new, theta=np.where(keep, old.theta, new.theta), b=np.where(keep, old.b, new.b))
-
-
-def _lifted(columns: Columns, theta: Array) -> Array:
-    """Return beta = L theta of every problem."""
-    pairs = zip(columns.factors, theta.T, strict=True)
-    return np.stack([t if L is None else L @ t for L, t in pairs], axis=1)
-
-
-def _dropped(columns: Columns, g: Array) -> Array:
-    """Return L'g of every problem."""
-    pairs = zip(columns.factors, g.T, strict=True)
-    return np.stack([v if L is None else L.T @ v for L, v in pairs], axis=1)
+    Each is a step away from that of its group over all rows, where the sums are known. Those for
+    which that step may leave more than ``tol`` go on from there, in passes of their own.
+    """
+    of, near = folds.group, everywhere.state
+    state, _ = _started(stream, folds, full.lift(near.theta)[:, of], near.b[of])
+    # where the model over all rows is constant there is no matrix to step with
+    some = np.flatnonzero(~state.fixed & (near.w[of] > 0))
+    sums = {name: part[..., of] for name, part in everywhere.sums.items()}
+    known = everywhere.corrections
+    step = _newton(stream, folds, state, _training(stream, folds, sums), some, known)
+    state = state.moved(step)
+    close = state.fixed | ((near.w[of] > 0) & (step.left <= tol * _constant_risks(stream, folds)))
+    far = np.flatnonzero(~close)
+    unsolved = np.zeros(len(of), dtype=bool)
+    if len(far):
+        part = folds.part(far)
+        start = (part.lift(state.theta[:, far]), state.b[far])
+        rest = _descended(stream, part, start, tol, tol, known)
+        state.theta[:, far], state.b[far] = rest.state.theta, rest.state.b
+        unsolved[far] = rest.unsolved
+    return state, unsolved
 
 
 def _constant_risks(stream: Stream, columns: Columns) -> Array:
@@ -202,9 +203,9 @@ def _started(stream: Stream, columns: Columns, coef: Array, b: Array) -> tuple[I
     return start, Iterates(np.zeros_like(theta), zero, fixed)
 
 
-def _from_zero(stream: Stream, columns: Columns, some: Array) -> _Step:
+def _from_zero(stream: Stream, columns: Columns, some: Array) -> ColumnSteps:
     """Return, for some problems, the move from the constant model along the gradient there."""
-    step = _Step(np.zeros((stream.chunks.d, len(some))), np.zeros(len(some)), np.zeros(len(some)))
+    step = ColumnSteps.none(stream.chunks.d, len(some))
     for j in np.flatnonzero(some):
         problem = columns.problem(stream, int(j))
         constant = problem.stream.constant(int(columns.left_out[j]))
@@ -216,132 +217,150 @@ def _from_zero(stream: Stream, columns: Columns, some: Array) -> _Step:
 
 
 def _evaluated(
-    stream: Stream, columns: Columns, state: Iterates, some: Array, known: dict[str, Array]
-) -> dict[str, Array]:
-    """Return the sums at the models, those of ``some`` anew: one pass.
+    stream: Stream,
+    columns: Columns,
+    state: Iterates,
+    some: Array,
+    known: dict[str, Array],
+    bent: Array,
+) -> tuple[dict[str, Array], Array]:
+    """Return the sums by fold at the models, those of ``some`` anew: one pass.
 
-    They are over the training rows of a model and divided by their weight; ``held`` is over the
-    fold left out. Models that are the same, as those that folds start from, are looked at once.
+    Beside them, of the models ``bent`` among these, the sums of w D tt'.
     """
     part = columns.part(some)
-    # a model is its coefficients, its intercept and its class
-    models = np.vstack([_lifted(part, state.theta[:, some]), state.b[some], part.model])
-    scale = np.maximum(np.abs(models).max(axis=1, keepdims=True), np.finfo(float).tiny)
-    first, of = np.unique(
-        (models / scale).round(ALIKE), axis=1, return_index=True, return_inverse=True
-    )[1:]
-    fold, of = part.left_out, of.ravel()
-    signed, positive = np.unique(of[fold < 0]), part.positive(stream)
-    positive = None if positive is None else positive[first]
-    job = RiskSums(
-        stream.blocks, stream.loss, models[:-2, first], models[-2, first], signed, positive
-    )
-    [sums] = stream.chunks.total(job)
-    total = stream.totals(fold)
-    found = {name: _training(sums[name], of, fold) / total for name in ("value", "slope", "pull")}
-    found |= {name: sums[name][..., of] / total for name in ("rising", "rise")}
-    held = np.array([stream.held(int(f)) if f >= 0 else np.inf for f in fold])
-    found["held"] = sums["value"][np.maximum(fold, 0), of] / held
+    signed = np.flatnonzero(part.left_out < 0)
+    models = (part.lift(state.theta[:, some]), state.b[some])
+    job = RiskSums(stream.blocks, stream.loss, *models, signed, bent, part.positive(stream))
+    [found] = stream.chunks.total(job)
+    seconds: Array = found.pop("second")
     everywhere = {}
     for name, new in found.items():
         shape = (*new.shape[:-1], len(state.b))
         everywhere[name] = known[name].copy() if known else np.zeros(shape)
         everywhere[name][..., some] = new
-    return everywhere
+    return everywhere, seconds
 
 
-def _training(by_fold: Array, of: Array, fold: Array) -> Array:
-    """Return the sums outside the fold that each model leaves out, models along the last axis."""
-    total: Array = by_fold.sum(axis=0)[..., of]
-    out = np.moveaxis(by_fold, -1, 1)[np.maximum(fold, 0), of]
-    return total - np.where(fold < 0, 0.0, np.moveaxis(out, 0, -1))
+def _bent(stream: Stream, columns: Columns, state: Iterates) -> Array:
+    """Return the models whose matrices over all rows are worth their sums."""
+    if stream.all_kept:
+        return np.arange(0)
+    found = []
+    for k in np.unique(columns.model):
+        some = np.flatnonzero((columns.model == k) & ~state.fixed)
+        found += [some[int(share * len(some))] for share in BENT_AT if len(some)]
+    return np.unique(np.array(found, dtype=int))
 
 
-def _objective(columns: Columns, state: Iterates, sums: dict[str, Any]) -> Array:
-    found: Array = sums["value"] + columns.rho * state.w
+def _corrections(
+    stream: Stream, columns: Columns, state: Iterates, bent: Array, seconds: Array
+) -> list[Correction]:
+    """Return what the matrices of models over all rows say of those of the rows in memory."""
+    found = []
+    for j, second in zip(bent.tolist(), seconds, strict=True):
+        problem = columns.problem(stream, j)
+        kept = of_kept(problem, state.theta[:, j], float(state.b[j]), -1)
+        model, total = int(columns.model[j]), problem.stream.total
+        found.append(correction(model, problem.rho, kept, second / total))
+    return found
+
+
+def _training(stream: Stream, columns: Columns, sums: dict[str, Array]) -> dict[str, Array]:
+    """Return value, slope and pull over the training rows, divided by their weight."""
+    fold, total = columns.left_out, stream.totals(columns.left_out)
+    found = {}
+    for name in ("value", "slope", "pull"):
+        by_fold = np.moveaxis(sums[name], -1, 1)
+        out = by_fold[np.maximum(fold, 0), np.arange(len(fold))]
+        outside = np.moveaxis(out, 0, -1) * (fold >= 0)
+        found[name] = (sums[name].sum(axis=0) - outside) / total
     return found
 
 
 def _newton(
-    stream: Stream, columns: Columns, state: Iterates, sums: dict[str, Any], some: Array
-) -> _Step:
+    stream: Stream,
+    columns: Columns,
+    state: Iterates,
+    sums: dict[str, Any],
+    some: Array,
+    corrections: list[Correction],
+) -> ColumnSteps:
     """Return the step of some problems with matrices from the rows in memory.
 
     Where these are all rows each problem has that of its own training rows. Where they are a part,
     noise counts more than a fold, and a group has one.
     """
-    step = _Step(np.zeros_like(state.theta), np.zeros_like(state.b), np.zeros_like(state.b))
+    step = ColumnSteps.none(*state.theta.shape)
     some = some[~state.fixed[some]]
     group = np.arange(len(columns.group)) if stream.all_kept else columns.group
     for number in np.unique(group[some]):
         members = some[group[some] == number]
         first = int(members[np.argmin(columns.left_out[members])])
         left_out = int(columns.left_out[first]) if stream.all_kept else -1
-        matrix = _matrix(columns.problem(stream, first), state, first, left_out)
+        at = (state.theta[:, first], float(state.b[first]))
+        matrix = of_kept(columns.problem(stream, first), *at, left_out)
+        known = nearest(corrections, int(columns.model[first]), float(columns.rho[first]))
+        matrix = matrix if known is None else known.of(matrix)
         for j in members:
             problem = columns.problem(stream, int(j))
             near = _near(problem, matrix, state, sums, int(j))
             move = newton_step(near, problem.rho, stream.fit_intercept)
             step.theta[:, j], step.b[j], step.slope[j] = move.theta, move.b, move.slope
+            step.left[j] = _left(near, move, matrix)
     return step
 
 
+def _left(p: NewtonPoint, move: NewtonMove, matrix: KeptCurvature) -> float:
+    """Return how much of F a step may leave to be gained, to first order.
+
+    Of what it promises it leaves the squares of the relative errors of its matrix: d/rows of noise,
+    and the changes along the step, of the curvature of the penalty and of that of the loss, which
+    changes no faster than the scores.
+    """
+    turned = longest(move.theta) / longest(p.theta)
+    errors = len(p.theta) / matrix.rows + turned**2 - move.slope / p.m
+    return -move.slope * errors
+
+
 def _near(
-    problem: StreamedProblem, matrix: Moments, state: Iterates, sums: dict[str, Any], j: int
+    problem: StreamedProblem, matrix: KeptCurvature, state: Iterates, sums: dict[str, Any], j: int
 ) -> NewtonPoint:
     """Return the point of one problem with a matrix of rows in memory."""
-    H, h, m = matrix
-    H, h = problem.drop(problem.drop(H).T), problem.drop(h)
+    H, h = problem.drop(problem.drop(matrix.H).T), problem.drop(matrix.h)
     g, s = problem.drop(sums["pull"][:, j]), float(sums["slope"][j])
-    centred = eliminated(H, h, m, problem.stream.fit_intercept)
+    centred = eliminated(H, h, matrix.m, problem.stream.fit_intercept)
     risk = float(sums["value"][j])
     return NewtonPoint(state.theta[:, j], float(state.b[j]), risk, s, g, *centred)
 
 
-def _matrix(problem: StreamedProblem, state: Iterates, j: int, left_out: int) -> Moments:
-    """Return H, h and m of the rows in memory outside a fold at one of the models."""
-    stream, sample = problem.stream, problem.stream.kept
-    design = Design(sample.X, center=stream.center if stream.fit_intercept else None)
-    z = design.scores(problem.lift(state.theta[:, j])) + state.b[j]
-    share = sample.weights * (stream.kept_fold != left_out)
-    D = share / share.sum() * sample.loss.curvature(z, sample.ys[0])
-    return *design.moments(D), float(D.sum())
-
-
 def _finished(
-    stream: Stream,
-    columns: Columns,
-    state: Iterates,
-    sums: dict[str, Any],
-    unsolved: int,
-    certify: bool,
+    stream: Stream, full: Columns, everywhere: Descended, in_folds: list[Models], unsolved: int
 ) -> Minima:
-    models = Models(_lifted(columns, state.theta), state.b, columns.left_out)
-    objective = _objective(columns, state, sums)
-    gap = np.full(len(objective), np.inf)
-    everywhere = np.flatnonzero(columns.left_out < 0)
-    if certify:
-        lower = _lower(stream, columns, models, sums, everywhere)
-        gap[everywhere] = np.maximum(0.0, objective[everywhere] - lower)
-    return Minima(models, objective, sums["value"], sums["held"], gap, unsolved)
+    """Return the models with their bounds and with their losses on the folds left out: one pass."""
+    state, positive = everywhere.state, full.positive(stream)
+    models = Models(full.lift(state.theta), state.b, full.left_out)
+    held = HeldSums(stream.blocks, stream.loss, in_folds, positive)
+    bound, losses = stream.chunks.total(_dual_job(stream, full, models, everywhere), held)
+    risk = everywhere.sums["value"].sum(axis=0) / stream.total
+    objective = risk + full.rho * state.w
+    gap = np.maximum(0.0, objective + bound["conjugate"] / stream.total)
+    mass = np.array([[stream.held(f)] for f in range(len(in_folds))])
+    return Minima(models, objective, risk, gap, in_folds, losses["value"] / mass, unsolved)
 
 
-def _lower(
-    stream: Stream, columns: Columns, models: Models, sums: dict[str, Any], some: Array
-) -> Array:
-    """Return the dual values of the slopes of some models, scaled to be feasible: one pass."""
-    rising, rise = sums["rising"][some], sums["rise"][:, some]
-    falling, fall = rising - sums["slope"][some], sums["pull"][:, some] - rise
+def _dual_job(stream: Stream, full: Columns, models: Models, found: Descended) -> DualSums:
+    """Return the job of the dual values of slopes of models over all rows, made feasible."""
+    sums = found.sums
+    rising, rise = sums["rising"], sums["rise"]
+    falling = rising - sums["slope"].sum(axis=0)
+    fall = sums["pull"].sum(axis=0) - rise
     tiny = np.finfo(float).tiny
-    up = down = np.ones(len(some))
+    up = down = np.ones(len(models))
     if stream.fit_intercept:
         up = np.minimum(1.0, falling / np.maximum(rising, tiny))
         down = np.minimum(1.0, rising / np.maximum(falling, tiny))
-    part = columns.part(some)
-    size = np.linalg.norm(_dropped(part, up * rise + down * fall), axis=0)
-    kappa = np.minimum(1.0, part.rho / np.maximum(size, tiny))
-    chosen = models.columns(some)
+    size = np.linalg.norm(full.drop(up * rise + down * fall), axis=0) / stream.total
+    kappa = np.minimum(1.0, full.rho / np.maximum(size, tiny))
     scales = (kappa * up, kappa * down)
-    job = DualSums(stream.blocks, stream.loss, chosen, *scales, part.positive(stream))
-    [found] = stream.chunks.total(job)
-    return -found["conjugate"] / stream.totals(chosen.left_out)
+    return DualSums(stream.blocks, stream.loss, models, *scales, full.positive(stream))

@@ -20,13 +20,13 @@ from ...duality import AT_THRESHOLD, feasible_growth, threshold
 from ...duality.ties import solve_each
 from ...problem import Solution
 from ...progress import logger
-from ..base import duality_gap, verdict
+from ..base import duality_gap
 from ..euclidean.joint_newton import BELOW_THRESHOLD
 from ..euclidean.joint_steps import ARMIJO, BLUNT, PATIENCE, SHARP, STALL, STILL, WAY
 from .joint_sums import FeasibleSlopes, JointSums, Triple
 from .newton import StreamedProblem, along_gradient, constant_solution
 from .passes import Passes
-from .stream import Constant, Stream
+from .stream import Constant, Ending, Stream
 
 Array = NDArray[Any]
 
@@ -79,18 +79,8 @@ def solve_joint(
     first = Triple(plain.theta(coef), b, lam) if coef.any() and lam > 0 else None
     x = yield from _first(problem, first, flat, steep)
     x, gap, n_iter = yield from _descend(problem, x, target, max_iter)
-    beta = plain.lift(x.at.theta)
-    found = Solution(
-        coef=beta,
-        intercept=x.at.b - float(stream.center @ beta),
-        multiplier=x.at.lam,
-        objective=x.value,
-        gap=gap,
-        n_iter=n_iter,
-        converged=gap <= target,
-        message=verdict(gap, target, n_iter),
-    )
-    return found, x.risk
+    model = (plain.lift(x.at.theta), x.at.b, x.at.lam)
+    return stream.solution(*model, x.value, Ending(gap, target, n_iter)), x.risk
 
 
 def _first(

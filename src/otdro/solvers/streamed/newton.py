@@ -21,11 +21,11 @@ from ...design import Design
 from ...duality import AT_THRESHOLD, threshold
 from ...problem import Solution
 from ...progress import logger
-from ..base import duality_gap, verdict
+from ..base import duality_gap
 from ..euclidean.newton_matrix import solve_stiffened
 from ..euclidean.order_one import ARMIJO, ROUNDING, STILL, length_along_gradient
 from .passes import Passes
-from .stream import Constant, Stream
+from .stream import CONSTANT, Constant, Ending, Stream
 from .sums import NewtonSums
 
 Array = NDArray[Any]
@@ -99,8 +99,7 @@ def solve(
 
     Returns the solution on the rows as given and its empirical risk, pass by pass.
     """
-    stream, lipschitz = problem.stream, problem.stream.loss.lipschitz
-    flat = stream.constant()
+    stream, flat = problem.stream, problem.stream.constant()
     size = float(np.linalg.norm(problem.drop(flat.pull)))
     if threshold(size, flat.mean_square, 1.0, order=1) <= problem.rho * (1 + AT_THRESHOLD):
         return _zero(problem, flat, target), flat.risk
@@ -108,19 +107,9 @@ def solve(
     if first is None:
         return _zero(problem, flat, target), flat.risk
     p, gap, n_iter = yield from _descend(problem, first, flat.risk, target, max_iter)
-    beta, w = problem.lift(p.theta), p.w
-    objective = p.risk + problem.rho * w
-    found = Solution(
-        coef=beta,
-        intercept=p.b - float(stream.center @ beta),
-        multiplier=lipschitz * w if w > 0 else 0.0,
-        objective=objective,
-        gap=gap,
-        n_iter=n_iter,
-        converged=gap <= target,
-        message=verdict(gap, target, n_iter),
-    )
-    return found, p.risk
+    model = (problem.lift(p.theta), p.b, stream.loss.lipschitz * p.w)
+    objective = p.risk + problem.rho * p.w
+    return stream.solution(*model, objective, Ending(gap, target, n_iter)), p.risk
 
 
 def _zero(problem: StreamedProblem, flat: Constant, target: float) -> Solution:
@@ -136,11 +125,10 @@ def constant_solution(stream: Stream, flat: Constant, kappa: float, target: floa
     a = kappa * stream.loss.derivative(np.full(2, flat.b), y)
     share = stream.signed(stream.mass()) / stream.total
     gap = duality_gap(flat.risk, -float(share @ stream.loss.conjugate(a, y)))
-    clause = "the constant model is optimal at this delta"
-    if kappa < 1:
-        clause = verdict(gap, target, 1)
-    zero = np.zeros(stream.chunks.d)
-    return Solution(zero, flat.b, 0.0, flat.risk, gap, 1, gap <= target, clause)
+    found = stream.solution(
+        np.zeros(stream.chunks.d), flat.b, 0.0, flat.risk, Ending(gap, target, 1)
+    )
+    return found if kappa < 1 else replace(found, message=CONSTANT)
 
 
 def _first(

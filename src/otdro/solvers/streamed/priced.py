@@ -20,14 +20,14 @@ from ...costs import Norm
 from ...design import Design
 from ...problem import Ball, Solution
 from ...progress import logger
-from ..base import duality_gap, verdict
+from ..base import duality_gap
 from ..euclidean.order_one import ARMIJO, ROUNDING, STILL
 from ..labels.kinked_quadratic import KinkedQuadratic
 from ..labels.method import constant_model
 from .newton import LENGTHS, SHORTER, StreamedProblem, along_gradient
 from .passes import Passes
 from .priced_sums import NearRows, PricedMove, PricedSums, worse_label
-from .stream import Stream
+from .stream import Ending, Stream
 
 Array = NDArray[Any]
 
@@ -137,18 +137,8 @@ def solve_priced(
         theta, b = along_gradient(problem.plain, stream.constant())
     x = max(lam / problem.lipschitz - float(np.linalg.norm(theta)), 0.0)
     p, gap, n_iter = yield from _descend(problem, theta, b, x, target, max_iter)
-    beta = problem.plain.lift(p.theta)
-    found = Solution(
-        coef=beta,
-        intercept=p.b - float(stream.center @ beta),
-        multiplier=problem.charge(p.theta, p.x) / problem.kappa,
-        objective=p.value,
-        gap=gap,
-        n_iter=n_iter,
-        converged=gap <= target,
-        message=verdict(gap, target, n_iter),
-    )
-    return found, p.risk
+    model = (problem.plain.lift(p.theta), p.b, problem.charge(p.theta, p.x) / problem.kappa)
+    return stream.solution(*model, p.value, Ending(gap, target, n_iter)), p.risk
 
 
 def _constant(problem: PricedStream, target: float) -> Solution | None:

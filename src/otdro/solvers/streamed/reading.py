@@ -13,8 +13,9 @@ from ...chunks import Chunk
 
 Array = NDArray[Any]
 
-#: Bytes of a block of rows, as float64, that is worked on at a time.
-BLOCK_BYTES = 2**22
+#: Bytes of a block of rows, as float64, that is worked on at a time: what is made of it is small
+#: enough for memory that is used again, which new memory takes longer than the work.
+BLOCK_BYTES = 2**20
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,24 +137,46 @@ class Blocks:
 
     def of(self, chunk: Chunk, width: int) -> Iterator[RowBlock]:
         """Yield the blocks of a chunk, without the rows that weigh nothing or are left out."""
-        assert chunk.y is not None
-        step = max(1, BLOCK_BYTES // (8 * max(width, len(self.center))))
-        for start in range(0, len(chunk.X), step):
-            rows = slice(start, start + step)
-            y, w = chunk.y[rows], None if chunk.w is None else chunk.w[rows]
-            group = self.folds.group(None if chunk.group is None else chunk.group[rows])
-            number = chunk.index()[rows]
-            block = RowBlock(
-                chunk.X[rows] - self.center,
-                y,
-                self.reading.targets(y),
-                self.reading.weights(y, w),
-                self.folds.fold(number, group),
-                number,
-                group,
-            )
-            used = (block.w > 0) & (block.fold != self.left_out)
-            yield block if used.all() else block.part(used)
+        for start in range(0, len(chunk.X), self._step(width)):
+            rows = slice(start, start + self._step(width))
+            fold = self.folds.fold(chunk.index(rows), self._group(chunk, rows))
+            yield self._block(chunk, rows, fold)
+
+    def by_fold(self, chunk: Chunk, width: int) -> Iterator[tuple[int, RowBlock]]:
+        """Yield the blocks of a chunk, each of rows of one fold, with its number."""
+        if self.folds.parts == 1:
+            yield from ((0, block) for block in self.of(chunk, width))
+            return
+        every = slice(0, len(chunk.X))
+        fold = self.folds.fold(chunk.index(every), self._group(chunk, every))
+        for f in range(self.folds.parts):
+            places = np.flatnonzero(fold == f)
+            for start in range(0, len(places), self._step(width)):
+                some = places[start : start + self._step(width)]
+                yield f, self._block(chunk, some, fold[some])
+
+    def _step(self, width: int) -> int:
+        """Return the number of rows of a block."""
+        return max(1, BLOCK_BYTES // (8 * max(width, len(self.center))))
+
+    def _group(self, chunk: Chunk, some: Array | slice) -> Array | None:
+        return self.folds.group(None if chunk.group is None else chunk.group[some])
+
+    def _block(self, chunk: Chunk, some: Array | slice, fold: Array) -> RowBlock:
+        """Return some rows of a chunk, those that count."""
+        y = chunk.targets()[some]
+        w = None if chunk.w is None else chunk.w[some]
+        block = RowBlock(
+            chunk.X[some] - self.center,
+            y,
+            self.reading.targets(y),
+            self.reading.weights(y, w),
+            fold,
+            chunk.index(some),
+            self._group(chunk, some),
+        )
+        used = (block.w > 0) & (block.fold != self.left_out)
+        return block if used.all() else block.part(used)
 
     def targets(self, block: RowBlock, positive: Array | None) -> Array:
         """Return targets (m, 1), or those of models whose classes +1 are ``positive``, (m, B)."""

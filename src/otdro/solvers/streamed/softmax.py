@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from ...design import Design
 from ...problem import Solution
 from ...progress import logger
-from ..base import duality_gap, verdict
+from ..base import duality_gap
 from ..euclidean.order_one import STILL
 from ..softmax.batch import SharedRows
 from ..softmax.euclidean import RoundPairs, Unpenalised
@@ -38,7 +38,7 @@ from ..softmax.rows import SoftmaxRows, inner
 from .newton import LENGTHS, SETTLED, SHORTER, longest
 from .passes import Passes
 from .softmax_sums import Scores, SoftmaxSums
-from .stream import Stream
+from .stream import CONSTANT, Ending, Stream
 
 Array = NDArray[Any]
 
@@ -107,11 +107,10 @@ class SoftmaxStream:
         B = coef.T if self.factor is None else np.linalg.solve(self.factor, coef.T)
         return Scores(B @ E, b @ E)
 
-    def solution(self, at: Scores, E: Array, **found: Any) -> Solution:
-        """Return a solution on the rows as given."""
+    def lift(self, at: Scores, E: Array) -> tuple[Array, Array]:
+        """Return coefficients (K, d) and intercepts (K,) on centred rows, those of ``inside``."""
         B = at.C if self.factor is None else self.factor @ at.C
-        coef = E @ B.T
-        return Solution(coef=coef, intercept=E @ at.c - coef @ self.stream.center, **found)
+        return E @ B.T, E @ at.c
 
 
 def solve_softmax(
@@ -126,24 +125,14 @@ def solve_softmax(
     zero = origin(rows, penalty, flat.b[None])
     gap = float(Certificate(rows, penalty, np.array([problem.delta]), zero).gap[0])
     if gap <= target:
-        clause = "the constant model is optimal at this delta"
-        at = Scores(zero.points.C[0], zero.points.c[0])
-        known = {"multiplier": 0.0, "objective": flat.risk, "gap": gap, "n_iter": 1}
-        found = problem.solution(at, rows.basis, **known, converged=True, message=clause)
-        return found, flat.risk
+        model = problem.lift(Scores(zero.points.C[0], zero.points.c[0]), rows.basis)
+        found = problem.stream.solution(*model, 0.0, flat.risk, Ending(gap, target, 1))
+        return replace(found, converged=True, message=CONSTANT), flat.risk
     x = yield from _first(problem, rows, problem.inside(coef, b, rows.basis), zero, flat.risk)
     x, gap, n_iter = yield from _descend(problem, rows, x, flat.risk, target, max_iter)
-    found = problem.solution(
-        x.at,
-        rows.basis,
-        multiplier=x.norm,
-        objective=x.loss + problem.delta * x.norm,
-        gap=gap,
-        n_iter=n_iter,
-        converged=gap <= target,
-        message=verdict(gap, target, n_iter),
-    )
-    return found, x.loss
+    model = problem.lift(x.at, rows.basis)
+    robust = x.loss + problem.delta * x.norm
+    return problem.stream.solution(*model, x.norm, robust, Ending(gap, target, n_iter)), x.loss
 
 
 def _first(

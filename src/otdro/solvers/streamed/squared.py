@@ -22,9 +22,9 @@ from scipy.optimize import brentq
 
 from ...duality import rooted
 from ...problem import Solution
-from ..base import duality_gap, verdict
+from ..base import duality_gap
 from ..euclidean.spectral import Spectrum, lower_value
-from .stream import Stream
+from .stream import Ending, Stream
 from .sums import Models, ResidualSums
 from .triangles import TriangleSums, stacked
 
@@ -157,18 +157,8 @@ def certified(
         dual = rooted(e.square / (2 * pieces.kappa), gain, float(delta), pieces.kappa)
         gap = duality_gap(dual.risk, lower / (2 * pieces.kappa))
         coef = np.ascontiguousarray(models.coef[:, j])
-        solutions.append(
-            Solution(
-                coef=coef,
-                intercept=float(models.b[j]) + of.shift - float(stream.center @ coef),
-                multiplier=dual.multiplier if gain > 0 else 0.0,
-                objective=dual.risk,
-                gap=gap,
-                n_iter=1,
-                converged=gap <= target,
-                message=verdict(gap, target, 1),
-            )
-        )
+        model = (coef, float(models.b[j]) + of.shift, dual.multiplier if gain > 0 else 0.0)
+        solutions.append(stream.solution(*model, dual.risk, Ending(gap, target, 1)))
     return solutions, found["square"] / stream.total / (2 * pieces.kappa)
 
 

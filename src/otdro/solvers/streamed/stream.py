@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from ...chunks import Chunks
 from ...losses import Loss
-from ...problem import Sample
+from ...problem import Sample, Solution
+from ..base import verdict
 from .census import Census, KeptRows, kept_rows
 from .reading import Blocks, Folds, Reading
 
@@ -20,10 +21,22 @@ Array = NDArray[Any]
 
 #: Evenly spaced rows that are kept in memory at least, per column at least, and their bytes at
 #: most: starting points, neighbours, fences and noise are found from these.
-KEPT, KEPT_PER_COLUMN, KEPT_BYTES = 20_000, 30, 2**27
+KEPT, KEPT_PER_COLUMN, KEPT_BYTES = 20_000, 200, 2**27
 
 #: Puts whole groups into folds: their names and rows by class (G, K) to folds.
 Grouping = Callable[[Array, Array], Folds]
+
+
+#: What the message of a solution says where beta = 0 is the best.
+CONSTANT = "the constant model is optimal at this delta"
+
+
+class Ending(NamedTuple):
+    """How a method ended: the gap it proved, the one asked for, and its steps."""
+
+    gap: float
+    target: float
+    n_iter: int
 
 
 class Constant(NamedTuple):
@@ -45,7 +58,8 @@ class Stream:
     These are the number of rows, their weight and the weighted sum of rows by fold and class,
     ``square`` the sum of squared weights. ``classes`` are the labels, None for targets; the class
     ``positive`` is +1, the others are -1. The rows of the fold ``left_out`` are not read.
-    Prices of changing a label and of moving a target are those of ``Ball``.
+    Prices of changing a label and of moving a target are those of ``Ball``, or "cv" until one is
+    chosen.
     """
 
     chunks: Chunks
@@ -61,8 +75,8 @@ class Stream:
     factors: Array | None = None
     positive: int = 1
     left_out: int = -1
-    label_cost: float = np.inf
-    target_cost: float = np.inf
+    label_cost: Any = np.inf
+    target_cost: Any = np.inf
 
     @property
     def still(self) -> float:
@@ -200,6 +214,21 @@ class Stream:
             sums=self.sums * others[:, None, None],
             rows=rows,
             left_out=fold,
+        )
+
+    def solution(
+        self, coef: Array, b: Any, multiplier: float, objective: float, end: Ending
+    ) -> Solution:
+        """Return the solution on the rows as given of a model (coef, b) on centred rows."""
+        return Solution(
+            coef=coef,
+            intercept=b - coef @ self.center,
+            multiplier=multiplier,
+            objective=objective,
+            gap=end.gap,
+            n_iter=end.n_iter,
+            converged=end.gap <= end.target,
+            message=verdict(*end),
         )
 
     def weighing(self, factors: Array | None) -> Stream:

@@ -19,6 +19,9 @@ from .reading import Blocks, RowBlock
 
 Array = NDArray[Any]
 
+#: Numbers per row and model that are at hand: the score, what a loss makes of it, and on the way.
+PER_MODEL = 8
+
 
 @dataclass(frozen=True, eq=False)
 class Models:
@@ -60,8 +63,9 @@ class RiskSums:
     :math:`\sum wa` and ``pull`` (F, d, B) :math:`\sum waz`.
 
     ``rising`` (B,) and ``rise`` (d, B) are slope and pull of all rows with a > 0, of the models
-    ``signed``; 0 of the others. ``positive`` (B,) is the class that is +1 of every model, None
-    where it is that of the blocks.
+    ``signed``; 0 of the others. ``second`` (G, d + 1, d + 1) are the sums of w D tt', t = (1, z),
+    of the models ``bent``. ``positive`` (B,) is the class that is +1 of every model, None where it
+    is that of the blocks.
     """
 
     blocks: Blocks
@@ -69,6 +73,7 @@ class RiskSums:
     coef: Array
     b: Array
     signed: Array
+    bent: Array
     positive: Array | None = None
 
     def __call__(self, chunk: Chunk) -> Sums:
@@ -76,24 +81,36 @@ class RiskSums:
         (d, B), parts = self.coef.shape, self.blocks.folds.parts
         found: Sums = {"value": np.zeros((parts, B)), "slope": np.zeros((parts, B))}
         found |= {"pull": np.zeros((parts, d, B)), "rising": np.zeros(B), "rise": np.zeros((d, B))}
-        for block in self.blocks.of(chunk, B):
-            self._add(found, block)
+        found["second"] = np.zeros((len(self.bent), d + 1, d + 1))
+        for f, block in self.blocks.by_fold(chunk, PER_MODEL * B):
+            self._add(found, f, block)
         return found
 
-    def _add(self, found: Sums, block: RowBlock) -> None:
-        z = Design(block.Z).scores(self.coef) + self.b
-        value, a, _ = self.loss.evaluate(z, self.blocks.targets(block, self.positive))
+    def _add(self, found: Sums, f: int, block: RowBlock) -> None:
+        design = Design(block.Z)
+        z = design.scores(self.coef) + self.b
+        value, a, D = self.loss.evaluate(z, self.blocks.targets(block, self.positive))
+        for second, j in zip(found["second"], self.bent, strict=True):
+            _add_second(second, design, block.w * D[:, j])
         a *= block.w[:, None]
-        for f in range(len(found["value"])):
-            rows = block.fold == f
-            part = a[rows]
-            found["value"][f] += block.w[rows] @ value[rows]
-            found["slope"][f] += part.sum(axis=0)
-            found["pull"][f] += Design(block.Z[rows]).adjoint(part)
+        found["value"][f] += block.w @ value
+        found["slope"][f] += a.sum(axis=0)
+        found["pull"][f] += design.adjoint(a)
         if len(self.signed):
             up = np.maximum(a[:, self.signed], 0.0)
             found["rising"][self.signed] += up.sum(axis=0)
-            found["rise"][:, self.signed] += Design(block.Z).adjoint(up)
+            found["rise"][:, self.signed] += design.adjoint(up)
+
+
+def _add_second(total: Array, design: Design, D: Array) -> None:
+    """Add the sums of D tt', t = (1, z), over some rows."""
+    if not len(D):
+        return
+    gram, bend = design.moments(D)
+    total[0, 0] += D.sum()
+    total[0, 1:] += bend
+    total[1:, 0] += bend
+    total[1:, 1:] += gram
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,11 +129,9 @@ class HeldSums:
         """Return the sums over a chunk."""
         B = len(self.models[0])
         total = np.zeros((len(self.models), B))
-        for block in self.blocks.of(chunk, B * self.loss.outputs):
-            for f, models in enumerate(self.models):
-                part = block.part(block.fold == f)
-                y = self.blocks.targets(part, self.positive)
-                total[f] += part.w @ self.loss.value(models.scores(part.Z), y)
+        for f, block in self.blocks.by_fold(chunk, PER_MODEL * B * self.loss.outputs):
+            y = self.blocks.targets(block, self.positive)
+            total[f] += block.w @ self.loss.value(self.models[f].scores(block.Z), y)
         return {"value": total}
 
 
@@ -134,7 +149,7 @@ class DualSums:
     def __call__(self, chunk: Chunk) -> Sums:
         """Return the sums over a chunk."""
         total = np.zeros(len(self.models))
-        for block in self.blocks.of(chunk, len(self.models)):
+        for block in self.blocks.of(chunk, PER_MODEL * len(self.models)):
             z = Design(block.Z).scores(self.models.coef) + self.models.b
             y = self.blocks.targets(block, self.positive)
             a = self.loss.derivative(z, y)
@@ -232,13 +247,11 @@ class ScatterSums:
         d, parts = len(self.blocks.center), self.blocks.folds.parts
         found: Sums = {"count": np.zeros(parts), "first": np.zeros((parts, d))}
         found["second"] = np.zeros((parts, d, d))
-        for block in self.blocks.of(chunk, d):
+        for f, block in self.blocks.by_fold(chunk, d):
             Z = _fenced(block.Z if self.units is None else block.Z / self.units, self.fence)
-            for f in range(parts):
-                part = Z if parts == 1 else Z[block.fold == f]
-                found["count"][f] += len(part)
-                found["first"][f] += part.sum(axis=0)
-                found["second"][f] += part.T @ part
+            found["count"][f] += len(Z)
+            found["first"][f] += Z.sum(axis=0)
+            found["second"][f] += Z.T @ Z
         return found
 
 
@@ -305,9 +318,8 @@ class GroupSums:
         G, shape = len(groups), (len(groups), self.each)
         found: Sums = {"rows": np.zeros(G), "weight": np.zeros(G)}
         found |= {name: np.zeros(shape) for name in ("weighted", "loss", "square")}
-        for block in self.blocks.of(chunk, len(self.models[0].b)):
-            for fold, models in enumerate(self.models):
-                self._add(found, block.part(block.fold == fold), models)
+        for f, block in self.blocks.by_fold(chunk, PER_MODEL * len(self.models[0].b)):
+            self._add(found, block, self.models[f])
         return found
 
     def _add(self, found: Sums, block: RowBlock, models: Models) -> None:

@@ -60,10 +60,9 @@ class TriangleSums:
         """Return the factors of a chunk."""
         size, parts = len(self.blocks.center) + 2, self.blocks.folds.parts
         found = np.zeros((parts, size, size))
-        for block in self.blocks.of(chunk, size):
+        for f, block in self.blocks.by_fold(chunk, size):
             # columns first, as LAPACK reads them
             T = np.vstack([np.ones(len(block.y)), block.Z.T, block.y - self.shift])
             T *= np.sqrt(block.w)
-            for f in range(parts):
-                found[f] = appended(found[f], (T if parts == 1 else T[:, block.fold == f]).T)
+            found[f] = appended(found[f], T.T)
         return {"triangles": Triangles(found)}

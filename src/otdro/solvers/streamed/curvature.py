@@ -1,0 +1,88 @@
+"""Newton matrices of the rows in memory, and how those of all rows differ from them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cholesky, solve_triangular
+
+from ...design import Design
+from .newton import StreamedProblem
+
+Array = NDArray[Any]
+
+#: The share of its mean that the diagonal of a matrix is raised by: rows in memory may be few.
+RAISED = 1e-6
+
+
+class KeptCurvature(NamedTuple):
+    """H = E[D zz'], h = E[D z] and m = E[D], and how many rows bear them: (sum D)^2/sum D^2."""
+
+    H: Array
+    h: Array
+    m: float
+    rows: float
+
+    @property
+    def whole(self) -> Array:
+        """E[D tt'] with t = (1, z)."""
+        return np.block([[np.full((1, 1), self.m), self.h[None]], [self.h[:, None], self.H]])
+
+
+def of_kept(problem: StreamedProblem, theta: Array, b: float, left_out: int) -> KeptCurvature:
+    """Return that of the rows in memory outside a fold at a model."""
+    stream, sample = problem.stream, problem.stream.kept
+    design = Design(sample.X, center=stream.center if stream.fit_intercept else None)
+    z = design.scores(problem.lift(theta)) + b
+    share = sample.weights * (stream.kept_fold != left_out)
+    D = share / share.sum() * sample.loss.curvature(z, sample.ys[0])
+    m = float(D.sum())
+    # the rows in memory are noise only where there are others
+    rows = np.inf if stream.all_kept else m**2 / max(float(D @ D), np.finfo(float).tiny)
+    return KeptCurvature(*design.moments(D), m, rows)
+
+
+@dataclass(frozen=True, eq=False)
+class Correction:
+    """T with T K T' = A, K of the rows in memory and A of all rows, at the model number ``model``
+    under the price ``rho``.
+
+    Noise of the rows in memory is nearly the same at models nearby: T takes it off theirs too.
+    """
+
+    model: int
+    rho: float
+    T: Array
+
+    def of(self, matrix: KeptCurvature) -> KeptCurvature:
+        """Return a matrix of the rows in memory as that of all rows would be."""
+        A = self.T @ _raised(matrix.whole) @ self.T.T
+        return KeptCurvature(A[1:, 1:], A[0, 1:], float(A[0, 0]), matrix.rows)
+
+
+def correction(model: int, rho: float, kept: KeptCurvature, everywhere: Array) -> Correction:
+    """Return the correction of a matrix of the rows in memory by E[D tt'] of all rows."""
+    root = cholesky(_raised(everywhere), lower=True)
+    known = cholesky(_raised(kept.whole), lower=True)
+    # T = root known^-1
+    return Correction(model, rho, solve_triangular(known.T, root.T, lower=False).T)
+
+
+def nearest(corrections: list[Correction], model: int, rho: float) -> Correction | None:
+    """Return the one of the same model whose price is the nearest, None where there is none."""
+    same = [each for each in corrections if each.model == model]
+
+    def apart(each: Correction) -> float:
+        # prices of a path are geometric
+        low, high = sorted((rho, each.rho))
+        return float(high / low) if low > 0 else np.inf
+
+    return min(same, key=apart, default=None)
+
+
+def _raised(A: Array) -> Array:
+    level = RAISED * float(np.trace(A)) / len(A)
+    return A + max(level, np.finfo(float).tiny) * np.eye(len(A))
