@@ -37,6 +37,7 @@ from ...duality import (
     lower_bound,
     move_derivatives,
 )
+from ...duality.chain import TINY
 from ...duality.ties import Padded
 from ...losses import Loss
 
@@ -44,7 +45,7 @@ Array = NDArray[Any]
 
 #: The precision to which a search minimises lam alone at the end.
 FINE = 1e-13
-#: Newton's steps in lam alone before that search, and the slope, relative to delta, that is flat.
+#: Newton's steps in lam alone before that search, and the step, relative to lam, that is none.
 LAM_STEPS, FLAT = 3, 1e-13
 #: The share of the budget that a first guess of lam is taken to spend at least.
 LEAST_SPENT = 1e-6
@@ -165,35 +166,54 @@ class JointObjective:
     def settled(self, x: JointPoint) -> JointPoint:
         """Return the points with lam alone minimised to rounding, where that is lower.
 
-        Newton's steps do that where F is smooth in lam, a search where rows have two branches.
+        A few steps of Newton's method that knows the kinks do that, else a search.
         """
-        new, flat = self._by_newton(x)
-        rest = np.flatnonzero(~flat)
+        new, step = x, self._multiplier_step(x)
+        for _ in range(LAM_STEPS):
+            new = self.at(x.theta, x.b, new.lam + step, x.z, new.shift)
+            step = self._multiplier_step(new)
+            far = ~(np.abs(step) <= FLAT * new.lam)
+            if not far.any():
+                break
+        rest = np.flatnonzero(far)
         if len(rest):
             new = new.replaced(rest, self.columns(rest)._by_search(x.columns(rest)))
         lower = new.objective <= x.objective
         return x.replaced(lower, new.columns(lower))
 
-    def _by_newton(self, x: JointPoint) -> tuple[JointPoint, Array]:
-        """Return points nearer to the best lam, and whether F is smooth and flat there."""
-        smooth = ~numpy(x.two.any(axis=0))
-        if not smooth.any():
-            return x, smooth
-        new = x
-        for _ in range(LAM_STEPS):
-            slope, bend = self._along_multiplier(new)
-            step = np.clip(slope / bend, -new.lam, new.lam / 2)
-            new = self.at(x.theta, x.b, new.lam - step, x.z, new.shift)
-        slope, _ = self._along_multiplier(new)
-        return new, smooth & (np.abs(slope) <= FLAT * self.rows.delta)
+    def _multiplier_step(self, x: JointPoint) -> Array:
+        """Return the steps in lam alone to where the slope of F, at a kink its jump, meets zero.
 
-    def _along_multiplier(self, x: JointPoint) -> tuple[Array, Array]:
-        """Return the derivatives of F in lam alone, every row on its higher branch."""
-        shift, curvature = x.on_higher(x.shift), x.on_higher(x.curvature)
-        square = self.rows.weights * (shift / beside(x.w, x.z)) ** 2
-        # t = s/w moves by -2t/(2 lam - w^2 l'')
-        bend = 2 * beside(x.lam, x.z) - beside(x.w**2, x.z) * curvature
-        return self.rows.delta - numpy(square.sum(axis=0)), numpy((4 * square / bend).sum(axis=0))
+        The slope starts from g with all rows on the branch of the larger move, rises at the rate
+        H, and jumps by pi (t_1^2 - t_2^2) at the kinks h_1 <= h_2 <= ... of tied rows: after j of
+        them its root is r_j = -(g + jumps)/H, and the one of all is min_j max(r_j, h_j).
+        """
+        w, lam = beside(x.w, x.z), beside(x.lam, x.z)
+        square = (x.shift / w) ** 2
+        spent = self.rows.weights * x.on_higher(square)
+        # t = s/w moves by -2t/bend, bend = 2 lam - w^2 l''
+        bend = 2 * lam - w**2 * x.on_higher(x.curvature)
+        H = numpy((4 * spent / namespace(bend).maximum(bend, FLAT * lam)).sum(axis=0))
+        slope = self.rows.delta - numpy(spent.sum(axis=0))
+        root = -slope / H
+        if x.two.any():
+            kink, jump = self._kinks(x, square)
+            slope = slope - (jump * (kink < 0)).sum(axis=0)
+            roots = -(slope + np.cumsum(jump, axis=0)) / H
+            first = -(slope / H)
+            root = np.minimum(first, np.maximum(roots, kink).min(axis=0))
+        return np.clip(root, -x.lam / 2, x.lam)
+
+    def _kinks(self, x: JointPoint, square: Array) -> tuple[Array, Array]:
+        """Return the changes (R, B) of lam at which rows change branch, in order, and the jumps."""
+        places = Padded.of(numpy(x.two).T)
+        at = (places.index, np.arange(len(x.b))[:, None])
+        value, t2 = entries(x.value, *at), entries(square, *at)
+        apart = np.maximum(t2[0] - t2[1], TINY)
+        kink = np.where(places.held, (value[0] - value[1]) / apart, np.inf)
+        jump = np.where(places.held, entries(self.rows.weights, *at) * apart, 0.0)
+        order = np.argsort(kink, axis=1)
+        return np.take_along_axis(kink, order, 1).T, np.take_along_axis(jump, order, 1).T
 
     def _by_search(self, x: JointPoint) -> JointPoint:
         """Return the points at the best lam, which may be at a kink."""
