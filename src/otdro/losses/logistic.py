@@ -119,8 +119,8 @@ class Logistic(Loss):
             v = _stationary(m, a, *_ends(m, a), None if near is None else near[0])[None]
             return Inner(_height(v, m, a), -y * v)
         where = _brackets(m, a if xp is np else _filled(a, m))
-        known = near is not None and near.shape == where.first.shape
-        value, v = _of_branches(m, a, where, near if known else where.first)
+        start = where.first if near is None or near.shape != where.first.shape else near
+        value, v = _of_branches(m, a, where, start)
         return Inner(value, -y * v)
 
 

@@ -12,6 +12,7 @@ rows (``duality.bound``).
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -124,18 +125,23 @@ class JointObjective:
             return self
         return replace(self, rows=self.rows.columns(index))
 
+    @cached_property
+    def _targets(self) -> Array:
+        """The targets, one column per problem, (n, B)."""
+        y = self.rows.y
+        return namespace(y).broadcast_to(y[:, None], self.rows.weights.shape)
+
     def at(
         self, theta: Array, b: Array, lam: Array, z: Array, guess: Array | None = None
     ) -> JointPoint:
         """Evaluate the objective; ``guess`` (k, n, B) are shifts nearby."""
         rows, w = self.rows, self.rows.dual_norm.norms(theta)
-        (n, B), flat, xp = z.shape, (-1, *z.shape), namespace(z)
+        B, flat, xp = z.shape[1], (-1, *z.shape), namespace(z)
         # where one number serves all rows of the only problem, the loss need not be told n times
         scale = float(w[0, 0]) if w.shape == (1, 1) else _each_row(w, z)
         price = float(lam[0]) if B == 1 else _each_row(lam, z)
-        y = xp.broadcast_to(rows.y[:, None], (n, B)).ravel()
         near = None if guess is None else xp.abs(guess).reshape(len(guess), -1)
-        inner = self.loss.inner(z.ravel(), y, scale, price, near)
+        inner = self.loss.inner(z.ravel(), self._targets.ravel(), scale, price, near)
         value, shift = inner.value.reshape(flat), inner.shift.reshape(flat)
         best, two = value[0], xp.zeros_like(z, dtype=bool if xp is np else xp.bool)
         if len(value) > 1:
@@ -143,7 +149,7 @@ class JointObjective:
             two = xp.all(xp.isfinite(value), axis=0) & (rows.weights > 0)
         F = lam * rows.delta + column_sums(rows.weights, best)
         moved = z + shift
-        _, slope, bend = self.loss.evaluate(moved, xp.broadcast_to(rows.y[:, None], moved.shape))
+        _, slope, bend = self.loss.evaluate(moved, self._targets)
         return JointPoint(theta, b, lam, z, w, value, shift, slope, bend, two, F)
 
     def start(self, theta: Array, b: Array, lam: Array | None = None) -> JointPoint:
@@ -227,8 +233,8 @@ class JointObjective:
         xp = namespace(x.value)
         if len(x.value) == 1:
             return xp.ones_like(x.value)
-        exists = xp.isfinite(x.value)
-        first = xp.where(xp.all(exists, axis=0), p, as_float(exists[0]))
+        # without a weight any share will do
+        first = xp.where(x.two, p, as_float(xp.isfinite(x.value[0])))
         return xp.stack([first, 1 - first])
 
     def derivatives(self, x: JointPoint, p: Array, floor: Array) -> tuple[Array, Array]:
@@ -239,11 +245,8 @@ class JointObjective:
         bend = namespace(x.z).maximum(2 * lam - w**2 * x.curvature, least)
         each = move_derivatives(x.slope, x.curvature, x.shift / w, w, bend)
         mass = self.rows.weights * self.shares(x, p)
-        if len(mass) == 1:
-            parts = {name: mass[0] * part[0] for name, part in vars(each).items()}
-        else:
-            parts = {name: (mass * part).sum(axis=0) for name, part in vars(each).items()}
-        return self.rows.derivatives(x.theta, x.w, RowDerivatives(**parts))
+        parts = (mass * namespace(mass).stack(each)).sum(axis=1)
+        return self.rows.derivatives(x.theta, x.w, RowDerivatives(*parts))
 
     def lower_bound(self, x: JointPoint, p: Array) -> Array:
         """Return a bound below the risk of every model, from the slopes at x."""

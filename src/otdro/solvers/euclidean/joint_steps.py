@@ -39,6 +39,8 @@ ARMIJO = 1e-4
 #: Halvings of a step, and how many lengths are tried at first while scores are few, then twice as
 #: many each time.
 HALVINGS, AT_ONCE, FEW = 50, 4, 10_000
+#: While steps promise to lower F by more than this times F, no bound below is sought.
+HOPE = 0.1
 #: A step that promises to lower F, which is not negative, by more than this times F is far off.
 FAR = 0.5
 #: The share of the way to lam = 0 that a step may go.
@@ -264,11 +266,17 @@ def descend(
                 x, p = near, _shares_at(near, x, p)
                 ahead = newton_steps(objective, x, p, floor)
         new, p = advance(objective, x, ahead)
-        lower = np.maximum(lower, objective.lower_bound(new, p))
-        gap = np.maximum(new.objective - lower, 0.0)
         fall = x.objective - new.objective
+        # far off a bound proves nothing yet
+        promised = -ahead.descent
+        if (
+            n_iter == max_iter
+            or not ((promised > HOPE * x.objective) & (fall > STALL * promised)).all()
+        ):
+            lower = np.maximum(lower, objective.lower_bound(new, p))
+        gap = np.maximum(new.objective - lower, 0.0)
         # without a bound the gap says nothing: then what the model promised
-        left = np.where(lower > 0, gap, -ahead.descent)
+        left = np.where(lower > 0, gap, promised)
         stalls = np.where(fall <= STALL * left + STILL * new.objective, stalls + 1, 0)
         stuck = stalls >= PATIENCE
         # where progress is small beside what is left the model is too stiff

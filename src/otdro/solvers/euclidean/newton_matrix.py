@@ -10,6 +10,7 @@ from scipy.linalg.lapack import dposv
 
 from ...arrays import beside, factor_of, namespace, pick, pick_columns
 from ...design import Design
+from ...duality.ties import CHOLESKY_FROM
 from .batch import Batch, Points, by_columns, dots, norms
 from .block_rows import BlockRows
 from .conjugate_gradients import RowSystem
@@ -25,9 +26,6 @@ CHEAP_UP_TO = 10_000_000
 DENSE_UP_TO = 2_000
 #: Added to a diagonal of ones: directions that no row settles.
 RIDGE = 1e-13
-#: Columns from which the systems of a batch are factored one by one: half the work of what NumPy
-#: does with all of them.
-CHOLESKY_FROM = 16
 #: Operations of the Newton systems of a batch up to which they are solved by the host: a device
 #: takes longer to be told.
 ON_HOST_UP_TO = 10_000_000
