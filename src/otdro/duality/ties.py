@@ -9,7 +9,6 @@ many places as the one with the most rows (R) has.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -81,36 +80,23 @@ class TieModels:
     difference: Array
     J: Array
 
-    @cached_property
-    def solved(self) -> Array:
-        """H^-1 (g_0, J'), shape (T, D, 1 + R)."""
-        sides = np.concatenate([self.base[:, :, None], np.swapaxes(self.J, 1, 2)], axis=2)
-        return solve_each(self.H, sides)
-
-    def minimise(
-        self, p: Array, difference: Array | None = None, some: Any = slice(None)
-    ) -> tuple[Array, Array, Array]:
+    def minimise(self, p: Array) -> tuple[Array, Array, Array]:
         """Return the minimisers m (T, D), the shares p (T, R) of first branches there, and -m'Hm.
 
-        By the dual: min over p in [0, 1] of |g_0 + J'p|^2_{H^-1}/2 - d'p. ``difference`` replaces
-        d; ``some`` are the problems to solve.
+        By the dual: min over p in [0, 1] of |g_0 + J'p|^2_{H^-1}/2 - d'p, from the shares p.
         """
-        d = self.difference[some] if difference is None else difference
-        solved, J = self.solved[some], self.J[some]
-        products = J @ solved
-        p = box_quadratics(products[:, :, 1:], products[:, :, 0] - d, p)
+        sides = np.concatenate([self.base[:, :, None], np.swapaxes(self.J, 1, 2)], axis=2)
+        # H^-1 (g_0, J')
+        solved = solve_each(self.H, sides)
+        products = self.J @ solved
+        p = box_quadratics(products[:, :, 1:], products[:, :, 0] - self.difference, p)
         move = -(solved[:, :, 0] + times(solved[:, :, 1:], p))
-        return move, p, -_dot(move, times(self.H[some], move))
+        return move, p, -np.einsum("ti,ti->t", move, times(self.H, move))
 
 
 def times(A: Array, v: Array) -> Array:
     """Return A_t v_t."""
     return np.asarray((A @ v[:, :, None])[:, :, 0])
-
-
-def _dot(u: Array, v: Array) -> Array:
-    """Return u_t'v_t."""
-    return np.einsum("ti,ti->t", u, v)
 
 
 def factored(H: Array) -> Any:
@@ -222,6 +208,8 @@ def _best_along(Q: Array, g: Array, p: Array, step: Array) -> Array:
     moves = (step != 0) & (room > 0)
     meets = np.where(moves, room, np.inf) / np.where(moves, np.abs(step), 1.0)
     first = np.minimum(meets.min(axis=1), 1.0)
+    if (first == 1).all():
+        return p + step
     lengths = first[:, None] ** POWERS
     new = np.clip(p[:, None] + lengths[:, :, None] * step[:, None], 0, 1)
     change = new - p[:, None]
