@@ -124,9 +124,10 @@ def _descend(
         over = (gap <= target) | (~moved & system.fresh) | (n_iter == max_iter)
         system.discard(~(moved | over))
         if over.any():
-            best.store(active[over], new.columns(over), objective[over], gap[over], n_iter)
             if over.all():
+                best.store(active, new, objective, gap, n_iter)
                 break
+            best.store(active[over], new.columns(over), objective[over], gap[over], n_iter)
             keep = ~over
             active, target, gap = active[keep], target[keep], gap[keep]
             objective = objective[keep]
