@@ -38,7 +38,9 @@ def library(x: Any) -> str | None:
 
 def namespace(x: Any) -> Any:
     """Return the functions for an array: NumPy, or those of its library in the standard's names."""
-    name = None if isinstance(x, np.ndarray) else library(x)
+    if isinstance(x, np.ndarray):
+        return np
+    name = library(x)
     return np if name is None else _functions(name)
 
 

@@ -221,7 +221,7 @@ def _logit(p: Array) -> Array:
 
 def _all(condition: Any) -> bool:
     """Whether a condition, of a number or of rows, holds throughout."""
-    return bool(namespace(condition).all(condition))
+    return condition if isinstance(condition, bool) else bool(namespace(condition).all(condition))
 
 
 def _filled(a: Any, m: Array) -> Any:
