@@ -9,7 +9,7 @@ import otdro
 
 SOURCE = Path(otdro.__file__).parent
 LAYERS = [
-    {"arrays", "memory", "sparse_products", "wanted"},
+    {"arrays", "first_use", "memory", "sparse_products", "wanted"},
     {"entry"},
     {"design", "progress", "chunks"},
     {"fences", "row_space"},

@@ -82,3 +82,15 @@ def test_fits_are_certified_where_the_two_branches_of_rows_part(seed, delta):
     model = DROClassifier(cost="euclidean", order=2, delta=delta).fit(X, y)
     assert 0.22 < 2 * model.multiplier_ / np.linalg.norm(model.coef_) ** 2 < 0.28
     assert model.gap_ <= 1e-6 * np.log(2)
+
+
+@pytest.mark.parametrize(("seed", "delta"), [(4, 0.05045022649999329), (56, 0.06004316523380418)])
+def test_a_descent_along_the_cusp_goes_on_until_it_is_certified(seed, delta):
+    """Next to 2 lam/w^2 = 1/4 steps are short: small progress was taken for none."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(24, 10))
+    y = np.where(X[:, 0] + 0.5 * X[:, 1] + 0.7 * rng.normal(size=24) > 0, 1, -1)
+    model = DROClassifier(cost="euclidean", order=2, delta=delta).fit(X, y)
+    a = 2 * model.multiplier_ / np.linalg.norm(model.coef_) ** 2
+    assert abs(a - 0.25) < 0.01
+    assert model.gap_ <= 1e-6

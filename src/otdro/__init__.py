@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from .first_use import at_first_use
 
 if TYPE_CHECKING:
     from .estimators import DROClassifier, DRORegressor, robust_risk
@@ -37,26 +39,18 @@ _HOMES = {
     "Drift": "inspection",
     "WorstCase": "worst_case",
     "audit": "inspection",
+    # modules that are used by their own name, as in ``otdro.report.write``
+    "chunks": "chunks",
     "discrepancy": "worst_case",
     "drift": "inspection",
     "load": "persistence",
+    "plot": "plot",
+    "report": "report",
     "robust_risk": "estimators",
     "save": "persistence",
 }
 
-
-#: Modules that are used by their own name, as in ``otdro.report.write``.
-_MODULES = ("chunks", "plot", "report")
-
-
-def __getattr__(name: str) -> Any:
-    from importlib import import_module
-
-    if name in _MODULES:
-        return import_module(f".{name}", __name__)
-    if name in _HOMES:
-        return getattr(import_module(f".{_HOMES[name]}", __name__), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = at_first_use(__name__, _HOMES)
 
 
 def __dir__() -> list[str]:

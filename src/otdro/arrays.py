@@ -38,7 +38,9 @@ def library(x: Any) -> str | None:
 
 def namespace(x: Any) -> Any:
     """Return the functions for an array: NumPy, or those of its library in the standard's names."""
-    name = None if isinstance(x, np.ndarray) else library(x)
+    if isinstance(x, np.ndarray):
+        return np
+    name = library(x)
     return np if name is None else _functions(name)
 
 
@@ -94,7 +96,11 @@ def elementwise(function: Callable[[Any, Any], tuple[Any, ...]], z: Any, y: Any)
     Many NumPy rows are passed to it a block at a time, so that what it writes on the way is small
     and stays in the cache.
     """
-    if not isinstance(z, np.ndarray) or z.size <= ELEMENTS or not _row_by_row(z, y):
+    if not isinstance(z, np.ndarray) or z.size <= ELEMENTS:
+        return function(z, y)
+    if 1 < np.ndim(y) < z.ndim:
+        y = np.broadcast_to(y, z.shape)
+    if not _row_by_row(z, y):
         return function(z, y)
     step = max(1, ELEMENTS * len(z) // z.size)
     first = function(z[:step], y[:step])

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .arrays import library, namespace, pick
+from .arrays import class_masses, full, library, mass, namespace, pick
 from .costs import Cost, Geometry
 from .fences import row_shares
 from .losses import Loss
@@ -191,6 +191,26 @@ class Problem:
     def weighted(self, weights: Array) -> Problem:
         """Return the problem of the same rows with other weights."""
         return replace(self, weights=weights)
+
+    @cached_property
+    def constant(self) -> tuple[Any, float]:
+        """The best constant score (0 without an intercept) and its risk.
+
+        With several scores per row it is one for each.
+        """
+        y, weights, loss = self.y, self.weights, self.loss
+        if loss.outputs > 1:
+            scores: Any = (
+                loss.constant(y, weights) if self.fit_intercept else np.zeros(loss.outputs)
+            )
+            each = np.arange(len(scores))
+            values = loss.value(np.tile(scores, (len(each), 1)), each)
+            return scores, float(class_masses(y, weights, len(each)) @ values)
+        b = loss.constant(y, weights) if self.fit_intercept else 0.0
+        if loss.task == "classification":
+            positive = mass(weights, y > 0)
+            y, weights = np.array([-1.0, 1.0]), np.array([1 - positive, positive])
+        return b, float(weights @ loss.value(full(len(y), b, y), y))
 
     @property
     def geometry(self) -> Geometry:

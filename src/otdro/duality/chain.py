@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,8 +27,7 @@ Array = NDArray[Any]
 TINY = 1e-300
 
 
-@dataclass(frozen=True, eq=False)
-class RowDerivatives:
+class RowDerivatives(NamedTuple):
     """First and second derivatives of psi in (z, w, lam) times the mass, each of shape (n, B)."""
 
     z: Array

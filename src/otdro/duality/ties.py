@@ -9,12 +9,12 @@ many places as the one with the most rows (R) has.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg.lapack import dposv
 
 from ..arrays import namespace
 
@@ -22,6 +22,9 @@ Array = NDArray[Any]
 
 #: Relative to the diagonal, what makes a matrix definite whose null space is rounding.
 RIDGE = 1e-13
+#: Columns from which the systems of a batch are factored one by one: half the work of what NumPy
+#: does with all of them.
+CHOLESKY_FROM = 16
 #: Newton steps to the shares.
 STEPS = 200
 #: The lengths of a step that are compared: powers of that to the first end of the box.
@@ -77,36 +80,23 @@ class TieModels:
     difference: Array
     J: Array
 
-    @cached_property
-    def solved(self) -> Array:
-        """H^-1 (g_0, J'), shape (T, D, 1 + R)."""
-        sides = np.concatenate([self.base[:, :, None], np.swapaxes(self.J, 1, 2)], axis=2)
-        return solve_each(self.H, sides)
-
-    def minimise(
-        self, p: Array, difference: Array | None = None, some: Any = slice(None)
-    ) -> tuple[Array, Array, Array]:
+    def minimise(self, p: Array) -> tuple[Array, Array, Array]:
         """Return the minimisers m (T, D), the shares p (T, R) of first branches there, and -m'Hm.
 
-        By the dual: min over p in [0, 1] of |g_0 + J'p|^2_{H^-1}/2 - d'p. ``difference`` replaces
-        d; ``some`` are the problems to solve.
+        By the dual: min over p in [0, 1] of |g_0 + J'p|^2_{H^-1}/2 - d'p, from the shares p.
         """
-        d = self.difference[some] if difference is None else difference
-        solved, J = self.solved[some], self.J[some]
-        products = J @ solved
-        p = box_quadratics(products[:, :, 1:], products[:, :, 0] - d, p)
+        sides = np.concatenate([self.base[:, :, None], np.swapaxes(self.J, 1, 2)], axis=2)
+        # H^-1 (g_0, J')
+        solved = solve_each(self.H, sides)
+        products = self.J @ solved
+        p = box_quadratics(products[:, :, 1:], products[:, :, 0] - self.difference, p)
         move = -(solved[:, :, 0] + times(solved[:, :, 1:], p))
-        return move, p, -_dot(move, times(self.H[some], move))
+        return move, p, -np.einsum("ti,ti->t", move, times(self.H, move))
 
 
 def times(A: Array, v: Array) -> Array:
     """Return A_t v_t."""
     return np.asarray((A @ v[:, :, None])[:, :, 0])
-
-
-def _dot(u: Array, v: Array) -> Array:
-    """Return u_t'v_t."""
-    return np.einsum("ti,ti->t", u, v)
 
 
 def factored(H: Array) -> Any:
@@ -130,12 +120,27 @@ def solve_each(H: Array, rhs: Array) -> Array:
     diagonal = np.einsum("tii->ti", H)
     scale = 1 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0))[:, :, None]
     scaled = scale * H * np.swapaxes(scale, 1, 2)
-    np.einsum("tii->ti", scaled)[:] += RIDGE
-    try:
-        np.linalg.cholesky(scaled)
-    except np.linalg.LinAlgError:
-        return np.stack([cho_solve(factored(A), r) for A, r in zip(H, rhs, strict=True)])
-    return np.asarray(scale * np.linalg.solve(scaled, scale * rhs))
+    D = H.shape[1]
+    scaled.reshape(-1, D * D)[:, :: D + 1] += RIDGE
+    return np.asarray(scale * _positive_solved(scaled, scale * rhs))
+
+
+def _positive_solved(A: Array, rhs: Array) -> Array:
+    """Solve by Cholesky's factors: many small systems at a time, others one by one."""
+    if len(A) > 1 and A.shape[1] < CHOLESKY_FROM:
+        try:
+            np.linalg.cholesky(A)
+        except np.linalg.LinAlgError:
+            pass
+        else:
+            return np.linalg.solve(A, rhs)
+    return np.stack([_positive_solved_one(*pair) for pair in zip(A, rhs, strict=True)])
+
+
+def _positive_solved_one(A: Array, rhs: Array) -> Array:
+    """Solve one system, its diagonal raised until it is positive definite."""
+    _, x, failed = dposv(A.T, rhs)
+    return np.asarray(cho_solve(factored(A), rhs) if failed else x)
 
 
 def box_quadratics(Q: Array, q: Array, p: Array) -> Array:
@@ -203,6 +208,8 @@ def _best_along(Q: Array, g: Array, p: Array, step: Array) -> Array:
     moves = (step != 0) & (room > 0)
     meets = np.where(moves, room, np.inf) / np.where(moves, np.abs(step), 1.0)
     first = np.minimum(meets.min(axis=1), 1.0)
+    if (first == 1).all():
+        return p + step
     lengths = first[:, None] ** POWERS
     new = np.clip(p[:, None] + lengths[:, :, None] * step[:, None], 0, 1)
     change = new - p[:, None]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, field
 from numbers import Real
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,12 +25,13 @@ from ..radius import ConfidenceRegion, Sample, Settings, choose, confidence_regi
 from ..radius.checks import check_groups, check_targets
 from ..radius.selection import Choice
 from ..solvers import Solver
-from ..worst_case import WorstCase, worst_case
 from .checking import check_parameters
 from .notebook import fitted_figures
 from .report import empirical_risk, message, names_of, report, report_nothing_learned
 from .rows import Targets, check_magnitude, check_pair, check_rows
-from .streamed import fit_in_chunks, fits_in_chunks, scores_in_chunks
+
+if TYPE_CHECKING:
+    from ..worst_case import WorstCase
 
 Array = NDArray[Any]
 
@@ -136,9 +137,11 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
         loss = losses.resolve(self.loss, self._task)
         extra = {"sample_weight": sample_weight, "groups": groups, "support": support}
         extra["unlabelled"] = unlabelled
-        if fits_in_chunks(self, X, y, loss, extra):
-            fit_in_chunks(self, X, y, loss, extra)
-            return
+        if in_chunks(X):
+            from .streamed import fit_in_chunks
+
+            if fit_in_chunks(self, X, y, loss, extra):
+                return
         X, targets = self._validated(X, y, sample_weight, loss, support)
         check_magnitude(X)
         if loss.task == "regression":
@@ -272,6 +275,8 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
     def _scores(self, X: Any) -> Array:
         check_is_fitted(self)
         if in_chunks(X):
+            from .streamed import scores_in_chunks
+
             scores = scores_in_chunks(self, X)
         else:
             X = validate_data(self, X, **formats(X), reset=False)
@@ -334,6 +339,8 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
         WorstCase
             ``origin`` counts the rows of X, or of ``rows``.
         """
+        from ..worst_case import worst_case
+
         check_is_fitted(self)
         k = self._number(class_)
         coef, intercept = self._part(k)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,6 @@ from .. import losses
 from ..arrays import as_float, as_index, beside, class_masses, namespace, numpy
 from ..entry import check_places, check_vector, formats, stays
 from ..losses import Loss
-from ..worst_case import WorstCase
 from .base import DROEstimator
 from .multinomial import model_form
 from .parameters import documented
@@ -30,6 +29,9 @@ from .rows import (
     normalise,
     require_classes,
 )
+
+if TYPE_CHECKING:
+    from ..worst_case import WorstCase
 
 Array = NDArray[Any]
 

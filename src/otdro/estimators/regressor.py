@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,6 @@ from ..arrays import as_float
 from ..entry import check_places, check_vector, formats, stays
 from ..losses import Loss
 from ..radius.checks import check_targets
-from ..worst_case import WorstCase
 from .base import DROEstimator
 from .parameters import documented
 from .prices import fit_price
@@ -24,6 +23,9 @@ from .rows import (
     check_weights,
     normalise,
 )
+
+if TYPE_CHECKING:
+    from ..worst_case import WorstCase
 
 Array = NDArray[Any]
 

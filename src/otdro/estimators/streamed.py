@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.class_weight import compute_class_weight
 
-from ..chunks import Chunk, Chunks, Sums, in_chunks, open_rows
+from ..chunks import Chunk, Chunks, Sums, open_rows
 from ..design import WRITTEN_UP_TO, model_scores
 from ..losses import Loss
 from ..memory import require_memory
@@ -40,13 +40,13 @@ FIXED: dict[str, tuple[Any, ...]] = {
 }
 
 
-def fits_in_chunks(model: Any, X: Any, y: Any, loss: Loss, extra: dict[str, Any]) -> bool:
-    """Whether a fit reads X in chunks; a mapped file that it cannot is read into memory.
+def _reads_chunks(model: Any, X: Any, y: Any, loss: Loss, extra: dict[str, Any]) -> bool:
+    """Whether a fit to X in chunks reads it so; a mapped file that it cannot is read into memory.
 
     That is refused where the memory is too small, with what keeps the fit from chunks.
     """
-    if not in_chunks(X) or not isinstance(X, np.ndarray):
-        return in_chunks(X)
+    if not isinstance(X, np.ndarray):
+        return True
     try:
         _require_plain(model, extra)
         _folds(model)
@@ -65,8 +65,13 @@ def fits_in_chunks(model: Any, X: Any, y: Any, loss: Loss, extra: dict[str, Any]
     return False
 
 
-def fit_in_chunks(model: Any, X: Any, y: Any, loss: Loss, extra: dict[str, Any]) -> None:
-    """Fit a model to rows in chunks and store what it found."""
+def fit_in_chunks(model: Any, X: Any, y: Any, loss: Loss, extra: dict[str, Any]) -> bool:
+    """Fit a model to rows in chunks and store what it found, or leave it to a fit in memory.
+
+    Returns whether it did.
+    """
+    if not _reads_chunks(model, X, y, loss, extra):
+        return False
     _require_plain(model, extra)
     beside = {part: extra[name] for name, part in BESIDE.items()}
     chunks = open_rows(X, y, **beside)
@@ -91,6 +96,7 @@ def fit_in_chunks(model: Any, X: Any, y: Any, loss: Loss, extra: dict[str, Any])
     chosen = choose(stream, _settings(model, stream), model.tol, model.max_iter)
     _report(model, stream, chosen)
     _store(model, stream, chosen, note)
+    return True
 
 
 def _require_plain(model: Any, extra: dict[str, Any]) -> None:

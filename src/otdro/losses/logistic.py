@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +19,8 @@ LARGEST = 700.0
 #: Newton steps to an inner maximum; the step, relative to 1 + the place, after which the next one
 #: would be lost in rounding, as convergence is quadratic; the least slope that is divided by.
 STEPS, NEXT_IS_ROUNDING, TINY = 80, 1e-9, 1e-300
+#: Inner maxima up to which picking some of them takes longer than a step of all.
+ALL_AT_ONCE = 1_000
 
 
 class Logistic(Loss):
@@ -115,45 +118,66 @@ class Logistic(Loss):
         if _all(a >= self.smoothness):
             v = _stationary(m, a, *_ends(m, a), None if near is None else near[0])[None]
             return Inner(_height(v, m, a), -y * v)
-        a = xp.broadcast_to(xp.asarray(a) if xp is np else _filled(a, m), m.shape)
-        two = a < self.smoothness
-        low = (1 - xp.sqrt(xp.maximum(1 - 4 * a, 0.0))) / 2
-        high = 1 - low
-        # kept off 0 for its logarithm; logit(sig+) = -logit(sig-)
-        edge = _logit(xp.maximum(low, np.finfo(float).tiny))
-        # m(s) = s/a - logit(s) falls on (0, sig-), rises to m(sig+) and falls again, so the
-        # upper branch needs m < m(sig+) and the lower one m > m(sig-)
-        exists = xp.stack([~two | (m < high / a + edge), two & (m > low / a - edge)])
-        left, right, above = _ends(m, a)
-        begin = xp.stack([xp.where(two, high / a, left), _sigma(-m) / a])
-        end = xp.stack([xp.where(two, 1 / a, right), low / a])
-        upper = xp.stack([two | above, xp.zeros_like(two)])
-        v = xp.minimum(xp.maximum(xp.stack([m - edge, m + edge]), 0.0), 1 / a)
-        known = near if near is not None and near.shape == v.shape else None
-        return _of_branches(y, m, a, v, exists, Bracket(begin, end, upper), known)
+        where = _brackets(m, a if xp is np else _filled(a, m))
+        start = where.first if near is None or near.shape != where.first.shape else near
+        value, v = _of_branches(m, a, where, start)
+        return Inner(value, -y * v)
 
 
-class Bracket(NamedTuple):
-    """Where the root of f lies, and whether that is on an upper branch."""
+class Brackets(NamedTuple):
+    """Of the two branches (2, n): whether they exist, where the root of f lies, where to start.
 
+    A branch that does not exist has the shoulder as both ends.
+    """
+
+    exists: Array
     low: Array
     high: Array
-    upper: Array
+    first: Array
 
 
-def _of_branches(
-    y: Array, m: Array, a: Array, v: Array, exists: Array, where: Bracket, near: Array | None
-) -> Inner:
-    """Return the maxima of the branches (2, n) that exist, v for the shift of the others."""
-    at, xp = flatnonzero(exists.reshape(-1)), namespace(m)
+def _brackets(m: Array, a: Any) -> Brackets:
+    """Return those of margins m; a row with a >= 1/4 has its only root in the first branch."""
+    xp = namespace(m)
+    two = a < Logistic.smoothness
+    low = (1 - xp.sqrt(xp.maximum(1 - 4 * a, 0.0))) / 2
+    high = 1 - low
+    # kept off 0 for its logarithm; logit(sig+) = -logit(sig-)
+    edge = _logit(xp.maximum(low, np.finfo(float).tiny))
+    # m(s) = s/a - logit(s) falls on (0, sig-), rises to m(sig+) and falls again, so the
+    # upper branch needs m < m(sig+) and the lower one m > m(sig-)
+    upper = xp.logical_not(two) | (m < high / a + edge)
+    exists = xp.stack([upper, two & (m > low / a - edge)])
+    shoulder = xp.minimum(xp.maximum(xp.stack([m - edge, m + edge]), 0.0), 1 / a)
+    begin, end = xp.empty_like(shoulder), xp.empty_like(shoulder)
+    begin[0], end[0] = high / a, 1 / a
+    begin[1], end[1] = _sigma(-m) / a, low / a
+    # from the outer end
+    first = xp.stack([end[0], begin[1]])
+    if not _all(two):
+        left, right, above = _ends(m, a)
+        begin[0], end[0] = xp.where(two, begin[0], left), xp.where(two, end[0], right)
+        first[0] = xp.where(two | above, end[0], begin[0])
+    return Brackets(
+        exists, xp.where(exists, begin, shoulder), xp.where(exists, end, shoulder), first
+    )
+
+
+def _of_branches(m: Array, a: Any, where: Brackets, first: Array) -> tuple[Array, Array]:
+    """Return value and place of the maxima (2, n), from ``first`` on, -inf where there is none."""
+    exists, low, high, _ = where
+    v = _within(first, low, high)
+    xp = namespace(m)
+    if math.prod(v.shape) <= ALL_AT_ONCE:
+        v = _newton(m, a, low, high, v)
+        return xp.where(exists, _height(v, m, a), -np.inf), v
+    at = flatnonzero(exists.reshape(-1))
     row = at % len(m)
-    m2, a2 = m[row], a[row]
-    low, high, upper = (part.reshape(-1)[at] for part in where)
-    found = _stationary(m2, a2, low, high, upper, None if near is None else near.reshape(-1)[at])
-    v.reshape(-1)[at] = found
+    margin, bend = m[row], a if isinstance(a, float) else a[row]
+    found = _newton(margin, bend, *(part.reshape(-1)[at] for part in (low, high, v)))
     value = xp.full_like(v, -np.inf)
-    value.reshape(-1)[at] = _height(found, m2, a2)
-    return Inner(value, -y * v)
+    v.reshape(-1)[at], value.reshape(-1)[at] = found, _height(found, margin, bend)
+    return value, v
 
 
 def _value(z: Array, y: Array) -> tuple[Array]:
@@ -197,7 +221,7 @@ def _logit(p: Array) -> Array:
 
 def _all(condition: Any) -> bool:
     """Whether a condition, of a number or of rows, holds throughout."""
-    return bool(namespace(condition).all(condition))
+    return condition if isinstance(condition, bool) else bool(namespace(condition).all(condition))
 
 
 def _filled(a: Any, m: Array) -> Any:
@@ -238,8 +262,8 @@ def _stationary(
 
 
 def _newton(m: Array, a: Any, low: Array, high: Array, v: Array) -> Array:
-    """Return the root from v on; once most rows are there, the others go on alone."""
-    xp = namespace(m)
+    """Return the root from v on; once most of many rows are there, the others go on alone."""
+    xp, size = namespace(m), math.prod(v.shape)
     for _ in range(STEPS):
         s = _sigma(v - m)
         step = (s - a * v) / xp.minimum(s * (1 - s) - a, -TINY)
@@ -249,7 +273,7 @@ def _newton(m: Array, a: Any, low: Array, high: Array, v: Array) -> Array:
         left = int(xp.count_nonzero(far))
         if left == 0:
             break
-        if left < len(v) / 2:
+        if left < size / 2 and size > ALL_AT_ONCE:
             bend = a if isinstance(a, float) else a[far]
             v[far] = _newton(m[far], bend, low[far], high[far], v[far])
             break

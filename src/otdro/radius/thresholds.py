@@ -16,7 +16,6 @@ from ..fences import fenced_rows
 from ..problem import Ball, Problem, Sample
 from ..solvers import Exact
 from ..solvers.base import constant_risk
-from ..solvers.softmax import pair_threshold
 
 Array = NDArray[Any]
 
@@ -113,6 +112,8 @@ def threshold(sample: Sample, y: Array, cost: Cost, order: int) -> float:
     """
     problem = sample.problem(y, Ball(cost, 0.0, order))
     if sample.loss.outputs > 1:
+        from ..solvers.softmax import pair_threshold
+
         found = pair_threshold(problem)
         if found.least or found.delta == 0:
             return found.delta

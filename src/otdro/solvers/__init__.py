@@ -1,20 +1,34 @@
 """Solvers: a Problem in, a Solution with its certificate out; one class per file."""
 
+from functools import partial
 from numbers import Integral, Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from ..first_use import at_first_use
 from .auto import Auto
 from .base import Solver as Solver
-from .euclidean.many import Solutions as Solutions
-from .euclidean.many import solve_many
 from .exact import Exact
-from .smoothing.quadrature import Quadrature
-from .smoothing.sinkhorn import Sinkhorn
-from .smoothing.smoothed import Smoothed
+
+if TYPE_CHECKING:
+    from .euclidean.many import Solutions as Solutions
+    from .euclidean.many import solve_many
+    from .smoothing.quadrature import Quadrature
+    from .smoothing.sinkhorn import Sinkhorn
+    from .smoothing.smoothed import Smoothed
 
 __all__ = ["Exact", "Quadrature", "Sinkhorn", "Smoothed", "solve_many"]
 
-_NAMES = {"exact": Exact, "quadrature": Quadrature, "sinkhorn": Sinkhorn}
+__getattr__ = at_first_use(
+    __name__,
+    {
+        "Quadrature": "smoothing.quadrature",
+        "Sinkhorn": "smoothing.sinkhorn",
+        "Smoothed": "smoothing.smoothed",
+        "Solutions": "euclidean.many",
+        "solve_many": "euclidean.many",
+    },
+)
+
 _KNOWN = ("auto", "exact", "smoothed", "quadrature", "sinkhorn")
 #: The settings of a certificate that an estimator starts with; others were asked for.
 _TOL = 1e-6
@@ -38,12 +52,29 @@ def resolve(
         raise ValueError(f"tol must be a number >= 0, got tol={tol!r}.")
     if not (isinstance(max_iter, Integral) and max_iter >= 1):
         raise ValueError(f"max_iter must be an integer >= 1, got max_iter={max_iter!r}.")
-    if solver in _NAMES:
-        found: Solver = _NAMES[solver](tol=tol, max_iter=max_iter)
-        return found
-    smoothed = Smoothed(random_state=random_state, verbose=verbose)
+    if solver == "quadrature":
+        from .smoothing.quadrature import Quadrature
+
+        return Quadrature(tol=tol, max_iter=max_iter)
+    if solver == "sinkhorn":
+        from .smoothing.sinkhorn import Sinkhorn
+
+        return Sinkhorn(tol=tol, max_iter=max_iter)
+    if solver == "smoothed":
+        return _smoothed(tol, max_iter, random_state, verbose)
+    exact = Exact(tol, max_iter)
+    if solver == "exact":
+        return exact
+    return Auto(exact, partial(_smoothed, tol, max_iter, random_state, verbose))
+
+
+def _smoothed(tol: float, max_iter: int, random_state: Any, verbose: bool) -> Solver:
+    """Return the stochastic solver with the settings that were asked for."""
+    from .smoothing.smoothed import Smoothed
+
+    found = Smoothed(random_state=random_state, verbose=verbose)
     if tol != _TOL:
-        smoothed.tol = tol
+        found.tol = tol
     if max_iter != _MAX_ITER:
-        smoothed.max_iter = max_iter
-    return smoothed if solver == "smoothed" else Auto(Exact(tol, max_iter), smoothed)
+        found.max_iter = max_iter
+    return found

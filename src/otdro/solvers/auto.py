@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ..costs import Cost
 from ..problem import Problem, Solution
 from .base import Array, Solver, Starts, Swept
 from .exact import Exact
-from .smoothing.smoothed import Smoothed
 
 
 class Auto(Solver):
@@ -16,21 +17,21 @@ class Auto(Solver):
     ----------
     exact : Exact
         The solver of every problem but those of a cost that is a function.
-    smoothed : Smoothed
-        The solver of those.
+    smoothed : callable
+        Makes the solver of those.
     """
 
     several_scores = True
     on_device = True
 
-    def __init__(self, exact: Exact, smoothed: Smoothed) -> None:
+    def __init__(self, exact: Exact, smoothed: Callable[[], Solver]) -> None:
         self.exact = exact
         self.smoothed = smoothed
 
     def chosen(self, problem: Problem) -> Solver:
         """Return the solver of a problem: only a cost that is a function is not exact."""
         if problem.geometry == "function" and problem.ball.delta > 0:
-            return self.smoothed
+            return self.smoothed()
         return self.exact
 
     def lacks(self, problem: Problem) -> str | None:

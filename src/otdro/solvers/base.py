@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from ..arrays import class_masses, full, mass
 from ..costs import Cost
 from ..problem import Problem, Solution
 
@@ -208,23 +207,8 @@ class Solver(BaseEstimator):  # type: ignore[misc]
 
 
 def constant_risk(problem: Problem) -> tuple[Any, float]:
-    """Return the best constant score (0 without an intercept) and its risk, the unit of ``tol``.
-
-    With several scores per row it is one for each.
-    """
-    y, weights = problem.y, problem.weights
-    if problem.loss.outputs > 1:
-        scores: Any = np.zeros(problem.loss.outputs)
-        if problem.fit_intercept:
-            scores = problem.loss.constant(y, weights)
-        each = np.arange(len(scores))
-        values = problem.loss.value(np.tile(scores, (len(each), 1)), each)
-        return scores, float(class_masses(y, weights, len(each)) @ values)
-    b = problem.loss.constant(y, weights) if problem.fit_intercept else 0.0
-    if problem.loss.task == "classification":
-        positive = mass(weights, y > 0)
-        y, weights = np.array([-1.0, 1.0]), np.array([1 - positive, positive])
-    return b, float(weights @ problem.loss.value(full(len(y), b, y), y))
+    """Return the best constant score and its risk, the unit of ``tol``."""
+    return problem.constant
 
 
 def constant_solution(problem: Problem) -> Solution:

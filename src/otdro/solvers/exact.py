@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
+from importlib import import_module
 
 import numpy as np
 
@@ -20,27 +23,43 @@ from ..duality import (
 from ..problem import Problem, Solution
 from . import movable_target
 from .base import Array, Method, Solver, Starts, Swept, constant_risk
-from .conic import ActiveColumns, InteriorPoint
-from .euclidean import JointNewton, Newton, Spectral
-from .feature_map import InnerAscent, Linearised
-from .finite import FiniteSupport
-from .labels import PricedLabels, PricedMultinomial
-from .softmax import MultinomialNewton
+
+
+@dataclass(frozen=True)
+class Family:
+    """Methods of one package, imported when a problem ``may`` be for them."""
+
+    package: str
+    names: tuple[str, ...]
+    may: Callable[[Problem], bool]
+
+    @cached_property
+    def methods(self) -> tuple[Method, ...]:
+        """One method of each class."""
+        package = import_module(f".{self.package}", __package__)
+        return tuple(getattr(package, name)() for name in self.names)
+
 
 #: In the order in which they are asked: what is special first.
-METHODS: tuple[Method, ...] = (
-    MultinomialNewton(),
-    PricedLabels(),
-    PricedMultinomial(),
-    FiniteSupport(),
-    Linearised(),
-    InnerAscent(),
-    Spectral(),
-    Newton(),
-    JointNewton(),
-    ActiveColumns(),
-    InteriorPoint(),
+FAMILIES = (
+    Family("softmax", ("MultinomialNewton",), lambda p: p.loss.outputs > 1),
+    Family(
+        "labels",
+        ("PricedLabels", "PricedMultinomial"),
+        lambda p: bool(np.isfinite(p.ball.label_cost)),
+    ),
+    Family("finite", ("FiniteSupport",), lambda p: p.finite),
+    Family("feature_map", ("Linearised", "InnerAscent"), lambda p: p.geometry == "local"),
+    Family("euclidean", ("Spectral", "Newton", "JointNewton"), lambda p: p.geometry == "euclidean"),
+    Family("conic", ("ActiveColumns", "InteriorPoint"), lambda p: True),
 )
+
+
+def candidates(problem: Problem) -> Iterator[Method]:
+    """Yield the methods that a problem may be for, in the order in which they are asked."""
+    for family in FAMILIES:
+        if family.may(problem):
+            yield from family.methods
 
 
 @dataclass(eq=False, repr=False)
@@ -277,7 +296,7 @@ def method(problem: Problem) -> Method:
         require_lipschitz(problem.loss)
     plain = problem.ball.delta == 0
     reasons = []
-    for candidate in METHODS:
+    for candidate in candidates(problem):
         if problem.geometry not in candidate.geometries or (plain and not candidate.accepts_zero):
             continue
         if candidate.several_scores != (problem.loss.outputs > 1):

@@ -12,6 +12,7 @@ rows (``duality.bound``).
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,7 @@ from ...duality import (
     lower_bound,
     move_derivatives,
 )
+from ...duality.chain import TINY
 from ...duality.ties import Padded
 from ...losses import Loss
 
@@ -44,7 +46,7 @@ Array = NDArray[Any]
 
 #: The precision to which a search minimises lam alone at the end.
 FINE = 1e-13
-#: Newton's steps in lam alone before that search, and the slope, relative to delta, that is flat.
+#: Newton's steps in lam alone before that search, and the step, relative to lam, that is none.
 LAM_STEPS, FLAT = 3, 1e-13
 #: The share of the budget that a first guess of lam is taken to spend at least.
 LEAST_SPENT = 1e-6
@@ -123,18 +125,23 @@ class JointObjective:
             return self
         return replace(self, rows=self.rows.columns(index))
 
+    @cached_property
+    def _targets(self) -> Array:
+        """The targets, one column per problem, (n, B)."""
+        y = self.rows.y
+        return namespace(y).broadcast_to(y[:, None], self.rows.weights.shape)
+
     def at(
         self, theta: Array, b: Array, lam: Array, z: Array, guess: Array | None = None
     ) -> JointPoint:
         """Evaluate the objective; ``guess`` (k, n, B) are shifts nearby."""
         rows, w = self.rows, self.rows.dual_norm.norms(theta)
-        (n, B), flat, xp = z.shape, (-1, *z.shape), namespace(z)
+        B, flat, xp = z.shape[1], (-1, *z.shape), namespace(z)
         # where one number serves all rows of the only problem, the loss need not be told n times
         scale = float(w[0, 0]) if w.shape == (1, 1) else _each_row(w, z)
         price = float(lam[0]) if B == 1 else _each_row(lam, z)
-        y = xp.broadcast_to(rows.y[:, None], (n, B)).ravel()
         near = None if guess is None else xp.abs(guess).reshape(len(guess), -1)
-        inner = self.loss.inner(z.ravel(), y, scale, price, near)
+        inner = self.loss.inner(z.ravel(), self._targets.ravel(), scale, price, near)
         value, shift = inner.value.reshape(flat), inner.shift.reshape(flat)
         best, two = value[0], xp.zeros_like(z, dtype=bool if xp is np else xp.bool)
         if len(value) > 1:
@@ -142,7 +149,7 @@ class JointObjective:
             two = xp.all(xp.isfinite(value), axis=0) & (rows.weights > 0)
         F = lam * rows.delta + column_sums(rows.weights, best)
         moved = z + shift
-        _, slope, bend = self.loss.evaluate(moved, xp.broadcast_to(rows.y[:, None], moved.shape))
+        _, slope, bend = self.loss.evaluate(moved, self._targets)
         return JointPoint(theta, b, lam, z, w, value, shift, slope, bend, two, F)
 
     def start(self, theta: Array, b: Array, lam: Array | None = None) -> JointPoint:
@@ -165,35 +172,54 @@ class JointObjective:
     def settled(self, x: JointPoint) -> JointPoint:
         """Return the points with lam alone minimised to rounding, where that is lower.
 
-        Newton's steps do that where F is smooth in lam, a search where rows have two branches.
+        A few steps of Newton's method that knows the kinks do that, else a search.
         """
-        new, flat = self._by_newton(x)
-        rest = np.flatnonzero(~flat)
+        new, step = x, self._multiplier_step(x)
+        for _ in range(LAM_STEPS):
+            new = self.at(x.theta, x.b, new.lam + step, x.z, new.shift)
+            step = self._multiplier_step(new)
+            far = ~(np.abs(step) <= FLAT * new.lam)
+            if not far.any():
+                break
+        rest = np.flatnonzero(far)
         if len(rest):
             new = new.replaced(rest, self.columns(rest)._by_search(x.columns(rest)))
         lower = new.objective <= x.objective
         return x.replaced(lower, new.columns(lower))
 
-    def _by_newton(self, x: JointPoint) -> tuple[JointPoint, Array]:
-        """Return points nearer to the best lam, and whether F is smooth and flat there."""
-        smooth = ~numpy(x.two.any(axis=0))
-        if not smooth.any():
-            return x, smooth
-        new = x
-        for _ in range(LAM_STEPS):
-            slope, bend = self._along_multiplier(new)
-            step = np.clip(slope / bend, -new.lam, new.lam / 2)
-            new = self.at(x.theta, x.b, new.lam - step, x.z, new.shift)
-        slope, _ = self._along_multiplier(new)
-        return new, smooth & (np.abs(slope) <= FLAT * self.rows.delta)
+    def _multiplier_step(self, x: JointPoint) -> Array:
+        """Return the steps in lam alone to where the slope of F, at a kink its jump, meets zero.
 
-    def _along_multiplier(self, x: JointPoint) -> tuple[Array, Array]:
-        """Return the derivatives of F in lam alone, every row on its higher branch."""
-        shift, curvature = x.on_higher(x.shift), x.on_higher(x.curvature)
-        square = self.rows.weights * (shift / beside(x.w, x.z)) ** 2
-        # t = s/w moves by -2t/(2 lam - w^2 l'')
-        bend = 2 * beside(x.lam, x.z) - beside(x.w**2, x.z) * curvature
-        return self.rows.delta - numpy(square.sum(axis=0)), numpy((4 * square / bend).sum(axis=0))
+        The slope starts from g with all rows on the branch of the larger move, rises at the rate
+        H, and jumps by pi (t_1^2 - t_2^2) at the kinks h_1 <= h_2 <= ... of tied rows: after j of
+        them its root is r_j = -(g + jumps)/H, and the one of all is min_j max(r_j, h_j).
+        """
+        w, lam = beside(x.w, x.z), beside(x.lam, x.z)
+        square = (x.shift / w) ** 2
+        spent = self.rows.weights * x.on_higher(square)
+        # t = s/w moves by -2t/bend, bend = 2 lam - w^2 l''
+        bend = 2 * lam - w**2 * x.on_higher(x.curvature)
+        H = numpy((4 * spent / namespace(bend).maximum(bend, FLAT * lam)).sum(axis=0))
+        slope = self.rows.delta - numpy(spent.sum(axis=0))
+        root = -slope / H
+        if x.two.any():
+            kink, jump = self._kinks(x, square)
+            slope = slope - (jump * (kink < 0)).sum(axis=0)
+            roots = -(slope + np.cumsum(jump, axis=0)) / H
+            first = -(slope / H)
+            root = np.minimum(first, np.maximum(roots, kink).min(axis=0))
+        return np.clip(root, -x.lam / 2, x.lam)
+
+    def _kinks(self, x: JointPoint, square: Array) -> tuple[Array, Array]:
+        """Return the changes (R, B) of lam at which rows change branch, in order, and the jumps."""
+        places = Padded.of(numpy(x.two).T)
+        at = (places.index, np.arange(len(x.b))[:, None])
+        value, t2 = entries(x.value, *at), entries(square, *at)
+        apart = np.maximum(t2[0] - t2[1], TINY)
+        kink = np.where(places.held, (value[0] - value[1]) / apart, np.inf)
+        jump = np.where(places.held, entries(self.rows.weights, *at) * apart, 0.0)
+        order = np.argsort(kink, axis=1)
+        return np.take_along_axis(kink, order, 1).T, np.take_along_axis(jump, order, 1).T
 
     def _by_search(self, x: JointPoint) -> JointPoint:
         """Return the points at the best lam, which may be at a kink."""
@@ -207,8 +233,8 @@ class JointObjective:
         xp = namespace(x.value)
         if len(x.value) == 1:
             return xp.ones_like(x.value)
-        exists = xp.isfinite(x.value)
-        first = xp.where(xp.all(exists, axis=0), p, as_float(exists[0]))
+        # without a weight any share will do
+        first = xp.where(x.two, p, as_float(xp.isfinite(x.value[0])))
         return xp.stack([first, 1 - first])
 
     def derivatives(self, x: JointPoint, p: Array, floor: Array) -> tuple[Array, Array]:
@@ -219,11 +245,8 @@ class JointObjective:
         bend = namespace(x.z).maximum(2 * lam - w**2 * x.curvature, least)
         each = move_derivatives(x.slope, x.curvature, x.shift / w, w, bend)
         mass = self.rows.weights * self.shares(x, p)
-        if len(mass) == 1:
-            parts = {name: mass[0] * part[0] for name, part in vars(each).items()}
-        else:
-            parts = {name: (mass * part).sum(axis=0) for name, part in vars(each).items()}
-        return self.rows.derivatives(x.theta, x.w, RowDerivatives(**parts))
+        parts = (mass * namespace(mass).stack(each)).sum(axis=1)
+        return self.rows.derivatives(x.theta, x.w, RowDerivatives(*parts))
 
     def lower_bound(self, x: JointPoint, p: Array) -> Array:
         """Return a bound below the risk of every model, from the slopes at x."""

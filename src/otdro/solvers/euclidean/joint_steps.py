@@ -31,7 +31,7 @@ SHARP, BLUNT = 1e-12, 0.2
 PROGRESS = 0.1
 #: A decrease below this share of what is left is none; after so many steps of that, blunt ones
 #: among them, a problem is left as it is.
-STALL, PATIENCE = 1e-3, 4
+STALL, PATIENCE = 1e-4, 4
 #: A decrease below this share of the objective is rounding.
 STILL = 1e-15
 #: The share of the predicted decrease that a step must bring.
@@ -39,6 +39,8 @@ ARMIJO = 1e-4
 #: Halvings of a step, and how many lengths are tried at first while scores are few, then twice as
 #: many each time.
 HALVINGS, AT_ONCE, FEW = 50, 4, 10_000
+#: While steps promise to lower F by more than this times F, no bound below is sought.
+HOPE = 0.1
 #: A step that promises to lower F, which is not negative, by more than this times F is far off.
 FAR = 0.5
 #: The share of the way to lam = 0 that a step may go.
@@ -47,33 +49,13 @@ WAY = 0.9
 ROUGH_FIT = 1e-5
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class JointSteps:
-    """Moves (B, d + 2) of all problems, the shares p (n, B) of their models, the slope of F.
-
-    ``models`` are those of the problems ``tied``, at whose ``places`` rows have two branches.
-    """
+    """Moves (B, d + 2) of all problems, the shares p (n, B) of their models, the slope of F."""
 
     move: Array
     p: Array
     descent: Array
-    tied: Array
-    places: Padded
-    models: TieModels | None
-
-    def shares(self, some: Array) -> Array:
-        """Return the shares (T, R) of first branches in some of the tied problems."""
-        places = self.places.problems(some)
-        shares = entries(self.p, places.index, self.tied[some][:, None])
-        return np.where(places.held, shares, 0.0)
-
-    def change(self, some: Array, move: Array, p: Array, descent: Array) -> None:
-        """Write moves and shares (T, R) of some of the tied problems."""
-        places, columns = self.places.problems(some), self.tied[some]
-        self.move[columns], self.descent[columns] = move, descent
-        t, r = np.nonzero(places.held)
-        at = (beside(places.index[t, r], self.p), beside(columns[t], self.p))
-        self.p[at] = beside(p[t, r], self.p)
 
 
 def newton_steps(objective: JointObjective, x: JointPoint, p: Array, floor: Array) -> JointSteps:
@@ -85,17 +67,19 @@ def newton_steps(objective: JointObjective, x: JointPoint, p: Array, floor: Arra
     if len(free):
         move[free] = -solve_each(H[free], grad[free][:, :, None])[:, :, 0]
     descent = np.einsum("bi,bi->b", grad, move)
+    if not len(tied):
+        return JointSteps(move, p, descent)
     places = Padded.of(numpy(pick_columns(x.two, tied)).T)
-    steps = JointSteps(move, copied(p), descent, tied, places, None)
-    if len(tied):
-        every = np.arange(len(tied))
-        difference, J = objective.columns(tied).branch_differences(x.columns(tied), places)
-        shares = steps.shares(every)
-        # the gradient at p = 0
-        base = grad[tied] - times(np.swapaxes(J, 1, 2), shares)
-        steps.models = TieModels(base, H[tied], difference, J)
-        steps.change(every, *steps.models.minimise(shares))
-    return steps
+    difference, J = objective.columns(tied).branch_differences(x.columns(tied), places)
+    shares = np.where(places.held, entries(p, places.index, tied[:, None]), 0.0)
+    # the gradient at p = 0
+    base = grad[tied] - times(np.swapaxes(J, 1, 2), shares)
+    model = TieModels(base, H[tied], difference, J)
+    move[tied], shares, descent[tied] = model.minimise(shares)
+    p = copied(p)
+    t, r = np.nonzero(places.held)
+    p[beside(places.index[t, r], p), beside(tied[t], p)] = beside(shares[t, r], p)
+    return JointSteps(move, p, descent)
 
 
 class JointLine:
@@ -138,88 +122,33 @@ def _low_enough(new: JointPoint, x: JointPoint, descent: Array) -> Array:
     return new.objective <= x.objective + ARMIJO * descent + STILL * np.abs(x.objective)
 
 
-def advance(
-    objective: JointObjective, x: JointPoint, steps: JointSteps
-) -> tuple[JointPoint, Array]:
-    """Return the next points and the shares of their models.
-
-    The longest of the steps 1, 1/2, ... that descends is taken; where ties turn the whole step
-    down, one that knows their curvature comes before shorter ones.
-    """
+def advance(objective: JointObjective, x: JointPoint, steps: JointSteps) -> JointPoint:
+    """Return the next points, by the longest of the steps 1, 1/2, ... that descends, or x."""
     line = JointLine(objective, x, steps.move)
     new = line.at(line.longest)
     bad = ~_low_enough(new, x, line.longest * steps.descent)
-    if bad.any():
-        whole = np.flatnonzero((bad & (line.longest == 1))[steps.tied])
-        curved = _curved(objective, steps, new, whole) if len(whole) else None
-        new = _shortened(objective, x, steps, new, np.flatnonzero(bad), curved)
-    return new, steps.p
-
-
-@dataclass(frozen=True, eq=False)
-class CurvedMoves:
-    """Other moves (T, d + 2) of ``some`` of the tied problems, their shares (T, R) and slopes."""
-
-    some: Array
-    move: Array
-    p: Array
-    descent: Array
-
-
-def _curved(
-    objective: JointObjective, steps: JointSteps, there: JointPoint, some: Array
-) -> CurvedMoves:
-    """Return moves of some of the tied problems that know the curvature seen ``there``.
-
-    Tied rows leave their tie by the curvature of the differences, which the first move does not
-    know.
-    """
-    assert steps.models is not None
-    columns, places = steps.tied[some], steps.places.problems(some)
-    at = (places.index, columns[:, None])
-    kept, value = places.held & entries(there.two, *at), entries(there.value, *at)
-    apart = np.where(kept, value[0] - value[-1], 0.0)
-    weights = entries(objective.rows.weights, *at)
-    beyond = weights * apart - times(steps.models.J[some], steps.move[columns])
-    difference = np.where(kept, beyond, steps.models.difference[some])
-    return CurvedMoves(some, *steps.models.minimise(steps.shares(some), difference, some))
+    return _shortened(objective, x, steps, new, np.flatnonzero(bad)) if bad.any() else new
 
 
 def _shortened(
-    objective: JointObjective,
-    x: JointPoint,
-    steps: JointSteps,
-    new: JointPoint,
-    left: Array,
-    curved: CurvedMoves | None,
+    objective: JointObjective, x: JointPoint, steps: JointSteps, new: JointPoint, left: Array
 ) -> JointPoint:
     """Return ``new`` with the problems ``left`` at the first place that descends, or at x.
 
-    Tried are the ``curved`` moves and the steps 1/2, 1/4, ..., several in one go.
+    The steps 1/2, 1/4, ... are tried, several in one go.
     """
     tried, at_once = 0, AT_ONCE
     while len(left) and tried < HALVINGS:
         B = len(left)
         at_once = max(1, min(at_once, FEW // (len(x.z) * B), HALVINGS - tried))
         again = np.tile(left, at_once)
-        move, descent = steps.move[again], steps.descent[again]
-        share = 0.5 ** np.repeat(np.arange(tried, tried + at_once) + 1.0, B)
-        if curved is not None:
-            again = np.concatenate([steps.tied[curved.some], again])
-            move = np.concatenate([curved.move, move])
-            descent = np.concatenate([curved.descent, descent])
-            share = np.concatenate([np.ones(len(curved.some)), share])
-        line = JointLine(objective.columns(again), x.columns(again), move)
-        length = line.longest * share
+        line = JointLine(objective.columns(again), x.columns(again), steps.move[again])
+        length = line.longest * 0.5 ** np.repeat(np.arange(tried, tried + at_once) + 1.0, B)
         near = line.at(length)
-        good = np.flatnonzero(_low_enough(near, line.x, length * descent))
+        good = np.flatnonzero(_low_enough(near, line.x, length * steps.descent[again]))
         # the first that descends, in the order tried
         found, first = np.unique(again[good], return_index=True)
         new = new.replaced(found, near.columns(good[first]))
-        if curved is not None:
-            taken = good[first][good[first] < len(curved.some)]
-            steps.change(curved.some[taken], curved.move[taken], curved.p[taken], descent[taken])
-            curved = None
         # what is left is seldom much, and goes far
         left = np.setdiff1d(left, found, assume_unique=True)
         tried, at_once = tried + at_once, 2 * at_once
@@ -263,12 +192,18 @@ def descend(
             if near is not x:
                 x, p = near, _shares_at(near, x, p)
                 ahead = newton_steps(objective, x, p, floor)
-        new, p = advance(objective, x, ahead)
-        lower = np.maximum(lower, objective.lower_bound(new, p))
-        gap = np.maximum(new.objective - lower, 0.0)
+        new, p = advance(objective, x, ahead), ahead.p
         fall = x.objective - new.objective
+        # far off a bound proves nothing yet
+        promised = -ahead.descent
+        if (
+            n_iter == max_iter
+            or not ((promised > HOPE * x.objective) & (fall > STALL * promised)).all()
+        ):
+            lower = np.maximum(lower, objective.lower_bound(new, p))
+        gap = np.maximum(new.objective - lower, 0.0)
         # without a bound the gap says nothing: then what the model promised
-        left = np.where(lower > 0, gap, -ahead.descent)
+        left = np.where(lower > 0, gap, promised)
         stalls = np.where(fall <= STALL * left + STILL * new.objective, stalls + 1, 0)
         stuck = stalls >= PATIENCE
         # where progress is small beside what is left the model is too stiff

@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dposv
 
-from ...arrays import beside, factor_of, namespace, pick, pick_columns
+from ...arrays import beside, factor_of, namespace, numbers, pick, pick_columns
 from ...design import Design
+from ...duality.ties import CHOLESKY_FROM
 from .batch import Batch, Points, by_columns, dots, norms
 from .block_rows import BlockRows
 from .conjugate_gradients import RowSystem
@@ -23,11 +24,8 @@ CONTRACTION, CHEAP_CONTRACTION = 0.3, 0.1
 CHEAP_UP_TO = 10_000_000
 #: Columns above which the Newton system is solved by conjugate gradients, without its matrix.
 DENSE_UP_TO = 2_000
-#: Added to a diagonal of ones: directions that no row settles.
+#: Added to the diagonal, relative to it: directions that no row settles.
 RIDGE = 1e-13
-#: Columns from which the systems of a batch are factored one by one: half the work of what NumPy
-#: does with all of them.
-CHOLESKY_FROM = 16
 #: Operations of the Newton systems of a batch up to which they are solved by the host: a device
 #: takes longer to be told.
 ON_HOST_UP_TO = 10_000_000
@@ -225,16 +223,14 @@ def _eliminated(H: Array, h: Array, m: Array, batch: Batch, stiffness: Array) ->
 
 
 def solve_stiffened(H: Array, stiffness: Array, u: Array, rhs: Array) -> Array:
-    """Solve (H + stiffness (I - uu')) x = rhs for every column, diagonally scaled."""
+    """Solve (H + stiffness (I - uu')) x = rhs for every column."""
     xp, stiff, d = namespace(H), stiffness[:, None], H.shape[1]
-    diagonal = xp.einsum("bii->bi", H) + stiff * (1 - u.T**2)
-    s = 1 / xp.sqrt(xp.where(diagonal > 0, diagonal, 1.0))
-    q = xp.sqrt(stiff) * s * u.T
-    A = s[:, :, None] * s[:, None, :]
-    A *= H
-    A -= q[:, :, None] * q[:, None, :]
-    A.reshape(-1, d * d)[:, :: d + 1] += stiff * s**2 + RIDGE
-    x: Array = s * _solved(A, s * rhs.T)
+    q = xp.sqrt(stiff) * u.T
+    A = H - q[:, :, None] * q[:, None, :]
+    i = numbers(d, A)
+    diagonal = A[:, i, i] + stiff
+    A[:, i, i] = diagonal + RIDGE * xp.where(diagonal > 0, diagonal, 1.0)
+    x: Array = _solved(A, rhs.T)
     return x.T
 
 

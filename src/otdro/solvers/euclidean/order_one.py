@@ -38,6 +38,8 @@ Array = NDArray[Any]
 #: A borrowed matrix is left for the true one once a step of that is expected to be the last:
 #: Newton's method squares the gap, relative to the risk.
 LAST_STEP = 0.5
+#: While steps promise to lower F by more than this times F, no dual point is sought.
+HOPE = 0.1
 #: A start this much below the constant models, relative to their risk, is surely none of them.
 CLEARLY_BELOW = 1e-6
 #: The share of the predicted decrease that a step must bring.
@@ -106,12 +108,15 @@ def _descend(
     for n_iter in range(1, max_iter + 1):
         system.update(batch, p)
         step, db, pull = system.step(batch, p)
-        if system.borrowed and _nearly_there(batch, p, value, system, step, db, target):
+        descent = system.slope_along(batch, p, step, db)
+        if system.borrowed and _nearly_there(value, descent, target):
             system.renew(batch, p)
             step, db, pull = system.step(batch, p)
+            descent = system.slope_along(batch, p, step, db)
         dz = system.moves(batch, step, db)
-        new, objective = _line_search(batch, p, value, system, step, db, dz)
-        if not system.borrowed:
+        new, objective = _line_search(batch, p, value, step, db, dz, descent)
+        # far off a dual point proves nothing yet, nor does one of other rows
+        if not system.borrowed and not (HOPE * value < -descent).all():
             lower = dual_value(batch, p, p.slope + system.curvature * dz, pull)
             gap = xp.minimum(gap, xp.maximum(objective - lower, 0.0))
         moved = _largest(new.theta - p.theta) > STILL * _largest(p.theta)
@@ -119,9 +124,10 @@ def _descend(
         over = (gap <= target) | (~moved & system.fresh) | (n_iter == max_iter)
         system.discard(~(moved | over))
         if over.any():
-            best.store(active[over], new.columns(over), objective[over], gap[over], n_iter)
             if over.all():
+                best.store(active, new, objective, gap, n_iter)
                 break
+            best.store(active[over], new.columns(over), objective[over], gap[over], n_iter)
             keep = ~over
             active, target, gap = active[keep], target[keep], gap[keep]
             objective = objective[keep]
@@ -131,18 +137,9 @@ def _descend(
     return best
 
 
-def _nearly_there(
-    batch: Batch,
-    p: Points,
-    value: Array,
-    system: NewtonMatrix,
-    step: Array,
-    db: Array,
-    target: Array,
-) -> bool:
+def _nearly_there(value: Array, descent: Array, target: Array) -> bool:
     """Whether the decrease that a step promises is so small that a true Newton step ends it."""
-    promised = -system.slope_along(batch, p, step, db)
-    return bool((promised <= LAST_STEP * (target * value) ** 0.5).all())
+    return bool((-descent <= LAST_STEP * (target * value) ** 0.5).all())
 
 
 def _largest(v: Array) -> Array:
@@ -259,16 +256,15 @@ def _line_search(
     batch: Batch,
     p: Points,
     objective: Array,
-    system: NewtonMatrix,
     step: Array,
     db: Array,
     dz: Array,
+    descent: Array,
 ) -> tuple[Points, Array]:
     """Return the points after the longest of the steps 1, 1/2, 1/4, ... that descends, and F.
 
-    ``objective`` is that at p.
+    ``objective`` is that at p, ``descent`` its derivative along the step.
     """
-    descent = system.slope_along(batch, p, step, db)
     xp = namespace(objective)
     length = xp.ones_like(objective)
     for attempt in range(HALVINGS):

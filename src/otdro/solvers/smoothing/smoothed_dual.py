@@ -135,7 +135,7 @@ def row_derivatives(
         wl=by_rr * tau * rate + by_rho * tau1,
         ll=by_rr * rate**2 + by_rho * w * tau2,
     )
-    return RowDerivatives(**{name: part[:, None] for name, part in vars(columns).items()})
+    return RowDerivatives(*(part[:, None] for part in columns))
 
 
 class Origin(NamedTuple):

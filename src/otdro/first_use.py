@@ -1,0 +1,22 @@
+"""Names of a package that are imported at their first use (PEP 562)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+
+def at_first_use(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
+    """Return the ``__getattr__`` of a package whose names live in the modules ``homes``.
+
+    A name that is its own home is that module.
+    """
+
+    def look_up(name: str) -> Any:
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        home = import_module(f".{homes[name]}", package)
+        return home if homes[name] == name else getattr(home, name)
+
+    return look_up
