@@ -450,3 +450,25 @@ def test_structured_and_written_matrices_have_a_mean():
     a, F = np.arange(1.0, 5.0), np.ones((4, 1))
     found = blend([LowRank(a, F), np.eye(4)], [0.25, 0.75])
     assert_allclose(found, (np.diag(a) + 1) / 4 + 0.75 * np.eye(4))
+
+
+def test_the_inverse_of_a_structured_matrix_is_that_of_its_entries():
+    M = structured()
+    found = profile_module._inverse(Mahalanobis(M), 7)
+    assert_allclose(found, np.linalg.inv(M.toarray()), atol=1e-12)
+
+
+def test_folds_of_order_two_start_from_a_solution_over_other_rows():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(14, 40)), np.where(np.arange(14) % 2, 1, -1)
+    X[:, 0] += y
+    model = DROClassifier(order=2, delta=0.1, cv=2).fit(X, y)
+    assert model.gap_ <= 1e-6 * np.log(2)
+
+
+def test_dense_columns_of_sparse_rows_are_multiplied_apart():
+    X = sparse.csr_array(np.hstack([RNG.normal(size=(9, 12)), RNG.normal(size=(9, 30))]))
+    X[:, 12:] = sparse.csr_array(np.where(RNG.random((9, 30)) < 0.1, 1.0, 0.0))
+    X = sparse.csr_array(X)
+    for rows in (slice(None), slice(2, 5)):
+        assert_allclose(Design(X).kernel(rows), (X.toarray() @ X.toarray().T)[rows], atol=1e-12)

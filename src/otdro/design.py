@@ -38,8 +38,6 @@ BLOCK_BYTES = 2**21
 #: Entries, with zeros, up to which sparse rows are written out for a Gram matrix, and the share of
 #: entries that are not zero from which that is faster.
 SHORT_UP_TO, SHORT_SHARE = 500_000, 0.1
-#: The share of rows with an entry in a sparse column above which products take it as dense.
-DENSE_COLUMN = 0.1
 
 
 def is_wide(X: Any) -> bool:
@@ -309,7 +307,7 @@ class Design:
     def kernel(self, rows: slice = slice(None)) -> Array:
         """Return ZZ', shape (n, n), or some of its rows."""
         if self.sparse and self.factor is None:
-            K = row_products(self.X, rows, DENSE_COLUMN)
+            K = row_products(self.X, rows)
             if self.center is not None:
                 # (x - c)'(y - c) = x'y - x'c - c'y + c'c
                 s = self.X @ self.center
@@ -335,10 +333,7 @@ class Design:
         """
         if self.d < self.n and self.d <= WRITTEN_UP_TO:
             return float((self.gram(D) ** 2).sum())
-        total = 0.0
-        for rows, square in self._kernel_squares:
-            total += float(D[rows] @ (square @ D))
-        return total
+        return sum((float(D[rows] @ (sq @ D)) for rows, sq in self._kernel_squares), 0.0)
 
     @property
     def _kernel_squares(self) -> Iterator[tuple[slice, Array]]:

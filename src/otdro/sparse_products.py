@@ -11,8 +11,9 @@ from sklearn.utils.extmath import safe_sparse_dot
 
 Array = NDArray[Any]
 
-#: Passes over a matrix of products from which dense columns are taken out of a sparse product.
-DENSE_FROM = 8
+#: The share of rows with an entry in a sparse column above which products may take it as dense, and
+#: the passes over a matrix of products from which they do.
+DENSE_COLUMN, DENSE_FROM = 0.1, 8
 
 
 def pair_products(X: Any, most: int) -> Any:
@@ -31,15 +32,15 @@ def pair_products(X: Any, most: int) -> Any:
     return sparse.csr_array((value, (row, place)), shape=(n, d**2))
 
 
-def row_products(X: Any, rows: slice, share: float) -> Array:
+def row_products(X: Any, rows: slice) -> Array:
     """Return XX' of CSR rows, or some of its rows.
 
-    Columns in which more than a ``share`` of the rows has an entry are a dense block, where that
-    spares many passes over XX': a column of c entries adds c^2 products.
+    Columns in which more than ``DENSE_COLUMN`` of the rows have an entry are a dense block, where
+    that spares many passes over XX': a column of c entries adds c^2 products.
     """
     n, d = X.shape
     filled = np.bincount(X.indices, minlength=d) / n
-    thick = filled > share
+    thick = filled > DENSE_COLUMN
     if np.sum(filled[thick] ** 2) < DENSE_FROM:
         return written_product(X if rows == slice(None) else X[rows], X.T)
     heavy = thick[X.indices]

@@ -186,8 +186,12 @@ def blend(matrices: Sequence[Any], weights: Sequence[float] | Array) -> Any:
         return np.einsum("c,cij->ij", np.asarray(weights), np.stack([*map(written, matrices)]))
     pairs = list(zip(matrices, weights, strict=True))
     diagonal = sum((w * m.diagonal for m, w in pairs), np.zeros(matrices[0].shape[0]))
-    parts = [np.sqrt(w) * m.components for m, w in pairs if w > 0 and m.components.size]
-    return LowRank(diagonal, np.hstack(parts)) if parts else of_diagonal(diagonal)
+    parts = [(m.components, np.sqrt(w)) for m, w in pairs if w > 0]
+    ends = np.cumsum([F.shape[1] for F, _ in parts]).tolist()
+    side_by_side = np.empty((len(diagonal), ends[-1]))
+    for (F, root), end in zip(parts, ends, strict=True):
+        np.multiply(F, root, out=side_by_side[:, end - F.shape[1] : end])
+    return LowRank(diagonal, side_by_side)
 
 
 def written(matrix: Any) -> Array:

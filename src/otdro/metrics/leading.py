@@ -78,6 +78,7 @@ def of_rows(design: Design, rank: int) -> Leading:
     square, U = _top(K, design, rank)
     some = square > n * np.finfo(float).eps * max(total, np.finfo(float).tiny)
     square, U = square[some], U[:, some]
+    # the centre of rows of mean zero drops out of Z'U, since 1'ZZ' = 0
     vectors = design.uncentred.adjoint(U / np.sqrt(square))
     rest = max(total - float(square.sum()), 0.0) / (d - len(square))
     # what rounding leaves of directions that all rows lack
