@@ -22,7 +22,7 @@ from otdro.costs import FeatureMap, Norm
 from otdro.losses import Logistic, Squared
 from otdro.metrics import Diagonal, GeometricMean, Learned
 from otdro.problem import Solution
-from otdro.radius import Sample, candidates, path
+from otdro.radius import Sample, path
 from otdro.radius.splitting import splits
 from otdro.solvers import Exact, Smoothed
 
@@ -465,12 +465,14 @@ def test_what_is_no_metric_learner_is_refused():
 # --- too large to learn
 
 
-def test_many_columns_are_told(monkeypatch):
-    monkeypatch.setattr(candidates, "COLUMNS_UP_TO", 2)
+@pytest.mark.parametrize(("d", "most"), [(300, "the 48 rows and 256"), (2_001, "the 2000")])
+def test_many_columns_are_told(d, most):
+    wide = np.tile(X, (1, d // 3))
     cost = Learned([GeometricMean()])
-    with pytest.warns(UserWarning, match="X has 3 columns, more than the 2 .*Euclidean"):
-        model = DROClassifier(cost=cost, delta=0.1).fit(X, Y)
-    assert re.search(r"X has 3 columns.*so the cost is Euclidean\.$", model.message_)
+    said = f"X has {d} columns, more than {most} up to which a full matrix is learned"
+    with pytest.warns(UserWarning, match=f"{said}, so the cost is Euclidean"):
+        model = DROClassifier(cost=cost, delta=0.1).fit(wide, Y)
+    assert re.search(rf"{said}, so the cost is Euclidean\.$", model.message_)
 
 
 # --- weights in scoring

@@ -23,9 +23,6 @@ from .units import in_own_units
 
 Array = NDArray[Any]
 
-#: Columns above which only structured matrices are learned: others have d^2 entries.
-COLUMNS_UP_TO = WRITTEN_UP_TO
-
 #: What ``message_`` says of a fit whose rows allow no learning.
 NOTHING_LEARNED = "The rows hold nothing to learn a matrix from, so the cost is Euclidean."
 #: The Euclidean cost of standardised columns, and what ``message_`` says of it.
@@ -216,7 +213,7 @@ def _learnable(learned: Learned, X: Any) -> Candidates:
         return Candidates(learned=learned)
     wide = learned.wide()
     n, d = X.shape
-    most = f"the {COLUMNS_UP_TO}" if d > COLUMNS_UP_TO else f"the {n} rows and {FEW_ROWS_UP_TO}"
+    most = f"the {WRITTEN_UP_TO}" if d > WRITTEN_UP_TO else f"the {n} rows and {FEW_ROWS_UP_TO}"
     many = f"X has {d} columns, more than {most} up to which a full matrix is learned"
     if wide.learners:
         kept = " and ".join(dict.fromkeys(type(learner).__name__ for learner in wide.learners))

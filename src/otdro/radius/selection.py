@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 
 from ..arrays import library
 from ..costs import Cost
-from ..design import is_wide
+from ..design import WRITTEN_UP_TO, is_wide
 from ..losses import Loss
 from ..memory import require_fit
 from ..pairs import generator
 from ..problem import Ball, Sample, Solution
 from ..solvers import Solver
 from . import candidates as cost_candidates
-from .candidates import COLUMNS_UP_TO, Candidates, measured_by
+from .candidates import Candidates, measured_by
 from .checks import check_delta, resolve_order
 from .comparison import CandidateScore, Comparison
 from .environments import environment_losses
@@ -253,7 +253,7 @@ def _without_folds(
 def _splits(sample: Sample, costs: list[Cost], settings: Settings) -> list[Split]:
     """Return the folds, repeated where rows are few, not wide, and the rule can use it."""
     n, d = sample.X.shape
-    few = n <= REPEAT_UP_TO and d <= COLUMNS_UP_TO and settings.rule in ("auto", "smoothed")
+    few = n <= REPEAT_UP_TO and d <= WRITTEN_UP_TO and settings.rule in ("auto", "smoothed")
     repeats = REPEATS if few and all(cost.is_norm for cost in costs) else 1
     seed = _seed(settings.random_state)
     return splits(sample, settings.cv, settings.groups, seed, repeats, settings.classes)
