@@ -309,6 +309,17 @@ def test_wide_and_long_rows(kind):
         assert found.robust_risk_ == pytest.approx(expected.robust_risk_, abs=1e-8)
 
 
+@pytest.mark.parametrize("n", [60, 310])
+def test_costs_that_few_rows_teach_are_written_out_for_a_device(kind, n):
+    """Of 310 rows the folds have fewer than columns."""
+    X, y, _ = rows(n, 290)
+    model = DROClassifier(cv=2)
+    expected = clone(model).fit(X, y)
+    found = model.fit(kind(X), kind(y))
+    assert found.robust_risk_ == pytest.approx(expected.robust_risk_, abs=1e-7)
+    assert found.delta_ == pytest.approx(expected.delta_, rel=1e-6)
+
+
 def test_products_of_blocks_of_rows(kind):
     rng = np.random.default_rng(0)
     X, r = rng.standard_normal((2 * BLOCK_ROWS + 7, 3)), rng.uniform(size=(2 * BLOCK_ROWS + 7, 2))

@@ -166,12 +166,15 @@ def test_folds_choose_the_delta_of_memory(rows, rule, monkeypatch):
         assert_allclose(found.path_.score_se, memory.path_.score_se, atol=3e-4)
 
 
-def test_models_of_folds_are_those_of_their_training_rows(monkeypatch):
+@pytest.mark.parametrize("unit", [1.0, 1e4])
+def test_models_of_folds_are_those_of_their_training_rows(monkeypatch, unit):
     # few rows in memory, and models of folds that no pass has looked at but on their own rows
     monkeypatch.setattr(stream, "KEPT", 2000)
     rng = np.random.default_rng(8)
     X = rng.standard_normal((20_000, D)) + 1
     y = rng.random(len(X)) < 1 / (1 + np.exp(-X @ np.arange(D) / 3))
+    # columns need not be of one unit
+    X[:, 1] *= unit
     data = chunks_of(X, y, rows=3000)
     found = DROClassifier(cost="euclidean").fit(data, None)
     assert data.passes <= 9
@@ -727,3 +730,13 @@ def test_a_worker_killed_in_mid_fit_changes_nothing(big, monkeypatch):
         assert victim not in {worker.pid for worker in cluster.workers.values()}
     assert_array_equal(found.coef_, whole.coef_)
     assert found.robust_risk_ == whole.robust_risk_
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_a_chunk_of_rows_that_weigh_nothing(rows, order):
+    X, y, _ = rows
+    weights = (np.arange(len(y)) >= 250).astype(float)
+    model = DROClassifier(cost="euclidean", delta=0.02, order=order, tol=1e-9)
+    memory = clone(model).fit(X, y, weights)
+    found = model.fit(chunks_of(X, y, 100), None, weights)
+    assert_allclose(found.robust_risk_, memory.robust_risk_, rtol=1e-8)

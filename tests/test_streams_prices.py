@@ -108,3 +108,14 @@ def test_order_two_and_several_scores_are_refused(rows, settings):
     model = DROClassifier(cost="euclidean", delta=0.01, label_cost=0.3, **settings)
     with pytest.raises(ValueError, match=r"label_cost=0\.3 is for rows in chunks at order=1"):
         model.fit(chunks_of(X, y), None)
+
+
+def test_a_price_is_chosen_for_the_worst_environment(rows):
+    X, y, _ = rows
+    groups = np.arange(len(y)) % 4
+    model = DROClassifier(cost="euclidean", rule="worst", label_cost="cv", cv=2)
+    found = model.fit(chunks_of(X, y), None, groups=groups)
+    # few rows in memory gain nothing by a price
+    assert found.ball_.label_cost == np.inf
+    assert_allclose(found.path_.environments.names, range(4))
+    assert found.gap_ <= 1e-7

@@ -439,6 +439,34 @@ def test_targets_and_classes_of_fewer_rows_than_columns():
     assert DROClassifier(cv=2).fit(X, np.arange(30) % 3).predict(X).shape == (30,)
 
 
+def test_learners_that_are_named_learn_from_fewer_rows_than_columns_too():
+    X, y = fewer_rows(30, 260)
+    model = DROClassifier(cost=Learned([GeometricMean(), Spectral()]), cv=2).fit(X, y)
+    assert [name.split(",")[0] for name in model.cost_.weights_] == [
+        "Euclidean",
+        "GeometricMean",
+        "Spectral",
+    ]
+    assert isinstance(model.cost_.matrix, np.ndarray)
+
+
+def test_leading_directions_of_rows_far_from_the_origin():
+    rng = np.random.default_rng(4)
+    spread = np.linalg.qr(rng.standard_normal((2_100, 40)))[0] * np.geomspace(100, 0.01, 40)
+    X = rng.standard_normal((40, 40)) @ spread.T
+    near, far = (Spectral(1.0).fit(rows).metric_ for rows in (X, X + 1e6))
+    assert_allclose(far.trace, 2_100, rtol=1e-9)
+    v = rng.standard_normal(2_100)
+    assert_allclose(far @ v, near @ v, atol=1e-6 * np.linalg.norm(v))
+
+
+def test_products_of_single_precision_rows_are_added_up_in_double():
+    rng = np.random.default_rng(5)
+    X = sparse.csr_array(np.where(rng.random((200, 300)) < 0.5, rng.standard_normal((200, 300)), 0))
+    X = X.astype(np.float32)
+    assert_allclose(Design(X).kernel(), (X.astype(float) @ X.astype(float).T).toarray(), atol=1e-11)
+
+
 def test_units_far_apart_keep_a_structured_cost():
     X, y = fewer_rows()
     model = DROClassifier().fit(X * np.geomspace(1, 1e3, 300), y)

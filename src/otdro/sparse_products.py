@@ -39,6 +39,8 @@ def row_products(X: Any, rows: slice) -> Array:
     that spares many passes over XX': a column of c entries adds c^2 products.
     """
     n, d = X.shape
+    # what certificates rest on is added up in float64
+    X = X.astype(np.float64, copy=False)
     filled = np.bincount(X.indices, minlength=d) / n
     thick = filled > DENSE_COLUMN
     if np.sum(filled[thick] ** 2) < DENSE_FROM:

@@ -109,7 +109,7 @@ def least(
         below = new.slope < 0
         moves = far & open_ & inside
         left = new.where(moves & below, left)
-        right = new.where(moves & ~below, right)
+        right = new.where(moves & np.logical_not(below), right)
     # at a kink both ends are beside the least value, which is where the tangents meet
     # (where that is an end to rounding, just inside of it: below the growth of a loss an end is
     # a huge number)
@@ -131,7 +131,7 @@ def _flattest(
         turn = np.where(right.slope > left.slope, right.slope - left.slope, np.inf)
         root = tangent(left.lam - (right.lam - left.lam) * np.minimum(left.slope, 0.0) / turn)
         below = root.slope < 0
-        left, right = root.where(below, left), root.where(~below, right)
+        left, right = root.where(below, left), root.where(np.logical_not(below), right)
     lowest = np.minimum(np.minimum(left.value, right.value), kink.value)
     found = kink
     for other in (left, right):

@@ -52,10 +52,6 @@ class Padded:
         held = np.arange(most) < counts[:, None]
         return cls(np.where(held, index, index[:, :1]), held)
 
-    def problems(self, some: Array) -> Padded:
-        """Return those of some problems."""
-        return Padded(self.index[some], self.held[some])
-
 
 def shares_of(mean: Array, slope: Array) -> Array:
     """Return the shares in [0, 1] of first branches whose two slopes (2, ...) have this mean.

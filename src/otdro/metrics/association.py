@@ -52,7 +52,7 @@ class Association(Metric):
     statistic_ : ndarray of shape (n_features,)
         F.
     solution_ : ndarray of shape (n_features, n_features)
-        The prices, before trace and shrinkage.
+        The prices, the largest 1, before trace and shrinkage.
     """
 
     takes_wide = True
@@ -79,7 +79,8 @@ class Association(Metric):
         if not (np.isfinite(self.noise) and self.noise > 0):
             raise ValueError(f"noise must be a finite number > 0, got {self.noise!r}.")
         self.statistic_ = statistic(X, *self._explaining(X, y))
-        price = (1 + self.statistic_ / self.noise) ** self.power
+        price = 1 + self.statistic_ / self.noise
+        price = (price / price.max()) ** self.power
         self.solution_ = of_diagonal(price) if is_wide(X) else np.diag(price)
         self.metric_ = self.shrunk(self.shrinkage)
         return self

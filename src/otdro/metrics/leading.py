@@ -69,8 +69,7 @@ def leading(X: Any) -> Leading:
 def of_rows(design: Design, rank: int) -> Leading:
     """Return at most ``rank`` leading directions of rows z, those of E[zz'].
 
-    They come from the n x n kernel ZZ' = U s^2 U': V = Z'U/s. The centre of rows of mean zero
-    drops out of Z'U, since 1'ZZ' = 0.
+    They come from the n x n kernel ZZ' = U s^2 U': V = Z'U/s.
     """
     n, d = design.n, design.d
     K = design.kernel()
@@ -78,7 +77,9 @@ def of_rows(design: Design, rank: int) -> Leading:
     square, U = _top(K, design, rank)
     some = square > n * np.finfo(float).eps * max(total, np.finfo(float).tiny)
     square, U = square[some], U[:, some]
-    # the centre of rows of mean zero drops out of Z'U, since 1'ZZ' = 0
+    if design.center is not None:
+        # of rows of mean zero 1'U = 0: made so to rounding, a centre drops out of Z'U
+        U = U - U.mean(axis=0)
     vectors = design.uncentred.adjoint(U / np.sqrt(square))
     rest = max(total - float(square.sum()), 0.0) / (d - len(square))
     # what rounding leaves of directions that all rows lack

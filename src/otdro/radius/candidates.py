@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from .. import costs as known
-from ..arrays import namespace
+from ..arrays import library, namespace
 from ..costs import CallableCost, Cost, Mahalanobis, Norm
-from ..costs.low_rank import blend, identity, is_structured
+from ..costs.low_rank import blend, identity, is_structured, written
 from ..design import FEW_ROWS_UP_TO, WRITTEN_UP_TO, is_wide
 from ..metrics import Learned, learn
 from ..pairs import NoPairsError, sketch, teaching_rows
@@ -61,10 +61,10 @@ class Candidates:
             return names if self.units is None else [STANDARDISED, *names[1:]]
         return [self.name or repr(self.cost if self.learner is None else self.learner)]
 
-    @property
-    def even(self) -> Cost:
-        """The cost without a learner: Euclidean in the units of the columns."""
-        return Norm(2) if self.units is None else Mahalanobis(in_own_units(self.units))
+    def even(self, sample: Sample) -> Cost:
+        """Return the cost without a learner: Euclidean in the units of the columns."""
+        even = Norm(2) if self.units is None else Mahalanobis(in_own_units(self.units))
+        return within_reach(even, sample.X)
 
     @property
     def blends(self) -> bool:
@@ -78,7 +78,7 @@ class Candidates:
         """
         if self.cost is not None and not self.cost.learns:
             return [self.cost]
-        return self._or_even(self._learn(sample))
+        return self._or_even(self._learn(sample), sample)
 
     def from_all(self, sample: Sample) -> tuple[Candidates, list[Cost]]:
         """Return what is left of the candidates, with their costs, after all rows were looked at.
@@ -93,9 +93,9 @@ class Candidates:
         # the first candidate of a ``Learned`` is the one without a learner
         sought = found if self.learned is None else found[1:]
         if sought and all(cost is None for cost in sought):
-            even = self.even
+            even = self.even(sample)
             return Candidates(cost=even, note=f"{NOTHING_LEARNED} {self.note}".strip()), [even]
-        return self, self._or_even(found)
+        return self, self._or_even(found, sample)
 
     def _learn(self, sample: Sample) -> list[Cost | None]:
         """Return the learned costs, None where the rows have nothing to teach."""
@@ -127,8 +127,16 @@ class Candidates:
         )
         return [None if M is None else Mahalanobis(M) for M in own]
 
-    def _or_even(self, found: list[Cost | None]) -> list[Cost]:
-        return [self.even if cost is None else cost for cost in found]
+    def _or_even(self, found: list[Cost | None], sample: Sample) -> list[Cost]:
+        even = self.even(sample)
+        return [even if cost is None else within_reach(cost, sample.X) for cost in found]
+
+
+def within_reach(cost: Cost, X: Any) -> Cost:
+    """Return a learned cost as rows on a device can use it: up to 2,000 columns written out."""
+    if library(X) is None or not cost.structured or X.shape[1] > WRITTEN_UP_TO:
+        return cost
+    return Mahalanobis(written(cost.matrix))
 
 
 def measured_by(units: Array, tried: Candidates) -> Candidates:
@@ -209,10 +217,11 @@ def _resolved(cost: Any, X: Any) -> Candidates:
 
 def _learnable(learned: Learned, X: Any) -> Candidates:
     """Return the candidates, of rows of many columns those whose matrices are structured."""
-    if not is_wide(X):
+    n, d = X.shape
+    # learners that the user names are taken as far as they go
+    if not is_wide(X) or (learned.learners is not None and d <= WRITTEN_UP_TO):
         return Candidates(learned=learned)
     wide = learned.wide()
-    n, d = X.shape
     most = f"the {WRITTEN_UP_TO}" if d > WRITTEN_UP_TO else f"the {n} rows and {FEW_ROWS_UP_TO}"
     many = f"X has {d} columns, more than {most} up to which a full matrix is learned"
     if wide.learners:

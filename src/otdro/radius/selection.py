@@ -152,7 +152,8 @@ def _in_units(trials: Trials, tried: Candidates, full: list[Cost]) -> tuple[Cand
     if units is None:
         return tried, full
     spread = measured_by(units, tried)
-    own, measured = trials.for_weights().each([tried.even, spread.even])
+    even = [each.even(trials.sample) for each in (tried, spread)]
+    own, measured = trials.for_weights().each(even)
     if own.verdict.value < measured.verdict.value:
         return tried, full
     return spread.from_all(trials.sample)

@@ -220,7 +220,7 @@ def _in_units(task: Task, tried: Candidates, full: list[Cost]) -> tuple[Candidat
     spread = measured_by(task.units, tried)
     own, measured = (
         _compared(task, Candidates(cost=even), [even], [[even] for _ in task.folds])[0]
-        for even in (tried.even, spread.even)
+        for even in (each.even(task.stream.kept) for each in (tried, spread))
     )
     if own.verdict.value < measured.verdict.value:
         return tried, full

@@ -37,6 +37,7 @@ def with_price(stream: Stream, settings: Settings, tol: float, max_iter: int) ->
             f"{name}='cv' is chosen on {len(sample.weights)} rows in memory, and a fold of them "
             f"lacks a class: give a number as {name}, or inf."
         )
-    asked = replace(settings, cv=splits, y=settings.y[::every])
+    groups = None if stream.rows.group is None else stream.rows.group[::every]
+    asked = replace(settings, cv=splits, y=settings.y[::every], groups=groups)
     ball = choose(sample, Exact(tol=tol, max_iter=max_iter), asked).ball
     return replace(stream, label_cost=ball.label_cost, target_cost=ball.target_cost)

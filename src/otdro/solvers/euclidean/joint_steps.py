@@ -21,6 +21,7 @@ from ...arrays import (
 )
 from ...duality.ties import Padded, TieModels, shares_of, solve_each, times
 from .joint import JointObjective, JointPoint
+from .order_one import HOPE
 
 Array = NDArray[Any]
 
@@ -39,8 +40,6 @@ ARMIJO = 1e-4
 #: Halvings of a step, and how many lengths are tried at first while scores are few, then twice as
 #: many each time.
 HALVINGS, AT_ONCE, FEW = 50, 4, 10_000
-#: While steps promise to lower F by more than this times F, no bound below is sought.
-HOPE = 0.1
 #: A step that promises to lower F, which is not negative, by more than this times F is far off.
 FAR = 0.5
 #: The share of the way to lam = 0 that a step may go.

@@ -38,7 +38,7 @@ Array = NDArray[Any]
 #: A borrowed matrix is left for the true one once a step of that is expected to be the last:
 #: Newton's method squares the gap, relative to the risk.
 LAST_STEP = 0.5
-#: While steps promise to lower F by more than this times F, no dual point is sought.
+#: While steps promise to lower F by more than this times F, no bound below is sought.
 HOPE = 0.1
 #: A start this much below the constant models, relative to their risk, is surely none of them.
 CLEARLY_BELOW = 1e-6
@@ -116,7 +116,8 @@ def _descend(
         dz = system.moves(batch, step, db)
         new, objective = _line_search(batch, p, value, step, db, dz, descent)
         # far off a dual point proves nothing yet, nor does one of other rows
-        if not system.borrowed and not (HOPE * value < -descent).all():
+        near = n_iter == max_iter or not (HOPE * value < -descent).all()
+        if near and not system.borrowed:
             lower = dual_value(batch, p, p.slope + system.curvature * dz, pull)
             gap = xp.minimum(gap, xp.maximum(objective - lower, 0.0))
         moved = _largest(new.theta - p.theta) > STILL * _largest(p.theta)

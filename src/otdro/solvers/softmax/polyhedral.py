@@ -71,7 +71,7 @@ class PolyhedralPairs:
         for _ in range(STEPS):
             if at.total.sum() <= enough:
                 break
-            move, step, length = _Central(self.slacks, model, delta, x, at).step()
+            move, step, length = _Central(self.slacks, D.T, model, delta, x, at).step()
             x = x + length * move
             at = self.slacks.after(D.T, at, step.shortened(length), at.t + length * move[-1])
         dC, dc = rows.split(x[:-1])
@@ -84,11 +84,17 @@ class _Central:
     """Newton's equations of one iterate, in x = (s, t)."""
 
     def __init__(
-        self, slacks: NormRows, model: Quadratic, delta: float, x: Array, at: NormPoint
+        self,
+        slacks: NormRows,
+        theta: Array,
+        model: Quadratic,
+        delta: float,
+        x: Array,
+        at: NormPoint,
     ) -> None:
         self.rows = model.rows
         self.at = at
-        self.line = slacks.linearised(at.bounds, at)
+        self.line = slacks.linearised(theta, at)
         self.slope = np.append(model.g + model.H @ x[:-1], delta)
         M = self.rows.pair_hessian(self.line.matrix)
         M[:-1, :-1] += model.H

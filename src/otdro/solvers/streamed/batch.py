@@ -318,6 +318,9 @@ def _left(p: NewtonPoint, move: NewtonMove, matrix: KeptCurvature) -> float:
     and the changes along the step, of the curvature of the penalty and of that of the loss, which
     changes no faster than the scores.
     """
+    if longest(p.theta) == 0 or p.m == 0:
+        # nothing to compare with: the whole promise may be left
+        return -move.slope
     turned = longest(move.theta) / longest(p.theta)
     errors = len(p.theta) / matrix.rows + turned**2 - move.slope / p.m
     return -move.slope * errors

@@ -84,5 +84,5 @@ def nearest(corrections: list[Correction], model: int, rho: float) -> Correction
 
 
 def _raised(A: Array) -> Array:
-    level = RAISED * float(np.trace(A)) / len(A)
-    return A + max(level, np.finfo(float).tiny) * np.eye(len(A))
+    # each entry by a share of its own: columns may be of very different units
+    return A + np.diag(np.maximum(RAISED * np.diag(A), np.finfo(float).tiny))

@@ -140,7 +140,9 @@ class Blocks:
         for start in range(0, len(chunk.X), self._step(width)):
             rows = slice(start, start + self._step(width))
             fold = self.folds.fold(chunk.index(rows), self._group(chunk, rows))
-            yield self._block(chunk, rows, fold)
+            block = self._block(chunk, rows, fold)
+            if len(block.y):
+                yield block
 
     def by_fold(self, chunk: Chunk, width: int) -> Iterator[tuple[int, RowBlock]]:
         """Yield the blocks of a chunk, each of rows of one fold, with its number."""
@@ -153,7 +155,9 @@ class Blocks:
             places = np.flatnonzero(fold == f)
             for start in range(0, len(places), self._step(width)):
                 some = places[start : start + self._step(width)]
-                yield f, self._block(chunk, some, fold[some])
+                block = self._block(chunk, some, fold[some])
+                if len(block.y):
+                    yield f, block
 
     def _step(self, width: int) -> int:
         """Return the number of rows of a block."""

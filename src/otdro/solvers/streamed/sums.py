@@ -104,8 +104,6 @@ class RiskSums:
 
 def _add_second(total: Array, design: Design, D: Array) -> None:
     """Add the sums of D tt', t = (1, z), over some rows."""
-    if not len(D):
-        return
     gram, bend = design.moments(D)
     total[0, 0] += D.sum()
     total[0, 1:] += bend
