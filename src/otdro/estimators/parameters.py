@@ -15,9 +15,9 @@ cost : str, Cost, array, metric learner or callable, default="learned"
       its dual norm, so "linf" gives the lasso-type one.
     - "learned": a blend of the Euclidean cost, ``Spectral``, ``GeometricMean`` and
       ``Association``, weighted by what the folds say of each; ``cost_.weights_`` tells.
-      ``Learned`` has other candidates, and ``how="choose"``. Where X has more than 2,000 columns
-      ``GeometricMean`` is left out, and where the rows hold nothing to learn from it is the
-      Euclidean cost; ``message_`` says so.
+      ``Learned`` has other candidates, and ``how="choose"``. Where X has more than 2,000 columns,
+      or more than 256 and more than rows, ``GeometricMean`` is left out, and where the rows hold
+      nothing to learn from it is the Euclidean cost; ``message_`` says so.
     - a Cost of ``otdro.costs``, e.g. ``Mahalanobis(matrix)``, ``FeatureMap()`` or ``Graph``; the
       matrix of ``Mahalanobis`` is used as given.
     - a symmetric positive definite array: the same as ``Mahalanobis`` of it.
