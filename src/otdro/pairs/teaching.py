@@ -13,8 +13,10 @@ from ..design import WRITTEN_UP_TO, Design, as_dense
 
 Array = NDArray[Any]
 
-#: Rows from which pairs are made at most: the scatter of pairs is known well enough from these,
-#: and neighbours are expensive to find.
+#: Rows that suffice to make pairs from, or so many a column where that is more: the scatter of
+#: pairs is known well enough from these, and neighbours are expensive to find.
+TEACH_ON, PER_COLUMN = 2_000, 10
+#: Rows that are used at most, those without labels too.
 TEACH_UP_TO = 5_000
 #: The same where a row has many columns: a table of all pairs of rows takes part.
 WIDE_UP_TO = 1_000
@@ -40,12 +42,13 @@ def sketch(X: Any, y: Array) -> Array:
 def teaching_rows(X: Any, y: Array, weights: Array) -> tuple[Any, Array]:
     """Return the distinct (x, y) of positive weight, so that a weight of 2 is a row met twice.
 
-    Of more than ``TEACH_UP_TO`` rows a random part (always the same) is used; where they are wide,
+    Of more than ``TEACH_ON`` rows a random part (always the same) is used; where they are wide,
     of more than ``WIDE_UP_TO``, and then they stay sparse. Rows on a device come as NumPy.
     """
     index = np.flatnonzero(numpy(weights > 0))
     wide = X.shape[1] > WRITTEN_UP_TO
-    most = WIDE_UP_TO if wide else TEACH_UP_TO
+    enough = min(max(TEACH_ON, PER_COLUMN * X.shape[1]), TEACH_UP_TO)
+    most = WIDE_UP_TO if wide else enough
     if len(index) > most:
         index = np.random.default_rng(0).choice(index, most, replace=False)
     X, y = pick(X, index), numpy(pick(y, index))
