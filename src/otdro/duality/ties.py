@@ -130,10 +130,10 @@ def _positive_solved(A: Array, rhs: Array) -> Array:
             pass
         else:
             return np.linalg.solve(A, rhs)
-    return np.stack([_positive_solved_one(*pair) for pair in zip(A, rhs, strict=True)])
+    return np.stack([solve_positive(*pair) for pair in zip(A, rhs, strict=True)])
 
 
-def _positive_solved_one(A: Array, rhs: Array) -> Array:
+def solve_positive(A: Array, rhs: Array) -> Array:
     """Solve one system, its diagonal raised until it is positive definite."""
     _, x, failed = dposv(A.T, rhs)
     return np.asarray(cho_solve(factored(A), rhs) if failed else x)

@@ -6,11 +6,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg.lapack import dposv
 
 from ...arrays import beside, factor_of, namespace, numbers, pick, pick_columns
 from ...design import Design
-from ...duality.ties import CHOLESKY_FROM
+from ...duality.ties import CHOLESKY_FROM, RIDGE, solve_positive
 from .batch import Batch, Points, by_columns, dots, norms
 from .block_rows import BlockRows
 from .conjugate_gradients import RowSystem
@@ -24,8 +23,6 @@ CONTRACTION, CHEAP_CONTRACTION = 0.3, 0.1
 CHEAP_UP_TO = 10_000_000
 #: Columns above which the Newton system is solved by conjugate gradients, without its matrix.
 DENSE_UP_TO = 2_000
-#: Added to the diagonal, relative to it: directions that no row settles.
-RIDGE = 1e-13
 #: Operations of the Newton systems of a batch up to which they are solved by the host: a device
 #: takes longer to be told.
 ON_HOST_UP_TO = 10_000_000
@@ -237,13 +234,6 @@ def solve_stiffened(H: Array, stiffness: Array, u: Array, rhs: Array) -> Array:
 def _solved(A: Array, rhs: Array) -> Array:
     """Solve A x = rhs, A (B, d, d) positive definite, rhs (B, d)."""
     if isinstance(A, np.ndarray) and (len(A) == 1 or A.shape[1] >= CHOLESKY_FROM):
-        return np.array([_solved_one(*pair) for pair in zip(A, rhs, strict=True)])
+        return np.array([solve_positive(*pair) for pair in zip(A, rhs, strict=True)])
     found: Array = namespace(A).linalg.solve(A, rhs[..., None])[..., 0]
-    return found
-
-
-def _solved_one(A: Array, rhs: Array) -> Array:
-    """Solve one system by Cholesky's factors, or where rounding prevents these by others."""
-    _, x, failed = dposv(A.T, rhs)
-    found: Array = np.linalg.solve(A, rhs) if failed else x
     return found
