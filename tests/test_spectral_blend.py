@@ -126,7 +126,7 @@ def test_bad_unlabelled_rows(unlabelled, message):
 
 
 def test_unlabelled_rows_without_a_learned_cost_are_said_to_be_useless():
-    with pytest.warns(UserWarning, match="no use for unlabelled rows"):
+    with pytest.warns(UserWarning, match="has a use for unlabelled rows"):
         DROClassifier(cost="euclidean", delta=0.1).fit(X, Y, unlabelled=U)
 
 

@@ -173,17 +173,7 @@ def _metric_lost(asked: Any, found: Any) -> bool:
 def resolve(cost: Any, X: Any, unlabelled: Array | None = None) -> Candidates:
     """Return the candidates that the parameter ``cost`` of an estimator stands for."""
     found = _resolved(cost, X)
-    if unlabelled is None:
-        return found
-    if found.cost is not None:
-        warnings.warn(
-            f"the cost {found.cost!r} has no use for unlabelled rows, so that they play no part. "
-            "Leave them out, or use cost='learned'.",
-            UserWarning,
-            stacklevel=2,
-        )
-        return found
-    return replace(found, unlabelled=unlabelled)
+    return found if found.cost is not None else replace(found, unlabelled=unlabelled)
 
 
 def _resolved(cost: Any, X: Any) -> Candidates:

@@ -23,6 +23,7 @@ from ..solvers import Solver
 from .candidates import Candidates
 from .grid import Solved, solve_folds, solve_path, solve_weighted, sweep
 from .splitting import Split
+from .unlabelled import Corrections, correction
 
 Array = NDArray[Any]
 
@@ -37,7 +38,8 @@ class FoldScores:
     """One candidate's folds: ``scores`` (F, m), larger is better; of each fold the ``rows`` it
     tested, their model scores ``z`` (K, rows, m), and the cost, learned from its training rows.
 
-    ``path`` is that over all rows, where it was found with the folds.
+    ``path`` is that over all rows, where it was found with the folds; ``corrections`` what rows
+    without labels say, where there are some.
     """
 
     scores: Array
@@ -45,6 +47,7 @@ class FoldScores:
     z: list[Array]
     costs: list[Cost]
     path: Solved | None = None
+    corrections: Corrections | None = None
 
     def entries(
         self, k: int, weights: Array, columns: slice = slice(None)
@@ -58,6 +61,15 @@ class FoldScores:
         share = weights[rows] / times
         z = namespace(weights).concat([z[k][:, columns] for z in self.z])
         return rows, z, share / share.sum()
+
+    def correction(self, k: int, weights: Array) -> Array:
+        """Return what rows without labels add to (E m, E m^2) of target k, (2, m)."""
+        if self.corrections is None:
+            return np.zeros((2, self.scores.shape[1]))
+        _, _, share = self.entries(k, weights, slice(0))
+        ends = np.cumsum([len(rows) for rows in self.rows])[:-1]
+        shares = np.array([part.sum() for part in np.split(numpy(share), ends)])
+        return self.corrections.mean(k, shares)
 
     @cached_property
     def tested(self) -> tuple[Array, Array]:
@@ -104,12 +116,16 @@ class FoldScores:
 
 @dataclass(frozen=True, eq=False)
 class FoldFits:
-    """What fits inside folds have in common; without a ``scorer`` the score is minus the loss."""
+    """What fits inside folds have in common; without a ``scorer`` the score is minus the loss.
+
+    ``unlabelled`` are rows without labels on which every model is to state what it expects.
+    """
 
     sample: Sample
     order: int
     solver: Solver
     scorer: Any = None
+    unlabelled: Array | None = None
 
     def together(self, grid: Array, cost: Cost | None = None) -> bool:
         """Whether folds are cheaper at once; without a cost, those of Euclidean ones."""
@@ -167,15 +183,22 @@ def cross_validate(
             [fold[c].z for fold in folds],
             [fold[c].cost for fold in folds],
             folds[0][c].path,
+            _corrections(fits, [fold[c].correction for fold in folds]),
         )
         for c in range(len(asked))
     ]
 
 
+def _corrections(fits: FoldFits, found: list[Array | None]) -> Corrections | None:
+    if fits.unlabelled is None:
+        return None
+    return Corrections(len(fits.unlabelled), np.stack([each for each in found if each is not None]))
+
+
 @dataclass(frozen=True, eq=False)
 class _Scored:
     """One candidate in one fold: ``scores`` (m,), ``z`` (K, test, m), cost, unsolved fits, time,
-    and the path over all rows, where it was found with the folds."""
+    the path over all rows, where it was found with the folds, and the ``correction`` (K, 2, m)."""
 
     scores: Array
     z: Array
@@ -183,6 +206,7 @@ class _Scored:
     failed: int
     seconds: float
     path: Solved | None
+    correction: Array | None
 
 
 def _log(fold: list[_Scored], number: int, total: int, names: list[str]) -> None:
@@ -220,7 +244,7 @@ def _folds_of(
         paths, full = _paths(fits, trains, list(costs), each)
         seconds = (perf_counter() - begun) / len(pairs)
         for row, (_, test), cost, solved in zip(results, pairs, costs, paths, strict=True):
-            row.append(_scored(sample, test, cost, solved, fits.scorer, seconds, full))
+            row.append(_scored(fits, test, cost, solved, seconds, full))
     return results
 
 
@@ -254,23 +278,27 @@ def _alike(costs: list[Cost]) -> bool:
 
 
 def _scored(
-    sample: Sample,
-    test: Array,
-    cost: Cost,
-    solved: Solved,
-    scorer: Any,
-    seconds: float,
-    path: Solved | None,
+    fits: FoldFits, test: Array, cost: Cost, solved: Solved, seconds: float, path: Solved | None
 ) -> _Scored:
     """Return what the solutions of a fold say on its test rows."""
+    sample, more = fits.sample, fits.unlabelled
     held = pick(sample.X, test)
     failed = sum(not s.converged for row in solved for s in row)
     coefs = np.stack([[s.coef for s in row] for row in solved])
     intercepts = np.array([[s.intercept for s in row] for row in solved])
     each = [model_scores(held, c, b) for c, b in zip(coefs, intercepts, strict=True)]
     z = namespace(each[0]).stack(each)
-    scores = _scores(sample, test, z, coefs, intercepts, scorer)
-    return _Scored(scores, z, cost, failed, seconds, path)
+    scores = _scores(sample, test, z, coefs, intercepts, fits.scorer)
+    corrected = None
+    if more is not None:
+        weights, models = pick(sample.weights, test), zip(each, coefs, intercepts, strict=True)
+        corrected = np.stack(
+            [
+                correction(sample.loss, model_scores(more, c, b), own, weights)
+                for own, c, b in models
+            ]
+        )
+    return _Scored(scores, z, cost, failed, seconds, path, corrected)
 
 
 def _scores(

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.interpolate import PchipInterpolator
 
-from ..arrays import full, namespace, numpy
+from ..arrays import beside, full, namespace, numpy
 from ..costs import Cost
 from ..design import Design
 from ..fences import fenced, weighted_quantile
@@ -179,25 +179,32 @@ def smoothed_loss(evidence: Evidence, n: float) -> tuple[Array, float]:
     """Return L_h for every delta, and the loss of the best constant as its unit."""
     sample, losses = evidence.sample, []
     h = min(1.0, SMOOTHING / n) if sample.loss.task == "classification" else 0.0
-    for k in range(len(sample.ys)):
-        if evidence.losses is None:
-            losses.append(_out_of_fold(evidence, k, h))
-        else:
-            # what smoothing changes, from the rows at hand
-            change = _out_of_fold(evidence, k, h) - _out_of_fold(evidence, k, 0.0)
-            losses.append(evidence.losses + change)
     ball = Ball(evidence.cost, 0.0, evidence.order)
     flat = [constant_risk(sample.problem(y, ball))[1] for y in sample.ys]
+    for k in range(len(sample.ys)):
+        found = _out_of_fold(evidence, k, h)
+        if evidence.losses is not None:
+            # what smoothing changes, from the rows at hand
+            found = evidence.losses + found - _out_of_fold(evidence, k, 0.0)
+        if evidence.folds.corrections is not None:
+            share = evidence.folds.corrections.share(n, h, float(found.min()) / flat[k])
+            found = _out_of_fold(evidence, k, h, share)
+        losses.append(found)
     return np.mean(losses, axis=0), float(np.mean(flat))
 
 
-def _out_of_fold(evidence: Evidence, k: int, h: float) -> Array:
-    """Return the out-of-fold loss of the sample for the target k, smoothed by h, at every delta."""
-    sample, found = evidence.sample, []
-    for columns in evidence.folds.blocks():
-        rows, z, share = evidence.folds.entries(k, sample.weights, columns)
+def _out_of_fold(evidence: Evidence, k: int, h: float, corrected: float = 0.0) -> Array:
+    """Return the out-of-fold loss of the sample for the target k, smoothed by h, at every delta.
+
+    ``corrected`` is the share of the corrections by rows without labels that is used.
+    """
+    sample, folds, found = evidence.sample, evidence.folds, []
+    shift = corrected * folds.correction(k, sample.weights) if corrected > 0 else None
+    for columns in folds.blocks():
+        rows, z, share = folds.entries(k, sample.weights, columns)
         z, share = _on_fence(z, share, sample.fence[1][rows])
-        found.append(_smoothed(sample, z, sample.ys[k][rows, None], share, h))
+        more = None if shift is None else beside(shift[:, columns], z)
+        found.append(_smoothed(sample, z, sample.ys[k][rows, None], share, h, more))
     return np.concatenate(found)
 
 
@@ -212,22 +219,36 @@ def _on_fence(z: Array, share: Array, f: Array) -> tuple[Array, Array]:
     return c + f[:, None] * (z - c), share * f / (share @ f)
 
 
-def _smoothed(sample: Sample, z: Array, y: Array, share: Array, h: float) -> Array:
+def _smoothed(
+    sample: Sample, z: Array, y: Array, share: Array, h: float, correction: Array | None
+) -> Array:
     """Return the mean loss at margins mu + sqrt(1 - h^2)(m - mu) + h s N(0, 1), by quadrature.
 
-    The margins are fenced: one row far out must not decide on delta.
+    The margins are fenced: one row far out must not decide on delta. A ``correction`` of their
+    mean and mean square moves and stretches them first.
     """
     if h == 0:
         return numpy(share @ sample.loss.value(z, y))
     margin = fenced(z * y, share)
     mu = share @ margin
     s = (share @ (margin - mu) ** 2) ** 0.5
+    if correction is not None:
+        at, spread = _corrected(mu, s, correction)
+        margin = at + spread / namespace(s).where(s > 0, s, 1.0) * (margin - mu)
+        mu, s = at, spread
     nodes, mass = np.polynomial.hermite_e.hermegauss(_nodes(sample.loss, h))
     centre = mu + np.sqrt(1 - h**2) * (margin - mu)
     return sum(
         w * numpy(share @ sample.loss.value((centre + h * s * float(x)) * y, y))
         for x, w in zip(nodes, mass / mass.sum(), strict=True)
     )
+
+
+def _corrected(mu: Array, s: Array, correction: Array) -> tuple[Array, Array]:
+    """Return the mean and deviation of corrected moments, this at least half of what it was."""
+    at = mu + correction[0]
+    square = mu**2 + s**2 + correction[1] - at**2
+    return at, namespace(s).maximum(square, s**2 / 4) ** 0.5
 
 
 def _nodes(loss: Loss, h: float) -> int:
@@ -348,6 +369,11 @@ RULES: dict[str, Rule] = {
     "smoothed": smoothed,
     "worst": worst,
 }
+
+
+def by_margins(rule: Any, costs: list[Cost]) -> bool:
+    """Whether a rule judges these costs by the margins of tested rows, not by the mean score."""
+    return resolve(rule) is smoothed and all(cost.is_norm for cost in costs)
 
 
 def resolve(rule: Any) -> Rule:

@@ -26,11 +26,11 @@ from .grid import Path, solve_path, tidy
 from .margins import binary_view
 from .prices import open_price, with_prices
 from .profile import theory_delta
-from .rules import REPEAT_UP_TO, REPEATS
+from .rules import REPEAT_UP_TO, REPEATS, by_margins
 from .rules import resolve as resolve_rule
 from .scoring import ModelScorer
 from .splitting import Split, splits
-from .trials import Settings, Trial, Trials, grid_of
+from .trials import Settings, Trial, Trials, grid_of, judged_on
 from .units import spreads_far_apart
 
 Array = NDArray[Any]
@@ -95,6 +95,8 @@ def _compared(
     order = resolve_order(settings.order, sample.loss, tried.cost)
     delta = check_delta(settings.delta)
     folds = priced or delta == "cv" or tried.learned is not None
+    if settings.unlabelled is not None and tried.cost is not None:
+        _warn_of_useless_rows(sample, tried.cost, settings, folds=folds)
     _require_memory(sample.X, tried, folds=folds)
     tried, full = tried.from_all(sample)
     if folds:
@@ -102,6 +104,18 @@ def _compared(
     if delta == "theory":
         delta = theory_delta(sample, full[0], order, settings.confidence)
     return Choice(sample.ball(full[0], delta, order), note=tried.note)
+
+
+def _warn_of_useless_rows(sample: Sample, cost: Cost, settings: Settings, *, folds: bool) -> None:
+    """Say that rows without labels play no part where a cost is given and no rule looks at them."""
+    if not folds or judged_on(sample, [cost], settings) is None:
+        warnings.warn(
+            f"neither the cost {cost!r} nor the choice of delta has a use for unlabelled rows, so "
+            "that they play no part. Leave them out, or use cost='learned' or delta='cv' with the "
+            "rule 'auto'.",
+            UserWarning,
+            stacklevel=2,
+        )
 
 
 def _require_memory(X: Any, tried: Candidates, *, folds: bool) -> None:
@@ -254,8 +268,8 @@ def _without_folds(
 def _splits(sample: Sample, costs: list[Cost], settings: Settings) -> list[Split]:
     """Return the folds, repeated where rows are few, not wide, and the rule can use it."""
     n, d = sample.X.shape
-    few = n <= REPEAT_UP_TO and d <= WRITTEN_UP_TO and settings.rule in ("auto", "smoothed")
-    repeats = REPEATS if few and all(cost.is_norm for cost in costs) else 1
+    few = n <= REPEAT_UP_TO and d <= WRITTEN_UP_TO and by_margins(settings.rule, costs)
+    repeats = REPEATS if few else 1
     seed = _seed(settings.random_state)
     return splits(sample, settings.cv, settings.groups, seed, repeats, settings.classes)
 

@@ -20,11 +20,12 @@ from .folds import FOLD_TOL, AskedDeltas, FoldFits, FoldScores, cross_validate
 from .grid import Solved, solve_path, sweeps
 from .margins import binary_view
 from .profile import theory_delta
-from .rules import Evidence, Verdict
+from .rules import Evidence, Verdict, by_margins
 from .rules import resolve as resolve_rule
 from .scoring import ModelScorer
 from .splitting import Split
 from .thresholds import default_deltas
+from .unlabelled import rows_to_look_at
 
 Array = NDArray[Any]
 
@@ -123,7 +124,8 @@ class Trials:
             AskedDeltas(grid, self._starts(cost, grid, final), self._swept(cost, grid, final))
             for cost, grid in zip(full, deltas, strict=True)
         ]
-        fits = FoldFits(sample, order, self.solver, self.scorer)
+        more = judged_on(sample, full, settings)
+        fits = FoldFits(sample, order, self.solver, self.scorer, more)
         scores = cross_validate(fits, tried, asked, self.splits, settings.n_jobs, learned)
         own, groups = self.scorer is None, settings.groups
         views = [binary_view(sample, folds) for folds in scores]
@@ -171,6 +173,17 @@ class Trials:
             if row[j].dual is None:
                 row[j] = self.solver.solve(sample.problem(y, ball), row[j])
         return trial.folds.path
+
+
+def judged_on(sample: Sample, costs: list[Cost], settings: Settings) -> Array | None:
+    """Return the rows without labels that help the rule to judge models, None if none do.
+
+    Environments that folds leave out are unlike the others, so that rows of these say nothing.
+    """
+    smooths = by_margins(settings.rule, costs) and settings.scoring is None
+    if not smooths or settings.groups is not None:
+        return None
+    return rows_to_look_at(settings.unlabelled, sample)
 
 
 def on_a_part(delta: Any, scorer: Any, grouped: bool) -> bool:
