@@ -142,3 +142,19 @@ def test_rows_that_play_no_part_are_said_to(options):
         DROClassifier(**{"cost": "euclidean", "cv": 2, "deltas": DELTAS, **options}).fit(
             X, Y, unlabelled=U
         )
+
+
+@pytest.mark.parametrize("cost", ["euclidean", "learned"])
+def test_rows_unlike_the_labelled_ones_have_no_say_in_delta(cost):
+    alone = DROClassifier(cost="euclidean").fit(X, Y)
+    with pytest.warns(UserWarning, match="differ from those of X by more than 4 standard errors"):
+        model = DROClassifier(cost=cost).fit(X, Y, unlabelled=100 * U)
+    assert model.score(U, np.sign(U @ BETA)) > alone.score(U, np.sign(U @ BETA)) - 0.03
+
+
+def test_a_few_rows_far_out_without_labels_do_not_decide():
+    far = U.copy()
+    far[:4] *= 1e6
+    model = DROClassifier(cost="euclidean").fit(X, Y, unlabelled=far)
+    plain = DROClassifier(cost="euclidean").fit(X, Y, unlabelled=U)
+    assert plain.delta_ / 2 < model.delta_ < 2 * plain.delta_

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -19,6 +20,7 @@ from ..problem import Ball, Sample
 from ..solvers.base import constant_risk
 from .environments import Environments, design_effect, environment_losses
 from .folds import FoldScores
+from .unlabelled import BY_CHANCE, UNLIKE
 
 Array = NDArray[Any]
 
@@ -186,20 +188,33 @@ def smoothed_loss(evidence: Evidence, n: float) -> tuple[Array, float]:
         if evidence.losses is not None:
             # what smoothing changes, from the rows at hand
             found = evidence.losses + found - _out_of_fold(evidence, k, 0.0)
-        if evidence.folds.corrections is not None:
-            share = evidence.folds.corrections.share(n, h, float(found.min()) / flat[k])
-            found = _out_of_fold(evidence, k, h, share)
-        losses.append(found)
+        losses.append(_with_unlabelled(evidence, k, n, h, found, flat[k]))
     return np.mean(losses, axis=0), float(np.mean(flat))
 
 
-def _out_of_fold(evidence: Evidence, k: int, h: float, corrected: float = 0.0) -> Array:
+def _with_unlabelled(
+    evidence: Evidence, k: int, n: float, h: float, found: Array, flat: float
+) -> Array:
+    """Return the loss ``found`` corrected by rows without labels, where they are like the others."""
+    folds, sample = evidence.folds, evidence.sample
+    made = folds.corrections
+    share = 0.0 if made is None else made.share(n, h, float(found.min()) / max(flat, NO_LOSS))
+    if made is None or share == 0:
+        return found
+    shift = folds.correction(k, sample.weights)
+    _, z, weights = folds.entries(k, sample.weights)
+    if made.errors(sample.loss, shift, z, weights, n) > BY_CHANCE:
+        warnings.warn(UNLIKE, UserWarning, stacklevel=2)
+        return found
+    return _out_of_fold(evidence, k, h, share * shift)
+
+
+def _out_of_fold(evidence: Evidence, k: int, h: float, shift: Array | None = None) -> Array:
     """Return the out-of-fold loss of the sample for the target k, smoothed by h, at every delta.
 
-    ``corrected`` is the share of the corrections by rows without labels that is used.
+    ``shift`` (2, m) is added to the mean and the mean square of the margins.
     """
     sample, folds, found = evidence.sample, evidence.folds, []
-    shift = corrected * folds.correction(k, sample.weights) if corrected > 0 else None
     for columns in folds.blocks():
         rows, z, share = folds.entries(k, sample.weights, columns)
         z, share = _on_fence(z, share, sample.fence[1][rows])
