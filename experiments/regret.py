@@ -19,9 +19,10 @@ from otdro.costs import Norm
 from otdro.design import Design
 from otdro.losses import Logistic, Squared
 from otdro.radius.candidates import Candidates
+from otdro.radius.evidence import Evidence
 from otdro.radius.folds import cross_validate, splits
 from otdro.radius.grid import Sample, default_deltas, solve_path
-from otdro.radius.rules import REPEAT_UP_TO, REPEATS, RULES, Evidence
+from otdro.radius.rules import REPEAT_UP_TO, REPEATS, RULES
 from otdro.solvers import Exact
 
 DESIGN = [

@@ -14,8 +14,9 @@ from otdro.experiment.environments import forward, leave_out
 from otdro.losses import Logistic
 from otdro.problem import Sample
 from otdro.radius.environments import design_effect, environment_losses
+from otdro.radius.evidence import Evidence, information
 from otdro.radius.folds import FoldScores
-from otdro.radius.rules import Evidence, information, profile_median
+from otdro.radius.noise import profile_median
 
 RNG = np.random.default_rng(5)
 GROUPS = np.repeat(["a", "b", "c", "d", "e"], 20)

@@ -14,18 +14,17 @@ from otdro.losses import Logistic, Squared
 from otdro.metrics import Learned
 from otdro.radius import Sample
 from otdro.radius.candidates import Candidates
+from otdro.radius.evidence import Evidence, radius
 from otdro.radius.folds import AskedDeltas, FoldFits, FoldScores, cross_validate
+from otdro.radius.margin_loss import smoothed_loss
+from otdro.radius.noise import profile_median
 from otdro.radius.rules import (
     PRIOR_SHARE,
     PRIOR_WEIGHT,
     PROFILE_SHARE,
     RULES,
-    Evidence,
     criterion,
-    profile_median,
-    radius,
     resolve,
-    smoothed_loss,
 )
 from otdro.radius.splitting import splits
 from otdro.radius.thresholds import default_deltas

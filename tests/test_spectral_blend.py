@@ -12,8 +12,9 @@ from otdro.fences import fenced, fenced_rows, row_shares, weighted_quantile
 from otdro.losses import Logistic
 from otdro.metrics import Blend, Diagonal, GeometricMean, Learned, Spectral, learn
 from otdro.problem import Sample
+from otdro.radius.evidence import Evidence
 from otdro.radius.folds import FoldScores
-from otdro.radius.rules import TEMPERATURE, Evidence, Verdict, smoothed
+from otdro.radius.rules import TEMPERATURE, Verdict, smoothed
 from otdro.radius.selection import ERRORS, blend_weights, excess
 from otdro.radius.trials import Trial
 

@@ -13,8 +13,9 @@ from otdro.fences import NUMBER_FENCE, fenced
 from otdro.losses import Hinge, Logistic
 from otdro.problem import Sample
 from otdro.radius.candidates import Candidates
+from otdro.radius.evidence import Evidence
 from otdro.radius.folds import AskedDeltas, FoldFits, cross_validate
-from otdro.radius.rules import NODES, Evidence, smoothed_loss
+from otdro.radius.margin_loss import NODES, smoothed_loss
 from otdro.radius.splitting import splits
 from otdro.radius.unlabelled import FEW_LABELS, LOOK_AT, Corrections, correction, rows_to_look_at
 from otdro.solvers import Exact

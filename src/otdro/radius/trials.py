@@ -16,11 +16,12 @@ from ..solvers import Solver
 from .candidates import Candidates, blended
 from .checks import check_deltas
 from .compared import EVERY, compared
+from .evidence import Evidence
 from .folds import FOLD_TOL, AskedDeltas, FoldFits, FoldScores, cross_validate
 from .grid import Solved, solve_path, sweeps
 from .margins import binary_view
 from .profile import theory_delta
-from .rules import Evidence, Verdict, by_margins
+from .rules import Verdict, by_margins
 from .rules import resolve as resolve_rule
 from .scoring import ModelScorer
 from .splitting import Split

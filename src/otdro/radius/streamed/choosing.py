@@ -23,10 +23,10 @@ from .. import candidates as cost_candidates
 from ..candidates import Candidates, blended, measured_by
 from ..checks import check_delta, resolve_order
 from ..environments import Environments
+from ..evidence import Evidence
 from ..folds import FoldScores
 from ..grid import Path, deltas_first
 from ..margins import binary_view
-from ..rules import Evidence
 from ..rules import resolve as resolve_rule
 from ..selection import blend_weights, noted
 from ..splitting import usable
