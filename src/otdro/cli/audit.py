@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from ..persistence import load as load_any
 from . import printing
 from .errors import UserError
 from .fit import check_writable
+from .options import AuditOptions, Requirements
 from .predict import counted
 from .preparing import check_column, split_names
 from .reading import locate, read
@@ -26,44 +26,18 @@ from .tables import labels_of, model_rows, with_target
 NOT_MET = 3
 
 
-@dataclass(frozen=True)
-class AuditOptions:
-    """The options of ``otdro audit``."""
-
-    model: Path
-    data: str
-    target: str
-    new: str | None = None
-    cost: str | None = None
-    order: int | None = None
-    tau: float | None = None
-    space: str = "last"
-    groups: str | None = None
-    drop: tuple[str, ...] = ()
-    sample: int | None = None
-    seed: int = 0
-    decimal: str = "auto"
-
-
-@dataclass(frozen=True)
-class Requirements:
-    """What must hold for exit code 0: accuracy at a delta, a largest drift."""
-
-    accuracy: float | None = None
-    at_delta: float | None = None
-    max_drift: float | None = None
-
-    def check(self, new: str | None) -> None:
-        """Refuse half of a requirement and numbers that are no shares or radii."""
-        if (self.accuracy is None) != (self.at_delta is None):
-            raise UserError("--require-accuracy and --at-delta go together: give both.")
-        if self.accuracy is not None and not 0 <= self.accuracy <= 1:
-            raise UserError(f"--require-accuracy must be in [0, 1], got {self.accuracy:g}.")
-        for name, value in (("--at-delta", self.at_delta), ("--max-drift", self.max_drift)):
-            if value is not None and not (np.isfinite(value) and value >= 0):
-                raise UserError(f"{name} must be a number >= 0, got {value:g}.")
-        if self.max_drift is not None and new is None:
-            raise UserError("--max-drift needs new rows: give them by --new.")
+def check_required(required: Requirements, new: str | None) -> None:
+    """Refuse half of a requirement and numbers that are no shares or radii."""
+    accuracy, at_delta = required.require_accuracy, required.at_delta
+    if (accuracy is None) != (at_delta is None):
+        raise UserError("--require-accuracy and --at-delta go together: give both.")
+    if accuracy is not None and not 0 <= accuracy <= 1:
+        raise UserError(f"--require-accuracy must be in [0, 1], got {accuracy:g}.")
+    for name, value in (("--at-delta", at_delta), ("--max-drift", required.max_drift)):
+        if value is not None and not (np.isfinite(value) and value >= 0):
+            raise UserError(f"{name} must be a number >= 0, got {value:g}.")
+    if required.max_drift is not None and new is None:
+        raise UserError("--max-drift needs new rows: give them by --new.")
 
 
 def audit(
@@ -75,7 +49,7 @@ def audit(
     quiet: bool = False,
 ) -> int:
     """Audit, print, write the page, and return the exit code."""
-    required.check(options.new)
+    check_required(required, options.new)
     if page is not None:
         check_writable(page)
     with printing.working("reading", as_json or quiet) as doing:
@@ -155,16 +129,16 @@ def _table(name: str, options: AuditOptions, notes: list[str]) -> Any:
 
 def accuracy_told(found: Audit, required: Requirements) -> list[dict[str, Any]]:
     """Return the requirement on accuracy and whether it is met."""
-    if required.accuracy is None or required.at_delta is None:
+    if required.require_accuracy is None or required.at_delta is None:
         return []
     accuracy = found.accuracy(required.at_delta)
     return [
         {
             "requirement": "accuracy",
             "at_delta": required.at_delta,
-            "required": required.accuracy,
+            "required": required.require_accuracy,
             "found": accuracy,
-            "met": bool(accuracy >= required.accuracy),
+            "met": bool(accuracy >= required.require_accuracy),
         }
     ]
 

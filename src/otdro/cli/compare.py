@@ -10,15 +10,15 @@ from . import printing
 from .errors import UserError
 from .fit import (
     CONTENDERS,
-    Chosen,
-    Options,
     asked,
     check_writable,
+    parameters,
     prepared,
     scores_of,
     tested,
     told,
 )
+from .options import Chosen, Options
 from .showing import show_scores
 
 METHODS = [*CONTENDERS, "Wasserstein"]
@@ -26,7 +26,7 @@ METHODS = [*CONTENDERS, "Wasserstein"]
 
 def compare(
     options: Options,
-    chosen: Chosen | None = None,
+    chosen: Chosen,
     *,
     splits: int = 20,
     device: str | None = None,
@@ -41,9 +41,8 @@ def compare(
         check_writable(plot)
         if plot.suffix not in (".png", ".svg", ".pdf"):
             raise UserError(f"{plot} must end in .png, .svg or .pdf.")
-    chosen = chosen or Chosen()
-    ours = chosen.parameters()
-    if chosen.of_a_quantile:
+    ours = parameters(chosen)
+    if chosen.loss == "quantile":
         raise UserError(
             "models of the mean cannot be compared with a quantile; use another --loss."
         )

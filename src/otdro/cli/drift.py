@@ -3,39 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from .. import __version__, inspection
 from ..inspection import Drift
 from ..persistence import load as load_any
 from . import printing
-from .audit import NOT_MET, Requirements, drift_told, show_drift, show_requirements
+from .audit import NOT_MET, check_required, drift_told, show_drift, show_requirements
 from .errors import UserError
+from .options import DriftOptions, Requirements
 from .predict import counted
 from .preparing import pipeline, split_names
 from .reading import locate, read
 from .tables import labels_of, like, model_rows, prepared_columns, with_target
-
-
-@dataclass(frozen=True)
-class DriftOptions:
-    """The options of ``otdro drift``."""
-
-    old: str
-    new: str
-    target: str | None = None
-    model: Path | None = None
-    cost: str | None = None
-    order: int | None = None
-    scale: str = "standard"
-    drop: tuple[str, ...] = ()
-    categorical: tuple[str, ...] = ()
-    sample: int | None = None
-    seed: int = 0
-    decimal: str = "auto"
-    keep: tuple[str, ...] = ()
 
 
 def drift(
@@ -46,7 +26,7 @@ def drift(
     quiet: bool = False,
 ) -> int:
     """Measure, print, and return the exit code."""
-    Requirements(max_drift=max_drift).check(options.new)
+    check_required(Requirements(max_drift=max_drift), options.new)
     with printing.working("reading", as_json or quiet) as doing:
         found, notes = measured(options, doing)
     told = drift_told(found, max_drift)

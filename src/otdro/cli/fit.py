@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -42,6 +42,7 @@ from .describing import (
 )
 from .errors import UserError
 from .folders import count, fitted_to_folder
+from .options import Chosen, Options
 from .preparing import Prepared, pipeline, prepare, unlabelled_of
 from .reading import locate, read
 from .showing import show
@@ -49,25 +50,6 @@ from .verdict import verdict
 
 #: Rows on which methods are compared; more would take long and change little.
 MOST = 20_000
-
-
-@dataclass(frozen=True)
-class Options:
-    """The options that ``fit`` and ``compare`` share."""
-
-    data: str
-    target: str
-    task: str = "auto"
-    scale: str = "auto"
-    drop: tuple[str, ...] = ()
-    categorical: tuple[str, ...] = ()
-    sample: int | None = None
-    seed: int = 0
-    unlabelled: str | None = None
-    groups: str | None = None
-    forward: bool = False
-    keep: tuple[str, ...] = ()
-    decimal: str = "auto"
 
 
 def prepared(options: Options) -> Prepared:
@@ -88,45 +70,29 @@ def prepared(options: Options) -> Prepared:
     return replace(data, unlabelled=unlabelled_of(more, data))
 
 
-@dataclass(frozen=True)
-class Chosen:
-    """What is fitted: the options of our model."""
-
-    delta: str = "cv"
-    cost: str | None = None
-    loss: str | None = None
-    order: str = "auto"
-    rule: str | None = None
-    quantile: float | None = None
-
-    def parameters(self) -> dict[str, Any]:
-        """Return them as parameters of the estimator, without those left at their defaults."""
-        found: dict[str, Any] = {"delta": _delta(self.delta)} if self.delta != "cv" else {}
-        if self.order not in ("auto", "1", "2"):
-            raise UserError(f"--order must be 1, 2 or auto, got {self.order!r}.")
-        if self.order != "auto":
-            found["order"] = int(self.order)
-        found |= {k: v for k, v in (("cost", self.cost), ("rule", self.rule)) if v is not None}
-        if self.quantile is not None:
-            if self.loss not in (None, "quantile"):
-                raise UserError(f"--quantile is for --loss quantile, not {self.loss}.")
-            if not 0 < self.quantile < 1:
-                raise UserError(f"--quantile must lie between 0 and 1, got {self.quantile:g}.")
-            found["loss"] = Quantile(tau=self.quantile)
-        elif self.loss is not None:
-            found["loss"] = self.loss
-        return found
-
-    @property
-    def of_a_quantile(self) -> bool:
-        """Whether a quantile is fitted, for which models of the mean are no comparison."""
-        return self.quantile is not None or self.loss == "quantile"
+def parameters(chosen: Chosen, quantile: float | None = None) -> dict[str, Any]:
+    """Return what was chosen as parameters of the estimator, without those left at defaults."""
+    found: dict[str, Any] = {"delta": _delta(chosen.delta)} if chosen.delta != "cv" else {}
+    if chosen.order not in ("auto", "1", "2"):
+        raise UserError(f"--order must be 1, 2 or auto, got {chosen.order!r}.")
+    if chosen.order != "auto":
+        found["order"] = int(chosen.order)
+    named = {"cost": chosen.cost, "rule": chosen.rule, "loss": chosen.loss}
+    found |= {name: value for name, value in named.items() if value is not None}
+    if quantile is not None:
+        if chosen.loss not in (None, "quantile"):
+            raise UserError(f"--quantile is for --loss quantile, not {chosen.loss}.")
+        if not 0 < quantile < 1:
+            raise UserError(f"--quantile must lie between 0 and 1, got {quantile:g}.")
+        found["loss"] = Quantile(tau=quantile)
+    return found
 
 
 def fit(
     options: Options,
-    chosen: Chosen | None = None,
+    chosen: Chosen,
     *,
+    quantile: float | None = None,
     save: Path | None = None,
     page: Path | None = None,
     against: bool = True,
@@ -134,19 +100,19 @@ def fit(
     quiet: bool = False,
 ) -> None:
     """Fit, compare, print, save and write the page of the fit."""
-    chosen = chosen or Chosen()
     if save is not None:
         check_name(save)
     for file in (save, page):
         if file is not None:
             check_writable(file)
-    ours = chosen.parameters()
+    ours = parameters(chosen, quantile)
     silent = quiet or as_json
     with printing.working("reading", silent) as doing:
         data = prepared(options)
         doing("fitting")
         model, caught = _fitted_to_all(data, options, ours)
-    if against and chosen.of_a_quantile:
+    if against and (quantile is not None or chosen.loss == "quantile"):
+        # models of the mean are no comparison
         against = False
         caught.append("models of the mean cannot be compared with a quantile, so none is fitted.")
     scores = compared(data, options, silent, ours) if against else []

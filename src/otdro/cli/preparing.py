@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,10 +41,10 @@ def prepare(
     table: Any,
     target: str,
     task: str = "auto",
-    drop: tuple[str, ...] = (),
-    categorical: tuple[str, ...] = (),
+    drop: Sequence[str] | None = None,
+    categorical: Sequence[str] | None = None,
     groups: str | None = None,
-    keep: tuple[str, ...] = (),
+    keep: Sequence[str] | None = None,
 ) -> Prepared:
     """Split a table into features and target, and say what was done with each column."""
     columns = list(table.columns)
@@ -88,10 +89,10 @@ def prepare(
     )
 
 
-def split_names(given: tuple[str, ...], columns: list[str]) -> tuple[str, ...]:
+def split_names(given: Sequence[str] | None, columns: list[str]) -> tuple[str, ...]:
     """Return the names in options such as A,B; a column whose own name has a comma is one name."""
     found: list[str] = []
-    for text in given:
+    for text in given or ():
         parts = [text] if text in columns else [part.strip() for part in text.split(",")]
         found += [part for part in parts if part]
     return tuple(dict.fromkeys(found))

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ..datasets import DatasetUnavailableError, load
 from ..experiment import (
@@ -22,34 +21,11 @@ from ..experiment import (
 )
 from . import printing
 from .errors import UserError
+from .options import Table1
 
 
-@dataclass(frozen=True)
-class Table1:
-    """What to run and where to put it."""
-
-    sets: str = ",".join(SIZES)
-    methods: str = "default"
-    reps: int = 200
-    jobs: int = 1
-    seed: int = 0
-    out: str = "table1"
-    data: str | None = None
-    backend: str | None = None
-    intercept: bool = True
-    device: str | None = None
-
-
-def settings(config: Path | None, given: Mapping[str, object]) -> Table1:
-    """Return the settings of a file, overruled by those given on the command line."""
-    values: dict[str, object] = {}
-    if config is not None:
-        values = _toml(config)
-    values |= {name: value for name, value in given.items() if value is not None}
-    return Table1(**values)  # type: ignore[arg-type]
-
-
-def _toml(path: Path) -> dict[str, object]:
+def settings(path: Path) -> dict[str, Any]:
+    """Return the settings of a TOML file, each of the kind of its default."""
     import tomllib
 
     try:
@@ -130,6 +106,8 @@ def _plan(asked: Table1, quiet: bool) -> Plan:
 
 
 def _names(sets: str) -> list[str]:
+    if sets == "all":
+        return list(SIZES)
     lower = {name.lower(): name for name in SIZES}
     asked = [part.strip().lower() for part in sets.split(",") if part.strip()]
     for part in asked:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -94,7 +95,7 @@ def with_target(table: Any, target: str, notes: list[str]) -> Any:
 
 
 def prepared_columns(
-    table: Any, categorical: tuple[str, ...], keep: tuple[str, ...] = ()
+    table: Any, categorical: Sequence[str] | None, keep: Sequence[str] | None
 ) -> Prepared:
     """Return the usable columns of a table without a target, and notes on the others."""
     kept: dict[str, Any] = {}
