@@ -18,9 +18,8 @@ from .errors import UserError
 from .fit import check_writable
 from .options import AuditOptions, Requirements
 from .predict import counted
-from .preparing import check_column, split_names
-from .reading import locate, read
-from .tables import labels_of, model_rows, with_target
+from .preparing import check_column, with_target
+from .tables import labels_of, model_rows, table_of
 
 #: The exit code where a requirement is not met.
 NOT_MET = 3
@@ -61,13 +60,41 @@ def audit(
     told = accuracy_told(found, required)
     if found.drift is not None:
         told += drift_told(found.drift, required.max_drift)
+    names = {name: getattr(options, name) for name in ("model", "data", "target", "new")}
     if as_json:
-        printing.machine(document(options, found, told, notes))
+        printing.machine(document("audit", names, found, told, notes))
     elif not quiet:
-        show(found, told)
+        show(found)
+    return judged(told, notes, as_json or quiet)
+
+
+def judged(told: list[dict[str, Any]], notes: list[str], silent: bool) -> int:
+    """Print what was required and whether it holds, and the notes; return the exit code."""
+    if not silent:
+        show_requirements(told)
         for text in notes:
             printing.note(text)
     return 0 if all(line["met"] for line in told) else NOT_MET
+
+
+def document(
+    command: str,
+    names: dict[str, Any],
+    found: Audit | Drift,
+    told: list[dict[str, Any]],
+    notes: list[str],
+) -> dict[str, Any]:
+    """Return the document of ``docs/audit.md``; ``names`` are those of files and columns."""
+    body = found.to_dict()
+    return {
+        "command": command,
+        "version": __version__,
+        **{name: None if value is None else str(value) for name, value in names.items()},
+        **body,
+        "notes": notes + body["notes"],
+        "requirements": told,
+        "met": all(line["met"] for line in told),
+    }
 
 
 def write_page(
@@ -86,8 +113,7 @@ def audited(
     """Read the tables, and return the audit of the model with notes for the reader."""
     notes: list[str] = []
     seen: dict[str, int] = {}
-    table = _table(options.data, options, notes)
-    table = with_target(table, options.target, notes)
+    table = with_target(table_of(options.data, options, notes), options.target, notes)
     groups = None
     if options.groups is not None:
         check_column(options.groups, list(table.columns))
@@ -95,7 +121,7 @@ def audited(
     beside = (options.target, *((options.groups,) if options.groups else ()))
     new = None
     if options.new is not None:
-        rows = _table(options.new, options, notes)
+        rows = table_of(options.new, options, notes)
         labelled = options.target in rows.columns
         if labelled:
             rows = with_target(rows, options.target, notes)
@@ -118,13 +144,6 @@ def audited(
         random_state=options.seed,
     )
     return found, notes + counted(seen)
-
-
-def _table(name: str, options: AuditOptions, notes: list[str]) -> Any:
-    table = read(locate(name, options.decimal), sample=options.sample, seed=options.seed)
-    drop = split_names(options.drop, list(table.columns))
-    notes += [text for text in table.attrs.get("notes", []) if text not in notes]
-    return table.drop(columns=[c for c in drop if c in table.columns])
 
 
 def accuracy_told(found: Audit, required: Requirements) -> list[dict[str, Any]]:
@@ -162,26 +181,7 @@ def drift_told(found: Drift, most: float | None) -> list[dict[str, Any]]:
     ]
 
 
-def document(
-    options: AuditOptions, found: Audit, told: list[dict[str, Any]], notes: list[str]
-) -> dict[str, Any]:
-    """Return the document of ``docs/audit.md``."""
-    body = found.to_dict()
-    return {
-        "command": "audit",
-        "version": __version__,
-        "model": str(options.model),
-        "data": options.data,
-        "target": options.target,
-        "new": options.new,
-        **body,
-        "notes": notes + body["notes"],
-        "requirements": told,
-        "met": all(line["met"] for line in told),
-    }
-
-
-def show(found: Audit, told: list[dict[str, Any]]) -> None:
+def show(found: Audit) -> None:
     """Print the audit for a person."""
     right = "right" if found.tau is None else f"within {found.tau:.4g} of the target"
     broken = found.breaking_point("constant")
@@ -221,7 +221,6 @@ def show(found: Audit, told: list[dict[str, Any]]) -> None:
         printing.note(text)
     if found.drift is not None:
         show_drift(found.drift)
-    show_requirements(told)
 
 
 def _show_parts(found: Audit) -> None:

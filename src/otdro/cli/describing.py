@@ -69,8 +69,7 @@ def features_of(front: Any) -> Features:
 
 def cost_name(cost: Any) -> str:
     """Return the name of a cost for a reader."""
-    norms: dict[Any, str] = {np.inf: "l1 norm", 2: "Euclidean", 1: "l-infinity norm"}
-    return norms.get(cost.dual_p, type(cost).__name__)
+    return cost_in_words(cost).partition(":")[0]
 
 
 def cost_in_words(cost: Any) -> str:

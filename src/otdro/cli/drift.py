@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .. import __version__, inspection
+from .. import inspection
 from ..inspection import Drift
 from ..persistence import load as load_any
 from . import printing
-from .audit import NOT_MET, check_required, drift_told, show_drift, show_requirements
+from .audit import check_required, document, drift_told, judged, show_drift
 from .errors import UserError
 from .options import DriftOptions, Requirements
 from .predict import counted
-from .preparing import pipeline, split_names
-from .reading import locate, read
-from .tables import labels_of, like, model_rows, prepared_columns, with_target
+from .preparing import pipeline, usable_columns, with_target
+from .tables import labels_of, model_rows, table_of
 
 
 def drift(
@@ -30,14 +29,12 @@ def drift(
     with printing.working("reading", as_json or quiet) as doing:
         found, notes = measured(options, doing)
     told = drift_told(found, max_drift)
+    names = {name: getattr(options, name) for name in ("old", "new", "target", "model")}
     if as_json:
-        printing.machine(document(options, found, told, notes))
+        printing.machine(document("drift", names, found, told, notes))
     elif not quiet:
         show_drift(found)
-        show_requirements(told)
-        for text in notes:
-            printing.note(text)
-    return 0 if all(line["met"] for line in told) else NOT_MET
+    return judged(told, notes, as_json or quiet)
 
 
 def measured(options: DriftOptions, doing: Callable[[str], None]) -> tuple[Drift, list[str]]:
@@ -68,10 +65,7 @@ def measured(options: DriftOptions, doing: Callable[[str], None]) -> tuple[Drift
 
 
 def _table(name: str, options: DriftOptions, notes: list[str]) -> Any:
-    table = read(locate(name, options.decimal), sample=options.sample, seed=options.seed)
-    drop = split_names(options.drop, list(table.columns))
-    notes += [text for text in table.attrs.get("notes", []) if text not in notes]
-    table = table.drop(columns=[c for c in drop if c in table.columns])
+    table = table_of(name, options, notes)
     if _labelled(table, options):
         assert options.target is not None
         return with_target(table, options.target, notes)
@@ -94,27 +88,14 @@ def _scaled(old: Any, new: Any, options: DriftOptions, notes: list[str]) -> list
     if options.target is not None and not _labelled(old, options):
         raise UserError(f"the old table has no column {options.target!r}. Check --target.")
     beside = [] if options.target is None else [options.target]
-    data = prepared_columns(old.drop(columns=beside), options.categorical, options.keep)
+    data = usable_columns(old.drop(columns=beside), options.categorical, options.keep)
     notes += data.notes
     front = pipeline(data, options.scale).set_output(transform="pandas")
     first = front.fit_transform(data.X)
-    return [first, front.transform(like(data, new))]
-
-
-def document(
-    options: DriftOptions, found: Drift, told: list[dict[str, Any]], notes: list[str]
-) -> dict[str, Any]:
-    """Return the document of ``docs/audit.md``."""
-    body = found.to_dict()
-    return {
-        "command": "drift",
-        "version": __version__,
-        "old": options.old,
-        "new": options.new,
-        "target": options.target,
-        "model": None if options.model is None else str(options.model),
-        **body,
-        "notes": notes + body["notes"],
-        "requirements": told,
-        "met": all(line["met"] for line in told),
-    }
+    missing = [name for name in data.X.columns if name not in new.columns]
+    if missing:
+        raise UserError(
+            f"the new table lacks columns of the old one: {', '.join(missing[:8])}. Add them, or "
+            "leave them out with --drop."
+        )
+    return [first, front.transform(data.like(new))]

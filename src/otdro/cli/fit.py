@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +23,7 @@ from ..experiment import (
     summarise,
 )
 from ..experiment.comparison import fit_pipeline, inner_folds
+from ..experiment.device import recorded
 from ..losses import Quantile
 from ..persistence import check_name
 from ..persistence import save as write_model
@@ -41,7 +41,7 @@ from .describing import (
     switches,
 )
 from .errors import UserError
-from .folders import count, fitted_to_folder
+from .folders import count, fitted_to_folder, messages
 from .options import Chosen, Options
 from .preparing import Prepared, pipeline, prepare, unlabelled_of
 from .reading import locate, read
@@ -203,10 +203,9 @@ def fitted(
     cv = inner_folds(data.y, data.task, options.seed, data.groups)
     model = default_model(data.task, Setting(cv=cv, seed=options.seed)).set_params(**(ours or {}))
     pipe = Pipeline([("columns", pipeline(data, options.scale)), ("model", model)])
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with recorded() as caught:
         fit_pipeline(pipe, data)
-    return pipe, list(dict.fromkeys(" ".join(str(w.message).split()) for w in caught))
+    return pipe, messages(caught)
 
 
 def _fitted_to_all(data: Prepared, options: Options, ours: dict[str, Any]) -> tuple[Any, list[str]]:

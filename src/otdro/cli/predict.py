@@ -12,12 +12,12 @@ from typing import IO, Any
 import numpy as np
 
 from ..experiment.rows import replacing
+from ..persistence import load
 from . import printing
 from .errors import UserError
 from .fit import check_writable
 from .preparing import absent_values, check_column, column_as, numbers_of
 from .reading import PIECE, locate, pieces
-from .saving import load
 
 #: What is done with values that are missing, and with infinite ones, after how many there are.
 MISSING = "replaced as in the training data."
@@ -35,6 +35,8 @@ def predict(
 ) -> None:
     """Read the table in pieces, predict, and write in pieces; nothing half-written is left."""
     fitted = load(model)
+    if not hasattr(fitted, "feature_names_in_"):
+        raise UserError(f"{model} holds a {type(fitted).__name__}, not a model from otdro fit.")
     if out is not None:
         check_writable(out)
         if out.suffix not in (".csv", ".tsv", ".txt", ""):
