@@ -12,7 +12,6 @@ from ..experiment import (
     Device,
     Plan,
     Row,
-    available,
     notes,
     resolve,
     run,
@@ -60,7 +59,7 @@ def table1(asked: Table1, *, quiet: bool = False) -> None:
             jobs=asked.jobs,
             backend=asked.backend,
             device=device,
-            report=lambda now: tell(now.done, now.remaining),
+            report=tell,
         )
     text = write(rows, folder, asked)
     if not quiet:
@@ -89,10 +88,6 @@ def _plan(asked: Table1, quiet: bool) -> Plan:
     if asked.jobs == 0:
         raise UserError("--jobs must be a number of processes, or -1 for all cores; got 0.")
     methods, names = resolve(asked.methods), _names(asked.sets)
-    for name in [name for name in methods if not available(name)]:
-        methods.remove(name)
-        if not quiet:
-            printing.note(f"{name} is not in this version and is skipped.")
     datasets = {}
     for name in names:
         try:
@@ -100,8 +95,8 @@ def _plan(asked: Table1, quiet: bool) -> Plan:
         except DatasetUnavailableError as error:
             if not quiet:
                 printing.note(f"{error} The others run.")
-    if not datasets or not methods:
-        raise UserError("none of the data sets or methods asked for is here; see otdro datasets.")
+    if not datasets:
+        raise UserError("none of the data sets asked for is here; see otdro datasets.")
     return Plan(datasets, methods, asked.reps, asked.seed, asked.intercept)
 
 

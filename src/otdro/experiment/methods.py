@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-import numpy as np
 from sklearn.pipeline import make_pipeline
 
 from .. import costs, metrics
@@ -112,18 +110,6 @@ METHODS = _registry()
 SEVEN = ("LR", "LRL1", "DRO-L", "DRO-NL", "L2", "W", "ours")
 #: The default: the seven, ours with unlabelled rows, every baseline with the transform of ours.
 DEFAULT = (*SEVEN, "ours-u", *(f"{name}+{AUTO}" for name in ("LR", "LRL1", "L2", "W")))
-
-
-def available(name: str) -> bool:
-    """Whether this version can fit the method, tried on a dozen rows."""
-    X = np.random.default_rng(0).standard_normal((12, 2))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            METHODS[name].pipeline(Setting(cv=2)).fit(X, np.tile([1.0, -1.0], 6))
-        except (NotImplementedError, ValueError):
-            return False
-    return True
 
 
 def resolve(names: str | None) -> list[str]:

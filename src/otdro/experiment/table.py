@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .comparison import standard_error
 from .rows import Row
 from .splits import SIZES
 
@@ -193,7 +194,7 @@ def _mean_sd(values: Array) -> str:
 
 
 def _mean_se(values: Array) -> str:
-    se = np.std(values, ddof=1) / np.sqrt(len(values)) if len(values) > 1 else 0.0
+    se = standard_error(values) if len(values) > 1 else 0.0
     return f"{number(float(np.mean(values)), signed=True)}±{number(se)}"
 
 
