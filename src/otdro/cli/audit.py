@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from .. import __version__, inspection
-from ..inspection import Audit, Drift
-from ..inspection.summary import SHOWN, groups, present
+from ..inspection import Audit, Drift, summary
 from ..inspection.verdict import OUTSIDE, judge
 from ..persistence import load as load_any
 from . import printing
@@ -183,89 +182,29 @@ def drift_told(found: Drift, most: float | None) -> list[dict[str, Any]]:
 
 def show(found: Audit) -> None:
     """Print the audit for a person."""
-    right = "right" if found.tau is None else f"within {found.tau:.4g} of the target"
-    broken = found.breaking_point("constant")
     printing.heading("How far the data may move")
-    printing.pairs(
-        [
-            ("rows, columns", f"{len(found.weights)}, {len(found.names)} ({found.space} space)"),
-            ("cost, order", f"{type(found.cost).__name__}, {found.order}"),
-            (right, f"{found.accuracy(0.0):.1%}"),
-            ("a constant model", f"{found.constant_accuracy():.1%}"),
-            ("as bad as that at", f"delta = {broken:.4g}, {found.in_words(broken)}"),
-        ]
-    )
+    printing.pairs(summary.audit_pairs(found))
     printing.say()
-    shown = found.deltas[:: max(1, len(found.deltas) // 8)]
-    curves = (found.deviations(shown), found.accuracy(shown), found.risk(shown))
-    body = [
-        [f"{d:.4g}", f"{m:.3g}", f"{a:.1%}", f"{r:.4g}"]
-        for d, m, a, r in zip(shown, *curves, strict=True)
-    ]
-    printing.grid(["delta", "deviations", "certified", "worst-case loss"], body, ())
-    printing.say(f"deviations: a mean move of so many of {found.unit_column}")
-    _show_parts(found)
+    printing.grid(*summary.curve_grid(found), ())
+    printing.say(summary.unit_note(found))
+    parts = summary.parts_grid(found)
+    if parts.body:
+        printing.say()
+        printing.grid(*parts)
     printing.heading("Against whom")
-    table = found.columns
-    body = [
-        [
-            table.names[j],
-            f"{table.share[j]:.3f}",
-            f"{table.breaking_point[j]:.4g}",
-            f"{table.deviations[j]:.3g}",
-        ]
-        for j in table.order()[:SHOWN]
-    ]
-    printing.grid(["column", "share of budget", "breaks alone at", "deviations"], body)
+    printing.grid(*found.columns.grid(summary.SHOWN))
     for text in found.notes:
         printing.note(text)
     if found.drift is not None:
         show_drift(found.drift)
 
 
-def _show_parts(found: Audit) -> None:
-    """Print the breaking points of classes and groups."""
-    parts = [(f"class {c}", {"class_": c}) for c in present(found)]
-    parts += [(f"group {g}", {"group": g}) for g in groups(found)]
-    if not parts:
-        return
-    printing.say()
-    body = [
-        [name, f"{found.accuracy(0.0, **key):.1%}", f"{found.breaking_point(0.5, **key):.4g}"]
-        for name, key in parts[:SHOWN]
-    ]
-    printing.grid(["rows", "right", "half wrong at"], body)
-
-
 def show_drift(found: Drift) -> None:
     """Print a drift for a person."""
     printing.heading("What drifted")
-    lines = [("rows", f"{found.n_reference} old, {found.n_new} new")]
-    for name, value in found.lower_bounds.items():
-        if value is not None:
-            noise = found.bound_noise[name] or 0.0
-            lines.append((f"at least ({name})", f"{value:.4g}, by chance up to {noise:.3g}"))
-    used = f"{found.rows_used[0]} and {found.rows_used[1]} rows"
-    lines += [
-        ("transport cost", f"{found.estimate:.4g} ({used})"),
-        ("by chance", f"{found.noise_floor:.4g} (parts of the old rows)"),
-        ("p-value", f"{found.p_value:.3g}"),
-    ]
-    if found.verdict is not None:
-        lines.append(("verdict", f"{found.verdict}: {found.reason}"))
-    if found.certified_accuracy is not None:
-        lines.append(("still certified", f"{found.certified_accuracy:.1%}"))
-    if found.accuracy["new"] is not None:
-        lines.append(("right on the new rows", f"{found.accuracy['new']:.1%}"))
-    printing.pairs(lines)
+    printing.pairs(summary.drift_pairs(found))
     printing.say()
-    table = found.columns
-    body = [
-        [table.names[j], f"{table.shift[j]:+.3f}", f"{table.distance[j]:.3f}",
-         f"{table.p_value[j]:.2g}"]
-        for j in table.order()[:SHOWN]
-    ]  # fmt: skip
-    printing.grid(["column", "mean shift", "distance", "p-value"], body)
+    printing.grid(*found.columns.grid(summary.SHOWN))
     for text in found.notes:
         printing.note(text)
 
