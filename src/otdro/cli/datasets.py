@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import io
 import os
 from pathlib import Path
 
@@ -60,12 +59,10 @@ def get(known: Spec, folder: str | None) -> str:
 
 def keep(data: Dataset, path: Path) -> None:
     """Write a data set as gzip CSV, features first, y last."""
+    import pandas as pd
+
     from ..experiment.rows import write_atomic
 
-    header = ",".join([*(f"x{j}" for j in range(data.X.shape[1])), "y"])
-    out = io.BytesIO()
-    with gzip.GzipFile(fileobj=out, mode="wb", mtime=0) as file:
-        file.write(f"{header}\n".encode())
-        for row in np.column_stack([data.X, data.y]):
-            file.write((",".join(map(repr, row.tolist())) + "\n").encode())
-    write_atomic(path, out.getvalue())
+    names = [*(f"x{j}" for j in range(data.X.shape[1])), "y"]
+    table = pd.DataFrame(np.column_stack([data.X, data.y]), columns=names)
+    write_atomic(path, gzip.compress(table.to_csv(index=False).encode(), mtime=0))
