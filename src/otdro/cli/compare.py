@@ -85,15 +85,12 @@ def show(document: dict[str, Any], scores: list[Summary]) -> None:
 
 
 def _draw(scores: list[Score], measure: str, path: Path) -> None:
-    import io
-
     from matplotlib.figure import Figure
 
-    from ..experiment import write_atomic
+    from ..experiment.rows import replacing
     from ..plot import comparison
 
     figure = Figure(figsize=(6.4, 3.2), layout="constrained")
     comparison(figure.subplots(), scores, measure)
-    out = io.BytesIO()
-    figure.savefig(out, format=path.suffix[1:], dpi=150)
-    write_atomic(path, out.getvalue())
+    with replacing(path) as file:
+        figure.savefig(file, format=path.suffix[1:], dpi=150)
