@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import fields, is_dataclass
 from inspect import Parameter, Signature, signature
 from pathlib import Path
@@ -16,12 +16,12 @@ from .options import (
     Data,
     Decimal,
     Device,
+    Document,
     DriftOptions,
     Folder,
-    Json,
     MaxDrift,
     Options,
-    Quiet,
+    Output,
     Report,
     Requirements,
     Seed,
@@ -38,7 +38,9 @@ app = typer.Typer(
 )
 
 
-def command(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def command(
+    name: str, output: type[Output] = Output
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Register a command: a parameter that is a dataclass stands for an option per field."""
 
     def register(run: Callable[..., None]) -> Callable[..., None]:
@@ -48,23 +50,30 @@ def command(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
         }
 
         def called(**given: Any) -> None:
-            made = {
-                key: group(**{field.name: given.pop(field.name) for field in fields(group)})
-                for key, group in groups.items()
-            }
-            run(**made, **given)
+            from .printing import read_by
+
+            made = {key: _filled(group, given) for key, group in groups.items()}
+            with read_by(_filled(output, given).reader):
+                run(**made, **given)
 
         parts: list[Parameter] = []
         for key, parameter in own.items():
-            group = groups.get(key)
-            parts += signature(group, eval_str=True).parameters.values() if group else [parameter]
-        keywords = [part.replace(kind=Parameter.KEYWORD_ONLY) for part in parts]
+            parts += _options(groups[key]) if key in groups else [parameter]
+        keywords = [p.replace(kind=Parameter.KEYWORD_ONLY) for p in (*parts, *_options(output))]
         called.__signature__ = Signature(keywords)  # type: ignore[attr-defined]
         called.__doc__ = run.__doc__
         app.command(name)(called)
         return run
 
     return register
+
+
+def _options(group: Any) -> Iterable[Parameter]:
+    return signature(group, eval_str=True).parameters.values()
+
+
+def _filled(group: Any, given: dict[str, Any]) -> Any:
+    return group(**{field.name: given.pop(field.name) for field in fields(group)})
 
 
 @app.callback(invoke_without_command=True)
@@ -82,7 +91,7 @@ def otdro(
         typer.echo(context.get_help())
 
 
-@command("fit")
+@command("fit", Document)
 def fit_command(
     options: Options,
     chosen: Chosen,
@@ -90,14 +99,11 @@ def fit_command(
     save: Annotated[Path | None, typer.Option(help="File for the model, by skops.")] = None,
     report: Report = None,
     compare: Annotated[bool, typer.Option(help="Compare with no penalty, L1 and L2.")] = True,
-    as_json: Json = False,
-    quiet: Quiet = False,
 ) -> None:
     """Fit a robust model to a table and say what was learned."""
     from .fit import fit
 
-    shown = {"against": compare, "as_json": as_json, "quiet": quiet}
-    fit(options, chosen, quantile=quantile, save=save, page=report, **shown)
+    fit(options, chosen, quantile=quantile, save=save, page=report, against=compare)
 
 
 @command("predict")
@@ -109,53 +115,45 @@ def predict_command(
         str | None, typer.Option("--id", help="A column to carry over, such as an id.")
     ] = None,
     decimal: Decimal = "auto",
-    quiet: Quiet = False,
 ) -> None:
     """Predict labels and probabilities, or numbers, for the rows of a table."""
     from .predict import predict
 
-    predict(model, data, out, identifier=identifier, decimal=decimal, quiet=quiet)
+    predict(model, data, out, identifier=identifier, decimal=decimal)
 
 
-@command("compare")
+@command("compare", Document)
 def compare_command(
     options: Options,
     chosen: Chosen,
     splits: Annotated[int, typer.Option(help="Random splits.")] = 20,
     device: Device = None,
     plot: Annotated[Path | None, typer.Option(help="Draw to a .png, .svg or .pdf.")] = None,
-    as_json: Json = False,
-    quiet: Quiet = False,
 ) -> None:
     """Compare a robust model with the usual ones on repeated splits."""
     from .compare import compare
 
-    shown = {"as_json": as_json, "quiet": quiet}
-    compare(options, chosen, splits=splits, device=device, plot=plot, **shown)
+    compare(options, chosen, splits=splits, device=device, plot=plot)
 
 
-@command("audit")
+@command("audit", Document)
 def audit_command(
     options: AuditOptions,
     required: Requirements,
     report: Report = None,
-    as_json: Json = False,
-    quiet: Quiet = False,
 ) -> None:
     """Say how far the data may move before a linear model fails."""
     from .audit import audit
 
-    raise typer.Exit(audit(options, required, page=report, as_json=as_json, quiet=quiet))
+    raise typer.Exit(audit(options, required, page=report))
 
 
-@command("drift")
-def drift_command(
-    options: DriftOptions, max_drift: MaxDrift = None, as_json: Json = False, quiet: Quiet = False
-) -> None:
+@command("drift", Document)
+def drift_command(options: DriftOptions, max_drift: MaxDrift = None) -> None:
     """Say how far new rows are from old ones."""
     from .drift import drift
 
-    raise typer.Exit(drift(options, max_drift=max_drift, as_json=as_json, quiet=quiet))
+    raise typer.Exit(drift(options, max_drift=max_drift))
 
 
 def _configured(context: typer.Context, config: Path | None) -> Path | None:
@@ -174,12 +172,11 @@ def table1_command(
         Path | None,
         typer.Option(is_eager=True, callback=_configured, help="TOML file with these settings."),
     ] = None,
-    quiet: Quiet = False,
 ) -> None:
     """Redo the paper's table; the same command goes on where it was stopped."""
     from .table1 import table1
 
-    table1(asked, quiet=quiet)
+    table1(asked)
 
 
 @command("datasets")
@@ -188,21 +185,19 @@ def datasets_command(
     fetch: Annotated[
         str | None, typer.Option(help="Names to fetch from openml.org, with commas.")
     ] = None,
-    quiet: Quiet = False,
 ) -> None:
     """List the data sets, say where they are, fetch what is missing."""
     from .datasets import datasets
 
-    datasets(data, fetch, quiet=quiet)
+    datasets(data, fetch)
 
 
 @command("demo")
 def demo_command(
     reps: Annotated[int, typer.Option(help="Random splits.", min=2)] = 10,
     seed: Seed = 0,
-    quiet: Quiet = False,
 ) -> None:
     """Show what is learned and whether it pays, on data that needs no file."""
     from .demo import demo
 
-    demo(reps, seed, quiet=quiet)
+    demo(reps, seed)

@@ -41,16 +41,13 @@ def check_required(required: Requirements, new: str | None) -> None:
 def audit(
     options: AuditOptions,
     required: Requirements,
-    *,
     page: Path | None = None,
-    as_json: bool = False,
-    quiet: bool = False,
 ) -> int:
     """Audit, print, write the page, and return the exit code."""
     check_required(required, options.new)
     if page is not None:
         check_writable(page)
-    with printing.working("reading", as_json or quiet) as doing:
+    with printing.working("reading") as doing:
         model = load_any(options.model)
         found, notes = audited(model, options, doing)
         if page is not None:
@@ -60,19 +57,14 @@ def audit(
     if found.drift is not None:
         told += drift_told(found.drift, required.max_drift)
     names = {name: getattr(options, name) for name in ("model", "data", "target", "new")}
-    if as_json:
-        printing.machine(document("audit", names, found, told, notes))
-    elif not quiet:
-        show(found)
-    return judged(told, notes, as_json or quiet)
+    printing.tell(lambda: document("audit", names, found, told, notes), lambda: show(found))
+    return judged(told, notes)
 
 
-def judged(told: list[dict[str, Any]], notes: list[str], silent: bool) -> int:
+def judged(told: list[dict[str, Any]], notes: list[str]) -> int:
     """Print what was required and whether it holds, and the notes; return the exit code."""
-    if not silent:
-        show_requirements(told)
-        for text in notes:
-            printing.note(text)
+    show_requirements(told)
+    printing.remark(notes)
     return 0 if all(line["met"] for line in told) else NOT_MET
 
 
@@ -193,8 +185,7 @@ def show(found: Audit) -> None:
         printing.grid(*parts)
     printing.heading("Against whom")
     printing.grid(*found.columns.grid(summary.SHOWN))
-    for text in found.notes:
-        printing.note(text)
+    printing.remark(found.notes)
     if found.drift is not None:
         show_drift(found.drift)
 
@@ -205,8 +196,7 @@ def show_drift(found: Drift) -> None:
     printing.pairs(summary.drift_pairs(found))
     printing.say()
     printing.grid(*found.columns.grid(summary.SHOWN))
-    for text in found.notes:
-        printing.note(text)
+    printing.remark(found.notes)
 
 
 def show_requirements(told: list[dict[str, Any]]) -> None:

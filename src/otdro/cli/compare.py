@@ -31,8 +31,6 @@ def compare(
     splits: int = 20,
     device: str | None = None,
     plot: Path | None = None,
-    as_json: bool = False,
-    quiet: bool = False,
 ) -> None:
     """Compare on random splits and print; draw if a file is named."""
     if splits < 2:
@@ -47,9 +45,9 @@ def compare(
             "models of the mean cannot be compared with a quantile; use another --loss."
         )
     place = None if device is None else Device(device)
-    with printing.working("reading", as_json or quiet):
+    with printing.working("reading"):
         data = prepared(options)
-    scores = scores_of(data, options, splits, METHODS, as_json or quiet, ours, place)
+    scores = scores_of(data, options, splits, METHODS, ours, place)
     if place is not None:
         data.notes.append(place.done())
     summaries = summarise(scores)
@@ -66,10 +64,7 @@ def compare(
         "notes": data.notes,
         "plot": None if plot is None else str(plot),
     }
-    if as_json:
-        printing.machine(document)
-    elif not quiet:
-        show(document, summaries)
+    printing.tell(lambda: document, lambda: show(document, summaries))
 
 
 def show(document: dict[str, Any], scores: list[Summary]) -> None:
@@ -78,8 +73,7 @@ def show(document: dict[str, Any], scores: list[Summary]) -> None:
     printing.heading(tested_on[:1].upper() + tested_on[1:])
     show_scores(scores)
     printing.say(f"Verdict: {document['verdict']}", "bold")
-    for text in document["notes"]:
-        printing.note(text)
+    printing.remark(document["notes"])
     if document["plot"] is not None:
         printing.say(f"drawn as {document['plot']}")
 

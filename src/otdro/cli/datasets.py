@@ -13,17 +13,13 @@ from . import printing
 from .errors import UserError
 
 
-def datasets(folder: str | None, names: str | None, *, quiet: bool = False) -> None:
+def datasets(folder: str | None, names: str | None) -> None:
     """List the data sets, or fetch those named into the folder."""
     if folder is not None and not Path(folder).is_dir():
         raise UserError(f"there is no folder {folder}; make it first.")
     if names is not None:
         for name in names.split(","):
-            found = get(spec(name.strip()), folder)
-            if not quiet:
-                printing.say(found)
-        return
-    if quiet:
+            printing.say(get(spec(name.strip()), folder))
         return
     body = [
         [s.name, f"{s.shape[0]}", f"{s.shape[1]}", s.task[:14], _place(s, folder)]

@@ -61,25 +61,22 @@ def _labelled(X: Array, names: Any, y: Array) -> Labelled:
     return Labelled(pd.DataFrame(X, columns=names), y, "classification")
 
 
-def demo(reps: int = 10, seed: int = 0, *, quiet: bool = False) -> None:
+def demo(reps: int, seed: int) -> None:
     """Show what is learned and whether it pays, where it should and on a real table."""
     made, gains = sensors(seed)
-    if not quiet:
-        printing.heading(f"1. Made up: an electronic nose, {COLUMNS} cheap sensors of one gas")
-        printing.say(
-            "Chosen because a learned cost should win there: every sensor answers to the gas "
-            f"with a gain of its own, under noise {NOISE:g} times as large, and the label says "
-            "whether there is too much of it. What the sensors share is all that matters."
-        )
-        printing.say()
-        printing.pairs(_learned(made, gains, seed))
-    _beside(made, reps, seed, quiet)
-    if not quiet:
-        printing.heading("2. Real: breast cancer, chosen because scikit-learn carries it")
-    _beside(patients(), reps, seed, quiet)
-    if not quiet:
-        printing.say("Your own table:  otdro fit DATA.csv --target COLUMN --save model.skops")
-        printing.say("The paper's:     otdro table1 --reps 20")
+    printing.heading(f"1. Made up: an electronic nose, {COLUMNS} cheap sensors of one gas")
+    printing.say(
+        "Chosen because a learned cost should win there: every sensor answers to the gas "
+        f"with a gain of its own, under noise {NOISE:g} times as large, and the label says "
+        "whether there is too much of it. What the sensors share is all that matters."
+    )
+    printing.say()
+    printing.pairs(_learned(made, gains, seed))
+    _beside(made, reps, seed)
+    printing.heading("2. Real: breast cancer, chosen because scikit-learn carries it")
+    _beside(patients(), reps, seed)
+    printing.say("Your own table:  otdro fit DATA.csv --target COLUMN --save model.skops")
+    printing.say("The paper's:     otdro table1 --reps 20")
 
 
 def _learned(data: Labelled, gains: Array, seed: int) -> list[tuple[str, str]]:
@@ -113,15 +110,13 @@ def _recovered(cost: Any, true: Array) -> list[tuple[str, str]]:
     return [("  true structure", f"{text}; by chance {1 / COLUMNS:.0%}")]
 
 
-def _beside(data: Labelled, reps: int, seed: int, quiet: bool) -> None:
+def _beside(data: Labelled, reps: int, seed: int) -> None:
     """Compare with other models on random splits, and print what came of it."""
     test = min(TEST, len(data.y) - TRAIN)
     splitter = StratifiedShuffleSplit(reps, train_size=TRAIN, test_size=test, random_state=seed)
     splits = list(splitter.split(data.X, data.y))
     found = compare(data, scaler(), splits, methods=METHODS, seed=seed)
-    scores = summarise(tracked(found, len(splits), len(METHODS), quiet))
-    if quiet:
-        return
+    scores = summarise(tracked(found, len(splits), len(METHODS)))
     printing.say()
     printing.say(f"{reps} random splits: {TRAIN} rows to learn from, {test} others for the test")
     show_scores(scores)

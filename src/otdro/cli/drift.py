@@ -17,24 +17,15 @@ from .preparing import pipeline, usable_columns, with_target
 from .tables import labels_of, model_rows, table_of
 
 
-def drift(
-    options: DriftOptions,
-    *,
-    max_drift: float | None = None,
-    as_json: bool = False,
-    quiet: bool = False,
-) -> int:
+def drift(options: DriftOptions, max_drift: float | None = None) -> int:
     """Measure, print, and return the exit code."""
     check_required(Requirements(max_drift=max_drift), options.new)
-    with printing.working("reading", as_json or quiet) as doing:
+    with printing.working("reading") as doing:
         found, notes = measured(options, doing)
     told = drift_told(found, max_drift)
     names = {name: getattr(options, name) for name in ("old", "new", "target", "model")}
-    if as_json:
-        printing.machine(document("drift", names, found, told, notes))
-    elif not quiet:
-        show_drift(found)
-    return judged(told, notes, as_json or quiet)
+    printing.tell(lambda: document("drift", names, found, told, notes), lambda: show_drift(found))
+    return judged(told, notes)
 
 
 def measured(options: DriftOptions, doing: Callable[[str], None]) -> tuple[Drift, list[str]]:

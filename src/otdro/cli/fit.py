@@ -96,8 +96,6 @@ def fit(
     save: Path | None = None,
     page: Path | None = None,
     against: bool = True,
-    as_json: bool = False,
-    quiet: bool = False,
 ) -> None:
     """Fit, compare, print, save and write the page of the fit."""
     if save is not None:
@@ -106,8 +104,7 @@ def fit(
         if file is not None:
             check_writable(file)
     ours = parameters(chosen, quantile)
-    silent = quiet or as_json
-    with printing.working("reading", silent) as doing:
+    with printing.working("reading") as doing:
         data = prepared(options)
         doing("fitting")
         model, caught = _fitted_to_all(data, options, ours)
@@ -115,11 +112,11 @@ def fit(
         # models of the mean are no comparison
         against = False
         caught.append("models of the mean cannot be compared with a quantile, so none is fitted.")
-    scores = compared(data, options, silent, ours) if against else []
+    scores = compared(data, options, ours) if against else []
     if save is not None:
         write_model(model, save)
     if page is not None:
-        with printing.working("writing the page", silent):
+        with printing.working("writing the page"):
             write_page(page, model, data, options, scores, caught)
     report = {
         **asked("fit", options),
@@ -129,10 +126,7 @@ def fit(
         "saved": None if save is None else str(save),
         "report": None if page is None else str(page),
     }
-    if as_json:
-        printing.machine(report)
-    elif not quiet:
-        show(report, scores)
+    printing.tell(lambda: report, lambda: show(report, scores))
 
 
 def asked(command: str, options: Options) -> dict[str, Any]:
@@ -221,15 +215,13 @@ def _fitted_to_all(data: Prepared, options: Options, ours: dict[str, Any]) -> tu
     return fitted_to_folder(source, data, options.target, options.scale, options.seed, ours)
 
 
-def compared(
-    data: Prepared, options: Options, quiet: bool, ours: dict[str, Any] | None = None
-) -> list[Summary]:
+def compared(data: Prepared, options: Options, ours: dict[str, Any] | None = None) -> list[Summary]:
     """Return five-fold scores of the model as it is fitted beside the usual ones."""
     if len(data.y) > MOST:
         rows = np.sort(np.random.default_rng(options.seed).permutation(len(data.y))[:MOST])
         data.notes.append(f"methods are compared on {MOST} random rows.")
         data = data.part(rows)
-    return summarise(scores_of(data, options, None, CONTENDERS, quiet, ours))
+    return summarise(scores_of(data, options, None, CONTENDERS, ours))
 
 
 def scores_of(
@@ -237,7 +229,6 @@ def scores_of(
     options: Options,
     repeats: int | None,
     methods: list[str],
-    quiet: bool,
     ours: dict[str, Any] | None = None,
     device: Device | None = None,
 ) -> list[Score]:
@@ -252,17 +243,17 @@ def scores_of(
         ours=ours,
         device=device,
     )
-    scores = tracked(found, len(splits), len(methods), quiet)
+    scores = tracked(found, len(splits), len(methods))
     # a loss without probabilities has no log-loss
     kept = [m for m, v in scores[0].values.items() if not np.isnan(v)]
     return [replace(s, values={m: s.values[m] for m in kept}) for s in scores]
 
 
-def tracked(found: Iterator[Score], splits: int, methods: int, quiet: bool) -> list[Score]:
+def tracked(found: Iterator[Score], splits: int, methods: int) -> list[Score]:
     """Return the scores of ``methods`` models on every split, telling how far they are."""
     total, start = splits * methods, perf_counter()
     scores: list[Score] = []
-    with printing.progress(total, quiet) as tell:
+    with printing.progress(total) as tell:
         for k, score in enumerate(found, 1):
             scores.append(score)
             # every method once is the least that an estimate can stand on

@@ -17,13 +17,39 @@ Decimal = Annotated[str, typer.Option(help="Decimal sign of numbers: auto, . or 
 Seed = Annotated[int, typer.Option(help="Seed of folds and splits.")]
 OwnOrder = Annotated[int | None, typer.Option(help="1 or 2; the model's own, else 1.")]
 MaxDrift = Annotated[float | None, typer.Option(help="Exit with 3 if the drift is surely larger.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
 Report = Annotated[Path | None, typer.Option(help="HTML page, one file without network.")]
 Folder = Annotated[str | None, typer.Option("--data", help="Folder of data files (OTDRO_DATA).")]
 Device = Annotated[
     str | None, typer.Option(help="cpu or cuda: solve small problems there as one batch.")
 ]
+
+
+#: Who reads what a command prints: a person, a program (JSON), or nobody.
+PERSON, PROGRAM, NOBODY = "person", "program", "nobody"
+
+
+@dataclass(frozen=True)
+class Output:
+    """What every command prints."""
+
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False
+
+    @property
+    def reader(self) -> str:
+        """Who reads it."""
+        return NOBODY if self.quiet else PERSON
+
+
+@dataclass(frozen=True)
+class Document(Output):
+    """What commands print that have a document for programs."""
+
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False
+
+    @property
+    def reader(self) -> str:
+        """Who reads it."""
+        return PROGRAM if self.as_json else super().reader
 
 
 @dataclass(frozen=True, kw_only=True)

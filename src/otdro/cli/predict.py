@@ -31,7 +31,6 @@ def predict(
     *,
     identifier: str | None = None,
     decimal: str = "auto",
-    quiet: bool = False,
 ) -> None:
     """Read the table in pieces, predict, and write in pieces; nothing half-written is left."""
     fitted = load(model)
@@ -45,7 +44,7 @@ def predict(
             )
     notes: dict[str, int] = {}
     # on a terminal that shows the predictions themselves a bar would be in their way
-    hidden = quiet or (out is None and sys.stdout.isatty())
+    hidden = out is None and sys.stdout.isatty()
     with _writer(out) as file, printing.working("predicting", hidden) as doing:
         separator = "\t" if out is not None and out.suffix == ".tsv" else ","
         source = locate(data, decimal)
@@ -58,11 +57,7 @@ def predict(
             file.write(rows.to_csv(index=False, header=k == 0, sep=separator))
             done += len(rows)
             doing(f"predicting, {done:,} rows done")
-    if not quiet:
-        for text in source.notes:
-            printing.note(text)
-        for text in counted(notes):
-            printing.note(text)
+    printing.remark([*source.notes, *counted(notes)])
 
 
 @contextmanager

@@ -42,17 +42,17 @@ def settings(path: Path) -> dict[str, Any]:
     return values
 
 
-def table1(asked: Table1, *, quiet: bool = False) -> None:
+def table1(asked: Table1) -> None:
     """Run what is missing, then write and print the tables."""
     folder = Path(asked.out)
     device = _device(asked)
-    plan = _plan(asked, quiet)
+    plan = _plan(asked)
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder} is a file; --out names a folder.")
     folder.mkdir(parents=True, exist_ok=True)
     if not os.access(folder, os.W_OK):
         raise UserError(f"no permission to write in {folder}. Choose another --out.")
-    with printing.progress(len(plan.cells()), quiet, log=True) as tell:
+    with printing.progress(len(plan.cells()), log=True) as tell:
         rows = run(
             plan,
             folder,
@@ -62,11 +62,10 @@ def table1(asked: Table1, *, quiet: bool = False) -> None:
             report=tell,
         )
     text = write(rows, folder, asked)
-    if not quiet:
-        printing.console().print(text, soft_wrap=True)
-        printing.say(f"rows and tables are in {folder}")
-        if device is not None and device.problems:
-            printing.note(device.done())
+    printing.console().print(text, soft_wrap=True)
+    printing.say(f"rows and tables are in {folder}")
+    if device is not None and device.problems:
+        printing.note(device.done())
 
 
 def _device(asked: Table1) -> Device | None:
@@ -80,7 +79,7 @@ def _device(asked: Table1) -> Device | None:
     return Device(asked.device)
 
 
-def _plan(asked: Table1, quiet: bool) -> Plan:
+def _plan(asked: Table1) -> Plan:
     if asked.reps < 1:
         raise UserError(f"--reps must be at least 1, got {asked.reps}.")
     if asked.seed < 0:
@@ -93,8 +92,7 @@ def _plan(asked: Table1, quiet: bool) -> Plan:
         try:
             datasets[name] = load(name, folder=asked.data, download=False)
         except DatasetUnavailableError as error:
-            if not quiet:
-                printing.note(f"{error} The others run.")
+            printing.note(f"{error} The others run.")
     if not datasets:
         raise UserError("none of the data sets asked for is here; see otdro datasets.")
     return Plan(datasets, methods, asked.reps, asked.seed, asked.intercept)
