@@ -51,8 +51,11 @@ def audit(
         model = load_any(options.model)
         found, notes = audited(model, options, doing)
         if page is not None:
+            from ..report import write
+
             doing("writing the page")
-            write_page(page, options, model, found, notes)
+            title = f"{options.model.name} on {Path(options.data).name}"
+            write(page, found, model=model, title=title, notes=notes)
     told = accuracy_told(found, required)
     if found.drift is not None:
         told += drift_told(found.drift, required.max_drift)
@@ -86,16 +89,6 @@ def document(
         "requirements": told,
         "met": all(line["met"] for line in told),
     }
-
-
-def write_page(
-    page: Path, options: AuditOptions, model: Any, found: Audit, notes: list[str]
-) -> None:
-    """Write the HTML page of an audit."""
-    from ..report import write
-
-    title = f"{options.model.name} on {Path(options.data).name}"
-    write(page, found, model=model, title=title, notes=notes)
 
 
 def audited(
