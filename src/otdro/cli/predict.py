@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import io
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
@@ -45,7 +44,7 @@ def predict(
     notes: dict[str, int] = {}
     # on a terminal that shows the predictions themselves a bar would be in their way
     hidden = out is None and sys.stdout.isatty()
-    with _writer(out) as file, printing.working("predicting", hidden) as doing:
+    with _writer(out) as write, printing.working("predicting", hidden) as doing:
         separator = "\t" if out is not None and out.suffix == ".tsv" else ","
         source = locate(data, decimal)
         done = 0
@@ -54,24 +53,20 @@ def predict(
             if identifier is not None:
                 check_column(identifier, list(piece.columns))
                 rows.insert(0, identifier, piece[identifier].to_numpy())
-            file.write(rows.to_csv(index=False, header=k == 0, sep=separator))
+            write(rows.to_csv(index=False, header=k == 0, sep=separator))
             done += len(rows)
             doing(f"predicting, {done:,} rows done")
     printing.remark([*source.notes, *counted(notes)])
 
 
 @contextmanager
-def _writer(out: Path | None) -> Iterator[IO[str]]:
+def _writer(out: Path | None) -> Iterator[Callable[[str], int]]:
     """Yield standard output, or a file that is in place only when it is whole."""
     if out is None:
-        yield sys.stdout
+        yield sys.stdout.write
         return
-    with replacing(out) as raw:
-        text = io.TextIOWrapper(raw, encoding="utf-8", newline="", write_through=True)
-        try:
-            yield text
-        finally:
-            text.detach()
+    with replacing(out) as file:
+        yield lambda text: file.write(text.encode())
 
 
 def check_model_columns(wanted: Any, table: Any, notes: dict[str, int]) -> None:

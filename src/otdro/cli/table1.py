@@ -18,6 +18,7 @@ from ..experiment import (
     tables,
     write_atomic,
 )
+from ..experiment.methods import listed
 from . import printing
 from .errors import UserError
 from .options import Table1
@@ -86,7 +87,8 @@ def _plan(asked: Table1) -> Plan:
         raise UserError(f"--seed must be at least 0, got {asked.seed}.")
     if asked.jobs == 0:
         raise UserError("--jobs must be a number of processes, or -1 for all cores; got 0.")
-    methods, names = resolve(asked.methods), _names(asked.sets)
+    methods = resolve(asked.methods)
+    names = listed(asked.sets, SIZES, {"all": tuple(SIZES)}, "{} is not in the paper's table")
     datasets = {}
     for name in names:
         try:
@@ -96,17 +98,6 @@ def _plan(asked: Table1) -> Plan:
     if not datasets:
         raise UserError("none of the data sets asked for is here; see otdro datasets.")
     return Plan(datasets, methods, asked.reps, asked.seed, asked.intercept)
-
-
-def _names(sets: str) -> list[str]:
-    if sets == "all":
-        return list(SIZES)
-    lower = {name.lower(): name for name in SIZES}
-    asked = [part.strip().lower() for part in sets.split(",") if part.strip()]
-    for part in asked:
-        if part not in lower:
-            raise UserError(f"{part!r} is not in the paper's table; its sets: {', '.join(SIZES)}.")
-    return [name for key, name in lower.items() if key in asked]
 
 
 def write(rows: list[Row], folder: Path, asked: Table1) -> str:
