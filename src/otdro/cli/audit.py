@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from .. import __version__, inspection
+from .. import inspection
 from ..inspection import Audit, Drift, summary
 from ..inspection.verdict import OUTSIDE, judge
 from ..persistence import load as load_any
 from . import printing
 from .errors import UserError
-from .fit import check_writable
+from .fit import asked, check_writable
 from .options import AuditOptions, Requirements
 from .predict import counted
 from .preparing import check_column, with_target
@@ -59,8 +59,8 @@ def audit(
     told = accuracy_told(found, required)
     if found.drift is not None:
         told += drift_told(found.drift, required.max_drift)
-    names = {name: getattr(options, name) for name in ("model", "data", "target", "new")}
-    printing.tell(lambda: document("audit", names, found, told, notes), lambda: show(found))
+    head = asked("audit", options, "model", "data", "target", "new")
+    printing.tell(lambda: document(head, found, told, notes), lambda: show(found))
     return judged(told, notes)
 
 
@@ -72,18 +72,12 @@ def judged(told: list[dict[str, Any]], notes: list[str]) -> int:
 
 
 def document(
-    command: str,
-    names: dict[str, Any],
-    found: Audit | Drift,
-    told: list[dict[str, Any]],
-    notes: list[str],
+    head: dict[str, Any], found: Audit | Drift, told: list[dict[str, Any]], notes: list[str]
 ) -> dict[str, Any]:
-    """Return the document of ``docs/audit.md``; ``names`` are those of files and columns."""
+    """Return the document of ``docs/audit.md``; ``head`` says what was asked."""
     body = found.to_dict()
     return {
-        "command": command,
-        "version": __version__,
-        **{name: None if value is None else str(value) for name, value in names.items()},
+        **head,
         **body,
         "notes": notes + body["notes"],
         "requirements": told,
@@ -135,15 +129,18 @@ def accuracy_told(found: Audit, required: Requirements) -> list[dict[str, Any]]:
     if required.require_accuracy is None or required.at_delta is None:
         return []
     accuracy = found.accuracy(required.at_delta)
-    return [
-        {
-            "requirement": "accuracy",
-            "at_delta": required.at_delta,
-            "required": required.require_accuracy,
-            "found": accuracy,
-            "met": bool(accuracy >= required.require_accuracy),
-        }
-    ]
+    met = bool(accuracy >= required.require_accuracy)
+    return [_told("accuracy", required.at_delta, required.require_accuracy, accuracy, met)]
+
+
+def _told(name: str, at: float | None, required: float, found: float, met: bool) -> dict[str, Any]:
+    return {
+        "requirement": name,
+        "at_delta": at,
+        "required": required,
+        "found": found,
+        "met": met,
+    }
 
 
 def drift_told(found: Drift, most: float | None) -> list[dict[str, Any]]:
@@ -154,15 +151,7 @@ def drift_told(found: Drift, most: float | None) -> list[dict[str, Any]]:
     verdict = judge(
         most, found.order, found.lower_bounds, found.bound_noise, found.estimate, labelled=False
     )
-    return [
-        {
-            "requirement": "drift",
-            "at_delta": None,
-            "required": most,
-            "found": max(bounds),
-            "met": verdict.answer != OUTSIDE,
-        }
-    ]
+    return [_told("drift", None, most, max(bounds), verdict.answer != OUTSIDE)]
 
 
 def show(found: Audit) -> None:

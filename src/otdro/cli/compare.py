@@ -55,7 +55,7 @@ def compare(
         _draw(scores, next(iter(scores[0].values)), plot)
     random = f"{splits} random splits, one fifth of the rows for testing"
     document = {
-        **asked("compare", options),
+        **asked("compare", options, "data", "target"),
         "task": data.task,
         "rows": len(data.y),
         "columns": len(data.numbers) + len(data.texts),

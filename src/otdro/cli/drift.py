@@ -11,6 +11,7 @@ from ..persistence import load as load_any
 from . import printing
 from .audit import check_required, document, drift_told, judged, show_drift
 from .errors import UserError
+from .fit import asked
 from .options import DriftOptions, Requirements
 from .predict import counted
 from .preparing import pipeline, usable_columns, with_target
@@ -23,8 +24,8 @@ def drift(options: DriftOptions, max_drift: float | None = None) -> int:
     with printing.working("reading") as doing:
         found, notes = measured(options, doing)
     told = drift_told(found, max_drift)
-    names = {name: getattr(options, name) for name in ("old", "new", "target", "model")}
-    printing.tell(lambda: document("drift", names, found, told, notes), lambda: show_drift(found))
+    head = asked("drift", options, "old", "new", "target", "model")
+    printing.tell(lambda: document(head, found, told, notes), lambda: show_drift(found))
     return judged(told, notes)
 
 

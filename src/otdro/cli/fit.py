@@ -42,7 +42,7 @@ from .describing import (
 )
 from .errors import UserError
 from .folders import count, fitted_to_folder, messages
-from .options import Chosen, Options
+from .options import Chosen, Options, Reading
 from .preparing import Prepared, pipeline, prepare, unlabelled_of
 from .reading import locate, read
 from .showing import show
@@ -119,7 +119,7 @@ def fit(
         with printing.working("writing the page"):
             write_page(page, model, data, options, scores, caught)
     report = {
-        **asked("fit", options),
+        **asked("fit", options, "data", "target"),
         **described(data, model, options, chosen.delta),
         **told(scores, chosen),
         "notes": data.notes + caught,
@@ -129,14 +129,11 @@ def fit(
     printing.tell(lambda: report, lambda: show(report, scores))
 
 
-def asked(command: str, options: Options) -> dict[str, Any]:
+def asked(command: str, options: Reading, *names: str) -> dict[str, Any]:
     """Return the part of a document that says what was asked, and of which version."""
-    return {
-        "command": command,
-        "version": __version__,
-        "data": options.data,
-        "target": options.target,
-    }
+    values = {name: getattr(options, name) for name in names}
+    said = {name: None if value is None else str(value) for name, value in values.items()}
+    return {"command": command, "version": __version__, **said}
 
 
 def told(scores: list[Summary], chosen: Chosen) -> dict[str, Any]:
