@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..costs.table import Grid
 from .comparison import standard_error
 from .rows import Row
 from .splits import SIZES
@@ -31,12 +32,11 @@ class Table:
 
     def text(self) -> str:
         """Return the table in fixed columns."""
-        lines = [self.head, *self.body]
-        widths = [max(len(line[j]) for line in lines) for j in range(len(self.head))]
-        gap = 2 if sum(widths) + 2 * len(widths) - 2 <= WIDTH else 1
-        rule = "-" * (sum(widths) + gap * (len(widths) - 1))
-        shown = [_fixed(line, widths, " " * gap) for line in lines]
-        return "\n".join([self.title, rule, shown[0], rule, *shown[1:], rule])
+        grid = Grid(self.head, self.body)
+        lines = grid.lines()
+        lines = lines if max(map(len, lines)) <= WIDTH else grid.lines(" ")
+        rule = "-" * max(map(len, lines))
+        return "\n".join([self.title, rule, lines[0], rule, *lines[1:], rule])
 
     def markdown(self) -> str:
         """Return the table in Markdown."""
@@ -59,12 +59,6 @@ class Table:
                 r"\end{table}",
             ]
         )
-
-
-def _fixed(line: list[str], widths: list[int], gap: str) -> str:
-    cells = [line[0].ljust(widths[0])]
-    cells += [cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True)]
-    return gap.join(cells).rstrip()
 
 
 def _tex(text: str) -> str:

@@ -1,29 +1,13 @@
-"""What tables with one entry per column share, and tables as a reader sees them."""
+"""What tables with one entry per column share."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from numpy.typing import NDArray
 
-from ..costs.table import ROWS, WIDEST, shorten
-
-
-class Grid(NamedTuple):
-    """A table for a reader: the heads of its columns, and lines of as many texts."""
-
-    head: list[str]
-    body: list[list[str]]
-
-    def lines(self) -> list[str]:
-        """Return it in fixed columns, the first of them names."""
-        cells = [[shorten(line[0], WIDEST), *line[1:]] for line in (self.head, *self.body)]
-        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        return [
-            "  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])])
-            for line in cells
-        ]
+from ..costs.table import ROWS, Grid, left_out
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +44,4 @@ class ByColumn:
         return Grid(head, body)
 
     def __str__(self) -> str:
-        rest = len(self) - ROWS
-        more = [f"... and {rest} more"] if rest > 0 else []
-        return "\n".join([*self.grid(ROWS).lines(), *more])
+        return "\n".join([*self.grid(ROWS).lines(), *left_out(len(self))])

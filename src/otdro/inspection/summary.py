@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..costs import Cost
-from .by_column import Grid
+from ..costs.table import Grid
 
 if TYPE_CHECKING:
     from .certificate import Audit
