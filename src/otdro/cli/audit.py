@@ -3,107 +3,86 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from .. import __version__, inspection
-from ..inspection import Audit, Drift
-from ..inspection.summary import SHOWN, groups, present
+from .. import inspection
+from ..inspection import Audit, Drift, summary
 from ..inspection.verdict import OUTSIDE, judge
 from ..persistence import load as load_any
 from . import printing
 from .errors import UserError
-from .fit import check_writable
+from .fit import asked, check_writable
+from .options import AuditOptions, Requirements
 from .predict import counted
-from .preparing import check_column, split_names
-from .reading import locate, read
-from .tables import labels_of, model_rows, with_target
+from .preparing import check_column, with_target
+from .tables import labels_of, model_rows, table_of
 
 #: The exit code where a requirement is not met.
 NOT_MET = 3
 
 
-@dataclass(frozen=True)
-class AuditOptions:
-    """The options of ``otdro audit``."""
-
-    model: Path
-    data: str
-    target: str
-    new: str | None = None
-    cost: str | None = None
-    order: int | None = None
-    tau: float | None = None
-    space: str = "last"
-    groups: str | None = None
-    drop: tuple[str, ...] = ()
-    sample: int | None = None
-    seed: int = 0
-    decimal: str = "auto"
-
-
-@dataclass(frozen=True)
-class Requirements:
-    """What must hold for exit code 0: accuracy at a delta, a largest drift."""
-
-    accuracy: float | None = None
-    at_delta: float | None = None
-    max_drift: float | None = None
-
-    def check(self, new: str | None) -> None:
-        """Refuse half of a requirement and numbers that are no shares or radii."""
-        if (self.accuracy is None) != (self.at_delta is None):
-            raise UserError("--require-accuracy and --at-delta go together: give both.")
-        if self.accuracy is not None and not 0 <= self.accuracy <= 1:
-            raise UserError(f"--require-accuracy must be in [0, 1], got {self.accuracy:g}.")
-        for name, value in (("--at-delta", self.at_delta), ("--max-drift", self.max_drift)):
-            if value is not None and not (np.isfinite(value) and value >= 0):
-                raise UserError(f"{name} must be a number >= 0, got {value:g}.")
-        if self.max_drift is not None and new is None:
-            raise UserError("--max-drift needs new rows: give them by --new.")
+def check_required(required: Requirements, new: str | None) -> None:
+    """Refuse half of a requirement and numbers that are no shares or radii."""
+    accuracy, at_delta = required.require_accuracy, required.at_delta
+    if (accuracy is None) != (at_delta is None):
+        raise UserError("--require-accuracy and --at-delta go together: give both.")
+    if accuracy is not None and not 0 <= accuracy <= 1:
+        raise UserError(f"--require-accuracy must be in [0, 1], got {accuracy:g}.")
+    for name, value in (("--at-delta", at_delta), ("--max-drift", required.max_drift)):
+        if value is not None and not (np.isfinite(value) and value >= 0):
+            raise UserError(f"{name} must be a number >= 0, got {value:g}.")
+    if required.max_drift is not None and new is None:
+        raise UserError("--max-drift needs new rows: give them by --new.")
 
 
 def audit(
     options: AuditOptions,
     required: Requirements,
-    *,
     page: Path | None = None,
-    as_json: bool = False,
-    quiet: bool = False,
 ) -> int:
     """Audit, print, write the page, and return the exit code."""
-    required.check(options.new)
+    check_required(required, options.new)
     if page is not None:
         check_writable(page)
-    with printing.working("reading", as_json or quiet) as doing:
+    with printing.working("reading") as doing:
         model = load_any(options.model)
         found, notes = audited(model, options, doing)
         if page is not None:
+            from ..report import write
+
             doing("writing the page")
-            write_page(page, options, model, found, notes)
+            title = f"{options.model.name} on {Path(options.data).name}"
+            write(page, found, model=model, title=title, notes=notes)
     told = accuracy_told(found, required)
     if found.drift is not None:
         told += drift_told(found.drift, required.max_drift)
-    if as_json:
-        printing.machine(document(options, found, told, notes))
-    elif not quiet:
-        show(found, told)
-        for text in notes:
-            printing.note(text)
+    head = asked("audit", options, "model", "data", "target", "new")
+    printing.tell(lambda: document(head, found, told, notes), lambda: show(found))
+    return judged(told, notes)
+
+
+def judged(told: list[dict[str, Any]], notes: list[str]) -> int:
+    """Print what was required and whether it holds, and the notes; return the exit code."""
+    show_requirements(told)
+    printing.remark(notes)
     return 0 if all(line["met"] for line in told) else NOT_MET
 
 
-def write_page(
-    page: Path, options: AuditOptions, model: Any, found: Audit, notes: list[str]
-) -> None:
-    """Write the HTML page of an audit."""
-    from ..report import write
-
-    title = f"{options.model.name} on {Path(options.data).name}"
-    write(page, found, model=model, title=title, notes=notes)
+def document(
+    head: dict[str, Any], found: Audit | Drift, told: list[dict[str, Any]], notes: list[str]
+) -> dict[str, Any]:
+    """Return the document of ``docs/audit.md``; ``head`` says what was asked."""
+    body = found.to_dict()
+    return {
+        **head,
+        **body,
+        "notes": notes + body["notes"],
+        "requirements": told,
+        "met": all(line["met"] for line in told),
+    }
 
 
 def audited(
@@ -112,8 +91,7 @@ def audited(
     """Read the tables, and return the audit of the model with notes for the reader."""
     notes: list[str] = []
     seen: dict[str, int] = {}
-    table = _table(options.data, options, notes)
-    table = with_target(table, options.target, notes)
+    table = with_target(table_of(options.data, options, notes), options.target, notes)
     groups = None
     if options.groups is not None:
         check_column(options.groups, list(table.columns))
@@ -121,7 +99,7 @@ def audited(
     beside = (options.target, *((options.groups,) if options.groups else ()))
     new = None
     if options.new is not None:
-        rows = _table(options.new, options, notes)
+        rows = table_of(options.new, options, notes)
         labelled = options.target in rows.columns
         if labelled:
             rows = with_target(rows, options.target, notes)
@@ -146,27 +124,23 @@ def audited(
     return found, notes + counted(seen)
 
 
-def _table(name: str, options: AuditOptions, notes: list[str]) -> Any:
-    table = read(locate(name, options.decimal), sample=options.sample, seed=options.seed)
-    drop = split_names(options.drop, list(table.columns))
-    notes += [text for text in table.attrs.get("notes", []) if text not in notes]
-    return table.drop(columns=[c for c in drop if c in table.columns])
-
-
 def accuracy_told(found: Audit, required: Requirements) -> list[dict[str, Any]]:
     """Return the requirement on accuracy and whether it is met."""
-    if required.accuracy is None or required.at_delta is None:
+    if required.require_accuracy is None or required.at_delta is None:
         return []
     accuracy = found.accuracy(required.at_delta)
-    return [
-        {
-            "requirement": "accuracy",
-            "at_delta": required.at_delta,
-            "required": required.accuracy,
-            "found": accuracy,
-            "met": bool(accuracy >= required.accuracy),
-        }
-    ]
+    met = bool(accuracy >= required.require_accuracy)
+    return [_told("accuracy", required.at_delta, required.require_accuracy, accuracy, met)]
+
+
+def _told(name: str, at: float | None, required: float, found: float, met: bool) -> dict[str, Any]:
+    return {
+        "requirement": name,
+        "at_delta": at,
+        "required": required,
+        "found": found,
+        "met": met,
+    }
 
 
 def drift_told(found: Drift, most: float | None) -> list[dict[str, Any]]:
@@ -177,124 +151,34 @@ def drift_told(found: Drift, most: float | None) -> list[dict[str, Any]]:
     verdict = judge(
         most, found.order, found.lower_bounds, found.bound_noise, found.estimate, labelled=False
     )
-    return [
-        {
-            "requirement": "drift",
-            "at_delta": None,
-            "required": most,
-            "found": max(bounds),
-            "met": verdict.answer != OUTSIDE,
-        }
-    ]
+    return [_told("drift", None, most, max(bounds), verdict.answer != OUTSIDE)]
 
 
-def document(
-    options: AuditOptions, found: Audit, told: list[dict[str, Any]], notes: list[str]
-) -> dict[str, Any]:
-    """Return the document of ``docs/audit.md``."""
-    body = found.to_dict()
-    return {
-        "command": "audit",
-        "version": __version__,
-        "model": str(options.model),
-        "data": options.data,
-        "target": options.target,
-        "new": options.new,
-        **body,
-        "notes": notes + body["notes"],
-        "requirements": told,
-        "met": all(line["met"] for line in told),
-    }
-
-
-def show(found: Audit, told: list[dict[str, Any]]) -> None:
+def show(found: Audit) -> None:
     """Print the audit for a person."""
-    right = "right" if found.tau is None else f"within {found.tau:.4g} of the target"
-    broken = found.breaking_point("constant")
     printing.heading("How far the data may move")
-    printing.pairs(
-        [
-            ("rows, columns", f"{len(found.weights)}, {len(found.names)} ({found.space} space)"),
-            ("cost, order", f"{type(found.cost).__name__}, {found.order}"),
-            (right, f"{found.accuracy(0.0):.1%}"),
-            ("a constant model", f"{found.constant_accuracy():.1%}"),
-            ("as bad as that at", f"delta = {broken:.4g}, {found.in_words(broken)}"),
-        ]
-    )
+    printing.pairs(summary.audit_pairs(found))
     printing.say()
-    shown = found.deltas[:: max(1, len(found.deltas) // 8)]
-    curves = (found.deviations(shown), found.accuracy(shown), found.risk(shown))
-    body = [
-        [f"{d:.4g}", f"{m:.3g}", f"{a:.1%}", f"{r:.4g}"]
-        for d, m, a, r in zip(shown, *curves, strict=True)
-    ]
-    printing.grid(["delta", "deviations", "certified", "worst-case loss"], body, ())
-    printing.say(f"deviations: a mean move of so many of {found.unit_column}")
-    _show_parts(found)
+    printing.grid(*summary.curve_grid(found), ())
+    printing.say(summary.unit_note(found))
+    parts = summary.parts_grid(found)
+    if parts.body:
+        printing.say()
+        printing.grid(*parts)
     printing.heading("Against whom")
-    table = found.columns
-    body = [
-        [
-            table.names[j],
-            f"{table.share[j]:.3f}",
-            f"{table.breaking_point[j]:.4g}",
-            f"{table.deviations[j]:.3g}",
-        ]
-        for j in table.order()[:SHOWN]
-    ]
-    printing.grid(["column", "share of budget", "breaks alone at", "deviations"], body)
-    for text in found.notes:
-        printing.note(text)
+    printing.grid(*found.columns.grid(summary.SHOWN))
+    printing.remark(found.notes)
     if found.drift is not None:
         show_drift(found.drift)
-    show_requirements(told)
-
-
-def _show_parts(found: Audit) -> None:
-    """Print the breaking points of classes and groups."""
-    parts = [(f"class {c}", {"class_": c}) for c in present(found)]
-    parts += [(f"group {g}", {"group": g}) for g in groups(found)]
-    if not parts:
-        return
-    printing.say()
-    body = [
-        [name, f"{found.accuracy(0.0, **key):.1%}", f"{found.breaking_point(0.5, **key):.4g}"]
-        for name, key in parts[:SHOWN]
-    ]
-    printing.grid(["rows", "right", "half wrong at"], body)
 
 
 def show_drift(found: Drift) -> None:
     """Print a drift for a person."""
     printing.heading("What drifted")
-    lines = [("rows", f"{found.n_reference} old, {found.n_new} new")]
-    for name, value in found.lower_bounds.items():
-        if value is not None:
-            noise = found.bound_noise[name] or 0.0
-            lines.append((f"at least ({name})", f"{value:.4g}, by chance up to {noise:.3g}"))
-    used = f"{found.rows_used[0]} and {found.rows_used[1]} rows"
-    lines += [
-        ("transport cost", f"{found.estimate:.4g} ({used})"),
-        ("by chance", f"{found.noise_floor:.4g} (parts of the old rows)"),
-        ("p-value", f"{found.p_value:.3g}"),
-    ]
-    if found.verdict is not None:
-        lines.append(("verdict", f"{found.verdict}: {found.reason}"))
-    if found.certified_accuracy is not None:
-        lines.append(("still certified", f"{found.certified_accuracy:.1%}"))
-    if found.accuracy["new"] is not None:
-        lines.append(("right on the new rows", f"{found.accuracy['new']:.1%}"))
-    printing.pairs(lines)
+    printing.pairs(summary.drift_pairs(found))
     printing.say()
-    table = found.columns
-    body = [
-        [table.names[j], f"{table.shift[j]:+.3f}", f"{table.distance[j]:.3f}",
-         f"{table.p_value[j]:.2g}"]
-        for j in table.order()[:SHOWN]
-    ]  # fmt: skip
-    printing.grid(["column", "mean shift", "distance", "p-value"], body)
-    for text in found.notes:
-        printing.note(text)
+    printing.grid(*found.columns.grid(summary.SHOWN))
+    printing.remark(found.notes)
 
 
 def show_requirements(told: list[dict[str, Any]]) -> None:

@@ -10,15 +10,15 @@ from . import printing
 from .errors import UserError
 from .fit import (
     CONTENDERS,
-    Chosen,
-    Options,
     asked,
     check_writable,
+    parameters,
     prepared,
     scores_of,
     tested,
     told,
 )
+from .options import Chosen, Options
 from .showing import show_scores
 
 METHODS = [*CONTENDERS, "Wasserstein"]
@@ -26,13 +26,11 @@ METHODS = [*CONTENDERS, "Wasserstein"]
 
 def compare(
     options: Options,
-    chosen: Chosen | None = None,
+    chosen: Chosen,
     *,
     splits: int = 20,
     device: str | None = None,
     plot: Path | None = None,
-    as_json: bool = False,
-    quiet: bool = False,
 ) -> None:
     """Compare on random splits and print; draw if a file is named."""
     if splits < 2:
@@ -41,16 +39,15 @@ def compare(
         check_writable(plot)
         if plot.suffix not in (".png", ".svg", ".pdf"):
             raise UserError(f"{plot} must end in .png, .svg or .pdf.")
-    chosen = chosen or Chosen()
-    ours = chosen.parameters()
-    if chosen.of_a_quantile:
+    ours = parameters(chosen)
+    if chosen.loss == "quantile":
         raise UserError(
             "models of the mean cannot be compared with a quantile; use another --loss."
         )
     place = None if device is None else Device(device)
-    with printing.working("reading", as_json or quiet):
+    with printing.working("reading"):
         data = prepared(options)
-    scores = scores_of(data, options, splits, METHODS, as_json or quiet, ours, place)
+    scores = scores_of(data, options, splits, METHODS, ours, place)
     if place is not None:
         data.notes.append(place.done())
     summaries = summarise(scores)
@@ -58,7 +55,7 @@ def compare(
         _draw(scores, next(iter(scores[0].values)), plot)
     random = f"{splits} random splits, one fifth of the rows for testing"
     document = {
-        **asked("compare", options),
+        **asked("compare", options, "data", "target"),
         "task": data.task,
         "rows": len(data.y),
         "columns": len(data.numbers) + len(data.texts),
@@ -67,10 +64,7 @@ def compare(
         "notes": data.notes,
         "plot": None if plot is None else str(plot),
     }
-    if as_json:
-        printing.machine(document)
-    elif not quiet:
-        show(document, summaries)
+    printing.tell(lambda: document, lambda: show(document, summaries))
 
 
 def show(document: dict[str, Any], scores: list[Summary]) -> None:
@@ -79,22 +73,18 @@ def show(document: dict[str, Any], scores: list[Summary]) -> None:
     printing.heading(tested_on[:1].upper() + tested_on[1:])
     show_scores(scores)
     printing.say(f"Verdict: {document['verdict']}", "bold")
-    for text in document["notes"]:
-        printing.note(text)
+    printing.remark(document["notes"])
     if document["plot"] is not None:
         printing.say(f"drawn as {document['plot']}")
 
 
 def _draw(scores: list[Score], measure: str, path: Path) -> None:
-    import io
-
     from matplotlib.figure import Figure
 
-    from ..experiment import write_atomic
+    from ..experiment.rows import replacing
     from ..plot import comparison
 
     figure = Figure(figsize=(6.4, 3.2), layout="constrained")
     comparison(figure.subplots(), scores, measure)
-    out = io.BytesIO()
-    figure.savefig(out, format=path.suffix[1:], dpi=150)
-    write_atomic(path, out.getvalue())
+    with replacing(path) as file:
+        figure.savefig(file, format=path.suffix[1:], dpi=150)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import io
 import os
 from pathlib import Path
 
@@ -14,17 +13,13 @@ from . import printing
 from .errors import UserError
 
 
-def datasets(folder: str | None, names: str | None, *, quiet: bool = False) -> None:
+def datasets(folder: str | None, names: str | None) -> None:
     """List the data sets, or fetch those named into the folder."""
     if folder is not None and not Path(folder).is_dir():
         raise UserError(f"there is no folder {folder}; make it first.")
     if names is not None:
         for name in names.split(","):
-            found = get(spec(name.strip()), folder)
-            if not quiet:
-                printing.say(found)
-        return
-    if quiet:
+            printing.say(get(spec(name.strip()), folder))
         return
     body = [
         [s.name, f"{s.shape[0]}", f"{s.shape[1]}", s.task[:14], _place(s, folder)]
@@ -60,12 +55,10 @@ def get(known: Spec, folder: str | None) -> str:
 
 def keep(data: Dataset, path: Path) -> None:
     """Write a data set as gzip CSV, features first, y last."""
+    import pandas as pd
+
     from ..experiment.rows import write_atomic
 
-    header = ",".join([*(f"x{j}" for j in range(data.X.shape[1])), "y"])
-    out = io.BytesIO()
-    with gzip.GzipFile(fileobj=out, mode="wb", mtime=0) as file:
-        file.write(f"{header}\n".encode())
-        for row in np.column_stack([data.X, data.y]):
-            file.write((",".join(map(repr, row.tolist())) + "\n").encode())
-    write_atomic(path, out.getvalue())
+    names = [*(f"x{j}" for j in range(data.X.shape[1])), "y"]
+    table = pd.DataFrame(np.column_stack([data.X, data.y]), columns=names)
+    write_atomic(path, gzip.compress(table.to_csv(index=False).encode(), mtime=0))

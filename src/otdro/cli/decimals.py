@@ -55,12 +55,9 @@ class Decimals:
         column = column.str.strip().astype(object)
         column.loc[plain.index] = plain.str.replace(decimal, ".", regex=False)
         if between == "." and present.str.contains(".", regex=False).any():
-            self._say(f"column {column.name!r}: dots are read as separators of thousands.")
+            text = f"column {column.name!r}: dots are read as separators of thousands."
+            self.notes += [text] if text not in self.notes else []
         return pd.to_numeric(column) if numbers.all() else column
-
-    def _say(self, text: str) -> None:
-        if text not in self.notes:
-            self.notes.append(text)
 
 
 def decimals(where: str, head: str, separator: str, asked: str = "auto") -> Decimals:

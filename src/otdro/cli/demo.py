@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,15 +33,7 @@ ROWS, COLUMNS, NOISE = 1_000, 100, 3.0
 LABEL_NOISE = 0.3
 
 
-class Example(NamedTuple):
-    """A table of the demonstration."""
-
-    names: list[str]
-    X: Array
-    y: Array
-
-
-def sensors(seed: int) -> tuple[Example, Array]:
+def sensors(seed: int) -> tuple[Labelled, Array]:
     r"""Return made-up rows :math:`x = f a + 3e`, labelled by the concentration f, and the gains a.
 
     An electronic nose: every cheap sensor answers to one gas with a gain of its own, beneath its
@@ -54,80 +46,77 @@ def sensors(seed: int) -> tuple[Example, Array]:
     X = gas @ gains + NOISE * rng.standard_normal((ROWS, COLUMNS))
     measured = gas[:, 0] + LABEL_NOISE * rng.standard_normal(ROWS)
     names = [f"sensor {j + 1}" for j in range(COLUMNS)]
-    return Example(names, X, np.where(measured > 0, "alarm", "calm")), gains[0]
+    return _labelled(X, names, np.where(measured > 0, "alarm", "calm")), gains[0]
 
 
-def patients() -> Example:
+def patients() -> Labelled:
     """Return the breast cancer data that scikit-learn carries."""
     found = load_breast_cancer()
-    names = [str(name) for name in found.feature_names]
-    return Example(names, found.data, found.target_names[found.target])
+    return _labelled(found.data, found.feature_names, found.target_names[found.target])
 
 
-def demo(reps: int = 10, seed: int = 0, *, quiet: bool = False) -> None:
+def _labelled(X: Array, names: Any, y: Array) -> Labelled:
+    import pandas as pd
+
+    return Labelled(pd.DataFrame(X, columns=names), y, "classification")
+
+
+def demo(reps: int, seed: int) -> None:
     """Show what is learned and whether it pays, where it should and on a real table."""
     made, gains = sensors(seed)
-    if not quiet:
-        printing.heading(f"1. Made up: an electronic nose, {COLUMNS} cheap sensors of one gas")
-        printing.say(
-            "Chosen because a learned cost should win there: every sensor answers to the gas "
-            f"with a gain of its own, under noise {NOISE:g} times as large, and the label says "
-            "whether there is too much of it. What the sensors share is all that matters."
-        )
-        printing.say()
-        printing.pairs(_learned(made, gains, seed))
-    _beside(made, reps, seed, quiet)
-    if not quiet:
-        printing.heading("2. Real: breast cancer, chosen because scikit-learn carries it")
-    _beside(patients(), reps, seed, quiet)
-    if not quiet:
-        printing.say("Your own table:  otdro fit DATA.csv --target COLUMN --save model.skops")
-        printing.say("The paper's:     otdro table1 --reps 20")
+    printing.heading(f"1. Made up: an electronic nose, {COLUMNS} cheap sensors of one gas")
+    printing.say(
+        "Chosen because a learned cost should win there: every sensor answers to the gas "
+        f"with a gain of its own, under noise {NOISE:g} times as large, and the label says "
+        "whether there is too much of it. What the sensors share is all that matters."
+    )
+    printing.say()
+    printing.pairs(_learned(made, gains, seed))
+    _beside(made, reps, seed)
+    printing.heading("2. Real: breast cancer, chosen because scikit-learn carries it")
+    _beside(patients(), reps, seed)
+    printing.say("Your own table:  otdro fit DATA.csv --target COLUMN --save model.skops")
+    printing.say("The paper's:     otdro table1 --reps 20")
 
 
-def _learned(data: Example, gains: Array, seed: int) -> list[tuple[str, str]]:
+def _learned(data: Labelled, gains: Array, seed: int) -> list[tuple[str, str]]:
     """Return what a fit to the first rows has learned, beside what is true."""
     X, y = data.X[:TRAIN], data.y[:TRAIN]
-    setting = Setting(cv=inner_folds(y, "classification", seed), seed=seed)
-    pipe = Pipeline([("columns", scaler()), ("model", default_model("classification", setting))])
+    setting = Setting(cv=inner_folds(y, data.task, seed), seed=seed)
+    pipe = Pipeline([("columns", scaler()), ("model", default_model(data.task, setting))])
     model = pipe.fit(X, y)[-1]
-    report = described_model(model, Features(data.names), str(model.delta))
+    report = described_model(model, Features(list(X.columns)), str(model.delta))
+    # a column that is divided by its scale has its gain divided as well
+    true = gains / X.std(ddof=0).to_numpy()
     large = list(report["coefficients"].items())[:SHOWN]
     right = float((pipe.predict(data.X[TRAIN:]) == data.y[TRAIN:]).mean())
     return [
         ("data", f"{TRAIN} rows x {COLUMNS} columns, {ROWS - TRAIN} other rows for the test"),
         *directions_told(report),
-        *_recovered(model.cost_, gains, X),
+        *_recovered(model.cost_, true),
         *risks_told(report),
         ("largest coefficients", ", ".join(f"{name} {value:+.2f}" for name, value in large)),
         ("right on the others", f"{right:.1%}"),
     ]
 
 
-def _recovered(cost: Any, gains: Array, X: Array) -> list[tuple[str, str]]:
+def _recovered(cost: Any, true: Array) -> list[tuple[str, str]]:
     """Return how much of the most expensive direction is what the gas moves."""
     if cost.geometry != "euclidean":
         return []
     found = principal_directions(cost, COLUMNS).vectors[:, -1]
-    # a column that is divided by its scale has its gain divided as well
-    true = gains / X.std(axis=0)
     share = float(true @ found) ** 2 / float(true @ true)
     text = f"{share:.0%} of its most expensive direction is what the gas moves"
     return [("  true structure", f"{text}; by chance {1 / COLUMNS:.0%}")]
 
 
-def _beside(data: Example, reps: int, seed: int, quiet: bool) -> None:
+def _beside(data: Labelled, reps: int, seed: int) -> None:
     """Compare with other models on random splits, and print what came of it."""
-    import pandas as pd
-
     test = min(TEST, len(data.y) - TRAIN)
     splitter = StratifiedShuffleSplit(reps, train_size=TRAIN, test_size=test, random_state=seed)
     splits = list(splitter.split(data.X, data.y))
-    rows = Labelled(pd.DataFrame(data.X, columns=data.names), data.y, "classification")
-    found = compare(rows, scaler(), splits, methods=METHODS, seed=seed)
-    scores = summarise(tracked(found, len(splits), len(METHODS), quiet))
-    if quiet:
-        return
+    found = compare(data, scaler(), splits, methods=METHODS, seed=seed)
+    scores = summarise(tracked(found, len(splits), len(METHODS)))
     printing.say()
     printing.say(f"{reps} random splits: {TRAIN} rows to learn from, {test} others for the test")
     show_scores(scores)

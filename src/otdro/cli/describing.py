@@ -69,8 +69,7 @@ def features_of(front: Any) -> Features:
 
 def cost_name(cost: Any) -> str:
     """Return the name of a cost for a reader."""
-    norms: dict[Any, str] = {np.inf: "l1 norm", 2: "Euclidean", 1: "l-infinity norm"}
-    return norms.get(cost.dual_p, type(cost).__name__)
+    return cost_in_words(cost).partition(":")[0]
 
 
 def cost_in_words(cost: Any) -> str:
@@ -118,21 +117,10 @@ def _along(vector: Array, features: Features) -> dict[str, float]:
         name = f"{column}: {features.category(column, low)} -> {features.category(column, high)}"
         sizes[name] = float(np.ptp(own)) / np.sqrt(2)
     ordered = sorted(sizes, key=lambda name: -abs(sizes[name]))[:PARTS]
-    sign = 1.0 if " -> " in ordered[0] else np.sign(sizes[ordered[0]]) or 1.0
-    if sign < 0:
-        flipped = {name: _flipped(name, sizes[name]) for name in ordered}
-    else:
-        flipped = {name: (name, sizes[name]) for name in ordered}
-    return {n: round(v, 3) for n, v in flipped.values() if abs(v) > SMALL}
-
-
-def _flipped(name: str, value: float) -> tuple[str, float]:
-    """Return the same part of the opposite direction: a switch goes the other way."""
-    if " -> " not in name:
-        return name, -value
-    column, _, way = name.partition(": ")
-    start, _, end = way.partition(" -> ")
-    return f"{column}: {end} -> {start}", value
+    if sizes[ordered[0]] < 0:
+        # a direction and its opposite cost the same
+        return _along(-vector, features)
+    return {name: round(sizes[name], 3) for name in ordered if abs(sizes[name]) > SMALL}
 
 
 def switches(cost: Any, features: Features) -> dict[str, dict[str, float]]:

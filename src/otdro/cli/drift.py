@@ -3,61 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from .. import __version__, inspection
+from .. import inspection
 from ..inspection import Drift
 from ..persistence import load as load_any
 from . import printing
-from .audit import NOT_MET, Requirements, drift_told, show_drift, show_requirements
+from .audit import check_required, document, drift_told, judged, show_drift
 from .errors import UserError
+from .fit import asked
+from .options import DriftOptions, Requirements
 from .predict import counted
-from .preparing import pipeline, split_names
-from .reading import locate, read
-from .tables import labels_of, like, model_rows, prepared_columns, with_target
+from .preparing import pipeline, usable_columns, with_target
+from .tables import labels_of, model_rows, table_of
 
 
-@dataclass(frozen=True)
-class DriftOptions:
-    """The options of ``otdro drift``."""
-
-    old: str
-    new: str
-    target: str | None = None
-    model: Path | None = None
-    cost: str | None = None
-    order: int | None = None
-    scale: str = "standard"
-    drop: tuple[str, ...] = ()
-    categorical: tuple[str, ...] = ()
-    sample: int | None = None
-    seed: int = 0
-    decimal: str = "auto"
-    keep: tuple[str, ...] = ()
-
-
-def drift(
-    options: DriftOptions,
-    *,
-    max_drift: float | None = None,
-    as_json: bool = False,
-    quiet: bool = False,
-) -> int:
+def drift(options: DriftOptions, max_drift: float | None = None) -> int:
     """Measure, print, and return the exit code."""
-    Requirements(max_drift=max_drift).check(options.new)
-    with printing.working("reading", as_json or quiet) as doing:
+    check_required(Requirements(max_drift=max_drift), options.new)
+    with printing.working("reading") as doing:
         found, notes = measured(options, doing)
     told = drift_told(found, max_drift)
-    if as_json:
-        printing.machine(document(options, found, told, notes))
-    elif not quiet:
-        show_drift(found)
-        show_requirements(told)
-        for text in notes:
-            printing.note(text)
-    return 0 if all(line["met"] for line in told) else NOT_MET
+    head = asked("drift", options, "old", "new", "target", "model")
+    printing.tell(lambda: document(head, found, told, notes), lambda: show_drift(found))
+    return judged(told, notes)
 
 
 def measured(options: DriftOptions, doing: Callable[[str], None]) -> tuple[Drift, list[str]]:
@@ -88,10 +57,7 @@ def measured(options: DriftOptions, doing: Callable[[str], None]) -> tuple[Drift
 
 
 def _table(name: str, options: DriftOptions, notes: list[str]) -> Any:
-    table = read(locate(name, options.decimal), sample=options.sample, seed=options.seed)
-    drop = split_names(options.drop, list(table.columns))
-    notes += [text for text in table.attrs.get("notes", []) if text not in notes]
-    table = table.drop(columns=[c for c in drop if c in table.columns])
+    table = table_of(name, options, notes)
     if _labelled(table, options):
         assert options.target is not None
         return with_target(table, options.target, notes)
@@ -114,27 +80,14 @@ def _scaled(old: Any, new: Any, options: DriftOptions, notes: list[str]) -> list
     if options.target is not None and not _labelled(old, options):
         raise UserError(f"the old table has no column {options.target!r}. Check --target.")
     beside = [] if options.target is None else [options.target]
-    data = prepared_columns(old.drop(columns=beside), options.categorical, options.keep)
+    data = usable_columns(old.drop(columns=beside), options.categorical, options.keep)
     notes += data.notes
     front = pipeline(data, options.scale).set_output(transform="pandas")
     first = front.fit_transform(data.X)
-    return [first, front.transform(like(data, new))]
-
-
-def document(
-    options: DriftOptions, found: Drift, told: list[dict[str, Any]], notes: list[str]
-) -> dict[str, Any]:
-    """Return the document of ``docs/audit.md``."""
-    body = found.to_dict()
-    return {
-        "command": "drift",
-        "version": __version__,
-        "old": options.old,
-        "new": options.new,
-        "target": options.target,
-        "model": None if options.model is None else str(options.model),
-        **body,
-        "notes": notes + body["notes"],
-        "requirements": told,
-        "met": all(line["met"] for line in told),
-    }
+    missing = [name for name in data.X.columns if name not in new.columns]
+    if missing:
+        raise UserError(
+            f"the new table lacks columns of the old one: {', '.join(missing[:8])}. Add them, or "
+            "leave them out with --drop."
+        )
+    return [first, front.transform(data.like(new))]

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -24,6 +23,7 @@ from ..experiment import (
     summarise,
 )
 from ..experiment.comparison import fit_pipeline, inner_folds
+from ..experiment.device import recorded
 from ..losses import Quantile
 from ..persistence import check_name
 from ..persistence import save as write_model
@@ -41,7 +41,8 @@ from .describing import (
     switches,
 )
 from .errors import UserError
-from .folders import count, fitted_to_folder
+from .folders import count, fitted_to_folder, messages
+from .options import Chosen, Options, Reading
 from .preparing import Prepared, pipeline, prepare, unlabelled_of
 from .reading import locate, read
 from .showing import show
@@ -49,25 +50,6 @@ from .verdict import verdict
 
 #: Rows on which methods are compared; more would take long and change little.
 MOST = 20_000
-
-
-@dataclass(frozen=True)
-class Options:
-    """The options that ``fit`` and ``compare`` share."""
-
-    data: str
-    target: str
-    task: str = "auto"
-    scale: str = "auto"
-    drop: tuple[str, ...] = ()
-    categorical: tuple[str, ...] = ()
-    sample: int | None = None
-    seed: int = 0
-    unlabelled: str | None = None
-    groups: str | None = None
-    forward: bool = False
-    keep: tuple[str, ...] = ()
-    decimal: str = "auto"
 
 
 def prepared(options: Options) -> Prepared:
@@ -88,95 +70,70 @@ def prepared(options: Options) -> Prepared:
     return replace(data, unlabelled=unlabelled_of(more, data))
 
 
-@dataclass(frozen=True)
-class Chosen:
-    """What is fitted: the options of our model."""
-
-    delta: str = "cv"
-    cost: str | None = None
-    loss: str | None = None
-    order: str = "auto"
-    rule: str | None = None
-    quantile: float | None = None
-
-    def parameters(self) -> dict[str, Any]:
-        """Return them as parameters of the estimator, without those left at their defaults."""
-        found: dict[str, Any] = {"delta": _delta(self.delta)} if self.delta != "cv" else {}
-        if self.order not in ("auto", "1", "2"):
-            raise UserError(f"--order must be 1, 2 or auto, got {self.order!r}.")
-        if self.order != "auto":
-            found["order"] = int(self.order)
-        found |= {k: v for k, v in (("cost", self.cost), ("rule", self.rule)) if v is not None}
-        if self.quantile is not None:
-            if self.loss not in (None, "quantile"):
-                raise UserError(f"--quantile is for --loss quantile, not {self.loss}.")
-            if not 0 < self.quantile < 1:
-                raise UserError(f"--quantile must lie between 0 and 1, got {self.quantile:g}.")
-            found["loss"] = Quantile(tau=self.quantile)
-        elif self.loss is not None:
-            found["loss"] = self.loss
-        return found
-
-    @property
-    def of_a_quantile(self) -> bool:
-        """Whether a quantile is fitted, for which models of the mean are no comparison."""
-        return self.quantile is not None or self.loss == "quantile"
+def parameters(chosen: Chosen, quantile: float | None = None) -> dict[str, Any]:
+    """Return what was chosen as parameters of the estimator, without those left at defaults."""
+    found: dict[str, Any] = {"delta": _delta(chosen.delta)} if chosen.delta != "cv" else {}
+    if chosen.order not in ("auto", "1", "2"):
+        raise UserError(f"--order must be 1, 2 or auto, got {chosen.order!r}.")
+    if chosen.order != "auto":
+        found["order"] = int(chosen.order)
+    named = {"cost": chosen.cost, "rule": chosen.rule, "loss": chosen.loss}
+    found |= {name: value for name, value in named.items() if value is not None}
+    if quantile is not None:
+        if chosen.loss not in (None, "quantile"):
+            raise UserError(f"--quantile is for --loss quantile, not {chosen.loss}.")
+        if not 0 < quantile < 1:
+            raise UserError(f"--quantile must lie between 0 and 1, got {quantile:g}.")
+        found["loss"] = Quantile(tau=quantile)
+    return found
 
 
 def fit(
     options: Options,
-    chosen: Chosen | None = None,
+    chosen: Chosen,
     *,
+    quantile: float | None = None,
     save: Path | None = None,
     page: Path | None = None,
     against: bool = True,
-    as_json: bool = False,
-    quiet: bool = False,
 ) -> None:
     """Fit, compare, print, save and write the page of the fit."""
-    chosen = chosen or Chosen()
     if save is not None:
         check_name(save)
     for file in (save, page):
         if file is not None:
             check_writable(file)
-    ours = chosen.parameters()
-    silent = quiet or as_json
-    with printing.working("reading", silent) as doing:
+    ours = parameters(chosen, quantile)
+    with printing.working("reading") as doing:
         data = prepared(options)
         doing("fitting")
         model, caught = _fitted_to_all(data, options, ours)
-    if against and chosen.of_a_quantile:
+    if against and (quantile is not None or chosen.loss == "quantile"):
+        # models of the mean are no comparison
         against = False
         caught.append("models of the mean cannot be compared with a quantile, so none is fitted.")
-    scores = compared(data, options, silent, ours) if against else []
+    scores = compared(data, options, ours) if against else []
     if save is not None:
         write_model(model, save)
     if page is not None:
-        with printing.working("writing the page", silent):
+        with printing.working("writing the page"):
             write_page(page, model, data, options, scores, caught)
     report = {
-        **asked("fit", options),
+        **asked("fit", options, "data", "target"),
         **described(data, model, options, chosen.delta),
         **told(scores, chosen),
         "notes": data.notes + caught,
         "saved": None if save is None else str(save),
         "report": None if page is None else str(page),
     }
-    if as_json:
-        printing.machine(report)
-    elif not quiet:
-        show(report, scores)
+    printing.tell(lambda: report, lambda: show(report, scores))
 
 
-def asked(command: str, options: Options) -> dict[str, Any]:
+def asked(command: str, options: Reading, *names: str) -> dict[str, Any]:
     """Return the part of a document that says what was asked, and of which version."""
-    return {
-        "command": command,
-        "version": __version__,
-        "data": options.data,
-        "target": options.target,
-    }
+    values = {name: getattr(options, name) for name in names}
+    said = {name: None if value is None else str(value) for name, value in values.items()}
+    return {"command": command, "version": __version__, **said}
 
 
 def told(scores: list[Summary], chosen: Chosen) -> dict[str, Any]:
@@ -237,10 +194,9 @@ def fitted(
     cv = inner_folds(data.y, data.task, options.seed, data.groups)
     model = default_model(data.task, Setting(cv=cv, seed=options.seed)).set_params(**(ours or {}))
     pipe = Pipeline([("columns", pipeline(data, options.scale)), ("model", model)])
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with recorded() as caught:
         fit_pipeline(pipe, data)
-    return pipe, list(dict.fromkeys(" ".join(str(w.message).split()) for w in caught))
+    return pipe, messages(caught)
 
 
 def _fitted_to_all(data: Prepared, options: Options, ours: dict[str, Any]) -> tuple[Any, list[str]]:
@@ -256,15 +212,13 @@ def _fitted_to_all(data: Prepared, options: Options, ours: dict[str, Any]) -> tu
     return fitted_to_folder(source, data, options.target, options.scale, options.seed, ours)
 
 
-def compared(
-    data: Prepared, options: Options, quiet: bool, ours: dict[str, Any] | None = None
-) -> list[Summary]:
+def compared(data: Prepared, options: Options, ours: dict[str, Any] | None = None) -> list[Summary]:
     """Return five-fold scores of the model as it is fitted beside the usual ones."""
     if len(data.y) > MOST:
         rows = np.sort(np.random.default_rng(options.seed).permutation(len(data.y))[:MOST])
         data.notes.append(f"methods are compared on {MOST} random rows.")
         data = data.part(rows)
-    return summarise(scores_of(data, options, None, CONTENDERS, quiet, ours))
+    return summarise(scores_of(data, options, None, CONTENDERS, ours))
 
 
 def scores_of(
@@ -272,7 +226,6 @@ def scores_of(
     options: Options,
     repeats: int | None,
     methods: list[str],
-    quiet: bool,
     ours: dict[str, Any] | None = None,
     device: Device | None = None,
 ) -> list[Score]:
@@ -287,17 +240,17 @@ def scores_of(
         ours=ours,
         device=device,
     )
-    scores = tracked(found, len(splits), len(methods), quiet)
+    scores = tracked(found, len(splits), len(methods))
     # a loss without probabilities has no log-loss
     kept = [m for m, v in scores[0].values.items() if not np.isnan(v)]
     return [replace(s, values={m: s.values[m] for m in kept}) for s in scores]
 
 
-def tracked(found: Iterator[Score], splits: int, methods: int, quiet: bool) -> list[Score]:
+def tracked(found: Iterator[Score], splits: int, methods: int) -> list[Score]:
     """Return the scores of ``methods`` models on every split, telling how far they are."""
     total, start = splits * methods, perf_counter()
     scores: list[Score] = []
-    with printing.progress(total, quiet) as tell:
+    with printing.progress(total) as tell:
         for k, score in enumerate(found, 1):
             scores.append(score)
             # every method once is the least that an estimate can stand on

@@ -12,7 +12,8 @@ from sklearn.pipeline import Pipeline
 
 from ..chunks import Chunk, Chunks
 from ..experiment import Setting, default_model
-from .preparing import Array, Prepared, column_as, pipeline
+from ..experiment.device import recorded
+from .preparing import Array, Prepared, pipeline
 from .reading import PIECE, Source, parquet_files, pieces
 
 
@@ -40,16 +41,10 @@ class TableRows(Chunks):
         for piece in pieces(self.source, PIECE):
             rows = piece[piece[self.target].notna()]
             if len(rows):
-                X = self.transformer.transform(self._features(rows, first))
+                X = self.transformer.transform(self.data.like(rows, first))
                 yield Chunk(number, start, np.asarray(X, dtype=float), self._targets(rows))
                 number, start = number + 1, start + len(rows)
             first += len(piece)
-
-    def _features(self, rows: Any, first: int) -> Any:
-        """Return the columns of the model as numbers and texts."""
-        found = {name: column_as(rows[name], "numbers", first) for name in self.data.numbers}
-        found |= {name: column_as(rows[name], "texts", first) for name in self.data.texts}
-        return type(rows)(found)[list(self.data.X.columns)]
 
     def _targets(self, rows: Any) -> Array:
         """Return the target in the type that the prepared rows gave it."""
@@ -59,19 +54,23 @@ class TableRows(Chunks):
         return np.asarray(column, dtype=float).astype(kind)
 
 
+def messages(caught: list[warnings.WarningMessage]) -> list[str]:
+    """Return what warnings say, each once and in one line."""
+    return list(dict.fromkeys(" ".join(str(w.message).split()) for w in caught))
+
+
 def fitted_to_folder(
     source: Source, data: Prepared, target: str, scale: str, seed: int, ours: dict[str, Any]
 ) -> tuple[Any, list[str]]:
     """Return the pipeline with the model fitted to all rows, and the warnings as notes."""
     columns = pipeline(data, scale).fit(data.X, data.y)
     model = default_model(data.task, Setting(cv=5, seed=seed)).set_params(**ours)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with recorded() as caught:
         rows = TableRows(source, data, target, columns)
         model.fit(rows, None)
     notes = [
         f"the model is fitted to all {rows.n} rows, in pieces; columns are prepared from "
         f"{len(data.y)} random ones, and counts and comparisons are of these.",
-        *dict.fromkeys(" ".join(str(w.message).split()) for w in caught),
+        *messages(caught),
     ]
     return Pipeline([("columns", columns), ("model", model)]), notes

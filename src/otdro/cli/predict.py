@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import io
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
 from ..experiment.rows import replacing
+from ..persistence import load
 from . import printing
 from .errors import UserError
 from .fit import check_writable
 from .preparing import absent_values, check_column, column_as, numbers_of
 from .reading import PIECE, locate, pieces
-from .saving import load
 
 #: What is done with values that are missing, and with infinite ones, after how many there are.
 MISSING = "replaced as in the training data."
@@ -31,10 +30,11 @@ def predict(
     *,
     identifier: str | None = None,
     decimal: str = "auto",
-    quiet: bool = False,
 ) -> None:
     """Read the table in pieces, predict, and write in pieces; nothing half-written is left."""
     fitted = load(model)
+    if not hasattr(fitted, "feature_names_in_"):
+        raise UserError(f"{model} holds a {type(fitted).__name__}, not a model from otdro fit.")
     if out is not None:
         check_writable(out)
         if out.suffix not in (".csv", ".tsv", ".txt", ""):
@@ -43,8 +43,8 @@ def predict(
             )
     notes: dict[str, int] = {}
     # on a terminal that shows the predictions themselves a bar would be in their way
-    hidden = quiet or (out is None and sys.stdout.isatty())
-    with _writer(out) as file, printing.working("predicting", hidden) as doing:
+    hidden = out is None and sys.stdout.isatty()
+    with _writer(out) as write, printing.working("predicting", hidden) as doing:
         separator = "\t" if out is not None and out.suffix == ".tsv" else ","
         source = locate(data, decimal)
         done = 0
@@ -53,28 +53,20 @@ def predict(
             if identifier is not None:
                 check_column(identifier, list(piece.columns))
                 rows.insert(0, identifier, piece[identifier].to_numpy())
-            file.write(rows.to_csv(index=False, header=k == 0, sep=separator))
+            write(rows.to_csv(index=False, header=k == 0, sep=separator))
             done += len(rows)
             doing(f"predicting, {done:,} rows done")
-    if not quiet:
-        for text in source.notes:
-            printing.note(text)
-        for text in counted(notes):
-            printing.note(text)
+    printing.remark([*source.notes, *counted(notes)])
 
 
 @contextmanager
-def _writer(out: Path | None) -> Iterator[IO[str]]:
+def _writer(out: Path | None) -> Iterator[Callable[[str], int]]:
     """Yield standard output, or a file that is in place only when it is whole."""
     if out is None:
-        yield sys.stdout
+        yield sys.stdout.write
         return
-    with replacing(out) as raw:
-        text = io.TextIOWrapper(raw, encoding="utf-8", newline="", write_through=True)
-        try:
-            yield text
-        finally:
-            text.detach()
+    with replacing(out) as file:
+        yield lambda text: file.write(text.encode())
 
 
 def check_model_columns(wanted: Any, table: Any, notes: dict[str, int]) -> None:

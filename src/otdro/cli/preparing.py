@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -35,15 +36,20 @@ class Prepared(Labelled):
     texts: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
+    def like(self, table: Any, first: int = 0) -> Any:
+        """Return these columns of another table, whose first row is ``first``, as they are here."""
+        kind = {**dict.fromkeys(self.numbers, "numbers"), **dict.fromkeys(self.texts, "texts")}
+        return type(table)({c: column_as(table[c], kind[c], first) for c in self.X.columns})
+
 
 def prepare(
     table: Any,
     target: str,
     task: str = "auto",
-    drop: tuple[str, ...] = (),
-    categorical: tuple[str, ...] = (),
+    drop: Sequence[str] | None = None,
+    categorical: Sequence[str] | None = None,
     groups: str | None = None,
-    keep: tuple[str, ...] = (),
+    keep: Sequence[str] | None = None,
 ) -> Prepared:
     """Split a table into features and target, and say what was done with each column."""
     columns = list(table.columns)
@@ -51,18 +57,17 @@ def prepare(
     both = [name for name in keep if name in drop]
     if both:
         raise UserError(f"--keep and --drop both name {both[0]!r}; name it once.")
-    said = list(table.attrs.get("notes", []))
-    named = (target, *drop, *categorical) if groups is None else (target, groups, *drop)
-    for name in (*named, *categorical, *keep):
-        check_column(name, list(table.columns))
+    beside = {target} if groups is None else {target, groups}
+    for name in (target, *beside, *drop, *categorical, *keep):
+        check_column(name, columns)
     if target in drop:
         raise UserError(f"--drop names the target {target!r}; name columns beside it.")
     if groups == target:
         raise UserError(f"--groups {groups} is the target; name the column of the environments.")
-    if len(table.columns) - len({*drop, *([] if groups is None else [groups])}) < 2:
+    if beside.union(drop) == set(columns):
         raise UserError(f"there is no column beside the target {target!r} to predict from.")
-    table, notes = _with_target(table, target)
-    notes = said + notes
+    notes = list(table.attrs.get("notes", []))
+    table = with_target(table, target, notes)
     y, task = target_of(table[target], task)
     notes += labels_alike(y, target)
     if len(y) < LEAST:
@@ -70,28 +75,34 @@ def prepare(
             f"the table has {len(y)} rows with a target; the folds need {LEAST}: add more."
         )
     environments = None if groups is None else environments_of(table[groups])
-    features = table.drop(columns=list({target, *drop, *([] if groups is None else [groups])}))
+    found = usable_columns(table.drop(columns=list(beside.union(drop))), categorical, keep)
+    return replace(found, y=y, task=task, groups=environments, notes=notes + found.notes)
+
+
+def usable_columns(
+    table: Any, categorical: Sequence[str] | None, keep: Sequence[str] | None
+) -> Prepared:
+    """Return the usable columns of a table, none of them a target, and notes on the others."""
     kept: dict[str, Any] = {}
-    numbers: list[str] = []
-    texts: list[str] = []
-    for name in features.columns:
-        column, kind, note = feature(features[name], name in categorical, name in keep)
+    kinds: dict[str, list[str]] = {"number": [], "text": []}
+    notes: list[str] = []
+    categorical, keep = (split_names(n, list(table.columns)) for n in (categorical, keep))
+    for name in table.columns:
+        column, kind, note = feature(table[name], name in categorical, name in keep)
         notes += [note] if note else []
-        if kind == "left out":
-            continue
-        (numbers if kind == "number" else texts).append(name)
-        kept[name] = column
+        if kind in kinds:
+            kinds[kind].append(name)
+            kept[name] = column
     if not kept:
-        raise UserError("no usable column is left beside the target. " + " ".join(notes))
-    return Prepared(
-        type(table)(kept), y, task, environments, numbers=numbers, texts=texts, notes=notes
-    )
+        raise UserError("no usable column is left. " + " ".join(notes))
+    X, (numbers, texts) = type(table)(kept), kinds.values()
+    return Prepared(X, np.zeros(0), "", numbers=numbers, texts=texts, notes=notes)
 
 
-def split_names(given: tuple[str, ...], columns: list[str]) -> tuple[str, ...]:
+def split_names(given: Sequence[str] | None, columns: list[str]) -> tuple[str, ...]:
     """Return the names in options such as A,B; a column whose own name has a comma is one name."""
     found: list[str] = []
-    for text in given:
+    for text in given or ():
         parts = [text] if text in columns else [part.strip() for part in text.split(",")]
         found += [part for part in parts if part]
     return tuple(dict.fromkeys(found))
@@ -122,9 +133,7 @@ def unlabelled_of(table: Any, data: Prepared) -> Any:
         raise UserError(
             f"the table of unlabelled rows has {len(table)} rows; it needs two or more."
         )
-    kept = {name: column_as(table[name], "numbers") for name in data.numbers}
-    kept |= {name: column_as(table[name], "texts") for name in data.texts}
-    return type(table)(kept)[list(data.X.columns)]
+    return data.like(table)
 
 
 def check_column(name: str, columns: list[str]) -> None:
@@ -141,19 +150,18 @@ def _listed(names: list[str], most: int = 8) -> str:
     return ", ".join(str(name) for name in names[:most]) + more
 
 
-def _with_target(table: Any, target: str) -> tuple[Any, list[str]]:
-    missing = int(table[target].isna().sum())
-    if missing == len(table):
+def with_target(table: Any, target: str, notes: list[str]) -> Any:
+    """Return the rows with a target; say how many have none."""
+    check_column(target, list(table.columns))
+    present = table[target].notna()
+    count = int((~present).sum())
+    if count == len(table):
         raise UserError(f"the target {target!r} has no values.")
-    if not missing:
-        return table, []
-    return table[table[target].notna()].reset_index(drop=True), [without_target(missing)]
-
-
-def without_target(count: int) -> str:
-    """Return the note on rows that have no target."""
-    rows = "1 row without a target is" if count == 1 else f"{count} rows without a target are"
-    return f"{rows} left out."
+    if count:
+        rows = "1 row without a target is" if count == 1 else f"{count} rows without a target are"
+        notes.append(f"{rows} left out.")
+        table = table[present].reset_index(drop=True)
+    return table
 
 
 def labels_alike(y: Array, target: str) -> list[str]:
@@ -173,14 +181,12 @@ def labels_alike(y: Array, target: str) -> list[str]:
 
 def target_of(column: Any, task: str) -> tuple[Array, str]:
     """Return targets as numbers or labels, and the task."""
-    import pandas as pd
-
-    numbers = _as_numbers(column)
+    numbers = as_numbers(column)
     if task == "regression":
         if numbers is None:
-            bad = next(v for v in column if pd.isna(pd.to_numeric(str(v), errors="coerce")))
+            bad = str(column.iloc[first_text(column)])
             raise UserError(
-                f"regression needs numbers, but the target {column.name!r} holds {str(bad)!r}."
+                f"regression needs numbers, but the target {column.name!r} holds {bad!r}."
             )
         return _finite(numbers, column.name), "regression"
     distinct = int(column.nunique())
@@ -233,7 +239,7 @@ def feature(column: Any, categorical: bool = False, keep: bool = False) -> tuple
         return None, "left out", _left_out(column, "holds dates")
     if not wanted and holds_identifiers(column):
         return None, "left out", _left_out(column, "numbers the rows (an identifier)")
-    numbers = None if categorical else _as_numbers(column)
+    numbers = None if categorical else as_numbers(column)
     if numbers is not None:
         infinite = np.isinf(numbers)
         note = _imputed(column.name, np.isnan(numbers), "the median", infinite)
@@ -307,7 +313,7 @@ def as_texts(column: Any) -> Array:
     return values
 
 
-def _as_numbers(column: Any) -> Array | None:
+def as_numbers(column: Any) -> Array | None:
     """Return floats, nan where missing; None if some value is not a number or a truth value."""
     import pandas as pd
 
@@ -334,17 +340,22 @@ def column_as(column: Any, kind: str, first: int = 0) -> Any:
 
 def numbers_of(column: Any, first: int = 0) -> Array:
     """Return a column as numbers, nan where missing; refuse texts, by the row of the first one."""
-    numbers = _as_numbers(column)
+    numbers = as_numbers(column)
     if numbers is None:
-        import pandas as pd
-
-        bad = pd.to_numeric(column.astype(object), errors="coerce").isna() & column.notna()
-        row = int(np.flatnonzero(bad.to_numpy())[0])
+        row = first_text(column)
         raise UserError(
             f"column {column.name!r} must hold numbers, but row {first + row + 1} holds "
             f"{str(column.iloc[row])!r}."
         )
     return numbers
+
+
+def first_text(column: Any) -> int:
+    """Return the first row of a column that holds something other than a number."""
+    import pandas as pd
+
+    bad = pd.to_numeric(column.astype(object), errors="coerce").isna() & column.notna()
+    return int(bad.to_numpy().argmax())
 
 
 def _check_mixed(column: Any) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -15,12 +16,27 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
+from .options import PERSON, PROGRAM
+
 WIDTH = 80
+#: Who reads what is printed.
+_READER = ContextVar("_READER", default=PERSON)
+
+
+@contextmanager
+def read_by(reader: str) -> Iterator[None]:
+    """Print for this reader only, and nothing that is for another."""
+    token = _READER.set(reader)
+    try:
+        yield
+    finally:
+        _READER.reset(token)
 
 
 def console(*, error: bool = False) -> Console:
-    """Return a console no wider than 80 columns."""
-    found = Console(stderr=error, highlight=False, markup=False, emoji=False)
+    """Return a console no wider than 80 columns, silent where no person reads."""
+    quiet = _READER.get() != PERSON
+    found = Console(stderr=error, highlight=False, markup=False, emoji=False, quiet=quiet)
     found.width = min(WIDTH, found.width)
     return found
 
@@ -35,9 +51,18 @@ def note(text: str) -> None:
     console(error=True).print(f"note: {text}", style="dim")
 
 
-def machine(value: Any) -> None:
-    """Print JSON; what is not finite becomes null."""
-    sys.stdout.write(json.dumps(_plain(value), indent=1) + "\n")
+def remark(notes: Iterable[str]) -> None:
+    """Print remarks one after another."""
+    for text in notes:
+        note(text)
+
+
+def tell(document: Callable[[], dict[str, Any]], show: Callable[[], None]) -> None:
+    """Print a document as JSON for a program, or show it to a person; what is endless is null."""
+    if _READER.get() == PROGRAM:
+        sys.stdout.write(json.dumps(_plain(document()), indent=1) + "\n")
+    elif _READER.get() == PERSON:
+        show()
 
 
 def heading(text: str) -> None:
@@ -83,13 +108,13 @@ def _too_wide(head: list[str], body: list[list[str]]) -> bool:
 
 
 @contextmanager
-def working(text: str, quiet: bool = False) -> Iterator[Callable[[str], None]]:
+def working(text: str, hidden: bool = False) -> Iterator[Callable[[str], None]]:
     """Show on a terminal what is being done, with a bar that has no end and the time it takes.
 
     Yields a function that says what is done next.
     """
     shown = console(error=True)
-    if quiet or not shown.is_terminal:
+    if hidden or shown.quiet or not shown.is_terminal:
         yield lambda text: None
         return
     parts = (BarColumn(30), TextColumn("{task.description}"), TimeElapsedColumn())
@@ -115,14 +140,14 @@ def intervals(means: list[float], errors: list[float], width: int = 26) -> list[
 
 
 @contextmanager
-def progress(total: int, quiet: bool = False, log: bool = False) -> Iterator[Any]:
+def progress(total: int, log: bool = False) -> Iterator[Any]:
     """Yield a function (done, seconds left or None) that moves a bar on a terminal.
 
     Elsewhere it writes a line at every tenth if ``log`` is set, else nothing.
     """
     shown = console(error=True)
-    if quiet or not shown.is_terminal:
-        yield _lines(total, quiet or not log)
+    if shown.quiet or not shown.is_terminal:
+        yield _lines(total, shown.quiet or not log)
         return
     left = TextColumn("{task.fields[left]}")
     count = TextColumn("{task.completed:.0f}/{task.total:.0f}")

@@ -27,7 +27,6 @@ FACTORS = {"text": 3.0, "gzip": 15.0, "parquet": 10.0, "folder": 10.0, "excel": 
 OFFICE = (b"[Content_Types].xml", b"docProps/", b"xl/")
 #: Characters of a text table from which the way of writing numbers is found out.
 HEAD = 1_000_000
-NOT_UTF8 = "{} is not UTF-8 text; convert it, e.g. by iconv -f latin1 -t utf-8."
 #: Endings of names, the kind of file that they promise, and that kind in words.
 NAMED = {
     ".parquet": ("parquet", "a Parquet file"),
@@ -219,12 +218,12 @@ def _excel(source: Source, size: int | None) -> Iterator[Any]:
 def _text(source: Source, size: int | None) -> Iterator[Any]:
     import pandas as pd
 
-    separator, head = _head(source)
-    written = decimals(source.name, head, separator, source.decimal)
-    options: dict[str, Any] = {"sep": separator, "index_col": False, "skipinitialspace": True}
-    if not written.plain:
-        options["dtype"] = str
     try:
+        separator, head = _head(source)
+        written = decimals(source.name, head, separator, source.decimal)
+        options: dict[str, Any] = {"sep": separator, "index_col": False, "skipinitialspace": True}
+        if not written.plain:
+            options["dtype"] = str
         with _decoded(source) as text, warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)
             warnings.simplefilter("ignore", pd.errors.DtypeWarning)
@@ -235,7 +234,9 @@ def _text(source: Source, size: int | None) -> Iterator[Any]:
                     yield written.translate(piece)
             source.notes.extend(written.notes)
     except UnicodeDecodeError:
-        raise UserError(NOT_UTF8.format(source.name)) from None
+        raise UserError(
+            f"{source.name} is not UTF-8 text; convert it, e.g. by iconv -f latin1 -t utf-8."
+        ) from None
     except (pd.errors.ParserError, pd.errors.ParserWarning) as error:
         raise UserError(
             f"{source.name} is not a regular table ({_reason(error)}). Every line needs as many "
@@ -257,15 +258,10 @@ def _reason(error: Exception) -> str:
 
 def _head(source: Source) -> tuple[str, str]:
     """Check the names; return the separator, the commonest of , ; | and tab, and the head."""
-    try:
-        with _decoded(source) as text:
-            line = text.readline(HEAD)
-            # whole lines only: the last one of a long file may be cut
-            rest = text.read(HEAD)
-    except UnicodeDecodeError:
-        raise UserError(NOT_UTF8.format(source.name)) from None
-    except (EOFError, gzip.BadGzipFile) as error:
-        raise UserError(f"{source.name} is not a whole gzip file: {error}.") from None
+    with _decoded(source) as text:
+        line = text.readline(HEAD)
+        # whole lines only: the last one of a long file may be cut
+        rest = text.read(HEAD)
     if not line.strip():
         raise UserError(f"{source.name} does not begin with a line of column names.")
     separator = max(",;\t|", key=line.count)

@@ -43,8 +43,7 @@ def show(report: dict[str, Any], scores: list[Summary]) -> None:
         printing.heading(f"Beside other models ({report['tested']}; mean, standard error)")
         show_scores(scores)
         printing.say(f"Verdict: {report['verdict']}", "bold")
-    for text in report["notes"]:
-        printing.note(text)
+    printing.remark(report["notes"])
     if report["report"] is not None:
         printing.say(f"\nthe page is {report['report']}")
     if report["saved"] is not None:

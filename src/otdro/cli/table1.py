@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ..datasets import DatasetUnavailableError, load
 from ..experiment import (
@@ -13,43 +12,20 @@ from ..experiment import (
     Device,
     Plan,
     Row,
-    available,
     notes,
     resolve,
     run,
     tables,
     write_atomic,
 )
+from ..experiment.methods import listed
 from . import printing
 from .errors import UserError
+from .options import Table1
 
 
-@dataclass(frozen=True)
-class Table1:
-    """What to run and where to put it."""
-
-    sets: str = ",".join(SIZES)
-    methods: str = "default"
-    reps: int = 200
-    jobs: int = 1
-    seed: int = 0
-    out: str = "table1"
-    data: str | None = None
-    backend: str | None = None
-    intercept: bool = True
-    device: str | None = None
-
-
-def settings(config: Path | None, given: Mapping[str, object]) -> Table1:
-    """Return the settings of a file, overruled by those given on the command line."""
-    values: dict[str, object] = {}
-    if config is not None:
-        values = _toml(config)
-    values |= {name: value for name, value in given.items() if value is not None}
-    return Table1(**values)  # type: ignore[arg-type]
-
-
-def _toml(path: Path) -> dict[str, object]:
+def settings(path: Path) -> dict[str, Any]:
+    """Return the settings of a TOML file, each of the kind of its default."""
     import tomllib
 
     try:
@@ -67,31 +43,30 @@ def _toml(path: Path) -> dict[str, object]:
     return values
 
 
-def table1(asked: Table1, *, quiet: bool = False) -> None:
+def table1(asked: Table1) -> None:
     """Run what is missing, then write and print the tables."""
     folder = Path(asked.out)
     device = _device(asked)
-    plan = _plan(asked, quiet)
+    plan = _plan(asked)
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder} is a file; --out names a folder.")
     folder.mkdir(parents=True, exist_ok=True)
     if not os.access(folder, os.W_OK):
         raise UserError(f"no permission to write in {folder}. Choose another --out.")
-    with printing.progress(len(plan.cells()), quiet, log=True) as tell:
+    with printing.progress(len(plan.cells()), log=True) as tell:
         rows = run(
             plan,
             folder,
             jobs=asked.jobs,
             backend=asked.backend,
             device=device,
-            report=lambda now: tell(now.done, now.remaining),
+            report=tell,
         )
     text = write(rows, folder, asked)
-    if not quiet:
-        printing.console().print(text, soft_wrap=True)
-        printing.say(f"rows and tables are in {folder}")
-        if device is not None and device.problems:
-            printing.note(device.done())
+    printing.console().print(text, soft_wrap=True)
+    printing.say(f"rows and tables are in {folder}")
+    if device is not None and device.problems:
+        printing.note(device.done())
 
 
 def _device(asked: Table1) -> Device | None:
@@ -105,37 +80,24 @@ def _device(asked: Table1) -> Device | None:
     return Device(asked.device)
 
 
-def _plan(asked: Table1, quiet: bool) -> Plan:
+def _plan(asked: Table1) -> Plan:
     if asked.reps < 1:
         raise UserError(f"--reps must be at least 1, got {asked.reps}.")
     if asked.seed < 0:
         raise UserError(f"--seed must be at least 0, got {asked.seed}.")
     if asked.jobs == 0:
         raise UserError("--jobs must be a number of processes, or -1 for all cores; got 0.")
-    methods, names = resolve(asked.methods), _names(asked.sets)
-    for name in [name for name in methods if not available(name)]:
-        methods.remove(name)
-        if not quiet:
-            printing.note(f"{name} is not in this version and is skipped.")
+    methods = resolve(asked.methods)
+    names = listed(asked.sets, SIZES, {"all": tuple(SIZES)}, "{} is not in the paper's table")
     datasets = {}
     for name in names:
         try:
             datasets[name] = load(name, folder=asked.data, download=False)
         except DatasetUnavailableError as error:
-            if not quiet:
-                printing.note(f"{error} The others run.")
-    if not datasets or not methods:
-        raise UserError("none of the data sets or methods asked for is here; see otdro datasets.")
+            printing.note(f"{error} The others run.")
+    if not datasets:
+        raise UserError("none of the data sets asked for is here; see otdro datasets.")
     return Plan(datasets, methods, asked.reps, asked.seed, asked.intercept)
-
-
-def _names(sets: str) -> list[str]:
-    lower = {name.lower(): name for name in SIZES}
-    asked = [part.strip().lower() for part in sets.split(",") if part.strip()]
-    for part in asked:
-        if part not in lower:
-            raise UserError(f"{part!r} is not in the paper's table; its sets: {', '.join(SIZES)}.")
-    return [name for key, name in lower.items() if key in asked]
 
 
 def write(rows: list[Row], folder: Path, asked: Table1) -> str:

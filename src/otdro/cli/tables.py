@@ -8,19 +8,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .errors import UserError
+from .options import Reading
 from .predict import check_model_columns, features
-from .preparing import (
-    Prepared,
-    _as_numbers,
-    as_texts,
-    check_column,
-    column_as,
-    feature,
-    split_names,
-    without_target,
-)
+from .preparing import as_numbers, as_texts, column_as, first_text, split_names
+from .reading import locate, read
 
 Array = NDArray[Any]
+
+
+def table_of(name: str, options: Reading, notes: list[str]) -> Any:
+    """Return a table without the columns to leave out; add what there is to say of it."""
+    table = read(locate(name, options.decimal), sample=options.sample, seed=options.seed)
+    notes += [text for text in table.attrs.get("notes", []) if text not in notes]
+    drop = split_names(options.drop, list(table.columns))
+    return table.drop(columns=[c for c in drop if c in table.columns])
 
 
 def model_rows(model: Any, table: Any, beside: tuple[str, ...], notes: dict[str, int]) -> Any:
@@ -41,7 +42,7 @@ def model_rows(model: Any, table: Any, beside: tuple[str, ...], notes: dict[str,
                 f"the model has {wanted} columns and no names for them; the table has "
                 f"{len(rest.columns)} beside the target. Leave the others out with --drop."
             )
-        return _numbers(rest, list(rest.columns)).to_numpy()
+        return np.column_stack([column_as(rest[name], "numbers") for name in rest.columns])
     check_model_columns(names, rest, notes)
     return rest[list(names)]
 
@@ -52,10 +53,6 @@ def _from_fit(model: Any) -> bool:
     return "columns" in steps and hasattr(steps["columns"], "transformers_")
 
 
-def _numbers(table: Any, names: list[str]) -> Any:
-    return type(table)({name: column_as(table[name], "numbers") for name in names})
-
-
 def labels_of(table: Any, target: str, model: Any) -> Array:
     """Return the target as the model's own labels, or as numbers for a regression model.
 
@@ -63,69 +60,11 @@ def labels_of(table: Any, target: str, model: Any) -> Array:
     """
     column = table[target]
     classes = getattr(model, "classes_", None)
-    numbers = _as_numbers(column)
+    numbers = as_numbers(column)
     if classes is None or np.asarray(classes).dtype.kind in "iufb":
         if numbers is None:
-            bad = next(str(v) for v in column if not _is_number(v))
+            bad = str(column.iloc[first_text(column)])
             raise UserError(f"the target {target!r} must hold numbers, but it holds {bad!r}.")
         return numbers
     known = {str(c): c for c in classes}
     return np.array([known.get(text, text) for text in as_texts(column)])
-
-
-def _is_number(value: Any) -> bool:
-    try:
-        float(value)
-    except (TypeError, ValueError):
-        return False
-    return True
-
-
-def with_target(table: Any, target: str, notes: list[str]) -> Any:
-    """Return the rows with a target; say how many have none."""
-    check_column(target, list(table.columns))
-    present = table[target].notna()
-    if not present.any():
-        raise UserError(f"the target {target!r} has no values.")
-    if not present.all():
-        notes.append(without_target(int((~present).sum())))
-        table = table[present].reset_index(drop=True)
-    return table
-
-
-def prepared_columns(
-    table: Any, categorical: tuple[str, ...], keep: tuple[str, ...] = ()
-) -> Prepared:
-    """Return the usable columns of a table without a target, and notes on the others."""
-    kept: dict[str, Any] = {}
-    kinds: dict[str, list[str]] = {"number": [], "text": []}
-    notes: list[str] = []
-    categorical, keep = (split_names(n, list(table.columns)) for n in (categorical, keep))
-    for name in table.columns:
-        column, kind, note = feature(table[name], name in categorical, name in keep)
-        notes += [note] if note else []
-        if kind in kinds:
-            kinds[kind].append(name)
-            kept[name] = column
-    if not kept:
-        raise UserError("no usable column is left. " + " ".join(notes))
-    return Prepared(
-        type(table)(kept),
-        np.zeros(0),
-        "classification",
-        numbers=kinds["number"],
-        texts=kinds["text"],
-        notes=notes,
-    )
-
-
-def like(data: Prepared, table: Any) -> Any:
-    """Return the columns of another table as those of the first one are."""
-    missing = [name for name in data.X.columns if name not in table.columns]
-    if missing:
-        raise UserError(
-            f"the new table lacks columns of the old one: {', '.join(missing[:8])}. Add them, or "
-            "leave them out with --drop."
-        )
-    kind = {**dict.fromkeys(data.numbers, "numbers"), **dict.fromkeys(data.texts, "texts")}
-    return type(table)({name: column_as(table[name], kind[name]) for name in data.X.columns})

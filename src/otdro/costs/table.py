@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,12 +63,9 @@ class CostTable:
 
     def __str__(self) -> str:
         title = "Price of moving one feature by one standard deviation, most expensive first"
-        lines = listing(
-            ("feature", self.names),
-            f"{'move':>10}  {'price':>10}",
-            [f"{v:>10.4g}  {p:>10.4g}" for v, p in zip(self.move, self.price, strict=True)],
-            np.argsort(-self.price.round(PRICE_DIGITS), kind="stable"),
-        )
+        order = np.argsort(-self.price.round(PRICE_DIGITS), kind="stable")[:ROWS]
+        body = [[self.names[j], f"{self.move[j]:.4g}", f"{self.price[j]:.4g}"] for j in order]
+        lines = Grid(["feature", "move", "price"], body).lines() + left_out(len(self.names))
         return "\n".join([title, *lines, "", *self._directions()])
 
     def _directions(self) -> list[str]:
@@ -92,18 +89,25 @@ class CostTable:
         return lines + ([f"  and {rest} smaller"] if rest else [])
 
 
-def listing(
-    names: tuple[str, list[str]], heading: str, cells: list[str], order: Array
-) -> list[str]:
-    """Return a table as lines: names under their head, then the cells; the first ``ROWS`` of them.
+class Grid(NamedTuple):
+    """A table for a reader: the heads of its columns, and lines of as many texts."""
 
-    ``order`` are the numbers of the lines, the first at the top.
-    """
-    head, each = names
-    width = min(max(len(head), *(len(name) for name in each)), WIDEST)
-    lines = [f"{head:<{width}}  {heading}"]
-    lines += [f"{shorten(each[j], width):<{width}}  {cells[j]}" for j in order[:ROWS]]
-    return lines + ([f"... and {len(order) - ROWS} more"] if len(order) > ROWS else [])
+    head: list[str]
+    body: list[list[str]]
+
+    def lines(self, gap: str = "  ") -> list[str]:
+        """Return it in fixed columns with a ``gap`` between them, the first of them names."""
+        cells = [[shorten(line[0], WIDEST), *line[1:]] for line in (self.head, *self.body)]
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        return [
+            gap.join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]).rstrip()
+            for line in cells
+        ]
+
+
+def left_out(total: int) -> list[str]:
+    """Return the last line of a table that shows the first ``ROWS`` of its lines."""
+    return [f"... and {total - ROWS} more"] if total > ROWS else []
 
 
 def shorten(name: str, width: int) -> str:

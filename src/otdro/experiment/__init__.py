@@ -2,27 +2,23 @@
 
 from .comparison import Labelled, Score, Summary, compare, rounds, summarise
 from .device import Device
-from .methods import METHODS, Method, available, resolve
+from .methods import METHODS, resolve
 from .models import Setting, default_model
 from .rows import Row, write_atomic
-from .run import Plan, Progress, run
+from .run import Plan, run
 from .splits import SIZES, seed_of, split
-from .table import Table, notes, paper_numbers, tables
+from .table import notes, paper_numbers, tables
 
 __all__ = [
     "METHODS",
     "SIZES",
     "Device",
     "Labelled",
-    "Method",
     "Plan",
-    "Progress",
     "Row",
     "Score",
     "Setting",
     "Summary",
-    "Table",
-    "available",
     "compare",
     "default_model",
     "notes",

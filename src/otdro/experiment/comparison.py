@@ -104,14 +104,6 @@ def inner_folds(y: Array, task: str, seed: int, groups: Array | None = None) -> 
     return KFold(max(2, min(5, len(y) // 2)), shuffle=True, random_state=seed)
 
 
-def outer_splits(y: Array, task: str, repeats: int | None, seed: int) -> Any:
-    """Return five folds, or ``repeats`` random splits into four and one fifths."""
-    if repeats is None:
-        return inner_folds(y, task, seed)
-    splitter = StratifiedShuffleSplit if task == "classification" else ShuffleSplit
-    return splitter(repeats, test_size=0.2, random_state=seed)
-
-
 def rounds(
     y: Array,
     task: str,
@@ -122,10 +114,15 @@ def rounds(
 ) -> Splits:
     """Return the splits of a comparison: random ones, or such as leave environments out.
 
+    Random ones are five folds, or ``repeats`` splits into four and one fifths.
+
     ``in_order`` trains on the environments so far and tests on the next.
     """
     if groups is None:
-        return list(outer_splits(y, task, repeats, seed).split(y, y))
+        if repeats is None:
+            return list(inner_folds(y, task, seed).split(y, y))
+        splitter = StratifiedShuffleSplit if task == "classification" else ShuffleSplit
+        return list(splitter(repeats, test_size=0.2, random_state=seed).split(y, y))
     if in_order:
         found = forward(y, task, groups)
     else:
@@ -198,6 +195,7 @@ def measures(model: Any, data: Labelled) -> dict[str, float]:
     if scores.ndim == 1:
         sign = np.where(y == classes[1], 1.0, -1.0)
         loss = float(np.logaddexp(0, -sign * scores).mean())
+        # a score of 0 predicts the first class, as scikit-learn does
         return {"log-loss": loss, "accuracy": float(((scores > 0) == (sign > 0)).mean())}
     if not hasattr(model, "predict_proba"):
         return {"log-loss": float("nan"), "accuracy": float((model.predict(X) == y).mean())}

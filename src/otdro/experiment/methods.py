@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-import numpy as np
 from sklearn.pipeline import make_pipeline
 
 from .. import costs, metrics
@@ -114,30 +112,21 @@ SEVEN = ("LR", "LRL1", "DRO-L", "DRO-NL", "L2", "W", "ours")
 DEFAULT = (*SEVEN, "ours-u", *(f"{name}+{AUTO}" for name in ("LR", "LRL1", "L2", "W")))
 
 
-def available(name: str) -> bool:
-    """Whether this version can fit the method, tried on a dozen rows."""
-    X = np.random.default_rng(0).standard_normal((12, 2))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            METHODS[name].pipeline(Setting(cv=2)).fit(X, np.tile([1.0, -1.0], 6))
-        except (NotImplementedError, ValueError):
-            return False
-    return True
-
-
 def resolve(names: str | None) -> list[str]:
     """Return the methods that a comma-separated list names, in the order of the table."""
     groups = {"default": DEFAULT, "seven": SEVEN, "all": tuple(METHODS)}
-    asked = [part.strip() for part in (names or "default").split(",") if part.strip()]
-    lower = {name.lower(): name for name in METHODS}
-    found: set[str] = set()
+    return listed(names or "default", METHODS, groups, "unknown method {}")
+
+
+def listed(
+    text: str, known: Iterable[str], groups: dict[str, tuple[str, ...]], refusal: str
+) -> list[str]:
+    """Return the ``known`` names and groups in a comma-separated list, in the order of known."""
+    meant = {name.lower(): (name,) for name in known} | groups
+    asked = [part.strip() for part in text.split(",") if part.strip()]
     for part in asked:
-        if part.lower() in groups:
-            found |= set(groups[part.lower()])
-        elif part.lower() in lower:
-            found.add(lower[part.lower()])
-        else:
-            known = ", ".join([*METHODS, *groups])
-            raise ValueError(f"unknown method {part!r}; known: {known}.")
-    return [name for name in METHODS if name in found]
+        if part.lower() not in meant:
+            choice = ", ".join([*known, *groups])
+            raise ValueError(f"{refusal.format(repr(part))}; known: {choice}.")
+    found = {name for part in asked for name in meant[part.lower()]}
+    return [name for name in known if name in found]

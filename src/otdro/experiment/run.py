@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache, partial
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from ..datasets import Dataset
+from .comparison import Labelled, measures
 from .device import Device, recorded
 from .environments import fit_with_unlabelled
 from .methods import METHODS, Method
@@ -65,15 +67,6 @@ class Unit:
     methods: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Progress:
-    """How far a run is: rows done and planned, and the seconds that the rest will take."""
-
-    done: int
-    total: int
-    remaining: float | None
-
-
 def run(
     plan: Plan,
     folder: Path,
@@ -81,13 +74,14 @@ def run(
     jobs: int = 1,
     backend: str | None = None,
     device: Device | None = None,
-    report: Callable[[Progress], None] | None = None,
+    report: Callable[[int, float | None], None] | None = None,
 ) -> list[Row]:
     """Run what is missing in ``folder`` and return all rows of the plan in canonical order.
 
     Killed at any moment, the same call goes on; the final file is the same but for the seconds.
     With a ``device`` the replications of a method run side by side in this process, their small
-    problems as one batch there; else ``jobs`` processes run.
+    problems as one batch there; else ``jobs`` processes run. ``report`` is called with the rows
+    done and the seconds that the rest will take, None while nobody knows.
     """
     with lock(folder):
         kept = read(folder)
@@ -119,39 +113,36 @@ def _missing(plan: Plan, rows: dict[Key, Row]) -> list[Unit]:
 def _by_method(units: list[Unit]) -> list[Unit]:
     """Return units of one method each, the replications of one on a data set after another."""
     single = [Unit(u.set, u.rep, (m,)) for u in units for m in u.methods]
-    together: dict[tuple[str, str], list[Unit]] = {}
-    for unit in single:
-        together.setdefault((unit.set, unit.methods[0]), []).append(unit)
-    return [unit for lot in together.values() for unit in lot]
+    kinds = list(dict.fromkeys((u.set, u.methods) for u in single))
+    return sorted(single, key=lambda u: kinds.index((u.set, u.methods)))
 
 
 def _arriving(
     plan: Plan, units: list[Unit], jobs: int, backend: str | None, device: Device | None
 ) -> Iterator[list[Row]]:
-    """Yield the rows of each unit as it ends."""
+    """Return the rows of each unit as it ends."""
+    tasks = [partial(replicate, plan.datasets[u.set], u, _common(plan, u)) for u in units]
     if device is not None:
-        tasks = [partial(replicate, plan.datasets[u.set], u, _common(plan, u)) for u in units]
-        yield from device.side_by_side(tasks, [u.methods[0] for u in units])
-        return
-    calls = (delayed(replicate)(plan.datasets[u.set], u, _common(plan, u)) for u in units)
-    yield from Parallel(n_jobs=jobs, backend=backend, return_as="generator_unordered")(calls)
+        return device.side_by_side(tasks, [u.methods[0] for u in units])
+    calls = (delayed(task)() for task in tasks)
+    return Parallel(n_jobs=jobs, backend=backend, return_as="generator_unordered")(calls)
 
 
 def _counted(
     plan: Plan,
     units: list[Unit],
     arriving: Iterator[list[Row]],
-    report: Callable[[Progress], None] | None,
+    report: Callable[[int, float | None], None] | None,
 ) -> Iterator[list[Row]]:
     """Yield the rows of each unit, telling how far the run is."""
     total = len(plan.cells())
     clock = Clock(units)
-    tell = report or (lambda progress: None)
-    tell(Progress(total - clock.rows_left, total, None))
+    tell = report or (lambda done, remaining: None)
+    tell(total - clock.rows_left, None)
     for found in arriving:
         yield found
         remaining = clock.tick(found)
-        tell(Progress(total - clock.rows_left, total, remaining))
+        tell(total - clock.rows_left, remaining)
 
 
 class Clock:
@@ -159,9 +150,7 @@ class Clock:
 
     def __init__(self, units: list[Unit]) -> None:
         self.start = time.perf_counter()
-        self.left: dict[str, int] = {}
-        for unit in units:
-            self.left[unit.set] = self.left.get(unit.set, 0) + 1
+        self.left = Counter(unit.set for unit in units)
         self.rows_left = sum(len(unit.methods) for unit in units)
         self.spent: dict[str, list[float]] = {}
 
@@ -247,17 +236,14 @@ def _score(method: Method, setting: Setting, data: Dataset, parts: Split) -> dic
 
 
 def _measures(model: Any, data: Dataset, parts: Split) -> dict[str, float]:
-    train, test = (model.decision_function(data.X[rows]) for rows in (parts.train, parts.test))
-    y = data.y[parts.test]
+    train, test = (
+        measures(model, Labelled(data.X[rows], data.y[rows], data.task))
+        for rows in (parts.train, parts.test)
+    )
+    chosen = getattr(model[-1], "delta_", getattr(model[-1], "C_", np.nan))
     return {
-        "train_loss": float(np.logaddexp(0, -data.y[parts.train] * train).mean()),
-        "test_loss": float(np.logaddexp(0, -y * test).mean()),
-        # a score of 0 predicts -1, as scikit-learn does: an empty model is not wrong everywhere
-        "accuracy": float(((test > 0) == (y > 0)).mean()),
-        "radius": _radius(model[-1]),
+        "train_loss": train["log-loss"],
+        "test_loss": test["log-loss"],
+        "accuracy": test["accuracy"],
+        "radius": float(np.ravel(chosen)[0]),
     }
-
-
-def _radius(model: Any) -> float:
-    chosen = getattr(model, "delta_", getattr(model, "C_", np.nan))
-    return float(np.ravel(chosen)[0])

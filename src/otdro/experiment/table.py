@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..costs.table import Grid
+from .comparison import standard_error
 from .rows import Row
 from .splits import SIZES
 
@@ -30,12 +32,11 @@ class Table:
 
     def text(self) -> str:
         """Return the table in fixed columns."""
-        lines = [self.head, *self.body]
-        widths = [max(len(line[j]) for line in lines) for j in range(len(self.head))]
-        gap = 2 if sum(widths) + 2 * len(widths) - 2 <= WIDTH else 1
-        rule = "-" * (sum(widths) + gap * (len(widths) - 1))
-        shown = [_fixed(line, widths, " " * gap) for line in lines]
-        return "\n".join([self.title, rule, shown[0], rule, *shown[1:], rule])
+        grid = Grid(self.head, self.body)
+        lines = grid.lines()
+        lines = lines if max(map(len, lines)) <= WIDTH else grid.lines(" ")
+        rule = "-" * max(map(len, lines))
+        return "\n".join([self.title, rule, lines[0], rule, *lines[1:], rule])
 
     def markdown(self) -> str:
         """Return the table in Markdown."""
@@ -60,12 +61,6 @@ class Table:
         )
 
 
-def _fixed(line: list[str], widths: list[int], gap: str) -> str:
-    cells = [line[0].ljust(widths[0])]
-    cells += [cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True)]
-    return gap.join(cells).rstrip()
-
-
 def _tex(text: str) -> str:
     text = text.replace("%", r"\%").replace("_", r"\_").replace("±", r"$\pm$")
     return f"${text[0]}${text[1:]}" if text[:1] in ("-", "+") and len(text) > 1 else text
@@ -87,30 +82,18 @@ def tables(rows: list[Row], sets: list[str] | None = None) -> list[Table]:
     """Return every table of the experiment; a set without rows is shown as not run."""
     results = Results(rows, sets or list(SIZES))
     found = [
-        results.beside_paper("test", "Test log-loss, mean ± standard deviation", _loss),
-        results.beside_paper("accuracy", "Test accuracy, mean ± standard deviation", _accuracy),
+        results.beside_paper("test", "Test log-loss, mean ± standard deviation", "test_loss"),
+        results.beside_paper("accuracy", "Test accuracy, mean ± standard deviation", "accuracy"),
         results.medians(),
-        results.beside_paper("train", "Train log-loss, mean ± standard deviation", _train),
+        results.beside_paper("train", "Train log-loss, mean ± standard deviation", "train_loss"),
     ]
     if "ours" in results.methods and len(results.methods) > 1:
         found += [
-            results.paired(_loss, "Ours minus the method, test log-loss, mean ± standard error"),
-            results.paired(_accuracy, "Ours minus the method, accuracy, mean ± standard error"),
-            results.paired_medians(),
+            results.paired("test log-loss, mean ± standard error", "test_loss", _mean_se),
+            results.paired("accuracy, mean ± standard error", "accuracy", _mean_se),
+            results.paired("test log-loss, median", "test_loss", _signed_median),
         ]
     return [*found, results.seconds()]
-
-
-def _loss(row: Row) -> float:
-    return row.test_loss
-
-
-def _accuracy(row: Row) -> float:
-    return row.accuracy
-
-
-def _train(row: Row) -> float:
-    return row.train_loss
 
 
 class Results:
@@ -123,11 +106,11 @@ class Results:
         for row in sorted(rows, key=lambda row: row.rep):
             self.cells.setdefault((row.set, row.method), []).append(row)
 
-    def values(self, name: str, method: str, measure: Callable[[Row], float]) -> Array:
+    def values(self, name: str, method: str, measure: str) -> Array:
         """Return the measure over the replications."""
-        return np.array([measure(row) for row in self.cells.get((name, method), [])])
+        return np.array([getattr(row, measure) for row in self.cells.get((name, method), [])])
 
-    def beside_paper(self, key: str, title: str, measure: Callable[[Row], float]) -> Table:
+    def beside_paper(self, key: str, title: str, measure: str) -> Table:
         """Return means and standard deviations, the paper's under ours."""
         paper = paper_numbers()
         body = []
@@ -141,30 +124,22 @@ class Results:
 
     def medians(self) -> Table:
         """Return the median test log-loss: a mean may hang on a few splits."""
-        body = [[m, *self._cells(m, _loss, lambda v: number(np.median(v)))] for m in self.methods]
+        body = [
+            [m, *self._cells(m, "test_loss", lambda v: number(np.median(v)))] for m in self.methods
+        ]
         return Table("Test log-loss, median", ["", *self.sets], body)
 
     def seconds(self) -> Table:
         """Return the processor seconds a fit, and those of all fits of a method."""
         body = []
         for m in self.methods:
-            cells = self._cells(m, lambda row: row.seconds, lambda v: f"{np.mean(v):.3f}")
-            total = sum(self.values(name, m, lambda row: row.seconds).sum() for name in self.sets)
+            cells = self._cells(m, "seconds", lambda v: f"{np.mean(v):.3f}")
+            total = sum(self.values(name, m, "seconds").sum() for name in self.sets)
             body.append([m, *cells, f"{total:.0f}"])
         return Table("Processor seconds a fit, and of all fits", ["", *self.sets, "all"], body)
 
-    def paired(self, measure: Callable[[Row], float], title: str) -> Table:
-        """Return mean differences, ours minus the method, on the same splits."""
-        return self._against(title, measure, _mean_se)
-
-    def paired_medians(self) -> Table:
-        """Return median differences of the test log-loss."""
-        title = "Ours minus the method, test log-loss, median"
-        return self._against(title, _loss, lambda v: number(np.median(v), signed=True))
-
-    def _against(
-        self, title: str, measure: Callable[[Row], float], show: Callable[[Array], str]
-    ) -> Table:
+    def paired(self, of: str, measure: str, show: Callable[[Array], str]) -> Table:
+        """Return differences, ours minus the method, on the same splits."""
         body = []
         for method in self.methods:
             if method == "ours":
@@ -175,11 +150,9 @@ class Results:
             ]
             shown = [_shown(a - b, show) if len(a) == len(b) else NOT_RUN for a, b in pairs]
             body.append([method, *shown])
-        return Table(title, ["", *self.sets], body)
+        return Table(f"Ours minus the method, {of}", ["", *self.sets], body)
 
-    def _cells(
-        self, method: str, measure: Callable[[Row], float], show: Callable[[Array], str]
-    ) -> list[str]:
+    def _cells(self, method: str, measure: str, show: Callable[[Array], str]) -> list[str]:
         return [_shown(self.values(name, method, measure), show) for name in self.sets]
 
 
@@ -193,8 +166,12 @@ def _mean_sd(values: Array) -> str:
 
 
 def _mean_se(values: Array) -> str:
-    se = np.std(values, ddof=1) / np.sqrt(len(values)) if len(values) > 1 else 0.0
+    se = standard_error(values) if len(values) > 1 else 0.0
     return f"{number(float(np.mean(values)), signed=True)}±{number(se)}"
+
+
+def _signed_median(values: Array) -> str:
+    return number(float(np.median(values)), signed=True)
 
 
 def _pair(mean: float, sd: float) -> str:

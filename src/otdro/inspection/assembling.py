@@ -27,7 +27,7 @@ def audited(reading: ReadModel, X: Any, y: Any, asked: Asked) -> Audit:
             raise ValueError(
                 f"tau={asked.tau!r} is for regression; a classifier is right or wrong."
             )
-    ball = resolve_ball(asked, linear.ball, rows, target, weights, regression)
+    ball = resolve_ball(asked, linear.ball, rows, target, weights=weights, regression=regression)
     return Audit(
         model=linear,
         X=rows,

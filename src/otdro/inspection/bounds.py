@@ -37,18 +37,16 @@ def lower_bounds(
 
 def mean_bound(samples: MatchedSamples, cost: Cost, order: int) -> float:
     """Return the mean over classes of ||mean difference||^p."""
-    total = 0.0
-    for label, share in samples.shares():
-        (U, a), (V, b) = samples.reference.part(label), samples.new.part(label)
-        total += share * float(cost.norm(b @ V - a @ U)) ** order
-    return total
+    return sum(
+        share * float(cost.norm(b @ V - a @ U)) ** order
+        for share, (U, a), (V, b) in samples.by_class()
+    )
 
 
 def gelbrich_bound(samples: MatchedSamples, cost: Cost) -> float:
     """Return the mean over classes of the Gelbrich bound."""
     total = 0.0
-    for label, share in samples.shares():
-        (U, a), (V, b) = samples.reference.part(label), samples.new.part(label)
+    for share, (U, a), (V, b) in samples.by_class():
         m, A = _moments(cost.transform(U), a)
         n, B = _moments(cost.transform(V), b)
         # tr (A^1/2 B A^1/2)^1/2 is the sum of the singular values of A^1/2 B^1/2
@@ -74,13 +72,11 @@ def _root(A: Array) -> Array:
 def score_bound(samples: MatchedSamples, cost: Cost, order: int, vectors: Array) -> float:
     """Return the largest bound from the scores along the given vectors (k, d)."""
     norms = cost.dual_norm(vectors)
+    classes = list(samples.by_class())
     best = 0.0
     for v, norm in zip(vectors[norms > 0], norms[norms > 0], strict=True):
-        total = 0.0
-        for label, share in samples.shares():
-            (U, a), (V, b) = samples.reference.part(label), samples.new.part(label)
-            total += share * line_distance(U @ v, a, V @ v, b, order)
-        best = max(best, total / float(norm) ** order)
+        lines = (s * line_distance(U @ v, a, V @ v, b, order) for s, (U, a), (V, b) in classes)
+        best = max(best, sum(lines) / float(norm) ** order)
     return best
 
 

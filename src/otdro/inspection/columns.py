@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..costs import Cost
-from ..costs.table import listing
 from .by_column import ByColumn
 
 Array = NDArray[Any]
@@ -30,20 +29,15 @@ class ColumnTable(ByColumn):
     breaking_point: Array
     deviations: Array
     scale: Array
+    shown = {
+        "share": ("share of budget", ".3f"),
+        "breaking_point": ("breaks alone at", ".4g"),
+        "deviations": ("deviations", ".3g"),
+    }
 
     def order(self) -> Array:
         """Return the numbers of the columns, the one that breaks the model first at the top."""
         return np.lexsort((-self.share, self.breaking_point))
-
-    def __str__(self) -> str:
-        heading = f"{'share of budget':>15}  {'breaks alone at':>15}  {'deviations':>10}"
-        cells = [
-            f"{share:>15.3f}  {delta:>15.4g}  {move:>10.4g}"
-            for share, delta, move in zip(
-                self.share, self.breaking_point, self.deviations, strict=True
-            )
-        ]
-        return "\n".join(listing(("column", self.names), heading, cells, self.order()))
 
 
 def shares(normals: Array, of: Array, spent: Array, cost: Cost) -> Array:

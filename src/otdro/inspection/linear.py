@@ -91,27 +91,22 @@ class ReadModel:
         if self.space == "last" and self.front is not None:
             X = transformed(self.front, X, name)
         else:
-            self._same_columns(X, name)
+            own = "list(model.feature_names_in_)"
+            require_columns(X, self.raw_columns, name, "the model was fitted to", own)
         return finite_rows(X, len(self.model.names), self.model.names, name)
 
-    def _same_columns(self, X: Any, name: str) -> None:
-        found = getattr(X, "columns", None)
-        if found is None or not self.raw_columns:
-            return
-        found = [str(column) for column in found]
-        if found == self.raw_columns:
-            return
-        raise ValueError(
-            f"{name} has other columns than the model was fitted to: it "
-            f"{difference(found, self.raw_columns)}. Select them in that order, "
-            f"{name}[list(model.feature_names_in_)]."
-        )
 
-
-def difference(found: list[str], wanted: list[str]) -> str:
-    """Return how the columns found differ from those wanted, as a clause."""
+def require_columns(X: Any, wanted: list[str], name: str, whose: str, select: str) -> None:
+    """Refuse a data frame with other columns than those wanted, or in another order."""
+    found = [str(column) for column in getattr(X, "columns", wanted)]
+    if not wanted or found == wanted:
+        return
     missing = [column for column in wanted if column not in set(found)]
-    return f"lacks {missing[:5]}" if missing else "has them in another order, or others beside"
+    what = f"lacks {missing[:5]}" if missing else "has them in another order, or others beside"
+    raise ValueError(
+        f"{name} has other columns than {whose}: it {what}. Select them in that order, "
+        f"{name}[{select}]."
+    )
 
 
 def read(model: Any, X: Any, space: str = "last") -> ReadModel:

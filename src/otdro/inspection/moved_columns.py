@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import kolmogorov
 
-from ..costs.table import listing
 from ..design import column_scale
 from .by_column import ByColumn
 from .pair import MatchedSamples
@@ -31,18 +30,15 @@ class DriftTable(ByColumn):
     distance: Array
     p_value: Array
     scale: Array
+    shown = {
+        "shift": ("mean shift", "+.3f"),
+        "distance": ("distance", ".3f"),
+        "p_value": ("p-value", ".2g"),
+    }
 
     def order(self) -> Array:
         """Return the numbers of the columns, the one that moved farthest first."""
         return np.argsort(-self.distance, kind="stable")
-
-    def __str__(self) -> str:
-        heading = f"{'mean shift':>10}  {'distance':>10}  {'p-value':>8}"
-        cells = [
-            f"{shift:>+10.3f}  {distance:>10.3f}  {p:>8.2g}"
-            for shift, distance, p in zip(self.shift, self.distance, self.p_value, strict=True)
-        ]
-        return "\n".join(listing(("column", self.names), heading, cells, self.order()))
 
 
 def moved_columns(samples: MatchedSamples, names: list[str]) -> DriftTable:

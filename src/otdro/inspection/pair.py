@@ -39,18 +39,20 @@ class MatchedSamples:
     reference: LabelledRows
     new: LabelledRows
 
-    def shares(self) -> list[tuple[int, float]]:
-        """Return the classes with mass and their shares."""
-        labels = np.unique(self.new.label)
-        return [(int(c), float(self.new.mass[self.new.label == c].sum())) for c in labels]
+    def by_class(self) -> Iterator[tuple[float, tuple[Array, Array], tuple[Array, Array]]]:
+        """Yield the share of each class, and its rows and masses in both samples."""
+        for label in np.unique(self.new.label):
+            share = float(self.new.mass[self.new.label == label].sum())
+            yield share, self.reference.part(label), self.new.part(label)
 
     def subsample(self, size: int, rng: np.random.RandomState) -> MatchedSamples:
         """Return at most ``size`` rows of each sample, drawn at random."""
-        chosen = [
-            _rows(s, rng.permutation(len(s.mass))[:size] if len(s.mass) > size else None)
+        one, two = (
+            rng.permutation(len(s.mass))[:size] if len(s.mass) > size else slice(None)
             for s in (self.reference, self.new)
-        ]
-        return pair(*chosen[0], *chosen[1])
+        )
+        U, V = self.reference, self.new
+        return pair(U.rows[one], U.label[one], V.rows[two], V.label[two])
 
     def block_means(self, size: int, rng: np.random.RandomState) -> MatchedSamples:
         """Return means of random blocks of rows of one class, at most ``size`` per sample.
@@ -77,12 +79,6 @@ def _block_means(
         rows.append(kept.reshape(count, block, kept.shape[1]).mean(axis=1))
         label.append(np.full(count, c))
     return np.vstack(rows), np.concatenate(label)
-
-
-def _rows(sample: LabelledRows, index: Array | None) -> tuple[Array, Array]:
-    if index is None:
-        return sample.rows, sample.label
-    return sample.rows[index], sample.label[index]
 
 
 def pair(U: Array, own_u: Array, V: Array, own_v: Array) -> MatchedSamples:

@@ -72,8 +72,9 @@ def resolve_ball(
     own: Ball | None,
     X: Any,
     target: Array | None,
-    weights: Array,
+    *,
     regression: bool,
+    weights: Array | None = None,
 ) -> Ball:
     """Return the ball of radius 0 with the cost and the order asked for, else the model's own.
 
@@ -88,7 +89,8 @@ def resolve_ball(
     tried = candidates.resolve(own.cost if asked.cost is None else asked.cost, X)
     found = tried.cost
     if found is None:
-        found = _learned_cost(tried, asked, X, target, weights, regression)
+        mass = np.full(X.shape[0], 1 / X.shape[0]) if weights is None else weights
+        found = _learned_cost(tried, asked, X, target, mass, regression)
     if not found.is_norm:
         raise ValueError(
             f"an audit needs a cost that is a norm of the move, and {type(found).__name__} is "

@@ -18,7 +18,7 @@ from ..problem import Ball
 from .assembling import audited
 from .bounds import model_vectors
 from .certificate import Audit
-from .linear import LinearModel, ReadModel, difference, finite_rows, read
+from .linear import LinearModel, ReadModel, finite_rows, read, require_columns
 from .rows import Asked, check_target, resolve_ball
 
 Array = NDArray[Any]
@@ -67,16 +67,8 @@ def two_samples(reference: Any, new: Any, model: Any, asked: Asked) -> TwoSample
     if y is not None:
         return against(audited(reading, X, y, asked), reading, new)
     rows = reading.rows(X, "reference")
-    ball = _ball(asked, reading.model.ball, rows, None, False)
+    ball = resolve_ball(asked, reading.model.ball, rows, None, regression=False)
     return _assembled(reading, rows, None, new, ball, None)
-
-
-def _ball(
-    asked: Asked, own: Ball | None, rows: Any, target: Array | None, regression: bool
-) -> Ball:
-    """Return the cost and the order; the radius, which is not asked for here, is 0."""
-    weights = np.full(rows.shape[0], 1 / rows.shape[0])
-    return resolve_ball(asked, own, rows, target, weights, regression)
 
 
 def _assembled(
@@ -149,14 +141,15 @@ def require_known(own: Array, new: Array) -> None:
 def _without_model(X: Any, y: Any, X_new: Any, y_new: Any, asked: Asked) -> TwoSamples:
     """Return the rows as they are."""
     names = named(None, X, np.shape(X)[1] if np.ndim(X) == 2 else 0)
-    require_same_columns(X, X_new)
+    own = [str(column) for column in getattr(X, "columns", [])]
+    require_columns(X_new, own, "new", "the reference", "reference.columns")
     U, V = (
         _dense(finite_rows(rows, len(names), names, name, "the reference"))
         for rows, name in ((X, "reference"), (X_new, "new"))
     )
     check_sizes(len(U), len(V))
     target, target_new, labels = _targets(y, y_new, len(U), len(V))
-    ball = _ball(asked, None, U, target, not labels)
+    ball = resolve_ball(asked, None, U, target, regression=not labels)
     return _beside(U, V, target, target_new, labels, names, ball)
 
 
@@ -190,17 +183,6 @@ def _apart(given: Any) -> tuple[Any, Any]:
             raise ValueError(f"rows must be X or a pair (X, y), got {len(given)} things.")
         return given[0], given[1]
     return given, None
-
-
-def require_same_columns(X: Any, X_new: Any) -> None:
-    """Refuse data frames with other columns, or the same ones in another order."""
-    old, new = getattr(X, "columns", None), getattr(X_new, "columns", None)
-    if old is None or new is None or list(old) == list(new):
-        return
-    what = difference(list(map(str, new)), list(map(str, old)))
-    raise ValueError(
-        f"new has other columns than the reference: it {what}. Select them, new[reference.columns]."
-    )
 
 
 def check_sizes(n: int, m: int) -> None:

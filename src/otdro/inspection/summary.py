@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..costs import Cost
+from ..costs.table import Grid
 
 if TYPE_CHECKING:
     from .certificate import Audit
@@ -16,6 +17,12 @@ if TYPE_CHECKING:
 LEVELS = (0.9, 0.8, 0.7, 0.6, 0.5)
 #: Classes, groups and columns that the text shows; the document holds all of them.
 SHOWN = 10
+#: The accuracies of a drift, in words.
+ACCURACIES = {
+    "reference": "right on the old rows",
+    "reweighted": "with the new shares",
+    "new": "right on the new rows",
+}
 #: Letters of a cost above which only its class is named.
 LONG = 60
 
@@ -81,40 +88,62 @@ def _points(audit: Audit, part: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def audit_text(audit: Audit) -> str:
-    """Return the summary, a few lines for a person."""
+def audit_pairs(audit: Audit) -> list[tuple[str, str]]:
+    """Return the figures that matter most, by name."""
     right = "right" if audit.tau is None else f"within {audit.tau:.4g} of the target"
-    lines = [
-        f"Audit of {len(audit.weights)} rows x {len(audit.names)} columns "
-        f"({audit.space} space), cost {type(audit.cost).__name__} of order {audit.order}",
-        f"  {right}: {audit.accuracy(0.0):.1%}; a constant model: {audit.constant_accuracy():.1%}",
-        f"  delta     deviations  certified  worst-case loss   (of {audit.unit_column})",
+    broken = audit.breaking_point("constant")
+    return [
+        ("rows, columns", f"{len(audit.weights)}, {len(audit.names)} ({audit.space} space)"),
+        ("cost, order", f"{type(audit.cost).__name__}, {audit.order}"),
+        (right, f"{audit.accuracy(0.0):.1%}"),
+        ("a constant model", f"{audit.constant_accuracy():.1%}"),
+        ("as bad as that at", f"delta = {broken:.4g}, {audit.in_words(broken)}"),
     ]
+
+
+def curve_grid(audit: Audit) -> Grid:
+    """Return what is certified at some of the deltas."""
     shown = audit.deltas[:: max(1, len(audit.deltas) // 8)]
     curves = (audit.deviations(shown), audit.accuracy(shown), audit.risk(shown))
-    lines += [
-        f"  {d:<8.4g}  {m:>10.3g}  {a:>9.1%}  {r:.4g}"
+    body = [
+        [f"{d:.4g}", f"{m:.3g}", f"{a:.1%}", f"{r:.4g}"]
         for d, m, a, r in zip(shown, *curves, strict=True)
     ]
-    broken = audit.breaking_point("constant")
-    lines.append(f"  as bad as a constant at delta = {broken:.4g}: {audit.in_words(broken)}")
-    lines += _parts(audit)
-    lines += ["", *(f"  {line}" for line in str(audit.columns).splitlines())]
-    lines += [f"  note: {note}" for note in audit.notes]
+    return Grid(["delta", "deviations", "certified", "worst-case loss"], body)
+
+
+def parts_grid(audit: Audit) -> Grid:
+    """Return how soon classes and groups break, without a line where there are none."""
+    parts = [(f"class {c}", {"class_": c}) for c in present(audit)]
+    parts += [(f"group {g}", {"group": g}) for g in groups(audit)]
+    body = [
+        [name, f"{audit.accuracy(0.0, **key):.1%}", f"{audit.breaking_point(0.5, **key):.4g}"]
+        for name, key in parts[:SHOWN]
+    ]
+    return Grid(["rows", "right", "half wrong at"], body)
+
+
+def unit_note(audit: Audit) -> str:
+    """Return what the deviations of the curve are."""
+    return f"deviations: a mean move of so many of {audit.unit_column}"
+
+
+def audit_text(audit: Audit) -> str:
+    """Return the summary for a person."""
+    title = "Audit: how far the rows may move before the model is as bad as a constant one"
+    lines = [title, *_spelled(audit_pairs(audit)), ""]
+    lines += [*curve_grid(audit).lines(), unit_note(audit), ""]
+    parts = parts_grid(audit)
+    if parts.body:
+        lines += [*parts.lines(), ""]
+    lines += [str(audit.columns), *(f"note: {note}" for note in audit.notes)]
     if audit.drift is not None:
         lines += ["", str(audit.drift)]
     return "\n".join(lines)
 
 
-def _parts(audit: Audit) -> list[str]:
-    parts = [("class", c, {"class_": c}) for c in present(audit)]
-    parts += [("group", g, {"group": g}) for g in groups(audit)]
-    lines = [
-        f"  {word} {name}: {audit.accuracy(0.0, **key):.1%} right, half of it wrong at delta = "
-        f"{audit.breaking_point(0.5, **key):.4g}"
-        for word, name, key in parts[:SHOWN]
-    ]
-    return lines + ([f"  ... and {len(parts) - SHOWN} more"] if len(parts) > SHOWN else [])
+def _spelled(pairs: list[tuple[str, str]]) -> list[str]:
+    return [f"{name}: {value}" for name, value in pairs]
 
 
 def drift_dict(drift: Drift) -> dict[str, Any]:
@@ -143,30 +172,36 @@ def drift_dict(drift: Drift) -> dict[str, Any]:
     }
 
 
-def drift_text(drift: Drift) -> str:
-    """Return the drift in a few lines for a person."""
-    bounds = ", ".join(
-        f"{name} {value:.4g} (noise {drift.bound_noise[name] or 0:.2g})"
-        for name, value in drift.lower_bounds.items()
-        if value is not None
-    )
-    lines = [
-        f"Drift of {drift.n_new} new rows from {drift.n_reference}, "
-        f"cost {type(drift.cost).__name__} of order {drift.order}",
-        f"  at least: {bounds}",
-        f"  transport cost {drift.estimate:.4g} on {drift.rows_used[0]} and {drift.rows_used[1]} "
-        f"rows; between parts of the reference {drift.noise_floor:.4g}",
-        f"  p-value {drift.p_value:.3g}",
+def drift_pairs(drift: Drift) -> list[tuple[str, str]]:
+    """Return how far the new rows are, and what follows, by name."""
+    lines = [("rows", f"{drift.n_reference} old, {drift.n_new} new")]
+    for name, value in drift.lower_bounds.items():
+        if value is not None:
+            noise = drift.bound_noise[name] or 0.0
+            lines.append((f"at least ({name})", f"{value:.4g}, by chance up to {noise:.3g}"))
+    used = f"{drift.rows_used[0]} and {drift.rows_used[1]} rows"
+    lines += [
+        ("transport cost", f"{drift.estimate:.4g} ({used})"),
+        ("by chance", f"{drift.noise_floor:.4g} (parts of the old rows)"),
+        ("p-value", f"{drift.p_value:.3g}"),
     ]
     if drift.verdict is not None:
-        lines.append(f"  verdict: {drift.verdict}: {drift.reason}")
+        lines.append(("verdict", f"{drift.verdict}: {drift.reason}"))
     if drift.certified_accuracy is not None:
-        lines.append(f"  accuracy still certified there: {drift.certified_accuracy:.1%}")
-    known = {k: v for k, v in drift.accuracy.items() if v is not None}
-    if known:
-        lines.append("  accuracy: " + ", ".join(f"{k} {v:.1%}" for k, v in known.items()))
-    lines += ["", *(f"  {line}" for line in str(drift.columns).splitlines())]
-    return "\n".join([*lines, *(f"  note: {note}" for note in drift.notes)])
+        lines.append(("still certified", f"{drift.certified_accuracy:.1%}"))
+    right = [(ACCURACIES[key], v) for key, v in drift.accuracy.items() if v is not None]
+    return lines + [(name, f"{value:.1%}") for name, value in right]
+
+
+def drift_text(drift: Drift) -> str:
+    """Return the drift in a few lines for a person."""
+    title = (
+        f"Drift of {drift.n_new} new rows from {drift.n_reference}, cost "
+        f"{type(drift.cost).__name__} of order {drift.order}"
+    )
+    # the rows are in the title
+    lines = [title, *_spelled(drift_pairs(drift)[1:]), "", str(drift.columns)]
+    return "\n".join([*lines, *(f"note: {note}" for note in drift.notes)])
 
 
 def cost_name(cost: Cost, longest: int = LONG) -> str:

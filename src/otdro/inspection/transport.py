@@ -34,8 +34,7 @@ def permutation_p_value(samples: MatchedSamples, cost: Cost, rng: np.random.Rand
     """
     observed = np.zeros(1)
     permuted = np.zeros(PERMUTATIONS)
-    for label, share in samples.shares():
-        U, V = samples.reference.part(label)[0], samples.new.part(label)[0]
+    for share, (U, _), (V, _) in samples.by_class():
         rows = np.vstack([U, V])
         D = cost.distance(rows, rows)
         contrast = np.concatenate([np.full(len(U), 1 / len(U)), np.full(len(V), -1 / len(V))])

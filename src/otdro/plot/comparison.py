@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..experiment import Score
+from ..experiment.comparison import standard_error
 from .drawing import FAINT, OTHER, OURS
 
 
@@ -36,7 +37,7 @@ def comparison(ax: Any, scores: Sequence[Score], measure: str) -> list[Any]:
         # jitter by position, not at random: the same scores give the same picture
         height = row + 0.22 * np.cos(2.4 * np.arange(len(values)))
         dots = ax.scatter(values, height, s=9, color=colour, alpha=0.35, linewidths=0)
-        error = values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else 0.0
+        error = standard_error(values) if len(values) > 1 else 0.0
         mean = ax.errorbar(
             values.mean(), row, xerr=error, fmt="o", color=colour, markersize=6, capsize=3
         )

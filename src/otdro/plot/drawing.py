@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..costs.table import shorten
+
 #: Colours that a reader with any colour vision can tell apart; otdro is the first.
 OURS, OTHER, FAINT = "#0072B2", "#555555", "#BBBBBB"
 #: Colours and markers of classes, and the colour of a ball.
@@ -110,5 +112,4 @@ def bars(ax: Any, names: Sequence[str], values: NDArray[Any], **style: Any) -> A
 
 def shortened(name: str, width: int = 28) -> str:
     """Return a name that fits beside a bar; a dollar sign is a dollar sign."""
-    name = name if len(name) <= width else name[: width - 1] + "…"
-    return name.replace("$", r"\$")
+    return shorten(name, width).replace("$", r"\$")

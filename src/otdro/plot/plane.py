@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ..costs import Cost
 from ..costs.directions import principal_directions
+from ..costs.table import named
 
 Array = NDArray[Any]
 
@@ -44,15 +45,15 @@ def plane_of(X: Any, features: Any, cost: Cost | None = None) -> Plane:
     Two columns by number or name; "principal", the first two principal directions of the rows; or
     "learned", the cheapest and the most expensive direction of a Euclidean ``cost``.
     """
-    names = getattr(X, "columns", None)
     rows = np.asarray(X, dtype=float)
     if rows.ndim != 2 or rows.shape[1] < 2:
         raise ValueError(f"a picture needs two columns or more, X has shape {rows.shape}.")
     d = rows.shape[1]
     if isinstance(features, str):
         return _named_plane(features, rows, cost)
-    i, j = (column(f, names, d) for f in features)
-    return Plane(np.zeros(d), np.eye(d)[:, [i, j]], (name_of(i, names), name_of(j, names)))
+    names = named(None, X, d)
+    i, j = (column(f, names) for f in features)
+    return Plane(np.zeros(d), np.eye(d)[:, [i, j]], (names[i], names[j]))
 
 
 def _named_plane(features: str, rows: Array, cost: Cost | None) -> Plane:
@@ -77,27 +78,21 @@ def _named_plane(features: str, rows: Array, cost: Cost | None) -> Plane:
     return Plane(center, found.vectors[:, [0, -1]], labels)
 
 
-def column(feature: Any, names: Any, d: int) -> int:
+def column(feature: Any, names: list[str]) -> int:
     """Return the place of a column that is given by its number or its name."""
     if isinstance(feature, str):
-        known = [] if names is None else [str(name) for name in names]
-        if feature not in known:
+        if feature not in names:
             raise ValueError(f"no feature is called {feature!r}.")
-        return known.index(feature)
-    if not 0 <= feature < d:
-        raise ValueError(f"feature {feature} is out of range for {d} features.")
+        return names.index(feature)
+    if not 0 <= feature < len(names):
+        raise ValueError(f"feature {feature} is out of range for {len(names)} features.")
     return int(feature)
-
-
-def name_of(j: int, names: Any) -> str:
-    """Return the name of a column, x0, x1, ... where there is none."""
-    return f"x{j}" if names is None else str(names[j])
 
 
 def names_of(estimator: Any, names: Any = None) -> list[str]:
     """Return the names of the columns of a fitted model, as given or as it saw them."""
     names = getattr(estimator, "feature_names_in_", None) if names is None else names
-    return [name_of(j, names) for j in range(estimator.n_features_in_)]
+    return named(names, None, estimator.n_features_in_)
 
 
 def circle() -> Array:

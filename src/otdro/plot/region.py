@@ -8,10 +8,11 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from ..costs.table import named
 from ..radius import ConfidenceRegion
 from .display import Display
 from .drawing import FAINT, fill_outline, label_axes
-from .plane import circle, column, name_of
+from .plane import circle, column
 
 
 @dataclass(eq=False)
@@ -54,14 +55,14 @@ class ConfidenceRegionDisplay(Display):
         ax : Axes, default=None
             Where to draw; None makes a figure.
         """
-        names = region.feature_names
-        i, j = (column(f, names, len(region.center)) for f in features)
+        names = named(region.feature_names, None, len(region.center))
+        i, j = (column(f, names) for f in features)
         center, shape = region.section(i, j)
         if not np.isfinite(shape).all():
             raise ValueError(f"the data do not determine the slopes {i} and {j}: nothing to draw.")
         values, vectors = np.linalg.eigh(shape)
         outline = (circle() * np.sqrt(np.maximum(values, 0))) @ vectors.T
-        labels = (f"slope of {name_of(i, names)}", f"slope of {name_of(j, names)}")
+        labels = (f"slope of {names[i]}", f"slope of {names[j]}")
         return cls(center, outline, labels).plot(ax=ax)
 
     @classmethod

@@ -6,6 +6,7 @@ from html import escape
 
 import numpy as np
 
+from ..inspection.summary import present
 from .markup import isolated, number, percent
 from .view import View
 
@@ -62,11 +63,10 @@ def _class(view: View) -> list[str]:
     if audit.classes is None:
         return []
     delta = float(view.stops.deltas[view.stops.first])
-    present = np.unique(audit.target[audit.weights > 0])
-    values = [float(audit.accuracy(delta, class_=audit.classes[k])) for k in present]
-    worst = int(np.argmin(values))
+    values = {c: float(audit.accuracy(delta, class_=c)) for c in present(audit)}
+    worst = min(values, key=values.__getitem__)
     return [
-        f"The weakest class is {isolated(audit.classes[present[worst]])}: at delta "
+        f"The weakest class is {isolated(worst)}: at delta "
         f"{number(delta)} an adversary that attacks it alone leaves {percent(values[worst])} of "
         "its rows right. More of its rows, or a larger class_weight, would help first."
     ]

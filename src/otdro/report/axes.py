@@ -108,14 +108,5 @@ def section(coef: Array, at_center: Array, first: Array, second: Array) -> Secti
     so that the slopes in u are G^-1 (B first, B second), with the pseudo-inverse of parallel axes.
     """
     D = np.stack([first, second])
-    return Section(at_center, (pseudo_inverse(D @ D.T) @ D @ coef.T).T)
-
-
-def pseudo_inverse(G: Array) -> Array:
-    """Return the pseudo-inverse of a Gram matrix of two directions, as the script has it."""
-    (a, g), (_, b) = G
-    determinant = a * b - g * g
-    if determinant > PARALLEL:
-        return np.array([[b, -g], [-g, a]]) / determinant
-    # rank one: G = t vv' with t = tr G, and its pseudo-inverse is vv'/t
-    return np.asarray(G / (a + b) ** 2)
+    inverse = np.linalg.pinv(D @ D.T, rcond=PARALLEL, hermitian=True)
+    return Section(at_center, (inverse @ D @ coef.T).T)

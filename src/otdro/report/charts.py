@@ -27,9 +27,7 @@ def accuracy_chart(view: View) -> tuple[str, list[list[float]]]:
     parts = [frame.axes("delta: mean cost of the moves", "certified accuracy")]
     parts.append(frame.level(audit.constant_accuracy(), "reference"))
     parts += _fitted(frame, view)
-    if stops.refits is not None:
-        refits = np.array([refit.accuracy for refit in stops.refits])
-        parts.append(frame.curve(stops.deltas[-len(refits) :], refits, "refit"))
+    parts += _refitted(frame, view, "accuracy")
     parts.append(frame.curve(grid, np.asarray(audit.accuracy(grid)), "own"))
     title = (
         f"Certified accuracy falls from {stops.accuracy[0]:.1%} at delta 0 to "
@@ -47,9 +45,7 @@ def risk_chart(view: View) -> tuple[str, list[list[float]]]:
     frame = Frame(WIDTH, HEIGHT, (0.0, end), (max(low, 0.0), high))
     parts = [frame.axes("delta: mean cost of the moves", "worst-case loss")]
     parts += _fitted(frame, view)
-    if stops.refits is not None:
-        refits = np.array([refit.robust_risk for refit in stops.refits])
-        parts.append(frame.curve(stops.deltas[-len(refits) :], refits, "refit"))
+    parts += _refitted(frame, view, "robust_risk")
     parts.append(frame.curve(stops.deltas, stops.risk, "own"))
     title = f"Worst-case loss rises from {stops.risk[0]:.3g} to {stops.risk[-1]:.3g}"
     return _with_cursor(frame, "risk", parts, stops.risk, view, title)
@@ -58,6 +54,13 @@ def risk_chart(view: View) -> tuple[str, list[list[float]]]:
 def _fitted(frame: Frame, view: View) -> list[str]:
     place = view.stops.fitted
     return [] if place is None else [frame.upright(float(view.stops.deltas[place]), "fitted")]
+
+
+def _refitted(frame: Frame, view: View, name: str) -> list[str]:
+    if view.stops.refits is None:
+        return []
+    values = np.array([getattr(refit, name) for refit in view.stops.refits])
+    return [frame.curve(view.stops.deltas[-len(values) :], values, "refit")]
 
 
 def _with_cursor(

@@ -103,15 +103,8 @@ def json_script(value: Any) -> str:
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
-def rounded(values: Any) -> list[Any]:
-    """Return an array as nested lists of numbers with five significant digits, null for NaN."""
-    array = np.asarray(values, dtype=float)
-    flat = [float(f"{v:.5g}") if np.isfinite(v) else None for v in array.ravel().tolist()]
-    return _nested(flat, array.shape)
-
-
-def _nested(flat: list[Any], shape: tuple[int, ...]) -> list[Any]:
-    if len(shape) <= 1:
-        return flat
-    size = len(flat) // shape[0] if shape[0] else 0
-    return [_nested(flat[k * size : (k + 1) * size], shape[1:]) for k in range(shape[0])]
+def rounded(values: Any, digits: int = 5) -> Any:
+    """Return an array as nested lists of numbers with so many digits, null for what is endless."""
+    if np.ndim(values):
+        return [rounded(part, digits) for part in values]
+    return float(f"{values:.{digits}g}") if np.isfinite(values) else None

@@ -10,7 +10,8 @@ import numpy as np
 
 from ..experiment import Summary
 from ..inspection import Audit
-from ..inspection.summary import cost_name
+from ..inspection.summary import cost_name, groups, present
+from ..inspection.units import unit_prices
 from .charts import path_chart
 from .markup import bar, isolated, name, number, percent, plain, table
 from .view import View
@@ -111,18 +112,13 @@ def breaking(view: View) -> str:
     """Return breaking points, overall, by class and by group."""
     audit = view.audit
     parts: list[tuple[str, dict[str, Any]]] = [("all rows", {})]
-    if audit.classes is not None:
-        present = np.unique(audit.target[audit.weights > 0])
-        parts += [(name(audit.classes[k]), {"class_": audit.classes[k]}) for k in present]
-    if audit.groups is not None:
-        groups = np.unique(audit.groups[audit.weights > 0])
-        parts += [(f"group {name(g)}", {"group": g}) for g in groups.tolist()]
+    parts += [(name(c), {"class_": c}) for c in present(audit)]
+    parts += [(f"group {name(g)}", {"group": g}) for g in groups(audit)]
     lines = [[label, *_points(view, key)] for label, key in parts[: 2 * LINES]]
-    head = ["rows", "right", "at first stop", *(f"{share:.0%} of it left" for share in KEPT)]
-    if view.stops.fitted is not None:
-        head[2] = "certified at the fitted delta"
-    else:
-        head[2] = f"certified at delta {number(view.stops.deltas[view.stops.first])}"
+    at = "the fitted delta"
+    if view.stops.fitted is None:
+        at = f"delta {number(view.stops.deltas[view.stops.first])}"
+    head = ["rows", "right", f"certified at {at}", *(f"{share:.0%} of it left" for share in KEPT)]
     caption = "Breaking points: the delta at which accuracy can fall to a share of what it is"
     return table(head, lines, caption) + _left_out(len(parts), len(lines), "classes and groups")
 
@@ -216,7 +212,7 @@ def _unlearned(model: Any) -> str:
 
 def _same_everywhere(audit: Audit) -> bool:
     """Whether a unit move costs the same in every column."""
-    units = np.array([float(audit.cost.norm(row)) for row in np.eye(len(audit.names))])
+    units = unit_prices(audit.cost, len(audit.names))
     learned = audit.cost.matrix is not None
     return not learned and bool(np.ptp(units) <= 1e-9 * units.max())
 

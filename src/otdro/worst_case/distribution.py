@@ -1,4 +1,4 @@
-"""The nouns: a worst-case distribution, the rows as a model scores them, and their moves."""
+"""The nouns: a worst-case distribution, a model on its rows, and their moves."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from ..arrays import namespace, numbers
 from ..duality import Dual
-from ..losses import Loss
 from ..problem import Problem
 
 Array = NDArray[Any]
@@ -69,28 +68,18 @@ class WorstCase:
 
 
 @dataclass(frozen=True, eq=False)
-class ScoredRows:
-    """Rows as a model sees them: scores z, targets, weights; the loss, and the budget ``delta``.
-
-    ``w`` is the largest change of a score, or of a residual where targets move, at unit price.
-    """
-
-    z: Array
-    y: Array
-    weights: Array
-    loss: Loss
-    w: float
-    delta: float
-
-
-@dataclass(frozen=True, eq=False)
 class ScoredModel:
-    """A linear model on the rows of a problem: coefficients of dual norm w, and its worst case."""
+    """A linear model on the rows of a problem: their scores z, and its worst case.
+
+    ``w`` is the dual norm of the coefficients, ``gain`` the largest change of a score, or of a
+    residual where targets move, at unit price.
+    """
 
     problem: Problem
     coef: Array
+    z: Array
     w: float
-    rows: ScoredRows
+    gain: float
     worst: Dual
 
 

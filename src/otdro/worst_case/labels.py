@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ..design import Design
 from ..duality import Dual, priced_risk
 from ..problem import Problem
-from .distribution import TOLERANCE, Moves, ScoredModel, ScoredRows, WorstCase
+from .distribution import TOLERANCE, Moves, ScoredModel, WorstCase
 from .norms import moved, norm_worst_case
 from .order_one import check_reach, most_gaining
 from .places import spend
@@ -31,10 +31,9 @@ def priced_worst_case(problem: Problem, coef: Array, intercept: float, reach: An
     z = Design(problem.X).scores(coef) + intercept
     w = float(ball.cost.dual_norm(coef)) if coef.any() else 0.0
     worst = priced_risk(z, problem.y, problem.weights, problem.loss, w, ball)
-    rows = ScoredRows(z, problem.y, problem.weights, problem.loss, w, ball.delta)
-    model = ScoredModel(problem, coef, w, rows, worst)
+    model = ScoredModel(problem, coef, z, w, w, worst)
     if reach is not None:
-        return _spent(model, _both_signs(rows, w * check_reach(reach, ball.order)))
+        return _spent(model, _both_signs(model, w * check_reach(reach, ball.order)))
     if ball.order == 2 and w > 0 and ball.delta > 0:
         shifts = [
             problem.loss.inner(z, sign * problem.y, w, worst.multiplier).best.shift
@@ -49,28 +48,28 @@ def priced_worst_case(problem: Problem, coef: Array, intercept: float, reach: An
     return with_changed_labels(problem, gain, -problem.y, worst, moved_on)
 
 
-def _both_signs(rows: ScoredRows, length: float) -> list[Array]:
+def _both_signs(model: ScoredModel, length: float) -> list[Array]:
     """Return the better of the shifts +-length under each label."""
     found = []
     for sign in (1.0, -1.0):
-        label = sign * rows.y
-        up, down = (rows.loss.value(rows.z + s * length, label) for s in (1.0, -1.0))
+        label = sign * model.problem.y
+        up, down = (model.problem.loss.value(model.z + s * length, label) for s in (1.0, -1.0))
         found.append(np.where(up >= down, length, -length))
     return found
 
 
 def _spent(model: ScoredModel, shifts: list[Array]) -> WorstCase:
     """Return the best use of the budget over staying and moving, under both labels."""
-    ball, rows, w = model.problem.ball, model.rows, model.w
-    z, y = rows.z, rows.y
+    problem, ball, w = model.problem, model.problem.ball, model.w
+    z, y = model.z, problem.y
     zero = np.zeros_like(z)
     kept, changed = shifts
     shift = np.stack([zero, kept, zero, changed], axis=1)
     label = np.stack([y, y, -y, -y], axis=1)
-    loss = rows.loss.value(z[:, None] + shift, label)
+    loss = problem.loss.value(z[:, None] + shift, label)
     price = np.abs(shift / w if w > 0 else shift) ** ball.order
     price = price + np.where(label != y[:, None], ball.label_cost, 0.0)
-    row, place, mass = spend(loss, price, rows.weights, ball.delta)
+    row, place, mass = spend(loss, price, problem.weights, ball.delta)
     return _distribution(model, Moves(row, mass, shift[row, place], True, label[row, place]))
 
 
@@ -114,6 +113,6 @@ def with_changed_labels(
 def _distribution(model: ScoredModel, moves: Moves) -> WorstCase:
     """Return the atoms with mass; rows without weight keep one."""
     direction = np.asarray(model.problem.ball.cost.direction(model.coef), dtype=float)
-    found = moved(model, moves.without_empty(len(model.rows.z)), direction)
+    found = moved(model, moves.without_empty(len(model.z)), direction)
     close = found.shortfall <= TOLERANCE * model.worst.risk
     return replace(found, attained=moves.attained and close)

@@ -13,7 +13,7 @@ from ..design import Design, as_dense, mean
 from ..duality import worst_risk
 from ..problem import Problem
 from ..solvers.base import constant_risk
-from .distribution import Moves, ScoredModel, ScoredRows, WorstCase, still
+from .distribution import Moves, ScoredModel, WorstCase, still
 from .order_one import AT_A_KINK, STEEP, check_reach, moves_within, order_one_moves, steep_shares
 from .order_two import order_two_moves
 
@@ -50,8 +50,7 @@ def norm_worst_case(
     if gain == 0 and ball.delta > 0 and dual is not None:
         return _constant(problem, z, dual)
     worst = worst_risk(z, problem.y, problem.weights, problem.loss, w, ball)
-    rows = ScoredRows(z, problem.y, problem.weights, problem.loss, gain, ball.delta)
-    model = ScoredModel(problem, coef, w, rows, worst)
+    model = ScoredModel(problem, coef, z, w, gain, worst)
     if dual is not None and reach is None:
         moves = _moves(model, dual, None, _kink(problem, gap))
         found = moved(model, moves, _direction(problem, coef, w, dual))
@@ -92,14 +91,14 @@ def _kink(problem: Problem, gap: float) -> float:
 
 def _moves(model: ScoredModel, dual: Array | None, reach: Any, kink: float = AT_A_KINK) -> Moves:
     """Return the moves of the scores at the order of the ball."""
-    rows, order = model.rows, model.problem.ball.order
-    if rows.w == 0 or rows.delta == 0:
-        return still(rows.weights)
+    ball = model.problem.ball
+    if model.gain == 0 or ball.delta == 0:
+        return still(model.problem.weights)
     if reach is not None:
-        return moves_within(rows, check_reach(reach, order))
-    if order == 1:
-        return order_one_moves(rows, dual, kink)
-    return order_two_moves(rows, model.worst.multiplier, dual)
+        return moves_within(model, check_reach(reach, ball.order))
+    if ball.order == 1:
+        return order_one_moves(model, dual, kink)
+    return order_two_moves(model, dual)
 
 
 def moved(model: ScoredModel, moves: Moves, direction: Array) -> WorstCase:
@@ -113,7 +112,7 @@ def moved(model: ScoredModel, moves: Moves, direction: Array) -> WorstCase:
     t = own / w if w > 0 else 0.0 * moves.shift
     y = (problem.y[origin] if moves.labels is None else moves.labels) - targets
     gain = float(model.coef @ direction) if w > 0 else 0.0
-    reached = float(moves.mass @ problem.loss.value(model.rows.z[origin] + t * gain, y))
+    reached = float(moves.mass @ problem.loss.value(model.z[origin] + t * gain, y))
     spent = abs(t) ** ball.order
     if targets.any():
         spent = spent + ball.target_cost * abs(targets) ** ball.order

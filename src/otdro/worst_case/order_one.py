@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ..arrays import as_float, full, namespace
 from ..losses import Loss
-from .distribution import TOLERANCE, Moves, ScoredRows, branches
+from .distribution import TOLERANCE, Moves, ScoredModel, branches
 
 Array = NDArray[Any]
 
@@ -27,17 +27,17 @@ AT_A_KINK = 1e-6
 NO_MASS = 1e-9
 
 
-def order_one_moves(rows: ScoredRows, dual: Array | None, kink: float) -> Moves:
+def order_one_moves(model: ScoredModel, dual: Array | None, kink: float) -> Moves:
     """Return the moves that spend delta at the largest slope, or those of a mass that goes far.
 
     Residuals of at most ``kink``, relative to the target, sit on a kink.
     """
-    weights = rows.weights
-    up, down = steep_shares(rows.z, rows.y, rows.loss, dual, kink)
+    problem, weights = model.problem, model.problem.weights
+    up, down = steep_shares(model.z, problem.y, problem.loss, dual, kink)
     mass = float(weights @ (up + down))
     if mass <= NO_MASS:
-        return _far(rows)
-    shift = full(len(weights), rows.w * rows.delta / mass, weights)
+        return _far(model)
+    shift = full(len(weights), model.gain * problem.ball.delta / mass, weights)
     masses = [weights * up, weights * down, weights * (1 - up - down)]
     return branches(masses, [shift, -shift, 0 * shift], attained=True)
 
@@ -63,12 +63,13 @@ def steep_shares(
     return steep_up * up, steep_down * down
 
 
-def _far(rows: ScoredRows) -> Moves:
+def _far(model: ScoredModel) -> Moves:
     """Return a small share of every row moved far: eps by delta/eps falls short by O(eps)."""
-    z, y, weights, loss = rows.z, rows.y, rows.weights, rows.loss
-    length = steepest_sign(z, y, loss) * rows.w * rows.delta
+    z, y, weights, loss = model.z, model.problem.y, model.problem.weights, model.problem.loss
+    budget = model.gain * model.problem.ball.delta
+    length = steepest_sign(z, y, loss) * budget
     stays = loss.value(z, y)
-    risk = float(weights @ stays) + rows.delta * loss.lipschitz * rows.w
+    risk = float(weights @ stays) + loss.lipschitz * budget
     eps = 0.5
     while eps > np.finfo(float).eps:
         far = (1 - eps) * stays + eps * loss.value(z + length / eps, y)
@@ -86,19 +87,20 @@ def steepest_sign(z: Array, y: Array, loss: Loss) -> Array:
     return xp.where(high > -low, 1.0, xp.where(high < -low, -1.0, even))
 
 
-def moves_within(rows: ScoredRows, reach: float) -> Moves:
+def moves_within(model: ScoredModel, reach: float) -> Moves:
     """Return the worst moves of at most ``reach`` in the cost's distance.
 
     A convex loss is moved by 0 or by the whole reach: rows in the order of their gain
     g = max over both signs of (l(z +- R w) - l(z))/R, until the budget is spent.
     """
-    loss, z, y, shift = rows.loss, rows.z, rows.y, reach * rows.w
+    z, y, weights, loss = model.z, model.problem.y, model.problem.weights, model.problem.loss
+    shift = reach * model.gain
     stays = loss.value(z, y)
     up, down = (loss.value(z + sign * shift, y) - stays for sign in (1.0, -1.0))
     gain = namespace(stays).maximum(up, down)
     sign = 2 * as_float(up >= down) - 1
-    moved = most_gaining(gain, rows.weights, rows.delta / reach)
-    return branches([moved, rows.weights - moved], [sign * shift, 0.0 * sign], attained=True)
+    moved = most_gaining(gain, weights, model.problem.ball.delta / reach)
+    return branches([moved, weights - moved], [sign * shift, 0.0 * sign], attained=True)
 
 
 def most_gaining(gain: Array, weights: Array, room: float) -> Array:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ..arrays import as_float, full, namespace, numbers
 from ..duality.ties import shares_of
 from ..losses import PiecewiseQuadratic
-from .distribution import TOLERANCE, Moves, ScoredRows, branches
+from .distribution import TOLERANCE, Moves, ScoredModel, branches
 
 Array = NDArray[Any]
 
@@ -23,21 +23,21 @@ Array = NDArray[Any]
 TIED = 1e-7
 
 
-def order_two_moves(rows: ScoredRows, lam: float, dual: Array | None) -> Moves:
-    """Return the moves to the inner maximisers at the multiplier lam."""
-    z, y, weights, loss = rows.z, rows.y, rows.weights, rows.loss
-    w, delta = rows.w, rows.delta
+def order_two_moves(model: ScoredModel, dual: Array | None) -> Moves:
+    """Return the moves to the inner maximisers at the multiplier of the worst case."""
+    z, y, weights, loss = model.z, model.problem.y, model.problem.weights, model.problem.loss
+    w, delta, lam = model.gain, model.problem.ball.delta, model.worst.multiplier
     pieces = loss.pieces
     if pieces is not None and pieces.rooted:
         if not (weights * loss.value(z, y)).any():
-            return _from_zero_risk(rows, pieces, dual)
+            return _from_zero_risk(model, pieces, dual)
         # every residual grows by the factor 1 + sqrt(delta) w/rms
         grown = Moves(numbers(len(y), y), weights, loss.derivative(z, y), attained=True)
         return grown.spending(w, delta)
     inner = loss.inner(z, y, w, lam)
     if len(inner.value) == 1:
         if pieces is not None and dual is not None:
-            return _with_flat_rows(rows, pieces, lam, dual)
+            return _with_flat_rows(model, pieces, dual)
         best = Moves(numbers(len(y), y), weights, inner.shift[0], attained=True)
         return best.spending(w, delta)
     xp = namespace(z)
@@ -69,12 +69,13 @@ def _spending_shares(value: Array, t: Array, weights: Array, delta: float) -> Ar
     return xp.where(tied, first * part + (1 - first) * (1 - part), best)
 
 
-def _with_flat_rows(rows: ScoredRows, pieces: PiecewiseQuadratic, lam: float, dual: Array) -> Moves:
+def _with_flat_rows(model: ScoredModel, pieces: PiecewiseQuadratic, dual: Array) -> Moves:
     """Return the moves where rows without a residual may be split, for what the budget leaves.
 
     Such a row keeps its mean slope and sends equal parts, in slope, to both sides.
     """
-    z, y, weights, w, delta = rows.z, rows.y, rows.weights, rows.w, rows.delta
+    z, y, weights = model.z, model.problem.y, model.problem.weights
+    w, delta, lam = model.gain, model.problem.ball.delta, model.worst.multiplier
     nu = w**2 / (2 * lam)
     sign = -pieces.orientation(y)
     shift = pieces.inner(z, y, w, lam).shift[0]
@@ -100,9 +101,10 @@ def _with_flat_rows(rows: ScoredRows, pieces: PiecewiseQuadratic, lam: float, du
     return found.spending(w, delta)
 
 
-def _from_zero_risk(rows: ScoredRows, pieces: PiecewiseQuadratic, dual: Array | None) -> Moves:
+def _from_zero_risk(model: ScoredModel, pieces: PiecewiseQuadratic, dual: Array | None) -> Moves:
     """Return the worst case of a quadratic loss without risk, from nowhere steep."""
-    z, y, weights, w, delta = rows.z, rows.y, rows.weights, rows.w, rows.delta
+    z, y, weights = model.z, model.problem.y, model.problem.weights
+    w, delta = model.gain, model.problem.ball.delta
     if pieces.quadratic:
         return _either_way(weights, pieces.kappa, w, delta, dual)
     # flat beside a quadratic side: a mass eps of the nearest row at distance sqrt(delta/eps) has

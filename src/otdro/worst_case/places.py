@@ -10,7 +10,7 @@ places are its nodes and the maximum is the worst-case risk; else they are the r
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -27,26 +27,18 @@ Array = NDArray[Any]
 ATTAINED = 1e-5
 
 
-@dataclass(frozen=True, eq=False)
-class Places:
-    """Where rows may go: ``points`` (n, k, d) or, shared by all rows, (k, d); loss and price."""
-
-    points: Array
-    loss: Array
-    price: Array
-
-    def of(self, row: Array, place: Array) -> Array:
-        """Return the points of pairs."""
-        return self.points[place] if self.points.ndim == 2 else self.points[row, place]
-
-
 def worst_case(problem: Problem, coef: Array, intercept: float) -> WorstCase:
     """Return a worst case of a model."""
     if problem.finite:
-        return _best_masses(problem, _nodes(problem, coef, intercept))
+        nodes, price = support_places(problem)
+        z = np.broadcast_to(nodes @ coef + intercept, price.shape)
+        loss = problem.loss.value(z, np.broadcast_to(problem.y[:, None], price.shape))
+        # all rows share the nodes
+        points = np.broadcast_to(nodes, (len(price), *nodes.shape))
+        return _best_masses(problem, points, loss, price)
     # one evaluation for all who ask: the multiplier of a fit would start another search
     found = local_worst_risk(problem, coef, intercept)
-    reached = _best_masses(problem, Places(found.points, found.loss, found.price))
+    reached = _best_masses(problem, found.points, found.loss, found.price)
     return replace(
         reached,
         attained=bool(found.upper - reached.risk <= ATTAINED * abs(reached.risk)),
@@ -61,31 +53,19 @@ def worst_risk(problem: Problem, coef: Array, intercept: float) -> float:
     return local_worst_risk(problem, coef, intercept).risk
 
 
-def _best_masses(problem: Problem, places: Places) -> WorstCase:
-    """Return the distribution of the largest risk over the places, within the budget."""
-    row, place, mass = spend(places.loss, places.price, problem.weights, problem.ball.delta)
+def _best_masses(problem: Problem, points: Array, loss: Array, price: Array) -> WorstCase:
+    """Return the distribution of the largest risk over the places (n, k, d), within the budget."""
+    row, place, mass = spend(loss, price, problem.weights, problem.ball.delta)
     return WorstCase(
-        points=places.of(row, place),
+        points=points[row, place],
         targets=problem.y[row],
         weights=mass,
         origin=row,
-        budget=float(mass @ places.price[row, place]),
-        risk=float(mass @ places.loss[row, place]),
+        budget=float(mass @ price[row, place]),
+        risk=float(mass @ loss[row, place]),
         attained=True,
         shortfall=0.0,
     )
-
-
-def _losses(problem: Problem, points: Array, coef: Array, intercept: float) -> Array:
-    z = points @ coef + intercept
-    y = np.broadcast_to(problem.y[:, None], (len(problem.y), z.shape[-1]))
-    return problem.loss.value(np.broadcast_to(z, y.shape), y)
-
-
-def _nodes(problem: Problem, coef: Array, intercept: float) -> Places:
-    """Return the nodes of a finite support, the same for all rows."""
-    nodes, price = support_places(problem)
-    return Places(nodes, _losses(problem, nodes, coef, intercept), price)
 
 
 def spend(loss: Array, price: Array, weights: Array, delta: float) -> tuple[Array, Array, Array]:

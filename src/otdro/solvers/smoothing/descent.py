@@ -14,7 +14,8 @@ from ...duality.ties import factored, newton_step
 from ...problem import Problem, Solution
 from ...progress import logger, shown
 from ..base import constant_solution
-from .linear_score import SampledGradient, SampledModel, SampledObjective
+from .linear_score import LinearScore, SampledGradient, SampledModel
+from .particles import Particles
 from .smoothed_dual import FIRST_EPS
 from .unsmoothed import Unsmoothed
 
@@ -92,7 +93,7 @@ class Descent:
     """One run: its random numbers, step count and verdict."""
 
     def __init__(
-        self, settings: Smoothed, objective: SampledObjective, base: float, seed: int
+        self, settings: Smoothed, objective: LinearScore | Particles, base: float, seed: int
     ) -> None:
         self.settings = settings
         self.objective = objective

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,24 +45,6 @@ class SampledModel(SampledGradient):
 
     hessian: Array
     effective: float
-
-
-class SampledObjective(Protocol):
-    """The smoothed objective of a problem, from some of its rows and fresh draws."""
-
-    @property
-    def n(self) -> int:
-        """The number of rows."""
-
-    @property
-    def smoothness(self) -> float:
-        """That of the loss where w is the norm of theta, else 0."""
-
-    def gradient(self, index: Array, x: Array, eps: float, rng: Generator) -> SampledGradient:
-        """Return objective and gradient from the rows of ``index``, scaled to the whole sample."""
-
-    def model(self, index: Array, x: Array, eps: float, rng: Generator) -> SampledModel:
-        """Return the same with the Hessian."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -35,7 +35,8 @@ class Particles:
     """The smoothed objective of rows in R^d, in (beta, b, lam) with b that of centred rows.
 
     ``local`` are the rows with their cost, ``rows`` the same with weights and radius. Draws come
-    by the ``proposal``: around the maxima, around the row, or from N(0, sigma^2 I).
+    by the ``proposal``: around the maxima, around the row, or from N(0, sigma^2 I). ``smoothness``
+    is 0: w is not the norm of beta.
     """
 
     local: LocalRows

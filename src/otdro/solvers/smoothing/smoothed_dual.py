@@ -8,7 +8,6 @@ G as in ``gaussian_integral`` and w_i the dual norm of theta, one for all rows o
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -210,21 +209,9 @@ def _on_ray(rows: DualRows, loss: Loss, zero: ZeroModel, direction: Array, price
         return float(pi @ loss.value(t * z + zero.b, rows.y)) + price * t
 
     deviation = float(np.sqrt(pi @ (z - pi @ z) ** 2 + np.finfo(float).tiny))
-    t = _least(line, LENGTHS / deviation)
+    # a start need not be precise
+    t = min((LENGTHS / deviation).tolist(), key=line)
     return _with_multiplier(rows, loss, -t * direction, zero.b)
-
-
-def _least(f: Callable[[float], float], points: Array) -> float:
-    """Return the point where the convex f is least, by bisection: a start need not be precise."""
-    low = 0
-    high = len(points) - 1
-    while low < high:
-        middle = (low + high) // 2
-        if f(float(points[middle + 1])) < f(float(points[middle])):
-            low = middle + 1
-        else:
-            high = middle
-    return float(points[low])
 
 
 def _with_multiplier(rows: DualRows, loss: Loss, theta: Array, b: float) -> Origin:
