@@ -42,7 +42,7 @@ ARMIJO = 1e-4
 HALVINGS, AT_ONCE, FEW = 50, 4, 10_000
 #: A step that promises to lower F, which is not negative, by more than this times F is far off.
 FAR = 0.5
-#: The share of the way to lam = 0 that a step may go.
+#: The share of the way to w^2/lam = 0 that a step may go.
 WAY = 0.9
 #: Fits whose target, relative to the objective, is below this get lam alone minimised at the end.
 ROUGH_FIT = 1e-5
@@ -84,9 +84,9 @@ def newton_steps(objective: JointObjective, x: JointPoint, p: Array, floor: Arra
 class JointLine:
     """The points along moves, lam kept positive.
 
-    Where rows have two branches they tie at scores that depend on w^2/lam =: level. There lam
-    follows from a linear move of the level, so that tied rows, linear in (theta, b), stay tied
-    to first order along the whole step.
+    Two branches of a row tie at a score that depends on w^2/lam =: level, and so does the bend of
+    a single one: lam follows from a linear move of the level, so that tied rows, linear in
+    (theta, b), stay tied to first order along the whole step.
     """
 
     def __init__(self, objective: JointObjective, x: JointPoint, move: Array) -> None:
@@ -94,24 +94,17 @@ class JointLine:
         self.objective, self.x = objective, x
         self.dtheta, self.db = move[:, :d].T, move[:, d]
         self.dz = objective.rows.design.scores(self.dtheta) + beside(self.db, x.z)
-        self.tied = numpy(x.two.any(axis=0))
         square = product(x.theta, x.theta)
-        level = square / x.lam
-        drift = level * (2 * product(x.theta, self.dtheta) / square - move[:, -1] / x.lam)
-        self.base = np.where(self.tied, level, x.lam)
-        self.change = np.where(self.tied, drift, move[:, -1])
-        falls = self.change < 0
-        steepest = np.where(falls, self.change, -1.0)
-        self.longest = np.where(falls, np.minimum(1.0, -WAY * self.base / steepest), 1.0)
+        self.level = square / x.lam
+        self.drift = 2 * product(x.theta, self.dtheta) / x.lam - self.level * move[:, -1] / x.lam
+        self.longest = 1 / np.maximum(-self.drift / (WAY * self.level), 1.0)
 
     def at(self, length: Array) -> JointPoint:
         """Return the points after a share (B,) of the moves."""
-        x, product = self.x, self.objective.rows.dual_norm.product
+        x = self.x
         theta = x.theta + length * self.dtheta
-        mixed = self.base + length * self.change
-        lam = (
-            np.where(self.tied, product(theta, theta) / mixed, mixed) if self.tied.any() else mixed
-        )
+        square = self.objective.rows.dual_norm.product(theta, theta)
+        lam = square / (self.level + length * self.drift)
         b = x.b + length * self.db
         z = x.z + beside(length, x.z) * self.dz
         return self.objective.at(theta, b, lam, z, x.shift)
