@@ -282,7 +282,7 @@ class DualRows:
         (d, B), norm = theta.shape, self.dual_norm
         # one pass over the rows for all first moments
         moments = namespace(rates.z).concat([rates.z, rates.zz, rates.zw, rates.zl], axis=1)
-        by_z, by_zz, by_zw, by_zl = np.split(self.design.adjoint(moments), 4, axis=1)
+        by_z, by_zz, by_zw, by_zl = self.design.adjoint(moments).T.reshape(4, B, d).swapaxes(1, 2)
         grad, H = np.zeros((B, d + 2)), np.zeros((B, d + 2, d + 2))
         grad[:, :d] = (by_z + norm.sums(theta, w, rates.w)).T
         grad[:, -1] = self.delta + numpy(rates.lam.sum(axis=0))

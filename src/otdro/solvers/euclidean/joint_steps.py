@@ -21,7 +21,6 @@ from ...arrays import (
 )
 from ...duality.ties import Padded, TieModels, shares_of, solve_each, times
 from .joint import JointObjective, JointPoint
-from .order_one import HOPE
 
 Array = NDArray[Any]
 
@@ -40,6 +39,8 @@ ARMIJO = 1e-4
 #: Halvings of a step, and how many lengths are tried at first while scores are few, then twice as
 #: many each time.
 HALVINGS, AT_ONCE, FEW = 50, 4, 10_000
+#: After steps that promise more than this times the root of target times F no bound is sought.
+HOPE = 10.0
 #: A step that promises to lower F, which is not negative, by more than this times F is far off.
 FAR = 0.5
 #: The share of the way to w^2/lam = 0 that a step may go.
@@ -186,12 +187,10 @@ def descend(
                 ahead = newton_steps(objective, x, p, floor)
         new, p = advance(objective, x, ahead), ahead.p
         fall = x.objective - new.objective
-        # far off a bound proves nothing yet
+        # far off a bound proves nothing yet: Newton's method squares the gap, relative to F
         promised = -ahead.descent
-        if (
-            n_iter == max_iter
-            or not ((promised > HOPE * x.objective) & (fall > STALL * promised)).all()
-        ):
+        hopeless = promised > HOPE * (target[active] * x.objective) ** 0.5
+        if n_iter == max_iter or not (hopeless & (fall > STALL * promised)).all():
             lower = np.maximum(lower, objective.lower_bound(new, p))
         gap = np.maximum(new.objective - lower, 0.0)
         # without a bound the gap says nothing: then what the model promised
