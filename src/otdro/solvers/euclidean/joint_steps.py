@@ -90,15 +90,19 @@ class JointLine:
     (theta, b), stay tied to first order along the whole step.
     """
 
-    def __init__(self, objective: JointObjective, x: JointPoint, move: Array) -> None:
+    def __init__(
+        self, objective: JointObjective, x: JointPoint, move: Array, descent: Array
+    ) -> None:
         d, product = len(x.theta), objective.rows.dual_norm.product
-        self.objective, self.x = objective, x
+        self.objective, self.x, self.descent = objective, x, descent
         self.dtheta, self.db = move[:, :d].T, move[:, d]
         self.dz = objective.rows.design.scores(self.dtheta) + beside(self.db, x.z)
         square = product(x.theta, x.theta)
         self.level = square / x.lam
         self.drift = 2 * product(x.theta, self.dtheta) / x.lam - self.level * move[:, -1] / x.lam
-        self.longest = 1 / np.maximum(-self.drift / (WAY * self.level), 1.0)
+        # no longer than the tangent stays above F = 0
+        shorter = np.maximum(-self.drift / (WAY * self.level), -descent / x.objective)
+        self.longest = 1 / np.maximum(shorter, 1.0)
 
     def at(self, length: Array) -> JointPoint:
         """Return the points after a share (B,) of the moves."""
@@ -110,40 +114,44 @@ class JointLine:
         z = x.z + beside(length, x.z) * self.dz
         return self.objective.at(theta, b, lam, z, x.shift)
 
-
-def _low_enough(new: JointPoint, x: JointPoint, descent: Array) -> Array:
-    return new.objective <= x.objective + ARMIJO * descent + STILL * np.abs(x.objective)
+    def low_enough(self, new: JointPoint, length: Array) -> Array:
+        """Whether the points after a share of the moves are lower by a part of what it promises."""
+        F = self.x.objective
+        low: Array = new.objective <= F + ARMIJO * length * self.descent + STILL * np.abs(F)
+        return low
 
 
 def advance(objective: JointObjective, x: JointPoint, steps: JointSteps) -> JointPoint:
     """Return the next points, by the longest of the steps 1, 1/2, ... that descends, or x."""
-    line = JointLine(objective, x, steps.move)
+    line = JointLine(objective, x, steps.move, steps.descent)
     new = line.at(line.longest)
-    bad = ~_low_enough(new, x, line.longest * steps.descent)
-    return _shortened(objective, x, steps, new, np.flatnonzero(bad)) if bad.any() else new
+    left = np.flatnonzero(~line.low_enough(new, line.longest))
+    return _shortened(objective, x, steps, new, left) if len(left) else new
 
 
 def _shortened(
     objective: JointObjective, x: JointPoint, steps: JointSteps, new: JointPoint, left: Array
 ) -> JointPoint:
-    """Return ``new`` with the problems ``left`` at the first place that descends, or at x.
+    """Return ``new`` with the problems ``left`` at a place that descends, or at x.
 
-    The steps 1/2, 1/4, ... are tried, several in one go.
+    The steps 1/2, 1/4, ... are tried, several in one go, of which the lowest is taken.
     """
     tried, at_once = 0, AT_ONCE
     while len(left) and tried < HALVINGS:
         B = len(left)
         at_once = max(1, min(at_once, FEW // (len(x.z) * B), HALVINGS - tried))
         again = np.tile(left, at_once)
-        line = JointLine(objective.columns(again), x.columns(again), steps.move[again])
+        part = (objective.columns(again), x.columns(again))
+        line = JointLine(*part, steps.move[again], steps.descent[again])
         length = line.longest * 0.5 ** np.repeat(np.arange(tried, tried + at_once) + 1.0, B)
         near = line.at(length)
-        good = np.flatnonzero(_low_enough(near, line.x, length * steps.descent[again]))
-        # the first that descends, in the order tried
-        found, first = np.unique(again[good], return_index=True)
-        new = new.replaced(found, near.columns(good[first]))
+        low = line.low_enough(near, length)
+        lowest = np.where(low, near.objective, np.inf).reshape(at_once, B).argmin(axis=0)
+        pick = lowest * B + np.arange(B)
+        good = low[pick]
+        new = new.replaced(left[good], near.columns(pick[good]))
         # what is left is seldom much, and goes far
-        left = np.setdiff1d(left, found, assume_unique=True)
+        left = left[~good]
         tried, at_once = tried + at_once, 2 * at_once
     return new.replaced(left, x.columns(left))
 
