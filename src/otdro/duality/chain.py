@@ -128,15 +128,15 @@ class Round:
 
     def product(self, theta: Array, other: Array) -> Array:
         """Return theta'other."""
-        return np.einsum("db,db->b", theta, other)
+        return np.vecdot(theta.T, other.T)
 
     def first_feasible(
         self, g: Array, dg: Array, mass: Array, a: Array, h: Array, delta: Array
     ) -> Array:
         """Return it from the excess of the squared pull over the budget, quadratic in eta."""
-        C = np.einsum("db,db->b", g, g) - delta * branch_sums(mass, a * a)
-        B = np.einsum("db,db->b", g, dg) - delta * branch_sums(mass, a * h)
-        A = np.einsum("db,db->b", dg, dg) - delta * branch_sums(mass, h * h)
+        C = self.product(g, g) - delta * branch_sums(mass, a * a)
+        B = self.product(g, dg) - delta * branch_sums(mass, a * h)
+        A = self.product(dg, dg) - delta * branch_sums(mass, h * h)
         return feasible_growth(C, B, A)
 
 

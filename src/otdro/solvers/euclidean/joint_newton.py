@@ -16,7 +16,7 @@ from . import newton
 from .batch import Batch
 from .batched import BatchedMethod
 from .coordinates import Coordinates
-from .joint import JointObjective, JointPoint
+from .joint import JointObjective
 from .joint_steps import JointMinimum, descend
 from .order_one import minimise
 
@@ -24,8 +24,6 @@ from .order_one import minimise
 ROUGH_TOL = 1e-3
 #: Newton steps to a starting point.
 ROUGH_STEPS = 50
-#: Columns up to which starts of order 1 are found in less time than they save.
-CHEAP_UP_TO = 16
 #: A penalty this close to the zero model's threshold still gives a start off zero.
 BELOW_THRESHOLD = 0.99
 
@@ -89,13 +87,7 @@ def _off_zero(
     target = tol * flat.risk
     start = objective.start(*_first(at, objective, flat, near))
     dual = None if near is None else _duals(near, start.z)
-
-    def elsewhere(some: Array) -> JointPoint:
-        part = objective.columns(some)
-        return part.start(*_order_one(part, flat.columns(some)))
-
-    cheap = bool(near) and at.design.d <= CHEAP_UP_TO
-    found = descend(objective, start, target, max_iter, dual, elsewhere if cheap else None)
+    found = descend(objective, start, target, max_iter, dual)
     if near:
         _retried(found, objective, flat, target, max_iter)
     return at.solutions(found, found.lam, found.dual, target)

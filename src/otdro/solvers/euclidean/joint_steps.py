@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,8 +40,6 @@ ARMIJO = 1e-4
 HALVINGS, AT_ONCE, FEW = 50, 4, 10_000
 #: After steps that promise more than this times the root of target times F no bound is sought.
 HOPE = 10.0
-#: A step that promises to lower F, which is not negative, by more than this times F is far off.
-FAR = 0.5
 #: The share of the way to w^2/lam = 0 that a step may go.
 WAY = 0.9
 #: Fits whose target, relative to the objective, is below this get lam alone minimised at the end.
@@ -153,7 +150,7 @@ def _shortened(
         # what is left is seldom much, and goes far
         left = left[~good]
         tried, at_once = tried + at_once, 2 * at_once
-    return new.replaced(left, x.columns(left))
+    return new.replaced(left, x.columns(left)) if len(left) else new
 
 
 @dataclass(eq=False)
@@ -175,12 +172,10 @@ def descend(
     target: Array,
     max_iter: int,
     dual: Array | None = None,
-    elsewhere: Callable[[Array], JointPoint] | None = None,
 ) -> JointMinimum:
     """Minimise from x until each problem's gap is at most its ``target`` (B,).
 
     ``dual`` (n, B) are mean slopes of rows that problems nearby ended with, nan where unknown.
-    ``elsewhere`` gives other points of some problems, for those that are far off in x.
     """
     everything, best, B = objective, x, len(x.b)
     p, floor, lower = _first_shares(x, dual), np.full(B, SHARP), np.zeros(B)
@@ -188,11 +183,6 @@ def descend(
     active, stalls = np.arange(B), np.zeros(B, dtype=int)
     for n_iter in range(1, max_iter + 1):
         ahead = newton_steps(objective, x, p, floor)
-        if n_iter == 1 and elsewhere is not None:
-            near = _nearer(x, ahead, elsewhere)
-            if near is not x:
-                x, p = near, _shares_at(near, x, p)
-                ahead = newton_steps(objective, x, p, floor)
         new, p = advance(objective, x, ahead), ahead.p
         fall = x.objective - new.objective
         # far off a bound proves nothing yet: Newton's method squares the gap, relative to F
@@ -221,24 +211,6 @@ def descend(
             p = pick_columns(p, keep)
             floor, lower, stalls = floor[keep], lower[keep], stalls[keep]
     return _minimum(everything, best, shares, gaps, steps, target)
-
-
-def _nearer(
-    x: JointPoint, steps: JointSteps, elsewhere: Callable[[Array], JointPoint]
-) -> JointPoint:
-    """Return points that are lower where the models at x promise more than there is, F >= 0."""
-    far = np.flatnonzero(-steps.descent > FAR * x.objective)
-    if not len(far):
-        return x
-    other = elsewhere(far)
-    lower = np.flatnonzero(other.objective < x.objective[far])
-    return x.replaced(far[lower], other.columns(lower))
-
-
-def _shares_at(x: JointPoint, old: JointPoint, p: Array) -> Array:
-    """Return the shares p, but all or none for problems that are elsewhere now."""
-    stayed = beside(x.objective == old.objective, p)
-    return namespace(p).where(stayed, p, _hard_shares(x))
 
 
 def _minimum(
