@@ -226,11 +226,10 @@ class NewtonSystem:
             rows, alpha = at.rows, at.point.alpha
             push = at.mass * aim.rho
             f += rows.map.adjoint(push)
-            g = g + push @ at.V
-            if rows.bends:
-                square = alpha**2 if last is None else alpha**2 + last.rows[j].dalpha ** 2
-                one = len(rows.K) == 1
-                g += (rows.w @ square) * rows.K[0] / 2 if one else (rows.w * square) @ rows.K / 2
+            square = alpha**2 if last is None else alpha**2 + last.rows[j].dalpha ** 2
+            one = len(rows.K) == 1
+            weight = (rows.w @ square) * rows.K[0] if one else (rows.w * square) @ rows.K
+            g = g + push @ at.V + weight / 2
         self._stretch(g, aims[1], last)
         d = len(f)
         m = len(self.system.W)

@@ -104,11 +104,6 @@ class Rows:
         return np.flatnonzero(used)
 
     @cached_property
-    def bends(self) -> bool:
-        """Whether a scalar of xi bends the rows."""
-        return bool(self.K.any())
-
-    @cached_property
     def count(self) -> float:
         """The weighted sum of the products at mu = 1."""
         return self.total(self.barrier)
