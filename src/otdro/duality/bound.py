@@ -43,7 +43,7 @@ def lower_bound(rows: DualRows, loss: Loss, atoms: Atoms, reached: Array) -> Arr
     h = _balanced(rows, atoms, atoms.room * reached)
     xp = namespace(a)
     pulls = rows.design.adjoint(xp.concat([(atoms.mass * v).sum(axis=0) for v in (a, h)], axis=1))
-    g, dg = np.split(pulls, 2, axis=1)
+    g, dg = pulls[:, : len(rows.delta)], pulls[:, len(rows.delta) :]
     eta = rows.dual_norm.first_feasible(g, dg, atoms.mass, a, h, rows.delta)
     lost = ~np.isfinite(eta)
     a = a + beside(np.where(lost, 0.0, eta), a) * h

@@ -128,15 +128,15 @@ class Round:
 
     def product(self, theta: Array, other: Array) -> Array:
         """Return theta'other."""
-        return np.einsum("db,db->b", theta, other)
+        return np.vecdot(theta.T, other.T)
 
     def first_feasible(
         self, g: Array, dg: Array, mass: Array, a: Array, h: Array, delta: Array
     ) -> Array:
         """Return it from the excess of the squared pull over the budget, quadratic in eta."""
-        C = np.einsum("db,db->b", g, g) - delta * branch_sums(mass, a * a)
-        B = np.einsum("db,db->b", g, dg) - delta * branch_sums(mass, a * h)
-        A = np.einsum("db,db->b", dg, dg) - delta * branch_sums(mass, h * h)
+        C = self.product(g, g) - delta * branch_sums(mass, a * a)
+        B = self.product(g, dg) - delta * branch_sums(mass, a * h)
+        A = self.product(dg, dg) - delta * branch_sums(mass, h * h)
         return feasible_growth(C, B, A)
 
 
@@ -282,7 +282,7 @@ class DualRows:
         (d, B), norm = theta.shape, self.dual_norm
         # one pass over the rows for all first moments
         moments = namespace(rates.z).concat([rates.z, rates.zz, rates.zw, rates.zl], axis=1)
-        by_z, by_zz, by_zw, by_zl = np.split(self.design.adjoint(moments), 4, axis=1)
+        by_z, by_zz, by_zw, by_zl = self.design.adjoint(moments).T.reshape(4, B, d).swapaxes(1, 2)
         grad, H = np.zeros((B, d + 2)), np.zeros((B, d + 2, d + 2))
         grad[:, :d] = (by_z + norm.sums(theta, w, rates.w)).T
         grad[:, -1] = self.delta + numpy(rates.lam.sum(axis=0))

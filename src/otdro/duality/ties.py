@@ -118,11 +118,17 @@ def solve_each(H: Array, rhs: Array) -> Array:
     scaled = scale * H * np.swapaxes(scale, 1, 2)
     D = H.shape[1]
     scaled.reshape(-1, D * D)[:, :: D + 1] += RIDGE
-    return np.asarray(scale * _positive_solved(scaled, scale * rhs))
+    return np.asarray(scale * positive_solved(scaled, scale * rhs))
 
 
-def _positive_solved(A: Array, rhs: Array) -> Array:
-    """Solve by Cholesky's factors: many small systems at a time, others one by one."""
+def positive_solved(A: Array, rhs: Array) -> Array:
+    """Return A_t^-1 rhs_t for rhs (T, D, k), A_t positive definite but for rounding.
+
+    By Cholesky's factors: small systems many at a time, others one by one; a device does them all.
+    """
+    if not isinstance(A, np.ndarray):
+        found: Array = namespace(A).linalg.solve(A, rhs)
+        return found
     if len(A) > 1 and A.shape[1] < CHOLESKY_FROM:
         try:
             np.linalg.cholesky(A)
@@ -130,10 +136,10 @@ def _positive_solved(A: Array, rhs: Array) -> Array:
             pass
         else:
             return np.linalg.solve(A, rhs)
-    return np.stack([solve_positive(*pair) for pair in zip(A, rhs, strict=True)])
+    return np.array([_solve_positive(*pair) for pair in zip(A, rhs, strict=True)])
 
 
-def solve_positive(A: Array, rhs: Array) -> Array:
+def _solve_positive(A: Array, rhs: Array) -> Array:
     """Solve one system, its diagonal raised until it is positive definite."""
     _, x, failed = dposv(A.T, rhs)
     return np.asarray(cho_solve(factored(A), rhs) if failed else x)

@@ -7,10 +7,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..arrays import as_float, beside, namespace
+from ..arrays import as_float, beside, mass, namespace, numpy
 from .base import Array, Loss, SlopeRange
 from .inner import Inner
 from .sublevel import Ends
+
+#: A share of the weight this close to another is equal to it: roundings of a sum.
+ROUNDING = 1e-13
 
 
 class PiecewiseQuadratic(Loss):
@@ -92,6 +95,22 @@ class PiecewiseQuadratic(Loss):
             return namespace(r).zeros_like(r)
         lo, hi = self.slopes
         return as_float((r > self.kappa * lo) & (r < self.kappa * hi)) / self.kappa
+
+    def constant(self, y: Array, weights: Array) -> float:
+        """Return the first kink from which on the mean loss does not fall, if kappa = 0.
+
+        Targets y are kinks of slopes -hi before and -lo after: it is their hi/(hi - lo) quantile.
+        """
+        if self.kappa > 0:
+            return super().constant(y, weights)
+        lo, hi = self.slopes
+        if self.task == "classification":
+            return 1.0 if hi * mass(weights, y > 0) > hi * mass(weights, y < 0) else -1.0
+        y, weights = numpy(y), numpy(weights)
+        order = np.argsort(y, kind="stable")
+        share = np.cumsum(weights[order])
+        at = np.searchsorted(share, (hi / (hi - lo) - ROUNDING) * share[-1])
+        return float(y[order[at]])
 
     def slope_range(self, y: Array) -> SlopeRange:
         """Return [-hi, -lo], for the label -1 [lo, hi]."""

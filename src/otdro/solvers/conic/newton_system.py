@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
-from scipy.linalg.lapack import dgeqrf, dtrtrs
+from scipy.linalg.lapack import dgeqrf, dpotrf, dpotrs, dtrtrs
 
 from ...losses.base import Array
 from .model import Saddle
@@ -44,20 +43,21 @@ class Cholesky:
         self.scale = 1 / np.sqrt(np.maximum(np.diag(self.T), LEAST_DIAGONAL * top))
         scaled = self.T * self.scale[:, None] * self.scale
         diagonal = np.arange(d)
+        unit = scaled[diagonal, diagonal]
         shift = SHIFT
         while shift < 1:
-            shifted = scaled.copy()
-            shifted[diagonal, diagonal] += shift
-            try:
-                self.factor = cho_factor(shifted, overwrite_a=True, check_finite=False)
+            scaled[diagonal, diagonal] = unit + shift
+            # symmetric, so that its transpose is no copy
+            self.factor, failed = dpotrf(scaled.T, clean=False)
+            if not failed:
                 return
-            except np.linalg.LinAlgError:
-                shift *= SHIFT_GROWTH
+            shift *= SHIFT_GROWTH
         raise np.linalg.LinAlgError("the Newton matrix is not finite")
 
     def solve(self, f: Array) -> Array:
         """Return T^-1 f for a vector or columns."""
-        return (self.scale * cho_solve(self.factor, (self.scale * f.T).T, check_finite=False).T).T
+        x, _ = dpotrs(self.factor, (self.scale * f.T).T)
+        return (self.scale * x.T).T
 
     def times(self, x: Array) -> Array:
         """Return T x."""
@@ -173,8 +173,12 @@ class NewtonSystem:
         self.q = q
         self.groups = groups
         self.xi = xi
-        sample, head = (at.rows.map.adjoint(at.rows.w * at.point.alpha) for at in groups)
-        self.pull: Array = sample + head
+        self.pull: Array = np.zeros(())
+        self.flow = -q.cost
+        for at in groups:
+            held = at.rows.w * at.point.alpha
+            self.pull = self.pull + at.rows.map.adjoint(held)
+            self.flow = self.flow - held @ at.rows.R
         # only g, which is maximised over, stays outside the least-squares rows
         inside = 0 if not careful else len(xi) - (q.head.breathing is not None)
         B, C = self._border(inside)
@@ -195,9 +199,11 @@ class NewtonSystem:
         C = np.zeros((k, k))
         B = np.zeros((d, k))
         for at in self.groups:
-            massV = at.mass[:, None] * at.V
-            B += at.rows.map.adjoint(massV)
-            C += at.V.T @ massV
+            on = at.rows.scalars
+            V = at.V[:, on]
+            massV = at.mass[:, None] * V
+            B[:, on] += at.rows.map.adjoint(massV)
+            C[on[:, None], on] += V.T @ massV
         self._breathe(C)
         return np.vstack([B[:, inside:], C[:inside, inside:]]), C[inside:, inside:]
 
@@ -215,7 +221,7 @@ class NewtonSystem:
     def step(self, aims: Sequence[Aim], last: Move | None = None) -> Move:
         """Return the step to the aims, to second order in ``last``, a predictor's."""
         f = self.pull.copy()
-        g = -self.q.cost
+        g = self.flow
         for j, (at, aim) in enumerate(zip(self.groups, aims, strict=True)):
             rows, alpha = at.rows, at.point.alpha
             push = at.mass * aim.rho
@@ -223,7 +229,7 @@ class NewtonSystem:
             square = alpha**2 if last is None else alpha**2 + last.rows[j].dalpha ** 2
             one = len(rows.K) == 1
             weight = (rows.w @ square) * rows.K[0] if one else (rows.w * square) @ rows.K
-            g = g + push @ at.V - (rows.w * alpha) @ rows.R + weight / 2
+            g = g + push @ at.V + weight / 2
         self._stretch(g, aims[1], last)
         d = len(f)
         m = len(self.system.W)

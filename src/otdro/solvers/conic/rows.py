@@ -96,6 +96,14 @@ class Rows:
         return np.asarray(self.share * self.heavier * self.ends)
 
     @cached_property
+    def scalars(self) -> Array:
+        """The places of the scalars of xi that the rows depend on."""
+        used = np.abs(self.R).sum(axis=0) + np.abs(self.K).sum(axis=0)
+        if self.breathing is not None:
+            used[-1] = 1.0
+        return np.flatnonzero(used)
+
+    @cached_property
     def count(self) -> float:
         """The weighted sum of the products at mu = 1."""
         return self.total(self.barrier)

@@ -41,13 +41,15 @@ from ...duality import (
 from ...duality.chain import TINY
 from ...duality.ties import Padded
 from ...losses import Loss
+from ...losses.inner import Inner
 
 Array = NDArray[Any]
 
 #: The precision to which a search minimises lam alone at the end.
 FINE = 1e-13
-#: Newton's steps in lam alone before that search, and the step, relative to lam, that is none.
-LAM_STEPS, FLAT = 3, 1e-13
+#: Newton's steps in lam alone before that search, the step, relative to lam, after which the next
+#: would be lost in rounding, as convergence is quadratic, and the least bend.
+LAM_STEPS, LAST, FLAT = 3, 1e-6, 1e-13
 #: The share of the budget that a first guess of lam is taken to spend at least.
 LEAST_SPENT = 1e-6
 
@@ -135,14 +137,9 @@ class JointObjective:
         self, theta: Array, b: Array, lam: Array, z: Array, guess: Array | None = None
     ) -> JointPoint:
         """Evaluate the objective; ``guess`` (k, n, B) are shifts nearby."""
-        rows, w = self.rows, self.rows.dual_norm.norms(theta)
-        B, flat, xp = z.shape[1], (-1, *z.shape), namespace(z)
-        # where one number serves all rows of the only problem, the loss need not be told n times
-        scale = float(w[0, 0]) if w.shape == (1, 1) else _each_row(w, z)
-        price = float(lam[0]) if B == 1 else _each_row(lam, z)
-        near = None if guess is None else xp.abs(guess).reshape(len(guess), -1)
-        inner = self.loss.inner(z.ravel(), self._targets.ravel(), scale, price, near)
-        value, shift = inner.value.reshape(flat), inner.shift.reshape(flat)
+        rows, w, xp = self.rows, self.rows.dual_norm.norms(theta), namespace(z)
+        inner = self._inner(z, w, lam, guess)
+        value, shift = (part.reshape(-1, *z.shape) for part in inner)
         best, two = value[0], xp.zeros_like(z, dtype=bool if xp is np else xp.bool)
         if len(value) > 1:
             best = xp.max(value, axis=0)
@@ -152,21 +149,29 @@ class JointObjective:
         _, slope, bend = self.loss.evaluate(moved, self._targets)
         return JointPoint(theta, b, lam, z, w, value, shift, slope, bend, two, F)
 
+    def _inner(self, z: Array, w: Array, lam: Array, guess: Array | None = None) -> Inner:
+        """Return the inner maxima, branches of all rows of all problems (k, nB)."""
+        # where one number serves all rows of the only problem, the loss need not be told n times
+        scale = float(w[0, 0]) if w.shape == (1, 1) else _each_row(w, z)
+        price = float(lam[0]) if z.shape[1] == 1 else _each_row(lam, z)
+        near = None if guess is None else abs(guess).reshape(len(guess), -1)
+        return self.loss.inner(z.ravel(), self._targets.ravel(), scale, price, near)
+
     def start(self, theta: Array, b: Array, lam: Array | None = None) -> JointPoint:
         """Return the points at (theta, b), with lam near its best where none > 0 is given."""
         z = self.rows.design.scores(theta) + beside(b, self.rows.y)
         lam = np.zeros(len(b)) if lam is None else lam.copy()
         new = np.flatnonzero(~((lam > 0) & np.isfinite(lam)))
         if len(new):
-            lam[new] = self.columns(new)._near_best(theta[:, new], b[new], pick_columns(z, new))
+            lam[new] = self.columns(new)._near_best(theta[:, new], pick_columns(z, new))
         return self.at(theta, b, lam, z)
 
-    def _near_best(self, theta: Array, b: Array, z: Array) -> Array:
+    def _near_best(self, theta: Array, z: Array) -> Array:
         """Return lam near its best: what is spent, E t^2, falls about as its inverse square."""
         rows, w = self.rows, self.rows.dual_norm.norms(theta)
         lam = first_multipliers(z, rows.y, rows.weights, self.loss, w, rows.delta)
-        x = self.at(theta, b, lam, z)
-        spent = column_sums(rows.weights, (x.on_higher(x.shift) / beside(w, z)) ** 2)
+        shift = self._inner(z, w, lam).best.shift.reshape(z.shape)
+        spent = column_sums(rows.weights, (shift / beside(w, z)) ** 2)
         return np.asarray(lam * np.sqrt(np.maximum(spent / rows.delta, LEAST_SPENT)))
 
     def settled(self, x: JointPoint) -> JointPoint:
@@ -174,11 +179,11 @@ class JointObjective:
 
         A few steps of Newton's method that knows the kinks do that, else a search.
         """
-        new, step = x, self._multiplier_step(x)
+        new = x
         for _ in range(LAM_STEPS):
-            new = self.at(x.theta, x.b, new.lam + step, x.z, new.shift)
             step = self._multiplier_step(new)
-            far = ~(np.abs(step) <= FLAT * new.lam)
+            far = ~(np.abs(step) <= LAST * new.lam)
+            new = self.at(x.theta, x.b, new.lam + step, x.z, new.shift)
             if not far.any():
                 break
         rest = np.flatnonzero(far)

@@ -11,12 +11,12 @@ import numpy as np
 from ...arrays import full, namespace, numbers, pick, pick_columns, set_columns
 from ...duality import DualRows, Round, ZeroModel, threshold, zero_model
 from ...problem import Problem, Solution
-from ..base import Array, Starts, constant_risk, constant_solution, duality_gap
+from ..base import Array, Starts, constant_solution, duality_gap
 from . import newton
 from .batch import Batch
 from .batched import BatchedMethod
 from .coordinates import Coordinates
-from .joint import JointObjective, JointPoint
+from .joint import JointObjective
 from .joint_steps import JointMinimum, descend
 from .order_one import minimise
 
@@ -24,8 +24,6 @@ from .order_one import minimise
 ROUGH_TOL = 1e-3
 #: Newton steps to a starting point.
 ROUGH_STEPS = 50
-#: Columns up to which starts of order 1 are found in less time than they save.
-CHEAP_UP_TO = 16
 #: A penalty this close to the zero model's threshold still gives a start off zero.
 BELOW_THRESHOLD = 0.99
 
@@ -59,35 +57,40 @@ class JointNewton(BatchedMethod):
         starts: Starts | None,
     ) -> list[list[Solution]]:
         """Solve with each column of ``weights`` at every delta, as one batch."""
-        at, problems = Coordinates(problem), [problem.weighted(column) for column in weights.T]
-        fixed = (problem.loss, problem.fit_intercept)
+        at, fixed = Coordinates(problem), (problem.loss, problem.fit_intercept)
         zeros = [zero_model(at.design, problem.y, column, *fixed) for column in weights.T]
-        solved = [[_constant(*pair)] * len(deltas) for pair in zip(problems, zeros, strict=True)]
         flat = Flat.of(zeros)
         least = threshold(flat.steep, flat.mean_square, problem.loss.lipschitz, 2)
-        owner, place = np.nonzero(deltas < least[:, None])
-        if not len(owner):
-            return solved
+        off_zero = deltas < least[:, None]
+        owner, place = np.nonzero(off_zero)
         known = (pick_columns(weights, owner), deltas[place], problem.fit_intercept, Round())
-        rows = DualRows(at.design, problem.y, *known)
-        objective, flat = JointObjective(rows, problem.loss), flat.columns(owner)
+        objective = JointObjective(DualRows(at.design, problem.y, *known), problem.loss)
         near = None if starts is None else [starts[int(j)] for j in place]
-        target = tol * np.array([constant_risk(each)[1] for each in problems])[owner]
-        start = objective.start(*_first(at, objective, flat, near))
-        dual = None if near is None else _duals(near, start.z)
+        found = iter(
+            _off_zero(at, objective, flat.columns(owner), near, tol, max_iter) if len(owner) else []
+        )
+        return [
+            [next(found) if off else _constant(problem.weighted(column), zero) for off in row]
+            for row, column, zero in zip(off_zero, weights.T, zeros, strict=True)
+        ]
 
-        def elsewhere(some: Array) -> JointPoint:
-            part = objective.columns(some)
-            return part.start(*_order_one(part, flat.columns(some)))
 
-        cheap = bool(starts) and at.design.d <= CHEAP_UP_TO
-        found = descend(objective, start, target, max_iter, dual, elsewhere if cheap else None)
-        if starts:
-            _retried(found, objective, flat, target, max_iter)
-        solutions = at.solutions(found, found.lam, found.dual, target)
-        for f, j, solution in zip(owner, place, solutions, strict=True):
-            solved[f][j] = solution
-        return solved
+def _off_zero(
+    at: Coordinates,
+    objective: JointObjective,
+    flat: Flat,
+    near: Starts | None,
+    tol: float,
+    max_iter: int,
+) -> list[Solution]:
+    """Solve problems whose best model is not theta = 0, from solutions nearby if given."""
+    target = tol * flat.risk
+    start = objective.start(*_first(at, objective, flat, near))
+    dual = None if near is None else _duals(near, start.z)
+    found = descend(objective, start, target, max_iter, dual)
+    if near:
+        _retried(found, objective, flat, target, max_iter)
+    return at.solutions(found, found.lam, found.dual, target)
 
 
 class Flat(NamedTuple):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +20,6 @@ from ...arrays import (
 )
 from ...duality.ties import Padded, TieModels, shares_of, solve_each, times
 from .joint import JointObjective, JointPoint
-from .order_one import HOPE
 
 Array = NDArray[Any]
 
@@ -40,9 +38,9 @@ ARMIJO = 1e-4
 #: Halvings of a step, and how many lengths are tried at first while scores are few, then twice as
 #: many each time.
 HALVINGS, AT_ONCE, FEW = 50, 4, 10_000
-#: A step that promises to lower F, which is not negative, by more than this times F is far off.
-FAR = 0.5
-#: The share of the way to lam = 0 that a step may go.
+#: After steps that promise more than this times the root of target times F no bound is sought.
+HOPE = 10.0
+#: The share of the way to w^2/lam = 0 that a step may go.
 WAY = 0.9
 #: Fits whose target, relative to the objective, is below this get lam alone minimised at the end.
 ROUGH_FIT = 1e-5
@@ -84,74 +82,75 @@ def newton_steps(objective: JointObjective, x: JointPoint, p: Array, floor: Arra
 class JointLine:
     """The points along moves, lam kept positive.
 
-    Where rows have two branches they tie at scores that depend on w^2/lam =: level. There lam
-    follows from a linear move of the level, so that tied rows, linear in (theta, b), stay tied
-    to first order along the whole step.
+    Two branches of a row tie at a score that depends on w^2/lam =: level, and so does the bend of
+    a single one: lam follows from a linear move of the level, so that tied rows, linear in
+    (theta, b), stay tied to first order along the whole step.
     """
 
-    def __init__(self, objective: JointObjective, x: JointPoint, move: Array) -> None:
+    def __init__(
+        self, objective: JointObjective, x: JointPoint, move: Array, descent: Array
+    ) -> None:
         d, product = len(x.theta), objective.rows.dual_norm.product
-        self.objective, self.x = objective, x
+        self.objective, self.x, self.descent = objective, x, descent
         self.dtheta, self.db = move[:, :d].T, move[:, d]
         self.dz = objective.rows.design.scores(self.dtheta) + beside(self.db, x.z)
-        self.tied = numpy(x.two.any(axis=0))
         square = product(x.theta, x.theta)
-        level = square / x.lam
-        drift = level * (2 * product(x.theta, self.dtheta) / square - move[:, -1] / x.lam)
-        self.base = np.where(self.tied, level, x.lam)
-        self.change = np.where(self.tied, drift, move[:, -1])
-        falls = self.change < 0
-        steepest = np.where(falls, self.change, -1.0)
-        self.longest = np.where(falls, np.minimum(1.0, -WAY * self.base / steepest), 1.0)
+        self.level = square / x.lam
+        self.drift = 2 * product(x.theta, self.dtheta) / x.lam - self.level * move[:, -1] / x.lam
+        # no longer than the tangent stays above F = 0
+        shorter = np.maximum(-self.drift / (WAY * self.level), -descent / x.objective)
+        self.longest = 1 / np.maximum(shorter, 1.0)
 
     def at(self, length: Array) -> JointPoint:
         """Return the points after a share (B,) of the moves."""
-        x, product = self.x, self.objective.rows.dual_norm.product
+        x = self.x
         theta = x.theta + length * self.dtheta
-        mixed = self.base + length * self.change
-        lam = (
-            np.where(self.tied, product(theta, theta) / mixed, mixed) if self.tied.any() else mixed
-        )
+        square = self.objective.rows.dual_norm.product(theta, theta)
+        lam = square / (self.level + length * self.drift)
         b = x.b + length * self.db
         z = x.z + beside(length, x.z) * self.dz
         return self.objective.at(theta, b, lam, z, x.shift)
 
-
-def _low_enough(new: JointPoint, x: JointPoint, descent: Array) -> Array:
-    return new.objective <= x.objective + ARMIJO * descent + STILL * np.abs(x.objective)
+    def low_enough(self, new: JointPoint, length: Array) -> Array:
+        """Whether the points after a share of the moves are lower by a part of what it promises."""
+        F = self.x.objective
+        low: Array = new.objective <= F + ARMIJO * length * self.descent + STILL * np.abs(F)
+        return low
 
 
 def advance(objective: JointObjective, x: JointPoint, steps: JointSteps) -> JointPoint:
     """Return the next points, by the longest of the steps 1, 1/2, ... that descends, or x."""
-    line = JointLine(objective, x, steps.move)
+    line = JointLine(objective, x, steps.move, steps.descent)
     new = line.at(line.longest)
-    bad = ~_low_enough(new, x, line.longest * steps.descent)
-    return _shortened(objective, x, steps, new, np.flatnonzero(bad)) if bad.any() else new
+    left = np.flatnonzero(~line.low_enough(new, line.longest))
+    return _shortened(objective, x, steps, new, left) if len(left) else new
 
 
 def _shortened(
     objective: JointObjective, x: JointPoint, steps: JointSteps, new: JointPoint, left: Array
 ) -> JointPoint:
-    """Return ``new`` with the problems ``left`` at the first place that descends, or at x.
+    """Return ``new`` with the problems ``left`` at a place that descends, or at x.
 
-    The steps 1/2, 1/4, ... are tried, several in one go.
+    The steps 1/2, 1/4, ... are tried, several in one go, of which the lowest is taken.
     """
     tried, at_once = 0, AT_ONCE
     while len(left) and tried < HALVINGS:
         B = len(left)
         at_once = max(1, min(at_once, FEW // (len(x.z) * B), HALVINGS - tried))
         again = np.tile(left, at_once)
-        line = JointLine(objective.columns(again), x.columns(again), steps.move[again])
+        part = (objective.columns(again), x.columns(again))
+        line = JointLine(*part, steps.move[again], steps.descent[again])
         length = line.longest * 0.5 ** np.repeat(np.arange(tried, tried + at_once) + 1.0, B)
         near = line.at(length)
-        good = np.flatnonzero(_low_enough(near, line.x, length * steps.descent[again]))
-        # the first that descends, in the order tried
-        found, first = np.unique(again[good], return_index=True)
-        new = new.replaced(found, near.columns(good[first]))
+        low = line.low_enough(near, length)
+        lowest = np.where(low, near.objective, np.inf).reshape(at_once, B).argmin(axis=0)
+        pick = lowest * B + np.arange(B)
+        good = low[pick]
+        new = new.replaced(left[good], near.columns(pick[good]))
         # what is left is seldom much, and goes far
-        left = np.setdiff1d(left, found, assume_unique=True)
+        left = left[~good]
         tried, at_once = tried + at_once, 2 * at_once
-    return new.replaced(left, x.columns(left))
+    return new.replaced(left, x.columns(left)) if len(left) else new
 
 
 @dataclass(eq=False)
@@ -173,12 +172,10 @@ def descend(
     target: Array,
     max_iter: int,
     dual: Array | None = None,
-    elsewhere: Callable[[Array], JointPoint] | None = None,
 ) -> JointMinimum:
     """Minimise from x until each problem's gap is at most its ``target`` (B,).
 
     ``dual`` (n, B) are mean slopes of rows that problems nearby ended with, nan where unknown.
-    ``elsewhere`` gives other points of some problems, for those that are far off in x.
     """
     everything, best, B = objective, x, len(x.b)
     p, floor, lower = _first_shares(x, dual), np.full(B, SHARP), np.zeros(B)
@@ -186,19 +183,12 @@ def descend(
     active, stalls = np.arange(B), np.zeros(B, dtype=int)
     for n_iter in range(1, max_iter + 1):
         ahead = newton_steps(objective, x, p, floor)
-        if n_iter == 1 and elsewhere is not None:
-            near = _nearer(x, ahead, elsewhere)
-            if near is not x:
-                x, p = near, _shares_at(near, x, p)
-                ahead = newton_steps(objective, x, p, floor)
         new, p = advance(objective, x, ahead), ahead.p
         fall = x.objective - new.objective
-        # far off a bound proves nothing yet
+        # far off a bound proves nothing yet: Newton's method squares the gap, relative to F
         promised = -ahead.descent
-        if (
-            n_iter == max_iter
-            or not ((promised > HOPE * x.objective) & (fall > STALL * promised)).all()
-        ):
+        hopeless = promised > HOPE * (target[active] * x.objective) ** 0.5
+        if n_iter == max_iter or not (hopeless & (fall > STALL * promised)).all():
             lower = np.maximum(lower, objective.lower_bound(new, p))
         gap = np.maximum(new.objective - lower, 0.0)
         # without a bound the gap says nothing: then what the model promised
@@ -221,24 +211,6 @@ def descend(
             p = pick_columns(p, keep)
             floor, lower, stalls = floor[keep], lower[keep], stalls[keep]
     return _minimum(everything, best, shares, gaps, steps, target)
-
-
-def _nearer(
-    x: JointPoint, steps: JointSteps, elsewhere: Callable[[Array], JointPoint]
-) -> JointPoint:
-    """Return points that are lower where the models at x promise more than there is, F >= 0."""
-    far = np.flatnonzero(-steps.descent > FAR * x.objective)
-    if not len(far):
-        return x
-    other = elsewhere(far)
-    lower = np.flatnonzero(other.objective < x.objective[far])
-    return x.replaced(far[lower], other.columns(lower))
-
-
-def _shares_at(x: JointPoint, old: JointPoint, p: Array) -> Array:
-    """Return the shares p, but all or none for problems that are elsewhere now."""
-    stayed = beside(x.objective == old.objective, p)
-    return namespace(p).where(stayed, p, _hard_shares(x))
 
 
 def _minimum(

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ...arrays import beside, factor_of, namespace, numbers, pick, pick_columns
 from ...design import Design
-from ...duality.ties import CHOLESKY_FROM, RIDGE, solve_positive
+from ...duality.ties import RIDGE, positive_solved
 from .batch import Batch, Points, by_columns, dots, norms
 from .block_rows import BlockRows
 from .conjugate_gradients import RowSystem
@@ -227,13 +227,4 @@ def solve_stiffened(H: Array, stiffness: Array, u: Array, rhs: Array) -> Array:
     i = numbers(d, A)
     diagonal = A[:, i, i] + stiff
     A[:, i, i] = diagonal + RIDGE * xp.where(diagonal > 0, diagonal, 1.0)
-    x: Array = _solved(A, rhs.T)
-    return x.T
-
-
-def _solved(A: Array, rhs: Array) -> Array:
-    """Solve A x = rhs, A (B, d, d) positive definite, rhs (B, d)."""
-    if isinstance(A, np.ndarray) and (len(A) == 1 or A.shape[1] >= CHOLESKY_FROM):
-        return np.array([solve_positive(*pair) for pair in zip(A, rhs, strict=True)])
-    found: Array = namespace(A).linalg.solve(A, rhs[..., None])[..., 0]
-    return found
+    return positive_solved(A, rhs.T[:, :, None])[:, :, 0].T
