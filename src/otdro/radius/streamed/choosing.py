@@ -45,8 +45,8 @@ from .learning import (
 )
 from .solving import Near, method
 from .task import Task
-from .theory import theory_profiles
-from .thresholds import fenced_job, zeros
+from .theory import theory_of
+from .thresholds import fenced_job, grid_of
 
 Array = NDArray[Any]
 
@@ -76,8 +76,8 @@ def choose(stream: Stream, settings: Settings, tol: float, max_iter: int) -> Str
     left, full = tried.from_all(sample)
     full = from_scatter(task, left, full, -1)
     if delta == "theory":
-        profiles = theory_profiles(stream, full[0], order, settings.confidence, task.squared)
-        task = replace(task, profiles=profiles)
+        known = (order, settings.confidence, task.squared)
+        task = replace(task, theory=theory_of(stream, full[0], *known))
     if delta == "cv" or left.learned is not None:
         return _from_folds(task, left, full)
     ball = task.ball(full[0], _deltas(task, full[0])[0])
@@ -146,7 +146,7 @@ def _looked(task: Task, tried: Candidates) -> Task:
     if "in units" in found:
         task = replace(task, covariance_in_units=covariances(found["in units"]))
     if "fenced" in found:
-        task = replace(task, zeros=zeros(stream, task.squared, fenced, found["fenced"]))
+        task = replace(task, grid=grid_of(stream, task.squared, fenced, found["fenced"]))
     return task
 
 
@@ -176,12 +176,12 @@ def _deltas(task: Task, cost: Cost) -> Array:
     """Return the grid of deltas, or the one that is given."""
 
     def theory() -> float:
-        profiles = task.profiles or []
-        return max(profile.delta(cost, task.settings.confidence) for profile in profiles)
+        assert task.theory is not None
+        return task.theory(cost)
 
     def default() -> Array:
-        assert task.zeros is not None
-        return task.zeros.deltas(cost, task.order)
+        assert task.grid is not None
+        return task.grid(cost, task.order)
 
     return resolve_deltas(task.delta, task.settings, theory, default)
 
