@@ -6,7 +6,6 @@ memory; losses, covariances, thresholds and solutions from all rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,7 +24,7 @@ from ..checks import check_delta, resolve_order
 from ..environments import Environments
 from ..evidence import Evidence
 from ..folds import FoldScores
-from ..grid import Path, deltas_first
+from ..grid import Path, tabled
 from ..margins import binary_view
 from ..rules import resolve as resolve_rule
 from ..selection import blend_weights, noted
@@ -43,7 +42,7 @@ from .learning import (
     scatter_job,
     takes_covariance,
 )
-from .solving import Near, method
+from .solving import method
 from .task import Task
 from .theory import theory_of
 from .thresholds import fenced_job, grid_of
@@ -151,7 +150,7 @@ def _looked(task: Task, tried: Candidates) -> Task:
 
 
 def _solved(
-    task: Task, ball: Ball, starts: list[Near] | None
+    task: Task, ball: Ball, starts: list[Solution] | None
 ) -> tuple[list[Solution], list[float]]:
     """Return the certified solutions and their plain risks, from models near them."""
     stream, factor = task.stream, ball.cost.factor()
@@ -264,30 +263,17 @@ def _outside(task: Task, tried: Candidates) -> list[list[Cost]]:
 
 def _chosen(task: Task, best: Tried, table: list[Any], note: str) -> StreamedChoice:
     """Return the ball of the best cost, the solutions on it, and the path."""
-    trial, models = best.trial, best.fits.everywhere
-    j = trial.verdict.place
+    trial, j = best.trial, best.trial.verdict.place
     ball = task.ball(trial.cost, trial.deltas[j])
-    lines = [model.lines(task.stream.center) for model in models]
-    starts = [
-        Near(of_model[j], b[j], float(best.fits.multiplier[k, j]))
-        for k, (of_model, b) in enumerate(lines)
-    ]
-    solutions, risks = _solved(task, ball, starts)
-    shift = 0.0 if task.squared is None else task.squared.shift
-    coef = np.stack([of_model for of_model, _ in lines])
-    intercept = np.stack([b for _, b in lines]) + shift
-    # risks, objectives and gaps (K, m); those of the chosen delta are the solutions' own
-    risk, objective, gap = best.fits.risk.copy(), best.fits.objective.copy(), best.fits.gap.copy()
+    solved, risk = [list(path) for path in best.fits.solved], best.fits.risk.copy()
+    solutions, risks = _solved(task, ball, [path[j] for path in solved])
+    # those of the chosen delta are the solutions' own
     for k, found in enumerate(solutions):
-        coef[k, j], intercept[k, j], risk[k, j] = found.coef, found.intercept, risks[k]
-        objective[k, j], gap[k, j] = found.objective, found.gap
-    path = Path(
-        deltas=trial.deltas,
-        coef=deltas_first(coef),
-        intercept=deltas_first(intercept),
-        empirical_risk=deltas_first(risk),
-        robust_risk=deltas_first(objective),
-        gap=deltas_first(gap),
+        solved[k][j], risk[k, j] = found, risks[k]
+    path = tabled(
+        trial.deltas,
+        solved,
+        risk,
         score_mean=trial.folds.mean,
         score_se=trial.folds.se,
         candidates=table,
@@ -302,7 +288,7 @@ def _tried(
     """Return what the folds say of every cost; ``learned`` are those outside each fold."""
     deltas = [_deltas(task, cost) for cost in full]
     by_cost = list(zip(*learned, strict=True))
-    found = _solver(task)(task, full, by_cost, deltas)
+    found = fits.of_costs(task, full, by_cost, deltas)
     rule, stream = resolve_rule(task.settings.rule), task.stream
     distinct = stream.kept.distinct / len(stream.rows.y) * stream.chunks.n
     results = []
@@ -318,17 +304,9 @@ def _tried(
     return results
 
 
-def _solver(task: Task) -> Callable[..., list[fits.Fits]]:
-    """Return what solves folds and path."""
-    if task.squared is not None:
-        return fits.by_factors
-    plain = task.stream.loss.outputs == 1 and np.isinf(task.stream.label_cost)
-    return fits.by_newton if plain and task.order == 1 else fits.one_by_one
-
-
 def _fold_scores(task: Task, one: fits.Fits, costs: list[Cost]) -> FoldScores:
     """Return the scores of all rows, with the tested rows in memory and their model scores."""
-    stream, K = task.stream, len(one.everywhere)
+    stream, K = task.stream, len(one.solved)
     rows = [np.flatnonzero(stream.kept_fold == f) for f in task.folds]
     shift = 0.0 if task.squared is None else task.squared.shift
     z = []

@@ -52,7 +52,7 @@ def environments_of(task: Task, found: list[Fits]) -> list[Environments | None]:
 
 
 def _job(task: Task, one: Fits) -> GroupSums:
-    stream, K, m = task.stream, len(one.everywhere), one.held.shape[1]
+    stream, K, m = task.stream, len(one.solved), one.held.shape[1]
     shift = 0.0 if task.squared is None else task.squared.shift
     models = [replace(fold, b=fold.b + shift) for fold in one.in_folds]
     positive = None if K == 1 else np.repeat(np.arange(K), m)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
 import numpy as np
-from numpy.typing import NDArray
 
 from ...problem import Ball, Solution
 from ...solvers import Exact
@@ -24,24 +21,9 @@ from ...solvers.streamed import (
 from ...solvers.streamed.priced import NEAR, NEAR_IN_FOLDS
 from ..folds import FOLD_TOL
 
-Array = NDArray[Any]
-
-
-class Near(NamedTuple):
-    """A model on the rows as given, and its multiplier: where to start from."""
-
-    coef: Array
-    intercept: Any
-    lam: float
-
-
-def near(found: Solution) -> Near:
-    """Return a solution as a start."""
-    return Near(found.coef, found.intercept, float(found.multiplier))
-
 
 def method(
-    model: Stream, ball: Ball, start: Near | None, tol: float, max_iter: int
+    model: Stream, ball: Ball, start: Solution | None, tol: float, max_iter: int
 ) -> Passes[tuple[Solution, float]]:
     """Return the method of a smooth loss: its solution with its plain risk.
 
@@ -50,7 +32,8 @@ def method(
     """
     if start is None:
         problem = model.kept.problem(model.kept.ys[0], ball)
-        start = near(Exact(tol=min(1e-6, max(tol, 1e-9))).solve(problem))
+        start = Exact(tol=min(1e-6, max(tol, 1e-9))).solve(problem)
+    lam = float(start.multiplier)
     factor, target = ball.cost.factor(), tol * model.constant().risk
     b = start.intercept + start.coef @ model.center
     if model.loss.outputs > 1:
@@ -60,9 +43,9 @@ def method(
     if np.isfinite(ball.label_cost) and ball.delta > 0:
         most = NEAR if tol < FOLD_TOL else NEAR_IN_FOLDS
         priced = PricedStream(model, factor, ball.delta, ball.label_cost, most)
-        return solve_priced(priced, start.coef, b, start.lam, target, max_iter)
+        return solve_priced(priced, start.coef, b, lam, target, max_iter)
     if ball.order == 2 and ball.delta > 0:
         joint = JointStream(model, factor, ball.delta)
-        return solve_joint(joint, start.coef, b, start.lam, target, max_iter)
+        return solve_joint(joint, start.coef, b, lam, target, max_iter)
     rho = ball.delta * model.loss.lipschitz if ball.delta > 0 else 0.0
     return solve(StreamedProblem(model, factor, rho), start.coef, b, target, max_iter)

@@ -47,14 +47,12 @@ def theory_of(
 
 
 def _squared(squared: FoldFactors, confidence: float) -> Profile:
-    pieces = squared.stream.loss.pieces
-    assert pieces is not None
     Z, _ = squared.centred()
     coef = squared.models(None, np.zeros(1)).coef[:, 0]
     # E e^2 at the least squares fit is what is left of the targets off the span of the rows
     sigma2 = squared.spectrum(None).perp
     n = squared.stream.total**2 / squared.stream.square
-    moments = (coef, sigma2, Z.T @ Z, 1 / pieces.kappa, n)
+    moments = (coef, sigma2, Z.T @ Z, 1 / squared.kappa, n)
     return lambda cost: profile_radius(squared_profile(cost, *moments), confidence)
 
 

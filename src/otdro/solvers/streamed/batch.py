@@ -12,12 +12,14 @@ is zero, then all until :math:`\|Z'(\pi a)\| \le \rho`.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...duality import AT_THRESHOLD, threshold
+from ...problem import Solution
 from ...progress import logger
 from ..euclidean.order_one import ARMIJO, ROUNDING
 from .columns import Columns, ColumnSteps, Iterates
@@ -47,16 +49,14 @@ BENT_AT = (0.25, 0.75)
 
 @dataclass(frozen=True, eq=False)
 class Minima:
-    """B models on centred rows: F, plain risk and bound (B,) of those over all rows, F models of
-    folds for each, and what these lose, ``held`` (F, B), on the rows they leave out.
+    """B solutions over all rows with their plain risks (B,), F models of folds for each, and what
+    these lose, ``held`` (F, B), on the rows they leave out.
 
     ``unsolved`` counts the models that did not reach the decrease asked for.
     """
 
-    everywhere: Models
-    objective: Array
+    solved: list[Solution]
     risk: Array
-    gap: Array
     in_folds: list[Models]
     held: Array
     unsolved: int
@@ -77,23 +77,36 @@ def minimise(
     everywhere = _descended(stream, full, start, tol, min(tol, CERTIFIED))
     folds = full.in_folds(in_folds)
     state, unsolved = _inside(stream, folds, full, everywhere, tol)
-    missed = int(np.sum(everywhere.unsolved) + np.sum(unsolved))
-    models = Models(folds.lift(state.theta), state.b, folds.left_out)
+    models = Models(folds.lift(state.theta), state.b)
     by_fold = [models.columns(np.flatnonzero(folds.left_out == f)) for f in range(len(in_folds))]
-    return _finished(stream, full, everywhere, by_fold, missed)
+    held = HeldSums(stream.blocks, stream.loss, by_fold, full.positive(stream))
+    # bounds of the models over all rows and losses on the folds left out: one pass
+    bound, losses = stream.chunks.total(_dual_job(stream, full, everywhere), held)
+    return Minima(
+        _solutions(stream, full, everywhere, bound["conjugate"] / stream.total, tol),
+        everywhere.risk(stream),
+        by_fold,
+        stream.mean_of_folds(losses["value"]),
+        int(np.sum(everywhere.unsolved) + np.sum(unsolved)),
+    )
 
 
 @dataclass(frozen=True, eq=False)
 class Descended:
     """Models, the sums by fold at them, and which of them did not reach the decrease asked for.
 
-    ``corrections`` are those of the matrices of rows in memory that it found.
+    ``corrections`` are those of the matrices of rows in memory that it found, in ``passes``.
     """
 
     state: Iterates
     sums: dict[str, Array]
     unsolved: Array
     corrections: list[Correction]
+    passes: int
+
+    def risk(self, stream: Stream) -> Array:
+        """Return the plain risks of models over all rows."""
+        return np.asarray(self.sums["value"].sum(axis=0) / stream.total)
 
 
 def _descended(
@@ -139,7 +152,7 @@ def _descended(
         step, moved = step.times(~done), np.flatnonzero(~done)
         state = found.moved(step)
     unsolved = worse | (-step.slope > tol * flat)
-    return Descended(state.or_else(found, seen), sums, unsolved, corrections or [])
+    return Descended(state.or_else(found, seen), sums, unsolved, corrections or [], number + 1)
 
 
 def _inside(
@@ -337,24 +350,22 @@ def _near(
     return NewtonPoint(state.theta[:, j], float(state.b[j]), risk, s, g, *centred)
 
 
-def _finished(
-    stream: Stream, full: Columns, everywhere: Descended, in_folds: list[Models], unsolved: int
-) -> Minima:
-    """Return the models with their bounds and with their losses on the folds left out: one pass."""
-    state, positive = everywhere.state, full.positive(stream)
-    models = Models(full.lift(state.theta), state.b, full.left_out)
-    held = HeldSums(stream.blocks, stream.loss, in_folds, positive)
-    bound, losses = stream.chunks.total(_dual_job(stream, full, models, everywhere), held)
-    risk = everywhere.sums["value"].sum(axis=0) / stream.total
-    objective = risk + full.rho * state.w
-    gap = np.maximum(0.0, objective + bound["conjugate"] / stream.total)
-    mass = np.array([[stream.held(f)] for f in range(len(in_folds))])
-    return Minima(models, objective, risk, gap, in_folds, losses["value"] / mass, unsolved)
+def _solutions(
+    stream: Stream, full: Columns, found: Descended, conjugate: Array, tol: float
+) -> list[Solution]:
+    """Return the models over all rows with the gaps that conjugates of their slopes prove."""
+    state, target = found.state, tol * _constant_risks(stream, full)
+    coef, lam = full.lift(state.theta), stream.loss.lipschitz * state.w
+    objective = found.risk(stream) + full.rho * state.w
+    gap = np.maximum(0.0, objective + conjugate)
+    parts = (part.tolist() for part in (state.b, lam, objective, gap, target))
+    each = zip(coef.T, *parts, repeat(found.passes))
+    return [stream.solution(*known) for known in each]
 
 
-def _dual_job(stream: Stream, full: Columns, models: Models, found: Descended) -> DualSums:
+def _dual_job(stream: Stream, full: Columns, found: Descended) -> DualSums:
     """Return the job of the dual values of slopes of models over all rows, made feasible."""
-    sums = found.sums
+    sums, models = found.sums, Models(full.lift(found.state.theta), found.state.b)
     rising, rise = sums["rising"], sums["rise"]
     falling = rising - sums["slope"].sum(axis=0)
     fall = sums["pull"].sum(axis=0) - rise

@@ -26,7 +26,7 @@ from ..euclidean.joint_steps import ARMIJO, BLUNT, PATIENCE, SHARP, STALL, STILL
 from .joint_sums import FeasibleSlopes, JointSums, Triple
 from .newton import StreamedProblem, along_gradient, constant_solution
 from .passes import Passes
-from .stream import Constant, Ending, Stream
+from .stream import Constant, Stream
 
 Array = NDArray[Any]
 
@@ -80,7 +80,7 @@ def solve_joint(
     x = yield from _first(problem, first, flat, steep)
     x, gap, n_iter = yield from _descend(problem, x, target, max_iter)
     model = (plain.lift(x.at.theta), x.at.b, x.at.lam)
-    return stream.solution(*model, x.value, Ending(gap, target, n_iter)), x.risk
+    return stream.solution(*model, x.value, gap, target, n_iter), x.risk
 
 
 def _first(

@@ -25,7 +25,7 @@ from ..base import duality_gap
 from ..euclidean.newton_matrix import solve_stiffened
 from ..euclidean.order_one import ARMIJO, ROUNDING, STILL, length_along_gradient
 from .passes import Passes
-from .stream import CONSTANT, Constant, Ending, Stream
+from .stream import CONSTANT, Constant, Stream
 from .sums import NewtonSums
 
 Array = NDArray[Any]
@@ -109,7 +109,7 @@ def solve(
     p, gap, n_iter = yield from _descend(problem, first, flat.risk, target, max_iter)
     model = (problem.lift(p.theta), p.b, stream.loss.lipschitz * p.w)
     objective = p.risk + problem.rho * p.w
-    return stream.solution(*model, objective, Ending(gap, target, n_iter)), p.risk
+    return stream.solution(*model, objective, gap, target, n_iter), p.risk
 
 
 def _zero(problem: StreamedProblem, flat: Constant, target: float) -> Solution:
@@ -125,9 +125,7 @@ def constant_solution(stream: Stream, flat: Constant, kappa: float, target: floa
     a = kappa * stream.loss.derivative(np.full(2, flat.b), y)
     share = stream.signed(stream.mass()) / stream.total
     gap = duality_gap(flat.risk, -float(share @ stream.loss.conjugate(a, y)))
-    found = stream.solution(
-        np.zeros(stream.chunks.d), flat.b, 0.0, flat.risk, Ending(gap, target, 1)
-    )
+    found = stream.solution(np.zeros(stream.chunks.d), flat.b, 0.0, flat.risk, gap, target, 1)
     return found if kappa < 1 else replace(found, message=CONSTANT)
 
 

@@ -27,7 +27,7 @@ from ..labels.method import constant_model
 from .newton import LENGTHS, SHORTER, StreamedProblem, along_gradient
 from .passes import Passes
 from .priced_sums import NearRows, PricedMove, PricedSums, worse_label
-from .stream import Ending, Stream
+from .stream import Stream
 
 Array = NDArray[Any]
 
@@ -138,7 +138,7 @@ def solve_priced(
     x = max(lam / problem.lipschitz - float(np.linalg.norm(theta)), 0.0)
     p, gap, n_iter = yield from _descend(problem, theta, b, x, target, max_iter)
     model = (problem.plain.lift(p.theta), p.b, problem.charge(p.theta, p.x) / problem.kappa)
-    return stream.solution(*model, p.value, Ending(gap, target, n_iter)), p.risk
+    return stream.solution(*model, p.value, gap, target, n_iter), p.risk
 
 
 def _constant(problem: PricedStream, target: float) -> Solution | None:

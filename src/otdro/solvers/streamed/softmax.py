@@ -38,7 +38,7 @@ from ..softmax.rows import SoftmaxRows, inner
 from .newton import LENGTHS, SETTLED, SHORTER, longest
 from .passes import Passes
 from .softmax_sums import Scores, SoftmaxSums
-from .stream import CONSTANT, Ending, Stream
+from .stream import CONSTANT, Stream
 
 Array = NDArray[Any]
 
@@ -126,13 +126,13 @@ def solve_softmax(
     gap = float(Certificate(rows, penalty, np.array([problem.delta]), zero).gap[0])
     if gap <= target:
         model = problem.lift(Scores(zero.points.C[0], zero.points.c[0]), rows.basis)
-        found = problem.stream.solution(*model, 0.0, flat.risk, Ending(gap, target, 1))
+        found = problem.stream.solution(*model, 0.0, flat.risk, gap, target, 1)
         return replace(found, converged=True, message=CONSTANT), flat.risk
     x = yield from _first(problem, rows, problem.inside(coef, b, rows.basis), zero, flat.risk)
     x, gap, n_iter = yield from _descend(problem, rows, x, flat.risk, target, max_iter)
     model = problem.lift(x.at, rows.basis)
     robust = x.loss + problem.delta * x.norm
-    return problem.stream.solution(*model, x.norm, robust, Ending(gap, target, n_iter)), x.loss
+    return problem.stream.solution(*model, x.norm, robust, gap, target, n_iter), x.loss
 
 
 def _first(

@@ -31,14 +31,6 @@ Grouping = Callable[[Array, Array], Folds]
 CONSTANT = "the constant model is optimal at this delta"
 
 
-class Ending(NamedTuple):
-    """How a method ended: the gap it proved, the one asked for, and its steps."""
-
-    gap: float
-    target: float
-    n_iter: int
-
-
 class Constant(NamedTuple):
     """The best model with beta = 0 on the training rows: b, its risk, E[a^2] and g = E[a z].
 
@@ -117,6 +109,10 @@ class Stream:
     def held(self, fold: int) -> float:
         """Return the weight of the rows of a fold."""
         return float(self.total - self.mass(fold).sum())
+
+    def mean_of_folds(self, values: Array) -> Array:
+        """Return sums (F, B) over the rows of every fold, divided by their weight."""
+        return values / np.array([[self.held(f)] for f in range(self.folds.count)])
 
     def signed(self, by_class: Array) -> Array:
         """Return sums by class (K, ...) as those of the labels -1 and +1, (2, ...).
@@ -217,7 +213,14 @@ class Stream:
         )
 
     def solution(
-        self, coef: Array, b: Any, multiplier: float, objective: float, end: Ending
+        self,
+        coef: Array,
+        b: Any,
+        multiplier: float,
+        objective: float,
+        gap: float,
+        target: float,
+        n_iter: int,
     ) -> Solution:
         """Return the solution on the rows as given of a model (coef, b) on centred rows."""
         return Solution(
@@ -225,10 +228,10 @@ class Stream:
             intercept=b - coef @ self.center,
             multiplier=multiplier,
             objective=objective,
-            gap=end.gap,
-            n_iter=end.n_iter,
-            converged=end.gap <= end.target,
-            message=verdict(*end),
+            gap=gap,
+            n_iter=n_iter,
+            converged=gap <= target,
+            message=verdict(gap, target, n_iter),
         )
 
     def weighing(self, factors: Array | None) -> Stream:

@@ -5,6 +5,7 @@ Sums are over the weights w_i of the rows as they are, not divided by their tota
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from ...chunks import Chunk, Sums
 from ...design import Design
 from ...losses import Loss
+from ...problem import Solution
 from .census import indicator
 from .reading import Blocks, RowBlock
 
@@ -27,34 +29,33 @@ PER_MODEL = 8
 class Models:
     """Models as columns: ``coef`` (d, B) and ``b`` (B,) on centred rows.
 
-    ``left_out`` (B,) is the fold whose rows a model does not train on, -1 if there is none. Of
-    models of several ``outputs`` each has as many columns of ``coef`` and entries of ``b``, one
+    Of models of several ``outputs`` each has as many columns of ``coef`` and entries of ``b``, one
     after another.
     """
 
     coef: Array
     b: Array
-    left_out: Array
     outputs: int = 1
 
+    @classmethod
+    def of(cls, solutions: Sequence[Solution], center: Array) -> Models:
+        """Return the models of solutions on the rows as given."""
+        coef = np.concatenate([np.atleast_2d(found.coef) for found in solutions]).T
+        b = np.concatenate([np.atleast_1d(found.intercept) for found in solutions])
+        return cls(coef, b + center @ coef, len(b) // len(solutions))
+
     def __len__(self) -> int:
-        return len(self.left_out)
+        return len(self.b) // self.outputs
 
     def columns(self, index: Array) -> Models:
-        """Return some of the models, of one output each."""
-        return Models(self.coef[:, index], self.b[index], self.left_out[index])
+        """Return some of the models."""
+        of = (index[:, None] * self.outputs + np.arange(self.outputs)).ravel()
+        return Models(self.coef[:, of], self.b[of], self.outputs)
 
     def scores(self, Z: Array) -> Array:
         """Return the scores of centred rows, (m, B) or (m, B, outputs)."""
         z = Design(Z).scores(self.coef) + self.b
         return z if self.outputs == 1 else z.reshape(len(Z), len(self), self.outputs)
-
-    def lines(self, center: Array) -> tuple[Array, Array]:
-        """Return coefficients (B, d) or (B, outputs, d) and intercepts on rows as given."""
-        coef, b = self.coef.T, self.b - center @ self.coef
-        if self.outputs == 1:
-            return coef, b
-        return coef.reshape(len(self), self.outputs, -1), b.reshape(len(self), self.outputs)
 
 
 @dataclass(frozen=True, eq=False)
