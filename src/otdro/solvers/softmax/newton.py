@@ -188,13 +188,13 @@ def _first(
         good = (warm.norm > 0) & (warm.loss + delta * warm.norm < zero.points.loss)
         if good.all():
             return warm
-    cold = _along(rows, penalty, delta, zero)
+    cold = along(rows, penalty, delta, zero)
     if start is not None:
         cold.put(np.arange(len(active)), warm, good)
     return cold
 
 
-def _along(
+def along(
     rows: SoftmaxRows, penalty: PairPenalty, delta: Array, zero: SoftmaxZero
 ) -> SoftmaxPoints:
     """Return the minimisers of the quadratic models along B."""

@@ -166,6 +166,11 @@ def _descend(
     return p, gap, n_iter
 
 
+def descends(start: float, slope: float, value: float) -> bool:
+    """Whether a value is as far below that at the start of a step as its slope promises."""
+    return value <= start + ARMIJO * slope + ROUNDING * abs(start)
+
+
 def longest(v: Array) -> float:
     """Return the largest size of an entry."""
     return float(np.abs(v).max(initial=0.0))
@@ -202,7 +207,7 @@ def _pass(
         theta, b = p.theta + t * part.theta, p.b + t * part.b
         risk = float(found["values"][j]) / mass
         value = risk + rho * float(np.linalg.norm(theta))
-        if value <= start + ARMIJO * t * part.slope + ROUNDING * abs(start):
+        if descends(start, t * part.slope, value):
             return _point(problem, theta, b, risk, found), value, t, dual
     return p, start, 0.0, dual
 

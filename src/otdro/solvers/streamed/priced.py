@@ -21,10 +21,10 @@ from ...design import Design
 from ...problem import Ball, Solution
 from ...progress import logger
 from ..base import duality_gap
-from ..euclidean.order_one import ARMIJO, ROUNDING, STILL
+from ..euclidean.order_one import ROUNDING, STILL
 from ..labels.kinked_quadratic import KinkedQuadratic
 from ..labels.method import constant_model
-from .newton import LENGTHS, SHORTER, StreamedProblem, along_gradient
+from .newton import LENGTHS, SHORTER, StreamedProblem, along_gradient, descends
 from .passes import Passes
 from .priced_sums import NearRows, PricedMove, PricedSums, worse_label
 from .stream import Stream
@@ -242,7 +242,7 @@ def _pass(
     for j, t in enumerate(LENGTHS):
         theta, b, x = ends[j]
         value = float(found["values"][j]) / mass + problem.delta / problem.kappa * charges[j]
-        if value <= p.value - ARMIJO * t * step.decrease + ROUNDING * abs(p.value):
+        if descends(p.value, -t * step.decrease, value):
             return _point(problem, theta, b, x, value, found), max(bound, 0.0), t
     return p, max(bound, 0.0), 0.0
 

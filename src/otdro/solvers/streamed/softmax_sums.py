@@ -23,6 +23,14 @@ class Scores(NamedTuple):
     C: Array
     c: Array
 
+    def times(self, share: float) -> Scores:
+        """Return a part of these."""
+        return Scores(share * self.C, share * self.c)
+
+    def moved(self, step: Scores) -> Scores:
+        """Return these after a step."""
+        return Scores(self.C + step.C, self.c + step.c)
+
 
 @dataclass(frozen=True, eq=False)
 class SoftmaxSums:
