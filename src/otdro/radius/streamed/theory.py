@@ -83,11 +83,10 @@ def _smooth(stream: Stream, order: int, confidence: float) -> Passes[Profile]:
     if order == 1:
         S = _slopes_about_center(mean["slopes"], mean["bends"], stream)
         return lambda cost: normal_radius(_under(S, cost), confidence, n)
-    # xt = (z, 1): the 1 comes last, and only with an intercept; the profile is that of any centre
-    d = len(found.coef)
-    place = np.append(np.arange(1, d + 1), 0) if stream.fit_intercept else np.arange(1, d + 1)
-    second = [mean[name][np.ix_(place, place)] for name in ("slopes", "bends", "squares")]
-    moments = (found.coef, *second, mean["mixed"][place], float(mean["slopes"][0, 0]), n)
+    # xt = (z, 1), the 1 only with an intercept; the profile is that of any centre
+    side = len(found.coef) + stream.fit_intercept
+    second = [mean[name][:side, :side] for name in ("slopes", "bends", "squares")]
+    moments = (found.coef, *second, mean["mixed"][:side], float(mean["slopes"][-1, -1]), n)
     return lambda cost: profile_radius(smooth_profile(cost, *moments), confidence)
 
 
@@ -100,8 +99,8 @@ def _under(S: Array, cost: Cost) -> Array:
 def _slopes_about_center(slopes: Array, bends: Array, stream: Stream) -> Array:
     """Return E a^2 (z - c)(z - c)'; a free intercept takes out the mean c, weighted by D."""
     if not stream.fit_intercept:
-        return slopes[1:, 1:]
-    c = bends[0, 1:] / bends[0, 0]
-    cross = np.outer(slopes[0, 1:], c)
-    S: Array = slopes[1:, 1:] - cross - cross.T + slopes[0, 0] * np.outer(c, c)
+        return slopes[:-1, :-1]
+    c = bends[-1, :-1] / bends[-1, -1]
+    cross = np.outer(slopes[-1, :-1], c)
+    S: Array = slopes[:-1, :-1] - cross - cross.T + slopes[-1, -1] * np.outer(c, c)
     return S

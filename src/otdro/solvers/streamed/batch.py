@@ -27,9 +27,7 @@ from .curvature import Correction, KeptCurvature, correction, nearest, of_kept
 from .newton import (
     NewtonMove,
     NewtonPoint,
-    StreamedProblem,
     along_gradient,
-    eliminated,
     longest,
     newton_step,
 )
@@ -211,7 +209,7 @@ def _started(stream: Stream, columns: Columns, coef: Array, b: Array) -> tuple[I
         if coef[:, j].any():
             theta[:, j] = problem.theta(coef[:, j])
         elif not fixed[j]:
-            theta[:, j], b[j] = along_gradient(problem, constant)
+            theta[:, j], b[j] = along_gradient(problem, problem.rho, constant)
     start = Iterates(np.where(fixed, 0.0, theta), np.where(fixed, zero, b), fixed)
     return start, Iterates(np.zeros_like(theta), zero, fixed)
 
@@ -222,7 +220,7 @@ def _from_zero(stream: Stream, columns: Columns, some: Array) -> ColumnSteps:
     for j in np.flatnonzero(some):
         problem = columns.problem(stream, int(j))
         constant = problem.stream.constant(int(columns.left_out[j]))
-        step.theta[:, j], end = along_gradient(problem, constant)
+        step.theta[:, j], end = along_gradient(problem, problem.rho, constant)
         step.b[j] = end - constant.b
         steepness = float(np.linalg.norm(problem.drop(constant.pull))) - problem.rho
         step.slope[j] = -steepness * float(np.linalg.norm(step.theta[:, j]))
@@ -243,8 +241,8 @@ def _evaluated(
     """
     part = columns.part(some)
     signed = np.flatnonzero(part.left_out < 0)
-    models = (part.lift(state.theta[:, some]), state.b[some])
-    job = RiskSums(stream.blocks, stream.loss, *models, signed, bent, part.positive(stream))
+    models = Models(part.lift(state.theta[:, some]), state.b[some])
+    job = RiskSums(stream.blocks, stream.loss, models, signed, bent, part.positive(stream))
     [found] = stream.chunks.total(job)
     seconds: Array = found.pop("second")
     everywhere = {}
@@ -280,10 +278,10 @@ def _corrections(
 
 
 def _training(stream: Stream, columns: Columns, sums: dict[str, Array]) -> dict[str, Array]:
-    """Return value, slope and pull over the training rows, divided by their weight."""
+    """Return value and first sums over the training rows, divided by their weight."""
     fold, total = columns.left_out, stream.totals(columns.left_out)
     found = {}
-    for name in ("value", "slope", "pull"):
+    for name in ("value", "first"):
         by_fold = np.moveaxis(sums[name], -1, 1)
         out = by_fold[np.maximum(fold, 0), np.arange(len(fold))]
         outside = np.moveaxis(out, 0, -1) * (fold >= 0)
@@ -313,12 +311,13 @@ def _newton(
         left_out = int(columns.left_out[first]) if stream.all_kept else -1
         at = (state.theta[:, first], float(state.b[first]))
         matrix = of_kept(columns.problem(stream, first), *at, left_out)
-        known = nearest(corrections, int(columns.model[first]), float(columns.rho[first]))
-        matrix = matrix if known is None else known.of(matrix)
+        near_by = nearest(corrections, int(columns.model[first]), float(columns.rho[first]))
+        matrix = matrix if near_by is None else near_by.of(matrix)
         for j in members:
             problem = columns.problem(stream, int(j))
-            near = _near(problem, matrix, state, sums, int(j))
-            move = newton_step(near, problem.rho, stream.fit_intercept)
+            known = (state.theta[:, j], float(state.b[j]), float(sums["value"][j]))
+            near = problem.point(*known, sums["first"][:, j], matrix.second)
+            move = newton_step(near, problem.rho)
             step.theta[:, j], step.b[j], step.slope[j] = move.theta, move.b, move.slope
             step.left[j] = _left(near, move, matrix)
     return step
@@ -331,23 +330,12 @@ def _left(p: NewtonPoint, move: NewtonMove, matrix: KeptCurvature) -> float:
     and the changes along the step, of the curvature of the penalty and of that of the loss, which
     changes no faster than the scores.
     """
-    if longest(p.theta) == 0 or p.m == 0:
+    if longest(p.theta) == 0 or p.m <= np.finfo(float).tiny:
         # nothing to compare with: the whole promise may be left
         return -move.slope
     turned = longest(move.theta) / longest(p.theta)
     errors = len(p.theta) / matrix.rows + turned**2 - move.slope / p.m
     return -move.slope * errors
-
-
-def _near(
-    problem: StreamedProblem, matrix: KeptCurvature, state: Iterates, sums: dict[str, Any], j: int
-) -> NewtonPoint:
-    """Return the point of one problem with a matrix of rows in memory."""
-    H, h = problem.drop(problem.drop(matrix.H).T), problem.drop(matrix.h)
-    g, s = problem.drop(sums["pull"][:, j]), float(sums["slope"][j])
-    centred = eliminated(H, h, matrix.m, problem.stream.fit_intercept)
-    risk = float(sums["value"][j])
-    return NewtonPoint(state.theta[:, j], float(state.b[j]), risk, s, g, *centred)
 
 
 def _solutions(
@@ -366,15 +354,15 @@ def _solutions(
 def _dual_job(stream: Stream, full: Columns, found: Descended) -> DualSums:
     """Return the job of the dual values of slopes of models over all rows, made feasible."""
     sums, models = found.sums, Models(full.lift(found.state.theta), found.state.b)
-    rising, rise = sums["rising"], sums["rise"]
-    falling = rising - sums["slope"].sum(axis=0)
-    fall = sums["pull"].sum(axis=0) - rise
+    rise = sums["rising"]
+    fall = sums["first"].sum(axis=0) - rise
+    rising, falling = rise[-1], -fall[-1]
     tiny = np.finfo(float).tiny
     up = down = np.ones(len(models))
     if stream.fit_intercept:
         up = np.minimum(1.0, falling / np.maximum(rising, tiny))
         down = np.minimum(1.0, rising / np.maximum(falling, tiny))
-    size = np.linalg.norm(full.drop(up * rise + down * fall), axis=0) / stream.total
+    size = np.linalg.norm(full.drop((up * rise + down * fall)[:-1]), axis=0) / stream.total
     kappa = np.minimum(1.0, full.rho / np.maximum(size, tiny))
     scales = (kappa * up, kappa * down)
     return DualSums(stream.blocks, stream.loss, models, *scales, full.positive(stream))

@@ -24,9 +24,9 @@ from ..base import duality_gap
 from ..euclidean.joint_newton import BELOW_THRESHOLD
 from ..euclidean.joint_steps import ARMIJO, BLUNT, PATIENCE, SHARP, STALL, STILL, WAY
 from .joint_sums import FeasibleSlopes, JointSums, Triple
-from .newton import StreamedProblem, along_gradient, constant_solution
+from .newton import StreamCoordinates, along_gradient, constant_solution
 from .passes import Passes
-from .stream import Constant, Stream
+from .stream import Constant
 
 Array = NDArray[Any]
 
@@ -52,16 +52,10 @@ class JointState:
 
 
 @dataclass(frozen=True, eq=False)
-class JointStream:
-    """One problem of order 2 over a stream: the factor L of its cost and delta > 0."""
+class JointStream(StreamCoordinates):
+    """One problem of order 2 over a stream, of delta > 0."""
 
-    stream: Stream
-    factor: Array | None
     delta: float
-
-    def penalised(self, rho: float) -> StreamedProblem:
-        """Return the problem of order 1 in the same coordinates."""
-        return StreamedProblem(self.stream, self.factor, rho)
 
 
 def solve_joint(
@@ -71,15 +65,15 @@ def solve_joint(
 
     Returns the solution on the rows as given and its empirical risk, pass by pass.
     """
-    stream, flat, plain = problem.stream, problem.stream.constant(), problem.penalised(0.0)
-    steep = float(np.linalg.norm(plain.drop(flat.pull)))
+    stream, flat = problem.stream, problem.stream.constant()
+    steep = float(np.linalg.norm(problem.drop(flat.pull)))
     least = threshold(steep, flat.mean_square, stream.loss.lipschitz, order=2)
     if least <= problem.delta * (1 + AT_THRESHOLD):
         return constant_solution(stream, flat, 1.0, target), flat.risk
-    first = Triple(plain.theta(coef), b, lam) if coef.any() and lam > 0 else None
+    first = Triple(problem.theta(coef), b, lam) if coef.any() and lam > 0 else None
     x = yield from _first(problem, first, flat, steep)
     x, gap, n_iter = yield from _descend(problem, x, target, max_iter)
-    model = (plain.lift(x.at.theta), x.at.b, x.at.lam)
+    model = (problem.lift(x.at.theta), x.at.b, x.at.lam)
     return stream.solution(*model, x.value, gap, target, n_iter), x.risk
 
 
@@ -93,7 +87,7 @@ def _first(
             return x
     rms = float(np.sqrt(flat.mean_square))
     rho = min(float(np.sqrt(problem.delta)) * rms, BELOW_THRESHOLD * steep)
-    theta, b = along_gradient(problem.penalised(rho), flat)
+    theta, b = along_gradient(problem, rho, flat)
     share = 1.0
     while True:
         size = share * float(np.linalg.norm(theta))

@@ -16,8 +16,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import block_diag
 
-from ...design import Design
+from ...chunks import Sums
 from ...duality import AT_THRESHOLD, threshold
 from ...problem import Solution
 from ...progress import logger
@@ -26,12 +27,10 @@ from ..euclidean.newton_matrix import solve_stiffened
 from ..euclidean.order_one import ARMIJO, ROUNDING, STILL, length_along_gradient
 from .passes import Passes
 from .stream import CONSTANT, Constant, Stream
-from .sums import NewtonSums
+from .sums import LENGTHS, ModelStep, NewtonSums
 
 Array = NDArray[Any]
 
-#: The lengths of a step that one pass tries.
-LENGTHS = (1.0, 0.5, 0.25)
 #: Coefficients are to move by less than this times the root of the relative gap asked for.
 SETTLED = 0.1
 #: Where none of these descends, the next pass tries this share of the step.
@@ -40,7 +39,10 @@ SHORTER = 0.125
 
 @dataclass(frozen=True, eq=False)
 class NewtonPoint:
-    """A model theta (d,), b, and there: risk, mean slope s, g, H - hh'/m, h, m in theta."""
+    """A model theta (d,), b, and there: risk, mean slope s, g, H - hh'/m, h, m > 0 in theta.
+
+    Without an intercept s and h are 0.
+    """
 
     theta: Array
     b: float
@@ -72,12 +74,11 @@ class NewtonMove:
 
 
 @dataclass(frozen=True, eq=False)
-class StreamedProblem:
-    """One problem over a stream: the factor L of its cost (None: identity) and rho."""
+class StreamCoordinates:
+    """A stream in the coordinates of a cost: beta = L theta, L its factor (None: identity)."""
 
     stream: Stream
     factor: Array | None
-    rho: float
 
     def lift(self, theta: Array) -> Array:
         """Return beta = L theta."""
@@ -90,6 +91,35 @@ class StreamedProblem:
     def theta(self, coef: Array) -> Array:
         """Return theta with L theta = beta."""
         return coef if self.factor is None else np.linalg.solve(self.factor, coef)
+
+    def second(self, A: Array) -> Array:
+        """Return sums of D tt', t = (z, 1), in these coordinates."""
+        if self.factor is None:
+            return A
+        P = block_diag(self.factor, [[1.0]])
+        dropped: Array = P.T @ A @ P
+        return dropped
+
+    def move(self, theta: Array, b: float, step: Array, db: float) -> ModelStep:
+        """Return a model and its step on centred rows."""
+        return ModelStep(self.lift(theta), b, self.lift(step), db)
+
+
+@dataclass(frozen=True, eq=False)
+class StreamedProblem(StreamCoordinates):
+    """One problem over a stream, of the penalty rho."""
+
+    rho: float
+
+    def point(
+        self, theta: Array, b: float, risk: float, first: Array, second: Array
+    ) -> NewtonPoint:
+        """Return the point of the means of a t and D tt', t = (z, 1), over centred rows."""
+        A, g = self.second(second), self.drop(first[:-1])
+        H, h, m = A[:-1, :-1], A[:-1, -1], max(float(A[-1, -1]), np.finfo(float).tiny)
+        if not self.stream.fit_intercept:
+            return NewtonPoint(theta, b, risk, 0.0, g, H, np.zeros_like(h), m)
+        return NewtonPoint(theta, b, risk, float(first[-1]), g, H - np.outer(h / m, h), h, m)
 
 
 def solve(
@@ -144,8 +174,7 @@ def _descend(
 ) -> Passes[tuple[NewtonPoint, float, int]]:
     """Return the last point, its gap and the number of steps."""
     lower, gap, n_iter, share, more = 0.0, np.inf, 0, 1.0, True
-    fit_intercept = problem.stream.fit_intercept
-    move, fine = newton_step(p, problem.rho, fit_intercept), SETTLED * np.sqrt(target / flat)
+    move, fine = newton_step(p, problem.rho), SETTLED * np.sqrt(target / flat)
     while n_iter < max_iter and share > STILL:
         n_iter += 1
         new, value, length, dual = yield from _pass(problem, p, move.times(share), move)
@@ -157,7 +186,7 @@ def _descend(
             share *= SHORTER
             continue
         p = new if length == 1 else (yield from _at(problem, new.theta, new.b))
-        move, share = newton_step(p, problem.rho, fit_intercept), 1.0
+        move, share = newton_step(p, problem.rho), 1.0
         moves = longest(move.theta) / longest(p.theta)
         # the gap is quadratic in the coefficients: one more step where these are not settled
         if moves <= STILL or (gap <= target and (moves <= fine or not more)):
@@ -176,15 +205,14 @@ def longest(v: Array) -> float:
     return float(np.abs(v).max(initial=0.0))
 
 
-def newton_step(p: NewtonPoint, rho: float, fit_intercept: bool) -> NewtonMove:
+def newton_step(p: NewtonPoint, rho: float) -> NewtonMove:
     """Return the Newton step with the intercept eliminated."""
     u = p.theta / p.w
-    s = p.s if fit_intercept else 0.0
-    balanced = p.g - p.h * (s / p.m)
+    balanced = p.g - p.h * (p.s / p.m)
     stiffness = np.array([rho / p.w])
     step = solve_stiffened(p.H[None], stiffness, u[:, None], -(balanced + rho * u)[:, None])[:, 0]
-    db = -(s + p.h @ step) / p.m if fit_intercept else 0.0
-    slope = float((p.g + rho * u) @ step + s * db)
+    db = -(p.s + p.h @ step) / p.m
+    slope = float((p.g + rho * u) @ step + p.s * db)
     return NewtonMove(step, float(db), slope, balanced + p.H @ step)
 
 
@@ -215,33 +243,22 @@ def _pass(
 def _at(problem: StreamedProblem, theta: Array, b: float) -> Passes[NewtonPoint]:
     """Return the point of a model: one pass."""
     found = yield _job(problem, theta, b, np.zeros_like(theta), 0.0, 1.0)
-    risk = float(found["values"][0]) / problem.stream.total
-    return _point(problem, theta, b, risk, found)
+    return _point(problem, theta, b, float(found["values"][0]) / problem.stream.total, found)
 
 
 def _job(
     problem: StreamedProblem, theta: Array, b: float, step: Array, db: float, kappa: float
 ) -> NewtonSums:
     stream = problem.stream
-    models = (problem.lift(theta), b, problem.lift(step), db)
-    return NewtonSums(stream.blocks, stream.loss, *models, kappa, LENGTHS)
+    return NewtonSums(stream.blocks, stream.loss, problem.move(theta, b, step, db), kappa)
 
 
 def _point(
-    problem: StreamedProblem, theta: Array, b: float, risk: float, found: dict[str, Any]
+    problem: StreamedProblem, theta: Array, b: float, risk: float, found: Sums
 ) -> NewtonPoint:
-    """Return the point whose sums a pass took, in the coordinates of theta."""
+    """Return the point whose sums a pass took."""
     mass = problem.stream.total
-    H = problem.drop(problem.drop(found["gram"] / mass).T)
-    h, m = problem.drop(found["bend"] / mass), float(found["mass"]) / mass
-    g, s = problem.drop(found["pull"] / mass), float(found["slope"]) / mass
-    return NewtonPoint(theta, b, risk, s, g, *eliminated(H, h, m, problem.stream.fit_intercept))
-
-
-def eliminated(H: Array, h: Array, m: float, fit_intercept: bool) -> tuple[Array, Array, float]:
-    """Return H - hh'/m, h and m > 0; without an intercept H, 0 and m."""
-    m = max(m, np.finfo(float).tiny)
-    return (H - np.outer(h / m, h), h, m) if fit_intercept else (H, np.zeros_like(h), m)
+    return problem.point(theta, b, risk, found["first"] / mass, found["second"] / mass)
 
 
 def _along_gradient(problem: StreamedProblem, flat: Constant) -> Passes[NewtonPoint | None]:
@@ -250,7 +267,7 @@ def _along_gradient(problem: StreamedProblem, flat: Constant) -> Passes[NewtonPo
     None where F cannot be seen to fall: the slope times the move is rounding.
     """
     steepness = float(np.linalg.norm(problem.drop(flat.pull))) - problem.rho
-    theta, b = along_gradient(problem, flat)
+    theta, b = along_gradient(problem, problem.rho, flat)
     share = 1.0
     while share * steepness * float(np.linalg.norm(theta)) > ROUNDING * flat.risk:
         p = yield from _at(problem, share * theta, flat.b + share * (b - flat.b))
@@ -260,16 +277,19 @@ def _along_gradient(problem: StreamedProblem, flat: Constant) -> Passes[NewtonPo
     return None
 
 
-def along_gradient(problem: StreamedProblem, flat: Constant) -> tuple[Array, float]:
-    """Return theta and b that minimise the model along -g, bent as the rows in memory are."""
+def along_gradient(problem: StreamCoordinates, rho: float, flat: Constant) -> tuple[Array, float]:
+    """Return theta and b that minimise the model along -g, bent as the rows in memory are.
+
+    The penalty of the model is rho.
+    """
     stream, sample = problem.stream, problem.stream.kept
     g = problem.drop(flat.pull)
     steepness = float(np.linalg.norm(g))
-    z = Design(sample.X, center=stream.center).scores(problem.lift(-g / steepness))
+    z = stream.kept_design.scores(problem.lift(-g / steepness))
     shift = float(sample.weights @ z) if stream.fit_intercept else 0.0
     spread = z - shift
     D = sample.loss.curvature(np.full(len(z), flat.b), sample.ys[0])
     bend = float(sample.weights @ (D * spread**2))
     size = float(sample.weights @ spread**2) ** 0.5
-    length = float(length_along_gradient(steepness, problem.rho, bend, size))
+    length = float(length_along_gradient(steepness, rho, bend, size))
     return -length * g / steepness, flat.b - length * shift

@@ -12,13 +12,14 @@ from ...chunks import Chunk, Sums
 from ...design import Design
 from ...losses import Loss
 from .reading import Blocks
+from .sums import first_sums, second_sums
 
 Array = NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)
 class ProfileSums:
-    r"""Sums of w q tt', t = (1, z), at one model: ``slopes`` (d + 1, d + 1) at q = a^2.
+    r"""Sums of w q tt', t = (z, 1), at one model: ``slopes`` (d + 1, d + 1) at q = a^2.
 
     ``bends`` are those at q = D, ``squares`` at q = D^2 and ``mixed`` (d + 1,) the sum of w a D t;
     ``weights`` is the sum of w^2, ``least`` holds the least margins.
@@ -35,12 +36,12 @@ class ProfileSums:
         found: Sums = {name: np.zeros((side, side)) for name in ("slopes", "bends", "squares")}
         found |= {"mixed": np.zeros(side), "weights": 0.0, "least": []}
         for block in self.blocks.of(chunk, side):
-            T = Design(np.column_stack([np.ones(len(block.w)), block.Z]))
-            z = Design(block.Z).scores(self.coef) + self.b
+            design = Design(block.Z)
+            z = design.scores(self.coef) + self.b
             _, a, D = self.loss.evaluate(z, block.y)
             for name, q in (("slopes", a**2), ("bends", D), ("squares", D**2)):
-                found[name] += T.gram(block.w * q)
-            found["mixed"] += T.adjoint(block.w * a * D)
+                found[name] += second_sums(design, block.w * q)
+            found["mixed"] += first_sums(design, block.w * a * D)
             found["weights"] += float(block.w @ block.w)
             found["least"] += [float((block.y * z).min(initial=np.inf))]
         return found

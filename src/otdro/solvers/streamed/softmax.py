@@ -38,10 +38,11 @@ from ..softmax.newton import (
 )
 from ..softmax.penalty import PairPenalty, Quadratic, corrected
 from ..softmax.rows import SoftmaxRows
-from .newton import LENGTHS, SETTLED, SHORTER, descends, longest
+from .newton import SETTLED, SHORTER, StreamCoordinates, descends, longest
 from .passes import Passes
 from .softmax_sums import Scores, SoftmaxSums
-from .stream import CONSTANT, Stream
+from .stream import CONSTANT
+from .sums import LENGTHS
 
 Array = NDArray[Any]
 
@@ -72,11 +73,9 @@ class SoftmaxMove:
 
 
 @dataclass(frozen=True, eq=False)
-class SoftmaxStream:
-    """One problem over a stream: the factor L of its cost (None: identity) and delta."""
+class SoftmaxStream(StreamCoordinates):
+    """One problem of several scores over a stream, of delta."""
 
-    stream: Stream
-    factor: Array | None
     delta: float
 
     @cached_property
@@ -101,13 +100,11 @@ class SoftmaxStream:
 
     def inside(self, coef: Array, b: Array) -> Scores:
         """Return (C, c) of coefficients (K, d) and intercepts (K,) on centred rows."""
-        B = coef.T if self.factor is None else np.linalg.solve(self.factor, coef.T)
-        return Scores(B @ self.class_rows.basis, b @ self.class_rows.basis)
+        return Scores(self.theta(coef.T) @ self.class_rows.basis, b @ self.class_rows.basis)
 
-    def lift(self, at: Scores) -> tuple[Array, Array]:
+    def outside(self, at: Scores) -> tuple[Array, Array]:
         """Return coefficients (K, d) and intercepts (K,) on centred rows, those of ``inside``."""
-        B = at.C if self.factor is None else self.factor @ at.C
-        return self.class_rows.basis @ B.T, self.class_rows.basis @ at.c
+        return self.class_rows.basis @ self.lift(at.C).T, self.class_rows.basis @ at.c
 
 
 def solve_softmax(
@@ -122,12 +119,12 @@ def solve_softmax(
     zero = origin(rows, penalty, flat.b[None])
     gap = float(Certificate(rows, penalty, np.array([problem.delta]), zero).gap[0])
     if gap <= target:
-        model = problem.lift(Scores(zero.points.C[0], zero.points.c[0]))
+        model = problem.outside(Scores(zero.points.C[0], zero.points.c[0]))
         found = stream.solution(*model, 0.0, flat.risk, gap, target, 1)
         return replace(found, message=CONSTANT), flat.risk
     x = yield from _first(problem, problem.inside(coef, b), zero, flat.risk)
     x, gap, n_iter = yield from _descend(problem, x, flat.risk, target, max_iter)
-    return stream.solution(*problem.lift(x.at), x.norm, x.value, gap, target, n_iter), x.loss
+    return stream.solution(*problem.outside(x.at), x.norm, x.value, gap, target, n_iter), x.loss
 
 
 def _first(
@@ -231,7 +228,7 @@ def _at(problem: SoftmaxStream, at: Scores) -> Passes[SoftmaxState]:
 def _job(problem: SoftmaxStream, at: Scores, step: Scores, shrink: float) -> SoftmaxSums:
     stream = problem.stream
     form = (problem.factor, stream.loss.outputs, stream.fit_intercept)
-    return SoftmaxSums(stream.blocks, *form, at, step, shrink, LENGTHS)
+    return SoftmaxSums(stream.blocks, *form, at, step, shrink)
 
 
 def _state(problem: SoftmaxStream, at: Scores, place: int, found: Sums) -> SoftmaxState:

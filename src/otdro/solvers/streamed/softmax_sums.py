@@ -13,6 +13,7 @@ from ...design import Design
 from ..softmax.batch import SharedRows
 from ..softmax.rows import SoftmaxRows
 from .reading import Blocks, RowBlock
+from .sums import LENGTHS
 
 Array = NDArray[Any]
 
@@ -37,7 +38,7 @@ class SoftmaxSums:
     r"""Sums at the end of a step of one model, at shorter steps, and those of the dual point.
 
     After the step: ``gradient`` and ``hessian`` in (C, c); ``values`` :math:`\sum w\ell` after each
-    of ``lengths`` of the step; ``entropy`` :math:`\sum_i w_i H(q_i)` at the probabilities continued
+    of ``LENGTHS`` of the step; ``entropy`` :math:`\sum_i w_i H(q_i)` at the probabilities continued
     along the step from its start, shrunk towards the labels by ``shrink``.
     """
 
@@ -48,14 +49,13 @@ class SoftmaxSums:
     at: Scores
     step: Scores
     shrink: float
-    lengths: tuple[float, ...]
 
     def __call__(self, chunk: Chunk) -> Sums:
         """Return the sums over a chunk."""
         d, m = self.at.C.shape
         side = (d + self.fit_intercept) * m
         found: Sums = {"gradient": np.zeros(side), "hessian": np.zeros((side, side))}
-        found |= {"values": np.zeros(len(self.lengths)), "entropy": 0.0}
+        found |= {"values": np.zeros(len(LENGTHS)), "entropy": 0.0}
         # pairs of classes have a weight per row each
         for block in self.blocks.of(chunk, max(d, self.classes * m)):
             self._add(found, block)
@@ -68,7 +68,7 @@ class SoftmaxSums:
         _, p = rows.evaluate(z)
         found["entropy"] += float(rows.dual_value(p + rows.bent(p, dz), self.shrink))
         value, p = rows.evaluate(z + dz)
-        shorter = [float(rows.evaluate(z + t * dz)[0]) for t in self.lengths[1:]]
+        shorter = [float(rows.evaluate(z + t * dz)[0]) for t in LENGTHS[1:]]
         found["values"] += np.array([float(value), *shorter])
         found["gradient"] += rows.gradient(rows.slopes(p))
         found["hessian"] += rows.curvature(p)

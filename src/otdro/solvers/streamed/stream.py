@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...chunks import Chunks
+from ...design import Design
 from ...losses import Loss
 from ...problem import Sample, Solution
 from ..base import verdict
@@ -172,6 +173,11 @@ class Stream:
             label_cost=self.label_cost,
             target_cost=self.target_cost,
         )
+
+    @property
+    def kept_design(self) -> Design:
+        """The rows in memory, centred."""
+        return Design(self.rows.X, center=self.center)
 
     @cached_property
     def sample(self) -> Sample:

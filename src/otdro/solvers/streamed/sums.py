@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,8 @@ Array = NDArray[Any]
 
 #: Numbers per row and model that are at hand: the score, what a loss makes of it, and on the way.
 PER_MODEL = 8
+#: The lengths of a step that one pass tries.
+LENGTHS = (1.0, 0.5, 0.25)
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,58 +60,55 @@ class Models:
         return z if self.outputs == 1 else z.reshape(len(Z), len(self), self.outputs)
 
 
+def first_sums(design: Design, a: Array) -> Array:
+    """Return the sums of a t, t = (z, 1), over some rows, (d + 1,) or (d + 1, B)."""
+    return np.concatenate([design.adjoint(a), a.sum(axis=0, keepdims=True)])
+
+
+def second_sums(design: Design, D: Array) -> Array:
+    """Return the sums of D tt', t = (z, 1), over some rows."""
+    gram, bend = design.moments(D)
+    return np.block([[gram, bend[:, None]], [bend[None], D.sum(keepdims=True)[None]]])
+
+
 @dataclass(frozen=True, eq=False)
 class RiskSums:
-    r"""By fold, of every model: ``value`` (F, B) :math:`\sum w\ell`, ``slope`` (F, B)
-    :math:`\sum wa` and ``pull`` (F, d, B) :math:`\sum waz`.
+    r"""By fold, of every model: ``value`` (F, B) :math:`\sum w\ell` and ``first`` (F, d + 1, B)
+    :math:`\sum wat`, t = (z, 1).
 
-    ``rising`` (B,) and ``rise`` (d, B) are slope and pull of all rows with a > 0, of the models
-    ``signed``; 0 of the others. ``second`` (G, d + 1, d + 1) are the sums of w D tt', t = (1, z),
-    of the models ``bent``. ``positive`` (B,) is the class that is +1 of every model, None where it
-    is that of the blocks.
+    ``rising`` (d + 1, B) are those of all rows with a > 0, of the models ``signed``; 0 of the
+    others. ``second`` (G, d + 1, d + 1) are the sums of w D tt' of the models ``bent``.
+    ``positive`` (B,) is the class that is +1 of every model, None where it is that of the blocks.
     """
 
     blocks: Blocks
     loss: Loss
-    coef: Array
-    b: Array
+    models: Models
     signed: Array
     bent: Array
     positive: Array | None = None
 
     def __call__(self, chunk: Chunk) -> Sums:
         """Return the sums over a chunk."""
-        (d, B), parts = self.coef.shape, self.blocks.folds.parts
-        found: Sums = {"value": np.zeros((parts, B)), "slope": np.zeros((parts, B))}
-        found |= {"pull": np.zeros((parts, d, B)), "rising": np.zeros(B), "rise": np.zeros((d, B))}
+        (d, B), parts = self.models.coef.shape, self.blocks.folds.parts
+        found: Sums = {"value": np.zeros((parts, B)), "first": np.zeros((parts, d + 1, B))}
+        found["rising"] = np.zeros((d + 1, B))
         found["second"] = np.zeros((len(self.bent), d + 1, d + 1))
         for f, block in self.blocks.by_fold(chunk, PER_MODEL * B):
             self._add(found, f, block)
         return found
 
     def _add(self, found: Sums, f: int, block: RowBlock) -> None:
-        design = Design(block.Z)
-        z = design.scores(self.coef) + self.b
-        value, a, D = self.loss.evaluate(z, self.blocks.targets(block, self.positive))
+        design, y = Design(block.Z), self.blocks.targets(block, self.positive)
+        value, a, D = self.loss.evaluate(self.models.scores(block.Z), y)
         for second, j in zip(found["second"], self.bent, strict=True):
-            _add_second(second, design, block.w * D[:, j])
+            second += second_sums(design, block.w * D[:, j])
         a *= block.w[:, None]
         found["value"][f] += block.w @ value
-        found["slope"][f] += a.sum(axis=0)
-        found["pull"][f] += design.adjoint(a)
+        found["first"][f] += first_sums(design, a)
         if len(self.signed):
             up = np.maximum(a[:, self.signed], 0.0)
-            found["rising"][self.signed] += up.sum(axis=0)
-            found["rise"][:, self.signed] += design.adjoint(up)
-
-
-def _add_second(total: Array, design: Design, D: Array) -> None:
-    """Add the sums of D tt', t = (1, z), over some rows."""
-    gram, bend = design.moments(D)
-    total[0, 0] += D.sum()
-    total[0, 1:] += bend
-    total[1:, 0] += bend
-    total[1:, 1:] += gram
+            found["rising"][:, self.signed] += first_sums(design, up)
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,57 +148,59 @@ class DualSums:
         """Return the sums over a chunk."""
         total = np.zeros(len(self.models))
         for block in self.blocks.of(chunk, PER_MODEL * len(self.models)):
-            z = Design(block.Z).scores(self.models.coef) + self.models.b
             y = self.blocks.targets(block, self.positive)
-            a = self.loss.derivative(z, y)
+            a = self.loss.derivative(self.models.scores(block.Z), y)
             total += block.w @ self.loss.conjugate(np.where(a > 0, self.up, self.down) * a, y)
         return {"conjugate": total}
+
+
+class ModelStep(NamedTuple):
+    """A model and its step, on centred rows."""
+
+    coef: Array
+    b: float
+    step: Array
+    db: float
+
+    def scores(self, design: Design) -> tuple[Array, Array]:
+        """Return the scores of rows and their changes along the step."""
+        z, dz = design.scores(np.column_stack([self.coef, self.step])).T
+        return z + self.b, dz + self.db
 
 
 @dataclass(frozen=True, eq=False)
 class NewtonSums:
     r"""Sums at the end of a step of one model, at shorter steps, and those of the dual point.
 
-    At (coef + step, b + db): ``slope``, ``pull``, ``gram`` :math:`\sum wDzz'`, ``bend``
-    :math:`\sum wDz`, ``mass`` :math:`\sum wD`; ``values`` :math:`\sum w\ell` after each of
-    ``lengths`` of the step; ``conjugate`` :math:`\sum w\,\ell^*(\kappa(a + D\,dz))` with the slopes
-    and curvatures of the start of the step.
+    After the step: ``first`` :math:`\sum wat` and ``second`` :math:`\sum wDtt'`, t = (z, 1);
+    ``values`` :math:`\sum w\ell` after each of ``LENGTHS`` of the step; ``conjugate``
+    :math:`\sum w\,\ell^*(\kappa(a + D\,dz))` with the slopes and curvatures of its start.
     """
 
     blocks: Blocks
     loss: Loss
-    coef: Array
-    b: float
-    step: Array
-    db: float
+    move: ModelStep
     kappa: float
-    lengths: tuple[float, ...]
 
     def __call__(self, chunk: Chunk) -> Sums:
         """Return the sums over a chunk."""
-        d = len(self.coef)
-        found: Sums = {"slope": 0.0, "mass": 0.0, "conjugate": 0.0, "pull": np.zeros(d)}
-        found |= {"bend": np.zeros(d), "gram": np.zeros((d, d))}
-        found["values"] = np.zeros(len(self.lengths))
-        for block in self.blocks.of(chunk, d):
+        side = len(self.move.coef) + 1
+        found: Sums = {"conjugate": 0.0, "values": np.zeros(len(LENGTHS))}
+        found |= {"first": np.zeros(side), "second": np.zeros((side, side))}
+        for block in self.blocks.of(chunk, side):
             self._add(found, block)
         return found
 
     def _add(self, found: Sums, block: RowBlock) -> None:
         design, y, w, loss = Design(block.Z), block.y, block.w, self.loss
-        z, dz = design.scores(np.column_stack([self.coef, self.step])).T
-        z, dz = z + self.b, dz + self.db
+        z, dz = self.move.scores(design)
         _, a, D = loss.evaluate(z, y)
         found["conjugate"] += w @ loss.conjugate(self.kappa * (a + D * dz), y)
         value, a, D = loss.evaluate(z + dz, y)
-        shorter = [w @ loss.value(z + t * dz, y) for t in self.lengths[1:]]
+        shorter = [w @ loss.value(z + t * dz, y) for t in LENGTHS[1:]]
         found["values"] += np.array([w @ value, *shorter])
-        gram, bend = design.moments(w * D)
-        found["gram"] += gram
-        found["bend"] += bend
-        found["mass"] += float(w @ D)
-        found["slope"] += float(w @ a)
-        found["pull"] += design.adjoint(w * a)
+        found["first"] += first_sums(design, w * a)
+        found["second"] += second_sums(design, w * D)
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,7 +222,7 @@ class ResidualSums:
         found["pull"] = np.zeros((d, B))
         for block in self.blocks.of(chunk, B):
             design, y = Design(block.Z), block.y - self.shift
-            e = y[:, None] - design.scores(self.models.coef) - self.models.b
+            e = y[:, None] - self.models.scores(block.Z)
             weighted = block.w[:, None] * e
             found["first"] += weighted.sum(axis=0)
             found["square"] += np.einsum("ij,ij->j", weighted, e)
