@@ -19,7 +19,7 @@ from ...costs import Cost
 from ..base import duality_gap
 from ..norm_rows import FaceRows
 from . import interior
-from .priced_rows import Place, PricedMinimum, PricedRows, Risk
+from .priced_rows import Accuracy, Place, PricedMinimum, PricedRows, Risk
 
 Array = NDArray[Any]
 
@@ -37,11 +37,9 @@ def minimise(
     cost: Cost,
     first: PricedMinimum,
     risk_under: RiskUnder,
-    unit: float,
-    target: float,
-    max_iter: int,
+    accuracy: Accuracy,
 ) -> PricedMinimum:
-    """Return the best place found, its gap at most ``target`` where the rounds do.
+    """Return the best place found, its gap at most the target where the rounds do.
 
     ``first`` is another place with its gap.
     """
@@ -52,14 +50,13 @@ def minimise(
     lower, n_iter = first.risk - first.gap, first.n_iter
     true = risk_under(lambda theta: float(cost.dual_norm(theta)))
     for _ in range(ROUNDS):
-        if best.gap <= target or n_iter >= max_iter:
+        if best.gap <= accuracy.target or n_iter >= accuracy.max_iter:
             break
         if now.theta.any():
             normals = np.vstack([normals, cost.direction(now.theta)[None]])
         under = risk_under(partial(_largest, normals))
-        goal = max(LOOSE * best.gap, target / 4)
-        known = (lower, unit, goal, max_iter)
-        found = interior.minimise(rows, FaceRows(normals), first.place, under, *known)
+        goal = accuracy._replace(target=max(LOOSE * best.gap, accuracy.target / 4))
+        found = interior.minimise(rows, FaceRows(normals), first.place, under, lower, goal)
         if found is None:
             break
         n_iter += found.n_iter

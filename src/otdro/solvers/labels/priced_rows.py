@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -92,6 +92,14 @@ class PricedMinimum:
     gap: float
     slopes: Array
     n_iter: int
+
+
+class Accuracy(NamedTuple):
+    """The unit of the risk, the gap asked for and the steps at most, of one or several problems."""
+
+    unit: Any
+    target: Any
+    max_iter: int
 
 
 #: The risk and the multiplier of scores and coefficients.

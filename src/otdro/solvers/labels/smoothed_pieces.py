@@ -18,6 +18,7 @@ from ...duality import Dual
 from ..norm_rows import NormRows
 from .pieces import SmoothPieces
 from .priced_rows import (
+    Accuracy,
     Place,
     PricedMinimum,
     PricedRows,
@@ -34,20 +35,14 @@ Array = NDArray[Any]
 
 
 def minimise(
-    rows: PricedRows,
-    norm: NormRows,
-    place: Place,
-    risk_of: Risk,
-    unit: float,
-    target: float,
-    max_iter: int,
+    rows: PricedRows, norm: NormRows, place: Place, risk_of: Risk, accuracy: Accuracy
 ) -> PricedMinimum:
-    """Follow the smoothings until the gap is at most ``target``; ``unit`` is that of the risk."""
+    """Follow the smoothings until the gap is at most the target."""
     task = SmoothedPieces(rows, norm, risk_of)
     # where most labels change, the constant model's risk is no measure of the first smoothing
-    tau = FIRST * max(unit, task.unsmoothed(place))
+    tau = FIRST * max(accuracy.unit, task.unsmoothed(place))
     first = SmoothPlace(np.concatenate([place.theta, [place.b], place.s]), place.z)
-    found = follow(task, first, tau, unit, target, max_iter)
+    found = follow(task, first, tau, accuracy)
     best = task.place(found.at)
     return PricedMinimum(
         best, found.dual.risk, found.dual.multiplier, found.gap, found.slopes, found.n_iter
