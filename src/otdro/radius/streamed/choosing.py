@@ -24,10 +24,10 @@ from ..checks import check_delta, resolve_order
 from ..environments import Environments
 from ..evidence import Evidence
 from ..folds import FoldScores
-from ..grid import Path, tabled
+from ..grid import tabled
 from ..margins import binary_view
 from ..rules import resolve as resolve_rule
-from ..selection import blend_weights, noted
+from ..selection import Choice, blend_weights, noted
 from ..splitting import usable
 from ..trials import Settings, Trial, Trials, on_a_part, resolve_deltas
 from ..units import spreads_far_apart
@@ -50,21 +50,7 @@ from .thresholds import fenced_job, grid_of
 Array = NDArray[Any]
 
 
-@dataclass(frozen=True, eq=False)
-class StreamedChoice:
-    """The ball, the certified solutions on it with their plain risks, and the path of the folds.
-
-    There is one solution for each model.
-    """
-
-    ball: Ball
-    solutions: list[Solution]
-    risks: list[float]
-    path: Path | None
-    note: str
-
-
-def choose(stream: Stream, settings: Settings, tol: float, max_iter: int) -> StreamedChoice:
+def choose(stream: Stream, settings: Settings, tol: float, max_iter: int) -> Choice:
     """Return the ball that the settings ask for, and the solution on it."""
     order, delta = order_of(settings, stream), check_delta(settings.delta)
     stream = with_price(stream, settings, tol, max_iter)
@@ -80,8 +66,7 @@ def choose(stream: Stream, settings: Settings, tol: float, max_iter: int) -> Str
     if delta == "cv" or left.learned is not None:
         return _from_folds(task, left, full)
     ball = task.ball(full[0], _deltas(task, full[0])[0])
-    solutions, risks = _solved(task, ball, None)
-    return StreamedChoice(ball, solutions, risks, None, left.note)
+    return Choice(ball, None, _solved(task, ball, None), left.note)
 
 
 def order_of(settings: Settings, stream: Stream) -> int:
@@ -149,26 +134,21 @@ def _looked(task: Task, tried: Candidates) -> Task:
     return task
 
 
-def _solved(
-    task: Task, ball: Ball, starts: list[Solution] | None
-) -> tuple[list[Solution], list[float]]:
-    """Return the certified solutions and their plain risks, from models near them."""
+def _solved(task: Task, ball: Ball, starts: list[Solution] | None) -> list[Solution]:
+    """Return the certified solutions, one for each model, from models near them."""
     stream, factor = task.stream, ball.cost.factor()
     if task.squared is not None:
-        exact = (task.squared, factor, np.array([ball.delta]), task.tol)
-        squared, risks = by_factors.certified(*exact)
-        return squared, risks.tolist()
+        return by_factors.certified(task.squared, factor, np.array([ball.delta]), task.tol)
     methods = [
         method(model, ball, None if starts is None else starts[k], task.tol, task.max_iter)
         for k, model in enumerate(stream.models)
     ]
-    found = together(stream.chunks, methods)
-    solutions = [solution for solution, _ in found]
+    solutions = together(stream.chunks, methods)
     if ball.order == 2 and ball.delta == 0:
         # the risk rises with the root of delta
         rates = [np.inf if solution.coef.any() else 0.0 for solution in solutions]
         solutions = [replace(s, multiplier=m) for s, m in zip(solutions, rates, strict=True)]
-    return solutions, [risk for _, risk in found]
+    return solutions
 
 
 def _deltas(task: Task, cost: Cost) -> Array:
@@ -194,7 +174,7 @@ class Tried:
     environments: Environments | None
 
 
-def _from_folds(task: Task, tried: Candidates, full: list[Cost]) -> StreamedChoice:
+def _from_folds(task: Task, tried: Candidates, full: list[Cost]) -> Choice:
     """Choose cost and delta by the same folds."""
     tried, full = _in_units(task, tried, full)
     learned = _outside(task, tried)
@@ -261,25 +241,24 @@ def _outside(task: Task, tried: Candidates) -> list[list[Cost]]:
     ]
 
 
-def _chosen(task: Task, best: Tried, table: list[Any], note: str) -> StreamedChoice:
+def _chosen(task: Task, best: Tried, table: list[Any], note: str) -> Choice:
     """Return the ball of the best cost, the solutions on it, and the path."""
     trial, j = best.trial, best.trial.verdict.place
     ball = task.ball(trial.cost, trial.deltas[j])
-    solved, risk = [list(path) for path in best.fits.solved], best.fits.risk.copy()
-    solutions, risks = _solved(task, ball, [path[j] for path in solved])
-    # those of the chosen delta are the solutions' own
-    for k, found in enumerate(solutions):
-        solved[k][j], risk[k, j] = found, risks[k]
+    near = best.fits.solved
+    solutions = _solved(task, ball, [path[j] for path in near])
+    pairs = zip(near, solutions, strict=True)
+    solved = [[*path[:j], found, *path[j + 1 :]] for path, found in pairs]
     path = tabled(
         trial.deltas,
         solved,
-        risk,
+        np.array([[found.mean_loss for found in path] for path in solved]),
         score_mean=trial.folds.mean,
         score_se=trial.folds.se,
         candidates=table,
         environments=None if best.environments is None else best.environments.losses,
     )
-    return StreamedChoice(ball, solutions, risks, path, note)
+    return Choice(ball, path, solutions, note)
 
 
 def _tried(

@@ -40,13 +40,12 @@ LOT_BYTES = 2**27
 class Fits:
     """One cost: K models over all rows along m deltas, those of each fold, and what they lose.
 
-    ``solved`` are the solutions over all rows, m of each of the K, with plain ``risk`` (K, m);
+    ``solved`` are the solutions over all rows, m of each of the K;
     ``in_folds`` the models of each fold (K m, one of the K after another), and ``held`` (F, m)
     their mean losses on its rows, over the K.
     """
 
     solved: list[list[Solution]]
-    risk: Array
     in_folds: list[Models]
     held: Array
 
@@ -90,8 +89,7 @@ def _by_factors(squared: FoldFactors, tol: float, cost: Cost, in_folds: Any, del
     """Return the fits of the squared loss, all from factors; certificates take one pass."""
     models = [squared.models(c.factor(), deltas, f) for f, c in enumerate(in_folds)]
     held = np.stack([squared.held(m, f) for f, m in enumerate(models)])
-    solutions, risk = certified(squared, cost.factor(), deltas, tol)
-    return Fits([solutions], risk[None], models, held)
+    return Fits([certified(squared, cost.factor(), deltas, tol)], models, held)
 
 
 def _by_newton(task: Task, problems: Problems) -> Minima:
@@ -114,18 +112,16 @@ def _one_by_one(task: Task, problems: Problems) -> Minima:
         for part, costs in zip(streams, problems.costs, strict=True)
         for cost, (k, delta, start) in zip(costs, each, strict=True)
     ]
-    found = _in_lots(stream, methods)
-    solved = [solution for solution, _ in found]
+    solved = _in_lots(stream, methods)
     full, *folds = (solved[i : i + len(each)] for i in range(0, len(solved), len(each)))
-    risk = np.array([risk for _, risk in found[: len(each)]])
     models = [Models.of(of_fold, stream.center) for of_fold in folds]
     positive = problems.model if len(stream.models) > 1 else None
     [sums] = stream.chunks.total(HeldSums(stream.blocks, stream.loss, models, positive))
     unsolved = sum(not solution.converged for solution in solved)
-    return Minima(full, risk, models, stream.mean_of_folds(sums["value"]), unsolved)
+    return Minima(full, models, stream.mean_of_folds(sums["value"]), unsolved)
 
 
-def _in_lots(stream: Stream, methods: list[Any]) -> list[tuple[Solution, float]]:
+def _in_lots(stream: Stream, methods: list[Any]) -> list[Solution]:
     """Return the results of methods, as many at a time as their matrices leave memory for."""
     side = (stream.chunks.d + 2) * max(1, stream.loss.outputs - 1)
     # with a price of labels the rows near a tie are at hand too
@@ -153,7 +149,6 @@ def _split(found: Minima, sizes: list[tuple[int, int]]) -> list[Fits]:
         results.append(
             Fits(
                 [[found.solved[i] for i in of_model] for of_model in whole],
-                found.risk[whole],
                 [of_fold.columns(whole.ravel()) for of_fold in found.in_folds],
                 found.held[:, whole].mean(axis=1),
             )

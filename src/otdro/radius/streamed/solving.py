@@ -24,8 +24,8 @@ from ..folds import FOLD_TOL
 
 def method(
     model: Stream, ball: Ball, start: Solution | None, tol: float, max_iter: int
-) -> Passes[tuple[Solution, float]]:
-    """Return the method of a smooth loss: its solution with its plain risk.
+) -> Passes[Solution]:
+    """Return the method of a smooth loss.
 
     It starts from a model near, or from the solution on the rows in memory. ``tol`` is relative to
     the risk of the constant model.

@@ -47,14 +47,13 @@ BENT_AT = (0.25, 0.75)
 
 @dataclass(frozen=True, eq=False)
 class Minima:
-    """B solutions over all rows with their plain risks (B,), F models of folds for each, and what
-    these lose, ``held`` (F, B), on the rows they leave out.
+    """B solutions over all rows, F models of folds for each, and what these lose, ``held``
+    (F, B), on the rows they leave out.
 
     ``unsolved`` counts the models that did not reach the decrease asked for.
     """
 
     solved: list[Solution]
-    risk: Array
     in_folds: list[Models]
     held: Array
     unsolved: int
@@ -82,7 +81,6 @@ def minimise(
     bound, losses = stream.chunks.total(_dual_job(stream, full, everywhere), held)
     return Minima(
         _solutions(stream, full, everywhere, bound["conjugate"] / stream.total, tol),
-        everywhere.risk(stream),
         by_fold,
         stream.mean_of_folds(losses["value"]),
         int(np.sum(everywhere.unsolved) + np.sum(unsolved)),
@@ -101,10 +99,6 @@ class Descended:
     unsolved: Array
     corrections: list[Correction]
     passes: int
-
-    def risk(self, stream: Stream) -> Array:
-        """Return the plain risks of models over all rows."""
-        return np.asarray(self.sums["value"].sum(axis=0) / stream.total)
 
 
 def _descended(
@@ -344,9 +338,10 @@ def _solutions(
     """Return the models over all rows with the gaps that conjugates of their slopes prove."""
     state, target = found.state, tol * _constant_risks(stream, full)
     coef, lam = full.lift(state.theta), stream.loss.lipschitz * state.w
-    objective = found.risk(stream) + full.rho * state.w
+    risk = found.sums["value"].sum(axis=0) / stream.total
+    objective = risk + full.rho * state.w
     gap = np.maximum(0.0, objective + conjugate)
-    parts = (part.tolist() for part in (state.b, lam, objective, gap, target))
+    parts = (part.tolist() for part in (state.b, lam, objective, risk, gap, target))
     each = zip(coef.T, *parts, repeat(found.passes))
     return [stream.solution(*known) for known in each]
 

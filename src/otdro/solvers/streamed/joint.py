@@ -60,21 +60,21 @@ class JointStream(StreamCoordinates):
 
 def solve_joint(
     problem: JointStream, coef: Array, b: float, lam: float, target: float, max_iter: int
-) -> Passes[tuple[Solution, float]]:
+) -> Passes[Solution]:
     """Minimise from (coef, b, lam) on centred rows until the gap is at most ``target``.
 
-    Returns the solution on the rows as given and its empirical risk, pass by pass.
+    Returns the solution on the rows as given, pass by pass.
     """
     stream, flat = problem.stream, problem.stream.constant()
     steep = float(np.linalg.norm(problem.drop(flat.pull)))
     least = threshold(steep, flat.mean_square, stream.loss.lipschitz, order=2)
     if least <= problem.delta * (1 + AT_THRESHOLD):
-        return constant_solution(stream, flat, 1.0, target), flat.risk
+        return constant_solution(stream, flat, 1.0, target)
     first = Triple(problem.theta(coef), b, lam) if coef.any() and lam > 0 else None
     x = yield from _first(problem, first, flat, steep)
     x, gap, n_iter = yield from _descend(problem, x, target, max_iter)
     model = (problem.lift(x.at.theta), x.at.b, x.at.lam)
-    return stream.solution(*model, x.value, gap, target, n_iter), x.risk
+    return stream.solution(*model, x.value, x.risk, gap, target, n_iter)
 
 
 def _first(

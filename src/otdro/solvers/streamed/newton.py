@@ -124,22 +124,22 @@ class StreamedProblem(StreamCoordinates):
 
 def solve(
     problem: StreamedProblem, coef: Array, b: float, target: float, max_iter: int
-) -> Passes[tuple[Solution, float]]:
+) -> Passes[Solution]:
     """Minimise from the model (coef, b) on centred rows until the gap is at most ``target``.
 
-    Returns the solution on the rows as given and its empirical risk, pass by pass.
+    Returns the solution on the rows as given, pass by pass.
     """
     stream, flat = problem.stream, problem.stream.constant()
     size = float(np.linalg.norm(problem.drop(flat.pull)))
     if threshold(size, flat.mean_square, 1.0, order=1) <= problem.rho * (1 + AT_THRESHOLD):
-        return _zero(problem, flat, target), flat.risk
+        return _zero(problem, flat, target)
     first = yield from _first(problem, coef, b, flat)
     if first is None:
-        return _zero(problem, flat, target), flat.risk
+        return _zero(problem, flat, target)
     p, gap, n_iter = yield from _descend(problem, first, flat.risk, target, max_iter)
     model = (problem.lift(p.theta), p.b, stream.loss.lipschitz * p.w)
     objective = p.risk + problem.rho * p.w
-    return stream.solution(*model, objective, gap, target, n_iter), p.risk
+    return stream.solution(*model, objective, p.risk, gap, target, n_iter)
 
 
 def _zero(problem: StreamedProblem, flat: Constant, target: float) -> Solution:
@@ -155,7 +155,8 @@ def constant_solution(stream: Stream, flat: Constant, kappa: float, target: floa
     a = kappa * stream.loss.derivative(np.full(2, flat.b), y)
     share = stream.signed(stream.mass()) / stream.total
     gap = duality_gap(flat.risk, -float(share @ stream.loss.conjugate(a, y)))
-    found = stream.solution(np.zeros(stream.chunks.d), flat.b, 0.0, flat.risk, gap, target, 1)
+    model = (np.zeros(stream.chunks.d), flat.b, 0.0, flat.risk, flat.risk)
+    found = stream.solution(*model, gap, target, 1)
     return found if kappa < 1 else replace(found, message=CONSTANT)
 
 

@@ -109,25 +109,26 @@ class StepBound(NamedTuple):
 
 def solve_priced(
     problem: PricedStream, coef: Array, b: float, lam: float, target: float, max_iter: int
-) -> Passes[tuple[Solution, float]]:
+) -> Passes[Solution]:
     """Minimise from (coef, b, lam) on centred rows until the gap is at most ``target``.
 
-    Returns the solution on the rows as given and its empirical risk, pass by pass.
+    Returns the solution on the rows as given, pass by pass.
     """
     stream = problem.stream
     constant = _constant(problem, target)
     if constant is not None:
         rows = stream.class_rows()
         z = np.full(len(rows.weights), constant.intercept)
-        return constant, float(rows.weights @ stream.loss.value(z, rows.ys[0]))
+        risk = float(rows.weights @ stream.loss.value(z, rows.ys[0]))
+        return replace(constant, mean_loss=risk)
     theta = problem.theta(coef)
     if not theta.any():
         theta, b = along_gradient(problem, 0.0, stream.constant())
     x = max(lam / problem.lipschitz - float(np.linalg.norm(theta)), 0.0)
     p, gap, n_iter = yield from _descend(problem, np.append(theta, [b, x]), target, max_iter)
     model = problem.model(p.at)
-    known = (float(model[-1]), problem.charge(p.at) / problem.kappa, p.value)
-    return stream.solution(model[:-1], *known, gap, target, n_iter), p.risk
+    known = (float(model[-1]), problem.charge(p.at) / problem.kappa, p.value, p.risk)
+    return stream.solution(model[:-1], *known, gap, target, n_iter)
 
 
 def _constant(problem: PricedStream, target: float) -> Solution | None:

@@ -109,10 +109,10 @@ class SoftmaxStream(StreamCoordinates):
 
 def solve_softmax(
     problem: SoftmaxStream, coef: Array, b: Array, target: float, max_iter: int
-) -> Passes[tuple[Solution, float]]:
+) -> Passes[Solution]:
     """Minimise from the model (coef, b) on centred rows until the gap is at most ``target``.
 
-    Returns the solution on the rows as given and its empirical risk, pass by pass.
+    Returns the solution on the rows as given, pass by pass.
     """
     stream, flat = problem.stream, problem.stream.constant()
     rows, penalty = problem.class_rows, problem.penalty
@@ -120,11 +120,12 @@ def solve_softmax(
     gap = float(Certificate(rows, penalty, np.array([problem.delta]), zero).gap[0])
     if gap <= target:
         model = problem.outside(Scores(zero.points.C[0], zero.points.c[0]))
-        found = stream.solution(*model, 0.0, flat.risk, gap, target, 1)
-        return replace(found, message=CONSTANT), flat.risk
+        found = stream.solution(*model, 0.0, flat.risk, flat.risk, gap, target, 1)
+        return replace(found, message=CONSTANT)
     x = yield from _first(problem, problem.inside(coef, b), zero, flat.risk)
     x, gap, n_iter = yield from _descend(problem, x, flat.risk, target, max_iter)
-    return stream.solution(*problem.outside(x.at), x.norm, x.value, gap, target, n_iter), x.loss
+    known = (x.norm, x.value, x.loss, gap, target, n_iter)
+    return stream.solution(*problem.outside(x.at), *known)
 
 
 def _first(

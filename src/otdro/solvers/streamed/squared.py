@@ -141,10 +141,8 @@ def shift(stream: Stream) -> float:
     return float(np.mean(stream.kept.ys[0])) if stream.fit_intercept else 0.0
 
 
-def certified(
-    of: FoldFactors, factor: Array | None, deltas: Array, tol: float
-) -> tuple[list[Solution], Array]:
-    """Return the solutions at every delta with their gaps, and their plain risks: one pass."""
+def certified(of: FoldFactors, factor: Array | None, deltas: Array, tol: float) -> list[Solution]:
+    """Return the solutions at every delta with their gaps: one pass."""
     stream, kappa = of.stream, of.kappa
     spectrum = of.spectrum(factor)
     rates = of.rates(spectrum, deltas)
@@ -162,8 +160,9 @@ def certified(
         gap = duality_gap(dual.risk, lower / (2 * kappa))
         coef = np.ascontiguousarray(models.coef[:, j])
         model = (coef, float(models.b[j]) + of.shift, dual.multiplier if gain > 0 else 0.0)
-        solutions.append(stream.solution(*model, dual.risk, gap, target, 1))
-    return solutions, found["square"] / stream.total / (2 * kappa)
+        risk = e.square / (2 * kappa)
+        solutions.append(stream.solution(*model, dual.risk, risk, gap, target, 1))
+    return solutions
 
 
 class Residuals(NamedTuple):

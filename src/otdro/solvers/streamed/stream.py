@@ -224,11 +224,15 @@ class Stream:
         b: Any,
         multiplier: float,
         objective: float,
+        risk: float,
         gap: float,
         target: float,
         n_iter: int,
     ) -> Solution:
-        """Return the solution on the rows as given of a model (coef, b) on centred rows."""
+        """Return the solution on the rows as given of a model (coef, b) on centred rows.
+
+        ``risk`` is its mean loss.
+        """
         return Solution(
             coef=coef,
             intercept=b - coef @ self.center,
@@ -238,6 +242,7 @@ class Stream:
             n_iter=n_iter,
             converged=gap <= target,
             message=verdict(gap, target, n_iter),
+            mean_loss=risk,
         )
 
     def weighing(self, factors: Array | None) -> Stream:
