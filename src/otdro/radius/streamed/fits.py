@@ -95,11 +95,10 @@ def _by_factors(squared: FoldFactors, tol: float, cost: Cost, in_folds: Any, del
 def _by_newton(task: Task, problems: Problems) -> Minima:
     """Return the fits of a smooth loss: all costs, folds, models and deltas as one batch."""
     stream = task.stream
-    start = Models.of(problems.near, stream.center)
     rho = problems.delta * stream.loss.lipschitz
     full, *in_folds = ([cost.factor() for cost in part] for part in problems.costs)
-    columns = Columns.everywhere(full, rho, problems.model)
-    return minimise(stream, columns, in_folds, (start.coef, start.b), FOLD_TOL)
+    columns = Columns.everywhere(stream, full, rho, problems.model)
+    return minimise(columns, in_folds, Models.of(problems.near, stream.center), FOLD_TOL)
 
 
 def _one_by_one(task: Task, problems: Problems) -> Minima:

@@ -25,10 +25,10 @@ class KeptCurvature(NamedTuple):
     rows: float
 
 
-def of_kept(problem: StreamedProblem, theta: Array, b: float, left_out: int) -> KeptCurvature:
-    """Return that of the rows in memory outside a fold at a model."""
+def of_kept(problem: StreamedProblem, at: Array, left_out: int) -> KeptCurvature:
+    """Return that of the rows in memory outside a fold at a model (theta, b)."""
     stream, sample = problem.stream, problem.stream.kept
-    z = stream.kept_design.scores(problem.lift(theta)) + b
+    z = stream.kept_design.scores(problem.lift(at[:-1])) + at[-1]
     share = sample.weights * (stream.kept_fold != left_out)
     D = share / share.sum() * sample.loss.curvature(z, sample.ys[0])
     # the rows in memory are noise only where there are others

@@ -124,8 +124,8 @@ def solve_softmax(
         return replace(found, message=CONSTANT)
     x = yield from _first(problem, problem.inside(coef, b), zero, flat.risk)
     x, gap, n_iter = yield from _descend(problem, x, flat.risk, target, max_iter)
-    known = (x.norm, x.value, x.loss, gap, target, n_iter)
-    return stream.solution(*problem.outside(x.at), *known)
+    coef, b = problem.outside(x.at)
+    return stream.solution(coef, b, x.norm, x.value, x.loss, gap, target, n_iter)
 
 
 def _first(
