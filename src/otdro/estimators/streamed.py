@@ -175,7 +175,7 @@ def _weighed(stream: Stream, model: Any) -> Stream:
         if balanced
         else compute_class_weight(model.class_weight, classes=classes, y=classes)
     )
-    weighed = stream.weighing(np.asarray(factors, dtype=float))
+    weighed = replace(stream, factors=np.asarray(factors, dtype=float))
     require_classes(classes, weighed.mass())
     return weighed
 

@@ -16,7 +16,7 @@ from ...losses import Loss
 from ...problem import Sample, Solution
 from ..base import verdict
 from .census import Census, KeptRows, kept_rows
-from .reading import Blocks, Folds, Reading
+from .reading import Blocks, Folds, Reading, picked
 
 Array = NDArray[Any]
 
@@ -125,13 +125,8 @@ class Stream:
         own = by_class[self.positive]
         return np.stack([by_class.sum(axis=0) - own, own])
 
-    @property
-    def labels(self) -> Array:
-        """What the classes of ``signed`` are to the loss: -1 and +1, or their numbers."""
-        return np.array([-1.0, 1.0]) if self.loss.outputs == 1 else np.arange(len(self.mass()))
-
     def class_rows(self, left_out: int = -1) -> Sample:
-        """Return one row for each of ``labels``, the mean of its rows outside a fold, centred.
+        """Return one row for each class of ``signed``: the centred mean of rows outside a fold.
 
         Slopes of a constant model are the same for all rows of a class: what they tell of the rows
         follows from these.
@@ -142,7 +137,7 @@ class Stream:
         weighted = centred if self.factors is None else centred * self.factors[:, None]
         size = self.signed(mass)
         means = self.signed(weighted) / np.maximum(size, np.finfo(float).tiny)[:, None]
-        y = self.labels.astype(float)
+        y = np.array([-1.0, 1.0]) if self.loss.outputs == 1 else np.arange(float(len(size)))
         return Sample(means, [y], size / mass.sum(), self.loss, self.fit_intercept)
 
     def constant(self, left_out: int = -1) -> Constant:
@@ -204,17 +199,12 @@ class Stream:
     def outside(self, fold: int) -> Stream:
         """Return the stream of the rows outside a fold; its ``square`` stays that of all rows."""
         others = np.arange(len(self.masses)) != fold
-        kept = self.kept_fold != fold
-        X, y, w, group, number = self.rows
-        rows = KeptRows(
-            X[kept], y[kept], w[kept], None if group is None else group[kept], number[kept]
-        )
         return replace(
             self,
             counts=self.counts * others[:, None],
             masses=self.masses * others[:, None],
             sums=self.sums * others[:, None, None],
-            rows=rows,
+            rows=KeptRows(*picked(self.rows, self.kept_fold != fold)),
             left_out=fold,
         )
 
@@ -245,10 +235,6 @@ class Stream:
             mean_loss=risk,
         )
 
-    def weighing(self, factors: Array | None) -> Stream:
-        """Return the stream with these weights of the classes."""
-        return replace(self, factors=factors)
-
 
 def _outside(by_fold: Array, left_out: int) -> Array:
     """Return sums over the folds, without one."""
@@ -271,13 +257,11 @@ def opened(
     most = max(1, KEPT_BYTES // (8 * chunks.d))
     size = min(max(KEPT, KEPT_PER_COLUMN * chunks.d), most)
     [found] = chunks.total(Census(folds, -(-chunks.n // size), labelled, grouping is not None))
-    kept = kept_rows(found)
-    labels = sorted(found["table"]) if labelled else list(found["table"])
-    by_label = [found["table"][label] for label in labels]
-    parts = range(folds.parts) if grouping is None else sorted(set().union(*by_label))
-    table = _lines(by_label, list(parts), chunks.d + 2)
+    kept, cells = kept_rows(found), found["cells"]
+    parts = list(range(folds.parts)) if grouping is None else cells.keys_of(1)
+    table = cells.table(parts, chunks.d + 2)
     if grouping is not None and kept.group is not None:
-        folds = grouping(_labels(list(parts), kept.group), table[:, :, 0])
+        folds = grouping(_labels(parts, kept.group), table[:, :, 0])
         table = np.stack([table[folds.fold_of == f].sum(axis=0) for f in range(folds.count)])
     if not table[:, :, 1].any():
         raise ValueError("sample_weight leaves no row with positive weight: give some rows one.")
@@ -286,20 +270,10 @@ def opened(
         loss,
         fit_intercept,
         folds,
-        _labels(labels, kept.y) if labelled else None,
+        _labels(cells.keys_of(0), kept.y) if labelled else None,
         counts=table[:, :, 0],
         masses=table[:, :, 1],
         sums=table[:, :, 2:],
         square=found["square"],
         rows=kept,
     )
-
-
-def _lines(by_label: list[Any], parts: list[Any], width: int) -> Array:
-    """Return the lines of a census as one array, by fold or group, label and column."""
-    place = {part: i for i, part in enumerate(parts)}
-    table = np.zeros((len(parts), len(by_label), width))
-    for k, lines in enumerate(by_label):
-        for part, line in lines.items():
-            table[place[part], k] = line
-    return table
