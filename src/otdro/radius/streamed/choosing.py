@@ -6,13 +6,15 @@ memory; losses, covariances, thresholds and solutions from all rows.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...chunks import Job
+from ...chunks import Job, Sums
 from ...costs import Cost
 from ...problem import Ball, Solution
 from ...solvers import Exact
@@ -109,28 +111,21 @@ def lacks(loss: Any, order: int, tried: Candidates, label_cost: Any = np.inf) ->
 
 def _looked(task: Task, tried: Candidates) -> Task:
     """Return the task after the pass that takes factors, scatter and fenced sums, where needed."""
-    stream, jobs = task.stream, dict[str, Job]()
+    stream, looks = task.stream, dict[str, tuple[Job, Callable[[Sums], Any]]]()
     scatter = any(takes_covariance(c) for c in candidates_of(tried))
-    grid = task.delta == "cv" and task.settings.deltas is None
     if stream.loss.pieces is not None:
-        jobs["squared"] = by_factors.job(stream)
+        looks["squared"] = by_factors.job(stream), partial(by_factors.factors, stream)
     if scatter:
-        jobs["scatter"] = scatter_job(stream)
+        looks["covariance"] = scatter_job(stream), covariances
     if scatter and task.units is not None:
-        jobs["in units"] = scatter_job(stream, task.units)
-    if grid:
-        jobs["fenced"] = fenced = fenced_job(stream, *fence_of(stream), by_factors.shift(stream))
-    if not jobs:
-        return task
-    found = dict(zip(jobs, stream.chunks.total(*jobs.values()), strict=True))
-    if "squared" in found:
-        task = replace(task, squared=by_factors.factors(stream, found["squared"]))
-    if "scatter" in found:
-        task = replace(task, covariance=covariances(found["scatter"]))
-    if "in units" in found:
-        task = replace(task, covariance_in_units=covariances(found["in units"]))
-    if "fenced" in found:
-        task = replace(task, grid=grid_of(stream, task.squared, fenced, found["fenced"]))
+        looks["covariance_in_units"] = scatter_job(stream, task.units), covariances
+    if task.delta == "cv" and task.settings.deltas is None:
+        fenced = fenced_job(stream, *fence_of(stream), by_factors.shift(stream))
+        looks["grid"] = fenced, lambda found: grid_of(stream, task.squared, fenced, found)
+    found = stream.chunks.total(*(job for job, _ in looks.values())) if looks else []
+    for (name, (_, of)), sums in zip(looks.items(), found, strict=True):
+        # the grid follows from the factors, which come first
+        task = replace(task, **{name: of(sums)})
     return task
 
 

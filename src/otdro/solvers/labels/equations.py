@@ -44,16 +44,10 @@ class Iterate:
 
     def problems(self, index: Array) -> Iterate:
         """Return the points of some problems."""
-        return Iterate(
-            self.theta[:, index],
-            self.b[index],
-            self.s[:, index],
-            self.z[:, index],
-            self.pieces.problems(index),
-            self.T[:, index],
-            self.q[:, :, index],
-            self.norm.problems(index),
-        )
+        each = (self.theta, self.b, self.s, self.z, self.T, self.q)
+        theta, b, s, z, T, q = (part[..., index] for part in each)
+        pieces, norm = self.pieces.problems(index), self.norm.problems(index)
+        return Iterate(theta, b, s, z, pieces, T, q, norm)
 
 
 class Step(NamedTuple):

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from ...design import Design
 from ...duality import balance
 from ...losses import Loss
-from .pieces import SmoothPieces, Worst
+from .pieces import PricedPieces, SmoothPieces
 
 Array = NDArray[Any]
 
@@ -37,7 +37,7 @@ class PricedRows:
     y: Array
     weights: Array
     loss: Loss
-    worst: Worst
+    worst: PricedPieces
     delta: Any
     kappa: float
     fit_intercept: bool

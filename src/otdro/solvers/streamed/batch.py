@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...duality import AT_THRESHOLD, threshold
 from ...problem import Solution
 from ...progress import logger
 from ..euclidean.order_one import ARMIJO, ROUNDING
@@ -181,18 +180,15 @@ def _started(columns: Columns, start: Models) -> tuple[Array, Array, Array]:
 
     That is where they are optimal.
     """
-    state, zero = (np.zeros((len(start.coef) + 1, len(start))) for _ in range(2))
-    fixed = np.zeros(len(start), dtype=bool)
+    state = np.vstack([np.zeros_like(start.coef), [flat.b for flat in columns.constants]])
+    zero, fixed = state.copy(), np.zeros(len(start), dtype=bool)
     for j, constant in enumerate(columns.constants):
         problem, coef = columns.problem(j), start.coef[:, j]
-        size = float(np.linalg.norm(problem.drop(constant.pull)))
-        least = threshold(size, constant.mean_square, 1.0, order=1)
-        fixed[j] = least <= problem.rho * (1 + AT_THRESHOLD)
-        zero[-1, j] = constant.b
-        theta, b = problem.theta(coef), start.b[j]
-        if not (coef.any() or fixed[j]):
-            theta, b = along_gradient(problem, problem.rho, constant)
-        state[:, j] = zero[:, j] if fixed[j] else np.append(theta, b)
+        fixed[j] = problem.rests(constant)
+        if coef.any() and not fixed[j]:
+            state[:, j] = np.append(problem.theta(coef), start.b[j])
+        elif not fixed[j]:
+            state[:, j] = constant.at(along_gradient(problem, problem.rho, constant))
     return state, zero, fixed
 
 
@@ -201,10 +197,9 @@ def _from_zero(columns: Columns, some: Array) -> ColumnSteps:
     step = ColumnSteps.none(columns.stream.chunks.d, len(some))
     for j in np.flatnonzero(some):
         problem, constant = columns.problem(int(j)), columns.constants[j]
-        theta, end = along_gradient(problem, problem.rho, constant)
-        step.move[:, j] = np.append(theta, end - constant.b)
-        steepness = float(np.linalg.norm(problem.drop(constant.pull))) - problem.rho
-        step.slope[j] = -steepness * float(np.linalg.norm(theta))
+        step.move[:, j] = along_gradient(problem, problem.rho, constant)
+        steepness = problem.steepness(constant) - problem.rho
+        step.slope[j] = -steepness * float(np.linalg.norm(step.move[:-1, j]))
     return step
 
 
@@ -291,10 +286,10 @@ def _newton(
         matrix = matrix if near_by is None else near_by.of(matrix)
         for j in members:
             problem = columns.problem(int(j))
-            known = (state[:-1, j], float(state[-1, j]), float(sums["value"][j]))
-            near = problem.point(*known, sums["first"][:, j], matrix.second)
+            known = (state[:, j], float(sums["value"][j]), sums["first"][:, j])
+            near = problem.point(*known, matrix.second)
             move = newton_step(near, problem.rho)
-            step.move[:, j], step.slope[j] = np.append(move.theta, move.b), move.slope
+            step.move[:, j], step.slope[j] = move.step, move.slope
             step.left[j] = _left(near, move, matrix)
     return step
 
@@ -309,7 +304,7 @@ def _left(p: NewtonPoint, move: NewtonMove, matrix: KeptCurvature) -> float:
     if longest(p.theta) == 0 or p.m <= np.finfo(float).tiny:
         # nothing to compare with: the whole promise may be left
         return -move.slope
-    turned = longest(move.theta) / longest(p.theta)
+    turned = longest(move.step[:-1]) / longest(p.theta)
     errors = len(p.theta) / matrix.rows + turned**2 - move.slope / p.m
     return -move.slope * errors
 

@@ -23,7 +23,7 @@ from ...progress import logger
 from ..base import duality_gap
 from ..euclidean.joint_newton import BELOW_THRESHOLD
 from ..euclidean.joint_steps import ARMIJO, BLUNT, PATIENCE, SHARP, STALL, STILL, WAY
-from .joint_sums import FeasibleSlopes, JointSums, Triple
+from .joint_sums import FeasibleSlopes, JointSums
 from .newton import StreamCoordinates, along_gradient, constant_solution
 from .passes import Passes
 from .stream import Constant
@@ -36,13 +36,13 @@ SHORTER, LEAST = 0.25, 0.01
 
 @dataclass(frozen=True, eq=False)
 class JointState:
-    """A triple with F, the plain risk, gradient and Hessian, and the slopes that bound F below.
+    """(theta, b, lam) with F, plain risk, gradient and Hessian, and slopes that bound F below.
 
     ``slopes`` (3,) are the coefficients of feasible slopes, None where none were found; ``lower``
-    is the dual value of the slopes of the triple before.
+    is the dual value of the slopes before it.
     """
 
-    at: Triple
+    at: Array
     value: float
     risk: float
     gradient: Array
@@ -66,19 +66,19 @@ def solve_joint(
     Returns the solution on the rows as given, pass by pass.
     """
     stream, flat = problem.stream, problem.stream.constant()
-    steep = float(np.linalg.norm(problem.drop(flat.pull)))
+    steep = problem.steepness(flat)
     least = threshold(steep, flat.mean_square, stream.loss.lipschitz, order=2)
     if least <= problem.delta * (1 + AT_THRESHOLD):
         return constant_solution(stream, flat, 1.0, target)
-    first = Triple(problem.theta(coef), b, lam) if coef.any() and lam > 0 else None
+    first = np.append(problem.theta(coef), [b, lam]) if coef.any() and lam > 0 else None
     x = yield from _first(problem, first, flat, steep)
     x, gap, n_iter = yield from _descend(problem, x, target, max_iter)
-    model = (problem.lift(x.at.theta), x.at.b, x.at.lam)
+    model = (problem.lift(x.at[:-2]), float(x.at[-2]), float(x.at[-1]))
     return stream.solution(*model, x.value, x.risk, gap, target, n_iter)
 
 
 def _first(
-    problem: JointStream, start: Triple | None, flat: Constant, steep: float
+    problem: JointStream, start: Array | None, flat: Constant, steep: float
 ) -> Passes[JointState]:
     """Return where to start: F is below that of beta = 0, from where no descent ends there."""
     if start is not None:
@@ -87,13 +87,13 @@ def _first(
             return x
     rms = float(np.sqrt(flat.mean_square))
     rho = min(float(np.sqrt(problem.delta)) * rms, BELOW_THRESHOLD * steep)
-    theta, b = along_gradient(problem, rho, flat)
+    move = along_gradient(problem, rho, flat)
     share = 1.0
     while True:
-        size = share * float(np.linalg.norm(theta))
+        size = share * float(np.linalg.norm(move[:-1]))
         # of short moves F = lam delta + |theta|^2 E[a^2]/(4 lam)
         lam = size * rms / (2 * float(np.sqrt(problem.delta)))
-        x = yield from _at(problem, Triple(share * theta, flat.b + share * (b - flat.b), lam))
+        x = yield from _at(problem, np.append(flat.at(share * move), lam))
         if x.value < flat.risk or share < STILL:
             return x
         share *= SHORTER
@@ -107,7 +107,7 @@ def _descend(
     share, move = 1.0, _step(x)
     while n_iter < max_iter and stalls < PATIENCE:
         n_iter += 1
-        new = yield from _at(problem, _moved(x.at, share * move), x)
+        new = yield from _at(problem, x.at + share * move, x)
         lower = max(lower, new.lower)
         gap = duality_gap(min(new.value, x.value), lower)
         logger.info("pass %d: risk %.9g, gap %.3g", problem.stream.chunks.passes, new.value, gap)
@@ -132,18 +132,14 @@ def _descend(
 def _step(x: JointState) -> Array:
     """Return the Newton step (d + 2,), lam kept positive."""
     move: Array = -solve_each(x.hessian[None], x.gradient[None, :, None])[0, :, 0]
-    longest = WAY * x.at.lam / -move[-1] if move[-1] < 0 else 1.0
+    longest = WAY * x.at[-1] / -move[-1] if move[-1] < 0 else 1.0
     return min(1.0, longest) * move
 
 
-def _moved(at: Triple, move: Array) -> Triple:
-    return Triple(at.theta + move[:-2], at.b + float(move[-2]), at.lam + float(move[-1]))
-
-
 def _at(
-    problem: JointStream, at: Triple, before: JointState | None = None, floor: float = SHARP
+    problem: JointStream, at: Array, before: JointState | None = None, floor: float = SHARP
 ) -> Passes[JointState]:
-    """Return what one pass finds at a triple, with the bound of the slopes before it."""
+    """Return what one pass finds at (theta, b, lam), with the bound of the slopes before it."""
     stream, total = problem.stream, problem.stream.total
     known = None
     if before is not None and before.slopes is not None:
@@ -156,7 +152,7 @@ def _at(
         hessian[-2, -2] = 1.0
     return JointState(
         at,
-        at.lam * problem.delta + found["value"] / total,
+        float(at[-1]) * problem.delta + found["value"] / total,
         found["risk"] / total,
         gradient,
         hessian,

@@ -12,7 +12,7 @@ number per row is kept.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,13 +39,12 @@ SHORTER = 0.125
 
 @dataclass(frozen=True, eq=False)
 class NewtonPoint:
-    """A model theta (d,), b, and there: risk, mean slope s, g, H - hh'/m, h, m > 0 in theta.
+    """A model (theta, b), and there: risk, mean slope s, g, H - hh'/m, h, m > 0 in theta.
 
     Without an intercept s and h are 0.
     """
 
-    theta: Array
-    b: float
+    at: Array
     risk: float
     s: float
     g: Array
@@ -54,23 +53,22 @@ class NewtonPoint:
     m: float
 
     @property
+    def theta(self) -> Array:
+        """The coefficients."""
+        return self.at[:-1]
+
+    @property
     def w(self) -> float:
         """The norm of theta."""
         return float(np.linalg.norm(self.theta))
 
 
-@dataclass(frozen=True, eq=False)
-class NewtonMove:
-    """A step (theta, b), the slope of F along it, and the pull of slopes continued along it."""
+class NewtonMove(NamedTuple):
+    """A step of (theta, b), the slope of F along it, and the pull of slopes continued along it."""
 
-    theta: Array
-    b: float
+    step: Array
     slope: float
     pull: Array
-
-    def times(self, share: float) -> NewtonMove:
-        """Return a part of the step; the slopes of all of it stay the dual point."""
-        return replace(self, theta=share * self.theta, b=share * self.b, slope=share * self.slope)
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,9 +98,13 @@ class StreamCoordinates:
         dropped: Array = P.T @ A @ P
         return dropped
 
-    def move(self, theta: Array, b: float, step: Array, db: float) -> ModelStep:
-        """Return a model and its step on centred rows."""
-        return ModelStep(self.lift(theta), b, self.lift(step), db)
+    def model(self, at: Array) -> Array:
+        """Return (beta, b) of (theta, b)."""
+        return np.append(self.lift(at[:-1]), at[-1])
+
+    def steepness(self, flat: Constant) -> float:
+        """Return the norm of the gradient at beta = 0."""
+        return float(np.linalg.norm(self.drop(flat.pull)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,15 +113,22 @@ class StreamedProblem(StreamCoordinates):
 
     rho: float
 
-    def point(
-        self, theta: Array, b: float, risk: float, first: Array, second: Array
-    ) -> NewtonPoint:
+    def rests(self, flat: Constant) -> bool:
+        """Whether the constant model is optimal."""
+        least = threshold(self.steepness(flat), flat.mean_square, 1.0, order=1)
+        return bool(least <= self.rho * (1 + AT_THRESHOLD))
+
+    def value(self, at: Array, risk: float) -> float:
+        """Return F at (theta, b)."""
+        return risk + self.rho * float(np.linalg.norm(at[:-1]))
+
+    def point(self, at: Array, risk: float, first: Array, second: Array) -> NewtonPoint:
         """Return the point of the means of a t and D tt', t = (z, 1), over centred rows."""
         A, g = self.second(second), self.drop(first[:-1])
         H, h, m = A[:-1, :-1], A[:-1, -1], max(float(A[-1, -1]), np.finfo(float).tiny)
         if not self.stream.fit_intercept:
-            return NewtonPoint(theta, b, risk, 0.0, g, H, np.zeros_like(h), m)
-        return NewtonPoint(theta, b, risk, float(first[-1]), g, H - np.outer(h / m, h), h, m)
+            return NewtonPoint(at, risk, 0.0, g, H, np.zeros_like(h), m)
+        return NewtonPoint(at, risk, float(first[-1]), g, H - np.outer(h / m, h), h, m)
 
 
 def solve(
@@ -130,21 +139,19 @@ def solve(
     Returns the solution on the rows as given, pass by pass.
     """
     stream, flat = problem.stream, problem.stream.constant()
-    size = float(np.linalg.norm(problem.drop(flat.pull)))
-    if threshold(size, flat.mean_square, 1.0, order=1) <= problem.rho * (1 + AT_THRESHOLD):
+    if problem.rests(flat):
         return _zero(problem, flat, target)
-    first = yield from _first(problem, coef, b, flat)
+    first = yield from _first(problem, np.append(problem.theta(coef), b), flat)
     if first is None:
         return _zero(problem, flat, target)
     p, gap, n_iter = yield from _descend(problem, first, flat.risk, target, max_iter)
-    model = (problem.lift(p.theta), p.b, stream.loss.lipschitz * p.w)
-    objective = p.risk + problem.rho * p.w
-    return stream.solution(*model, objective, p.risk, gap, target, n_iter)
+    known = (stream.loss.lipschitz * p.w, problem.value(p.at, p.risk), p.risk, gap, target, n_iter)
+    return stream.solution(problem.lift(p.theta), float(p.at[-1]), *known)
 
 
 def _zero(problem: StreamedProblem, flat: Constant, target: float) -> Solution:
     """Return the constant model; its slopes, shrunk until they are feasible, prove the gap."""
-    size = float(np.linalg.norm(problem.drop(flat.pull)))
+    size = problem.steepness(flat)
     kappa = problem.rho / size if size > problem.rho * (1 + AT_THRESHOLD) else 1.0
     return constant_solution(problem.stream, flat, kappa, target)
 
@@ -160,12 +167,10 @@ def constant_solution(stream: Stream, flat: Constant, kappa: float, target: floa
     return found if kappa < 1 else replace(found, message=CONSTANT)
 
 
-def _first(
-    problem: StreamedProblem, coef: Array, b: float, flat: Constant
-) -> Passes[NewtonPoint | None]:
+def _first(problem: StreamedProblem, start: Array, flat: Constant) -> Passes[NewtonPoint | None]:
     """Return where to start: F is below that of beta = 0; None where it falls by rounding only."""
-    p = yield from _at(problem, problem.theta(coef), b)
-    if p.w > 0 and p.risk + problem.rho * p.w < flat.risk:
+    p = yield from _at(problem, start)
+    if p.w > 0 and problem.value(p.at, p.risk) < flat.risk:
         return p
     return (yield from _along_gradient(problem, flat))
 
@@ -178,7 +183,7 @@ def _descend(
     move, fine = newton_step(p, problem.rho), SETTLED * np.sqrt(target / flat)
     while n_iter < max_iter and share > STILL:
         n_iter += 1
-        new, value, length, dual = yield from _pass(problem, p, move.times(share), move)
+        new, value, length, dual = yield from _pass(problem, p, move, share)
         # the slopes along a part of the step need not be feasible
         lower = max(lower, dual) if share == 1 else lower
         gap = duality_gap(value, lower)
@@ -186,9 +191,9 @@ def _descend(
         if length == 0:
             share *= SHORTER
             continue
-        p = new if length == 1 else (yield from _at(problem, new.theta, new.b))
+        p = new if length == 1 else (yield from _at(problem, new.at))
         move, share = newton_step(p, problem.rho), 1.0
-        moves = longest(move.theta) / longest(p.theta)
+        moves = longest(move.step[:-1]) / longest(p.theta)
         # the gap is quadratic in the coefficients: one more step where these are not settled
         if moves <= STILL or (gap <= target and (moves <= fine or not more)):
             break
@@ -214,52 +219,49 @@ def newton_step(p: NewtonPoint, rho: float) -> NewtonMove:
     step = solve_stiffened(p.H[None], stiffness, u[:, None], -(balanced + rho * u)[:, None])[:, 0]
     db = -(p.s + p.h @ step) / p.m
     slope = float((p.g + rho * u) @ step + p.s * db)
-    return NewtonMove(step, float(db), slope, balanced + p.H @ step)
+    return NewtonMove(np.append(step, db), slope, balanced + p.H @ step)
 
 
 def _pass(
-    problem: StreamedProblem, p: NewtonPoint, part: NewtonMove, whole: NewtonMove
+    problem: StreamedProblem, p: NewtonPoint, move: NewtonMove, share: float
 ) -> Passes[tuple[NewtonPoint, float, float, float]]:
-    """Return the point after the longest step that descends, F there, its length, the dual value.
+    """Return the point after the longest part of a share that descends, F there, which part it is
+    and the dual value.
 
-    A length of 0 means that none descends; a point after a shorter step has no derivatives.
+    A part of 0 means that none descends; a point after a shorter step has no derivatives. The
+    slopes of all of the step stay the dual point.
     """
-    rho, size = problem.rho, float(np.linalg.norm(whole.pull))
+    rho, size = problem.rho, float(np.linalg.norm(move.pull))
     free = rho == 0
     kappa = 1.0 if free or size <= rho else rho / size
-    found = yield _job(problem, p.theta, p.b, part.theta, part.b, kappa)
-    mass = problem.stream.total
+    step, mass = share * move.step, problem.stream.total
+    found = yield _job(problem, p.at, step, kappa)
     # without a penalty the pull is 0 to rounding only; its price is |pull| |theta|
     dual = -float(found["conjugate"]) / mass - (size * p.w if free else 0.0)
-    start = p.risk + rho * p.w
+    start = problem.value(p.at, p.risk)
     for j, t in enumerate(LENGTHS):
-        theta, b = p.theta + t * part.theta, p.b + t * part.b
-        risk = float(found["values"][j]) / mass
-        value = risk + rho * float(np.linalg.norm(theta))
-        if descends(start, t * part.slope, value):
-            return _point(problem, theta, b, risk, found), value, t, dual
+        at, risk = p.at + t * step, float(found["values"][j]) / mass
+        value = problem.value(at, risk)
+        if descends(start, t * share * move.slope, value):
+            return _point(problem, at, risk, found), value, t, dual
     return p, start, 0.0, dual
 
 
-def _at(problem: StreamedProblem, theta: Array, b: float) -> Passes[NewtonPoint]:
+def _at(problem: StreamedProblem, at: Array) -> Passes[NewtonPoint]:
     """Return the point of a model: one pass."""
-    found = yield _job(problem, theta, b, np.zeros_like(theta), 0.0, 1.0)
-    return _point(problem, theta, b, float(found["values"][0]) / problem.stream.total, found)
+    found = yield _job(problem, at, np.zeros_like(at), 1.0)
+    return _point(problem, at, float(found["values"][0]) / problem.stream.total, found)
 
 
-def _job(
-    problem: StreamedProblem, theta: Array, b: float, step: Array, db: float, kappa: float
-) -> NewtonSums:
-    stream = problem.stream
-    return NewtonSums(stream.blocks, stream.loss, problem.move(theta, b, step, db), kappa)
+def _job(problem: StreamedProblem, at: Array, step: Array, kappa: float) -> NewtonSums:
+    stream, move = problem.stream, ModelStep(problem.model(at), problem.model(step))
+    return NewtonSums(stream.blocks, stream.loss, move, kappa)
 
 
-def _point(
-    problem: StreamedProblem, theta: Array, b: float, risk: float, found: Sums
-) -> NewtonPoint:
+def _point(problem: StreamedProblem, at: Array, risk: float, found: Sums) -> NewtonPoint:
     """Return the point whose sums a pass took."""
     mass = problem.stream.total
-    return problem.point(theta, b, risk, found["first"] / mass, found["second"] / mass)
+    return problem.point(at, risk, found["first"] / mass, found["second"] / mass)
 
 
 def _along_gradient(problem: StreamedProblem, flat: Constant) -> Passes[NewtonPoint | None]:
@@ -267,21 +269,21 @@ def _along_gradient(problem: StreamedProblem, flat: Constant) -> Passes[NewtonPo
 
     None where F cannot be seen to fall: the slope times the move is rounding.
     """
-    steepness = float(np.linalg.norm(problem.drop(flat.pull))) - problem.rho
-    theta, b = along_gradient(problem, problem.rho, flat)
+    steepness = problem.steepness(flat) - problem.rho
+    move = along_gradient(problem, problem.rho, flat)
     share = 1.0
-    while share * steepness * float(np.linalg.norm(theta)) > ROUNDING * flat.risk:
-        p = yield from _at(problem, share * theta, flat.b + share * (b - flat.b))
-        if p.risk + problem.rho * p.w < flat.risk:
+    while share * steepness * float(np.linalg.norm(move[:-1])) > ROUNDING * flat.risk:
+        p = yield from _at(problem, flat.at(share * move))
+        if problem.value(p.at, p.risk) < flat.risk:
             return p
         share /= 4
     return None
 
 
-def along_gradient(problem: StreamCoordinates, rho: float, flat: Constant) -> tuple[Array, float]:
-    """Return theta and b that minimise the model along -g, bent as the rows in memory are.
+def along_gradient(problem: StreamCoordinates, rho: float, flat: Constant) -> Array:
+    """Return the move of (theta, b) from beta = 0 to the least of the model along -g.
 
-    The penalty of the model is rho.
+    Its penalty is rho, and it bends as the rows in memory do.
     """
     stream, sample = problem.stream, problem.stream.kept
     g = problem.drop(flat.pull)
@@ -293,4 +295,4 @@ def along_gradient(problem: StreamCoordinates, rho: float, flat: Constant) -> tu
     bend = float(sample.weights @ (D * spread**2))
     size = float(sample.weights @ spread**2) ** 0.5
     length = float(length_along_gradient(steepness, rho, bend, size))
-    return -length * g / steepness, flat.b - length * shift
+    return -length * np.append(g / steepness, shift)

@@ -27,7 +27,7 @@ from ..labels.method import constant_model
 from .newton import SHORTER, StreamCoordinates, along_gradient, descends
 from .passes import Passes
 from .priced_sums import Labelled, NearRows, PricedSums, worse_label
-from .sums import LENGTHS
+from .sums import LENGTHS, ModelStep
 
 Array = NDArray[Any]
 
@@ -69,10 +69,6 @@ class PricedStream(StreamCoordinates):
     def charge(self, at: Array) -> float:
         """Return kappa lam at (theta, b, x)."""
         return self.kappa * self.lipschitz * (float(np.linalg.norm(at[:-2])) + float(at[-1]))
-
-    def model(self, at: Array) -> Array:
-        """Return (coef, b) on centred rows of (theta, b, x), or of a step of these."""
-        return np.append(self.lift(at[:-2]), at[-2])
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,12 +117,13 @@ def solve_priced(
         z = np.full(len(rows.weights), constant.intercept)
         risk = float(rows.weights @ stream.loss.value(z, rows.ys[0]))
         return replace(constant, mean_loss=risk)
-    theta = problem.theta(coef)
-    if not theta.any():
-        theta, b = along_gradient(problem, 0.0, stream.constant())
-    x = max(lam / problem.lipschitz - float(np.linalg.norm(theta)), 0.0)
-    p, gap, n_iter = yield from _descend(problem, np.append(theta, [b, x]), target, max_iter)
-    model = problem.model(p.at)
+    start = np.append(problem.theta(coef), b)
+    if not coef.any():
+        flat = stream.constant()
+        start = flat.at(along_gradient(problem, 0.0, flat))
+    x = max(lam / problem.lipschitz - float(np.linalg.norm(start[:-1])), 0.0)
+    p, gap, n_iter = yield from _descend(problem, np.append(start, x), target, max_iter)
+    model = problem.model(p.at[:-1])
     known = (float(model[-1]), problem.charge(p.at) / problem.kappa, p.value, p.risk)
     return stream.solution(model[:-1], *known, gap, target, n_iter)
 
@@ -170,7 +167,7 @@ def _descend(
 
 def _gains(problem: PricedStream, at: Array) -> Labelled:
     """Return what a change of the label gains of the rows in memory."""
-    stream, model = problem.stream, problem.model(at)
+    stream, model = problem.stream, problem.model(at[:-1])
     z = stream.kept_design.scores(model[:-1]) + model[-1]
     return worse_label(stream.loss, z, stream.kept.ys[0], problem.charge(at))
 
@@ -183,7 +180,7 @@ def _first_width(problem: PricedStream, at: Array) -> float:
 
 def _reach(problem: PricedStream, p: PricedPoint, step: PricedStep) -> float:
     """Return the root mean square of the changes of gains along a step, over the rows in memory."""
-    move = problem.model(step.move)
+    move = problem.model(step.move[:-1])
     dz = problem.stream.kept_design.scores(move[:-1]) + move[-1]
     rise = problem.charge(_moved(p.at, step.move)) - problem.charge(p.at)
     change = _gains(problem, p.at).apart * dz - rise
@@ -221,7 +218,7 @@ def _pass(
     found = yield PricedSums(
         stream.blocks,
         stream.loss,
-        problem.move(p.at[:-2], float(p.at[-2]), move[:-2], float(move[-2])),
+        ModelStep(problem.model(p.at[:-1]), problem.model(move[:-1])),
         problem.charge(p.at),
         charges,
         tied,
@@ -274,7 +271,7 @@ def _kinks(problem: PricedStream, p: PricedPoint) -> _Kinks:
     """Return the near rows at a point."""
     near = p.near
     T = np.column_stack([near.Z, np.ones(len(near.y))])
-    z = T @ problem.model(p.at)
+    z = T @ problem.model(p.at[:-1])
     at = worse_label(problem.stream.loss, z, near.y, problem.charge(p.at), near.gain)
     return _Kinks(T, z, at, near.w / problem.stream.total, np.where(at.gain > 0, -1.0, 1.0))
 
@@ -330,7 +327,7 @@ def _dual(problem: PricedStream, p: PricedPoint, step: PricedStep) -> StepBound:
     """
     kinks, loss, y = _kinks(problem, p), problem.stream.loss, p.near.y
     T, w, top, s = kinks.T, kinks.w, kinks.at, p.sums
-    move = problem.model(step.move)
+    move = problem.model(step.move[:-1])
     dz = T @ move
     other = np.where(kinks.sign > 0, step.shares, 1 - step.shares)
     # masses, slopes, curvatures and labels of pieces: the top ones leave, both labels' enter

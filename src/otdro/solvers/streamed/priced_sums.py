@@ -117,7 +117,7 @@ class PricedSums:
 
     def __call__(self, chunk: Chunk) -> Sums:
         """Return the sums over a chunk."""
-        d = len(self.move.coef)
+        d = len(self.move.model) - 1
         found: Sums = dict.fromkeys(("conjugate", "changed", "risk"), 0.0)
         found |= {"first": np.zeros(d + 1), "second": np.zeros((d + 1, d + 1))}
         found |= {"values": np.zeros(len(LENGTHS)), "bends": np.zeros((d + 2, d + 2))}

@@ -43,6 +43,10 @@ class Constant(NamedTuple):
     mean_square: float
     pull: Array
 
+    def at(self, move: Array) -> Array:
+        """Return (theta, b) after a move from theta = 0."""
+        return np.append(move[:-1], self.b + move[-1])
+
 
 @dataclass(frozen=True, eq=False)
 class Stream:

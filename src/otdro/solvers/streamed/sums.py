@@ -155,17 +155,16 @@ class DualSums:
 
 
 class ModelStep(NamedTuple):
-    """A model and its step, on centred rows."""
+    """A model (coef, b) on centred rows and its step."""
 
-    coef: Array
-    b: float
+    model: Array
     step: Array
-    db: float
 
     def scores(self, design: Design) -> tuple[Array, Array]:
         """Return the scores of rows and their changes along the step."""
-        z, dz = design.scores(np.column_stack([self.coef, self.step])).T
-        return z + self.b, dz + self.db
+        both = np.column_stack(self)
+        z, dz = (design.scores(both[:-1]) + both[-1]).T
+        return z, dz
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,7 +183,7 @@ class NewtonSums:
 
     def __call__(self, chunk: Chunk) -> Sums:
         """Return the sums over a chunk."""
-        side = len(self.move.coef) + 1
+        side = len(self.move.model)
         found: Sums = {"conjugate": 0.0, "values": np.zeros(len(LENGTHS))}
         found |= {"first": np.zeros(side), "second": np.zeros((side, side))}
         for block in self.blocks.of(chunk, side):
