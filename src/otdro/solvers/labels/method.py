@@ -11,7 +11,7 @@ from ...problem import Problem, Solution
 from ..base import Method, Starts, constant_risk, verdict
 from ..norm_rows import norm_rows
 from ..softmax.method import MultinomialNewton, PairCoordinates, pair_penalty
-from . import constant, interior, tied_rows, together
+from . import constant, cuts, interior, tied_rows, together
 from .inside import LEAST_T, Inside
 from .pieces import pieces_of
 from .priced_rows import Accuracy, Place, PricedMinimum
@@ -55,7 +55,7 @@ class PricedLabels(Method):
         if found is None:
             zero = at.place(np.zeros(problem.X.shape[1]), b)
             if at.norm_rows is None:
-                found = at.by_cuts(zero, 0.0, accuracy)
+                found = cuts.minimise(at, zero, 0.0, accuracy)
             else:
                 found = minimise(at.rows, at.norm_rows, zero, at.risk, accuracy)
         return at.solution(found, accuracy.target)
@@ -100,7 +100,7 @@ def _from_start(at: Inside, start: Solution, accuracy: Accuracy) -> PricedMinimu
     if found is not None:
         return found
     if at.norm_rows is None:
-        return at.by_cuts(place, below, accuracy)
+        return cuts.minimise(at, place, below, accuracy)
     moves = bool(start.coef.any())
     if moves and at.newton:
         found = tied_rows.minimise(rows, place, lam, accuracy)

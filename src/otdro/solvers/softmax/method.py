@@ -16,7 +16,7 @@ from ..euclidean.coordinates import Coordinates
 from ..norm_rows import norm_rows
 from .batch import OwnRows, SharedRows
 from .euclidean import RoundPairs, Unpenalised
-from .newton import SoftmaxMinima, SoftmaxStart, locate, minimise, origin
+from .newton import Certificate, SoftmaxStart, locate, minimise, origin
 from .penalty import PairPenalty
 from .polyhedral import PolyhedralPairs
 from .rows import SoftmaxRows
@@ -125,7 +125,7 @@ def _in_turn(
     penalty = pair_penalty(problems.first.at(float(deltas[0])))
     zero = origin(rows, penalty, problems.constant)
     solved: list[list[Solution]] = [[] for _ in problems.at]
-    last: list[SoftmaxMinima] = []
+    last: list[Certificate] = []
     for j, delta in enumerate(deltas.tolist()):
         near = _extrapolated(last, deltas[: j + 1]) if last else near
         each = np.full(len(target), delta)
@@ -136,7 +136,7 @@ def _in_turn(
     return solved
 
 
-def _extrapolated(found: list[SoftmaxMinima], deltas: Array) -> SoftmaxStart:
+def _extrapolated(found: list[Certificate], deltas: Array) -> SoftmaxStart:
     """Return a start at the last of ``deltas``, on the line in log delta through the last two."""
     first, last = found[0].points, found[-1].points
     t = np.where(first.norm > 0, ahead(deltas), 0.0)
@@ -193,7 +193,7 @@ class PairCoordinates(Coordinates):
 
 
 def _solutions(
-    problems: _Together, delta: float, found: SoftmaxMinima, targets: Array
+    problems: _Together, delta: float, found: Certificate, targets: Array
 ) -> list[Solution]:
     """Return the minima as solutions on the rows as given."""
     points, basis = found.points, problems.rows.basis

@@ -68,19 +68,6 @@ def write(x: Array, index: Array, v: Array) -> None:
     x[beside(index, x)] = v
 
 
-@dataclass(frozen=True, eq=False)
-class SoftmaxMinima:
-    """The best points, their objectives and gaps, the dual slopes q - e_y (n, K), the steps taken,
-    and the multipliers of the pairs where a step nearby can start from them."""
-
-    points: SoftmaxPoints
-    objective: Array
-    gap: Array
-    slopes: Array
-    n_iter: Array
-    multipliers: Array | None
-
-
 class SoftmaxStart(NamedTuple):
     """Coefficients and intercepts, and multipliers of the pairs where they are known."""
 
@@ -122,12 +109,12 @@ def minimise(
     target: Array,
     max_iter: int,
     start: SoftmaxStart | None = None,
-) -> SoftmaxMinima:
+) -> Certificate:
     """Minimise F until its gap is at most ``target``, from ``start`` where that is better."""
     best = Certificate(rows, penalty, delta, zero)
     active = np.flatnonzero(best.gap > target)
     if not len(active):
-        return best.minima()
+        return best
     rows, delta, target = rows.columns(active), delta[active], target[active]
     p = _first(rows, penalty, delta, zero.columns(active), start, active)
     best.consider(active, p)
@@ -162,7 +149,7 @@ def minimise(
             active, rows, p = active[left], rows.columns(left), p.columns(left)
             delta, target, idle = delta[left], target[left], idle[left]
             multipliers = None if multipliers is None else multipliers[left]
-    return best.minima()
+    return best
 
 
 def locate(
@@ -272,7 +259,11 @@ class Curvature:
 
 
 class Certificate:
-    """The best points and the best lower bounds so far; at first those without coefficients."""
+    """The best points and the best lower bounds so far; at first those without coefficients.
+
+    ``slopes`` are the dual ones q - e_y (n, K), ``multipliers`` those of the pairs where a step
+    nearby can start from them.
+    """
 
     def __init__(
         self, rows: SoftmaxRows, penalty: PairPenalty, delta: Array, zero: SoftmaxZero
@@ -329,8 +320,3 @@ class Certificate:
         self.lower[active[better]] = value[better]
         slopes = beside(shrink[:, None, None], q) * rows.slopes(q)
         write(self.slopes, active[better], pick(slopes, better))
-
-    def minima(self) -> SoftmaxMinima:
-        """Return what was found."""
-        parts = (self.points, self.objective, self.gap, self.slopes, self.n_iter)
-        return SoftmaxMinima(*parts, self.multipliers)

@@ -21,11 +21,11 @@ LABELS_UP_TO = 1_000
 GROUPS_UP_TO = 10_000
 
 
-class Cells(dict[tuple[Any, Any], Array]):
+class CellSums(dict[tuple[Any, Any], Array]):
     """Sums by label and fold or group; the sum of two adds up those of equal keys."""
 
-    def __add__(self, other: Cells) -> Cells:
-        found = Cells(self)
+    def __add__(self, other: CellSums) -> CellSums:
+        found = CellSums(self)
         for key, line in other.items():
             found[key] = found[key] + line if key in found else line
         labels, parts = found.keys_of(0), found.keys_of(1)
@@ -97,14 +97,14 @@ class Census:
         rows = [some_rows(chunk, w, some[[i]]) for i in place]
         return FirstRows(zip(labels.tolist(), rows, strict=True))
 
-    def _cells(self, chunk: Chunk, w: Array) -> Cells:
+    def _cells(self, chunk: Chunk, w: Array) -> CellSums:
         labels, label = [None], np.zeros(len(w), dtype=int)
         if self.labelled:
             labels, label = _distinct(chunk.y)
         parts, part = _distinct(chunk.group if self.grouped else self.folds.of(chunk.index()))
         cell, size = label * len(parts) + part, len(labels) * len(parts)
         lines = zip(product(labels, parts), cell_sums(cell, size, w, chunk.X), strict=True)
-        return Cells() + Cells({key: line for key, line in lines if line[0]})
+        return CellSums() + CellSums({key: line for key, line in lines if line[0]})
 
 
 class KeptRows(NamedTuple):
