@@ -70,8 +70,7 @@ class PricedSoftmax:
 
     def place(self, C: Array, c: Array, least: float) -> SmoothPlace:
         """Return the place of coefficients, with a t near the best multiplier of theirs."""
-        c = c if self.rows.fit_intercept else c[:0]
-        at = self.step(np.concatenate([C.ravel(), c, [0.0]]))
+        at = self.step(np.append(self.rows.joined(C, c), 0.0))
         t = max(ABOVE * self._largest(at), self.risk(at).multiplier, least)
         return SmoothPlace(np.append(at.x[:-1], t), at.z)
 

@@ -208,8 +208,7 @@ def _line_search(
 ) -> tuple[SoftmaxPoints, Array]:
     """Return the points after the longest of the steps 1, 1/2, ... that descend, and by what."""
     objective = p.loss + delta * p.norm
-    s = move.step.reshape(len(g), -1)
-    s = np.append(s, move.shift, axis=1) if rows.fit_intercept else s
+    s = rows.joined(move.step, move.shift)
     descent = np.einsum("bi,bi->b", g, s) + move.rise
     length = np.ones(len(g))
     for attempt in range(HALVINGS):
@@ -245,7 +244,7 @@ class Curvature:
         self.exact = self.exact or n_iter > QUASI_STEPS
         if self.exact:
             return rows.curvature(p.p)
-        x = np.append(p.C[0].ravel(), p.c[0]) if rows.fit_intercept else p.C[0].ravel()
+        x = rows.joined(p.C[0], p.c[0])
         if self.last is None:
             self.H = rows.columns(0).mean_curvature(p.p[0])
         else:

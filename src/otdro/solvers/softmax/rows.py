@@ -133,6 +133,11 @@ class SoftmaxRows:
         g = g.reshape(*g.shape[:-2], -1)
         return np.append(g, self.mean(a) @ self.basis, axis=-1) if self.fit_intercept else g
 
+    def joined(self, C: Array, c: Array) -> Array:
+        """Return the vector of (C, c), by column, then class, c last if there is an intercept."""
+        s = C.reshape(*C.shape[:-2], -1)
+        return np.append(s, c, axis=-1) if self.fit_intercept else s
+
     def split(self, s: Array) -> tuple[Array, Array]:
         """Return (C, c) of a vector by column, then class; c is 0 without an intercept."""
         d, m = self.design.d, self.classes - 1

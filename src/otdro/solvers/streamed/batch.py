@@ -23,11 +23,11 @@ from ...progress import logger
 from ..euclidean.order_one import ARMIJO, ROUNDING
 from .columns import Columns, ColumnSteps
 from .curvature import Correction, KeptCurvature, correction, nearest, of_kept
+from .descent import longest
 from .newton import (
     NewtonMove,
     NewtonPoint,
     along_gradient,
-    longest,
     newton_step,
 )
 from .sums import DualSums, HeldSums, Models, RiskSums
@@ -287,7 +287,7 @@ def _newton(
         for j in members:
             problem = columns.problem(int(j))
             known = (state[:, j], float(sums["value"][j]), sums["first"][:, j])
-            near = problem.point(*known, matrix.second)
+            near = problem.newton_point(*known, matrix.second)
             move = newton_step(near, problem.rho)
             step.move[:, j], step.slope[j] = move.step, move.slope
             step.left[j] = _left(near, move, matrix)

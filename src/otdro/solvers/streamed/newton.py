@@ -21,31 +21,27 @@ from scipy.linalg import block_diag
 from ...chunks import Sums
 from ...duality import AT_THRESHOLD, threshold
 from ...problem import Solution
-from ...progress import logger
 from ..base import duality_gap
 from ..euclidean.newton_matrix import solve_stiffened
-from ..euclidean.order_one import ARMIJO, ROUNDING, STILL, length_along_gradient
+from ..euclidean.order_one import ROUNDING, length_along_gradient
+from .descent import at_model, descend
 from .passes import Passes
 from .stream import CONSTANT, Constant, Stream
-from .sums import LENGTHS, ModelStep, NewtonSums
+from .sums import ModelStep, NewtonSums
 
 Array = NDArray[Any]
-
-#: Coefficients are to move by less than this times the root of the relative gap asked for.
-SETTLED = 0.1
-#: Where none of these descends, the next pass tries this share of the step.
-SHORTER = 0.125
 
 
 @dataclass(frozen=True, eq=False)
 class NewtonPoint:
-    """A model (theta, b), and there: risk, mean slope s, g, H - hh'/m, h, m > 0 in theta.
+    """A model (theta, b), and there: risk, F, mean slope s, g, H - hh'/m, h, m > 0 in theta.
 
     Without an intercept s and h are 0.
     """
 
     at: Array
     risk: float
+    value: float
     s: float
     g: Array
     H: Array
@@ -64,11 +60,13 @@ class NewtonPoint:
 
 
 class NewtonMove(NamedTuple):
-    """A step of (theta, b), the slope of F along it, and the pull of slopes continued along it."""
+    """A step of (theta, b), the slope of F along it, and of slopes continued along it the pull and
+    what makes them feasible."""
 
     step: Array
     slope: float
     pull: Array
+    scale: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,17 +116,41 @@ class StreamedProblem(StreamCoordinates):
         least = threshold(self.steepness(flat), flat.mean_square, 1.0, order=1)
         return bool(least <= self.rho * (1 + AT_THRESHOLD))
 
-    def value(self, at: Array, risk: float) -> float:
-        """Return F at (theta, b)."""
-        return risk + self.rho * float(np.linalg.norm(at[:-1]))
-
-    def point(self, at: Array, risk: float, first: Array, second: Array) -> NewtonPoint:
+    def newton_point(self, at: Array, risk: float, first: Array, second: Array) -> NewtonPoint:
         """Return the point of the means of a t and D tt', t = (z, 1), over centred rows."""
         A, g = self.second(second), self.drop(first[:-1])
         H, h, m = A[:-1, :-1], A[:-1, -1], max(float(A[-1, -1]), np.finfo(float).tiny)
+        known = (at, risk, risk + self.rho * float(np.linalg.norm(at[:-1])))
         if not self.stream.fit_intercept:
-            return NewtonPoint(at, risk, 0.0, g, H, np.zeros_like(h), m)
-        return NewtonPoint(at, risk, float(first[-1]), g, H - np.outer(h / m, h), h, m)
+            return NewtonPoint(*known, 0.0, g, H, np.zeros_like(h), m)
+        return NewtonPoint(*known, float(first[-1]), g, H - np.outer(h / m, h), h, m)
+
+    def coefficients(self, at: Array) -> Array:
+        """Return theta."""
+        return at[:-1]
+
+    def step(self, x: NewtonPoint, accuracy: float, last: NewtonMove | None) -> NewtonMove:
+        """Return the Newton step."""
+        return newton_step(x, self.rho)
+
+    def job(self, at: Array, step: Array, scale: float) -> NewtonSums:
+        """Return what a pass takes."""
+        stream, move = self.stream, ModelStep(self.model(at), self.model(step))
+        return NewtonSums(stream.blocks, stream.loss, move, scale)
+
+    def bound(self, x: NewtonPoint, move: NewtonMove, found: Sums) -> float:
+        """Return the dual value.
+
+        Without a penalty the pull is 0 to rounding only; its price is |pull| |theta|.
+        """
+        price = float(np.linalg.norm(move.pull)) * x.w if self.rho == 0 else 0.0
+        return -float(found["conjugate"]) / self.stream.total - price
+
+    def point(self, at: Array, place: int, found: Sums) -> NewtonPoint:
+        """Return the point whose sums a pass took."""
+        mass = self.stream.total
+        risk = float(found["values"][place]) / mass
+        return self.newton_point(at, risk, found["first"] / mass, found["second"] / mass)
 
 
 def solve(
@@ -140,20 +162,14 @@ def solve(
     """
     stream, flat = problem.stream, problem.stream.constant()
     if problem.rests(flat):
-        return _zero(problem, flat, target)
+        return constant_solution(stream, flat, 1.0, target)
     first = yield from _first(problem, np.append(problem.theta(coef), b), flat)
     if first is None:
-        return _zero(problem, flat, target)
-    p, gap, n_iter = yield from _descend(problem, first, flat.risk, target, max_iter)
-    known = (stream.loss.lipschitz * p.w, problem.value(p.at, p.risk), p.risk, gap, target, n_iter)
+        # slopes shrunk until they are feasible prove the gap
+        return constant_solution(stream, flat, problem.rho / problem.steepness(flat), target)
+    p, gap, n_iter = yield from descend(problem, first, flat.risk, target, max_iter)
+    known = (stream.loss.lipschitz * p.w, p.value, p.risk, gap, target, n_iter)
     return stream.solution(problem.lift(p.theta), float(p.at[-1]), *known)
-
-
-def _zero(problem: StreamedProblem, flat: Constant, target: float) -> Solution:
-    """Return the constant model; its slopes, shrunk until they are feasible, prove the gap."""
-    size = problem.steepness(flat)
-    kappa = problem.rho / size if size > problem.rho * (1 + AT_THRESHOLD) else 1.0
-    return constant_solution(problem.stream, flat, kappa, target)
 
 
 def constant_solution(stream: Stream, flat: Constant, kappa: float, target: float) -> Solution:
@@ -169,46 +185,20 @@ def constant_solution(stream: Stream, flat: Constant, kappa: float, target: floa
 
 def _first(problem: StreamedProblem, start: Array, flat: Constant) -> Passes[NewtonPoint | None]:
     """Return where to start: F is below that of beta = 0; None where it falls by rounding only."""
-    p = yield from _at(problem, start)
-    if p.w > 0 and problem.value(p.at, p.risk) < flat.risk:
-        return p
-    return (yield from _along_gradient(problem, flat))
-
-
-def _descend(
-    problem: StreamedProblem, p: NewtonPoint, flat: float, target: float, max_iter: int
-) -> Passes[tuple[NewtonPoint, float, int]]:
-    """Return the last point, its gap and the number of steps."""
-    lower, gap, n_iter, share, more = 0.0, np.inf, 0, 1.0, True
-    move, fine = newton_step(p, problem.rho), SETTLED * np.sqrt(target / flat)
-    while n_iter < max_iter and share > STILL:
-        n_iter += 1
-        new, value, length, dual = yield from _pass(problem, p, move, share)
-        # the slopes along a part of the step need not be feasible
-        lower = max(lower, dual) if share == 1 else lower
-        gap = duality_gap(value, lower)
-        logger.info("pass %d: risk %.9g, gap %.3g", problem.stream.chunks.passes, value, gap)
-        if length == 0:
-            share *= SHORTER
-            continue
-        p = new if length == 1 else (yield from _at(problem, new.at))
-        move, share = newton_step(p, problem.rho), 1.0
-        moves = longest(move.step[:-1]) / longest(p.theta)
-        # the gap is quadratic in the coefficients: one more step where these are not settled
-        if moves <= STILL or (gap <= target and (moves <= fine or not more)):
-            break
-        more = more and gap > target
-    return p, gap, n_iter
-
-
-def descends(start: float, slope: float, value: float) -> bool:
-    """Whether a value is as far below that at the start of a step as its slope promises."""
-    return value <= start + ARMIJO * slope + ROUNDING * abs(start)
-
-
-def longest(v: Array) -> float:
-    """Return the largest size of an entry."""
-    return float(np.abs(v).max(initial=0.0))
+    if start[:-1].any():
+        p = yield from at_model(problem, start)
+        if p.value < flat.risk:
+            return p
+    steepness = problem.steepness(flat) - problem.rho
+    move = along_gradient(problem, problem.rho, flat)
+    share = 1.0
+    # the slope times the move is rounding where F cannot be seen to fall
+    while share * steepness * float(np.linalg.norm(move[:-1])) > ROUNDING * flat.risk:
+        p = yield from at_model(problem, flat.at(share * move))
+        if p.value < flat.risk:
+            return p
+        share /= 4
+    return None
 
 
 def newton_step(p: NewtonPoint, rho: float) -> NewtonMove:
@@ -219,65 +209,10 @@ def newton_step(p: NewtonPoint, rho: float) -> NewtonMove:
     step = solve_stiffened(p.H[None], stiffness, u[:, None], -(balanced + rho * u)[:, None])[:, 0]
     db = -(p.s + p.h @ step) / p.m
     slope = float((p.g + rho * u) @ step + p.s * db)
-    return NewtonMove(np.append(step, db), slope, balanced + p.H @ step)
-
-
-def _pass(
-    problem: StreamedProblem, p: NewtonPoint, move: NewtonMove, share: float
-) -> Passes[tuple[NewtonPoint, float, float, float]]:
-    """Return the point after the longest part of a share that descends, F there, which part it is
-    and the dual value.
-
-    A part of 0 means that none descends; a point after a shorter step has no derivatives. The
-    slopes of all of the step stay the dual point.
-    """
-    rho, size = problem.rho, float(np.linalg.norm(move.pull))
-    free = rho == 0
-    kappa = 1.0 if free or size <= rho else rho / size
-    step, mass = share * move.step, problem.stream.total
-    found = yield _job(problem, p.at, step, kappa)
-    # without a penalty the pull is 0 to rounding only; its price is |pull| |theta|
-    dual = -float(found["conjugate"]) / mass - (size * p.w if free else 0.0)
-    start = problem.value(p.at, p.risk)
-    for j, t in enumerate(LENGTHS):
-        at, risk = p.at + t * step, float(found["values"][j]) / mass
-        value = problem.value(at, risk)
-        if descends(start, t * share * move.slope, value):
-            return _point(problem, at, risk, found), value, t, dual
-    return p, start, 0.0, dual
-
-
-def _at(problem: StreamedProblem, at: Array) -> Passes[NewtonPoint]:
-    """Return the point of a model: one pass."""
-    found = yield _job(problem, at, np.zeros_like(at), 1.0)
-    return _point(problem, at, float(found["values"][0]) / problem.stream.total, found)
-
-
-def _job(problem: StreamedProblem, at: Array, step: Array, kappa: float) -> NewtonSums:
-    stream, move = problem.stream, ModelStep(problem.model(at), problem.model(step))
-    return NewtonSums(stream.blocks, stream.loss, move, kappa)
-
-
-def _point(problem: StreamedProblem, at: Array, risk: float, found: Sums) -> NewtonPoint:
-    """Return the point whose sums a pass took."""
-    mass = problem.stream.total
-    return problem.point(at, risk, found["first"] / mass, found["second"] / mass)
-
-
-def _along_gradient(problem: StreamedProblem, flat: Constant) -> Passes[NewtonPoint | None]:
-    """Return the best model along -g from beta = 0; shorter moves where the risk does not fall.
-
-    None where F cannot be seen to fall: the slope times the move is rounding.
-    """
-    steepness = problem.steepness(flat) - problem.rho
-    move = along_gradient(problem, problem.rho, flat)
-    share = 1.0
-    while share * steepness * float(np.linalg.norm(move[:-1])) > ROUNDING * flat.risk:
-        p = yield from _at(problem, flat.at(share * move))
-        if problem.value(p.at, p.risk) < flat.risk:
-            return p
-        share /= 4
-    return None
+    pull = balanced + p.H @ step
+    size = float(np.linalg.norm(pull))
+    scale = 1.0 if rho == 0 or size <= rho else rho / size
+    return NewtonMove(np.append(step, db), slope, pull, scale)
 
 
 def along_gradient(problem: StreamCoordinates, rho: float, flat: Constant) -> Array:

@@ -21,28 +21,17 @@ from numpy.typing import NDArray
 from ...chunks import Sums
 from ...design import Design
 from ...problem import Sample, Solution
-from ...progress import logger
-from ..base import duality_gap
 from ..euclidean.order_one import STILL
 from ..softmax.batch import SharedRows
 from ..softmax.euclidean import RoundPairs, Unpenalised
-from ..softmax.newton import (
-    LOOSE,
-    PATIENCE,
-    ROUNDING,
-    Certificate,
-    SoftmaxZero,
-    along,
-    locate,
-    origin,
-)
+from ..softmax.newton import Certificate, SoftmaxZero, along, locate, origin
 from ..softmax.penalty import PairPenalty, Quadratic, corrected
 from ..softmax.rows import SoftmaxRows
-from .newton import SETTLED, SHORTER, StreamCoordinates, descends, longest
+from .descent import SHORTER, at_model, descend
+from .newton import StreamCoordinates
 from .passes import Passes
-from .softmax_sums import Scores, SoftmaxSums
+from .softmax_sums import SoftmaxSums
 from .stream import CONSTANT
-from .sums import LENGTHS
 
 Array = NDArray[Any]
 
@@ -53,7 +42,7 @@ TINY = np.finfo(float).tiny
 class SoftmaxState:
     """A model (C, c) with its loss, penalty norm, F, gradient g and Hessian H of the loss."""
 
-    at: Scores
+    at: Array
     loss: float
     norm: float
     value: float
@@ -65,9 +54,9 @@ class SoftmaxState:
 class SoftmaxMove:
     """A step, the slope of F along it, its dual point (shrinking, price) and multipliers."""
 
-    step: Scores
+    step: Array
     slope: float
-    shrink: float
+    scale: float
     price: float
     multipliers: Array | None
 
@@ -98,13 +87,52 @@ class SoftmaxStream(StreamCoordinates):
         form = (self.stream.loss.outputs, self.stream.fit_intercept)
         return SoftmaxRows(design, sample.ys[0].astype(int), sample.weights[None], *form)
 
-    def inside(self, coef: Array, b: Array) -> Scores:
+    def inside(self, coef: Array, b: Array) -> Array:
         """Return (C, c) of coefficients (K, d) and intercepts (K,) on centred rows."""
-        return Scores(self.theta(coef.T) @ self.class_rows.basis, b @ self.class_rows.basis)
+        E = self.class_rows.basis
+        return self.class_rows.joined(self.theta(coef.T) @ E, b @ E)
 
-    def outside(self, at: Scores) -> tuple[Array, Array]:
+    def outside(self, at: Array) -> tuple[Array, Array]:
         """Return coefficients (K, d) and intercepts (K,) on centred rows, those of ``inside``."""
-        return self.class_rows.basis @ self.lift(at.C).T, self.class_rows.basis @ at.c
+        C, c = self.class_rows.split(at)
+        return self.class_rows.basis @ self.lift(C).T, self.class_rows.basis @ c
+
+    def coefficients(self, at: Array) -> Array:
+        """Return C."""
+        return self.class_rows.split(at)[0]
+
+    def step(self, x: SoftmaxState, accuracy: float, last: SoftmaxMove | None) -> SoftmaxMove:
+        """Return the minimiser of the model at a point, with the dual point that it gives."""
+        rows, delta = self.class_rows, self.delta
+        model = Quadratic(rows, self.coefficients(x.at)[None], x.g[None], x.H[None])
+        known = None if last is None else last.multipliers
+        move = self.penalty.move(model, np.array([delta]), np.array([accuracy]), known)
+        s = rows.joined(move.step[0], move.shift[0])
+        # flows that fit the probabilities continued along the step
+        G = self.coefficients(x.g + x.H @ s) @ rows.basis.T
+        size = float(self.penalty.sizes(corrected(rows, G[None], move.flows)).sum())
+        slope = float(x.g @ s) + float(move.rise[0])
+        if delta == 0:
+            # the pull is 0 to rounding only; its price is that of the point
+            return SoftmaxMove(s, slope, 1.0, size * x.norm, move.multipliers)
+        return SoftmaxMove(s, slope, min(1.0, delta / max(size, TINY)), 0.0, move.multipliers)
+
+    def job(self, at: Array, step: Array, scale: float) -> SoftmaxSums:
+        """Return what a pass takes."""
+        form = (self.factor, self.stream.loss.outputs, self.stream.fit_intercept)
+        return SoftmaxSums(self.stream.blocks, *form, at, step, scale)
+
+    def bound(self, x: SoftmaxState, move: SoftmaxMove, found: Sums) -> float:
+        """Return the dual value."""
+        return float(found["entropy"]) / self.stream.total - move.price
+
+    def point(self, at: Array, place: int, found: Sums) -> SoftmaxState:
+        """Return the point whose sums a pass took."""
+        mass = self.stream.total
+        norms = self.penalty.norms(self.class_rows.differences(self.coefficients(at)))
+        loss, norm = float(found["values"][place]) / mass, float(norms.max())
+        sums = (found["gradient"] / mass, found["hessian"] / mass)
+        return SoftmaxState(at, loss, norm, loss + self.delta * norm, *sums)
 
 
 def solve_softmax(
@@ -119,123 +147,35 @@ def solve_softmax(
     zero = origin(rows, penalty, flat.b[None])
     gap = float(Certificate(rows, penalty, np.array([problem.delta]), zero).gap[0])
     if gap <= target:
-        model = problem.outside(Scores(zero.points.C[0], zero.points.c[0]))
+        model = problem.outside(rows.joined(zero.points.C[0], zero.points.c[0]))
         found = stream.solution(*model, 0.0, flat.risk, flat.risk, gap, target, 1)
         return replace(found, message=CONSTANT)
     x = yield from _first(problem, problem.inside(coef, b), zero, flat.risk)
-    x, gap, n_iter = yield from _descend(problem, x, flat.risk, target, max_iter)
+    x, gap, n_iter = yield from descend(problem, x, flat.risk, target, max_iter)
     coef, b = problem.outside(x.at)
     return stream.solution(coef, b, x.norm, x.value, x.loss, gap, target, n_iter)
 
 
 def _first(
-    problem: SoftmaxStream, start: Scores, zero: SoftmaxZero, flat: float
+    problem: SoftmaxStream, start: Array, zero: SoftmaxZero, flat: float
 ) -> Passes[SoftmaxState]:
     """Return where to start: F is below that of B = 0, from where no descent ends there."""
-    if start.C.any():
-        x = yield from _at(problem, start)
+    if problem.coefficients(start).any():
+        x = yield from at_model(problem, start)
         if x.value < flat:
             return x
     C, c = _best_along(problem, zero)
     share = 1.0
     while True:
-        x = yield from _at(problem, Scores(share * C, c))
+        x = yield from at_model(problem, problem.class_rows.joined(share * C, c))
         if x.value < flat or share * x.norm < STILL:
             return x
         share *= SHORTER
 
 
-def _best_along(problem: SoftmaxStream, zero: SoftmaxZero) -> Scores:
+def _best_along(problem: SoftmaxStream, zero: SoftmaxZero) -> tuple[Array, Array]:
     """Return the minimiser of the quadratic model along B, bent as the rows in memory are."""
     rows, penalty = problem.kept_rows, problem.penalty
     here = replace(zero, points=locate(rows, penalty, zero.points.C, zero.points.c))
     found = along(rows, penalty, np.array([problem.delta]), here)
-    return Scores(found.C[0], found.c[0])
-
-
-def _descend(
-    problem: SoftmaxStream, x: SoftmaxState, flat: float, target: float, max_iter: int
-) -> Passes[tuple[SoftmaxState, float, int]]:
-    """Return the last point, its gap and the number of steps; ``flat`` is the risk of B = 0."""
-    lower, gap, n_iter, share, idle = 0.0, np.inf, 0, 1.0, 0
-    more, fine = True, SETTLED * float(np.sqrt(target / flat))
-    move = _step(problem, x, target, None)
-    while n_iter < max_iter and idle < PATIENCE and share > STILL:
-        n_iter += 1
-        before = x.value
-        found = yield _job(problem, x.at, move.step.times(share), move.shrink)
-        if share == 1:
-            dual = found["entropy"] / problem.stream.total - move.price
-            lower = max(lower, dual)
-        new, length = _longest(problem, x, move, share, found)
-        if length == 0:
-            gap = duality_gap(before, lower)
-            if gap <= target:
-                break
-            share *= SHORTER
-            continue
-        x = new if length == 1 else (yield from _at(problem, new.at))
-        gap = duality_gap(x.value, lower)
-        logger.info("pass %d: risk %.9g, gap %.3g", problem.stream.chunks.passes, x.value, gap)
-        idle = 0 if x.value < before - ROUNDING * abs(before) else idle + 1
-        move, share = _step(problem, x, max(target, LOOSE * gap), move.multipliers), 1.0
-        # the gap is quadratic in the coefficients: one more step where these are not settled
-        settled = longest(move.step.C) <= fine * longest(x.at.C)
-        if gap <= target and (settled or not more):
-            break
-        more = more and gap > target
-    return x, gap, n_iter
-
-
-def _longest(
-    problem: SoftmaxStream, x: SoftmaxState, move: SoftmaxMove, share: float, found: Sums
-) -> tuple[SoftmaxState, float]:
-    """Return the point after the longest part of a share that descends, and which, 0 for none.
-
-    A point after a shorter step has the derivatives of the whole one.
-    """
-    for j, t in enumerate(LENGTHS):
-        new = _state(problem, x.at.moved(move.step.times(t * share)), j, found)
-        if descends(x.value, t * share * move.slope, new.value):
-            return new, t
-    return x, 0.0
-
-
-def _step(
-    problem: SoftmaxStream, x: SoftmaxState, accuracy: float, multipliers: Array | None
-) -> SoftmaxMove:
-    """Return the minimiser of the model at a point, with the dual point that it gives."""
-    rows, delta = problem.class_rows, problem.delta
-    model = Quadratic(rows, x.at.C[None], x.g[None], x.H[None])
-    move = problem.penalty.move(model, np.array([delta]), np.array([accuracy]), multipliers)
-    step = Scores(move.step[0], move.shift[0])
-    s = step.C.ravel()
-    s = np.append(s, step.c) if rows.fit_intercept else s
-    # flows that fit the probabilities continued along the step
-    G = rows.split(x.g + x.H @ s)[0] @ rows.basis.T
-    size = float(problem.penalty.sizes(corrected(rows, G[None], move.flows)).sum())
-    # without a penalty the pull is 0 to rounding only; its price is that of the point
-    shrink, price = (1.0, size * x.norm) if delta == 0 else (min(1.0, delta / max(size, TINY)), 0.0)
-    slope = float(x.g @ s) + float(move.rise[0])
-    return SoftmaxMove(step, slope, shrink, price, move.multipliers)
-
-
-def _at(problem: SoftmaxStream, at: Scores) -> Passes[SoftmaxState]:
-    """Return the point of a model: one pass."""
-    found = yield _job(problem, at, at.times(0.0), 1.0)
-    return _state(problem, at, 0, found)
-
-
-def _job(problem: SoftmaxStream, at: Scores, step: Scores, shrink: float) -> SoftmaxSums:
-    stream = problem.stream
-    form = (problem.factor, stream.loss.outputs, stream.fit_intercept)
-    return SoftmaxSums(stream.blocks, *form, at, step, shrink)
-
-
-def _state(problem: SoftmaxStream, at: Scores, place: int, found: Sums) -> SoftmaxState:
-    """Return the point whose sums a pass took, its value at one of the lengths."""
-    mass = problem.stream.total
-    norm = float(problem.penalty.norms(problem.class_rows.differences(at.C)).max())
-    loss = float(found["values"][place]) / mass
-    value = loss + problem.delta * norm
-    return SoftmaxState(at, loss, norm, value, found["gradient"] / mass, found["hessian"] / mass)
+    return found.C[0], found.c[0]
