@@ -16,7 +16,7 @@ from ..euclidean.coordinates import Coordinates
 from ..norm_rows import norm_rows
 from .batch import OwnRows, SharedRows
 from .euclidean import RoundPairs, Unpenalised
-from .newton import Certificate, SoftmaxStart, locate, minimise, origin
+from .newton import Certificate, PairProblems, SoftmaxStart, minimise, origin
 from .penalty import PairPenalty
 from .polyhedral import PolyhedralPairs
 from .rows import SoftmaxRows
@@ -123,13 +123,13 @@ def _in_turn(
     rows, target = problems.rows, tol * problems.unit
     near = None if start is None else problems.at[0].inside(start, rows.basis)
     penalty = pair_penalty(problems.first.at(float(deltas[0])))
-    zero = origin(rows, penalty, problems.constant)
+    zero = origin(PairProblems(rows, penalty, deltas[:1]), problems.constant)
     solved: list[list[Solution]] = [[] for _ in problems.at]
     last: list[Certificate] = []
     for j, delta in enumerate(deltas.tolist()):
         near = _extrapolated(last, deltas[: j + 1]) if last else near
-        each = np.full(len(target), delta)
-        found = minimise(rows, penalty, each, zero, target, max_iter, near)
+        each = PairProblems(rows, penalty, np.full(len(target), delta))
+        found = minimise(each, zero, target, max_iter, near)
         last = [*last[-1:], found]
         for path, solution in zip(solved, _solutions(problems, delta, found, target), strict=True):
             path.append(solution)
@@ -230,9 +230,9 @@ def _rounded(
         return found
     coef = np.where(small, 0.0, found.coef)
     C, c, _ = at.inside(replace(found, coef=coef), rows.basis)
-    point = locate(rows, pair_penalty(problem), C, c)
-    norm = float(point.norm[0])
-    objective = float(point.loss[0]) + problem.ball.delta * norm
+    alone = PairProblems(rows, pair_penalty(problem), np.array([problem.ball.delta]))
+    point = alone.at(C, c)
+    norm, objective = float(point.norm[0]), float(alone.value(point)[0])
     gap = found.gap + objective - found.objective
     if gap > max(found.gap, target):
         return found

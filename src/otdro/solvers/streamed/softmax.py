@@ -24,7 +24,7 @@ from ...problem import Sample, Solution
 from ..euclidean.order_one import STILL
 from ..softmax.batch import SharedRows
 from ..softmax.euclidean import RoundPairs, Unpenalised
-from ..softmax.newton import Certificate, SoftmaxZero, along, locate, origin
+from ..softmax.newton import Certificate, PairProblems, SoftmaxZero, along, origin
 from ..softmax.penalty import PairPenalty, Quadratic, corrected
 from ..softmax.rows import SoftmaxRows
 from .descent import SHORTER, at_model, descend
@@ -143,9 +143,10 @@ def solve_softmax(
     Returns the solution on the rows as given, pass by pass.
     """
     stream, flat = problem.stream, problem.stream.constant()
-    rows, penalty = problem.class_rows, problem.penalty
-    zero = origin(rows, penalty, flat.b[None])
-    gap = float(Certificate(rows, penalty, np.array([problem.delta]), zero).gap[0])
+    rows = problem.class_rows
+    alone = PairProblems(rows, problem.penalty, np.array([problem.delta]))
+    zero = origin(alone, flat.b[None])
+    gap = float(Certificate(alone, zero).gap[0])
     if gap <= target:
         model = problem.outside(rows.joined(zero.points.C[0], zero.points.c[0]))
         found = stream.solution(*model, 0.0, flat.risk, flat.risk, gap, target, 1)
@@ -175,7 +176,6 @@ def _first(
 
 def _best_along(problem: SoftmaxStream, zero: SoftmaxZero) -> tuple[Array, Array]:
     """Return the minimiser of the quadratic model along B, bent as the rows in memory are."""
-    rows, penalty = problem.kept_rows, problem.penalty
-    here = replace(zero, points=locate(rows, penalty, zero.points.C, zero.points.c))
-    found = along(rows, penalty, np.array([problem.delta]), here)
+    kept = PairProblems(problem.kept_rows, problem.penalty, np.array([problem.delta]))
+    found = along(kept, replace(zero, points=kept.at(zero.points.C, zero.points.c)))
     return found.C[0], found.c[0]
