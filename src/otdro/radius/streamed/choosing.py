@@ -162,10 +162,9 @@ def _deltas(task: Task, cost: Cost) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class Tried:
-    """A cost with what its folds said, its fits, and what these say about the environments."""
+    """A cost with what its folds said, and what that says about the environments."""
 
     trial: Trial
-    fits: fits.Fits
     environments: Environments | None
 
 
@@ -240,7 +239,7 @@ def _chosen(task: Task, best: Tried, table: list[Any], note: str) -> Choice:
     """Return the ball of the best cost, the solutions on it, and the path."""
     trial, j = best.trial, best.trial.verdict.place
     ball = task.ball(trial.cost, trial.deltas[j])
-    near = best.fits.solved
+    near = trial.starts or []
     solutions = _solved(task, ball, [path[j] for path in near])
     pairs = zip(near, solutions, strict=True)
     solved = [[*path[:j], found, *path[j + 1 :]] for path, found in pairs]
@@ -273,8 +272,8 @@ def _tried(
         view, margins = binary_view(stream.sample, folds)
         known = (task.order, deltas[c], margins, True, None, distinct, losses, seen)
         verdict = rule(Evidence(view, full[c], *known))
-        trial = Trial(names[c], full[c], deltas[c], None, folds, verdict)
-        results.append(Tried(trial, one, seen))
+        trial = Trial(names[c], full[c], deltas[c], one.solved, folds, verdict)
+        results.append(Tried(trial, seen))
     return results
 
 
@@ -282,10 +281,9 @@ def _fold_scores(task: Task, one: fits.Fits, costs: list[Cost]) -> FoldScores:
     """Return the scores of all rows, with the tested rows in memory and their model scores."""
     stream, K = task.stream, len(one.solved)
     rows = [np.flatnonzero(stream.kept_fold == f) for f in task.folds]
-    shift = 0.0 if task.squared is None else task.squared.shift
     z = []
     for part, models in zip(rows, one.in_folds, strict=True):
-        scores = models.scores(stream.rows.X[part] - stream.center) + shift
+        scores = models.scores(stream.rows.X[part] - stream.center)
         shape = (len(part), K, len(models) // K, *scores.shape[2:])
         z.append(np.moveaxis(scores.reshape(shape), 1, 0))
     return FoldScores(-one.held, rows, z, costs)

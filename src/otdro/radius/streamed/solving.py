@@ -12,11 +12,8 @@ from ...solvers.streamed import (
     PricedStream,
     SoftmaxStream,
     Stream,
+    StreamCoordinates,
     StreamedProblem,
-    solve,
-    solve_joint,
-    solve_priced,
-    solve_softmax,
 )
 from ...solvers.streamed.priced import NEAR, NEAR_IN_FOLDS
 from ..folds import FOLD_TOL
@@ -31,21 +28,20 @@ def method(
     the risk of the constant model.
     """
     if start is None:
-        problem = model.kept.problem(model.kept.ys[0], ball)
-        start = Exact(tol=min(1e-6, max(tol, 1e-9))).solve(problem)
-    lam = float(start.multiplier)
-    factor, target = ball.cost.factor(), tol * model.constant().risk
-    b = start.intercept + start.coef @ model.center
+        kept = model.kept.problem(model.kept.ys[0], ball)
+        start = Exact(tol=min(1e-6, max(tol, 1e-9))).solve(kept)
+    b, target = start.intercept + start.coef @ model.center, tol * model.constant().risk
+    problem = _problem(model, ball, tol)
+    return problem.solve(start.coef, b, float(start.multiplier), target, max_iter)
+
+
+def _problem(model: Stream, ball: Ball, tol: float) -> StreamCoordinates:
+    """Return a problem with the steps that are for it."""
+    at, delta = (model, ball.cost.factor()), ball.delta
     if model.loss.outputs > 1:
-        return solve_softmax(
-            SoftmaxStream(model, factor, ball.delta), start.coef, b, target, max_iter
-        )
-    if np.isfinite(ball.label_cost) and ball.delta > 0:
-        most = NEAR if tol < FOLD_TOL else NEAR_IN_FOLDS
-        priced = PricedStream(model, factor, ball.delta, ball.label_cost, most)
-        return solve_priced(priced, start.coef, b, lam, target, max_iter)
-    if ball.order == 2 and ball.delta > 0:
-        joint = JointStream(model, factor, ball.delta)
-        return solve_joint(joint, start.coef, b, lam, target, max_iter)
-    rho = ball.delta * model.loss.lipschitz if ball.delta > 0 else 0.0
-    return solve(StreamedProblem(model, factor, rho), start.coef, b, target, max_iter)
+        return SoftmaxStream(*at, delta)
+    if np.isfinite(ball.label_cost) and delta > 0:
+        return PricedStream(*at, delta, ball.label_cost, NEAR if tol < FOLD_TOL else NEAR_IN_FOLDS)
+    if ball.order == 2 and delta > 0:
+        return JointStream(*at, delta)
+    return StreamedProblem(*at, delta * model.loss.lipschitz)

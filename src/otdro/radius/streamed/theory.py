@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ...costs import Cost, Norm
 from ...problem import Ball
 from ...solvers import Exact
-from ...solvers.streamed import Passes, ProfileSums, Stream, StreamedProblem, solve, together
+from ...solvers.streamed import Passes, ProfileSums, Stream, StreamedProblem, together
 from ...solvers.streamed.squared import FoldFactors
 from ..profile import (
     check_profile,
@@ -64,7 +64,7 @@ def _smooth(stream: Stream, order: int, confidence: float) -> Passes[Profile]:
     start = plain.coef, plain.intercept + float(stream.center @ plain.coef)
     target = PILOT_TOL * stream.constant().risk
     problem = StreamedProblem(stream, None, 0.0)
-    found = yield from solve(problem, *start, target, PILOT_STEPS)
+    found = yield from problem.solve(*start, 0.0, target, PILOT_STEPS)
     b = found.intercept + float(stream.center @ found.coef)
     sums = yield ProfileSums(stream.blocks, stream.loss, found.coef, b)
     if min(sums["least"]) > 0:

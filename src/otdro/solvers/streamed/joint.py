@@ -57,24 +57,20 @@ class JointStream(StreamCoordinates):
 
     delta: float
 
-
-def solve_joint(
-    problem: JointStream, coef: Array, b: float, lam: float, target: float, max_iter: int
-) -> Passes[Solution]:
-    """Minimise from (coef, b, lam) on centred rows until the gap is at most ``target``.
-
-    Returns the solution on the rows as given, pass by pass.
-    """
-    stream, flat = problem.stream, problem.stream.constant()
-    steep = problem.steepness(flat)
-    least = threshold(steep, flat.mean_square, stream.loss.lipschitz, order=2)
-    if least <= problem.delta * (1 + AT_THRESHOLD):
-        return constant_solution(stream, flat, 1.0, target)
-    first = np.append(problem.theta(coef), [b, lam]) if coef.any() and lam > 0 else None
-    x = yield from _first(problem, first, flat, steep)
-    x, gap, n_iter = yield from _descend(problem, x, target, max_iter)
-    model = (problem.lift(x.at[:-2]), float(x.at[-2]), float(x.at[-1]))
-    return stream.solution(*model, x.value, x.risk, gap, target, n_iter)
+    def solve(
+        self, coef: Array, b: Any, lam: float, target: float, max_iter: int
+    ) -> Passes[Solution]:
+        """Minimise F."""
+        stream, flat = self.stream, self.stream.constant()
+        steep = self.steepness(flat)
+        least = threshold(steep, flat.mean_square, stream.loss.lipschitz, order=2)
+        if least <= self.delta * (1 + AT_THRESHOLD):
+            return constant_solution(stream, flat, 1.0, target)
+        first = np.append(self.theta(coef), [b, lam]) if coef.any() and lam > 0 else None
+        x = yield from _first(self, first, flat, steep)
+        x, gap, n_iter = yield from _descend(self, x, target, max_iter)
+        model = (self.lift(x.at[:-2]), float(x.at[-2]), float(x.at[-1]))
+        return stream.solution(*model, x.value, x.risk, gap, target, n_iter)
 
 
 def _first(

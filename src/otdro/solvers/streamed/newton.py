@@ -100,6 +100,16 @@ class StreamCoordinates:
         """Return (beta, b) of (theta, b)."""
         return np.append(self.lift(at[:-1]), at[-1])
 
+    def solve(
+        self, coef: Array, b: Any, lam: float, target: float, max_iter: int
+    ) -> Passes[Solution]:
+        """Minimise F from a model (coef, b) on centred rows until the gap is at most ``target``.
+
+        ``lam`` is a multiplier near its own. Returns the solution on the rows as given, pass by
+        pass.
+        """
+        raise NotImplementedError
+
     def steepness(self, flat: Constant) -> float:
         """Return the norm of the gradient at beta = 0."""
         return float(np.linalg.norm(self.drop(flat.pull)))
@@ -152,24 +162,20 @@ class StreamedProblem(StreamCoordinates):
         risk = float(found["values"][place]) / mass
         return self.newton_point(at, risk, found["first"] / mass, found["second"] / mass)
 
-
-def solve(
-    problem: StreamedProblem, coef: Array, b: float, target: float, max_iter: int
-) -> Passes[Solution]:
-    """Minimise from the model (coef, b) on centred rows until the gap is at most ``target``.
-
-    Returns the solution on the rows as given, pass by pass.
-    """
-    stream, flat = problem.stream, problem.stream.constant()
-    if problem.rests(flat):
-        return constant_solution(stream, flat, 1.0, target)
-    first = yield from _first(problem, np.append(problem.theta(coef), b), flat)
-    if first is None:
-        # slopes shrunk until they are feasible prove the gap
-        return constant_solution(stream, flat, problem.rho / problem.steepness(flat), target)
-    p, gap, n_iter = yield from descend(problem, first, flat.risk, target, max_iter)
-    known = (stream.loss.lipschitz * p.w, p.value, p.risk, gap, target, n_iter)
-    return stream.solution(problem.lift(p.theta), float(p.at[-1]), *known)
+    def solve(
+        self, coef: Array, b: Any, lam: float, target: float, max_iter: int
+    ) -> Passes[Solution]:
+        """Minimise F."""
+        stream, flat = self.stream, self.stream.constant()
+        if self.rests(flat):
+            return constant_solution(stream, flat, 1.0, target)
+        first = yield from _first(self, np.append(self.theta(coef), b), flat)
+        if first is None:
+            # slopes shrunk until they are feasible prove the gap
+            return constant_solution(stream, flat, self.rho / self.steepness(flat), target)
+        p, gap, n_iter = yield from descend(self, first, flat.risk, target, max_iter)
+        known = (stream.loss.lipschitz * p.w, p.value, p.risk, gap, target, n_iter)
+        return stream.solution(self.lift(p.theta), float(p.at[-1]), *known)
 
 
 def constant_solution(stream: Stream, flat: Constant, kappa: float, target: float) -> Solution:

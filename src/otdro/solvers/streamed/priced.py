@@ -71,6 +71,27 @@ class PricedStream(StreamCoordinates):
         """Return kappa lam at (theta, b, x)."""
         return self.kappa * self.lipschitz * (float(np.linalg.norm(at[:-2])) + float(at[-1]))
 
+    def solve(
+        self, coef: Array, b: Any, lam: float, target: float, max_iter: int
+    ) -> Passes[Solution]:
+        """Minimise F."""
+        stream = self.stream
+        constant = _constant(self, target)
+        if constant is not None:
+            rows = stream.class_rows()
+            z = np.full(len(rows.weights), constant.intercept)
+            risk = float(rows.weights @ stream.loss.value(z, rows.ys[0]))
+            return replace(constant, mean_loss=risk)
+        start = np.append(self.theta(coef), b)
+        if not coef.any():
+            flat = stream.constant()
+            start = flat.at(along_gradient(self, 0.0, flat))
+        x = max(lam / self.lipschitz - float(np.linalg.norm(start[:-1])), 0.0)
+        p, gap, n_iter = yield from _descend(self, np.append(start, x), target, max_iter)
+        model = self.model(p.at[:-1])
+        known = (float(model[-1]), self.charge(p.at) / self.kappa, p.value, p.risk)
+        return stream.solution(model[:-1], *known, gap, target, n_iter)
+
 
 @dataclass(frozen=True, eq=False)
 class PricedPoint:
@@ -102,31 +123,6 @@ class StepBound(NamedTuple):
     more: float
     excess: float
     conjugate: float
-
-
-def solve_priced(
-    problem: PricedStream, coef: Array, b: float, lam: float, target: float, max_iter: int
-) -> Passes[Solution]:
-    """Minimise from (coef, b, lam) on centred rows until the gap is at most ``target``.
-
-    Returns the solution on the rows as given, pass by pass.
-    """
-    stream = problem.stream
-    constant = _constant(problem, target)
-    if constant is not None:
-        rows = stream.class_rows()
-        z = np.full(len(rows.weights), constant.intercept)
-        risk = float(rows.weights @ stream.loss.value(z, rows.ys[0]))
-        return replace(constant, mean_loss=risk)
-    start = np.append(problem.theta(coef), b)
-    if not coef.any():
-        flat = stream.constant()
-        start = flat.at(along_gradient(problem, 0.0, flat))
-    x = max(lam / problem.lipschitz - float(np.linalg.norm(start[:-1])), 0.0)
-    p, gap, n_iter = yield from _descend(problem, np.append(start, x), target, max_iter)
-    model = problem.model(p.at[:-1])
-    known = (float(model[-1]), problem.charge(p.at) / problem.kappa, p.value, p.risk)
-    return stream.solution(model[:-1], *known, gap, target, n_iter)
 
 
 def _constant(problem: PricedStream, target: float) -> Solution | None:

@@ -134,27 +134,23 @@ class SoftmaxStream(StreamCoordinates):
         sums = (found["gradient"] / mass, found["hessian"] / mass)
         return SoftmaxState(at, loss, norm, loss + self.delta * norm, *sums)
 
-
-def solve_softmax(
-    problem: SoftmaxStream, coef: Array, b: Array, target: float, max_iter: int
-) -> Passes[Solution]:
-    """Minimise from the model (coef, b) on centred rows until the gap is at most ``target``.
-
-    Returns the solution on the rows as given, pass by pass.
-    """
-    stream, flat = problem.stream, problem.stream.constant()
-    rows = problem.class_rows
-    alone = PairProblems(rows, problem.penalty, np.array([problem.delta]))
-    zero = origin(alone, flat.b[None])
-    gap = float(Certificate(alone, zero).gap[0])
-    if gap <= target:
-        model = problem.outside(rows.joined(zero.points.C[0], zero.points.c[0]))
-        found = stream.solution(*model, 0.0, flat.risk, flat.risk, gap, target, 1)
-        return replace(found, message=CONSTANT)
-    x = yield from _first(problem, problem.inside(coef, b), zero, flat.risk)
-    x, gap, n_iter = yield from descend(problem, x, flat.risk, target, max_iter)
-    coef, b = problem.outside(x.at)
-    return stream.solution(coef, b, x.norm, x.value, x.loss, gap, target, n_iter)
+    def solve(
+        self, coef: Array, b: Any, lam: float, target: float, max_iter: int
+    ) -> Passes[Solution]:
+        """Minimise F."""
+        stream, flat = self.stream, self.stream.constant()
+        rows = self.class_rows
+        alone = PairProblems(rows, self.penalty, np.array([self.delta]))
+        zero = origin(alone, flat.b[None])
+        gap = float(Certificate(alone, zero).gap[0])
+        if gap <= target:
+            model = self.outside(rows.joined(zero.points.C[0], zero.points.c[0]))
+            found = stream.solution(*model, 0.0, flat.risk, flat.risk, gap, target, 1)
+            return replace(found, message=CONSTANT)
+        x = yield from _first(self, self.inside(coef, b), zero, flat.risk)
+        x, gap, n_iter = yield from descend(self, x, flat.risk, target, max_iter)
+        coef, b = self.outside(x.at)
+        return stream.solution(coef, b, x.norm, x.value, x.loss, gap, target, n_iter)
 
 
 def _first(

@@ -100,7 +100,7 @@ class FoldFactors:
         return Spectrum.from_rows(Z if factor is None else Z @ factor, y)
 
     def models(self, factor: Array | None, deltas: Array, left_out: int = -1) -> Models:
-        """Return the minimisers at every delta, on centred rows and targets less the shift."""
+        """Return the minimisers at every delta, on centred rows."""
         spectrum = self.spectrum(factor, left_out)
         return self.at(spectrum, self.rates(spectrum, deltas), factor, left_out)
 
@@ -115,13 +115,12 @@ class FoldFactors:
         theta = np.stack([spectrum.theta(each.stiffness) for each in rates], axis=1)
         coef = theta if factor is None else factor @ theta
         mean = self.mean(left_out)
-        b = mean[-1] - mean[:-1] @ coef
-        return Models(coef, b)
+        return Models(coef, mean[-1] - mean[:-1] @ coef + self.shift)
 
     def held(self, models: Models, fold: int) -> Array:
         """Return the mean loss of models on the rows of a fold."""
         R = self.table[fold]
-        e = R @ np.vstack([-models.b, -models.coef, np.ones(len(models))])
+        e = R @ np.vstack([self.shift - models.b, -models.coef, np.ones(len(models))])
         mass = max(R[0, 0] ** 2, np.finfo(float).tiny)
         return np.asarray(np.einsum("ib,ib->b", e, e) / mass / (2 * self.kappa))
 
@@ -159,7 +158,7 @@ def certified(of: FoldFactors, factor: Array | None, deltas: Array, tol: float) 
         dual = rooted(e.square / (2 * kappa), gain, float(delta), kappa)
         gap = duality_gap(dual.risk, lower / (2 * kappa))
         coef = np.ascontiguousarray(models.coef[:, j])
-        model = (coef, float(models.b[j]) + of.shift, dual.multiplier if gain > 0 else 0.0)
+        model = (coef, float(models.b[j]), dual.multiplier if gain > 0 else 0.0)
         risk = e.square / (2 * kappa)
         solutions.append(stream.solution(*model, dual.risk, risk, gap, target, 1))
     return solutions

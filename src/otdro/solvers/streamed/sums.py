@@ -221,7 +221,8 @@ class ResidualSums:
         found["pull"] = np.zeros((d, B))
         for block in self.blocks.of(chunk, B):
             design, y = Design(block.Z), block.y - self.shift
-            e = y[:, None] - self.models.scores(block.Z)
+            # y and b may be far from 0: their difference comes first
+            e = block.y[:, None] - self.models.b - design.scores(self.models.coef)
             weighted = block.w[:, None] * e
             found["first"] += weighted.sum(axis=0)
             found["square"] += np.einsum("ij,ij->j", weighted, e)
