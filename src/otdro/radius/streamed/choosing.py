@@ -54,10 +54,16 @@ Array = NDArray[Any]
 
 def choose(stream: Stream, settings: Settings, tol: float, max_iter: int) -> Choice:
     """Return the ball that the settings ask for, and the solution on it."""
-    order, delta = order_of(settings, stream), check_delta(settings.delta)
+    tried, delta = (
+        cost_candidates.resolve(settings.cost, stream.rows.X),
+        check_delta(settings.delta),
+    )
+    order = resolve_order(settings.order, stream.loss, tried.cost)
+    reason = lacks(stream.loss, order, tried, stream.label_cost)
+    if reason is not None:
+        raise ValueError(reason)
     stream = with_price(stream, settings, tol, max_iter)
     sample = stream.sample
-    tried = cost_candidates.resolve(settings.cost, sample.X)
     units = None if tried.learned is None else spreads_far_apart(sample)
     task = _looked(Task(stream, order, delta, settings, tol, max_iter, units=units), tried)
     left, full = tried.from_all(sample)
@@ -69,17 +75,6 @@ def choose(stream: Stream, settings: Settings, tol: float, max_iter: int) -> Cho
         return _from_folds(task, left, full)
     ball = task.ball(full[0], _deltas(task, full[0])[0])
     return Choice(ball, None, _solved(task, ball, None), left.note)
-
-
-def order_of(settings: Settings, stream: Stream) -> int:
-    """Return the order; refuse a loss, order or cost that is not solved in chunks."""
-    loss = stream.loss
-    tried = cost_candidates.resolve(settings.cost, stream.rows.X)
-    order = resolve_order(settings.order, loss, tried.cost)
-    reason = lacks(loss, order, tried, stream.label_cost)
-    if reason is not None:
-        raise ValueError(reason)
-    return order
 
 
 def lacks(loss: Any, order: int, tried: Candidates, label_cost: Any = np.inf) -> str | None:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ...duality import Dual
 from ..norm_rows import NormRows
-from .pieces import SmoothPieces
+from ..smoothing.gaussian_integral import softmax
 from .priced_rows import (
     Accuracy,
     Place,
@@ -84,8 +84,7 @@ class SmoothedPieces:
         if not np.isfinite(barrier + inside):
             return np.inf
         f = rows.worst.at(place.z, rows.y, place.s).value
-        top = f.max(axis=0)
-        smooth = top + tau * np.log(np.exp((f - top) / tau).sum(axis=0))
+        smooth = tau * softmax(f.T / tau)[1]
         return float(rows.rate * place.s[-1] + rows.weights @ smooth + tau * (barrier + inside))
 
     def _domain(self, s: Array) -> tuple[float, Array, Array]:
@@ -107,7 +106,7 @@ class SmoothedPieces:
         """Return gradient and Hessian of the smoothed objective."""
         rows, place, d = self.rows, self.place(at), self.rows.design.d
         pieces = rows.worst.at(place.z, rows.y, place.s)
-        q = _shares(pieces, tau)
+        q = softmax(pieces.value.T / tau)[0].T
         mean = (q * pieces.slope).sum(axis=1)
         g, H = gradient(rows, mean), hessian(rows, curvature(pieces, q, q / tau, mean))
         head = np.append(np.arange(d), d + 1)
@@ -127,17 +126,10 @@ class SmoothedPieces:
         """
         rows, place = self.rows, self.place(at)
         pieces = rows.worst.at(place.z, rows.y, place.s)
-        q = _shares(pieces, tau)
+        q = softmax(pieces.value.T / tau)[0].T
         move = [step.z, *step.x[rows.design.d + 1 :]]
         rise = along(pieces.slope, move)
         # where a share would be negative the piece has none
         q = q * np.maximum(1 + (rise - (q * rise).sum(axis=0)) / tau, 0.0)
         a = pieces.slope[0] + along(pieces.bend[0], move)
         return bound(rows, pieces.label, pieces.kept, q / q.sum(axis=0), a)
-
-
-def _shares(pieces: SmoothPieces, tau: float) -> Array:
-    """Return q (J, n)."""
-    top = pieces.value.max(axis=0)
-    q = np.exp((pieces.value - top) / tau)
-    return np.asarray(q / q.sum(axis=0))

@@ -71,18 +71,10 @@ class MultinomialNewton(Method):
         max_iter: int,
         starts: Starts | None,
     ) -> list[list[Solution]]:
-        """Return the paths of problems over the same rows, those of all classes in step."""
-        full = [f for f, problem in enumerate(problems) if _complete(problem)]
-        found: dict[int, list[Solution]] = {}
-        if full:
-            together = _Together([problems[f] for f in full])
-            known = (np.asarray(deltas, dtype=float), tol, max_iter)
-            found = dict(zip(full, _in_turn(together, *known), strict=True))
-        rest = (deltas, tol, max_iter, starts)
-        return [
-            found[f] if f in found else self.solve_path(problem, *rest)
-            for f, problem in enumerate(problems)
-        ]
+        """Return the paths of problems over the same rows, in step where all have all classes."""
+        if not all(_complete(problem) for problem in problems):
+            return super().solve_folds(problems, deltas, tol, max_iter, starts)
+        return _in_turn(_Together(problems), np.asarray(deltas, dtype=float), tol, max_iter)
 
     def folds_together(self, problem: Problem) -> bool:
         """Whether the problems are so small that the steps of several at once are cheaper."""

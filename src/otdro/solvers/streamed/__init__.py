@@ -9,7 +9,6 @@ from .newton import StreamedProblem as StreamedProblem
 from .passes import Passes as Passes
 from .passes import together as together
 from .priced import PricedStream as PricedStream
-from .profile_sums import ProfileSums as ProfileSums
 from .reading import Folds as Folds
 from .softmax import SoftmaxStream as SoftmaxStream
 from .stream import Stream as Stream
@@ -18,4 +17,5 @@ from .sums import FencedSums as FencedSums
 from .sums import GroupSums as GroupSums
 from .sums import HeldSums as HeldSums
 from .sums import Models as Models
+from .sums import ProfileSums as ProfileSums
 from .sums import ScatterSums as ScatterSums

@@ -21,14 +21,19 @@ from .sums import LENGTHS, ModelStep, first_sums, second_sums
 Array = NDArray[Any]
 
 
+@dataclass(frozen=True, eq=False)
 class NearRows:
     """The rows ``Z`` whose losses under both labels are nearest, with y, w and their numbers.
 
     ``gain`` is what a change of the label gains; of the sum of two the ``most`` nearest remain.
     """
 
-    def __init__(self, most: int, Z: Array, y: Array, w: Array, number: Array, gain: Array) -> None:
-        self.most, self.Z, self.y, self.w, self.number, self.gain = most, Z, y, w, number, gain
+    most: int
+    Z: Array
+    y: Array
+    w: Array
+    number: Array
+    gain: Array
 
     @classmethod
     def none(cls, most: int, d: int) -> NearRows:

@@ -203,6 +203,36 @@ class NewtonSums:
 
 
 @dataclass(frozen=True, eq=False)
+class ProfileSums:
+    r"""Sums of w q tt', t = (z, 1), at a plain fit: ``slopes`` (d + 1, d + 1) at q = a^2.
+
+    ``bends`` are those at q = D, ``squares`` at q = D^2 and ``mixed`` (d + 1,) the sum of w a D t;
+    ``weights`` is the sum of w^2, ``least`` holds the least margins.
+    """
+
+    blocks: Blocks
+    loss: Loss
+    coef: Array
+    b: float
+
+    def __call__(self, chunk: Chunk) -> Sums:
+        """Return the sums over a chunk."""
+        side = len(self.coef) + 1
+        found: Sums = {name: np.zeros((side, side)) for name in ("slopes", "bends", "squares")}
+        found |= {"mixed": np.zeros(side), "weights": 0.0, "least": []}
+        for block in self.blocks.of(chunk, side):
+            design = Design(block.Z)
+            z = design.scores(self.coef) + self.b
+            _, a, D = self.loss.evaluate(z, block.y)
+            for name, q in (("slopes", a**2), ("bends", D), ("squares", D**2)):
+                found[name] += second_sums(design, block.w * q)
+            found["mixed"] += first_sums(design, block.w * a * D)
+            found["weights"] += float(block.w @ block.w)
+            found["least"] += [float((block.y * z).min(initial=np.inf))]
+        return found
+
+
+@dataclass(frozen=True, eq=False)
 class ResidualSums:
     r"""Of residuals e = y - shift - z'coef - b of every model.
 
@@ -233,7 +263,8 @@ class ResidualSums:
 
 @dataclass(frozen=True, eq=False)
 class ScatterSums:
-    """By fold, of rows drawn onto a fence about the centre: ``count``, ``first``, ``second``.
+    """By fold, of rows z drawn onto a fence about the centre: ``second`` (F, d + 1, d + 1), the
+    sums of tt', t = (z, 1).
 
     Columns are measured in ``units``, None for their own.
     """
@@ -245,14 +276,11 @@ class ScatterSums:
     def __call__(self, chunk: Chunk) -> Sums:
         """Return the sums over a chunk."""
         d, parts = len(self.blocks.center), self.blocks.folds.parts
-        found: Sums = {"count": np.zeros(parts), "first": np.zeros((parts, d))}
-        found["second"] = np.zeros((parts, d, d))
+        second = np.zeros((parts, d + 1, d + 1))
         for f, block in self.blocks.by_fold(chunk, d):
             Z = _fenced(block.Z if self.units is None else block.Z / self.units, self.fence)
-            found["count"][f] += len(Z)
-            found["first"][f] += Z.sum(axis=0)
-            found["second"][f] += Z.T @ Z
-        return found
+            second[f] += second_sums(Design(Z), np.ones(len(Z)))
+        return {"second": second}
 
 
 @dataclass(frozen=True, eq=False)
