@@ -253,13 +253,8 @@ def _corrections(columns: Columns, state: Array, bent: Array, seconds: Array) ->
 def _training(columns: Columns, sums: dict[str, Array]) -> dict[str, Array]:
     """Return value and first sums over the training rows, divided by their weight."""
     fold, total = columns.left_out, columns.stream.totals(columns.left_out)
-    found = {}
-    for name in ("value", "first"):
-        by_fold = np.moveaxis(sums[name], -1, 1)
-        out = by_fold[np.maximum(fold, 0), np.arange(len(fold))]
-        outside = np.moveaxis(out, 0, -1) * (fold >= 0)
-        found[name] = (sums[name].sum(axis=0) - outside) / total
-    return found
+    trains = (np.arange(columns.stream.folds.parts)[:, None] != fold) / total
+    return {name: np.einsum("f...b,fb->...b", sums[name], trains) for name in ("value", "first")}
 
 
 def _newton(
