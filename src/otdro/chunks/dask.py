@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -110,10 +111,7 @@ def _is_text(v: Array) -> bool:
 
 def _added(parts: list[list[Sums]]) -> list[Sums]:
     """Return the sums of several lots of chunks, from the left."""
-    found = parts[0]
-    for part in parts[1:]:
-        found = add(found, part)
-    return found
+    return reduce(add, parts)
 
 
 def _array(X: Any, name: str) -> Any:

@@ -10,6 +10,7 @@ Mehrotra's, sigma q = mu. Several problems take their steps together, along the 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -128,9 +129,7 @@ def _pieces(rows: PricedRows, z: Array, s: Array, unit: Array) -> SmoothPieces:
     """Return the pieces, those that a row does not have far below the others."""
     found = rows.worst.at(z, rows.y, s)
     least = found.value.max(axis=0) - FAR_BELOW * unit
-    return SmoothPieces(
-        np.maximum(found.value, least), found.slope, found.bend, found.label, found.kept
-    )
+    return replace(found, value=np.maximum(found.value, least))
 
 
 def _after(system: PricedEquations, step: Step, unit: Array) -> tuple[Iterate, Array]:

@@ -56,8 +56,7 @@ class Folds:
         """Return the fold of rows by their numbers and the places of their groups."""
         if self.fold_of is None or group is None:
             return self.of(index)
-        found: Array = self.fold_of[group]
-        return found
+        return np.asarray(self.fold_of[group])
 
 
 @dataclass(frozen=True, eq=False)
