@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from ...chunks import Job, Sums
 from ...costs import Cost
+from ...design import Design
 from ...problem import Ball, Solution
 from ...solvers import Exact
 from ...solvers.streamed import Stream, together
@@ -278,7 +279,7 @@ def _fold_scores(task: Task, one: fits.Fits, costs: list[Cost]) -> FoldScores:
     rows = [np.flatnonzero(stream.kept_fold == f) for f in task.folds]
     z = []
     for part, models in zip(rows, one.in_folds, strict=True):
-        scores = models.scores(stream.rows.X[part] - stream.center)
+        scores = models.scores(Design(stream.rows.X[part] - stream.center))
         shape = (len(part), K, len(models) // K, *scores.shape[2:])
         z.append(np.moveaxis(scores.reshape(shape), 1, 0))
     return FoldScores(-one.held, rows, z, costs)

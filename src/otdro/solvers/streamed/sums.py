@@ -54,10 +54,10 @@ class Models:
         of = (index[:, None] * self.outputs + np.arange(self.outputs)).ravel()
         return Models(self.coef[:, of], self.b[of], self.outputs)
 
-    def scores(self, Z: Array) -> Array:
+    def scores(self, design: Design) -> Array:
         """Return the scores of centred rows, (m, B) or (m, B, outputs)."""
-        z = Design(Z).scores(self.coef) + self.b
-        return z if self.outputs == 1 else z.reshape(len(Z), len(self), self.outputs)
+        z = design.scores(self.coef) + self.b
+        return z if self.outputs == 1 else z.reshape(design.n, len(self), self.outputs)
 
 
 def first_sums(design: Design, a: Array) -> Array:
@@ -68,7 +68,11 @@ def first_sums(design: Design, a: Array) -> Array:
 def second_sums(design: Design, D: Array) -> Array:
     """Return the sums of D tt', t = (z, 1), over some rows."""
     gram, bend = design.moments(D)
-    return np.block([[gram, bend[:, None]], [bend[None], D.sum(keepdims=True)[None]]])
+    found = np.empty((len(bend) + 1, len(bend) + 1))
+    found[:-1, :-1] = gram
+    found[:-1, -1] = found[-1, :-1] = bend
+    found[-1, -1] = D.sum()
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +104,7 @@ class RiskSums:
 
     def _add(self, found: Sums, f: int, block: RowBlock) -> None:
         design, y = Design(block.Z), self.blocks.targets(block, self.positive)
-        value, a, D = self.loss.evaluate(self.models.scores(block.Z), y)
+        value, a, D = self.loss.evaluate(self.models.scores(design), y)
         for second, j in zip(found["second"], self.bent, strict=True):
             second += second_sums(design, block.w * D[:, j])
         a *= block.w[:, None]
@@ -129,7 +133,7 @@ class HeldSums:
         total = np.zeros((len(self.models), B))
         for f, block in self.blocks.by_fold(chunk, PER_MODEL * B * self.loss.outputs):
             y = self.blocks.targets(block, self.positive)
-            total[f] += block.w @ self.loss.value(self.models[f].scores(block.Z), y)
+            total[f] += block.w @ self.loss.value(self.models[f].scores(Design(block.Z)), y)
         return {"value": total}
 
 
@@ -149,7 +153,7 @@ class DualSums:
         total = np.zeros(len(self.models))
         for block in self.blocks.of(chunk, PER_MODEL * len(self.models)):
             y = self.blocks.targets(block, self.positive)
-            a = self.loss.derivative(self.models.scores(block.Z), y)
+            a = self.loss.derivative(self.models.scores(Design(block.Z)), y)
             total += block.w @ self.loss.conjugate(np.where(a > 0, self.up, self.down) * a, y)
         return {"conjugate": total}
 
@@ -163,8 +167,9 @@ class ModelStep(NamedTuple):
     def scores(self, design: Design) -> tuple[Array, Array]:
         """Return the scores of rows and their changes along the step."""
         both = np.column_stack(self)
-        z, dz = (design.scores(both[:-1]) + both[-1]).T
-        return z, dz
+        z, dz = design.scores(both[:-1]).T
+        # sums of strided scores are contiguous
+        return z + both[-1, 0], dz + both[-1, 1]
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,7 +191,7 @@ class NewtonSums:
         side = len(self.move.model)
         found: Sums = {"conjugate": 0.0, "values": np.zeros(len(LENGTHS))}
         found |= {"first": np.zeros(side), "second": np.zeros((side, side))}
-        for block in self.blocks.of(chunk, side):
+        for block in self.blocks.of(chunk, side - 1):
             self._add(found, block)
         return found
 
@@ -353,7 +358,7 @@ class GroupSums:
     def _add(self, found: Sums, block: RowBlock, models: Models) -> None:
         assert block.group is not None
         y = self.blocks.targets(block, self.positive)
-        value = self.loss.value(models.scores(block.Z), y)
+        value = self.loss.value(models.scores(Design(block.Z)), y)
         value = value.reshape(len(y), len(models) // self.each, self.each).mean(axis=1)
         G = len(found["rows"])
         plain, weighted = (indicator(block.group, G, v) for v in (np.ones(len(block.w)), block.w))
