@@ -97,7 +97,8 @@ def _by_newton(task: Task, problems: Problems) -> Minima:
     stream = task.stream
     rho = problems.delta * stream.loss.lipschitz
     full, *in_folds = ([cost.factor() for cost in part] for part in problems.costs)
-    columns = Columns.everywhere(stream, full, rho, problems.model)
+    everywhere = (np.full(len(rho), -1), np.arange(len(rho)))
+    columns = Columns(stream, full, rho, problems.model, *everywhere)
     return minimise(columns, in_folds, Models.of(problems.near, stream.center), FOLD_TOL)
 
 

@@ -72,7 +72,8 @@ class MultinomialNewton(Method):
         starts: Starts | None,
     ) -> list[list[Solution]]:
         """Return the paths of problems over the same rows, in step where all have all classes."""
-        if not all(_complete(problem) for problem in problems):
+        masses = [class_masses(p.y, p.weights, p.loss.outputs) for p in problems]
+        if not np.all(masses):
             return super().solve_folds(problems, deltas, tol, max_iter, starts)
         return _in_turn(_Together(problems), np.asarray(deltas, dtype=float), tol, max_iter)
 
@@ -82,11 +83,6 @@ class MultinomialNewton(Method):
         K = problem.loss.outputs
         small = (d + 1) * (K - 1) <= BATCH_COEFFICIENTS and n * max(d**2, K) <= BATCH_ENTRIES
         return bool(small and d <= n and problem.ball.cost.euclidean)
-
-
-def _complete(problem: Problem) -> bool:
-    """Whether every class has weight."""
-    return bool(class_masses(problem.y, problem.weights, problem.loss.outputs).all())
 
 
 class _Together:

@@ -18,7 +18,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """Problems as columns: ``factors`` L and ``rho`` of each, and the fold it leaves out.
+    """Problems as columns: ``factors`` L and ``rho`` of each, and the fold it leaves out, or -1.
 
     ``model`` is its number among those of the stream, one per class where there are more than two.
     ``group`` is the number of the problem over all rows of the same cost, delta and model, whose
@@ -31,14 +31,6 @@ class Columns:
     model: Array
     left_out: Array
     group: Array
-
-    @classmethod
-    def everywhere(
-        cls, stream: Stream, factors: list[Array | None], rho: Array, model: Array
-    ) -> Columns:
-        """Return problems over all rows."""
-        B = len(rho)
-        return cls(stream, factors, rho, model, np.full(B, -1), np.arange(B))
 
     def in_folds(self, factors: list[list[Array | None]]) -> Columns:
         """Return these problems without each fold in turn, fold after fold, with its factors."""
