@@ -14,7 +14,9 @@ from otdro.chunks import open_rows, opening, parquet, read_target
 from otdro.chunks.memmap import MappedRows, read
 from otdro.costs import Mahalanobis, Norm
 from otdro.metrics import Learned, Spectral
-from otdro.solvers.streamed import Folds, stream
+from otdro.solvers.streamed import Folds, batch, stream
+from otdro.solvers.streamed.curvature import KeptCurvature
+from otdro.solvers.streamed.newton import NewtonMove, NewtonPoint
 from reference import conic
 from streaming import FINE, D, N, chunks_of, mapped, splits_of, write_folder
 
@@ -740,3 +742,20 @@ def test_a_chunk_of_rows_that_weigh_nothing(rows, order):
     memory = clone(model).fit(X, y, weights)
     found = model.fit(chunks_of(X, y, 100), None, weights)
     assert_allclose(found.robust_risk_, memory.robust_risk_, rtol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("theta", "mass", "left"),
+    [
+        # of the promise .5 the squared turn (1/2)^2 and slope/mass = .5 are left
+        ([2.0, 0.0], 1.0, 0.375),
+        ([0.0, 0.0], 1.0, 0.5),
+        ([2.0, 0.0], np.finfo(float).tiny, 0.5),
+    ],
+)
+def test_what_a_step_of_a_fold_may_leave(theta, mass, left):
+    """Without coefficients, or a curvature, to compare a step with it may leave all it promises."""
+    none = np.zeros(2)
+    point = NewtonPoint(np.append(theta, 0.0), 1.0, 1.0, 0.0, none, np.eye(2), none, mass)
+    move = NewtonMove(np.array([1.0, 0.0, 0.0]), -0.5, none, 1.0)
+    assert batch._left(point, move, KeptCurvature(np.eye(3), np.inf)) == left

@@ -32,7 +32,7 @@ class Chunk:
     number: int
     start: int
     X: Array
-    y: Array | None
+    y: Array | None = None
     w: Array | None = None
     group: Array | None = None
 
@@ -124,7 +124,7 @@ class Chunks:
         found: list[Sums] | None = None
         rows = 0
         for chunk in self:
-            part = apply(jobs, self.checked(chunk))
+            part = apply(jobs, checked(chunk, self.d, self.dtype))
             rows += len(chunk.X)
             found = part if found is None else add(found, part)
         if found is None or rows != self.n:
@@ -134,10 +134,6 @@ class Chunks:
             )
         self.passes += 1
         return found
-
-    def checked(self, chunk: Chunk) -> Chunk:
-        """Return a chunk whose columns and numbers are as those of all rows."""
-        return checked(chunk, self.d, self.dtype)
 
     def selected(self, names: list[str]) -> Chunks:
         """Return the same rows with these columns; here only those that there are, in order."""

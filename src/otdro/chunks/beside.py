@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,32 +12,25 @@ from .base import BESIDE, Array, Chunk, Chunks
 from .files import read
 
 
-def vector(v: Any, n: int, name: str) -> Array | None:
-    """Return an array of one entry per row, None if there is none; ``name`` is for messages."""
-    if v is None:
-        return None
-    v = v if isinstance(v, np.ndarray) else np.asarray(v)
-    if v.ndim == 2 and v.shape[1] == 1:
-        v = v[:, 0]
+def column(v: Any, n: int, name: str) -> Any:
+    """Return an array of one entry per row, which may be a table of one column; else refuse."""
+    v = v[:, 0] if v.ndim == 2 and v.shape[1] == 1 else v
     if v.shape != (n,):
         raise ValueError(f"X has {n} rows but {name} has shape {v.shape}: give one entry per row.")
     return v
 
 
-@dataclass(frozen=True, eq=False)
-class Beside:
-    """Arrays of one entry per row, in memory or in mapped files; None for what there is not."""
+def beside_of(n: int, **parts: Any) -> dict[str, Array]:
+    """Return what is given of y, w and group, in memory or in mapped files, of n rows."""
+    given = {part: v for part, v in parts.items() if v is not None}
+    # an array may be mapped, and stays so
+    arrays = {p: v if isinstance(v, np.ndarray) else np.asarray(v) for p, v in given.items()}
+    return {part: column(v, n, BESIDE[part]) for part, v in arrays.items()}
 
-    parts: dict[str, Array | None]
 
-    @classmethod
-    def of(cls, n: int, **parts: Any) -> Beside:
-        """Return what is given of y, w and group, with one entry for each of n rows."""
-        return cls({part: vector(v, n, BESIDE[part]) for part, v in parts.items()})
-
-    def rows(self, start: int, stop: int) -> dict[str, Any]:
-        """Return the entries of some rows."""
-        return {part: None if v is None else read(v, start, stop) for part, v in self.parts.items()}
+def entries(beside: dict[str, Array], start: int, stop: int) -> dict[str, Any]:
+    """Return what comes beside some rows."""
+    return {part: read(v, start, stop) for part, v in beside.items()}
 
 
 class RowsBeside(Chunks):
@@ -46,11 +39,10 @@ class RowsBeside(Chunks):
     def __init__(self, rows: Chunks, **parts: Any) -> None:
         self.n, self.d, self.dtype, self.columns = rows.n, rows.d, rows.dtype, rows.columns
         self.all_rows = rows
-        given = {part: v for part, v in parts.items() if v is not None}
-        self.beside = Beside.of(self.n, **given)
+        self.beside = beside_of(self.n, **parts)
 
     def __iter__(self) -> Iterator[Chunk]:
         """Yield the chunks in the order of the rows."""
         for chunk in self.all_rows:
             stop = chunk.start + len(chunk.X)
-            yield replace(chunk, **self.beside.rows(chunk.start, stop))
+            yield replace(chunk, **entries(self.beside, chunk.start, stop))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import reduce
 from typing import Any
 
 import numpy as np
 
 from .base import BESIDE, Array, Chunk, Chunks, Job, Sums, add, apply, checked, require_numbers
-from .beside import vector
+from .beside import column
 
 #: Sums that are added in one task; the tree is fixed, and with it the rounding.
 FAN_IN = 8
@@ -44,18 +45,13 @@ class DaskRows(Chunks):
     def _blocks(self, v: Any, part: str) -> list[Any]:
         """Return, of one entry per row, those of each chunk."""
         name = BESIDE[part]
+        if v is None:
+            return [None] * len(self.sizes)
         if not is_dask(v):
-            v = vector(v, self.n, name)
-            stops = np.cumsum(self.sizes)
-            return [None] * len(stops) if v is None else list(np.split(np.asarray(v), stops[:-1]))
+            return np.split(column(np.asarray(v), self.n, name), np.cumsum(self.sizes)[:-1])
         v = _array(v, name)
         _require_sizes(v, name)
-        v = v[:, 0] if v.ndim == 2 and v.shape[1] == 1 else v
-        if v.shape != (self.n,):
-            raise ValueError(
-                f"X has {self.n} rows but {name} has shape {v.shape}: give one entry per row."
-            )
-        return list(v.rechunk((tuple(self.sizes),)).to_delayed().ravel())
+        return list(column(v, self.n, name).rechunk((tuple(self.sizes),)).to_delayed().ravel())
 
     def __iter__(self) -> Iterator[Chunk]:
         """Yield the chunks in the order of the rows."""
@@ -115,10 +111,7 @@ def _is_text(v: Array) -> bool:
 
 def _added(parts: list[list[Sums]]) -> list[Sums]:
     """Return the sums of several lots of chunks, from the left."""
-    found = parts[0]
-    for part in parts[1:]:
-        found = add(found, part)
-    return found
+    return reduce(add, parts)
 
 
 def _array(X: Any, name: str) -> Any:

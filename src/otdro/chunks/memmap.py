@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from .base import CHUNK_BYTES, Chunk, Chunks, require_numbers
-from .beside import Beside
+from .beside import beside_of, entries
 from .files import read
 
 
@@ -26,7 +26,7 @@ class MappedRows(Chunks):
         self.n, self.d = X.shape
         self.dtype = X.dtype
         self.X = X
-        self.beside = Beside.of(self.n, y=y, w=w, group=group)
+        self.beside = beside_of(self.n, y=y, w=w, group=group)
         self.rows = max(1, chunk_bytes // max(1, self.d * X.dtype.itemsize))
 
     def __iter__(self) -> Iterator[Chunk]:
@@ -34,4 +34,4 @@ class MappedRows(Chunks):
         for number, start in enumerate(range(0, self.n, self.rows)):
             stop = min(start + self.rows, self.n)
             X = read(self.X, start, stop)
-            yield Chunk(number, start, X, **self.beside.rows(start, stop))
+            yield Chunk(number, start, X, **entries(self.beside, start, stop))

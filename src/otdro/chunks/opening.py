@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from os import PathLike
 from typing import Any
 
 import numpy as np
 
-from .base import BESIDE, Array, Chunk, Chunks
+from .base import BESIDE, Array, Chunk, Chunks, Sums
 from .beside import RowsBeside
 from .dask import DaskRows, is_dask
 from .files import is_mapped
@@ -66,15 +65,12 @@ def _names(beside: dict[str, Any]) -> dict[str, str | None]:
     return beside
 
 
-@dataclass(frozen=True, eq=False)
-class _Targets:
-    """The job that collects the targets."""
-
-    def __call__(self, chunk: Chunk) -> dict[str, list[Array]]:
-        return {"y": [] if chunk.y is None else [chunk.y]}
+def _targets(chunk: Chunk) -> Sums:
+    """Return the targets of a chunk."""
+    return {"y": [] if chunk.y is None else [chunk.y]}
 
 
 def read_target(rows: Chunks) -> Array:
     """Return the targets of all rows as one array: one pass."""
-    [found] = rows.total(_Targets())
+    [found] = rows.total(_targets)
     return np.concatenate(found["y"])

@@ -98,7 +98,7 @@ class ParquetRows(Chunks):
         kept = [name for name in self.columns or [] if name not in given.values()]
         return ParquetRows(self.folder, self.beside | given, kept, self.chunk_bytes)
 
-    def _pieces(self, file: Path) -> Iterator[tuple[Array, dict[str, Array | None]]]:
+    def _pieces(self, file: Path) -> Iterator[tuple[Array, dict[str, Array]]]:
         import pyarrow as pa
 
         names = list(dict.fromkeys([*(self.columns or []), *self.beside.values()]))
@@ -108,10 +108,13 @@ class ParquetRows(Chunks):
                 X = np.empty((batch.num_rows, self.d), self.dtype)
                 for j, name in enumerate(self.columns or []):
                     X[:, j] = batch.column(name).to_numpy(zero_copy_only=False)
-                beside: dict[str, Array | None] = {"y": None}
-                for part, name in self.beside.items():
-                    beside[part] = _vector(batch.column(name), file, BESIDE[part])
-                yield X, beside
+                yield (
+                    X,
+                    {
+                        part: _vector(batch.column(name), file, BESIDE[part])
+                        for part, name in self.beside.items()
+                    },
+                )
         except (pa.ArrowException, OSError) as error:
             raise ValueError(
                 f"{file.name} cannot be read to its end: {error}. Write it again."

@@ -18,8 +18,9 @@ from ..losses import Loss
 from ..memory import require_memory
 from ..radius import candidates as cost_candidates
 from ..radius.checks import check_delta, resolve_order
+from ..radius.selection import Choice
 from ..radius.splitting import DEFAULT_FOLDS
-from ..radius.streamed import StreamedChoice, choose, group_folds, lacks
+from ..radius.streamed import choose, group_folds, lacks
 from ..radius.trials import Settings
 from ..solvers.streamed import Folds, Stream, opened
 from .multinomial import model_form
@@ -174,7 +175,7 @@ def _weighed(stream: Stream, model: Any) -> Stream:
         if balanced
         else compute_class_weight(model.class_weight, classes=classes, y=classes)
     )
-    weighed = stream.weighing(np.asarray(factors, dtype=float))
+    weighed = replace(stream, factors=np.asarray(factors, dtype=float))
     require_classes(classes, weighed.mass())
     return weighed
 
@@ -207,12 +208,11 @@ def _settings(model: Any, stream: Stream) -> Settings:
     )
 
 
-def _report(model: Any, stream: Stream, chosen: StreamedChoice) -> None:
+def _report(model: Any, stream: Stream, chosen: Choice) -> None:
     """Warn of solutions that are not certified, and of constant ones at a given delta."""
     delta = chosen.ball.delta
-    for found, name in zip(
-        chosen.solutions, names_of(stream.classes, len(stream.models)), strict=True
-    ):
+    names = names_of(stream.classes, len(stream.models))
+    for found, name in zip(chosen.solutions or [], names, strict=True):
         if not found.converged:
             _warn(
                 f"the fit{name} did not reach the gap asked for: {found.message}. Raise max_iter "
@@ -234,9 +234,9 @@ def _warn(text: str, category: type[Warning]) -> None:
     warnings.warn(text, category, stacklevel=6)
 
 
-def _store(model: Any, stream: Stream, chosen: StreamedChoice, note: str) -> None:
+def _store(model: Any, stream: Stream, chosen: Choice, note: str) -> None:
     """Store what a fit in memory stores, but for the rows."""
-    solutions, chunks = chosen.solutions, stream.chunks
+    solutions, chunks = chosen.solutions or [], stream.chunks
     model.n_features_in_ = chunks.d
     if chunks.columns is not None:
         model.feature_names_in_ = np.array(chunks.columns, dtype=object)
@@ -250,7 +250,8 @@ def _store(model: Any, stream: Stream, chosen: StreamedChoice, note: str) -> Non
         model.classes_ = stream.classes
     model.multiplier_ = _one_or_all([float(found.multiplier) for found in solutions])
     model.robust_risk_ = _one_or_all([float(found.objective) for found in solutions])
-    model.empirical_risk_ = _one_or_all(list(map(float, chosen.risks)))
+    losses = [found.mean_loss for found in solutions if found.mean_loss is not None]
+    model.empirical_risk_ = _one_or_all(losses)
     model.gap_ = _one_or_all([float(found.gap) for found in solutions])
     model.n_iter_ = max(found.n_iter for found in solutions)
     passes = f"{chunks.passes} pass{'' if chunks.passes == 1 else 'es'} over {chunks.n} rows"

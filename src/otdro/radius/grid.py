@@ -120,9 +120,6 @@ def tidy(
     ``linear``: at order 1 the plain risk is the robust one less delta times the multiplier.
     """
 
-    def table(name: str) -> Array:
-        return deltas_first(np.array([[getattr(s, name) for s in row] for row in solved]))
-
     loss = sample.loss
     plain = []
     for y, row in zip(sample.ys, solved, strict=True):
@@ -133,11 +130,20 @@ def tidy(
         coefs, intercepts = np.stack([s.coef for s in row]), np.stack([s.intercept for s in row])
         z = model_scores(sample.X, coefs, intercepts)
         plain.append(numpy(sample.weights @ loss.value(z, y[:, None])))
+    return tabled(deltas, solved, np.array(plain), **scores)
+
+
+def tabled(deltas: Array, solved: list[list[Solution]], risk: Array, **scores: Any) -> Path:
+    """Return solutions, one list per target vector, with their plain risks (K, m) as a path."""
+
+    def table(name: str) -> Array:
+        return deltas_first(np.array([[getattr(s, name) for s in row] for row in solved]))
+
     return Path(
         deltas=deltas,
         coef=table("coef"),
         intercept=table("intercept"),
-        empirical_risk=deltas_first(np.array(plain)),
+        empirical_risk=deltas_first(risk),
         robust_risk=table("objective"),
         gap=table("gap"),
         **scores,

@@ -209,9 +209,9 @@ def _between(problem: Problem, left: _Trial, right: _Trial, xatol: float) -> _Tr
     """Return the best point on the segment of two, by golden section."""
 
     def at(t: float) -> _Trial:
-        ends = (left.found, right.found)
-        coef, b = ((1 - t) * x + t * y for x, y in zip(*map(_model, ends), strict=True))
-        point = replace(left.found, coef=coef, intercept=float(b), mean_loss=None)
+        x, y = left.found, right.found
+        coef, b = (1 - t) * x.coef + t * y.coef, (1 - t) * x.intercept + t * y.intercept
+        point = replace(x, coef=coef, intercept=float(b), mean_loss=None)
         return _trial(problem, point, left.a)
 
     t = minimize_scalar(
@@ -226,10 +226,6 @@ def _between(problem: Problem, left: _Trial, right: _Trial, xatol: float) -> _Tr
         # at the kink of max(w, 1/kappa) a minimiser by values has half of the digits
         best = _better(best, at(float(brentq(lambda t: at(t).w - kink, 0.0, 1.0, xtol=XATOL))))
     return best
-
-
-def _model(point: Solution) -> tuple[Any, Any]:
-    return point.coef, point.intercept
 
 
 def _next(penalty: _Slope, left: _Trial | None, right: _Trial, round_: int) -> float:

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...chunks import Job
+from ...chunks import Job, Sums
 from ...costs import Cost
+from ...design import Design
 from ...problem import Ball, Solution
 from ...solvers import Exact
 from ...solvers.streamed import Stream, together
@@ -25,10 +27,10 @@ from ..checks import check_delta, resolve_order
 from ..environments import Environments
 from ..evidence import Evidence
 from ..folds import FoldScores
-from ..grid import Path, deltas_first
+from ..grid import tabled
 from ..margins import binary_view
 from ..rules import resolve as resolve_rule
-from ..selection import blend_weights, noted
+from ..selection import Choice, blend_weights, noted
 from ..splitting import usable
 from ..trials import Settings, Trial, Trials, on_a_part, resolve_deltas
 from ..units import spreads_far_apart
@@ -43,57 +45,37 @@ from .learning import (
     scatter_job,
     takes_covariance,
 )
-from .solving import Near, method
+from .solving import method
 from .task import Task
-from .theory import theory_profiles
-from .thresholds import fenced_job, zeros
+from .theory import theory_of
+from .thresholds import fenced_job, grid_of
 
 Array = NDArray[Any]
 
 
-@dataclass(frozen=True, eq=False)
-class StreamedChoice:
-    """The ball, the certified solutions on it with their plain risks, and the path of the folds.
-
-    There is one solution for each model.
-    """
-
-    ball: Ball
-    solutions: list[Solution]
-    risks: list[float]
-    path: Path | None
-    note: str
-
-
-def choose(stream: Stream, settings: Settings, tol: float, max_iter: int) -> StreamedChoice:
+def choose(stream: Stream, settings: Settings, tol: float, max_iter: int) -> Choice:
     """Return the ball that the settings ask for, and the solution on it."""
-    order, delta = order_of(settings, stream), check_delta(settings.delta)
+    tried, delta = (
+        cost_candidates.resolve(settings.cost, stream.rows.X),
+        check_delta(settings.delta),
+    )
+    order = resolve_order(settings.order, stream.loss, tried.cost)
+    reason = lacks(stream.loss, order, tried, stream.label_cost)
+    if reason is not None:
+        raise ValueError(reason)
     stream = with_price(stream, settings, tol, max_iter)
     sample = stream.sample
-    tried = cost_candidates.resolve(settings.cost, sample.X)
     units = None if tried.learned is None else spreads_far_apart(sample)
     task = _looked(Task(stream, order, delta, settings, tol, max_iter, units=units), tried)
     left, full = tried.from_all(sample)
     full = from_scatter(task, left, full, -1)
     if delta == "theory":
-        profiles = theory_profiles(stream, full[0], order, settings.confidence, task.squared)
-        task = replace(task, profiles=profiles)
+        known = (order, settings.confidence, task.squared)
+        task = replace(task, theory=theory_of(stream, full[0], *known))
     if delta == "cv" or left.learned is not None:
         return _from_folds(task, left, full)
     ball = task.ball(full[0], _deltas(task, full[0])[0])
-    solutions, risks = _solved(task, ball, None)
-    return StreamedChoice(ball, solutions, risks, None, left.note)
-
-
-def order_of(settings: Settings, stream: Stream) -> int:
-    """Return the order; refuse a loss, order or cost that is not solved in chunks."""
-    loss = stream.loss
-    tried = cost_candidates.resolve(settings.cost, stream.rows.X)
-    order = resolve_order(settings.order, loss, tried.cost)
-    reason = lacks(loss, order, tried, stream.label_cost)
-    if reason is not None:
-        raise ValueError(reason)
-    return order
+    return Choice(ball, None, _solved(task, ball, None), left.note)
 
 
 def lacks(loss: Any, order: int, tried: Candidates, label_cost: Any = np.inf) -> str | None:
@@ -125,77 +107,64 @@ def lacks(loss: Any, order: int, tried: Candidates, label_cost: Any = np.inf) ->
 
 def _looked(task: Task, tried: Candidates) -> Task:
     """Return the task after the pass that takes factors, scatter and fenced sums, where needed."""
-    stream, jobs = task.stream, dict[str, Job]()
+    stream, looks = task.stream, dict[str, tuple[Job, Callable[[Sums], Any]]]()
     scatter = any(takes_covariance(c) for c in candidates_of(tried))
-    grid = task.delta == "cv" and task.settings.deltas is None
     if stream.loss.pieces is not None:
-        jobs["squared"] = by_factors.job(stream)
+        looks["squared"] = by_factors.job(stream), partial(by_factors.factors, stream)
     if scatter:
-        jobs["scatter"] = scatter_job(stream)
+        looks["covariance"] = scatter_job(stream), covariances
     if scatter and task.units is not None:
-        jobs["in units"] = scatter_job(stream, task.units)
-    if grid:
-        jobs["fenced"] = fenced = fenced_job(stream, *fence_of(stream), by_factors.shift(stream))
-    if not jobs:
-        return task
-    found = dict(zip(jobs, stream.chunks.total(*jobs.values()), strict=True))
-    if "squared" in found:
-        task = replace(task, squared=by_factors.factors(stream, found["squared"]))
-    if "scatter" in found:
-        task = replace(task, covariance=covariances(found["scatter"]))
-    if "in units" in found:
-        task = replace(task, covariance_in_units=covariances(found["in units"]))
-    if "fenced" in found:
-        task = replace(task, zeros=zeros(stream, task.squared, fenced, found["fenced"]))
+        looks["covariance_in_units"] = scatter_job(stream, task.units), covariances
+    if task.delta == "cv" and task.settings.deltas is None:
+        fenced = fenced_job(stream, *fence_of(stream), by_factors.shift(stream))
+        looks["grid"] = fenced, lambda found: grid_of(stream, task.squared, fenced, found)
+    found = stream.chunks.total(*(job for job, _ in looks.values())) if looks else []
+    for (name, (_, of)), sums in zip(looks.items(), found, strict=True):
+        # the grid follows from the factors, which come first
+        task = replace(task, **{name: of(sums)})
     return task
 
 
-def _solved(
-    task: Task, ball: Ball, starts: list[Near] | None
-) -> tuple[list[Solution], list[float]]:
-    """Return the certified solutions and their plain risks, from models near them."""
+def _solved(task: Task, ball: Ball, starts: list[Solution] | None) -> list[Solution]:
+    """Return the certified solutions, one for each model, from models near them."""
     stream, factor = task.stream, ball.cost.factor()
     if task.squared is not None:
-        exact = (task.squared, factor, np.array([ball.delta]), task.tol)
-        squared, risks = by_factors.certified(*exact)
-        return squared, risks.tolist()
+        return by_factors.certified(task.squared, factor, np.array([ball.delta]), task.tol)
     methods = [
         method(model, ball, None if starts is None else starts[k], task.tol, task.max_iter)
         for k, model in enumerate(stream.models)
     ]
-    found = together(stream.chunks, methods)
-    solutions = [solution for solution, _ in found]
+    solutions = together(stream.chunks, methods)
     if ball.order == 2 and ball.delta == 0:
         # the risk rises with the root of delta
         rates = [np.inf if solution.coef.any() else 0.0 for solution in solutions]
         solutions = [replace(s, multiplier=m) for s, m in zip(solutions, rates, strict=True)]
-    return solutions, [risk for _, risk in found]
+    return solutions
 
 
 def _deltas(task: Task, cost: Cost) -> Array:
     """Return the grid of deltas, or the one that is given."""
 
     def theory() -> float:
-        profiles = task.profiles or []
-        return max(profile.delta(cost, task.settings.confidence) for profile in profiles)
+        assert task.theory is not None
+        return task.theory(cost)
 
     def default() -> Array:
-        assert task.zeros is not None
-        return task.zeros.deltas(cost, task.order)
+        assert task.grid is not None
+        return task.grid(cost, task.order)
 
     return resolve_deltas(task.delta, task.settings, theory, default)
 
 
 @dataclass(frozen=True, eq=False)
 class Tried:
-    """A cost with what its folds said, its fits, and what these say about the environments."""
+    """A cost with what its folds said, and what that says about the environments."""
 
     trial: Trial
-    fits: fits.Fits
     environments: Environments | None
 
 
-def _from_folds(task: Task, tried: Candidates, full: list[Cost]) -> StreamedChoice:
+def _from_folds(task: Task, tried: Candidates, full: list[Cost]) -> Choice:
     """Choose cost and delta by the same folds."""
     tried, full = _in_units(task, tried, full)
     learned = _outside(task, tried)
@@ -262,38 +231,24 @@ def _outside(task: Task, tried: Candidates) -> list[list[Cost]]:
     ]
 
 
-def _chosen(task: Task, best: Tried, table: list[Any], note: str) -> StreamedChoice:
+def _chosen(task: Task, best: Tried, table: list[Any], note: str) -> Choice:
     """Return the ball of the best cost, the solutions on it, and the path."""
-    trial, models = best.trial, best.fits.everywhere
-    j = trial.verdict.place
+    trial, j = best.trial, best.trial.verdict.place
     ball = task.ball(trial.cost, trial.deltas[j])
-    lines = [model.lines(task.stream.center) for model in models]
-    starts = [
-        Near(of_model[j], b[j], float(best.fits.multiplier[k, j]))
-        for k, (of_model, b) in enumerate(lines)
-    ]
-    solutions, risks = _solved(task, ball, starts)
-    shift = 0.0 if task.squared is None else task.squared.shift
-    coef = np.stack([of_model for of_model, _ in lines])
-    intercept = np.stack([b for _, b in lines]) + shift
-    # risks, objectives and gaps (K, m); those of the chosen delta are the solutions' own
-    risk, objective, gap = best.fits.risk.copy(), best.fits.objective.copy(), best.fits.gap.copy()
-    for k, found in enumerate(solutions):
-        coef[k, j], intercept[k, j], risk[k, j] = found.coef, found.intercept, risks[k]
-        objective[k, j], gap[k, j] = found.objective, found.gap
-    path = Path(
-        deltas=trial.deltas,
-        coef=deltas_first(coef),
-        intercept=deltas_first(intercept),
-        empirical_risk=deltas_first(risk),
-        robust_risk=deltas_first(objective),
-        gap=deltas_first(gap),
+    near = trial.starts or []
+    solutions = _solved(task, ball, [path[j] for path in near])
+    pairs = zip(near, solutions, strict=True)
+    solved = [[*path[:j], found, *path[j + 1 :]] for path, found in pairs]
+    path = tabled(
+        trial.deltas,
+        solved,
+        np.array([[found.mean_loss for found in path] for path in solved]),
         score_mean=trial.folds.mean,
         score_se=trial.folds.se,
         candidates=table,
         environments=None if best.environments is None else best.environments.losses,
     )
-    return StreamedChoice(ball, solutions, risks, path, note)
+    return Choice(ball, path, solutions, note)
 
 
 def _tried(
@@ -302,7 +257,7 @@ def _tried(
     """Return what the folds say of every cost; ``learned`` are those outside each fold."""
     deltas = [_deltas(task, cost) for cost in full]
     by_cost = list(zip(*learned, strict=True))
-    found = _solver(task)(task, full, by_cost, deltas)
+    found = fits.of_costs(task, full, by_cost, deltas)
     rule, stream = resolve_rule(task.settings.rule), task.stream
     distinct = stream.kept.distinct / len(stream.rows.y) * stream.chunks.n
     results = []
@@ -313,27 +268,18 @@ def _tried(
         view, margins = binary_view(stream.sample, folds)
         known = (task.order, deltas[c], margins, True, None, distinct, losses, seen)
         verdict = rule(Evidence(view, full[c], *known))
-        trial = Trial(names[c], full[c], deltas[c], None, folds, verdict)
-        results.append(Tried(trial, one, seen))
+        trial = Trial(names[c], full[c], deltas[c], one.solved, folds, verdict)
+        results.append(Tried(trial, seen))
     return results
-
-
-def _solver(task: Task) -> Callable[..., list[fits.Fits]]:
-    """Return what solves folds and path."""
-    if task.squared is not None:
-        return fits.by_factors
-    plain = task.stream.loss.outputs == 1 and np.isinf(task.stream.label_cost)
-    return fits.by_newton if plain and task.order == 1 else fits.one_by_one
 
 
 def _fold_scores(task: Task, one: fits.Fits, costs: list[Cost]) -> FoldScores:
     """Return the scores of all rows, with the tested rows in memory and their model scores."""
-    stream, K = task.stream, len(one.everywhere)
+    stream, K = task.stream, len(one.solved)
     rows = [np.flatnonzero(stream.kept_fold == f) for f in task.folds]
-    shift = 0.0 if task.squared is None else task.squared.shift
     z = []
     for part, models in zip(rows, one.in_folds, strict=True):
-        scores = models.scores(stream.rows.X[part] - stream.center) + shift
+        scores = models.scores(Design(stream.rows.X[part] - stream.center))
         shape = (len(part), K, len(models) // K, *scores.shape[2:])
         z.append(np.moveaxis(scores.reshape(shape), 1, 0))
     return FoldScores(-one.held, rows, z, costs)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,13 +13,21 @@ from sklearn.exceptions import ConvergenceWarning
 from ...costs import Cost
 from ...problem import Solution
 from ...solvers import Exact
-from ...solvers.streamed import Columns, HeldSums, Minima, Models, Stream, minimise, together
+from ...solvers.streamed import (
+    Columns,
+    HeldSums,
+    Minima,
+    Models,
+    Stream,
+    minimise,
+    together,
+)
 from ...solvers.streamed.batch import PASSES
 from ...solvers.streamed.priced import NEAR_IN_FOLDS
-from ...solvers.streamed.squared import certified
+from ...solvers.streamed.squared import FoldFactors, certified
 from ..folds import FOLD_TOL
 from ..grid import solve_path
-from .solving import method, near
+from .solving import method
 from .task import Task
 
 Array = NDArray[Any]
@@ -32,82 +40,88 @@ LOT_BYTES = 2**27
 class Fits:
     """One cost: K models over all rows along m deltas, those of each fold, and what they lose.
 
-    ``everywhere`` are the models over all rows, of each of the K, with F, plain risk, ``gap`` and
-    ``multiplier`` (K, m); ``in_folds`` those of each fold (K m models, one of the K after another),
-    and ``held`` (F, m) their mean losses on its rows, over the K.
+    ``solved`` are the solutions over all rows, m of each of the K;
+    ``in_folds`` the models of each fold (K m, one of the K after another), and ``held`` (F, m)
+    their mean losses on its rows, over the K.
     """
 
-    everywhere: list[Models]
-    objective: Array
-    risk: Array
-    gap: Array
-    multiplier: Array
+    solved: list[list[Solution]]
     in_folds: list[Models]
     held: Array
 
 
-def by_factors(task: Task, full: list[Cost], learned: list[Any], deltas: list[Array]) -> list[Fits]:
-    """Return the fits of the squared loss, all from factors; certificates take one pass."""
-    squared, pieces = task.squared, task.stream.loss.pieces
-    assert squared is not None
-    assert pieces is not None
-    found = []
-    for cost, in_folds, grid in zip(full, learned, deltas, strict=True):
-        models = [squared.models(c.factor(), grid, f) for f, c in enumerate(in_folds)]
-        held = [squared.held(m, f) / (2 * pieces.kappa) for f, m in enumerate(models)]
-        solutions, risk = certified(squared, cost.factor(), grid, task.tol)
-        objective = np.array([s.objective for s in solutions])
-        gap = np.array([s.gap for s in solutions])
-        multiplier = np.zeros(len(grid))
-        everywhere = squared.models(cost.factor(), grid)
-        each = (objective[None], risk[None], gap[None], multiplier[None])
-        found.append(Fits([everywhere], *each, models, np.stack(held)))
-    return found
-
-
-def by_newton(task: Task, full: list[Cost], learned: list[Any], deltas: list[Array]) -> list[Fits]:
-    """Return the fits of a smooth loss: all costs, folds, models and deltas as one batch."""
+def of_costs(task: Task, full: list[Cost], learned: list[Any], deltas: list[Array]) -> list[Fits]:
+    """Return the fits of every cost; ``learned`` are, of each, the costs outside every fold."""
+    if task.squared is not None:
+        pairs = zip(full, learned, deltas, strict=True)
+        return [_by_factors(task.squared, task.tol, *known) for known in pairs]
     stream = task.stream
     starts = [
         solve_path(stream.sample, cost, task.order, grid, Exact(tol=FOLD_TOL))
         for cost, grid in zip(full, deltas, strict=True)
     ]
-    factors = [cost.factor() for cost in full]
-    by_fold = [[cost.factor() for cost in of_fold] for of_fold in zip(*learned, strict=True)]
     # all problems over all rows: cost, model and delta
     sizes = [(len(stream.models), len(grid)) for grid in deltas]
     numbers = [(c, k, j) for c, size in enumerate(sizes) for k, j in np.ndindex(size)]
-    near = [starts[c][k][j] for c, k, j in numbers]
-    coef = np.stack([found.coef for found in near], axis=1)
-    b = np.array([found.intercept for found in near]) + stream.center @ coef
-    rho = np.array([deltas[c][j] for c, _, j in numbers]) * stream.loss.lipschitz
-    columns = Columns.everywhere(
-        [factors[c] for c, *_ in numbers], rho, np.array([k for _, k, _ in numbers])
+    parts = [full, *zip(*learned, strict=True)]
+    problems = Problems(
+        [[costs[c] for c, *_ in numbers] for costs in parts],
+        np.array([k for _, k, _ in numbers]),
+        np.array([deltas[c][j] for c, _, j in numbers]),
+        [starts[c][k][j] for c, k, j in numbers],
     )
-    in_folds = [[of_fold[c] for c, *_ in numbers] for of_fold in by_fold]
-    found = minimise(stream, columns, in_folds, (coef, b), FOLD_TOL)
+    plain = stream.loss.outputs == 1 and np.isinf(stream.label_cost) and task.order == 1
+    found = (_by_newton if plain else _one_by_one)(task, problems)
     _warn_of(found.unsolved)
     return _split(found, sizes)
 
 
-def one_by_one(task: Task, full: list[Cost], learned: list[Any], deltas: list[Array]) -> list[Fits]:
-    """Return the fits at order 2 and of softmax models, all on shared passes."""
+class Problems(NamedTuple):
+    """Problems by their costs, over all rows and outside each fold, models, deltas and starts."""
+
+    costs: list[list[Cost]]
+    model: Array
+    delta: Array
+    near: list[Solution]
+
+
+def _by_factors(squared: FoldFactors, tol: float, cost: Cost, in_folds: Any, deltas: Array) -> Fits:
+    """Return the fits of the squared loss, all from factors; certificates take one pass."""
+    models = [squared.models(c.factor(), deltas, f) for f, c in enumerate(in_folds)]
+    held = np.stack([squared.held(m, f) for f, m in enumerate(models)])
+    return Fits([certified(squared, cost.factor(), deltas, tol)], models, held)
+
+
+def _by_newton(task: Task, problems: Problems) -> Minima:
+    """Return the fits of a smooth loss: all costs, folds, models and deltas as one batch."""
     stream = task.stream
-    parts = [stream, *(stream.outside(f) for f in task.folds)]
-    methods = []
-    for cost, in_folds, grid in zip(full, learned, deltas, strict=True):
-        starts = solve_path(stream.sample, cost, task.order, grid, Exact(tol=FOLD_TOL))
-        for part, one in zip(parts, [cost, *in_folds], strict=True):
-            for k, j in np.ndindex(len(stream.models), len(grid)):
-                ball = task.ball(one, grid[j])
-                methods.append(method(part.models[k], ball, near(starts[k][j]), FOLD_TOL, PASSES))
+    rho = problems.delta * stream.loss.lipschitz
+    full, *in_folds = ([cost.factor() for cost in part] for part in problems.costs)
+    everywhere = (np.full(len(rho), -1), np.arange(len(rho)))
+    columns = Columns(stream, full, rho, problems.model, *everywhere)
+    return minimise(columns, in_folds, Models.of(problems.near, stream.center), FOLD_TOL)
+
+
+def _one_by_one(task: Task, problems: Problems) -> Minima:
+    """Return the fits at order 2, of softmax models and with a price of labels: shared passes."""
+    stream = task.stream
+    streams = [stream, *(stream.outside(f) for f in task.folds)]
+    each = list(zip(problems.model, problems.delta, problems.near, strict=True))
+    methods = [
+        method(part.models[k], task.ball(cost, delta), start, FOLD_TOL, PASSES)
+        for part, costs in zip(streams, problems.costs, strict=True)
+        for cost, (k, delta, start) in zip(costs, each, strict=True)
+    ]
     solved = _in_lots(stream, methods)
-    _warn_of(sum(not solution.converged for solution, _ in solved))
-    found = [_gathered(task, of_cost) for of_cost in _by_cost(solved, deltas, task)]
-    return _with_losses(task, found)
+    full, *folds = (solved[i : i + len(each)] for i in range(0, len(solved), len(each)))
+    models = [Models.of(of_fold, stream.center) for of_fold in folds]
+    positive = problems.model if len(stream.models) > 1 else None
+    [sums] = stream.chunks.total(HeldSums(stream.blocks, stream.loss, models, positive))
+    unsolved = sum(not solution.converged for solution in solved)
+    return Minima(full, models, stream.mean_of_folds(sums["value"]), unsolved)
 
 
-def _in_lots(stream: Stream, methods: list[Any]) -> list[tuple[Solution, float]]:
+def _in_lots(stream: Stream, methods: list[Any]) -> list[Solution]:
     """Return the results of methods, as many at a time as their matrices leave memory for."""
     side = (stream.chunks.d + 2) * max(1, stream.loss.outputs - 1)
     # with a price of labels the rows near a tie are at hand too
@@ -115,65 +129,6 @@ def _in_lots(stream: Stream, methods: list[Any]) -> list[tuple[Solution, float]]
     size = max(1, LOT_BYTES // (8 * (side**2 + rows)))
     lots = [methods[i : i + size] for i in range(0, len(methods), size)]
     return [result for lot in lots for result in together(stream.chunks, lot)]
-
-
-def _by_cost(solved: list[Any], deltas: list[Array], task: Task) -> list[Any]:
-    """Return the results by cost, as arrays of objects (F + 1, K, m)."""
-    shape, place, found = (1 + len(task.folds), len(task.stream.models)), 0, []
-    for grid in deltas:
-        of_cost = np.empty(shape[0] * shape[1] * len(grid), dtype=object)
-        of_cost[:] = solved[place : place + len(of_cost)]
-        found.append(of_cost.reshape(*shape, len(grid)))
-        place += len(of_cost)
-    return found
-
-
-def _gathered(task: Task, of_cost: Array) -> Fits:
-    """Return the fits of one cost, without their losses on the folds."""
-
-    def models(some: Array, fold: int) -> Models:
-        outputs = task.stream.loss.outputs
-        coef = np.concatenate([np.atleast_2d(solution.coef) for solution, _ in some]).T
-        b = np.concatenate([np.atleast_1d(solution.intercept) for solution, _ in some])
-        b = b + task.stream.center @ coef
-        return Models(coef, b, np.full(len(some), fold), outputs)
-
-    def table(name: str) -> Array:
-        return np.array([[getattr(solution, name) for solution, _ in row] for row in of_cost[0]])
-
-    return Fits(
-        [models(row, -1) for row in of_cost[0]],
-        table("objective"),
-        np.array([[risk for _, risk in row] for row in of_cost[0]]),
-        table("gap"),
-        table("multiplier"),
-        [models(part.ravel(), f) for f, part in enumerate(of_cost[1:])],
-        np.empty(0),
-    )
-
-
-def _with_losses(task: Task, found: list[Fits]) -> list[Fits]:
-    """Return the fits with their mean losses on the folds: one pass."""
-    stream, K = task.stream, len(task.stream.models)
-    models = [_side_by_side([one.in_folds[f] for one in found]) for f in task.folds]
-    sizes = [one.objective.shape[1] for one in found]
-    positive = None if K == 1 else np.concatenate([np.repeat(np.arange(K), m) for m in sizes])
-    [sums] = stream.chunks.total(HeldSums(stream.blocks, stream.loss, models, positive))
-    mass = np.array([stream.held(f) for f in task.folds])
-    by_cost = np.split(sums["value"] / mass[:, None], np.cumsum(K * np.array(sizes))[:-1], axis=1)
-    return [
-        replace(one, held=part.reshape(len(mass), K, m).mean(axis=1))
-        for one, part, m in zip(found, by_cost, sizes, strict=True)
-    ]
-
-
-def _side_by_side(models: list[Models]) -> Models:
-    return Models(
-        np.concatenate([m.coef for m in models], axis=1),
-        np.concatenate([m.b for m in models]),
-        np.concatenate([m.left_out for m in models]),
-        models[0].outputs,
-    )
 
 
 def _warn_of(unsolved: int) -> None:
@@ -190,16 +145,11 @@ def _split(found: Minima, sizes: list[tuple[int, int]]) -> list[Fits]:
     """Return the fits of every cost, of K models along m deltas, out of a batch."""
     results, place = [], 0
     for K, m in sizes:
-        some = place + np.arange(K * m)
-        whole = some.reshape(K, m)
+        whole = place + np.arange(K * m).reshape(K, m)
         results.append(
             Fits(
-                [found.everywhere.columns(of_model) for of_model in whole],
-                found.objective[whole],
-                found.risk[whole],
-                found.gap[whole],
-                np.zeros((K, m)),
-                [of_fold.columns(some) for of_fold in found.in_folds],
+                [[found.solved[i] for i in of_model] for of_model in whole],
+                [of_fold.columns(whole.ravel()) for of_fold in found.in_folds],
                 found.held[:, whole].mean(axis=1),
             )
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -52,11 +51,9 @@ def environments_of(task: Task, found: list[Fits]) -> list[Environments | None]:
 
 
 def _job(task: Task, one: Fits) -> GroupSums:
-    stream, K, m = task.stream, len(one.everywhere), one.held.shape[1]
-    shift = 0.0 if task.squared is None else task.squared.shift
-    models = [replace(fold, b=fold.b + shift) for fold in one.in_folds]
+    stream, K, m = task.stream, len(one.solved), one.held.shape[1]
     positive = None if K == 1 else np.repeat(np.arange(K), m)
-    return GroupSums(stream.blocks, stream.loss, models, m, positive)
+    return GroupSums(stream.blocks, stream.loss, one.in_folds, m, positive)
 
 
 def _environments(names: Array, sums: dict[str, Any], one: Fits) -> Environments:

@@ -51,15 +51,15 @@ def scatter_job(stream: Stream, units: Array | None = None) -> ScatterSums:
 
 def covariances(found: dict[str, Any]) -> list[Array]:
     """Return the covariance outside each fold, and that of all rows last."""
-    parts = len(found["count"])
-    total = {name: found[name].sum(axis=0) for name in found}
-    tables = [{k: total[k] - found[k][f] for k in total} for f in range(parts)] + [total]
-    covariances = []
-    for table in tables:
-        n = max(float(table["count"]), 1.0)
-        mean = table["first"] / n
-        covariances.append(table["second"] / n - np.outer(mean, mean))
-    return covariances
+    total = found["second"].sum(axis=0)
+    return [_covariance(total - part) for part in found["second"]] + [_covariance(total)]
+
+
+def _covariance(second: Array) -> Array:
+    """Return that of z from the sums of tt', t = (z, 1)."""
+    mean = second / max(float(second[-1, -1]), 1.0)
+    covariance: Array = mean[:-1, :-1] - np.outer(mean[-1, :-1], mean[-1, :-1])
+    return covariance
 
 
 def from_scatter(task: Task, tried: Candidates, costs: list[Cost], fold: int) -> list[Cost]:

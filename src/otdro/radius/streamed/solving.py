@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
 import numpy as np
-from numpy.typing import NDArray
 
 from ...problem import Ball, Solution
 from ...solvers import Exact
@@ -15,54 +12,36 @@ from ...solvers.streamed import (
     PricedStream,
     SoftmaxStream,
     Stream,
+    StreamCoordinates,
     StreamedProblem,
-    solve,
-    solve_joint,
-    solve_priced,
-    solve_softmax,
 )
 from ...solvers.streamed.priced import NEAR, NEAR_IN_FOLDS
 from ..folds import FOLD_TOL
 
-Array = NDArray[Any]
-
-
-class Near(NamedTuple):
-    """A model on the rows as given, and its multiplier: where to start from."""
-
-    coef: Array
-    intercept: Any
-    lam: float
-
-
-def near(found: Solution) -> Near:
-    """Return a solution as a start."""
-    return Near(found.coef, found.intercept, float(found.multiplier))
-
 
 def method(
-    model: Stream, ball: Ball, start: Near | None, tol: float, max_iter: int
-) -> Passes[tuple[Solution, float]]:
-    """Return the method of a smooth loss: its solution with its plain risk.
+    model: Stream, ball: Ball, start: Solution | None, tol: float, max_iter: int
+) -> Passes[Solution]:
+    """Return the method of a smooth loss.
 
     It starts from a model near, or from the solution on the rows in memory. ``tol`` is relative to
     the risk of the constant model.
     """
     if start is None:
-        problem = model.kept.problem(model.kept.ys[0], ball)
-        start = near(Exact(tol=min(1e-6, max(tol, 1e-9))).solve(problem))
-    factor, target = ball.cost.factor(), tol * model.constant().risk
-    b = start.intercept + start.coef @ model.center
+        kept = model.kept.problem(model.kept.ys[0], ball)
+        start = Exact(tol=min(1e-6, max(tol, 1e-9))).solve(kept)
+    b, target = start.intercept + start.coef @ model.center, tol * model.constant().risk
+    problem = _problem(model, ball, tol)
+    return problem.solve(start.coef, b, float(start.multiplier), target, max_iter)
+
+
+def _problem(model: Stream, ball: Ball, tol: float) -> StreamCoordinates:
+    """Return a problem with the steps that are for it."""
+    at, delta = (model, ball.cost.factor()), ball.delta
     if model.loss.outputs > 1:
-        return solve_softmax(
-            SoftmaxStream(model, factor, ball.delta), start.coef, b, target, max_iter
-        )
-    if np.isfinite(ball.label_cost) and ball.delta > 0:
-        most = NEAR if tol < FOLD_TOL else NEAR_IN_FOLDS
-        priced = PricedStream(model, factor, ball.delta, ball.label_cost, most)
-        return solve_priced(priced, start.coef, b, start.lam, target, max_iter)
-    if ball.order == 2 and ball.delta > 0:
-        joint = JointStream(model, factor, ball.delta)
-        return solve_joint(joint, start.coef, b, start.lam, target, max_iter)
-    rho = ball.delta * model.loss.lipschitz if ball.delta > 0 else 0.0
-    return solve(StreamedProblem(model, factor, rho), start.coef, b, target, max_iter)
+        return SoftmaxStream(*at, delta)
+    if np.isfinite(ball.label_cost) and delta > 0:
+        return PricedStream(*at, delta, ball.label_cost, NEAR if tol < FOLD_TOL else NEAR_IN_FOLDS)
+    if ball.order == 2 and delta > 0:
+        return JointStream(*at, delta)
+    return StreamedProblem(*at, delta * model.loss.lipschitz)

@@ -13,7 +13,7 @@ from ...solvers.streamed import Stream
 from ...solvers.streamed.squared import FoldFactors
 from ..trials import Settings
 from .theory import Profile
-from .thresholds import Zeros
+from .thresholds import Grid
 
 Array = NDArray[Any]
 
@@ -36,8 +36,8 @@ class Task:
     units: Array | None = None
     covariance: list[Array] | None = None
     covariance_in_units: list[Array] | None = None
-    profiles: list[Profile] | None = None
-    zeros: Zeros | None = None
+    theory: Profile | None = None
+    grid: Grid | None = None
 
     @property
     def folds(self) -> range:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ...costs import Cost, Norm
 from ...problem import Ball
 from ...solvers import Exact
-from ...solvers.streamed import Passes, ProfileSums, Stream, StreamedProblem, solve, together
+from ...solvers.streamed import Passes, ProfileSums, Stream, StreamedProblem, together
 from ...solvers.streamed.squared import FoldFactors
 from ..profile import (
     check_profile,
@@ -27,84 +27,36 @@ Array = NDArray[Any]
 PILOT_TOL, PILOT_STEPS = 1e-9, 60
 
 
-class Profile(Protocol):
-    """What a plain fit tells of delta."""
-
-    def delta(self, cost: Cost, confidence: float) -> float:
-        """Return the profile delta under a cost."""
+#: What a plain fit tells of delta: that of the profile under a cost.
+Profile = Callable[[Cost], float]
 
 
-@dataclass(frozen=True, eq=False)
-class SquaredProfile:
-    """Squared loss: coefficients, E e^2, the covariance ``S`` of the rows, l'' and n rows."""
-
-    coef: Array
-    sigma2: float
-    S: Array
-    bend: float
-    n: float
-
-    def delta(self, cost: Cost, confidence: float) -> float:
-        """Return the profile delta under a cost."""
-        found = squared_profile(cost, self.coef, self.sigma2, self.S, self.bend, self.n)
-        return profile_radius(found, confidence)
-
-
-@dataclass(frozen=True, eq=False)
-class NormalProfile:
-    """Order 1: S = E a^2 (z - c)(z - c)' and n rows."""
-
-    S: Array
-    n: float
-
-    def delta(self, cost: Cost, confidence: float) -> float:
-        """Return the profile delta under a cost."""
-        L = cost.factor()
-        return normal_radius(self.S if L is None else L.T @ self.S @ L, confidence, self.n)
-
-
-@dataclass(frozen=True, eq=False)
-class SmoothProfile:
-    """Order 2: E q xt xt' at q = a^2, D and D^2, xt = (x, 1), E a D xt, E a^2 and n rows."""
-
-    coef: Array
-    covariance: Array
-    C: Array
-    squares: Array
-    mixed: Array
-    size: float
-    n: float
-
-    def delta(self, cost: Cost, confidence: float) -> float:
-        """Return the profile delta under a cost."""
-        return profile_radius(smooth_profile(cost, **vars(self)), confidence)
-
-
-def theory_profiles(
+def theory_of(
     stream: Stream, cost: Cost, order: int, confidence: float, squared: FoldFactors | None
-) -> list[Profile]:
-    """Return the profiles with the plain fits to all rows as pilots; refuse what they do not cover.
+) -> Profile:
+    """Return the largest profile delta of the models, with the plain fits to all rows as pilots.
 
-    There is one for each model.
+    Refuse what the theory does not cover.
     """
     check_profile(stream.kept, cost, confidence)
     if squared is not None:
-        return [_squared(squared)]
-    return together(stream.chunks, [_smooth(model, order) for model in stream.models])
+        return _squared(squared, confidence)
+    smooth = [_smooth(model, order, confidence) for model in stream.models]
+    profiles = together(stream.chunks, smooth)
+    return lambda cost: max(profile(cost) for profile in profiles)
 
 
-def _squared(squared: FoldFactors) -> Profile:
-    pieces = squared.stream.loss.pieces
-    assert pieces is not None
+def _squared(squared: FoldFactors, confidence: float) -> Profile:
     Z, _ = squared.centred()
     coef = squared.models(None, np.zeros(1)).coef[:, 0]
     # E e^2 at the least squares fit is what is left of the targets off the span of the rows
     sigma2 = squared.spectrum(None).perp
     n = squared.stream.total**2 / squared.stream.square
-    return SquaredProfile(coef, sigma2, Z.T @ Z, 1 / pieces.kappa, n)
+    moments = (coef, sigma2, Z.T @ Z, 1 / squared.kappa, n)
+    return lambda cost: profile_radius(squared_profile(cost, *moments), confidence)
 
 
-def _smooth(stream: Stream, order: int) -> Passes[Profile]:
+def _smooth(stream: Stream, order: int, confidence: float) -> Passes[Profile]:
     sample = stream.kept
     plain = Exact(tol=1e-6, max_iter=PILOT_STEPS).solve(
         sample.problem(sample.ys[0], Ball(Norm(2), 0.0, 1))
@@ -112,7 +64,7 @@ def _smooth(stream: Stream, order: int) -> Passes[Profile]:
     start = plain.coef, plain.intercept + float(stream.center @ plain.coef)
     target = PILOT_TOL * stream.constant().risk
     problem = StreamedProblem(stream, None, 0.0)
-    found, _ = yield from solve(problem, *start, target, PILOT_STEPS)
+    found = yield from problem.solve(*start, 0.0, target, PILOT_STEPS)
     b = found.intercept + float(stream.center @ found.coef)
     sums = yield ProfileSums(stream.blocks, stream.loss, found.coef, b)
     if min(sums["least"]) > 0:
@@ -129,27 +81,26 @@ def _smooth(stream: Stream, order: int) -> Passes[Profile]:
     mean = {name: sums[name] / stream.total for name in ("slopes", "bends", "squares", "mixed")}
     n = stream.total**2 / float(sums["weights"])
     if order == 1:
-        return NormalProfile(_slopes_about_center(mean["slopes"], mean["bends"], stream), n)
-    # xt = (z, 1): the 1 comes last, and only with an intercept; the profile is that of any centre
-    d = len(found.coef)
-    place = np.append(np.arange(1, d + 1), 0) if stream.fit_intercept else np.arange(1, d + 1)
-    table = np.ix_(place, place)
-    return SmoothProfile(
-        found.coef,
-        covariance=mean["slopes"][table],
-        C=mean["bends"][table],
-        squares=mean["squares"][table],
-        mixed=mean["mixed"][place],
-        size=float(mean["slopes"][0, 0]),
-        n=n,
-    )
+        S = _slopes_about_center(mean["slopes"], mean["bends"], stream)
+        return lambda cost: normal_radius(_under(S, cost), confidence, n)
+    # xt = (z, 1), the 1 only with an intercept; the profile is that of any centre
+    side = len(found.coef) + stream.fit_intercept
+    second = [mean[name][:side, :side] for name in ("slopes", "bends", "squares")]
+    moments = (found.coef, *second, mean["mixed"][:side], float(mean["slopes"][-1, -1]), n)
+    return lambda cost: profile_radius(smooth_profile(cost, *moments), confidence)
+
+
+def _under(S: Array, cost: Cost) -> Array:
+    """Return L'SL."""
+    L = cost.factor()
+    return S if L is None else L.T @ S @ L
 
 
 def _slopes_about_center(slopes: Array, bends: Array, stream: Stream) -> Array:
     """Return E a^2 (z - c)(z - c)'; a free intercept takes out the mean c, weighted by D."""
     if not stream.fit_intercept:
-        return slopes[1:, 1:]
-    c = bends[0, 1:] / bends[0, 0]
-    cross = np.outer(slopes[0, 1:], c)
-    S: Array = slopes[1:, 1:] - cross - cross.T + slopes[0, 0] * np.outer(c, c)
+        return slopes[:-1, :-1]
+    c = bends[-1, :-1] / bends[-1, -1]
+    cross = np.outer(slopes[-1, :-1], c)
+    S: Array = slopes[:-1, :-1] - cross - cross.T + slopes[-1, -1] * np.outer(c, c)
     return S

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...costs import Cost
 from ...duality import threshold as zero_threshold
-from ...problem import Sample
 from ...solvers.streamed import FencedSums, Stream
 from ...solvers.streamed.squared import FoldFactors
 from ..thresholds import deltas_from, far_out, threshold
@@ -18,48 +19,12 @@ from ..thresholds import deltas_from, far_out, threshold
 Array = NDArray[Any]
 
 
-class Zero(Protocol):
-    """The models beta = 0 of rows: what the thresholds follow from."""
-
-    def threshold(self, cost: Cost, order: int) -> float:
-        """Return the least delta at which all of them are optimal."""
+#: The least delta at which models beta = 0 of some rows are optimal, under a cost and an order.
+Threshold = Callable[[Cost, int], float]
 
 
-@dataclass(frozen=True, eq=False)
-class LabelledZero:
-    """Those of labels, which one row per class stands for: one sample per model."""
-
-    rows: list[Sample]
-
-    def threshold(self, cost: Cost, order: int) -> float:
-        """Return the largest of the models."""
-        return max(threshold(rows, rows.ys[0], cost, order) for rows in self.rows)
-
-
-@dataclass(frozen=True, eq=False)
-class SquaredZero:
-    """That of targets: the pull E[x y] and E[y^2], about the means with an intercept."""
-
-    pull: Array
-    square: float
-
-    def threshold(self, cost: Cost, order: int) -> float:
-        """Return ||g||^2/E[a^2]."""
-        return float(zero_threshold(float(cost.norm(self.pull)), self.square, np.inf, order))
-
-
-@dataclass(frozen=True, eq=False)
-class Zeros:
-    """The zero models of all rows, and of the rows on their fence; None where none is far out."""
-
-    everywhere: Zero
-    near: Zero | None
-
-    def deltas(self, cost: Cost, order: int) -> Array:
-        """Return the default grid of deltas under a cost."""
-        near = self.near
-        low = None if near is None else (lambda: near.threshold(cost, order))
-        return deltas_from(self.everywhere.threshold(cost, order), low, order)
+#: The default deltas under a cost and an order.
+Grid = Callable[[Cost, int], Array]
 
 
 def fenced_job(stream: Stream, center: Array, fence: float, shift: float) -> FencedSums:
@@ -68,22 +33,40 @@ def fenced_job(stream: Stream, center: Array, fence: float, shift: float) -> Fen
     return FencedSums(replace(stream.blocks, center=center), fence, mean, shift)
 
 
-def zeros(stream: Stream, squared: FoldFactors | None, job: FencedSums, found: Any) -> Zeros:
-    """Return the zero models of all rows and, where a row is far out, those of fenced rows."""
+def grid_of(stream: Stream, squared: FoldFactors | None, job: FencedSums, found: Any) -> Grid:
+    """Return the grid from the thresholds of all rows and, where one is far out, of fenced rows."""
     far = far_out(max(found["farthest"]), found["distance"])
     # the rows of the sums are centred
     sums = found["sums"] + stream.mass()[:, None] * job.blocks.center
     if squared is not None:
         pull, square = squared.pull()
         fenced_pull = _fenced_pull(squared, job, sums[0], found["height"])
-        return Zeros(SquaredZero(pull, square), SquaredZero(fenced_pull, square) if far else None)
-    masses = stream.mass()[None]
-    fenced = replace(stream, masses=masses, sums=sums[None], factors=None)
-    return Zeros(_labelled(stream), _labelled(fenced) if far else None)
+        top, near = _of_targets(pull, square), _of_targets(fenced_pull, square)
+    else:
+        masses = stream.mass()[None]
+        fenced = replace(stream, masses=masses, sums=sums[None], factors=None)
+        top, near = _of_labels(stream), _of_labels(fenced)
+
+    def deltas(cost: Cost, order: int) -> Array:
+        low = partial(near, cost, order) if far else None
+        return deltas_from(top(cost, order), low, order)
+
+    return deltas
 
 
-def _labelled(stream: Stream) -> LabelledZero:
-    return LabelledZero([model.class_rows() for model in stream.models])
+def _of_labels(stream: Stream) -> Threshold:
+    """Return the largest threshold of the models, which one row per class stands for."""
+    each = [model.class_rows() for model in stream.models]
+    return lambda cost, order: max(threshold(rows, rows.ys[0], cost, order) for rows in each)
+
+
+def _of_targets(pull: Array, square: float) -> Threshold:
+    """Return ||g||^2/E[a^2] from the pull E[x y] and E[y^2], about the means with an intercept."""
+
+    def at(cost: Cost, order: int) -> float:
+        return float(zero_threshold(float(cost.norm(pull)), square, np.inf, order))
+
+    return at
 
 
 def _fenced_pull(squared: FoldFactors, job: FencedSums, total: Array, height: Array) -> Array:

@@ -7,7 +7,6 @@ them has a smaller risk: its bound is one of the least risk, and its minimiser s
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -15,11 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...costs import Cost
 from ..base import duality_gap
 from ..norm_rows import FaceRows
 from . import interior
-from .priced_rows import Place, PricedMinimum, PricedRows, Risk
+from .inside import Inside
+from .priced_rows import Accuracy, Place, PricedMinimum
 
 Array = NDArray[Any]
 
@@ -28,43 +27,30 @@ ROUNDS, LOOSE = 300, 0.1
 #: Per column, the cuts above which those far from active are dropped, and the share that is kept.
 PER_COLUMN, KEPT = 30, 0.5
 
-#: The risk of a place under a dual norm.
-RiskUnder = Callable[[Callable[[Array], float]], Risk]
 
+def minimise(at: Inside, place: Place, below: float, accuracy: Accuracy) -> PricedMinimum:
+    """Return the best place found, its gap at most the target where the rounds do.
 
-def minimise(
-    rows: PricedRows,
-    cost: Cost,
-    first: PricedMinimum,
-    risk_under: RiskUnder,
-    unit: float,
-    target: float,
-    max_iter: int,
-) -> PricedMinimum:
-    """Return the best place found, its gap at most ``target`` where the rounds do.
-
-    ``first`` is another place with its gap.
+    They begin at a place; ``below`` bounds the least risk.
     """
-    d = rows.design.d
-    points = np.vstack([np.eye(d), -np.eye(d)])
-    normals = np.asarray(cost.direction(points))
-    best, now = first, first.place
-    lower, n_iter = first.risk - first.gap, first.n_iter
-    true = risk_under(lambda theta: float(cost.dual_norm(theta)))
+    d, cost = at.rows.design.d, at.problem.ball.cost
+    normals = np.asarray(cost.direction(np.vstack([np.eye(d), -np.eye(d)])))
+    risk, lam = at.risk(place)
+    best = PricedMinimum(place, risk, lam, risk - below, np.zeros_like(place.z), 0)
+    now, lower, n_iter = place, below, 0
     for _ in range(ROUNDS):
-        if best.gap <= target or n_iter >= max_iter:
+        if best.gap <= accuracy.target or n_iter >= accuracy.max_iter:
             break
         if now.theta.any():
             normals = np.vstack([normals, cost.direction(now.theta)[None]])
-        under = risk_under(partial(_largest, normals))
-        goal = max(LOOSE * best.gap, target / 4)
-        known = (lower, unit, goal, max_iter)
-        found = interior.minimise(rows, FaceRows(normals), first.place, under, *known)
+        under = partial(at.risk, norm=partial(_largest, normals))
+        goal = accuracy._replace(target=max(LOOSE * best.gap, accuracy.target / 4))
+        found = interior.minimise(at.rows, FaceRows(normals), place, under, lower, goal)
         if found is None:
             break
         n_iter += found.n_iter
         lower = max(lower, found.risk - found.gap)
-        risk, lam = true(found.place)
+        risk, lam = at.risk(found.place)
         if risk < best.risk:
             best = replace(found, risk=risk, multiplier=lam)
         best = replace(best, gap=duality_gap(best.risk, lower), n_iter=n_iter)

@@ -44,16 +44,10 @@ class Iterate:
 
     def problems(self, index: Array) -> Iterate:
         """Return the points of some problems."""
-        return Iterate(
-            self.theta[:, index],
-            self.b[index],
-            self.s[:, index],
-            self.z[:, index],
-            self.pieces.problems(index),
-            self.T[:, index],
-            self.q[:, :, index],
-            self.norm.problems(index),
-        )
+        each = (self.theta, self.b, self.s, self.z, self.T, self.q)
+        theta, b, s, z, T, q = (part[..., index] for part in each)
+        pieces, norm = self.pieces.problems(index), self.norm.problems(index)
+        return Iterate(theta, b, s, z, pieces, T, q, norm)
 
 
 class Step(NamedTuple):
@@ -77,13 +71,11 @@ class PricedEquations:
     """Newton's equations of iterates, in (theta, b, s)."""
 
     def __init__(self, rows: PricedRows, norm: NormRows, now: Iterate) -> None:
-        self.rows = rows
-        self.now = now
+        self.rows, self.norm, self.now = rows, norm, now
         self.sigma = now.T - now.pieces.value
         self.W = now.q / self.sigma
         self.weight = self.W.sum(axis=0)
         self.share = self.W / self.weight
-        self.barrier = norm.share
         self.line: NormLine = norm.linearised(now.theta, now.norm)
         self.total = total_of(rows, now)
         d = len(now.theta)
@@ -94,7 +86,7 @@ class PricedEquations:
     @property
     def mu(self) -> Array:
         """The mean products."""
-        return np.asarray(self.total / (len(self.sigma) + float(self.barrier.sum())))
+        return np.asarray(self.total / (len(self.sigma) + float(self.norm.share.sum())))
 
     def _matrix(self) -> Array:
         """Return the Hessians of the rows with what the norm adds, (side, side, B)."""
@@ -124,7 +116,7 @@ class PricedEquations:
         aimed = (mu - products) / self.sigma
         spare = (aimed.sum(axis=0) - 1) / self.weight
         g = gradient(rows, ((aimed - self.W * spare) * slope).sum(axis=1))
-        aim = mu * self.barrier - head
+        aim = mu * self.norm.share - head
         g[self.head] += self.line.force(aim)
         move = -self.solve(g)
         dz = rows.design.scores(move[:d]) + move[d]

@@ -16,9 +16,8 @@ from ...problem import Ball, Problem, Solution
 from ..base import verdict
 from ..euclidean.coordinates import Coordinates
 from ..norm_rows import norm_rows
-from . import cuts
 from .pieces import pieces_of
-from .priced_rows import Place, PricedMinimum, PricedRows, Risk
+from .priced_rows import Place, PricedMinimum, PricedRows
 
 Array = NDArray[Any]
 
@@ -110,19 +109,6 @@ class Inside:
                     break
                 place, risk = new, after
         return place
-
-    def by_cuts(
-        self, place: Place, below: float, unit: float, target: float, max_iter: int
-    ) -> PricedMinimum:
-        """Return the minimum under a norm that has no rows of its own."""
-        risk, lam = self.risk(place)
-        first = PricedMinimum(place, risk, lam, risk - below, np.zeros_like(place.z), 0)
-        cost = self.problem.ball.cost
-        return cuts.minimise(self.rows, cost, first, self.risk_under, unit, target, max_iter)
-
-    def risk_under(self, norm: Callable[[Array], float]) -> Risk:
-        """Return the risk and multiplier of places under another dual norm."""
-        return lambda place: self.risk(place, norm=norm)
 
     def risk(
         self, place: Place, some: slice = ALL, norm: Callable[[Array], float] | None = None

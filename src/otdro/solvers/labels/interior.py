@@ -10,6 +10,7 @@ Mehrotra's, sigma q = mu. Several problems take their steps together, along the 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from ..base import duality_gap
 from ..norm_rows import NormRows
 from .equations import Iterate, PricedEquations, Step, total_of
 from .pieces import SmoothPieces
-from .priced_rows import Place, PricedMinimum, PricedRows, Risk
+from .priced_rows import Accuracy, Place, PricedMinimum, PricedRows, Risk
 
 Array = NDArray[Any]
 
@@ -44,33 +45,25 @@ def minimise(
     place: Place,
     risk_of: Risk,
     known: float,
-    unit: float,
-    target: float,
-    max_iter: int,
+    accuracy: Accuracy,
 ) -> PricedMinimum | None:
-    """Return the minimum of one problem, as ``minimise_each``."""
+    """Return the minimum of one problem, as ``minimise_each``; ``known`` bounds the least risk."""
     alone = rows.beside([rows])
     risk, lam = risk_of(place)
     first = Place(place.theta[:, None], np.array([place.b]), place.s[:, None], place.z[:, None])
     start = (first, np.array([lam]), np.array([risk - known]))
-    accuracy = (np.array([unit]), np.array([target]), max_iter)
-    return minimise_each(alone, norm, *start, *accuracy)[0]
+    each = Accuracy(np.array([accuracy.unit]), np.array([accuracy.target]), accuracy.max_iter)
+    return minimise_each(alone, norm, *start, each)[0]
 
 
 def minimise_each(
-    rows: PricedRows,
-    norm: NormRows,
-    first: Place,
-    lam: Array,
-    above: Array,
-    unit: Array,
-    target: Array,
-    max_iter: int,
+    rows: PricedRows, norm: NormRows, first: Place, lam: Array, above: Array, accuracy: Accuracy
 ) -> list[PricedMinimum | None]:
     """Return the minimum of each problem, None where the steps do not get there.
 
     ``first`` are places of multipliers ``lam``, their risk at most ``above`` over the least one.
     """
+    unit, target, max_iter = accuracy
     mu = unit * np.clip(above / unit, LEAST_FIRST, FIRST)
     now = _first(rows, norm, first, lam, mu, unit)
     found: list[PricedMinimum | None] = [None] * len(lam)
@@ -93,7 +86,7 @@ def minimise_each(
             found[left[j]] = PricedMinimum(*known, gap, slopes[:, j], n_iter)
         if done.all():
             break
-        after, inside = _after(rows, norm, system, step, unit)
+        after, inside = _after(system, step, unit)
         keep = np.flatnonzero(inside & ~done)
         if not len(keep):
             break
@@ -136,22 +129,18 @@ def _pieces(rows: PricedRows, z: Array, s: Array, unit: Array) -> SmoothPieces:
     """Return the pieces, those that a row does not have far below the others."""
     found = rows.worst.at(z, rows.y, s)
     least = found.value.max(axis=0) - FAR_BELOW * unit
-    return SmoothPieces(
-        np.maximum(found.value, least), found.slope, found.bend, found.label, found.kept
-    )
+    return replace(found, value=np.maximum(found.value, least))
 
 
-def _after(
-    rows: PricedRows, norm: NormRows, system: PricedEquations, step: Step, unit: Array
-) -> tuple[Iterate, Array]:
+def _after(system: PricedEquations, step: Step, unit: Array) -> tuple[Iterate, Array]:
     """Return the iterates after steps, shortened where curvature makes the products much larger.
 
     At rounding, or where a piece is infinite, the steps of a problem end: it is not inside.
     """
     length = np.minimum(1.0, SHORT_OF * system.longest(step))
     for _ in range(HALVINGS):
-        after, within = _along(rows, norm, system, step, length, unit)
-        good = within & (total_of(rows, after) <= MOST_GROWTH * system.total)
+        after, within = _along(system, step, length, unit)
+        good = within & (total_of(system.rows, after) <= MOST_GROWTH * system.total)
         if good.all():
             break
         length = np.where(good, length, length / 2)
@@ -159,22 +148,17 @@ def _after(
 
 
 def _along(
-    rows: PricedRows,
-    norm: NormRows,
-    system: PricedEquations,
-    step: Step,
-    length: Array,
-    unit: Array,
+    system: PricedEquations, step: Step, length: Array, unit: Array
 ) -> tuple[Iterate, Array]:
     """Return the iterates after parts of steps, and which are in the domain of the pieces.
 
     Heights rise by what curvature adds to the pieces in the mean of their shares, and more where
     it took most of a slack. Outside of the domain the scalars stay what they were.
     """
-    now, d = system.now, len(system.now.theta)
+    rows, now, d = system.rows, system.now, len(system.now.theta)
     theta = now.theta + length * step.move[:d]
     s = now.s + length * step.move[d + 1 :]
-    at = norm.after(theta, now.norm, step.norm.shortened(length), s[0])
+    at = system.norm.after(theta, now.norm, step.norm.shortened(length), s[0])
     s[0] = at.t
     within = rows.worst.inside(s)
     s = np.where(within, s, now.s)

@@ -11,10 +11,10 @@ from ...problem import Problem, Solution
 from ..base import Method, Starts, constant_risk, verdict
 from ..norm_rows import norm_rows
 from ..softmax.method import MultinomialNewton, PairCoordinates, pair_penalty
-from . import constant, interior, tied_rows, together
+from . import constant, cuts, interior, tied_rows, together
 from .inside import LEAST_T, Inside
 from .pieces import pieces_of
-from .priced_rows import Place, PricedMinimum
+from .priced_rows import Accuracy, Place, PricedMinimum
 from .smoothed_pieces import minimise
 from .softmax import PricedSoftmax
 from .softmax import minimise as minimise_softmax
@@ -50,16 +50,15 @@ class PricedLabels(Method):
         """Return the minimiser."""
         at = Inside(problem)
         b, unit = constant_risk(problem)
-        target = tol * unit
-        found = None if start is None else _from_start(at, start, unit, target, max_iter)
+        accuracy = Accuracy(unit, tol * unit, max_iter)
+        found = None if start is None else _from_start(at, start, accuracy)
         if found is None:
             zero = at.place(np.zeros(problem.X.shape[1]), b)
             if at.norm_rows is None:
-                found = at.by_cuts(zero, 0.0, unit, target, max_iter)
+                found = cuts.minimise(at, zero, 0.0, accuracy)
             else:
-                known = (zero, at.risk, unit, target, max_iter)
-                found = minimise(at.rows, at.norm_rows, *known)
-        return at.solution(found, target)
+                found = minimise(at.rows, at.norm_rows, zero, at.risk, accuracy)
+        return at.solution(found, accuracy.target)
 
     def folds_together(self, problem: Problem) -> bool:
         """Whether the problems are so small that the steps of several at once are cheaper."""
@@ -81,8 +80,8 @@ class PricedLabels(Method):
         size = max(1, ENTRIES // len(problems[0].weights))
         for k in range(0, len(problems), size):
             part = slice(k, k + size)
-            accuracy = (unit[part], tol * unit[part], max_iter)
-            found += together.minimise_each(each[part], starts[part], *accuracy)
+            accuracy = Accuracy(unit[part], tol * unit[part], max_iter)
+            found += together.minimise_each(each[part], starts[part], accuracy)
         return [
             self.solve(at.problem, tol, max_iter, start)
             if minimum is None
@@ -91,40 +90,32 @@ class PricedLabels(Method):
         ]
 
 
-def _from_start(
-    at: Inside, start: Solution, unit: float, target: float, max_iter: int
-) -> PricedMinimum | None:
+def _from_start(at: Inside, start: Solution, accuracy: Accuracy) -> PricedMinimum | None:
     """Return the minimum from the solution with fixed labels, None where no steps get there."""
     rows, below = at.rows, start.objective - start.gap
     fixed = (at.place(start.coef, start.intercept), start.multiplier)
     place = at.nearer(*fixed, smaller=at.newton)
     risk, lam = at.risk(place)
-    found = constant.minimise(rows, risk, target)
+    found = constant.minimise(rows, risk, accuracy.target)
     if found is not None:
         return found
     if at.norm_rows is None:
-        return at.by_cuts(place, below, unit, target, max_iter)
+        return cuts.minimise(at, place, below, accuracy)
     moves = bool(start.coef.any())
     if moves and at.newton:
-        found = tied_rows.minimise(rows, place, lam, unit, target, max_iter)
+        found = tied_rows.minimise(rows, place, lam, accuracy)
     # interior points take fewer steps from coefficients that are too large, where they get there
     for smaller in (False, True):
         if found is None and (moves or not at.problem.ball.cost.euclidean):
-            known = (at.nearer(*fixed, smaller), at.risk, below, unit, target, max_iter)
-            found = interior.minimise(rows, at.norm_rows, *known)
+            known = (at.nearer(*fixed, smaller), at.risk, below)
+            found = interior.minimise(rows, at.norm_rows, *known, accuracy)
     if found is None and moves and rows.worst.scalars == 2:
-        found = _from_larger_deltas(at, *fixed, below, unit, target, max_iter)
+        found = _from_larger_deltas(at, *fixed, below, accuracy)
     return found
 
 
 def _from_larger_deltas(
-    at: Inside,
-    place: Place,
-    lam: float,
-    below: float,
-    unit: float,
-    target: float,
-    max_iter: int,
+    at: Inside, place: Place, lam: float, below: float, accuracy: Accuracy
 ) -> PricedMinimum | None:
     """Return the minimum by way of larger deltas, each from the one before, None if there is none.
 
@@ -139,10 +130,9 @@ def _from_larger_deltas(
         found = None
         if at.newton:
             best = one.risk(begin)[1]
-            found = tied_rows.minimise(one.rows, begin, best, unit, target, max_iter)
+            found = tied_rows.minimise(one.rows, begin, best, accuracy)
         if found is None:
-            known = (begin, one.risk, below, unit, target, max_iter)
-            found = interior.minimise(one.rows, at.norm_rows, *known)
+            found = interior.minimise(one.rows, at.norm_rows, begin, one.risk, below, accuracy)
         if found is not None:
             place, lam = found.place, found.multiplier
     return found
@@ -183,7 +173,7 @@ class PricedMultinomial(Method):
             inside = at.inside(start, rows.basis)
             C, c, known = inside.C[0], inside.c[0], start.objective - start.gap
         first = task.place(C, c, LEAST_T)
-        found = minimise_softmax(task, first, unit, tol * unit, max_iter, known)
+        found = minimise_softmax(task, first, Accuracy(unit, tol * unit, max_iter), known)
         coef, intercept = at.outside(*rows.split(found.at.x[:-1]), rows.basis)
         return Solution(
             coef=coef,

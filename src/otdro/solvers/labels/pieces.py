@@ -10,7 +10,7 @@ supremum, whose branches, or the pieces of a kinked loss, are pieces each.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,38 +44,16 @@ class SmoothPieces:
         return SmoothPieces(value, slope, bend, self.label, self.kept)
 
 
-class Worst(Protocol):
-    """The pieces of a loss at an order; ``scalars`` is 1 for t, 2 for t and lam."""
-
-    scalars: int
-    #: 2 kappa of a quadratic loss, which needs 2 kappa lam > t^2; else 0.
-    growth: float
-
-    def inside(self, s: Array) -> Any:
-        """Whether scalars are in the domain of the pieces, one answer per problem."""
-
-    def at(self, z: Array, y: Array, s: Array) -> SmoothPieces:
-        """Return the pieces at scores z and scalars s."""
-
-
-def labelled(parts: list[tuple[Array, Array, Array, Array, bool]]) -> SmoothPieces:
-    """Stack (value, slope, bend, label, kept) of all pieces."""
-    value, slope, bend, label, kept = zip(*parts, strict=True)
-    return SmoothPieces(
-        np.stack(value),
-        np.stack(slope, axis=1),
-        np.stack(bend, axis=2),
-        np.stack(label),
-        np.array(kept),
-    )
-
-
 #: Value (n,), slope (p, n) and curvature (p, p, n) of one piece.
 Piece = tuple[Array, Array, Array]
 
 
 class PricedPieces:
-    """The pieces of a loss under each label; those of the other one pay kappa per unit of lam."""
+    """The pieces of a loss at an order, those of the other label at kappa per unit of lam.
+
+    ``scalars`` is 1 for t, 2 for t and lam; ``growth`` 2 kappa of a quadratic loss, which needs
+    2 kappa lam > t^2, else 0.
+    """
 
     scalars = 2
     growth = 0.0
@@ -106,7 +84,9 @@ class PricedPieces:
                     value = value - self.price * s[-1]
                     slope[-1] -= self.price
                 parts.append((value, slope, bend, label, kept))
-        return labelled(parts)
+        values, slopes, bends, labels, own = zip(*parts, strict=True)
+        slopes_of, bends_of = np.stack(slopes, axis=1), np.stack(bends, axis=2)
+        return SmoothPieces(np.stack(values), slopes_of, bends_of, np.stack(labels), np.array(own))
 
 
 class OrderOne(PricedPieces):

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from ...design import Design
 from ...duality import balance
 from ...losses import Loss
-from .pieces import SmoothPieces, Worst
+from .pieces import PricedPieces, SmoothPieces
 
 Array = NDArray[Any]
 
@@ -37,7 +37,7 @@ class PricedRows:
     y: Array
     weights: Array
     loss: Loss
-    worst: Worst
+    worst: PricedPieces
     delta: Any
     kappa: float
     fit_intercept: bool
@@ -92,6 +92,14 @@ class PricedMinimum:
     gap: float
     slopes: Array
     n_iter: int
+
+
+class Accuracy(NamedTuple):
+    """The unit of the risk, the gap asked for and the steps at most, of one or several problems."""
+
+    unit: Any
+    target: Any
+    max_iter: int
 
 
 #: The risk and the multiplier of scores and coefficients.

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from ...duality import Dual
 from ..norm_rows import NormRows
-from .pieces import SmoothPieces
+from ..smoothing.gaussian_integral import softmax
 from .priced_rows import (
+    Accuracy,
     Place,
     PricedMinimum,
     PricedRows,
@@ -34,20 +35,14 @@ Array = NDArray[Any]
 
 
 def minimise(
-    rows: PricedRows,
-    norm: NormRows,
-    place: Place,
-    risk_of: Risk,
-    unit: float,
-    target: float,
-    max_iter: int,
+    rows: PricedRows, norm: NormRows, place: Place, risk_of: Risk, accuracy: Accuracy
 ) -> PricedMinimum:
-    """Follow the smoothings until the gap is at most ``target``; ``unit`` is that of the risk."""
+    """Follow the smoothings until the gap is at most the target."""
     task = SmoothedPieces(rows, norm, risk_of)
     # where most labels change, the constant model's risk is no measure of the first smoothing
-    tau = FIRST * max(unit, task.unsmoothed(place))
+    tau = FIRST * max(accuracy.unit, task.unsmoothed(place))
     first = SmoothPlace(np.concatenate([place.theta, [place.b], place.s]), place.z)
-    found = follow(task, first, tau, unit, target, max_iter)
+    found = follow(task, first, tau, accuracy)
     best = task.place(found.at)
     return PricedMinimum(
         best, found.dual.risk, found.dual.multiplier, found.gap, found.slopes, found.n_iter
@@ -89,8 +84,7 @@ class SmoothedPieces:
         if not np.isfinite(barrier + inside):
             return np.inf
         f = rows.worst.at(place.z, rows.y, place.s).value
-        top = f.max(axis=0)
-        smooth = top + tau * np.log(np.exp((f - top) / tau).sum(axis=0))
+        smooth = tau * softmax(f.T / tau)[1]
         return float(rows.rate * place.s[-1] + rows.weights @ smooth + tau * (barrier + inside))
 
     def _domain(self, s: Array) -> tuple[float, Array, Array]:
@@ -112,7 +106,7 @@ class SmoothedPieces:
         """Return gradient and Hessian of the smoothed objective."""
         rows, place, d = self.rows, self.place(at), self.rows.design.d
         pieces = rows.worst.at(place.z, rows.y, place.s)
-        q = _shares(pieces, tau)
+        q = softmax(pieces.value.T / tau)[0].T
         mean = (q * pieces.slope).sum(axis=1)
         g, H = gradient(rows, mean), hessian(rows, curvature(pieces, q, q / tau, mean))
         head = np.append(np.arange(d), d + 1)
@@ -132,17 +126,10 @@ class SmoothedPieces:
         """
         rows, place = self.rows, self.place(at)
         pieces = rows.worst.at(place.z, rows.y, place.s)
-        q = _shares(pieces, tau)
+        q = softmax(pieces.value.T / tau)[0].T
         move = [step.z, *step.x[rows.design.d + 1 :]]
         rise = along(pieces.slope, move)
         # where a share would be negative the piece has none
         q = q * np.maximum(1 + (rise - (q * rise).sum(axis=0)) / tau, 0.0)
         a = pieces.slope[0] + along(pieces.bend[0], move)
         return bound(rows, pieces.label, pieces.kept, q / q.sum(axis=0), a)
-
-
-def _shares(pieces: SmoothPieces, tau: float) -> Array:
-    """Return q (J, n)."""
-    top = pieces.value.max(axis=0)
-    q = np.exp((pieces.value - top) / tau)
-    return np.asarray(q / q.sum(axis=0))

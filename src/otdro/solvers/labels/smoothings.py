@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from ...duality import Dual
 from ...duality.ties import newton_step
 from ..base import duality_gap
+from .priced_rows import Accuracy
 
 Array = NDArray[Any]
 
@@ -69,10 +70,9 @@ class SmoothMinimum:
     n_iter: int
 
 
-def follow(
-    task: SmoothedMaximum, at: SmoothPlace, tau: float, unit: float, target: float, max_iter: int
-) -> SmoothMinimum:
-    """Follow the smoothings from tau until the gap is at most ``target``."""
+def follow(task: SmoothedMaximum, at: SmoothPlace, tau: float, accuracy: Accuracy) -> SmoothMinimum:
+    """Follow the smoothings from tau until the gap is at most the target."""
+    unit, target, max_iter = accuracy
     best, dual, n_iter, lower = at, task.risk(at), 0, 0.0
     slopes = np.zeros_like(at.z)
     last: SmoothPlace | None = None

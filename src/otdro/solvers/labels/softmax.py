@@ -27,6 +27,7 @@ from ..norm_rows import Barrier, NormRows
 from ..smoothing.gaussian_integral import softmax
 from ..softmax.penalty import PairPenalty, corrected
 from ..softmax.rows import SoftmaxRows
+from .priced_rows import Accuracy
 from .smoothings import FIRST, SmoothMinimum, SmoothPlace, follow
 
 Array = NDArray[Any]
@@ -39,22 +40,17 @@ ABOVE = 1.02
 
 
 def minimise(
-    task: PricedSoftmax,
-    at: SmoothPlace,
-    unit: float,
-    target: float,
-    max_iter: int,
-    known: float = 0.0,
+    task: PricedSoftmax, at: SmoothPlace, accuracy: Accuracy, known: float
 ) -> SmoothMinimum:
-    """Follow the smoothings until the gap is at most ``target``; ``known`` bounds the least risk.
+    """Follow the smoothings until the gap is at most the target; ``known`` bounds the least risk.
 
     The first one is less than what the place may be above that.
     """
     risk = task.risk(at).risk
-    size = max(unit, risk)
+    size = max(accuracy.unit, risk)
     share = OF_EXCESS * (risk - known) / size if known > 0 else FIRST
     tau = size * float(np.clip(share, LEAST_FIRST, FIRST))
-    return follow(task, at, tau, unit, target, max_iter)
+    return follow(task, at, tau, accuracy)
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,8 +70,7 @@ class PricedSoftmax:
 
     def place(self, C: Array, c: Array, least: float) -> SmoothPlace:
         """Return the place of coefficients, with a t near the best multiplier of theirs."""
-        c = c if self.rows.fit_intercept else c[:0]
-        at = self.step(np.concatenate([C.ravel(), c, [0.0]]))
+        at = self.step(np.append(self.rows.joined(C, c), 0.0))
         t = max(ABOVE * self._largest(at), self.risk(at).multiplier, least)
         return SmoothPlace(np.append(at.x[:-1], t), at.z)
 

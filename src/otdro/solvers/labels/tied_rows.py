@@ -23,6 +23,7 @@ from .kept_moments import KeptMoments
 from .kinked_quadratic import KinkedQuadratic
 from .pieces import SmoothPieces
 from .priced_rows import (
+    Accuracy,
     Moments,
     Place,
     PricedMinimum,
@@ -80,9 +81,10 @@ class TiedStep(NamedTuple):
 
 
 def minimise(
-    rows: PricedRows, place: Place, lam: float, unit: float, target: float, max_iter: int
+    rows: PricedRows, place: Place, lam: float, accuracy: Accuracy
 ) -> PricedMinimum | None:
     """Return the minimum from a place with coefficients, None where the steps do not get there."""
+    unit, target, max_iter = accuracy
     kept = KeptMoments(rows.design)
     now = _at(rows, place.theta, place.b, lam, place.z)
     last = TiedStep(np.zeros(0), np.zeros(0), unit, np.zeros((0, 0)), np.inf)

@@ -18,19 +18,19 @@ from ...problem import Solution
 from ..base import Starts
 from . import constant, interior
 from .inside import ABOVE, HALVINGS, LARGER_LAM, LEAST_T, ROUGH_ROWS, SMALLER_LAM, Inside
-from .priced_rows import Place, PricedMinimum, PricedRows
+from .priced_rows import Accuracy, Place, PricedMinimum, PricedRows
 
 Array = NDArray[Any]
 
 
 def minimise_each(
-    each: list[Inside], starts: Starts, unit: Array, target: Array, max_iter: int
+    each: list[Inside], starts: Starts, accuracy: Accuracy
 ) -> list[PricedMinimum | None]:
     """Return the minimum of each problem from its start, None where no steps get there."""
     at = each[0]
     rows = at.rows.beside([one.rows for one in each])
     place, lam, risk = _places(at, rows, starts)
-    known = zip(each, risk.tolist(), target.tolist(), strict=True)
+    known = zip(each, risk.tolist(), accuracy.target.tolist(), strict=True)
     found = [constant.minimise(one.rows, above, goal) for one, above, goal in known]
     left = np.array([one is None for one in found]) & place.theta.any(axis=0)
     moving = np.flatnonzero(left)
@@ -38,8 +38,8 @@ def minimise_each(
         return found
     below = np.array([start.objective - start.gap for start in starts])
     first = (place.problems(moving), lam[moving], (risk - below)[moving])
-    accuracy = (unit[moving], target[moving], max_iter)
-    minima = interior.minimise_each(rows.problems(moving), at.norm_rows, *first, *accuracy)
+    part = accuracy._replace(unit=accuracy.unit[moving], target=accuracy.target[moving])
+    minima = interior.minimise_each(rows.problems(moving), at.norm_rows, *first, part)
     for j, one in zip(moving.tolist(), minima, strict=True):
         found[j] = one
     return found

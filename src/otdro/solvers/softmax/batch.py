@@ -3,104 +3,66 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...arrays import beside, namespace, numpy, pick
 from ...design import PRODUCTS_UP_TO, Design
+from ..euclidean.stack import AsTheyStand
 
 Array = NDArray[Any]
 
 
-class Products(Protocol):
-    """Products with rows Z (n, d), along the last two axes of arrays.
-
-    What has an entry per row is where Z is, all else NumPy.
-    """
-
-    n: int
-    d: int
-
-    @property
-    def offset(self) -> Array:
-        """What is subtracted from each column, (d,)."""
-
-    @property
-    def rounding(self) -> Array:
-        """What is left of the mean square of a column that is constant, (d,)."""
-
-    def columns(self, index: Any) -> Products:
-        """Return those of some problems."""
-
-    def scores(self, C: Array) -> Array:
-        """Return Z C, (n, k) from (d, k)."""
-
-    def adjoint(self, a: Array) -> Array:
-        """Return Z'a, (d, k) from (n, k)."""
-
-    def grams(self, D: Array) -> Array:
-        """Return Z' diag(D) Z of every column of D (n, k) >= 0, (k, d, d)."""
-
-
 class SharedRows:
-    """One design for all problems."""
+    """One design, of one problem: products along the last two axes of arrays, Z (n, d).
+
+    What has an entry per row is where Z is, all else NumPy. ``offset`` and ``rounding`` (d,) are
+    those of the design.
+    """
 
     def __init__(self, design: Design) -> None:
         self.design = design
-        self.n = design.n
-        self.d = design.d
-
-    @property
-    def offset(self) -> Array:
-        """That of the design."""
-        return self.design.offset
-
-    @property
-    def rounding(self) -> Array:
-        """That of the design."""
-        return self.design.rounding
+        self.n, self.d = design.n, design.d
+        self.offset, self.rounding = design.offset, design.rounding
 
     def columns(self, index: Any) -> SharedRows:
         """Return the same rows."""
         return self
 
     def scores(self, C: Array) -> Array:
-        """Return Z C."""
-        return _as_one_matrix(self.design.scores, C)
+        """Return Z C, (n, k) from (d, k)."""
+        return self.design.scores(C) if C.ndim == 2 else self.design.scores(C[0])[None]
 
     def adjoint(self, a: Array) -> Array:
-        """Return Z'a."""
-        return _as_one_matrix(self.design.adjoint, a)
+        """Return Z'a, (d, k) from (n, k)."""
+        return self.design.adjoint(a) if a.ndim == 2 else self.design.adjoint(a[0])[None]
 
     def grams(self, D: Array) -> Array:
-        """Return Z' diag(D) Z of every column of D; of many rows one by one, by symmetry."""
-        flat = namespace(D).moveaxis(D, -2, 0)
-        columns = flat.reshape(self.n, -1)
+        """Return Z' diag(D) Z of every column of D (n, k) >= 0, (k, d, d).
+
+        Of many rows they are taken one by one, by symmetry.
+        """
+        columns = D.reshape(self.n, -1)
         if self.n * self.d**2 <= PRODUCTS_UP_TO:
             found = self.design.gram(columns)
         else:
             found = np.stack([self.design.gram(columns[:, j]) for j in range(columns.shape[1])])
-        return found.reshape(*flat.shape[1:], self.d, self.d)
+        return found if D.ndim == 2 else found[None]
 
 
-class OwnRows:
-    """Rows Z (B, n, d), those of each problem."""
+class OwnRows(AsTheyStand):
+    """Rows Z (B, n, d), those of each problem, with the products of ``SharedRows``."""
 
     def __init__(self, Z: Array) -> None:
         self.Z = Z
-        self.n, self.d = Z.shape[1:]
+        self.n = Z.shape[1]
 
     @property
-    def offset(self) -> Array:
-        """Nothing: the rows are as they stand here."""
-        return np.zeros(self.d)
-
-    @property
-    def rounding(self) -> Array:
-        """Nothing."""
-        return np.zeros(self.d)
+    def d(self) -> int:
+        """The columns."""
+        return int(self.Z.shape[2])
 
     def columns(self, index: Any) -> OwnRows:
         """Return those of some problems."""
@@ -128,12 +90,5 @@ class OwnRows:
         return found.reshape(*found.shape[:2], self.d, self.d)
 
 
-def _as_one_matrix(product: Any, a: Array) -> Any:
-    """Return a product with a (s, k), or with a (B, s, k) as one of B k columns."""
-    if a.ndim == 2:
-        return product(a)
-    B, s, k = a.shape
-    if B == 1:
-        return product(a[0])[None]
-    found = product(namespace(a).moveaxis(a, 1, 0).reshape(s, B * k))
-    return namespace(found).moveaxis(found.reshape(-1, B, k), 0, 1)
+#: Products with the rows of one problem, or of several.
+Products = SharedRows | OwnRows

@@ -16,7 +16,7 @@ from ..euclidean.coordinates import Coordinates
 from ..norm_rows import norm_rows
 from .batch import OwnRows, SharedRows
 from .euclidean import RoundPairs, Unpenalised
-from .newton import SoftmaxMinima, SoftmaxStart, locate, minimise, origin
+from .newton import Certificate, PairProblems, SoftmaxStart, minimise, origin
 from .penalty import PairPenalty
 from .polyhedral import PolyhedralPairs
 from .rows import SoftmaxRows
@@ -71,18 +71,11 @@ class MultinomialNewton(Method):
         max_iter: int,
         starts: Starts | None,
     ) -> list[list[Solution]]:
-        """Return the paths of problems over the same rows, those of all classes in step."""
-        full = [f for f, problem in enumerate(problems) if _complete(problem)]
-        found: dict[int, list[Solution]] = {}
-        if full:
-            together = _Together([problems[f] for f in full])
-            known = (np.asarray(deltas, dtype=float), tol, max_iter)
-            found = dict(zip(full, _in_turn(together, *known), strict=True))
-        rest = (deltas, tol, max_iter, starts)
-        return [
-            found[f] if f in found else self.solve_path(problem, *rest)
-            for f, problem in enumerate(problems)
-        ]
+        """Return the paths of problems over the same rows, in step where all have all classes."""
+        masses = [class_masses(p.y, p.weights, p.loss.outputs) for p in problems]
+        if not np.all(masses):
+            return super().solve_folds(problems, deltas, tol, max_iter, starts)
+        return _in_turn(_Together(problems), np.asarray(deltas, dtype=float), tol, max_iter)
 
     def folds_together(self, problem: Problem) -> bool:
         """Whether the problems are so small that the steps of several at once are cheaper."""
@@ -90,11 +83,6 @@ class MultinomialNewton(Method):
         K = problem.loss.outputs
         small = (d + 1) * (K - 1) <= BATCH_COEFFICIENTS and n * max(d**2, K) <= BATCH_ENTRIES
         return bool(small and d <= n and problem.ball.cost.euclidean)
-
-
-def _complete(problem: Problem) -> bool:
-    """Whether every class has weight."""
-    return bool(class_masses(problem.y, problem.weights, problem.loss.outputs).all())
 
 
 class _Together:
@@ -123,20 +111,20 @@ def _in_turn(
     rows, target = problems.rows, tol * problems.unit
     near = None if start is None else problems.at[0].inside(start, rows.basis)
     penalty = pair_penalty(problems.first.at(float(deltas[0])))
-    zero = origin(rows, penalty, problems.constant)
+    zero = origin(PairProblems(rows, penalty, deltas[:1]), problems.constant)
     solved: list[list[Solution]] = [[] for _ in problems.at]
-    last: list[SoftmaxMinima] = []
+    last: list[Certificate] = []
     for j, delta in enumerate(deltas.tolist()):
         near = _extrapolated(last, deltas[: j + 1]) if last else near
-        each = np.full(len(target), delta)
-        found = minimise(rows, penalty, each, zero, target, max_iter, near)
+        each = PairProblems(rows, penalty, np.full(len(target), delta))
+        found = minimise(each, zero, target, max_iter, near)
         last = [*last[-1:], found]
         for path, solution in zip(solved, _solutions(problems, delta, found, target), strict=True):
             path.append(solution)
     return solved
 
 
-def _extrapolated(found: list[SoftmaxMinima], deltas: Array) -> SoftmaxStart:
+def _extrapolated(found: list[Certificate], deltas: Array) -> SoftmaxStart:
     """Return a start at the last of ``deltas``, on the line in log delta through the last two."""
     first, last = found[0].points, found[-1].points
     t = np.where(first.norm > 0, ahead(deltas), 0.0)
@@ -193,7 +181,7 @@ class PairCoordinates(Coordinates):
 
 
 def _solutions(
-    problems: _Together, delta: float, found: SoftmaxMinima, targets: Array
+    problems: _Together, delta: float, found: Certificate, targets: Array
 ) -> list[Solution]:
     """Return the minima as solutions on the rows as given."""
     points, basis = found.points, problems.rows.basis
@@ -230,9 +218,9 @@ def _rounded(
         return found
     coef = np.where(small, 0.0, found.coef)
     C, c, _ = at.inside(replace(found, coef=coef), rows.basis)
-    point = locate(rows, pair_penalty(problem), C, c)
-    norm = float(point.norm[0])
-    objective = float(point.loss[0]) + problem.ball.delta * norm
+    alone = PairProblems(rows, pair_penalty(problem), np.array([problem.ball.delta]))
+    point = alone.at(C, c)
+    norm, objective = float(point.norm[0]), float(alone.value(point)[0])
     gap = found.gap + objective - found.objective
     if gap > max(found.gap, target):
         return found

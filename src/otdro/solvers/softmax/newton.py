@@ -68,19 +68,6 @@ def write(x: Array, index: Array, v: Array) -> None:
     x[beside(index, x)] = v
 
 
-@dataclass(frozen=True, eq=False)
-class SoftmaxMinima:
-    """The best points, their objectives and gaps, the dual slopes q - e_y (n, K), the steps taken,
-    and the multipliers of the pairs where a step nearby can start from them."""
-
-    points: SoftmaxPoints
-    objective: Array
-    gap: Array
-    slopes: Array
-    n_iter: Array
-    multipliers: Array | None
-
-
 class SoftmaxStart(NamedTuple):
     """Coefficients and intercepts, and multipliers of the pairs where they are known."""
 
@@ -106,52 +93,79 @@ class SoftmaxZero:
         )
 
 
-def origin(rows: SoftmaxRows, penalty: PairPenalty, constant: Array) -> SoftmaxZero:
+@dataclass(frozen=True, eq=False)
+class PairProblems:
+    """Problems over the same rows under one penalty, each with its ``delta`` (B,)."""
+
+    rows: SoftmaxRows
+    penalty: PairPenalty
+    delta: Array
+
+    def columns(self, index: Array) -> PairProblems:
+        """Return some of the problems."""
+        return PairProblems(self.rows.columns(index), self.penalty, self.delta[index])
+
+    def at(self, C: Array, c: Array, z: Any = None) -> SoftmaxPoints:
+        """Return the points at (C, c), of scores z where they are known."""
+        z = self.rows.scores(C, c) if z is None else z
+        loss, p = self.rows.evaluate(z)
+        return SoftmaxPoints(C, c, z, p, loss, self.norms(C))
+
+    def norms(self, C: Array) -> Array:
+        """Return the largest norms over pairs."""
+        return self.penalty.norms(self.rows.differences(C)).max(axis=-1)
+
+    def value(self, points: SoftmaxPoints) -> Array:
+        """Return F."""
+        return np.asarray(points.loss + self.delta * points.norm)
+
+
+def origin(problems: PairProblems, constant: Array) -> SoftmaxZero:
     """Return the models of the intercepts ``constant`` (B, K), the best without coefficients."""
+    rows = problems.rows
     nothing = np.zeros((len(constant), rows.design.d, rows.classes - 1))
-    zero = locate(rows, penalty, nothing, constant @ rows.basis)
+    zero = problems.at(nothing, constant @ rows.basis)
     G = rows.adjoint(rows.slopes(zero.p))
-    return SoftmaxZero(zero, G, *penalty.first(rows, G))
+    return SoftmaxZero(zero, G, *problems.penalty.first(rows, G))
 
 
 def minimise(
-    rows: SoftmaxRows,
-    penalty: PairPenalty,
-    delta: Array,
+    problems: PairProblems,
     zero: SoftmaxZero,
     target: Array,
     max_iter: int,
     start: SoftmaxStart | None = None,
-) -> SoftmaxMinima:
+) -> Certificate:
     """Minimise F until its gap is at most ``target``, from ``start`` where that is better."""
-    best = Certificate(rows, penalty, delta, zero)
+    best = Certificate(problems, zero)
     active = np.flatnonzero(best.gap > target)
     if not len(active):
-        return best.minima()
-    rows, delta, target = rows.columns(active), delta[active], target[active]
-    p = _first(rows, penalty, delta, zero.columns(active), start, active)
+        return best
+    problems, target = problems.columns(active), target[active]
+    p = _first(problems, zero.columns(active), start, active)
     best.consider(active, p)
     multipliers = None
     if start is not None and start.multipliers is not None:
         multipliers = start.multipliers[active]
-    curvature = Curvature(rows)
+    curvature = Curvature(problems.rows)
     idle = np.zeros(len(active), dtype=int)
     for n_iter in range(1, max_iter + 1):
+        rows, delta = problems.rows, problems.delta
         g = rows.gradient(rows.slopes(p.p))
         model = Quadratic(rows, p.C, g, curvature.at(rows, p, g, n_iter))
         accuracy = np.maximum(target, LOOSE * best.gap[active])
-        move = penalty.move(model, delta, accuracy, multipliers)
+        move = problems.penalty.move(model, delta, accuracy, multipliers)
         dz = rows.scores(move.step, move.shift)
-        new, decrease = _line_search(rows, penalty, delta, p, move, dz, g)
+        new, decrease = _line_search(problems, p, move, dz, g)
         best.consider(active, new)
         if curvature.exact or decrease[0] <= WORTH * target[0]:
             q = p.p + rows.bent(p.p, dz)
             q = q if curvature.exact else fitted(rows, p.p, q, move.flows, model.H)
             q = rows.balanced(p.p, q)
-            best.bound(active, rows, new, q if delta.all() else rows.on_simplex(q), move.flows)
+            best.bound(active, problems, new, q if delta.all() else rows.on_simplex(q), move.flows)
         # without a penalty nothing bounds models farther out than p, whose slopes leave a gradient
         if curvature.exact and delta.all() and np.any(best.gap[active] > target):
-            best.bound(active, rows, new, rows.balanced(p.p, p.p), move.flows)
+            best.bound(active, problems, new, rows.balanced(p.p, p.p), move.flows)
         idle = np.where(decrease > 0, 0, idle + 1)
         best.keep(active, n_iter, move.multipliers)
         left = (best.gap[active] > target) & (idle < PATIENCE)
@@ -159,77 +173,55 @@ def minimise(
             break
         p, multipliers = new, move.multipliers
         if not left.all():
-            active, rows, p = active[left], rows.columns(left), p.columns(left)
-            delta, target, idle = delta[left], target[left], idle[left]
+            active, problems, p = active[left], problems.columns(left), p.columns(left)
+            target, idle = target[left], idle[left]
             multipliers = None if multipliers is None else multipliers[left]
-    return best.minima()
-
-
-def locate(
-    rows: SoftmaxRows, penalty: PairPenalty, C: Array, c: Array, z: Any = None
-) -> SoftmaxPoints:
-    """Return the points at (C, c), of scores z where they are known."""
-    z = rows.scores(C, c) if z is None else z
-    loss, p = rows.evaluate(z)
-    return SoftmaxPoints(C, c, z, p, loss, penalty.norms(rows.differences(C)).max(axis=-1))
+    return best
 
 
 def _first(
-    rows: SoftmaxRows,
-    penalty: PairPenalty,
-    delta: Array,
-    zero: SoftmaxZero,
-    start: SoftmaxStart | None,
-    active: Array,
+    problems: PairProblems, zero: SoftmaxZero, start: SoftmaxStart | None, active: Array
 ) -> SoftmaxPoints:
     """Return the starts where they are better than zero, else the model's minimisers along B."""
     if start is not None:
-        warm = locate(rows, penalty, start.C[active], start.c[active])
-        good = (warm.norm > 0) & (warm.loss + delta * warm.norm < zero.points.loss)
+        warm = problems.at(start.C[active], start.c[active])
+        good = (warm.norm > 0) & (problems.value(warm) < zero.points.loss)
         if good.all():
             return warm
-    cold = _along(rows, penalty, delta, zero)
+    cold = along(problems, zero)
     if start is not None:
         cold.put(np.arange(len(active)), warm, good)
     return cold
 
 
-def _along(
-    rows: SoftmaxRows, penalty: PairPenalty, delta: Array, zero: SoftmaxZero
-) -> SoftmaxPoints:
+def along(problems: PairProblems, zero: SoftmaxZero) -> SoftmaxPoints:
     """Return the minimisers of the quadratic models along B."""
+    rows, delta = problems.rows, problems.delta
     C = zero.B @ rows.basis
     dz = rows.scores(C, 0 * zero.points.c)
-    norm = penalty.norms(rows.differences(C)).max(axis=1)
+    norm = problems.norms(C)
     slope = np.sum(zero.G * zero.B, axis=(1, 2)) + delta * norm
     bend = rows.total(inner(rows.bent(zero.points.p, dz), dz))
     down = np.maximum(-slope, 1e-3 * delta * norm)
     length = np.where(bend > 0, down / np.where(bend > 0, bend, 1), 1 / np.maximum(norm, 1e-300))
     length = np.where(norm > 0, length, 0.0)[:, None, None]
     z = zero.points.z + beside(length, dz) * dz
-    return locate(rows, penalty, length * C, zero.points.c.copy(), z)
+    return problems.at(length * C, zero.points.c.copy(), z)
 
 
 def _line_search(
-    rows: SoftmaxRows,
-    penalty: PairPenalty,
-    delta: Array,
-    p: SoftmaxPoints,
-    move: PairMove,
-    dz: Array,
-    g: Array,
+    problems: PairProblems, p: SoftmaxPoints, move: PairMove, dz: Array, g: Array
 ) -> tuple[SoftmaxPoints, Array]:
     """Return the points after the longest of the steps 1, 1/2, ... that descend, and by what."""
-    objective = p.loss + delta * p.norm
-    s = move.step.reshape(len(g), -1)
-    s = np.append(s, move.shift, axis=1) if rows.fit_intercept else s
+    objective = problems.value(p)
+    s = problems.rows.joined(move.step, move.shift)
     descent = np.einsum("bi,bi->b", g, s) + move.rise
     length = np.ones(len(g))
     for attempt in range(HALVINGS):
         far = length[:, None, None]
         C, c = p.C + far * move.step, p.c + far[:, 0] * move.shift
-        new = locate(rows, penalty, C, c, p.z + beside(far, dz) * dz)
-        value = new.loss + delta * new.norm
+        new = problems.at(C, c, p.z + beside(far, dz) * dz)
+        value = problems.value(new)
         allowed = objective + ARMIJO * length * descent + ROUNDING * np.abs(objective)
         short = ~(value <= allowed)
         if not short.any():
@@ -258,7 +250,7 @@ class Curvature:
         self.exact = self.exact or n_iter > QUASI_STEPS
         if self.exact:
             return rows.curvature(p.p)
-        x = np.append(p.C[0].ravel(), p.c[0]) if rows.fit_intercept else p.C[0].ravel()
+        x = rows.joined(p.C[0], p.c[0])
         if self.last is None:
             self.H = rows.columns(0).mean_curvature(p.p[0])
         else:
@@ -272,22 +264,23 @@ class Curvature:
 
 
 class Certificate:
-    """The best points and the best lower bounds so far; at first those without coefficients."""
+    """The best points and the best lower bounds so far; at first those without coefficients.
 
-    def __init__(
-        self, rows: SoftmaxRows, penalty: PairPenalty, delta: Array, zero: SoftmaxZero
-    ) -> None:
-        self.penalty = penalty
-        self.delta = delta
+    ``slopes`` are the dual ones q - e_y (n, K), ``multipliers`` those of the pairs where a step
+    nearby can start from them.
+    """
+
+    def __init__(self, problems: PairProblems, zero: SoftmaxZero) -> None:
+        self.delta = delta = problems.delta
         everyone = np.arange(len(delta))
         self.points = zero.points.columns(everyone)
         self.objective = zero.points.loss.copy()
         self.lower = np.zeros(len(delta))
-        self.slopes = rows.slopes(zero.points.p)
+        self.slopes = problems.rows.slopes(zero.points.p)
         self.n_iter = np.ones(len(delta), dtype=int)
         self.multipliers: Array | None = None
         if delta.all():
-            self.bound(everyone, rows, zero.points, zero.points.p, zero.flows)
+            self.bound(everyone, problems, zero.points, zero.points.p, zero.flows)
 
     @property
     def gap(self) -> Array:
@@ -311,12 +304,12 @@ class Certificate:
         self.multipliers[active] = multipliers
 
     def bound(
-        self, active: Array, rows: SoftmaxRows, at: SoftmaxPoints, q: Array, flows: Array
+        self, active: Array, problems: PairProblems, at: SoftmaxPoints, q: Array, flows: Array
     ) -> None:
         """Raise the bounds by the dual values of probabilities q with flows made to fit."""
-        delta = self.delta[active]
+        rows, delta = problems.rows, problems.delta
         flows = corrected(rows, rows.adjoint(rows.slopes(q)), flows)
-        size = self.penalty.sizes(flows).sum(axis=-1)
+        size = problems.penalty.sizes(flows).sum(axis=-1)
         shrink = np.where(delta > 0, np.minimum(1.0, delta / np.maximum(size, TINY)), 1.0)
         # without a penalty E a = 0 and Z'(pi a) = 0 hold nearly; the price is that of the point
         price = np.where(delta > 0, 0.0, size * at.norm)
@@ -329,8 +322,3 @@ class Certificate:
         self.lower[active[better]] = value[better]
         slopes = beside(shrink[:, None, None], q) * rows.slopes(q)
         write(self.slopes, active[better], pick(slopes, better))
-
-    def minima(self) -> SoftmaxMinima:
-        """Return what was found."""
-        parts = (self.points, self.objective, self.gap, self.slopes, self.n_iter)
-        return SoftmaxMinima(*parts, self.multipliers)

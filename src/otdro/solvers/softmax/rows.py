@@ -133,6 +133,11 @@ class SoftmaxRows:
         g = g.reshape(*g.shape[:-2], -1)
         return np.append(g, self.mean(a) @ self.basis, axis=-1) if self.fit_intercept else g
 
+    def joined(self, C: Array, c: Array) -> Array:
+        """Return the vector of (C, c), by column, then class, c last if there is an intercept."""
+        s = C.reshape(*C.shape[:-2], -1)
+        return np.append(s, c, axis=-1) if self.fit_intercept else s
+
     def split(self, s: Array) -> tuple[Array, Array]:
         """Return (C, c) of a vector by column, then class; c is 0 without an intercept."""
         d, m = self.design.d, self.classes - 1
@@ -200,18 +205,6 @@ class SoftmaxRows:
 
         It is Z'(pi Z) times the mean of diag p - pp' over the rows: one Gram matrix for all pairs.
         """
-        return np.kron(self.scatter, self.mean_bend(p))
-
-    def mean_bend(self, p: Array) -> Array:
-        """Return E'(mean of diag p - pp')E."""
-        q = p @ beside(self.basis, p)
-        of_squares = np.swapaxes(self.basis, -1, -2) @ (self.mean(p)[..., None] * self.basis)
-        squares = namespace(q).swapaxes(self.weights[..., None] * q, -1, -2) @ q
-        return np.asarray(of_squares - numpy(squares))
-
-    @cached_property
-    def scatter(self) -> Array:
-        """Z'(pi Z), with a last column of ones if there is an intercept, of one problem."""
         d = self.design.d
         side = d + self.fit_intercept
         S = np.zeros((side, side))
@@ -219,7 +212,14 @@ class SoftmaxRows:
         if self.fit_intercept:
             S[d, :d] = S[:d, d] = self.design.adjoint(self.weights[:, None])[:, 0]
             S[d, d] = 1.0
-        return S
+        return np.kron(S, self.mean_bend(p))
+
+    def mean_bend(self, p: Array) -> Array:
+        """Return E'(mean of diag p - pp')E."""
+        q = p @ beside(self.basis, p)
+        of_squares = np.swapaxes(self.basis, -1, -2) @ (self.mean(p)[..., None] * self.basis)
+        squares = namespace(q).swapaxes(self.weights[..., None] * q, -1, -2) @ q
+        return np.asarray(of_squares - numpy(squares))
 
     def balanced(self, p: Array, q: Array) -> Array:
         """Return q moved by (diag p - pp') b, one b for all rows, to where E q is the shares."""

@@ -1,38 +1,21 @@
 """Solvers for rows that come in chunks: nothing of the size of all rows is kept."""
 
-from .batch import Minima, minimise
-from .columns import Columns
-from .joint import JointStream, solve_joint
-from .newton import StreamedProblem, solve
-from .passes import Passes, together
-from .priced import PricedStream, solve_priced
-from .profile_sums import ProfileSums
-from .reading import Folds
-from .softmax import SoftmaxStream, solve_softmax
-from .stream import Stream, opened
-from .sums import FencedSums, GroupSums, HeldSums, Models, ScatterSums
-
-__all__ = [
-    "Columns",
-    "FencedSums",
-    "Folds",
-    "GroupSums",
-    "HeldSums",
-    "JointStream",
-    "Minima",
-    "Models",
-    "Passes",
-    "PricedStream",
-    "ProfileSums",
-    "ScatterSums",
-    "SoftmaxStream",
-    "Stream",
-    "StreamedProblem",
-    "minimise",
-    "opened",
-    "solve",
-    "solve_joint",
-    "solve_priced",
-    "solve_softmax",
-    "together",
-]
+from .batch import Minima as Minima
+from .batch import minimise as minimise
+from .columns import Columns as Columns
+from .joint import JointStream as JointStream
+from .newton import StreamCoordinates as StreamCoordinates
+from .newton import StreamedProblem as StreamedProblem
+from .passes import Passes as Passes
+from .passes import together as together
+from .priced import PricedStream as PricedStream
+from .reading import Folds as Folds
+from .softmax import SoftmaxStream as SoftmaxStream
+from .stream import Stream as Stream
+from .stream import opened as opened
+from .sums import FencedSums as FencedSums
+from .sums import GroupSums as GroupSums
+from .sums import HeldSums as HeldSums
+from .sums import Models as Models
+from .sums import ProfileSums as ProfileSums
+from .sums import ScatterSums as ScatterSums

@@ -12,26 +12,24 @@ is zero, then all until :math:`\|Z'(\pi a)\| \le \rho`.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...duality import AT_THRESHOLD, threshold
+from ...problem import Solution
 from ...progress import logger
 from ..euclidean.order_one import ARMIJO, ROUNDING
-from .columns import Columns, ColumnSteps, Iterates
+from .columns import Columns, ColumnSteps
 from .curvature import Correction, KeptCurvature, correction, nearest, of_kept
+from .descent import longest
 from .newton import (
     NewtonMove,
     NewtonPoint,
-    StreamedProblem,
     along_gradient,
-    eliminated,
-    longest,
     newton_step,
 )
-from .stream import Constant, Stream
 from .sums import DualSums, HeldSums, Models, RiskSums
 
 Array = NDArray[Any]
@@ -47,59 +45,63 @@ BENT_AT = (0.25, 0.75)
 
 @dataclass(frozen=True, eq=False)
 class Minima:
-    """B models on centred rows: F, plain risk and bound (B,) of those over all rows, F models of
-    folds for each, and what these lose, ``held`` (F, B), on the rows they leave out.
+    """B solutions over all rows, F models of folds for each, and what these lose, ``held``
+    (F, B), on the rows they leave out.
 
     ``unsolved`` counts the models that did not reach the decrease asked for.
     """
 
-    everywhere: Models
-    objective: Array
-    risk: Array
-    gap: Array
+    solved: list[Solution]
     in_folds: list[Models]
     held: Array
     unsolved: int
 
 
 def minimise(
-    stream: Stream,
     full: Columns,
     in_folds: list[list[Array | None]],
-    start: tuple[Array, Array],
+    start: Models,
     tol: float,
 ) -> Minima:
     """Minimise problems over all rows, and without each fold, until a step promises little.
 
     That is ``tol`` relative to the risk of the constant model. ``in_folds`` are the factors of
-    every problem outside each fold, ``start`` coefficients (d, B) and intercepts near all of them.
+    every problem outside each fold, ``start`` models near all of them.
     """
-    everywhere = _descended(stream, full, start, tol, min(tol, CERTIFIED))
+    everywhere = _descended(full, start, tol, min(tol, CERTIFIED))
     folds = full.in_folds(in_folds)
-    state, unsolved = _inside(stream, folds, full, everywhere, tol)
-    missed = int(np.sum(everywhere.unsolved) + np.sum(unsolved))
-    models = Models(folds.lift(state.theta), state.b, folds.left_out)
+    state, unsolved = _inside(folds, full, everywhere, tol)
+    models = folds.lift(state)
     by_fold = [models.columns(np.flatnonzero(folds.left_out == f)) for f in range(len(in_folds))]
-    return _finished(stream, full, everywhere, by_fold, missed)
+    stream = full.stream
+    held = HeldSums(stream.blocks, stream.loss, by_fold, full.positive)
+    # bounds of the models over all rows and losses on the folds left out: one pass
+    bound, losses = stream.chunks.total(_dual_job(full, everywhere), held)
+    return Minima(
+        _solutions(full, everywhere, bound["conjugate"] / stream.total, tol),
+        by_fold,
+        stream.mean_of_folds(losses["value"]),
+        int(np.sum(everywhere.unsolved) + np.sum(unsolved)),
+    )
 
 
 @dataclass(frozen=True, eq=False)
 class Descended:
-    """Models, the sums by fold at them, and which of them did not reach the decrease asked for.
+    """Models (d + 1, B), the sums by fold at them, and which missed the decrease asked for.
 
-    ``corrections`` are those of the matrices of rows in memory that it found.
+    ``corrections`` are those of the matrices of rows in memory that it found, in ``passes``.
     """
 
-    state: Iterates
+    state: Array
     sums: dict[str, Array]
     unsolved: Array
     corrections: list[Correction]
+    passes: int
 
 
 def _descended(
-    stream: Stream,
     columns: Columns,
-    start: tuple[Array, Array],
+    start: Models,
     tol: float,
     goal: float,
     corrections: list[Correction] | None = None,
@@ -109,117 +111,101 @@ def _descended(
     Those are unsolved for which it promises more than ``tol``. Corrections of the matrices of rows
     in memory that are not known come from the first pass.
     """
-    coef, b = start
-    state, found = _started(stream, columns, coef, b)
-    step = ColumnSteps.none(*coef.shape)
-    flat = _constant_risks(stream, columns)
+    state, found, fixed = _started(columns, start)
+    step = ColumnSteps.none(*start.coef.shape)
+    flat = columns.constant_risks
     # from F below that of beta = 0 no descent ends there, where F has no derivative
-    objective = np.where(state.fixed, np.inf, flat)
+    objective = np.where(fixed, np.inf, flat)
     sums: dict[str, Array] = {}
-    moved, seen = np.arange(len(b)), np.zeros(len(b), dtype=bool)
+    moved, seen = np.arange(len(fixed)), np.zeros(len(fixed), dtype=bool)
     for number in range(PASSES):
-        bent = _bent(stream, columns, state) if corrections is None else np.arange(0)
-        new, seconds = _evaluated(stream, columns, state, moved, sums, bent)
+        bent = _bent(columns, fixed) if corrections is None else np.arange(0)
+        new, seconds = _evaluated(columns, state, moved, sums, bent)
         if corrections is None:
-            corrections = _corrections(stream, columns, state, bent, seconds)
-        training = _training(stream, columns, new)
-        F = training["value"] + columns.rho * state.w
+            corrections = _corrections(columns, state, bent, seconds)
+        training = _training(columns, new)
+        F = training["value"] + columns.rho * _norms(state)
         worse = objective + ARMIJO * step.slope + ROUNDING * np.abs(F) < F
         # where a step did not descend, half of it is tried from the model before
-        back = step.times(0.5) if number else _from_zero(stream, columns, worse)
-        step = _newton(stream, columns, state, training, moved, corrections).or_else(back, worse)
+        back = step.times(0.5) if number else _from_zero(columns, worse)
+        free = moved[~fixed[moved]]
+        step = _newton(columns, state, training, free, corrections).or_else(back, worse)
         # of the constant model before the first descent no sums are known
         sums = {k: np.where(worse & seen, sums[k], new[k]) for k in new} if sums else new
-        found, seen = state.or_else(found, worse), seen | ~worse
+        found, seen = np.where(worse, found, state), seen | ~worse
         objective = np.where(worse, objective, F)
         done = (-step.slope <= goal * flat) & ~worse
         logger.info("folds: pass %d, %d of %d to go", number + 1, np.sum(~done), len(done))
         if done.all() or number == PASSES - 1:
             break
         step, moved = step.times(~done), np.flatnonzero(~done)
-        state = found.moved(step)
+        state = found + step.move
     unsolved = worse | (-step.slope > tol * flat)
-    return Descended(state.or_else(found, seen), sums, unsolved, corrections or [])
+    state = np.where(seen, found, state)
+    return Descended(state, sums, unsolved, corrections or [], number + 1)
+
+
+def _norms(state: Array) -> Array:
+    """Return the norms of theta."""
+    return np.linalg.norm(state[:-1], axis=0)
 
 
 def _inside(
-    stream: Stream, folds: Columns, full: Columns, everywhere: Descended, tol: float
-) -> tuple[Iterates, Array]:
+    folds: Columns, full: Columns, everywhere: Descended, tol: float
+) -> tuple[Array, Array]:
     """Return the models of folds, and which of them are unsolved.
 
     Each is a step away from that of its group over all rows, where the sums are known. Those for
     which that step may leave more than ``tol`` go on from there, in passes of their own.
     """
     of, near = folds.group, everywhere.state
-    state, _ = _started(stream, folds, full.lift(near.theta)[:, of], near.b[of])
+    state, _, fixed = _started(folds, full.lift(near).columns(of))
     # where the model over all rows is constant there is no matrix to step with
-    some = np.flatnonzero(~state.fixed & (near.w[of] > 0))
+    moving = _norms(near)[of] > 0
     sums = {name: part[..., of] for name, part in everywhere.sums.items()}
-    known = everywhere.corrections
-    step = _newton(stream, folds, state, _training(stream, folds, sums), some, known)
-    state = state.moved(step)
-    close = state.fixed | ((near.w[of] > 0) & (step.left <= tol * _constant_risks(stream, folds)))
-    far = np.flatnonzero(~close)
+    known, some = everywhere.corrections, np.flatnonzero(~fixed & moving)
+    step = _newton(folds, state, _training(folds, sums), some, known)
+    state = state + step.move
+    far = np.flatnonzero(~(fixed | (moving & (step.left <= tol * folds.constant_risks))))
     unsolved = np.zeros(len(of), dtype=bool)
     if len(far):
         part = folds.part(far)
-        start = (part.lift(state.theta[:, far]), state.b[far])
-        rest = _descended(stream, part, start, tol, tol, known)
-        state.theta[:, far], state.b[far] = rest.state.theta, rest.state.b
-        unsolved[far] = rest.unsolved
+        rest = _descended(part, part.lift(state[:, far]), tol, tol, known)
+        state[:, far], unsolved[far] = rest.state, rest.unsolved
     return state, unsolved
 
 
-def _constant_risks(stream: Stream, columns: Columns) -> Array:
-    """Return the risk of the best constant model on the training rows of every problem."""
-    return np.array([flat.risk for flat in _constants(stream, columns)])
+def _started(columns: Columns, start: Models) -> tuple[Array, Array, Array]:
+    """Return the models (d + 1, B) to start from, the constant ones, and where these stay.
 
-
-def _constants(stream: Stream, columns: Columns) -> list[Constant]:
-    """Return the best constant model on the training rows of every problem."""
-    pairs = list(zip(columns.model.tolist(), columns.left_out.tolist(), strict=True))
-    known = {(k, f): stream.models[k].constant(f) for k, f in set(pairs)}
-    return [known[pair] for pair in pairs]
-
-
-def _started(stream: Stream, columns: Columns, coef: Array, b: Array) -> tuple[Iterates, Iterates]:
-    """Return the models to start from, and the constant ones.
-
-    Problems that the constant model solves stay there.
+    That is where they are optimal.
     """
-    theta, zero = np.zeros_like(coef), np.zeros_like(b)
-    fixed = np.zeros(len(b), dtype=bool)
-    for j, constant in enumerate(_constants(stream, columns)):
-        problem = columns.problem(stream, j)
-        size = float(np.linalg.norm(problem.drop(constant.pull)))
-        least = threshold(size, constant.mean_square, 1.0, order=1)
-        fixed[j] = least <= problem.rho * (1 + AT_THRESHOLD)
-        zero[j] = constant.b
-        if coef[:, j].any():
-            theta[:, j] = problem.theta(coef[:, j])
+    state = np.vstack([np.zeros_like(start.coef), [flat.b for flat in columns.constants]])
+    zero, fixed = state.copy(), np.zeros(len(start), dtype=bool)
+    for j, constant in enumerate(columns.constants):
+        problem, coef = columns.problem(j), start.coef[:, j]
+        fixed[j] = problem.rests(constant)
+        if coef.any() and not fixed[j]:
+            state[:, j] = np.append(problem.theta(coef), start.b[j])
         elif not fixed[j]:
-            theta[:, j], b[j] = along_gradient(problem, constant)
-    start = Iterates(np.where(fixed, 0.0, theta), np.where(fixed, zero, b), fixed)
-    return start, Iterates(np.zeros_like(theta), zero, fixed)
+            state[:, j] = constant.at(along_gradient(problem, problem.rho, constant))
+    return state, zero, fixed
 
 
-def _from_zero(stream: Stream, columns: Columns, some: Array) -> ColumnSteps:
+def _from_zero(columns: Columns, some: Array) -> ColumnSteps:
     """Return, for some problems, the move from the constant model along the gradient there."""
-    step = ColumnSteps.none(stream.chunks.d, len(some))
+    step = ColumnSteps.none(columns.stream.chunks.d, len(some))
     for j in np.flatnonzero(some):
-        problem = columns.problem(stream, int(j))
-        constant = problem.stream.constant(int(columns.left_out[j]))
-        step.theta[:, j], end = along_gradient(problem, constant)
-        step.b[j] = end - constant.b
-        steepness = float(np.linalg.norm(problem.drop(constant.pull))) - problem.rho
-        step.slope[j] = -steepness * float(np.linalg.norm(step.theta[:, j]))
+        problem, constant = columns.problem(int(j)), columns.constants[j]
+        step.move[:, j] = along_gradient(problem, problem.rho, constant)
+        steepness = problem.steepness(constant) - problem.rho
+        step.slope[j] = -steepness * float(np.linalg.norm(step.move[:-1, j]))
     return step
 
 
 def _evaluated(
-    stream: Stream,
     columns: Columns,
-    state: Iterates,
+    state: Array,
     some: Array,
     known: dict[str, Array],
     bent: Array,
@@ -228,60 +214,52 @@ def _evaluated(
 
     Beside them, of the models ``bent`` among these, the sums of w D tt'.
     """
-    part = columns.part(some)
+    stream, part = columns.stream, columns.part(some)
     signed = np.flatnonzero(part.left_out < 0)
-    models = (part.lift(state.theta[:, some]), state.b[some])
-    job = RiskSums(stream.blocks, stream.loss, *models, signed, bent, part.positive(stream))
+    models = part.lift(state[:, some])
+    job = RiskSums(stream.blocks, stream.loss, models, signed, bent, part.positive)
     [found] = stream.chunks.total(job)
     seconds: Array = found.pop("second")
     everywhere = {}
     for name, new in found.items():
-        shape = (*new.shape[:-1], len(state.b))
+        shape = (*new.shape[:-1], state.shape[1])
         everywhere[name] = known[name].copy() if known else np.zeros(shape)
         everywhere[name][..., some] = new
     return everywhere, seconds
 
 
-def _bent(stream: Stream, columns: Columns, state: Iterates) -> Array:
+def _bent(columns: Columns, fixed: Array) -> Array:
     """Return the models whose matrices over all rows are worth their sums."""
-    if stream.all_kept:
+    if columns.stream.all_kept:
         return np.arange(0)
     found = []
     for k in np.unique(columns.model):
-        some = np.flatnonzero((columns.model == k) & ~state.fixed)
+        some = np.flatnonzero((columns.model == k) & ~fixed)
         found += [some[int(share * len(some))] for share in BENT_AT if len(some)]
     return np.unique(np.array(found, dtype=int))
 
 
-def _corrections(
-    stream: Stream, columns: Columns, state: Iterates, bent: Array, seconds: Array
-) -> list[Correction]:
+def _corrections(columns: Columns, state: Array, bent: Array, seconds: Array) -> list[Correction]:
     """Return what the matrices of models over all rows say of those of the rows in memory."""
     found = []
     for j, second in zip(bent.tolist(), seconds, strict=True):
-        problem = columns.problem(stream, j)
-        kept = of_kept(problem, state.theta[:, j], float(state.b[j]), -1)
+        problem = columns.problem(j)
+        kept = of_kept(problem, state[:, j], -1)
         model, total = int(columns.model[j]), problem.stream.total
         found.append(correction(model, problem.rho, kept, second / total))
     return found
 
 
-def _training(stream: Stream, columns: Columns, sums: dict[str, Array]) -> dict[str, Array]:
-    """Return value, slope and pull over the training rows, divided by their weight."""
-    fold, total = columns.left_out, stream.totals(columns.left_out)
-    found = {}
-    for name in ("value", "slope", "pull"):
-        by_fold = np.moveaxis(sums[name], -1, 1)
-        out = by_fold[np.maximum(fold, 0), np.arange(len(fold))]
-        outside = np.moveaxis(out, 0, -1) * (fold >= 0)
-        found[name] = (sums[name].sum(axis=0) - outside) / total
-    return found
+def _training(columns: Columns, sums: dict[str, Array]) -> dict[str, Array]:
+    """Return value and first sums over the training rows, divided by their weight."""
+    fold, total = columns.left_out, columns.stream.totals(columns.left_out)
+    trains = (np.arange(columns.stream.folds.parts)[:, None] != fold) / total
+    return {name: np.einsum("f...b,fb->...b", sums[name], trains) for name in ("value", "first")}
 
 
 def _newton(
-    stream: Stream,
     columns: Columns,
-    state: Iterates,
+    state: Array,
     sums: dict[str, Any],
     some: Array,
     corrections: list[Correction],
@@ -291,22 +269,22 @@ def _newton(
     Where these are all rows each problem has that of its own training rows. Where they are a part,
     noise counts more than a fold, and a group has one.
     """
-    step = ColumnSteps.none(*state.theta.shape)
-    some = some[~state.fixed[some]]
-    group = np.arange(len(columns.group)) if stream.all_kept else columns.group
+    step = ColumnSteps.none(len(state) - 1, len(columns.rho))
+    every = columns.stream.all_kept
+    group = np.arange(len(columns.group)) if every else columns.group
     for number in np.unique(group[some]):
         members = some[group[some] == number]
         first = int(members[np.argmin(columns.left_out[members])])
-        left_out = int(columns.left_out[first]) if stream.all_kept else -1
-        at = (state.theta[:, first], float(state.b[first]))
-        matrix = of_kept(columns.problem(stream, first), *at, left_out)
-        known = nearest(corrections, int(columns.model[first]), float(columns.rho[first]))
-        matrix = matrix if known is None else known.of(matrix)
+        left_out = int(columns.left_out[first]) if every else -1
+        matrix = of_kept(columns.problem(first), state[:, first], left_out)
+        near_by = nearest(corrections, int(columns.model[first]), float(columns.rho[first]))
+        matrix = matrix if near_by is None else near_by.of(matrix)
         for j in members:
-            problem = columns.problem(stream, int(j))
-            near = _near(problem, matrix, state, sums, int(j))
-            move = newton_step(near, problem.rho, stream.fit_intercept)
-            step.theta[:, j], step.b[j], step.slope[j] = move.theta, move.b, move.slope
+            problem = columns.problem(int(j))
+            known = (state[:, j], float(sums["value"][j]), sums["first"][:, j])
+            near = problem.newton_point(*known, matrix.second)
+            move = newton_step(near, problem.rho)
+            step.move[:, j], step.slope[j] = move.step, move.slope
             step.left[j] = _left(near, move, matrix)
     return step
 
@@ -318,52 +296,38 @@ def _left(p: NewtonPoint, move: NewtonMove, matrix: KeptCurvature) -> float:
     and the changes along the step, of the curvature of the penalty and of that of the loss, which
     changes no faster than the scores.
     """
-    if longest(p.theta) == 0 or p.m == 0:
+    if longest(p.theta) == 0 or p.m <= np.finfo(float).tiny:
         # nothing to compare with: the whole promise may be left
         return -move.slope
-    turned = longest(move.theta) / longest(p.theta)
+    turned = longest(move.step[:-1]) / longest(p.theta)
     errors = len(p.theta) / matrix.rows + turned**2 - move.slope / p.m
     return -move.slope * errors
 
 
-def _near(
-    problem: StreamedProblem, matrix: KeptCurvature, state: Iterates, sums: dict[str, Any], j: int
-) -> NewtonPoint:
-    """Return the point of one problem with a matrix of rows in memory."""
-    H, h = problem.drop(problem.drop(matrix.H).T), problem.drop(matrix.h)
-    g, s = problem.drop(sums["pull"][:, j]), float(sums["slope"][j])
-    centred = eliminated(H, h, matrix.m, problem.stream.fit_intercept)
-    risk = float(sums["value"][j])
-    return NewtonPoint(state.theta[:, j], float(state.b[j]), risk, s, g, *centred)
+def _solutions(full: Columns, found: Descended, conjugate: Array, tol: float) -> list[Solution]:
+    """Return the models over all rows with the gaps that conjugates of their slopes prove."""
+    stream, state, target = full.stream, found.state, tol * full.constant_risks
+    models, w = full.lift(state), _norms(state)
+    risk = found.sums["value"].sum(axis=0) / stream.total
+    objective, lam = risk + full.rho * w, stream.loss.lipschitz * w
+    gap = np.maximum(0.0, objective + conjugate)
+    parts = (part.tolist() for part in (models.b, lam, objective, risk, gap, target))
+    each = zip(models.coef.T, *parts, repeat(found.passes))
+    return [stream.solution(*known) for known in each]
 
 
-def _finished(
-    stream: Stream, full: Columns, everywhere: Descended, in_folds: list[Models], unsolved: int
-) -> Minima:
-    """Return the models with their bounds and with their losses on the folds left out: one pass."""
-    state, positive = everywhere.state, full.positive(stream)
-    models = Models(full.lift(state.theta), state.b, full.left_out)
-    held = HeldSums(stream.blocks, stream.loss, in_folds, positive)
-    bound, losses = stream.chunks.total(_dual_job(stream, full, models, everywhere), held)
-    risk = everywhere.sums["value"].sum(axis=0) / stream.total
-    objective = risk + full.rho * state.w
-    gap = np.maximum(0.0, objective + bound["conjugate"] / stream.total)
-    mass = np.array([[stream.held(f)] for f in range(len(in_folds))])
-    return Minima(models, objective, risk, gap, in_folds, losses["value"] / mass, unsolved)
-
-
-def _dual_job(stream: Stream, full: Columns, models: Models, found: Descended) -> DualSums:
+def _dual_job(full: Columns, found: Descended) -> DualSums:
     """Return the job of the dual values of slopes of models over all rows, made feasible."""
-    sums = found.sums
-    rising, rise = sums["rising"], sums["rise"]
-    falling = rising - sums["slope"].sum(axis=0)
-    fall = sums["pull"].sum(axis=0) - rise
+    stream, sums, models = full.stream, found.sums, full.lift(found.state)
+    rise = sums["rising"]
+    fall = sums["first"].sum(axis=0) - rise
+    rising, falling = rise[-1], -fall[-1]
     tiny = np.finfo(float).tiny
     up = down = np.ones(len(models))
     if stream.fit_intercept:
         up = np.minimum(1.0, falling / np.maximum(rising, tiny))
         down = np.minimum(1.0, rising / np.maximum(falling, tiny))
-    size = np.linalg.norm(full.drop(up * rise + down * fall), axis=0) / stream.total
+    size = np.linalg.norm(full.drop((up * rise + down * fall)[:-1]), axis=0) / stream.total
     kappa = np.minimum(1.0, full.rho / np.maximum(size, tiny))
     scales = (kappa * up, kappa * down)
-    return DualSums(stream.blocks, stream.loss, models, *scales, full.positive(stream))
+    return DualSums(stream.blocks, stream.loss, models, *scales, full.positive)

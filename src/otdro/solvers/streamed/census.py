@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Self
+from itertools import product
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from ...chunks import Chunk, Sums
-from .reading import BLOCK_BYTES, Folds
+from .reading import BLOCK_BYTES, Folds, picked
 
 Array = NDArray[Any]
 
@@ -20,39 +21,38 @@ LABELS_UP_TO = 1_000
 GROUPS_UP_TO = 10_000
 
 
-class KeyedSums(dict[Any, Any]):
-    """Sums by key; the sum of two adds up those of equal keys."""
+class CellSums(dict[tuple[Any, Any], Array]):
+    """Sums by label and fold or group; the sum of two adds up those of equal keys."""
 
-    most: ClassVar[int]
-    too_many: ClassVar[str]
-
-    def __add__(self, other: Self) -> Self:
-        found = type(self)(self)
-        for key, value in other.items():
-            found[key] = found[key] + value if key in found else value
-        if len(found) > self.most:
-            raise ValueError(self.too_many)
+    def __add__(self, other: CellSums) -> CellSums:
+        found = CellSums(self)
+        for key, line in other.items():
+            found[key] = found[key] + line if key in found else line
+        labels, parts = found.keys_of(0), found.keys_of(1)
+        if len(labels) > LABELS_UP_TO:
+            raise ValueError(
+                f"y has more than {LABELS_UP_TO} different values, so it holds no labels: use "
+                "DRORegressor for a continuous target."
+            )
+        if len(parts) > GROUPS_UP_TO:
+            raise ValueError(
+                f"groups has more than {GROUPS_UP_TO} different values, each of which has a loss "
+                "of its own: put several of them into one group, or leave groups out."
+            )
         return found
 
+    def keys_of(self, place: int) -> list[Any]:
+        """Return the labels (0), or the folds or groups (1), in order."""
+        return sorted({key[place] for key in self})
 
-class ByLabel(KeyedSums):
-    """Sums by label."""
-
-    most = LABELS_UP_TO
-    too_many = (
-        f"y has more than {LABELS_UP_TO} different values, so it holds no labels: use DRORegressor "
-        "for a continuous target."
-    )
-
-
-class ByPart(KeyedSums):
-    """Sums by fold or group."""
-
-    most = GROUPS_UP_TO
-    too_many = (
-        f"groups has more than {GROUPS_UP_TO} different values, each of which has a loss of its "
-        "own: put several of them into one group, or leave groups out."
-    )
+    def table(self, parts: list[Any], width: int) -> Array:
+        """Return the sums as one array, by fold or group, label and column."""
+        labels = {label: k for k, label in enumerate(self.keys_of(0))}
+        places = {part: i for i, part in enumerate(parts)}
+        found = np.zeros((len(places), len(labels), width))
+        for (label, part), line in self.items():
+            found[places[part], labels[label]] = line
+        return found
 
 
 class FirstRows(dict[Any, Any]):
@@ -66,7 +66,7 @@ class FirstRows(dict[Any, Any]):
 class Census:
     """The job of the first pass.
 
-    ``table`` holds by label, then by fold or group, one line: the number of rows, their weight,
+    ``cells`` holds by label and by fold or group one line: the number of rows, their weight,
     the sum of the weighted rows. ``square`` is the sum of squared weights. Every ``step``-th row is
     kept, and ``first`` holds one of every label. Rows that are not finite are refused here.
     """
@@ -82,7 +82,7 @@ class Census:
         y, index = chunk.targets(), chunk.index()
         w = np.ones(len(index)) if chunk.w is None else np.asarray(chunk.w, dtype=float)
         return {
-            "table": self._table(chunk, w),
+            "cells": self._cells(chunk, w),
             "square": float(w @ w),
             "kept": [some_rows(chunk, w, np.flatnonzero(index % self.step == 0))],
             "first": self._first(chunk, y, w),
@@ -97,18 +97,14 @@ class Census:
         rows = [some_rows(chunk, w, some[[i]]) for i in place]
         return FirstRows(zip(labels.tolist(), rows, strict=True))
 
-    def _table(self, chunk: Chunk, w: Array) -> ByLabel:
+    def _cells(self, chunk: Chunk, w: Array) -> CellSums:
         labels, label = [None], np.zeros(len(w), dtype=int)
         if self.labelled:
             labels, label = _distinct(chunk.y)
         parts, part = _distinct(chunk.group if self.grouped else self.folds.of(chunk.index()))
         cell, size = label * len(parts) + part, len(labels) * len(parts)
-        lines = cell_sums(cell, size, w, chunk.X).reshape(len(labels), len(parts), -1)
-        found = ByLabel()
-        for name, table in zip(labels, lines, strict=True):
-            met = {p: line for p, line in zip(parts, table, strict=True) if line[0]}
-            found = found + ByLabel({name: ByPart() + ByPart(met)})
-        return found
+        lines = zip(product(labels, parts), cell_sums(cell, size, w, chunk.X), strict=True)
+        return CellSums() + CellSums({key: line for key, line in lines if line[0]})
 
 
 class KeptRows(NamedTuple):
@@ -123,9 +119,7 @@ class KeptRows(NamedTuple):
 
 def some_rows(chunk: Chunk, w: Array, some: Array) -> KeptRows:
     """Return some rows of a chunk, with weights w."""
-    assert chunk.y is not None
-    group = None if chunk.group is None else chunk.group[some]
-    return KeptRows(chunk.X[some], chunk.y[some], w[some], group, chunk.index()[some])
+    return KeptRows(*picked((chunk.X, chunk.y, w, chunk.group, chunk.index()), some))
 
 
 def kept_rows(found: Sums) -> KeptRows:
@@ -133,14 +127,9 @@ def kept_rows(found: Sums) -> KeptRows:
     rows: list[KeptRows] = found["kept"]
     met = {label for part in rows for label in part.y[part.w > 0].tolist()}
     rows = rows + [row for label, row in found["first"].items() if label not in met]
-    X, y, w, group, number = zip(*rows, strict=True)
-    return KeptRows(
-        np.concatenate(X),
-        np.concatenate(y),
-        np.concatenate(w),
-        None if group[0] is None else np.concatenate(group),
-        np.concatenate(number),
-    )
+    parts: Any = zip(*rows, strict=True)
+    joined: list[Any] = [None if part[0] is None else np.concatenate(part) for part in parts]
+    return KeptRows(*joined)
 
 
 def _distinct(v: Any) -> tuple[list[Any], Array]:

@@ -1,65 +1,76 @@
-"""Problems of smooth losses at order 1 as columns, their models, and steps of these."""
+"""Problems of smooth losses at order 1 as columns, and steps of their models."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .newton import StreamedProblem
-from .stream import Stream
+from .stream import Constant, Stream
+from .sums import Models
 
 Array = NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """Problems as columns: ``factors`` L and ``rho`` of each, and the fold it leaves out.
+    """Problems as columns: ``factors`` L and ``rho`` of each, and the fold it leaves out, or -1.
 
     ``model`` is its number among those of the stream, one per class where there are more than two.
     ``group`` is the number of the problem over all rows of the same cost, delta and model, whose
     Newton matrix serves those that leave a fold out.
     """
 
+    stream: Stream
     factors: list[Array | None]
     rho: Array
     model: Array
     left_out: Array
     group: Array
 
-    @classmethod
-    def everywhere(cls, factors: list[Array | None], rho: Array, model: Array) -> Columns:
-        """Return problems over all rows."""
-        B = len(rho)
-        return cls(factors, rho, model, np.full(B, -1), np.arange(B))
-
     def in_folds(self, factors: list[list[Array | None]]) -> Columns:
         """Return these problems without each fold in turn, fold after fold, with its factors."""
-        F, every = len(factors), [L for of_fold in factors for L in of_fold]
-        left_out = np.repeat(np.arange(F), len(self.rho))
-        return Columns(
-            every, np.tile(self.rho, F), np.tile(self.model, F), left_out, np.tile(self.group, F)
-        )
+        F, B = len(factors), len(self.rho)
+        every = self.part(np.tile(np.arange(B), F))
+        of_folds = [L for of_fold in factors for L in of_fold]
+        return replace(every, factors=of_folds, left_out=np.repeat(np.arange(F), B))
 
     def part(self, some: Array) -> Columns:
         """Return some of the problems."""
         each = (self.rho, self.model, self.left_out, self.group)
-        return Columns([self.factors[j] for j in some], *(part[some] for part in each))
+        factors = [self.factors[j] for j in some]
+        return Columns(self.stream, factors, *(part[some] for part in each))
 
-    def positive(self, stream: Stream) -> Array | None:
-        """Return the class that is +1 of each problem, None where there are two classes."""
-        return self.model if len(stream.models) > 1 else None
+    @property
+    def positive(self) -> Array | None:
+        """The class that is +1 of each problem, None where there are two classes."""
+        return self.model if len(self.stream.models) > 1 else None
 
-    def problem(self, stream: Stream, j: int) -> StreamedProblem:
+    def problem(self, j: int) -> StreamedProblem:
         """Return one of the problems."""
-        return StreamedProblem(stream.models[self.model[j]], self.factors[j], float(self.rho[j]))
+        model = self.stream.models[self.model[j]]
+        return StreamedProblem(model, self.factors[j], float(self.rho[j]))
 
-    def lift(self, theta: Array) -> Array:
-        """Return beta = L theta of every problem."""
-        pairs = zip(self.factors, theta.T, strict=True)
-        return np.stack([t if L is None else L @ t for L, t in pairs], axis=1)
+    @cached_property
+    def constants(self) -> list[Constant]:
+        """The best constant models on the training rows of each problem."""
+        pairs = list(zip(self.model.tolist(), self.left_out.tolist(), strict=True))
+        known = {(k, f): self.stream.models[k].constant(f) for k, f in set(pairs)}
+        return [known[pair] for pair in pairs]
+
+    @property
+    def constant_risks(self) -> Array:
+        """The risks of these."""
+        return np.array([constant.risk for constant in self.constants])
+
+    def lift(self, X: Array) -> Models:
+        """Return the models X (d + 1, B), theta and b of every problem, on centred rows."""
+        pairs = zip(self.factors, X[:-1].T, strict=True)
+        return Models(np.stack([t if L is None else L @ t for L, t in pairs], axis=1), X[-1])
 
     def drop(self, g: Array) -> Array:
         """Return L'g of every problem."""
@@ -68,41 +79,17 @@ class Columns:
 
 
 @dataclass(frozen=True, eq=False)
-class Iterates:
-    """Models (theta (d, B), b) in the coordinates of their costs; ``fixed`` ones are constant."""
-
-    theta: Array
-    b: Array
-    fixed: Array
-
-    @property
-    def w(self) -> Array:
-        """The norms of theta."""
-        return np.linalg.norm(self.theta, axis=0)
-
-    def or_else(self, other: Iterates, where: Array) -> Iterates:
-        """Return the models, those of another where a condition holds."""
-        theta = np.where(where, other.theta, self.theta)
-        return replace(self, theta=theta, b=np.where(where, other.b, self.b))
-
-    def moved(self, step: ColumnSteps) -> Iterates:
-        """Return the models after a step."""
-        return replace(self, theta=self.theta + step.theta, b=self.b + step.b)
-
-
-@dataclass(frozen=True, eq=False)
 class ColumnSteps:
-    """A step of every model, the slope of F along it, and what it may leave to be gained."""
+    """A step of every model (d + 1, B), the slope of F along it, and what it may leave to gain."""
 
-    theta: Array
-    b: Array
+    move: Array
     slope: Array
     left: Array
 
     @classmethod
     def none(cls, d: int, B: int) -> ColumnSteps:
         """Return that of models at rest."""
-        return cls(np.zeros((d, B)), *(np.zeros(B) for _ in range(3)))
+        return cls(np.zeros((d + 1, B)), np.zeros(B), np.zeros(B))
 
     def times(self, share: Any) -> ColumnSteps:
         """Return a part of the step; of models at rest it is 0."""

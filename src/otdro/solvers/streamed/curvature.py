@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cholesky, solve_triangular
 
-from ...design import Design
 from .newton import StreamedProblem
+from .sums import second_sums
 
 Array = NDArray[Any]
 
@@ -19,30 +19,22 @@ RAISED = 1e-6
 
 
 class KeptCurvature(NamedTuple):
-    """H = E[D zz'], h = E[D z] and m = E[D], and how many rows bear them: (sum D)^2/sum D^2."""
+    """E[D tt'], t = (z, 1), and how many rows bear it: (sum D)^2/sum D^2."""
 
-    H: Array
-    h: Array
-    m: float
+    second: Array
     rows: float
 
-    @property
-    def whole(self) -> Array:
-        """E[D tt'] with t = (1, z)."""
-        return np.block([[np.full((1, 1), self.m), self.h[None]], [self.h[:, None], self.H]])
 
-
-def of_kept(problem: StreamedProblem, theta: Array, b: float, left_out: int) -> KeptCurvature:
-    """Return that of the rows in memory outside a fold at a model."""
+def of_kept(problem: StreamedProblem, at: Array, left_out: int) -> KeptCurvature:
+    """Return that of the rows in memory outside a fold at a model (theta, b)."""
     stream, sample = problem.stream, problem.stream.kept
-    design = Design(sample.X, center=stream.center if stream.fit_intercept else None)
-    z = design.scores(problem.lift(theta)) + b
+    z = stream.kept_design.scores(problem.lift(at[:-1])) + at[-1]
     share = sample.weights * (stream.kept_fold != left_out)
     D = share / share.sum() * sample.loss.curvature(z, sample.ys[0])
-    m = float(D.sum())
     # the rows in memory are noise only where there are others
-    rows = np.inf if stream.all_kept else m**2 / max(float(D @ D), np.finfo(float).tiny)
-    return KeptCurvature(*design.moments(D), m, rows)
+    tiny = np.finfo(float).tiny
+    rows = np.inf if stream.all_kept else float(D.sum()) ** 2 / max(float(D @ D), tiny)
+    return KeptCurvature(second_sums(stream.kept_design, D), rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,14 +51,13 @@ class Correction:
 
     def of(self, matrix: KeptCurvature) -> KeptCurvature:
         """Return a matrix of the rows in memory as that of all rows would be."""
-        A = self.T @ _raised(matrix.whole) @ self.T.T
-        return KeptCurvature(A[1:, 1:], A[0, 1:], float(A[0, 0]), matrix.rows)
+        return matrix._replace(second=self.T @ _raised(matrix.second) @ self.T.T)
 
 
 def correction(model: int, rho: float, kept: KeptCurvature, everywhere: Array) -> Correction:
     """Return the correction of a matrix of the rows in memory by E[D tt'] of all rows."""
     root = cholesky(_raised(everywhere), lower=True)
-    known = cholesky(_raised(kept.whole), lower=True)
+    known = cholesky(_raised(kept.second), lower=True)
     # T = root known^-1
     return Correction(model, rho, solve_triangular(known.T, root.T, lower=False).T)
 

@@ -23,10 +23,10 @@ from ...progress import logger
 from ..base import duality_gap
 from ..euclidean.joint_newton import BELOW_THRESHOLD
 from ..euclidean.joint_steps import ARMIJO, BLUNT, PATIENCE, SHARP, STALL, STILL, WAY
-from .joint_sums import FeasibleSlopes, JointSums, Triple
-from .newton import StreamedProblem, along_gradient, constant_solution
+from .joint_sums import FeasibleSlopes, JointSums
+from .newton import StreamCoordinates, along_gradient, constant_solution
 from .passes import Passes
-from .stream import Constant, Ending, Stream
+from .stream import Constant
 
 Array = NDArray[Any]
 
@@ -36,13 +36,13 @@ SHORTER, LEAST = 0.25, 0.01
 
 @dataclass(frozen=True, eq=False)
 class JointState:
-    """A triple with F, the plain risk, gradient and Hessian, and the slopes that bound F below.
+    """(theta, b, lam) with F, plain risk, gradient and Hessian, and slopes that bound F below.
 
     ``slopes`` (3,) are the coefficients of feasible slopes, None where none were found; ``lower``
-    is the dual value of the slopes of the triple before.
+    is the dual value of the slopes before it.
     """
 
-    at: Triple
+    at: Array
     value: float
     risk: float
     gradient: Array
@@ -52,39 +52,29 @@ class JointState:
 
 
 @dataclass(frozen=True, eq=False)
-class JointStream:
-    """One problem of order 2 over a stream: the factor L of its cost and delta > 0."""
+class JointStream(StreamCoordinates):
+    """One problem of order 2 over a stream, of delta > 0."""
 
-    stream: Stream
-    factor: Array | None
     delta: float
 
-    def penalised(self, rho: float) -> StreamedProblem:
-        """Return the problem of order 1 in the same coordinates."""
-        return StreamedProblem(self.stream, self.factor, rho)
-
-
-def solve_joint(
-    problem: JointStream, coef: Array, b: float, lam: float, target: float, max_iter: int
-) -> Passes[tuple[Solution, float]]:
-    """Minimise from (coef, b, lam) on centred rows until the gap is at most ``target``.
-
-    Returns the solution on the rows as given and its empirical risk, pass by pass.
-    """
-    stream, flat, plain = problem.stream, problem.stream.constant(), problem.penalised(0.0)
-    steep = float(np.linalg.norm(plain.drop(flat.pull)))
-    least = threshold(steep, flat.mean_square, stream.loss.lipschitz, order=2)
-    if least <= problem.delta * (1 + AT_THRESHOLD):
-        return constant_solution(stream, flat, 1.0, target), flat.risk
-    first = Triple(plain.theta(coef), b, lam) if coef.any() and lam > 0 else None
-    x = yield from _first(problem, first, flat, steep)
-    x, gap, n_iter = yield from _descend(problem, x, target, max_iter)
-    model = (plain.lift(x.at.theta), x.at.b, x.at.lam)
-    return stream.solution(*model, x.value, Ending(gap, target, n_iter)), x.risk
+    def solve(
+        self, coef: Array, b: Any, lam: float, target: float, max_iter: int
+    ) -> Passes[Solution]:
+        """Minimise F."""
+        stream, flat = self.stream, self.stream.constant()
+        steep = self.steepness(flat)
+        least = threshold(steep, flat.mean_square, stream.loss.lipschitz, order=2)
+        if least <= self.delta * (1 + AT_THRESHOLD):
+            return constant_solution(stream, flat, 1.0, target)
+        first = np.append(self.theta(coef), [b, lam]) if coef.any() and lam > 0 else None
+        x = yield from _first(self, first, flat, steep)
+        x, gap, n_iter = yield from _descend(self, x, target, max_iter)
+        model = (self.lift(x.at[:-2]), float(x.at[-2]), float(x.at[-1]))
+        return stream.solution(*model, x.value, x.risk, gap, target, n_iter)
 
 
 def _first(
-    problem: JointStream, start: Triple | None, flat: Constant, steep: float
+    problem: JointStream, start: Array | None, flat: Constant, steep: float
 ) -> Passes[JointState]:
     """Return where to start: F is below that of beta = 0, from where no descent ends there."""
     if start is not None:
@@ -93,13 +83,13 @@ def _first(
             return x
     rms = float(np.sqrt(flat.mean_square))
     rho = min(float(np.sqrt(problem.delta)) * rms, BELOW_THRESHOLD * steep)
-    theta, b = along_gradient(problem.penalised(rho), flat)
+    move = along_gradient(problem, rho, flat)
     share = 1.0
     while True:
-        size = share * float(np.linalg.norm(theta))
+        size = share * float(np.linalg.norm(move[:-1]))
         # of short moves F = lam delta + |theta|^2 E[a^2]/(4 lam)
         lam = size * rms / (2 * float(np.sqrt(problem.delta)))
-        x = yield from _at(problem, Triple(share * theta, flat.b + share * (b - flat.b), lam))
+        x = yield from _at(problem, np.append(flat.at(share * move), lam))
         if x.value < flat.risk or share < STILL:
             return x
         share *= SHORTER
@@ -113,7 +103,7 @@ def _descend(
     share, move = 1.0, _step(x)
     while n_iter < max_iter and stalls < PATIENCE:
         n_iter += 1
-        new = yield from _at(problem, _moved(x.at, share * move), x)
+        new = yield from _at(problem, x.at + share * move, x)
         lower = max(lower, new.lower)
         gap = duality_gap(min(new.value, x.value), lower)
         logger.info("pass %d: risk %.9g, gap %.3g", problem.stream.chunks.passes, new.value, gap)
@@ -138,18 +128,14 @@ def _descend(
 def _step(x: JointState) -> Array:
     """Return the Newton step (d + 2,), lam kept positive."""
     move: Array = -solve_each(x.hessian[None], x.gradient[None, :, None])[0, :, 0]
-    longest = WAY * x.at.lam / -move[-1] if move[-1] < 0 else 1.0
+    longest = WAY * x.at[-1] / -move[-1] if move[-1] < 0 else 1.0
     return min(1.0, longest) * move
 
 
-def _moved(at: Triple, move: Array) -> Triple:
-    return Triple(at.theta + move[:-2], at.b + float(move[-2]), at.lam + float(move[-1]))
-
-
 def _at(
-    problem: JointStream, at: Triple, before: JointState | None = None, floor: float = SHARP
+    problem: JointStream, at: Array, before: JointState | None = None, floor: float = SHARP
 ) -> Passes[JointState]:
-    """Return what one pass finds at a triple, with the bound of the slopes before it."""
+    """Return what one pass finds at (theta, b, lam), with the bound of the slopes before it."""
     stream, total = problem.stream, problem.stream.total
     known = None
     if before is not None and before.slopes is not None:
@@ -162,7 +148,7 @@ def _at(
         hessian[-2, -2] = 1.0
     return JointState(
         at,
-        at.lam * problem.delta + found["value"] / total,
+        float(at[-1]) * problem.delta + found["value"] / total,
         found["risk"] / total,
         gradient,
         hessian,

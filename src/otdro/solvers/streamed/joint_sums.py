@@ -24,26 +24,17 @@ from .reading import Blocks, RowBlock
 Array = NDArray[Any]
 
 
-@dataclass(frozen=True, eq=False)
-class Triple:
-    """A model theta (d,), b in the coordinates of a cost, and lam."""
-
-    theta: Array
-    b: float
-    lam: float
-
-
 class FeasibleSlopes(NamedTuple):
-    """Feasible slopes of rows moved from a triple, by their coefficients (3,)."""
+    """Feasible slopes of rows moved from (theta, b, lam), by their coefficients (3,)."""
 
-    at: Triple
+    at: Array
     coefficients: Array
 
 
 @dataclass(frozen=True, eq=False)
 class JointSums:
-    r"""Sums at a triple: ``value`` :math:`\sum w\psi`, ``risk`` :math:`\sum w\ell`, ``gradient``
-    and ``hessian`` of the first in (theta, b, lam).
+    r"""Sums at (theta, b, lam): ``value`` :math:`\sum w\psi`, its ``gradient`` and ``hessian``, and
+    ``risk`` :math:`\sum w\ell`.
 
     Of the three parts of slopes: ``sums`` (3,), ``pulls`` (d, 3) and ``products`` (3, 3).
     ``conjugate`` is :math:`\sum w\,\ell^*` of the slopes ``before``; without these it is 0.
@@ -54,13 +45,13 @@ class JointSums:
     blocks: Blocks
     loss: Loss
     factor: Array | None
-    at: Triple
+    at: Array
     floor: float
     before: FeasibleSlopes | None
 
     def __call__(self, chunk: Chunk) -> Sums:
         """Return the sums over a chunk."""
-        d = len(self.at.theta)
+        d = len(self.at) - 2
         found: Sums = {"value": 0.0, "risk": 0.0, "conjugate": 0.0}
         found |= {"gradient": np.zeros(d + 2), "hessian": np.zeros((d + 2, d + 2))}
         found |= {"sums": np.zeros(3), "pulls": np.zeros((d, 3)), "products": np.zeros((3, 3))}
@@ -87,13 +78,13 @@ class JointSums:
             # a branch without mass may have any slope
             found["conjugate"] += float(np.sum(mass * np.where(mass > 0, conjugate, 0.0)))
 
-    def _moved(self, block: RowBlock, at: Triple) -> tuple[JointObjective, JointPoint, Array]:
+    def _moved(self, block: RowBlock, at: Array) -> tuple[JointObjective, JointPoint, Array]:
         """Return the objective over a block, its point, and the shares of first branches."""
         design = Design(block.Z, self.factor)
         known = (block.y, block.w[:, None], np.zeros(1), True, Round())
         objective = JointObjective(DualRows(design, *known), self.loss)
-        theta, b = at.theta[:, None], np.array([at.b])
-        x = objective.at(theta, b, np.array([at.lam]), design.scores(theta) + at.b)
+        theta, b, lam = at[:-2, None], at[-2:-1], at[-1:]
+        x = objective.at(theta, b, lam, design.scores(theta) + b)
         return objective, x, (x.value[0] >= x.value[-1]).astype(float)
 
     def _parts(self, objective: JointObjective, x: JointPoint, p: Array) -> tuple[Array, Array]:

@@ -12,39 +12,36 @@ number per row is kept.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import block_diag
 
-from ...design import Design
+from ...chunks import Sums
 from ...duality import AT_THRESHOLD, threshold
 from ...problem import Solution
-from ...progress import logger
 from ..base import duality_gap
 from ..euclidean.newton_matrix import solve_stiffened
-from ..euclidean.order_one import ARMIJO, ROUNDING, STILL, length_along_gradient
+from ..euclidean.order_one import ROUNDING, length_along_gradient
+from .descent import at_model, descend
 from .passes import Passes
-from .stream import CONSTANT, Constant, Ending, Stream
-from .sums import NewtonSums
+from .stream import CONSTANT, Constant, Stream
+from .sums import ModelStep, NewtonSums
 
 Array = NDArray[Any]
-
-#: The lengths of a step that one pass tries.
-LENGTHS = (1.0, 0.5, 0.25)
-#: Coefficients are to move by less than this times the root of the relative gap asked for.
-SETTLED = 0.1
-#: Where none of these descends, the next pass tries this share of the step.
-SHORTER = 0.125
 
 
 @dataclass(frozen=True, eq=False)
 class NewtonPoint:
-    """A model theta (d,), b, and there: risk, mean slope s, g, H - hh'/m, h, m in theta."""
+    """A model (theta, b), and there: risk, F, mean slope s, g, H - hh'/m, h, m > 0 in theta.
 
-    theta: Array
-    b: float
+    Without an intercept s and h are 0.
+    """
+
+    at: Array
     risk: float
+    value: float
     s: float
     g: Array
     H: Array
@@ -52,32 +49,32 @@ class NewtonPoint:
     m: float
 
     @property
+    def theta(self) -> Array:
+        """The coefficients."""
+        return self.at[:-1]
+
+    @property
     def w(self) -> float:
         """The norm of theta."""
         return float(np.linalg.norm(self.theta))
 
 
-@dataclass(frozen=True, eq=False)
-class NewtonMove:
-    """A step (theta, b), the slope of F along it, and the pull of slopes continued along it."""
+class NewtonMove(NamedTuple):
+    """A step of (theta, b), the slope of F along it, and of slopes continued along it the pull and
+    what makes them feasible."""
 
-    theta: Array
-    b: float
+    step: Array
     slope: float
     pull: Array
-
-    def times(self, share: float) -> NewtonMove:
-        """Return a part of the step; the slopes of all of it stay the dual point."""
-        return replace(self, theta=share * self.theta, b=share * self.b, slope=share * self.slope)
+    scale: float
 
 
 @dataclass(frozen=True, eq=False)
-class StreamedProblem:
-    """One problem over a stream: the factor L of its cost (None: identity) and rho."""
+class StreamCoordinates:
+    """A stream in the coordinates of a cost: beta = L theta, L its factor (None: identity)."""
 
     stream: Stream
     factor: Array | None
-    rho: float
 
     def lift(self, theta: Array) -> Array:
         """Return beta = L theta."""
@@ -91,32 +88,94 @@ class StreamedProblem:
         """Return theta with L theta = beta."""
         return coef if self.factor is None else np.linalg.solve(self.factor, coef)
 
+    def second(self, A: Array) -> Array:
+        """Return sums of D tt', t = (z, 1), in these coordinates."""
+        if self.factor is None:
+            return A
+        P = block_diag(self.factor, [[1.0]])
+        dropped: Array = P.T @ A @ P
+        return dropped
 
-def solve(
-    problem: StreamedProblem, coef: Array, b: float, target: float, max_iter: int
-) -> Passes[tuple[Solution, float]]:
-    """Minimise from the model (coef, b) on centred rows until the gap is at most ``target``.
+    def model(self, at: Array) -> Array:
+        """Return (beta, b) of (theta, b)."""
+        return np.append(self.lift(at[:-1]), at[-1])
 
-    Returns the solution on the rows as given and its empirical risk, pass by pass.
-    """
-    stream, flat = problem.stream, problem.stream.constant()
-    size = float(np.linalg.norm(problem.drop(flat.pull)))
-    if threshold(size, flat.mean_square, 1.0, order=1) <= problem.rho * (1 + AT_THRESHOLD):
-        return _zero(problem, flat, target), flat.risk
-    first = yield from _first(problem, coef, b, flat)
-    if first is None:
-        return _zero(problem, flat, target), flat.risk
-    p, gap, n_iter = yield from _descend(problem, first, flat.risk, target, max_iter)
-    model = (problem.lift(p.theta), p.b, stream.loss.lipschitz * p.w)
-    objective = p.risk + problem.rho * p.w
-    return stream.solution(*model, objective, Ending(gap, target, n_iter)), p.risk
+    def solve(
+        self, coef: Array, b: Any, lam: float, target: float, max_iter: int
+    ) -> Passes[Solution]:
+        """Minimise F from a model (coef, b) on centred rows until the gap is at most ``target``.
+
+        ``lam`` is a multiplier near its own. Returns the solution on the rows as given, pass by
+        pass.
+        """
+        raise NotImplementedError
+
+    def steepness(self, flat: Constant) -> float:
+        """Return the norm of the gradient at beta = 0."""
+        return float(np.linalg.norm(self.drop(flat.pull)))
 
 
-def _zero(problem: StreamedProblem, flat: Constant, target: float) -> Solution:
-    """Return the constant model; its slopes, shrunk until they are feasible, prove the gap."""
-    size = float(np.linalg.norm(problem.drop(flat.pull)))
-    kappa = problem.rho / size if size > problem.rho * (1 + AT_THRESHOLD) else 1.0
-    return constant_solution(problem.stream, flat, kappa, target)
+@dataclass(frozen=True, eq=False)
+class StreamedProblem(StreamCoordinates):
+    """One problem over a stream, of the penalty rho."""
+
+    rho: float
+
+    def rests(self, flat: Constant) -> bool:
+        """Whether the constant model is optimal."""
+        least = threshold(self.steepness(flat), flat.mean_square, 1.0, order=1)
+        return bool(least <= self.rho * (1 + AT_THRESHOLD))
+
+    def newton_point(self, at: Array, risk: float, first: Array, second: Array) -> NewtonPoint:
+        """Return the point of the means of a t and D tt', t = (z, 1), over centred rows."""
+        A, g = self.second(second), self.drop(first[:-1])
+        H, h, m = A[:-1, :-1], A[:-1, -1], max(float(A[-1, -1]), np.finfo(float).tiny)
+        known = (at, risk, risk + self.rho * float(np.linalg.norm(at[:-1])))
+        if not self.stream.fit_intercept:
+            return NewtonPoint(*known, 0.0, g, H, np.zeros_like(h), m)
+        return NewtonPoint(*known, float(first[-1]), g, H - np.outer(h / m, h), h, m)
+
+    def coefficients(self, at: Array) -> Array:
+        """Return theta."""
+        return at[:-1]
+
+    def step(self, x: NewtonPoint, accuracy: float, last: NewtonMove | None) -> NewtonMove:
+        """Return the Newton step."""
+        return newton_step(x, self.rho)
+
+    def job(self, at: Array, step: Array, scale: float) -> NewtonSums:
+        """Return what a pass takes."""
+        stream, move = self.stream, ModelStep(self.model(at), self.model(step))
+        return NewtonSums(stream.blocks, stream.loss, move, scale)
+
+    def bound(self, x: NewtonPoint, move: NewtonMove, found: Sums) -> float:
+        """Return the dual value.
+
+        Without a penalty the pull is 0 to rounding only; its price is |pull| |theta|.
+        """
+        price = float(np.linalg.norm(move.pull)) * x.w if self.rho == 0 else 0.0
+        return -float(found["conjugate"]) / self.stream.total - price
+
+    def point(self, at: Array, place: int, found: Sums) -> NewtonPoint:
+        """Return the point whose sums a pass took."""
+        mass = self.stream.total
+        risk = float(found["values"][place]) / mass
+        return self.newton_point(at, risk, found["first"] / mass, found["second"] / mass)
+
+    def solve(
+        self, coef: Array, b: Any, lam: float, target: float, max_iter: int
+    ) -> Passes[Solution]:
+        """Minimise F."""
+        stream, flat = self.stream, self.stream.constant()
+        if self.rests(flat):
+            return constant_solution(stream, flat, 1.0, target)
+        first = yield from _first(self, np.append(self.theta(coef), b), flat)
+        if first is None:
+            # slopes shrunk until they are feasible prove the gap
+            return constant_solution(stream, flat, self.rho / self.steepness(flat), target)
+        p, gap, n_iter = yield from descend(self, first, flat.risk, target, max_iter)
+        known = (stream.loss.lipschitz * p.w, p.value, p.risk, gap, target, n_iter)
+        return stream.solution(self.lift(p.theta), float(p.at[-1]), *known)
 
 
 def constant_solution(stream: Stream, flat: Constant, kappa: float, target: float) -> Solution:
@@ -125,148 +184,56 @@ def constant_solution(stream: Stream, flat: Constant, kappa: float, target: floa
     a = kappa * stream.loss.derivative(np.full(2, flat.b), y)
     share = stream.signed(stream.mass()) / stream.total
     gap = duality_gap(flat.risk, -float(share @ stream.loss.conjugate(a, y)))
-    found = stream.solution(
-        np.zeros(stream.chunks.d), flat.b, 0.0, flat.risk, Ending(gap, target, 1)
-    )
+    model = (np.zeros(stream.chunks.d), flat.b, 0.0, flat.risk, flat.risk)
+    found = stream.solution(*model, gap, target, 1)
     return found if kappa < 1 else replace(found, message=CONSTANT)
 
 
-def _first(
-    problem: StreamedProblem, coef: Array, b: float, flat: Constant
-) -> Passes[NewtonPoint | None]:
+def _first(problem: StreamedProblem, start: Array, flat: Constant) -> Passes[NewtonPoint | None]:
     """Return where to start: F is below that of beta = 0; None where it falls by rounding only."""
-    p = yield from _at(problem, problem.theta(coef), b)
-    if p.w > 0 and p.risk + problem.rho * p.w < flat.risk:
-        return p
-    return (yield from _along_gradient(problem, flat))
-
-
-def _descend(
-    problem: StreamedProblem, p: NewtonPoint, flat: float, target: float, max_iter: int
-) -> Passes[tuple[NewtonPoint, float, int]]:
-    """Return the last point, its gap and the number of steps."""
-    lower, gap, n_iter, share, more = 0.0, np.inf, 0, 1.0, True
-    fit_intercept = problem.stream.fit_intercept
-    move, fine = newton_step(p, problem.rho, fit_intercept), SETTLED * np.sqrt(target / flat)
-    while n_iter < max_iter and share > STILL:
-        n_iter += 1
-        new, value, length, dual = yield from _pass(problem, p, move.times(share), move)
-        # the slopes along a part of the step need not be feasible
-        lower = max(lower, dual) if share == 1 else lower
-        gap = duality_gap(value, lower)
-        logger.info("pass %d: risk %.9g, gap %.3g", problem.stream.chunks.passes, value, gap)
-        if length == 0:
-            share *= SHORTER
-            continue
-        p = new if length == 1 else (yield from _at(problem, new.theta, new.b))
-        move, share = newton_step(p, problem.rho, fit_intercept), 1.0
-        moves = longest(move.theta) / longest(p.theta)
-        # the gap is quadratic in the coefficients: one more step where these are not settled
-        if moves <= STILL or (gap <= target and (moves <= fine or not more)):
-            break
-        more = more and gap > target
-    return p, gap, n_iter
-
-
-def longest(v: Array) -> float:
-    """Return the largest size of an entry."""
-    return float(np.abs(v).max(initial=0.0))
-
-
-def newton_step(p: NewtonPoint, rho: float, fit_intercept: bool) -> NewtonMove:
-    """Return the Newton step with the intercept eliminated."""
-    u = p.theta / p.w
-    s = p.s if fit_intercept else 0.0
-    balanced = p.g - p.h * (s / p.m)
-    stiffness = np.array([rho / p.w])
-    step = solve_stiffened(p.H[None], stiffness, u[:, None], -(balanced + rho * u)[:, None])[:, 0]
-    db = -(s + p.h @ step) / p.m if fit_intercept else 0.0
-    slope = float((p.g + rho * u) @ step + s * db)
-    return NewtonMove(step, float(db), slope, balanced + p.H @ step)
-
-
-def _pass(
-    problem: StreamedProblem, p: NewtonPoint, part: NewtonMove, whole: NewtonMove
-) -> Passes[tuple[NewtonPoint, float, float, float]]:
-    """Return the point after the longest step that descends, F there, its length, the dual value.
-
-    A length of 0 means that none descends; a point after a shorter step has no derivatives.
-    """
-    rho, size = problem.rho, float(np.linalg.norm(whole.pull))
-    free = rho == 0
-    kappa = 1.0 if free or size <= rho else rho / size
-    found = yield _job(problem, p.theta, p.b, part.theta, part.b, kappa)
-    mass = problem.stream.total
-    # without a penalty the pull is 0 to rounding only; its price is |pull| |theta|
-    dual = -float(found["conjugate"]) / mass - (size * p.w if free else 0.0)
-    start = p.risk + rho * p.w
-    for j, t in enumerate(LENGTHS):
-        theta, b = p.theta + t * part.theta, p.b + t * part.b
-        risk = float(found["values"][j]) / mass
-        value = risk + rho * float(np.linalg.norm(theta))
-        if value <= start + ARMIJO * t * part.slope + ROUNDING * abs(start):
-            return _point(problem, theta, b, risk, found), value, t, dual
-    return p, start, 0.0, dual
-
-
-def _at(problem: StreamedProblem, theta: Array, b: float) -> Passes[NewtonPoint]:
-    """Return the point of a model: one pass."""
-    found = yield _job(problem, theta, b, np.zeros_like(theta), 0.0, 1.0)
-    risk = float(found["values"][0]) / problem.stream.total
-    return _point(problem, theta, b, risk, found)
-
-
-def _job(
-    problem: StreamedProblem, theta: Array, b: float, step: Array, db: float, kappa: float
-) -> NewtonSums:
-    stream = problem.stream
-    models = (problem.lift(theta), b, problem.lift(step), db)
-    return NewtonSums(stream.blocks, stream.loss, *models, kappa, LENGTHS)
-
-
-def _point(
-    problem: StreamedProblem, theta: Array, b: float, risk: float, found: dict[str, Any]
-) -> NewtonPoint:
-    """Return the point whose sums a pass took, in the coordinates of theta."""
-    mass = problem.stream.total
-    H = problem.drop(problem.drop(found["gram"] / mass).T)
-    h, m = problem.drop(found["bend"] / mass), float(found["mass"]) / mass
-    g, s = problem.drop(found["pull"] / mass), float(found["slope"]) / mass
-    return NewtonPoint(theta, b, risk, s, g, *eliminated(H, h, m, problem.stream.fit_intercept))
-
-
-def eliminated(H: Array, h: Array, m: float, fit_intercept: bool) -> tuple[Array, Array, float]:
-    """Return H - hh'/m, h and m > 0; without an intercept H, 0 and m."""
-    m = max(m, np.finfo(float).tiny)
-    return (H - np.outer(h / m, h), h, m) if fit_intercept else (H, np.zeros_like(h), m)
-
-
-def _along_gradient(problem: StreamedProblem, flat: Constant) -> Passes[NewtonPoint | None]:
-    """Return the best model along -g from beta = 0; shorter moves where the risk does not fall.
-
-    None where F cannot be seen to fall: the slope times the move is rounding.
-    """
-    steepness = float(np.linalg.norm(problem.drop(flat.pull))) - problem.rho
-    theta, b = along_gradient(problem, flat)
+    if start[:-1].any():
+        p = yield from at_model(problem, start)
+        if p.value < flat.risk:
+            return p
+    steepness = problem.steepness(flat) - problem.rho
+    move = along_gradient(problem, problem.rho, flat)
     share = 1.0
-    while share * steepness * float(np.linalg.norm(theta)) > ROUNDING * flat.risk:
-        p = yield from _at(problem, share * theta, flat.b + share * (b - flat.b))
-        if p.risk + problem.rho * p.w < flat.risk:
+    # the slope times the move is rounding where F cannot be seen to fall
+    while share * steepness * float(np.linalg.norm(move[:-1])) > ROUNDING * flat.risk:
+        p = yield from at_model(problem, flat.at(share * move))
+        if p.value < flat.risk:
             return p
         share /= 4
     return None
 
 
-def along_gradient(problem: StreamedProblem, flat: Constant) -> tuple[Array, float]:
-    """Return theta and b that minimise the model along -g, bent as the rows in memory are."""
+def newton_step(p: NewtonPoint, rho: float) -> NewtonMove:
+    """Return the Newton step with the intercept eliminated."""
+    u = p.theta / p.w
+    balanced = p.g - p.h * (p.s / p.m)
+    stiffness = np.array([rho / p.w])
+    step = solve_stiffened(p.H[None], stiffness, u[:, None], -(balanced + rho * u)[:, None])[:, 0]
+    db = -(p.s + p.h @ step) / p.m
+    slope = float((p.g + rho * u) @ step + p.s * db)
+    pull = balanced + p.H @ step
+    size = float(np.linalg.norm(pull))
+    scale = 1.0 if rho == 0 or size <= rho else rho / size
+    return NewtonMove(np.append(step, db), slope, pull, scale)
+
+
+def along_gradient(problem: StreamCoordinates, rho: float, flat: Constant) -> Array:
+    """Return the move of (theta, b) from beta = 0 to the least of the model along -g.
+
+    Its penalty is rho, and it bends as the rows in memory do.
+    """
     stream, sample = problem.stream, problem.stream.kept
     g = problem.drop(flat.pull)
     steepness = float(np.linalg.norm(g))
-    z = Design(sample.X, center=stream.center).scores(problem.lift(-g / steepness))
+    z = stream.kept_design.scores(problem.lift(-g / steepness))
     shift = float(sample.weights @ z) if stream.fit_intercept else 0.0
     spread = z - shift
     D = sample.loss.curvature(np.full(len(z), flat.b), sample.ys[0])
     bend = float(sample.weights @ (D * spread**2))
     size = float(sample.weights @ spread**2) ** 0.5
-    length = float(length_along_gradient(steepness, problem.rho, bend, size))
-    return -length * g / steepness, flat.b - length * shift
+    length = float(length_along_gradient(steepness, rho, bend, size))
+    return -length * np.append(g / steepness, shift)

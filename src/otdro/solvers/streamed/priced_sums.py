@@ -16,18 +16,24 @@ from ...chunks import Chunk, Sums
 from ...design import Design
 from ...losses import Loss
 from .reading import Blocks, RowBlock
+from .sums import LENGTHS, ModelStep, first_sums, second_sums
 
 Array = NDArray[Any]
 
 
+@dataclass(frozen=True, eq=False)
 class NearRows:
     """The rows ``Z`` whose losses under both labels are nearest, with y, w and their numbers.
 
     ``gain`` is what a change of the label gains; of the sum of two the ``most`` nearest remain.
     """
 
-    def __init__(self, most: int, Z: Array, y: Array, w: Array, number: Array, gain: Array) -> None:
-        self.most, self.Z, self.y, self.w, self.number, self.gain = most, Z, y, w, number, gain
+    most: int
+    Z: Array
+    y: Array
+    w: Array
+    number: Array
+    gain: Array
 
     @classmethod
     def none(cls, most: int, d: int) -> NearRows:
@@ -88,76 +94,59 @@ def worse_label(
 
 
 @dataclass(frozen=True, eq=False)
-class PricedMove:
-    """A model, its step and kappa lam at the ends of parts of the step.
-
-    ``tied`` are the numbers of rows whose shares are known; the slopes of the others, continued
-    along the step and by ``more`` of the score, are a dual point.
-    """
-
-    coef: Array
-    b: float
-    charge: float
-    step: Array
-    db: float
-    charges: Array
-    tied: Array
-    more: float
-
-
-@dataclass(frozen=True, eq=False)
 class PricedSums:
     r"""Sums at the end of a step, at its parts, and those of the dual point.
 
-    ``values`` are :math:`\sum w \max` after each of ``lengths``; at the end under the worse label
-    ``risk`` :math:`\sum w\ell` under the own one, ``slope``, ``pull``, ``gram``, ``bend``,
-    ``mass`` as in ``NewtonSums``, and ``changed``, the weight of changed labels. ``near`` are the
-    ``most`` rows that gain least, of those that gain less than ``band``. Others that gain less than
-    ``width`` bend as a maximum that is smoothed over it: ``bends`` (d + 2, d + 2) sums these
-    curvatures in (z, 1, -kappa lam).
+    ``charge`` is kappa lam at the model, ``charges`` that after each of ``LENGTHS`` of the step;
+    ``values`` are :math:`\sum w \max` there. At the end ``risk`` is :math:`\sum w\ell` under the
+    own label, ``first`` and ``second`` are as in ``NewtonSums`` under the worse one, and
+    ``changed`` is the weight of changed labels. ``near`` are the ``most`` rows that gain least, of
+    those that gain less than ``band``. Others that gain less than ``width`` bend as a maximum that
+    is smoothed over it: ``bends`` (d + 2, d + 2) sums these curvatures in (z, 1, -kappa lam).
+
+    ``tied`` are the numbers of rows whose shares are known; the slopes of the others, continued
+    along the step and by ``more`` of the score, are a dual point, of which ``conjugate`` is the
+    sum.
     """
 
     blocks: Blocks
     loss: Loss
-    move: PricedMove
-    lengths: tuple[float, ...]
+    move: ModelStep
+    charge: float
+    charges: Array
+    tied: Array
+    more: float
     band: float
     width: float
     most: int
 
     def __call__(self, chunk: Chunk) -> Sums:
         """Return the sums over a chunk."""
-        d = len(self.move.coef)
-        names = ("slope", "mass", "conjugate", "changed", "risk")
-        found: Sums = dict.fromkeys(names, 0.0)
-        found |= {"pull": np.zeros(d), "bend": np.zeros(d), "gram": np.zeros((d, d))}
-        found |= {"values": np.zeros(len(self.lengths)), "bends": np.zeros((d + 2, d + 2))}
+        d = len(self.move.model) - 1
+        found: Sums = dict.fromkeys(("conjugate", "changed", "risk"), 0.0)
+        found |= {"first": np.zeros(d + 1), "second": np.zeros((d + 1, d + 1))}
+        found |= {"values": np.zeros(len(LENGTHS)), "bends": np.zeros((d + 2, d + 2))}
         found["near"] = NearRows.none(self.most, d)
         for block in self.blocks.of(chunk, d):
             self._add(found, block)
         return found
 
     def _add(self, found: Sums, block: RowBlock) -> None:
-        design, y, w, loss, move = Design(block.Z), block.y, block.w, self.loss, self.move
-        z, dz = design.scores(np.column_stack([move.coef, move.step])).T
-        z, dz = z + move.b, dz + move.db
-        at = worse_label(loss, z, y, move.charge)
-        free = ~np.isin(block.number, move.tied)
-        a = at.a + at.D * (dz + move.more)
+        design, y, w, loss = Design(block.Z), block.y, block.w, self.loss
+        z, dz = self.move.scores(design)
+        at = worse_label(loss, z, y, self.charge)
+        free = ~np.isin(block.number, self.tied)
+        a = at.a + at.D * (dz + self.more)
         found["conjugate"] += w[free] @ loss.conjugate(a[free], at.label[free])
-        end = worse_label(loss, z + dz, y, float(move.charges[0]))
+        end = worse_label(loss, z + dz, y, float(self.charges[0]))
         shorter = [
             w @ worse_label(loss, z + t * dz, y, float(charge)).value
-            for t, charge in zip(self.lengths[1:], move.charges[1:], strict=True)
+            for t, charge in zip(LENGTHS[1:], self.charges[1:], strict=True)
         ]
         found["values"] += np.array([w @ end.value, *shorter])
         found["risk"] += float(w @ loss.value(z + dz, y))
-        gram, bend = design.moments(w * end.D)
-        found["gram"] += gram
-        found["bend"] += bend
-        found["mass"] += float(w @ end.D)
-        found["slope"] += float(w @ end.a)
-        found["pull"] += design.adjoint(w * end.a)
+        found["first"] += first_sums(design, w * end.a)
+        found["second"] += second_sums(design, w * end.D)
         found["changed"] += float(w @ (end.gain > 0))
         self._add_ties(found, block, end)
 

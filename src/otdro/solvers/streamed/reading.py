@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,8 +56,7 @@ class Folds:
         """Return the fold of rows by their numbers and the places of their groups."""
         if self.fold_of is None or group is None:
             return self.of(index)
-        found: Array = self.fold_of[group]
-        return found
+        return np.asarray(self.fold_of[group])
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,34 +92,24 @@ class Reading:
         return own if self.factors is None else own * self.factors[self.codes(y)]
 
 
-@dataclass(frozen=True, eq=False)
-class RowBlock:
-    """Some rows of a chunk, of positive weight: centred ``Z`` (m, d), targets, weights, folds (m,).
+def picked(parts: Sequence[Any], some: Array) -> list[Any]:
+    """Return the entries of some rows of arrays, where there are any."""
+    return [None if part is None else part[some] for part in parts]
 
-    ``number`` is that of a row among all.
-    ``label`` is what y was read from; ``group`` are the places of the groups among all of them,
-    None where folds have none.
+
+class RowBlock(NamedTuple):
+    """Some rows of a chunk, of positive weight: centred ``Z`` (m, d), targets and weights (m,).
+
+    ``label`` is what y was read from, ``number`` that of a row among all; ``group`` are the places
+    of the groups among all of them, None where folds have none.
     """
 
     Z: Array
     label: Array
     y: Array
     w: Array
-    fold: Array
     number: Array
     group: Array | None
-
-    def part(self, some: Array) -> RowBlock:
-        """Return some of the rows."""
-        return RowBlock(
-            self.Z[some],
-            self.label[some],
-            self.y[some],
-            self.w[some],
-            self.fold[some],
-            self.number[some],
-            None if self.group is None else self.group[some],
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,27 +126,22 @@ class Blocks:
 
     def of(self, chunk: Chunk, width: int) -> Iterator[RowBlock]:
         """Yield the blocks of a chunk, without the rows that weigh nothing or are left out."""
-        for start in range(0, len(chunk.X), self._step(width)):
-            rows = slice(start, start + self._step(width))
-            fold = self.folds.fold(chunk.index(rows), self._group(chunk, rows))
-            block = self._block(chunk, rows, fold)
-            if len(block.y):
-                yield block
+        step = self._step(width)
+        for start in range(0, len(chunk.X), step):
+            rows = slice(start, start + step)
+            yield from self._block(chunk, rows, self._fold(chunk, rows))
 
     def by_fold(self, chunk: Chunk, width: int) -> Iterator[tuple[int, RowBlock]]:
         """Yield the blocks of a chunk, each of rows of one fold, with its number."""
         if self.folds.parts == 1:
             yield from ((0, block) for block in self.of(chunk, width))
             return
-        every = slice(0, len(chunk.X))
-        fold = self.folds.fold(chunk.index(every), self._group(chunk, every))
+        fold, step = self._fold(chunk, slice(0, len(chunk.X))), self._step(width)
         for f in range(self.folds.parts):
             places = np.flatnonzero(fold == f)
-            for start in range(0, len(places), self._step(width)):
-                some = places[start : start + self._step(width)]
-                block = self._block(chunk, some, fold[some])
-                if len(block.y):
-                    yield f, block
+            for start in range(0, len(places), step):
+                some = places[start : start + step]
+                yield from ((f, block) for block in self._block(chunk, some, fold[some]))
 
     def _step(self, width: int) -> int:
         """Return the number of rows of a block."""
@@ -166,21 +150,18 @@ class Blocks:
     def _group(self, chunk: Chunk, some: Array | slice) -> Array | None:
         return self.folds.group(None if chunk.group is None else chunk.group[some])
 
-    def _block(self, chunk: Chunk, some: Array | slice, fold: Array) -> RowBlock:
-        """Return some rows of a chunk, those that count."""
+    def _fold(self, chunk: Chunk, some: slice) -> Array:
+        return self.folds.fold(chunk.index(some), self._group(chunk, some))
+
+    def _block(self, chunk: Chunk, some: Array | slice, fold: Array) -> Iterator[RowBlock]:
+        """Yield those of some rows of a chunk that count, if there are any."""
         y = chunk.targets()[some]
-        w = None if chunk.w is None else chunk.w[some]
-        block = RowBlock(
-            chunk.X[some] - self.center,
-            y,
-            self.reading.targets(y),
-            self.reading.weights(y, w),
-            fold,
-            chunk.index(some),
-            self._group(chunk, some),
-        )
-        used = (block.w > 0) & (block.fold != self.left_out)
-        return block if used.all() else block.part(used)
+        w = self.reading.weights(y, None if chunk.w is None else chunk.w[some])
+        known = (y, self.reading.targets(y), w, chunk.index(some), self._group(chunk, some))
+        block = RowBlock(chunk.X[some] - self.center, *known)
+        used = (w > 0) & (fold != self.left_out)
+        if used.any():
+            yield block if used.all() else RowBlock(*picked(block, used))
 
     def targets(self, block: RowBlock, positive: Array | None) -> Array:
         """Return targets (m, 1), or those of models whose classes +1 are ``positive``, (m, B)."""

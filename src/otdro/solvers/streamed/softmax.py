@@ -12,33 +12,26 @@ and the shrinking that makes them feasible, are known before the pass. No number
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...chunks import Sums
 from ...design import Design
-from ...problem import Solution
-from ...progress import logger
-from ..base import duality_gap
+from ...problem import Sample, Solution
 from ..euclidean.order_one import STILL
 from ..softmax.batch import SharedRows
 from ..softmax.euclidean import RoundPairs, Unpenalised
-from ..softmax.newton import (
-    ARMIJO,
-    LOOSE,
-    PATIENCE,
-    ROUNDING,
-    Certificate,
-    SoftmaxZero,
-    origin,
-)
-from ..softmax.penalty import PairMove, PairPenalty, Quadratic, corrected
-from ..softmax.rows import SoftmaxRows, inner
-from .newton import LENGTHS, SETTLED, SHORTER, longest
+from ..softmax.newton import Certificate, PairProblems, SoftmaxZero, along, origin
+from ..softmax.penalty import PairPenalty, Quadratic, corrected
+from ..softmax.rows import SoftmaxRows
+from .descent import SHORTER, at_model, descend
+from .newton import StreamCoordinates
 from .passes import Passes
-from .softmax_sums import Scores, SoftmaxSums
-from .stream import CONSTANT, Ending, Stream
+from .softmax_sums import SoftmaxSums
+from .stream import CONSTANT
 
 Array = NDArray[Any]
 
@@ -47,11 +40,12 @@ TINY = np.finfo(float).tiny
 
 @dataclass(frozen=True, eq=False)
 class SoftmaxState:
-    """A model (C, c) with its loss, penalty norm, gradient g and Hessian H of the loss."""
+    """A model (C, c) with its loss, penalty norm, F, gradient g and Hessian H of the loss."""
 
-    at: Scores
+    at: Array
     loss: float
     norm: float
+    value: float
     g: Array
     H: Array
 
@@ -60,225 +54,124 @@ class SoftmaxState:
 class SoftmaxMove:
     """A step, the slope of F along it, its dual point (shrinking, price) and multipliers."""
 
-    step: Scores
+    step: Array
     slope: float
-    shrink: float
+    scale: float
     price: float
     multipliers: Array | None
 
-    def times(self, share: float) -> SoftmaxMove:
-        """Return a part of the step."""
-        step = Scores(share * self.step.C, share * self.step.c)
-        return replace(self, step=step, slope=share * self.slope)
-
 
 @dataclass(frozen=True, eq=False)
-class SoftmaxStream:
-    """One problem over a stream: the factor L of its cost (None: identity) and delta."""
+class SoftmaxStream(StreamCoordinates):
+    """One problem of several scores over a stream, of delta."""
 
-    stream: Stream
-    factor: Array | None
     delta: float
 
-    @property
+    @cached_property
     def penalty(self) -> PairPenalty:
         """The largest norm over pairs of classes, or none."""
         return RoundPairs() if self.delta > 0 else Unpenalised()
 
-    @property
+    @cached_property
     def class_rows(self) -> SoftmaxRows:
         """One row per class, as those of one problem: all that a constant model needs."""
-        sample = self.stream.class_rows()
-        return self._rows(Design(sample.X, self.factor), sample.ys[0], sample.weights[None])
+        return self._rows(self.stream.class_rows(), None)
 
     @property
     def kept_rows(self) -> SoftmaxRows:
-        """The rows in memory."""
-        sample = self.stream.kept
-        center = self.stream.center if self.stream.fit_intercept else None
-        return self._rows(Design(sample.X, self.factor, center), sample.ys[0], sample.weights)
+        """The rows in memory, as those of one problem."""
+        return self._rows(self.stream.kept, self.stream.center)
 
-    def _rows(self, design: Design, y: Array, weights: Array) -> SoftmaxRows:
+    def _rows(self, sample: Sample, center: Array | None) -> SoftmaxRows:
+        design = SharedRows(Design(sample.X, self.factor, center))
         form = (self.stream.loss.outputs, self.stream.fit_intercept)
-        return SoftmaxRows(SharedRows(design), y.astype(int), weights, *form)
+        return SoftmaxRows(design, sample.ys[0].astype(int), sample.weights[None], *form)
 
-    def inside(self, coef: Array, b: Array, E: Array) -> Scores:
+    def inside(self, coef: Array, b: Array) -> Array:
         """Return (C, c) of coefficients (K, d) and intercepts (K,) on centred rows."""
-        B = coef.T if self.factor is None else np.linalg.solve(self.factor, coef.T)
-        return Scores(B @ E, b @ E)
+        E = self.class_rows.basis
+        return self.class_rows.joined(self.theta(coef.T) @ E, b @ E)
 
-    def lift(self, at: Scores, E: Array) -> tuple[Array, Array]:
+    def outside(self, at: Array) -> tuple[Array, Array]:
         """Return coefficients (K, d) and intercepts (K,) on centred rows, those of ``inside``."""
-        B = at.C if self.factor is None else self.factor @ at.C
-        return E @ B.T, E @ at.c
+        C, c = self.class_rows.split(at)
+        return self.class_rows.basis @ self.lift(C).T, self.class_rows.basis @ c
 
+    def coefficients(self, at: Array) -> Array:
+        """Return C."""
+        return self.class_rows.split(at)[0]
 
-def solve_softmax(
-    problem: SoftmaxStream, coef: Array, b: Array, target: float, max_iter: int
-) -> Passes[tuple[Solution, float]]:
-    """Minimise from the model (coef, b) on centred rows until the gap is at most ``target``.
+    def step(self, x: SoftmaxState, accuracy: float, last: SoftmaxMove | None) -> SoftmaxMove:
+        """Return the minimiser of the model at a point, with the dual point that it gives."""
+        rows, delta = self.class_rows, self.delta
+        model = Quadratic(rows, self.coefficients(x.at)[None], x.g[None], x.H[None])
+        known = None if last is None else last.multipliers
+        move = self.penalty.move(model, np.array([delta]), np.array([accuracy]), known)
+        s = rows.joined(move.step[0], move.shift[0])
+        # flows that fit the probabilities continued along the step
+        G = self.coefficients(x.g + x.H @ s) @ rows.basis.T
+        size = float(self.penalty.sizes(corrected(rows, G[None], move.flows)).sum())
+        slope = float(x.g @ s) + float(move.rise[0])
+        if delta == 0:
+            # the pull is 0 to rounding only; its price is that of the point
+            return SoftmaxMove(s, slope, 1.0, size * x.norm, move.multipliers)
+        return SoftmaxMove(s, slope, min(1.0, delta / max(size, TINY)), 0.0, move.multipliers)
 
-    Returns the solution on the rows as given and its empirical risk, pass by pass.
-    """
-    rows, penalty = problem.class_rows, problem.penalty
-    flat = problem.stream.constant()
-    zero = origin(rows, penalty, flat.b[None])
-    gap = float(Certificate(rows, penalty, np.array([problem.delta]), zero).gap[0])
-    if gap <= target:
-        model = problem.lift(Scores(zero.points.C[0], zero.points.c[0]), rows.basis)
-        found = problem.stream.solution(*model, 0.0, flat.risk, Ending(gap, target, 1))
-        return replace(found, converged=True, message=CONSTANT), flat.risk
-    x = yield from _first(problem, rows, problem.inside(coef, b, rows.basis), zero, flat.risk)
-    x, gap, n_iter = yield from _descend(problem, rows, x, flat.risk, target, max_iter)
-    model = problem.lift(x.at, rows.basis)
-    robust = x.loss + problem.delta * x.norm
-    return problem.stream.solution(*model, x.norm, robust, Ending(gap, target, n_iter)), x.loss
+    def job(self, at: Array, step: Array, scale: float) -> SoftmaxSums:
+        """Return what a pass takes."""
+        form = (self.factor, self.stream.loss.outputs, self.stream.fit_intercept)
+        return SoftmaxSums(self.stream.blocks, *form, at, step, scale)
+
+    def bound(self, x: SoftmaxState, move: SoftmaxMove, found: Sums) -> float:
+        """Return the dual value."""
+        return float(found["entropy"]) / self.stream.total - move.price
+
+    def point(self, at: Array, place: int, found: Sums) -> SoftmaxState:
+        """Return the point whose sums a pass took."""
+        mass = self.stream.total
+        norms = self.penalty.norms(self.class_rows.differences(self.coefficients(at)))
+        loss, norm = float(found["values"][place]) / mass, float(norms.max())
+        sums = (found["gradient"] / mass, found["hessian"] / mass)
+        return SoftmaxState(at, loss, norm, loss + self.delta * norm, *sums)
+
+    def solve(
+        self, coef: Array, b: Any, lam: float, target: float, max_iter: int
+    ) -> Passes[Solution]:
+        """Minimise F."""
+        stream, flat = self.stream, self.stream.constant()
+        rows = self.class_rows
+        alone = PairProblems(rows, self.penalty, np.array([self.delta]))
+        zero = origin(alone, flat.b[None])
+        gap = float(Certificate(alone, zero).gap[0])
+        if gap <= target:
+            model = self.outside(rows.joined(zero.points.C[0], zero.points.c[0]))
+            found = stream.solution(*model, 0.0, flat.risk, flat.risk, gap, target, 1)
+            return replace(found, message=CONSTANT)
+        x = yield from _first(self, self.inside(coef, b), zero, flat.risk)
+        x, gap, n_iter = yield from descend(self, x, flat.risk, target, max_iter)
+        coef, b = self.outside(x.at)
+        return stream.solution(coef, b, x.norm, x.value, x.loss, gap, target, n_iter)
 
 
 def _first(
-    problem: SoftmaxStream, rows: SoftmaxRows, start: Scores, zero: SoftmaxZero, flat: float
+    problem: SoftmaxStream, start: Array, zero: SoftmaxZero, flat: float
 ) -> Passes[SoftmaxState]:
     """Return where to start: F is below that of B = 0, from where no descent ends there."""
-    if start.C.any():
-        x = yield from _at(problem, rows, start)
-        if x.loss + problem.delta * x.norm < flat:
+    if problem.coefficients(start).any():
+        x = yield from at_model(problem, start)
+        if x.value < flat:
             return x
-    C, c = zero.B[0] @ rows.basis, zero.points.c[0]
-    share = _length_along(problem, rows, C, c, zero)
+    C, c = _best_along(problem, zero)
+    share = 1.0
     while True:
-        x = yield from _at(problem, rows, Scores(share * C, c))
-        if x.loss + problem.delta * x.norm < flat or share * x.norm < STILL:
+        x = yield from at_model(problem, problem.class_rows.joined(share * C, c))
+        if x.value < flat or share * x.norm < STILL:
             return x
         share *= SHORTER
 
 
-def _length_along(
-    problem: SoftmaxStream, rows: SoftmaxRows, C: Array, c: Array, zero: SoftmaxZero
-) -> float:
-    """Return the minimiser of the quadratic model along C, bent as the rows in memory are."""
-    kept = problem.kept_rows
-    dz = kept.scores(C, 0 * c)
-    _, p = kept.evaluate(kept.scores(0 * C, c))
-    bend = float(kept.total(inner(kept.bent(p, dz), dz)))
-    norm = float(problem.penalty.norms(rows.differences(C)).max())
-    slope = float(np.sum(zero.G[0] * zero.B[0])) + problem.delta * norm
-    return max(-slope, ROUNDING) / max(bend, TINY)
-
-
-def _descend(
-    problem: SoftmaxStream,
-    rows: SoftmaxRows,
-    x: SoftmaxState,
-    flat: float,
-    target: float,
-    max_iter: int,
-) -> Passes[tuple[SoftmaxState, float, int]]:
-    """Return the last point, its gap and the number of steps; ``flat`` is the risk of B = 0."""
-    lower, gap, n_iter, share, idle = 0.0, np.inf, 0, 1.0, 0
-    more, fine = True, SETTLED * float(np.sqrt(target / flat))
-    move = _step(problem, rows, x, target, None)
-    while n_iter < max_iter and idle < PATIENCE and share > STILL:
-        n_iter += 1
-        before = x.loss + problem.delta * x.norm
-        part = move.times(share)
-        found = yield _job(problem, x.at, part.step, move.shrink)
-        if share == 1:
-            dual = found["entropy"] / problem.stream.total - move.price
-            lower = max(lower, dual)
-        new, length = _longest(problem, rows, x, part, found)
-        if length == 0:
-            gap = duality_gap(before, lower)
-            if gap <= target:
-                break
-            share *= SHORTER
-            continue
-        x = new if length == 1 else (yield from _at(problem, rows, new.at))
-        value = x.loss + problem.delta * x.norm
-        gap = duality_gap(value, lower)
-        logger.info("pass %d: risk %.9g, gap %.3g", problem.stream.chunks.passes, value, gap)
-        idle = 0 if value < before - ROUNDING * abs(before) else idle + 1
-        move, share = _step(problem, rows, x, max(target, LOOSE * gap), move.multipliers), 1.0
-        # the gap is quadratic in the coefficients: one more step where these are not settled
-        settled = longest(move.step.C) <= fine * longest(x.at.C)
-        if gap <= target and (settled or not more):
-            break
-        more = more and gap > target
-    return x, gap, n_iter
-
-
-def _longest(
-    problem: SoftmaxStream,
-    rows: SoftmaxRows,
-    x: SoftmaxState,
-    part: SoftmaxMove,
-    found: dict[str, Any],
-) -> tuple[SoftmaxState, float]:
-    """Return the point after the longest step that descends, and its length, 0 for none.
-
-    A point after a shorter step has the derivatives of the whole one.
-    """
-    start = x.loss + problem.delta * x.norm
-    for j, t in enumerate(LENGTHS):
-        at = Scores(x.at.C + t * part.step.C, x.at.c + t * part.step.c)
-        new = _state(problem, rows, at, j, found)
-        value = new.loss + problem.delta * new.norm
-        if value <= start + ARMIJO * t * part.slope + ROUNDING * abs(start):
-            return new, t
-    return x, 0.0
-
-
-def _step(
-    problem: SoftmaxStream,
-    rows: SoftmaxRows,
-    x: SoftmaxState,
-    accuracy: float,
-    multipliers: Array | None,
-) -> SoftmaxMove:
-    """Return the minimiser of the model at a point, with the dual point that it gives."""
-    model, delta = Quadratic(rows, x.at.C[None], x.g[None], x.H[None]), np.array([problem.delta])
-    move = problem.penalty.move(model, delta, np.array([accuracy]), multipliers)
-    step = Scores(move.step[0], move.shift[0])
-    s = step.C.ravel()
-    s = np.append(s, step.c) if rows.fit_intercept else s
-    size = _flow(problem, rows, x, s, move)
-    free = problem.delta == 0
-    return SoftmaxMove(
-        step,
-        float(x.g @ s) + float(move.rise[0]),
-        1.0 if free else min(1.0, problem.delta / max(size, TINY)),
-        # without a penalty the pull is 0 to rounding only; its price is that of the point
-        size * x.norm if free else 0.0,
-        move.multipliers,
-    )
-
-
-def _flow(
-    problem: SoftmaxStream, rows: SoftmaxRows, x: SoftmaxState, s: Array, move: PairMove
-) -> float:
-    """Return the size of flows that fit the probabilities continued along the step."""
-    d, m = x.at.C.shape
-    G = (x.g + x.H @ s)[: d * m].reshape(d, m) @ rows.basis.T
-    flows = corrected(rows, G[None], move.flows)
-    return float(problem.penalty.sizes(flows).sum())
-
-
-def _at(problem: SoftmaxStream, rows: SoftmaxRows, at: Scores) -> Passes[SoftmaxState]:
-    """Return the point of a model: one pass."""
-    found = yield _job(problem, at, Scores(0 * at.C, 0 * at.c), 1.0)
-    return _state(problem, rows, at, 0, found)
-
-
-def _job(problem: SoftmaxStream, at: Scores, step: Scores, shrink: float) -> SoftmaxSums:
-    stream = problem.stream
-    form = (problem.factor, stream.loss.outputs, stream.fit_intercept)
-    return SoftmaxSums(stream.blocks, *form, at, step, shrink, LENGTHS)
-
-
-def _state(
-    problem: SoftmaxStream, rows: SoftmaxRows, at: Scores, place: int, found: dict[str, Any]
-) -> SoftmaxState:
-    """Return the point whose sums a pass took, its value at one of the lengths."""
-    mass = problem.stream.total
-    norm = float(problem.penalty.norms(rows.differences(at.C)).max())
-    risk = float(found["values"][place]) / mass
-    return SoftmaxState(at, risk, norm, found["gradient"] / mass, found["hessian"] / mass)
+def _best_along(problem: SoftmaxStream, zero: SoftmaxZero) -> tuple[Array, Array]:
+    """Return the minimiser of the quadratic model along B, bent as the rows in memory are."""
+    kept = PairProblems(problem.kept_rows, problem.penalty, np.array([problem.delta]))
+    found = along(kept, replace(zero, points=kept.at(zero.points.C, zero.points.c)))
+    return found.C[0], found.c[0]

@@ -24,7 +24,7 @@ from ...duality import rooted
 from ...problem import Solution
 from ..base import duality_gap
 from ..euclidean.spectral import Spectrum, lower_value
-from .stream import Ending, Stream
+from .stream import Stream
 from .sums import Models, ResidualSums
 from .triangles import TriangleSums, stacked
 
@@ -58,6 +58,12 @@ class FoldFactors:
     stream: Stream
     table: Array
     shift: float
+
+    @property
+    def kappa(self) -> float:
+        """That of the loss e^2/(2 kappa)."""
+        assert self.stream.loss.pieces is not None
+        return self.stream.loss.pieces.kappa
 
     @cached_property
     def _training(self) -> list[Array]:
@@ -94,7 +100,7 @@ class FoldFactors:
         return Spectrum.from_rows(Z if factor is None else Z @ factor, y)
 
     def models(self, factor: Array | None, deltas: Array, left_out: int = -1) -> Models:
-        """Return the minimisers at every delta, on centred rows and targets less the shift."""
+        """Return the minimisers at every delta, on centred rows."""
         spectrum = self.spectrum(factor, left_out)
         return self.at(spectrum, self.rates(spectrum, deltas), factor, left_out)
 
@@ -109,15 +115,14 @@ class FoldFactors:
         theta = np.stack([spectrum.theta(each.stiffness) for each in rates], axis=1)
         coef = theta if factor is None else factor @ theta
         mean = self.mean(left_out)
-        b = mean[-1] - mean[:-1] @ coef
-        return Models(coef, b, np.full(len(rates), left_out))
+        return Models(coef, mean[-1] - mean[:-1] @ coef + self.shift)
 
     def held(self, models: Models, fold: int) -> Array:
-        """Return the mean squared residual of models on the rows of a fold."""
+        """Return the mean loss of models on the rows of a fold."""
         R = self.table[fold]
-        e = R @ np.vstack([-models.b, -models.coef, np.ones(len(models))])
+        e = R @ np.vstack([self.shift - models.b, -models.coef, np.ones(len(models))])
         mass = max(R[0, 0] ** 2, np.finfo(float).tiny)
-        return np.asarray(np.einsum("ib,ib->b", e, e) / mass)
+        return np.asarray(np.einsum("ib,ib->b", e, e) / mass / (2 * self.kappa))
 
 
 def job(stream: Stream) -> TriangleSums:
@@ -135,18 +140,14 @@ def shift(stream: Stream) -> float:
     return float(np.mean(stream.kept.ys[0])) if stream.fit_intercept else 0.0
 
 
-def certified(
-    of: FoldFactors, factor: Array | None, deltas: Array, tol: float
-) -> tuple[list[Solution], Array]:
-    """Return the solutions at every delta with their gaps, and their plain risks: one pass."""
-    stream = of.stream
-    pieces = stream.loss.pieces
-    assert pieces is not None
+def certified(of: FoldFactors, factor: Array | None, deltas: Array, tol: float) -> list[Solution]:
+    """Return the solutions at every delta with their gaps: one pass."""
+    stream, kappa = of.stream, of.kappa
     spectrum = of.spectrum(factor)
     rates = of.rates(spectrum, deltas)
     models = of.at(spectrum, rates, factor)
     [found] = stream.chunks.total(ResidualSums(stream.blocks, models, of.shift))
-    target = tol * of.pull()[1] / (2 * pieces.kappa)
+    target = tol * of.pull()[1] / (2 * kappa)
     solutions = []
     for j, (delta, each) in enumerate(zip(deltas, rates, strict=True)):
         e = _residuals(of, factor, models, found, j)
@@ -154,12 +155,13 @@ def certified(
         exact = each.stiffness == spectrum.perp == 0
         lower = _lower(e, float(delta), each.slope, stream.still, exact)
         gain = float(np.hypot(e.w, stream.still))
-        dual = rooted(e.square / (2 * pieces.kappa), gain, float(delta), pieces.kappa)
-        gap = duality_gap(dual.risk, lower / (2 * pieces.kappa))
+        dual = rooted(e.square / (2 * kappa), gain, float(delta), kappa)
+        gap = duality_gap(dual.risk, lower / (2 * kappa))
         coef = np.ascontiguousarray(models.coef[:, j])
-        model = (coef, float(models.b[j]) + of.shift, dual.multiplier if gain > 0 else 0.0)
-        solutions.append(stream.solution(*model, dual.risk, Ending(gap, target, 1)))
-    return solutions, found["square"] / stream.total / (2 * pieces.kappa)
+        model = (coef, float(models.b[j]), dual.multiplier if gain > 0 else 0.0)
+        risk = e.square / (2 * kappa)
+        solutions.append(stream.solution(*model, dual.risk, risk, gap, target, 1))
+    return solutions
 
 
 class Residuals(NamedTuple):

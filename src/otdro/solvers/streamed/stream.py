@@ -11,11 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...chunks import Chunks
+from ...design import Design
 from ...losses import Loss
 from ...problem import Sample, Solution
 from ..base import verdict
 from .census import Census, KeptRows, kept_rows
-from .reading import Blocks, Folds, Reading
+from .reading import Blocks, Folds, Reading, picked
 
 Array = NDArray[Any]
 
@@ -31,14 +32,6 @@ Grouping = Callable[[Array, Array], Folds]
 CONSTANT = "the constant model is optimal at this delta"
 
 
-class Ending(NamedTuple):
-    """How a method ended: the gap it proved, the one asked for, and its steps."""
-
-    gap: float
-    target: float
-    n_iter: int
-
-
 class Constant(NamedTuple):
     """The best model with beta = 0 on the training rows: b, its risk, E[a^2] and g = E[a z].
 
@@ -49,6 +42,10 @@ class Constant(NamedTuple):
     risk: float
     mean_square: float
     pull: Array
+
+    def at(self, move: Array) -> Array:
+        """Return (theta, b) after a move from theta = 0."""
+        return np.append(move[:-1], self.b + move[-1])
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,6 +115,10 @@ class Stream:
         """Return the weight of the rows of a fold."""
         return float(self.total - self.mass(fold).sum())
 
+    def mean_of_folds(self, values: Array) -> Array:
+        """Return sums (F, B) over the rows of every fold, divided by their weight."""
+        return values / np.array([[self.held(f)] for f in range(self.folds.count)])
+
     def signed(self, by_class: Array) -> Array:
         """Return sums by class (K, ...) as those of the labels -1 and +1, (2, ...).
 
@@ -128,13 +129,8 @@ class Stream:
         own = by_class[self.positive]
         return np.stack([by_class.sum(axis=0) - own, own])
 
-    @property
-    def labels(self) -> Array:
-        """What the classes of ``signed`` are to the loss: -1 and +1, or their numbers."""
-        return np.array([-1.0, 1.0]) if self.loss.outputs == 1 else np.arange(len(self.mass()))
-
     def class_rows(self, left_out: int = -1) -> Sample:
-        """Return one row for each of ``labels``, the mean of its rows outside a fold, centred.
+        """Return one row for each class of ``signed``: the centred mean of rows outside a fold.
 
         Slopes of a constant model are the same for all rows of a class: what they tell of the rows
         follows from these.
@@ -145,7 +141,7 @@ class Stream:
         weighted = centred if self.factors is None else centred * self.factors[:, None]
         size = self.signed(mass)
         means = self.signed(weighted) / np.maximum(size, np.finfo(float).tiny)[:, None]
-        y = self.labels.astype(float)
+        y = np.array([-1.0, 1.0]) if self.loss.outputs == 1 else np.arange(float(len(size)))
         return Sample(means, [y], size / mass.sum(), self.loss, self.fit_intercept)
 
     def constant(self, left_out: int = -1) -> Constant:
@@ -177,6 +173,11 @@ class Stream:
             target_cost=self.target_cost,
         )
 
+    @property
+    def kept_design(self) -> Design:
+        """The rows in memory, centred."""
+        return Design(self.rows.X, center=self.center)
+
     @cached_property
     def sample(self) -> Sample:
         """The rows in memory as a sample of all models."""
@@ -202,38 +203,41 @@ class Stream:
     def outside(self, fold: int) -> Stream:
         """Return the stream of the rows outside a fold; its ``square`` stays that of all rows."""
         others = np.arange(len(self.masses)) != fold
-        kept = self.kept_fold != fold
-        X, y, w, group, number = self.rows
-        rows = KeptRows(
-            X[kept], y[kept], w[kept], None if group is None else group[kept], number[kept]
-        )
         return replace(
             self,
             counts=self.counts * others[:, None],
             masses=self.masses * others[:, None],
             sums=self.sums * others[:, None, None],
-            rows=rows,
+            rows=KeptRows(*picked(self.rows, self.kept_fold != fold)),
             left_out=fold,
         )
 
     def solution(
-        self, coef: Array, b: Any, multiplier: float, objective: float, end: Ending
+        self,
+        coef: Array,
+        b: Any,
+        multiplier: float,
+        objective: float,
+        risk: float,
+        gap: float,
+        target: float,
+        n_iter: int,
     ) -> Solution:
-        """Return the solution on the rows as given of a model (coef, b) on centred rows."""
+        """Return the solution on the rows as given of a model (coef, b) on centred rows.
+
+        ``risk`` is its mean loss.
+        """
         return Solution(
             coef=coef,
             intercept=b - coef @ self.center,
             multiplier=multiplier,
             objective=objective,
-            gap=end.gap,
-            n_iter=end.n_iter,
-            converged=end.gap <= end.target,
-            message=verdict(*end),
+            gap=gap,
+            n_iter=n_iter,
+            converged=gap <= target,
+            message=verdict(gap, target, n_iter),
+            mean_loss=risk,
         )
-
-    def weighing(self, factors: Array | None) -> Stream:
-        """Return the stream with these weights of the classes."""
-        return replace(self, factors=factors)
 
 
 def _outside(by_fold: Array, left_out: int) -> Array:
@@ -257,13 +261,11 @@ def opened(
     most = max(1, KEPT_BYTES // (8 * chunks.d))
     size = min(max(KEPT, KEPT_PER_COLUMN * chunks.d), most)
     [found] = chunks.total(Census(folds, -(-chunks.n // size), labelled, grouping is not None))
-    kept = kept_rows(found)
-    labels = sorted(found["table"]) if labelled else list(found["table"])
-    by_label = [found["table"][label] for label in labels]
-    parts = range(folds.parts) if grouping is None else sorted(set().union(*by_label))
-    table = _lines(by_label, list(parts), chunks.d + 2)
+    kept, cells = kept_rows(found), found["cells"]
+    parts = list(range(folds.parts)) if grouping is None else cells.keys_of(1)
+    table = cells.table(parts, chunks.d + 2)
     if grouping is not None and kept.group is not None:
-        folds = grouping(_labels(list(parts), kept.group), table[:, :, 0])
+        folds = grouping(_labels(parts, kept.group), table[:, :, 0])
         table = np.stack([table[folds.fold_of == f].sum(axis=0) for f in range(folds.count)])
     if not table[:, :, 1].any():
         raise ValueError("sample_weight leaves no row with positive weight: give some rows one.")
@@ -272,20 +274,10 @@ def opened(
         loss,
         fit_intercept,
         folds,
-        _labels(labels, kept.y) if labelled else None,
+        _labels(cells.keys_of(0), kept.y) if labelled else None,
         counts=table[:, :, 0],
         masses=table[:, :, 1],
         sums=table[:, :, 2:],
         square=found["square"],
         rows=kept,
     )
-
-
-def _lines(by_label: list[Any], parts: list[Any], width: int) -> Array:
-    """Return the lines of a census as one array, by fold or group, label and column."""
-    place = {part: i for i, part in enumerate(parts)}
-    table = np.zeros((len(parts), len(by_label), width))
-    for k, lines in enumerate(by_label):
-        for part, line in lines.items():
-            table[place[part], k] = line
-    return table

@@ -5,8 +5,9 @@ Sums are over the weights w_i of the rows as they are, not divided by their tota
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from ...chunks import Chunk, Sums
 from ...design import Design
 from ...losses import Loss
+from ...problem import Solution
 from .census import indicator
 from .reading import Blocks, RowBlock
 
@@ -21,94 +23,96 @@ Array = NDArray[Any]
 
 #: Numbers per row and model that are at hand: the score, what a loss makes of it, and on the way.
 PER_MODEL = 8
+#: The lengths of a step that one pass tries.
+LENGTHS = (1.0, 0.5, 0.25)
 
 
 @dataclass(frozen=True, eq=False)
 class Models:
     """Models as columns: ``coef`` (d, B) and ``b`` (B,) on centred rows.
 
-    ``left_out`` (B,) is the fold whose rows a model does not train on, -1 if there is none. Of
-    models of several ``outputs`` each has as many columns of ``coef`` and entries of ``b``, one
+    Of models of several ``outputs`` each has as many columns of ``coef`` and entries of ``b``, one
     after another.
     """
 
     coef: Array
     b: Array
-    left_out: Array
     outputs: int = 1
 
+    @classmethod
+    def of(cls, solutions: Sequence[Solution], center: Array) -> Models:
+        """Return the models of solutions on the rows as given."""
+        coef = np.concatenate([np.atleast_2d(found.coef) for found in solutions]).T
+        b = np.concatenate([np.atleast_1d(found.intercept) for found in solutions])
+        return cls(coef, b + center @ coef, len(b) // len(solutions))
+
     def __len__(self) -> int:
-        return len(self.left_out)
+        return len(self.b) // self.outputs
 
     def columns(self, index: Array) -> Models:
-        """Return some of the models, of one output each."""
-        return Models(self.coef[:, index], self.b[index], self.left_out[index])
+        """Return some of the models."""
+        of = (index[:, None] * self.outputs + np.arange(self.outputs)).ravel()
+        return Models(self.coef[:, of], self.b[of], self.outputs)
 
-    def scores(self, Z: Array) -> Array:
+    def scores(self, design: Design) -> Array:
         """Return the scores of centred rows, (m, B) or (m, B, outputs)."""
-        z = Design(Z).scores(self.coef) + self.b
-        return z if self.outputs == 1 else z.reshape(len(Z), len(self), self.outputs)
+        z = design.scores(self.coef) + self.b
+        return z if self.outputs == 1 else z.reshape(design.n, len(self), self.outputs)
 
-    def lines(self, center: Array) -> tuple[Array, Array]:
-        """Return coefficients (B, d) or (B, outputs, d) and intercepts on rows as given."""
-        coef, b = self.coef.T, self.b - center @ self.coef
-        if self.outputs == 1:
-            return coef, b
-        return coef.reshape(len(self), self.outputs, -1), b.reshape(len(self), self.outputs)
+
+def first_sums(design: Design, a: Array) -> Array:
+    """Return the sums of a t, t = (z, 1), over some rows, (d + 1,) or (d + 1, B)."""
+    return np.concatenate([design.adjoint(a), a.sum(axis=0, keepdims=True)])
+
+
+def second_sums(design: Design, D: Array) -> Array:
+    """Return the sums of D tt', t = (z, 1), over some rows."""
+    gram, bend = design.moments(D)
+    found = np.empty((len(bend) + 1, len(bend) + 1))
+    found[:-1, :-1] = gram
+    found[:-1, -1] = found[-1, :-1] = bend
+    found[-1, -1] = D.sum()
+    return found
 
 
 @dataclass(frozen=True, eq=False)
 class RiskSums:
-    r"""By fold, of every model: ``value`` (F, B) :math:`\sum w\ell`, ``slope`` (F, B)
-    :math:`\sum wa` and ``pull`` (F, d, B) :math:`\sum waz`.
+    r"""By fold, of every model: ``value`` (F, B) :math:`\sum w\ell` and ``first`` (F, d + 1, B)
+    :math:`\sum wat`, t = (z, 1).
 
-    ``rising`` (B,) and ``rise`` (d, B) are slope and pull of all rows with a > 0, of the models
-    ``signed``; 0 of the others. ``second`` (G, d + 1, d + 1) are the sums of w D tt', t = (1, z),
-    of the models ``bent``. ``positive`` (B,) is the class that is +1 of every model, None where it
-    is that of the blocks.
+    ``rising`` (d + 1, B) are those of all rows with a > 0, of the models ``signed``; 0 of the
+    others. ``second`` (G, d + 1, d + 1) are the sums of w D tt' of the models ``bent``.
+    ``positive`` (B,) is the class that is +1 of every model, None where it is that of the blocks.
     """
 
     blocks: Blocks
     loss: Loss
-    coef: Array
-    b: Array
+    models: Models
     signed: Array
     bent: Array
     positive: Array | None = None
 
     def __call__(self, chunk: Chunk) -> Sums:
         """Return the sums over a chunk."""
-        (d, B), parts = self.coef.shape, self.blocks.folds.parts
-        found: Sums = {"value": np.zeros((parts, B)), "slope": np.zeros((parts, B))}
-        found |= {"pull": np.zeros((parts, d, B)), "rising": np.zeros(B), "rise": np.zeros((d, B))}
+        (d, B), parts = self.models.coef.shape, self.blocks.folds.parts
+        found: Sums = {"value": np.zeros((parts, B)), "first": np.zeros((parts, d + 1, B))}
+        found["rising"] = np.zeros((d + 1, B))
         found["second"] = np.zeros((len(self.bent), d + 1, d + 1))
         for f, block in self.blocks.by_fold(chunk, PER_MODEL * B):
             self._add(found, f, block)
         return found
 
     def _add(self, found: Sums, f: int, block: RowBlock) -> None:
-        design = Design(block.Z)
-        z = design.scores(self.coef) + self.b
-        value, a, D = self.loss.evaluate(z, self.blocks.targets(block, self.positive))
+        design, y = Design(block.Z), self.blocks.targets(block, self.positive)
+        value, a, D = self.loss.evaluate(self.models.scores(design), y)
         for second, j in zip(found["second"], self.bent, strict=True):
-            _add_second(second, design, block.w * D[:, j])
+            second += second_sums(design, block.w * D[:, j])
         a *= block.w[:, None]
         found["value"][f] += block.w @ value
-        found["slope"][f] += a.sum(axis=0)
-        found["pull"][f] += design.adjoint(a)
+        found["first"][f] += first_sums(design, a)
         if len(self.signed):
             up = np.maximum(a[:, self.signed], 0.0)
-            found["rising"][self.signed] += up.sum(axis=0)
-            found["rise"][:, self.signed] += design.adjoint(up)
-
-
-def _add_second(total: Array, design: Design, D: Array) -> None:
-    """Add the sums of D tt', t = (1, z), over some rows."""
-    gram, bend = design.moments(D)
-    total[0, 0] += D.sum()
-    total[0, 1:] += bend
-    total[1:, 0] += bend
-    total[1:, 1:] += gram
+            found["rising"][:, self.signed] += first_sums(design, up)
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,7 +133,7 @@ class HeldSums:
         total = np.zeros((len(self.models), B))
         for f, block in self.blocks.by_fold(chunk, PER_MODEL * B * self.loss.outputs):
             y = self.blocks.targets(block, self.positive)
-            total[f] += block.w @ self.loss.value(self.models[f].scores(block.Z), y)
+            total[f] += block.w @ self.loss.value(self.models[f].scores(Design(block.Z)), y)
         return {"value": total}
 
 
@@ -148,57 +152,89 @@ class DualSums:
         """Return the sums over a chunk."""
         total = np.zeros(len(self.models))
         for block in self.blocks.of(chunk, PER_MODEL * len(self.models)):
-            z = Design(block.Z).scores(self.models.coef) + self.models.b
             y = self.blocks.targets(block, self.positive)
-            a = self.loss.derivative(z, y)
+            a = self.loss.derivative(self.models.scores(Design(block.Z)), y)
             total += block.w @ self.loss.conjugate(np.where(a > 0, self.up, self.down) * a, y)
         return {"conjugate": total}
+
+
+class ModelStep(NamedTuple):
+    """A model (coef, b) on centred rows and its step."""
+
+    model: Array
+    step: Array
+
+    def scores(self, design: Design) -> tuple[Array, Array]:
+        """Return the scores of rows and their changes along the step."""
+        both = np.column_stack(self)
+        z, dz = design.scores(both[:-1]).T
+        # sums of strided scores are contiguous
+        return z + both[-1, 0], dz + both[-1, 1]
 
 
 @dataclass(frozen=True, eq=False)
 class NewtonSums:
     r"""Sums at the end of a step of one model, at shorter steps, and those of the dual point.
 
-    At (coef + step, b + db): ``slope``, ``pull``, ``gram`` :math:`\sum wDzz'`, ``bend``
-    :math:`\sum wDz`, ``mass`` :math:`\sum wD`; ``values`` :math:`\sum w\ell` after each of
-    ``lengths`` of the step; ``conjugate`` :math:`\sum w\,\ell^*(\kappa(a + D\,dz))` with the slopes
-    and curvatures of the start of the step.
+    After the step: ``first`` :math:`\sum wat` and ``second`` :math:`\sum wDtt'`, t = (z, 1);
+    ``values`` :math:`\sum w\ell` after each of ``LENGTHS`` of the step; ``conjugate``
+    :math:`\sum w\,\ell^*(\kappa(a + D\,dz))` with the slopes and curvatures of its start.
+    """
+
+    blocks: Blocks
+    loss: Loss
+    move: ModelStep
+    kappa: float
+
+    def __call__(self, chunk: Chunk) -> Sums:
+        """Return the sums over a chunk."""
+        side = len(self.move.model)
+        found: Sums = {"conjugate": 0.0, "values": np.zeros(len(LENGTHS))}
+        found |= {"first": np.zeros(side), "second": np.zeros((side, side))}
+        for block in self.blocks.of(chunk, side - 1):
+            self._add(found, block)
+        return found
+
+    def _add(self, found: Sums, block: RowBlock) -> None:
+        design, y, w, loss = Design(block.Z), block.y, block.w, self.loss
+        z, dz = self.move.scores(design)
+        _, a, D = loss.evaluate(z, y)
+        found["conjugate"] += w @ loss.conjugate(self.kappa * (a + D * dz), y)
+        value, a, D = loss.evaluate(z + dz, y)
+        shorter = [w @ loss.value(z + t * dz, y) for t in LENGTHS[1:]]
+        found["values"] += np.array([w @ value, *shorter])
+        found["first"] += first_sums(design, w * a)
+        found["second"] += second_sums(design, w * D)
+
+
+@dataclass(frozen=True, eq=False)
+class ProfileSums:
+    r"""Sums of w q tt', t = (z, 1), at a plain fit: ``slopes`` (d + 1, d + 1) at q = a^2.
+
+    ``bends`` are those at q = D, ``squares`` at q = D^2 and ``mixed`` (d + 1,) the sum of w a D t;
+    ``weights`` is the sum of w^2, ``least`` holds the least margins.
     """
 
     blocks: Blocks
     loss: Loss
     coef: Array
     b: float
-    step: Array
-    db: float
-    kappa: float
-    lengths: tuple[float, ...]
 
     def __call__(self, chunk: Chunk) -> Sums:
         """Return the sums over a chunk."""
-        d = len(self.coef)
-        found: Sums = {"slope": 0.0, "mass": 0.0, "conjugate": 0.0, "pull": np.zeros(d)}
-        found |= {"bend": np.zeros(d), "gram": np.zeros((d, d))}
-        found["values"] = np.zeros(len(self.lengths))
-        for block in self.blocks.of(chunk, d):
-            self._add(found, block)
+        side = len(self.coef) + 1
+        found: Sums = {name: np.zeros((side, side)) for name in ("slopes", "bends", "squares")}
+        found |= {"mixed": np.zeros(side), "weights": 0.0, "least": []}
+        for block in self.blocks.of(chunk, side):
+            design = Design(block.Z)
+            z = design.scores(self.coef) + self.b
+            _, a, D = self.loss.evaluate(z, block.y)
+            for name, q in (("slopes", a**2), ("bends", D), ("squares", D**2)):
+                found[name] += second_sums(design, block.w * q)
+            found["mixed"] += first_sums(design, block.w * a * D)
+            found["weights"] += float(block.w @ block.w)
+            found["least"] += [float((block.y * z).min(initial=np.inf))]
         return found
-
-    def _add(self, found: Sums, block: RowBlock) -> None:
-        design, y, w, loss = Design(block.Z), block.y, block.w, self.loss
-        z, dz = design.scores(np.column_stack([self.coef, self.step])).T
-        z, dz = z + self.b, dz + self.db
-        _, a, D = loss.evaluate(z, y)
-        found["conjugate"] += w @ loss.conjugate(self.kappa * (a + D * dz), y)
-        value, a, D = loss.evaluate(z + dz, y)
-        shorter = [w @ loss.value(z + t * dz, y) for t in self.lengths[1:]]
-        found["values"] += np.array([w @ value, *shorter])
-        gram, bend = design.moments(w * D)
-        found["gram"] += gram
-        found["bend"] += bend
-        found["mass"] += float(w @ D)
-        found["slope"] += float(w @ a)
-        found["pull"] += design.adjoint(w * a)
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,7 +256,8 @@ class ResidualSums:
         found["pull"] = np.zeros((d, B))
         for block in self.blocks.of(chunk, B):
             design, y = Design(block.Z), block.y - self.shift
-            e = y[:, None] - design.scores(self.models.coef) - self.models.b
+            # y and b may be far from 0: their difference comes first
+            e = block.y[:, None] - self.models.b - design.scores(self.models.coef)
             weighted = block.w[:, None] * e
             found["first"] += weighted.sum(axis=0)
             found["square"] += np.einsum("ij,ij->j", weighted, e)
@@ -231,7 +268,8 @@ class ResidualSums:
 
 @dataclass(frozen=True, eq=False)
 class ScatterSums:
-    """By fold, of rows drawn onto a fence about the centre: ``count``, ``first``, ``second``.
+    """By fold, of rows z drawn onto a fence about the centre: ``second`` (F, d + 1, d + 1), the
+    sums of tt', t = (z, 1).
 
     Columns are measured in ``units``, None for their own.
     """
@@ -243,14 +281,11 @@ class ScatterSums:
     def __call__(self, chunk: Chunk) -> Sums:
         """Return the sums over a chunk."""
         d, parts = len(self.blocks.center), self.blocks.folds.parts
-        found: Sums = {"count": np.zeros(parts), "first": np.zeros((parts, d))}
-        found["second"] = np.zeros((parts, d, d))
+        second = np.zeros((parts, d + 1, d + 1))
         for f, block in self.blocks.by_fold(chunk, d):
             Z = _fenced(block.Z if self.units is None else block.Z / self.units, self.fence)
-            found["count"][f] += len(Z)
-            found["first"][f] += Z.sum(axis=0)
-            found["second"][f] += Z.T @ Z
-        return found
+            second[f] += second_sums(Design(Z), np.ones(len(Z)))
+        return {"second": second}
 
 
 @dataclass(frozen=True, eq=False)
@@ -323,7 +358,7 @@ class GroupSums:
     def _add(self, found: Sums, block: RowBlock, models: Models) -> None:
         assert block.group is not None
         y = self.blocks.targets(block, self.positive)
-        value = self.loss.value(models.scores(block.Z), y)
+        value = self.loss.value(models.scores(Design(block.Z)), y)
         value = value.reshape(len(y), len(models) // self.each, self.each).mean(axis=1)
         G = len(found["rows"])
         plain, weighted = (indicator(block.group, G, v) for v in (np.ones(len(block.w)), block.w))

@@ -22,13 +22,6 @@ Array = NDArray[Any]
 PANEL = 32
 
 
-def appended(R: Array, rows: Array) -> Array:
-    """Return the factor of the rows of R (p, p) and of more rows (m, p)."""
-    if not len(rows):
-        return R
-    return np.asarray(lapack.dtpqrt(0, min(PANEL, len(R)), R, rows)[0])
-
-
 def stacked(triangles: Array) -> Array:
     """Return the factor of the rows of several factors (k, p, p)."""
     found: Array = triangles[0]
@@ -64,5 +57,6 @@ class TriangleSums:
             # columns first, as LAPACK reads them
             T = np.vstack([np.ones(len(block.y)), block.Z.T, block.y - self.shift])
             T *= np.sqrt(block.w)
-            found[f] = appended(found[f], T.T)
+            # R'R of the rows of R (p, p) and of more rows (m, p)
+            found[f] = lapack.dtpqrt(0, min(PANEL, size), found[f], T.T)[0]
         return {"triangles": Triangles(found)}
