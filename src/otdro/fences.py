@@ -69,12 +69,21 @@ def fenced(v: Array, weights: Array) -> Array:
 
 def column_spreads(X: Array, weights: Array) -> tuple[Array, Array]:
     """Return the standard deviations of the columns, each fenced about its median, and whether
-    the column has a fence: one of which three quarters are one number has none."""
+    the column has upper quartiles of its own: one of which three quarters are one number has none.
+
+    Its fence is six medians of the deviations that are not 0, as of an indicator its few ones.
+    """
     v = X - weighted_quantile(X, weights, 0.5)
-    has_fence = weighted_quantile(abs(v), weights, 0.75) > 0
-    v = fenced(v, weights)
+    size = abs(v)
+    fence = NUMBER_FENCE * weighted_quantile(size, weights, 0.75)
+    has_quartiles = fence > 0
+    for j in np.flatnonzero(~has_quartiles):
+        away = (size[:, j] > 0) & (weights > 0)
+        if away.any():
+            fence[j] = ROW_FENCE * weighted_quantile(size[away, j, None], weights[away], 0.5)[0]
+    v = np.clip(v, -fence, fence)
     pi = weights / weights.sum()
-    return np.sqrt(pi @ (v - pi @ v) ** 2), has_fence
+    return np.sqrt(pi @ (v - pi @ v) ** 2), has_quartiles
 
 
 def weighted_quantile(v: Array, weights: Array, q: float) -> Array:
