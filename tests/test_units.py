@@ -119,6 +119,29 @@ def test_spreads_ignore_cells_far_out():
     assert np.all(spreads_far_apart(sample(constant)) > 0)
 
 
+def test_spreads_of_indicators_ignore_cells_far_out():
+    X, _, _ = rows(n=100)
+    rare = np.arange(100)[:, None] % [7, 15] == 0
+    table = np.column_stack([X * UNITS, rare])
+    clean = spreads_far_apart(sample(table))[-2:]
+    assert_allclose(clean, rare.std(axis=0))
+    # at most as if the two cells lay at 6, the fence of ones
+    table[1:3, -2:] = 1e4
+    bad = spreads_far_apart(sample(table))[-2:]
+    assert np.all(bad**2 < clean**2 + 0.02 * 6**2)
+
+
+def test_a_cell_far_out_in_a_small_column_does_not_decide():
+    # among large columns its row is not far out, but it is where columns are measured by spreads
+    X, y, _ = rows(7, 60)
+    test, t, _ = rows(8, 2000)
+    units = np.array([1.0, 1.0, 1e4, 1.0])
+    X[0, 3] = 1e4
+    model = DROClassifier().fit(X * units, y)
+    assert SAID in model.message_
+    assert model.score(test * units, t) > DROClassifier().fit(X[1:], y[1:]).score(test, t) - 0.03
+
+
 def test_the_matrix_is_that_of_rows_in_units():
     rng = np.random.default_rng(8)
     A = rng.standard_normal((4, 4))

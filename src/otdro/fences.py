@@ -21,12 +21,19 @@ NUMBER_FENCE = 4.0
 ROUNDS = 20
 
 
-def row_shares(X: Any, weights: Array | None = None) -> tuple[Array, Array]:
+def row_shares(
+    X: Any, weights: Array | None = None, units: Array | None = None
+) -> tuple[Array, Array]:
     r"""Return the centre c and :math:`f_i = \min(1, r/\|x_i - c\|)`, r = 6 medians of the distance.
 
     The row :math:`c + f_i(x_i - c)` is on or inside the fence of radius r, and
     :math:`c = \sum_i \pi_i f_i x_i / \sum_i \pi_i f_i`: Huber's estimate of the centre.
+    Distances are those of the columns divided by their ``units``.
     """
+    if units is not None:
+        units = beside(units, X)
+        center, f = row_shares(X / units, weights)
+        return center * units, f
     n = X.shape[0]
     pi = full(n, 1 / n, X) if weights is None else weights / weights.sum()
     f = full(n, 1.0, X)
@@ -43,13 +50,13 @@ def row_shares(X: Any, weights: Array | None = None) -> tuple[Array, Array]:
     return center, f
 
 
-def fenced_rows(X: Any) -> Any:
-    """Return the rows, those outside the fence moved onto it.
+def fenced_rows(X: Any, units: Array | None = None) -> Any:
+    """Return the rows, those outside the fence of ``row_shares`` moved onto it.
 
     Sparse rows are drawn to 0 and not to the centre, so that they stay sparse: they are then no
     farther from the centre than the fence plus the centre's own length.
     """
-    center, f = row_shares(X)
+    center, f = row_shares(X, units=units)
     if f.min() == 1:
         return X
     if hasattr(X, "toarray"):
@@ -69,12 +76,21 @@ def fenced(v: Array, weights: Array) -> Array:
 
 def column_spreads(X: Array, weights: Array) -> tuple[Array, Array]:
     """Return the standard deviations of the columns, each fenced about its median, and whether
-    the column has a fence: one of which three quarters are one number has none."""
+    the column has upper quartiles of its own: one of which three quarters are one number has none.
+
+    Its fence is six medians of the deviations that are not 0, as of an indicator its few ones.
+    """
     v = X - weighted_quantile(X, weights, 0.5)
-    has_fence = weighted_quantile(abs(v), weights, 0.75) > 0
-    v = fenced(v, weights)
+    size = abs(v)
+    fence = NUMBER_FENCE * weighted_quantile(size, weights, 0.75)
+    has_quartiles = fence > 0
+    for j in np.flatnonzero(~has_quartiles):
+        away = (size[:, j] > 0) & (weights > 0)
+        if away.any():
+            fence[j] = ROW_FENCE * weighted_quantile(size[away, j, None], weights[away], 0.5)[0]
+    v = np.clip(v, -fence, fence)
     pi = weights / weights.sum()
-    return np.sqrt(pi @ (v - pi @ v) ** 2), has_fence
+    return np.sqrt(pi @ (v - pi @ v) ** 2), has_quartiles
 
 
 def weighted_quantile(v: Array, weights: Array, q: float) -> Array:

@@ -89,7 +89,8 @@ class Sample:
     """Rows, target vectors (one, or K for one-vs-rest), weights with sum 1, the model's form.
 
     The softmax model has one target vector, of labels 0 to K - 1. The prices of a label and of a
-    target are those of ``Ball``, or "cv" where folds are to choose one.
+    target are those of ``Ball``, or "cv" where folds are to choose one. ``units`` are those of the
+    columns by which a row is far out, None their own.
     """
 
     X: Any
@@ -100,6 +101,7 @@ class Sample:
     support: Any = None
     label_cost: Any = np.inf
     target_cost: Any = np.inf
+    units: Array | None = None
 
     def ball(self, cost: Cost, delta: float, order: int) -> Ball:
         """Return a ball with the prices of labels and targets of this sample."""
@@ -108,7 +110,7 @@ class Sample:
     @cached_property
     def fence(self) -> tuple[Array, Array]:
         """The centre of the rows and how much of each deviation from it counts."""
-        return row_shares(self.X, self.weights)
+        return row_shares(self.X, self.weights, self.units)
 
     @cached_property
     def distinct(self) -> int:

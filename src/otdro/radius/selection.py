@@ -144,7 +144,7 @@ def _from_folds(
         return _without_folds(sample, full[0], order, delta, solver, settings)
     trials = Trials(sample, order, delta, solver, settings, folds, scorer)
     if tried.learned is not None:
-        tried, full = _in_units(trials, tried, full)
+        trials, tried, full = _in_units(trials, tried, full)
     blends = tried.blends and len(full) > 1
     found = (trials.for_weights() if blends else trials).run(tried, full)
     best = min(found, key=lambda trial: trial.verdict.value)
@@ -156,21 +156,25 @@ def _from_folds(
     return Compared(trials, best, table, tried.note)
 
 
-def _in_units(trials: Trials, tried: Candidates, full: list[Cost]) -> tuple[Candidates, list[Cost]]:
+def _in_units(
+    trials: Trials, tried: Candidates, full: list[Cost]
+) -> tuple[Trials, Candidates, list[Cost]]:
     """Measure columns that are far apart by their spread, where the folds prefer that.
 
     Unlike a blend this is a choice: in a mean of two matrices that are far apart each column would
-    have the larger of two prices, and the large columns would decide alone.
+    have the larger of two prices, and the large columns would decide alone. What is far out is
+    measured likewise: a cell may be so in a small column though its row is not among large ones.
     """
     units = spreads_far_apart(trials.sample)
     if units is None:
-        return tried, full
+        return trials, tried, full
     spread = measured_by(units, tried)
-    even = [each.even(trials.sample) for each in (tried, spread)]
-    own, measured = trials.for_weights().each(even)
+    by_spread = replace(trials, sample=replace(trials.sample, units=units))
+    [own] = trials.for_weights().each([tried.even(trials.sample)])
+    [measured] = by_spread.for_weights().each([spread.even(trials.sample)])
     if own.verdict.value < measured.verdict.value:
-        return tried, full
-    return spread.from_all(trials.sample)
+        return trials, tried, full
+    return by_spread, *spread.from_all(trials.sample)
 
 
 def noted(

@@ -34,8 +34,8 @@ def spreads_far_apart(sample: Sample) -> Array | None:
     plain = column_scale(rows, weights)
     if not _far_apart(plain[plain > 0]):
         return None
-    spread, has_fence = column_spreads(rows, weights)
-    known = has_fence & (plain > 0) & (spread > 0)
+    spread, has_quartiles = column_spreads(rows, weights)
+    known = has_quartiles & (plain > 0) & (spread > 0)
     if not _far_apart(spread[known]):
         return None
     # a column without a spread of its own has one price or another: none moves it
