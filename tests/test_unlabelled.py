@@ -159,3 +159,11 @@ def test_a_few_rows_far_out_without_labels_do_not_decide():
     model = DROClassifier(cost="euclidean").fit(X, Y, unlabelled=far)
     plain = DROClassifier(cost="euclidean").fit(X, Y, unlabelled=U)
     assert plain.delta_ / 2 < model.delta_ < 2 * plain.delta_
+
+
+def test_rows_unlike_the_labelled_ones_to_one_class_have_no_say_for_the_others():
+    y = np.digitize(X @ BETA, [-1.0, 1.0])
+    made = DROClassifier(cost="euclidean", multi_class="ovr", random_state=0)
+    with pytest.warns(UserWarning, match="differ from those of X"):
+        found = made.fit(X, y, unlabelled=U + 3).delta_
+    assert found == made.fit(X, y).delta_

@@ -31,8 +31,7 @@ def row_shares(
     Distances are those of the columns divided by their ``units``.
     """
     if units is not None:
-        units = beside(units, X)
-        center, f = row_shares(X / units, weights)
+        center, f = row_shares(X / beside(units, X), weights)
         return center * units, f
     n = X.shape[0]
     pi = full(n, 1 / n, X) if weights is None else weights / weights.sum()

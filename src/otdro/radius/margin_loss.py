@@ -14,7 +14,7 @@ from ..losses import Loss
 from ..problem import Ball, Sample
 from ..solvers.base import constant_risk
 from .evidence import Evidence
-from .unlabelled import BY_CHANCE, UNLIKE
+from .unlabelled import BY_CHANCE, UNLIKE, Corrections
 
 Array = NDArray[Any]
 
@@ -55,12 +55,21 @@ def _with_unlabelled(
     share = made.share(n, h, float(found.min()) / max(flat, np.finfo(float).tiny))
     if share == 0:
         return found
-    shift = folds.correction(k, sample.weights)
-    _, z, weights = folds.entries(k, sample.weights)
-    if made.errors(sample.loss, shift, z, weights, n) > BY_CHANCE:
+    if _unlike(evidence, made, n):
         warnings.warn(UNLIKE, UserWarning, stacklevel=2)
         return found
-    return _out_of_fold(evidence, k, h, share * shift)
+    return _out_of_fold(evidence, k, h, share * folds.correction(k, sample.weights))
+
+
+def _unlike(evidence: Evidence, made: Corrections, n: float) -> bool:
+    """Whether rows without labels differ from the tested ones by more than chance, to any target."""
+    folds, sample = evidence.folds, evidence.sample
+    for k in range(len(sample.ys)):
+        _, z, weights = folds.entries(k, sample.weights)
+        shift = folds.correction(k, sample.weights)
+        if made.errors(sample.loss, shift, z, weights, n) > BY_CHANCE:
+            return True
+    return False
 
 
 def _out_of_fold(evidence: Evidence, k: int, h: float, shift: Array | None = None) -> Array:
