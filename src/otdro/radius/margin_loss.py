@@ -62,7 +62,7 @@ def _with_unlabelled(
 
 
 def _unlike(evidence: Evidence, made: Corrections, n: float) -> bool:
-    """Whether rows without labels differ from the tested ones by more than chance, to any target."""
+    """Whether rows without labels differ from tested ones by more than chance, to any target."""
     folds, sample = evidence.folds, evidence.sample
     for k in range(len(sample.ys)):
         _, z, weights = folds.entries(k, sample.weights)
