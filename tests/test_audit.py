@@ -631,3 +631,10 @@ def test_class_weights_are_named_and_sample_weights_count():
     assert any("class_weight='balanced'" in note for note in found.notes)
     right = model.predict(X) == y
     assert found.accuracy(0.0) == pytest.approx(np.average(right, weights=weight))
+
+
+def test_groups_that_are_not_shown_are_counted():
+    X = np.random.default_rng(0).normal(size=(60, 3))
+    y = (X[:, 0] > 0).astype(int)
+    model = DROClassifier(cost="euclidean", delta=0.1).fit(X, y)
+    assert "... and 6 more" in str(audit(model, X, y, groups=np.arange(60) % 14))

@@ -328,6 +328,7 @@ def test_table1_bad_options(here, capsys, monkeypatch):
     assert "unknown method 'svm'" in refused(capsys, "table1", "--methods", "svm")
     assert "--reps must be" in refused(capsys, "table1", "--reps", "0")
     assert "none of the data sets" in refused(capsys, "table1", "--sets", "MB", "-q")
+    assert "or methods" in refused(capsys, "table1", "--sets", "BC", "--methods", ",", "-q")
     Path("file").write_text("")
     assert "is a file" in refused(capsys, "table1", "--sets", "BC", "--out", "file", "-q")
 

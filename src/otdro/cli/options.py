@@ -72,7 +72,7 @@ class Options(Reading):
     scale: Annotated[str, typer.Option(help="auto, standard, yeo-johnson, asinh or none.")] = "auto"
     categorical: Categorical = None
     unlabelled: Annotated[
-        str | None, typer.Option(help="A table of rows without labels: they shape the cost.")
+        str | None, typer.Option(help="A table of rows without labels, for cost, delta and scale.")
     ] = None
     groups: Annotated[
         str | None, typer.Option(help="Column of the environments that folds leave out.")

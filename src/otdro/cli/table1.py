@@ -95,8 +95,8 @@ def _plan(asked: Table1) -> Plan:
             datasets[name] = load(name, folder=asked.data, download=False)
         except DatasetUnavailableError as error:
             printing.note(f"{error} The others run.")
-    if not datasets:
-        raise UserError("none of the data sets asked for is here; see otdro datasets.")
+    if not datasets or not methods:
+        raise UserError("none of the data sets or methods asked for is here; see otdro datasets.")
     return Plan(datasets, methods, asked.reps, asked.seed, asked.intercept)
 
 

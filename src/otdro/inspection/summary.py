@@ -120,6 +120,8 @@ def parts_grid(audit: Audit) -> Grid:
         [name, f"{audit.accuracy(0.0, **key):.1%}", f"{audit.breaking_point(0.5, **key):.4g}"]
         for name, key in parts[:SHOWN]
     ]
+    if len(parts) > SHOWN:
+        body.append([f"... and {len(parts) - SHOWN} more", "", ""])
     return Grid(["rows", "right", "half wrong at"], body)
 
 
