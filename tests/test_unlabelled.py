@@ -65,7 +65,7 @@ def test_loss_is_that_of_a_gaussian_with_the_corrected_moments():
     share = len(U) / (len(U) + N) * (1 - before.min() / flat)
     rows, z, weight = e.folds.entries(0, e.sample.weights)
     margin = fenced(z * Y[rows, None], weight)
-    mean, square = share * e.folds.correction(0, e.sample.weights)
+    mean, square = share * e.folds.corrections.mean(0, e.folds.shares(e.sample.weights))
     at = weight @ margin + mean
     s = np.sqrt(weight @ margin**2 + square - at**2)
     assert (s > (weight @ (margin - weight @ margin) ** 2) ** 0.5 / 2).all()
@@ -92,7 +92,9 @@ def test_corrections_lower_the_error_of_the_estimated_loss():
         rows, z, weight = found.entries(0, sample.weights)
         margin = z * y[rows, None]
         own = np.stack([weight @ margin, weight @ margin**2])
-        errors.append([own - moments, own + found.correction(0, sample.weights) - moments])
+        errors.append(
+            [own - moments, own + found.corrections.mean(0, found.shares(sample.weights)) - moments]
+        )
     plain, corrected = np.sqrt(np.mean(np.square(errors), axis=0))
     assert (corrected < 0.8 * plain).all()
 

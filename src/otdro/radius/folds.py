@@ -62,14 +62,11 @@ class FoldScores:
         z = namespace(weights).concat([z[k][:, columns] for z in self.z])
         return rows, z, share / share.sum()
 
-    def correction(self, k: int, weights: Array) -> Array:
-        """Return what rows without labels add to (E m, E m^2) of target k, (2, m)."""
-        if self.corrections is None:
-            return np.zeros((2, self.scores.shape[1]))
-        _, _, share = self.entries(k, weights, slice(0))
+    def shares(self, weights: Array) -> Array:
+        """Return the share of the tested weight that each fold has, (F,)."""
+        _, _, share = self.entries(0, weights, slice(0))
         ends = np.cumsum([len(rows) for rows in self.rows])[:-1]
-        shares = np.array([part.sum() for part in np.split(numpy(share), ends)])
-        return self.corrections.mean(k, shares)
+        return np.array([part.sum() for part in np.split(numpy(share), ends)])
 
     @cached_property
     def tested(self) -> tuple[Array, Array]:

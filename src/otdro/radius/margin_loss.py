@@ -35,41 +35,36 @@ def smoothed_loss(evidence: Evidence, n: float) -> tuple[Array, float]:
     h = min(1.0, SMOOTHING / n) if sample.loss.task == "classification" else 0.0
     ball = Ball(evidence.cost, 0.0, evidence.order)
     flat = [constant_risk(sample.problem(y, ball))[1] for y in sample.ys]
-    for k in range(len(sample.ys)):
+    made = _corrections(evidence, n)
+    for k, constant in enumerate(flat):
         found = _out_of_fold(evidence, k, h)
         if evidence.losses is not None:
             # what smoothing changes, from the rows at hand
             found = evidence.losses + found - _out_of_fold(evidence, k, 0.0)
-        losses.append(_with_unlabelled(evidence, k, n, h, found, flat[k]))
+        if made is not None:
+            share = made.share(n, h, float(found.min()) / max(constant, np.finfo(float).tiny))
+            shift = made.mean(k, evidence.folds.shares(sample.weights))
+            found = _out_of_fold(evidence, k, h, share * shift)
+        losses.append(found)
     return np.mean(losses, axis=0), float(np.mean(flat))
 
 
-def _with_unlabelled(
-    evidence: Evidence, k: int, n: float, h: float, found: Array, flat: float
-) -> Array:
-    """Return the loss ``found`` corrected by rows without labels, if they are like the others."""
+def _corrections(evidence: Evidence, n: float) -> Corrections | None:
+    """Return what rows without labels say, if they differ from tested ones by no more than chance.
+
+    To all targets: a class that they are like is no reason to trust them.
+    """
     folds, sample = evidence.folds, evidence.sample
     made = folds.corrections
     if made is None:
-        return found
-    share = made.share(n, h, float(found.min()) / max(flat, np.finfo(float).tiny))
-    if share == 0:
-        return found
-    if _unlike(evidence, made, n):
-        warnings.warn(UNLIKE, UserWarning, stacklevel=2)
-        return found
-    return _out_of_fold(evidence, k, h, share * folds.correction(k, sample.weights))
-
-
-def _unlike(evidence: Evidence, made: Corrections, n: float) -> bool:
-    """Whether rows without labels differ from tested ones by more than chance, to any target."""
-    folds, sample = evidence.folds, evidence.sample
+        return None
+    shares = folds.shares(sample.weights)
     for k in range(len(sample.ys)):
         _, z, weights = folds.entries(k, sample.weights)
-        shift = folds.correction(k, sample.weights)
-        if made.errors(sample.loss, shift, z, weights, n) > BY_CHANCE:
-            return True
-    return False
+        if made.errors(sample.loss, made.mean(k, shares), z, weights, n) > BY_CHANCE:
+            warnings.warn(UNLIKE, UserWarning, stacklevel=2)
+            return None
+    return made
 
 
 def _out_of_fold(evidence: Evidence, k: int, h: float, shift: Array | None = None) -> Array:

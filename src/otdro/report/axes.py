@@ -24,7 +24,7 @@ MODEL, COLUMN, CHEAP = "The model", "Columns", "Directions of the cost"
 LOADINGS = 2
 #: Loadings below this are not told.
 LEAST = 0.05
-#: A determinant below this, of two unit directions, is that of parallel ones.
+#: Below this, as a ratio of eigenvalues or as a determinant, two unit directions are parallel.
 PARALLEL = 1e-9
 
 
