@@ -16,7 +16,7 @@ from otdro.metrics import Blend, Diagonal, GeometricMean, Spectral
 from otdro.problem import Problem
 from otdro.radius import path
 from otdro.solvers import Exact, solve_many
-from otdro.solvers.euclidean import Newton
+from solving import solution
 
 #: Where arrays may be; NumPy itself is what the others are compared with.
 PLACES = ["torch-cpu", "torch-cuda", "cupy"]
@@ -363,7 +363,7 @@ def test_many_problems_are_solved_as_each_alone(any_kind, cost):
     for i in range(len(X)):
         ball = Ball(Norm(2) if cost is None else cost, deltas[i], 1)
         problem = Problem(X[i], y[i], weights[i] / weights[i].sum(), Logistic(), ball)
-        alone = Exact(tol=1e-12).solve(problem)
+        alone = solution(Exact(tol=1e-12), problem)
         assert float(found.objective[i]) == pytest.approx(alone.objective, abs=1e-9)
         np.testing.assert_allclose(numpy(found.coef[i]), alone.coef, atol=1e-5)
         assert float(found.intercept[i]) == pytest.approx(alone.intercept, abs=1e-5)
@@ -390,7 +390,7 @@ def test_many_problems_refuse_what_they_cannot_solve():
 def test_what_is_no_number_certifies_no_model():
     X, y, weights = np.full((4, 2), np.nan), np.array([1.0, -1.0, 1.0, -1.0]), np.full(4, 0.25)
     problem = Problem(X, y, weights, Logistic(), Ball(Norm(2), 0.1, 1))
-    assert not Newton().solve(problem, 1e-6, 5).converged
+    assert not solution(Exact(1e-6, 5), problem).converged
 
 
 def test_mixed_arrays_are_refused(monkeypatch):
@@ -424,13 +424,11 @@ def test_sparse_rows_on_a_device_are_refused(monkeypatch):
         {"cost": "linf"},
         {"cost": "euclidean", "label_cost": 1.0},
         {"cost": "euclidean", "solver": "smoothed"},
-        {"cost": "euclidean", "label_cost": 1.0, "multi_class": "multinomial"},
     ],
 )
 def test_what_runs_on_numpy_only_says_so(monkeypatch, settings):
     kind = torch_array(monkeypatch)
-    X, y, score = rows()
-    y = np.digitize(score, [-1, 1]) if "multi_class" in settings else y
+    X, y, _ = rows()
     with pytest.raises(ValueError, match=r"NumPy arrays.*torch on cpu.*copy X and y to NumPy"):
         DROClassifier(delta=0.05, **settings).fit(kind(X), kind(y))
 

@@ -39,7 +39,7 @@ class JointNewton(BatchedMethod):
             return super().lacks(problem) or missing
         return super().lacks(problem)
 
-    def solve(
+    def _solve_one(
         self, problem: Problem, tol: float, max_iter: int, start: Solution | None = None
     ) -> Solution:
         """Return the minimiser."""

@@ -65,13 +65,13 @@ class Linearised(Method):
             return "the cost is not linearised"
         return None
 
-    def solve(
+    def _solve_one(
         self, problem: Problem, tol: float, max_iter: int, start: Solution | None = None
     ) -> Solution:
         """Return the minimiser."""
         return linearised(problem, tol, max_iter, start)
 
-    def solve_path(
+    def _solve_path(
         self, problem: Problem, deltas: Array, tol: float, max_iter: int, starts: Starts | None
     ) -> list[Solution]:
         """Return the solutions at every delta; local matrices are inverted once."""
