@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..experiment import Score
-from ..experiment.comparison import standard_error
+from ..comparison import Score, standard_error
 from .drawing import FAINT, OTHER, OURS
 
 
@@ -20,7 +19,7 @@ def comparison(ax: Any, scores: Sequence[Score], measure: str) -> list[Any]:
     ax : Axes
         Where to draw.
     scores : sequence of Score
-        From ``otdro.experiment.compare``.
+        From ``otdro.comparison.compare``.
     measure : str
         The measure to show, e.g. "log-loss".
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..experiment import Summary
+from ..comparison import Summary
 from ..inspection import Audit
 from ..inspection.summary import cost_name, groups, present
 from ..inspection.units import unit_prices
