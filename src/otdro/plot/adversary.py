@@ -10,7 +10,7 @@ import numpy as np
 from numpy.linalg import norm
 from numpy.typing import NDArray
 
-from ..inspection.borders import Section, boundary_lines
+from ..inspection.certificate import boundary_lines
 from ..worst_case import WorstCase
 from .display import Display
 from .drawing import OTHER, fill_outline, frame_of, label_axes, scatter_rows, show_rows
@@ -239,7 +239,7 @@ def _boundary(
     scores = [plane.section(b, float(a), center) for b, a in zip(coef, intercept, strict=True)]
     if len(scores) > 1 and class_ is None:
         slopes, constant = (np.array(part) for part in zip(*scores, strict=True))
-        found = Section(constant, slopes)
-        return Borders(np.array(boundary_lines(found, np.zeros(2), frame_of(shadows))))
+        box = frame_of(shadows)
+        return Borders(np.array(boundary_lines(constant, slopes, np.zeros(2), box)))
     line = Line(*scores[0 if len(scores) == 1 else model.classes_.tolist().index(class_)])
     return line if line.slopes.any() else None
