@@ -157,7 +157,13 @@ class Drift:
     notes: list[str]
 
     def exceeds(self, delta: float) -> bool:
-        """Return whether a lower bound exceeds delta by more than sampling noise."""
+        """Return whether a lower bound exceeds delta by more than sampling noise.
+
+        Parameters
+        ----------
+        delta : float >= 0
+            The radius of a ball under the cost and order of this drift.
+        """
         return exceeding(delta, self.order, self.lower_bounds, self.bound_noise) is not None
 
     def to_dict(self) -> dict[str, Any]:
