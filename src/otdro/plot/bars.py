@@ -9,10 +9,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from ..comparison import Score, standard_error
 from ..costs import Cost
 from ..costs.table import CostTable
-from ..experiment import Score
-from ..experiment.comparison import standard_error
 from .display import FAINT, OTHER, OURS, Display, bars, names_of
 
 #: Bars of prices that a picture can hold; of more features, the most expensive and the cheapest.
@@ -178,7 +177,7 @@ def comparison(ax: Any, scores: Sequence[Score], measure: str) -> list[Any]:
     ax : Axes
         Where to draw.
     scores : sequence of Score
-        From ``otdro.experiment.compare``.
+        From ``otdro.comparison.compare``.
     measure : str
         The measure to show, e.g. "log-loss".
 

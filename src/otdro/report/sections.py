@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..experiment import Summary
+from ..comparison import Summary
 from ..inspection import Audit, Drift
 from ..inspection.certificate import unit_prices
 from ..inspection.summary import cost_name
