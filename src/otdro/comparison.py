@@ -8,7 +8,7 @@ with standard errors, and the paired differences to our model.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -40,6 +40,21 @@ LASSO = 50
 INNER_FOLDS = 5
 #: Groups up to which each is left out in turn; folds of more groups hold several.
 LEFT_OUT_ONE_BY_ONE = 20
+#: Paired differences of at least this many standard errors count in a verdict.
+ERRORS = 2.0
+#: The names of the models for a reader; documents keep the short names.
+NAMES = {
+    "ours": "otdro",
+    "plain": "no penalty",
+    "L1": "L1, tuned",
+    "L2": "L2, tuned",
+    "Wasserstein": "Euclidean cost",
+    "constant": "a constant",
+}
+#: The same inside the sentence of a verdict.
+WORDS = {"L1": "L1", "L2": "L2", "plain": "the model without a penalty", "constant": "a constant"}
+#: What to try where another model is better.
+REMEDIES = {"L1": "--cost linf", "L2": "--cost euclidean", "plain": "a smaller --delta"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -367,3 +382,61 @@ def summarise(scores: list[Score]) -> list[Summary]:
 def standard_error(values: Array) -> float:
     """Return sd/sqrt(n), nan for one value."""
     return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else float("nan")
+
+
+def verdict(scores: Sequence[Summary], cost: str | None = None) -> str:
+    """Return one sentence on a comparison: is our model worth having here, and if not, what to try.
+
+    Differences are of the first measure, a loss, paired by split.
+    """
+    measure = scores[0].measure
+    gains = {s.method: gain(s) for s in scores if s.measure == measure and s.method in WORDS}
+    if "constant" in gains and gains["constant"] < ERRORS:
+        return (
+            "No better than a model that sees no column: nothing was learned that holds on other "
+            "rows."
+        )
+    others: list[str] = [name for name in ("L2", "L1", "plain") if name in gains]
+    beaten = [name for name in others if gains[name] >= ERRORS]
+    ahead = sorted((n for n in others if gains[n] <= -ERRORS), key=gains.__getitem__)
+    even = [name for name in others if name not in beaten and name not in ahead]
+    parts = []
+    if beaten:
+        parts.append(f"better than {_listed(beaten)} here")
+    if even:
+        parts.append(f"no better and no worse than {_listed(even)}")
+    text = "; ".join(parts)
+    if ahead:
+        best = ahead[0]
+        worse = f"{_listed(ahead)} {'is' if len(ahead) == 1 else 'are'} better"
+        remedy = REMEDIES[best]
+        known = cost is not None and remedy == f"--cost {cost}"
+        text = "; ".join(([text] if text else []) + [worse + ("" if known else f": try {remedy}")])
+    return text[:1].upper() + text[1:] + f" ({measure}, {ERRORS:g} standard errors)."
+
+
+def gain(other: Summary) -> float:
+    """Return by how many standard errors of the paired difference ours is better than a method."""
+    difference = -other.difference if other.measure == "accuracy" else other.difference
+    if other.difference_se > 0:
+        return difference / other.difference_se
+    return float("inf") * difference if difference else 0.0
+
+
+def on_the_cost(scores: Sequence[Summary]) -> str:
+    """Return whether the learned cost pays: ours beside the same model under a Euclidean cost."""
+    euclidean = next(s for s in scores if s.method == "Wasserstein")
+    ahead = gain(euclidean)
+    word = "is no better and no worse than"
+    if abs(ahead) >= ERRORS:
+        word = "wins against" if ahead > 0 else "loses against"
+    return (
+        f"The learned cost {word} the Euclidean one here ({euclidean.measure} of the Euclidean "
+        f"one minus that of the learned one: {euclidean.difference:+.3f} ± "
+        f"{euclidean.difference_se:.3f})."
+    )
+
+
+def _listed(names: list[str]) -> str:
+    words = [WORDS[name] for name in names]
+    return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " and " + words[-1]

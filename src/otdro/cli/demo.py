@@ -16,7 +16,9 @@ from ..comparison import (
     compare,
     default_model,
     inner_folds,
+    on_the_cost,
     summarise,
+    verdict,
 )
 from ..costs.directions import principal_directions
 from ..scaling import scaler
@@ -24,7 +26,6 @@ from . import printing
 from .describing import Features
 from .fit import described_model, tracked
 from .showing import directions_told, risks_told, show_scores
-from .verdict import on_the_cost, verdict
 
 Array = NDArray[Any]
 

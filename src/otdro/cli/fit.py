@@ -23,6 +23,7 @@ from ..comparison import (
     inner_folds,
     rounds,
     summarise,
+    verdict,
 )
 from ..losses import Quantile
 from ..persistence import check_name
@@ -46,7 +47,6 @@ from .options import Chosen, Options, Reading
 from .preparing import Prepared, pipeline, prepare, unlabelled_of
 from .reading import locate, read
 from .showing import show
-from .verdict import verdict
 
 #: Rows on which methods are compared; more would take long and change little.
 MOST = 20_000
