@@ -13,7 +13,6 @@ import numpy as np
 
 from .. import inspection, persistence
 from ..inspection import Audit, Drift, summary
-from ..inspection.verdict import OUTSIDE, judge
 from . import printing
 from .errors import UserError
 from .options import AuditOptions, DriftOptions, Requirements, asked, check_outputs
@@ -188,10 +187,7 @@ def _drift_requirement(result: Drift, most: float | None) -> list[dict[str, Any]
     if most is None:
         return []
     largest = max(value for value in result.lower_bounds.values() if value is not None)
-    verdict = judge(
-        most, result.order, result.lower_bounds, result.bound_noise, result.estimate, labelled=False
-    )
-    return [_requirement("drift", None, most, largest, verdict.answer != OUTSIDE)]
+    return [_requirement("drift", None, most, largest, not result.exceeds(most))]
 
 
 def _told(

@@ -16,14 +16,17 @@ from sklearn.pipeline import Pipeline
 
 from .. import comparison
 from ..comparison import (
+    NAMES,
     Labelled,
     Score,
     Setting,
     Summary,
     default_model,
     inner_folds,
+    on_the_cost,
     rounds,
     summarise,
+    verdict,
 )
 from ..costs.directions import principal_directions
 from ..files import replacing
@@ -36,24 +39,10 @@ from .preparing import Prepared, pipeline, prepared
 
 Array = NDArray[Any]
 
-#: The models of a comparison for a person, in the order in which they are shown; documents keep
-#: the short names.
-NAMES = {
-    "ours": "otdro",
-    "plain": "no penalty",
-    "L1": "L1, tuned",
-    "L2": "L2, tuned",
-    "Wasserstein": "Euclidean cost",
-    "constant": "a constant",
-}
 #: The models that ``otdro fit`` compares with.
 CONTENDERS = [name for name in NAMES if name != "Wasserstein"]
 #: Rows on which ``otdro fit`` compares; more would take long and change little.
 COMPARED_ROWS = 20_000
-#: Paired differences of this many standard errors count.
-ERRORS = 2.0
-#: The models that a verdict names, in its order, and what to try where one is better.
-REMEDIES = {"L2": "--cost euclidean", "L1": "--cost linf", "plain": "a smaller --delta"}
 #: Training rows of a split of the demo.
 TRAIN = 60
 #: Test rows of a split of the demo, at most.
@@ -130,49 +119,6 @@ def judged(scores: list[Summary], cost: str | None) -> dict[str, Any]:
         "comparison": [vars(score) for score in scores],
         "verdict": verdict(scores, cost) if scores else None,
     }
-
-
-def verdict(scores: list[Summary], cost: str | None = None) -> str:
-    """Return one sentence: is the model worth having here, and if not, what to try.
-
-    Differences are of the first measure, a loss, paired by split.
-    """
-    measure = scores[0].measure
-    gains = {s.method: _gain(s) for s in scores if s.measure == measure}
-    if gains.get("constant", np.inf) < ERRORS:
-        return (
-            "No better than a model that sees no column: nothing was learned that holds on other "
-            "rows."
-        )
-    others = [name for name in REMEDIES if name in gains]
-    better = sorted((n for n in others if gains[n] <= -ERRORS), key=gains.__getitem__)
-    beaten = [n for n in others if gains[n] >= ERRORS]
-    even = [n for n in others if n not in beaten and n not in better]
-    parts = []
-    if beaten:
-        parts.append(f"better than {_and(beaten)} here")
-    if even:
-        parts.append(f"no better and no worse than {_and(even)}")
-    if better:
-        remedy = REMEDIES[better[0]]
-        advice = "" if remedy == f"--cost {cost}" else f": try {remedy}"
-        verb = "is" if len(better) == 1 else "are"
-        parts.append(f"{_and(better)} {verb} better{advice}")
-    text = "; ".join(parts)
-    return text[:1].upper() + text[1:] + f" ({measure}, {ERRORS:g} standard errors)."
-
-
-def _gain(other: Summary) -> float:
-    """Return by how many standard errors of the paired difference ours is better than a method."""
-    difference = -other.difference if other.measure == "accuracy" else other.difference
-    if other.difference_se > 0:
-        return difference / other.difference_se
-    return float("inf") * difference if difference else 0.0
-
-
-def _and(methods: list[str]) -> str:
-    words = ["the model without a penalty" if name == "plain" else name for name in methods]
-    return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " and " + words[-1]
 
 
 def show_scores(scores: list[Summary]) -> None:
@@ -343,15 +289,5 @@ def _demo_scores(data: Labelled, reps: int, seed: int) -> None:
     printing.say(f"{reps} random splits: {TRAIN} rows to learn from, {test} others for the test")
     show_scores(scores)
     printing.say(f"Verdict: {verdict(scores)}", "bold")
-    euclidean = next(s for s in scores if s.method == "Wasserstein")
-    gain = _gain(euclidean)
-    word = "is no better and no worse than"
-    if abs(gain) >= ERRORS:
-        word = "wins against" if gain > 0 else "loses against"
-    printing.say(
-        f"The learned cost {word} the Euclidean one here ({euclidean.measure} of the Euclidean "
-        f"one minus that of the learned one: {euclidean.difference:+.3f} ± "
-        f"{euclidean.difference_se:.3f}).",
-        "bold",
-    )
+    printing.say(on_the_cost(scores), "bold")
     printing.say()
