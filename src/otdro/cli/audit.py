@@ -146,8 +146,8 @@ def drift_told(found: Drift, most: float | None) -> list[dict[str, Any]]:
     """Return the requirement on drift: no lower bound exceeds it by more than sampling noise."""
     if most is None:
         return []
-    bounds = [value for value in found.lower_bounds.values() if value is not None]
-    return [_told("drift", None, most, max(bounds), not found.exceeds(most))]
+    beyond = max(found.beyond_noise.values())
+    return [_told("drift", None, most, beyond, beyond <= most)]
 
 
 def show(found: Audit) -> None:
@@ -156,7 +156,7 @@ def show(found: Audit) -> None:
     printing.pairs(summary.audit_pairs(found))
     printing.say()
     printing.grid(*summary.curve_grid(found), ())
-    printing.say(summary.unit_note(found))
+    printing.say(summary.curve_note(found))
     parts = summary.parts_grid(found)
     if parts.body:
         printing.say()
@@ -166,6 +166,9 @@ def show(found: Audit) -> None:
     printing.remark(found.notes)
     if found.drift is not None:
         show_drift(found.drift)
+    printing.heading("What to do next")
+    for sentence in found.advice:
+        printing.say(f"* {sentence}")
 
 
 def show_drift(found: Drift) -> None:
