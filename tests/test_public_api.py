@@ -114,6 +114,7 @@ def test_fields_of_a_worst_case():
         "risk",
         "attained",
         "shortfall",
+        "equilibrium",
     ]
 
 
