@@ -88,7 +88,8 @@ def _equilibrium(
     highest = (1 - EQUILIBRIUM) * fit.objective
     if worst is not None and lower < highest and fit.gap > FINER * fit.objective:
         # the gap is why: a dual point of a smaller one may do
-        finer = Exact(FINER * fit.objective / problem.constant[1]).solve(problem)
+        tol = FINER * fit.objective / problem.constant[1]
+        [[finer]] = Exact(tol).solve([problem], [problem.ball.delta])
         if finer.dual is not None:
             optimum = scored(problem, finer.coef, finer.intercept)
             worst, lower = least_favourable(model, optimum, finer.dual)
