@@ -80,9 +80,8 @@ def test_a_bar_on_terminals_only(saved, capsys, monkeypatch, asked, says):
 
 
 def test_quiet_is_an_option_of_every_command(here, capsys):
-    for command in ["fit", "predict", "compare", "audit", "drift", "table1", "datasets", "demo"]:
+    for command in ["fit", "predict", "compare", "audit", "drift", "demo"]:
         assert "--quiet" in call(capsys, command, "--help")[1]
-    assert call(capsys, "datasets", "--quiet") == (0, "", "")
 
 
 @pytest.mark.slow
@@ -91,11 +90,7 @@ def test_a_quiet_demonstration(here, capsys):
 
 
 def test_the_model_of_a_reported_audit_is_loaded_once(saved, capsys, monkeypatch):
-    from otdro.cli import audit
-
-    loaded = []
-    monkeypatch.setattr(
-        audit, "load_any", lambda path: loaded.append(path) or persistence.load(path)
-    )
+    loaded, load = [], persistence.load
+    monkeypatch.setattr(persistence, "load", lambda path: loaded.append(path) or load(path))
     assert call(capsys, *AUDIT, "--report", "a.html", "-q")[0] == 0
     assert len(loaded) == 1

@@ -1,17 +1,21 @@
-"""An audit or a drift in words, and as one document for machines."""
+"""An audit or a drift in words, as tables by column, and as one document for machines."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..costs import Cost
-from ..costs.table import Grid
+from ..costs.table import ROWS, Grid, left_out, shorten
 
 if TYPE_CHECKING:
-    from .certificate import Audit
+    from .auditing import Audit
     from .drifting import Drift
+
+Array = NDArray[Any]
 
 #: Levels of accuracy whose breaking points are given.
 LEVELS = (0.9, 0.8, 0.7, 0.6, 0.5)
@@ -23,8 +27,106 @@ ACCURACIES = {
     "reweighted": "with the new shares",
     "new": "right on the new rows",
 }
+#: The columns that an audit moves, in words.
+SPACES = {"last": "the columns in front of the last step", "raw": "the columns of the table"}
+#: A mean move below this many standard deviations is within what data do by themselves.
+SMALL = 0.25
+#: A share of the adversary's budget that makes a column the one to watch.
+LARGE = 0.3
+#: Worst-case loss above the least possible one by this share is worth a new fit.
+WORTH = 0.05
+#: Letters of a name inside a sentence.
+NAME = 40
 #: Letters of a cost above which only its class is named.
 LONG = 60
+
+
+@dataclass(frozen=True, eq=False)
+class ByColumn:
+    """One entry per column: their ``names``, and an array (d,) in every other field."""
+
+    names: list[str]
+    #: The fields that a reader is shown: their heads, and how numbers are written.
+    shown: ClassVar[dict[str, tuple[str, str]]]
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def order(self) -> Array:
+        """Return the numbers of the columns, the one that matters most first."""
+        raise NotImplementedError
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return one dict per column, in the order of the columns."""
+        parts = {part.name: getattr(self, part.name) for part in fields(self)[1:]}
+        return [
+            {"column": name, **{key: float(values[j]) for key, values in parts.items()}}
+            for j, name in enumerate(self.names)
+        ]
+
+    def grid(self, most: int) -> Grid:
+        """Return the first ``most`` columns in their order, for a reader."""
+        head = ["column", *(name for name, _ in self.shown.values())]
+        written = {key: form for key, (_, form) in self.shown.items()}
+        body = [
+            [self.names[j], *(format(getattr(self, key)[j], form) for key, form in written.items())]
+            for j in self.order()[:most]
+        ]
+        return Grid(head, body)
+
+    def __str__(self) -> str:
+        return "\n".join([*self.grid(ROWS).lines(), *left_out(len(self))])
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnTable(ByColumn):
+    """What the adversary of a model does in each column.
+
+    ``share`` (d,) is the part of the adversary's budget that goes into the column, at the
+    delta where the model is no better than a constant; the parts sum to 1, and one is negative
+    where the cost rewards moving a column along with others. ``breaking_point`` (d,) is the delta
+    at which moving that column alone breaks the model, inf if it cannot; ``deviations`` (d,) the
+    same as a mean move in standard deviations ``scale`` of the column.
+    """
+
+    share: Array
+    breaking_point: Array
+    deviations: Array
+    scale: Array
+    shown = {
+        "share": ("share of budget", ".3f"),
+        "breaking_point": ("breaks alone at", ".4g"),
+        "deviations": ("deviations", ".3g"),
+    }
+
+    def order(self) -> Array:
+        """Return the numbers of the columns, the one that breaks the model first at the top."""
+        return np.lexsort((-self.share, self.breaking_point))
+
+
+@dataclass(frozen=True, eq=False)
+class DriftTable(ByColumn):
+    """How far each column moved, in units of the standard deviation ``scale`` of the reference.
+
+    ``shift`` (d,) is the change of the mean, ``distance`` (d,) the mean move of the column alone
+    (its one-dimensional transport cost of order 1), ``p_value`` (d,) that of the Kolmogorov-Smirnov
+    distance of that column, not corrected for the number of columns. Where labels are known the
+    reference is weighted to the new class shares first.
+    """
+
+    shift: Array
+    distance: Array
+    p_value: Array
+    scale: Array
+    shown = {
+        "shift": ("mean shift", "+.3f"),
+        "distance": ("distance", ".3f"),
+        "p_value": ("p-value", ".2g"),
+    }
+
+    def order(self) -> Array:
+        """Return the numbers of the columns, the one that moved farthest first."""
+        return np.argsort(-self.distance, kind="stable")
 
 
 def audit_dict(audit: Audit) -> dict[str, Any]:
@@ -48,33 +150,24 @@ def audit_dict(audit: Audit) -> dict[str, Any]:
         "curve": {
             "delta": deltas.tolist(),
             "accuracy": audit.accuracy(deltas).tolist(),
+            "chance_accuracy": audit.chance_accuracy(deltas).tolist(),
             "risk": audit.risk(deltas).tolist(),
             "deviations": audit.deviations(deltas).tolist(),
         },
         "unit_column": audit.unit_column,
         "breaking_points": _points(audit, {}),
+        "chance_at_breaking_point": _chance_at_breaking_point(audit),
         "classes_breaking": [
-            {"class": str(c), **_points(audit, {"class_": c})} for c in present(audit)
+            {"class": str(c), **_points(audit, {"class_": c})} for c in audit.present_classes
         ],
         "groups_breaking": [
-            {"group": str(g), **_points(audit, {"group": g})} for g in groups(audit)
+            {"group": str(g), **_points(audit, {"group": g})} for g in audit.present_groups
         ],
         "by_column": audit.columns.records(),
+        "advice": audit.advice,
         "notes": list(audit.notes),
         "drift": None if audit.drift is None else audit.drift.to_dict(),
     }
-
-
-def present(audit: Audit) -> list[Any]:
-    """Return the labels that occur with weight."""
-    if audit.classes is None:
-        return []
-    return [audit.classes[k] for k in np.unique(audit.target[audit.weights > 0])]
-
-
-def groups(audit: Audit) -> list[Any]:
-    """Return the groups that occur with weight."""
-    return [] if audit.groups is None else np.unique(audit.groups[audit.weights > 0]).tolist()
 
 
 def _points(audit: Audit, part: dict[str, Any]) -> dict[str, Any]:
@@ -88,34 +181,76 @@ def _points(audit: Audit, part: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def _chance_at_breaking_point(audit: Audit) -> dict[str, float | None]:
+    """Return the accuracy after a chance drift as large as the adversary's breaking point."""
+    broken = audit.breaking_point("constant")
+    if not np.isfinite(broken):
+        return {"mean": None, "low": None}
+    low = audit.chance_accuracy(broken, low=True)
+    return {"mean": audit.chance_accuracy(broken), "low": low}
+
+
 def audit_pairs(audit: Audit) -> list[tuple[str, str]]:
     """Return the figures that matter most, by name."""
     right = "right" if audit.tau is None else f"within {audit.tau:.4g} of the target"
     broken = audit.breaking_point("constant")
-    return [
-        ("rows, columns", f"{len(audit.weights)}, {len(audit.names)} ({audit.space} space)"),
+    columns = "" if audit.model.front is None else f" ({SPACES[audit.space]})"
+    pairs = [
+        ("rows, columns", f"{len(audit.weights)}, {len(audit.names)}{columns}"),
         ("cost, order", f"{type(audit.cost).__name__}, {audit.order}"),
         (right, f"{audit.accuracy(0.0):.1%}"),
         ("a constant model", f"{audit.constant_accuracy():.1%}"),
-        ("as bad as that at", f"delta = {broken:.4g}, {audit.in_words(broken)}"),
+        (
+            "as bad as that at",
+            f"delta = {broken:.4g}, {audit.in_words(broken)}, by an adversary that aims at the "
+            "boundary",
+        ),
     ]
+    chance = _chance_at_breaking_point(audit)
+    if chance["mean"] is not None:
+        pairs.append(("by chance there", f"{chance_words(audit, broken)}"))
+    return pairs
+
+
+def chance_words(audit: Audit, delta: float) -> str:
+    """Return what a chance drift of cost delta does to accuracy."""
+    mean, low = audit.chance_accuracy(delta), audit.chance_accuracy(delta, low=True)
+    return (
+        f"a drift of the same mean cost in a random direction leaves {mean:.1%} right (simulated; "
+        f"in 5% of the draws below {low:.1%})"
+    )
 
 
 def curve_grid(audit: Audit) -> Grid:
-    """Return what is certified at some of the deltas."""
+    """Return certified and chance accuracy at some of the deltas and at the fitted one."""
     shown = audit.deltas[:: max(1, len(audit.deltas) // 8)]
-    curves = (audit.deviations(shown), audit.accuracy(shown), audit.risk(shown))
+    fitted = audit.fitted_delta
+    if fitted is not None:
+        shown = np.unique(np.append(shown, fitted))
     body = [
-        [f"{d:.4g}", f"{m:.3g}", f"{a:.1%}", f"{r:.4g}"]
-        for d, m, a, r in zip(shown, *curves, strict=True)
+        [
+            f"fitted {d:.4g}" if d == fitted else f"{d:.4g}",
+            f"{m:.3g}",
+            f"{a:.1%}",
+            f"{c:.1%}",
+            f"{r:.4g}",
+        ]
+        for d, m, a, c, r in zip(
+            shown,
+            audit.deviations(shown),
+            audit.accuracy(shown),
+            audit.chance_accuracy(shown),
+            audit.risk(shown),
+            strict=True,
+        )
     ]
-    return Grid(["delta", "deviations", "certified", "worst-case loss"], body)
+    return Grid(["delta", "deviations", "certified", "by chance", "worst-case loss"], body)
 
 
 def parts_grid(audit: Audit) -> Grid:
     """Return how soon classes and groups break, without a line where there are none."""
-    parts = [(f"class {c}", {"class_": c}) for c in present(audit)]
-    parts += [(f"group {g}", {"group": g}) for g in groups(audit)]
+    parts = [(f"class {c}", {"class_": c}) for c in audit.present_classes]
+    parts += [(f"group {g}", {"group": g}) for g in audit.present_groups]
     body = [
         [name, f"{audit.accuracy(0.0, **key):.1%}", f"{audit.breaking_point(0.5, **key):.4g}"]
         for name, key in parts[:SHOWN]
@@ -125,27 +260,123 @@ def parts_grid(audit: Audit) -> Grid:
     return Grid(["rows", "right", "half wrong at"], body)
 
 
-def unit_note(audit: Audit) -> str:
-    """Return what the deviations of the curve are."""
-    return f"deviations: a mean move of so many of {audit.unit_column}"
+def curve_note(audit: Audit) -> str:
+    """Return what the columns of the curve are."""
+    return (
+        f"deviations: the mean move of {audit.unit_column} that costs delta, in its standard "
+        "deviations; certified: right whatever an adversary does within delta; by chance: right "
+        "after a drift of that mean cost in a random direction, simulated."
+    )
+
+
+def audit_advice(audit: Audit) -> list[str]:
+    """Return what to do next, in sentences that follow from the figures of the audit."""
+    if float(audit.breaking_point("constant")) == 0:
+        return [
+            "The model is no better than a constant one on these rows: check the target and the "
+            "columns before anything else.",
+            *_drift_advice(audit),
+        ]
+    sentences = _column_advice(audit)
+    delta = audit.advised_delta
+    values = {c: float(audit.accuracy(delta, class_=c)) for c in audit.present_classes}
+    if values:
+        worst = min(values, key=values.__getitem__)
+        sentences.append(
+            f"The weakest class is {shorten(str(worst), NAME)}: at delta {delta:.3g} an adversary "
+            f"that attacks it alone leaves {values[worst]:.1%} of its rows right. More of its "
+            "rows, or a larger class_weight, would help first."
+        )
+    return [*sentences, *_delta_advice(audit, delta), *_drift_advice(audit)]
+
+
+def _column_advice(audit: Audit) -> list[str]:
+    """Return which column an adversary would use, beside what chance does at the same cost."""
+    columns = audit.columns
+    first = int(columns.order()[0])
+    alone, delta = float(columns.deviations[first]), float(columns.breaking_point[first])
+    sentences = []
+    if np.isfinite(delta):
+        text = (
+            f"An adversary that aims at the boundary and moves "
+            f"{shorten(columns.names[first], NAME)} alone, by a mean of {alone:.3g} standard "
+            f"deviations, makes the model no better than a constant one; "
+            f"{chance_words(audit, delta)}."
+        )
+        if alone < SMALL:
+            text += " Do not use it where someone can choose the values of that column."
+        sentences.append(text)
+    top = int(np.argmax(columns.share))
+    if columns.share[top] >= LARGE:
+        sentences.append(
+            f"Watch the column {shorten(columns.names[top], NAME)}: {columns.share[top]:.0%} of "
+            "the adversary's budget goes into it. Check how it is measured, and who can change it."
+        )
+    return sentences
+
+
+def _delta_advice(audit: Audit, delta: float) -> list[str]:
+    """Return whether a fit for this delta would be better: the only advice about delta."""
+    risk = float(audit.risk(delta))
+    [refit] = audit.refits(np.array([delta]))
+    if refit is None or not np.isfinite(risk):
+        return []
+    if risk <= (1 + WORTH) * refit.robust_risk:
+        return [
+            f"Fitting again for delta {delta:.3g} would not help: no linear model does much better "
+            f"against it on these rows (worst-case loss {risk:.3g}, the least possible "
+            f"{refit.robust_risk:.3g}). Other columns or more rows would."
+        ]
+    how = f"with delta={delta:.3g}"
+    if audit.fitted_delta is not None:
+        how = "with these rows added"
+    return [
+        f"Fit again {how}: at delta {delta:.3g} this model has worst-case loss {risk:.3g} on these "
+        f"rows, and the least possible is {refit.robust_risk:.3g}."
+    ]
+
+
+def _drift_advice(audit: Audit) -> list[str]:
+    """Return what the new rows ask for, or how to guard the model where there are none."""
+    drift = audit.drift
+    if drift is None:
+        return [
+            "Guard it before deployment: otdro audit MODEL DATA --target COL --require-accuracy A "
+            "--at-delta D ends with exit code 3 where accuracy A is not certified at delta D."
+        ]
+    moved = shorten(drift.columns.names[int(drift.columns.order()[0])], NAME)
+    by_verdict = {
+        "inside": "The new rows are within what was certified: keep watching them.",
+        "outside": (
+            f"The new rows are farther away than what was certified, {moved} farthest: find out "
+            "why, label some of them, and fit again with them."
+        ),
+        "cannot tell": (
+            "Whether the new rows are within what was certified cannot be told: gather more of "
+            "them, with labels."
+        ),
+    }
+    if audit.classes is None and drift.verdict == "cannot tell":
+        return [
+            "Whether the new rows are within what was certified cannot be told from the rows: "
+            "compare the errors on new rows whose targets are known."
+        ]
+    return [by_verdict[drift.verdict]] if drift.verdict in by_verdict else []
 
 
 def audit_text(audit: Audit) -> str:
     """Return the summary for a person."""
     title = "Audit: how far the rows may move before the model is as bad as a constant one"
-    lines = [title, *_spelled(audit_pairs(audit)), ""]
-    lines += [*curve_grid(audit).lines(), unit_note(audit), ""]
+    lines = [title, *(f"{name}: {value}" for name, value in audit_pairs(audit)), ""]
+    lines += [*curve_grid(audit).lines(), curve_note(audit), ""]
     parts = parts_grid(audit)
     if parts.body:
         lines += [*parts.lines(), ""]
     lines += [str(audit.columns), *(f"note: {note}" for note in audit.notes)]
     if audit.drift is not None:
         lines += ["", str(audit.drift)]
+    lines += ["", "What to do next", *(f"* {sentence}" for sentence in audit.advice)]
     return "\n".join(lines)
-
-
-def _spelled(pairs: list[tuple[str, str]]) -> list[str]:
-    return [f"{name}: {value}" for name, value in pairs]
 
 
 def drift_dict(drift: Drift) -> dict[str, Any]:
@@ -158,6 +389,7 @@ def drift_dict(drift: Drift) -> dict[str, Any]:
         "order": drift.order,
         "lower_bounds": dict(drift.lower_bounds),
         "bound_noise": dict(drift.bound_noise),
+        "beyond_noise": drift.beyond_noise,
         "estimate": drift.estimate,
         "noise_floor": drift.noise_floor,
         "rows_used": list(drift.rows_used),
@@ -169,6 +401,7 @@ def drift_dict(drift: Drift) -> dict[str, Any]:
         "reason": drift.reason,
         "certified_accuracy": drift.certified_accuracy,
         "accuracy": dict(drift.accuracy),
+        "tau": drift.tau,
         "by_column": drift.columns.records(),
         "notes": list(drift.notes),
     }
@@ -177,22 +410,26 @@ def drift_dict(drift: Drift) -> dict[str, Any]:
 def drift_pairs(drift: Drift) -> list[tuple[str, str]]:
     """Return how far the new rows are, and what follows, by name."""
     lines = [("rows", f"{drift.n_reference} old, {drift.n_new} new")]
-    for name, value in drift.lower_bounds.items():
-        if value is not None:
-            noise = drift.bound_noise[name] or 0.0
-            lines.append((f"at least ({name})", f"{value:.4g}, by chance up to {noise:.3g}"))
+    for name, beyond in drift.beyond_noise.items():
+        bound, noise = drift.lower_bounds[name], drift.bound_noise[name]
+        text = f"{bound:.4g}, by chance up to {noise:.3g}, beyond chance {beyond:.3g}"
+        lines.append((f"at least ({name})", text))
     used = f"{drift.rows_used[0]} and {drift.rows_used[1]} rows"
     lines += [
         ("transport cost", f"{drift.estimate:.4g} ({used})"),
         ("by chance", f"{drift.noise_floor:.4g} (parts of the old rows)"),
         ("p-value", f"{drift.p_value:.3g}"),
     ]
+    if drift.delta is not None:
+        lines.append(("delta of the ball", f"{drift.delta:.4g}"))
     if drift.verdict is not None:
         lines.append(("verdict", f"{drift.verdict}: {drift.reason}"))
     if drift.certified_accuracy is not None:
         lines.append(("still certified", f"{drift.certified_accuracy:.1%}"))
+    # for regression a prediction is right within tau of its target
+    within = "" if drift.tau is None else f" (within {drift.tau:.4g} of the target)"
     right = [(ACCURACIES[key], v) for key, v in drift.accuracy.items() if v is not None]
-    return lines + [(name, f"{value:.1%}") for name, value in right]
+    return lines + [(name, f"{value:.1%}{within}") for name, value in right]
 
 
 def drift_text(drift: Drift) -> str:
@@ -202,7 +439,12 @@ def drift_text(drift: Drift) -> str:
         f"{type(drift.cost).__name__} of order {drift.order}"
     )
     # the rows are in the title
-    lines = [title, *_spelled(drift_pairs(drift)[1:]), "", str(drift.columns)]
+    lines = [
+        title,
+        *(f"{name}: {value}" for name, value in drift_pairs(drift)[1:]),
+        "",
+        str(drift.columns),
+    ]
     return "\n".join([*lines, *(f"note: {note}" for note in drift.notes)])
 
 

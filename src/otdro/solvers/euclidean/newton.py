@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,15 +15,15 @@ from ...costs import Cost
 from ...design import Design, mean
 from ...losses import Loss
 from ...problem import Problem, Solution
-from ..base import Starts, Swept, ahead, constant_risk
+from ..base import Starts, ahead, constant_risk, same_factor
 from .batch import Batch, Minimum, norms
 from .batched import BatchedMethod
 from .block_rows import BlockRows
 from .coordinates import Coordinates
-from .gathered import MINIMISE, Asked, minimised, stackable
 from .newton_matrix import DENSE_UP_TO, NewtonMatrix
 from .order_one import Start, minimise, zero_points
-from .sweep import Sweep, applies, folded
+from .stack import Stack
+from .sweep import Sweep, applies, folded, held_rows
 
 Array = NDArray[Any]
 
@@ -58,7 +59,7 @@ class Newton(BatchedMethod):
             return super().lacks(problem) or "Newton's method needs order 1"
         return super().lacks(problem)
 
-    def solve(
+    def _solve_one(
         self, problem: Problem, tol: float, max_iter: int, start: Solution | None = None
     ) -> Solution:
         """Return the minimiser, for many rows from that of a part of them."""
@@ -96,43 +97,57 @@ class Newton(BatchedMethod):
         zero = flat.columns(owner)
         batch = _batch(problem, at, pick_columns(weights, owner), np.tile(deltas, F))
         first = None if starts is None else tuple(np.tile(part, F) for part in at.places(starts))
-        found = MINIMISE.get()(batch, np.repeat(targets, m), max_iter, first, zero)
+        found = minimise(batch, np.repeat(targets, m), max_iter, first, zero)
         solved = _solutions(problem, at, found, np.repeat(targets, m), batch.rho)
         return [solved[f * m : (f + 1) * m] for f in range(F)]
 
-    def folds_together(self, problem: Problem) -> bool:
-        """Whether paths under other costs are cheaper together: those of short products."""
-        return self.starts_pay(problem) or _in_step(problem)
-
-    def solve_folds(
+    def solve(
         self,
         problems: list[Problem],
         deltas: Array,
-        tol: float,
+        tols: Sequence[float],
         max_iter: int,
-        starts: Starts | None,
+        starts: Sequence[Starts] | None,
     ) -> list[list[Solution]]:
-        """Solve problems each under its own cost at every delta, the rows of all in one stack."""
-        if _in_step(problems[0]):
-            tols = np.full(len(problems), tol)
-            return _solve_in_step(problems, np.asarray(deltas), tols, max_iter)
-        if MINIMISE.get() is not minimise or not stackable(problems[0].y, problems[0].loss):
-            return super().solve_folds(problems, deltas, tol, max_iter, starts)
-        m, (n, d) = len(deltas), problems[0].X.shape
+        """Return the solutions of problems over the same rows, many from passes that all share."""
+        first, *folds = problems
+        if folds and _in_step(first):
+            return _solve_in_step(problems, deltas, np.asarray(tols), max_iter)
+        if folds and applies(first):
+            held = held_rows(first, folds)
+            if held is not None:
+                costs = [fold.ball.cost for fold in folds]
+                return self._sweep(first, held, costs, deltas, tols[0], min(tols[1:]), max_iter)
+        return super().solve(problems, deltas, tols, max_iter, starts)
+
+    def _from_path(
+        self, problems: list[Problem], deltas: Array, tol: float, max_iter: int, path: Starts
+    ) -> list[list[Solution]]:
+        """Solve small problems each under its own cost at every delta, all rows in one stack."""
+        if same_factor(problems):
+            return super()._from_path(problems, deltas, tol, max_iter, path)
+        one = problems[0]
+        if library(one.y) is not None or one.y.ndim != 1 or one.loss.task == "regression":
+            return [self._solve_path(each, deltas, tol, max_iter, path) for each in problems]
+        m, (n, d) = len(deltas), one.X.shape
         ats = [Coordinates(problem) for problem in problems]
-        asked = []
+        batches, targets = [], []
+        firsts: list[Start | None] = []
         for problem, at in zip(problems, ats, strict=True):
             weights = pick_columns(problem.weights[:, None], np.zeros(m, dtype=int))
-            batch = _batch(problem, at, weights, np.asarray(deltas))
-            target = np.full(m, tol * constant_risk(problem)[1])
-            first = None if starts is None else at.places(starts)
-            asked.append(Asked(batch, target, max_iter, first))
+            batches.append(_batch(problem, at, weights, np.asarray(deltas)))
+            targets.append(np.full(m, tol * constant_risk(problem)[1]))
+            firsts.append(at.places(path))
         lot = max(1, ROWS_UP_TO // (m * n * min(n, d)))
-        lots = [asked[i : i + lot] for i in range(0, len(asked), lot)]
-        found = [each for part in lots for each in minimised(part, problems[0].weights)]
+        minima: list[Minimum] = []
+        for i in range(0, len(problems), lot):
+            part = slice(i, i + lot)
+            minima += _minimise_stack(batches[part], targets[part], firsts[part], max_iter)
         return [
-            _solutions(problem, at, each, one.target, one.batch.rho)
-            for problem, at, each, one in zip(problems, ats, found, asked, strict=True)
+            _solutions(problem, at, minimum, target, batch.rho)
+            for problem, at, minimum, target, batch in zip(
+                problems, ats, minima, targets, batches, strict=True
+            )
         ]
 
     def _coordinates(self, problem: Problem, part: slice | None = None) -> Coordinates:
@@ -157,14 +172,7 @@ class Newton(BatchedMethod):
         each = zip(found, rho, strict=True)
         return [_solutions(problem, at, one, target, np.array([r]))[0] for one, r in each]
 
-    def sweeps(self, problem: Problem) -> bool:
-        """Whether folds share passes over the rows: these are many, and the loss is steady.
-
-        Sparse wide ones are solved in step with the path, to which a product more is little.
-        """
-        return applies(problem) or _in_step(problem)
-
-    def sweep(
+    def _sweep(
         self,
         problem: Problem,
         held: list[Array],
@@ -173,29 +181,70 @@ class Newton(BatchedMethod):
         tol: float,
         fold_tol: float,
         max_iter: int,
-    ) -> Swept:
-        """Solve over all rows and without those of each fold, from passes that all share."""
-        if _in_step(problem):
-            folds = [folded(problem, *pair) for pair in zip(held, costs, strict=True)]
-            tols = np.append(np.full(len(folds), fold_tol), tol)
-            *solved, path = _solve_in_step([*folds, problem], deltas, tols, max_iter)
-            return Swept(path, solved)
+    ) -> list[list[Solution]]:
+        """Solve over all rows and without those of each fold, from passes that all share.
+
+        The objective of a fold's solution is that of its quadratic model, not of its rows.
+        """
         sweep = Sweep(problem, held, costs, tol, fold_tol)
-        swept = Swept([], [[] for _ in held])
+        path: list[Solution] = []
+        folds: list[list[Solution]] = [[] for _ in held]
         for j, delta in enumerate(deltas.tolist()):
             found = sweep.at(deltas[: j + 1])
             full = found.full
             if full is None:
-                full = self.solve(problem.at(delta), tol, max_iter)
+                full = self._solve_one(problem.at(delta), tol, max_iter)
                 sweep.went_on(full)
             log.info("delta %d of %d with its folds: gap %.2g", j + 1, len(deltas), full.gap)
-            swept.path.append(full)
+            path.append(full)
             for f, known in enumerate(found.folds):
                 if known is None:
                     alone = folded(problem.at(delta), held[f], costs[f])
-                    known = self.solve(alone, fold_tol, max_iter, full)
-                swept.folds[f].append(known)
-        return swept
+                    known = self._solve_one(alone, fold_tol, max_iter, full)
+                folds[f].append(known)
+        return [path, *folds]
+
+
+def _minimise_stack(
+    batches: list[Batch], targets: list[Array], starts: list[Start | None], max_iter: int
+) -> list[Minimum]:
+    """Return the minima of batches of labels over different rows, solved as one batch.
+
+    Rows that only others have get weight 0, and columns that only others have are zero. theta = 0
+    stands for no start.
+    """
+    n = max(batch.design.n for batch in batches)
+    d = max(batch.design.d for batch in batches)
+    sizes = [len(target) for target in targets]
+    ends = np.cumsum(sizes).tolist()
+    Z, y = np.zeros((len(batches), n, d)), np.ones((n, len(batches)))
+    theta, b, weights = np.zeros((d, ends[-1])), np.zeros(ends[-1]), np.zeros((n, ends[-1]))
+    parts = [slice(end - size, end) for end, size in zip(ends, sizes, strict=True)]
+    for k, (batch, start, part) in enumerate(zip(batches, starts, parts, strict=True)):
+        rows, columns = batch.design.n, batch.design.d
+        assert isinstance(batch.design, Design)
+        Z[k, :rows, :columns] = batch.design.dense()
+        y[:rows, k] = batch.y
+        weights[:rows, part] = batch.weights
+        if start is not None:
+            theta[:columns, part], b[part] = start[:2]
+    owner = np.repeat(np.arange(len(batches)), sizes)
+    rho = np.concatenate([batch.rho for batch in batches])
+    first = batches[0]
+    whole = Batch(Stack(Z[owner]), y[:, owner], weights, first.loss, rho, first.fit_intercept)
+    minimum = minimise(whole, np.concatenate(targets), max_iter, (theta, b))
+    return [
+        Minimum(
+            theta=minimum.theta[: batch.design.d, part],
+            b=minimum.b[part],
+            z=minimum.z[: batch.design.n, part],
+            slope=minimum.slope[: batch.design.n, part],
+            objective=minimum.objective[part],
+            gap=minimum.gap[part],
+            n_iter=minimum.n_iter[part],
+        )
+        for batch, part in zip(batches, parts, strict=True)
+    ]
 
 
 def _along(batch: Batch, deltas: Array, target: Array, max_iter: int) -> list[Minimum]:

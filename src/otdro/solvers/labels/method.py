@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...duality import AT_THRESHOLD, Dual, priced_risk
+from ...design import model_scores
+from ...duality import AT_THRESHOLD, Dual, least_finite, priced_risk, priced_tangent
 from ...duality.labels import least_price
 from ...problem import Problem, Solution
-from ..base import Method, constant_risk, duality_gap, verdict
+from ..base import Method, Starts, constant_risk, duality_gap, each_alone, verdict
 from ..euclidean.coordinates import Coordinates
 from ..norm_rows import FaceRows, norm_rows
 from . import interior
@@ -51,28 +53,66 @@ class PricedLabels(Method):
         return None
 
     def solve(
-        self, problem: Problem, tol: float, max_iter: int, start: Solution | None = None
-    ) -> Solution:
-        """Return the minimiser, from the solution with fixed labels where it is given."""
-        b, unit = constant_risk(problem)
-        target = tol * unit
-        at = Coordinates(problem)
-        rows = priced_rows(problem, at)
-        theta, below = np.zeros(rows.design.d), 0.0
-        if start is not None:
-            theta, b = at.theta(start.coef), at.centred(start.intercept, start.coef)
-            below = start.objective - start.gap
-        best = constant(rows, target)
-        if best is not None:
-            return _solution(problem, at, best, target)
+        self,
+        problems: list[Problem],
+        deltas: Array,
+        tols: Sequence[float],
+        max_iter: int,
+        starts: Sequence[Starts] | None,
+    ) -> list[list[Solution]]:
+        """Return the solutions from those with fixed labels, which ``starts`` are."""
+        assert starts is not None
+
+        def alone(p: int, problem: Problem, fixed: Starts) -> list[Solution]:
+            at = Coordinates(problem)
+            return [
+                _unchanged(problem.at(delta), start, tols[p])
+                or _solved(problem.at(delta), at, tols[p], max_iter, start)
+                for delta, start in zip(deltas.tolist(), fixed, strict=True)
+            ]
+
+        return each_alone(problems, starts, alone)
+
+
+def _unchanged(problem: Problem, fixed: Solution, tol: float) -> Solution | None:
+    """Return the solution with fixed labels where it is one with a label price, else None.
+
+    The price only lets the adversary do more, so that they are the same where it is not used.
+    """
+    coef, ball = fixed.coef, problem.ball
+    z = model_scores(problem.X, coef, fixed.intercept)
+    w = float(ball.cost.dual_norm(coef)) if coef.any() else 0.0
+    known = (z, problem.y, problem.weights, problem.loss, w, ball)
+    if ball.order == 2 and w > 0 and fixed.multiplier > least_finite(problem.loss, w):
+        # at the solution's own multiplier, the best one where no label is changed
+        risk = float(priced_tangent(*known, fixed.multiplier).value)
+    else:
+        risk = priced_risk(*known).risk
+    gap = fixed.gap + max(risk - fixed.objective, 0.0)
+    if gap > max(fixed.gap, tol * constant_risk(problem)[1]):
+        return None
+    return replace(fixed, objective=max(risk, fixed.objective), gap=gap)
+
+
+def _solved(
+    problem: Problem, at: Coordinates, tol: float, max_iter: int, start: Solution
+) -> Solution:
+    """Return the minimiser from the solution with fixed labels."""
+    unit = constant_risk(problem)[1]
+    target = tol * unit
+    rows = priced_rows(problem, at)
+    best = constant(rows, target)
+    if best is None:
+        theta, b = at.theta(start.coef), at.centred(start.intercept, start.coef)
         place, dual = _start(rows, theta, b, problem)
+        above = dual.risk - (start.objective - start.gap)
         norm = norm_rows(problem.ball.cost, rows.design.d)
         goal = interior.Goal(unit, target, max_iter)
         if norm is None:
-            best = _by_cuts(rows, problem, place, dual.risk - below, goal)
+            best = _by_cuts(rows, problem, place, above, goal)
         else:
-            best = interior.minimise(rows, norm, place, dual.risk - below, goal)
-        return _solution(problem, at, best, target)
+            best = interior.minimise(rows, norm, place, above, goal)
+    return _solution(problem, at, best, target)
 
 
 def priced_rows(problem: Problem, at: Coordinates) -> PricedRows:
@@ -232,3 +272,10 @@ def constant(rows: PricedRows, target: float) -> Minimum | None:
     n, d = len(rows.y), rows.design.d
     place = Place(np.zeros(d), b, np.zeros(rows.worst.scalars), np.full(n, b))
     return Minimum(place, risk, rise.multiplier, duality_gap(risk, lower), slopes, 1)
+
+
+def constant_model(problem: Problem, target: float) -> Solution | None:
+    """Return the model theta = 0 where it is certified to be optimal; only class means matter."""
+    at = Coordinates(problem)
+    best = constant(priced_rows(problem, at), target)
+    return None if best is None else _solution(problem, at, best, target)
