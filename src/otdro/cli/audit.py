@@ -193,8 +193,8 @@ def _drift_requirement(result: Drift, most: float | None) -> list[dict[str, Any]
     """Return the requirement on drift: no lower bound exceeds it by more than sampling noise."""
     if most is None:
         return []
-    largest = max(value for value in result.lower_bounds.values() if value is not None)
-    return [_requirement("drift", None, most, largest, not result.exceeds(most))]
+    beyond = max(result.beyond_noise.values())
+    return [_requirement("drift", None, most, beyond, beyond <= most)]
 
 
 def _told(
@@ -237,7 +237,7 @@ def _show(result: Audit | Drift) -> None:
     printing.pairs(summary.audit_pairs(result))
     printing.say()
     printing.grid(*summary.curve_grid(result), ())
-    printing.say(summary.unit_note(result))
+    printing.say(summary.curve_note(result))
     parts = summary.parts_grid(result)
     if parts.body:
         printing.say()
@@ -247,3 +247,6 @@ def _show(result: Audit | Drift) -> None:
     printing.remark(result.notes)
     if result.drift is not None:
         _show(result.drift)
+    printing.heading("What to do next")
+    for sentence in result.advice:
+        printing.say(f"* {sentence}")
