@@ -157,9 +157,17 @@ def write_page(
     from ..report import write
 
     title = f"{options.target} from {Path(options.data).name}"
-    notes = [*data.notes, *caught, "The audit is of the rows that the model was fitted on."]
     found = audit(model, data.X, data.y, random_state=options.seed)
-    write(file, found, model=model, scores=scores, title=title, notes=notes)
+    write(
+        file,
+        found,
+        model=model,
+        scores=scores,
+        title=title,
+        notes=[*data.notes, *caught],
+        training=True,
+        held_out=tested(options),
+    )
 
 
 def _delta(text: str) -> Any:
