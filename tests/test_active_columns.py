@@ -16,6 +16,7 @@ from otdro.solvers.conic.active_columns import ActiveColumns
 from otdro.solvers.conic.l1_dual import balanced, dual_bound, dual_value
 from otdro.solvers.conic.proximal_newton import PathRows
 from otdro.solvers.exact import method
+from solving import solution
 
 N, D = 60, 600
 
@@ -40,7 +41,7 @@ def problem_of(loss, delta, fit_intercept=True, thin=False, seed=0):
 def test_the_gap_over_all_columns_is_true(loss, thin, fit_intercept):
     problem = problem_of(loss, 0.05, fit_intercept, thin)
     assert isinstance(method(problem), ActiveColumns)
-    found = Exact(tol=1e-6).solve(problem)
+    found = solution(Exact(tol=1e-6), problem)
     X = problem.X.toarray() if thin else problem.X
     beta, b = cp.Variable(D), cp.Variable()
     z = X @ beta + (b if fit_intercept else 0.0)
@@ -59,9 +60,9 @@ def test_the_gap_over_all_columns_is_true(loss, thin, fit_intercept):
 
 def test_a_path_takes_its_columns_along_and_slopes_balance():
     problem = problem_of(losses.Logistic(), 0.1)
-    solved = Exact(tol=1e-5).solve_path(problem, np.array([0.1, 0.05, 0.02]))
+    solved = Exact(tol=1e-5).solve([problem], np.array([0.1, 0.05, 0.02]))[0]
     for delta, found in zip((0.1, 0.05, 0.02), solved, strict=True):
-        alone = Exact(tol=1e-7).solve(problem.at(delta))
+        alone = solution(Exact(tol=1e-7), problem.at(delta))
         assert found.objective - alone.objective <= found.gap + 1e-7
         pull = problem.X.T @ (problem.weights * found.dual)
         assert np.abs(pull).max() <= delta * (1 + 1e-2)
@@ -73,7 +74,7 @@ def test_all_columns_join_where_few_do_not_do(monkeypatch):
     monkeypatch.setattr(active_columns, "JOIN", 1)
     monkeypatch.setattr(proximal_newton, "applies", lambda problem: False)
     problem = problem_of(losses.Logistic(), 1e-3)
-    assert Exact(tol=1e-5).solve(problem).converged
+    assert solution(Exact(tol=1e-5), problem).converged
 
 
 def test_a_default_fit_under_linf_ends():
@@ -101,14 +102,14 @@ def test_steps_that_end_early_leave_the_rest_to_the_interior_point(monkeypatch):
     problem = problem_of(losses.Logistic(), 0.01)
     monkeypatch.setattr(proximal_newton, "PATIENCE", -1)
     assert not proximal_newton.minimise(problem, PathRows(problem.X), 1e-7, 200, None).converged
-    assert Exact(tol=1e-7).solve(problem).converged
+    assert solution(Exact(tol=1e-7), problem).converged
 
 
 def test_starts_move_along_the_path_only_where_that_descends():
     problem = problem_of(losses.Logistic(), 0.05)
-    start = Exact(tol=1e-6).solve(problem.at(0.06))
+    start = solution(Exact(tol=1e-6), problem.at(0.06))
     here = np.append(start.coef, start.intercept)
-    best = Exact(tol=1e-6).solve(problem)
+    best = solution(Exact(tol=1e-6), problem)
     moved = proximal_newton.better(
         problem, PathRows(problem.X), start, np.append(best.coef, best.intercept)
     )

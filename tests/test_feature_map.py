@@ -34,7 +34,8 @@ from otdro.solvers import Exact, Smoothed
 from otdro.solvers.base import constant_risk
 from otdro.solvers.feature_map import boxes
 from otdro.solvers.feature_map.geometry import local_rows
-from otdro.worst_case.places import worst_risk
+from otdro.worst_case import robust_risk_of
+from solving import solution
 
 MAP = np.array([[1.0, 0.3], [0.0, 0.8]])
 
@@ -79,8 +80,8 @@ def test_jacobian_and_price_gradient(name):
 @pytest.mark.parametrize("linearised", [True, False])
 def test_a_linear_map_is_a_mahalanobis_cost(loss, linearised):
     cost = FeatureMap(FunctionTransformer(lambda X: X @ MAP), linearised=linearised)
-    found = Exact().solve(sample(cost, 0.05, loss))
-    exact = Exact().solve(sample(Mahalanobis(MAP @ MAP.T), 0.05, loss))
+    found = solution(Exact(), sample(cost, 0.05, loss))
+    exact = solution(Exact(), sample(Mahalanobis(MAP @ MAP.T), 0.05, loss))
     assert_allclose(found.objective, exact.objective, rtol=2e-6)
     assert_allclose(found.coef, exact.coef, atol=2e-3)
     if linearised:
@@ -120,9 +121,9 @@ def test_linearised_is_exact_for_the_logistic_loss(seed, delta):
     y = np.where(X @ [2.0, -1.0, 0.5] + noise > 0, 1.0, -1.0)
     cost = FeatureMap(metric=rng.uniform(0.3, 3, size=9), linearised=True)
     problem = Problem(X, y, np.full(15, 1 / 15), Logistic(), Ball(cost, delta, 2))
-    assert Exact(tol=1e-9).solve(problem).gap <= 1e-9 * np.log(2)
+    assert solution(Exact(tol=1e-9), problem).gap <= 1e-9 * np.log(2)
     # cvxpy takes the places from the solution, so that these must be accurate
-    found = Exact(tol=1e-13).solve(problem)
+    found = solution(Exact(tol=1e-13), problem)
     if np.any(found.coef) and delta > 1e-6:
         # below, Clarabel's own accuracy ends
         assert_allclose(found.objective, conic_bound(problem, found), atol=1e-7)
@@ -135,7 +136,7 @@ def test_linearised_gaps_of_smooth_losses(loss, delta, intercept):
     problem = sample(FeatureMap(metric=np.linspace(0.5, 2, 5), linearised=True), delta, loss)
     weights = np.where(np.arange(40) < 30, 1 / 30, 0.0)
     problem = replace(problem, weights=weights, fit_intercept=intercept)
-    found = Exact(tol=1e-8).solve(problem)
+    found = solution(Exact(tol=1e-8), problem)
     assert found.converged
     assert found.gap <= 1e-8 * constant_risk(problem)[1]
     # no other model has less risk than objective - gap
@@ -143,7 +144,7 @@ def test_linearised_gaps_of_smooth_losses(loss, delta, intercept):
     for size in (1e-4, 1e-2, 1.0):
         coef = found.coef + size * rng.normal(size=2)
         b = found.intercept + size * rng.normal() * intercept
-        risk = worst_risk(problem, coef, b)
+        risk = robust_risk_of(problem, coef, b)
         assert risk >= found.objective - found.gap
         assert_allclose(risk, found.objective, atol=10 * size * (1 + size))
 
@@ -213,7 +214,7 @@ def test_folds_use_the_linearised_cost_and_the_model_is_polished():
     assert "a difference of" in polished.message_
     assert_allclose(
         polished.robust_risk_,
-        Exact().solve(sample(FeatureMap(), polished.delta_)).objective,
+        solution(Exact(), sample(FeatureMap(), polished.delta_)).objective,
         rtol=1e-6,
     )
 
@@ -236,7 +237,7 @@ def grid_risk(problem, found, far=4.0, fine=0.3):
 @pytest.mark.parametrize("delta", [0.01, 0.05, 0.2])
 def test_polished_risk_equals_a_dense_search(delta):
     problem = sample(FeatureMap(), delta)
-    found = Exact().solve(problem)
+    found = solution(Exact(), problem)
     assert "itself, row by row" in found.message
     assert_allclose(found.objective, grid_risk(problem, found), atol=1e-3)
 
@@ -247,7 +248,7 @@ def test_linearised_tends_to_polished():
     apart = []
     for delta in deltas:
         costs = FeatureMap(linearised=True), FeatureMap()
-        risks = [Exact(tol=1e-9).solve(sample(cost, delta)) for cost in costs]
+        risks = [solution(Exact(tol=1e-9), sample(cost, delta)) for cost in costs]
         apart.append(abs(risks[0].objective - risks[1].objective))
     rate = np.polyfit(np.log(deltas), np.log(apart), 1)[0]
     assert 0.8 <= rate <= 1.6
@@ -257,7 +258,7 @@ def test_linearised_tends_to_polished():
 def test_smoothed_has_no_linearised_cost():
     problem = sample(FeatureMap(linearised=True), 0.05)
     with pytest.raises(ValueError, match="Use linearised=False"):
-        Smoothed(random_state=0).solve(problem)
+        solution(Smoothed(random_state=0), problem)
     model = DROClassifier(
         cost=FeatureMap(), deltas=[0.5, 0.05], solver=Smoothed(max_iter=100, random_state=0), cv=2
     )
@@ -266,8 +267,8 @@ def test_smoothed_has_no_linearised_cost():
 
 def test_smoothed_agrees_with_polished():
     problem = sample(FeatureMap(), 0.05)
-    found = Smoothed(random_state=0).solve(problem)
-    assert_allclose(found.objective, Exact().solve(problem).objective, rtol=2e-3)
+    found = solution(Smoothed(random_state=0), problem)
+    assert_allclose(found.objective, solution(Exact(), problem).objective, rtol=2e-3)
 
 
 def test_the_metric_is_learned_on_the_features():
@@ -276,7 +277,7 @@ def test_the_metric_is_learned_on_the_features():
     assert cost.metric.shape == (5, 5)
     assert hasattr(problem.ball.cost.metric, "fit")
     learned = Problem(problem.X, problem.y, problem.weights, problem.loss, Ball(cost, 0.05, 2))
-    assert np.isfinite(Exact().solve(learned).objective)
+    assert np.isfinite(solution(Exact(), learned).objective)
     with pytest.raises(ValueError, match="learn"):
         problem.ball.cost.check(2)
 
@@ -284,15 +285,15 @@ def test_the_metric_is_learned_on_the_features():
 def test_bad_input_is_named():
     half = FunctionTransformer(lambda X: X[::2])
     with pytest.raises(ValueError, match="FunctionTransformer must keep the number of rows"):
-        Exact().solve(sample(FeatureMap(half), 0.1))
+        solution(Exact(), sample(FeatureMap(half), 0.1))
     flat = FunctionTransformer(lambda X: X[:, :1])
     with pytest.raises(ValueError, match="flat"):
-        Exact().solve(sample(FeatureMap(flat), 0.1))
+        solution(Exact(), sample(FeatureMap(flat), 0.1))
     with pytest.raises(ValueError, match="cubic"):
         FeatureMap("cubic").check(2)
     for solver in (Exact(), Smoothed()):
         with pytest.raises(ValueError, match="order=2"):
-            solver.solve(sample(FeatureMap(), 0.1, order=1))
+            solution(solver, sample(FeatureMap(), 0.1, order=1))
 
 
 def test_settings_survive():
@@ -305,10 +306,10 @@ def test_settings_survive():
 @pytest.mark.parametrize("delta", [0.001, 0.01, 0.1])
 def test_linearised_gaps_of_losses_with_a_kink(loss, delta):
     problem = sample(FeatureMap(metric=np.linspace(0.5, 2, 5), linearised=True), delta, loss)
-    found = Exact().solve(problem)
+    found = solution(Exact(), problem)
     assert found.converged
     assert found.gap <= 1e-6 * constant_risk(problem)[1]
-    risk = worst_risk(problem, found.coef, found.intercept)
+    risk = robust_risk_of(problem, found.coef, found.intercept)
     assert_allclose(risk, found.objective, rtol=1e-6)
 
 
@@ -432,12 +433,12 @@ def test_a_feature_map_has_a_gap_in_few_columns(d, loss):
     y = np.where(z + rng.logistic(size=20) > 0, 1.0, -1.0)
     y = y if loss.task == "classification" else z + rng.normal(size=20)
     problem = Problem(X, y, np.full(20, 1 / 20), loss, Ball(FeatureMap(), 0.02, 2))
-    found = Exact().solve(problem)
+    found = solution(Exact(), problem)
     assert found.converged
     assert found.gap <= 1e-6 * constant_risk(problem)[1]
     for size in (1e-3, 0.1, 1.0):
         coef = found.coef + size * rng.normal(size=d)
-        assert worst_risk(problem, coef, found.intercept) >= found.objective - found.gap
+        assert robust_risk_of(problem, coef, found.intercept) >= found.objective - found.gap
 
 
 @pytest.mark.slow
@@ -446,11 +447,11 @@ def test_what_is_not_known_is_said():
     X = rng.normal(size=(20, 4))
     y = np.where(X[:, 0] + rng.logistic(size=20) > 0, 1.0, -1.0)
     problem = Problem(X, y, np.full(20, 1 / 20), Logistic(), Ball(FeatureMap(), 0.01, 2))
-    found = Exact().solve(problem)
+    found = solution(Exact(), problem)
     assert "may miss a far move: a bound below, at most" in found.message
     assert found.gap > 1e-6
     cubic = FeatureMap(PolynomialFeatures(3, include_bias=False).fit(X))
-    found = Exact().solve(replace(problem, ball=Ball(cubic, 0.01, 2)))
+    found = solution(Exact(), replace(problem, ball=Ball(cubic, 0.01, 2)))
     assert "no bound above is known" in found.message
     assert np.isinf(found.gap)
 
@@ -458,14 +459,14 @@ def test_what_is_not_known_is_said():
 def test_a_fit_that_stops_early_says_so(monkeypatch):
     problem = sample(FeatureMap(), 0.05, Hinge())
     monkeypatch.setattr("otdro.solvers.feature_map.minimise.EXCHANGES", 0)
-    found = Exact().solve(problem)
+    found = solution(Exact(), problem)
     assert not found.converged
     assert found.message.startswith("stopped")
 
 
 def test_the_constant_model_is_proved_under_the_cost_itself():
     problem = sample(FeatureMap(), 3.0)
-    found = Exact().solve(problem)
+    found = solution(Exact(), problem)
     assert not found.coef.any()
     assert found.converged
     assert 0 <= found.gap <= 1e-6 * found.objective

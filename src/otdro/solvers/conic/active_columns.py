@@ -61,7 +61,7 @@ class ActiveColumns(Method):
             return f"fewer than {COLUMNS_FROM} columns are solved for at once"
         return None
 
-    def solve(
+    def _solve_one(
         self, problem: Problem, tol: float, max_iter: int, start: Solution | None = None
     ) -> Solution:
         """Return the minimiser over the columns that matter, certified over all of them."""
@@ -76,12 +76,12 @@ class ActiveColumns(Method):
         found = proximal_newton.minimise(problem, rows, tol, max_iter, start)
         return found if found.converged else self._over_columns(problem, tol, max_iter, found)
 
-    def solve_path(
+    def _solve_path(
         self, problem: Problem, deltas: Array, tol: float, max_iter: int, starts: Starts | None
     ) -> list[Solution]:
         """Solve at every delta; smooth losses from the line in log delta through the last two."""
         if starts is not None or not proximal_newton.applies(problem):
-            return super().solve_path(problem, deltas, tol, max_iter, starts)
+            return super()._solve_path(problem, deltas, tol, max_iter, starts)
         rows = PathRows(problem.X)
         solved: list[Solution] = []
         points: list[Array] = []
@@ -101,7 +101,7 @@ class ActiveColumns(Method):
         goal, columns = tol * constant_risk(problem)[1], _first(problem, start)
         for _ in range(ROUNDS):
             part = replace(problem, X=_columns(problem.X, columns))
-            few = self.inner.solve(part, OUTSIDE * tol, max_iter)
+            few = self.inner._solve_one(part, OUTSIDE * tol, max_iter)
             bound = dual_bound(problem, few.dual)
             gap = duality_gap(few.objective, bound.value)
             if gap <= goal or len(columns) == len(bound.pull):

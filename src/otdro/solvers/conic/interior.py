@@ -40,7 +40,7 @@ class InteriorPoint(Method):
         """Refuse other losses, and at order 2 curved Lipschitz losses under other norms."""
         return lacking(problem)
 
-    def solve(
+    def _solve_one(
         self, problem: Problem, tol: float, max_iter: int, start: Solution | None = None
     ) -> Solution:
         """Return the minimiser."""

@@ -21,8 +21,8 @@ from ...losses import Loss
 from ...problem import Problem, Solution
 from ...progress import logger
 from ..base import Method, Starts, constant_risk, constant_solution, verdict
-from ..euclidean.joint import JointObjective
-from ..euclidean.joint_steps import descend as joint_descend
+from ..euclidean.order_two import JointObjective
+from ..euclidean.order_two import descend as joint_descend
 from ..smoothing.gaussian_integral import SmoothedRows, softmax
 from ..smoothing.newton_path import descend
 from ..smoothing.smoothed_dual import (
@@ -65,13 +65,13 @@ class Linearised(Method):
             return "the cost is not linearised"
         return None
 
-    def solve(
+    def _solve_one(
         self, problem: Problem, tol: float, max_iter: int, start: Solution | None = None
     ) -> Solution:
         """Return the minimiser."""
         return linearised(problem, tol, max_iter, start)
 
-    def solve_path(
+    def _solve_path(
         self, problem: Problem, deltas: Array, tol: float, max_iter: int, starts: Starts | None
     ) -> list[Solution]:
         """Return the solutions at every delta; local matrices are inverted once."""

@@ -61,7 +61,7 @@ class InnerAscent(Method):
         """Refuse order 1."""
         return ORDER_TWO_ONLY if problem.ball.order != 2 else None
 
-    def solve(
+    def _solve_one(
         self, problem: Problem, tol: float, max_iter: int, start: Solution | None = None
     ) -> Solution:
         """Return the minimiser."""

@@ -58,7 +58,7 @@ class Quadrature(Solver):
         """Return why the problem has no one-dimensional form, None if it has one."""
         return lacks_linear(problem, "Quadrature") or lacks_smooth(problem)
 
-    def solve(self, problem: Problem, start: Solution | None = None) -> Solution:
+    def _solve_one(self, problem: Problem, start: Solution | None = None) -> Solution:
         """Return the minimiser of the smoothed risk with its unsmoothed risk and gap."""
         self._check()
         require(self.lacks(problem))

@@ -62,7 +62,7 @@ class Sinkhorn(Solver):
         """Return why the problem has no one-dimensional form, None if it has one."""
         return lacks_linear(problem, "Sinkhorn")
 
-    def solve(self, problem: Problem, start: Solution | None = None) -> Solution:
+    def _solve_one(self, problem: Problem, start: Solution | None = None) -> Solution:
         """Return the minimiser; ``objective`` is the Sinkhorn risk, without a gap."""
         require_positive(eps=self.eps)
         require(self.lacks(problem))
