@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import as_float, as_index, beside, full, namespace, numpy
-from ..design import Design, as_dense, mean, model_scores
+from ..design import as_dense, mean, model_scores
 from ..duality import Dual, pair_norms, pair_risk, present_classes, steepest_pair
 from ..losses import PiecewiseQuadratic
 from ..problem import Problem
@@ -55,14 +55,8 @@ def check_reach(reach: Any, order: int) -> float:
 
 def default_reach(problem: Problem) -> float | None:
     """Return the largest distance of a row from the mean, in the cost; None if that is zero."""
-    on, cost = problem.weights > 0, problem.ball.cost
-    center = mean(problem.X, problem.weights)
-    if cost.euclidean:
-        square = Design(problem.X, cost.factor(), center).squared_norms()[on]
-        far = float(square.max()) ** 0.5
-    else:
-        rows = numpy(as_dense(problem.X))[numpy(on)]
-        far = float(cost.norm(rows - numpy(center)).max())
+    rows = numpy(as_dense(problem.X))[numpy(problem.weights) > 0]
+    far = float(problem.ball.cost.norm(rows - mean(problem.X, problem.weights)).max())
     return far if far > 0 else None
 
 
