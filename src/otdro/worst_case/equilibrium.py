@@ -35,7 +35,8 @@ Array = NDArray[Any]
 STEEP = 1e-9
 #: A slope of a dual point within this of the Lipschitz constant, relative to it, stands for that.
 NEARLY_STEEP = 1e-3
-#: A slope of a dual point within this of an end of its range, relative to that, is the end.
+#: A slope within this of an end of its range, relative to that, may be the end in a dual point of
+#: a larger gap.
 AT_END = 3e-6
 #: Relative to delta, what may be missing for the moves: they are shortened by that instead.
 MISSING = 1e-7
@@ -57,19 +58,20 @@ class SlopeAtoms:
 
 
 def least_favourable(
-    model: ScoredModel, optimum: ScoredModel, dual: Array
+    model: ScoredModel, optimum: ScoredModel, dual: Array, gap: float
 ) -> tuple[WorstCase | None, float]:
     """Return the distribution of a dual point, and a lower bound on the risk of plain fits to it.
 
-    ``optimum`` is the solution that the dual point belongs to, near the model. None and 0 where no
-    distribution attains the supremum.
+    ``optimum`` is the solution that the dual point belongs to, near the model, and ``gap`` its gap.
+    None and 0 where no distribution attains the supremum.
     """
     problem, ball, loss = model.problem, model.problem.ball, model.problem.loss
     xp, pieces = namespace(model.z), loss.pieces
     low, high = loss.slope_range(problem.y)
     dual = xp.clip(dual, low, high)
     if pieces is not None and pieces.kappa == 0:
-        means = [_at_ends(problem, dual, low, high), dual]
+        near = min(gap / model.worst.risk, AT_END) if model.worst.risk > 0 else 0.0
+        means = [_at_ends(problem, dual, near), dual]
         choices = [_atoms(problem, *_branches(optimum, mean)[:2]) for mean in means]
     else:
         mass, slope, reached = _branches(optimum, dual)
@@ -101,17 +103,16 @@ def least_favourable(
     return worst, plain_bound(problem, model.coef, model.intercept, worst, slopes)
 
 
-def _at_ends(problem: Problem, dual: Array, low: Array, high: Array) -> Array:
+def _at_ends(problem: Problem, dual: Array, near: float) -> Array:
     """Return slopes next to an end of their range as that end, the others balanced to E[a] = 0."""
-    xp, wide = namespace(dual), high - low
-    slope = xp.where(
-        dual < low + AT_END * wide, low, xp.where(dual > high - AT_END * wide, high, dual)
-    )
-    room = problem.weights * (slope - low) * (high - slope)
-    if not (problem.fit_intercept and room.any()):
+    low, high = problem.loss.slope_range(problem.y)
+    xp, room = namespace(dual), near * (high - low)
+    slope = xp.where(dual < low + room, low, xp.where(dual > high - room, high, dual))
+    between = (slope - low) * (high - slope)
+    if not (problem.fit_intercept and between.any()):
         return slope
-    excess = float(problem.weights @ slope) / float(problem.weights @ room)
-    return xp.clip(slope - excess * room, low, high)
+    excess = float(problem.weights @ slope) / float(problem.weights @ between)
+    return xp.clip(slope - excess * between, low, high)
 
 
 def _direction(model: ScoredModel, pull: Array) -> Array:
