@@ -44,6 +44,7 @@ def write(
     title: str = "Audit of a linear model",
     notes: Sequence[str] = (),
     random_state: int = 0,
+    row_names: Sequence[str] | None = None,
 ) -> Path:
     """Write the report of an audit as one HTML file; a report that fails leaves no file behind.
 
@@ -63,6 +64,8 @@ def write(
         Sentences for the reader, e.g. what was done to the columns.
     random_state : int, default=0
         Seeds the sample of rows that is drawn where there are many.
+    row_names : sequence of str, default=None
+        The names of the rows of the audit; None: their numbers from 0.
 
     Returns
     -------
@@ -70,7 +73,13 @@ def write(
     """
     path = Path(file)
     text = render(
-        audit, model=model, scores=scores, title=title, notes=notes, random_state=random_state
+        audit,
+        model=model,
+        scores=scores,
+        title=title,
+        notes=notes,
+        random_state=random_state,
+        row_names=row_names,
     )
     write_atomic(path, text.encode("utf-8", errors="replace"))
     return path
@@ -84,12 +93,13 @@ def render(
     title: str = "Audit of a linear model",
     notes: Sequence[str] = (),
     random_state: int = 0,
+    row_names: Sequence[str] | None = None,
 ) -> str:
     """Return the page as text.
 
     Parameters
     ----------
-    audit, model, scores, title, notes, random_state
+    audit, model, scores, title, notes, random_state, row_names
         Those of ``write``.
 
     Returns
@@ -103,7 +113,7 @@ def render(
         )
     # of a pipeline, the last step
     model = getattr(model, "steps", [("", model)])[-1][1]
-    view = View(audit, stops_of(audit), random_state)
+    view = View(audit, stops_of(audit), random_state, row_names)
     accuracy, accuracy_cursor = accuracy_chart(view)
     risk, risk_cursor = risk_chart(view)
     cursors = {"accuracy": accuracy_cursor, "risk": risk_cursor}
