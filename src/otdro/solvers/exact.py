@@ -37,11 +37,7 @@ class Family:
 #: In the order in which they are asked: what is special first.
 FAMILIES = (
     Family("softmax", ("MultinomialNewton",), lambda p: p.loss.outputs > 1),
-    Family(
-        "labels",
-        ("PricedLabels",),
-        lambda p: bool(np.isfinite(p.ball.label_cost)),
-    ),
+    Family("labels", ("PricedLabels",), lambda p: bool(np.isfinite(p.ball.label_cost))),
     Family("finite", ("FiniteSupport",), lambda p: p.finite),
     Family("feature_map", ("Linearised", "InnerAscent"), lambda p: p.geometry == "local"),
     Family("euclidean", ("Spectral", "Newton", "JointNewton"), lambda p: p.geometry == "euclidean"),
