@@ -11,7 +11,7 @@ from otdro.duality import Round
 from otdro.losses import Logistic, Squared
 from otdro.problem import Ball, Problem
 from otdro.solvers import Exact, Quadrature
-from otdro.solvers.finite import support
+from otdro.solvers.finite import formulate
 from otdro.solvers.smoothing.linear_score import LinearScore
 from otdro.solvers.smoothing.smoothed_dual import dual_rows
 
@@ -89,7 +89,7 @@ def finite(n=200, m=2000, d=10):
     problem = Problem(X, y, np.full(n, 1 / n), Logistic(), Ball(Norm(2), 0.1, 2), True, S)
     found = []
     ours = seconds(lambda: found.append(Exact(tol=1e-8).solve(problem)), 3)
-    f, _, _ = support.formulate(problem)
+    f, _, _ = formulate(problem)
     theta, b, lam = cp.Variable(d), cp.Variable(), cp.Variable(nonneg=True)
     eta, z = cp.Variable(n), f.nodes @ theta + b
     table = {label: cp.Variable(n + m) for label in (-1.0, 1.0)}

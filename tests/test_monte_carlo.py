@@ -20,7 +20,7 @@ from otdro.design import Design
 from otdro.duality import Round
 from otdro.losses import Logistic
 from otdro.problem import Ball, Problem
-from otdro.solvers.feature_map.geometry import local_rows
+from otdro.solvers.local_cost import local_rows
 from otdro.solvers.smoothing.gaussian_integral import integrate, smoothed_rows
 from otdro.solvers.smoothing.linear_score import LinearScore
 from otdro.solvers.smoothing.particles import Particles

@@ -34,9 +34,8 @@ class FeatureMap(Cost):
         X of shape (n, d) to dPhi/dx of shape (n, l, d). None: analytic for polynomials, else
         central differences.
     linearised : bool
-        Whether the exact solver stays with the linearised cost (u - x)'A(x)(u - x), A = J'Lam J,
-        instead of going on to the cost itself. Folds are solved under the linearised cost in
-        either case: they choose delta, and the model at that delta is of the cost asked for.
+        Whether the squared cost is linearised at each row, (u - x)'A(x)(u - x) with A = J'Lam J:
+        then a fit is certified. False is the cost itself, for ``solver="smoothed"`` only.
     """
 
     geometry = "local"
@@ -45,7 +44,7 @@ class FeatureMap(Cost):
     features: Any = "quadratic"
     metric: Any = None
     jacobian: Any = None
-    linearised: bool = False
+    linearised: bool = True
 
     def learn(self, X: Array, y: Array) -> FeatureMap:
         """Return the cost with the transformer fitted and the metric learned on the features."""
@@ -156,16 +155,6 @@ class FeatureMap(Cost):
                 "Add the linear terms to the features."
             ) from None
         return A
-
-    def quadratic_metric(self, n_features: int) -> Array | None:
-        """Return Lam as a full matrix for the quadratic features, None for a transformer."""
-        if not self._plain:
-            return None
-        diagonal = self._diagonal()
-        if diagonal is None:
-            return np.asarray(self.metric, dtype=float)
-        size = n_features + len(_products(n_features)[0])
-        return np.diag(np.broadcast_to(diagonal, size).astype(float))
 
     def _diagonal(self) -> Array | None:
         """Return the entries of a diagonal Lam (1 for the identity), None for a full one."""

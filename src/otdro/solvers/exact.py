@@ -49,7 +49,7 @@ FAMILIES = (
         lambda p: bool(np.isfinite(p.ball.label_cost)),
     ),
     Family("finite", ("FiniteSupport",), lambda p: p.finite),
-    Family("feature_map", ("Linearised", "InnerAscent"), lambda p: p.geometry == "local"),
+    Family("feature_map", ("Linearised",), lambda p: p.geometry == "local"),
     Family("euclidean", ("Spectral", "Newton", "JointNewton"), lambda p: p.geometry == "euclidean"),
     Family("conic", ("ActiveColumns", "InteriorPoint"), lambda p: True),
 )
@@ -100,7 +100,7 @@ class Exact(Solver):
             )
         # a price of targets on a device is refused by ``method``
         priced = np.isfinite(problem.ball.target_cost) and library(problem.X) is None
-        if priced and movable_target.is_linear(problem):
+        if priced and problem.ball.order == 1:
             return movable_target.solve(problem, self.tol, self._at_tolerance, start)
         return method(problem).solve(problem, self.tol, self.max_iter, start)
 
@@ -117,7 +117,7 @@ class Exact(Solver):
         if np.isfinite(problem.ball.label_cost):
             return self._priced_paths(problem, weights, deltas, starts)
         if np.isfinite(problem.ball.target_cost):
-            return [self._moved_path(problem.weighted(w), deltas, starts) for w in weights.T]
+            return [super(Exact, self).solve_path(problem.weighted(w), deltas) for w in weights.T]
         positive = np.asarray(deltas)[np.asarray(deltas) > 0]
         solved: list[list[Solution]] = [[] for _ in weights.T]
         if len(positive):
@@ -197,18 +197,6 @@ class Exact(Solver):
             return None
         return replace(fixed, objective=max(risk, fixed.objective), gap=gap)
 
-    def _moved_path(self, problem: Problem, deltas: Array, starts: Starts | None) -> list[Solution]:
-        """Return the path with a price of targets, from paths whose targets stay."""
-        shares = method(_fixed_targets(problem.at(float(deltas[0])))).shares_paths
-        positive = np.all(np.asarray(deltas) > 0)
-        if not (shares and positive and movable_target.is_linear(problem)):
-            return super().solve_path(problem, deltas, starts)
-
-        def base(inner: Problem, rates: Array, tol: float) -> list[Solution]:
-            return Exact(tol, self.max_iter).solve_path(inner, rates)
-
-        return movable_target.solve_path(problem, np.asarray(deltas), self.tol, base)
-
     def _at_tolerance(self, problem: Problem, tol: float, start: Solution | None) -> Solution:
         """Return the solution at another tolerance."""
         return Exact(tol, self.max_iter).solve(problem, start)
@@ -261,11 +249,6 @@ def _equal(factor: Array | None, other: Array | None) -> bool:
     if factor is None or other is None:
         return factor is None and other is None
     return factor is other or np.array_equal(factor, other)
-
-
-def _fixed_targets(problem: Problem) -> Problem:
-    """Return the problem whose targets stay."""
-    return replace(problem, ball=replace(problem.ball, target_cost=np.inf))
 
 
 def _fixed_labels(problem: Problem) -> Problem:

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..problem import Problem
-from ..solvers.feature_map.worst import worst_risk as local_worst_risk
-from ..solvers.finite.nodes import places as support_places
+from ..solvers.finite import places as support_places
+from ..solvers.local_cost import worst_risk as local_worst_risk
 from .distribution import WorstCase
 
 Array = NDArray[Any]

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...duality import DualRows
-from ..feature_map.inner_ascent import LocalRows, ascend
+from ..local_cost import LocalRows, ascend
 from .gaussian_integral import softmax
 from .linear_score import NARROW, Generator, SampledModel
 

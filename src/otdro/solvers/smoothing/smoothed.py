@@ -23,8 +23,7 @@ from ...pairs import generator
 from ...problem import Problem, Solution
 from ..base import Solver, constant_risk, constant_solution
 from ..euclidean.coordinates import Coordinates
-from ..feature_map.geometry import local_rows
-from ..feature_map.worst import worst_of_rows
+from ..local_cost import local_rows, worst_risk
 from .descent import Descent
 from .linear_score import LinearScore
 from .particles import Particles
@@ -135,7 +134,7 @@ class Smoothed(Solver):
         x = run.run(np.concatenate([origin.theta, [origin.b, origin.lam]]))
         coef = x[:-2]
         intercept = float(x[-2] - center @ coef)
-        found = worst_of_rows(problem, local, coef, intercept, float(x[-1]))
+        found = worst_risk(problem, coef, intercept, float(x[-1]), local)
         reached = Unsmoothed(float(found.risk), float(found.multiplier), np.inf)
         return run.solution(problem, coef, intercept, reached)
 
