@@ -9,12 +9,12 @@ import otdro
 
 SOURCE = Path(otdro.__file__).parent
 LAYERS = [
-    {"arrays", "first_use", "memory", "sparse_products", "wanted"},
+    {"arrays", "files", "first_use", "memory", "sparse_products", "wanted"},
     {"entry"},
     {"design", "progress", "chunks"},
     {"fences", "row_space"},
     {"losses", "costs", "pairs"},
-    {"metrics", "datasets", "scaling"},
+    {"metrics", "scaling"},
     {"problem"},
     {"duality"},
     {"solvers"},
@@ -22,7 +22,7 @@ LAYERS = [
     {"radius"},
     {"estimators"},
     {"inspection"},
-    {"experiment"},
+    {"comparison"},
     {"plot", "report", "persistence"},
     {"cli"},
     {"__main__"},

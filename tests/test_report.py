@@ -21,7 +21,7 @@ from sklearn.preprocessing import StandardScaler
 from commands import FAST, call, refused
 from otdro import DROClassifier, DRORegressor, audit, report
 from otdro.costs import Norm
-from otdro.inspection.borders import boundary_lines
+from otdro.inspection.certificate import boundary_lines
 from otdro.report.axes import section
 from otdro.report.markup import number, percent, plain
 from otdro.report.stops import stops_of
@@ -255,10 +255,9 @@ def test_boundary_lines_are_where_the_largest_scores_are_equal():
     rng = np.random.default_rng(1)
     B, b, center = rng.standard_normal((4, 3)), rng.standard_normal(4), rng.standard_normal(3)
     first, second = np.eye(3)[0], np.array([0.6, 0.8, 0.0])
-    found = section(B, B @ center + b, first, second)
     D = np.stack([first, second])
     at, box = D @ center, np.array([[-3.0, -3.0], [3.0, 3.0]])
-    lines = boundary_lines(found, at, box)
+    lines = boundary_lines(B @ center + b, section(B, first, second), at, box)
     assert lines
     for u in np.concatenate(lines):
         x = center + D.T @ np.linalg.solve(D @ D.T, u - at)

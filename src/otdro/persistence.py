@@ -6,7 +6,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from .experiment.rows import write_atomic
+from .files import write_atomic
 
 #: Modules of this package whose types a model may hold.
 OURS = ("costs", "estimators", "losses", "metrics", "problem", "radius", "scaling", "solvers")

@@ -10,9 +10,15 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.model_selection import StratifiedShuffleSplit
 from sklearn.pipeline import Pipeline
 
+from ..comparison import (
+    Labelled,
+    Setting,
+    compare,
+    default_model,
+    inner_folds,
+    summarise,
+)
 from ..costs.directions import principal_directions
-from ..experiment import Labelled, Setting, compare, default_model, summarise
-from ..experiment.comparison import inner_folds
 from ..scaling import scaler
 from . import printing
 from .describing import Features
@@ -76,7 +82,6 @@ def demo(reps: int, seed: int) -> None:
     printing.heading("2. Real: breast cancer, chosen because scikit-learn carries it")
     _beside(patients(), reps, seed)
     printing.say("Your own table:  otdro fit DATA.csv --target COLUMN --save model.skops")
-    printing.say("The paper's:     otdro table1 --reps 20")
 
 
 def _learned(data: Labelled, gains: Array, seed: int) -> list[tuple[str, str]]:

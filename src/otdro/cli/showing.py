@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..experiment import Summary
+from ..comparison import Summary
 from . import printing
 from .describing import SHOWN
 

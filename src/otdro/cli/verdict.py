@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..experiment import Summary
+from ..comparison import Summary
 
 #: Paired differences of this many standard errors count.
 ERRORS = 2.0

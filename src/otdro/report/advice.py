@@ -6,7 +6,6 @@ from html import escape
 
 import numpy as np
 
-from ..inspection.summary import present
 from .markup import isolated, number, percent
 from .view import View
 
@@ -63,7 +62,7 @@ def _class(view: View) -> list[str]:
     if audit.classes is None:
         return []
     delta = float(view.stops.deltas[view.stops.first])
-    values = {c: float(audit.accuracy(delta, class_=c)) for c in present(audit)}
+    values = {c: float(audit.accuracy(delta, class_=c)) for c in audit.present_classes}
     worst = min(values, key=values.__getitem__)
     return [
         f"The weakest class is {isolated(worst)}: at delta "

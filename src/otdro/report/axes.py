@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from ..costs.directions import principal_directions
 from ..costs.table import signed
 from ..inspection import Audit
-from ..inspection.borders import Section
 from .markup import isolated, number
 
 Array = NDArray[Any]
@@ -101,12 +100,12 @@ def _spelled(vector: Array, names: list[str]) -> str:
     return " ".join(parts).replace("-", "−")
 
 
-def section(coef: Array, at_center: Array, first: Array, second: Array) -> Section:
-    """Return the scores at center + a first + b second as functions of the coordinates there.
+def section(coef: Array, first: Array, second: Array) -> Array:
+    """Return the slopes (K, 2) of the scores in the coordinates of two axes.
 
     Coordinates are inner products with the axes, u = G (a, b) with the Gram matrix G of the two,
     so that the slopes in u are G^-1 (B first, B second), with the pseudo-inverse of parallel axes.
     """
     D = np.stack([first, second])
     inverse = np.linalg.pinv(D @ D.T, rcond=PARALLEL, hermitian=True)
-    return Section(at_center, (inverse @ D @ coef.T).T)
+    return np.asarray((inverse @ D @ coef.T).T)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..inspection.borders import boundary_lines
+from ..inspection.certificate import boundary_lines
 from .axes import section
 from .markup import rounded
 from .svg import AWAY, Frame, marker, picture, ticks, written
@@ -55,14 +55,14 @@ def _lines(view: View, coef: Array, intercept: Array, frame: Frame) -> str:
     if view.audit.classes is None:
         return ""
     first, second = (view.directions[k] for k in view.chosen)
-    found = section(coef, coef @ view.center + intercept, first, second)
+    slopes = section(coef, first, second)
     box = np.array([[frame.x[0], frame.y[0]], [frame.x[1], frame.y[1]]])
     center = view.directions[list(view.chosen)] @ view.center
     return "".join(
         '<line x1="{:.2f}" y1="{:.2f}" x2="{:.2f}" y2="{:.2f}"/>'.format(
             *(v for x, y in segment for v in (float(frame.px(x)), float(frame.py(y))))
         )
-        for segment in boundary_lines(found, center, box)
+        for segment in boundary_lines(coef @ view.center + intercept, slopes, center, box)
     )
 
 

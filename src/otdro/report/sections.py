@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from ..experiment import Summary
+from ..comparison import Summary
 from ..inspection import Audit
-from ..inspection.summary import cost_name, groups, present
-from ..inspection.units import unit_prices
+from ..inspection.certificate import unit_prices
+from ..inspection.summary import cost_name
 from .charts import path_chart
 from .markup import bar, isolated, name, number, percent, plain, table
 from .view import View
@@ -112,8 +112,8 @@ def breaking(view: View) -> str:
     """Return breaking points, overall, by class and by group."""
     audit = view.audit
     parts: list[tuple[str, dict[str, Any]]] = [("all rows", {})]
-    parts += [(name(c), {"class_": c}) for c in present(audit)]
-    parts += [(f"group {name(g)}", {"group": g}) for g in groups(audit)]
+    parts += [(name(c), {"class_": c}) for c in audit.present_classes]
+    parts += [(f"group {name(g)}", {"group": g}) for g in audit.present_groups]
     lines = [[label, *_points(view, key)] for label, key in parts[: 2 * LINES]]
     at = "the fitted delta"
     if view.stops.fitted is None:

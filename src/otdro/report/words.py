@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..design import as_dense
-from ..inspection.counterfactuals import Change, changes
+from ..inspection.auditing import Change
 from .markup import isolated, number, percent, plain
 from .view import View
 
@@ -62,9 +61,7 @@ def change_text(view: View, k: int) -> str:
     if view.audit.part_moved[k] == 0:
         return f"its {'target' if view.audit.classes is None else 'label'} is changed"
     i = int(np.searchsorted(view.rows, k))
-    before = np.asarray(as_dense(view.sample.X[[i]]), dtype=float)[0]
-    after = view.sample.counterfactuals[i]
-    changed = changes(before, after, view.audit.names, view.audit.scale)
+    changed = view.sample.changes(i)
     parts = [f"{isolated(c.column, 24)} {_step(c)}" for c in changed[:TOLD]]
     rest = len(changed) - len(parts)
     return ", ".join(parts) + (f" and {rest} more" if rest > 0 else "")

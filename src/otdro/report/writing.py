@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from .. import __version__
-from ..experiment import Summary, write_atomic
+from ..comparison import Summary
+from ..files import write_atomic
 from ..inspection import Audit
 from . import sections
 from .advice import advice

@@ -161,7 +161,7 @@ class InteriorPoint(Method):
                 unit = float(model.pi @ np.abs(model.c - model.o * b))
                 unit = unit or float(problem.ball.gain(0.0) * np.sqrt(problem.ball.delta))
             task = scaled(model, b, unit)
-            iterate = iterate_cuts if isinstance(model.norm, CutNorm) else iterate_path
+            iterate = iterate_cuts if model.norm.by_cuts else iterate_path
             run = task.restored(iterate(task.inner, goal / task.risk_unit, max_iter))
         solution = certified(small, model, run, constant, goal, start)
         log.info("interior point: %d iterations, gap %.2g", solution.n_iter, solution.gap)
@@ -453,7 +453,7 @@ def scaled(model: Model, b: float, unit: float) -> ScaledModel:
     inner, basis = model.rescaled(b, unit, slope, 1.0), None
     if inner.form.rate == 0 or inner.norm.rotation_invariant:
         inner, basis = _row_space(inner)
-    elif not (inner.design.sparse or isinstance(inner.norm, CutNorm)):
+    elif not (inner.design.sparse or inner.norm.by_cuts):
         inner, basis = _along_large_rows(inner)
     # the size of the smallest column of Z that can pay its penalty
     sizes = _usual_sizes(inner)
@@ -653,7 +653,7 @@ class Best:
         """Bound the optimum from both sides at an iterate."""
         m = self.model
         b = float(x.xi[0]) if m.intercept else 0.0
-        nu = float(x.xi[q.nu]) if isinstance(m.form, Joint) else np.inf
+        nu = float(x.xi[q.nu]) if m.form.has_nu else np.inf
         # rounding can leave nu >= 0 behind
         if nu > 0:
             upper = m.form.risk(m.pi, m.residual(x.theta, b), m.norm.value(x.theta), nu)

@@ -139,6 +139,8 @@ class PenaltyNorm:
     rotation_invariant: ClassVar[bool] = False
     #: Whether a minimiser has zeros among its coefficients.
     leaves_zeros: ClassVar[bool] = False
+    #: Whether the norm is known by cuts, added one at a time.
+    by_cuts: ClassVar[bool] = False
     #: The unit of the norm of the cost.
     unit: float = 1.0
 
@@ -261,6 +263,8 @@ class CutNorm(FacedNorm):
 
     ``root`` (k, d) and ``centre`` add ||root (theta - centre)||^2/2, the curvature that cuts lack.
     """
+
+    by_cuts = True
 
     cost: Cost
     cuts: Array
@@ -395,6 +399,8 @@ class Form:
 
     #: How many rounding errors of Z'(pi o alpha) a bound may charge instead of removing.
     roundings: ClassVar[float] = 1.0
+    #: Whether nu = w^2/(2 lam) is one of the scalars.
+    has_nu: ClassVar[bool] = False
 
     @property
     def worth(self) -> float:
@@ -554,6 +560,8 @@ class Joint(Form):
     is the same there and concave, and the least q is the best. An infinite slope leaves e = 0,
     kappa = 0 leaves q = 0.
     """
+
+    has_nu = True
 
     curve: Pieces
 

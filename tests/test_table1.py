@@ -1,19 +1,18 @@
 import subprocess
 import sys
 from dataclasses import asdict, replace
+from pathlib import Path
 
 import numpy as np
 import pytest
+import table1
+from datasets import SPECS, Dataset, load
+from joblib import parallel_config
+from sklearn.base import BaseEstimator
 from sklearn.datasets import make_classification
+from table1 import METHODS, SIZES, Clock, Plan, Row, Unit, main, number, run, seed_of, split, tables
 
-from otdro import experiment
-from otdro.datasets import Dataset, load
-from otdro.experiment import Labelled, Plan, Row, rows, run, seed_of, split, tables
-from otdro.experiment.comparison import Score, compare, rounds, summarise
-from otdro.experiment.run import Clock, Unit
-from otdro.experiment.splits import SIZES, folds
-from otdro.experiment.table import number
-from otdro.scaling import SCALINGS, Asinh, scaler
+HERE = str(Path(table1.__file__).parent)
 
 
 def toy(name="toy", n=120, seed=0):
@@ -29,12 +28,10 @@ def plan(reps=3, methods=("LR", "W"), **kw):
 
 def bare(found):
     """The rows by key, without what may differ between two runs; as text, for nan is not nan."""
-    return {rows.key(row): repr(replace(row, seconds=0.0)) for row in found}
+    return {row.key: repr(replace(row, seconds=0.0)) for row in found}
 
 
 def test_sizes_use_every_row_of_the_sets():
-    from otdro.datasets import SPECS
-
     for name, sizes in SIZES.items():
         assert sum(sizes) == SPECS[name].shape[0]
 
@@ -54,14 +51,10 @@ def test_split_is_a_partition_with_both_classes():
     assert (rare[split(rare, (20, 0, 180), 1).train] == 1).sum() >= 2
 
 
-def test_folds_shrink_to_the_smallest_class():
-    assert folds(np.repeat([1, -1], [3, 20]), 0).get_n_splits() == 3
-
-
 def test_rows_are_canonical_and_complete(tmp_path):
     found = run(plan(), tmp_path)
-    assert [rows.key(row) for row in found] == plan().cells()
-    assert (tmp_path / rows.FINAL).read_text() == rows.to_csv(found)
+    assert [row.key for row in found] == plan().cells()
+    assert (tmp_path / table1.FINAL).read_text() == table1.to_csv(found)
     assert {row.train_rows for row in found} == {40}
     assert all(np.isfinite(row.test_loss) and not row.note for row in found if row.method == "W")
 
@@ -70,15 +63,16 @@ def test_any_order_and_any_backend_give_the_same(tmp_path):
     whole = run(plan(), tmp_path / "a")
     run(plan(reps=1, methods=("W",)), tmp_path / "b")
     backwards = plan(methods=("W", "LR"))
-    found = run(backwards, tmp_path / "b", jobs=2, backend="threading")
+    with parallel_config(backend="threading"):
+        found = run(backwards, tmp_path / "b", jobs=2)
     assert bare(whole) == bare(found)
 
 
 def test_a_torn_row_is_cut_off_and_run_again(tmp_path):
     whole = run(plan(), tmp_path / "a")
     (tmp_path / "b").mkdir()
-    raw = (tmp_path / "a" / rows.ROWS).read_bytes()
-    (tmp_path / "b" / rows.ROWS).write_bytes(raw[: len(raw) // 2])
+    raw = (tmp_path / "a" / table1.ROWS).read_bytes()
+    (tmp_path / "b" / table1.ROWS).write_bytes(raw[: len(raw) // 2])
     assert bare(run(plan(), tmp_path / "b")) == bare(whole)
 
 
@@ -87,8 +81,9 @@ import os, random, signal, sys, time
 from multiprocessing import get_context
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
-from test_experiment import plan
-from otdro.experiment import run
+sys.path.insert(0, sys.argv[3])
+from test_table1 import plan
+from table1 import run
 
 folder = Path(sys.argv[2])
 random.seed(0)
@@ -110,21 +105,21 @@ print(killed)
 @pytest.mark.skipif(sys.platform == "win32", reason="kills by signal")
 def test_killed_ten_times_the_result_is_the_same(tmp_path):
     here = str(__import__("pathlib").Path(__file__).parent)
-    command = [sys.executable, "-W", "error", "-c", KILLER, here, str(tmp_path / "killed")]
+    command = [sys.executable, "-W", "error", "-c", KILLER, here, str(tmp_path / "killed"), HERE]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert int(done.stdout) >= 3
     whole = run(plan(reps=12), tmp_path / "whole")
-    kept = rows.read(tmp_path / "killed")
+    kept = table1.read(tmp_path / "killed")
     assert len(kept) == len(whole)
     assert bare(kept) == bare(whole)
-    lines = [(tmp_path / f / rows.FINAL).read_text().splitlines() for f in ("killed", "whole")]
+    lines = [(tmp_path / f / table1.FINAL).read_text().splitlines() for f in ("killed", "whole")]
     assert len(lines[0]) == len(lines[1])
     assert [x.split(",")[:10] for x in lines[0]] == [x.split(",")[:10] for x in lines[1]]
 
 
 def test_two_runs_do_not_share_a_folder(tmp_path):
     pytest.importorskip("fcntl")
-    with rows.lock(tmp_path), pytest.raises(ValueError, match="another run is writing"):
+    with table1.lock(tmp_path), pytest.raises(ValueError, match="another run is writing"):
         run(plan(), tmp_path)
 
 
@@ -132,21 +127,20 @@ def test_rows_of_another_seed_or_version_are_refused(tmp_path):
     run(plan(reps=1), tmp_path)
     with pytest.raises(ValueError, match="base_seed=0, not 1"):
         run(plan(reps=1, seed=1), tmp_path)
-    (tmp_path / rows.ROWS).write_text('{"set": "BC"}\n')
+    (tmp_path / table1.ROWS).write_text('{"set": "BC"}\n')
     with pytest.raises(ValueError, match="not a file of rows"):
         run(plan(), tmp_path)
 
 
+def broken(setting):
+    class Broken(BaseEstimator):
+        def fit(self, X, y):
+            raise ValueError("no luck")
+
+    return Broken()
+
+
 def test_a_failed_fit_is_a_row_with_a_note(tmp_path, monkeypatch):
-    from otdro.experiment.methods import METHODS
-
-    def broken(setting):
-        class Broken:
-            def fit(self, X, y):
-                raise ValueError("no luck")
-
-        return Broken()
-
     monkeypatch.setitem(METHODS, "W", replace(METHODS["W"], build=broken))
     found = run(plan(reps=1), tmp_path)
     notes = {row.method: row.note for row in found}
@@ -157,8 +151,6 @@ def test_a_failed_fit_is_a_row_with_a_note(tmp_path, monkeypatch):
 def test_an_empty_model_predicts_one_class(tmp_path, monkeypatch):
     from sklearn.linear_model import LogisticRegression
 
-    from otdro.experiment.methods import METHODS
-
     def empty(setting):
         return LogisticRegression(C=1e-9, l1_ratio=1, solver="liblinear")
 
@@ -166,21 +158,6 @@ def test_an_empty_model_predicts_one_class(tmp_path, monkeypatch):
     found = run(plan(reps=1, methods=("W",)), tmp_path)
     assert all(0.2 < row.accuracy < 0.8 for row in found)
     assert found[0].test_loss == pytest.approx(np.log(2))
-
-
-def test_write_atomic_leaves_nothing_half_written(tmp_path, monkeypatch):
-    target = tmp_path / "x"
-    target.write_text("old")
-
-    def full(descriptor):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("os.fsync", full)
-    with pytest.raises(OSError, match="No space left") as caught:
-        experiment.write_atomic(target, "new")
-    assert caught.value.filename == str(target)
-    assert target.read_text() == "old"
-    assert list(tmp_path.iterdir()) == [target]
 
 
 def test_the_estimate_weighs_the_sets_that_are_left(monkeypatch):
@@ -231,94 +208,92 @@ def test_numbers_are_written_as_in_the_paper(value, text):
 
 
 def test_paper_numbers_are_the_whole_table():
-    paper = experiment.paper_numbers()
+    paper = table1.paper_numbers()
     assert len(paper) == 24
     assert paper["BC", "DRO-NL"]["test"] == (0.119, 0.044)
     assert paper["QSAR", "LR"]["test"] == (35.5, 12.8)
 
 
 def test_methods_by_name_and_group():
-    assert experiment.resolve("ours, l2") == ["L2", "ours"]
-    assert experiment.resolve("seven") == ["LR", "LRL1", "DRO-L", "DRO-NL", "L2", "W", "ours"]
-    assert set(experiment.resolve(None)) < set(experiment.resolve("all"))
+    assert table1.resolve("ours, l2") == ["L2", "ours"]
+    assert table1.resolve("seven") == ["LR", "LRL1", "DRO-L", "DRO-NL", "L2", "W", "ours"]
+    assert set(table1.resolve("default")) < set(table1.resolve("all"))
     with pytest.raises(ValueError, match="unknown method 'svm'"):
-        experiment.resolve("svm")
+        table1.resolve("svm")
 
 
-@pytest.mark.parametrize("name", experiment.METHODS)
+@pytest.mark.parametrize("name", METHODS)
 def test_every_method_runs(name, tmp_path):
     found = run(plan(reps=1, methods=[name]), tmp_path)
     assert all(np.isfinite(row.test_loss) for row in found)
     assert all("Error" not in row.note for row in found)
 
 
-@pytest.mark.parametrize("name", SCALINGS)
-def test_scalings_keep_shape_and_tame_tails(name):
-    X = np.random.default_rng(0).standard_cauchy((200, 3))
-    X[:, 2] = 4.0
-    Z = scaler(name).fit_transform(X)
-    assert Z.shape == X.shape
-    assert np.isfinite(Z).all()
-    if name in ("asinh", "auto"):
-        assert np.abs(Z).max() < 6
-    with pytest.raises(ValueError, match="unknown scaling"):
-        scaler("log")
-
-
-def test_asinh_is_linear_in_the_middle_and_takes_constant_columns():
-    X = np.column_stack([np.linspace(-1e-3, 1e-3, 9), np.full(9, 3.0), np.r_[np.zeros(8), 5.0]])
-    found = Asinh().fit(X)
-    np.testing.assert_array_equal(found.scale_[1:], [1.0, 5.0 / 9])
-    assert list(found.get_feature_names_out(["a", "b", "c"])) == ["a", "b", "c"]
-
-
-def test_comparison_is_paired_and_complete(few_penalties):
-    import pandas as pd
-    from sklearn.preprocessing import StandardScaler
-
-    data = toy(n=80)
-    found = list(
-        compare(
-            Labelled(pd.DataFrame(data.X), data.y, "classification"),
-            StandardScaler(),
-            rounds(data.y, "classification", 3, 0),
-        )
-    )
-    told = {(s.method, s.measure): s for s in summarise(found)}
-    assert {m for m, _ in told} == {"ours", "plain", "L1", "L2", "constant", "Wasserstein"}
-    assert told["ours", "log-loss"].difference == 0
-    values = [s.values["log-loss"] for s in found if s.method == "L2"]
-    assert told["L2", "log-loss"].mean == pytest.approx(np.mean(values))
-
-
-@pytest.mark.parametrize("task", ["regression", "multiclass"])
-def test_comparison_takes_other_tasks(few_penalties, task):
-    import pandas as pd
-    from sklearn.preprocessing import StandardScaler
-
-    X = np.random.default_rng(0).standard_normal((45, 3))
-    y = X[:, 0] + 0.1 * X[:, 1] if task == "regression" else np.repeat([0, 1, 2], 15)
-    kind = "regression" if task == "regression" else "classification"
-    data = Labelled(pd.DataFrame(X), y, kind)
-    found = list(compare(data, StandardScaler(), rounds(y, kind, 2, 0)))
-    assert len(found) == 12
-    assert all(np.isfinite(list(s.values.values())).all() for s in found)
-
-
-def test_plot_draws_one_line_a_method():
-    from matplotlib.figure import Figure
-
-    from otdro.plot import comparison
-
-    scores = [Score(m, k, {"log-loss": 0.1 * k + 0.2}) for m in ("ours", "L2") for k in range(4)]
-    ax = Figure().subplots()
-    assert len(comparison(ax, scores, "log-loss")) == 4
-    assert [t.get_text() for t in ax.get_yticklabels()] == ["ours", "L2"]
-
-
 def test_rows_survive_the_disk(tmp_path):
     row = example()
-    rows.append(tmp_path, [row, replace(row, rep=1, test_loss=float("nan"))])
-    back = rows.read(tmp_path)
+    table1.append(tmp_path, [row, replace(row, rep=1, test_loss=float("nan"))])
+    back = table1.read(tmp_path)
     assert asdict(back[0]) == asdict(row)
     assert np.isnan(back[1].test_loss)
+
+
+def test_the_command_skips_what_is_missing_and_goes_on(here, capsys, monkeypatch):
+    monkeypatch.delenv("OTDRO_DATA", raising=False)
+    command = ["--sets", "BC,MB", "--methods", "W,ours", "--out", "o"]
+    assert main([*command, "--reps", "1"]) == 0
+    out, err = capsys.readouterr()
+    assert "MB is in no folder searched" in err
+    assert ".126±.034" not in out
+    assert "2/2" in err
+    before = Path("o/results.csv").read_text().splitlines()
+    assert main([*command, "--reps", "2"]) == 0
+    after = Path("o/results.csv").read_text().splitlines()
+    assert after[: len(before)] == before
+    assert len(after) == 5
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
+    names = ["results.csv", "rows.jsonl", "table1.md", "table1.tex", "table1.txt"]
+    assert sorted(p.name for p in Path("o").iterdir()) == names
+    assert "base_seed=0, not 3" in refused(capsys, *command, "--seed", "3")
+
+
+def refused(capsys, *argv):
+    """Return the sentence with which the command refuses."""
+    with pytest.raises(SystemExit) as ended:
+        main(list(argv))
+    assert ended.value.code == 2
+    return capsys.readouterr().err
+
+
+def test_bad_options_are_refused(here, capsys, monkeypatch):
+    monkeypatch.delenv("OTDRO_DATA", raising=False)
+    assert "'iris' is not in the paper's table" in refused(capsys, "--sets", "iris")
+    assert "unknown method 'svm'" in refused(capsys, "--methods", "svm")
+    assert "--reps must be" in refused(capsys, "--reps", "0")
+    assert "none of the data sets" in refused(capsys, "--sets", "MB")
+    assert "or methods" in refused(capsys, "--sets", "BC", "--methods", ",")
+    Path("file").write_text("")
+    assert "is a file" in refused(capsys, "--sets", "BC", "--out", "file")
+
+
+def test_a_fit_that_raises_fails_the_command_after_all_results(here, capsys, monkeypatch):
+    command = ["--sets", "BC", "--methods", "LR,W", "--reps", "2", "--out", "o"]
+    with monkeypatch.context() as patch:
+        patch.setitem(METHODS, "W", replace(METHODS["W"], build=broken))
+        assert main(command) == 1
+    out, err = capsys.readouterr()
+    assert "2 of 4 fits raised an error: W." in err
+    assert "W: 2 of the fits: ValueError: no luck" in out
+    assert len(Path("o/results.csv").read_text().splitlines()) == 5
+    assert "no luck" in Path("o/table1.txt").read_text()
+    # the same command tries them again
+    assert main(command) == 0
+    assert "no luck" not in Path("o/table1.txt").read_text()
+
+
+@pytest.mark.slow
+def test_the_script_runs_in_two_processes(here):
+    command = [sys.executable, f"{HERE}/table1.py", "--sets", "BC", "--methods", "W,ours"]
+    rest = ["--reps", "2", "--jobs", "2", "--out", "o"]
+    done = subprocess.run([*command, *rest], capture_output=True, text=True, check=True)
+    assert "Test log-loss, median" in done.stdout
+    assert len(Path("o/results.csv").read_text().splitlines()) == 5
