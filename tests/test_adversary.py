@@ -54,7 +54,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize(("name", "delta"), product(CASES, [0.01, 0.3]))
+@pytest.mark.parametrize(("name", "delta"), list(product(CASES, [0.01, 0.3])))
 def test_the_worst_case_attains_the_robust_risk(name, delta):
     X, y, S = data()
     cost, more = CASES[name]
