@@ -623,6 +623,8 @@ class Best:
         """Follow the central path of q; return the last iterate and the number of iterates."""
         marks = np.full(3, np.inf)
         since = 0
+        # the equations of one step are kept until the next: new memory costs more than a step
+        newton: SaddleEquations | None = None
 
         def done(x: Iterate) -> bool:
             nonlocal marks, since
@@ -637,6 +639,7 @@ class Best:
             return mu <= self.enough or self.gap <= self.goal or since > PATIENCE
 
         def advance(x: Iterate) -> Iterate:
+            nonlocal newton
             newton = SaddleEquations(q, x, self.careful)
             step = corrected_step(newton, LEAST_SHARE)
             length = newton.centred(step)
