@@ -12,8 +12,8 @@ from otdro.losses import Logistic, Squared
 from otdro.problem import Ball, Problem
 from otdro.solvers import Exact, Quadrature
 from otdro.solvers.finite import formulate
-from otdro.solvers.smoothing.linear_score import LinearScore
-from otdro.solvers.smoothing.smoothed_dual import dual_rows
+from otdro.solvers.smoothing.draws import LinearScore
+from otdro.solvers.smoothing.quadrature import dual_rows
 
 
 def seconds(call, repeats):

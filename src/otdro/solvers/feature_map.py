@@ -17,22 +17,24 @@ from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from ..design import Design
-from ..duality import Atoms, DualRows, Local, first_within, lower_bound
+from ..duality import DualRows, Local, first_within
 from ..losses import Loss
 from ..problem import Problem, Solution
 from ..progress import logger
 from .base import Method, Starts, constant_risk, constant_solution, verdict
 from .euclidean.joint import JointObjective
 from .euclidean.joint_steps import descend as joint_descend
-from .smoothing.gaussian_integral import SmoothedRows, softmax
-from .smoothing.newton_path import descend
-from .smoothing.smoothed_dual import (
+from .smoothing.quadrature import (
     FIRST_EPS,
     Origin,
     SmoothedObjective,
     SmoothedPoint,
+    SmoothedRows,
+    descend,
     dual_rows,
     local_origin,
+    moved_bound,
+    softmax,
 )
 
 Array = NDArray[Any]
@@ -213,26 +215,12 @@ def _bounds(smooth: SmoothedObjective, x: SmoothedPoint, eps: float) -> tuple[fl
         fixed = (low, high, smooth.delta, rows.fit_intercept)
         slopes = SharedSlopes(rows.design.dense(), norm.B, weights, *fixed)
         return risk, slopes.bound(loss, rows.y, share)
-    mass = softmax(inner.value.T / eps)[0].T * weights
-    z = x.z + inner.shift
-    y = np.broadcast_to(rows.y, z.shape)
-    a = loss.derivative(z, y)
-    atoms = Atoms(mass[..., None], a[..., None], _room(loss, a, z, y)[..., None])
-    bound = lower_bound(rows, loss, atoms, (z - x.b)[..., None])
-    return risk, float(bound[0])
+    return risk, moved_bound(rows, loss, x.z, x.b, x.w, x.lam, eps)
 
 
 def two_slopes(loss: Loss) -> bool:
     """Whether a loss has two slopes and no curvature."""
     return loss.pieces is not None and loss.pieces.kappa == 0
-
-
-def _room(loss: Loss, a: Array, z: Array, y: Array) -> Array:
-    """Return how far slopes are from the ends of their range, else the curvature."""
-    low, high = loss.slope_range(y)
-    if loss.pieces is None or np.isinf(low).any() or np.isinf(high).any():
-        return loss.curvature(z, y)
-    return np.asarray((high - a) * (a - low))
 
 
 @dataclass(frozen=True, eq=False)

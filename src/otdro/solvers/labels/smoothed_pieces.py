@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ...duality import Dual
 from ..norm_rows import NormRows
-from ..smoothing.gaussian_integral import softmax
+from ..smoothing.quadrature import softmax
 from .priced_rows import (
     Accuracy,
     Place,

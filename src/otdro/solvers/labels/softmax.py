@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from ...duality import Dual, priced_pair_risk
 from ...losses.softmax import entropy
 from ..norm_rows import Barrier, NormRows
-from ..smoothing.gaussian_integral import softmax
+from ..smoothing.quadrature import softmax
 from ..softmax.penalty import PairPenalty, corrected
 from ..softmax.rows import SoftmaxRows
 from .priced_rows import Accuracy
