@@ -12,6 +12,7 @@ from otdro.problem import Ball, Problem
 from otdro.solvers import Exact
 from otdro.solvers.base import duality_gap
 from otdro.solvers.conic import InteriorPoint
+from solving import solution
 
 N, D = 60, 600
 
@@ -35,7 +36,7 @@ def problem_of(loss, delta, fit_intercept=True, thin=False, seed=0, d=D):
 )
 def test_the_gap_over_all_columns_is_true(loss, thin, fit_intercept):
     problem = problem_of(loss, 0.05, fit_intercept, thin)
-    found = Exact(tol=1e-6).solve(problem)
+    found = solution(Exact(tol=1e-6), problem)
     X = problem.X.toarray() if thin else problem.X
     beta, b = cp.Variable(D), cp.Variable()
     z = X @ beta + (b if fit_intercept else 0.0)
@@ -54,9 +55,9 @@ def test_the_gap_over_all_columns_is_true(loss, thin, fit_intercept):
 
 def test_a_path_takes_its_columns_along_and_slopes_balance():
     problem = problem_of(losses.Logistic(), 0.1)
-    solved = Exact(tol=1e-5).solve_path(problem, np.array([0.1, 0.05, 0.02]))
+    solved = Exact(tol=1e-5).solve([problem], np.array([0.1, 0.05, 0.02]))[0]
     for delta, found in zip((0.1, 0.05, 0.02), solved, strict=True):
-        alone = Exact(tol=1e-7).solve(problem.at(delta))
+        alone = solution(Exact(tol=1e-7), problem.at(delta))
         assert found.objective - alone.objective <= found.gap + 1e-7
         pull = problem.X.T @ (problem.weights * found.dual)
         assert np.abs(pull).max() <= delta * (1 + 1e-2)
@@ -66,7 +67,7 @@ def test_a_path_takes_its_columns_along_and_slopes_balance():
 @pytest.mark.parametrize("loss", [losses.Hinge(), losses.Absolute()], ids=repr)
 def test_all_columns_join_where_few_do_not_do(loss):
     # a small delta lets as many columns in as there are rows
-    assert Exact(tol=1e-6).solve(problem_of(loss, 1e-4)).converged
+    assert solution(Exact(tol=1e-6), problem_of(loss, 1e-4)).converged
 
 
 def test_a_default_fit_under_linf_ends():
@@ -82,8 +83,8 @@ def test_steps_over_some_columns_meet_the_interior_point_over_all(d, delta, fit_
     problem = problem_of(losses.Logistic(), delta, fit_intercept, thin=delta < 0.01, d=d)
     weights = np.where(np.arange(N) % 7 == 0, 0.0, 1.0)
     problem = problem.weighted(weights / weights.sum())
-    found = Exact(tol=1e-8).solve(problem)
-    other = InteriorPoint().solve(problem, 1e-8, 200)
+    found = solution(Exact(tol=1e-8), problem)
+    [[other]] = InteriorPoint().solve([problem], [delta], [1e-8], 200, None)
     assert found.converged
     assert_allclose(found.objective, other.objective, atol=1e-8)
     assert found.objective - found.gap <= other.objective
@@ -93,15 +94,15 @@ def test_steps_over_some_columns_meet_the_interior_point_over_all(d, delta, fit_
 
 def test_a_gap_at_rounding_is_reached():
     for delta in (0.1, 1e-2, 1e-4):
-        found = Exact(tol=1e-12).solve(problem_of(losses.Logistic(), delta, d=30))
+        found = solution(Exact(tol=1e-12), problem_of(losses.Logistic(), delta, d=30))
         assert found.gap <= 1e-11
 
 
 def test_gaps_of_early_stops_hold():
     problem = problem_of(losses.Logistic(), 0.01)
-    best = Exact(tol=1e-9).solve(problem)
+    best = solution(Exact(tol=1e-9), problem)
     for max_iter in (1, 2, 4):
-        early = Exact(1e-9, max_iter).solve(problem)
+        early = solution(Exact(1e-9, max_iter), problem)
         assert early.objective - early.gap <= best.objective
         assert early.objective >= best.objective - best.gap
 

@@ -114,7 +114,7 @@ def problem_of(X, y, loss, cost, delta, order, fit_intercept=True):
 def solved(problem, tol=TOL, max_iter=200):
     method = InteriorPoint()
     assert method.lacks(problem) is None
-    found = method.solve(problem, tol, max_iter)
+    [[found]] = method.solve([problem], [problem.ball.delta], [tol], max_iter, None)
     assert found.converged, found.message
     assert 0 <= found.gap <= tol * constant_risk(problem)[1]
     return found
@@ -393,7 +393,8 @@ def test_wild_tables_end_certified(kind):
 def test_one_line_of_progress_per_solve(caplog):
     X, y = sample("classification")
     with caplog.at_level(logging.INFO, logger="otdro"):
-        InteriorPoint().solve(problem_of(X, y, Hinge(), Norm(2), 0.1, 1), 1e-6, 100)
+        problem = problem_of(X, y, Hinge(), Norm(2), 0.1, 1)
+        InteriorPoint().solve([problem], [0.1], [1e-6], 100, None)
     assert [record.message.split(":")[0] for record in caplog.records] == ["interior point"]
 
 

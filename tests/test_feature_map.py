@@ -1,4 +1,4 @@
-"""The feature-map cost: Jacobians, the linearised and the polished solution, learned metrics."""
+"""The feature-map cost: Jacobians, the linearised fit, learned metrics."""
 
 import pickle
 from dataclasses import replace
@@ -32,7 +32,8 @@ from otdro.problem import Ball, Problem
 from otdro.radius import path
 from otdro.solvers import Exact, Smoothed
 from otdro.solvers.base import constant_risk
-from otdro.worst_case.places import worst_risk
+from otdro.worst_case import robust_risk_of
+from solving import solution
 
 MAP = np.array([[1.0, 0.3], [0.0, 0.8]])
 
@@ -76,8 +77,8 @@ def test_jacobian_and_price_gradient(name):
 @pytest.mark.parametrize("loss", [Logistic(), Squared(), Huber()], ids=lambda v: type(v).__name__)
 def test_a_linear_map_is_a_mahalanobis_cost(loss):
     cost = FeatureMap(FunctionTransformer(lambda X: X @ MAP))
-    found = Exact().solve(sample(cost, 0.05, loss))
-    exact = Exact().solve(sample(Mahalanobis(MAP @ MAP.T), 0.05, loss))
+    found = solution(Exact(), sample(cost, 0.05, loss))
+    exact = solution(Exact(), sample(Mahalanobis(MAP @ MAP.T), 0.05, loss))
     assert_allclose(found.objective, exact.objective, rtol=2e-6)
     assert_allclose(found.coef, exact.coef, atol=2e-3)
     assert found.gap <= 1e-6 * exact.objective
@@ -116,9 +117,9 @@ def test_linearised_is_exact_for_the_logistic_loss(seed, delta):
     y = np.where(X @ [2.0, -1.0, 0.5] + noise > 0, 1.0, -1.0)
     cost = FeatureMap(metric=rng.uniform(0.3, 3, size=9), linearised=True)
     problem = Problem(X, y, np.full(15, 1 / 15), Logistic(), Ball(cost, delta, 2))
-    assert Exact(tol=1e-9).solve(problem).gap <= 1e-9 * np.log(2)
+    assert solution(Exact(tol=1e-9), problem).gap <= 1e-9 * np.log(2)
     # cvxpy takes the places from the solution, so that these must be accurate
-    found = Exact(tol=1e-13).solve(problem)
+    found = solution(Exact(tol=1e-13), problem)
     if np.any(found.coef) and delta > 1e-6:
         # below, Clarabel's own accuracy ends
         assert_allclose(found.objective, conic_bound(problem, found), atol=1e-7)
@@ -131,7 +132,7 @@ def test_linearised_gaps_of_smooth_losses(loss, delta, intercept):
     problem = sample(FeatureMap(metric=np.linspace(0.5, 2, 5), linearised=True), delta, loss)
     weights = np.where(np.arange(40) < 30, 1 / 30, 0.0)
     problem = replace(problem, weights=weights, fit_intercept=intercept)
-    found = Exact(tol=1e-8).solve(problem)
+    found = solution(Exact(tol=1e-8), problem)
     assert found.converged
     assert found.gap <= 1e-8 * constant_risk(problem)[1]
     # no other model has less risk than objective - gap
@@ -139,7 +140,7 @@ def test_linearised_gaps_of_smooth_losses(loss, delta, intercept):
     for size in (1e-4, 1e-2, 1.0):
         coef = found.coef + size * rng.normal(size=2)
         b = found.intercept + size * rng.normal() * intercept
-        risk = worst_risk(problem, coef, b)
+        risk = robust_risk_of(problem, coef, b)
         assert risk >= found.objective - found.gap
         assert_allclose(risk, found.objective, atol=10 * size * (1 + size))
 
@@ -225,8 +226,8 @@ def grid_risk(problem, found, far=4.0, fine=0.3):
 @pytest.mark.parametrize("delta", [0.01, 0.05, 0.2])
 def test_the_risk_under_the_cost_itself_equals_a_dense_search(delta):
     problem = sample(FeatureMap(linearised=False), delta)
-    found = Exact().solve(sample(FeatureMap(), delta))
-    worst = worst_risk(problem, found.coef, found.intercept)
+    found = solution(Exact(), sample(FeatureMap(), delta))
+    worst = robust_risk_of(problem, found.coef, found.intercept)
     # the least over lam is at most the value at any
     lams = found.multiplier * np.linspace(0.7, 1.3, 13)
     dual = min(grid_risk(problem, replace(found, multiplier=lam)) for lam in lams)
@@ -238,9 +239,9 @@ def test_the_linearised_risk_tends_to_that_of_the_cost_itself():
     deltas = np.array([1e-5, 1e-4, 1e-3])
     apart = []
     for delta in deltas:
-        found = Exact(tol=1e-9).solve(sample(FeatureMap(), delta))
+        found = solution(Exact(tol=1e-9), sample(FeatureMap(), delta))
         itself = sample(FeatureMap(linearised=False), delta)
-        apart.append(abs(worst_risk(itself, found.coef, found.intercept) - found.objective))
+        apart.append(abs(robust_risk_of(itself, found.coef, found.intercept) - found.objective))
     rate = np.polyfit(np.log(deltas), np.log(apart), 1)[0]
     assert 0.8 <= rate <= 1.6
 
@@ -249,7 +250,7 @@ def test_the_linearised_risk_tends_to_that_of_the_cost_itself():
 def test_smoothed_has_no_linearised_cost():
     problem = sample(FeatureMap(linearised=True), 0.05)
     with pytest.raises(ValueError, match="Use linearised=False"):
-        Smoothed(random_state=0).solve(problem)
+        solution(Smoothed(random_state=0), problem)
     model = DROClassifier(
         cost=FeatureMap(linearised=False),
         deltas=[0.5, 0.05],
@@ -261,10 +262,12 @@ def test_smoothed_has_no_linearised_cost():
 
 def test_smoothed_does_no_worse_under_the_cost_itself_than_the_linearised_fit():
     problem = sample(FeatureMap(linearised=False), 0.05)
-    found = Smoothed(random_state=0).solve(problem)
-    linear = Exact().solve(sample(FeatureMap(), 0.05))
-    assert_allclose(worst_risk(problem, found.coef, found.intercept), found.objective, rtol=1e-6)
-    assert found.objective <= 1.002 * worst_risk(problem, linear.coef, linear.intercept)
+    found = solution(Smoothed(random_state=0), problem)
+    linear = solution(Exact(), sample(FeatureMap(), 0.05))
+    assert_allclose(
+        robust_risk_of(problem, found.coef, found.intercept), found.objective, rtol=1e-6
+    )
+    assert found.objective <= 1.002 * robust_risk_of(problem, linear.coef, linear.intercept)
 
 
 def test_the_metric_is_learned_on_the_features():
@@ -273,7 +276,7 @@ def test_the_metric_is_learned_on_the_features():
     assert cost.metric.shape == (5, 5)
     assert hasattr(problem.ball.cost.metric, "fit")
     learned = Problem(problem.X, problem.y, problem.weights, problem.loss, Ball(cost, 0.05, 2))
-    assert np.isfinite(Exact().solve(learned).objective)
+    assert np.isfinite(solution(Exact(), learned).objective)
     with pytest.raises(ValueError, match="learn"):
         problem.ball.cost.check(2)
 
@@ -281,15 +284,15 @@ def test_the_metric_is_learned_on_the_features():
 def test_bad_input_is_named():
     half = FunctionTransformer(lambda X: X[::2])
     with pytest.raises(ValueError, match="FunctionTransformer must keep the number of rows"):
-        Exact().solve(sample(FeatureMap(half), 0.1))
+        solution(Exact(), sample(FeatureMap(half), 0.1))
     flat = FunctionTransformer(lambda X: X[:, :1])
     with pytest.raises(ValueError, match="flat"):
-        Exact().solve(sample(FeatureMap(flat), 0.1))
+        solution(Exact(), sample(FeatureMap(flat), 0.1))
     with pytest.raises(ValueError, match="cubic"):
         FeatureMap("cubic").check(2)
     for solver, cost in ((Exact(), FeatureMap()), (Smoothed(), FeatureMap(linearised=False))):
         with pytest.raises(ValueError, match="order=2"):
-            solver.solve(sample(cost, 0.1, order=1))
+            solution(solver, sample(cost, 0.1, order=1))
 
 
 def test_settings_survive():
@@ -302,10 +305,10 @@ def test_settings_survive():
 @pytest.mark.parametrize("delta", [0.001, 0.01, 0.1])
 def test_linearised_gaps_of_losses_with_a_kink(loss, delta):
     problem = sample(FeatureMap(metric=np.linspace(0.5, 2, 5), linearised=True), delta, loss)
-    found = Exact().solve(problem)
+    found = solution(Exact(), problem)
     assert found.converged
     assert found.gap <= 1e-6 * constant_risk(problem)[1]
-    risk = worst_risk(problem, found.coef, found.intercept)
+    risk = robust_risk_of(problem, found.coef, found.intercept)
     assert_allclose(risk, found.objective, rtol=1e-6)
 
 

@@ -24,7 +24,8 @@ COSTS = ["euclidean", "mahalanobis", "l1", "linf"]
 
 
 def solve(problem, tol=TOL, max_iter=100):
-    return InteriorPoint().solve(problem, tol, max_iter)
+    [[found]] = InteriorPoint().solve([problem], [problem.ball.delta], [tol], max_iter, None)
+    return found
 
 
 def sample(shape, loss):

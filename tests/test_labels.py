@@ -15,11 +15,12 @@ from otdro.problem import Problem, Sample
 from otdro.radius.prices import LABEL_MULTIPLES
 from otdro.radius.thresholds import threshold
 from otdro.solvers import Exact, Quadrature
-from otdro.solvers.labels import PricedLabels, interior, tied_rows
+from otdro.solvers.labels import interior, tied_rows
 from otdro.solvers.labels.kept_moments import KeptMoments
 from otdro.solvers.labels.kinked_quadratic import KinkedQuadratic
 from otdro.solvers.norm_rows import norm_rows
 from reference import classes as reference
+from solving import solution
 from strangers import LThreeHalves
 
 RNG = np.random.default_rng(0)
@@ -51,7 +52,7 @@ CLASSIFIED = {"logistic": Logistic(), "hinge": Hinge(), "squared_hinge": Squared
 
 
 def solved(loss, y, ball, tol=1e-7):
-    return Exact(tol).solve(Problem(X, y, WEIGHTS, loss, ball))
+    return solution(Exact(tol), Problem(X, y, WEIGHTS, loss, ball))
 
 
 def label_agrees(loss, order, p, kappa, delta):
@@ -91,7 +92,7 @@ def test_squared_hinge_with_a_label_price_on_separable_rows():
     y = np.where(A[:, 0] - A[:, 1] > 0, 1.0, -1.0)
     A[:, 0] += y
     ball = Ball(Norm(np.inf), 0.03, 2, label_cost=50.0)
-    found = Exact(1e-7).solve(Problem(A, y, WEIGHTS, SquaredHinge(), ball))
+    found = solution(Exact(1e-7), Problem(A, y, WEIGHTS, SquaredHinge(), ball))
     assert found.converged
     best = reference.label_price(A, y, "squared_hinge", 2, np.inf, 50.0, 0.03)
     assert abs(found.objective - best) <= 1e-6
@@ -102,7 +103,7 @@ def test_target_prices_near_interpolation_reach_the_gap():
     A = rng.normal(size=(8, 4))
     y = A @ [1.0, -2.0, 0.0, 0.0] + 0.02 * rng.normal(size=8)
     ball = Ball(Norm(np.inf), 0.03, 2, target_cost=0.02)
-    found = Exact().solve(Problem(A, y, np.full(8, 1 / 8), Squared(), ball))
+    found = solution(Exact(), Problem(A, y, np.full(8, 1 / 8), Squared(), ball))
     assert found.converged
     best = reference.target_price(A, y, Squared(), 2, np.inf, 0.02, 0.03)
     assert_allclose(found.objective, best, rtol=1e-6)
@@ -195,9 +196,9 @@ def test_targets_without_spread_that_may_move(cost):
 def test_gaps_of_early_stops_hold():
     ball = Ball(Norm(2), 0.05, 1, label_cost=0.5)
     problem = Problem(X, Y, WEIGHTS, Logistic(), ball)
-    best = Exact(1e-9).solve(problem)
+    best = solution(Exact(1e-9), problem)
     for max_iter in (3, 10, 20, 30):
-        early = Exact(1e-12, max_iter).solve(problem)
+        early = solution(Exact(1e-12, max_iter), problem)
         assert early.objective - early.gap <= best.objective + 1e-12
         assert early.objective >= best.objective - best.gap
 
@@ -225,12 +226,11 @@ def blobs(n, d, seed=0):
 def test_branches_of_the_inner_supremum_that_appear_on_the_way():
     A, y, weights = blobs(200, 10)
     ball = Ball(Norm(2), 0.1, 2, label_cost=0.1)
-    found = Exact().solve(Problem(A, y, weights, Logistic(), ball))
+    found = solution(Exact(), Problem(A, y, weights, Logistic(), ball))
     assert found.converged
     start = replace(found, coef=0 * found.coef + 2.0, intercept=0.3, multiplier=0.2)
-    again = PricedLabels().solve(
-        Problem(A, y, weights, Logistic(), replace(ball, label_cost=0.4)), 1e-6, 100, start
-    )
+    problem = Problem(A, y, weights, Logistic(), replace(ball, label_cost=0.4))
+    again = solution(Exact(max_iter=100), problem, start)
     assert again.converged
 
 
@@ -239,7 +239,7 @@ def test_branches_of_the_inner_supremum_that_appear_on_the_way():
 def test_interior_steps_do_under_polyhedral_norms(loss, order, p):
     A, y, weights = blobs(120, 6)
     ball = Ball(Norm(p), 0.03, order, label_cost=0.3)
-    found = Exact().solve(Problem(A, y, weights, CLASSIFIED[loss], ball))
+    found = solution(Exact(), Problem(A, y, weights, CLASSIFIED[loss], ball))
     assert found.converged
     assert found.n_iter < 25
 
@@ -261,9 +261,9 @@ def test_steps_with_tied_rows_and_interior_steps_agree(monkeypatch, order, kappa
     problem = Problem(A, y, weights, Logistic(), Ball(Norm(2), 0.02, order, label_cost=kappa))
     with monkeypatch.context() as only:
         only.setattr(interior, "STEPS", 0)
-        tied = Exact().solve(problem)
+        tied = solution(Exact(), problem)
     monkeypatch.setattr(tied_rows, "STEPS", 0)
-    inside = Exact().solve(problem)
+    inside = solution(Exact(), problem)
     assert tied.converged
     assert inside.converged
     assert abs(tied.objective - inside.objective) <= 2e-6
@@ -379,44 +379,13 @@ def test_worst_cases_with_moved_targets(loss, order):
 THREE = np.digitize(X[:, 0] + 0.5 * X[:, 1], [-0.5, 0.5])
 
 
-def softmax_agrees(p, kappa, delta):
-    ball = Ball(Norm(p), delta, 1, label_cost=kappa)
-    found = solved(Softmax(3), THREE.astype(float), ball)
-    best = reference.softmax_label_price(X, THREE, 3, p, kappa, delta)
-    assert found.converged
-    assert abs(found.objective - best) <= 1e-6
-    assert found.objective - found.gap <= best + 1e-6
-
-
-@pytest.mark.parametrize(("p", "kappa", "delta"), [(2, 1.0, 0.1), (np.inf, 0.1, 0.2)])
-def test_label_prices_of_three_classes_agree(p, kappa, delta):
-    softmax_agrees(p, kappa, delta)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("p", [2, 1, np.inf])
-@pytest.mark.parametrize("kappa", PRICES)
-@pytest.mark.parametrize("delta", [0.02, 0.2])
-def test_label_prices_of_three_classes_agree_everywhere(p, kappa, delta):
-    softmax_agrees(p, kappa, delta)
-
-
-@pytest.mark.parametrize("reach", [None, 1.0])
-def test_changed_labels_of_three_classes(reach):
-    model = DROClassifier(
-        multi_class="multinomial", cost="euclidean", delta=0.1, label_cost=1.0
-    ).fit(X, THREE)
-    assert isinstance(model.robust_risk_, float)
-    found = model.worst_case(reach=reach)
-    assert found.budget <= 0.1 * (1 + 1e-9)
-    assert found.risk >= model.robust_risk_ - found.shortfall - 1e-9
-    assert reach is not None or found.shortfall <= 1e-5
-    assert (found.targets != THREE[found.origin]).any()
-    assert_allclose(np.bincount(found.origin, found.weights), 1 / N)
-    spent = discrepancy((X, THREE, None), found, model.cost_, 1, label_cost=1.0)
-    assert spent <= 0.1 * (1 + 1e-6)
-    risk = robust_risk(X, THREE, model.coef_, model.intercept_, "logistic", model.ball_)
-    assert_allclose(risk, model.robust_risk_)
+def test_a_label_price_of_three_classes_is_for_one_against_the_rest():
+    settings = {"cost": "euclidean", "delta": 0.05, "label_cost": 1.0}
+    assert DROClassifier(**settings).fit(X, THREE).robust_risk_.shape == (3,)
+    with pytest.raises(ValueError, match=r"price of labels.*multi_class='ovr'"):
+        DROClassifier(**settings, multi_class="multinomial").fit(X, THREE)
+    with pytest.raises(ValueError, match="multi_class='ovr'"):
+        solved(Softmax(3), THREE.astype(float), Ball(Norm(2), 0.05, 1, label_cost=1.0))
 
 
 def test_one_against_the_rest_with_a_label_price():
@@ -439,9 +408,9 @@ def test_a_path_with_a_label_price_has_the_solution_of_each_delta(loss, order, p
     ball = Ball(Norm(p), 0.5, order, label_cost=0.4)
     problem = Problem(X, Y, WEIGHTS, loss, ball)
     deltas = np.array([0.5, 0.1, 0.02, 1e-3])
-    path = Exact(1e-7).solve_path(problem, deltas)
+    path = Exact(1e-7).solve([problem], deltas)[0]
     for delta, found in zip(deltas, path, strict=True):
-        alone = Exact(1e-7).solve(problem.at(delta))
+        alone = solution(Exact(1e-7), problem.at(delta))
         assert found.converged
         assert abs(found.objective - alone.objective) <= found.gap + alone.gap
         model = (found.coef, found.intercept, loss, replace(ball, delta=delta))
@@ -461,12 +430,12 @@ def test_folds_with_a_label_price_are_solved_together(order, alike):
         for w, cost in zip(weights, costs, strict=True)
     ]
     solver = Exact(1e-7)
-    assert solver.folds_together(problems[0])
-    for problem, path in zip(problems, solver.solve_folds(problems, deltas), strict=True):
+    for problem, path in zip(problems, solver.solve(problems, deltas), strict=True):
         for delta, found in zip(deltas, path, strict=True):
             rows = problem.weights > 0
-            alone = solver.solve(
-                replace(problem.at(delta), X=X[rows], y=Y[rows], weights=problem.weights[rows])
+            alone = solution(
+                solver,
+                replace(problem.at(delta), X=X[rows], y=Y[rows], weights=problem.weights[rows]),
             )
             assert found.converged
             assert abs(found.objective - alone.objective) <= found.gap + alone.gap
@@ -477,7 +446,7 @@ def test_small_radii_of_separable_rows_with_a_label_price():
     A = np.random.default_rng(0).standard_normal((40, 4))
     y = np.where(A[:, 0] > 0, 1.0, -1.0)
     ball = Ball(Norm(1), 1e-6, 2, label_cost=0.03)
-    found = Exact().solve(Problem(A, y, np.full(40, 1 / 40), SquaredHinge(), ball))
+    found = solution(Exact(), Problem(A, y, np.full(40, 1 / 40), SquaredHinge(), ball))
     assert found.converged
     best = reference.label_price(A, y, "squared_hinge", 2, 1, 0.03, 1e-6)
     assert abs(found.objective - best) <= 2e-6
@@ -486,7 +455,7 @@ def test_small_radii_of_separable_rows_with_a_label_price():
 def test_a_path_with_a_target_price_has_the_solution_of_each_delta():
     problem = Problem(X, Z, WEIGHTS, Squared(), Ball(Norm(2), 1.0, 2, target_cost=0.5))
     deltas = np.array([1.0, 0.1, 1e-2, 1e-4])
-    for delta, found in zip(deltas, Exact(1e-8).solve_path(problem, deltas), strict=True):
+    for delta, found in zip(deltas, Exact(1e-8).solve([problem], deltas)[0], strict=True):
         best = reference.target_price(X, Z, Squared(), 2, 2, 0.5, delta)
         assert found.converged
         assert_allclose(found.objective, best, rtol=1e-6)

@@ -15,7 +15,7 @@ from otdro.metrics import Learned
 from otdro.radius import Sample
 from otdro.radius.candidates import Candidates
 from otdro.radius.evidence import Evidence, radius
-from otdro.radius.folds import AskedDeltas, FoldFits, FoldScores, cross_validate
+from otdro.radius.folds import AskedPath, FoldFits, FoldScores, cross_validate
 from otdro.radius.margin_loss import smoothed_loss
 from otdro.radius.noise import profile_median
 from otdro.radius.rules import (
@@ -55,7 +55,7 @@ def evidence(cost=None, order=1, loss=None, own_loss=True):
     deltas, solver = default_deltas(sample, cost, order), Exact(tol=1e-6)
     pairs = splits(sample, 5, None, 0)
     fits = FoldFits(sample, order, solver)
-    [found] = cross_validate(fits, Candidates(cost), [AskedDeltas(deltas)], pairs)
+    [found] = cross_validate(fits, Candidates(cost), [AskedPath(cost, deltas, 1e-4)], pairs)
     return Evidence(sample, cost, order, deltas, found, own_loss)
 
 

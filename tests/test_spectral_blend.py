@@ -193,7 +193,7 @@ def _trial(value, scores, slope=1.0, repeats=1):
     scores = np.asarray(scores, dtype=float)[:, None]
     rows = [np.array([f % (len(scores) // repeats)]) for f in range(len(scores))]
     folds = FoldScores(scores, rows, [], [])
-    return Trial("", Norm(2), np.ones(1), None, folds, Verdict(0, value, TEMPERATURE, slope))
+    return Trial("", Norm(2), np.ones(1), folds, Verdict(0, value, TEMPERATURE, slope))
 
 
 def test_weights_fall_with_the_excess():

@@ -14,7 +14,7 @@ from otdro.losses import Hinge, Logistic
 from otdro.problem import Sample
 from otdro.radius.candidates import Candidates
 from otdro.radius.evidence import Evidence
-from otdro.radius.folds import AskedDeltas, FoldFits, cross_validate
+from otdro.radius.folds import AskedPath, FoldFits, cross_validate
 from otdro.radius.margin_loss import NODES, smoothed_loss
 from otdro.radius.splitting import splits
 from otdro.radius.unlabelled import FEW_LABELS, LOOK_AT, Corrections, correction, rows_to_look_at
@@ -39,7 +39,8 @@ def evidence(unlabelled):
     sample = Sample(X, [Y], np.full(N, 1 / N), Logistic(), True)
     pairs = splits(sample, 5, None, 0)
     fits = FoldFits(sample, 1, Exact(tol=1e-6), unlabelled=unlabelled)
-    [found] = cross_validate(fits, Candidates(Norm(2)), [AskedDeltas(DELTAS)], pairs)
+    asked = [AskedPath(Norm(2), DELTAS, 1e-4)]
+    [found] = cross_validate(fits, Candidates(Norm(2)), asked, pairs)
     return Evidence(sample, Norm(2), 1, DELTAS, found, True)
 
 
@@ -82,7 +83,9 @@ def test_corrections_lower_the_error_of_the_estimated_loss():
         some, y = draw(N)
         sample = Sample(some, [y], np.full(N, 1 / N), Logistic(), True)
         pairs, fits = splits(sample, 5, None, seed), FoldFits(sample, 1, Exact(tol=1e-6), None, U)
-        [found] = cross_validate(fits, Candidates(Norm(2)), [AskedDeltas(DELTAS)], pairs)
+        [found] = cross_validate(
+            fits, Candidates(Norm(2)), [AskedPath(Norm(2), DELTAS, 1e-4)], pairs
+        )
         moments = np.zeros((2, len(DELTAS)))
         for train, test in pairs:
             for j, delta in enumerate(DELTAS):

@@ -26,6 +26,7 @@ from otdro.solvers.euclidean import coordinates as coordinates_module
 from otdro.solvers.euclidean.block_rows import BlockRows
 from otdro.solvers.euclidean.conjugate_gradients import RowSystem
 from otdro.worst_case import robust_risk_of
+from solving import solution
 
 RNG = np.random.default_rng(0)
 
@@ -197,8 +198,8 @@ def test_sparse_steps_agree_with_reduced_ones():
     weights = np.full(150, 1 / 150)
     problem = Problem(X, y.astype(float), weights, Logistic(), Ball(Norm(2), 0.05, 1))
     fits = [
-        Exact(tol=1e-9).solve(problem),
-        Exact(tol=1e-9).solve(Problem(X.toarray(), *vars_of(problem))),
+        solution(Exact(tol=1e-9), problem),
+        solution(Exact(tol=1e-9), Problem(X.toarray(), *vars_of(problem))),
     ]
     assert all(fit.converged for fit in fits)
     assert_allclose(fits[0].objective, fits[1].objective, rtol=1e-8)
@@ -263,11 +264,13 @@ def test_sparse_steps_without_the_centre_end_where_dense_ones_do(unit):
     X, y = sparse_rows(60, 2_100, 5)
     weights = np.full(60, 1 / 60)
     ball = Ball(Norm(2), 0.02 * unit, 1)
-    thin = Exact(tol=1e-9).solve(
-        Problem(unit * X, y.astype(float), weights, Logistic(), ball, True)
+    thin = solution(
+        Exact(tol=1e-9), Problem(unit * X, y.astype(float), weights, Logistic(), ball, True)
     )
     rows = unit * X.toarray()
-    full = Exact(tol=1e-9).solve(Problem(rows, y.astype(float), weights, Logistic(), ball, True))
+    full = solution(
+        Exact(tol=1e-9), Problem(rows, y.astype(float), weights, Logistic(), ball, True)
+    )
     assert thin.converged
     assert_allclose(thin.objective, full.objective, rtol=3e-9)
     assert_allclose(unit * thin.coef, unit * full.coef, atol=1e-4)
@@ -327,11 +330,10 @@ def test_sparse_wide_folds_are_solved_in_step_as_alone():
         weights = np.ones(n)
         weights[k::5] = 0.0
         problems.append(Problem(X, y, weights / weights.sum(), loss, Ball(cost, 0.1, 1)))
-    assert solver.folds_together(problems[0])
     deltas = np.array([10.0, 0.2, 0.1, 0.03])
-    for problem, found in zip(problems, solver.solve_folds(problems, deltas), strict=True):
+    for problem, found in zip(problems, solver.solve(problems, deltas), strict=True):
         for delta, mine in zip(deltas, found, strict=True):
-            alone = solver.solve(problem.at(delta))
+            alone = solution(solver, problem.at(delta))
             assert mine.converged
             assert mine.dual.shape == (n,)
             assert_allclose(mine.objective, alone.objective, atol=2e-8)
@@ -344,20 +346,22 @@ def test_the_path_of_sparse_wide_rows_is_solved_in_step_with_its_folds():
     X, y = sparse_rows(n, d, 20)
     solver, costs = Exact(tol=1e-8), [Mahalanobis(structured(d, 3)), Norm(2)]
     problem = Problem(X, y, np.full(n, 1 / n), Logistic(), Ball(Norm(2), 0.1, 1))
-    assert solver.sweeps(problem)
     held, deltas = np.split(np.arange(n), 2), np.array([10.0, 0.2, 0.1, 0.03])
-    found = solver.sweep(problem, held, costs, deltas, 1e-4)
-    for delta, mine in zip(deltas, found.path, strict=True):
-        assert mine.converged
-        assert mine.gap <= 1e-8 * np.log(2)
-        assert_allclose(mine.objective, solver.solve(problem.at(delta)).objective, atol=2e-8)
-    for rows, cost, fold in zip(held, costs, found.folds, strict=True):
+    folds = []
+    for rows, cost in zip(held, costs, strict=True):
         weights = np.full(n, 2 / n)
         weights[rows] = 0.0
-        for delta, mine in zip(deltas, fold, strict=True):
-            alone = Problem(X, y, weights, Logistic(), Ball(cost, delta, 1))
+        folds.append(Problem(X, y, weights, Logistic(), Ball(cost, 0.1, 1)))
+    path, *paths = solver.solve([problem, *folds], deltas, tols=[0.0, 1e-4, 1e-4])
+    for delta, mine in zip(deltas, path, strict=True):
+        assert mine.converged
+        assert mine.gap <= 1e-8 * np.log(2)
+        assert_allclose(mine.objective, solution(solver, problem.at(delta)).objective, atol=2e-8)
+    for fold, found in zip(folds, paths, strict=True):
+        for delta, mine in zip(deltas, found, strict=True):
             assert mine.gap <= 1e-4 * np.log(2)
-            assert_allclose(mine.objective, solver.solve(alone).objective, atol=2e-4)
+            alone = solution(solver, fold.at(delta))
+            assert_allclose(mine.objective, alone.objective, atol=2e-4)
 
 
 def test_wide_rows_of_torch_take_the_steps_of_numpy(monkeypatch):
@@ -366,9 +370,9 @@ def test_wide_rows_of_torch_take_the_steps_of_numpy(monkeypatch):
     n, solver, ball = 30, Exact(tol=1e-9), Ball(Norm(2), 0.5, 1)
     X = np.random.default_rng(0).normal(size=(n, 2100))
     y, weights = np.where(X[:, 0] > 0, 1.0, -1.0), np.full(n, 1 / n)
-    mine = solver.solve(Problem(X, y, weights, Logistic(), ball))
+    mine = solution(solver, Problem(X, y, weights, Logistic(), ball))
     parts = [torch.asarray(part) for part in (X, y, weights)]
-    its = solver.solve(Problem(*parts, Logistic(), ball))
+    its = solution(solver, Problem(*parts, Logistic(), ball))
     assert mine.converged
     assert its.converged
     assert_allclose(its.objective, mine.objective, rtol=1e-12)

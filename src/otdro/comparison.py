@@ -8,7 +8,7 @@ with standard errors, and the paired differences to our model.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -40,6 +40,19 @@ LASSO = 50
 INNER_FOLDS = 5
 #: Groups up to which each is left out in turn; folds of more groups hold several.
 LEFT_OUT_ONE_BY_ONE = 20
+#: Paired differences of at least this many standard errors count in a verdict.
+ERRORS = 2.0
+#: The names of the models for a reader; documents keep the short names.
+NAMES = {
+    "ours": "otdro",
+    "plain": "no penalty",
+    "L1": "L1, tuned",
+    "L2": "L2, tuned",
+    "Wasserstein": "Euclidean cost",
+    "constant": "a constant",
+}
+#: The models that a verdict names, in its order, and what to try where one is better.
+REMEDIES = {"L2": "--cost euclidean", "L1": "--cost linf", "plain": "a smaller --delta"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -367,3 +380,60 @@ def summarise(scores: list[Score]) -> list[Summary]:
 def standard_error(values: Array) -> float:
     """Return sd/sqrt(n), nan for one value."""
     return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else float("nan")
+
+
+def verdict(scores: Sequence[Summary], cost: str | None = None) -> str:
+    """Return one sentence: is our model worth having here, and if not, what to try.
+
+    Differences are of the first measure, a loss, paired by split.
+    """
+    measure = scores[0].measure
+    gains = {s.method: gain(s) for s in scores if s.measure == measure}
+    if gains.get("constant", np.inf) < ERRORS:
+        return (
+            "No better than a model that sees no column: nothing was learned that holds on other "
+            "rows."
+        )
+    others = [name for name in REMEDIES if name in gains]
+    better = sorted((n for n in others if gains[n] <= -ERRORS), key=gains.__getitem__)
+    beaten = [n for n in others if gains[n] >= ERRORS]
+    even = [n for n in others if n not in beaten and n not in better]
+    parts = []
+    if beaten:
+        parts.append(f"better than {_and(beaten)} here")
+    if even:
+        parts.append(f"no better and no worse than {_and(even)}")
+    if better:
+        remedy = REMEDIES[better[0]]
+        advice = "" if remedy == f"--cost {cost}" else f": try {remedy}"
+        verb = "is" if len(better) == 1 else "are"
+        parts.append(f"{_and(better)} {verb} better{advice}")
+    text = "; ".join(parts)
+    return text[:1].upper() + text[1:] + f" ({measure}, {ERRORS:g} standard errors)."
+
+
+def gain(other: Summary) -> float:
+    """Return by how many standard errors of the paired difference ours is better than a method."""
+    difference = -other.difference if other.measure == "accuracy" else other.difference
+    if other.difference_se > 0:
+        return difference / other.difference_se
+    return float("inf") * difference if difference else 0.0
+
+
+def on_the_cost(scores: Sequence[Summary]) -> str:
+    """Return whether the learned cost pays: ours beside the same model under a Euclidean cost."""
+    euclidean = next(s for s in scores if s.method == "Wasserstein")
+    ahead = gain(euclidean)
+    word = "is no better and no worse than"
+    if abs(ahead) >= ERRORS:
+        word = "wins against" if ahead > 0 else "loses against"
+    return (
+        f"The learned cost {word} the Euclidean one here ({euclidean.measure} of the Euclidean "
+        f"one minus that of the learned one: {euclidean.difference:+.3f} ± "
+        f"{euclidean.difference_se:.3f})."
+    )
+
+
+def _and(methods: list[str]) -> str:
+    words = ["the model without a penalty" if name == "plain" else name for name in methods]
+    return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " and " + words[-1]

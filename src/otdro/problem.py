@@ -179,6 +179,11 @@ class Problem:
                 f"label_cost={ball.label_cost:g} is for labels, and {type(self.loss).__name__} has "
                 "targets: use target_cost."
             )
+        if np.isfinite(ball.label_cost) and self.loss.outputs > 1:
+            raise ValueError(
+                f"label_cost={ball.label_cost:g} is for one score per row, and the softmax model "
+                "has one for each class: use multi_class='ovr', or label_cost=inf."
+            )
         priced = np.isfinite(min(ball.label_cost, ball.target_cost))
         if priced and (self.finite or not ball.cost.is_norm):
             raise ValueError(

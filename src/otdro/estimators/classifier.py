@@ -71,7 +71,7 @@ class DROClassifier(ClassifierMixin, DROEstimator):  # type: ignore[misc]
         whose worst-case risk is the mean cross-entropy plus delta times the largest dual norm of a
         difference of two classes' coefficients; it needs the logistic loss, order 1 and a
         Euclidean cost, "l1" or "linf". "ovr" fits each class against the rest. "auto" is
-        "multinomial" where that is possible, else "ovr".
+        "multinomial" where that is possible and labels cannot be changed, else "ovr".
     label_cost : float > 0 or "cv", default=inf
         The price at which the adversary may change a label into any other, in the unit of the
         cost, beside the price of moving the row; inf: labels cannot be changed. "cv" chooses it

@@ -45,6 +45,8 @@ def _missing(estimator: Any, loss: Loss, support: Any) -> str | None:
         return f"needs the logistic loss, got loss={estimator.loss!r}: use loss='logistic'"
     if order == 2:
         return "at order 2 has no one-dimensional inner problem: use order=1"
+    if estimator.label_cost != np.inf:
+        return "has no method with a price of labels: use label_cost=inf"
     if support is not None:
         return "needs moves to anywhere, not to a given support: leave support out"
     if isinstance(cost, Cost) and not (cost.euclidean or cost.dual_p in (1.0, np.inf)):

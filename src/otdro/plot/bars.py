@@ -9,9 +9,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from ..comparison import Score, standard_error
 from ..costs import Cost
 from ..costs.table import CostTable
-from ..comparison import Score, standard_error
 from .display import FAINT, OTHER, OURS, Display, bars, names_of
 
 #: Bars of prices that a picture can hold; of more features, the most expensive and the cheapest.

@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from ..arrays import beside, namespace, numpy, pick
-from ..costs import Cost, Norm
+from ..costs import Cost
 from ..design import model_scores
 from ..problem import Sample
 from ..progress import logger
 from ..solvers import Solver
 from .candidates import Candidates
-from .grid import Solved, solve_folds, solve_path, solve_weighted, sweep
+from .grid import Solved, solve_with_folds
 from .splitting import Split
 from .unlabelled import Corrections, correction
 
@@ -124,28 +124,20 @@ class FoldFits:
     scorer: Any = None
     unlabelled: Array | None = None
 
-    def together(self, grid: Array, cost: Cost | None = None) -> bool:
-        """Whether folds are cheaper at once; without a cost, those of Euclidean ones."""
-        ball = self.sample.ball(cost or Norm(2), float(grid[0]), self.order)
-        return self.solver.folds_together(self.sample.problem(self.sample.ys[0], ball))
-
 
 @dataclass(frozen=True, eq=False)
-class AskedDeltas:
-    """A candidate's ``deltas``, with its path over all rows to start from (None: there is none).
+class AskedPath:
+    """What is asked of a candidate: its cost over all rows, its ``deltas``, the gap of its path."""
 
-    ``swept`` is its cost over all rows where folds share passes with the path, else None.
-    """
-
+    cost: Cost
     deltas: Array
-    start: Solved | None = None
-    swept: Cost | None = None
+    tol: float
 
 
 def cross_validate(
     fits: FoldFits,
     candidates: Candidates,
-    asked: list[AskedDeltas],
+    asked: list[AskedPath],
     pairs: list[Split],
     n_jobs: int | None = None,
     learned: list[list[Cost]] | None = None,
@@ -154,15 +146,12 @@ def cross_validate(
 
     ``learned`` are the costs of the candidates in every fold where they are known already.
     """
-    # small problems are faster together; others one by one, to tell of a fold when it is there
-    together = all(each.start is not None for each in asked) or fits.together(asked[0].deltas)
-    tasks = effective_n_jobs(n_jobs) if together else len(pairs)
-    tasks = 1 if any(each.swept is not None for each in asked) else tasks
+    parts = _parts(len(pairs), effective_n_jobs(n_jobs))
     arriving = Parallel(n_jobs=n_jobs, return_as="generator")(
         delayed(_folds_of)(
             fits, candidates, asked, pairs[part], None if learned is None else learned[part]
         )
-        for part in _parts(len(pairs), tasks)
+        for part in parts
     )
     folds: list[list[_Scored]] = []
     for part in arriving:
@@ -227,7 +216,7 @@ def _parts(total: int, count: int) -> list[slice]:
 def _folds_of(
     fits: FoldFits,
     candidates: Candidates,
-    asked: list[AskedDeltas],
+    asked: list[AskedPath],
     pairs: list[Split],
     learned: list[list[Cost]] | None,
 ) -> list[list[_Scored]]:
@@ -238,40 +227,22 @@ def _folds_of(
     results: list[list[_Scored]] = [[] for _ in pairs]
     for costs, each in zip(zip(*found, strict=True), asked, strict=True):
         begun = perf_counter()
-        paths, full = _paths(fits, trains, list(costs), each)
+        near = [fits.solver.cost_in_folds(cost) for cost in costs]
+        full, paths = solve_with_folds(
+            sample,
+            fits.solver.cost_in_folds(each.cost),
+            trains,
+            near,
+            fits.order,
+            each.deltas,
+            fits.solver,
+            each.tol,
+            FOLD_TOL,
+        )
         seconds = (perf_counter() - begun) / len(pairs)
         for row, (_, test), cost, solved in zip(results, pairs, costs, paths, strict=True):
             row.append(_scored(fits, test, cost, solved, seconds, full))
     return results
-
-
-def _paths(
-    fits: FoldFits, trains: list[Array], costs: list[Cost], asked: AskedDeltas
-) -> tuple[list[Solved], Solved | None]:
-    """Return the path of every fold, and that over all rows where it is found with them."""
-    sample, order, solver = fits.sample, fits.order, fits.solver
-    near, inside = [solver.cost_in_folds(cost) for cost in costs], solver.in_folds(FOLD_TOL)
-    grid, start = asked.deltas, asked.start
-    if asked.swept is not None:
-        full, paths = sweep(sample, trains, asked.swept, near, order, grid, solver, FOLD_TOL)
-        return paths, full
-    if start is not None and _alike(near):
-        return solve_weighted(sample, trains, near[0], order, grid, inside, start), None
-    if fits.together(grid, near[0]):
-        return solve_folds(sample, trains, near, order, grid, inside, start), None
-    one_by_one = [
-        solve_path(sample.rows(train), cost, order, grid, inside, start)
-        for train, cost in zip(trains, near, strict=True)
-    ]
-    return one_by_one, None
-
-
-def _alike(costs: list[Cost]) -> bool:
-    """Whether Euclidean costs have the same factor."""
-    first, *others = (cost.factor() for cost in costs)
-    if first is None:
-        return all(factor is None for factor in others)
-    return all(factor is not None and np.array_equal(factor, first) for factor in others)
 
 
 def _scored(

@@ -108,24 +108,14 @@ def path(
     return tidy(sample, deltas, solve_path(sample, cost, order, deltas, solver))
 
 
-def tidy(
-    sample: Sample,
-    deltas: Array,
-    solved: list[list[Solution]],
-    linear: bool = False,
-    **scores: Any,
-) -> Path:
-    """Return solutions, one list per target vector, as a path.
-
-    ``linear``: at order 1 the plain risk is the robust one less delta times the multiplier.
-    """
-
+def tidy(sample: Sample, deltas: Array, solved: list[list[Solution]], **scores: Any) -> Path:
+    """Return solutions, one list per target vector, as a path."""
     loss = sample.loss
     plain = []
     for y, row in zip(sample.ys, solved, strict=True):
-        if linear:
-            pairs = zip(row, deltas.tolist(), strict=True)
-            plain.append(np.array([s.objective - delta * s.multiplier for s, delta in pairs]))
+        known = [s.mean_loss for s in row]
+        if all(value is not None for value in known):
+            plain.append(np.array(known))
             continue
         coefs, intercepts = np.stack([s.coef for s in row]), np.stack([s.intercept for s in row])
         z = model_scores(sample.X, coefs, intercepts)
@@ -174,108 +164,52 @@ def solve_path(
 ) -> Solved:
     """Return the solutions at every delta (descending), one list per target vector.
 
-    ``starts`` are those of a sample nearby, for methods that profit from them.
+    ``starts`` are solutions nearby, in the same shape.
     """
-    first = starts if starts is not None else [None] * len(sample.ys)
     ball = sample.ball(cost, float(deltas[0]), order)
-    return [
-        solver.solve_path(sample.problem(y, ball), deltas, start)
-        for y, start in zip(sample.ys, first, strict=True)
-    ]
+    return solver.solve([sample.problem(y, ball) for y in sample.ys], deltas, starts)
 
 
-def solve_weighted(
+def solve_with_folds(
     sample: Sample,
-    folds: list[Array],
     cost: Cost,
-    order: int,
-    deltas: Array,
-    solver: Solver,
-    starts: Solved,
-) -> list[Solved]:
-    """Return the solutions on the rows of every fold, the other rows without weight."""
-    weights = fold_weights(sample, folds)
-    ball = sample.ball(cost, float(deltas[0]), order)
-    solved = [
-        solver.solve_paths(sample.problem(y, ball), weights, deltas, start)
-        for y, start in zip(sample.ys, starts, strict=True)
-    ]
-    return [list(of_fold) for of_fold in zip(*solved, strict=True)]
-
-
-def sweeps(
-    sample: Sample, cost: Cost, order: int, deltas: Array, folds: list[Array], solver: Solver
-) -> bool:
-    """Whether the path and the folds, given by their training rows, share passes over the rows.
-
-    They can where every row is left out once at most.
-    """
-    ball = sample.ball(cost, float(deltas[-1]), order)
-    if not solver.sweeps(sample.problem(sample.ys[0], ball)):
-        return False
-    n = len(sample.weights)
-    left = np.full(n, len(folds))
-    for rows in folds:
-        met = np.bincount(rows, minlength=n)
-        if met.max() > 1:
-            return False
-        left -= met
-    return bool(left.max() <= 1)
-
-
-def sweep(
-    sample: Sample,
     folds: list[Array],
-    cost: Cost,
     costs: list[Cost],
     order: int,
     deltas: Array,
     solver: Solver,
     tol: float,
+    fold_tol: float,
 ) -> tuple[Solved, list[Solved]]:
-    """Return the path over all rows and that of every fold, ``costs`` the folds' own."""
-    held = [_others(rows, len(sample.weights)) for rows in folds]
+    """Return the path over all rows and those of the training rows of every fold, in one call.
+
+    ``costs`` are the folds' own. A fold has all rows, those left out without weight, so that the
+    solver can share passes over them; where rows are places for mass they are left out.
+    """
     ball = sample.ball(cost, float(deltas[0]), order)
-    found = [solver.sweep(sample.problem(y, ball), held, costs, deltas, tol) for y in sample.ys]
-    paths = [swept.path for swept in found]
-    return paths, [list(fold) for fold in zip(*(swept.folds for swept in found), strict=True)]
+    balls = [sample.ball(of_fold, float(deltas[0]), order) for of_fold in costs]
+    problems, tols = [], []
+    for k, y in enumerate(sample.ys):
+        whole = sample.problem(y, ball)
+        problems.append(whole)
+        tols.append(tol)
+        for rows, fold_ball in zip(folds, balls, strict=True):
+            if whole.finite:
+                part = sample.rows(rows)
+                problems.append(part.problem(part.ys[k], fold_ball))
+            else:
+                weights = _training_weights(sample.weights, rows)
+                problems.append(sample.problem(y, fold_ball).weighted(weights))
+            tols.append(fold_tol)
+    solved = solver.solve(problems, deltas, tols=tols)
+    each = [solved[i : i + 1 + len(folds)] for i in range(0, len(solved), 1 + len(folds))]
+    paths = [path for path, *_ in each]
+    return paths, [list(fold) for fold in zip(*(rest for _, *rest in each), strict=True)]
 
 
-def _others(rows: Array, n: int) -> Array:
-    """Return the numbers up to n, ascending, that are not among ``rows``."""
-    left = np.ones(n, dtype=bool)
-    left[rows] = False
-    found: Array = np.flatnonzero(left).astype(rows.dtype)
-    return found
-
-
-def fold_weights(sample: Sample, folds: list[Array]) -> Array:
-    """Return the weights (n, F) that every fold gives to all rows."""
-    weights = full((len(sample.weights), len(folds)), 0.0, sample.weights)
-    for f, rows in enumerate(folds):
-        part = pick(sample.weights, rows)
-        weights[beside(rows, weights), f] = part / part.sum()
-    return weights
-
-
-def solve_folds(
-    sample: Sample,
-    folds: list[Array],
-    costs: list[Cost],
-    order: int,
-    deltas: Array,
-    solver: Solver,
-    starts: Solved | None,
-) -> list[Solved]:
-    """Return the solutions on the rows of every fold under its own cost, all folds at once."""
-    weights = fold_weights(sample, folds)
-    solved = []
-    first = starts if starts is not None else [None] * len(sample.ys)
-    for y, near in zip(sample.ys, first, strict=True):
-        balls = [sample.ball(cost, float(deltas[0]), order) for cost in costs]
-        problems = [
-            sample.problem(y, ball).weighted(column)
-            for ball, column in zip(balls, weights.T, strict=True)
-        ]
-        solved.append(solver.solve_folds(problems, deltas, near))
-    return [list(of_fold) for of_fold in zip(*solved, strict=True)]
+def _training_weights(weights: Array, rows: Array) -> Array:
+    """Return the weights of all rows in a fold that trains on some of them."""
+    part = pick(weights, rows)
+    inside: Array = full(len(weights), 0.0, weights)
+    inside[beside(rows, weights)] = part / part.sum()
+    return inside

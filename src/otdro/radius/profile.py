@@ -151,7 +151,8 @@ def pilot(sample: Sample, y: Array, cost: Cost) -> tuple[Array, float]:
     order = 1 if np.isfinite(sample.loss.lipschitz) else 2
     delta = threshold(sample, y, cost, order)
     for _ in range(ROUNDS):
-        found = Exact(tol=PILOT_TOL).solve(sample.problem(y, Ball(cost, delta, order)))
+        problem = sample.problem(y, Ball(cost, delta, order))
+        [[found]] = Exact(tol=PILOT_TOL).solve([problem], [delta])
         delta = _at(sample, y, cost, order, 0.5, found.coef, found.intercept)
     return found.coef, found.intercept
 
@@ -161,7 +162,8 @@ def _plain_fit(sample: Sample, y: Array, cost: Cost) -> tuple[Array, float] | No
     d = sample.X.shape[1]
     if np.count_nonzero(numpy(sample.weights)) <= d + 1:
         return None
-    found = Exact(tol=PLAIN_TOL, max_iter=PLAIN_STEPS).solve(sample.problem(y, Ball(cost, 0.0, 2)))
+    problem = sample.problem(y, Ball(cost, 0.0, 2))
+    [[found]] = Exact(tol=PLAIN_TOL, max_iter=PLAIN_STEPS).solve([problem], [0.0])
     z = Design(sample.X).scores(found.coef) + found.intercept
     if sample.loss.minimum_at_infinity:
         separated = (y * z)[sample.weights > 0].min() > 0

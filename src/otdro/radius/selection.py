@@ -229,8 +229,8 @@ def _chosen(trials: Trials, best: Trial, table: list[CandidateScore], note: str)
     if groups is not None:
         known["environments"] = environment_losses(*binary_view(sample, best.folds), groups)
     best.folds.forget_rows()
-    solved, linear = trials.path(near, best), best.folds.path is not None
-    path = tidy(sample, best.deltas, solved, linear=linear, **known)
+    solved = trials.path(near, best)
+    path = tidy(sample, best.deltas, solved, **known)
     j = best.verdict.place
     final = [row[j] for row in solved] if near is best.cost else None
     ball = sample.ball(best.cost, float(best.deltas[j]), trials.order)

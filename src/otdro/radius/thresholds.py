@@ -141,7 +141,7 @@ def _kinked_threshold(sample: Sample, y: Array, cost: Cost, order: int, bound: f
     flat = constant_risk(sample.problem(y, Ball(cost, bound, order)))[1]
     delta = 0.5 * bound
     for _ in range(NEWTON_STEPS):
-        found = solver.solve(sample.problem(y, Ball(cost, delta, order)))
+        [[found]] = solver.solve([sample.problem(y, Ball(cost, delta, order))], [delta])
         rise = flat - found.objective
         if rise <= ABOVE_GAP * KINKED_TOL * flat or found.multiplier == 0:
             break

@@ -17,8 +17,8 @@ from .candidates import Candidates, blended
 from .checks import check_deltas
 from .compared import EVERY, compared
 from .evidence import Evidence
-from .folds import FOLD_TOL, AskedDeltas, FoldFits, FoldScores, cross_validate
-from .grid import Solved, solve_path, sweeps
+from .folds import FOLD_TOL, AskedPath, FoldFits, FoldScores, cross_validate
+from .grid import Solved, solve_path
 from .margins import binary_view
 from .profile import theory_delta
 from .rules import Verdict, by_margins
@@ -57,14 +57,12 @@ class Settings:
 class Trial:
     """A candidate cost on its deltas: what its folds said, and where the rule would stop.
 
-    ``starts`` is the path over all rows from which folds started, ``final`` if to the accuracy of
-    the fit.
+    The path over all rows is ``final`` if it has the accuracy of the fit.
     """
 
     name: str
     cost: Cost
     deltas: Array
-    starts: Solved | None
     folds: FoldScores
     verdict: Verdict
     final: bool = False
@@ -121,10 +119,8 @@ class Trials:
         ]
         # the path of the only candidate will be that of the fit
         final = len(full) == 1
-        asked = [
-            AskedDeltas(grid, self._starts(cost, grid, final), self._swept(cost, grid, final))
-            for cost, grid in zip(full, deltas, strict=True)
-        ]
+        tol = 0.0 if final else FOLD_TOL
+        asked = [AskedPath(cost, grid, tol) for cost, grid in zip(full, deltas, strict=True)]
         more = judged_on(sample, full, settings)
         fits = FoldFits(sample, order, self.solver, self.scorer, more)
         scores = cross_validate(fits, tried, asked, self.splits, settings.n_jobs, learned)
@@ -134,46 +130,23 @@ class Trials:
             rule(Evidence(view, cost, order, grid, seen, own, groups))
             for cost, grid, (view, seen) in zip(full, deltas, views, strict=True)
         ]
-        starts = [each.start for each in asked]
-        parts = (tried.names, full, deltas, starts, scores, verdicts, [final] * len(full))
+        parts = (tried.names, full, deltas, scores, verdicts, [final] * len(full))
         return [Trial(*part) for part in zip(*parts, strict=True)]
-
-    def _starts(self, cost: Cost, grid: Array, final: bool) -> Solved | None:
-        """Return the path over all rows, where a fold's is found faster from it."""
-        sample, order = self.sample, self.order
-        ball = sample.ball(cost, float(grid[0]), order)
-        if not self.solver.starts_pay(sample.problem(sample.ys[0], ball)):
-            return None
-        solver = self.solver if final else self.solver.in_folds(FOLD_TOL)
-        return solve_path(sample, cost, order, grid, solver)
-
-    def _swept(self, cost: Cost, grid: Array, final: bool) -> Cost | None:
-        """Return the cost where its folds and its path share passes over the rows.
-
-        Wide rows have no passes to share, only calls: there it pays if the path is wanted anyway.
-        """
-        if not final and is_wide(self.sample.X):
-            return None
-        trains = [train for train, _ in self.splits]
-        same = sweeps(self.sample, cost, self.order, grid, trains, self.solver)
-        return cost if same else None
 
     def path(self, cost: Cost, trial: Trial) -> Solved:
         """Return the path of a trial over all rows under a cost, to the accuracy of the fit.
 
         One that was found with the folds may lack dual points: that of the chosen delta is found.
         """
-        sample, j = self.sample, trial.verdict.place
-        if trial.final and trial.starts is not None and cost is trial.cost:
-            return trial.starts
-        if trial.folds.path is None:
-            known = (trial.deltas, self.solver, trial.starts)
-            return solve_path(sample, cost, self.order, *known)
-        ball = sample.ball(cost, float(trial.deltas[j]), self.order)
-        for y, row in zip(sample.ys, trial.folds.path, strict=True):
+        sample, j, path = self.sample, trial.verdict.place, trial.folds.path
+        if not trial.final or path is None:
+            return solve_path(sample, cost, self.order, trial.deltas, self.solver, path)
+        delta = float(trial.deltas[j])
+        problems = [sample.problem(y, sample.ball(cost, delta, self.order)) for y in sample.ys]
+        for problem, row in zip(problems, path, strict=True):
             if row[j].dual is None:
-                row[j] = self.solver.solve(sample.problem(y, ball), row[j])
-        return trial.folds.path
+                [[row[j]]] = self.solver.solve([problem], [delta], [[row[j]]])
+        return path
 
 
 def judged_on(sample: Sample, costs: list[Cost], settings: Settings) -> Array | None:

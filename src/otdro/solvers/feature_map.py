@@ -22,8 +22,8 @@ from ..losses import Loss
 from ..problem import Problem, Solution
 from ..progress import logger
 from .base import Method, Starts, constant_risk, constant_solution, verdict
-from .euclidean.joint import JointObjective
-from .euclidean.joint_steps import descend as joint_descend
+from .euclidean.order_two import JointObjective
+from .euclidean.order_two import descend as joint_descend
 from .smoothing.quadrature import (
     FIRST_EPS,
     Origin,
@@ -65,14 +65,14 @@ class Linearised(Method):
             return "FeatureMap(linearised=False) has no certificate; use linearised=True"
         return None
 
-    def solve(
+    def _solve_one(
         self, problem: Problem, tol: float, max_iter: int, start: Solution | None = None
     ) -> Solution:
         """Return the minimiser."""
         deltas = np.array([problem.ball.delta])
         return minimise_linearised(problem, deltas, tol, max_iter, start)[0]
 
-    def solve_path(
+    def _solve_path(
         self, problem: Problem, deltas: Array, tol: float, max_iter: int, starts: Starts | None
     ) -> list[Solution]:
         """Return the solutions at every delta; local matrices are inverted once."""

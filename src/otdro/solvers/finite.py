@@ -114,13 +114,13 @@ class FiniteSupport(Method):
         """Accept every problem over nodes."""
         return None
 
-    def solve(
+    def _solve_one(
         self, problem: Problem, tol: float, max_iter: int, start: Solution | None = None
     ) -> Solution:
         """Return the minimiser."""
         return solve_deltas(problem, [problem.ball.delta], tol, max_iter)[0]
 
-    def solve_path(
+    def _solve_path(
         self, problem: Problem, deltas: Array, tol: float, max_iter: int, starts: Starts | None
     ) -> list[Solution]:
         """Return the solutions at every delta, costs and pairs shared."""

@@ -235,7 +235,7 @@ def _chosen(task: Task, best: Tried, table: list[Any], note: str) -> Choice:
     """Return the ball of the best cost, the solutions on it, and the path."""
     trial, j = best.trial, best.trial.verdict.place
     ball = task.ball(trial.cost, trial.deltas[j])
-    near = trial.starts or []
+    near = trial.folds.path or []
     solutions = _solved(task, ball, [path[j] for path in near])
     pairs = zip(near, solutions, strict=True)
     solved = [[*path[:j], found, *path[j + 1 :]] for path, found in pairs]
@@ -268,7 +268,7 @@ def _tried(
         view, margins = binary_view(stream.sample, folds)
         known = (task.order, deltas[c], margins, True, None, distinct, losses, seen)
         verdict = rule(Evidence(view, full[c], *known))
-        trial = Trial(names[c], full[c], deltas[c], one.solved, folds, verdict)
+        trial = Trial(names[c], full[c], deltas[c], folds, verdict)
         results.append(Tried(trial, seen))
     return results
 
@@ -282,4 +282,4 @@ def _fold_scores(task: Task, one: fits.Fits, costs: list[Cost]) -> FoldScores:
         scores = models.scores(Design(stream.rows.X[part] - stream.center))
         shape = (len(part), K, len(models) // K, *scores.shape[2:])
         z.append(np.moveaxis(scores.reshape(shape), 1, 0))
-    return FoldScores(-one.held, rows, z, costs)
+    return FoldScores(-one.held, rows, z, costs, one.solved)

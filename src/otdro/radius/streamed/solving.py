@@ -29,7 +29,7 @@ def method(
     """
     if start is None:
         kept = model.kept.problem(model.kept.ys[0], ball)
-        start = Exact(tol=min(1e-6, max(tol, 1e-9))).solve(kept)
+        [[start]] = Exact(tol=min(1e-6, max(tol, 1e-9))).solve([kept], [ball.delta])
     b, target = start.intercept + start.coef @ model.center, tol * model.constant().risk
     problem = _problem(model, ball, tol)
     return problem.solve(start.coef, b, float(start.multiplier), target, max_iter)

@@ -58,9 +58,8 @@ def _squared(squared: FoldFactors, confidence: float) -> Profile:
 
 def _smooth(stream: Stream, order: int, confidence: float) -> Passes[Profile]:
     sample = stream.kept
-    plain = Exact(tol=1e-6, max_iter=PILOT_STEPS).solve(
-        sample.problem(sample.ys[0], Ball(Norm(2), 0.0, 1))
-    )
+    kept = sample.problem(sample.ys[0], Ball(Norm(2), 0.0, 1))
+    [[plain]] = Exact(tol=1e-6, max_iter=PILOT_STEPS).solve([kept], [0.0])
     start = plain.coef, plain.intercept + float(stream.center @ plain.coef)
     target = PILOT_TOL * stream.constant().risk
     problem = StreamedProblem(stream, None, 0.0)

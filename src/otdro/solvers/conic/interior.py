@@ -139,7 +139,7 @@ class InteriorPoint(Method):
             return f"order=2 with {name} needs a loss that is piecewise quadratic"
         return None
 
-    def solve(
+    def _solve_one(
         self, problem: Problem, tol: float, max_iter: int, start: Solution | None = None
     ) -> Solution:
         """Minimise the worst-case risk to a gap of ``tol`` times the best constant's risk."""

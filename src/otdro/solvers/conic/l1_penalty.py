@@ -99,7 +99,7 @@ class ActiveColumns(Method):
             return f"fewer than {COLUMNS_FROM} columns are solved for at once"
         return None
 
-    def solve(
+    def _solve_one(
         self, problem: Problem, tol: float, max_iter: int, start: Solution | None = None
     ) -> Solution:
         """Return the minimiser over the columns that matter, certified over all of them."""
@@ -109,7 +109,7 @@ class ActiveColumns(Method):
                 return start
         goal, columns = tol * constant_risk(problem)[1], _first_columns(problem, start)
         for _ in range(ROUNDS):
-            few = self.inner.solve(
+            few = self.inner._solve_one(
                 replace(problem, X=_columns(problem.X, columns)), OUTSIDE * tol, max_iter
             )
             bound = dual_bound(problem, few.dual)

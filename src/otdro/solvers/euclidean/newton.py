@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +15,7 @@ from ...costs import Cost
 from ...design import Design, mean
 from ...losses import Loss
 from ...problem import Problem, Solution
-from ..base import Starts, Swept, ahead, constant_risk
+from ..base import Starts, ahead, constant_risk, same_factor
 from .batch import Batch, Minimum, norms
 from .batched import BatchedMethod
 from .block_rows import BlockRows
@@ -22,7 +23,7 @@ from .coordinates import Coordinates
 from .newton_matrix import DENSE_UP_TO, NewtonMatrix
 from .order_one import Start, minimise, zero_points
 from .stack import Stack
-from .sweep import Sweep, applies, folded
+from .sweep import Sweep, applies, folded, held_rows
 
 Array = NDArray[Any]
 
@@ -58,7 +59,7 @@ class Newton(BatchedMethod):
             return super().lacks(problem) or "Newton's method needs order 1"
         return super().lacks(problem)
 
-    def solve(
+    def _solve_one(
         self, problem: Problem, tol: float, max_iter: int, start: Solution | None = None
     ) -> Solution:
         """Return the minimiser, for many rows from that of a part of them."""
@@ -100,25 +101,34 @@ class Newton(BatchedMethod):
         solved = _solutions(problem, at, found, np.repeat(targets, m), batch.rho)
         return [solved[f * m : (f + 1) * m] for f in range(F)]
 
-    def folds_together(self, problem: Problem) -> bool:
-        """Whether paths under other costs are cheaper together: those of short products."""
-        return self.starts_pay(problem) or _in_step(problem)
-
-    def solve_folds(
+    def solve(
         self,
         problems: list[Problem],
         deltas: Array,
-        tol: float,
+        tols: Sequence[float],
         max_iter: int,
-        starts: Starts | None,
+        starts: Sequence[Starts] | None,
     ) -> list[list[Solution]]:
-        """Solve problems each under its own cost at every delta, the rows of all in one stack."""
-        if _in_step(problems[0]):
-            tols = np.full(len(problems), tol)
-            return _solve_in_step(problems, np.asarray(deltas), tols, max_iter)
+        """Return the solutions of problems over the same rows, many from passes that all share."""
+        first, *folds = problems
+        if folds and _in_step(first):
+            return _solve_in_step(problems, deltas, np.asarray(tols), max_iter)
+        if folds and applies(first):
+            held = held_rows(first, folds)
+            if held is not None:
+                costs = [fold.ball.cost for fold in folds]
+                return self._sweep(first, held, costs, deltas, tols[0], min(tols[1:]), max_iter)
+        return super().solve(problems, deltas, tols, max_iter, starts)
+
+    def _from_path(
+        self, problems: list[Problem], deltas: Array, tol: float, max_iter: int, path: Starts
+    ) -> list[list[Solution]]:
+        """Solve small problems each under its own cost at every delta, all rows in one stack."""
+        if same_factor(problems):
+            return super()._from_path(problems, deltas, tol, max_iter, path)
         one = problems[0]
         if library(one.y) is not None or one.y.ndim != 1 or one.loss.task == "regression":
-            return super().solve_folds(problems, deltas, tol, max_iter, starts)
+            return [self._solve_path(each, deltas, tol, max_iter, path) for each in problems]
         m, (n, d) = len(deltas), one.X.shape
         ats = [Coordinates(problem) for problem in problems]
         batches, targets = [], []
@@ -127,7 +137,7 @@ class Newton(BatchedMethod):
             weights = pick_columns(problem.weights[:, None], np.zeros(m, dtype=int))
             batches.append(_batch(problem, at, weights, np.asarray(deltas)))
             targets.append(np.full(m, tol * constant_risk(problem)[1]))
-            firsts.append(None if starts is None else at.places(starts))
+            firsts.append(at.places(path))
         lot = max(1, ROWS_UP_TO // (m * n * min(n, d)))
         minima: list[Minimum] = []
         for i in range(0, len(problems), lot):
@@ -162,14 +172,7 @@ class Newton(BatchedMethod):
         each = zip(found, rho, strict=True)
         return [_solutions(problem, at, one, target, np.array([r]))[0] for one, r in each]
 
-    def sweeps(self, problem: Problem) -> bool:
-        """Whether folds share passes over the rows: these are many, and the loss is steady.
-
-        Sparse wide ones are solved in step with the path, to which a product more is little.
-        """
-        return applies(problem) or _in_step(problem)
-
-    def sweep(
+    def _sweep(
         self,
         problem: Problem,
         held: list[Array],
@@ -178,29 +181,28 @@ class Newton(BatchedMethod):
         tol: float,
         fold_tol: float,
         max_iter: int,
-    ) -> Swept:
-        """Solve over all rows and without those of each fold, from passes that all share."""
-        if _in_step(problem):
-            folds = [folded(problem, *pair) for pair in zip(held, costs, strict=True)]
-            tols = np.append(np.full(len(folds), fold_tol), tol)
-            *solved, path = _solve_in_step([*folds, problem], deltas, tols, max_iter)
-            return Swept(path, solved)
+    ) -> list[list[Solution]]:
+        """Solve over all rows and without those of each fold, from passes that all share.
+
+        The objective of a fold's solution is that of its quadratic model, not of its rows.
+        """
         sweep = Sweep(problem, held, costs, tol, fold_tol)
-        swept = Swept([], [[] for _ in held])
+        path: list[Solution] = []
+        folds: list[list[Solution]] = [[] for _ in held]
         for j, delta in enumerate(deltas.tolist()):
             found = sweep.at(deltas[: j + 1])
             full = found.full
             if full is None:
-                full = self.solve(problem.at(delta), tol, max_iter)
+                full = self._solve_one(problem.at(delta), tol, max_iter)
                 sweep.went_on(full)
             log.info("delta %d of %d with its folds: gap %.2g", j + 1, len(deltas), full.gap)
-            swept.path.append(full)
+            path.append(full)
             for f, known in enumerate(found.folds):
                 if known is None:
                     alone = folded(problem.at(delta), held[f], costs[f])
-                    known = self.solve(alone, fold_tol, max_iter, full)
-                swept.folds[f].append(known)
-        return swept
+                    known = self._solve_one(alone, fold_tol, max_iter, full)
+                folds[f].append(known)
+        return [path, *folds]
 
 
 def _minimise_stack(

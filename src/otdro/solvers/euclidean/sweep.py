@@ -322,6 +322,7 @@ class Sweep:
             n_iter=end.steps,
             converged=True,
             message=verdict(end.gap, self.targets[f], end.steps),
+            mean_loss=end.value,
         )
 
 
@@ -331,6 +332,23 @@ def train_weights(problem: Problem, held: Array) -> Array:
     weights[held] = 0.0
     found: Array = weights / weights.sum()
     return found
+
+
+def held_rows(problem: Problem, folds: list[Problem]) -> list[Array] | None:
+    """Return the rows that each fold leaves out of a problem, None where they are no such folds.
+
+    A fold has the weights of the problem, 0 of the rows left out, scaled to sum 1; no row is left
+    out twice.
+    """
+    weights = problem.weights
+    times, held = np.zeros(len(weights), dtype=int), []
+    for fold in folds:
+        rows = np.flatnonzero((fold.weights == 0) & (weights > 0))
+        if not np.allclose(fold.weights, train_weights(problem, rows), rtol=1e-9, atol=0.0):
+            return None
+        times[rows] += 1
+        held.append(rows)
+    return held if times.max(initial=0) <= 1 else None
 
 
 def folded(problem: Problem, held: Array, cost: Cost) -> Problem:

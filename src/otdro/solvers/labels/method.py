@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...design import model_scores
+from ...duality import least_finite, priced_risk, priced_tangent
 from ...problem import Problem, Solution
-from ..base import Method, Starts, constant_risk, verdict
-from ..norm_rows import norm_rows
-from ..softmax.method import MultinomialNewton, PairCoordinates, pair_penalty
+from ..base import Method, Starts, constant_risk, each_alone, same_factor
 from . import constant, cuts, interior, tied_rows, together
-from .inside import LEAST_T, Inside
+from .inside import Inside
 from .pieces import pieces_of
 from .priced_rows import Accuracy, Place, PricedMinimum
 from .smoothed_pieces import minimise
-from .softmax import PricedSoftmax
-from .softmax import minimise as minimise_softmax
 
 Array = NDArray[Any]
 
@@ -44,7 +44,7 @@ class PricedLabels(Method):
             return f"order=2 with {type(loss).__name__} needs a Euclidean or Mahalanobis cost"
         return None
 
-    def solve(
+    def _solve_one(
         self, problem: Problem, tol: float, max_iter: int, start: Solution | None = None
     ) -> Solution:
         """Return the minimiser."""
@@ -60,19 +60,62 @@ class PricedLabels(Method):
                 found = minimise(at.rows, at.norm_rows, zero, at.risk, accuracy)
         return at.solution(found, accuracy.target)
 
-    def folds_together(self, problem: Problem) -> bool:
-        """Whether the problems are so small that the steps of several at once are cheaper."""
-        smooth = problem.loss.pieces is None
-        few = problem.X.shape[0] <= TOGETHER_UP_TO
-        return bool(smooth and few and problem.ball.cost.euclidean)
+    def solve(
+        self,
+        problems: list[Problem],
+        deltas: Array,
+        tols: Sequence[float],
+        max_iter: int,
+        starts: Sequence[Starts] | None,
+    ) -> list[list[Solution]]:
+        """Return the solutions from those with fixed labels, which ``starts`` are."""
+        assert starts is not None
+        first, *folds = problems
+        smooth = first.loss.pieces is None
+        few = first.X.shape[0] <= TOGETHER_UP_TO
+        if folds and smooth and few and first.ball.cost.euclidean and same_factor(folds):
+            path = self._from_fixed_labels([first], deltas, tols[0], max_iter, starts[:1])
+            tol = min(tols[1:])
+            return path + self._from_fixed_labels(folds, deltas, tol, max_iter, starts[1:])
 
-    def solve_each(
+        def alone(p: int, problem: Problem, fixed: Starts) -> list[Solution]:
+            return self._from_fixed_labels([problem], deltas, tols[p], max_iter, [fixed])[0]
+
+        return each_alone(problems, starts, alone)
+
+    def _from_fixed_labels(
+        self,
+        problems: list[Problem],
+        deltas: Array,
+        tol: float,
+        max_iter: int,
+        fixed: Sequence[Starts],
+    ) -> list[list[Solution]]:
+        """Return paths with a label price from those with fixed labels, under the same cost.
+
+        The price only lets the adversary do more, so that solutions are the same where the price
+        is not used. The steps of the others are taken together; what these do not solve is solved
+        alone.
+        """
+        each = [problem.at(float(delta)) for problem in problems for delta in deltas]
+        starts = [solution for path in fixed for solution in path]
+        solved = [_unchanged(*pair, tol) for pair in zip(each, starts, strict=True)]
+        left = [j for j, one in enumerate(solved) if one is None]
+        if len(left) == 1:
+            [j] = left
+            solved[j] = self._solve_one(each[j], tol, max_iter, starts[j])
+        elif left:
+            rest, near = [each[j] for j in left], [starts[j] for j in left]
+            for j, one in zip(left, self._solve_each(rest, tol, max_iter, near), strict=True):
+                solved[j] = one
+        flat = [one for one in solved if one is not None]
+        m = len(deltas)
+        return [flat[k * m : (k + 1) * m] for k in range(len(problems))]
+
+    def _solve_each(
         self, problems: list[Problem], tol: float, max_iter: int, starts: Starts
     ) -> list[Solution]:
-        """Solve problems that differ in weights and delta, from those with fixed labels.
-
-        Their steps are taken together; what these do not solve is solved alone.
-        """
+        """Solve problems that differ in weights and delta, from those with fixed labels."""
         alike = Inside(problems[0])
         each = [alike.at(problem) for problem in problems]
         unit = np.array([constant_risk(problem)[1] for problem in problems])
@@ -83,11 +126,28 @@ class PricedLabels(Method):
             accuracy = Accuracy(unit[part], tol * unit[part], max_iter)
             found += together.minimise_each(each[part], starts[part], accuracy)
         return [
-            self.solve(at.problem, tol, max_iter, start)
+            self._solve_one(at.problem, tol, max_iter, start)
             if minimum is None
             else at.solution(minimum, target)
             for at, start, minimum, target in zip(each, starts, found, tol * unit, strict=True)
         ]
+
+
+def _unchanged(problem: Problem, fixed: Solution, tol: float) -> Solution | None:
+    """Return the solution with fixed labels where it is one with a label price, else None."""
+    coef, ball = fixed.coef, problem.ball
+    z = model_scores(problem.X, coef, fixed.intercept)
+    w = float(ball.cost.dual_norm(coef)) if coef.any() else 0.0
+    known = (z, problem.y, problem.weights, problem.loss, w, ball)
+    if ball.order == 2 and w > 0 and fixed.multiplier > least_finite(problem.loss, w):
+        # at the solution's own multiplier, the best one where no label is changed
+        risk = float(priced_tangent(*known, fixed.multiplier).value)
+    else:
+        risk = priced_risk(*known).risk
+    gap = fixed.gap + max(risk - fixed.objective, 0.0)
+    if gap > max(fixed.gap, tol * constant_risk(problem)[1]):
+        return None
+    return replace(fixed, objective=max(risk, fixed.objective), gap=gap)
 
 
 def _from_start(at: Inside, start: Solution, accuracy: Accuracy) -> PricedMinimum | None:
@@ -143,46 +203,3 @@ def constant_model(problem: Problem, target: float) -> Solution | None:
     at = Inside(problem)
     found = constant.minimise(at.rows, np.inf, target)
     return None if found is None else at.solution(found, target)
-
-
-class PricedMultinomial(Method):
-    """The softmax model at order 1 whose labels change at a price."""
-
-    geometries = frozenset({"euclidean", "norm"})
-    certifies = "the excess over the least worst-case risk"
-    changes_labels = True
-    several_scores = True
-
-    def lacks(self, problem: Problem) -> str | None:
-        """Refuse what the softmax model refuses."""
-        return MultinomialNewton().lacks(problem)
-
-    def solve(
-        self, problem: Problem, tol: float, max_iter: int, start: Solution | None = None
-    ) -> Solution:
-        """Return the minimiser, from that with fixed labels or the constant model."""
-        ball = problem.ball
-        at = PairCoordinates(problem)
-        rows = at.rows(problem)
-        norm = norm_rows(ball.cost, rows.design.d)
-        assert norm is not None
-        task = PricedSoftmax(rows, pair_penalty(problem), norm, ball.delta, ball.label_cost)
-        b, unit = constant_risk(problem)
-        C, c, known = np.zeros((rows.design.d, rows.classes - 1)), b @ rows.basis, 0.0
-        if start is not None and start.coef.any():
-            inside = at.inside(start, rows.basis)
-            C, c, known = inside.C[0], inside.c[0], start.objective - start.gap
-        first = task.place(C, c, LEAST_T)
-        found = minimise_softmax(task, first, Accuracy(unit, tol * unit, max_iter), known)
-        coef, intercept = at.outside(*rows.split(found.at.x[:-1]), rows.basis)
-        return Solution(
-            coef=coef,
-            intercept=intercept,
-            multiplier=found.dual.multiplier,
-            objective=found.dual.risk,
-            gap=found.gap,
-            n_iter=found.n_iter,
-            converged=bool(found.gap <= tol * unit),
-            message=verdict(found.gap, tol * unit, found.n_iter),
-            dual=found.slopes,
-        )

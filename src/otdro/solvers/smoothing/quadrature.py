@@ -724,7 +724,7 @@ class Quadrature(Solver):
         """Return why the problem has no one-dimensional form, None if it has one."""
         return lacks_linear(problem, "Quadrature") or lacks_smooth(problem)
 
-    def solve(self, problem: Problem, start: Solution | None = None) -> Solution:
+    def _solve_one(self, problem: Problem, start: Solution | None = None) -> Solution:
         """Return the minimiser of the smoothed risk with its unsmoothed risk and gap."""
         require_positive(eps=self.eps)
         if not self.scale > 0:
@@ -797,7 +797,7 @@ class Sinkhorn(Solver):
         """Return why the problem has no one-dimensional form, None if it has one."""
         return lacks_linear(problem, "Sinkhorn")
 
-    def solve(self, problem: Problem, start: Solution | None = None) -> Solution:
+    def _solve_one(self, problem: Problem, start: Solution | None = None) -> Solution:
         """Return the minimiser; ``objective`` is the Sinkhorn risk, without a gap."""
         require_positive(eps=self.eps)
         require(self.lacks(problem))

@@ -140,7 +140,7 @@ class Smoothed(Solver):
         """Return why draws do not serve the problem, None if they do."""
         return lacks_sampled(problem) or lacks_smooth(problem)
 
-    def solve(self, problem: Problem, start: Solution | None = None) -> Solution:
+    def _solve_one(self, problem: Problem, start: Solution | None = None) -> Solution:
         """Return the averaged iterate with its unsmoothed risk, exact for linear scores."""
         self._check()
         require(self.lacks(problem))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -50,39 +51,42 @@ class MultinomialNewton(Method):
             return f"the softmax model needs a Euclidean cost, l1 or linf, not {ball.cost!r}"
         return None
 
-    def solve(
+    def _solve_one(
         self, problem: Problem, tol: float, max_iter: int, start: Solution | None = None
     ) -> Solution:
         """Return the minimiser."""
         deltas = np.array([problem.ball.delta])
         return _in_turn(_Together([problem]), deltas, tol, max_iter, start)[0][0]
 
-    def solve_path(
+    def _solve_path(
         self, problem: Problem, deltas: Array, tol: float, max_iter: int, starts: Starts | None
     ) -> list[Solution]:
         """Return the solutions at every delta, each from those before it."""
         return _in_turn(_Together([problem]), np.asarray(deltas, dtype=float), tol, max_iter)[0]
 
-    def solve_folds(
+    def solve(
         self,
         problems: list[Problem],
         deltas: Array,
-        tol: float,
+        tols: Sequence[float],
         max_iter: int,
-        starts: Starts | None,
+        starts: Sequence[Starts] | None,
     ) -> list[list[Solution]]:
-        """Return the paths of problems over the same rows, in step where all have all classes."""
-        masses = [class_masses(p.y, p.weights, p.loss.outputs) for p in problems]
-        if not np.all(masses):
-            return super().solve_folds(problems, deltas, tol, max_iter, starts)
-        return _in_turn(_Together(problems), np.asarray(deltas, dtype=float), tol, max_iter)
+        """Return the solutions of problems over the same rows, small folds in step."""
+        first, *folds = problems
+        masses = [class_masses(p.y, p.weights, p.loss.outputs) for p in folds]
+        if not folds or not _is_small(first) or not np.all(masses):
+            return super().solve(problems, deltas, tols, max_iter, starts)
+        path = self._solve_path(first, deltas, tols[0], max_iter, None)
+        return [path, *_in_turn(_Together(folds), deltas, min(tols[1:]), max_iter)]
 
-    def folds_together(self, problem: Problem) -> bool:
-        """Whether the problems are so small that the steps of several at once are cheaper."""
-        n, d = problem.X.shape
-        K = problem.loss.outputs
-        small = (d + 1) * (K - 1) <= BATCH_COEFFICIENTS and n * max(d**2, K) <= BATCH_ENTRIES
-        return bool(small and d <= n and problem.ball.cost.euclidean)
+
+def _is_small(problem: Problem) -> bool:
+    """Whether problems are so small that the steps of several at once are cheaper."""
+    n, d = problem.X.shape
+    K = problem.loss.outputs
+    small = (d + 1) * (K - 1) <= BATCH_COEFFICIENTS and n * max(d**2, K) <= BATCH_ENTRIES
+    return bool(small and d <= n and problem.ball.cost.euclidean)
 
 
 class _Together:
