@@ -12,7 +12,7 @@ from ..duality import pair_risk
 from ..losses.base import Array
 from ..problem import Problem, Solution
 from ..solvers import Exact
-from ..solvers.feature_map.worst import worst_risk as local_worst_risk
+from ..solvers.local_cost import worst_risk as local_worst_risk
 from .best_response import (
     check_reach,
     default_reach,

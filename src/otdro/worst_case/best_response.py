@@ -25,8 +25,8 @@ from ..design import as_dense, mean, model_scores
 from ..duality import pair_norms, present_classes, steepest_pair
 from ..losses import PiecewiseQuadratic
 from ..problem import Problem
-from ..solvers.feature_map.worst import worst_risk as local_worst_risk
-from ..solvers.finite.nodes import places as support_places
+from ..solvers.finite import places as support_places
+from ..solvers.local_cost import worst_risk as local_worst_risk
 from .distribution import TOLERANCE, ScoredModel, WorstCase, distribution, occupied, scored
 
 Array = NDArray[Any]
