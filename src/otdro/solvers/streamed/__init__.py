@@ -8,7 +8,6 @@ from .newton import StreamedProblem as StreamedProblem
 from .order_two import JointStream as JointStream
 from .passes import Passes as Passes
 from .passes import together as together
-from .priced import PricedStream as PricedStream
 from .reading import Folds as Folds
 from .softmax import SoftmaxStream as SoftmaxStream
 from .stream import Stream as Stream
