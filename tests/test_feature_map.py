@@ -34,7 +34,7 @@ from otdro.solvers import Exact, Smoothed
 from otdro.solvers.base import constant_risk
 from otdro.solvers.feature_map import boxes
 from otdro.solvers.feature_map.geometry import local_rows
-from otdro.worst_case.places import worst_risk
+from otdro.worst_case import robust_risk_of
 from solving import solution
 
 MAP = np.array([[1.0, 0.3], [0.0, 0.8]])
@@ -144,7 +144,7 @@ def test_linearised_gaps_of_smooth_losses(loss, delta, intercept):
     for size in (1e-4, 1e-2, 1.0):
         coef = found.coef + size * rng.normal(size=2)
         b = found.intercept + size * rng.normal() * intercept
-        risk = worst_risk(problem, coef, b)
+        risk = robust_risk_of(problem, coef, b)
         assert risk >= found.objective - found.gap
         assert_allclose(risk, found.objective, atol=10 * size * (1 + size))
 
@@ -309,7 +309,7 @@ def test_linearised_gaps_of_losses_with_a_kink(loss, delta):
     found = solution(Exact(), problem)
     assert found.converged
     assert found.gap <= 1e-6 * constant_risk(problem)[1]
-    risk = worst_risk(problem, found.coef, found.intercept)
+    risk = robust_risk_of(problem, found.coef, found.intercept)
     assert_allclose(risk, found.objective, rtol=1e-6)
 
 
@@ -438,7 +438,7 @@ def test_a_feature_map_has_a_gap_in_few_columns(d, loss):
     assert found.gap <= 1e-6 * constant_risk(problem)[1]
     for size in (1e-3, 0.1, 1.0):
         coef = found.coef + size * rng.normal(size=d)
-        assert worst_risk(problem, coef, found.intercept) >= found.objective - found.gap
+        assert robust_risk_of(problem, coef, found.intercept) >= found.objective - found.gap
 
 
 @pytest.mark.slow

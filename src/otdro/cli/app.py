@@ -147,7 +147,7 @@ def audit_command(
 @command("drift", Document)
 def drift_command(options: DriftOptions, max_drift: MaxDrift = None) -> None:
     """Say how far new rows are from old ones."""
-    from .drift import drift
+    from .audit import drift
 
     raise typer.Exit(drift(options, max_drift=max_drift))
 
@@ -158,6 +158,6 @@ def demo_command(
     seed: Seed = 0,
 ) -> None:
     """Show what is learned and whether it pays, on data that needs no file."""
-    from .demo import demo
+    from .compare import demo
 
     demo(reps, seed)

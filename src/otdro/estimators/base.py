@@ -48,7 +48,7 @@ TOL = 1e-6
 #: The default of ``max_iter``, which tells whether the user set it.
 MAX_ITER = 1000
 #: What stays behind when a model is saved: the training rows, and numbers of theirs.
-ROWS = ("_problems", "_duals")
+ROWS = ("_problems", "_solutions")
 #: A mean loss above this share of the constant model's is hardly better than it.
 LEARNED = 0.99
 #: The path reaches a thousandth of its largest delta: columns farther apart have none in common.
@@ -334,7 +334,7 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
         self._support_given = bool(problems) and problems[0].support is not None
         if problems:
             self._problems = problems
-            self._duals = [s.dual for s in solutions]
+            self._solutions = solutions
         if fitted.classes is not None:
             self.classes_: Any = fitted.classes
 
@@ -430,7 +430,8 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
         Returns
         -------
         WorstCase
-            ``origin`` counts the rows of X, or of ``rows``.
+            ``origin`` counts the rows of X, or of ``rows``; ``equilibrium`` says whether the fit is
+            proved to be the best plain model for it.
         """
         from ..worst_case import worst_case
 
@@ -441,14 +442,7 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
             problem = self._problem_around(rows, k)
             return self._named(worst_case(problem, coef, intercept, reach=reach))
         problem = self._trained("worst_case()", "give labelled rows as rows=(X, y)")[k]
-        found = worst_case(
-            problem,
-            coef,
-            intercept,
-            dual=self._duals[k],
-            gap=float(np.ravel(self.gap_)[k]),
-            reach=reach,
-        )
+        found = worst_case(problem, coef, intercept, fit=self._solutions[k], reach=reach)
         return self._named(found)
 
     def _problem_around(self, rows: Any, k: int) -> Problem:
@@ -485,7 +479,7 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
 
 def _is_fitted(name: str) -> bool:
     """Whether an attribute belongs to a fit: ``name_``, and what is kept for questions later."""
-    kept = ("_problems", "_duals", "_support_given")
+    kept = ("_problems", "_solutions", "_support_given")
     return name in kept or (name.endswith("_") and not name.startswith("_"))
 
 

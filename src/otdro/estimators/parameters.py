@@ -292,9 +292,9 @@ def fit_price(estimator: Any, name: str, support: Any) -> float:
             f"{name}='cv' is not supported any more: choose the price by scikit-learn's "
             f"GridSearchCV over {name}, or give a number > 0."
         )
-    price = check_price(price, name)
-    if price == np.inf:
+    if isinstance(price, float) and price == np.inf:
         return price
+    price = check_price(price, name)
     cost, solver, missing = estimator.cost, estimator.solver, ""
     if support is not None:
         missing = "needs moves to anywhere, not to a given support: leave support out"

@@ -259,6 +259,12 @@ class FoldLosses:
         path = best.folds.path
         if path is None or not best.final:
             path = solve_path(sample, near, self.order, best.deltas, self.solver, path)
+        delta = float(best.deltas[j])
+        ball = sample.ball(near, delta, self.order)
+        for y, row in zip(sample.ys, path, strict=True):
+            # passes that folds share leave no dual point
+            if row[j].dual is None and row[j].mean_loss is not None:
+                [[row[j]]] = self.solver.solve([sample.problem(y, ball)], [delta], [[row[j]]])
         return path, [row[j] for row in path] if near is best.cost else None
 
 
