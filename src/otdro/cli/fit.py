@@ -43,7 +43,7 @@ def fit(
     """Fit, compare, print, save and write the page of the fit."""
     if save is not None:
         check_name(save)
-    check_outputs(save, page)
+    check_outputs({"--save": save, "--report": page}, options.data, options.unlabelled)
     ours = parameters(chosen, quantile)
     with printing.working("reading") as doing:
         data = prepared(options)
@@ -133,9 +133,18 @@ def _write_page(
     from ..report import write
 
     title = f"{options.target} from {Path(options.data).name}"
-    notes = [*data.notes, *notes, "The audit is of the rows that the model was fitted on."]
     result = audit(model, data.X, data.y, random_state=options.seed)
-    write(file, result, model=model, scores=scores, title=title, notes=notes)
+    write(
+        file,
+        result,
+        model=model,
+        scores=scores,
+        title=title,
+        notes=[*data.notes, *notes],
+        training=True,
+        held_out=tested(options),
+        row_names=[str(row) for row in data.X.index],
+    )
 
 
 def described(data: Prepared, model: Any, options: Options, delta: str) -> dict[str, Any]:
