@@ -60,7 +60,7 @@ LISTED = 6
 
 
 class Fitted(NamedTuple):
-    """What a fit found: solutions with their mean losses ``risks``, and the problems in memory.
+    """What a fit found: a choice with its solutions, their mean losses, the problems in memory.
 
     ``passes`` says how often rows in chunks were read; it is empty for rows in memory.
     """
@@ -69,7 +69,6 @@ class Fitted(NamedTuple):
     classes: Array | None
     choice: Choice
     note: str
-    solutions: list[Solution]
     risks: list[float]
     problems: list[Problem]
     passes: str = ""
@@ -179,10 +178,10 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
         else:
             fitted = self._fit_memory(X, y, loss, extra)
         ball, given = fitted.choice.ball, isinstance(self.delta, Real)
-        names = names_of(fitted.classes, len(fitted.solutions))
+        names = names_of(fitted.classes, len(fitted.choice.solutions))
         columns = getattr(self, "feature_names_in_", None)
         solver = self._solver()
-        for k, (solution, name) in enumerate(zip(fitted.solutions, names, strict=True)):
+        for k, (solution, name) in enumerate(zip(fitted.choice.solutions, names, strict=True)):
             logger.info(
                 "fit%s: delta %.4g, %d iterations, robust risk %.6g, gap %.3g",
                 name,
@@ -239,11 +238,9 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
         )
         choice = choose(sample, solver, settings)
         problems = [sample.problem(y, choice.ball) for y in targets.ys]
-        solutions = choice.solutions
-        if solutions is None:
-            solutions = [path[0] for path in solver.solve(problems, [choice.ball.delta])]
-        risks = [_empirical_risk(p, s) for p, s in zip(problems, solutions, strict=True)]
-        return Fitted(loss, targets.classes, choice, targets.note, solutions, risks, problems)
+        pairs = zip(problems, choice.solutions, strict=True)
+        risks = [_empirical_risk(problem, solution) for problem, solution in pairs]
+        return Fitted(loss, targets.classes, choice, targets.note, risks, problems)
 
     def _fit_chunks(self, X: Any, y: Any, loss: Loss, extra: dict[str, Any]) -> Fitted:
         """Return the fit to rows in chunks."""
@@ -256,10 +253,9 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
         self.n_features_in_ = rows.d
         if rows.columns is not None:
             self.feature_names_in_ = np.array(rows.columns, dtype=object)
-        solutions = choice.solutions or []
-        risks = [float(s.mean_loss) for s in solutions if s.mean_loss is not None]
+        risks = [float(s.mean_loss) for s in choice.solutions if s.mean_loss is not None]
         passes = f"{rows.passes} pass{'' if rows.passes == 1 else 'es'} over {rows.n} rows"
-        return Fitted(stream.loss, stream.classes, choice, note, solutions, risks, [], passes)
+        return Fitted(stream.loss, stream.classes, choice, note, risks, [], passes)
 
     def _validated(
         self, X: Any, y: Any, sample_weight: Any, loss: Loss, support: Any
@@ -309,7 +305,8 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
         )
 
     def _store(self, fitted: Fitted) -> None:
-        solutions, choice, problems = fitted.solutions, fitted.choice, fitted.problems
+        choice, problems = fitted.choice, fitted.problems
+        solutions = choice.solutions
         self.loss_ = fitted.loss
         self.ball_ = choice.ball
         self.cost_ = choice.ball.cost

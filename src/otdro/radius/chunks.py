@@ -87,11 +87,7 @@ def choose(stream: Stream, settings: Settings, tol: float, max_iter: int) -> Cho
     data = ChunkedFoldLosses(
         stream.sample, order, delta, Exact(tol, max_iter), settings, stream=stream
     )
-    data = data.looked_at(tried)
-    choice = choose_ball(data, tried)
-    if choice.solutions is not None:
-        return choice
-    return replace(choice, solutions=data.certified(choice.ball, None))
+    return choose_ball(data.looked_at(tried), tried)
 
 
 def lacks(loss: Any, order: int, tried: Candidates) -> str | None:
@@ -319,18 +315,17 @@ class ChunkedFoldLosses(FoldLosses):
         """Return the losses of the environments, None where rows have none."""
         return None if folds.environments is None else folds.environments.losses
 
-    def solve(self, best: Trial) -> tuple[Solved, list[Solution] | None]:
-        """Return the path over all rows, and the certified solutions at the chosen delta."""
+    def path(self, best: Trial) -> Solved:
+        """Return the path of a trial over all rows, certified at the chosen delta."""
         j, path = best.verdict.place, best.folds.path
         assert path is not None
         ball = self.sample.ball(best.cost, float(best.deltas[j]), self.order)
-        solutions = self.certified(ball, [row[j] for row in path])
-        for row, solution in zip(path, solutions, strict=True):
+        for row, solution in zip(path, self.solutions(ball, [row[j] for row in path]), strict=True):
             row[j] = solution
-        return path, solutions
+        return path
 
-    def certified(self, ball: Ball, starts: list[Solution] | None) -> list[Solution]:
-        """Return the certified solutions, one for each model, from models near them."""
+    def solutions(self, ball: Ball, starts: list[Solution] | None) -> list[Solution]:
+        """Return the certified solutions of all models, from models near them."""
         stream, tol, max_iter = self.stream, self.solver.tol, self.solver.max_iter
         if self.factors is not None:
             deltas = np.array([ball.delta])

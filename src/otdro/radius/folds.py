@@ -132,8 +132,7 @@ def _fit_folds(
 ) -> tuple[Solved, list[_Scored]]:
     """Return the path over all rows and what some folds say, all from one call of the solver."""
     sample, largest = fits.sample, float(deltas[0])
-    near = [fits.solver.cost_in_folds(each) for each in (cost, *costs)]
-    ball, *balls = [sample.ball(each, largest, fits.order) for each in near]
+    ball, *balls = [sample.ball(each, largest, fits.order) for each in (cost, *costs)]
     problems, tols = [], []
     for k, y in enumerate(sample.ys):
         whole = sample.problem(y, ball)

@@ -81,14 +81,14 @@ class Settings:
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """The ball, with the path where folds chose, and the solutions on it where they are final.
+    """The ball, the certified solutions on it, one per target vector, and the path if folds chose.
 
     ``note`` is a sentence on how the ball was chosen that the user should see, or empty.
     """
 
     ball: Ball
+    solutions: list[Solution]
     path: Path | None = None
-    solutions: list[Solution] | None = None
     note: str = ""
 
 
@@ -251,21 +251,25 @@ class FoldLosses:
             return None
         return environment_losses(*binary_view(self.sample, folds), self.settings.groups)
 
-    def solve(self, best: Trial) -> tuple[Solved, list[Solution] | None]:
-        """Return the path of a trial over all rows, and the solutions at its delta if final."""
-        sample, j = self.sample, best.verdict.place
-        near = self.solver.cost_in_folds(best.cost)
+    def path(self, best: Trial) -> Solved:
+        """Return the path of a trial over all rows, certified at the chosen delta."""
+        j, path = best.verdict.place, best.folds.path
         best.folds.forget_rows()
-        path = best.folds.path
         if path is None or not best.final:
-            path = solve_path(sample, near, self.order, best.deltas, self.solver, path)
-        delta = float(best.deltas[j])
-        ball = sample.ball(near, delta, self.order)
-        for y, row in zip(sample.ys, path, strict=True):
-            # passes that folds share leave no dual point
-            if row[j].dual is None and row[j].mean_loss is not None:
-                [[row[j]]] = self.solver.solve([sample.problem(y, ball)], [delta], [[row[j]]])
-        return path, [row[j] for row in path] if near is best.cost else None
+            path = solve_path(self.sample, best.cost, self.order, best.deltas, self.solver, path)
+        chosen = [row[j] for row in path]
+        # passes that folds share leave no dual point
+        if any(s.dual is None and s.mean_loss is not None for s in chosen):
+            ball = self.sample.ball(best.cost, float(best.deltas[j]), self.order)
+            for row, solution in zip(path, self.solutions(ball, chosen), strict=True):
+                row[j] = solution
+        return path
+
+    def solutions(self, ball: Ball, starts: list[Solution] | None) -> list[Solution]:
+        """Return the certified solutions of all target vectors, from solutions near them."""
+        problems = [self.sample.problem(y, ball) for y in self.sample.ys]
+        near = None if starts is None else [[start] for start in starts]
+        return [path[0] for path in self.solver.solve(problems, [ball.delta], near)]
 
 
 def choose(sample: Sample, solver: Solver, settings: Settings) -> Choice:
@@ -295,8 +299,8 @@ def choose_ball(data: FoldLosses, tried: Candidates) -> Choice:
     folds = data.delta == "cv" or tried.learned is not None
     tried, costs = data.costs(tried)
     if not folds:
-        delta = float(data.deltas(costs[0])[0])
-        return Choice(data.sample.ball(costs[0], delta, data.order), note=tried.note)
+        ball = data.sample.ball(costs[0], float(data.deltas(costs[0])[0]), data.order)
+        return Choice(ball, data.solutions(ball, None), note=tried.note)
     resolve_rule(data.settings.rule)
     data = data.with_folds(costs)
     if not data.splits:
@@ -320,7 +324,7 @@ def choose_ball(data: FoldLosses, tried: Candidates) -> Choice:
         if weights is not None:
             best.cost.weights_ = {t.name: float(w) for t, w in zip(trials, weights, strict=True)}
     environments = data.environments(best.folds)
-    solved, solutions = data.solve(best)
+    solved, place = data.path(best), best.verdict.place
     path = tidy(
         data.sample,
         best.deltas,
@@ -330,8 +334,8 @@ def choose_ball(data: FoldLosses, tried: Candidates) -> Choice:
         candidates=table,
         environments=environments,
     )
-    delta = float(best.deltas[best.verdict.place])
-    return Choice(data.sample.ball(best.cost, delta, data.order), path, solutions, tried.note)
+    ball = data.sample.ball(best.cost, float(best.deltas[place]), data.order)
+    return Choice(ball, [row[place] for row in solved], path, tried.note)
 
 
 def _in_units(
@@ -366,11 +370,9 @@ def _without_folds(data: FoldLosses, cost: Cost) -> Choice:
         f"is the middle of the grid, under the cost {cost!r}."
     )
     warnings.warn(f"{note} Give more rows, or a number as delta.", UserWarning, stacklevel=2)
-    near = data.solver.cost_in_folds(cost)
-    solved = solve_path(sample, near, data.order, grid, data.solver)
-    final = [row[place] for row in solved] if near is cost else None
+    solved = solve_path(sample, cost, data.order, grid, data.solver)
     ball = sample.ball(cost, delta, data.order)
-    return Choice(ball, tidy(sample, grid, solved), final, note)
+    return Choice(ball, [row[place] for row in solved], tidy(sample, grid, solved), note)
 
 
 def judged_on(sample: Sample, costs: list[Cost], settings: Settings) -> Array | None:
