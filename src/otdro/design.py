@@ -102,18 +102,27 @@ class Design:
         size = np.abs(numpy(self.center))
         return size if self.factor is None else np.abs(self.factor).T @ size
 
-    @cached_property
-    def rounding(self) -> Array:
-        """What is left of the mean square of a column that is constant; 0 without a centre.
+    @property
+    def left_of_squares(self) -> float:
+        """The share of the squared centre that centring leaves of a constant column.
 
         Dense rows are centred before they are squared, sparse ones after.
         """
         share = self.n * np.finfo(float).eps
-        return self.offset**2 * (share if self.sparse else share**2)
+        return share if self.sparse else share**2
+
+    @cached_property
+    def rounding(self) -> Array:
+        """What is left of the mean square of a column that is constant; 0 without a centre."""
+        return self.offset**2 * self.left_of_squares
 
     def problems(self, index: Array) -> Design:
         """Return the rows of some problems of a batch: all have these."""
         return self
+
+    def lent(self, H: Array, h: Array, B: int) -> tuple[Array, Array]:
+        """Return Z'DZ and Z'D of one problem as those of B problems, (B, d, d) and (d, B)."""
+        return np.tile(H, (B, 1, 1)), np.repeat(h[:, None], B, axis=1)
 
     @cached_property
     def _transposed(self) -> Any:
@@ -133,8 +142,11 @@ class Design:
         if theta.ndim == 2 and theta.shape[1] == 1:
             return self.scores(theta[:, 0])[:, None]
         beta = theta if self.factor is None else self.factor @ theta
-        if self._direct:
-            z: Array = self.X @ beta
+        if self._direct and not self.sparse and beta.ndim == 2 and self.n > beta.shape[1]:
+            # the scores of a problem are next to each other
+            z: Array = (beta.T @ self.X.T).T
+        elif self._direct:
+            z = self.X @ beta
         elif self._away:
             z = product_of_rows(self.X, beta)
         else:

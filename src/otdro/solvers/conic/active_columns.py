@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 
 from ...design import Design, as_dense
 from ...problem import Problem, Solution
-from ..base import Method, Starts, constant_risk, duality_gap, verdict
-from ..euclidean.sweep import extrapolated
+from ..base import Method, Starts, constant_risk, duality_gap, extrapolated, verdict
 from . import proximal_newton
 from .interior import InteriorPoint
 from .l1_dual import balanced, dual_bound, penalty

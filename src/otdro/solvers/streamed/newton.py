@@ -22,8 +22,7 @@ from ...chunks import Sums
 from ...duality import AT_THRESHOLD, threshold
 from ...problem import Solution
 from ..base import duality_gap
-from ..euclidean.newton_matrix import solve_stiffened
-from ..euclidean.order_one import ROUNDING, length_along_gradient
+from ..euclidean.order_one import ROUNDING, length_along_gradient, solve_stiffened
 from .descent import at_model, descend
 from .passes import Passes
 from .stream import CONSTANT, Constant, Stream

@@ -25,7 +25,7 @@ from ...duality.ties import Padded
 from ...losses import Loss
 from ...problem import Solution
 from ...progress import logger
-from ..euclidean.joint_newton import BELOW_THRESHOLD
+from ..euclidean.newton import BELOW_THRESHOLD
 from ..euclidean.order_two import (
     SHARP,
     STILL,
