@@ -223,16 +223,6 @@ def ahead(deltas: Array) -> float:
     return float(min(1.0, (c - b) / (b - a)))
 
 
-def extrapolated(points: list[Array], deltas: Array) -> Array:
-    """Return the start (beta, b) at the last of ``deltas``: the line through the last points.
-
-    Where the first of them is a constant model it is the last point.
-    """
-    first, last = points[0], points[-1]
-    t = ahead(deltas) if first[:-1].any() else 0.0
-    return last + t * (last - first)
-
-
 def duality_gap(risk: float, lower: float) -> float:
     """Return risk - lower, at least 0; inf where it is not a number, which proves nothing."""
     gap = float(risk) - float(lower)
