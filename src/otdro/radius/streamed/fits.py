@@ -22,7 +22,7 @@ from ...solvers.streamed import (
     minimise,
     together,
 )
-from ...solvers.streamed.batch import PASSES
+from ...solvers.streamed.folds import PASSES
 from ...solvers.streamed.priced import NEAR_IN_FOLDS
 from ...solvers.streamed.squared import FoldFactors, certified
 from ..folds import FOLD_TOL

@@ -36,10 +36,8 @@ from ..euclidean.order_two import (
     StepModel,
     Ties,
 )
-from .newton import StreamCoordinates, along_gradient, constant_solution
-from .passes import Passes
-from .reading import Blocks, RowBlock
-from .stream import Constant
+from .newton import Passes, StreamCoordinates, along_gradient, constant_solution
+from .stream import Blocks, Constant, RowBlock
 
 Array = NDArray[Any]
 

@@ -24,9 +24,7 @@ from ..base import duality_gap
 from ..euclidean.order_one import ROUNDING, STILL
 from ..labels.kinked_quadratic import KinkedQuadratic
 from ..labels.method import constant_model
-from .descent import SHORTER, descends
-from .newton import StreamCoordinates, along_gradient
-from .passes import Passes
+from .newton import SHORTER, Passes, StreamCoordinates, along_gradient, descends
 from .priced_sums import Labelled, NearRows, PricedSums, worse_label
 from .sums import LENGTHS, ModelStep
 

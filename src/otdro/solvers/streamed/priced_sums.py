@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ...chunks import Chunk, Sums
 from ...design import Design
 from ...losses import Loss
-from .reading import Blocks, RowBlock
+from .stream import Blocks, RowBlock
 from .sums import LENGTHS, ModelStep, first_sums, second_sums
 
 Array = NDArray[Any]
