@@ -10,17 +10,16 @@ from scipy import sparse
 from scipy.linalg import fractional_matrix_power
 
 from otdro import DROClassifier, DRORegressor, load, robust_risk, save
-from otdro import row_space as row_space_module
+from otdro import design as row_space_module
 from otdro.costs import Mahalanobis, Norm
 from otdro.costs.low_rank import LowRank, blend, identity
-from otdro.design import Design
+from otdro.design import Design, row_space
 from otdro.losses import Logistic
 from otdro.metrics import Association, Diagonal, GeometricMean, Learned, Spectral
 from otdro.metrics import leading as leading_module
 from otdro.metrics.leading import leading
 from otdro.problem import Ball, Problem
 from otdro.radius import profile as profile_module
-from otdro.row_space import row_space
 from otdro.solvers import Exact
 from otdro.solvers.euclidean import coordinates as coordinates_module
 from otdro.worst_case import robust_risk_of

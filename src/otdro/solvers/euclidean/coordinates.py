@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from scipy.linalg import cholesky, solve_triangular
 
 from ...costs.low_rank import StructuredFactor, shortest
-from ...design import Design, mean
+from ...design import REDUCE_UP_TO, Design, Span, mean, row_space
 from ...problem import Problem, Solution
-from ...row_space import REDUCE_UP_TO, Span, row_space
 from ..base import Starts, verdict
 
 Array = NDArray[Any]

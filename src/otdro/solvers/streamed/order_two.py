@@ -6,7 +6,7 @@ and the dual value of the slopes before the step. No number per row is kept but 
 tie: their number, and the share of their mass on the first branch.
 
 A bound below the risk of all models takes slopes of the form :math:`c_1 a + c_2 D + c_3 D r`
-(``duality/bound.py``), a, D and r the slope, the curvature and the score less the intercept of a
+(``duality.lower_bound``), a, D and r the slope, the curvature and the score less the intercept of a
 moved row: sums over these three and their products are all that it needs.
 """
 
