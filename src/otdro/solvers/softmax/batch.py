@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from ...arrays import beside, namespace, numpy, pick
 from ...design import PRODUCTS_UP_TO, Design
-from ..euclidean.stack import AsTheyStand
 
 Array = NDArray[Any]
 
@@ -52,17 +51,14 @@ class SharedRows:
         return found if D.ndim == 2 else found[None]
 
 
-class OwnRows(AsTheyStand):
+class OwnRows:
     """Rows Z (B, n, d), those of each problem, with the products of ``SharedRows``."""
 
     def __init__(self, Z: Array) -> None:
         self.Z = Z
-        self.n = Z.shape[1]
-
-    @property
-    def d(self) -> int:
-        """The columns."""
-        return int(self.Z.shape[2])
+        _, self.n, self.d = Z.shape
+        # nothing is subtracted from these rows
+        self.offset = self.rounding = np.zeros(self.d)
 
     def columns(self, index: Any) -> OwnRows:
         """Return those of some problems."""

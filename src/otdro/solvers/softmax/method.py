@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...arrays import as_index, beside, class_masses, full, namespace
+from ...design import DECOMPOSE_UP_TO, REDUCE_UP_TO, row_space
 from ...problem import Problem, Solution
-from ...row_space import DECOMPOSE_UP_TO, REDUCE_UP_TO, row_space
 from ..base import Method, Starts, ahead, constant_risk, verdict
 from ..euclidean.coordinates import Coordinates
 from ..norm_rows import norm_rows

@@ -27,9 +27,7 @@ from ..softmax.euclidean import RoundPairs, Unpenalised
 from ..softmax.newton import Certificate, PairProblems, SoftmaxZero, along, origin
 from ..softmax.penalty import PairPenalty, Quadratic, corrected
 from ..softmax.rows import SoftmaxRows
-from .descent import SHORTER, at_model, descend
-from .newton import StreamCoordinates
-from .passes import Passes
+from .newton import SHORTER, Passes, StreamCoordinates, at_model, descend
 from .softmax_sums import SoftmaxSums
 from .stream import CONSTANT
 

@@ -12,7 +12,7 @@ from ...chunks import Chunk, Sums
 from ...design import Design
 from ..softmax.batch import SharedRows
 from ..softmax.rows import SoftmaxRows
-from .reading import Blocks, RowBlock
+from .stream import Blocks, RowBlock
 from .sums import LENGTHS
 
 Array = NDArray[Any]
