@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ...design import model_scores
 from ...duality import AT_THRESHOLD, Dual, least_finite, priced_risk, priced_tangent
-from ...duality.labels import least_price
+from ...duality.multiplier import least_price
 from ...problem import Problem, Solution
 from ..base import Method, Starts, constant_risk, duality_gap, each_alone, verdict
 from ..euclidean.coordinates import Coordinates
@@ -272,10 +272,3 @@ def constant(rows: PricedRows, target: float) -> Minimum | None:
     n, d = len(rows.y), rows.design.d
     place = Place(np.zeros(d), b, np.zeros(rows.worst.scalars), np.full(n, b))
     return Minimum(place, risk, rise.multiplier, duality_gap(risk, lower), slopes, 1)
-
-
-def constant_model(problem: Problem, target: float) -> Solution | None:
-    """Return the model theta = 0 where it is certified to be optimal; only class means matter."""
-    at = Coordinates(problem)
-    best = constant(priced_rows(problem, at), target)
-    return None if best is None else _solution(problem, at, best, target)

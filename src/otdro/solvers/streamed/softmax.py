@@ -25,11 +25,8 @@ from ..euclidean.order_one import STILL
 from ..softmax.newton import Certificate, PairProblems, SoftmaxZero, along, origin
 from ..softmax.penalty import PairPenalty, Quadratic, RoundPairs, Unpenalised, corrected
 from ..softmax.rows import SoftmaxRows
-from .descent import SHORTER, at_model, descend
-from .newton import StreamCoordinates
-from .passes import Passes
-from .reading import Blocks, RowBlock
-from .stream import CONSTANT
+from .newton import SHORTER, Passes, StreamCoordinates, at_model, descend
+from .stream import CONSTANT, Blocks, RowBlock
 from .sums import LENGTHS
 
 Array = NDArray[Any]
