@@ -281,8 +281,9 @@ class Monomials:
         total = np.zeros((len(X), self.d**2))
         slopes = list(self._slopes(X))
         for s, first in enumerate(slopes):
+            weighted = first * weights
             for t, second in enumerate(slopes):
-                total += (first * second * weights) @ self._columns_of_two_places[s][t]
+                total += (weighted * second) @ self._columns_of_two_places[s][t]
         return total.reshape(-1, self.d, self.d)
 
     def pulled(self, X: Array, F: Array) -> Iterator[Array]:

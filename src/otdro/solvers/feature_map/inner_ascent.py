@@ -65,17 +65,12 @@ class LocalRows:
     metric: Array | None = None
 
     def price(self, U: Array) -> Array:
-        """Return c(u, x), or (u - x)'A(u - x) where the cost is linearised, one number per row."""
-        if not self.cost.linearised:
-            return self.cost.price(U, self.X, self.order)
-        V = U - self.X
-        return np.asarray(np.einsum("nd,nde,ne->n", V, self.A, V))
+        """Return c(u, x), one number per row."""
+        return self.cost.price(U, self.X, self.order)
 
     def price_gradient(self, U: Array) -> Array:
         """Return the gradient of the price in u."""
-        if not self.cost.linearised:
-            return self.cost.price_gradient(U, self.X, self.order)
-        return np.asarray(2 * np.einsum("nde,ne->nd", self.A, U - self.X))
+        return self.cost.price_gradient(U, self.X, self.order)
 
     def gain(self, U: Array, beta: Array, b: float, lam: float) -> Array:
         """Return l(u'beta + b, y) - lam c(u, x)."""

@@ -24,7 +24,7 @@ from ..base import Method, constant_risk, constant_solution
 from ..finite.support import solve_over_places
 from .geometry import local_rows
 from .inner_ascent import LocalRows, ascend_from, next_starts
-from .linearised import ORDER_TWO_ONLY, linearised, zero_direction
+from .linearised import ORDER_TWO_ONLY, lacks_loss, linearised, zero_direction
 from .worst import LocalWorst, worst_of_rows
 
 Array = NDArray[Any]
@@ -59,7 +59,7 @@ class InnerAscent(Method):
 
     def lacks(self, problem: Problem) -> str | None:
         """Refuse order 1."""
-        return ORDER_TWO_ONLY if problem.ball.order != 2 else None
+        return ORDER_TWO_ONLY if problem.ball.order != 2 else lacks_loss(problem.loss)
 
     def _solve_one(
         self, problem: Problem, tol: float, max_iter: int, start: Solution | None = None

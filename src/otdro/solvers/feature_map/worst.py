@@ -12,7 +12,6 @@ boxes if the columns are few, else from the linear terms alone, far above; else 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -76,9 +75,9 @@ def worst_of_rows(
     """Return the worst case of a model for rows with their cost, from places known if given."""
     if problem.ball.delta == 0 or not np.any(coef):
         return _unmoved(problem, rows, coef, intercept)
-    exact = problem.geometry == "local" and problem.ball.cost.linearised
-    kind = LinearisedSearch if exact else PlaceSearch
-    search = kind(problem, rows, coef, intercept, known or [], slack)
+    if problem.geometry == "local" and problem.ball.cost.linearised:
+        return worst_linearised(problem, rows, coef, intercept, start)
+    search = PlaceSearch(problem, rows, coef, intercept, known or [], slack)
     lam = search.first(start)
     upper = np.inf
     for _ in range(SEARCHES):
@@ -185,29 +184,15 @@ class PlaceSearch:
         return found.value
 
     def best_masses(self, dual: Tangent, upper: float) -> LocalWorst:
-        """Return the places with the best distribution over them, by its dual in lam.
-
-        Where the supremum is not attained, as mass would go ever farther, the ``dual`` at the best
-        lam is above what the places reach.
-        """
-        each = np.arange(len(self.rows.X))
+        """Return the places with the best distribution over them, by its dual in lam."""
         near = [self._within(U) for U in self.places]
         points = np.stack(near, axis=1)
         z = points @ self.beta + self.b
         loss = self.rows.loss.value(z, np.broadcast_to(self.rows.y[:, None], z.shape))
-        prices = [self.rows.price(U) for U in near]
-        price = np.stack(prices, axis=1)
-
-        def tangent(lam: float) -> Tangent:
-            gain = loss - lam * price
-            best = gain.argmax(axis=1)
-            value = lam * self.delta + float(self.weights @ gain[each, best])
-            return Tangent(lam, value, self.delta - float(self.weights @ price[each, best]))
-
-        found = least(tangent, dual.lam)
-        if found.value < (1 - ATTAINED) * dual.value:
-            found = dual
-        return LocalWorst(found.value, found.lam, max(upper, found.value), points, loss, price)
+        price = np.stack([self.rows.price(U) for U in near], axis=1)
+        reached = over_places(self.weights, self.delta, loss, price, dual)
+        upper = max(upper, reached.value)
+        return LocalWorst(reached.value, reached.lam, upper, points, loss, price)
 
     def _within(self, U: Array) -> Array:
         """Return the places, the row itself where the price is beyond what a sum can resolve."""
@@ -215,28 +200,54 @@ class PlaceSearch:
         return np.where((price <= FAR_PRICE * self.delta)[:, None], U, self.rows.X)
 
 
-class LinearisedSearch(PlaceSearch):
-    """The places of a linearised cost, whose inner maxima are known: x + s A^-1 beta/w^2."""
+def worst_linearised(
+    problem: Problem, rows: LocalRows, beta: Array, b: float, start: float
+) -> LocalWorst:
+    """Return the worst case under (u - x)'A(u - x), whose inner maxima are x + s A^-1 beta/w^2.
 
-    @cached_property
-    def w(self) -> Array:
-        """The dual norm of beta at every row."""
-        return np.sqrt(self.rows.push(self.beta) @ self.beta)
+    The price of such a move is s^2/w^2, so that nothing but scores is searched. The shifts met on
+    either side of the best lam are the places of the rows.
+    """
+    loss, y, weights, delta = problem.loss, problem.y, problem.weights, problem.ball.delta
+    z = rows.X @ beta + b
+    push = np.linalg.solve(rows.A, np.broadcast_to(beta[:, None], (len(z), len(beta), 1)))[..., 0]
+    w = np.sqrt(push @ beta)
+    shifts = [np.zeros_like(z)]
 
-    @property
-    def growth(self) -> float:  # type: ignore[override]
-        """The lam beyond which every inner supremum is finite."""
-        return least_finite(self.rows.loss, self.w)
+    def tangent(lam: float) -> Tangent:
+        inner = loss.inner(z, y, w, lam)
+        shifts.extend(np.where(np.isfinite(inner.value), inner.shift, inner.shift[0]))
+        best = inner.best
+        value = lam * delta + float(weights @ best.value)
+        return Tangent(lam, value, delta - float(weights @ (best.shift / w) ** 2))
 
-    def maxima(self, lam: float) -> list[Array]:
-        """Return the maxima of both branches of a row."""
-        rows = self.rows
-        inner = rows.loss.inner(rows.X @ self.beta + self.b, rows.y, self.w, lam)
-        shifts = np.where(np.isfinite(inner.value), inner.shift, inner.shift[0])
-        push = rows.push(self.beta)
-        return [rows.X + (s / self.w**2)[:, None] * push for s in shifts]
+    growth = least_finite(loss, w)
+    first = start if start > growth else first_multiplier(z, y, weights, loss, w, delta)
+    dual = least(tangent, first, growth)
+    shift = np.stack(shifts, axis=1)
+    price = (shift / w[:, None]) ** 2
+    near = price <= FAR_PRICE * delta
+    shift, price = np.where(near, shift, 0.0), np.where(near, price, 0.0)
+    points = rows.X[:, None] + (shift / w[:, None] ** 2)[..., None] * push[:, None]
+    losses = loss.value(z[:, None] + shift, np.broadcast_to(y[:, None], shift.shape))
+    reached = over_places(weights, delta, losses, price, dual)
+    upper = max(dual.value, reached.value)
+    return LocalWorst(reached.value, reached.lam, upper, points, losses, price)
 
-    def wide(self, lam: float) -> float:
-        """Return the dual itself: every maximum is known."""
-        self.places += self.maxima(lam)
-        return self.value(lam)
+
+def over_places(weights: Array, delta: float, loss: Array, price: Array, dual: Tangent) -> Tangent:
+    """Return the dual over places with ``loss`` and ``price`` (n, k), its multiplier the best one.
+
+    Where the supremum is not attained, as mass would go ever farther, the ``dual`` at the best
+    lam is above what the places reach, and is returned.
+    """
+    each = np.arange(len(loss))
+
+    def tangent(lam: float) -> Tangent:
+        gain = loss - lam * price
+        best = gain.argmax(axis=1)
+        value = lam * delta + float(weights @ gain[each, best])
+        return Tangent(lam, value, delta - float(weights @ price[each, best]))
+
+    reached = least(tangent, dual.lam)
+    return dual if reached.value < (1 - ATTAINED) * dual.value else reached
