@@ -646,12 +646,11 @@ def test_columns_of_new_rows_are_checked(rows, tmp_path):
 
 def test_the_command_line_takes_a_folder(rows, tmp_path, monkeypatch, capsys):
     pytest.importorskip("typer")
-    from otdro.cli import fit as fitting
     from otdro.cli.errors import guard
 
     X, y, _ = rows
     folder = write_folder(tmp_path / "data", X, y)
-    monkeypatch.setattr(fitting, "MOST", 500)
+    monkeypatch.setattr("otdro.cli.preparing.IN_MEMORY", 500)
     options = ["--target", "label", "--delta", "0.05", "--cost", "euclidean", "--scale", "none"]
     saved = str(tmp_path / "model.skops")
     assert guard(["fit", str(folder), *options, "--no-compare", "--save", saved]) == 0

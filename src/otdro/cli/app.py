@@ -17,6 +17,7 @@ from .options import (
     Decimal,
     Document,
     DriftOptions,
+    Identifier,
     MaxDrift,
     Options,
     Output,
@@ -108,15 +109,16 @@ def predict_command(
     model: Annotated[Path, typer.Argument(help="A file from otdro fit --save.")],
     data: Data,
     out: Annotated[Path | None, typer.Option(help="CSV file; without it, stdout.")] = None,
-    identifier: Annotated[
-        str | None, typer.Option("--id", help="A column to carry over, such as an id.")
-    ] = None,
+    identifier: Identifier = None,
     decimal: Decimal = "auto",
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Refuse categories that training did not have.")
+    ] = False,
 ) -> None:
     """Predict labels and probabilities, or numbers, for the rows of a table."""
     from .predict import predict
 
-    predict(model, data, out, identifier=identifier, decimal=decimal)
+    predict(model, data, out, identifier=identifier, decimal=decimal, strict=strict)
 
 
 @command("compare", Document)
@@ -147,7 +149,7 @@ def audit_command(
 @command("drift", Document)
 def drift_command(options: DriftOptions, max_drift: MaxDrift = None) -> None:
     """Say how far new rows are from old ones."""
-    from .drift import drift
+    from .audit import drift
 
     raise typer.Exit(drift(options, max_drift=max_drift))
 
@@ -158,6 +160,6 @@ def demo_command(
     seed: Seed = 0,
 ) -> None:
     """Show what is learned and whether it pays, on data that needs no file."""
-    from .demo import demo
+    from .compare import demo
 
     demo(reps, seed)

@@ -1,12 +1,19 @@
-"""The options of the commands, each stated once: its name, its default, and what help says."""
+"""The options of the commands, each stated once: its name, its default, and what help says.
+
+Below them are the checks of options that several commands share.
+"""
 
 from __future__ import annotations
 
+import math
+import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+
+from .errors import UserError
 
 Data = Annotated[str, typer.Argument(help="CSV, TSV, Parquet, .xlsx or gzip of text; - is stdin.")]
 Target = Annotated[str, typer.Option(help="The column to predict.")]
@@ -17,34 +24,37 @@ Decimal = Annotated[str, typer.Option(help="Decimal sign of numbers: auto, . or 
 Seed = Annotated[int, typer.Option(help="Seed of folds and splits.")]
 OwnOrder = Annotated[int | None, typer.Option(help="1 or 2; the model's own, else 1.")]
 MaxDrift = Annotated[float | None, typer.Option(help="Exit with 3 if the drift is surely larger.")]
+Identifier = Annotated[
+    str | None, typer.Option("--id", help="A column that names the rows, such as an id.")
+]
 Report = Annotated[Path | None, typer.Option(help="HTML page, one file without network.")]
 
 
-#: Who reads what a command prints: a person, a program (JSON), or nobody.
+#: The audience of what a command prints: a person, a program (JSON), or nobody.
 PERSON, PROGRAM, NOBODY = "person", "program", "nobody"
 
 
 @dataclass(frozen=True)
 class Output:
-    """What every command prints."""
+    """Options of every command."""
 
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False
 
     @property
     def reader(self) -> str:
-        """Who reads it."""
+        """The audience of the output."""
         return NOBODY if self.quiet else PERSON
 
 
 @dataclass(frozen=True)
 class Document(Output):
-    """What commands print that have a document for programs."""
+    """Options of commands that can print a document for programs."""
 
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False
 
     @property
     def reader(self) -> str:
-        """Who reads it."""
+        """The audience of the output."""
         return PROGRAM if self.as_json else super().reader
 
 
@@ -77,6 +87,7 @@ class Options(Reading):
         bool, typer.Option("--forward", help="With --groups: test on what comes next.")
     ] = False
     keep: Keep = None
+    identifier: Identifier = None
 
 
 @dataclass(frozen=True)
@@ -116,6 +127,7 @@ class AuditOptions(Reading):
     ] = None
     space: Annotated[str, typer.Option(help="last or raw: the columns that move.")] = "last"
     groups: Annotated[str | None, typer.Option(help="A column of groups of rows.")] = None
+    identifier: Identifier = None
 
 
 @dataclass(frozen=True)
@@ -144,3 +156,71 @@ class DriftOptions(Reading):
     ] = "standard"
     categorical: Categorical = None
     keep: Keep = None
+
+
+# Checks that commands share.
+
+
+def parameters(chosen: Chosen, quantile: float | None = None) -> dict[str, Any]:
+    """Return what was chosen as parameters of the estimator, without those left at defaults."""
+    values: dict[str, Any] = {"cost": chosen.cost, "rule": chosen.rule, "loss": chosen.loss}
+    if chosen.delta != "cv":
+        values["delta"] = chosen.delta if chosen.delta == "theory" else _radius(chosen.delta)
+    if chosen.order not in ("auto", "1", "2"):
+        raise UserError(f"--order must be 1, 2 or auto, got {chosen.order!r}.")
+    if chosen.order != "auto":
+        values["order"] = int(chosen.order)
+    if quantile is not None:
+        from ..losses import Quantile
+
+        if chosen.loss not in (None, "quantile"):
+            raise UserError(f"--quantile is for --loss quantile, not {chosen.loss}.")
+        if not 0 < quantile < 1:
+            raise UserError(f"--quantile must lie between 0 and 1, got {quantile:g}.")
+        values["loss"] = Quantile(tau=quantile)
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _radius(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not (math.isfinite(value) and value >= 0):
+        raise UserError(f"--delta must be a number >= 0, cv or theory, got {text!r}.")
+    return value
+
+
+def check_outputs(outputs: dict[str, Path | None], *inputs: str | Path | None) -> None:
+    """Refuse files that cannot be written, or that this command reads, before any work is done.
+
+    ``outputs`` maps the options to what they name.
+    """
+    taken = {
+        Path(name).resolve(): "the command reads"
+        for name in inputs
+        if name is not None and name != "-"
+    }
+    for option, path in outputs.items():
+        if path is None:
+            continue
+        if path.is_dir():
+            raise UserError(f"{path} is a folder; name a file in it.")
+        if not path.parent.is_dir():
+            raise UserError(f"there is no folder {path.parent}; make it first.")
+        if not os.access(path.parent, os.W_OK):
+            raise UserError(f"no permission to write in {path.parent}. Choose another place.")
+        if path.resolve() in taken:
+            raise UserError(
+                f"{option} {path} would replace a file that {taken[path.resolve()]}; name another."
+            )
+        taken[path.resolve()] = f"{option} names"
+
+
+def asked(command: str, options: Reading, *names: str) -> dict[str, Any]:
+    """Return the part of a document that says what was asked, and of which version."""
+    from .. import __version__
+
+    values = {name: getattr(options, name) for name in names}
+    texts = {name: None if value is None else str(value) for name, value in values.items()}
+    return {"command": command, "version": __version__, **texts}

@@ -39,7 +39,7 @@ Array = NDArray[Any]
 TOL = 1e-6
 MAX_ITER = 1000
 #: What stays behind when a model is saved: the training rows, and numbers of theirs.
-ROWS = ("_problems", "_duals")
+ROWS = ("_problems", "_solutions")
 
 
 @dataclass(eq=False, repr=False, match_args=False)
@@ -257,7 +257,7 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
             self.path_ = chosen.path
         self._support_given = problems[0].support is not None
         self._problems = problems
-        self._duals = [s.dual for s in found]
+        self._solutions = found
 
     def __getstate__(self) -> dict[str, Any]:
         # a saved model is the model, not the data
@@ -343,7 +343,8 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
         Returns
         -------
         WorstCase
-            ``origin`` counts the rows of X, or of ``rows``.
+            ``origin`` counts the rows of X, or of ``rows``; ``equilibrium`` says whether the fit is
+            proved to be the best plain model for it.
         """
         from ..worst_case import worst_case
 
@@ -354,14 +355,7 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
             problem = self._problem_around(rows, k)
             return self._named(worst_case(problem, coef, intercept, reach=reach))
         problem = self._trained("worst_case()", "give labelled rows as rows=(X, y)")[k]
-        found = worst_case(
-            problem,
-            coef,
-            intercept,
-            dual=self._duals[k],
-            gap=float(np.ravel(self.gap_)[k]),
-            reach=reach,
-        )
+        found = worst_case(problem, coef, intercept, fit=self._solutions[k], reach=reach)
         return self._named(found)
 
     def _problem_around(self, rows: Any, k: int) -> Problem:
@@ -398,7 +392,7 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
 
 def _is_fitted(name: str) -> bool:
     """Whether an attribute belongs to a fit: ``name_``, and what is kept for questions later."""
-    kept = ("_problems", "_duals", "_support_given")
+    kept = ("_problems", "_solutions", "_support_given")
     return name in kept or (name.endswith("_") and not name.startswith("_"))
 
 

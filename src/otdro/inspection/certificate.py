@@ -143,6 +143,25 @@ def moved_mass(price: Array, weights: Array, delta: float) -> Array:
     return q
 
 
+def shifted_accuracies(
+    scores: Array, target: Array, weights: Array, tau: float | None, shifts: Array
+) -> Array:
+    """Return the accuracy after each of some shifts (m, K) is added to the scores of all rows."""
+    rows = np.arange(len(target))
+    accuracies = np.empty(len(shifts))
+    for k, shift in enumerate(shifts):
+        moved = scores + shift
+        if tau is not None:
+            right = np.abs(target - moved[:, 0]) < tau
+        else:
+            own = moved[rows, target]
+            moved[rows, target] = -np.inf
+            right = own > moved.max(axis=1)
+        accuracies[k] = weights @ right / weights.sum()
+    # a sum of shares may exceed 1 by rounding
+    return np.minimum(accuracies, 1.0)
+
+
 def robust_risks(
     model: LinearModel, scores: Array, target: Array, weights: Array, balls: list[Ball]
 ) -> Array:

@@ -1,22 +1,11 @@
-r"""Piecewise quadratic losses under a local cost: an interior point of the dual problem.
+r"""Feature maps linearised at each row: one matrix A(x_i), and so one dual norm w_i, per row.
 
-A loss :math:`\max_{lo \le a \le hi} a r - \kappa a^2/2` of the residual :math:`r = c - oz`, with
-the score :math:`z = x'\beta + b`, has the worst-case risk (order 2, w_i^2 = beta'B_i beta)
+.. math:: \min_{\beta, b, \lambda}\ \lambda\delta + \sum_i \pi_i \sup_s
+          \{\ell(z_i + s, y_i) - \lambda s^2/w_i^2\},\qquad w_i^2 = \beta' A(x_i)^{-1}\beta,
 
-.. math:: \min_\lambda\ \lambda\delta + \sum_i \pi_i \max_{lo \le a \le hi}
-          a r_i - \frac{a^2}{2}\Bigl(\kappa - \frac{w_i^2}{2\lambda}\Bigr).
-
-A row may share its mass between slopes; its mean slope a_i and mean squared slope s_i are all that
-count. The least worst-case risk is the largest value of the concave problem
-
-.. math:: \max_{a, s}\ \sum_i \pi_i (a_i c_i - \kappa s_i/2)\quad\text{s.t.}\quad
-          g'C^{-1}g \le \delta,\ \sum_i \pi_i o_i a_i = 0,\
-          a_i^2 \le s_i \le (lo + hi) a_i - lo\,hi,
-
-:math:`g = -\sum_i \pi_i o_i a_i x_i`, :math:`C = \sum_i \pi_i s_i B_i` (the last bound only where
-both slopes are finite). Newton steps with logarithmic barriers stay strictly inside, so every point
-is a valid lower bound; with nu the multiplier of the first constraint the model is
-:math:`\beta = -2\nu C^{-1}g`, b that of the second.
+by an interior point of the dual problem where the loss is piecewise quadratic, else by the joint
+Newton method, for losses that are smooth and Lipschitz. A cost that is not linearised is for
+``Smoothed``.
 """
 
 from __future__ import annotations
@@ -28,8 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
-from ...duality import Dual, best_multiplier
-from ...losses import PiecewiseQuadratic
+from ..design import Design
+from ..duality import Dual, DualRows, Local, best_multiplier
+from ..losses import Loss, PiecewiseQuadratic
+from ..problem import Problem, Solution
+from ..progress import logger
+from .base import Method, Starts, constant_risk, constant_solution, verdict
+from .euclidean.order_two import JointObjective
+from .euclidean.order_two import descend as joint_descend
+from .smoothing.quadrature import Origin, dual_rows, local_origin
 
 Array = NDArray[Any]
 
@@ -46,6 +42,127 @@ LESS = 0.1
 HALVINGS = 40
 #: The decrease that a step must bring, relative to the one that the gradient promises.
 ARMIJO = 1e-4
+
+
+class Linearised(Method):
+    """A feature map linearised at every row."""
+
+    geometries = frozenset({"local"})
+    certifies = "the excess over the least worst-case risk under the linearised cost"
+
+    def lacks(self, problem: Problem) -> str | None:
+        """Refuse order 1 and costs that are not linearised."""
+        if problem.ball.order != 2:
+            return "FeatureMap is solved exactly at order=2 only"
+        if not problem.ball.cost.linearised:
+            return "FeatureMap(linearised=False) has no certificate; use linearised=True"
+        loss = problem.loss
+        if loss.pieces is None and not np.isfinite([loss.smoothness, loss.lipschitz]).all():
+            return (
+                "FeatureMap needs a piecewise quadratic loss, or one with bounded first and "
+                f"second derivatives, and {type(loss).__name__} is neither"
+            )
+        return None
+
+    def _solve_one(
+        self, problem: Problem, tol: float, max_iter: int, start: Solution | None = None
+    ) -> Solution:
+        """Return the minimiser."""
+        deltas = np.array([problem.ball.delta])
+        return minimise_linearised(problem, deltas, tol, max_iter, start)[0]
+
+    def _solve_path(
+        self, problem: Problem, deltas: Array, tol: float, max_iter: int, starts: Starts | None
+    ) -> list[Solution]:
+        """Return the solutions at every delta; local matrices are inverted once."""
+        return minimise_linearised(problem, deltas, tol, max_iter)
+
+
+def minimise_linearised(
+    problem: Problem, deltas: Array, tol: float, max_iter: int, start: Solution | None = None
+) -> list[Solution]:
+    """Solve at every delta (descending), each from the solution before; A(x) is inverted once."""
+    loss, base = problem.loss, constant_risk(problem)[1]
+    X = Design(problem.X).dense()
+    # rows are centred where there is an intercept
+    center = problem.weights @ X if problem.fit_intercept else np.zeros(X.shape[1])
+    design = Design(X, None, center)
+    B = np.linalg.inv(problem.ball.cost.shape(X))
+    norm = Local(B, problem.weights)
+    solved: list[Solution] = []
+    last = start
+    for delta in deltas:
+        rows = dual_rows(problem.at(float(delta)), design, norm)
+        origin = local_origin(rows, loss, B)
+        if origin is None:
+            solved.append(constant_solution(problem))
+            continue
+        if loss.pieces is not None:
+            last = _by_slopes(rows, B, loss.pieces, base, tol, max_iter)
+        else:
+            warm = None
+            if last is not None and last.multiplier > 0:
+                b = last.intercept + float(center @ last.coef)
+                warm = Origin(last.coef, b, last.multiplier)
+            last = _by_newton(rows, loss, warm or origin, base, tol, max_iter)
+            if warm and not last.converged:
+                # a warm start on a kink can leave no descent; a cold one rarely sits there
+                again = _by_newton(rows, loss, origin, base, tol, max_iter)
+                last = min(last, again, key=lambda solution: solution.objective)
+        last = replace(last, intercept=last.intercept - float(center @ last.coef))
+        solved.append(last)
+        logger.info("delta %.4g: %s", delta, last.message)
+    return solved
+
+
+def _by_newton(
+    rows: DualRows, loss: Loss, origin: Origin, base: float, tol: float, max_iter: int
+) -> Solution:
+    """Return the solution on centred rows by the joint Newton method."""
+    target = tol * base
+    objective = JointObjective(rows, loss)
+    start = objective.start(origin.theta[:, None], np.array([origin.b]))
+    run = joint_descend(objective, start, np.array([target]), max_iter)
+    gap, n_iter = float(run.gap[0]), int(run.n_iter[0])
+    return Solution(
+        coef=run.theta[:, 0],
+        intercept=float(run.b[0]),
+        multiplier=float(run.lam[0]),
+        objective=float(run.objective[0]),
+        gap=gap,
+        n_iter=n_iter,
+        converged=gap <= target,
+        message="linearised feature map: " + verdict(gap, target, n_iter),
+        dual=run.dual[:, 0],
+    )
+
+
+def _by_slopes(
+    rows: DualRows, B: Array, loss: PiecewiseQuadratic, base: float, tol: float, max_iter: int
+) -> Solution:
+    """Return the solution on centred rows of a piecewise quadratic loss."""
+    program = SlopeProgram(
+        X=rows.design.dense(),
+        y=rows.y,
+        weights=rows.weights[:, 0],
+        B=B,
+        loss=loss,
+        delta=float(rows.delta[0]),
+        fit_intercept=rows.fit_intercept,
+    )
+    target = tol * base
+    model = solve_slopes(program, base, target, max_iter)
+    gap = max(model.dual.risk - model.lower, 0.0)
+    return Solution(
+        coef=model.coef,
+        intercept=model.intercept,
+        multiplier=model.dual.multiplier,
+        objective=model.dual.risk,
+        gap=gap,
+        n_iter=model.n_iter,
+        converged=gap <= target,
+        message="linearised feature map: " + verdict(gap, target, model.n_iter),
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +205,26 @@ class NewtonStep(NamedTuple):
 
 
 class SlopeProgram:
-    """The dual problem of rows X (centred where there is an intercept) with matrices B."""
+    r"""The dual problem of rows X (centred where there is an intercept) with matrices B.
+
+    A loss :math:`\max_{lo \le a \le hi} a r - \kappa a^2/2` of the residual :math:`r = c - oz`,
+    with the score :math:`z = x'\beta + b`, has the worst-case risk (w_i^2 = beta'B_i beta)
+
+    .. math:: \min_\lambda\ \lambda\delta + \sum_i \pi_i \max_{lo \le a \le hi}
+              a r_i - \frac{a^2}{2}\Bigl(\kappa - \frac{w_i^2}{2\lambda}\Bigr).
+
+    A row may share its mass between slopes; its mean slope a_i and mean squared slope s_i are all
+    that count. The least worst-case risk is the largest value of the concave problem
+
+    .. math:: \max_{a, s}\ \sum_i \pi_i (a_i c_i - \kappa s_i/2)\quad\text{s.t.}\quad
+              g'C^{-1}g \le \delta,\ \sum_i \pi_i o_i a_i = 0,\
+              a_i^2 \le s_i \le (lo + hi) a_i - lo\,hi,
+
+    :math:`g = -\sum_i \pi_i o_i a_i x_i`, :math:`C = \sum_i \pi_i s_i B_i` (the last bound only
+    where both slopes are finite). Newton steps with logarithmic barriers stay strictly inside, so
+    that every point is a valid lower bound; with nu the multiplier of the first constraint the
+    model is :math:`\beta = -2\nu C^{-1}g`, b that of the second.
+    """
 
     def __init__(
         self,
