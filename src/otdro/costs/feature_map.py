@@ -13,10 +13,8 @@ from scipy.spatial.distance import cdist
 from sklearn.base import clone
 
 from ..design import WRITTEN_UP_TO
-from .base import Array, Cost
-from .differences import central
-from .learned_matrix import definite_matrix, seeded
-from .low_rank import is_structured
+from .base import Array, Cost, central
+from .mahalanobis import definite_matrix, is_structured, seeded
 
 #: An eigenvalue of a local matrix this small, relative to the largest entry, is zero.
 FLAT = 1e-12

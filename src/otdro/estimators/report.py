@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from ..costs.low_rank import diagonal
+from ..costs.mahalanobis import diagonal
 from ..design import Design, column_scale, model_scores
 from ..duality import zero_model
 from ..problem import Problem, Solution

@@ -13,7 +13,7 @@ from sklearn.base import clone
 from .. import costs as known
 from ..arrays import library, namespace
 from ..costs import CallableCost, Cost, Mahalanobis, Norm
-from ..costs.low_rank import blend, identity, is_structured, written
+from ..costs.mahalanobis import blend, identity, is_structured, written
 from ..design import FEW_ROWS_UP_TO, WRITTEN_UP_TO, is_wide
 from ..metrics import Learned, learn
 from ..pairs import NoPairsError, sketch, teaching_rows

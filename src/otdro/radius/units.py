@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import numpy
-from ..costs.low_rank import is_structured, of_diagonal
+from ..costs.mahalanobis import is_structured, of_diagonal
 from ..design import FEW_ROWS_UP_TO, WRITTEN_UP_TO, column_scale
 from ..fences import column_spreads
 from ..problem import Sample

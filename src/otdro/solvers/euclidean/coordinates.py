@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ...costs.low_rank import shortest
+from ...costs.mahalanobis import shortest
 from ...design import Design, mean
 from ...problem import Problem, Solution
 from ...row_space import REDUCE_UP_TO, Span, row_space

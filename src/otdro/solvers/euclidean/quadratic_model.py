@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf, dpotrs
 
-from ...costs.low_rank import shortest
+from ...costs.mahalanobis import shortest
 from ...duality import AT_THRESHOLD
 
 Array = NDArray[Any]

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from ...arrays import library
 from ...costs import Cost
-from ...costs.low_rank import shortest
+from ...costs.mahalanobis import shortest
 from ...design import Design, mean
 from ...problem import Problem, Solution
 from ..base import ahead, constant_risk, duality_gap, verdict
