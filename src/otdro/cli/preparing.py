@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ..comparison import Labelled
 from .errors import UserError
-from .options import Options, Reading
+from .options import Learning, Reading
 from .reading import Source, locate, read
 
 Array = NDArray[Any]
@@ -75,7 +75,7 @@ class Prepared(Labelled):
     folder: Source | None = None
 
 
-def prepared(options: Options) -> Prepared:
+def prepared(options: Learning) -> Prepared:
     """Read the table that ``fit`` and ``compare`` learn from, and split it."""
     if options.task not in ("auto", "classification", "regression"):
         raise UserError(f"--task must be auto, classification or regression, got {options.task!r}.")

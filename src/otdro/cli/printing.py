@@ -16,11 +16,9 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
-from .options import PERSON, PROGRAM
-
 WIDTH = 80
-#: Who reads what is printed.
-_READER = ContextVar("_READER", default=PERSON)
+#: The audience of what is printed: a person, a program (JSON), or nobody.
+_READER = ContextVar("_READER", default="person")
 
 
 @contextmanager
@@ -35,7 +33,7 @@ def read_by(reader: str) -> Iterator[None]:
 
 def console(*, error: bool = False) -> Console:
     """Return a console no wider than 80 columns, silent where no person reads."""
-    quiet = _READER.get() != PERSON
+    quiet = _READER.get() != "person"
     found = Console(stderr=error, highlight=False, markup=False, emoji=False, quiet=quiet)
     found.width = min(WIDTH, found.width)
     return found
@@ -59,9 +57,9 @@ def remark(notes: Iterable[str]) -> None:
 
 def tell(document: Callable[[], dict[str, Any]], show: Callable[[], None]) -> None:
     """Print a document as JSON for a program, or show it to a person; what is endless is null."""
-    if _READER.get() == PROGRAM:
+    if _READER.get() == "program":
         sys.stdout.write(json.dumps(_plain(document()), indent=1) + "\n")
-    elif _READER.get() == PERSON:
+    elif _READER.get() == "person":
         show()
 
 
