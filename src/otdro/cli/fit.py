@@ -127,7 +127,6 @@ def _write_page(
     from ..report import write
 
     title = f"{options.target} from {Path(options.data).name}"
-    notes = [*data.notes, *notes, "The audit is of the rows that the model was fitted on."]
     result = audit(model, data.X, data.y, random_state=options.seed)
     write(
         file,
@@ -135,7 +134,9 @@ def _write_page(
         model=model,
         scores=scores,
         title=title,
-        notes=notes,
+        notes=[*data.notes, *notes],
+        training=True,
+        held_out=tested(options),
         row_names=[str(row) for row in data.X.index],
     )
 

@@ -181,6 +181,7 @@ def accuracy_chart(view: View) -> tuple[str, list[list[float]]]:
     parts = [frame.axes("delta: mean cost of the moves", "certified accuracy")]
     parts.append(frame.level(audit.constant_accuracy(), "reference"))
     parts += _marks(frame, view, "accuracy")
+    parts.append(frame.curve(stops.deltas, stops.chance, "chance"))
     parts.append(frame.curve(grid, np.asarray(audit.accuracy(grid)), "own"))
     title = (
         f"Certified accuracy falls from {stops.accuracy[0]:.1%} at delta 0 to "
@@ -256,13 +257,15 @@ def stop_texts(view: View) -> list[dict[str, str]]:
     texts = []
     for k, delta in enumerate(view.stops.deltas):
         refit = view.stops.refits[k]
+        of_the_fit = ", the delta of the fit" if k == view.stops.fitted else ""
         texts.append(
             {
                 "delta": number(delta),
-                "words": plain(view.audit.in_words(float(delta)), 160),
+                "words": plain(view.audit.in_words(float(delta)), 160) + of_the_fit,
                 "accuracy": percent(view.stops.accuracy[k]),
                 "risk": number(view.stops.risk[k]),
-                "wrong": f"{view.wrong(float(delta)):,} of {n:,}",
+                "chance": percent(view.stops.chance[k]),
+                "wrong": f"{view.made_wrong(float(delta)):,} of {n:,}",
                 "refit-accuracy": "–" if refit is None else percent(refit.accuracy),
                 "refit-risk": "–" if refit is None else number(refit.robust_risk),
                 "refit-plain": "–" if refit is None else number(refit.empirical_risk),

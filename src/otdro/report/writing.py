@@ -43,6 +43,8 @@ def write(
     scores: Sequence[Summary] = (),
     title: str = "Audit of a linear model",
     notes: Sequence[str] = (),
+    training: bool = False,
+    held_out: str = "folds",
     random_state: int = 0,
     row_names: Sequence[str] | None = None,
 ) -> Path:
@@ -62,6 +64,10 @@ def write(
         The heading of the page.
     notes : sequence of str, default=()
         Sentences for the reader, e.g. what was done to the columns.
+    training : bool, default=False
+        Whether the audit is of the rows that the model was fitted on, so that the page says so.
+    held_out : str, default="folds"
+        How the rows of ``scores`` were held out, in words.
     random_state : int, default=0
         Seeds the sample of rows that is drawn where there are many.
     row_names : sequence of str, default=None
@@ -78,6 +84,8 @@ def write(
         scores=scores,
         title=title,
         notes=notes,
+        training=training,
+        held_out=held_out,
         random_state=random_state,
         row_names=row_names,
     )
@@ -92,6 +100,8 @@ def render(
     scores: Sequence[Summary] = (),
     title: str = "Audit of a linear model",
     notes: Sequence[str] = (),
+    training: bool = False,
+    held_out: str = "folds",
     random_state: int = 0,
     row_names: Sequence[str] | None = None,
 ) -> str:
@@ -99,7 +109,7 @@ def render(
 
     Parameters
     ----------
-    audit, model, scores, title, notes, random_state, row_names
+    audit, model, scores, title, notes, training, held_out, random_state, row_names
         Those of ``write``.
 
     Returns
@@ -118,6 +128,7 @@ def render(
     risk, risk_cursor = risk_chart(view)
     cursors = {"accuracy": accuracy_cursor, "risk": risk_cursor}
     texts = stop_texts(view)
+    rows = "training rows" if training else "audited rows"
     parts = {
         "title": escape(plain(title, 120)),
         "version": escape(__version__),
@@ -125,8 +136,8 @@ def render(
         "js": _source("page.js"),
         "js-hash": _hash(_source("page.js")),
         "data": json_script(script_data(view, texts, cursors)),
-        "lead": sections.lead(view),
-        "good": sections.goodness(view, model, scores),
+        "lead": sections.lead(view, model, scores, rows, held_out),
+        "good": sections.goodness(view, model, rows),
         "sampled": _sampled(view),
         "view": scene(view),
         "legend": _legend(view),
@@ -136,6 +147,9 @@ def render(
         "last": str(len(view.stops.deltas) - 1),
         "first": str(view.stops.first),
         "fitted": "" if view.stops.fitted is None else str(view.stops.fitted),
+        "mark": f"{(view.stops.fitted or 0) / max(len(view.stops.deltas) - 1, 1):.4f}",
+        "rows": rows,
+        "wrong-already": f"{view.wrong_already:,}",
         "x-options": axis_options(view, view.chosen[0]),
         "y-options": axis_options(view, view.chosen[1]),
         "endless": "" if np.isfinite(view.stops.risk).all() else UNBOUNDED,
@@ -145,7 +159,7 @@ def render(
         "columns": sections.columns(view),
         "cost": sections.cost(view, model),
         "drift": sections.drifted(audit.drift),
-        "next": sections.advice(view),
+        "next": sections.advice(audit),
         "notes": _notes([*audit.notes, *notes]),
         **{f"at-{key}": escape(value) for key, value in texts[view.stops.first].items()},
     }
