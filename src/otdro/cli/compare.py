@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -77,22 +75,10 @@ def scores_of(
         seed=options.seed,
         ours=ours,
     )
-    scores = _with_bar(fits, len(splits), len(methods))
+    scores = list(printing.tracked(fits, len(splits) * len(methods), "comparing models"))
     # a loss without probabilities has no log-loss
     kept = [m for m, v in scores[0].values.items() if not np.isnan(v)]
     return [replace(s, values={m: s.values[m] for m in kept}) for s in scores]
-
-
-def _with_bar(fits: Iterator[Score], splits: int, methods: int) -> list[Score]:
-    """Return the scores of ``methods`` models on every split while a bar shows the time left."""
-    total, start = splits * methods, perf_counter()
-    scores: list[Score] = []
-    with printing.progress(total) as tell:
-        for k, score in enumerate(fits, 1):
-            scores.append(score)
-            # every method once is the least that an estimate can stand on
-            tell(k, (perf_counter() - start) * (total - k) / k if k >= methods else None)
-    return scores
 
 
 def compared(data: Prepared, options: Learning, ours: dict[str, Any]) -> list[Summary]:
@@ -286,7 +272,7 @@ def _demo_scores(data: Labelled, reps: int, seed: int) -> None:
     splits = list(splitter.split(data.X, data.y))
     methods = [name for name in NAMES if name != "constant"]
     fits = comparison.compare(data, scaler(), splits, methods=methods, seed=seed)
-    scores = summarise(_with_bar(fits, len(splits), len(methods)))
+    scores = summarise(list(printing.tracked(fits, len(splits) * len(methods), "comparing models")))
     printing.say()
     printing.say(f"{reps} random splits: {TRAIN} rows to learn from, {test} others for the test")
     show_scores(scores)
