@@ -135,6 +135,7 @@ class _Search:
         self.right: _Trial | None = None
         self.last: Solution | None = None
         self.bound = -np.inf
+        self.dual: Array | None = None
         self.n_iter = self.rounds = 0
         self.a = 1.0
         self.open = True
@@ -152,7 +153,11 @@ class _Search:
         problem, penalty = self.problem, self.penalty
         self.last = found
         self.n_iter += found.n_iter
-        self.bound = max(self.bound, penalty.lower(self.a, found))
+        lower = penalty.lower(self.a, found)
+        if lower > self.bound:
+            self.bound = lower
+            steepness = penalty.steepness(self.a, found.objective)
+            self.dual = None if found.dual is None else steepness * found.dual
         new = _trial(problem, found, self.a)
         best = _better(self.best, new)
         if penalty.excess(self.a, new.w) < 0:
@@ -177,7 +182,14 @@ class _Search:
         gap = max(found.objective - self.bound, 0.0)
         message = verdict(gap, self.target, self.n_iter)
         converged = bool(gap <= self.target)
-        return replace(found, gap=gap, n_iter=self.n_iter, converged=converged, message=message)
+        return replace(
+            found,
+            gap=gap,
+            n_iter=self.n_iter,
+            converged=converged,
+            message=message,
+            dual=self.dual,
+        )
 
 
 @dataclass(frozen=True, eq=False)
