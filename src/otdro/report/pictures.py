@@ -277,7 +277,7 @@ def stop_texts(view: View) -> list[dict[str, str]]:
 def row_text(view: View, k: int) -> str:
     """Return one line on a drawn row."""
     distance = float(view.audit.distance[k])
-    head = f"Row {k}, {label(view, k)}"
+    head = f"Row {view.row_name(k)}, {label(view, k)}"
     if distance == 0:
         return f"{head}: wrong without any move."
     if not np.isfinite(view.audit.price[k]):

@@ -204,7 +204,7 @@ def first_rows(view: View) -> str:
     shown = view.first_moved[:LINES]
     lines = [
         [
-            f'<button type="button" data-row="{k}">{k}</button>',
+            f'<button type="button" data-row="{k}">{escape(view.row_name(k))}</button>',
             escape(label(view, k)),
             _flips(audit, k),
             f'<span class="long">{escape(change_text(view, k))}</span>',

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -14,7 +15,7 @@ from ..costs.table import signed
 from ..design import as_dense
 from ..inspection import Audit
 from ..inspection.auditing import Refit
-from .markup import isolated, number, spread
+from .markup import isolated, number, plain, spread
 
 Array = NDArray[Any]
 
@@ -149,6 +150,11 @@ class View:
     audit: Audit
     stops: Stops
     seed: int = 0
+    row_names: Sequence[Any] | None = None
+
+    def row_name(self, k: int) -> str:
+        """Return the name of a row for the reader: as given, or its number from 0."""
+        return str(k) if self.row_names is None else plain(self.row_names[k])
 
     @property
     def has_refits(self) -> bool:
