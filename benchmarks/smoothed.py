@@ -11,9 +11,9 @@ from otdro.duality import Round
 from otdro.losses import Logistic, Squared
 from otdro.problem import Ball, Problem
 from otdro.solvers import Exact, Quadrature
-from otdro.solvers.finite import support
-from otdro.solvers.smoothing.linear_score import LinearScore
-from otdro.solvers.smoothing.smoothed_dual import dual_rows
+from otdro.solvers.finite import formulate
+from otdro.solvers.smoothing.draws import LinearScore
+from otdro.solvers.smoothing.quadrature import dual_rows
 
 
 def solution(solver, problem):
@@ -94,7 +94,7 @@ def finite(n=200, m=2000, d=10):
     problem = Problem(X, y, np.full(n, 1 / n), Logistic(), Ball(Norm(2), 0.1, 2), True, S)
     found = []
     ours = seconds(lambda: found.append(solution(Exact(tol=1e-8), problem)), 3)
-    f, _, _ = support.formulate(problem)
+    f, _, _ = formulate(problem)
     theta, b, lam = cp.Variable(d), cp.Variable(), cp.Variable(nonneg=True)
     eta, z = cp.Variable(n), f.nodes @ theta + b
     table = {label: cp.Variable(n + m) for label in (-1.0, 1.0)}

@@ -17,8 +17,6 @@ from otdro.losses import Squared as SquaredLoss
 from otdro.problem import Ball, Problem
 from otdro.solvers.base import constant_risk
 from otdro.solvers.conic import InteriorPoint
-from otdro.solvers.conic.cuts import hessian
-from otdro.solvers.conic.norms import UnitCost
 from strangers import Softplus
 
 cp = pytest.importorskip("cvxpy")
@@ -281,17 +279,6 @@ def test_any_norm_beyond_the_zero_threshold(cost):
     X, y = sample("classification")
     found = solved(problem_of(X, y, Hinge(), cost, 20.0, 1), 1e-8)
     assert not found.coef.any()
-
-
-def test_curvature_of_a_norm():
-    point = np.array([1.0, -2.0, 0.5])
-    w = np.linalg.norm(point)
-    assert_allclose(
-        hessian(UnitCost(Power(2), 1.0), point),
-        (np.eye(3) - np.outer(point, point) / w**2) / w,
-        atol=1e-7,
-    )
-    assert_allclose(hessian(UnitCost(Power(np.inf), 1.0), np.array([1.0, 0.0, 2.0])), 0.0)
 
 
 SMOOTH = [Softplus(2.0), Softplus(1e-2), Softplus(1e3), PseudoHuber()]

@@ -15,7 +15,7 @@ from otdro.costs import FeatureMap, Graph, Mahalanobis, Norm
 from otdro.losses import Absolute, Hinge, Huber, Logistic, Quantile, Squared, SquaredHinge
 from otdro.problem import Ball, Problem
 from otdro.solvers import Exact, Quadrature, Sinkhorn
-from otdro.solvers.finite import support
+from problems import support_places
 from solving import solution
 
 
@@ -33,9 +33,9 @@ def sample(loss, delta=0.1, cost=None, n=25, m=40, d=3, seed=0, order=2):
 def conic(problem):
     """cvxpy with Clarabel on every pair."""
     cp = pytest.importorskip("cvxpy")
-    f = support.formulate(problem).finite
-    theta, b, lam = cp.Variable(f.nodes.shape[1]), cp.Variable(), cp.Variable(nonneg=True)
-    eta, z = cp.Variable(len(f.y)), f.nodes @ theta + b
+    columns, cost, moves = support_places(problem)
+    theta, lam = cp.Variable(columns.shape[1]), cp.Variable(nonneg=True)
+    eta, z = cp.Variable(len(moves)), columns @ theta
     forms = {
         Logistic: lambda y: cp.logistic(-y * z),
         Hinge: lambda y: cp.pos(1 - y * z),
@@ -46,8 +46,10 @@ def conic(problem):
         Quantile: lambda y: cp.maximum(0.3 * (y - z), -0.7 * (y - z)),
     }
     form = forms[type(problem.loss)]
-    limits = [form(y) - lam * c <= eta[i] for i, (y, c) in enumerate(zip(f.y, f.cost, strict=True))]
-    program = cp.Problem(cp.Minimize(lam * problem.ball.delta + f.weights @ eta), limits)
+    pairs = enumerate(zip(problem.y[moves], cost, strict=True))
+    limits = [form(y) - lam * c <= eta[i] for i, (y, c) in pairs]
+    risk = lam * problem.ball.delta + problem.weights[moves] @ eta
+    program = cp.Problem(cp.Minimize(risk), limits)
     return program.solve(solver="CLARABEL", tol_gap_rel=1e-9, tol_gap_abs=1e-9, tol_feas=1e-8)
 
 
@@ -76,13 +78,13 @@ def test_the_risk_is_the_linear_program_of_the_adversary():
     """At the solution, max sum p_ij l(u_j, y_i) over masses within the budget, by HiGHS."""
     problem = sample(Logistic(), 0.2)
     found = solution(Exact(tol=1e-9), problem)
-    f = support.formulate(problem).finite
+    _, cost, _ = support_places(problem)
     nodes = np.vstack([problem.X, problem.support])
     z = nodes @ found.coef + found.intercept
     gain = np.logaddexp(0, -np.outer(problem.y, z))
-    n, m = f.cost.shape
+    n, m = cost.shape
     rows = np.kron(np.eye(n), np.ones((1, m)))
-    limit = {"A_ub": f.cost.ravel()[None], "b_ub": [problem.ball.delta]}
+    limit = {"A_ub": cost.ravel()[None], "b_ub": [problem.ball.delta]}
     best = linprog(-gain.ravel(), **limit, A_eq=rows, b_eq=problem.weights, method="highs")
     assert_allclose(-best.fun, found.objective, rtol=1e-7)
 

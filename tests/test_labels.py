@@ -2,23 +2,17 @@
 
 from dataclasses import replace
 
-import cvxpy as cp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from otdro import Ball, DROClassifier, DRORegressor, discrepancy, robust_risk
 from otdro.costs import Graph, Mahalanobis, Norm
-from otdro.design import Design
 from otdro.losses import Absolute, Hinge, Huber, Logistic, Quantile, Softmax, Squared, SquaredHinge
 from otdro.problem import Problem, Sample
 from otdro.radius.prices import LABEL_MULTIPLES
 from otdro.radius.thresholds import threshold
 from otdro.solvers import Exact, Quadrature
-from otdro.solvers.labels import interior, tied_rows
-from otdro.solvers.labels.kept_moments import KeptMoments
-from otdro.solvers.labels.kinked_quadratic import KinkedQuadratic
-from otdro.solvers.norm_rows import norm_rows
 from reference import classes as reference
 from solving import solution
 from strangers import LThreeHalves
@@ -203,18 +197,6 @@ def test_gaps_of_early_stops_hold():
         assert early.objective >= best.objective - best.gap
 
 
-@pytest.mark.parametrize(("loss", "order"), [("logistic", 1), ("hinge", 1), ("logistic", 2)])
-def test_interior_steps_and_smoothings_agree(monkeypatch, loss, order):
-    ball = Ball(Norm(2), 0.1, order, label_cost=0.5)
-    monkeypatch.setattr(tied_rows, "STEPS", 0)
-    quick = solved(CLASSIFIED[loss], Y, ball)
-    assert quick.n_iter < interior.STEPS
-    monkeypatch.setattr(interior, "STEPS", 0)
-    smoothed = solved(CLASSIFIED[loss], Y, ball)
-    assert smoothed.n_iter > quick.n_iter
-    assert_allclose(quick.objective, smoothed.objective, atol=1e-6)
-
-
 def blobs(n, d, seed=0):
     """Return rows, labels of a logistic model of them, and equal weights."""
     rng = np.random.default_rng(seed)
@@ -236,12 +218,39 @@ def test_branches_of_the_inner_supremum_that_appear_on_the_way():
 
 @pytest.mark.parametrize("p", [1, np.inf])
 @pytest.mark.parametrize(("loss", "order"), [("logistic", 1), ("hinge", 2), ("squared_hinge", 2)])
-def test_interior_steps_do_under_polyhedral_norms(loss, order, p):
+def test_few_steps_do_under_polyhedral_norms(loss, order, p):
     A, y, weights = blobs(120, 6)
     ball = Ball(Norm(p), 0.03, order, label_cost=0.3)
     found = solution(Exact(), Problem(A, y, weights, CLASSIFIED[loss], ball))
     assert found.converged
     assert found.n_iter < 25
+
+
+@pytest.mark.parametrize("kappa", [1.0, 0.3])
+def test_many_rows_agree_with_a_cone_program(kappa):
+    A, y, weights = blobs(900, 4)
+    ball = Ball(Norm(2), 0.02, 1, label_cost=kappa)
+    found = solution(Exact(), Problem(A, y, weights, Logistic(), ball))
+    best = reference.label_price(A, y, "logistic", 1, 2, kappa, 0.02)
+    assert found.converged
+    assert best - 1e-7 <= found.objective <= best + found.gap + 1e-7
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_branches_and_labels_of_separable_rows_are_certified(order):
+    rng = np.random.default_rng(3)
+    A = rng.normal(size=(40, 30))
+    y = np.where(A[:, 0] - A[:, 1] > 0, 1.0, -1.0)
+    A[:, 0] += y
+    for kappa in (0.05, 1.0, 5.0):
+        for delta in (1e-4, 3e-3):
+            ball = Ball(Norm(2), delta, order, label_cost=kappa)
+            problem = Problem(A, y, np.full(40, 1 / 40), Logistic(), ball)
+            found = solution(Exact(1e-7), problem)
+            assert found.converged
+            if order == 1:
+                best = reference.label_price(A, y, "logistic", 1, 2, kappa, delta)
+                assert abs(found.objective - best) <= 2e-7
 
 
 @pytest.mark.parametrize(("loss", "order"), [("logistic", 1), ("hinge", 1), ("logistic", 2)])
@@ -253,78 +262,6 @@ def test_a_constant_model_is_certified_at_once(loss, order):
     assert found.n_iter == 1
     assert not found.coef.any()
     assert_allclose(found.objective, CLASSIFIED[loss].value(np.zeros(1), np.ones(1))[0])
-
-
-@pytest.mark.parametrize(("order", "kappa"), [(1, 1.0), (1, 0.3), (2, 0.3)])
-def test_steps_with_tied_rows_and_interior_steps_agree(monkeypatch, order, kappa):
-    A, y, weights = blobs(900, 4)
-    problem = Problem(A, y, weights, Logistic(), Ball(Norm(2), 0.02, order, label_cost=kappa))
-    with monkeypatch.context() as only:
-        only.setattr(interior, "STEPS", 0)
-        tied = solution(Exact(), problem)
-    monkeypatch.setattr(tied_rows, "STEPS", 0)
-    inside = solution(Exact(), problem)
-    assert tied.converged
-    assert inside.converged
-    assert abs(tied.objective - inside.objective) <= 2e-6
-    assert tied.n_iter <= 6
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_the_least_of_a_kinked_quadratic(seed):
-    rng = np.random.default_rng(seed)
-    B = rng.normal(size=(6, 5))
-    g, d, J = rng.normal(size=6), 0.3 * rng.normal(size=25), 0.3 * rng.normal(size=(25, 6))
-    model = KinkedQuadratic(g, B @ B.T, d, J)
-    m = cp.Variable(6)
-    smooth = g @ m + cp.sum_squares(B.T @ m) / 2
-    # B has rank 5: the kinks hold the rest
-    problem = cp.Problem(cp.Minimize(smooth + cp.sum(cp.pos(d + J @ m))))
-    problem.solve(solver="CLARABEL")
-    least = np.maximum(d, 0).sum() - problem.value
-    inside, p = model.minimise(None, 1e-12)
-    assert_allclose(model.decrease(inside), least, atol=1e-7)
-    again, shares = model.minimise(p, 1e-12)
-    assert_allclose(model.decrease(again), least, atol=1e-7)
-    assert shares.min() >= 0
-    assert shares.max() <= 1
-    assert_allclose(g + model.H @ again + J.T @ shares, 0, atol=1e-9)
-
-
-@pytest.mark.parametrize("p", [1, 2, np.inf])
-def test_the_barriers_of_norms_have_the_derivatives_they_state(p):
-    rng = np.random.default_rng(0)
-    rows = norm_rows(Norm(p), 4)
-    at = np.vstack([rng.normal(size=(4, 3)), np.full(3, 9.0)])
-    found = rows.barrier(at[:4], 9.0)
-    largest = float(Norm(p).dual_norm(at[:4].T).max())
-    assert rows.barrier(at[:4], 0.99 * largest).value == np.inf
-
-    def gradients(points):
-        each = [rows.barrier(v[:4, None], v[4]).gradient[:, 0] for v in points.T]
-        return np.stack(each, axis=1)
-
-    def values(points):
-        return np.array([rows.barrier(v[:4, None], v[4]).value for v in points.T])
-
-    for j, h in enumerate(1e-5 * np.eye(5)):
-        up, down = at + h[:, None], at - h[:, None]
-        assert_allclose(found.gradient[j], (values(up) - values(down)) / 2e-5, atol=1e-7)
-        assert_allclose(found.matrix[j], (gradients(up) - gradients(down)) / 2e-5, atol=1e-7)
-
-
-def test_kept_moments_are_within_their_promise():
-    A, _, weights = blobs(300, 5)
-    rng = np.random.default_rng(1)
-    kept = KeptMoments(Design(A, center=A.mean(axis=0)))
-    D = weights * rng.uniform(0.5, 1.5, 300)
-    kept.about(D)
-    few = D * np.where(np.arange(300) < 30, 3.0, 1.01)
-    G, s = kept.about(few)
-    exact = kept.design.moments(np.where(np.arange(300) < 30, few, D))
-    assert_allclose(G, exact[0], atol=1e-13)
-    assert_allclose(s, exact[1], atol=1e-13)
-    assert_allclose(kept.exactly(few)[0], kept.design.gram(few), atol=1e-13)
 
 
 def test_a_cheap_label_bounds_confidence():

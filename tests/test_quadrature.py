@@ -17,10 +17,14 @@ from otdro.losses.base import Loss
 from otdro.problem import Ball, Problem
 from otdro.solvers import Exact, Quadrature, Sinkhorn
 from otdro.solvers.euclidean.coordinates import Coordinates
-from otdro.solvers.smoothing import sinkhorn
-from otdro.solvers.smoothing.gaussian_integral import integrate
-from otdro.solvers.smoothing.smoothed_dual import SmoothedObjective, dual_rows, spread
-from otdro.solvers.smoothing.unsmoothed import unsmoothed_risk
+from otdro.solvers.smoothing.quadrature import (
+    SmoothedObjective,
+    dual_rows,
+    integrate,
+    sinkhorn_risk,
+    spread,
+    unsmoothed_risk,
+)
 from problems import sample
 from solving import solution
 
@@ -60,7 +64,7 @@ def test_risk_of_a_point_wherever_the_search_for_lam_starts(stretch, guess):
     at = Coordinates(problem)
     rows = dual_rows(problem, at.design, Round())
     b = at.centred(best.intercept, coef)
-    found = unsmoothed_risk(rows, Logistic(), at.theta(coef), b, guess * best.multiplier)
+    found = unsmoothed_risk(rows, Logistic(), at.theta(coef), b, guess * best.multiplier, 1e-6)
     assert_allclose(found.risk, exact.risk, rtol=1e-11)
     assert_allclose(found.multiplier, exact.multiplier, rtol=1e-4)
 
@@ -70,7 +74,7 @@ def test_other_losses_approach_the_exact_optimum(loss):
     problem = sample(60, 3, loss, 0.05)
     exact, found = solution(Exact(), problem), solution(Quadrature(eps=1e-4), problem)
     assert_allclose(found.objective, exact.objective, rtol=1e-3)
-    assert np.isinf(found.gap)
+    assert found.objective - found.gap <= exact.objective
 
 
 class HalfSquared(Squared):
@@ -255,8 +259,8 @@ def test_sinkhorn_gradient_and_stationarity():
     problem = sample(40, 3, Logistic(), 0.1)
     rows = dual_rows(problem, Design(problem.X), Round())
     v = np.array([0.4, -0.2, 0.9, 0.1, -0.3])
-    numeric = approx_fprime(v, lambda v: sinkhorn.risk(v, rows, Logistic(), 0.05, 201)[0], 1e-7)
-    assert_allclose(sinkhorn.risk(v, rows, Logistic(), 0.05, 201)[1], numeric, atol=1e-5)
+    numeric = approx_fprime(v, lambda v: sinkhorn_risk(v, rows, Logistic(), 0.05, 201)[0], 1e-7)
+    assert_allclose(sinkhorn_risk(v, rows, Logistic(), 0.05, 201)[1], numeric, atol=1e-5)
 
 
 def test_refusals_name_the_culprit():

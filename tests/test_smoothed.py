@@ -15,9 +15,9 @@ from otdro.losses import Hinge, Logistic, Squared
 from otdro.losses.base import Loss
 from otdro.problem import Ball, Problem
 from otdro.solvers import Exact, Quadrature, Smoothed, resolve
-from otdro.solvers.feature_map.geometry import local_rows
-from otdro.solvers.smoothing.particles import Particles
-from otdro.solvers.smoothing.smoothed_dual import dual_rows
+from otdro.solvers.local_cost import local_rows
+from otdro.solvers.smoothing.draws import Particles
+from otdro.solvers.smoothing.quadrature import dual_rows
 from problems import sample
 from solving import solution
 

@@ -12,7 +12,8 @@ from otdro.losses import Absolute, Hinge, Huber, Logistic, Quantile, Squared, Sq
 from otdro.problem import Ball, Problem
 from otdro.solvers import Exact
 from otdro.solvers.base import constant_risk
-from otdro.solvers.finite import support
+from otdro.worst_case import robust_risk_of
+from problems import support_places
 from solving import solution
 from strangers import LogCosh
 
@@ -35,9 +36,10 @@ def conic(problem):
     deltas, and is then off by up to 2e-6.
     """
     cp = pytest.importorskip("cvxpy")
-    f = support.formulate(problem).finite
-    theta, lam = cp.Variable(f.columns.shape[1]), cp.Variable(nonneg=True)
-    eta, z = cp.Variable(len(f.y)), f.columns @ theta
+    columns, cost, moves = support_places(problem)
+    targets = problem.y[moves]
+    theta, lam = cp.Variable(columns.shape[1]), cp.Variable(nonneg=True)
+    eta, z = cp.Variable(len(moves)), columns @ theta
     forms = {
         Logistic: lambda y: cp.logistic(-y * z),
         Hinge: lambda y: cp.pos(1 - y * z),
@@ -46,8 +48,10 @@ def conic(problem):
         LogCosh: lambda y: cp.logistic(2 * (y - z)) - (y - z) - np.log(2),
     }
     form = forms[type(problem.loss)]
-    limits = [form(y) - lam * c <= eta[i] for i, (y, c) in enumerate(zip(f.y, f.cost, strict=True))]
-    program = cp.Problem(cp.Minimize(lam * problem.ball.delta + f.weights @ eta), limits)
+    pairs = enumerate(zip(targets, cost, strict=True))
+    limits = [form(y) - lam * c <= eta[i] for i, (y, c) in pairs]
+    risk = lam * problem.ball.delta + problem.weights[moves] @ eta
+    program = cp.Problem(cp.Minimize(risk), limits)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Solution may be inaccurate")
         program.solve(solver="CLARABEL", tol_gap_rel=1e-9, tol_gap_abs=1e-9, tol_feas=1e-8)
@@ -102,16 +106,12 @@ def test_the_bound_holds_against_larger_models(loss):
     """Along rays to models of any size no risk is below objective less gap."""
     problem = sample(loss, 0.05)
     found = solution(Exact(tol=1e-8), problem)
-    formulated = support.formulate(problem)
-    f, center, back = formulated.finite, formulated.center, formulated.back
     rng = np.random.default_rng(1)
-    theta = np.linalg.solve(back, found.coef)
-    base = np.append(theta, found.intercept + center @ found.coef)
+    base = np.append(found.coef, found.intercept)
     for size in (1e-3, 1.0, 1e3, 1e6):
         model = base + size * rng.normal(size=len(base))
-        for lam in (found.multiplier, found.multiplier * size):
-            risk = lam * 0.05 + f.weights @ f.gains(np.append(model, lam)).max(axis=1)
-            assert risk >= found.objective - found.gap
+        risk = robust_risk_of(problem, model[:-1], float(model[-1]))
+        assert risk >= found.objective - found.gap
 
 
 def test_rows_without_weight_are_nodes():
@@ -163,7 +163,7 @@ def test_a_loss_of_which_only_derivatives_are_known():
 def test_many_deltas_are_solved_as_one_by_one():
     problem = sample(Logistic(), 1.0)
     deltas = [1.0, 0.1, 0.01]
-    many = support.solve_deltas(problem, deltas, 1e-9, 1000)
+    many = Exact(tol=1e-9).solve([problem], deltas)[0]
     for delta, found in zip(deltas, many, strict=True):
         alone = solution(Exact(tol=1e-9), replace(problem, ball=Ball(Norm(2), delta, 2)))
         assert found.converged

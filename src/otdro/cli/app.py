@@ -17,6 +17,7 @@ from .options import (
     Decimal,
     Document,
     DriftOptions,
+    Identifier,
     MaxDrift,
     Options,
     Output,
@@ -108,15 +109,16 @@ def predict_command(
     model: Annotated[Path, typer.Argument(help="A file from otdro fit --save.")],
     data: Data,
     out: Annotated[Path | None, typer.Option(help="CSV file; without it, stdout.")] = None,
-    identifier: Annotated[
-        str | None, typer.Option("--id", help="A column to carry over, such as an id.")
-    ] = None,
+    identifier: Identifier = None,
     decimal: Decimal = "auto",
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Refuse categories that training did not have.")
+    ] = False,
 ) -> None:
     """Predict labels and probabilities, or numbers, for the rows of a table."""
     from .predict import predict
 
-    predict(model, data, out, identifier=identifier, decimal=decimal)
+    predict(model, data, out, identifier=identifier, decimal=decimal, strict=strict)
 
 
 @command("compare", Document)

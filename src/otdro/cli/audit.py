@@ -44,16 +44,16 @@ def audit(options: AuditOptions, required: Requirements, page: Path | None = Non
     _check_radius("--max-drift", required.max_drift)
     if required.max_drift is not None and options.new is None:
         raise UserError("--max-drift needs new rows: give them by --new.")
-    check_outputs(page)
+    check_outputs({"--report": page}, options.model, options.data, options.new)
     with printing.working("reading") as doing:
         model = persistence.load(options.model)
-        result, notes = audited(model, options, doing)
+        result, rows, notes = audited(model, options, doing)
         if page is not None:
             from ..report import write
 
             doing("writing the page")
             title = f"{options.model.name} on {Path(options.data).name}"
-            write(page, result, model=model, title=title, notes=notes)
+            write(page, result, model=model, title=title, notes=notes, row_names=rows)
     requirements = []
     if accuracy is not None and at_delta is not None:
         certified = result.accuracy(at_delta)
@@ -67,16 +67,20 @@ def audit(options: AuditOptions, required: Requirements, page: Path | None = Non
 
 def audited(
     model: Any, options: AuditOptions, doing: Callable[[str], None]
-) -> tuple[Audit, list[str]]:
-    """Read the tables, and return the audit of the model with notes for the reader."""
+) -> tuple[Audit, list[str], list[str]]:
+    """Read the tables; return the audit, the names of its rows, and notes for the reader."""
     notes: list[str] = []
     differences = Differences()
-    target, beside = options.target, (options.target, options.groups)
+    target, beside = options.target, (options.target, options.groups, options.identifier)
     table = with_target(table_of(options.data, options, notes), target, notes)
     groups = None
     if options.groups is not None:
         check_column(options.groups, list(table.columns))
         groups = table[options.groups].to_numpy()
+    names = table.index
+    if options.identifier is not None:
+        check_column(options.identifier, list(table.columns))
+        names = table[options.identifier]
     new = None
     if options.new is not None:
         rows = table_of(options.new, options, notes)
@@ -100,7 +104,7 @@ def audited(
         new=new,
         random_state=options.seed,
     )
-    return result, notes + differences.notes()
+    return result, [str(name) for name in names], notes + differences.notes()
 
 
 def drift(options: DriftOptions, max_drift: float | None = None) -> int:
@@ -122,14 +126,13 @@ def measured(options: DriftOptions, doing: Callable[[str], None]) -> tuple[Drift
         if labelled[k]:
             tables[k] = with_target(tables[k], str(target), notes)
     model = None if options.model is None else persistence.load(options.model)
+    differences = Differences()
     if model is not None:
-        differences = Differences()
         rows = [model_rows(model, table, differences, (target,)) for table in tables]
-        notes += differences.notes()
     elif target is not None and not labelled[0]:
         raise UserError(f"the old table has no column {target!r}. Check --target.")
     else:
-        rows = _scaled(tables[0], tables[1], options, notes)
+        rows = _scaled(tables[0], tables[1], options, notes, differences)
     samples: list[Any] = []
     for table, X, has_labels in zip(tables, rows, labelled, strict=True):
         y = None
@@ -144,10 +147,12 @@ def measured(options: DriftOptions, doing: Callable[[str], None]) -> tuple[Drift
         model=model,
         random_state=options.seed,
     )
-    return result, notes
+    return result, differences.notes() + notes
 
 
-def _scaled(old: Any, new: Any, options: DriftOptions, notes: list[str]) -> list[Any]:
+def _scaled(
+    old: Any, new: Any, options: DriftOptions, notes: list[str], differences: Differences
+) -> list[Any]:
     """Return both tables, imputed, encoded and scaled as the old one says."""
     beside = [] if options.target is None else [options.target]
     data = usable_columns(old.drop(columns=beside), options.categorical, options.keep)
@@ -159,7 +164,9 @@ def _scaled(old: Any, new: Any, options: DriftOptions, notes: list[str]) -> list
             "leave them out with --drop."
         )
     front = pipeline(data, options.scale).set_output(transform="pandas")
-    return [front.fit_transform(data.X), front.transform(columns_as(new, data.kinds))]
+    first, second = front.fit_transform(data.X), columns_as(new, data.kinds)
+    differences.count_unseen(front, second)
+    return [first, front.transform(second)]
 
 
 # Requirements.

@@ -157,7 +157,7 @@ def compare(
     """Compare on random splits and print; draw if a file is named."""
     if splits < 2:
         raise UserError(f"--splits must be at least 2 for a standard error, got {splits}.")
-    check_outputs(plot)
+    check_outputs({"--plot": plot}, options.data, options.unlabelled)
     if plot is not None and plot.suffix not in (".png", ".svg", ".pdf"):
         raise UserError(f"{plot} must end in .png, .svg or .pdf.")
     ours = parameters(chosen)

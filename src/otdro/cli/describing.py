@@ -169,7 +169,7 @@ def delta_in_words(model: Any, Z: Array, features: Features) -> str:
 def attack(model: Any, Z: Array, features: Features, data: Prepared) -> dict[str, Any]:
     """Return the rows that the worst case moves most, and the columns that it moves them in.
 
-    Rows are counted as in the file, from 1. A column's share is of the change of the score. Of
+    Rows are those of the index of ``data.X``. A column's share is of the change of the score. Of
     several models it is that of the class whose risk rises most. A model that was fitted to more
     rows than are at hand is attacked on (Z, y).
     """
@@ -194,7 +194,7 @@ def attack(model: Any, Z: Array, features: Features, data: Prepared) -> dict[str
     column_shares = by_column / max(float(by_column.sum()), tiny)
     return {
         "class": None if class_ is None else str(class_),
-        "rows": {str(data.X.index[i] + 1): float(row_shares[i]) for i in _largest(row_shares)},
+        "rows": {str(data.X.index[i]): float(row_shares[i]) for i in _largest(row_shares)},
         "columns": {features.names[j]: float(column_shares[j]) for j in _largest(column_shares)},
         "shortfall": float(worst.shortfall),
     }

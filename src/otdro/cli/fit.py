@@ -43,7 +43,7 @@ def fit(
     """Fit, compare, print, save and write the page of the fit."""
     if save is not None:
         check_name(save)
-    check_outputs(save, page)
+    check_outputs({"--save": save, "--report": page}, options.data, options.unlabelled)
     ours = parameters(chosen, quantile)
     with printing.working("reading") as doing:
         data = prepared(options)
@@ -143,6 +143,7 @@ def _write_page(
         notes=[*data.notes, *notes],
         training=True,
         held_out=tested(options),
+        row_names=[str(row) for row in data.X.index],
     )
 
 

@@ -24,6 +24,9 @@ Decimal = Annotated[str, typer.Option(help="Decimal sign of numbers: auto, . or 
 Seed = Annotated[int, typer.Option(help="Seed of folds and splits.")]
 OwnOrder = Annotated[int | None, typer.Option(help="1 or 2; the model's own, else 1.")]
 MaxDrift = Annotated[float | None, typer.Option(help="Exit with 3 if the drift is surely larger.")]
+Identifier = Annotated[
+    str | None, typer.Option("--id", help="A column that names the rows, such as an id.")
+]
 Report = Annotated[Path | None, typer.Option(help="HTML page, one file without network.")]
 
 
@@ -84,6 +87,7 @@ class Options(Reading):
         bool, typer.Option("--forward", help="With --groups: test on what comes next.")
     ] = False
     keep: Keep = None
+    identifier: Identifier = None
 
 
 @dataclass(frozen=True)
@@ -123,6 +127,7 @@ class AuditOptions(Reading):
     ] = None
     space: Annotated[str, typer.Option(help="last or raw: the columns that move.")] = "last"
     groups: Annotated[str | None, typer.Option(help="A column of groups of rows.")] = None
+    identifier: Identifier = None
 
 
 @dataclass(frozen=True)
@@ -186,9 +191,17 @@ def _radius(text: str) -> float:
     return value
 
 
-def check_outputs(*paths: Path | None) -> None:
-    """Refuse a place that cannot be written before the work is done, not after."""
-    for path in paths:
+def check_outputs(outputs: dict[str, Path | None], *inputs: str | Path | None) -> None:
+    """Refuse files that cannot be written, or that this command reads, before any work is done.
+
+    ``outputs`` maps the options to what they name.
+    """
+    taken = {
+        Path(name).resolve(): "the command reads"
+        for name in inputs
+        if name is not None and name != "-"
+    }
+    for option, path in outputs.items():
         if path is None:
             continue
         if path.is_dir():
@@ -197,6 +210,11 @@ def check_outputs(*paths: Path | None) -> None:
             raise UserError(f"there is no folder {path.parent}; make it first.")
         if not os.access(path.parent, os.W_OK):
             raise UserError(f"no permission to write in {path.parent}. Choose another place.")
+        if path.resolve() in taken:
+            raise UserError(
+                f"{option} {path} would replace a file that {taken[path.resolve()]}; name another."
+            )
+        taken[path.resolve()] = f"{option} names"
 
 
 def asked(command: str, options: Reading, *names: str) -> dict[str, Any]:

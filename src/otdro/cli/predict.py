@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,7 +15,10 @@ from . import printing
 from .errors import UserError
 from .options import check_outputs
 from .preparing import Differences, check_column, model_rows
-from .reading import PIECE, locate, pieces
+from .reading import PIECE, PLAIN, locate, pieces
+
+#: Texts that a spreadsheet takes for formulas; numbers and single signs are none.
+FORMULA = re.compile(rf"(?!{PLAIN}$)[=+\-@].")
 
 
 def predict(
@@ -24,12 +28,16 @@ def predict(
     *,
     identifier: str | None = None,
     decimal: str = "auto",
+    strict: bool = False,
 ) -> None:
-    """Read the table in pieces, predict, and write in pieces; nothing half-written is left."""
+    """Read the table in pieces, predict, and write in pieces; nothing half-written is left.
+
+    With ``strict`` a category that the training data did not have is refused.
+    """
+    check_outputs({"--out": out}, model, data)
     fitted = load(model)
     if not hasattr(fitted, "feature_names_in_"):
         raise UserError(f"{model} holds a {type(fitted).__name__}, not a model from otdro fit.")
-    check_outputs(out)
     if out is not None and out.suffix not in (".csv", ".tsv", ".txt", ""):
         raise UserError(
             f"predictions are written as CSV; {out} ends in {out.suffix}: name a .csv file."
@@ -40,16 +48,29 @@ def predict(
     hidden = out is None and sys.stdout.isatty()
     with _writer(out) as write, printing.working("predicting", hidden) as doing:
         source = locate(data, decimal)
-        done = 0
+        done, marked = 0, False
         for piece in pieces(source, PIECE):
-            rows = predictions(fitted, model_rows(fitted, piece, differences))
+            X = model_rows(fitted, piece, differences)
+            if strict and differences.unseen:
+                raise UserError(
+                    f"{'; '.join(differences.unseen_values())}: the training data did not have "
+                    "that. Correct it, or leave --strict out."
+                )
+            rows = predictions(fitted, X)
             if identifier is not None:
                 check_column(identifier, list(piece.columns))
                 rows.insert(0, identifier, piece[identifier].to_numpy())
+            texts = rows.select_dtypes(exclude="number")
+            safe = texts.map(_no_formula)
+            marked |= not safe.equals(texts)
+            rows = rows.assign(**safe).rename(columns=_no_formula)
             write(rows.to_csv(index=False, header=done == 0, sep=separator))
             done += len(rows)
             doing(f"predicting, {done:,} rows done")
-    printing.remark([*source.notes, *differences.notes()])
+    notes = [*source.notes, *differences.notes()]
+    if marked:
+        notes.append("texts that a spreadsheet would run as formulas have a ' in front.")
+    printing.remark(notes)
 
 
 @contextmanager
@@ -60,6 +81,11 @@ def _writer(out: Path | None) -> Iterator[Callable[[str], int]]:
         return
     with replacing(out) as file:
         yield lambda text: file.write(text.encode())
+
+
+def _no_formula(value: Any) -> Any:
+    """Return a text that a spreadsheet would take for a formula with a quote in front."""
+    return f"'{value}" if isinstance(value, str) and FORMULA.match(value) else value
 
 
 def predictions(model: Any, X: Any) -> Any:

@@ -1,6 +1,6 @@
 """From a table to features, target and task, and to the rows that a saved model takes.
 
-Every choice is reported in a note. The index of a table is the row of the file, from 0.
+Every choice is reported in a note. The index of a table is the row of the file, from 1.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import re
 import warnings
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -64,8 +65,9 @@ PLACEHOLDERS = (-99.0, -999.0, -9999.0, -99999.0)
 class Prepared(Labelled):
     """Features as a DataFrame of numbers and texts, the target, and notes for the reader.
 
-    ``kinds`` maps the name of each column to "numbers" or "texts". ``folder`` is the source of all
-    rows where these are some of many.
+    The index of ``X`` names the rows: by their numbers in the file, or by --id. ``kinds`` maps the
+    name of each column to "numbers" or "texts". ``folder`` is the source of all rows where these
+    are some of many.
     """
 
     kinds: dict[str, str] = field(default_factory=dict)
@@ -95,6 +97,7 @@ def prepared(options: Options) -> Prepared:
         categorical=options.categorical,
         groups=options.groups,
         keep=options.keep,
+        identifier=options.identifier,
     )
     if in_pieces:
         return replace(data, folder=source)
@@ -117,6 +120,7 @@ def prepare(
     categorical: Sequence[str] | None = None,
     groups: str | None = None,
     keep: Sequence[str] | None = None,
+    identifier: str | None = None,
 ) -> Prepared:
     """Split a table into features and target, and say what was done with each column."""
     columns = list(table.columns)
@@ -124,13 +128,15 @@ def prepare(
     both = [name for name in keep if name in drop]
     if both:
         raise UserError(f"--keep and --drop both name {both[0]!r}; name it once.")
-    beside = {target} if groups is None else {target, groups}
+    beside = {target, *(name for name in (groups, identifier) if name is not None)}
     for name in (target, *beside, *drop, *categorical, *keep):
         check_column(name, columns)
     if target in drop:
         raise UserError(f"--drop names the target {target!r}; name columns beside it.")
     if groups == target:
         raise UserError(f"--groups {groups} is the target; name the column of the environments.")
+    if identifier == target:
+        raise UserError(f"--id {identifier} is the target; name the column that names the rows.")
     if beside.union(drop) == set(columns):
         raise UserError(f"there is no column beside the target {target!r} to predict from.")
     notes = list(table.attrs.get("notes", []))
@@ -143,6 +149,8 @@ def prepare(
         )
     environments = None if groups is None else _environments(table[groups])
     data = usable_columns(table.drop(columns=list(beside.union(drop))), categorical, keep)
+    if identifier is not None:
+        data = replace(data, X=data.X.set_axis(table[identifier].to_numpy()))
     return replace(data, y=y, task=task, groups=environments, notes=notes + data.notes)
 
 
@@ -207,7 +215,7 @@ def _environments(column: Any) -> Array:
     missing = column.isna()
     if missing.any():
         raise UserError(
-            f"column {column.name!r} has no environment in row {missing.idxmax() + 1}: fill "
+            f"column {column.name!r} has no environment in row {missing.idxmax()}: fill "
             "it in, or leave such rows out."
         )
     names = np.array([str(value) for value in column], dtype=object)
@@ -439,7 +447,7 @@ def _check_mixed(column: Any) -> None:
         row = numbers.isna().idxmax()
         raise UserError(
             f"column {column.name!r} holds text among numbers: {str(column[row])!r} in row "
-            f"{row + 1}. Correct it, or use --categorical {column.name} or --drop {column.name}."
+            f"{row}. Correct it, or use --categorical {column.name} or --drop {column.name}."
         )
 
 
@@ -491,8 +499,7 @@ def _numbers_of(column: Any) -> Array:
     if numbers is None:
         row = _first_text(column)
         raise UserError(
-            f"column {column.name!r} must hold numbers, but row {row + 1} holds "
-            f"{str(column[row])!r}."
+            f"column {column.name!r} must hold numbers, but row {row} holds {str(column[row])!r}."
         )
     return numbers
 
@@ -524,18 +531,37 @@ def columns_as(table: Any, kinds: Mapping[str, str]) -> Any:
 class Differences:
     """Counts of what tables hold that the training rows of a saved model did not."""
 
+    unseen: dict[str, Counter[str]] = field(default_factory=dict)
     unused: list[str] = field(default_factory=list)
     missing: int = 0
     infinite: int = 0
-    unseen: bool = False
+
+    def count_unseen(self, transformer: Any, X: Any) -> None:
+        """Count the categories of a table that a fitted preparation of columns does not know."""
+        for kind, steps, columns in transformer.transformers_:
+            if kind == "texts":
+                for name, known in zip(columns, steps[-1].categories_, strict=True):
+                    new = X[name][X[name].notna() & ~X[name].isin(known)]
+                    if len(new):
+                        self.unseen.setdefault(str(name), Counter()).update(new)
+
+    def unseen_values(self) -> list[str]:
+        """Return one text per column: its new categories, and in how many rows each is."""
+        return [
+            f"column {name!r} holds "
+            + listed([f"{v!r} ({n} row{'' if n == 1 else 's'})" for v, n in counts.most_common()])
+            for name, counts in self.unseen.items()
+        ]
 
     def notes(self) -> list[str]:
-        """Return remarks for the user."""
-        notes = []
+        """Return remarks for the user, those on new categories first."""
+        notes = [
+            f"{text}, which the training data did not have; such values count as rare ones, or as "
+            "no category."
+            for text in self.unseen_values()
+        ]
         if self.unused:
             notes.append(f"columns that the model does not use are ignored: {listed(self.unused)}.")
-        if self.unseen:
-            notes.append("categories that the training data did not have count as none of them.")
         if self.missing:
             values = _absent_values(self.missing, 0)
             notes.append(f"{values} replaced as in the training data.")
@@ -579,22 +605,15 @@ def model_rows(
             "fit again without them."
         )
     differences.unused = [str(name) for name in rest.columns if name not in own]
-    parts = getattr(getattr(model, "named_steps", {}).get("columns"), "transformers_", None)
-    if parts is None:
+    front: Any = getattr(model, "named_steps", {}).get("columns")
+    if not hasattr(front, "transformers_"):
         return rest[list(names)]
-    return _fitted_columns(names, parts, rest, differences)
-
-
-def _fitted_columns(names: Any, parts: Any, table: Any, differences: Differences) -> Any:
-    """Return the columns as a model made by ``otdro fit`` knows them; count the differences."""
-    kinds = {str(name): kind for kind, _, columns in parts for name in columns}
-    frame = columns_as(table, {str(name): kinds.get(str(name), "numbers") for name in names})
-    for kind, steps, columns in parts:
-        if kind == "texts":
-            seen = zip(columns, steps[-1].categories_, strict=True)
-            differences.unseen |= any(set(frame[c].dropna()) - set(values) for c, values in seen)
+    # a model made by otdro fit knows what its columns hold
+    kinds = {str(name): kind for kind, _, columns in front.transformers_ for name in columns}
+    frame = columns_as(rest, {str(name): kinds.get(str(name), "numbers") for name in names})
+    differences.count_unseen(front, frame)
     infinite = sum(
-        int(np.isinf(_numbers_of(table[name])).sum())
+        int(np.isinf(_numbers_of(rest[name])).sum())
         for name, kind in kinds.items()
         if kind == "numbers"
     )

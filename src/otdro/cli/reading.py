@@ -171,12 +171,12 @@ def read(source: Source, *, sample: int | None = None, seed: int = 0) -> Any:
 def pieces(source: Source, size: int | None) -> Iterator[Any]:
     """Yield the table in DataFrames of ``size`` rows, or whole if that is None.
 
-    The index is the row of the file, from 0.
+    The index is the row of the file, from 1.
     """
     readers = {"parquet": _parquet, "folder": _folder, "excel": _excel}
     rows = 0
     for piece in readers.get(source.kind, _text)(source, size):
-        piece.index = range(rows, rows + len(piece))
+        piece.index = range(rows + 1, rows + len(piece) + 1)
         rows += len(piece)
         piece.columns = [str(name).strip() for name in piece.columns]
         yield piece
@@ -250,6 +250,11 @@ def _text(source: Source, size: int | None) -> Iterator[Any]:
                 for piece in reader:
                     yield piece if sign == "." else piece.apply(_translated, args=(sign, notes))
         source.notes.extend(notes)
+    except csv.Error as error:
+        raise UserError(
+            f"{source.name} is not a regular table ({error}: a quote may not be closed). No cell "
+            f"may have more than {csv.field_size_limit()} characters."
+        ) from None
     except UnicodeDecodeError:
         raise UserError(
             f"{source.name} is not UTF-8 text; convert it, e.g. by iconv -f latin1 -t utf-8."

@@ -104,13 +104,6 @@ class Cost(BaseEstimator):  # type: ignore[misc]
         """Return the distances from the rows of X to all nodes, the rows of X first."""
         return self.distance(X, X if support is None else np.vstack([X, support]))
 
-    def quadratic_metric(self, n_features: int) -> Array | None:
-        """Return Lam of a local cost whose features are all linear and quadratic terms, else None.
-
-        The price is then a polynomial, bounded below on boxes; of another cost no bound is known.
-        """
-        return None
-
     @property
     def is_norm(self) -> bool:
         """Whether the distance is a norm of u - x: ``dual_norm`` and ``direction`` exist."""

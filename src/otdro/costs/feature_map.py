@@ -44,9 +44,8 @@ class FeatureMap(Cost):
         X of shape (n, d) to dPhi/dx of shape (n, l, d). None: analytic for polynomials, else
         central differences.
     linearised : bool
-        Whether the exact solver stays with the linearised cost (u - x)'A(x)(u - x), A = J'Lam J,
-        instead of going on to the cost itself. Folds are solved under the linearised cost in
-        either case: they choose delta, and the model at that delta is of the cost asked for.
+        Whether the squared cost is linearised at each row, (u - x)'A(x)(u - x) with A = J'Lam J:
+        then a fit is certified. False is the cost itself, for ``solver="smoothed"`` only.
     """
 
     geometry = "local"
@@ -55,7 +54,7 @@ class FeatureMap(Cost):
     features: Any = "quadratic"
     metric: Any = None
     jacobian: Any = None
-    linearised: bool = False
+    linearised: bool = True
 
     def learn(self, X: Array, y: Array) -> FeatureMap:
         """Return the cost with the transformer fitted and the metric learned on the features."""
@@ -170,20 +169,6 @@ class FeatureMap(Cost):
                 "Add the linear terms to the features."
             ) from None
         return A
-
-    def quadratic_metric(self, n_features: int) -> Array | None:
-        """Return Lam as a full matrix for the quadratic features, None for a transformer.
-
-        None also where the matrix would be too large to write out.
-        """
-        if not isinstance(self.features, str) or self.jacobian is not None:
-            return None
-        size = len(quadratic(n_features).columns)
-        if size > WRITTEN_UP_TO:
-            return None
-        diagonal, F = self._parts()
-        Lam = np.diag(np.broadcast_to(diagonal, size).astype(float))
-        return Lam if F is None else Lam + F @ F.T
 
     def _parts(self) -> tuple[Array, Array | None]:
         """Return a, a scalar or of shape (l,), and F (l, k) or None: Lam = diag(a) + FF'."""

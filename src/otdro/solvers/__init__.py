@@ -9,8 +9,7 @@ from .base import Solver as Solver
 from .exact import Exact
 
 if TYPE_CHECKING:
-    from .smoothing.quadrature import Quadrature
-    from .smoothing.sinkhorn import Sinkhorn
+    from .smoothing.quadrature import Quadrature, Sinkhorn
     from .smoothing.smoothed import Smoothed
 
 __all__ = ["Exact", "Quadrature", "Sinkhorn", "Smoothed"]
@@ -19,7 +18,7 @@ __getattr__ = at_first_use(
     __name__,
     {
         "Quadrature": "smoothing.quadrature",
-        "Sinkhorn": "smoothing.sinkhorn",
+        "Sinkhorn": "smoothing.quadrature",
         "Smoothed": "smoothing.smoothed",
     },
     gone={"solve_many": "solve the problems one after another with Exact().solve."},
@@ -60,7 +59,7 @@ def resolve(
 
         return Quadrature(tol=tol, max_iter=max_iter)
     if solver == "sinkhorn":
-        from .smoothing.sinkhorn import Sinkhorn
+        from .smoothing.quadrature import Sinkhorn
 
         return Sinkhorn(tol=tol, max_iter=max_iter)
     if solver == "exact" or (solver == "auto" and not is_function(cost)):

@@ -37,13 +37,9 @@ class Family:
 #: In the order in which they are asked: what is special first.
 FAMILIES = (
     Family("softmax", ("MultinomialNewton",), lambda p: p.loss.outputs > 1),
-    Family(
-        "labels",
-        ("PricedLabels",),
-        lambda p: bool(np.isfinite(p.ball.label_cost)),
-    ),
+    Family("labels", ("PricedLabels",), lambda p: bool(np.isfinite(p.ball.label_cost))),
     Family("finite", ("FiniteSupport",), lambda p: p.finite),
-    Family("feature_map", ("Linearised", "InnerAscent"), lambda p: p.geometry == "local"),
+    Family("feature_map", ("Linearised",), lambda p: p.geometry == "local"),
     Family("euclidean", ("Spectral", "Newton", "JointNewton"), lambda p: p.geometry == "euclidean"),
     Family("conic", ("ActiveColumns", "InteriorPoint"), lambda p: True),
 )
@@ -127,7 +123,7 @@ class Exact(Solver):
             at = problem.at(float(positive[0]))
             # a price of targets on a device is refused by ``method``
             priced = np.isfinite(at.ball.target_cost) and library(at.X) is None
-            searched = priced and movable_target.is_linear(at)
+            searched = priced and at.ball.order == 1
             chosen = None if searched else method(at)
             key = (id(chosen), id(problem.X), id(problem.y), problem.fit_intercept)
             groups.setdefault(key, (chosen, []))[1].append(p)
@@ -161,16 +157,10 @@ class Exact(Solver):
     ) -> list[Solution]:
         """Return the path with a price of targets, from problems whose targets stay."""
 
-        def path(inner: Problem, rates: Array, inner_tol: float) -> list[Solution]:
-            return Exact(inner_tol, self.max_iter).solve([inner], rates)[0]
-
         def one(inner: Problem, inner_tol: float, start: Solution | None) -> Solution:
             near = None if start is None else [[start]]
             return Exact(inner_tol, self.max_iter).solve([inner], [inner.ball.delta], near)[0][0]
 
-        stays = replace(problem, ball=replace(problem.ball, target_cost=np.inf))
-        if len(deltas) > 1 and method(stays).shares_paths:
-            return movable_target.solve_path(problem, deltas, tol, path)
         solved: list[Solution] = []
         for j, delta in enumerate(deltas.tolist()):
             start = starts[j] if starts is not None else (solved[-1] if solved else None)

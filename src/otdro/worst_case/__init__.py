@@ -12,7 +12,7 @@ from ..duality import pair_risk
 from ..losses.base import Array
 from ..problem import Problem, Solution
 from ..solvers import Exact
-from ..solvers.feature_map.worst import worst_risk as local_worst_risk
+from ..solvers.local_cost import worst_risk as local_worst_risk
 from .best_response import (
     check_reach,
     default_reach,
@@ -84,7 +84,7 @@ def _equilibrium(
         # the fit is the plain fit, to its gap
         return replace(other, equilibrium=bool(fit.gap <= EQUILIBRIUM * fit.objective))
     model = scored(problem, fit.coef, fit.intercept)
-    worst, lower = least_favourable(model, model, dual)
+    worst, lower = least_favourable(model, model, dual, fit.gap)
     highest = (1 - EQUILIBRIUM) * fit.objective
     if worst is not None and lower < highest and fit.gap > FINER * fit.objective:
         # the gap is why: a dual point of a smaller one may do
@@ -92,7 +92,7 @@ def _equilibrium(
         [[finer]] = Exact(tol).solve([problem], [problem.ball.delta])
         if finer.dual is not None:
             optimum = scored(problem, finer.coef, finer.intercept)
-            worst, lower = least_favourable(model, optimum, finer.dual)
+            worst, lower = least_favourable(model, optimum, finer.dual, finer.gap)
     if worst is not None and lower >= highest:
         short = max(0.0, fit.objective - worst.risk)
         attained = other.attained or short <= TOLERANCE * fit.objective

@@ -13,7 +13,6 @@ with the loss l and the price c of row i at place k.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from numbers import Real
 from typing import Any
@@ -22,12 +21,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import as_float, as_index, beside, full, namespace, numpy
-from ..design import Design, as_dense, mean, model_scores
-from ..duality import Dual, pair_norms, pair_risk, present_classes, steepest_pair
+from ..design import as_dense, mean, model_scores
+from ..duality import pair_norms, present_classes, steepest_pair
 from ..losses import PiecewiseQuadratic
 from ..problem import Problem
-from ..solvers.feature_map.worst import worst_risk as local_worst_risk
-from ..solvers.finite.nodes import places as support_places
+from ..solvers.finite import places as support_places
+from ..solvers.local_cost import worst_risk as local_worst_risk
 from .distribution import TOLERANCE, ScoredModel, WorstCase, distribution, occupied, scored
 
 Array = NDArray[Any]
@@ -55,14 +54,8 @@ def check_reach(reach: Any, order: int) -> float:
 
 def default_reach(problem: Problem) -> float | None:
     """Return the largest distance of a row from the mean, in the cost; None if that is zero."""
-    on, cost = problem.weights > 0, problem.ball.cost
-    center = mean(problem.X, problem.weights)
-    if cost.euclidean:
-        square = Design(problem.X, cost.factor(), center).squared_norms()[on]
-        far = float(square.max()) ** 0.5
-    else:
-        rows = numpy(as_dense(problem.X))[numpy(on)]
-        far = float(cost.norm(rows - numpy(center)).max())
+    rows = numpy(as_dense(problem.X))[numpy(problem.weights) > 0]
+    far = float(problem.ball.cost.norm(rows - mean(problem.X, problem.weights)).max())
     return far if far > 0 else None
 
 
@@ -238,12 +231,7 @@ def priced_worst_case(model: ScoredModel, reach: float | None) -> WorstCase:
         elif ball.order == 2 and w > 0 and ball.delta > 0:
             shifts.append(loss.inner(z, label, w, model.worst.multiplier).best.shift)
     if not shifts:
-        gain = loss.value(z, -y) - loss.value(z, y)
-
-        def moved_on(changed: Problem) -> WorstCase:
-            return norm_worst_case(scored(changed, model.coef, model.intercept), None)
-
-        return _with_changed_labels(problem, gain, -y, model.worst, moved_on)
+        return _with_changed_labels(model)
     zero = np.zeros_like(z)
     shift = np.stack([zero, shifts[0], zero, shifts[1]])
     label = np.stack([y, y, -y, -y])
@@ -255,37 +243,33 @@ def priced_worst_case(model: ScoredModel, reach: float | None) -> WorstCase:
     return replace(worst, attained=worst.shortfall <= TOLERANCE * model.worst.risk)
 
 
-def _with_changed_labels(
-    problem: Problem,
-    gain: Array,
-    other: Array,
-    worst: Dual,
-    moved_on: Callable[[Problem], WorstCase],
-) -> WorstCase:
-    """Return labels changed to ``other`` where that gains most, and what is left of delta on moves.
+def _with_changed_labels(model: ScoredModel) -> WorstCase:
+    """Return labels changed where that gains most, and what is left of delta on moves.
 
     A row changes where it gains more than lam kappa, and of rows that gain just as much what the
-    budget allows. ``moved_on`` is the worst case of the changed rows, whose labels stay.
+    budget allows.
     """
-    ball, weights = problem.ball, problem.weights
+    problem, ball, weights = model.problem, model.problem.ball, model.problem.weights
+    y, robust = problem.y, model.worst
+    gain = problem.loss.value(model.z, -y) - problem.loss.value(model.z, y)
     mass = _most_gaining(gain, weights, ball.delta / ball.label_cost)
-    mass = np.where(gain >= worst.multiplier * ball.label_cost * (1 - TOLERANCE), mass, 0.0)
+    mass = np.where(gain >= robust.multiplier * ball.label_cost * (1 - TOLERANCE), mass, 0.0)
     changes, origin = occupied(np.stack([weights - mass, mass]))
     spent = float(mass.sum()) * ball.label_cost
     changed = replace(
         problem,
         X=problem.X[origin],
-        y=np.where(changes == 1, other[origin], problem.y[origin]),
+        y=np.where(changes == 1, -y[origin], y[origin]),
         weights=np.where(changes == 1, mass[origin], (weights - mass)[origin]),
         ball=replace(ball, delta=max(ball.delta - spent, 0.0), label_cost=np.inf),
     )
-    moved = moved_on(changed)
-    short = max(0.0, worst.risk - moved.risk)
+    moved = norm_worst_case(scored(changed, model.coef, model.intercept), None)
+    short = max(0.0, robust.risk - moved.risk)
     return replace(
         moved,
         origin=origin[moved.origin],
         budget=moved.budget + spent,
-        attained=moved.attained and short <= TOLERANCE * worst.risk,
+        attained=moved.attained and short <= TOLERANCE * robust.risk,
         shortfall=short,
     )
 
@@ -302,15 +286,6 @@ def softmax_worst_case(
     ball, weights, loss = problem.ball, problem.weights, problem.loss
     labels, z = as_index(problem.y), model_scores(problem.X, coef, intercept)
     xp = namespace(z)
-    if np.isfinite(ball.label_cost):
-        # a row gains most by the label of its least score
-        gain, least = z[np.arange(len(z)), labels] - z.min(axis=1), z.argmin(axis=1).astype(float)
-
-        def moved_on(changed: Problem) -> WorstCase:
-            return softmax_worst_case(changed, coef, intercept, reach)
-
-        dual = pair_risk(problem, coef, z)
-        return _with_changed_labels(problem, gain, least, dual, moved_on)
     plain = loss.value(z, labels)
     pair = steepest_pair(ball.cost, coef, present_classes(problem))
     risk = float(weights @ plain) + ball.delta * pair.norm

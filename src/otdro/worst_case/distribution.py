@@ -133,7 +133,7 @@ def distribution(
 ) -> WorstCase:
     """Return the distribution of atoms (k, n): rows moved by ``moves`` times a direction of norm 1.
 
-    ``targets`` of the atoms are those of the rows if None. What is checked of it: nothing yet.
+    ``targets`` of the atoms are those of the rows if None.
     """
     problem, ball = model.problem, model.problem.ball
     branch, row = occupied(mass)

@@ -19,7 +19,15 @@ from numpy.typing import NDArray
 from ..arrays import namespace
 from ..design import Design, mean
 from ..problem import Problem
-from .distribution import LARGER, ScoredModel, WorstCase, distribution, occupied, plain_bound
+from .distribution import (
+    EQUILIBRIUM,
+    LARGER,
+    ScoredModel,
+    WorstCase,
+    distribution,
+    occupied,
+    plain_bound,
+)
 
 Array = NDArray[Any]
 
@@ -27,6 +35,9 @@ Array = NDArray[Any]
 STEEP = 1e-9
 #: A slope of a dual point within this of the Lipschitz constant, relative to it, stands for that.
 NEARLY_STEEP = 1e-3
+#: A slope within this of an end of its range, relative to that, may be the end in a dual point of
+#: a larger gap.
+AT_END = 3e-6
 #: Relative to delta, what may be missing for the moves: they are shortened by that instead.
 MISSING = 1e-7
 #: By how much, relative to them, moves are lengthened to spend what is left of the budget.
@@ -47,21 +58,26 @@ class SlopeAtoms:
 
 
 def least_favourable(
-    model: ScoredModel, optimum: ScoredModel, dual: Array
+    model: ScoredModel, optimum: ScoredModel, dual: Array, gap: float
 ) -> tuple[WorstCase | None, float]:
     """Return the distribution of a dual point, and a lower bound on the risk of plain fits to it.
 
-    ``optimum`` is the solution that the dual point belongs to, near the model. None and 0 where no
-    distribution attains the supremum.
+    ``optimum`` is the solution that the dual point belongs to, near the model, and ``gap`` its gap.
+    None and 0 where no distribution attains the supremum.
     """
     problem, ball, loss = model.problem, model.problem.ball, model.problem.loss
     xp, pieces = namespace(model.z), loss.pieces
     low, high = loss.slope_range(problem.y)
-    mass, slope, reached = _branches(optimum, xp.clip(dual, low, high))
-    choices = [_atoms(problem, mass, slope)]
-    if pieces is None or pieces.kappa > 0:
+    dual = xp.clip(dual, low, high)
+    if pieces is not None and pieces.kappa == 0:
+        near = min(gap / model.worst.risk, AT_END) if model.worst.risk > 0 else 0.0
+        means = [_at_ends(problem, dual, near), dual]
+        choices = [_atoms(problem, *_branches(optimum, mean)[:2]) for mean in means]
+    else:
+        mass, slope, reached = _branches(optimum, dual)
         room = loss.curvature(reached, xp.broadcast_to(problem.y, reached.shape))
         growth = room * (reached - optimum.intercept)
+        choices = [_atoms(problem, mass, slope)]
         if ball.order == 1:
             steep = abs(slope) >= (1 - NEARLY_STEEP) * loss.lipschitz
             slope = xp.where(steep, xp.sign(slope) * loss.lipschitz, slope)
@@ -69,22 +85,34 @@ def least_favourable(
         repaired = _repaired(problem, _atoms(problem, mass, slope), room, growth)
         choices.append(_atoms(problem, mass, xp.clip(repaired, low, high)))
         if ball.order == 2 and pieces is not None:
-            choices.extend([_spread(problem, atoms, pieces.kappa) for atoms in choices])
+            choices.extend([_spread(problem, atoms) for atoms in choices])
     if ball.order == 1 and model.w > 0:
         # else no distribution attains the supremum
         steepest = (1 - NEARLY_STEEP) * loss.lipschitz
-        choices = [
-            c for c in choices if pieces is not None and c.mean(abs(c.slope) >= steepest) > 0
-        ]
-    if not choices:
-        return None, 0.0
+        steep_atoms = [c.mean(abs(c.slope) >= steepest) > 0 for c in choices]
+        if pieces is None or not all(steep_atoms):
+            return None, 0.0
     moved = [(atoms, *_moves(model, atoms)) for atoms in choices]
     values = [_lower(model, *each) for each in moved]
-    atoms, moves, targets = moved[int(np.argmax(values))]
+    # the first one that is good enough has the fewest atoms
+    enough = min((1 - EQUILIBRIUM / 2) * model.worst.risk, max(values))
+    atoms, moves, targets = moved[next(k for k, value in enumerate(values) if value >= enough)]
     direction = _direction(model, atoms.pull)
     worst = distribution(model, atoms.mass, moves, direction, targets=targets)
     slopes = atoms.slope[occupied(atoms.mass)]
     return worst, plain_bound(problem, model.coef, model.intercept, worst, slopes)
+
+
+def _at_ends(problem: Problem, dual: Array, near: float) -> Array:
+    """Return slopes next to an end of their range as that end, the others balanced to E[a] = 0."""
+    low, high = problem.loss.slope_range(problem.y)
+    xp, room = namespace(dual), near * (high - low)
+    slope = xp.where(dual < low + room, low, xp.where(dual > high - room, high, dual))
+    between = (slope - low) * (high - slope)
+    if not (problem.fit_intercept and between.any()):
+        return slope
+    excess = float(problem.weights @ slope) / float(problem.weights @ between)
+    return xp.clip(slope - excess * between, low, high)
 
 
 def _direction(model: ScoredModel, pull: Array) -> Array:
@@ -169,37 +197,36 @@ def _repaired(problem: Problem, atoms: SlopeAtoms, room: Array, growth: Array) -
     return slope + growth * float(-c / (b + np.copysign(np.sqrt(inside), b)))
 
 
-def _spread(problem: Problem, atoms: SlopeAtoms, kappa: float) -> SlopeAtoms:
-    """Return atoms each split in two of the same mean, so that E[a^2] allows the moves.
+def _spread(problem: Problem, atoms: SlopeAtoms) -> SlopeAtoms:
+    """Return atoms split without a change of their mean slopes, so that E[a^2] allows the moves.
 
-    So it is where the cost just cancels the curvature of a quadratic loss: a row may go either way
-    by any length.
+    So it is where the cost just cancels the curvature 1/kappa of a quadratic loss: then a row may
+    go either way by any length, and only E[a^2] matters to -E l*(a).
     """
-    ball = problem.ball
-    xp = namespace(atoms.slope)
+    ball, pieces = problem.ball, problem.loss.pieces
+    assert pieces is not None
+    xp, mass, slope = namespace(atoms.slope), atoms.mass, atoms.slope
+    square = atoms.mean(slope**2)
     needed = float(ball.cost.norm(atoms.pull)) ** 2 / ball.delta
-    needed += ball.delta / (ball.target_cost * kappa**2)
-    missing = needed - atoms.mean(atoms.slope**2)
-    if missing <= MISSING * needed:
+    needed += ball.delta / (ball.target_cost * pieces.kappa**2)
+    if needed <= (1 + MISSING) * square or square == 0:
         return atoms
-    low, high = problem.loss.slope_range(problem.y)
-    below, above = atoms.slope - low, high - atoms.slope
-    ends = xp.isfinite(below), xp.isfinite(above)
-    # the room on either side; without an end that of the other side, without any the same for all
-    below = xp.where(ends[0], below, xp.where(ends[1], above, 1.0))
-    above = xp.where(ends[1], above, below)
-    total = atoms.mean(below * above)
-    if total == 0:
-        return atoms
-    # both sides in proportion, or up to one end and all that is missing on the other side
-    part, one = missing / total, ends[0] != ends[1]
-    root = float(np.sqrt(part)) if not bool(xp.all(ends[0] & ends[1])) else min(part, 1.0) ** 0.5
-    up = above * xp.where(one, xp.where(ends[1], 1.0, part), root)
-    down = below * xp.where(one, xp.where(ends[0], 1.0, part), root)
-    wide = up + down
-    share = xp.where(wide > 0, down / xp.where(wide > 0, wide, 1.0), 1.0)
-    mass = xp.concat([atoms.mass * share, atoms.mass * (1 - share)])
-    slope = xp.concat([atoms.slope + up, atoms.slope - down])
+    if pieces.quadratic:
+        far = float(np.sqrt(needed - square))
+        mass, slope = xp.concat([mass / 2, mass / 2]), xp.concat([slope + far, slope - far])
+    elif pieces.rooted:
+        # one end is 0, the other side has none
+        part = square / needed
+        mass, slope = (
+            xp.concat([part * mass, (1 - part) * mass]),
+            xp.concat([slope / part, 0 * slope]),
+        )
+    else:
+        low, high = problem.loss.slope_range(problem.y)
+        part = min((needed - square) / atoms.mean((high - slope) * (slope - low)), 1.0)
+        share = (slope - low) / (high - low)
+        mass = xp.concat([(1 - part) * mass, part * mass * share, part * mass * (1 - share)])
+        slope = xp.concat([slope, 0 * slope + high, 0 * slope + low])
     return SlopeAtoms(mass, slope, atoms.pull)
 
 

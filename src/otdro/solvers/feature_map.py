@@ -1,39 +1,41 @@
-r"""Local costs: one matrix A(x_i), and so one dual norm w_i, per row.
+r"""Feature maps linearised at each row: one matrix A(x_i), and so one dual norm w_i, per row.
 
 .. math:: \min_{\beta, b, \lambda}\ \lambda\delta + \sum_i \pi_i \sup_s
           \{\ell(z_i + s, y_i) - \lambda s^2/w_i^2\},\qquad w_i^2 = \beta' A(x_i)^{-1}\beta,
 
 by the joint Newton method where the loss is smooth and Lipschitz, else by smoothed rows at a
-falling eps. A cost that is not linearised goes on from there (``minimise``).
+falling eps. A cost that is not linearised is for ``Smoothed``.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-from ...design import Design
-from ...duality import Atoms, DualRows, Local, local_threshold, lower_bound, zero_model
-from ...losses import Loss
-from ...problem import Problem, Solution
-from ...progress import logger
-from ..base import Method, Starts, constant_risk, constant_solution, verdict
-from ..euclidean.order_two import JointObjective
-from ..euclidean.order_two import descend as joint_descend
-from ..smoothing.gaussian_integral import SmoothedRows, softmax
-from ..smoothing.newton_path import descend
-from ..smoothing.smoothed_dual import (
+from ..design import Design
+from ..duality import DualRows, Local, first_within
+from ..losses import Loss
+from ..problem import Problem, Solution
+from ..progress import logger
+from .base import Method, Starts, constant_risk, constant_solution, verdict
+from .euclidean.order_two import JointObjective
+from .euclidean.order_two import descend as joint_descend
+from .smoothing.quadrature import (
     FIRST_EPS,
     Origin,
     SmoothedObjective,
     SmoothedPoint,
+    SmoothedRows,
+    descend,
     dual_rows,
     local_origin,
+    moved_bound,
+    softmax,
 )
-from .kinked_bound import SharedSlopes
 
 Array = NDArray[Any]
 
@@ -47,8 +49,6 @@ LOST = 0.1
 OTHERS = (3.0, 0.3, 0.6, 6.0)
 #: The Newton decrement, relative to the target, at which shares of rows on a kink are known.
 SHARES = 1e-5
-#: The fact that a problem of order 1 lacks.
-ORDER_TWO_ONLY = "FeatureMap is solved exactly at order=2 only"
 
 
 class Linearised(Method):
@@ -58,40 +58,38 @@ class Linearised(Method):
     certifies = "the excess over the least worst-case risk under the linearised cost"
 
     def lacks(self, problem: Problem) -> str | None:
-        """Refuse order 1 and costs that are to be solved beyond their linearisation."""
+        """Refuse order 1 and costs that are not linearised."""
         if problem.ball.order != 2:
-            return ORDER_TWO_ONLY
+            return "FeatureMap is solved exactly at order=2 only"
         if not problem.ball.cost.linearised:
-            return "the cost is not linearised"
+            return "FeatureMap(linearised=False) has no certificate; use linearised=True"
         return None
 
     def _solve_one(
         self, problem: Problem, tol: float, max_iter: int, start: Solution | None = None
     ) -> Solution:
         """Return the minimiser."""
-        return linearised(problem, tol, max_iter, start)
+        deltas = np.array([problem.ball.delta])
+        return minimise_linearised(problem, deltas, tol, max_iter, start)[0]
 
     def _solve_path(
         self, problem: Problem, deltas: Array, tol: float, max_iter: int, starts: Starts | None
     ) -> list[Solution]:
         """Return the solutions at every delta; local matrices are inverted once."""
-        return linearised_many(problem, deltas, tol, max_iter)
+        return minimise_linearised(problem, deltas, tol, max_iter)
 
 
-def linearised(
-    problem: Problem, tol: float, max_iter: int, start: Solution | None = None
-) -> Solution:
-    """Return the solution for A(x) = J(x)'Lam J(x)."""
-    return linearised_many(problem, np.array([problem.ball.delta]), tol, max_iter, start)[0]
-
-
-def linearised_many(
+def minimise_linearised(
     problem: Problem, deltas: Array, tol: float, max_iter: int, start: Solution | None = None
 ) -> list[Solution]:
     """Solve at every delta (descending), each from the solution before; A(x) is inverted once."""
     loss, base = problem.loss, constant_risk(problem)[1]
-    design, B = centred(problem)
-    norm, center = Local(B, problem.weights), design.center
+    X = Design(problem.X).dense()
+    # rows are centred where there is an intercept
+    center = problem.weights @ X if problem.fit_intercept else np.zeros(X.shape[1])
+    design = Design(X, None, center)
+    B = np.linalg.inv(problem.ball.cost.shape(X))
+    norm = Local(B, problem.weights)
     smooth = loss.pieces is None and np.isfinite(loss.smoothness)
     method = _exact if smooth and np.isfinite(loss.lipschitz) else _smoothed
     solved: list[Solution] = []
@@ -110,25 +108,11 @@ def linearised_many(
         if warm and not last.converged:
             # a warm start on a kink can leave no descent; a cold one rarely sits there
             again = method(rows, loss, origin, base, tol, max_iter)
-            last = min(last, again, key=lambda found: found.objective)
+            last = min(last, again, key=lambda solution: solution.objective)
         last = replace(last, intercept=last.intercept - float(center @ last.coef))
         solved.append(last)
         logger.info("delta %.4g: %s", delta, last.message)
     return solved
-
-
-def centred(problem: Problem) -> tuple[Design, Array]:
-    """Return the rows, centred where there is an intercept, and B_i = A(x_i)^-1."""
-    X = Design(problem.X).dense()
-    center = problem.weights @ X if problem.fit_intercept else np.zeros(X.shape[1])
-    return Design(X, None, center), np.linalg.inv(problem.ball.cost.shape(X))
-
-
-def zero_direction(problem: Problem) -> tuple[float, Array]:
-    """Return the least delta at which theta = 0 is optimal, and where the risk falls below it."""
-    design, B = centred(problem)
-    fixed = (problem.weights, problem.loss, problem.fit_intercept)
-    return local_threshold(zero_model(design, problem.y, *fixed), problem.weights, B)
 
 
 def _exact(
@@ -138,18 +122,18 @@ def _exact(
     target = tol * base
     objective = JointObjective(rows, loss)
     start = objective.start(origin.theta[:, None], np.array([origin.b]))
-    found = joint_descend(objective, start, np.array([target]), max_iter)
-    gap, n_iter = float(found.gap[0]), int(found.n_iter[0])
+    run = joint_descend(objective, start, np.array([target]), max_iter)
+    gap, n_iter = float(run.gap[0]), int(run.n_iter[0])
     return Solution(
-        coef=found.theta[:, 0],
-        intercept=float(found.b[0]),
-        multiplier=float(found.lam[0]),
-        objective=float(found.objective[0]),
+        coef=run.theta[:, 0],
+        intercept=float(run.b[0]),
+        multiplier=float(run.lam[0]),
+        objective=float(run.objective[0]),
         gap=gap,
         n_iter=n_iter,
         converged=gap <= target,
         message="linearised feature map: " + verdict(gap, target, n_iter),
-        dual=found.dual[:, 0],
+        dual=run.dual[:, 0],
     )
 
 
@@ -231,13 +215,7 @@ def _bounds(smooth: SmoothedObjective, x: SmoothedPoint, eps: float) -> tuple[fl
         fixed = (low, high, smooth.delta, rows.fit_intercept)
         slopes = SharedSlopes(rows.design.dense(), norm.B, weights, *fixed)
         return risk, slopes.bound(loss, rows.y, share)
-    mass = softmax(inner.value.T / eps)[0].T * weights
-    z = x.z + inner.shift
-    y = np.broadcast_to(rows.y, z.shape)
-    a = loss.derivative(z, y)
-    atoms = Atoms(mass[..., None], a[..., None], _room(loss, a, z, y)[..., None])
-    bound = lower_bound(rows, loss, atoms, (z - x.b)[..., None])
-    return risk, float(bound[0])
+    return risk, moved_bound(rows, loss, x.z, x.b, x.w, x.lam, eps)
 
 
 def two_slopes(loss: Loss) -> bool:
@@ -245,9 +223,65 @@ def two_slopes(loss: Loss) -> bool:
     return loss.pieces is not None and loss.pieces.kappa == 0
 
 
-def _room(loss: Loss, a: Array, z: Array, y: Array) -> Array:
-    """Return how far slopes are from the ends of their range, else the curvature."""
-    low, high = loss.slope_range(y)
-    if loss.pieces is None or np.isinf(low).any() or np.isinf(high).any():
-        return loss.curvature(z, y)
-    return np.asarray((high - a) * (a - low))
+@dataclass(frozen=True, eq=False)
+class SharedSlopes:
+    r"""A lower bound for losses with two slopes: rows share their mass between both.
+
+    .. math:: F^* \ge -\sum \pi_i\,\{(1 - p_i)\,\ell^*(lo_i) + p_i\,\ell^*(hi_i)\}
+              \quad\text{if}\quad g'C^{-1}g \le \delta,\ \sum \pi_i a_i = 0,
+
+    a the mean slope of a row, :math:`g = \sum \pi a z` and C the sum of pi times the mean squared
+    slope times B_i. The shares p are moved, each in proportion to p (1 - p), until that holds.
+    Rows Z, their matrices B, weights and the ends of their slopes; delta, the intercept.
+    """
+
+    Z: Array
+    B: Array
+    weights: Array
+    low: Array
+    high: Array
+    delta: float
+    fit_intercept: bool
+
+    def bound(self, loss: Loss, y: Array, share: Array) -> float:
+        """Return the bound of shares (n,) of the larger slope made feasible, -inf if that fails."""
+        room = share * (1 - share)
+        p = share - self._offset(room, self.low + share * (self.high - self.low))
+        budget, q = self._budget(p)
+        if budget > self.delta:
+            turn = self.high - self.low
+            # d(g'C^-1 g)/dp = 2 pi (z'q da/dp - q'B_i q d(a^2)/dp/2)
+            bend = self.high**2 - self.low**2
+            steep = (self.Z @ q) * turn - ((self.B @ q) @ q) * bend / 2
+            h = -room * steep
+            h = h - self._offset(room, turn * h)
+            fall = -2 * float(self.weights @ (h * steep))
+            eta = first_within(lambda eta: (self._budget(p + eta * h)[0], fall), self.delta)
+            if np.isinf(eta):
+                return -np.inf
+            p = p + eta * h
+        ends = (loss.conjugate(self.low, y), loss.conjugate(self.high, y))
+        inside = np.isfinite(p) & (p >= 0) & (p <= 1)
+        value = np.where(inside, (1 - p) * ends[0] + p * ends[1], np.inf)
+        return -float(self.weights @ np.where(self.weights > 0, value, 0.0))
+
+    def _offset(self, room: Array, lack: Array) -> Array:
+        """Return the change, in proportion to the room, that makes up for sum pi lack."""
+        if not self.fit_intercept:
+            return np.zeros_like(room)
+        turn = self.high - self.low
+        total = float(self.weights @ (room * turn**2))
+        return room * turn * (self.weights @ lack) / max(total, np.finfo(float).tiny)
+
+    def _budget(self, p: Array) -> tuple[float, Array]:
+        """Return g'C^-1 g and C^-1 g."""
+        n, d = self.Z.shape
+        g = (self.weights * (self.low + p * (self.high - self.low))) @ self.Z
+        square = self.weights * (self.low**2 + p * (self.high**2 - self.low**2))
+        C = (square @ self.B.reshape(n, -1)).reshape(d, d)
+        try:
+            q = cho_solve(cho_factor(C), g)
+        except LinAlgError:
+            # no slope is left to move
+            return np.inf, g
+        return float(g @ q), q
