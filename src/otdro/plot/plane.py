@@ -82,10 +82,10 @@ def _named_plane(features: str, rows: Array, cost: Cost | None) -> Plane:
             f"features='learned' needs a Euclidean or Mahalanobis cost, not {cost!r}: its axes are "
             "the cheapest and the most expensive direction. Name two columns, or 'principal'."
         )
-    found = principal_directions(cost, rows.shape[1])
-    low, high = found.prices[[0, -1]]
+    principal = principal_directions(cost, rows.shape[1])
+    low, high = principal.prices[[0, -1]]
     labels = (f"cheapest direction (price {low:.3g})", f"most expensive (price {high:.3g})")
-    return Plane(center, found.vectors[:, [0, -1]], labels)
+    return Plane(center, principal.vectors[:, [0, -1]], labels)
 
 
 def column(feature: Any, names: list[str]) -> int:
