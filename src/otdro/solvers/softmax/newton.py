@@ -368,13 +368,16 @@ class PairCoordinates:
             self.factors = np.stack([eye if L is None else L for L in factors])
             self.design = Design(first.X, None, center)
         n, d = self.design.n, self.design.d
-        small = n <= REDUCE_UP_TO and (d > n or n * d <= DECOMPOSE_UP_TO)
-        if alike and small and (cost.euclidean or plain):
+        few = n * d <= DECOMPOSE_UP_TO
+        if alike and (cost.euclidean or plain) and n <= REDUCE_UP_TO and (d > n or few):
             design, span = row_space(self.design, plain)
             if design.d < d:
                 self.design = design
                 for at in self.each:
                     at.span = span
+        if few and self.design.center is not None and not plain:
+            # many products with few rows: centre them once
+            self.design = Design(self.design.dense())
 
     @cached_property
     def rows(self) -> SoftmaxRows:
