@@ -22,6 +22,7 @@ LAYERS = [
     {"radius"},
     {"estimators"},
     {"inspection"},
+    {"mix"},
     {"experiment"},
     {"plot", "report", "persistence"},
     {"cli"},

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import library
+from ..arrays import library, numpy
 from ..costs import Cost
 from ..design import WRITTEN_UP_TO, is_wide
 from ..losses import Loss
@@ -22,7 +22,7 @@ from .candidates import Candidates, measured_by
 from .checks import check_delta, resolve_order
 from .comparison import CandidateScore, Comparison
 from .environments import environment_losses
-from .grid import Path, solve_path, tidy
+from .grid import OutOfFold, Path, solve_path, tidy
 from .margins import binary_view
 from .prices import open_price, with_prices
 from .profile import theory_delta
@@ -228,6 +228,10 @@ def _chosen(trials: Trials, best: Trial, table: list[CandidateScore], note: str)
     }
     if groups is not None:
         known["environments"] = environment_losses(*binary_view(sample, best.folds), groups)
+    known["out_of_fold"] = OutOfFold(
+        np.concatenate(best.folds.rows),
+        np.concatenate([_scores_at(z, best.verdict.place) for z in best.folds.z]),
+    )
     best.folds.forget_rows()
     solved, linear = trials.path(near, best), best.folds.path is not None
     path = tidy(sample, best.deltas, solved, linear=linear, **known)
@@ -235,6 +239,12 @@ def _chosen(trials: Trials, best: Trial, table: list[CandidateScore], note: str)
     final = [row[j] for row in solved] if near is best.cost else None
     ball = sample.ball(best.cost, float(best.deltas[j]), trials.order)
     return Choice(ball, path, final, note)
+
+
+def _scores_at(z: Array, place: int) -> Array:
+    """Return the scores (rows, K) at one delta from those of a fold, (K, rows, m) or of softmax."""
+    scores = numpy(z[:, :, place])
+    return scores[0] if scores.ndim == 3 else scores.T
 
 
 def _scorer(settings: Settings, loss: Loss) -> ModelScorer | None:
