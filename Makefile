@@ -6,7 +6,7 @@ WORKERS ?= 2
 # whole files to a worker: what the tests of a file share is fitted once
 DIST ?= loadfile
 
-.PHONY: run test test-all test-package stranger check docs bench clean
+.PHONY: run test test-all test-package stranger check docs bench table1 clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -50,6 +50,10 @@ docs: $(VENV)/.docs
 
 bench: $(VENV)/.test
 	$(BIN)/python benchmarks/exact.py
+
+# the paper's table; ARGS="--reps 3" passes options; fails if a fit raised
+table1: $(VENV)/.test
+	$(BIN)/python experiments/table1.py $(ARGS)
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache docs/_build docs/api docs/auto_examples docs/sg_execution_times.rst

@@ -31,10 +31,10 @@ from otdro.arrays import adjoint_of_rows, gram_of_rows, product_of_rows
 from otdro.costs import Norm
 from otdro.losses import Logistic, Softmax
 from otdro.problem import Ball, Problem
-from otdro.solvers import Exact, solve_many
+from otdro.solvers import Exact
 
 #: Seconds that are asked for on an H200.
-BARS = {"long": 0.060, "head": 3.0, "many": 0.25}
+BARS = {"long": 0.060, "head": 3.0}
 #: Kinds of kernels by what their names hold; all others are elementwise or sums.
 KINDS = {
     "copies": ("memcpy", "memset"),
@@ -189,38 +189,10 @@ def robust_head(device, scale):
     }
 
 
-def many_problems(device, scale):
-    """Solve 100k problems of 40 x 30, each with its own rows, to 1e-8."""
-    B, n, d = 100_000 // scale, 40, 30
-    generator = torch.Generator(device).manual_seed(0)
-    X = torch.randn(B, n, d, generator=generator, device=device, dtype=torch.float64)
-    beta = torch.randn(d, generator=generator, device=device, dtype=torch.float64) / d**0.5
-    chance = torch.rand(B, n, generator=generator, device=device)
-    y = (chance < torch.sigmoid(X @ beta)).double() * 2 - 1
-    y[:, 0], y[:, 1] = 1.0, -1.0
-    deltas = torch.linspace(0.02, 0.2, B, device=device, dtype=torch.float64)
-    seconds, found = timed(lambda: solve_many(X, y, deltas, tol=1e-8), repeats=3)
-    grams = X.mT @ X + torch.eye(d, device=device, dtype=torch.float64)
-    rhs = X[:, 0, :, None].clone()
-    known = {
-        "grams": timed(lambda: X.mT @ X)[0],
-        "solves": timed(lambda: torch.cholesky_solve(rhs, torch.linalg.cholesky(grams)))[0],
-    }
-    return {
-        "shape": list(X.shape),
-        "solve_s": seconds,
-        "converged": int(found.converged.sum()),
-        "most_iterations": int(found.n_iter.max()),
-        "mean_iterations": float(found.n_iter.double().mean()),
-        "floors_s": known,
-    }
-
-
 CASES = {
     "long": long_rows,
     "several": several_classes,
     "head": robust_head,
-    "many": many_problems,
 }
 
 

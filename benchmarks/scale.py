@@ -17,6 +17,7 @@ import sys
 import tracemalloc
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from time import process_time
 
 import numpy as np
@@ -63,7 +64,8 @@ def labels(X, rng, beta, noise: float):
 
 
 def adult(n: int):
-    from otdro.datasets import load
+    sys.path.insert(0, str(Path(__file__).parents[1] / "experiments"))
+    from datasets import load
 
     data = load("a9a")
     return data.X[:n], data.y[:n]

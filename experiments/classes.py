@@ -17,13 +17,13 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from datasets import load
 from sklearn import datasets as sk
 from sklearn.linear_model import LogisticRegressionCV
 from sklearn.metrics import log_loss
 from sklearn.model_selection import StratifiedKFold
 
 from otdro import DROClassifier
-from otdro.datasets import load
 
 FOLDS, SIZE = 3, 8
 TRAIN = {"iris": 30, "wine": 30, "digits": 100}

@@ -21,7 +21,7 @@ from sklearn.model_selection import StratifiedKFold
 from threadpoolctl import threadpool_limits
 
 from otdro import DROClassifier
-from otdro.experiment.models import Setting, tuned_l2
+from otdro.comparison import Setting, tuned_l2
 from otdro.scaling import scaler
 
 SETS = (

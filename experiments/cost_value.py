@@ -20,8 +20,8 @@ from sklearn.model_selection import KFold, StratifiedKFold
 from threadpoolctl import threadpool_limits
 
 from otdro import DROClassifier, DRORegressor
+from otdro.comparison import Setting, tuned_l2
 from otdro.costs import Mahalanobis
-from otdro.experiment.models import Setting, tuned_l2
 
 METHODS = ("euclidean", "learned", "L2", "true")
 

@@ -24,8 +24,7 @@ from sklearn.preprocessing import StandardScaler
 
 from otdro import DROClassifier, audit
 from otdro.costs import Norm
-from otdro.inspection.pair import pair
-from otdro.inspection.transport import permutation_p_value
+from otdro.inspection.drifting import match, permutation_p_value
 
 PAGE = Path(__file__).parent.parent / "docs" / "drift.md"
 MODELS = {"otdro": DROClassifier(random_state=0), "plain": LogisticRegression()}
@@ -115,7 +114,7 @@ def power(draws: int) -> list[str]:
             for _ in range(draws):
                 U, V = rng.normal(size=(n, d)), rng.normal(size=(n, d))
                 V[:, 0] += shift
-                samples = pair(U, np.zeros(n, dtype=int), V, np.zeros(n, dtype=int))
+                samples = match(U, np.zeros(n, dtype=int), V, np.zeros(n, dtype=int))
                 count += permutation_p_value(samples, Norm(2), np.random.RandomState(0)) <= 0.05
             cells.append(f"{count / draws:.2f}")
         lines.append(f"| {n} + {n}, {d} | " + " | ".join(cells) + " |")

@@ -12,12 +12,12 @@ import sys
 from pathlib import Path
 
 import numpy as np
+from datasets import load
 from joblib import Parallel, delayed
 from sklearn.model_selection import StratifiedKFold
 from sklearn.preprocessing import StandardScaler
 
 from otdro.costs import Graph, Norm
-from otdro.datasets import load
 from otdro.losses import Logistic
 from otdro.radius.grid import Sample, default_deltas, solve_path
 from otdro.solvers import Exact

@@ -6,10 +6,10 @@ from __future__ import annotations
 from functools import cache
 
 import numpy as np
+from datasets import load
 from scipy.special import expit
 from sklearn import datasets as sk
 
-from otdro.datasets import load
 from otdro.scaling import scaler
 
 PAPER = {"BC": 40, "BN": 20, "QSAR": 80, "Magic": 30, "SB": 150}
@@ -75,7 +75,7 @@ REGRESSION = {
 
 
 def fetch(name):
-    """Return (X, y) of a data set of the package."""
+    """Return (X, y) of a data set of the table in datasets.py."""
     data = load(name)
     dense = data.X.toarray() if hasattr(data.X, "toarray") else data.X
     return np.asarray(dense, dtype=float), np.asarray(data.y, dtype=float)

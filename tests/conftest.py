@@ -23,7 +23,7 @@ CONSTANT_MODELS = {
     "test_arrays", "test_audit", "test_audit_cli", "test_cli",
     "test_cli_documents", "test_cli_fit", "test_cli_tables", "test_conic",
     "test_drift", "test_equilibrium", "test_exactness", "test_examples",
-    "test_experiment", "test_feature_map", "test_folds", "test_graph",
+    "test_table1", "test_comparison", "test_feature_map", "test_folds", "test_graph",
     "test_interior", "test_messy", "test_monte_carlo", "test_page",
     "test_path", "test_properties", "test_quadrature", "test_readme",
     "test_report", "test_site", "test_smoothed", "test_spectral_blend",
@@ -58,9 +58,9 @@ def here(tmp_path, monkeypatch):
 @pytest.fixture
 def few_penalties(monkeypatch):
     """Let the models that ours is compared with choose among three penalties, not 10 to 50."""
-    monkeypatch.setattr("otdro.experiment.models.STRENGTHS", np.logspace(-2, 1, 3))
-    monkeypatch.setattr("otdro.experiment.models.RIDGE", np.logspace(-1, 2, 3))
-    monkeypatch.setattr("otdro.experiment.models.LASSO", 3)
+    monkeypatch.setattr("otdro.comparison.STRENGTHS", np.logspace(-2, 1, 3))
+    monkeypatch.setattr("otdro.comparison.RIDGE", np.logspace(-1, 2, 3))
+    monkeypatch.setattr("otdro.comparison.LASSO", 3)
 
 
 @pytest.fixture(scope="session")

@@ -8,14 +8,13 @@ from sklearn.base import clone
 
 from otdro import Ball, DROClassifier, DRORegressor, audit, robust_risk
 from otdro.arrays import BLOCK_ROWS, library, numpy
-from otdro.costs import Mahalanobis, Norm
+from otdro.costs import Norm
 from otdro.design import Design
 from otdro.fences import row_shares
 from otdro.losses import Logistic
 from otdro.metrics import Blend, Diagonal, GeometricMean, Spectral
 from otdro.problem import Problem
 from otdro.radius import path
-from otdro.solvers import Exact, solve_many
 from otdro.solvers.euclidean import Newton
 
 #: Where arrays may be; NumPy itself is what the others are compared with.
@@ -348,42 +347,6 @@ def test_float32_rows_are_within_1e_5_of_float64(kind):
         expected = clone(model).fit(X, t).robust_risk_
         found = clone(model).fit(kind(X.astype(np.float32)), kind(t)).robust_risk_
         assert found == pytest.approx(expected, rel=1e-5)
-
-
-@pytest.mark.parametrize("cost", [None, Mahalanobis(np.diag([1.0, 2.0, 3.0]))])
-def test_many_problems_are_solved_as_each_alone(any_kind, cost):
-    kind, rng = any_kind, np.random.default_rng(0)
-    X = rng.standard_normal((12, 20, 3)) + 0.5
-    y = np.where(X[:, :, 0] + rng.logistic(size=(12, 20)) > 0.5, 1.0, -1.0)
-    deltas, weights = np.geomspace(1e-3, 1.0, 12), rng.uniform(size=(12, 20))
-    weights[:, :2] = 0
-    found = solve_many(kind(X), kind(y), kind(deltas), weights=kind(weights), cost=cost, tol=1e-12)
-    same_kind(found.coef, kind(X))
-    assert bool(found.converged.all())
-    for i in range(len(X)):
-        ball = Ball(Norm(2) if cost is None else cost, deltas[i], 1)
-        problem = Problem(X[i], y[i], weights[i] / weights[i].sum(), Logistic(), ball)
-        alone = Exact(tol=1e-12).solve(problem)
-        assert float(found.objective[i]) == pytest.approx(alone.objective, abs=1e-9)
-        np.testing.assert_allclose(numpy(found.coef[i]), alone.coef, atol=1e-5)
-        assert float(found.intercept[i]) == pytest.approx(alone.intercept, abs=1e-5)
-
-
-def test_many_problems_refuse_what_they_cannot_solve():
-    X, y = np.zeros((2, 4, 3)), np.array([[1.0, -1.0, 1.0, -1.0], [1.0, 1.0, 1.0, 1.0]])
-    with pytest.raises(ValueError, match="1 of 2 problems lack one"):
-        solve_many(X, y, 0.1)
-    with pytest.raises(ValueError, match=r"shape \(B, n, d\)"):
-        solve_many(X[0], y, 0.1)
-    with pytest.raises(ValueError, match="smooth loss, Hinge has kinks"):
-        solve_many(X, y, 0.1, loss="hinge")
-    both = np.tile(y[:1], (2, 1))
-    for deltas in (-1.0, np.nan, np.inf, [0.1, 0.1, 0.1]):
-        with pytest.raises(ValueError, match="one for each of the 2 problems"):
-            solve_many(X, both, deltas)
-    X[0, 0, 0] = np.nan
-    with pytest.raises(ValueError, match="not finite"):
-        solve_many(X, both, 0.1)
 
 
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")

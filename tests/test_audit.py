@@ -27,7 +27,6 @@ from sklearn.svm import SVC, LinearSVC
 
 from otdro import Ball, DROClassifier, DRORegressor, audit, robust_risk
 from otdro.costs import FeatureMap, Mahalanobis, Norm
-from otdro.inspection.knapsack import accuracy_curve, prices
 from otdro.metrics import GeometricMean
 from strangers import LThreeHalves
 
@@ -214,13 +213,15 @@ def test_counterfactuals_lie_on_the_boundary_and_none_is_nearer(cost, kind):
         assert still[right].all()
 
 
-def test_label_price_bounds_the_price_of_a_row():
-    t = np.array([0.0, 0.5, 3.0, np.inf])
-    assert_allclose(prices(t, 2, label_cost=1.0), [0.0, 0.25, 1.0, 1.0])
-    pi = np.full(4, 0.25)
-    curve = accuracy_curve(prices(t, 2, label_cost=1.0), pi)
-    assert curve.breaking_point(0.0) == pytest.approx(0.25 * 2.25)
-    assert accuracy_curve(prices(t, 2), pi).breaking_point(0.0) == np.inf
+def test_a_price_of_labels_breaks_a_model_that_no_move_breaks():
+    X, y, _, _ = binary()
+    model = DROClassifier(cost="euclidean", order=2, delta=0.01, label_cost=1.0).fit(X, y)
+    model.coef_ = np.zeros_like(model.coef_)
+    found = audit(model, X, y)
+    right = found.accuracy(0.0)
+    # every row that is right changes its label, at price 1
+    assert found.breaking_point(0.0) == pytest.approx(right)
+    assert audit(model, X, y, order=1).breaking_point(0.0) == np.inf
 
 
 def test_breaking_points_are_where_the_curve_crosses():
@@ -296,8 +297,12 @@ def test_columns_share_the_budget_and_break_alone(cost, order):
         one = abs(model.coef_[0, j]) / COSTS[cost].norm(unit)
         margin = np.where(y == "yes", 1, -1) * (X @ model.coef_[0] + model.intercept_[0])
         price = (np.maximum(margin, 0) / one) ** order
-        curve = accuracy_curve(price, np.full(len(y), 1 / len(y)))
-        assert_allclose(table.breaking_point[j], curve.breaking_point(level), rtol=1e-9)
+        # rows become wrong in the order of their prices until the accuracy is that of a constant
+        ordered = np.sort(price)
+        spent = np.cumsum(ordered) / len(y)
+        wrong = np.arange(1, len(y) + 1) / len(y)
+        expected = np.interp(1 - level, wrong, spent)
+        assert_allclose(table.breaking_point[j], expected, rtol=1e-9)
     assert len(table.records()) == len(table) == D
     assert "share of budget" in str(table)
 

@@ -285,3 +285,22 @@ def test_a_class_without_weight_among_three():
     model = DROClassifier(cost="euclidean", delta=0.1)
     with pytest.raises(ValueError, match=r"classes \[2\] have no weight"):
         model.fit(X, y, sample_weight=(y < 2).astype(float))
+
+
+@pytest.mark.parametrize("name", ["support", "unlabelled"])
+def test_further_rows_have_the_columns_of_X_by_name(name):
+    """0.598 became 0.628 where reordered columns were taken by position."""
+    pd = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(40, 3)), columns=list("abc"))
+    y = np.where(X["a"] > 0, 1, 0)
+    model = DROClassifier(delta=0.1)
+    model.fit(X, y, **{name: X})
+    with pytest.raises(ValueError, match=f"{name} has the columns of X in another order"):
+        model.fit(X, y, **{name: X[list("cab")]})
+    with pytest.raises(ValueError, match=r"lacks the columns \['a'\] and has the columns \['d'\]"):
+        model.fit(X, y, **{name: X.rename(columns={"a": "d"})})
+    with pytest.warns(UserWarning, match="by position"):
+        model.fit(X, y, **{name: X.to_numpy()})
+    with pytest.warns(UserWarning, match="by position"):
+        model.fit(X.to_numpy(), y, **{name: X})

@@ -80,9 +80,8 @@ def test_a_bar_on_terminals_only(saved, capsys, monkeypatch, asked, says):
 
 
 def test_quiet_is_an_option_of_every_command(here, capsys):
-    for command in ["fit", "predict", "compare", "audit", "drift", "table1", "datasets", "demo"]:
+    for command in ["fit", "predict", "compare", "audit", "drift", "demo"]:
         assert "--quiet" in call(capsys, command, "--help")[1]
-    assert call(capsys, "datasets", "--quiet") == (0, "", "")
 
 
 @pytest.mark.slow

@@ -11,11 +11,10 @@ pd = pytest.importorskip("pandas")
 import otdro  # noqa: E402
 from otdro.cli.describing import Features, directions, switches  # noqa: E402
 from otdro.cli.showing import difference  # noqa: E402
-from otdro.cli.verdict import verdict  # noqa: E402
+from otdro.comparison import Summary, verdict  # noqa: E402
 from otdro.costs import Mahalanobis, Norm  # noqa: E402
 from otdro.costs.directions import principal_directions  # noqa: E402
 from otdro.costs.low_rank import LowRank  # noqa: E402
-from otdro.experiment import Summary  # noqa: E402
 
 
 @pytest.fixture

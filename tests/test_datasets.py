@@ -1,11 +1,10 @@
 import os
+from pathlib import Path
 
+import datasets
 import numpy as np
 import pytest
-
-from otdro import datasets
-from otdro.datasets import DatasetUnavailableError, load, openml
-from otdro.datasets.base import Spec, fingerprint
+from datasets import DatasetUnavailableError, Spec, fetch, fingerprint, keep, load, main
 
 HERE = os.environ.get(datasets.FOLDER)
 needs_data = pytest.mark.skipif(not HERE, reason="OTDRO_DATA names no folder of data files")
@@ -108,13 +107,13 @@ class Bunch:
 
 def test_a_download_is_checked_and_its_classes_told_apart_by_count(monkeypatch):
     monkeypatch.setattr("sklearn.datasets.fetch_openml", lambda **kw: Bunch())
-    np.testing.assert_array_equal(openml.fetch(TINY).y, [1, -1, -1])
+    np.testing.assert_array_equal(fetch(TINY).y, [1, -1, -1])
     monkeypatch.setattr("sklearn.datasets.fetch_openml", lambda **kw: Bunch(name="huge"))
     with pytest.raises(ValueError, match="is 'huge', not 'Tiny'"):
-        openml.fetch(TINY)
+        fetch(TINY)
     monkeypatch.setattr("sklearn.datasets.fetch_openml", lambda **kw: Bunch(labels="ggg"))
     with pytest.raises(ValueError, match="classes of"):
-        openml.fetch(TINY)
+        fetch(TINY)
 
 
 def test_offline_is_said_plainly(monkeypatch):
@@ -123,4 +122,39 @@ def test_offline_is_said_plainly(monkeypatch):
 
     monkeypatch.setattr("sklearn.datasets.fetch_openml", fail)
     with pytest.raises(DatasetUnavailableError, match=r"openml.org cannot be reached .*Put tiny"):
-        openml.fetch(TINY)
+        fetch(TINY)
+
+
+def refused(capsys, *argv):
+    """Return the sentence with which the command refuses."""
+    with pytest.raises(SystemExit) as ended:
+        main(list(argv))
+    assert ended.value.code == 2
+    return capsys.readouterr().err
+
+
+def test_the_command_lists_and_fetches(here, capsys, monkeypatch):
+    monkeypatch.delenv("OTDRO_DATA", raising=False)
+    main([])
+    out = capsys.readouterr().out
+    assert "--fetch MB" in out
+    assert "no folder searched" in out
+    assert "no folder nope" in refused(capsys, "--data", "nope")
+    assert "name a folder to keep MB in" in refused(capsys, "--fetch", "MB")
+    assert "unknown data set 'iris'" in refused(capsys, "--fetch", "iris")
+
+    def offline(**kw):
+        raise OSError("no network")
+
+    monkeypatch.setattr("sklearn.datasets.fetch_openml", offline)
+    text = refused(capsys, "--fetch", "BN", "--data", ".")
+    assert "openml.org cannot be reached (no network). Put bn.csv.gz" in text
+
+
+def test_what_is_kept_is_found_again(here):
+    pytest.importorskip("pandas")
+    data = load("BC")
+    keep(data, Path("bc.csv.gz"))
+    again = Spec("BC", "", "bc.csv.gz", (569, 30), counts=(357, 212), sha256=data.sha256).read(".")
+    np.testing.assert_array_equal(again.X, data.X)
+    assert os.listdir() == ["bc.csv.gz"]

@@ -13,10 +13,6 @@ from sklearn.preprocessing import StandardScaler
 
 from otdro import Drift, DROClassifier, audit, discrepancy, drift
 from otdro.costs import Mahalanobis, Norm
-from otdro.inspection.bounds import line_distance, lower_bounds
-from otdro.inspection.pair import pair
-from otdro.inspection.transport import permutation_p_value, transport_cost
-from otdro.inspection.verdict import judge
 from strangers import LThreeHalves
 
 ot = pytest.importorskip("ot")
@@ -34,40 +30,55 @@ def labels(n, classes, rng):
     )
 
 
+def linear_model(coef, classes):
+    """Return a fitted model with given coefficients."""
+    model = LogisticRegression() if classes > 1 else Ridge()
+    model.coef_, model.intercept_ = coef, np.zeros(len(coef))
+    if classes > 1:
+        model.classes_ = np.arange(classes)
+    return model
+
+
 def random_pair(rng):
-    """Return two samples of random sizes, shapes and classes, with a cost and an order."""
-    n, m, d = int(rng.integers(12, 201)), int(rng.integers(12, 201)), int(rng.integers(1, 7))
+    """Return two samples of random sizes, shapes and classes, and what to compare them with."""
+    n, m, d = int(rng.integers(20, 81)), int(rng.integers(12, 81)), int(rng.integers(1, 7))
     classes = int(rng.integers(1, 4))
     U = rng.normal(size=(n, d)) * rng.exponential(size=d)
     V = rng.standard_t(3, size=(m, d)) * rng.exponential() + rng.normal(size=d) * rng.exponential()
-    cost = costs(d, rng)[rng.integers(5)]
-    samples = pair(U, labels(n, classes, rng), V, labels(m, classes, rng))
-    return samples, cost, int(rng.integers(1, 3)), rng.normal(size=(2, d))
+    options = {
+        "cost": costs(d, rng)[rng.integers(5)],
+        "order": int(rng.integers(1, 3)),
+        "model": linear_model(rng.normal(size=(max(classes, 1) if classes > 2 else 1, d)), classes),
+    }
+    if classes == 1:
+        return U, V, options
+    return (U, labels(n, classes, rng)), (V, labels(m, classes, rng)), options
 
 
-def emd(samples, cost, order):
-    """Return the exact transport cost by POT, apart from the package's own way to it."""
+def emd(reference, new, cost, order):
+    """Return the exact transport cost within classes by POT, apart from the package's own way."""
+    (U, yu), (V, yv) = (
+        sample if isinstance(sample, tuple) else (sample, np.zeros(len(sample)))
+        for sample in (reference, new)
+    )
     total = 0.0
-    for label in np.unique(samples.new.label):
-        P, Q = samples.reference, samples.new
-        i, j = P.label == label, Q.label == label
-        C = np.array([[cost.norm(v - u) ** order for v in Q.rows[j]] for u in P.rows[i]])
-        share = Q.mass[j].sum()
-        a, b = P.mass[i] / P.mass[i].sum(), Q.mass[j] / share
-        total += share * ot.emd2(a, b, C, numItermax=1_000_000)
+    for label in np.unique(yv):
+        C = np.array([[cost.norm(v - u) ** order for v in V[yv == label]] for u in U[yu == label]])
+        a, b = (np.full(size, 1 / size) for size in C.shape)
+        total += (yv == label).mean() * ot.emd2(a, b, C, numItermax=1_000_000)
     return total
 
 
 def test_bounds_are_never_above_exact_transport():
     rng = np.random.default_rng(0)
     share = {"mean": [], "gelbrich": [], "score": []}
-    for _ in range(300):
-        samples, cost, order, vectors = random_pair(rng)
-        exact = transport_cost(samples, cost, order)
-        for name, bound in lower_bounds(samples, cost, order, vectors).items():
+    for _ in range(60):
+        reference, new, options = random_pair(rng)
+        found = drift(reference, new, **options)
+        for name, bound in found.lower_bounds.items():
             if bound is not None:
-                assert bound <= exact * (1 + 1e-10) + 1e-12
-                share[name].append(bound / exact)
+                assert bound <= found.estimate * (1 + 1e-10) + 1e-12
+                share[name].append(bound / found.estimate)
     # they are not trivial either
     assert np.mean(share["mean"]) > 0.3
     assert np.mean(share["gelbrich"]) > 0.4
@@ -77,30 +88,32 @@ def test_bounds_are_never_above_exact_transport():
 def test_transport_cost_is_that_of_pot():
     rng = np.random.default_rng(2)
     for _ in range(4):
-        samples, cost, order, _ = random_pair(rng)
-        exact = emd(samples, cost, order)
-        assert_allclose(transport_cost(samples, cost, order), exact, rtol=1e-9)
+        reference, new, options = random_pair(rng)
+        exact = emd(reference, new, options["cost"], options["order"])
+        assert_allclose(drift(reference, new, **options).estimate, exact, rtol=1e-9)
 
 
 @pytest.mark.parametrize("order", [1, 2])
-def test_numbers_are_transported_by_sorting(order):
+def test_scores_and_targets_are_transported_by_sorting(order):
     rng = np.random.default_rng(0)
-    u, v = rng.normal(size=17), rng.exponential(size=30)
-    a, b = rng.random(17), rng.random(30)
-    a, b = a / a.sum(), b / b.sum()
-    found = line_distance(u, a, v, b, order)
-    assert_allclose(found, ot.emd2(a, b, np.abs(u[:, None] - v) ** order), rtol=1e-9)
-    if order == 1:
-        assert_allclose(found, wasserstein_distance(u, v, a, b), rtol=1e-9)
+    X, Z = rng.normal(size=(31, 2)), rng.exponential(size=(30, 2))
+    beta = np.array([[2.0, -1.0]])
+    options = {"model": linear_model(beta, 1), "order": order}
+    found = drift((X, X[:, 0]), (Z, Z[:, 0]), **options)
+    u, v = X @ beta[0], Z @ beta[0]
+    masses = np.full(31, 1 / 31), np.full(30, 1 / 30)
+    exact = ot.emd2(*masses, np.abs(u[:, None] - v) ** order) / 5 ** (order / 2)
+    assert_allclose(found.lower_bounds["score"], exact, rtol=1e-9)
+    moved = wasserstein_distance(X[:, 0], Z[:, 0]) / X[:, 0].std()
+    assert_allclose(found.label_shift.distance, moved, rtol=1e-9)
 
 
 def test_gelbrich_is_exact_for_a_linear_map_of_the_rows():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60, 3))
     A = np.array([[1.5, 0.2, 0.0], [0.2, 0.8, 0.1], [0.0, 0.1, 1.0]])
-    samples = pair(X, np.zeros(60, int), X @ A + 0.3, np.zeros(60, int))
-    bound = lower_bounds(samples, Norm(2), 2, None)["gelbrich"]
-    assert_allclose(bound, transport_cost(samples, Norm(2), 2), rtol=1e-9)
+    found = drift(X, X @ A + 0.3, order=2)
+    assert_allclose(found.lower_bounds["gelbrich"], found.estimate, rtol=1e-9)
 
 
 def rejections(draws, shift, rng, n=30, m=20, d=3, classes=2):
@@ -109,31 +122,26 @@ def rejections(draws, shift, rng, n=30, m=20, d=3, classes=2):
     for _ in range(draws):
         U, V = rng.normal(size=(n, d)), rng.normal(size=(m, d))
         V[:, 0] += shift
-        samples = pair(U, labels(n, classes, rng), V, labels(m, classes, rng))
-        count += permutation_p_value(samples, Norm(2), np.random.RandomState(0)) <= 0.05
+        found = drift((U, labels(n, classes, rng)), (V, labels(m, classes, rng)))
+        count += found.p_value <= 0.05
     return count
 
 
 def test_the_p_value_is_valid():
-    found = rejections(500, 0.0, np.random.default_rng(0))
-    low, high = binom.interval(0.99, 500, 0.05)
+    found = rejections(300, 0.0, np.random.default_rng(0))
+    low, high = binom.interval(0.99, 300, 0.05)
     assert low <= found <= high
 
 
-def test_the_p_value_of_block_means_is_valid_and_sees_small_shifts():
+def test_the_p_value_of_large_samples_is_valid_and_sees_small_shifts():
     rng = np.random.default_rng(0)
     count, seen = 0, 0
-    for _ in range(100):
-        U, V = rng.normal(size=(200, 2)), rng.normal(size=(160, 2))
-        samples = pair(U, np.zeros(200, int), V, np.zeros(160, int))
-        blocks = samples.block_means(20, np.random.RandomState(1))
-        count += permutation_p_value(blocks, Norm(2), np.random.RandomState(0)) <= 0.05
-        moved = pair(U, np.zeros(200, int), V + 0.4, np.zeros(160, int))
-        blocks = moved.block_means(20, np.random.RandomState(1))
-        seen += permutation_p_value(blocks, Norm(2), np.random.RandomState(0)) <= 0.05
-    low, high = binom.interval(0.99, 100, 0.05)
-    assert low <= count <= high
-    assert seen > 95
+    for _ in range(6):
+        U, V = rng.normal(size=(2100, 2)), rng.normal(size=(2000, 2))
+        count += drift(U, V).p_value <= 0.05
+        seen += drift(U, V + 0.12).p_value <= 0.05
+    assert count <= binom.ppf(0.995, 6, 0.05)
+    assert seen == 6
 
 
 def test_the_p_value_sees_a_shift():
@@ -205,13 +213,27 @@ def test_three_answers():
     assert unlabelled.certified_accuracy is None
 
 
-def test_roots_are_compared_at_order_two():
-    bounds, noise = {"mean": 0.09}, {"mean": 0.01}
-    # 0.3 - 0.1 = 0.2
-    assert judge(0.039, 2, bounds, noise, 1.0, True).answer == "outside"
-    assert judge(0.041, 2, bounds, noise, 1.0, True).answer == "cannot tell"
-    assert judge(0.041, 2, bounds, noise, 1.0, True, seen=0.04).answer == "inside"
-    assert judge(0.041, 2, bounds, noise, 1.0, False, seen=0.04).answer == "cannot tell"
+@pytest.mark.parametrize("order", [1, 2])
+def test_roots_of_bounds_and_their_noise_are_compared_with_that_of_delta(order):
+    U, yu, V, yv = two(n=300, m=200, shift=0.6)
+    model = LogisticRegression().fit(U, yu)
+    found = drift((U, yu), (V, yv), model=model, order=order)
+    margins = [
+        found.lower_bounds[name] ** (1 / order) - found.bound_noise[name] ** (1 / order)
+        for name, bound in found.lower_bounds.items()
+        if bound is not None
+    ]
+    delta = max(margins) ** order
+    assert found.exceeds(0.999 * delta)
+    assert not found.exceeds(1.001 * delta)
+    for factor, verdicts in ((0.99, {"outside"}), (1.01, {"inside", "cannot tell"})):
+        deltas = [0.0, factor * delta]
+        at = audit(model, U, yu, deltas=deltas, order=order, new=(V, yv)).drift
+        assert at.verdict in verdicts
+    # the scores moved by less than delta, and labels are known: the model cannot tell them apart
+    wide = [0.0, 1.01 * found.lower_bounds["score"]]
+    assert audit(model, U, yu, deltas=wide, order=order, new=(V, yv)).drift.verdict == "inside"
+    assert audit(model, U, yu, deltas=wide, order=order, new=V).drift.verdict != "inside"
 
 
 def test_the_certificate_holds_for_the_batch():

@@ -8,9 +8,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from commands import document, done, refused
 from otdro import DROClassifier, DRORegressor
+from otdro.comparison import forward, inner_folds, leave_out, rounds
 from otdro.costs import Norm
-from otdro.experiment.comparison import inner_folds, rounds
-from otdro.experiment.environments import forward, leave_out
 from otdro.losses import Logistic
 from otdro.problem import Sample
 from otdro.radius.environments import design_effect, environment_losses

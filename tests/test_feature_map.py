@@ -12,12 +12,22 @@ from sklearn.kernel_approximation import RBFSampler
 from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, PolynomialFeatures, StandardScaler
 
-from otdro import DROClassifier, DRORegressor, robust_risk
+from otdro import DROClassifier, DRORegressor, metrics, robust_risk
 from otdro.costs import FeatureMap, Mahalanobis
 from otdro.costs.differences import central
+from otdro.costs.low_rank import LowRank
 from otdro.duality import Tangent, least
 from otdro.losses import Absolute, Hinge, Huber, Logistic, Quantile, Squared, SquaredHinge
-from otdro.metrics import Diagonal, GeometricMean
+from otdro.metrics import (
+    Blend,
+    Diagonal,
+    Eigen,
+    GeometricMean,
+    LogDet,
+    Robust,
+    Spectral,
+    Xing,
+)
 from otdro.problem import Ball, Problem
 from otdro.radius import path
 from otdro.solvers import Exact, Smoothed
@@ -459,3 +469,58 @@ def test_the_constant_model_is_proved_under_the_cost_itself():
     assert not found.coef.any()
     assert found.converged
     assert 0 <= found.gap <= 1e-6 * found.objective
+
+
+LEARNERS = [Blend([Spectral(), GeometricMean(), "euclidean"])] + [
+    getattr(metrics, name)() for name in metrics.__all__ if name not in ("Blend", "Learned")
+]
+
+
+@pytest.mark.parametrize("learner", LEARNERS, ids=lambda learner: type(learner).__name__)
+@pytest.mark.parametrize(("n", "d"), [(25, 22), (20, 70)])
+def test_a_feature_map_of_many_columns_is_certified_with_every_learner(n, d, learner):
+    """From 22 columns on the features are more than 256 and more than the rows."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, d))
+    y = np.where(X[:, 0] - X[:, 1] + rng.logistic(size=n) > 0, 1, 0)
+    model = DROClassifier(cost=FeatureMap(metric=learner, linearised=True), delta=2.0).fit(X, y)
+    assert model.gap_ <= 1e-6 * np.log(2)
+    ball = model.ball_
+    signs = 2.0 * y - 1
+    risk = robust_risk(X, signs, model.coef_[0], model.intercept_[0], Logistic(), ball)
+    assert_allclose(risk, model.robust_risk_, rtol=1e-9, atol=model.gap_)
+    for size in (1e-3, 0.1):
+        coef = model.coef_[0] + size * rng.normal(size=d) / np.sqrt(d)
+        other = robust_risk(X, signs, coef, model.intercept_[0], Logistic(), ball)
+        assert other >= model.robust_risk_ - model.gap_
+
+
+def test_local_matrices_of_a_structured_metric():
+    rng = np.random.default_rng(0)
+    X, U = rng.normal(size=(3, 4)), rng.normal(size=(3, 4))
+    structured = LowRank(rng.uniform(0.5, 2, 14), rng.normal(size=(14, 2)))
+    for features in ("quadratic", PolynomialFeatures(2, include_bias=False).fit(X)):
+        few = FeatureMap(features, structured)
+        full = FeatureMap(features, structured.toarray())
+        assert_allclose(few.shape(X), full.shape(X), rtol=1e-12)
+        assert_allclose(few.price(U, X), full.price(U, X), rtol=1e-12)
+        assert_allclose(few.price_gradient(U, X), full.price_gradient(U, X), rtol=1e-12)
+        assert_allclose(few.distance(U, X), full.distance(U, X), rtol=1e-12)
+
+
+def test_a_learner_of_few_rows_learns_in_their_span():
+    """The program of rows in coordinates of their span, turned back, is that of the rows."""
+    rng = np.random.default_rng(0)
+    Z = rng.normal(size=(30, 6))
+    y = np.where(Z[:, 0] > 0, 1, -1)
+    V = np.linalg.qr(rng.normal(size=(300, 6)))[0]
+    for learner in (GeometricMean(), Eigen(), LogDet(), Robust(), Xing(tol=1e-7)):
+        few, many = clone(learner).fit(Z, y), clone(learner).fit(Z @ V.T, y)
+        turned = V @ few.solution_ @ V.T
+        assert_allclose(
+            many.solution_.toarray(),
+            turned,
+            atol=1e-3 * np.abs(turned).max(),
+            err_msg=repr(learner),
+        )
+        assert_allclose(np.trace(many.metric_.toarray()), 300)

@@ -9,12 +9,12 @@ import otdro
 
 SOURCE = Path(otdro.__file__).parent
 LAYERS = [
-    {"arrays", "first_use", "memory", "sparse_products", "wanted"},
+    {"arrays", "files", "first_use", "memory", "sparse_products", "wanted"},
     {"entry"},
     {"design", "progress", "chunks"},
     {"fences", "row_space"},
     {"losses", "costs", "pairs"},
-    {"metrics", "datasets", "scaling"},
+    {"metrics", "scaling"},
     {"problem"},
     {"duality"},
     {"solvers"},
@@ -23,7 +23,7 @@ LAYERS = [
     {"estimators"},
     {"inspection"},
     {"mix"},
-    {"experiment"},
+    {"comparison"},
     {"plot", "report", "persistence"},
     {"cli"},
     {"__main__"},

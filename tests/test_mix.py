@@ -219,7 +219,7 @@ REFUSED = {
     "not fitted": (LogisticRegression(), "not fitted"),
     "not affine": (
         make_pipeline(PolynomialFeatures(), LogisticRegression(max_iter=1000)).fit(X, Y),
-        "cannot be used",
+        "not affine",
     ),
     "regression": (LinearRegression().fit(X, T), "not a model for classification"),
     "three numbers": ((BETA, 0.0, 1.0), r"give \(coef, intercept\)"),

@@ -114,7 +114,7 @@ def test_worst_case_arrows_end_on_their_balls(ax, cost):
         center = (ball.get_xy().min(axis=0) + ball.get_xy().max(axis=0)) / 2
         k = np.linalg.norm(start - center, axis=1).argmin()
         assert_allclose(cost.norm(ball.get_xy() - start[k]), cost.norm(end[k] - start[k]))
-    on = np.array([line.get_xy1(), line.get_xy2()])
+    [on] = line.get_segments()
     assert_allclose(model.decision_function(on), 0, atol=1e-9)
 
 
@@ -154,7 +154,7 @@ def test_worst_case_of_one_class_and_of_a_regression(ax):
     y = np.digitize(X[:, 0] + 0.5 * X[:, 1] ** 2, [0, 1])
     model = DROClassifier(cost="euclidean", order=2, delta=0.1).fit(X, y)
     line = plot.AdversaryDisplay.from_estimator(model, X, y, ax=ax, class_=2).boundary_
-    on = np.array([line.get_xy1(), line.get_xy2()])
+    [on] = line.get_segments()
     assert_allclose(model.decision_function(on)[:, 2], 0, atol=1e-9)
     reg = DRORegressor(cost="euclidean", delta=0.1).fit(X, X[:, 0] + X[:, 1] ** 2)
     found = plot.AdversaryDisplay.from_estimator(reg, X, X[:, 0], ax=ax, balls=1)
@@ -234,7 +234,8 @@ def test_boundary_of_more_columns_is_the_section_at_the_mean(ax):
     plain = DROClassifier(cost="euclidean", delta=0.0).fit(X, y)
     found = plot.AdversaryDisplay.from_estimator(model, X, y, (0, 2), ax=ax, before=plain)
     for line, fitted in ((found.boundary_, model), (found.before_, plain)):
-        for u in (line.get_xy1(), line.get_xy2()):
+        [ends] = line.get_segments()
+        for u in ends:
             point = X.mean(axis=0)
             point[[0, 2]] = u
             assert_allclose(fitted.decision_function([point]), 0, atol=1e-9)
@@ -380,7 +381,7 @@ def test_the_adversary_of_a_softmax_model_has_moves_and_borders_of_the_classes(a
     far = np.linalg.norm(X - X.mean(axis=0), axis=1).max()
     assert shown.moves.length.max() <= far * (1 + 1e-9)
     for fitted, borders in ((model, shown.boundary), (plain, shown.before)):
-        best = np.sort(fitted.decision_function(borders.segments.mean(axis=1)), axis=1)
+        best = np.sort(fitted.decision_function(np.mean(borders, axis=1)), axis=1)
         assert len(best) >= 2
         assert_allclose(best[:, -1], best[:, -2], atol=1e-9)
-    assert len(shown.boundary_.get_segments()) == len(shown.boundary.segments)
+    assert len(shown.boundary_.get_segments()) == len(shown.boundary)

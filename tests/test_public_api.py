@@ -18,7 +18,6 @@ FIXED = {
     "otdro.metrics": "Xing Eigen LogDet GeometricMean Diagonal Robust Learned",
     "otdro.solvers": "Smoothed Quadrature Sinkhorn",
     "otdro.radius": "path theory",
-    "otdro.datasets": "load",
 }
 NAMES = [(module, name) for module, names in FIXED.items() for name in names.split()]
 OPTIONAL = "cvxpy clarabel matplotlib pandas ot torch typer rich skops dask pynndescent pyarrow"
@@ -127,3 +126,10 @@ def test_parameters_of_the_inspection():
 
 def test_version_is_a_version():
     assert otdro.__version__[0].isdigit()
+
+
+def test_names_that_are_gone_name_what_replaces_them():
+    with pytest.raises(ImportError, match=r"solve_many is gone: .*Exact\(\)\.solve"):
+        from otdro.solvers import solve_many  # noqa: F401
+    with pytest.raises(ImportError, match=r"experiments/datasets\.py"):
+        from otdro import datasets  # noqa: F401

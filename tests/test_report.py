@@ -21,13 +21,7 @@ from sklearn.preprocessing import StandardScaler
 from commands import FAST, call, refused
 from otdro import DROClassifier, DRORegressor, audit, report
 from otdro.costs import Norm
-from otdro.inspection.borders import boundary_lines
-from otdro.report.axes import section
-from otdro.report.markup import number, percent, plain
-from otdro.report.stops import stops_of
-from otdro.report.svg import ticks
-from otdro.report.view import SHOWN, View
-from otdro.report.words import row_text
+from otdro.report.markup import number, percent, plain, ticks
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -115,19 +109,22 @@ def test_every_stop_is_what_python_computes(fitted, page):
         assert texts["wrong"] == f"{wrong} of 120"
 
 
-def test_refits_are_never_worse_than_the_model(fitted):
-    _, found = fitted
-    stops = stops_of(found)
-    above = stops.risk[-len(stops.refits) :] - [refit.robust_risk for refit in stops.refits]
-    assert above.min() > -1e-5
+def test_refits_are_never_worse_than_the_model(page):
+    given = data(page)
+    assert given["texts"][0]["refit-risk"] == "–"
+    for texts in given["texts"][1:]:
+        assert float(texts["refit-risk"]) <= float(texts["risk"])
 
 
-def test_moved_shares_are_those_of_the_audit(fitted):
+def test_moved_shares_are_those_of_the_audit(fitted, page):
     _, found = fitted
-    view = View(found, stops_of(found))
-    for delta in view.stops.deltas:
-        expected = found.moved(float(delta)) / found.weights
-        assert_allclose(view.shares(float(delta)), expected[view.rows], atol=1e-9)
+    given = data(page)
+    before, spend = np.array(given["budget"], float), np.array(given["spend"], float)
+    for delta in given["deltas"]:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            share = np.where(spend == 0, 1.0, np.clip((delta - before) / spend, 0, 1))
+        expected = found.moved(delta) / found.weights
+        assert_allclose(np.nan_to_num(share), expected[given["rows"]], atol=1e-5)
 
 
 def test_the_page_asks_for_nothing_from_elsewhere(page):
@@ -164,10 +161,12 @@ def test_hostile_names_are_text(task):
 def test_large_data_is_sampled_and_says_so():
     X, y = rows(3000, 4)
     found = audit(LogisticRegression().fit(X, y), X, y)
-    view = View(found, stops_of(found))
-    assert len(view.rows) == len(set(view.rows)) == SHOWN
-    assert set(view.first_moved[:40]) <= set(view.rows)
-    assert f"{SHOWN} of 3,000 rows are drawn" in report.render(found)
+    text = report.render(found)
+    drawn = data(text)["rows"]
+    assert len(drawn) == len(set(drawn)) == 600
+    price = np.where(found.price > 0, found.price, np.inf)
+    assert set(np.argsort(price, kind="stable")[:40].tolist()) <= set(drawn)
+    assert "600 of 3,000 rows are drawn" in text
 
 
 def test_several_classes_groups_and_a_pipeline():
@@ -227,7 +226,7 @@ def test_a_report_that_fails_leaves_no_file(fitted, tmp_path, monkeypatch):
         raise RuntimeError("half-way")
 
     with monkeypatch.context() as patch:
-        patch.setattr("otdro.report.writing.advice", fail)
+        patch.setattr("otdro.report.sections.advice", fail)
         with pytest.raises(RuntimeError, match="half-way"):
             report.write(file, found, model=model)
     with monkeypatch.context() as patch:
@@ -253,18 +252,22 @@ def test_the_same_audit_gives_the_same_page(fitted, page):
 
 def test_boundary_lines_are_where_the_largest_scores_are_equal():
     rng = np.random.default_rng(1)
-    B, b, center = rng.standard_normal((4, 3)), rng.standard_normal(4), rng.standard_normal(3)
-    first, second = np.eye(3)[0], np.array([0.6, 0.8, 0.0])
-    found = section(B, B @ center + b, first, second)
-    D = np.stack([first, second])
-    at, box = D @ center, np.array([[-3.0, -3.0], [3.0, 3.0]])
-    lines = boundary_lines(found, at, box)
-    assert lines
-    for u in np.concatenate(lines):
-        x = center + D.T @ np.linalg.solve(D @ D.T, u - at)
-        scores = np.sort(B @ x + b)
-        assert_allclose(scores[-1], scores[-2])
-        assert (np.abs(u) <= 3 + 1e-9).all()
+    X = rng.standard_normal((80, 2))
+    y = np.arctan2(*X.T).round() % 4
+    model = LogisticRegression().fit(X, y)
+    text = report.render(audit(model, X, y))
+    drawn = re.search(r'<g id="own-lines">(.*?)</g>', text)[1]
+    numbers = [float(v) for v in re.findall(r'[xy][12]="([^"]*)"', drawn)]
+    assert len(numbers) >= 8
+    given = data(text)
+    left, top, width, height = given["frame"]
+    columns = [axis["across"].strip("\u2068\u2069") for axis in given["axes"]]
+    across, up = (given["axes"][columns.index(name)] for name in ("x0", "x1"))
+    ends = np.reshape(numbers, (-1, 2))
+    x = across["low"] + (ends[:, 0] - left) / width * (across["high"] - across["low"])
+    z = up["high"] - (ends[:, 1] - top) / height * (up["high"] - up["low"])
+    scores = np.sort(model.decision_function(np.column_stack([x, z])), axis=1)
+    assert_allclose(scores[:, -1], scores[:, -2], atol=1e-3)
 
 
 @pytest.mark.parametrize(("low", "high"), [(0, 1), (-3.2, 7.7), (1e-6, 2e-6), (990, 1010)])
@@ -332,17 +335,17 @@ def test_rows_whose_label_is_changed_stay_where_they_are():
     y = np.where(X[:, 0] + 0.3 * rng.standard_normal(40) > 0, "yes", "no")
     model = DROClassifier(cost="euclidean", delta=0.05, label_cost=0.4).fit(X, y)
     found = audit(model, X, y)
-    view = View(found, stops_of(found))
-    before, after = view.places
+    text = report.render(found, model=model)
+    given = data(text)
+    before, after = np.array(given["before"]), np.array(given["after"])
     changed = found.relabelled
     assert changed.any()
     np.testing.assert_array_equal(before[:, changed], after[:, changed])
     moved = ~changed & (found.distance > 0)
     assert (before[:, moved] != after[:, moved]).any(axis=0).all()
     k = int(np.flatnonzero(changed)[0])
-    assert "its label is changed above delta" in row_text(view, k)
-    assert view.stops.refits is None
-    assert "its label is changed" in report.render(found, model=model)
+    assert "its label is changed above delta" in given["says"][k]
+    assert 'class="no-refits"' in text
 
 
 def test_rows_whose_target_moves_go_a_part_of_the_way():
@@ -354,7 +357,10 @@ def test_rows_whose_target_moves_go_a_part_of_the_way():
     found = audit(model, X, y, tau=0.5)
     w = float(np.linalg.norm(model.coef_))
     np.testing.assert_allclose(found.part_moved, w**2 / (w**2 + 0.5))
-    view = View(found, stops_of(found))
-    before, after = view.places
-    ways = view.directions @ (found.counterfactuals - X).T
-    np.testing.assert_allclose(after - before, found.part_moved * ways, atol=1e-12)
+    given = data(report.render(found))
+    columns = [axis["across"].strip("\u2068\u2069") for axis in given["axes"]]
+    for j, name in enumerate(["x0", "x1"]):
+        k = columns.index(name)
+        moved = np.array(given["after"][k]) - np.array(given["before"][k])
+        way = found.part_moved * (found.counterfactuals - X)[:, j]
+        np.testing.assert_allclose(moved, way, atol=1e-4)

@@ -4,16 +4,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from datasets import Dataset
 from joblib import parallel_config
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
+from table1 import Plan, run
 
 from otdro import DROClassifier, DRORegressor
 from otdro.chunks import open_rows, opening, parquet
 from otdro.costs import Mahalanobis
-from otdro.datasets import Dataset
-from otdro.experiment import Plan, run
 from otdro.metrics import Learned, Spectral
 from otdro.radius.streamed import group_folds
 from otdro.solvers.streamed import Folds, stream

@@ -14,7 +14,7 @@ from otdro import DROClassifier, DRORegressor
 SOURCE = Path(otdro.__file__).parent
 PAGE = SOURCE.parents[1] / "docs" / "design.md"
 #: Packages that call the rest, and those that a fit does not need.
-CALLERS = {"estimators", "radius", "inspection", "experiment", "plot", "report", "cli"}
+CALLERS = {"estimators", "radius", "inspection", "comparison", "plot", "report", "cli"}
 ON_DEMAND = {"worst_case"}
 
 

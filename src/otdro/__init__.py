@@ -55,7 +55,12 @@ _HOMES = {
     "save": "persistence",
 }
 
-__getattr__ = at_first_use(__name__, _HOMES)
+_GONE = {
+    "datasets": "the data sets of the studies are in experiments/datasets.py of the repository.",
+    "experiment": "Table 1 is made by experiments/table1.py of the repository.",
+}
+
+__getattr__ = at_first_use(__name__, _HOMES, _GONE)
 
 
 def __dir__() -> list[str]:

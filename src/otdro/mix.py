@@ -38,8 +38,9 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from .design import model_scores
+from .design import as_dense, model_scores
 from .estimators import DROClassifier, DRORegressor
+from .estimators.base import DROEstimator
 from .estimators.rows import class_codes, normalise, require_classes
 from .inspection.linear import read
 from .losses import Logistic, Loss, Softmax, Squared
@@ -58,16 +59,9 @@ LITTLE_WEIGHT = 0.05
 ROWS_READ = 100
 
 
-@dataclass(frozen=True, eq=False)
-class Linear:
-    """Scores XB' + b: B (K, d) and b (K,), K = 1 but for softmax models."""
-
-    coef: Array
-    intercept: Array
-
-    def scores(self, X: Any) -> Array:
-        """Return the scores (n, K)."""
-        return np.asarray(model_scores(X, self.coef, self.intercept))
+def scores_of(model: Array, X: Any) -> Array:
+    """Return the scores (n, K) of a model (K, d + 1): coefficients, then the intercept."""
+    return np.asarray(model_scores(X, model[:, :-1], model[:, -1]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,11 +75,11 @@ class TrainingRows:
     groups: Array | None
     folds: list[Split]
 
-    def out_of_fold(self, models: list[Linear]) -> Array:
+    def out_of_fold(self, models: list[Array]) -> Array:
         """Return the mean loss of each row (n,) at the models of the folds that test it."""
         tests = [test for _, test in self.folds]
         pairs = zip(models, tests, strict=True)
-        scores = [model.scores(self.X[test]) for model, test in pairs]
+        scores = [scores_of(model, self.X[test]) for model, test in pairs]
         return self.losses(np.concatenate(tests), np.concatenate(scores))
 
     def losses(self, tested: Array, scores: Array) -> Array:
@@ -96,16 +90,11 @@ class TrainingRows:
         total = np.bincount(tested, losses, minlength=len(self.y))
         return np.where(times > 0, total / np.maximum(times, 1), np.nan)
 
-    def mean(self, losses: Array) -> float:
-        """Return the weighted mean of out-of-fold losses."""
-        tested = np.isfinite(losses)
-        return float(np.average(losses[tested], weights=self.weights[tested]))
-
-    def refitted(self, source: Linear, some: Array) -> Linear:
+    def refitted(self, source: Array, some: Any = slice(None)) -> Array:
         """Return a source with the intercept of least mean loss on some rows."""
         weights = self.weights[some] / self.weights[some].sum()
-        shift = best_shift(self.loss, source.scores(self.X[some]), self.y[some], weights)
-        return Linear(source.coef, source.intercept + shift)
+        shift = best_shift(self.loss, scores_of(source, self.X[some]), self.y[some], weights)
+        return np.column_stack([source[:, :-1], source[:, -1] + shift])
 
     def effective_number(self, losses: Array) -> float:
         """Return the number of distinct rows, divided by the design effect of the groups."""
@@ -196,21 +185,25 @@ class _Mix(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         """
         members, sources = self._named_models()
         rows = self._training_rows(X, y, sample_weight, groups)
-        published = {name: self._read_source(name, each, rows) for name, each in sources.items()}
-        everything = np.arange(len(rows.y))
-        models = {name: rows.refitted(each, everything) for name, each in published.items()}
-        losses = {
-            name: rows.out_of_fold([rows.refitted(each, train) for train, _ in rows.folds])
-            for name, each in published.items()
-        }
+        models, losses = {}, {}
+        for name, source in sources.items():
+            published = self._read_source(name, source, rows)
+            in_folds = [rows.refitted(published, train) for train, _ in rows.folds]
+            models[name] = rows.refitted(published)
+            losses[name] = rows.out_of_fold(in_folds)
         beside = {"sample_weight": sample_weight, "groups": groups}
         fitted = Parallel(n_jobs=self.n_jobs)(
-            delayed(_fitted)(name, member, X, y, rows, beside) for name, member in members.items()
+            delayed(self._fitted)(name, member, X, y, rows, beside)
+            for name, member in members.items()
         )
         for name, (_, linear, out_of_fold) in zip(members, fitted, strict=True):
             models[name], losses[name] = linear, out_of_fold
         self.members_ = {name: part[0] for name, part in zip(members, fitted, strict=True)}
-        self.losses_ = {name: rows.mean(each) for name, each in losses.items()}
+        tested = np.isin(np.arange(len(rows.y)), np.concatenate([test for _, test in rows.folds]))
+        self.losses_ = {
+            name: float(np.average(each[tested], weights=rows.weights[tested]))
+            for name, each in losses.items()
+        }
         best = min(self.losses_, key=lambda name: self.losses_[name])
         n = rows.effective_number(losses[best])
         shares = mixing_weights(np.array(list(self.losses_.values())), n, rows.loss)
@@ -270,62 +263,142 @@ class _Mix(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             )
         return TrainingRows(X, sample.ys[0], weights, loss, groups, folds)
 
-    def _read_source(self, name: str, source: Any, rows: TrainingRows) -> Linear:
-        """Return a published model in the columns of X; say what is wrong with it else."""
-        if isinstance(source, tuple):
-            coef, intercept, columns, classes = _given_numbers(name, source), source[1], None, None
-        else:
-            coef, intercept, columns, classes = _read_model(name, source, self, rows)
-        coef = np.atleast_2d(np.asarray(coef, dtype=float))
-        intercept = np.ravel(np.asarray(intercept, dtype=float))
-        if not (np.isfinite(coef).all() and np.isfinite(intercept).all()):
-            raise ValueError(f"the source {name!r} has coefficients that are not finite numbers.")
-        if classes is not None:
-            known = self.classes_.tolist()
-            if sorted(classes.tolist(), key=str) != sorted(known, key=str):
+    def _fitted(
+        self, name: str, member: Any, X: Any, y: Any, rows: TrainingRows, beside: dict[str, Any]
+    ) -> tuple[Any, Array, Array]:
+        """Return a member fitted to all rows, its coefficients, and its out-of-fold losses (n,)."""
+        last = _last_step(member)
+        prefix = f"{member.steps[-1][0]}__" if last is not member else ""
+        arguments = {}
+        for argument, values in beside.items():
+            if values is not None and has_fit_parameter(last, argument):
+                arguments[prefix + argument] = np.asarray(values)
+            elif values is not None and argument == "sample_weight":
                 raise ValueError(
-                    f"the source {name!r} has the classes {classes.tolist()[:10]} and y has "
-                    f"{known[:10]}: give a source of the same classes."
+                    f"the member {name!r} takes no sample_weight: leave the weights out, or use "
+                    "another member."
                 )
-            order = [classes.tolist().index(label) for label in known]
-            coef, intercept = coef[order], intercept[order]
-            if rows.loss.outputs == 1:
-                coef, intercept = coef[1:] - coef[:1], intercept[1:] - intercept[:1]
-        if len(coef) != rows.loss.outputs or len(intercept) != len(coef):
-            raise ValueError(
-                f"the source {name!r} has {len(coef)} rows of coefficients and {len(intercept)} "
-                f"intercepts; {rows.loss.outputs} of each are needed here."
-            )
-        return Linear(_by_column(name, coef, columns, self, rows.X.shape[1]), intercept)
+        # an estimator of otdro that chooses by folds takes the shared ones, and keeps its scores
+        shared = isinstance(last, DROEstimator) and last.scoring is None
+        model = clone(member)
+        if shared:
+            model.set_params(**{f"{prefix}cv": rows.folds})
+        model.fit(X, y, **arguments)
+        if shared:
+            model.set_params(**{f"{prefix}cv": last.cv})
+        what = f"the member {name!r}"
+        linear = self._read(what, model, X, rows, member=True)
+        path = getattr(_last_step(model), "path_", None) if shared else None
+        if path is not None:
+            return model, linear, rows.losses(path.out_of_fold.rows, path.out_of_fold.scores)
+        in_folds = []
+        for train, _ in rows.folds:
+            some = X.iloc[train] if hasattr(X, "iloc") else rows.X[train]
+            part = {key: values[train] for key, values in arguments.items()}
+            fold = clone(member).fit(some, np.asarray(y)[train], **part)
+            in_folds.append(self._read(what, fold, some, rows))
+        return model, linear, rows.out_of_fold(in_folds)
 
-    def _store(self, models: dict[str, Linear], rows: TrainingRows, sources: set[str]) -> None:
+    def _read_source(self, name: str, source: Any, rows: TrainingRows) -> Array:
+        """Return a published model in the columns of X; say what is wrong with it else."""
+        own = getattr(self, "feature_names_in_", None)
+        columns = getattr(source, "feature_names_in_", None)
+        if isinstance(source, tuple):
+            if len(source) != 2:
+                raise ValueError(
+                    f"the source {name!r} is a tuple of {len(source)}: give (coef, intercept)."
+                )
+            coef = np.atleast_2d(np.asarray(source[0], dtype=float))
+            intercept = np.atleast_1d(np.asarray(source[1], dtype=float))
+            if len(intercept) != len(coef) or len(coef) != rows.loss.outputs:
+                raise ValueError(
+                    f"the source {name!r} has {len(coef)} rows of coefficients and "
+                    f"{len(intercept)} intercepts; {rows.loss.outputs} of each are needed here."
+                )
+            model = np.column_stack([coef, intercept])
+        else:
+            some = as_dense(rows.X[:ROWS_READ])
+            if columns is not None:
+                import pandas as pd
+
+                known = pd.DataFrame(some, columns=columns if own is None else own)
+                some = known.reindex(columns=list(columns), fill_value=0.0)
+            model = self._read(f"the source {name!r}", source, some, rows)
+        if not np.isfinite(model).all():
+            raise ValueError(f"the source {name!r} has coefficients that are not finite numbers.")
+        if columns is not None and own is not None:
+            return _by_name(name, model, list(columns), list(own))
+        if model.shape[1] != rows.X.shape[1] + 1:
+            raise ValueError(
+                f"the source {name!r} has {model.shape[1] - 1} columns and X has "
+                f"{rows.X.shape[1]}: give it the columns of X, or fit both to data frames whose "
+                "columns have names."
+            )
+        return model
+
+    def _read(
+        self, what: str, model: Any, X: Any, rows: TrainingRows, member: bool = False
+    ) -> Array:
+        """Return the linear model inside a fitted one as an array (K, d + 1).
+
+        The loss of a ``member`` must be the one by which members are weighed.
+        """
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)
+                linear = read(model, X, "raw")
+        except ValueError as error:
+            raise ValueError(f"{what} cannot be averaged: {error}") from None
+        if linear.space != "raw":
+            raise ValueError(f"{what} cannot be averaged: {linear.notes[-1]}")
+        if (linear.classes is None) != (self._task == "regression"):
+            raise ValueError(f"{what} is not a model for {self._task}.")
+        several = rows.loss.outputs > 1
+        fits = linear.joint if several else isinstance(rows.loss, type(linear.loss))
+        if member and not (fits and (linear.classes is None or hasattr(model, "predict_proba"))):
+            needed = "fits means by the squared loss, such as DRORegressor() or RidgeCV()"
+            if several:
+                needed = "is a softmax model, such as DROClassifier() at order 1"
+            elif linear.classes is not None:
+                needed = "gives probabilities, such as DROClassifier() or LogisticRegressionCV()"
+            raise ValueError(f"{what} cannot be averaged: give one that {needed}.")
+        array = np.column_stack([linear.coef, linear.intercept])
+        if linear.classes is None:
+            return array
+        known, given = self.classes_.tolist(), linear.classes.tolist()
+        if set(known) != set(given):
+            raise ValueError(
+                f"{what} has the classes {given[:10]} and y has {known[:10]}: give one of the "
+                "same classes."
+            )
+        array = array[[given.index(label) for label in known]]
+        return array if several else array[1:] - array[:1]
+
+    def _store(self, models: dict[str, Array], rows: TrainingRows, sources: set[str]) -> None:
         """Store the average of the models, its worst case and the sentence on the weights."""
         shares = list(self.weights_.values())
-        coef = np.tensordot(shares, [model.coef for model in models.values()], axes=1)
-        intercept = np.tensordot(shares, [model.intercept for model in models.values()], axes=1)
+        average = np.tensordot(shares, list(models.values()), axes=1)
         self.loss_ = rows.loss
-        self.coef_ = coef if self._task == "classification" else coef[0]
-        self.intercept_ = intercept if self._task == "classification" else float(intercept[0])
+        lines = average if self._task == "classification" else average[0]
+        self.coef_, self.intercept_ = lines[..., :-1], lines[..., -1]
         guarded = [name for name, member in self.members_.items() if hasattr(member, "ball_")]
         for attribute in ("ball_", "cost_", "delta_", "robust_risk_", "robust_risk_bound_"):
-            vars(self).pop(attribute, None)
+            if hasattr(self, attribute):
+                delattr(self, attribute)
         if guarded:
             heaviest = max(guarded, key=lambda name: self.weights_[name])
             self.ball_ = self.members_[heaviest].ball_
             self.cost_, self.delta_ = self.ball_.cost, float(self.ball_.delta)
             problem = Problem(rows.X, rows.y, rows.weights, rows.loss, self.ball_)
 
-            def risk(model: Linear) -> float:
-                several = rows.loss.outputs > 1
-                parts = (model.coef, model.intercept)
-                return robust_risk_of(problem, *(part if several else part[0] for part in parts))
+            def risk(model: Array) -> float:
+                lines = model if rows.loss.outputs > 1 else model[0]
+                return robust_risk_of(problem, lines[..., :-1], lines[..., -1])
 
-            self.robust_risk_ = risk(Linear(coef, intercept))
-            self.robust_risk_bound_ = float(
-                np.dot(shares, [risk(model) for model in models.values()])
-            )
+            self.robust_risk_ = risk(average)
+            risks = [risk(model) for model in models.values()]
+            self.robust_risk_bound_ = float(np.dot(shares, risks))
         published = sum(share for name, share in self.weights_.items() if name in sources)
-        self._sources = sorted(sources)
         self.message_ = _weights_in_words(self.weights_, sources)
         if sources and published < LITTLE_WEIGHT:
             self.message_ += (
@@ -490,116 +563,9 @@ def _prefix(model: Any) -> str:
     return f"{model.steps[-1][0]}__" if isinstance(model, Pipeline) else ""
 
 
-def _fitted(
-    name: str, member: Any, X: Any, y: Any, rows: TrainingRows, beside: dict[str, Any]
-) -> tuple[Any, Linear, Array]:
-    """Return a member fitted to all rows, its coefficients, and its out-of-fold losses (n,)."""
-    last, prefix = _last_step(member), _prefix(member)
-    fit_arguments = {}
-    for argument, values in beside.items():
-        if values is None:
-            continue
-        if has_fit_parameter(last, argument):
-            fit_arguments[prefix + argument] = values
-        elif argument == "sample_weight":
-            raise ValueError(
-                f"the member {name!r} takes no sample_weight: leave the weights out, or use "
-                "another member."
-            )
-    # an estimator of otdro that chooses by folds takes the shared ones, and keeps what they say
-    shared = hasattr(last, "rule") and last.scoring is None
-    model = clone(member)
-    if shared:
-        model.set_params(**{f"{prefix}cv": rows.folds})
-    model.fit(X, y, **fit_arguments)
-    if shared:
-        model.set_params(**{f"{prefix}cv": last.cv})
-    linear = _member_coefficients(name, model, X, rows)
-    path = getattr(_last_step(model), "path_", None) if shared else None
-    if path is not None:
-        return model, linear, rows.losses(path.out_of_fold.rows, path.out_of_fold.scores)
-    in_folds = []
-    for train, _ in rows.folds:
-        part = {key: np.asarray(values)[train] for key, values in fit_arguments.items()}
-        some = X.iloc[train] if hasattr(X, "iloc") else rows.X[train]
-        fold = clone(member).fit(some, np.asarray(y)[train], **part)
-        in_folds.append(_member_coefficients(name, fold, some, rows))
-    return model, linear, rows.out_of_fold(in_folds)
-
-
-def _member_coefficients(name: str, model: Any, X: Any, rows: TrainingRows) -> Linear:
-    """Return the coefficients of a fitted member in the columns of X; refuse what is no member."""
-    kind = type(_last_step(model)).__name__
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", UserWarning)
-            linear = read(model, X, "raw").model
-    except (ValueError, UserWarning) as error:
-        raise ValueError(f"the member {name!r} cannot be averaged: {error}") from None
-    several = rows.loss.outputs > 1
-    fits = linear.joint if several else type(linear.loss) is type(rows.loss)
-    if not fits:
-        needed = {
-            "regression": "fits means by the squared loss, such as DRORegressor() or RidgeCV()",
-            "classification": "is a softmax model, such as DROClassifier() at order 1"
-            if several
-            else "gives probabilities, such as DROClassifier() or LogisticRegressionCV()",
-        }[rows.loss.task]
-        raise ValueError(
-            f"the member {name!r} ({kind}) cannot be averaged: a member {needed} is needed here."
-        )
-    coef, intercept = linear.coef, linear.intercept
-    if rows.loss.task == "classification" and not several:
-        coef, intercept = coef[1:] - coef[:1], intercept[1:] - intercept[:1]
-    return Linear(coef, intercept)
-
-
-def _given_numbers(name: str, source: tuple[Any, ...]) -> Array:
-    """Return the coefficients of a pair (coef, intercept)."""
-    if len(source) != 2:
-        raise ValueError(
-            f"the source {name!r} is a tuple of {len(source)} entries: give (coef, intercept)."
-        )
-    return np.asarray(source[0], dtype=float)
-
-
-def _read_model(
-    name: str, source: Any, mix: Any, rows: TrainingRows
-) -> tuple[Array, Array, list[str] | None, Array | None]:
-    """Return coefficients, intercepts, columns (None without names) and classes of a source."""
-    columns = getattr(source, "feature_names_in_", None)
-    own = getattr(mix, "feature_names_in_", None)
-    some = rows.X[: min(ROWS_READ, len(rows.y))]
-    some = some.toarray() if hasattr(some, "toarray") else some
-    probe: Any = some
-    if columns is not None:
-        import pandas as pd
-
-        known = pd.DataFrame(some, columns=columns if own is None else own)
-        probe = known.reindex(columns=list(columns), fill_value=0.0)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", UserWarning)
-            linear = read(source, probe, "raw").model
-    except (ValueError, UserWarning) as error:
-        raise ValueError(f"the source {name!r} cannot be used: {error}") from None
-    if (linear.classes is None) != (rows.loss.task == "regression"):
-        raise ValueError(f"the source {name!r} is not a model for {rows.loss.task}.")
-    names = None if columns is None else [str(column) for column in columns]
-    return linear.coef, linear.intercept, names, linear.classes
-
-
-def _by_column(name: str, coef: Array, columns: list[str] | None, mix: Any, d: int) -> Array:
-    """Return the coefficients (K, d) of the columns of X, by name where both have names."""
-    own = getattr(mix, "feature_names_in_", None)
-    if columns is None or own is None:
-        if coef.shape[1] != d:
-            raise ValueError(
-                f"the source {name!r} has {coef.shape[1]} columns and X has {d}: give it the "
-                "columns of X, or fit both to data frames whose columns have names."
-            )
-        return coef
-    missing = [column for column in columns if column not in set(own)]
+def _by_name(name: str, model: Array, columns: list[str], own: list[str]) -> Array:
+    """Return a source (K, d + 1) with coefficients of the columns of X, matched by name."""
+    missing = [column for column in columns if column not in own]
     if missing:
         warnings.warn(
             f"the source {name!r} has columns that X lacks, whose part of the score is left out: "
@@ -607,11 +573,11 @@ def _by_column(name: str, coef: Array, columns: list[str] | None, mix: Any, d: i
             UserWarning,
             stacklevel=4,
         )
-    place = {column: j for j, column in enumerate(columns)}
-    aligned = np.zeros((len(coef), d))
-    for j, column in enumerate(own):
-        if column in place:
-            aligned[:, j] = coef[:, place[column]]
+    aligned = np.zeros((len(model), len(own) + 1))
+    aligned[:, -1] = model[:, -1]
+    for j, column in enumerate(columns):
+        if column in own:
+            aligned[:, own.index(column)] = model[:, j]
     return aligned
 
 

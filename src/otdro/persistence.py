@@ -6,10 +6,20 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from .experiment.rows import write_atomic
+from .files import write_atomic
 
 #: Modules of this package whose types a model may hold.
-OURS = ("costs", "estimators", "losses", "metrics", "mix", "problem", "radius", "scaling", "solvers")
+OURS = {
+    "costs",
+    "estimators",
+    "losses",
+    "metrics",
+    "mix",
+    "problem",
+    "radius",
+    "scaling",
+    "solvers",
+}
 #: What else skops asks about: a type of numpy, folds, and parts of a search or a selection.
 ELSE = {
     "numpy.dtype",

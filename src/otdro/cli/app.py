@@ -15,17 +15,14 @@ from .options import (
     Chosen,
     Data,
     Decimal,
-    Device,
     Document,
     DriftOptions,
-    Folder,
     MaxDrift,
     Options,
     Output,
     Report,
     Requirements,
     Seed,
-    Table1,
 )
 
 WIDTH = {"help_option_names": ["-h", "--help"], "max_content_width": 80}
@@ -127,13 +124,12 @@ def compare_command(
     options: Options,
     chosen: Chosen,
     splits: Annotated[int, typer.Option(help="Random splits.")] = 20,
-    device: Device = None,
     plot: Annotated[Path | None, typer.Option(help="Draw to a .png, .svg or .pdf.")] = None,
 ) -> None:
     """Compare a robust model with the usual ones on repeated splits."""
     from .compare import compare
 
-    compare(options, chosen, splits=splits, device=device, plot=plot)
+    compare(options, chosen, splits=splits, plot=plot)
 
 
 @command("audit", Document)
@@ -154,42 +150,6 @@ def drift_command(options: DriftOptions, max_drift: MaxDrift = None) -> None:
     from .drift import drift
 
     raise typer.Exit(drift(options, max_drift=max_drift))
-
-
-def _configured(context: typer.Context, config: Path | None) -> Path | None:
-    """Let the settings of a file stand in for the defaults."""
-    if config is not None:
-        from .table1 import settings
-
-        context.default_map = settings(config)
-    return config
-
-
-@command("table1")
-def table1_command(
-    asked: Table1,
-    config: Annotated[
-        Path | None,
-        typer.Option(is_eager=True, callback=_configured, help="TOML file with these settings."),
-    ] = None,
-) -> None:
-    """Redo the paper's table; the same command goes on where it was stopped."""
-    from .table1 import table1
-
-    table1(asked)
-
-
-@command("datasets")
-def datasets_command(
-    data: Folder = None,
-    fetch: Annotated[
-        str | None, typer.Option(help="Names to fetch from openml.org, with commas.")
-    ] = None,
-) -> None:
-    """List the data sets, say where they are, fetch what is missing."""
-    from .datasets import datasets
-
-    datasets(data, fetch)
 
 
 @command("demo")

@@ -10,7 +10,6 @@ import numpy as np
 
 from .. import inspection
 from ..inspection import Audit, Drift, summary
-from ..inspection.verdict import OUTSIDE, judge
 from ..persistence import load as load_any
 from . import printing
 from .errors import UserError
@@ -148,10 +147,7 @@ def drift_told(found: Drift, most: float | None) -> list[dict[str, Any]]:
     if most is None:
         return []
     bounds = [value for value in found.lower_bounds.values() if value is not None]
-    verdict = judge(
-        most, found.order, found.lower_bounds, found.bound_noise, found.estimate, labelled=False
-    )
-    return [_told("drift", None, most, max(bounds), verdict.answer != OUTSIDE)]
+    return [_told("drift", None, most, max(bounds), not found.exceeds(most))]
 
 
 def show(found: Audit) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ..experiment import Device, Score, Summary, summarise
+from ..comparison import Score, Summary, summarise
+from ..files import replacing
 from . import printing
 from .errors import UserError
 from .fit import (
@@ -29,7 +30,6 @@ def compare(
     chosen: Chosen,
     *,
     splits: int = 20,
-    device: str | None = None,
     plot: Path | None = None,
 ) -> None:
     """Compare on random splits and print; draw if a file is named."""
@@ -44,12 +44,9 @@ def compare(
         raise UserError(
             "models of the mean cannot be compared with a quantile; use another --loss."
         )
-    place = None if device is None else Device(device)
     with printing.working("reading"):
         data = prepared(options)
-    scores = scores_of(data, options, splits, METHODS, ours, place)
-    if place is not None:
-        data.notes.append(place.done())
+    scores = scores_of(data, options, splits, METHODS, ours)
     summaries = summarise(scores)
     if plot is not None:
         _draw(scores, next(iter(scores[0].values)), plot)
@@ -81,7 +78,6 @@ def show(document: dict[str, Any], scores: list[Summary]) -> None:
 def _draw(scores: list[Score], measure: str, path: Path) -> None:
     from matplotlib.figure import Figure
 
-    from ..experiment.rows import replacing
     from ..plot import comparison
 
     figure = Figure(figsize=(6.4, 3.2), layout="constrained")

@@ -10,15 +10,22 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.model_selection import StratifiedShuffleSplit
 from sklearn.pipeline import Pipeline
 
+from ..comparison import (
+    Labelled,
+    Setting,
+    compare,
+    default_model,
+    inner_folds,
+    on_the_cost,
+    summarise,
+    verdict,
+)
 from ..costs.directions import principal_directions
-from ..experiment import Labelled, Setting, compare, default_model, summarise
-from ..experiment.comparison import inner_folds
 from ..scaling import scaler
 from . import printing
 from .describing import Features
 from .fit import described_model, tracked
 from .showing import directions_told, risks_told, show_scores
-from .verdict import on_the_cost, verdict
 
 Array = NDArray[Any]
 
@@ -76,7 +83,6 @@ def demo(reps: int, seed: int) -> None:
     printing.heading("2. Real: breast cancer, chosen because scikit-learn carries it")
     _beside(patients(), reps, seed)
     printing.say("Your own table:  otdro fit DATA.csv --target COLUMN --save model.skops")
-    printing.say("The paper's:     otdro table1 --reps 20")
 
 
 def _learned(data: Labelled, gains: Array, seed: int) -> list[tuple[str, str]]:

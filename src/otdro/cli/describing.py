@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..costs.directions import principal_directions
+from ..inspection.certificate import mean_move, unit_prices
 from ..inspection.linear import feature_names
-from ..inspection.units import mean_move, unit_prices
 
 Array = NDArray[Any]
 

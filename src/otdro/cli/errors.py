@@ -28,7 +28,18 @@ def guard(argv: list[str]) -> int:
         return 2
 
 
+#: Commands and options of earlier versions, with what replaces them.
+GONE = {
+    "table1": "otdro table1 is now make table1 in the repository (experiments/table1.py).",
+    "datasets": "otdro datasets is now python experiments/datasets.py, in the repository.",
+    "--device": "--device is gone: leave it out, fits run on the CPU.",
+}
+
+
 def _run(argv: list[str]) -> int:
+    for word in [*argv[:1], *(arg.split("=")[0] for arg in argv[1:] if arg.startswith("--"))]:
+        if word in GONE:
+            raise UserError(GONE[word])
     try:
         from .app import app
     except ModuleNotFoundError as error:

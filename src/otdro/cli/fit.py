@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,18 +13,18 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 
 from .. import __version__
-from ..experiment import (
-    Device,
+from ..comparison import (
     Score,
     Setting,
     Summary,
     compare,
     default_model,
+    fit_pipeline,
+    inner_folds,
     rounds,
     summarise,
+    verdict,
 )
-from ..experiment.comparison import fit_pipeline, inner_folds
-from ..experiment.device import recorded
 from ..losses import Quantile
 from ..persistence import check_name
 from ..persistence import save as write_model
@@ -46,7 +47,6 @@ from .options import Chosen, Options, Reading
 from .preparing import Prepared, pipeline, prepare, unlabelled_of
 from .reading import locate, read
 from .showing import show
-from .verdict import verdict
 
 #: Rows on which methods are compared; more would take long and change little.
 MOST = 20_000
@@ -194,7 +194,7 @@ def fitted(
     cv = inner_folds(data.y, data.task, options.seed, data.groups)
     model = default_model(data.task, Setting(cv=cv, seed=options.seed)).set_params(**(ours or {}))
     pipe = Pipeline([("columns", pipeline(data, options.scale)), ("model", model)])
-    with recorded() as caught:
+    with warnings.catch_warnings(record=True, action="always") as caught:
         fit_pipeline(pipe, data)
     return pipe, messages(caught)
 
@@ -227,7 +227,6 @@ def scores_of(
     repeats: int | None,
     methods: list[str],
     ours: dict[str, Any] | None = None,
-    device: Device | None = None,
 ) -> list[Score]:
     """Return the scores of the methods on all splits, telling how far they are."""
     splits = rounds(data.y, data.task, repeats, options.seed, data.groups, options.forward)
@@ -238,7 +237,6 @@ def scores_of(
         methods=methods,
         seed=options.seed,
         ours=ours,
-        device=device,
     )
     scores = tracked(found, len(splits), len(methods))
     # a loss without probabilities has no log-loss

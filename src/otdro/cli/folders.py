@@ -11,8 +11,7 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 
 from ..chunks import Chunk, Chunks
-from ..experiment import Setting, default_model
-from ..experiment.device import recorded
+from ..comparison import Setting, default_model
 from .preparing import Array, Prepared, pipeline
 from .reading import PIECE, Source, parquet_files, pieces
 
@@ -65,7 +64,7 @@ def fitted_to_folder(
     """Return the pipeline with the model fitted to all rows, and the warnings as notes."""
     columns = pipeline(data, scale).fit(data.X, data.y)
     model = default_model(data.task, Setting(cv=5, seed=seed)).set_params(**ours)
-    with recorded() as caught:
+    with warnings.catch_warnings(record=True, action="always") as caught:
         rows = TableRows(source, data, target, columns)
         model.fit(rows, None)
     notes = [

@@ -18,10 +18,6 @@ Seed = Annotated[int, typer.Option(help="Seed of folds and splits.")]
 OwnOrder = Annotated[int | None, typer.Option(help="1 or 2; the model's own, else 1.")]
 MaxDrift = Annotated[float | None, typer.Option(help="Exit with 3 if the drift is surely larger.")]
 Report = Annotated[Path | None, typer.Option(help="HTML page, one file without network.")]
-Folder = Annotated[str | None, typer.Option("--data", help="Folder of data files (OTDRO_DATA).")]
-Device = Annotated[
-    str | None, typer.Option(help="cpu or cuda: solve small problems there as one batch.")
-]
 
 
 #: Who reads what a command prints: a person, a program (JSON), or nobody.
@@ -148,21 +144,3 @@ class DriftOptions(Reading):
     ] = "standard"
     categorical: Categorical = None
     keep: Keep = None
-
-
-@dataclass(frozen=True)
-class Table1:
-    """What ``table1`` runs, and where it puts the results."""
-
-    sets: Annotated[str, typer.Option(help="E.g. BC,BN; all is all six.")] = "all"
-    methods: Annotated[str, typer.Option(help="E.g. L2,ours; or seven, default, all.")] = "default"
-    reps: Annotated[int, typer.Option(help="Replications.")] = 200
-    jobs: Annotated[int, typer.Option(help="Processes; -1 is all cores.")] = 1
-    seed: Annotated[int, typer.Option(help="Base seed.")] = 0
-    out: Annotated[str, typer.Option(help="Folder of the results.")] = "table1"
-    data: Folder = None
-    backend: Annotated[str | None, typer.Option(help="Backend of joblib.")] = None
-    intercept: Annotated[
-        bool, typer.Option("--intercept/--no-intercept", help="Fit an intercept.")
-    ] = True
-    device: Device = None

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..experiment.rows import replacing
+from ..files import replacing
 from ..persistence import load
 from . import printing
 from .errors import UserError

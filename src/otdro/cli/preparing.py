@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..experiment import Labelled
+from ..comparison import Labelled
 from .columns import holds_dates, holds_identifiers, placeholder, written_number
 from .errors import UserError
 

@@ -140,33 +140,17 @@ def intervals(means: list[float], errors: list[float], width: int = 26) -> list[
 
 
 @contextmanager
-def progress(total: int, log: bool = False) -> Iterator[Any]:
-    """Yield a function (done, seconds left or None) that moves a bar on a terminal.
-
-    Elsewhere it writes a line at every tenth if ``log`` is set, else nothing.
-    """
+def progress(total: int) -> Iterator[Any]:
+    """Yield a function (done, seconds left or None) that moves a bar on a terminal."""
     shown = console(error=True)
     if shown.quiet or not shown.is_terminal:
-        yield _lines(total, shown.quiet or not log)
+        yield lambda done, rest: None
         return
     left = TextColumn("{task.fields[left]}")
     count = TextColumn("{task.completed:.0f}/{task.total:.0f}")
     with Progress(BarColumn(30), count, TimeElapsedColumn(), left, console=shown) as bar:
         task = bar.add_task("", total=total, left="")
         yield lambda done, rest: bar.update(task, completed=done, left=f"{_time(rest)} left")
-
-
-def _lines(total: int, quiet: bool) -> Any:
-    """Return a function that writes a line at every tenth, for logs."""
-    seen = [-1]
-
-    def tell(done: int, rest: float | None) -> None:
-        tenth = 10 * done // max(total, 1)
-        if not quiet and tenth > seen[0] and done:
-            seen[0] = tenth
-            sys.stderr.write(f"{done}/{total}, {_time(rest)} left\n")
-
-    return tell
 
 
 def _time(seconds: float | None) -> str:

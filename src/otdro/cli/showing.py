@@ -6,19 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from ..experiment import Summary
+from ..comparison import NAMES, Summary
 from . import printing
 from .describing import SHOWN
-
-#: What the models of a comparison are called for a person; documents keep the short names.
-NAMES = {
-    "ours": "otdro",
-    "plain": "no penalty",
-    "L1": "L1, tuned",
-    "L2": "L2, tuned",
-    "Wasserstein": "Euclidean cost",
-    "constant": "a constant",
-}
 
 
 def show(report: dict[str, Any], scores: list[Summary]) -> None:

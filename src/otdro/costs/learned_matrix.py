@@ -40,8 +40,8 @@ def seeded(learner: Any) -> Any:
     return learner
 
 
-def fitted_matrix(learner: Any) -> Array:
-    """Return the matrix of a fitted metric learner; refuse other objects.
+def fitted_matrix(learner: Any) -> Any:
+    """Return the matrix of a fitted metric learner, structured or not; refuse other objects.
 
     It is ``get_mahalanobis_matrix()``, L'L with L = ``components_``, or ``metric_``, whichever the
     learner has first.
@@ -52,6 +52,8 @@ def fitted_matrix(learner: Any) -> Array:
         L = np.asarray(learner.components_, dtype=float)
         matrix = L.T @ L
     elif hasattr(learner, "metric_"):
+        if is_structured(learner.metric_):
+            return learner.metric_
         matrix = np.asarray(learner.metric_, dtype=float)
     else:
         raise TypeError(
@@ -63,7 +65,7 @@ def fitted_matrix(learner: Any) -> Array:
     return matrix
 
 
-def definite_matrix(learner: Any) -> Array:
+def definite_matrix(learner: Any) -> Any:
     """Return the matrix of a fitted learner as a cost needs it: positive definite.
 
     A learner of otdro leaves that as ``metric_``; the matrix of another one may be singular, and

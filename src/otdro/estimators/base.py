@@ -147,8 +147,9 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
         if loss.task == "regression":
             check_targets(targets.y, loss)
         groups = check_groups(groups, X.shape[0])
-        support = check_rows(support, X, "support")
-        unlabelled = check_rows(unlabelled, X, "unlabelled", least=2)
+        names = getattr(self, "feature_names_in_", None)
+        support = check_rows(support, X, "support", names)
+        unlabelled = check_rows(unlabelled, X, "unlabelled", names, least=2)
         solver = self._solver()
         if library(X) is not None and not solver.on_device:
             raise ValueError(
@@ -169,12 +170,12 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
         chosen = choose(sample, solver, settings).noting(targets.note)
         problems = [sample.problem(y, chosen.ball) for y in targets.ys]
         found = chosen.solutions or [solver.solve(problem) for problem in problems]
-        columns, given = getattr(self, "feature_names_in_", None), isinstance(self.delta, Real)
+        given = isinstance(self.delta, Real)
         plain = [empirical_risk(p, s) for p, s in zip(problems, found, strict=True)]
         told = zip(problems, found, plain, names_of(targets.classes, len(targets.ys)), strict=True)
         for problem, solution, risk, name in told:
             report(problem, solution, solver, name)
-            report_nothing_learned(problem, solution, risk, name, columns, given=given)
+            report_nothing_learned(problem, solution, risk, name, names, given=given)
         self._store(problems, found, plain, chosen)
         self._finish(targets)
 

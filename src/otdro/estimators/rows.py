@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_array
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight
+from sklearn.utils.validation import _check_sample_weight, _get_feature_names
 
 from ..arrays import as_float, full, library, namespace, numpy
 from ..entry import check_places, check_vector
@@ -19,6 +20,8 @@ Array = NDArray[Any]
 
 #: Entries up to which sums of squares of rows, and products of two, stay finite.
 LARGEST = 1e75
+#: Names of columns that an error quotes, at most.
+SHOWN = 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,11 +45,15 @@ class Targets:
     note: str = ""
 
 
-def check_rows(rows: Any, X: Any, name: str, least: int = 1) -> Any:
-    """Return further ``rows`` as an array with the columns of X, None if there are none."""
+def check_rows(rows: Any, X: Any, name: str, names: Array | None, least: int = 1) -> Any:
+    """Return further ``rows`` as an array with the columns of X, None if there are none.
+
+    ``names`` are those of the columns of X, None if they have none.
+    """
     if rows is None:
         return None
     check_places(X, **{name: rows})
+    check_names(rows, name, names)
     rows = check_array(
         numpy(rows) if library(rows) is not None else rows,
         accept_sparse="csr",
@@ -58,6 +65,36 @@ def check_rows(rows: Any, X: Any, name: str, least: int = 1) -> Any:
     if rows.shape[1] != X.shape[1]:
         raise ValueError(f"{name} has {rows.shape[1]} columns but X has {X.shape[1]}.")
     return rows
+
+
+def check_names(rows: Any, name: str, names: Array | None) -> None:
+    """Refuse rows whose columns have other names than those of X, or another order of them.
+
+    Where only one of the two has names, columns are taken by position, with a warning.
+    """
+    own = _get_feature_names(rows)
+    if own is None and names is None:
+        return
+    if own is None or names is None:
+        with_names, without = ("X", name) if own is None else (name, "X")
+        warnings.warn(
+            f"{with_names} has feature names, but {without} has none: the columns of {name} are "
+            "taken by position.",
+            UserWarning,
+            stacklevel=2,
+        )
+        return
+    if len(own) == len(names) and all(own == names):
+        return
+    missing = [one for one in names.tolist() if one not in set(own)]
+    further = [one for one in own.tolist() if one not in set(names)]
+    if missing or further:
+        parts = [("lacks the columns", missing), ("has the columns", further)]
+        what = " and ".join(f"{verb} {some[:SHOWN]}" for verb, some in parts if some)
+        raise ValueError(f"{name} {what}, unlike X: give it the columns of X.")
+    raise ValueError(
+        f"{name} has the columns of X in another order: pass {name}[X.columns] instead."
+    )
 
 
 def check_magnitude(X: Any) -> None:

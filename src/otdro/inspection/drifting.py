@@ -1,32 +1,86 @@
-"""How far new rows are from old ones, in the unit of a ball's delta."""
+r"""The drift: how far new rows are from old ones, in the unit of a ball's delta.
+
+With c = distance^p, the masses of each class moved within it and the classes weighted by share,
+moving one sample onto the other costs at least
+
+* mean: :math:`\|\bar u - \bar x\|^p`;
+* score: :math:`W_p(v'x, v'u)^p / \|v\|_*^p` for every v, by sorting; v = beta is what a model sees;
+* Gelbrich, for p = 2 and a Euclidean cost: the squared distance of the means plus
+  :math:`\operatorname{tr}(A + B - 2(A^{1/2} B A^{1/2})^{1/2})` of the whitened covariances.
+
+These bounds do not grow with dimension, as the transport cost of two samples does.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import kolmogorov
+from sklearn.utils import column_or_1d
+from sklearn.utils.multiclass import type_of_target
 
+from ..arrays import numpy
 from ..costs import Cost
+from ..costs.table import named
+from ..design import as_dense, column_scale
 from ..pairs import generator
-from .bounds import lower_bounds
-from .knapsack import accuracy_curve
-from .label_shift import LabelShift, of_classes, of_targets
-from .moved_columns import DriftTable, moved_columns
-from .pair import MatchedSamples, pair, splits
-from .rows import Asked
-from .samples import TwoSamples, two_samples
-from .summary import drift_dict, drift_text
-from .transport import permutation_p_value, transport_cost
-from .verdict import judge
+from ..problem import Ball
+from ..worst_case import discrepancy
+from .auditing import Audit, audit, check_target, resolve_ball
+from .certificate import accuracy_curve
+from .linear import LinearModel, finite_rows, read, require_columns
+from .summary import DriftTable, drift_dict, drift_text
 
 Array = NDArray[Any]
 
-#: Rows of a sample up to which the transport cost is that of all rows; above, of ``DRAWN`` rows.
-ALL_UP_TO, DRAWN = 2_000, 1_000
-#: Random splits of the reference behind the noise floor and behind the noise of the bounds.
-FLOOR_SPLITS, BOUND_SPLITS = 5, 19
+#: Fewest new rows that say anything about a drift.
+LEAST_NEW = 10
+#: Fewest rows of the reference, which is split in two.
+LEAST_REFERENCE = 20
+#: Rows of a sample up to which the transport cost is that of all rows.
+ALL_UP_TO = 2_000
+#: Rows drawn from a larger sample for its transport cost.
+DRAWN = 1_000
+#: Random splits of the reference behind the noise floor: each solves a transport problem.
+FLOOR_SPLITS = 5
+#: Random splits of the reference behind the noise of the bounds: with 19, one in 20 is larger.
+BOUND_SPLITS = 19
+#: Permutations behind a p-value: the least one is 1/(PERMUTATIONS + 1).
+PERMUTATIONS = 499
+#: What the order of a sum changes, relative to it.
+ROUNDING = 1e-12
+#: Blocks of rows that every class has at least, if it has as many rows.
+LEAST_BLOCKS = 10
+#: Classes up to which all pairs of them give a bound; of more, each class beside the mean.
+ALL_PAIRS_UP_TO = 10
+INSIDE, OUTSIDE, CANNOT_TELL = "inside", "outside", "cannot tell"
+
+
+@dataclass(frozen=True, eq=False)
+class LabelShift:
+    """Class shares of both samples and the total variation between them, ``distance``.
+
+    For numbers ``labels`` is None, the shares are empty, and ``distance`` is the mean move of the
+    targets in standard deviations of the reference.
+    """
+
+    labels: list[str] | None
+    reference: Array
+    new: Array
+    distance: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it in lists and numbers."""
+        return {
+            "labels": self.labels,
+            "reference": self.reference.tolist(),
+            "new": self.new.tolist(),
+            "distance": self.distance,
+        }
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +88,7 @@ class Drift:
     """How far new rows are from a reference, as mean transport cost E[c], c = distance^order.
 
     Where the labels of both are known, rows move within their class, and the reference is weighted
-    to the class shares of the new rows first; ``label_shift`` tells of the shares.
+    to the class shares of the new rows first; ``label_shift`` holds the shares.
 
     Attributes
     ----------
@@ -102,6 +156,16 @@ class Drift:
     accuracy: dict[str, float | None]
     notes: list[str]
 
+    def exceeds(self, delta: float) -> bool:
+        """Return whether a lower bound exceeds delta by more than sampling noise.
+
+        Parameters
+        ----------
+        delta : float >= 0
+            The radius of a ball under the cost and order of this drift.
+        """
+        return exceeding(delta, self.order, self.lower_bounds, self.bound_noise) is not None
+
     def to_dict(self) -> dict[str, Any]:
         """Return everything in lists, numbers and strings; see docs/audit.md."""
         return drift_dict(self)
@@ -152,54 +216,469 @@ def drift(
     >>> print(f"at least {found.lower_bounds['mean']:.2f}; p-value {found.p_value:.3f}")
     at least 0.80; p-value 0.002
     """
-    asked = Asked(cost=cost, order=order, random_state=random_state)
-    samples = two_samples(reference, new, model, asked)
-    return measured(samples, random_state)
+    X, y = _rows_and_labels(reference)
+    if model is None:
+        return _drift_of_columns(X, y, new, cost, order, random_state)
+    if y is not None:
+        options = {"cost": cost, "order": order, "random_state": random_state}
+        return drift_from_audit(audit(model, X, y, **options), new, random_state)
+    linear = read(model, X)
+    rows = linear.rows(X, "reference")
+    ball = resolve_ball(cost, order, linear.ball, rows, None, regression=False)
+    return _measured(
+        rows,
+        linear.rows(_rows_and_labels(new)[0], "new"),
+        names=linear.names,
+        ball=ball,
+        model=linear,
+        delta=linear.fitted_delta(ball.cost, ball.order),
+        random_state=random_state,
+    )
 
 
-def measured(samples: TwoSamples, random_state: Any) -> Drift:
-    """Return the drift between two samples that were checked."""
+def drift_from_audit(audited: Audit, new: Any, random_state: Any) -> Drift:
+    """Return how far new rows are from those of an audit."""
+    model, delta = audited.model, audited.audited_delta
+    X_new, y_new = _rows_and_labels(new)
+    V = model.rows(X_new, "new")
+    return _measured(
+        audited.X,
+        V,
+        audited.target,
+        None if y_new is None else check_target(y_new, V.shape[0], model, "new y"),
+        labels=[] if model.classes is None else [str(c) for c in model.classes],
+        names=model.names,
+        ball=audited.ball(0.0),
+        model=model,
+        delta=delta if np.isfinite(delta) else None,
+        audited=audited,
+        random_state=random_state,
+    )
+
+
+def _drift_of_columns(X: Any, y: Any, new: Any, cost: Any, order: Any, random_state: Any) -> Drift:
+    """Return the drift of rows as they are, without a model."""
+    X_new, y_new = _rows_and_labels(new)
+    names = named(None, X, np.shape(X)[1] if np.ndim(X) == 2 else 0)
+    columns = [str(column) for column in getattr(X, "columns", [])]
+    require_columns(X_new, columns, "new", "the reference", "reference.columns")
+    U, V = (
+        finite_rows(rows, len(names), names, name, "the reference")
+        for rows, name in ((X, "reference"), (X_new, "new"))
+    )
+    for values, size, name in ((y, U.shape[0], "reference"), (y_new, V.shape[0], "new")):
+        if values is not None and len(column_or_1d(values)) != size:
+            raise ValueError(f"{name} has {size} rows but {len(values)} labels.")
+    labels: list[str] = []
+    target = target_new = None
+    if y is not None and type_of_target(column_or_1d(y)) in ("binary", "multiclass"):
+        classes, target = np.unique(column_or_1d(y), return_inverse=True)
+        labels = [str(c) for c in classes]
+        if y_new is not None:
+            unknown = np.setdiff1d(column_or_1d(y_new), classes)
+            if len(unknown):
+                raise ValueError(
+                    f"new has labels that the reference lacks, {unknown[:5].tolist()}: labels "
+                    "cannot move. Leave those rows out, or add such rows to the reference."
+                )
+            target_new = np.searchsorted(classes, y_new)
+    elif y is not None:
+        target = column_or_1d(y).astype(float)
+        target_new = None if y_new is None else np.asarray(y_new, dtype=float)
+    ball = resolve_ball(
+        cost, order, None, U, target, regression=not labels, random_state=random_state
+    )
+    return _measured(
+        U,
+        V,
+        target,
+        target_new,
+        labels=labels,
+        names=names,
+        ball=ball,
+        random_state=random_state,
+    )
+
+
+def _rows_and_labels(given: Any) -> tuple[Any, Any]:
+    """Return (X, y) of a pair, (X, None) of rows."""
+    if isinstance(given, tuple):
+        if len(given) != 2:
+            raise ValueError(f"rows must be X or a pair (X, y), got {len(given)} things.")
+        return given[0], given[1]
+    return given, None
+
+
+def _measured(
+    U: Any,
+    V: Any,
+    target: Array | None = None,
+    target_new: Array | None = None,
+    *,
+    names: list[str],
+    ball: Ball,
+    labels: Sequence[str] = (),
+    model: LinearModel | None = None,
+    delta: float | None = None,
+    audited: Audit | None = None,
+    random_state: Any = None,
+) -> Drift:
+    """Return the drift of rows V from rows U, both in the columns ``names``.
+
+    Targets are numbers of the ``labels``, or numbers where there are none. ``delta`` is the radius
+    that is asked about, ``audited`` the audit of the model on U.
+    """
+    U, V = (np.asarray(numpy(as_dense(rows)), dtype=np.float64) for rows in (U, V))
+    n, m = len(U), len(V)
+    if m < LEAST_NEW:
+        raise ValueError(
+            f"there are {m} new rows; fewer than {LEAST_NEW} say nothing of a drift. Gather more."
+        )
+    if n < LEAST_REFERENCE:
+        raise ValueError(
+            f"the reference has {n} rows; at least {LEAST_REFERENCE} are needed to split it for "
+            "the noise floor."
+        )
+    own, own_new, labelled = np.zeros(n, dtype=int), np.zeros(m, dtype=int), False
+    if target is not None and target_new is not None and labels:
+        own, own_new, labelled = target, target_new, True
+    if len(np.setdiff1d(own_new, own)):
+        raise ValueError(
+            "new has rows of a class that the reference lacks; labels cannot move, so that their "
+            "distance is infinite. Leave those rows out, or add such rows to the reference."
+        )
     rng = generator(random_state)
-    all_rows = pair(samples.U, samples.own_u, samples.V, samples.own_v)
-    bounds = lower_bounds(all_rows, samples.cost, samples.order, samples.vectors)
-    used = _drawn(all_rows, rng)
-    estimate = transport_cost(used, samples.cost, samples.order)
+    cost, order = ball.cost, ball.order
+    vectors = None if model is None else _score_vectors(model)
+    all_rows = match(U, own, V, own_new)
+    bounds = lower_bounds(all_rows, cost, order, vectors)
+    used = all_rows if max(n, m) <= ALL_UP_TO else all_rows.subsample(DRAWN, rng)
+    estimate = transport_cost(used, cost, order)
     size_new = len(used.new.mass)
-    small = list(splits(samples.U, samples.own_u, size_new, FLOOR_SPLITS, rng, DRAWN))
-    floor = [transport_cost(part, samples.cost, samples.order) for part in small]
-    noise = _bound_noise(samples, rng)
-    seen = bounds["score"] if samples.labelled and len(samples.labels) == 2 else None
-    asked = (samples.delta, samples.order, bounds, noise, estimate, samples.labelled, seen)
-    found = judge(*asked)
-    shift = _label_shift(samples)
+    parts = list(_splits(U, own, size_new, FLOOR_SPLITS, rng, DRAWN))
+    floor = [transport_cost(part, cost, order) for part in parts]
+    noise_parts = [
+        lower_bounds(part, cost, order, vectors)
+        for part in _splits(U, own, m, BOUND_SPLITS, rng, n)
+    ]
+    noise = {
+        name: None if value is None else max(float(part[name] or 0.0) for part in noise_parts)
+        for name, value in bounds.items()
+    }
+    # two classes have one score, and a distribution of the same scores is the same to the model
+    moved_scores = bounds["score"] if labelled and len(labels) == 2 else None
+    verdict, reason = _verdict(delta, order, bounds, noise, estimate, labelled, moved_scores)
+    shift = None
+    if labelled:
+        shift = _class_shift(own, own_new, list(labels))
+    elif target is not None and target_new is not None:
+        shift = _target_shift(target, target_new)
+    certified = None
+    accuracy: dict[str, float | None] = {"reference": None, "reweighted": None, "new": None}
+    if audited is not None:
+        accuracy["reference"] = audited.accuracy(0.0)
+        scores = audited.model.scores(V)
+        if labelled:
+            # the reference with the class shares of the new rows
+            mass = np.zeros(n)
+            mass[np.isin(own, all_rows.reference.label)] = all_rows.reference.mass
+            curve = accuracy_curve(audited.price, mass)
+            certified = curve.accuracy(estimate if moved_scores is None else moved_scores)
+            accuracy["reweighted"] = curve.accuracy(0.0)
+            accuracy["new"] = float((scores.argmax(axis=1) == own_new).mean())
+        elif audited.tau is not None and target_new is not None:
+            accuracy["new"] = float((np.abs(target_new - scores[:, 0]) <= audited.tau).mean())
     return Drift(
-        cost=samples.cost,
-        order=samples.order,
-        names=samples.names,
-        n_reference=len(samples.U),
-        n_new=len(samples.V),
+        cost=cost,
+        order=order,
+        names=names,
+        n_reference=n,
+        n_new=m,
         lower_bounds=bounds,
         bound_noise=noise,
         estimate=estimate,
         noise_floor=float(np.mean(floor)),
         rows_used=(len(used.reference.mass), size_new),
-        noise_rows=(len(small[0].reference.mass), len(small[0].new.mass)),
-        p_value=_p_value(all_rows, used, samples.cost, rng),
-        columns=moved_columns(all_rows, samples.names),
+        noise_rows=(len(parts[0].reference.mass), len(parts[0].new.mass)),
+        p_value=_p_value(all_rows, used, cost, rng),
+        columns=_columns(all_rows, names),
         label_shift=shift,
-        delta=samples.delta,
-        verdict=found.answer,
-        reason=found.reason,
-        certified_accuracy=_certified(samples, all_rows, estimate if seen is None else seen),
-        accuracy=_accuracies(samples, all_rows),
-        notes=samples.notes + _notes(samples, shift),
+        delta=delta,
+        verdict=verdict,
+        reason=reason,
+        certified_accuracy=certified,
+        accuracy=accuracy,
+        notes=[*([] if model is None else model.notes), *_notes(shift, max(n, m))],
     )
 
 
-def _drawn(samples: MatchedSamples, rng: np.random.RandomState) -> MatchedSamples:
-    """Return the rows whose transport is solved: all, or a random part of large samples."""
-    largest = max(len(samples.reference.mass), len(samples.new.mass))
-    return samples if largest <= ALL_UP_TO else samples.subsample(DRAWN, rng)
+def exceeding(
+    delta: float, order: int, bounds: dict[str, float | None], noise: dict[str, float | None]
+) -> str | None:
+    """Return the name of a lower bound that exceeds delta by more than noise, None without one.
+
+    The noise is the same bound between random parts of the reference. Roots are compared, because
+    those obey the triangle inequality.
+    """
+    for name, bound in bounds.items():
+        level = noise[name]
+        if bound is None or level is None:
+            continue
+        if bound ** (1 / order) - level ** (1 / order) > delta ** (1 / order):
+            return name
+    return None
+
+
+def _verdict(
+    delta: float | None,
+    order: int,
+    bounds: dict[str, float | None],
+    noise: dict[str, float | None],
+    estimate: float,
+    labelled: bool,
+    moved_scores: float | None,
+) -> tuple[str | None, str]:
+    """Return whether the new rows are in the ball, and the reason in a sentence.
+
+    Inside: labels are known, and the transport cost is at most delta, or that of the scores is:
+    then a distribution in the ball has the same scores and labels, and no promise about a model
+    with one score can tell the two apart. Without labels the cost is only a lower bound of the one
+    with labels.
+    """
+    if delta is None:
+        return None, "there is no ball to compare with: pass a model and labelled rows."
+    name = exceeding(delta, order, bounds, noise)
+    if name is not None:
+        return OUTSIDE, (
+            f"the {name} bound, {bounds[name]:.4g} with {noise[name]:.4g} between parts of the "
+            f"reference, exceeds delta = {delta:.4g}."
+        )
+    if not labelled:
+        return CANNOT_TELL, (
+            "no lower bound exceeds delta, and without classes the distance of the rows is itself "
+            "only a lower bound: where the target is a class, label some of the new rows."
+        )
+    if estimate <= delta:
+        return INSIDE, f"the transport cost {estimate:.4g} is within delta = {delta:.4g}."
+    if moved_scores is not None and moved_scores <= delta:
+        return INSIDE, (
+            f"the scores moved by {moved_scores:.4g}, within delta = {delta:.4g}, and the model "
+            "sees nothing else of the rows."
+        )
+    return CANNOT_TELL, (
+        f"the transport cost {estimate:.4g} exceeds delta = {delta:.4g}, but no lower bound does "
+        "beyond sampling noise: gather more rows."
+    )
+
+
+def _class_shift(own: Array, own_new: Array, labels: list[str]) -> LabelShift:
+    """Return the change of class shares, which no move of the rows explains."""
+    p, q = (np.bincount(part, minlength=len(labels)) / len(part) for part in (own, own_new))
+    return LabelShift(labels, p, q, float(np.abs(p - q).sum() / 2))
+
+
+def _target_shift(y: Array, z: Array) -> LabelShift:
+    """Return the move of the targets, in standard deviations of the reference."""
+    distance = line_distance(y, np.full(len(y), 1 / len(y)), z, np.full(len(z), 1 / len(z)), 1)
+    scale = float(y.std()) or 1.0
+    return LabelShift(None, np.zeros(0), np.zeros(0), distance / scale)
+
+
+def _notes(shift: LabelShift | None, largest: int) -> list[str]:
+    notes = []
+    if shift is not None and shift.labels is not None and shift.distance > 0:
+        notes.append(
+            f"the class shares differ by {shift.distance:.3g} in total variation; labels cannot "
+            "move, so that this is outside every ball and is reported on its own."
+        )
+    if shift is not None and shift.labels is None:
+        notes.append("targets are numbers: the distance is that of the rows, a lower bound.")
+    if largest > ALL_UP_TO:
+        notes.append(
+            f"the transport cost and the p-value are those of up to {DRAWN} random rows of each."
+        )
+    return notes
+
+
+@dataclass(frozen=True, eq=False)
+class LabelledRows:
+    """Rows (n, d), class numbers (n,) (all 0 where labels are unknown), masses with sum 1."""
+
+    rows: Array
+    label: Array
+    mass: Array
+
+    def of_class(self, label: int) -> tuple[Array, Array]:
+        """Return the rows of a class and their masses, scaled to sum 1."""
+        kept = self.label == label
+        if kept.all():
+            return self.rows, self.mass
+        mass = self.mass[kept]
+        return self.rows[kept], mass / mass.sum()
+
+
+@dataclass(frozen=True, eq=False)
+class MatchedSamples:
+    """Samples of equal class shares, the ``reference`` weighted to those of ``new``."""
+
+    reference: LabelledRows
+    new: LabelledRows
+
+    def by_class(self) -> Iterator[tuple[float, tuple[Array, Array], tuple[Array, Array]]]:
+        """Yield the share of each class, and its rows and masses in both samples."""
+        for label in np.unique(self.new.label):
+            share = float(self.new.mass[self.new.label == label].sum())
+            yield share, self.reference.of_class(label), self.new.of_class(label)
+
+    def subsample(self, size: int, rng: np.random.RandomState) -> MatchedSamples:
+        """Return at most ``size`` rows of each sample, drawn at random."""
+        U, V = self.reference, self.new
+        first, second = (
+            rng.permutation(len(s.mass))[:size] if len(s.mass) > size else slice(None)
+            for s in (U, V)
+        )
+        return match(U.rows[first], U.label[first], V.rows[second], V.label[second])
+
+    def block_means(self, size: int, rng: np.random.RandomState) -> MatchedSamples:
+        """Return means of random blocks of rows of one class, at most ``size`` per sample.
+
+        They are as exchangeable between the samples as the rows, and keep what all rows say of
+        the means. Blocks are small enough that every class has several in both samples.
+        """
+        samples = (self.reference, self.new)
+        fewest = min(int(np.unique(s.label, return_counts=True)[1].min()) for s in samples)
+        wanted = -(-max(len(s.mass) for s in samples) // size)
+        block = max(1, min(wanted, fewest // LEAST_BLOCKS))
+        means: list[Array] = []
+        for sample in samples:
+            rows, label = [], []
+            for c in np.unique(sample.label):
+                index = rng.permutation(np.flatnonzero(sample.label == c))
+                count = len(index) // block
+                kept = sample.rows[index[: count * block]]
+                rows.append(kept.reshape(count, block, kept.shape[1]).mean(axis=1))
+                label.append(np.full(count, c))
+            means += [np.vstack(rows), np.concatenate(label)]
+        return match(*means).subsample(size, rng)
+
+
+def match(U: Array, own_u: Array, V: Array, own_v: Array) -> MatchedSamples:
+    """Return the samples with the reference weighted to the class shares of the new one.
+
+    Rows of a class that the other sample lacks are left out: no move reaches them.
+    """
+    common = np.intersect1d(own_u, own_v)
+    if len(common) == 0:
+        raise ValueError(
+            "two samples, or two random parts of the reference, have no class in common: merge "
+            "classes of few rows, or leave the labels out."
+        )
+    kept_u, kept_v = np.isin(own_u, common), np.isin(own_v, common)
+    if not kept_u.all():
+        U, own_u = U[kept_u], own_u[kept_u]
+    if not kept_v.all():
+        V, own_v = V[kept_v], own_v[kept_v]
+    size = int(max(own_u.max(), own_v.max())) + 1
+    counts = np.bincount(own_u, minlength=size)
+    share = np.bincount(own_v, minlength=size) / len(own_v)
+    mass = share[own_u] / counts[own_u]
+    return MatchedSamples(
+        LabelledRows(U, own_u, mass), LabelledRows(V, own_v, np.full(len(own_v), 1 / len(own_v)))
+    )
+
+
+def _splits(
+    U: Array, own: Array, size_new: int, count: int, rng: np.random.RandomState, most: int
+) -> Iterator[MatchedSamples]:
+    """Yield pairs of disjoint random parts of one sample, the second like a new one in size.
+
+    It has ``size_new`` rows, or half of the sample if that is less; the first has the rest, at
+    most ``most``.
+    """
+    second = min(size_new, len(own) // 2)
+    for _ in range(count):
+        order = rng.permutation(len(own))
+        b, a = order[:second], order[second : second + most]
+        yield match(U[a], own[a], U[b], own[b])
+
+
+def transport_cost(samples: MatchedSamples, cost: Cost, order: int) -> float:
+    """Return D_c of the two samples, exact on their rows."""
+    P, Q = samples.reference, samples.new
+    return discrepancy((P.rows, P.label, P.mass), (Q.rows, Q.label, Q.mass), cost, order)
+
+
+def lower_bounds(
+    samples: MatchedSamples, cost: Cost, order: int, vectors: Array | None
+) -> dict[str, float | None]:
+    """Return the three bounds; None where one does not apply."""
+    classes = list(samples.by_class())
+    means = (s * float(cost.norm(b @ V - a @ U)) ** order for s, (U, a), (V, b) in classes)
+    bounds: dict[str, float | None] = {"mean": sum(means), "gelbrich": None, "score": None}
+    if order == 2 and cost.euclidean:
+        bounds["gelbrich"] = sum(
+            s * _gelbrich(cost.transform(U), a, cost.transform(V), b)
+            for s, (U, a), (V, b) in classes
+        )
+    if vectors is not None:
+        norms = cost.dual_norm(vectors)
+        best = 0.0
+        for v, norm in zip(vectors[norms > 0], norms[norms > 0], strict=True):
+            lines = (s * line_distance(U @ v, a, V @ v, b, order) for s, (U, a), (V, b) in classes)
+            best = max(best, sum(lines) / float(norm) ** order)
+        bounds["score"] = best
+    return bounds
+
+
+def _gelbrich(U: Array, a: Array, V: Array, b: Array) -> float:
+    """Return the Gelbrich bound of two weighted samples in coordinates of a Euclidean cost."""
+    shift = b @ V - a @ U
+    A, B = (_covariance_root(*sample) for sample in ((U, a), (V, b)))
+    # tr (A^1/2 B A^1/2)^1/2 is the sum of the singular values of A^1/2 B^1/2
+    joint = np.linalg.svd(A @ B, compute_uv=False).sum()
+    spread = float(np.sum(A**2) + np.sum(B**2) - 2 * joint)
+    return float(shift @ shift) + max(spread, 0.0)
+
+
+def _covariance_root(Z: Array, mass: Array) -> Array:
+    """Return the symmetric root of the covariance (over the masses, no correction) of rows."""
+    half = (Z - mass @ Z) * np.sqrt(mass)[:, None]
+    values, vectors = np.linalg.eigh(half.T @ half)
+    return (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+
+
+def line_distance(u: Array, a: Array, v: Array, b: Array, order: int) -> float:
+    """Return W_p^p of two weighted samples of numbers: the quantiles are matched."""
+    u, ends_u = _quantiles(u, a)
+    v, ends_v = _quantiles(v, b)
+    ends = np.concatenate([ends_u, ends_v])
+    ends.sort(kind="stable")
+    step = np.diff(ends, prepend=0.0)
+    i = np.minimum(np.searchsorted(ends_u, ends, side="left"), len(u) - 1)
+    j = np.minimum(np.searchsorted(ends_v, ends, side="left"), len(v) - 1)
+    return float(step @ np.abs(u[i] - v[j]) ** order)
+
+
+def _quantiles(u: Array, mass: Array) -> tuple[Array, Array]:
+    """Return the sorted values and the cumulative masses at which each ends; the last is 1."""
+    order = np.argsort(u, kind="stable")
+    ends = np.cumsum(mass[order])
+    ends /= ends[-1]
+    return u[order], ends
+
+
+def _score_vectors(model: LinearModel) -> Array:
+    """Return the directions a model sees: beta, or the differences of its classes' rows.
+
+    Of many classes only those to the mean row are taken, one per class.
+    """
+    coef = model.coef
+    if model.classes is None:
+        return coef
+    if len(coef) <= ALL_PAIRS_UP_TO:
+        first, second = np.triu_indices(len(coef), 1)
+        return coef[first] - coef[second]
+    return coef - coef.mean(axis=0)
 
 
 def _p_value(
@@ -216,64 +695,58 @@ def _p_value(
     return min(1.0, 2 * min(drawn, means))
 
 
-def _bound_noise(samples: TwoSamples, rng: np.random.RandomState) -> dict[str, float | None]:
-    """Return the largest of each bound between random parts of the reference."""
-    n = len(samples.U)
-    found = [
-        lower_bounds(part, samples.cost, samples.order, samples.vectors)
-        for part in splits(samples.U, samples.own_u, len(samples.V), BOUND_SPLITS, rng, n)
-    ]
-    return {
-        name: None if value is None else max(float(each[name] or 0.0) for each in found)
-        for name, value in found[0].items()
-    }
+def permutation_p_value(samples: MatchedSamples, cost: Cost, rng: np.random.RandomState) -> float:
+    """Return the p-value of the energy distance in the cost's distance, by permutations.
+
+    2 E d(x, u) - E d(x, x') - E d(u, u'), the mean over classes by share. Rows are permuted within
+    their class, so that a change of class shares alone is no drift; where rows of a class are
+    exchangeable the p-value is valid at every size.
+    """
+    observed = np.zeros(1)
+    permuted = np.zeros(PERMUTATIONS)
+    for share, (U, _), (V, _) in samples.by_class():
+        rows = np.vstack([U, V])
+        D = cost.distance(rows, rows)
+        contrast = np.concatenate([np.full(len(U), 1 / len(U)), np.full(len(V), -1 / len(V))])
+        drawn = np.stack([rng.permutation(contrast) for _ in range(PERMUTATIONS)], axis=1)
+        observed += share * _energy(D, contrast[:, None])
+        permuted += share * _energy(D, drawn)
+    # equal values up to the rounding of their sums are ties, which count against a drift
+    ties = observed * (1 - ROUNDING) if observed > 0 else observed
+    return float((1 + np.count_nonzero(permuted >= ties)) / (PERMUTATIONS + 1))
 
 
-def _label_shift(samples: TwoSamples) -> LabelShift | None:
-    if samples.labelled:
-        return of_classes(samples.own_u, samples.own_v, samples.labels)
-    if samples.target_u is not None and samples.target_v is not None:
-        return of_targets(samples.target_u, samples.target_v)
-    return None
+def _energy(D: Array, contrast: Array) -> Array:
+    """Return -s'Ds of every column s."""
+    return -np.einsum("ij,ij->j", contrast, D @ contrast)
 
 
-def _certified(samples: TwoSamples, rows: MatchedSamples, distance: float) -> float | None:
-    """Return the least accuracy of a batch at this distance, with the class shares of the new."""
-    if samples.audit is None or not samples.labelled:
-        return None
-    price, mass = samples.audit.price, np.zeros(len(samples.own_u))
-    mass[np.isin(samples.own_u, rows.reference.label)] = rows.reference.mass
-    return float(accuracy_curve(price, mass).accuracy(distance))
+def _columns(samples: MatchedSamples, names: list[str]) -> DriftTable:
+    """Return how far each column moved by itself."""
+    P, Q = samples.reference, samples.new
+    scale = column_scale(P.rows, P.mass)
+    unit = np.where(scale > 0, scale, 1.0)
+    signed = np.concatenate([P.mass, -Q.mass])
+    sizes = [1 / float(np.sum(sample.mass**2)) for sample in (P, Q)]
+    root = np.sqrt(sizes[0] * sizes[1] / (sizes[0] + sizes[1]))
+    gaps = np.array([_gaps(P.rows[:, j], Q.rows[:, j], signed) for j in range(len(names))])
+    return DriftTable(
+        names=names,
+        shift=(Q.mass @ Q.rows - P.mass @ P.rows) / unit,
+        distance=gaps[:, 0] / unit,
+        p_value=kolmogorov(root * gaps[:, 1]),
+        scale=scale,
+    )
 
 
-def _accuracies(samples: TwoSamples, rows: MatchedSamples) -> dict[str, float | None]:
-    """Return the accuracy of the model on the reference, that with the new shares, and the new."""
-    audit = samples.audit
-    found: dict[str, float | None] = {"reference": None, "reweighted": None, "new": None}
-    if audit is None:
-        return found
-    found["reference"] = audit.accuracy(0.0)
-    if samples.labelled:
-        found["reweighted"] = _certified(samples, rows, 0.0)
-        right = audit.model.scores(samples.V).argmax(axis=1) == samples.own_v
-        found["new"] = float(right.mean())
-    elif audit.tau is not None and samples.target_v is not None:
-        error = samples.target_v - audit.model.scores(samples.V)[:, 0]
-        found["new"] = float((np.abs(error) <= audit.tau).mean())
-    return found
+def _gaps(u: Array, v: Array, signed: Array) -> tuple[float, float]:
+    """Return the integral and the maximum of abs(F - G), the distribution functions of two samples.
 
-
-def _notes(samples: TwoSamples, shift: LabelShift | None) -> list[str]:
-    found = []
-    if shift is not None and shift.labels is not None and shift.distance > 0:
-        found.append(
-            f"the class shares differ by {shift.distance:.3g} in total variation; labels cannot "
-            "move, so that this is outside every ball and is reported on its own."
-        )
-    if shift is not None and shift.labels is None:
-        found.append("targets are numbers: the distance is that of the rows, a lower bound.")
-    if max(len(samples.U), len(samples.V)) > ALL_UP_TO:
-        found.append(
-            f"the transport cost and the p-value are those of up to {DRAWN} random rows of each."
-        )
-    return found
+    The integral is the one-dimensional transport cost of order 1, the maximum the
+    Kolmogorov-Smirnov distance. ``signed`` are the masses of u and, negative, of v.
+    """
+    values = np.concatenate([u, v])
+    order = np.argsort(values)
+    step = np.diff(values[order])
+    gap = np.abs(np.cumsum(signed[order])[:-1])
+    return float(gap @ step), float(gap[step > 0].max(initial=0.0))

@@ -1,46 +1,115 @@
-"""A linear model, read out of any fitted scikit-learn model or pipeline that ends in one."""
+"""Linear models: read the affine scores x'B + b out of any fitted scikit-learn model or pipeline.
+
+``read`` finds the coefficients and the loss of the last step and checks that the predictions are
+those of the scores. The steps in front of it prepare rows (``space="last"``), or are multiplied
+into the coefficients where all of them are affine (``space="raw"``).
+"""
 
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import is_classifier
+from sklearn.compose import ColumnTransformer
+from sklearn.decomposition import PCA, FactorAnalysis, IncrementalPCA, TruncatedSVD
 from sklearn.exceptions import NotFittedError
-from sklearn.pipeline import Pipeline
+from sklearn.feature_selection import SelectorMixin
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import FeatureUnion, Pipeline
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    MaxAbsScaler,
+    MinMaxScaler,
+    RobustScaler,
+    StandardScaler,
+)
+from sklearn.random_projection import GaussianRandomProjection, SparseRandomProjection
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
+from .. import losses
 from ..arrays import numpy
 from ..costs import Cost
 from ..costs.table import named
 from ..design import Design, as_dense
 from ..entry import formats, stays
-from ..losses import Loss
+from ..losses import Huber, Loss, Quantile
 from ..problem import Ball
-from .affine import NotAffineError, affine_map
-from .own_loss import own_loss
 
 Array = NDArray[Any]
 
-#: Rows on which the scores read out are compared with the model's own predictions.
-COMPARED = 1_000
-#: How far those may be apart, relative to their size: models may be float32.
-CLOSE = 1e-4
-#: How scikit-learn's encoder ends the name of the indicator that rare categories share.
+#: Number of rows on which the scores are compared with the model's own predictions.
+COMPARED_ROWS = 1_000
+#: Largest difference between both, relative to the scores: a model may hold float32 numbers.
+SCORE_TOLERANCE = 1e-4
+#: Suffix that scikit-learn's encoder gives to the indicator shared by rare categories.
 RARE = "_infrequent_sklearn"
-SPACES = ("last", "raw")
+#: The loss of models that have one only, by class name without "CV".
+LOSS_BY_CLASS = {
+    "LogisticRegression": "logistic",
+    "SVC": "hinge",
+    "LinearRegression": "squared",
+    "Ridge": "squared",
+    "Lasso": "squared",
+    "LassoLars": "squared",
+    "ElasticNet": "squared",
+    "BayesianRidge": "squared",
+    "ARDRegression": "squared",
+    "Lars": "squared",
+    "OrthogonalMatchingPursuit": "squared",
+}
+#: otdro's names of the losses that scikit-learn's parameter ``loss`` names.
+LOSS_BY_NAME = {
+    "hinge": "hinge",
+    "squared_hinge": "squared_hinge",
+    "log_loss": "logistic",
+    "squared_error": "squared",
+}
+#: Transformers that are affine for all parameters; an imputer is where no value is missing.
+AFFINE = (
+    StandardScaler,
+    MinMaxScaler,
+    MaxAbsScaler,
+    RobustScaler,
+    PCA,
+    IncrementalPCA,
+    TruncatedSVD,
+    FactorAnalysis,
+    SelectorMixin,
+    SimpleImputer,
+    GaussianRandomProjection,
+    SparseRandomProjection,
+)
 
 
 @dataclass(frozen=True, eq=False)
 class LinearModel:
-    """Scores X B' + b: one row of B per class (two: 0 and beta), or one row for regression.
+    """Scores X B' + b: one row of B per class (two classes: 0 and beta), one row for regression.
 
-    ``classes`` are the labels, None for regression; ``loss`` the model's own, ``joint`` where it is
-    the softmax loss of all classes; ``ball`` the one that it was fitted for, None if there is none.
+    Attributes
+    ----------
+    coef, intercept : ndarray of shape (K, d) and (K,)
+        B and b, in the columns ``names``.
+    classes : ndarray of shape (K,) or None
+        The labels; None for regression.
+    names : list of str
+        The columns.
+    loss, joint
+        The loss that the model was fitted by, and whether it is the softmax loss of all classes.
+    ball : Ball or None
+        The ball that the model was fitted for.
+    space : str
+        "last" or "raw": the columns in front of the last step, or those of the table.
+    front : transformer or None
+        The steps in front of the model.
+    raw_columns : list of str
+        Columns that a data frame must have; empty if any are accepted.
+    notes : list of str
+        Sentences for the reader.
     """
 
     coef: Array
@@ -50,6 +119,10 @@ class LinearModel:
     loss: Loss
     joint: bool
     ball: Ball | None
+    space: str = "last"
+    front: Any = None
+    raw_columns: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
     def scores(self, X: Any) -> Array:
         """Return the scores, of shape (n, K), or (n, 1) for regression."""
@@ -71,64 +144,126 @@ class LinearModel:
                 f"y has labels that the model does not know, {unknown[:5]}; it knows "
                 f"{self.classes.tolist()[:20]}. Leave those rows out, or fit again."
             )
-        # labels are sorted in every scikit-learn model, but need not be in a stranger's
+        # labels are sorted in every scikit-learn model, but need not be in other models
         order = np.argsort(self.classes)
         return order[np.searchsorted(self.classes[order], y)]
 
-
-@dataclass(frozen=True, eq=False)
-class ReadModel:
-    """A linear model and how to bring rows before it: ``rows`` of raw data, ``space`` of both."""
-
-    model: LinearModel
-    front: Any
-    space: str
-    raw_columns: list[str]
-    notes: list[str]
-
     def rows(self, X: Any, name: str = "X") -> Any:
-        """Return the rows as the linear model sees them: float, finite, with its columns."""
+        """Return rows of the table as the linear model sees them: float, finite, its columns."""
         if self.space == "last" and self.front is not None:
-            X = transformed(self.front, X, name)
+            try:
+                X = self.front.transform(X)
+            except (ValueError, TypeError, KeyError) as error:
+                reason = " ".join(str(error).split()).rstrip(".")
+                raise ValueError(
+                    f"the steps before the model refuse {name}: {reason}. Give the columns and "
+                    "kinds of values that the pipeline was fitted to."
+                ) from None
         else:
             own = "list(model.feature_names_in_)"
             require_columns(X, self.raw_columns, name, "the model was fitted to", own)
-        return finite_rows(X, len(self.model.names), self.model.names, name)
+        return finite_rows(X, len(self.names), self.names, name)
 
 
-def require_columns(X: Any, wanted: list[str], name: str, whose: str, select: str) -> None:
-    """Refuse a data frame with other columns than those wanted, or in another order."""
-    found = [str(column) for column in getattr(X, "columns", wanted)]
-    if not wanted or found == wanted:
-        return
-    missing = [column for column in wanted if column not in set(found)]
-    what = f"lacks {missing[:5]}" if missing else "has them in another order, or others beside"
-    raise ValueError(
-        f"{name} has other columns than {whose}: it {what}. Select them in that order, "
-        f"{name}[{select}]."
-    )
-
-
-def read(model: Any, X: Any, space: str = "last") -> ReadModel:
-    """Return the linear model inside ``model`` and the way of rows like X to it."""
-    if space not in SPACES:
+def read(model: Any, X: Any, space: str = "last") -> LinearModel:
+    """Return the linear model inside ``model``, for rows like X."""
+    if space not in ("last", "raw"):
         raise ValueError(f"space must be 'last' or 'raw', got space={space!r}.")
     model = getattr(model, "best_estimator_", model)
-    front, last = _split(model)
+    front, last = None, model
+    if isinstance(model, Pipeline):
+        last = model.steps[-1][1]
+        front = model[:-1] if len(model.steps) > 1 else None
     coef, intercept, classes = _coefficients(last)
-    raw = [str(name) for name in getattr(model, "feature_names_in_", [])]
-    loss, joint, notes = own_loss(last, classes)
-    notes += _weighting(last)
-    names = _names(front, coef.shape[1], X, raw)
-    found = LinearModel(coef, intercept, classes, names, loss, joint, getattr(last, "ball_", None))
-    reading = ReadModel(found, front, "last", raw if front is None else [], notes)
-    _agree(last, found, reading.rows(X))
-    if space == "raw":
-        return _raw(reading, X, raw)
-    return reading
+    raw_columns = [str(name) for name in getattr(model, "feature_names_in_", [])]
+    loss, notes = _own_loss(last, classes)
+    linear = LinearModel(
+        coef=coef,
+        intercept=intercept,
+        classes=classes,
+        names=_names(front, coef.shape[1], X, raw_columns),
+        loss=loss,
+        joint=not notes and _is_softmax(last, classes),
+        ball=getattr(last, "ball_", None),
+        front=front,
+        raw_columns=raw_columns if front is None else [],
+        notes=notes + _class_weight_note(last),
+    )
+    _require_agreement(last, linear, linear.rows(X))
+    return _in_raw_columns(linear, X, raw_columns) if space == "raw" else linear
 
 
-def _weighting(last: Any) -> list[str]:
+def _coefficients(last: Any) -> tuple[Array, Array, Array | None]:
+    """Return B, b and the classes; refuse what is not linear or not fitted."""
+    kind = type(last).__name__
+    parts = [last] if hasattr(last, "coef_") else getattr(last, "estimators_", None)
+    if not parts or not all(hasattr(part, "coef_") for part in parts):
+        try:
+            check_is_fitted(last)
+        except NotFittedError:
+            raise ValueError(f"this {kind} is not fitted: call fit(X, y) first.") from None
+        except TypeError:
+            raise ValueError(f"{kind} is not a scikit-learn model: pass a fitted one.") from None
+        raise ValueError(
+            f"{kind} is not a linear model: it has no coef_ and intercept_. Audit a linear one, "
+            "e.g. LogisticRegression, LinearSVC, Ridge, or a Pipeline that ends in one."
+        )
+    coef = np.vstack([np.atleast_2d(numpy(as_dense(p.coef_)).astype(float)) for p in parts])
+    intercept = np.concatenate([np.ravel(numpy(p.intercept_).astype(float)) for p in parts])
+    if len(intercept) == 1:
+        intercept = np.repeat(intercept, len(coef))
+    if not is_classifier(last) and not hasattr(last, "classes_"):
+        if len(coef) > 1:
+            raise ValueError(f"{kind} predicts {len(coef)} targets; audit one target at a time.")
+        return coef, intercept, None
+    classes = np.asarray(last.classes_)
+    if len(classes) == 2 and len(coef) == 1:
+        coef = np.vstack([0 * coef, coef])
+        intercept = np.array([0.0, intercept[0]])
+    if len(coef) != len(classes):
+        raise ValueError(
+            f"{kind} has {len(coef)} rows of coefficients for {len(classes)} classes; an audit "
+            "needs one per class (one-vs-rest or multinomial). Use LinearSVC, "
+            "LogisticRegression or OneVsRestClassifier."
+        )
+    return coef, intercept, classes
+
+
+def _own_loss(model: Any, classes: Array | None) -> tuple[Loss, list[str]]:
+    """Return the loss that a model was fitted by; another one and a note where otdro lacks it."""
+    task = "regression" if classes is None else "classification"
+    inner: Any = getattr(model, "estimator", None) if hasattr(model, "estimators_") else model
+    kind = type(inner).__name__
+    name = LOSS_BY_CLASS.get(kind.removesuffix("CV"))
+    if name is None and isinstance(getattr(inner, "loss", None), str):
+        name = LOSS_BY_NAME.get(inner.loss)
+    loss = None if name is None else losses.resolve(name)
+    if isinstance(getattr(inner, "loss_", None), Loss):
+        loss = inner.loss_
+    elif kind == "HuberRegressor":
+        loss = Huber(M=float(inner.epsilon * inner.scale_))
+    elif kind == "QuantileRegressor":
+        loss = Quantile(tau=float(inner.quantile))
+    if loss is not None and loss.task == task:
+        return loss, []
+    substitute = "squared" if classes is None else "logistic"
+    note = (
+        f"the loss of {type(model).__name__} is none of otdro's; the worst-case loss is that of "
+        f"the {substitute} loss."
+    )
+    return losses.resolve(substitute), [note]
+
+
+def _is_softmax(model: Any, classes: Array | None) -> bool:
+    """Whether more than two classes share one softmax loss, as in logistic models."""
+    if classes is None or len(classes) == 2 or hasattr(model, "estimators_"):
+        return False
+    if hasattr(model, "robust_risk_"):
+        return np.ndim(model.robust_risk_) == 0
+    return "LogisticRegression" in type(model).__name__ and model.solver != "liblinear"
+
+
+def _class_weight_note(last: Any) -> list[str]:
     """Return a note where the model was fitted with class weights, which an audit does not use."""
     inner = getattr(last, "estimator", last) if hasattr(last, "estimators_") else last
     weight = getattr(inner, "class_weight", None)
@@ -138,53 +273,6 @@ def _weighting(last: Any) -> list[str]:
         f"the model was fitted with class_weight={weight!r}; accuracy and worst-case loss count "
         "every row once, or by the sample_weight given to the audit."
     ]
-
-
-def _split(model: Any) -> tuple[Any, Any]:
-    """Return the steps in front (None if there are none) and the last step."""
-    if not isinstance(model, Pipeline):
-        return None, model
-    last = model.steps[-1][1]
-    return (model[:-1] if len(model.steps) > 1 else None), last
-
-
-def _coefficients(last: Any) -> tuple[Array, Array, Array | None]:
-    """Return B, b and the classes; refuse what is not linear or not fitted."""
-    kind = type(last).__name__
-    parts = getattr(last, "estimators_", None) if not hasattr(last, "coef_") else [last]
-    if not parts or not all(hasattr(part, "coef_") for part in parts):
-        _require_fitted(last, kind)
-        raise ValueError(
-            f"{kind} is not a linear model: it has no coef_ and intercept_. Audit a linear one, "
-            "e.g. LogisticRegression, LinearSVC, Ridge, or a Pipeline that ends in one."
-        )
-    coefs, intercepts = ([numpy(as_dense(p.coef_)) for p in parts], [p.intercept_ for p in parts])
-    coef = np.vstack([np.atleast_2d(part.astype(float)) for part in coefs])
-    intercept = np.concatenate([np.ravel(numpy(part).astype(float)) for part in intercepts])
-    intercept = np.broadcast_to(intercept, (len(coef),)) if len(intercept) == 1 else intercept
-    if not is_classifier(last) and not hasattr(last, "classes_"):
-        if len(coef) > 1:
-            raise ValueError(f"{kind} predicts {len(coef)} targets; audit one target at a time.")
-        return coef, np.asarray(intercept), None
-    classes = np.asarray(last.classes_)
-    if len(classes) == 2 and len(coef) == 1:
-        coef, intercept = np.vstack([0 * coef, coef]), np.array([0.0, intercept[0]])
-    if len(coef) != len(classes):
-        raise ValueError(
-            f"{kind} has {len(coef)} rows of coefficients for {len(classes)} classes; an audit "
-            "needs one per class (one-vs-rest or multinomial). Use LinearSVC, "
-            "LogisticRegression or OneVsRestClassifier."
-        )
-    return coef, np.asarray(intercept), classes
-
-
-def _require_fitted(last: Any, kind: str) -> None:
-    try:
-        check_is_fitted(last)
-    except NotFittedError:
-        raise ValueError(f"this {kind} is not fitted: call fit(X, y) first.") from None
-    except TypeError:
-        raise ValueError(f"{kind} is not a scikit-learn model: pass a fitted one.") from None
 
 
 def feature_names(front: Any) -> list[str]:
@@ -199,35 +287,32 @@ def feature_names(front: Any) -> list[str]:
     ]
 
 
-def _names(front: Any, d: int, X: Any, raw: list[str]) -> list[str]:
-    """Return the names of the columns in front of the last step."""
+def _names(front: Any, d: int, X: Any, raw_columns: list[str]) -> list[str]:
+    """Return the names of the d columns in front of the last step, x0, x1, ... if it has none."""
+    names = raw_columns or [str(column) for column in getattr(X, "columns", [])]
     if front is not None:
         try:
-            found = feature_names(front)
+            names = feature_names(front)
         except (AttributeError, ValueError, NotFittedError):
-            found = []
-        return found if len(found) == d else named(None, None, d)
-    if len(raw) == d:
-        return raw
-    columns = getattr(X, "columns", None)
-    return named(columns if columns is not None and len(columns) == d else None, None, d)
+            names = []
+    return names if len(names) == d else named(None, None, d)
 
 
-def _agree(last: Any, model: LinearModel, rows: Any) -> None:
+def _require_agreement(last: Any, model: LinearModel, rows: Any) -> None:
     """Refuse a model whose predictions are not those of its linear scores."""
-    some = rows[: min(COMPARED, rows.shape[0])]
+    some = rows[: min(COMPARED_ROWS, rows.shape[0])]
     scores = model.scores(some)
     with warnings.catch_warnings():
         # the names of the columns were compared before
         warnings.simplefilter("ignore", UserWarning)
         predicted = numpy(last.predict(some))
-    size = CLOSE * (1 + np.abs(scores).max(initial=0.0))
+    tolerance = SCORE_TOLERANCE * (1 + np.abs(scores).max(initial=0.0))
     if model.classes is None:
-        agrees = bool(np.abs(np.ravel(predicted) - scores[:, 0]).max(initial=0.0) <= size)
+        agrees = np.abs(np.ravel(predicted) - scores[:, 0]) <= tolerance
     else:
         own = model.codes(predicted)
-        agrees = bool((scores[np.arange(len(own)), own] >= scores.max(axis=1) - size).all())
-    if not agrees:
+        agrees = scores[np.arange(len(own)), own] >= scores.max(axis=1) - tolerance
+    if not agrees.all():
         raise ValueError(
             f"the predictions of {type(last).__name__} are not those of its coef_ and intercept_ "
             "(another link function, or one-vs-one coefficients), so that a linear audit would "
@@ -235,44 +320,79 @@ def _agree(last: Any, model: LinearModel, rows: Any) -> None:
         )
 
 
-def _raw(reading: ReadModel, X: Any, raw: list[str]) -> ReadModel:
-    """Return the same model in the raw columns where the steps in front are affine."""
-    if reading.front is None:
-        return replace(reading, space="raw")
-    try:
-        A, shift = affine_map(reading.front, X)
-    except NotAffineError as error:
-        note = f"{error} The audit is in the space in front of the last step, space='last'."
+def _in_raw_columns(model: LinearModel, X: Any, raw_columns: list[str]) -> LinearModel:
+    """Return the same model in the columns of X where the steps in front are affine."""
+    if model.front is None:
+        return replace(model, space="raw")
+    step = _step_not_affine(model.front)
+    if step is not None:
+        note = (
+            f"the step {type(step).__name__} is not affine, so that the model is not linear in "
+            "the raw columns. The audit is in the space in front of the last step, space='last'."
+        )
         warnings.warn(note, UserWarning, stacklevel=4)
-        return replace(reading, notes=[*reading.notes, note])
-    model = reading.model
-    names = raw or named(getattr(X, "columns", None), None, len(A))
-    inner = replace(
+        return replace(model, notes=[*model.notes, note])
+    A, shift = _affine_map(model.front, X)
+    own_ball = (
+        "the model's own ball is in front of its last step; in the raw columns the cost is "
+        "Euclidean unless one is given."
+    )
+    return replace(
         model,
         coef=model.coef @ A.T,
         intercept=model.intercept + model.coef @ shift,
-        names=names,
+        names=raw_columns or named(getattr(X, "columns", None), None, len(A)),
         ball=None,
+        space="raw",
+        raw_columns=raw_columns,
+        notes=model.notes if model.ball is None else [*model.notes, own_ball],
     )
-    notes = list(reading.notes)
-    if model.ball is not None:
-        notes.append(
-            "the model's own ball is in front of its last step; in the raw columns the cost is "
-            "Euclidean unless one is given."
-        )
-    return ReadModel(inner, reading.front, "raw", raw, notes)
 
 
-def transformed(front: Any, X: Any, name: str) -> Any:
-    """Return the rows behind the steps in front; say which rows they refuse."""
-    try:
-        return front.transform(X)
-    except (ValueError, TypeError, KeyError) as error:
-        reason = " ".join(str(error).split()).rstrip(".")
-        raise ValueError(
-            f"the steps before the model refuse {name}: {reason}. Give the columns and kinds of "
-            "values that the pipeline was fitted to."
-        ) from None
+def _step_not_affine(step: Any) -> Any:
+    """Return the first transformer that is not known to be affine, None if all are."""
+    if isinstance(step, Pipeline):
+        parts = [part for _, part in step.steps]
+    elif isinstance(step, ColumnTransformer):
+        parts = [part for _, part, _ in step.transformers_]
+    elif isinstance(step, FeatureUnion):
+        parts = [part for _, part in step.transformer_list]
+    else:
+        identity = isinstance(step, FunctionTransformer) and step.func is None
+        known = isinstance(step, AFFINE) and not getattr(step, "clip", False)
+        skipped = step is None or (isinstance(step, str) and step in ("passthrough", "drop"))
+        return None if identity or known or skipped else step
+    return next((bad for part in parts if (bad := _step_not_affine(part)) is not None), None)
+
+
+def _affine_map(front: Any, X: Any) -> tuple[Array, Array]:
+    """Return A (d, k) and a (k,) with front.transform(x) = xA + a, for rows with X's columns.
+
+    Row j of A is the change of the output for a step of one standard deviation of column j, over
+    that step, taken at the mean row.
+    """
+    rows = np.asarray(as_dense(X), dtype=float)
+    center, step = rows.mean(axis=0), rows.std(axis=0)
+    step = np.where(step > 0, step, 1.0)
+    probes = np.vstack([center, center + np.diag(step)])
+    if hasattr(X, "columns"):
+        probes = type(X)(probes, columns=X.columns)
+    image = np.asarray(as_dense(front.transform(probes)), dtype=float)
+    A = (image[1:] - image[0]) / step[:, None]
+    return A, image[0] - center @ A
+
+
+def require_columns(X: Any, wanted: list[str], name: str, whose: str, select: str) -> None:
+    """Refuse a data frame with other columns than those wanted, or in another order."""
+    columns = [str(column) for column in getattr(X, "columns", wanted)]
+    if not wanted or columns == wanted:
+        return
+    missing = [column for column in wanted if column not in set(columns)]
+    what = f"lacks {missing[:5]}" if missing else "has them in another order, or others beside"
+    raise ValueError(
+        f"{name} has other columns than {whose}: it {what}. Select them in that order, "
+        f"{name}[{select}]."
+    )
 
 
 def finite_rows(X: Any, d: int, names: list[str], name: str, like: str = "the model") -> Any:

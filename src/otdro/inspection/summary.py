@@ -1,17 +1,21 @@
-"""An audit or a drift in words, and as one document for machines."""
+"""An audit or a drift in words, as tables by column, and as one document for machines."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..costs import Cost
-from ..costs.table import Grid
+from ..costs.table import ROWS, Grid, left_out
 
 if TYPE_CHECKING:
-    from .certificate import Audit
+    from .auditing import Audit
     from .drifting import Drift
+
+Array = NDArray[Any]
 
 #: Levels of accuracy whose breaking points are given.
 LEVELS = (0.9, 0.8, 0.7, 0.6, 0.5)
@@ -25,6 +29,94 @@ ACCURACIES = {
 }
 #: Letters of a cost above which only its class is named.
 LONG = 60
+
+
+@dataclass(frozen=True, eq=False)
+class ByColumn:
+    """One entry per column: their ``names``, and an array (d,) in every other field."""
+
+    names: list[str]
+    #: The fields that a reader is shown: their heads, and how numbers are written.
+    shown: ClassVar[dict[str, tuple[str, str]]]
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def order(self) -> Array:
+        """Return the numbers of the columns, the one that matters most first."""
+        raise NotImplementedError
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return one dict per column, in the order of the columns."""
+        parts = {part.name: getattr(self, part.name) for part in fields(self)[1:]}
+        return [
+            {"column": name, **{key: float(values[j]) for key, values in parts.items()}}
+            for j, name in enumerate(self.names)
+        ]
+
+    def grid(self, most: int) -> Grid:
+        """Return the first ``most`` columns in their order, for a reader."""
+        head = ["column", *(name for name, _ in self.shown.values())]
+        written = {key: form for key, (_, form) in self.shown.items()}
+        body = [
+            [self.names[j], *(format(getattr(self, key)[j], form) for key, form in written.items())]
+            for j in self.order()[:most]
+        ]
+        return Grid(head, body)
+
+    def __str__(self) -> str:
+        return "\n".join([*self.grid(ROWS).lines(), *left_out(len(self))])
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnTable(ByColumn):
+    """What the adversary of a model does in each column.
+
+    ``share`` (d,) is the part of the adversary's budget that goes into the column, at the
+    delta where the model is no better than a constant; the parts sum to 1, and one is negative
+    where the cost rewards moving a column along with others. ``breaking_point`` (d,) is the delta
+    at which moving that column alone breaks the model, inf if it cannot; ``deviations`` (d,) the
+    same as a mean move in standard deviations ``scale`` of the column.
+    """
+
+    share: Array
+    breaking_point: Array
+    deviations: Array
+    scale: Array
+    shown = {
+        "share": ("share of budget", ".3f"),
+        "breaking_point": ("breaks alone at", ".4g"),
+        "deviations": ("deviations", ".3g"),
+    }
+
+    def order(self) -> Array:
+        """Return the numbers of the columns, the one that breaks the model first at the top."""
+        return np.lexsort((-self.share, self.breaking_point))
+
+
+@dataclass(frozen=True, eq=False)
+class DriftTable(ByColumn):
+    """How far each column moved, in units of the standard deviation ``scale`` of the reference.
+
+    ``shift`` (d,) is the change of the mean, ``distance`` (d,) the mean move of the column alone
+    (its one-dimensional transport cost of order 1), ``p_value`` (d,) that of the Kolmogorov-Smirnov
+    distance of that column, not corrected for the number of columns. Where labels are known the
+    reference is weighted to the new class shares first.
+    """
+
+    shift: Array
+    distance: Array
+    p_value: Array
+    scale: Array
+    shown = {
+        "shift": ("mean shift", "+.3f"),
+        "distance": ("distance", ".3f"),
+        "p_value": ("p-value", ".2g"),
+    }
+
+    def order(self) -> Array:
+        """Return the numbers of the columns, the one that moved farthest first."""
+        return np.argsort(-self.distance, kind="stable")
 
 
 def audit_dict(audit: Audit) -> dict[str, Any]:
@@ -54,27 +146,15 @@ def audit_dict(audit: Audit) -> dict[str, Any]:
         "unit_column": audit.unit_column,
         "breaking_points": _points(audit, {}),
         "classes_breaking": [
-            {"class": str(c), **_points(audit, {"class_": c})} for c in present(audit)
+            {"class": str(c), **_points(audit, {"class_": c})} for c in audit.present_classes
         ],
         "groups_breaking": [
-            {"group": str(g), **_points(audit, {"group": g})} for g in groups(audit)
+            {"group": str(g), **_points(audit, {"group": g})} for g in audit.present_groups
         ],
         "by_column": audit.columns.records(),
         "notes": list(audit.notes),
         "drift": None if audit.drift is None else audit.drift.to_dict(),
     }
-
-
-def present(audit: Audit) -> list[Any]:
-    """Return the labels that occur with weight."""
-    if audit.classes is None:
-        return []
-    return [audit.classes[k] for k in np.unique(audit.target[audit.weights > 0])]
-
-
-def groups(audit: Audit) -> list[Any]:
-    """Return the groups that occur with weight."""
-    return [] if audit.groups is None else np.unique(audit.groups[audit.weights > 0]).tolist()
 
 
 def _points(audit: Audit, part: dict[str, Any]) -> dict[str, Any]:
@@ -114,8 +194,8 @@ def curve_grid(audit: Audit) -> Grid:
 
 def parts_grid(audit: Audit) -> Grid:
     """Return how soon classes and groups break, without a line where there are none."""
-    parts = [(f"class {c}", {"class_": c}) for c in present(audit)]
-    parts += [(f"group {g}", {"group": g}) for g in groups(audit)]
+    parts = [(f"class {c}", {"class_": c}) for c in audit.present_classes]
+    parts += [(f"group {g}", {"group": g}) for g in audit.present_groups]
     body = [
         [name, f"{audit.accuracy(0.0, **key):.1%}", f"{audit.breaking_point(0.5, **key):.4g}"]
         for name, key in parts[:SHOWN]
@@ -133,7 +213,7 @@ def unit_note(audit: Audit) -> str:
 def audit_text(audit: Audit) -> str:
     """Return the summary for a person."""
     title = "Audit: how far the rows may move before the model is as bad as a constant one"
-    lines = [title, *_spelled(audit_pairs(audit)), ""]
+    lines = [title, *(f"{name}: {value}" for name, value in audit_pairs(audit)), ""]
     lines += [*curve_grid(audit).lines(), unit_note(audit), ""]
     parts = parts_grid(audit)
     if parts.body:
@@ -142,10 +222,6 @@ def audit_text(audit: Audit) -> str:
     if audit.drift is not None:
         lines += ["", str(audit.drift)]
     return "\n".join(lines)
-
-
-def _spelled(pairs: list[tuple[str, str]]) -> list[str]:
-    return [f"{name}: {value}" for name, value in pairs]
 
 
 def drift_dict(drift: Drift) -> dict[str, Any]:
@@ -202,7 +278,12 @@ def drift_text(drift: Drift) -> str:
         f"{type(drift.cost).__name__} of order {drift.order}"
     )
     # the rows are in the title
-    lines = [title, *_spelled(drift_pairs(drift)[1:]), "", str(drift.columns)]
+    lines = [
+        title,
+        *(f"{name}: {value}" for name, value in drift_pairs(drift)[1:]),
+        "",
+        str(drift.columns),
+    ]
     return "\n".join([*lines, *(f"note: {note}" for note in drift.notes)])
 
 

@@ -14,7 +14,8 @@ from sklearn.utils.validation import assert_all_finite, check_is_fitted, validat
 
 from ..costs import Mahalanobis
 from ..costs.learned_matrix import check_shrinkage, shrink
-from ..design import WRITTEN_UP_TO, as_dense
+from ..costs.low_rank import LowRank, identity
+from ..design import WRITTEN_UP_TO, Design, as_dense, is_wide, mean
 from ..entry import on_host
 from ..fences import fenced_rows
 from ..pairs import Pairs, from_labels, from_target, generator, resolve, target_kind
@@ -29,6 +30,7 @@ from ..wanted import (
     is_list_or_none,
     is_number,
 )
+from .leading import of_rows
 
 Array = NDArray[Any]
 #: What learners of the same rows share, by what it depends on besides the rows.
@@ -36,6 +38,9 @@ Made = dict[tuple[Any, ...], Any]
 
 #: A scatter matrix gets a ridge that lifts its smallest eigenvalue to this share of the mean one.
 RIDGE = 1e-3
+#: Directions of the span of rows of many columns in which a full matrix is learned, at most: the
+#: number of columns up to which one is learned in all directions.
+SPAN = 256
 
 
 def _is_text(value: Any) -> bool:
@@ -72,7 +77,7 @@ class Metric(BaseEstimator):  # type: ignore[misc]
 
     #: Whether the metric depends on labels, targets or pairs, and so may fit their noise.
     needs_labels: bool = True
-    #: Whether rows of many columns, dense or sparse, teach it too: the matrix is then structured.
+    #: Whether all directions of rows of many columns teach it, not only those of their span.
     takes_wide: bool = False
 
     def fit_with(self, X: Any, y: Any, unlabelled: Any) -> Self:
@@ -99,9 +104,8 @@ class Metric(BaseEstimator):  # type: ignore[misc]
     def _rows(self, X: Any) -> Array:
         """Return the rows to learn from, those far out on the fence; few columns are dense."""
         check_settings(self, WANTED)
-        accepted = "csr" if self.takes_wide else False
         X = on_host(X)
-        X = validate_data(self, X, accept_sparse=accepted, dtype=np.float64, ensure_min_samples=2)
+        X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, ensure_min_samples=2)
         return fenced_rows(as_dense(X) if X.shape[1] <= WRITTEN_UP_TO else X)
 
 
@@ -136,6 +140,9 @@ class MetricLearner(Metric):
     ----------
     metric_ : ndarray of shape (n_features, n_features)
         Symmetric positive definite, trace n_features. Independent of the order of the rows.
+        A ``LowRank`` of more than 2,000 features, or of more than 256 and more than there are rows:
+        the program is then solved in the span of the rows, and every direction across it has the
+        price of the shrinkage.
     solution_ : ndarray of shape (n_features, n_features)
         The solution of the program, before trace and shrinkage.
     """
@@ -162,8 +169,9 @@ class MetricLearner(Metric):
         X = self._rows(X)
         check_shrinkage(self.shrinkage)
         self.check_parameters()
-        found = self._pairs(X, y, pairs)
-        self.solution_ = self.solve(X, found)
+        pairs = self._pairs(X, y, pairs)
+        in_span = is_wide(X) and not self.takes_wide
+        self.solution_ = self._solve_in_span(X, pairs) if in_span else self.solve(X, pairs)
         self.metric_ = self.shrunk(self.shrinkage)
         return self
 
@@ -177,6 +185,20 @@ class MetricLearner(Metric):
     def program(self, S_M: Array, S_N: Array) -> Array:
         """Return the solution as a function of the scatter matrices."""
         raise NotImplementedError
+
+    def _solve_in_span(self, X: Any, pairs: Pairs) -> LowRank:
+        """Return the solution over matrices on the span of the rows, zero across it.
+
+        Differences of few rows of many columns span few directions V (d, r). With Z = X V the
+        solution is V M V', M that of the rows Z; the leading ``SPAN`` directions are used.
+        """
+        n, d = X.shape
+        center = mean(X, np.full(n, 1 / n))
+        V = of_rows(Design(X, center=center), min(SPAN, n)).vectors
+        if V.shape[1] == 0:
+            return identity(d)
+        size, U = eigh(self.solve(Design(X, center=center).scores(V), pairs))
+        return LowRank(np.zeros(d), (V @ U) * np.sqrt(np.maximum(size, 0.0)))
 
     def shrunk(self, shrinkage: float) -> Array:
         """Return the metric that another ``shrinkage`` gives, without learning again."""

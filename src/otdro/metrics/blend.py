@@ -10,7 +10,8 @@ import numpy as np
 from sklearn.utils.validation import validate_data
 
 from ..costs.learned_matrix import shrink
-from ..costs.low_rank import blend
+from ..costs.low_rank import blend, identity
+from ..design import is_wide
 from ..entry import on_host
 from ..wanted import check_settings, is_list
 from .base import WANTED, Array, Metric
@@ -65,10 +66,11 @@ class Blend(Metric):
     def fit_with(self, X: Any, y: Any, unlabelled: Any) -> Blend:
         """The same, with rows without labels for the candidates that they help."""
         X, y = on_host(X), on_host(y)
-        X = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
+        X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, ensure_min_samples=2)
         self.weights_ = self._weights()
+        d = X.shape[1]
         self.metrics_ = [
-            np.eye(X.shape[1])
+            (identity(d) if is_wide(X) else np.eye(d))
             if isinstance(candidate, str)
             else shrunk(fitted(candidate, X, y, unlabelled=unlabelled))
             for candidate in self.candidates

@@ -5,15 +5,15 @@ No global setting of matplotlib is touched; the caller saves and shows.
 
 from __future__ import annotations
 
-from .adversary import AdversaryDisplay as AdversaryDisplay
-from .ball import BallDisplay as BallDisplay
-from .certified import CertifiedAccuracyDisplay as CertifiedAccuracyDisplay
-from .coefficients import CoefficientPathDisplay as CoefficientPathDisplay
-from .comparison import comparison as comparison
-from .drift import DriftDisplay as DriftDisplay
-from .path import PathDisplay as PathDisplay
-from .prices import PriceDisplay as PriceDisplay
-from .region import ConfidenceRegionDisplay as ConfidenceRegionDisplay
+from .bars import DriftDisplay as DriftDisplay
+from .bars import PriceDisplay as PriceDisplay
+from .bars import comparison as comparison
+from .curves import CertifiedAccuracyDisplay as CertifiedAccuracyDisplay
+from .curves import CoefficientPathDisplay as CoefficientPathDisplay
+from .curves import PathDisplay as PathDisplay
+from .plane import AdversaryDisplay as AdversaryDisplay
+from .plane import BallDisplay as BallDisplay
+from .plane import ConfidenceRegionDisplay as ConfidenceRegionDisplay
 
 __all__ = [
     "AdversaryDisplay",

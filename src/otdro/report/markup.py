@@ -1,16 +1,23 @@
-"""Texts and numbers as HTML: whatever a column or a class is called, it is text."""
+"""HTML and SVG of the page: texts, numbers, tables, and a frame with scales to draw in.
+
+Whatever a column or a class is called, it is text.
+"""
 
 from __future__ import annotations
 
 import json
 import unicodedata
 from collections.abc import Sequence
+from dataclasses import dataclass
 from html import escape
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..costs.table import shorten
+
+Array = NDArray[Any]
 
 #: Letters of a name that a table or an axis shows.
 LONGEST = 48
@@ -18,6 +25,19 @@ LONGEST = 48
 ISOLATE, POP = "\u2068", "\u2069"
 #: Numbers below this are written without a power of ten.
 MOST_WRITTEN = 1e7
+#: Where a mark is out of sight.
+AWAY = -20.0
+#: The width of a character of an axis label, at the size of the style for telephones.
+CHARACTER = 10.0
+#: Markers of classes, around the origin; the style has as many colours.
+MARKERS = [
+    "M-3.5 0a3.5 3.5 0 1 0 7 0a3.5 3.5 0 1 0-7 0z",
+    "M-3.2-3.2h6.4v6.4h-6.4z",
+    "M0-4.2l4 7.2h-8z",
+    "M0-4.5l4.5 4.5l-4.5 4.5l-4.5-4.5z",
+    "M0 4.2l4-7.2h-8z",
+    "M-1.4-4h2.8v2.6h2.6v2.8h-2.6v2.6h-2.8v-2.6h-2.6v-2.8h2.6z",
+]
 
 
 def plain(value: Any, longest: int = LONGEST) -> str:
@@ -71,24 +91,17 @@ def table(
     """Return a table of cells that are HTML already; the first ``words`` columns are texts."""
     if not body:
         return ""
-    top = "".join(f'<th scope="col"{_kind(j, words)}>{cell}</th>' for j, cell in enumerate(head))
+    kind = ["" if j < words else ' class="n"' for j in range(len(head))]
+    top = "".join(f'<th scope="col"{kind[j]}>{cell}</th>' for j, cell in enumerate(head))
     lines = [
-        "<tr>" + "".join(_cell(j, cell, words) for j, cell in enumerate(row)) + "</tr>"
+        f'<tr><th scope="row">{row[0]}</th>'
+        + "".join(f"<td{kind[j]}>{cell}</td>" for j, cell in enumerate(row[1:], 1))
+        + "</tr>"
         for row in body
     ]
     title = f"<caption>{caption}</caption>" if caption else ""
     inner = f"<table>{title}<thead><tr>{top}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
     return f'<div class="scroll" tabindex="0" role="group" aria-label="{caption}">{inner}</div>'
-
-
-def _kind(j: int, words: int) -> str:
-    return "" if j < words else ' class="n"'
-
-
-def _cell(j: int, cell: str, words: int) -> str:
-    if j == 0:
-        return f'<th scope="row">{cell}</th>'
-    return f"<td{_kind(j, words)}>{cell}</td>"
 
 
 def bar(share: float, text: str) -> str:
@@ -108,3 +121,152 @@ def rounded(values: Any, digits: int = 5) -> Any:
     if np.ndim(values):
         return [rounded(part, digits) for part in values]
     return float(f"{values:.{digits}g}") if np.isfinite(values) else None
+
+
+def marker(k: int) -> str:
+    """Return colour and shape of the k-th class; pairs repeat after 36 classes."""
+    size = len(MARKERS)
+    return f'class="c{k % size}" d="{MARKERS[(k + k // size) % size]}"'
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """A rectangle of the picture, in its units, and the ranges that it shows.
+
+    ``logarithmic``: x is the logarithm to base 10 of what the axis names.
+    """
+
+    width: float
+    height: float
+    x: tuple[float, float]
+    y: tuple[float, float]
+    left: float = 52.0
+    right: float = 12.0
+    top: float = 12.0
+    bottom: float = 42.0
+    logarithmic: bool = False
+
+    @property
+    def inner_width(self) -> float:
+        """The width that is drawn on."""
+        return self.width - self.left - self.right
+
+    @property
+    def inner_height(self) -> float:
+        """The height that is drawn on."""
+        return self.height - self.top - self.bottom
+
+    def px(self, x: Any) -> Any:
+        """Return places from left to right."""
+        low, high = self.x
+        return self.left + (np.asarray(x) - low) / (high - low) * self.inner_width
+
+    def py(self, y: Any) -> Any:
+        """Return places from top to bottom."""
+        low, high = self.y
+        return self.top + (high - np.asarray(y)) / (high - low) * self.inner_height
+
+    def axes(self, x_label: str, y_label: str) -> str:
+        """Return ticks, grid lines and labels of both axes."""
+        base, end = self.top + self.inner_height, self.left + self.inner_width
+        across, up = [], []
+        for tick in ticks(*self.x):
+            p = float(self.px(tick))
+            text = number(10**tick) if self.logarithmic else written(tick)
+            across.append(
+                f'<line x1="{p:.1f}" x2="{p:.1f}" y1="{self.top:g}" y2="{base:g}"/>'
+                f'<text x="{p:.1f}" y="{base + 15:g}" text-anchor="middle">{text}</text>'
+            )
+        for tick in ticks(*self.y):
+            p = float(self.py(tick))
+            up.append(
+                f'<line x1="{self.left:g}" x2="{end:g}" y1="{p:.1f}" y2="{p:.1f}"/>'
+                f'<text x="{self.left - 6:g}" y="{p + 4:.1f}" text-anchor="end">'
+                f"{written(tick)}</text>"
+            )
+        x, y = self.left + self.inner_width / 2, self.top + self.inner_height / 2
+        return (
+            f'<g class="axis axis-x">{"".join(across)}<text class="label" x="{x:g}" '
+            f'y="{self.height - 6:g}" text-anchor="middle">{escape(self.across(x_label))}</text>'
+            f'</g><g class="axis axis-y">{"".join(up)}<text class="label" transform="translate(12 '
+            f'{y:g}) rotate(-90)" text-anchor="middle">{escape(self.up(y_label))}</text></g>'
+        )
+
+    def across(self, label: str) -> str:
+        """Return a label as there is room for it below the frame."""
+        return fitted(label, self.inner_width)
+
+    def up(self, label: str) -> str:
+        """Return a label as there is room for it beside the frame."""
+        return fitted(label, self.inner_height)
+
+    def curve(self, x: Array, y: Array, kind: str) -> str:
+        """Return a line through points; it breaks where a value is not finite."""
+        parts: list[str] = []
+        pen = "M"
+        for px, py in zip(self.px(x), self.py(y), strict=True):
+            if not np.isfinite(py):
+                pen = "M"
+                continue
+            parts.append(f"{pen}{px:.1f} {py:.1f}")
+            pen = "L"
+        return f'<path class="curve {kind}" d="{"".join(parts)}"/>'
+
+    def upright(self, x: float, kind: str) -> str:
+        """Return a line from top to bottom."""
+        p, base = float(self.px(x)), self.top + self.inner_height
+        return f'<line class="{kind}" x1="{p:.1f}" x2="{p:.1f}" y1="{self.top:g}" y2="{base:g}"/>'
+
+    def level(self, y: float, kind: str) -> str:
+        """Return a line from left to right."""
+        p, end = float(self.py(y)), self.left + self.inner_width
+        return f'<line class="{kind}" x1="{self.left:g}" x2="{end:g}" y1="{p:.1f}" y2="{p:.1f}"/>'
+
+
+def fitted(label: str, room: float) -> str:
+    """Return a label, its end left out where it is longer than ``room``."""
+    # the letters of some scripts are as wide as two of others; marks have no width
+    widths = [
+        2 if unicodedata.east_asian_width(c) in "WF" else c not in (ISOLATE, POP) for c in label
+    ]
+    most = int(room / CHARACTER)
+    if sum(widths) <= most:
+        return label
+    kept = label[: int(np.searchsorted(np.cumsum(widths), most))].rstrip() + "…"
+    return kept + POP * (kept.count(ISOLATE) - kept.count(POP))
+
+
+def ticks(low: float, high: float, most: int = 6) -> list[float]:
+    """Return round numbers in the range: steps of 1, 2 or 5 times a power of ten."""
+    span = high - low
+    if not (np.isfinite(span) and span > 0):
+        return [low]
+    power = 10.0 ** np.floor(np.log10(span / most))
+    step = next(power * k for k in (1, 2, 5, 10) if span / (power * k) <= most)
+    first = np.ceil(low / step - 1e-9)
+    last = np.floor(high / step + 1e-9)
+    # + 0.0: no negative zero
+    return [float(f"{k * step:.12g}") + 0.0 for k in np.arange(first, last + 1)]
+
+
+def written(value: float) -> str:
+    """Return a round number with all its digits."""
+    return f"{value:.7g}".replace("-", "−")
+
+
+def spread(values: Array, margin: float = 0.06) -> tuple[float, float]:
+    """Return the range of the finite values with some room, never empty."""
+    finite = values[np.isfinite(values)]
+    if not len(finite):
+        return 0.0, 1.0
+    low, high = float(finite.min()), float(finite.max())
+    room = margin * (high - low) if high > low else max(abs(high), 1.0) * margin
+    return low - room, high + room
+
+
+def picture(width: float, height: float, title: str, content: str, extra: str = "") -> str:
+    """Return an SVG with a title for those who do not see it."""
+    return (
+        f'<svg viewBox="0 0 {width:g} {height:g}" role="img" aria-label="{escape(title)}" {extra}>'
+        f"{content}</svg>"
+    )

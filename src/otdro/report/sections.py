@@ -1,4 +1,4 @@
-"""The five sections of the page, as HTML."""
+"""The sections of the page, as HTML: how good, how far from breaking, the cost, drift, advice."""
 
 from __future__ import annotations
 
@@ -8,21 +8,31 @@ from typing import Any
 
 import numpy as np
 
-from ..experiment import Summary
-from ..inspection import Audit
-from ..inspection.summary import cost_name, groups, present
-from ..inspection.units import unit_prices
-from .charts import path_chart
+from ..comparison import Summary
+from ..inspection import Audit, Drift
+from ..inspection.certificate import unit_prices
+from ..inspection.summary import cost_name
 from .markup import bar, isolated, name, number, percent, plain, table
+from .pictures import change_text, label, path_chart
 from .view import View
-from .words import change_text, label
 
 #: Lines of a table; what is left out is counted.
 LINES = 15
 #: Letters of a cost that is written out.
 SHORT = 24
-#: Levels of accuracy whose breaking points are told, as shares of the accuracy without moves.
+#: Levels of accuracy whose breaking points are given, as shares of the accuracy without moves.
 KEPT = (0.9, 0.75, 0.5)
+#: A mean move below this many standard deviations is within what data do by themselves.
+SMALL = 0.25
+#: A share of the adversary's budget that makes a column the one to watch.
+LARGE = 0.3
+#: Worst-case loss above the least possible one by this share is worth a new fit.
+WORTH = 0.05
+ANSWERS = {
+    "inside": "The new rows are inside the ball.",
+    "outside": "The new rows are outside the ball.",
+    "cannot tell": "At this size one cannot tell whether the new rows are inside the ball.",
+}
 
 
 def lead(view: View) -> str:
@@ -112,8 +122,8 @@ def breaking(view: View) -> str:
     """Return breaking points, overall, by class and by group."""
     audit = view.audit
     parts: list[tuple[str, dict[str, Any]]] = [("all rows", {})]
-    parts += [(name(c), {"class_": c}) for c in present(audit)]
-    parts += [(f"group {name(g)}", {"group": g}) for g in groups(audit)]
+    parts += [(name(c), {"class_": c}) for c in audit.present_classes]
+    parts += [(f"group {name(g)}", {"group": g}) for g in audit.present_groups]
     lines = [[label, *_points(view, key)] for label, key in parts[: 2 * LINES]]
     at = "the fitted delta"
     if view.stops.fitted is None:
@@ -247,3 +257,170 @@ def _left_out(total: int, shown: int, what: str) -> str:
     return (
         f'<p class="note">{total - shown:,} more {what} are not shown.</p>' if total > shown else ""
     )
+
+
+def drifted(found: Drift | None) -> str:
+    """Return the drift of new rows, or how to measure it."""
+    if found is None:
+        return (
+            "<p>No new rows were given. <code>otdro audit MODEL DATA --target COL --new NEW"
+            "</code>, or <code>otdro.audit(model, X, y, new=new)</code>, measures how far new "
+            "rows are from these and whether the model is still certified there.</p>"
+        )
+    answer = ANSWERS.get(found.verdict or "", "There is no ball to compare the new rows with.")
+    reason = plain(found.reason, 400)
+    sentence = f"{answer} {reason[:1].upper()}{reason[1:]}"
+    tables = [_figures(found), _accuracies(found), _labels(found), _drifted_columns(found)]
+    return f'<p class="verdict">{escape(sentence)}</p><div class="flow">{"".join(tables)}</div>'
+
+
+def _figures(found: Drift) -> str:
+    reference, new = found.rows_used
+    lines = [
+        [f"transport cost of {reference:,} and {new:,} rows", number(found.estimate)],
+        ["the same between random parts of the reference", number(found.noise_floor)],
+    ]
+    lines += [
+        [f"at least, by the {escape(key)} bound", number(value)]
+        for key, value in found.lower_bounds.items()
+        if value is not None
+    ]
+    if found.delta is not None:
+        lines.append(["delta of the ball", number(found.delta)])
+    lines.append(["p-value", number(found.p_value)])
+    caption = f"{found.n_new:,} new rows beside {found.n_reference:,}"
+    return table(["drift", "value"], lines, caption)
+
+
+def _accuracies(found: Drift) -> str:
+    words = {
+        "reference": "these rows",
+        "reweighted": "these rows, with the new class shares",
+        "new": "the new rows",
+    }
+    known = [
+        [words[key], percent(value)] for key, value in found.accuracy.items() if value is not None
+    ]
+    if found.certified_accuracy is not None:
+        known.append(["certified this far away", percent(found.certified_accuracy)])
+    return table(["accuracy on", "right"], known, "Was the certificate kept?") if known else ""
+
+
+def _labels(found: Drift) -> str:
+    shift = found.label_shift
+    if shift is None or shift.labels is None:
+        return ""
+    rows = zip(shift.labels, shift.reference, shift.new, strict=True)
+    lines = [[name(label), percent(p), percent(q)] for label, p, q in rows]
+    caption = "Class shares: labels do not move, so a change of these is outside every ball"
+    return table(["class", "these rows", "new rows"], lines[:LINES], caption)
+
+
+def _drifted_columns(found: Drift) -> str:
+    columns = found.columns
+    top = float(np.max(columns.distance, initial=0.0)) or 1.0
+    lines = [
+        [
+            name(columns.names[j]),
+            bar(columns.distance[j] / top, number(columns.distance[j])),
+            number(columns.shift[j]),
+            number(columns.p_value[j]),
+        ]
+        for j in columns.order()[:LINES]
+    ]
+    head = ["column", "mean move, in deviations", "change of the mean", "p-value"]
+    return table(head, lines, "Columns that moved, the farthest first")
+
+
+def advice(view: View) -> str:
+    """Return the sentences as a list."""
+    found = [*_margin(view), *_column(view), *_class(view), *_refit(view), *_drift_advice(view)]
+    return "<ul>" + "".join(f"<li>{escape(text)}</li>" for text in found) + "</ul>"
+
+
+def _margin(view: View) -> list[str]:
+    audit = view.audit
+    broken = float(audit.breaking_point("constant"))
+    if broken == 0:
+        return [
+            "The model is no better than a constant one on these rows: look at the target and the "
+            "columns before anything else."
+        ]
+    found = audit.columns
+    first = int(found.order()[0])
+    alone = float(found.deviations[first])
+    if alone < SMALL:
+        return [
+            f"Moving {isolated(found.names[first])} alone, by a mean of {number(alone)} standard "
+            "deviations, makes it no better than a constant. Do not rely on it where that column "
+            "drifts; fit again with a larger delta."
+        ]
+    return [
+        f"No column alone breaks it within a mean move of {number(SMALL)} standard deviations; "
+        f"the first to do so is {isolated(found.names[first])}, at {number(alone)}."
+    ]
+
+
+def _column(view: View) -> list[str]:
+    found = view.audit.columns
+    top = int(np.argmax(found.share))
+    if not found.share[top] >= LARGE:
+        return []
+    return [
+        f"Watch the column {isolated(found.names[top])}: {percent(found.share[top])} of the "
+        "adversary's budget goes into it. Check how it is measured, and who can change it."
+    ]
+
+
+def _class(view: View) -> list[str]:
+    audit = view.audit
+    if audit.classes is None:
+        return []
+    delta = float(view.stops.deltas[view.stops.first])
+    values = {c: float(audit.accuracy(delta, class_=c)) for c in audit.present_classes}
+    worst = min(values, key=values.__getitem__)
+    return [
+        f"The weakest class is {isolated(worst)}: at delta "
+        f"{number(delta)} an adversary that attacks it alone leaves {percent(values[worst])} of "
+        "its rows right. More of its rows, or a larger class_weight, would help first."
+    ]
+
+
+def _refit(view: View) -> list[str]:
+    stop = view.stops.first
+    refit = view.stops.refits[stop]
+    risk = float(view.stops.risk[stop])
+    if refit is None or not np.isfinite(risk):
+        return []
+    delta = number(view.stops.deltas[stop])
+    if risk <= (1 + WORTH) * refit.robust_risk:
+        return [
+            f"No linear model does much better against delta {delta} on these rows: worst-case "
+            f"loss {number(risk)}, the least possible {number(refit.robust_risk)}."
+        ]
+    return [
+        f"A model fitted for delta {delta} on these rows has worst-case loss "
+        f"{number(refit.robust_risk)} instead of {number(risk)}: fit one with delta={delta}."
+    ]
+
+
+def _drift_advice(view: View) -> list[str]:
+    drift = view.audit.drift
+    if drift is None:
+        return [
+            "Before deployment, guard it: otdro audit MODEL DATA --target COL "
+            "--require-accuracy A --at-delta D ends with 3 where the bound is not met."
+        ]
+    moved = isolated(drift.columns.names[int(drift.columns.order()[0])])
+    known = {
+        "inside": "The new rows are within what was certified: keep watching them.",
+        "outside": (
+            f"The new rows are farther away than what was certified, {moved} farthest: find out "
+            "why, label some of them, and fit again with them or with a larger delta."
+        ),
+        "cannot tell": (
+            "Whether the new rows are within what was certified cannot be told: gather more of "
+            "them, with labels."
+        ),
+    }
+    return [known[drift.verdict]] if drift.verdict in known else []

@@ -1,4 +1,4 @@
-"""An audit as the page draws it: the rows and axes to show, and where the adversary takes rows."""
+"""What the page shows of an audit: the stops of its slider, the axes, and the rows drawn."""
 
 from __future__ import annotations
 
@@ -9,16 +9,195 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..costs.directions import principal_directions
+from ..costs.table import signed
 from ..design import as_dense
 from ..inspection import Audit
-from .axes import Axis, axes_of, default_axes
-from .stops import Stops
-from .svg import spread
+from ..radius import path
+from .markup import isolated, number, spread
 
 Array = NDArray[Any]
 
-#: Rows that are drawn, and those among them that the adversary moves first.
-SHOWN, FIRST = 600, 40
+#: Stops of the slider beside the delta that the model was fitted for.
+STOPS = 21
+#: Entries of X up to which the best model is solved for at every stop, for smooth losses.
+SMOOTH_ENTRIES = 1_000_000
+#: The same for other losses, whose solver takes longer.
+OTHER_ENTRIES = 100_000
+#: The loss of accuracy at which the slider stands where the model was fitted for no delta.
+FALL = 0.05
+#: The gap of those solutions, relative to the risk of a constant: more digits than are shown.
+TOL = 1e-5
+#: Columns to choose from as axes: those that break the model first.
+COLUMNS = 24
+#: Directions of the cost to choose from, at the cheap end and at the expensive end.
+ENDS = 3
+#: Group labels of the axis menu.
+MODEL, COLUMN, CHEAP = "The model", "Columns", "Directions of the cost"
+#: Columns whose loadings name a direction.
+LOADINGS = 2
+#: Loadings below this are not printed.
+LEAST = 0.05
+#: Below this, as a ratio of eigenvalues or as a determinant, two unit directions are parallel.
+PARALLEL = 1e-9
+#: Rows that are drawn.
+SHOWN = 600
+#: Rows among them that the adversary moves first.
+FIRST = 40
+
+
+@dataclass(frozen=True, eq=False)
+class Refit:
+    """The linear model with the least worst-case loss at one delta, and what it certifies there."""
+
+    coef: Array
+    intercept: Array
+    accuracy: float
+    empirical_risk: float
+    robust_risk: float
+
+
+@dataclass(frozen=True, eq=False)
+class Stops:
+    """Rising ``deltas`` (m,) with certified accuracy and worst-case loss of the audited model.
+
+    ``refits`` are the best linear models against each delta on the same rows, None at delta 0 and
+    where they were not solved for. ``first`` is where the slider stands at first: the fitted
+    delta, else the first delta that costs a twentieth of the rows.
+    """
+
+    deltas: Array
+    accuracy: Array
+    risk: Array
+    first: int
+    fitted: int | None
+    refits: list[Refit | None]
+
+
+def stops_of(audit: Audit) -> Stops:
+    """Return the stops of the slider for an audit."""
+    # a grid that the user gave may be 0 alone
+    end = float(audit.deltas[-1]) or 1.0
+    # the curve is steepest near 0
+    deltas = end * np.linspace(0.0, 1.0, STOPS) ** 2
+    fitted = audit.fitted_delta
+    place = None
+    if fitted is not None and fitted <= 2 * end:
+        deltas = np.unique(np.append(deltas, fitted))
+        place = int(np.searchsorted(deltas, fitted))
+    accuracy = np.asarray(audit.accuracy(deltas))
+    fallen = np.flatnonzero(accuracy <= accuracy[0] - FALL)
+    return Stops(
+        deltas=deltas,
+        accuracy=accuracy,
+        risk=np.asarray(audit.risk(deltas)),
+        first=place if place is not None else int(fallen[0]) if len(fallen) else 0,
+        fitted=place,
+        refits=_refits(audit, deltas),
+    )
+
+
+def _refits(audit: Audit, deltas: Array) -> list[Refit | None]:
+    """Return the best models at ``deltas`` (rising, from 0), None where that would take long."""
+    loss = audit.model.loss
+    entries = audit.X.shape[0] * audit.X.shape[1]
+    many = audit.classes is not None and len(audit.classes) > 2
+    unbounded = audit.order == 1 and not np.isfinite(loss.lipschitz)
+    limit = SMOOTH_ENTRIES if np.isfinite(loss.smoothness) else OTHER_ENTRIES
+    priced = np.isfinite(min(audit.label_cost, audit.target_cost))
+    nothing: list[Refit | None] = [None] * len(deltas)
+    if many or unbounded or priced or entries > limit:
+        return nothing
+    y = audit.target if audit.classes is None else np.where(audit.target == 1, 1.0, -1.0)
+    ball = (audit.cost, audit.order, deltas[:0:-1])
+    try:
+        solved = path(audit.X, y, loss, *ball, sample_weight=audit.weights, tol=TOL)
+    except ValueError:
+        # no exact method for this loss, norm and order
+        return nothing
+    refits: list[Refit | None] = [None]
+    for k in range(len(deltas) - 1)[::-1]:
+        coef, intercept = solved.coef[[k]], solved.intercept[[k]]
+        if audit.classes is not None:
+            coef, intercept = np.vstack([0 * coef, coef]), np.append(0.0, intercept)
+        model = replace(audit.model, coef=coef, intercept=intercept)
+        refits.append(
+            Refit(
+                coef=coef,
+                intercept=intercept,
+                accuracy=replace(audit, model=model).accuracy(float(solved.deltas[k])),
+                empirical_risk=float(solved.empirical_risk[k]),
+                robust_risk=float(solved.robust_risk[k]),
+            )
+        )
+    return refits
+
+
+@dataclass(frozen=True, eq=False)
+class Axis:
+    """A unit ``direction`` (d,), what it is called, and the kind it is listed under."""
+
+    label: str
+    kind: str
+    direction: Array
+
+
+def axes_of(audit: Audit) -> list[Axis]:
+    """Return the axes, the model's own direction first where it has one."""
+    names, d = audit.names, len(audit.names)
+    unit = np.eye(d)
+    columns = [Axis(isolated(names[j]), COLUMN, unit[j]) for j in audit.columns.order()[:COLUMNS]]
+    if d == 1:
+        return [*columns, Axis("there is one column only", "Nothing", np.zeros(1))]
+    return [*_model_axes(audit), *columns, *_cost_axes(audit, d)]
+
+
+def _model_axes(audit: Audit) -> list[Axis]:
+    """Return the directions that the model looks at: of the score, or two of several scores."""
+    coef = audit.model.coef
+    # what all classes have in common decides nothing
+    seen = coef if audit.classes is None else coef - coef.mean(axis=0)
+    sizes, directions = np.linalg.svd(seen, full_matrices=False)[1:]
+    kept = directions[(sizes > PARALLEL * sizes[0]) & (sizes > 0)][:2]
+    if len(kept) == 1:
+        # the second of two classes lies upwards
+        return [Axis("the model's own direction", MODEL, kept[0] * np.sign(kept[0] @ seen[-1]))]
+    words = ("first", "second")[: len(kept)]
+    return [
+        Axis(f"the model's {word} direction", MODEL, signed(v))
+        for word, v in zip(words, kept, strict=True)
+    ]
+
+
+def _cost_axes(audit: Audit, d: int) -> list[Axis]:
+    """Return the cheapest and the most expensive directions where the cost sets any apart."""
+    if not audit.cost.euclidean:
+        return []
+    prices, vectors = principal_directions(audit.cost, d)
+    if prices[-1] <= prices[0] * (1 + PARALLEL):
+        return []
+    axes = []
+    for k in sorted({*range(min(ENDS, d)), *range(max(d - ENDS, 0), d)}):
+        vector = vectors[:, k]
+        order = np.argsort(-np.abs(vector), kind="stable")[:LOADINGS]
+        parts = [
+            f"{vector[j]:+.2f} {isolated(audit.names[j], 20)}".replace("-", "−", 1)
+            for j in order
+            if abs(vector[j]) >= LEAST
+        ]
+        axes.append(Axis(f"price {number(prices[k])}: {' '.join(parts)}", CHEAP, vector))
+    return axes
+
+
+def plane_slopes(coef: Array, first: Array, second: Array) -> Array:
+    """Return the slopes (K, 2) of the scores in the coordinates of two axes.
+
+    Coordinates are inner products with the axes, u = G (a, b) with the Gram matrix G of the two,
+    so that the slopes in u are G^-1 (B first, B second), with the pseudo-inverse of parallel axes.
+    """
+    D = np.stack([first, second])
+    inverse = np.linalg.pinv(D @ D.T, rcond=PARALLEL, hermitian=True)
+    return np.asarray((inverse @ D @ coef.T).T)
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,6 +208,11 @@ class View:
     stops: Stops
     seed: int = 0
 
+    @property
+    def has_refits(self) -> bool:
+        """Whether the best model for each delta is known."""
+        return any(refit is not None for refit in self.stops.refits)
+
     @cached_property
     def axes(self) -> list[Axis]:
         """The axes to choose from."""
@@ -36,8 +220,15 @@ class View:
 
     @cached_property
     def chosen(self) -> tuple[int, int]:
-        """The axes at first."""
-        return default_axes(self.axes, len(self.audit.names))
+        """The axes at first: two columns where there are two, else what the model looks at."""
+        kinds = [axis.kind for axis in self.axes]
+        if len(self.audit.names) <= 2:
+            first = kinds.index(COLUMN)
+            # in the order of the table
+            return (first, first + 1) if self.axes[first].direction[0] else (first + 1, first)
+        if kinds.count(MODEL) != 1:
+            return 0, 1
+        return 0, kinds.index(CHEAP) if CHEAP in kinds else 1
 
     @cached_property
     def order(self) -> Array:
@@ -98,9 +289,9 @@ class View:
         """The budget spent before each row is moved, and what moving all of it costs."""
         price, weights = self.audit.price[self.order], self.audit.weights[self.order]
         spend = np.where(np.isfinite(price), price * weights, np.inf)
-        found = np.empty((2, len(price)))
-        found[:, self.order] = np.append(0.0, np.cumsum(spend)[:-1]), spend
-        return found[0], found[1]
+        budgets = np.empty((2, len(price)))
+        budgets[:, self.order] = np.append(0.0, np.cumsum(spend)[:-1]), spend
+        return budgets[0], budgets[1]
 
     @cached_property
     def budgets(self) -> tuple[Array, Array]:
@@ -126,10 +317,3 @@ class View:
         """The number of the class of each drawn row; 0 for regression."""
         own = self.audit.target[self.rows]
         return own if self.audit.classes is not None else np.zeros(len(own), dtype=int)
-
-    def refit_at(self, stop: int) -> Any:
-        """Return the best model against the delta of a stop, None at 0 or where there is none."""
-        refits = self.stops.refits
-        if refits is None or self.stops.deltas[stop] == 0:
-            return None
-        return refits[stop - (len(self.stops.deltas) - len(refits))]

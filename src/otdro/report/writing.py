@@ -14,21 +14,25 @@ from typing import Any
 import numpy as np
 
 from .. import __version__
-from ..experiment import Summary, write_atomic
+from ..comparison import Summary
+from ..files import write_atomic
 from ..inspection import Audit
 from . import sections
-from .advice import advice
-from .charts import accuracy_chart, risk_chart
-from .drifting import drifted
-from .markup import json_script, name, number, plain
-from .scene import axis_options, scene, script_data
-from .stops import stops_of
-from .svg import marker
-from .view import View
-from .words import stop_texts
+from .markup import json_script, marker, name, number, plain
+from .pictures import (
+    accuracy_chart,
+    axis_options,
+    risk_chart,
+    scene,
+    script_data,
+    stop_texts,
+)
+from .view import View, stops_of
 
 #: What to say where the worst-case loss has no bound.
-ENDLESS = " At order 1 this loss has no bound: moves of little mass, far away. Audit with order=2."
+UNBOUNDED = (
+    " At order 1 this loss has no bound: moves of little mass, far away. Audit with order=2."
+)
 
 
 def write(
@@ -124,14 +128,14 @@ def render(
         "fitted": "" if view.stops.fitted is None else str(view.stops.fitted),
         "x-options": axis_options(view, view.chosen[0]),
         "y-options": axis_options(view, view.chosen[1]),
-        "endless": "" if np.isfinite(view.stops.risk).all() else ENDLESS,
+        "endless": "" if np.isfinite(view.stops.risk).all() else UNBOUNDED,
         "plain-risk": number(view.stops.risk[0]),
         "rows-first": sections.first_rows(view),
         "breaking": sections.breaking(view),
         "columns": sections.columns(view),
         "cost": sections.cost(view, model),
-        "drift": drifted(audit.drift),
-        "next": advice(view),
+        "drift": sections.drifted(audit.drift),
+        "next": sections.advice(view),
         "notes": _notes([*audit.notes, *notes]),
         **{f"at-{key}": escape(value) for key, value in texts[view.stops.first].items()},
     }
@@ -154,7 +158,7 @@ def _filled(template: str, parts: dict[str, str]) -> str:
 
 def _kind(view: View) -> str:
     """Return what the page has nothing to show of, for its style."""
-    lacks = {"no-refits": view.stops.refits is None, "no-fitted": view.stops.fitted is None}
+    lacks = {"no-refits": not view.has_refits, "no-fitted": view.stops.fitted is None}
     return " ".join(name for name, is_missing in lacks.items() if is_missing)
 
 
@@ -177,7 +181,7 @@ def _legend(view: View) -> str:
     ]
     if classes:
         marks.append('<li><i class="key own"></i> boundary of this model</li>')
-    if classes and view.stops.refits is not None:
+    if classes and view.has_refits:
         marks.append('<li><i class="key refit"></i> boundary refitted for this delta</li>')
     marks.append('<li><i class="key move"></i> move of a row to where it is wrong</li>')
     return "".join(marks)

@@ -10,13 +10,11 @@ from .base import Solver as Solver
 from .exact import Exact
 
 if TYPE_CHECKING:
-    from .euclidean.many import Solutions as Solutions
-    from .euclidean.many import solve_many
     from .smoothing.quadrature import Quadrature
     from .smoothing.sinkhorn import Sinkhorn
     from .smoothing.smoothed import Smoothed
 
-__all__ = ["Exact", "Quadrature", "Sinkhorn", "Smoothed", "solve_many"]
+__all__ = ["Exact", "Quadrature", "Sinkhorn", "Smoothed"]
 
 __getattr__ = at_first_use(
     __name__,
@@ -24,9 +22,8 @@ __getattr__ = at_first_use(
         "Quadrature": "smoothing.quadrature",
         "Sinkhorn": "smoothing.sinkhorn",
         "Smoothed": "smoothing.smoothed",
-        "Solutions": "euclidean.many",
-        "solve_many": "euclidean.many",
     },
+    gone={"solve_many": "solve the problems one after another with Exact().solve."},
 )
 
 _KNOWN = ("auto", "exact", "smoothed", "quadrature", "sinkhorn")

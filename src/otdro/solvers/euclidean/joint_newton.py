@@ -16,9 +16,8 @@ from . import newton
 from .batch import Batch
 from .batched import BatchedMethod
 from .coordinates import Coordinates
-from .joint import JointObjective
-from .joint_steps import JointMinimum, descend
 from .order_one import minimise
+from .order_two import JointMinimum, JointObjective, descend
 
 #: The gap, relative to the constant model's risk, to which a starting point is solved.
 ROUGH_TOL = 1e-3
@@ -86,8 +85,9 @@ def _off_zero(
     """Solve problems whose best model is not theta = 0, from solutions nearby if given."""
     target = tol * flat.risk
     start = objective.start(*_first(at, objective, flat, near))
-    dual = None if near is None else _duals(near, start.z)
-    found = descend(objective, start, target, max_iter, dual)
+    if near is not None:
+        start = start.with_duals(_duals(near, start.z))
+    found = descend(objective, start, target, max_iter)
     if near:
         _retried(found, objective, flat, target, max_iter)
     return at.solutions(found, found.lam, found.dual, target)

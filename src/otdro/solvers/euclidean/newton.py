@@ -19,9 +19,9 @@ from .batch import Batch, Minimum, norms
 from .batched import BatchedMethod
 from .block_rows import BlockRows
 from .coordinates import Coordinates
-from .gathered import MINIMISE, Asked, minimised, stackable
 from .newton_matrix import DENSE_UP_TO, NewtonMatrix
 from .order_one import Start, minimise, zero_points
+from .stack import Stack
 from .sweep import Sweep, applies, folded
 
 Array = NDArray[Any]
@@ -96,7 +96,7 @@ class Newton(BatchedMethod):
         zero = flat.columns(owner)
         batch = _batch(problem, at, pick_columns(weights, owner), np.tile(deltas, F))
         first = None if starts is None else tuple(np.tile(part, F) for part in at.places(starts))
-        found = MINIMISE.get()(batch, np.repeat(targets, m), max_iter, first, zero)
+        found = minimise(batch, np.repeat(targets, m), max_iter, first, zero)
         solved = _solutions(problem, at, found, np.repeat(targets, m), batch.rho)
         return [solved[f * m : (f + 1) * m] for f in range(F)]
 
@@ -116,23 +116,28 @@ class Newton(BatchedMethod):
         if _in_step(problems[0]):
             tols = np.full(len(problems), tol)
             return _solve_in_step(problems, np.asarray(deltas), tols, max_iter)
-        if MINIMISE.get() is not minimise or not stackable(problems[0].y, problems[0].loss):
+        one = problems[0]
+        if library(one.y) is not None or one.y.ndim != 1 or one.loss.task == "regression":
             return super().solve_folds(problems, deltas, tol, max_iter, starts)
-        m, (n, d) = len(deltas), problems[0].X.shape
+        m, (n, d) = len(deltas), one.X.shape
         ats = [Coordinates(problem) for problem in problems]
-        asked = []
+        batches, targets = [], []
+        firsts: list[Start | None] = []
         for problem, at in zip(problems, ats, strict=True):
             weights = pick_columns(problem.weights[:, None], np.zeros(m, dtype=int))
-            batch = _batch(problem, at, weights, np.asarray(deltas))
-            target = np.full(m, tol * constant_risk(problem)[1])
-            first = None if starts is None else at.places(starts)
-            asked.append(Asked(batch, target, max_iter, first))
+            batches.append(_batch(problem, at, weights, np.asarray(deltas)))
+            targets.append(np.full(m, tol * constant_risk(problem)[1]))
+            firsts.append(None if starts is None else at.places(starts))
         lot = max(1, ROWS_UP_TO // (m * n * min(n, d)))
-        lots = [asked[i : i + lot] for i in range(0, len(asked), lot)]
-        found = [each for part in lots for each in minimised(part, problems[0].weights)]
+        minima: list[Minimum] = []
+        for i in range(0, len(problems), lot):
+            part = slice(i, i + lot)
+            minima += _minimise_stack(batches[part], targets[part], firsts[part], max_iter)
         return [
-            _solutions(problem, at, each, one.target, one.batch.rho)
-            for problem, at, each, one in zip(problems, ats, found, asked, strict=True)
+            _solutions(problem, at, minimum, target, batch.rho)
+            for problem, at, minimum, target, batch in zip(
+                problems, ats, minima, targets, batches, strict=True
+            )
         ]
 
     def _coordinates(self, problem: Problem, part: slice | None = None) -> Coordinates:
@@ -196,6 +201,48 @@ class Newton(BatchedMethod):
                     known = self.solve(alone, fold_tol, max_iter, full)
                 swept.folds[f].append(known)
         return swept
+
+
+def _minimise_stack(
+    batches: list[Batch], targets: list[Array], starts: list[Start | None], max_iter: int
+) -> list[Minimum]:
+    """Return the minima of batches of labels over different rows, solved as one batch.
+
+    Rows that only others have get weight 0, and columns that only others have are zero. theta = 0
+    stands for no start.
+    """
+    n = max(batch.design.n for batch in batches)
+    d = max(batch.design.d for batch in batches)
+    sizes = [len(target) for target in targets]
+    ends = np.cumsum(sizes).tolist()
+    Z, y = np.zeros((len(batches), n, d)), np.ones((n, len(batches)))
+    theta, b, weights = np.zeros((d, ends[-1])), np.zeros(ends[-1]), np.zeros((n, ends[-1]))
+    parts = [slice(end - size, end) for end, size in zip(ends, sizes, strict=True)]
+    for k, (batch, start, part) in enumerate(zip(batches, starts, parts, strict=True)):
+        rows, columns = batch.design.n, batch.design.d
+        assert isinstance(batch.design, Design)
+        Z[k, :rows, :columns] = batch.design.dense()
+        y[:rows, k] = batch.y
+        weights[:rows, part] = batch.weights
+        if start is not None:
+            theta[:columns, part], b[part] = start[:2]
+    owner = np.repeat(np.arange(len(batches)), sizes)
+    rho = np.concatenate([batch.rho for batch in batches])
+    first = batches[0]
+    whole = Batch(Stack(Z[owner]), y[:, owner], weights, first.loss, rho, first.fit_intercept)
+    minimum = minimise(whole, np.concatenate(targets), max_iter, (theta, b))
+    return [
+        Minimum(
+            theta=minimum.theta[: batch.design.d, part],
+            b=minimum.b[part],
+            z=minimum.z[: batch.design.n, part],
+            slope=minimum.slope[: batch.design.n, part],
+            objective=minimum.objective[part],
+            gap=minimum.gap[part],
+            n_iter=minimum.n_iter[part],
+        )
+        for batch, part in zip(batches, parts, strict=True)
+    ]
 
 
 def _along(batch: Batch, deltas: Array, target: Array, max_iter: int) -> list[Minimum]:

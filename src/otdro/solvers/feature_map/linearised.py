@@ -21,8 +21,8 @@ from ...losses import Loss
 from ...problem import Problem, Solution
 from ...progress import logger
 from ..base import Method, Starts, constant_risk, constant_solution, verdict
-from ..euclidean.joint import JointObjective
-from ..euclidean.joint_steps import descend as joint_descend
+from ..euclidean.order_two import JointObjective
+from ..euclidean.order_two import descend as joint_descend
 from ..smoothing.gaussian_integral import SmoothedRows, softmax
 from ..smoothing.newton_path import descend
 from ..smoothing.smoothed_dual import (

@@ -12,8 +12,7 @@ from ...costs import Norm
 from ...duality import DualRows, worst_risk
 from ...losses import Loss
 from ...problem import Ball
-from ..euclidean.joint import JointObjective, JointPoint
-from ..euclidean.joint_steps import SHARP, newton_steps
+from ..euclidean.order_two import SHARP, JointObjective, JointPoint
 
 Array = NDArray[Any]
 
@@ -67,7 +66,6 @@ def _root_bound(rows: DualRows, z: Array) -> float:
 
 def _lower_bound(objective: JointObjective, x: JointPoint) -> float:
     """Return the lower bound of the moved rows, tied rows shared by one step of the model."""
-    shares = (x.value[0] >= x.value[-1]).astype(float)
     if x.two.any():
-        shares = newton_steps(objective, x, shares, np.array([SHARP])).p
-    return float(objective.lower_bound(x, shares)[0])
+        x, _, _ = objective.shared(x, np.array([SHARP]))
+    return float(objective.lower_bound(x)[0])

@@ -3,9 +3,9 @@
 from .batch import Minima as Minima
 from .batch import minimise as minimise
 from .columns import Columns as Columns
-from .joint import JointStream as JointStream
 from .newton import StreamCoordinates as StreamCoordinates
 from .newton import StreamedProblem as StreamedProblem
+from .order_two import JointStream as JointStream
 from .passes import Passes as Passes
 from .passes import together as together
 from .priced import PricedStream as PricedStream

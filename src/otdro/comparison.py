@@ -1,0 +1,442 @@
+"""Comparison of our model with plain, L1 and L2 ones on repeated splits of one table.
+
+``compare`` fits every model on the training rows of every split, behind the same preparation of the
+columns and with the same inner folds, and measures it on the test rows; ``summarise`` returns means
+with standard errors, and the paired differences to our model.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.model_selection import (
+    GroupKFold,
+    KFold,
+    ShuffleSplit,
+    StratifiedKFold,
+    StratifiedShuffleSplit,
+)
+from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import has_fit_parameter
+
+from .estimators import DROClassifier, DRORegressor
+
+Array = NDArray[Any]
+Splits = list[tuple[Array, Array]]
+
+#: Inverse strengths C of the l1 and l2 penalties of a classifier that folds choose among.
+STRENGTHS = np.logspace(-3, 2, 10)
+#: Strengths of the squared l2 penalty of a regression that folds choose among.
+RIDGE = np.logspace(-3, 4, 30)
+#: Number of strengths of the l1 penalty of a regression; LassoCV finds their range.
+LASSO = 50
+#: Inner folds at most.
+INNER_FOLDS = 5
+#: Groups up to which each is left out in turn; folds of more groups hold several.
+LEFT_OUT_ONE_BY_ONE = 20
+#: Paired differences of at least this many standard errors count in a verdict.
+ERRORS = 2.0
+#: The names of the models for a reader; documents keep the short names.
+NAMES = {
+    "ours": "otdro",
+    "plain": "no penalty",
+    "L1": "L1, tuned",
+    "L2": "L2, tuned",
+    "Wasserstein": "Euclidean cost",
+    "constant": "a constant",
+}
+#: The same inside the sentence of a verdict.
+WORDS = {"L1": "L1", "L2": "L2", "plain": "the model without a penalty", "constant": "a constant"}
+#: What to try where another model is better.
+REMEDIES = {"L1": "--cost linf", "L2": "--cost euclidean", "plain": "a smaller --delta"}
+
+
+@dataclass(frozen=True, eq=False)
+class Labelled:
+    """Rows of a data frame with their targets.
+
+    ``groups`` are the environments of the rows, ``unlabelled`` further rows without a target; None
+    if there are none.
+    """
+
+    X: Any
+    y: Array
+    task: str
+    groups: Array | None = None
+    unlabelled: Any = None
+
+    def part(self, rows: Array) -> Self:
+        """Return some of the rows, with all that have no target."""
+        groups = None if self.groups is None else self.groups[rows]
+        return replace(self, X=self.X.iloc[rows], y=self.y[rows], groups=groups)
+
+
+@dataclass(frozen=True)
+class Score:
+    """The measures of one method on one split."""
+
+    method: str
+    split: int
+    values: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The mean of a measure with its standard error, and the paired difference to ours."""
+
+    method: str
+    measure: str
+    mean: float
+    se: float
+    difference: float
+    difference_se: float
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The parameters that every model of a comparison shares."""
+
+    cv: Any = 5
+    intercept: bool = True
+    seed: int | None = None
+
+    def ours(self) -> dict[str, Any]:
+        """Return the same as parameters of our estimators."""
+        return {"cv": self.cv, "fit_intercept": self.intercept, "random_state": self.seed}
+
+
+# The models.
+
+
+def default_model(task: str, setting: Setting) -> Any:
+    """Return our estimator of the task with its defaults."""
+    model = DROClassifier if task == "classification" else DRORegressor
+    return model(**setting.ours())
+
+
+def plain(task: str, setting: Setting) -> Any:
+    """Return the model without a penalty."""
+    from sklearn.linear_model import LinearRegression, LogisticRegression
+
+    if task == "regression":
+        return LinearRegression(fit_intercept=setting.intercept)
+    return LogisticRegression(C=np.inf, fit_intercept=setting.intercept, max_iter=10_000)
+
+
+def tuned_l1(task: str, setting: Setting) -> Any:
+    """Return the model with an l1 penalty chosen by folds."""
+    from sklearn.linear_model import LassoCV, LogisticRegressionCV
+    from sklearn.multiclass import OneVsRestClassifier
+
+    if task == "regression":
+        return LassoCV(
+            alphas=LASSO, cv=setting.cv, fit_intercept=setting.intercept, max_iter=10_000
+        )
+    model = LogisticRegressionCV(
+        **_tuning(setting), l1_ratios=(1,), solver="liblinear", random_state=setting.seed
+    )
+    # liblinear takes two classes only
+    return OneVsRestClassifier(model) if task == "multiclass" else model
+
+
+def tuned_l2(task: str, setting: Setting) -> Any:
+    """Return the model with a squared l2 penalty chosen by folds."""
+    from sklearn.linear_model import LogisticRegressionCV, RidgeCV
+
+    if task == "regression":
+        return RidgeCV(alphas=RIDGE, cv=setting.cv, fit_intercept=setting.intercept)
+    return LogisticRegressionCV(**_tuning(setting), l1_ratios=(0,), max_iter=1000)
+
+
+def _tuning(setting: Setting) -> dict[str, Any]:
+    return {
+        "Cs": STRENGTHS,
+        "cv": setting.cv,
+        "fit_intercept": setting.intercept,
+        "scoring": "neg_log_loss",
+        "use_legacy_attributes": False,
+    }
+
+
+def contenders(
+    task: str, n_classes: int, setting: Setting, ours: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return the models to compare by name; ``ours`` are parameters of our model."""
+    from sklearn.dummy import DummyClassifier, DummyRegressor
+
+    classifies = task == "classification"
+    kind = "multiclass" if classifies and n_classes > 2 else task
+    euclidean = {"cost": "euclidean", "delta": "cv"}
+    return {
+        "ours": default_model(task, setting).set_params(**(ours or {})),
+        "plain": plain(kind, setting),
+        "L1": tuned_l1(kind, setting),
+        "L2": tuned_l2(kind, setting),
+        "constant": DummyClassifier(strategy="prior") if classifies else DummyRegressor(),
+        "Wasserstein": default_model(task, setting).set_params(**euclidean),
+    }
+
+
+# The splits.
+
+
+def folds(y: Array, seed: int | None) -> StratifiedKFold:
+    """Return five folds, or as many as the smallest class has rows, but at least two."""
+    least = int(np.unique(y, return_counts=True)[1].min())
+    return StratifiedKFold(max(2, min(INNER_FOLDS, least)), shuffle=True, random_state=seed)
+
+
+def inner_folds(y: Array, task: str, seed: int, groups: Array | None = None) -> Any:
+    """Return the folds that choose penalties and delta, the same for all models.
+
+    With ``groups`` they leave environments out, if there is more than one.
+    """
+    if groups is not None and len(np.unique(groups)) > 1:
+        splits = leave_out(y, task, groups, most=INNER_FOLDS)
+        if splits:
+            return splits
+    if task == "classification":
+        return folds(y, seed)
+    return KFold(max(2, min(INNER_FOLDS, len(y) // 2)), shuffle=True, random_state=seed)
+
+
+def rounds(
+    y: Array,
+    task: str,
+    repeats: int | None,
+    seed: int,
+    groups: Array | None = None,
+    in_order: bool = False,
+) -> Splits:
+    """Return the splits of a comparison.
+
+    Without ``groups`` they are random: five folds if ``repeats`` is None, else as many splits into
+    four and one fifths. With groups whole environments are left out; ``in_order`` trains on the
+    environments so far and tests on the next.
+    """
+    if groups is None:
+        if repeats is None:
+            return list(inner_folds(y, task, seed).split(y, y))
+        splitter = StratifiedShuffleSplit if task == "classification" else ShuffleSplit
+        return list(splitter(repeats, test_size=0.2, random_state=seed).split(y, y))
+    if in_order:
+        splits = forward(y, task, groups)
+    else:
+        splits = leave_out(y, task, groups, LEFT_OUT_ONE_BY_ONE)
+    if not splits:
+        raise ValueError(
+            "no split into environments has training rows of every class; compare without groups."
+        )
+    return splits
+
+
+def leave_out(y: Array, task: str, groups: Array, most: int) -> Splits:
+    """Return at most ``most`` splits that leave whole environments out.
+
+    A split whose training rows lack a class is dropped; the list may be empty.
+    """
+    count = min(most, len(np.unique(groups)))
+    if count < 2:
+        raise ValueError(
+            f"splits that leave environments out need two of them, got {str(groups[0])!r} only."
+        )
+    pairs = GroupKFold(count).split(y, y, groups)
+    return [pair for pair in pairs if _has_all_classes(y, task, *pair)]
+
+
+def forward(y: Array, task: str, groups: Array) -> Splits:
+    """Return splits that train on the environments so far and test on the next one.
+
+    Their order is that of the first row of each.
+    """
+    names = list(dict.fromkeys(groups.tolist()))
+    code = np.array([names.index(group) for group in groups.tolist()])
+    pairs = [(np.flatnonzero(code < k), np.flatnonzero(code == k)) for k in range(1, len(names))]
+    return [pair for pair in pairs if _has_all_classes(y, task, *pair)]
+
+
+def _has_all_classes(y: Array, task: str, train: Array, test: Array) -> bool:
+    """Whether the training rows hold two classes, and every class of the test rows."""
+    if task != "classification":
+        return True
+    classes = np.unique(y[train])
+    return len(classes) > 1 and bool(np.isin(y[test], classes).all())
+
+
+# Fits and their measures.
+
+
+def compare(
+    data: Labelled,
+    preprocessing: Any,
+    splits: Splits,
+    *,
+    methods: list[str] | None = None,
+    seed: int = 0,
+    ours: Mapping[str, Any] | None = None,
+) -> Iterator[Score]:
+    """Yield the scores of every method on every split; preprocessing is fitted inside each.
+
+    ``ours`` are parameters of our model that differ from the defaults.
+    """
+    for k, (train_rows, test_rows) in enumerate(splits):
+        train = data.part(train_rows)
+        cv = inner_folds(train.y, data.task, seed, train.groups)
+        setting = Setting(cv=cv, seed=seed)
+        models = contenders(data.task, len(np.unique(train.y)), setting, ours)
+        for name, model in models.items():
+            if methods is not None and name not in methods:
+                continue
+            pipe = Pipeline([("columns", clone(preprocessing)), ("model", model)])
+            # a baseline that does not converge is scored as it is
+            with warnings.catch_warnings(record=True, action="always"):
+                fit_pipeline(pipe, train)
+            yield Score(name, k, measures(pipe, data.part(test_rows)))
+
+
+def fit_pipeline(pipe: Pipeline, data: Labelled) -> None:
+    """Fit a preparation of columns and a model.
+
+    The model is given the environments and the rows without labels if its fit takes them; the
+    columns are prepared from all rows.
+    """
+    columns, model = pipe[:-1], pipe[-1]
+    options: dict[str, Any] = {}
+    groups = data.groups
+    if groups is not None and len(np.unique(groups)) > 1 and has_fit_parameter(model, "groups"):
+        options["groups"] = groups
+    if data.unlabelled is None:
+        pipe.fit(data.X, data.y, **{f"model__{name}": value for name, value in options.items()})
+        return
+    columns.fit(_stacked(data.X, data.unlabelled))
+    if has_fit_parameter(model, "unlabelled"):
+        options["unlabelled"] = columns.transform(data.unlabelled)
+    model.fit(columns.transform(data.X), data.y, **options)
+
+
+def _stacked(X: Any, more: Any) -> Any:
+    """Return the rows of two arrays, or of two tables of the same columns, as one."""
+    if hasattr(X, "iloc"):
+        import pandas as pd
+
+        return pd.concat([X, more], ignore_index=True)
+    return np.vstack([X, more])
+
+
+def measures(model: Any, data: Labelled) -> dict[str, float]:
+    """Return the test measures of a fitted model."""
+    X, y = data.X, data.y
+    if data.task == "regression":
+        error = model.predict(X) - y
+        return {"RMSE": float(np.sqrt(np.mean(error**2))), "MAE": float(np.abs(error).mean())}
+    if hasattr(model, "decision_function"):
+        scores = model.decision_function(X)
+        if scores.ndim == 1:
+            sign = np.where(y == model.classes_[1], 1.0, -1.0)
+            loss = float(np.logaddexp(0, -sign * scores).mean())
+            # a score of 0 predicts the first class, as scikit-learn does
+            return {"log-loss": loss, "accuracy": float(((scores > 0) == (sign > 0)).mean())}
+    loss = float("nan")
+    if hasattr(model, "predict_proba"):
+        column = np.searchsorted(model.classes_, y)
+        chances = model.predict_proba(X)[np.arange(len(y)), column]
+        loss = float(-np.log(np.maximum(chances, 1e-300)).mean())
+    return {"log-loss": loss, "accuracy": float((model.predict(X) == y).mean())}
+
+
+# Summaries.
+
+
+def summarise(scores: list[Score]) -> list[Summary]:
+    """Return means and standard errors over the splits, and paired ones against ours."""
+    methods = list(dict.fromkeys(score.method for score in scores))
+    summaries = []
+    for measure in scores[0].values:
+        values = {
+            method: np.array([s.values[measure] for s in scores if s.method == method])
+            for method in methods
+        }
+        ours = values.get("ours")
+        for method, own in values.items():
+            paired = ours is not None and len(ours) == len(own)
+            difference = own - ours if paired else np.full(len(own), np.nan)
+            summaries.append(
+                Summary(
+                    method=method,
+                    measure=measure,
+                    mean=float(own.mean()),
+                    se=standard_error(own),
+                    difference=float(difference.mean()),
+                    difference_se=standard_error(difference),
+                )
+            )
+    return summaries
+
+
+def standard_error(values: Array) -> float:
+    """Return sd/sqrt(n), nan for one value."""
+    return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else float("nan")
+
+
+def verdict(scores: Sequence[Summary], cost: str | None = None) -> str:
+    """Return one sentence on a comparison: is our model worth having here, and if not, what to try.
+
+    Differences are of the first measure, a loss, paired by split.
+    """
+    measure = scores[0].measure
+    gains = {s.method: gain(s) for s in scores if s.measure == measure and s.method in WORDS}
+    if "constant" in gains and gains["constant"] < ERRORS:
+        return (
+            "No better than a model that sees no column: nothing was learned that holds on other "
+            "rows."
+        )
+    others: list[str] = [name for name in ("L2", "L1", "plain") if name in gains]
+    beaten = [name for name in others if gains[name] >= ERRORS]
+    ahead = sorted((n for n in others if gains[n] <= -ERRORS), key=gains.__getitem__)
+    even = [name for name in others if name not in beaten and name not in ahead]
+    parts = []
+    if beaten:
+        parts.append(f"better than {_listed(beaten)} here")
+    if even:
+        parts.append(f"no better and no worse than {_listed(even)}")
+    text = "; ".join(parts)
+    if ahead:
+        best = ahead[0]
+        worse = f"{_listed(ahead)} {'is' if len(ahead) == 1 else 'are'} better"
+        remedy = REMEDIES[best]
+        known = cost is not None and remedy == f"--cost {cost}"
+        text = "; ".join(([text] if text else []) + [worse + ("" if known else f": try {remedy}")])
+    return text[:1].upper() + text[1:] + f" ({measure}, {ERRORS:g} standard errors)."
+
+
+def gain(other: Summary) -> float:
+    """Return by how many standard errors of the paired difference ours is better than a method."""
+    difference = -other.difference if other.measure == "accuracy" else other.difference
+    if other.difference_se > 0:
+        return difference / other.difference_se
+    return float("inf") * difference if difference else 0.0
+
+
+def on_the_cost(scores: Sequence[Summary]) -> str:
+    """Return whether the learned cost pays: ours beside the same model under a Euclidean cost."""
+    euclidean = next(s for s in scores if s.method == "Wasserstein")
+    ahead = gain(euclidean)
+    word = "is no better and no worse than"
+    if abs(ahead) >= ERRORS:
+        word = "wins against" if ahead > 0 else "loses against"
+    return (
+        f"The learned cost {word} the Euclidean one here ({euclidean.measure} of the Euclidean "
+        f"one minus that of the learned one: {euclidean.difference:+.3f} ± "
+        f"{euclidean.difference_se:.3f})."
+    )
+
+
+def _listed(names: list[str]) -> str:
+    words = [WORDS[name] for name in names]
+    return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " and " + words[-1]

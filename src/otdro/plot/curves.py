@@ -1,0 +1,395 @@
+"""Displays of curves over delta: risks, coefficients and certified accuracy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..problem import Sample
+from ..radius.grid import over_classes
+from ..radius.profile import theory_delta
+from .display import (
+    DASHES,
+    FAINT,
+    LINES,
+    OTHER,
+    Display,
+    label_axes,
+    legend,
+    names_of,
+    new_figure,
+    shortened,
+)
+
+Array = NDArray[Any]
+
+#: Coefficients that are named; the others are grey.
+NAMED = 7
+#: Points of a curve of certified accuracy where no deltas are given.
+POINTS = 201
+
+
+@dataclass(eq=False)
+class PathDisplay(Display):
+    """Empirical and robust risk along ``deltas``, fold scores, the chosen delta and theory's.
+
+    Best made by ``from_estimator``.
+
+    Parameters
+    ----------
+    deltas : ndarray of shape (m,)
+        The radii.
+    empirical_risk, robust_risk : ndarray of shape (m,)
+        The mean loss and the worst case along them.
+    score, score_se : ndarray of shape (m,), default=None
+        Fold scores and their standard errors.
+    chosen, theory : float, default=None
+        Deltas to be marked: the one chosen, and that of the profile.
+    score_is_loss : bool, default=True
+        Whether the score is the negative loss of held-out rows; it is then drawn, with its sign
+        changed, beside the risks. Another score gets an axis of its own.
+
+    Attributes
+    ----------
+    ax_, figure_, empirical_, robust_, score_, score_band_, chosen_, theory_, score_ax_
+        What ``plot`` drew; None for what is not drawn.
+    """
+
+    deltas: Array
+    empirical_risk: Array
+    robust_risk: Array
+    score: Array | None = None
+    score_se: Array | None = None
+    chosen: float | None = None
+    theory: float | None = None
+    score_is_loss: bool = True
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, *, ax: Any = None, theory: bool = True) -> Self:
+        """Draw the path of an estimator that chose delta by folds (``delta="cv"``).
+
+        One-vs-rest risks are means over the classes.
+
+        Parameters
+        ----------
+        estimator : DROClassifier or DRORegressor
+            A fitted estimator.
+        ax : Axes, default=None
+            Where to draw; None makes a figure.
+        theory : bool, default=True
+            Whether to mark the delta of the profile theory too, where the loss and the cost have
+            one and the training rows are at hand.
+        """
+        path = path_of(estimator)
+        return cls(
+            path.deltas,
+            over_classes(path.empirical_risk),
+            over_classes(path.robust_risk),
+            score=path.score_mean,
+            score_se=path.score_se,
+            chosen=estimator.delta_,
+            theory=_theory(estimator) if theory else None,
+            score_is_loss=estimator.scoring is None,
+        ).plot(ax=ax)
+
+    def _draw(self) -> None:
+        """Draw against delta on a logarithmic axis."""
+        self.ax_.set_xscale("log")
+        style = {"color": LINES[0], "linewidth": 1.8}
+        self.robust_ = self.ax_.plot(self.deltas, self.robust_risk, label="robust risk", **style)[0]
+        self.empirical_ = self.ax_.plot(
+            self.deltas, self.empirical_risk, color=OTHER, linestyle="--", label="empirical risk"
+        )[0]
+        label_axes(self.ax_, "delta (bound on the mean cost of moves)", "risk")
+        self._plot_score()
+        self.chosen_ = self._mark(self.chosen, "chosen delta", "-")
+        self.theory_ = self._mark(self.theory, "theory's delta", ":")
+        shown = [self.robust_, self.empirical_, self.score_, self.chosen_, self.theory_]
+        handles = [artist for artist in shown if artist is not None]
+        legend(self.ax_, handles=handles)
+
+    def _plot_score(self) -> None:
+        self.score_ = self.score_band_ = self.score_ax_ = None
+        if self.score is None:
+            return
+        ax, sign, label = self.ax_, -1, "loss of held-out rows"
+        if not self.score_is_loss:
+            ax, sign, label = self.ax_.twinx(), 1, "score of held-out rows"
+            ax.spines["top"].set_visible(False)
+            ax.set_ylabel(label)
+            self.score_ax_ = ax
+        mean = sign * self.score
+        self.score_ = ax.plot(self.deltas, mean, color=LINES[1], linestyle="-.", label=label)[0]
+        if self.score_se is not None:
+            band = (mean - self.score_se, mean + self.score_se)
+            self.score_band_ = ax.fill_between(
+                self.deltas, *band, color=LINES[1], alpha=0.15, linewidth=0
+            )
+
+    def _mark(self, delta: float | None, label: str, linestyle: str) -> Any:
+        if delta is None or delta <= 0:
+            return None
+        colour = "black" if linestyle == "-" else OTHER
+        return self.ax_.axvline(
+            delta, color=colour, linewidth=1, linestyle=linestyle, label=label, zorder=0
+        )
+
+
+def path_of(estimator: Any) -> Any:
+    """Return the path of a fitted estimator; say how to get one where there is none."""
+    path = getattr(estimator, "path_", None)
+    if path is None:
+        raise ValueError(
+            f"{type(estimator).__name__} has no path_: it was fitted with "
+            f"delta={estimator.delta!r}. Fit it with delta='cv'."
+        )
+    return path
+
+
+def _theory(estimator: Any) -> float | None:
+    """Return the delta of the profile theory, None where it has nothing to say."""
+    problems = getattr(estimator, "_problems", None)
+    if problems is None or len(problems) > 1:
+        return None
+    p = problems[0]
+    sample = Sample(p.X, [p.y], p.weights, p.loss, p.fit_intercept)
+    try:
+        return theory_delta(sample, p.ball.cost, p.ball.order, estimator.confidence)
+    except ValueError:
+        return None
+
+
+@dataclass(eq=False)
+class CoefficientPathDisplay:
+    """Coefficients along ``deltas`` (m,); the largest are named, the others grey.
+
+    Several classes have one panel each, in which a column keeps its colour. Best made by
+    ``from_estimator``.
+
+    Parameters
+    ----------
+    deltas : ndarray of shape (m,)
+        The radii.
+    coef : ndarray of shape (m, d) or (m, K, d)
+        The coefficients along them, of one model or of each class.
+    names : list of str
+        The names of the columns.
+    chosen : float, default=None
+        A delta to be marked.
+    classes : list of K labels, default=None
+        The classes of the panels.
+
+    Attributes
+    ----------
+    ax_, figure_, lines_, chosen_
+        What ``plot`` drew, one line per column in their order; None where no delta is marked.
+        With panels ``ax_`` (K,) is an array, ``lines_`` and ``chosen_`` are lists of K.
+    """
+
+    deltas: Array
+    coef: Array
+    names: list[str]
+    chosen: float | None = None
+    classes: list[Any] | None = None
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, *, ax: Any = None, class_: Any = None, feature_names: Any = None
+    ) -> Self:
+        """Draw the path of an estimator that chose delta by folds.
+
+        Parameters
+        ----------
+        estimator : DROClassifier or DRORegressor
+            A fitted estimator.
+        ax : Axes or sequence of Axes, default=None
+            Where to draw, one for each panel; None makes a figure.
+        class_ : label, default=None
+            Of more than two classes, the one whose coefficients are drawn; None draws a panel for
+            each.
+        feature_names : sequence of str, default=None
+            The names of the columns; None: as the fit saw them.
+        """
+        path = path_of(estimator)
+        names = names_of(estimator, feature_names)
+        coef, classes = path.coef, None
+        if coef.ndim == 3:
+            classes = estimator.classes_.tolist()
+        if classes is not None and class_ is not None:
+            if class_ not in classes:
+                raise ValueError(f"class_={class_!r} must be one of the classes {classes}.")
+            coef, classes = coef[:, classes.index(class_)], None
+        return cls(path.deltas, coef, names, estimator.delta_, classes).plot(ax=ax)
+
+    def plot(self, ax: Any = None) -> Self:
+        """Draw against delta on a logarithmic axis.
+
+        Parameters
+        ----------
+        ax : Axes or sequence of Axes, default=None
+            Where to draw, one for each panel; None makes a figure.
+
+        Returns
+        -------
+        self
+        """
+        if self.classes is None:
+            self.ax_ = new_figure()[0, 0] if ax is None else ax
+            self.figure_ = self.ax_.figure
+            self.lines_, self.chosen_ = self._panel(self.ax_, self.coef)
+            self._legend(self.ax_, self.lines_)
+            return self
+        self.ax_ = _panels(ax, self.classes)
+        self.figure_ = self.ax_[0].figure
+        by_class = np.swapaxes(self.coef, 0, 1)
+        drawn = [self._panel(*panel) for panel in zip(self.ax_, by_class, strict=True)]
+        self.lines_ = [lines for lines, _ in drawn]
+        self.chosen_ = [mark for _, mark in drawn]
+        for panel, label in zip(self.ax_, self.classes, strict=True):
+            panel.set_title(shortened(f"class {label}"))
+            if ax is None:
+                panel.label_outer()
+        self._legend(self.ax_[0], self.lines_[0])
+        return self
+
+    def _largest(self) -> list[int]:
+        """Return the columns that are named, those with the largest coefficients first."""
+        size = np.abs(self.coef).max(axis=tuple(range(self.coef.ndim - 1)))
+        found: list[int] = np.argsort(-size, kind="stable")[:NAMED].tolist()
+        return found
+
+    def _panel(self, ax: Any, coef: Array) -> tuple[list[Any], Any]:
+        """Draw the coefficients (m, d) of one model; return its lines and the mark of delta."""
+        ax.set_xscale("log")
+        ax.axhline(0, color=FAINT, linewidth=0.8, zorder=0)
+        largest = self._largest()
+        lines = []
+        for j, values in enumerate(coef.T):
+            style: dict[str, Any] = {"color": FAINT, "linewidth": 0.8, "zorder": 1}
+            if j in largest:
+                rank = largest.index(j)
+                style = {"color": LINES[rank], "linestyle": DASHES[rank], "linewidth": 1.6}
+                style["label"] = shortened(self.names[j])
+            lines.append(ax.plot(self.deltas, values, **style)[0])
+        label_axes(ax, "delta (bound on the mean cost of moves)", "coefficient")
+        if not self.chosen:
+            return lines, None
+        return lines, ax.axvline(self.chosen, color="black", linewidth=1, zorder=0)
+
+    def _legend(self, ax: Any, lines: list[Any]) -> None:
+        named = [lines[j] for j in self._largest()]
+        legend(ax, handles=named, fontsize="small", ncols=2)
+
+
+@dataclass(eq=False)
+class CertifiedAccuracyDisplay(Display):
+    """The least accuracy under any distribution within transport cost delta, one line per model.
+
+    Models are comparable where they were audited under the same cost and order. Best made by
+    ``from_audits``.
+
+    Parameters
+    ----------
+    deltas : ndarray of shape (m,)
+        The radii.
+    accuracy : mapping of str to ndarray of shape (m,)
+        The curve of each model.
+    level : float, default=None
+        An accuracy that is required, to be marked.
+
+    Attributes
+    ----------
+    ax_, figure_, lines_, level_
+        What ``plot`` drew, one line per name.
+    """
+
+    deltas: Array
+    accuracy: Mapping[str, Array]
+    level: float | None = None
+
+    @classmethod
+    def from_audits(
+        cls,
+        audits: Mapping[str, Any],
+        *,
+        deltas: Any = None,
+        level: float | None = None,
+        ax: Any = None,
+    ) -> Self:
+        """Draw audits by name.
+
+        Parameters
+        ----------
+        audits : mapping of str to Audit
+            From ``otdro.audit``, all under the same cost and order.
+        deltas : array-like, default=None
+            The radii; None is the range in which the first ones fall.
+        level : float, default=None
+            An accuracy that is required, to be marked.
+        ax : Axes, default=None
+            Where to draw; None makes a figure.
+        """
+        if not audits:
+            raise ValueError("there is no audit to draw: give a dict of names and audits.")
+        if deltas is None:
+            # to where the last model can be wrong on half of its rows
+            ends = [float(audit.breaking_point(0.5)) for audit in audits.values()]
+            finite = [end for end in ends if np.isfinite(end) and end > 0]
+            deltas = np.linspace(0, max(finite, default=1.0), POINTS)
+        grid = np.asarray(deltas, dtype=float)
+        curves = {str(name): np.asarray(audit.accuracy(grid)) for name, audit in audits.items()}
+        return cls(grid, curves, level).plot(ax=ax)
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, X: Any, y: Any, *, ax: Any = None, **options: Any
+    ) -> Self:
+        """Audit a fitted linear model on labelled rows and draw its curve.
+
+        Parameters
+        ----------
+        estimator : fitted linear model
+            Any model that ``otdro.audit`` takes.
+        X, y : array-like of shape (n, d) and (n,)
+            Labelled rows.
+        ax : Axes, default=None
+            Where to draw; None makes a figure.
+        **options
+            Go to ``otdro.audit``.
+        """
+        from ..inspection import audit
+
+        return cls.from_audits({type(estimator).__name__: audit(estimator, X, y, **options)}, ax=ax)
+
+    def _draw(self) -> None:
+        """Draw one line per model."""
+        self.lines_ = []
+        for k, (name, values) in enumerate(self.accuracy.items()):
+            style = {"color": LINES[k % len(LINES)], "linestyle": DASHES[k % len(DASHES)]}
+            line = self.ax_.plot(self.deltas, values, label=shortened(name, 40), **style)[0]
+            self.lines_.append(line)
+        self.level_ = None
+        if self.level is not None:
+            self.level_ = self.ax_.axhline(self.level, color=FAINT, linewidth=1, zorder=0)
+        label_axes(self.ax_, "delta (mean cost of moves)", "certified accuracy")
+        self.ax_.set_ylim(0, 1.02)
+        self.ax_.set_xlim(0, float(self.deltas[-1]) or 1.0)
+        legend(self.ax_)
+
+
+def _panels(axes: Any, classes: list[Any]) -> Array:
+    """Return one Axes per class: those given, or a column of a new figure with one scale."""
+    K = len(classes)
+    if axes is None:
+        return new_figure(K, sharex=True, sharey=True, figsize=(6.4, 1.2 + 2.2 * K))[:, 0]
+    panels = np.ravel(np.asarray(axes, dtype=object))
+    if len(panels) != K:
+        raise ValueError(
+            f"one panel for each of the classes {classes} needs {K} Axes, got {len(panels)}: "
+            f"pass ax=plt.subplots({K})[1], or draw one class by class_={classes[0]!r}."
+        )
+    return panels
