@@ -5,8 +5,10 @@ BIN := $(VENV)/bin
 WORKERS ?= 2
 # whole files to a worker: what the tests of a file share is fitted once
 DIST ?= loadfile
+SECONDS ?= 600
+SEED ?= 0
 
-.PHONY: run test test-all test-package stranger check docs bench table1 clean
+.PHONY: run test test-all fuzz test-oldest test-package stranger check docs bench table1 clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -34,6 +36,17 @@ test-all: $(VENV)/.test test-package
 
 test-package: $(VENV)/.test
 	$(BIN)/python -m pytest -m package
+
+# random fits of every kind; a failure is printed and goes into tests/test_fuzz.py
+fuzz: $(VENV)/.test
+	cd tests && ../$(BIN)/python fuzz.py --seconds $(SECONDS) --seed $(SEED)
+
+# the lowest versions that pyproject.toml declares
+test-oldest:
+	$(PYTHON) -m venv .venv-oldest
+	$(PYTHON) tests/oldest.py > .venv-oldest/constraints.txt
+	.venv-oldest/bin/python -m pip install --quiet --disable-pip-version-check -c .venv-oldest/constraints.txt -e '.[all,test]'
+	.venv-oldest/bin/python -m pytest -n $(WORKERS) --dist $(DIST) -m "not slow"
 
 stranger:
 	.ci/stranger

@@ -42,6 +42,11 @@ KINDS = {
 }
 
 
+def solution(solver, problem):
+    """Return the solution of one problem."""
+    return solver.solve([problem], [problem.ball.delta])[0][0]
+
+
 def timed(run, repeats=5):
     """Return the median seconds of a run, the device being idle before and after it."""
     seconds = []
@@ -119,16 +124,16 @@ def long_rows(device, scale):
     X, y = labelled(10_000_000 // scale, 100, device)
     weights = torch.full_like(y, 1 / len(y))
     problem = Problem(X, y, weights, Logistic(), Ball(Norm(2), 0.01, 1))
-    seconds, found = timed(lambda: Exact(tol=1e-6).solve(problem))
+    seconds, found = timed(lambda: solution(Exact(tol=1e-6), problem))
     model = DROClassifier(cost="euclidean", delta=0.01)
     fit, _ = timed(lambda: model.fit(X, y))
     known = floors(X)
     part = Problem(X[::20].contiguous(), y[::20], 20 * weights[::20], Logistic(), problem.ball)
     own = own_products(X)
-    of_part, _ = timed(lambda: Exact(tol=1e-5).solve(part))
-    made_of = kernels(lambda: Exact(tol=1e-6).solve(problem), device)
+    of_part, _ = timed(lambda: solution(Exact(tol=1e-5), part))
+    made_of = kernels(lambda: solution(Exact(tol=1e-6), problem), device)
     exact = Problem(X.double(), y, weights, Logistic(), Ball(Norm(2), 0.01, 1))
-    reference = Exact(tol=1e-10).solve(exact)
+    reference = solution(Exact(tol=1e-10), exact)
     return {
         "shape": list(X.shape),
         "solve_s": seconds,
@@ -155,9 +160,9 @@ def several_classes(device, scale):
     y = ((X - 0.5) @ B - torch.log(-torch.log(noise))).argmax(dim=1).double()
     weights = torch.full_like(y, 1 / len(y))
     problem = Problem(X, y, weights, Softmax(K), Ball(Norm(2), 0.01, 1))
-    seconds, found = timed(lambda: Exact(tol=1e-6).solve(problem), repeats=2)
+    seconds, found = timed(lambda: solution(Exact(tol=1e-6), problem), repeats=2)
     exact = Problem(X.double(), y, weights, Softmax(K), Ball(Norm(2), 0.01, 1))
-    reference = Exact(tol=1e-9).solve(exact)
+    reference = solution(Exact(tol=1e-9), exact)
     known = floors(X)
     return {
         "shape": [*X.shape, K],
@@ -167,7 +172,7 @@ def several_classes(device, scale):
         "gap": found.gap,
         "excess_over_float64": (found.objective - reference.objective) / reference.objective,
         "floors_s": known,
-        "kernels": kernels(lambda: Exact(tol=1e-6).solve(problem), device),
+        "kernels": kernels(lambda: solution(Exact(tol=1e-6), problem), device),
         "in_grams": seconds / known["gram"],
     }
 

@@ -11,9 +11,14 @@ from otdro.duality import Round
 from otdro.losses import Logistic, Squared
 from otdro.problem import Ball, Problem
 from otdro.solvers import Exact, Quadrature
-from otdro.solvers.finite import support
-from otdro.solvers.smoothing.linear_score import LinearScore
-from otdro.solvers.smoothing.smoothed_dual import dual_rows
+from otdro.solvers.finite import formulate
+from otdro.solvers.smoothing.draws import LinearScore
+from otdro.solvers.smoothing.quadrature import dual_rows
+
+
+def solution(solver, problem):
+    """Return the solution of one problem."""
+    return solver.solve([problem], [problem.ball.delta])[0][0]
 
 
 def seconds(call, repeats):
@@ -88,8 +93,8 @@ def finite(n=200, m=2000, d=10):
     S = np.random.default_rng(1).normal(size=(m, d))
     problem = Problem(X, y, np.full(n, 1 / n), Logistic(), Ball(Norm(2), 0.1, 2), True, S)
     found = []
-    ours = seconds(lambda: found.append(Exact(tol=1e-8).solve(problem)), 3)
-    f, _, _ = support.formulate(problem)
+    ours = seconds(lambda: found.append(solution(Exact(tol=1e-8), problem)), 3)
+    f, _, _ = formulate(problem)
     theta, b, lam = cp.Variable(d), cp.Variable(), cp.Variable(nonneg=True)
     eta, z = cp.Variable(n), f.nodes @ theta + b
     table = {label: cp.Variable(n + m) for label in (-1.0, 1.0)}
@@ -119,7 +124,10 @@ def quadrature():
 
 def compare(case, problem):
     """Print the time of Quadrature over that of Exact, and how far apart their risks are."""
-    calls = (lambda _: Quadrature().solve(problem), lambda _: Exact().solve(problem))
+    calls = (
+        lambda _: solution(Quadrature(), problem),
+        lambda _: solution(Exact(), problem),
+    )
     smooth, exact = (call(None).objective for call in calls)
     ours, theirs = rounds(calls, [None], 5)
     n, d = problem.X.shape

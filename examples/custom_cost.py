@@ -27,8 +27,8 @@ own = Problem(X, y, weights, Logistic(), Ball(CallableCost(guarded), 0.02, 2))
 plain = Problem(X, y, weights, Logistic(), Ball(Norm(2), 0.02, 2))
 
 for name, found in (
-    ("guarded", Smoothed(random_state=0).solve(own)),
-    ("plain", Exact().solve(plain)),
+    ("guarded", Smoothed(random_state=0).solve([own], [own.ball.delta])[0][0]),
+    ("plain", Exact().solve([plain], [plain.ball.delta])[0][0]),
 ):
     print(f"{name}: coefficients {found.coef.round(3)}")
     print(f"  {found.message}")

@@ -41,6 +41,6 @@ y = np.where(X @ [1.0, -1.0, 0.5] + rng.normal(size=200) > 0, 1.0, -1.0)
 problem = Problem(X, y, np.full(200, 1 / 200), Probit(), Ball(Norm(2), 0.02, 2))
 
 for solver in (Quadrature(), Smoothed(random_state=0)):
-    found = solver.solve(problem)
+    [[found]] = solver.solve([problem], [problem.ball.delta])
     print(f"{type(solver).__name__}: coefficients {found.coef.round(3)}")
     print(f"  {found.message}")

@@ -36,9 +36,12 @@ def load(folder):
     for path in sorted(Path(folder, "shift").glob("*.csv.gz")):
         table = pd.read_csv(path)
         y = table["y"].to_numpy()
-        yield path.name.removesuffix(".csv.gz"), table.drop(columns=["env", "y"]).to_numpy(
-            float
-        ), y, table["env"].to_numpy()
+        yield (
+            path.name.removesuffix(".csv.gz"),
+            table.drop(columns=["env", "y"]).to_numpy(float),
+            y,
+            table["env"].to_numpy(),
+        )
 
 
 def loss(model, X, y, classes):
@@ -71,7 +74,9 @@ def pooled(kind, X, y, source, train, seed, classes):
     """Return a fit to source and target rows, the weight of the former chosen by folds."""
     splitter = KFold if classes is None else StratifiedKFold
     counts = len(train) if classes is None else min(np.unique(y[train], return_counts=True)[1])
-    folds = list(splitter(min(5, counts), shuffle=True, random_state=seed).split(X[train], y[train]))
+    folds = list(
+        splitter(min(5, counts), shuffle=True, random_state=seed).split(X[train], y[train])
+    )
 
     def fit(own, w):
         rows = np.concatenate([own, source]) if w > 0 else own

@@ -55,7 +55,8 @@ def fit(X, y, S, ball, delta):
     """Return the robust model, over the points of X and S or over all of the feature space."""
     cost, on_points, _ = BALLS[ball]
     weights, S = np.full(len(y), 1 / len(y)), S if on_points else None
-    return Exact(tol=1e-4).solve(Problem(X, y, weights, Logistic(), Ball(cost, delta, 2), True, S))
+    problem = Problem(X, y, weights, Logistic(), Ball(cost, delta, 2), True, S)
+    return Exact(tol=1e-4).solve([problem], [delta])[0][0]
 
 
 def error(model, X, y):

@@ -11,18 +11,15 @@ from otdro.costs import Norm
 from otdro.problem import Ball, Problem
 from otdro.solvers import Exact
 from otdro.solvers.base import duality_gap
-from otdro.solvers.conic import active_columns, proximal_newton
-from otdro.solvers.conic.active_columns import ActiveColumns
-from otdro.solvers.conic.l1_dual import balanced, dual_bound, dual_value
-from otdro.solvers.conic.proximal_newton import PathRows
-from otdro.solvers.exact import method
+from otdro.solvers.conic import InteriorPoint
+from solving import solution
 
 N, D = 60, 600
 
 
-def problem_of(loss, delta, fit_intercept=True, thin=False, seed=0):
+def problem_of(loss, delta, fit_intercept=True, thin=False, seed=0, d=D):
     rng = np.random.default_rng(seed)
-    X = rng.normal(size=(N, D)) * (rng.random((N, D)) < (0.1 if thin else 1.0))
+    X = rng.normal(size=(N, d)) * (rng.random((N, d)) < (0.1 if thin else 1.0))
     z = X[:, :4] @ np.array([2.0, -1.0, 1.0, 0.5]) + 0.3 * rng.normal(size=N)
     y = np.where(z > 0, 1.0, -1.0) if loss.task == "classification" else z
     X = sparse.csr_array(X) if thin else X
@@ -39,8 +36,7 @@ def problem_of(loss, delta, fit_intercept=True, thin=False, seed=0):
 )
 def test_the_gap_over_all_columns_is_true(loss, thin, fit_intercept):
     problem = problem_of(loss, 0.05, fit_intercept, thin)
-    assert isinstance(method(problem), ActiveColumns)
-    found = Exact(tol=1e-6).solve(problem)
+    found = solution(Exact(tol=1e-6), problem)
     X = problem.X.toarray() if thin else problem.X
     beta, b = cp.Variable(D), cp.Variable()
     z = X @ beta + (b if fit_intercept else 0.0)
@@ -59,21 +55,19 @@ def test_the_gap_over_all_columns_is_true(loss, thin, fit_intercept):
 
 def test_a_path_takes_its_columns_along_and_slopes_balance():
     problem = problem_of(losses.Logistic(), 0.1)
-    solved = Exact(tol=1e-5).solve_path(problem, np.array([0.1, 0.05, 0.02]))
+    solved = Exact(tol=1e-5).solve([problem], np.array([0.1, 0.05, 0.02]))[0]
     for delta, found in zip((0.1, 0.05, 0.02), solved, strict=True):
-        alone = Exact(tol=1e-7).solve(problem.at(delta))
+        alone = solution(Exact(tol=1e-7), problem.at(delta))
         assert found.objective - alone.objective <= found.gap + 1e-7
         pull = problem.X.T @ (problem.weights * found.dual)
         assert np.abs(pull).max() <= delta * (1 + 1e-2)
         assert abs(problem.weights @ found.dual) < 1e-12
-    assert_allclose(balanced(problem, np.zeros(N)), 0.0)
 
 
-def test_all_columns_join_where_few_do_not_do(monkeypatch):
-    monkeypatch.setattr(active_columns, "JOIN", 1)
-    monkeypatch.setattr(proximal_newton, "applies", lambda problem: False)
-    problem = problem_of(losses.Logistic(), 1e-3)
-    assert Exact(tol=1e-5).solve(problem).converged
+@pytest.mark.parametrize("loss", [losses.Hinge(), losses.Absolute()], ids=repr)
+def test_all_columns_join_where_few_do_not_do(loss):
+    # a small delta lets as many columns in as there are rows
+    assert solution(Exact(tol=1e-6), problem_of(loss, 1e-4)).converged
 
 
 def test_a_default_fit_under_linf_ends():
@@ -84,46 +78,35 @@ def test_a_default_fit_under_linf_ends():
 
 @pytest.mark.parametrize("fit_intercept", [True, False])
 @pytest.mark.parametrize("delta", [0.1, 1e-3])
-def test_proximal_newton_meets_the_interior_point(delta, fit_intercept):
-    problem = problem_of(losses.Logistic(), delta, fit_intercept, thin=delta < 0.01)
+@pytest.mark.parametrize("d", [5, 40, 300, D])
+def test_steps_over_some_columns_meet_the_interior_point_over_all(d, delta, fit_intercept):
+    problem = problem_of(losses.Logistic(), delta, fit_intercept, thin=delta < 0.01, d=d)
     weights = np.where(np.arange(N) % 7 == 0, 0.0, 1.0)
     problem = problem.weighted(weights / weights.sum())
-    steps = proximal_newton.minimise(problem, PathRows(problem.X), 1e-8, 200, None)
-    other = ActiveColumns()._over_columns(problem, 1e-8, 200, None)
-    assert steps.converged
-    assert_allclose(steps.objective, other.objective, rtol=2e-8)
-    assert steps.objective - dual_bound(problem, steps.dual).value <= steps.gap + 1e-15
-    assert_allclose(steps.multiplier, np.abs(steps.coef).sum())
-    assert fit_intercept or steps.intercept == 0
+    found = solution(Exact(tol=1e-8), problem)
+    [[other]] = InteriorPoint().solve([problem], [delta], [1e-8], 200, None)
+    assert found.converged
+    assert_allclose(found.objective, other.objective, atol=1e-8)
+    assert found.objective - found.gap <= other.objective
+    assert_allclose(found.multiplier, np.abs(found.coef).sum())
+    assert fit_intercept or found.intercept == 0
 
 
-def test_steps_that_end_early_leave_the_rest_to_the_interior_point(monkeypatch):
+def test_a_gap_at_rounding_is_reached():
+    for delta in (0.1, 1e-2, 1e-4):
+        found = solution(Exact(tol=1e-12), problem_of(losses.Logistic(), delta, d=30))
+        assert found.gap <= 1e-11
+
+
+def test_gaps_of_early_stops_hold():
     problem = problem_of(losses.Logistic(), 0.01)
-    monkeypatch.setattr(proximal_newton, "PATIENCE", -1)
-    assert not proximal_newton.minimise(problem, PathRows(problem.X), 1e-7, 200, None).converged
-    assert Exact(tol=1e-7).solve(problem).converged
+    best = solution(Exact(tol=1e-9), problem)
+    for max_iter in (1, 2, 4):
+        early = solution(Exact(1e-9, max_iter), problem)
+        assert early.objective - early.gap <= best.objective
+        assert early.objective >= best.objective - best.gap
 
 
-def test_starts_move_along_the_path_only_where_that_descends():
-    problem = problem_of(losses.Logistic(), 0.05)
-    start = Exact(tol=1e-6).solve(problem.at(0.06))
-    here = np.append(start.coef, start.intercept)
-    best = Exact(tol=1e-6).solve(problem)
-    moved = proximal_newton.better(
-        problem, PathRows(problem.X), start, np.append(best.coef, best.intercept)
-    )
-    assert np.all(moved.coef * start.coef >= 0)
-    assert moved is not start
-    assert proximal_newton.better(problem, PathRows(problem.X), start, 50 * here) is start
-
-
-def test_rows_without_weight_and_what_is_no_number_prove_nothing():
-    problem = problem_of(losses.Logistic(), 0.05)
-    weights = np.where(np.arange(N) % 4, 1.0, 0.0)
-    problem = problem.weighted(weights / weights.sum())
-    slopes = problem.loss.derivative(np.zeros(N), problem.y)
-    far = np.where(weights > 0, slopes, 5.0)
-    value = dual_value(problem, far, 0.0)
-    assert value == dual_value(problem, slopes, 0.0)
+def test_what_is_no_number_proves_nothing():
     assert duality_gap(1.0, np.nan) == duality_gap(np.nan, 0.0) == np.inf
     assert duality_gap(1.0, 2.0) == 0.0

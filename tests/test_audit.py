@@ -621,11 +621,6 @@ def test_the_worst_loss_of_an_audit_knows_the_price_of_labels():
     y = np.where(X[:, 0] + 0.3 * rng.standard_normal(30) > 0, 1, -1)
     model = DROClassifier(cost="euclidean", delta=0.05, label_cost=0.4).fit(X, y)
     assert_allclose(audit(model, X, y).risk(0.05), model.robust_risk_, rtol=1e-6)
-    labels = np.digitize(X[:, 0], [-0.5, 0.5])
-    several = DROClassifier(
-        cost="euclidean", delta=0.05, label_cost=0.8, multi_class="multinomial"
-    ).fit(X, labels)
-    assert_allclose(audit(several, X, labels).risk(0.05), several.robust_risk_, rtol=1e-6)
 
 
 def test_class_weights_are_named_and_sample_weights_count():
@@ -643,3 +638,92 @@ def test_groups_that_are_not_shown_are_counted():
     y = (X[:, 0] > 0).astype(int)
     model = DROClassifier(cost="euclidean", delta=0.1).fit(X, y)
     assert "... and 6 more" in str(audit(model, X, y, groups=np.arange(60) % 14))
+
+
+def test_the_table_has_the_line_of_the_fitted_delta():
+    X, y, _, _ = binary(n=60)
+    for delta in (0.0123, 0.9):
+        model = DROClassifier(cost="euclidean", delta=delta).fit(X, y)
+        found = audit(model, X, y)
+        [line] = [line for line in str(found).splitlines() if line.startswith("fitted ")]
+        assert line.split()[1] == f"{delta:g}"
+        assert f"{found.accuracy(delta):.1%}" in line
+        assert f"{found.risk(delta):.4g}" in line
+    assert "fitted " not in str(audit(LogisticRegression().fit(X, y), X, y))
+
+
+def simulated(found, delta, draws, rng):
+    """Return accuracies after shifts of all rows in a random direction, one cost at a time."""
+    accuracies = []
+    for _ in range(draws):
+        move = rng.standard_normal(len(found.names)) * found.scale
+        move *= delta ** (1 / found.order) / found.cost.norm(move)
+        scores = found.model.scores(found.X + move)
+        if found.tau is not None:
+            right = np.abs(found.target - scores[:, 0]) < found.tau
+        else:
+            right = scores.argmax(axis=1) == found.target
+        accuracies.append(found.weights @ right)
+    return np.array(accuracies)
+
+
+@pytest.mark.parametrize("kind", ["binary", "classes", "band"])
+@pytest.mark.parametrize("order", [1, 2])
+def test_chance_drift_has_the_cost_of_the_adversary(kind, order):
+    X, y, _, model = binary(n=80)
+    if kind != "binary":
+        X, y, model = blobs(80)
+    if kind == "band":
+        y = X @ [1.0, 0.0, -1.0] + y
+        model = Ridge().fit(X, y)
+    tau = 1.0 if kind == "band" else None
+    settings = {"order": order, "cost": Mahalanobis(MATRIX), "tau": tau, "random_state": 3}
+    found = audit(model, X, y, **settings)
+    delta = found.breaking_point("constant")
+    draws = simulated(found, delta, 1000, np.random.default_rng(0))
+    error = draws.std() / np.sqrt(100)
+    assert abs(found.chance_accuracy(delta) - draws.mean()) < 4 * error
+    low = found.chance_accuracy(delta, low=True)
+    assert abs(low - np.quantile(draws, 0.05)) < 0.05
+    # no chance is worse than the adversary
+    grid = np.linspace(0, delta, 5)
+    assert (found.chance_accuracy(grid) >= found.accuracy(grid) - 1e-12).all()
+    assert found.chance_accuracy(0.0) == pytest.approx(found.accuracy(0.0))
+    assert audit(model, X, y, **settings).chance_accuracy(delta) == found.chance_accuracy(delta)
+
+
+def test_print_and_document_have_the_adversary_beside_chance():
+    X, y, _, model = binary(n=60)
+    found = audit(model, X, y)
+    delta = found.breaking_point("constant")
+    lines = dict(line.split(": ", 1) for line in str(found).splitlines() if ": " in line)
+    assert f"delta = {delta:.4g}" in lines["as bad as that at"]
+    assert "by an adversary that aims at the boundary" in lines["as bad as that at"]
+    assert f"{found.chance_accuracy(delta):.1%} right" in lines["by chance there"]
+    told = found.to_dict()
+    assert told["chance_at_breaking_point"]["mean"] == found.chance_accuracy(delta)
+    assert_allclose(told["curve"]["chance_accuracy"], found.chance_accuracy(found.deltas))
+    immovable = audit(DROClassifier(cost="euclidean", delta=0.0).fit(X, y), X, y)
+    assert "by chance there" in str(immovable)
+
+
+def test_advice_is_the_same_in_print_and_document_and_speaks_once_of_delta():
+    X, y, _, _ = binary(n=60)
+    for model in (
+        LogisticRegression(C=1e4),
+        DROClassifier(cost="euclidean", delta=0.1),
+        DROClassifier(cost="euclidean", delta=0.002),
+    ):
+        found = audit(model.fit(X, y), X, y)
+        assert found.to_dict()["advice"] == found.advice
+        assert all(f"* {sentence}" in str(found) for sentence in found.advice)
+        about = [s for s in found.advice if "it again" in s or "itting again" in s]
+        assert len(about) == 1
+        assert "larger delta" not in " ".join(found.advice)
+    # this one was fitted for its delta on these rows: it is the best for it
+    assert about[0].startswith("Fitting again for delta 0.002 would not help")
+    # rows far from the optimum of the first delta ask for a fit
+    rough = LogisticRegression(C=1e4).fit(X, y)
+    rough.coef_ *= 10
+    [advised] = [s for s in audit(rough, X, y).advice if s.startswith("Fit again")]
+    assert f"delta={audit(rough, X, y).advised_delta:.3g}:" in advised

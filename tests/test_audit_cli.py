@@ -23,12 +23,13 @@ from otdro import audit  # noqa: E402
 AUDIT = (
     "command version model data target new task rows columns classes space cost order tau loss "
     "label_cost target_cost fitted_delta accuracy constant_accuracy curve unit_column "
-    "breaking_points classes_breaking groups_breaking by_column notes drift requirements met"
+    "breaking_points chance_at_breaking_point classes_breaking groups_breaking by_column advice "
+    "notes drift requirements met"
 )
 DRIFT = (
-    "rows_reference rows_new columns cost order lower_bounds bound_noise estimate noise_floor "
-    "rows_used noise_rows p_value label_shift delta verdict reason certified_accuracy accuracy "
-    "by_column notes"
+    "rows_reference rows_new columns cost order lower_bounds bound_noise beyond_noise estimate "
+    "noise_floor rows_used noise_rows p_value label_shift delta verdict reason certified_accuracy "
+    "accuracy tau by_column notes"
 )
 AUDIT_KEYS, DRIFT_KEYS = AUDIT.split(), DRIFT.split()
 
@@ -59,6 +60,7 @@ def test_audit_is_one_document_with_stable_keys(files, capsys, model):
     assert list(told) == AUDIT_KEYS
     assert list(told["drift"]) == DRIFT_KEYS
     assert told["drift"]["verdict"] == "outside"
+    assert told["advice"][-1].startswith("The new rows are farther away than what was certified")
     assert told["met"] is True
     assert set(told["by_column"][0]) == {
         "column", "share", "breaking_point", "deviations", "scale"
@@ -99,6 +101,9 @@ def test_what_a_person_sees_fits_80_columns(files, capsys):
     )  # fmt: skip
     assert code == 0
     assert "as bad as that at" in out
+    assert "by an adversary" in out
+    assert "by chance there" in out
+    assert "What to do next" in out
     assert "verdict" in out
     assert "group True" in out
     assert max(map(len, (out + err).splitlines())) <= 80

@@ -257,7 +257,7 @@ def test_predict_names_what_is_wrong(here, table, capsys):
     Path("new.csv").write_text("a,c,city\n1,2,Paris\n,2,Rome\n")
     code, _, err = call(capsys, "predict", "m.skops", "new.csv")
     assert code == 0
-    assert "categories that the training data did not have" in err
+    assert "column 'city' holds 'Paris' (1 row), which the training data did not" in err
     assert "1 missing value is replaced" in err
     assert not [name for name in os.listdir() if name.endswith((".tmp", "p.csv"))]
 

@@ -90,11 +90,7 @@ def test_a_quiet_demonstration(here, capsys):
 
 
 def test_the_model_of_a_reported_audit_is_loaded_once(saved, capsys, monkeypatch):
-    from otdro.cli import audit
-
-    loaded = []
-    monkeypatch.setattr(
-        audit, "load_any", lambda path: loaded.append(path) or persistence.load(path)
-    )
+    loaded, load = [], persistence.load
+    monkeypatch.setattr(persistence, "load", lambda path: loaded.append(path) or load(path))
     assert call(capsys, *AUDIT, "--report", "a.html", "-q")[0] == 0
     assert len(loaded) == 1

@@ -9,12 +9,12 @@ pytest.importorskip("typer")
 pd = pytest.importorskip("pandas")
 
 import otdro  # noqa: E402
+from otdro.cli.compare import difference  # noqa: E402
 from otdro.cli.describing import Features, directions, switches  # noqa: E402
-from otdro.cli.showing import difference  # noqa: E402
 from otdro.comparison import Summary, verdict  # noqa: E402
 from otdro.costs import Mahalanobis, Norm  # noqa: E402
-from otdro.costs.directions import principal_directions  # noqa: E402
-from otdro.costs.low_rank import LowRank  # noqa: E402
+from otdro.costs.mahalanobis import LowRank  # noqa: E402
+from otdro.costs.table import principal_directions  # noqa: E402
 
 
 @pytest.fixture
@@ -191,4 +191,4 @@ def test_shell_completion_is_offered(capsys):
     [(-2.2e-17, "+0 ± 0.0013"), (0.0, "+0 ± 0.0013"), (-1.23e-4, "-0.000123 ± 0.0013")],
 )
 def test_what_rounding_leaves_of_no_difference_is_none(value, said):
-    assert difference(value, 0.0013) == said
+    assert difference(Summary("L2", "log-loss", 0.5, 0.1, value, 0.0013)) == said

@@ -17,8 +17,6 @@ from otdro.losses import Squared as SquaredLoss
 from otdro.problem import Ball, Problem
 from otdro.solvers.base import constant_risk
 from otdro.solvers.conic import InteriorPoint
-from otdro.solvers.conic.cuts import hessian
-from otdro.solvers.conic.norms import UnitCost
 from strangers import Softplus
 
 cp = pytest.importorskip("cvxpy")
@@ -116,7 +114,7 @@ def problem_of(X, y, loss, cost, delta, order, fit_intercept=True):
 def solved(problem, tol=TOL, max_iter=200):
     method = InteriorPoint()
     assert method.lacks(problem) is None
-    found = method.solve(problem, tol, max_iter)
+    [[found]] = method.solve([problem], [problem.ball.delta], [tol], max_iter, None)
     assert found.converged, found.message
     assert 0 <= found.gap <= tol * constant_risk(problem)[1]
     return found
@@ -283,17 +281,6 @@ def test_any_norm_beyond_the_zero_threshold(cost):
     assert not found.coef.any()
 
 
-def test_curvature_of_a_norm():
-    point = np.array([1.0, -2.0, 0.5])
-    w = np.linalg.norm(point)
-    assert_allclose(
-        hessian(UnitCost(Power(2), 1.0), point),
-        (np.eye(3) - np.outer(point, point) / w**2) / w,
-        atol=1e-7,
-    )
-    assert_allclose(hessian(UnitCost(Power(np.inf), 1.0), np.array([1.0, 0.0, 2.0])), 0.0)
-
-
 SMOOTH = [Softplus(2.0), Softplus(1e-2), Softplus(1e3), PseudoHuber()]
 
 
@@ -406,7 +393,8 @@ def test_wild_tables_end_certified(kind):
 def test_one_line_of_progress_per_solve(caplog):
     X, y = sample("classification")
     with caplog.at_level(logging.INFO, logger="otdro"):
-        InteriorPoint().solve(problem_of(X, y, Hinge(), Norm(2), 0.1, 1), 1e-6, 100)
+        problem = problem_of(X, y, Hinge(), Norm(2), 0.1, 1)
+        InteriorPoint().solve([problem], [0.1], [1e-6], 100, None)
     assert [record.message.split(":")[0] for record in caplog.records] == ["interior point"]
 
 

@@ -10,8 +10,8 @@ from otdro import DROClassifier
 from otdro.losses import Logistic
 from otdro.solvers import Smoothed
 from otdro.solvers.smoothing import smoothed
-from otdro.solvers.smoothing.descent import BOUND, ROSE, WILD, Descent
-from otdro.solvers.smoothing.linear_score import LinearScore, SampledGradient, SampledModel
+from otdro.solvers.smoothing.draws import LinearScore, SampledGradient, SampledModel
+from otdro.solvers.smoothing.smoothed import BOUND, ROSE, WILD, Descent
 
 
 def data(signal=1.0):

@@ -11,7 +11,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from otdro import Drift, DROClassifier, audit, discrepancy, drift
+from otdro import Drift, DROClassifier, DRORegressor, audit, discrepancy, drift
 from otdro.costs import Mahalanobis, Norm
 from strangers import LThreeHalves
 
@@ -224,8 +224,7 @@ def test_roots_of_bounds_and_their_noise_are_compared_with_that_of_delta(order):
         if bound is not None
     ]
     delta = max(margins) ** order
-    assert found.exceeds(0.999 * delta)
-    assert not found.exceeds(1.001 * delta)
+    assert_allclose(max(found.beyond_noise.values()), delta)
     for factor, verdicts in ((0.99, {"outside"}), (1.01, {"inside", "cannot tell"})):
         deltas = [0.0, factor * delta]
         at = audit(model, U, yu, deltas=deltas, order=order, new=(V, yv)).drift
@@ -286,6 +285,10 @@ def test_audit_with_new_rows():
     assert found.drift.to_dict() == same.to_dict()
     assert found.drift.delta == found.breaking_point("constant")
     assert "Drift of 120 new rows" in str(found)
+    far = audit(model, U, yu, new=(V + 3.0, yv))
+    assert far.advice[-1].endswith("find out why, and fit again with them.")
+    far = audit(model, U, yu, new=V + 3.0)
+    assert far.advice[-1].endswith("find out why, label some of them, and fit again with them.")
     assert audit(model, U, yu, deltas=[0.0, 0.3], new=V).drift.delta == 0.3
 
 
@@ -299,6 +302,34 @@ def test_regression_targets_are_reported_and_not_moved():
     assert found.accuracy["new"] == 1.0
     plain = drift((U, U[:, 0]), (V, V[:, 0]))
     assert plain.label_shift.distance == found.label_shift.distance
+
+
+def test_drift_of_targets_states_the_comparison_and_speaks_of_no_class():
+    rng = np.random.default_rng(0)
+    U, V = rng.normal(size=(60, 3)), rng.normal(size=(20, 3))
+    y, z = U[:, 0] + 0.3 * rng.normal(size=60), V[:, 0] + 0.3 * rng.normal(size=20)
+    model = DRORegressor(cost="euclidean", delta=0.001).fit(U, y)
+    found = audit(model, U, y, new=(V, z)).drift
+    name = max(found.beyond_noise, key=found.beyond_noise.get)
+    assert found.lower_bounds[name] > 10 * found.delta
+    assert found.verdict == "cannot tell"
+    numbers = (
+        found.lower_bounds[name],
+        found.bound_noise[name],
+        found.beyond_noise[name],
+        found.delta,
+    )
+    for part in (found.reason, str(found)):
+        assert all(f"{value:.4g}" in part for value in numbers)
+    assert "class" not in found.reason
+    assert "label" not in found.reason
+    # the band within which a prediction is right is that of the audit, and said
+    assert found.tau == audit(model, U, y).tau
+    assert f"(within {found.tau:.4g} of the target)" in str(found)
+    assert found.to_dict()["tau"] == found.tau
+    wide = audit(model, U, y, tau=3.0, new=(V, z))
+    assert wide.drift.tau == 3.0
+    assert not any("label" in sentence for sentence in wide.advice)
 
 
 def test_large_samples_are_drawn_from():

@@ -1,4 +1,4 @@
-"""The feature-map cost: Jacobians, the linearised and the polished solution, learned metrics."""
+"""The feature-map cost: Jacobians, the linearised fit, learned metrics."""
 
 import pickle
 from dataclasses import replace
@@ -14,8 +14,8 @@ from sklearn.preprocessing import FunctionTransformer, PolynomialFeatures, Stand
 
 from otdro import DROClassifier, DRORegressor, metrics, robust_risk
 from otdro.costs import FeatureMap, Mahalanobis
-from otdro.costs.differences import central
-from otdro.costs.low_rank import LowRank
+from otdro.costs.base import central
+from otdro.costs.mahalanobis import LowRank
 from otdro.duality import Tangent, least
 from otdro.losses import Absolute, Hinge, Huber, Logistic, Quantile, Squared, SquaredHinge
 from otdro.metrics import (
@@ -32,9 +32,8 @@ from otdro.problem import Ball, Problem
 from otdro.radius import path
 from otdro.solvers import Exact, Smoothed
 from otdro.solvers.base import constant_risk
-from otdro.solvers.feature_map import boxes
-from otdro.solvers.feature_map.geometry import local_rows
-from otdro.worst_case.places import worst_risk
+from otdro.worst_case import robust_risk_of
+from solving import solution
 
 MAP = np.array([[1.0, 0.3], [0.0, 0.8]])
 
@@ -76,15 +75,13 @@ def test_jacobian_and_price_gradient(name):
 
 
 @pytest.mark.parametrize("loss", [Logistic(), Squared(), Huber()], ids=lambda v: type(v).__name__)
-@pytest.mark.parametrize("linearised", [True, False])
-def test_a_linear_map_is_a_mahalanobis_cost(loss, linearised):
-    cost = FeatureMap(FunctionTransformer(lambda X: X @ MAP), linearised=linearised)
-    found = Exact().solve(sample(cost, 0.05, loss))
-    exact = Exact().solve(sample(Mahalanobis(MAP @ MAP.T), 0.05, loss))
+def test_a_linear_map_is_a_mahalanobis_cost(loss):
+    cost = FeatureMap(FunctionTransformer(lambda X: X @ MAP))
+    found = solution(Exact(), sample(cost, 0.05, loss))
+    exact = solution(Exact(), sample(Mahalanobis(MAP @ MAP.T), 0.05, loss))
     assert_allclose(found.objective, exact.objective, rtol=2e-6)
     assert_allclose(found.coef, exact.coef, atol=2e-3)
-    if linearised:
-        assert found.gap <= 1e-6 * exact.objective
+    assert found.gap <= 1e-6 * exact.objective
 
 
 def conic_bound(problem, found):
@@ -120,9 +117,9 @@ def test_linearised_is_exact_for_the_logistic_loss(seed, delta):
     y = np.where(X @ [2.0, -1.0, 0.5] + noise > 0, 1.0, -1.0)
     cost = FeatureMap(metric=rng.uniform(0.3, 3, size=9), linearised=True)
     problem = Problem(X, y, np.full(15, 1 / 15), Logistic(), Ball(cost, delta, 2))
-    assert Exact(tol=1e-9).solve(problem).gap <= 1e-9 * np.log(2)
+    assert solution(Exact(tol=1e-9), problem).gap <= 1e-9 * np.log(2)
     # cvxpy takes the places from the solution, so that these must be accurate
-    found = Exact(tol=1e-13).solve(problem)
+    found = solution(Exact(tol=1e-13), problem)
     if np.any(found.coef) and delta > 1e-6:
         # below, Clarabel's own accuracy ends
         assert_allclose(found.objective, conic_bound(problem, found), atol=1e-7)
@@ -135,7 +132,7 @@ def test_linearised_gaps_of_smooth_losses(loss, delta, intercept):
     problem = sample(FeatureMap(metric=np.linspace(0.5, 2, 5), linearised=True), delta, loss)
     weights = np.where(np.arange(40) < 30, 1 / 30, 0.0)
     problem = replace(problem, weights=weights, fit_intercept=intercept)
-    found = Exact(tol=1e-8).solve(problem)
+    found = solution(Exact(tol=1e-8), problem)
     assert found.converged
     assert found.gap <= 1e-8 * constant_risk(problem)[1]
     # no other model has less risk than objective - gap
@@ -143,7 +140,7 @@ def test_linearised_gaps_of_smooth_losses(loss, delta, intercept):
     for size in (1e-4, 1e-2, 1.0):
         coef = found.coef + size * rng.normal(size=2)
         b = found.intercept + size * rng.normal() * intercept
-        risk = worst_risk(problem, coef, b)
+        risk = robust_risk_of(problem, coef, b)
         assert risk >= found.objective - found.gap
         assert_allclose(risk, found.objective, atol=10 * size * (1 + size))
 
@@ -200,22 +197,15 @@ def test_a_learned_diagonal_is_kept_as_one():
     assert FeatureMap(metric=GeometricMean()).learn(problem.X, problem.y).metric.shape == (5, 5)
 
 
-def test_folds_use_the_linearised_cost_and_the_model_is_polished():
+def test_a_fit_is_of_the_linearised_cost_and_the_cost_itself_is_refused():
     problem = sample(FeatureMap(), 0.1)
-    linear = DROClassifier(cost=FeatureMap(linearised=True), cv=2, random_state=0)
-    polished = DROClassifier(cost=FeatureMap(), cv=2, random_state=0)
-    linear.fit(problem.X, problem.y)
-    polished.fit(problem.X, problem.y)
-    assert_allclose(polished.path_.robust_risk, linear.path_.robust_risk)
-    assert polished.delta_ == linear.delta_
-    assert linear.message_.startswith("linearised feature map: gap")
-    assert "itself, row by row" in polished.message_
-    assert "a difference of" in polished.message_
-    assert_allclose(
-        polished.robust_risk_,
-        Exact().solve(sample(FeatureMap(), polished.delta_)).objective,
-        rtol=1e-6,
-    )
+    model = DROClassifier(cost=FeatureMap(), cv=2, random_state=0).fit(problem.X, problem.y)
+    assert model.message_.startswith("linearised feature map: gap")
+    assert model.gap_ <= 1e-6
+    for solver in ("auto", "exact"):
+        itself = DROClassifier(cost=FeatureMap(linearised=False), delta=0.1, solver=solver)
+        with pytest.raises(ValueError, match=r"linearised=True.*solver='smoothed'"):
+            itself.fit(problem.X, problem.y)
 
 
 def grid_risk(problem, found, far=4.0, fine=0.3):
@@ -234,21 +224,24 @@ def grid_risk(problem, found, far=4.0, fine=0.3):
 
 
 @pytest.mark.parametrize("delta", [0.01, 0.05, 0.2])
-def test_polished_risk_equals_a_dense_search(delta):
-    problem = sample(FeatureMap(), delta)
-    found = Exact().solve(problem)
-    assert "itself, row by row" in found.message
-    assert_allclose(found.objective, grid_risk(problem, found), atol=1e-3)
+def test_the_risk_under_the_cost_itself_equals_a_dense_search(delta):
+    problem = sample(FeatureMap(linearised=False), delta)
+    found = solution(Exact(), sample(FeatureMap(), delta))
+    worst = robust_risk_of(problem, found.coef, found.intercept)
+    # the least over lam is at most the value at any
+    lams = found.multiplier * np.linspace(0.7, 1.3, 13)
+    dual = min(grid_risk(problem, replace(found, multiplier=lam)) for lam in lams)
+    assert_allclose(worst, dual, atol=2e-3)
 
 
-def test_linearised_tends_to_polished():
+def test_the_linearised_risk_tends_to_that_of_the_cost_itself():
     """The risks differ by O(delta): the cost is a square to first order in the move."""
     deltas = np.array([1e-5, 1e-4, 1e-3])
     apart = []
     for delta in deltas:
-        costs = FeatureMap(linearised=True), FeatureMap()
-        risks = [Exact(tol=1e-9).solve(sample(cost, delta)) for cost in costs]
-        apart.append(abs(risks[0].objective - risks[1].objective))
+        found = solution(Exact(tol=1e-9), sample(FeatureMap(), delta))
+        itself = sample(FeatureMap(linearised=False), delta)
+        apart.append(abs(robust_risk_of(itself, found.coef, found.intercept) - found.objective))
     rate = np.polyfit(np.log(deltas), np.log(apart), 1)[0]
     assert 0.8 <= rate <= 1.6
 
@@ -257,17 +250,24 @@ def test_linearised_tends_to_polished():
 def test_smoothed_has_no_linearised_cost():
     problem = sample(FeatureMap(linearised=True), 0.05)
     with pytest.raises(ValueError, match="Use linearised=False"):
-        Smoothed(random_state=0).solve(problem)
+        solution(Smoothed(random_state=0), problem)
     model = DROClassifier(
-        cost=FeatureMap(), deltas=[0.5, 0.05], solver=Smoothed(max_iter=100, random_state=0), cv=2
+        cost=FeatureMap(linearised=False),
+        deltas=[0.5, 0.05],
+        solver=Smoothed(max_iter=100, random_state=0),
+        cv=2,
     )
     assert model.fit(problem.X, problem.y).delta_ in (0.5, 0.05)
 
 
-def test_smoothed_agrees_with_polished():
-    problem = sample(FeatureMap(), 0.05)
-    found = Smoothed(random_state=0).solve(problem)
-    assert_allclose(found.objective, Exact().solve(problem).objective, rtol=2e-3)
+def test_smoothed_does_no_worse_under_the_cost_itself_than_the_linearised_fit():
+    problem = sample(FeatureMap(linearised=False), 0.05)
+    found = solution(Smoothed(random_state=0), problem)
+    linear = solution(Exact(), sample(FeatureMap(), 0.05))
+    assert_allclose(
+        robust_risk_of(problem, found.coef, found.intercept), found.objective, rtol=1e-6
+    )
+    assert found.objective <= 1.002 * robust_risk_of(problem, linear.coef, linear.intercept)
 
 
 def test_the_metric_is_learned_on_the_features():
@@ -276,7 +276,7 @@ def test_the_metric_is_learned_on_the_features():
     assert cost.metric.shape == (5, 5)
     assert hasattr(problem.ball.cost.metric, "fit")
     learned = Problem(problem.X, problem.y, problem.weights, problem.loss, Ball(cost, 0.05, 2))
-    assert np.isfinite(Exact().solve(learned).objective)
+    assert np.isfinite(solution(Exact(), learned).objective)
     with pytest.raises(ValueError, match="learn"):
         problem.ball.cost.check(2)
 
@@ -284,15 +284,15 @@ def test_the_metric_is_learned_on_the_features():
 def test_bad_input_is_named():
     half = FunctionTransformer(lambda X: X[::2])
     with pytest.raises(ValueError, match="FunctionTransformer must keep the number of rows"):
-        Exact().solve(sample(FeatureMap(half), 0.1))
+        solution(Exact(), sample(FeatureMap(half), 0.1))
     flat = FunctionTransformer(lambda X: X[:, :1])
     with pytest.raises(ValueError, match="flat"):
-        Exact().solve(sample(FeatureMap(flat), 0.1))
+        solution(Exact(), sample(FeatureMap(flat), 0.1))
     with pytest.raises(ValueError, match="cubic"):
         FeatureMap("cubic").check(2)
-    for solver in (Exact(), Smoothed()):
+    for solver, cost in ((Exact(), FeatureMap()), (Smoothed(), FeatureMap(linearised=False))):
         with pytest.raises(ValueError, match="order=2"):
-            solver.solve(sample(FeatureMap(), 0.1, order=1))
+            solution(solver, sample(cost, 0.1, order=1))
 
 
 def test_settings_survive():
@@ -305,10 +305,10 @@ def test_settings_survive():
 @pytest.mark.parametrize("delta", [0.001, 0.01, 0.1])
 def test_linearised_gaps_of_losses_with_a_kink(loss, delta):
     problem = sample(FeatureMap(metric=np.linspace(0.5, 2, 5), linearised=True), delta, loss)
-    found = Exact().solve(problem)
+    found = solution(Exact(), problem)
     assert found.converged
     assert found.gap <= 1e-6 * constant_risk(problem)[1]
-    risk = worst_risk(problem, found.coef, found.intercept)
+    risk = robust_risk_of(problem, found.coef, found.intercept)
     assert_allclose(risk, found.objective, rtol=1e-6)
 
 
@@ -318,7 +318,7 @@ def reflected(d, seed):
     y = np.repeat([1.0, -1.0], 10)
     X = 1.5 * y[:, None] + 0.4 * rng.normal(size=(20, d))
     terms = d * (d + 1) // 2
-    return X, y, FeatureMap(metric=np.r_[np.full(d, 0.05), np.full(terms, 4.0)])
+    return X, y, FeatureMap(metric=np.r_[np.full(d, 0.05), np.full(terms, 4.0)], linearised=False)
 
 
 def dense_risk(X, y, coef, loss, cost, delta):
@@ -363,29 +363,6 @@ def test_a_reflection_is_tried_in_any_dimension(d):
     assert risk >= (1 - share) * plain + share * there
 
 
-@pytest.mark.parametrize("d", [1, 2, pytest.param(3, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("loss", [Logistic(), Hinge(), Squared(), Absolute()], ids=repr)
-@pytest.mark.parametrize("lam", [0.05, 0.5, 3.0])
-def test_boxes_bound_the_inner_supremum(d, loss, lam):
-    rng = np.random.default_rng(d)
-    X, beta = rng.normal(size=(6, d)), rng.normal(size=d)
-    y = np.sign(rng.normal(size=6)) if loss.task == "classification" else rng.normal(size=6)
-    size = d + d * (d + 1) // 2
-    root = rng.normal(size=(size, size))
-    cost = FeatureMap(metric=root @ root.T / size + 0.3 * np.eye(size))
-    rows = local_rows(Problem(X, y, np.full(6, 1 / 6), loss, Ball(cost, 1.0, 2)), X)
-    known = rows.gain(X, beta, 0.2, lam)
-    found = boxes.bounds(rows, beta, 0.2, lam, known, 1e-4)
-    here = rows.gain(found.points, beta, 0.2, lam)
-    assert (found.upper <= np.maximum(here, known) + 1.01e-4).all()
-    for scale in (0.1, 0.5, 2.0, 5.0):
-        U = found.points + scale * rng.normal(size=(20_000, 1, d))
-        for i, x in enumerate(X):
-            price = cost.price(U[:, i], np.broadcast_to(x, (len(U), d)))
-            gain = loss.value(U[:, i] @ beta + 0.2, np.full(len(U), y[i])) - lam * price
-            assert gain.max() <= found.upper[i]
-
-
 FITS = {
     "logistic": DROClassifier,
     "hinge": DROClassifier,
@@ -410,65 +387,6 @@ def test_the_risks_of_a_fit_are_one_number(name, d, delta):
     assert_allclose(again, model.robust_risk_, rtol=1e-9)
     assert_allclose(worst.risk, model.robust_risk_, rtol=1e-9)
     assert worst.budget <= delta * (1 + 1e-9)
-
-
-def bounded(d, loss):
-    """Return the parameters of a test: in two columns the logistic loss is quick, in three none."""
-    quick = d == 1 or (d == 2 and type(loss) is Logistic)
-    return pytest.param(d, loss, id=f"{loss!r}-{d}", marks=[] if quick else [pytest.mark.slow])
-
-
-BRANCHES = [
-    bounded(d, loss) for loss in (Logistic(), Hinge(), Squared(), Huber()) for d in (1, 2, 3)
-]
-
-
-@pytest.mark.parametrize(("d", "loss"), BRANCHES)
-def test_a_feature_map_has_a_gap_in_few_columns(d, loss):
-    """No model does better by more than the gap: random ones neither."""
-    rng = np.random.default_rng(d)
-    X = rng.normal(size=(20, d))
-    z = X @ rng.normal(size=d)
-    y = np.where(z + rng.logistic(size=20) > 0, 1.0, -1.0)
-    y = y if loss.task == "classification" else z + rng.normal(size=20)
-    problem = Problem(X, y, np.full(20, 1 / 20), loss, Ball(FeatureMap(), 0.02, 2))
-    found = Exact().solve(problem)
-    assert found.converged
-    assert found.gap <= 1e-6 * constant_risk(problem)[1]
-    for size in (1e-3, 0.1, 1.0):
-        coef = found.coef + size * rng.normal(size=d)
-        assert worst_risk(problem, coef, found.intercept) >= found.objective - found.gap
-
-
-@pytest.mark.slow
-def test_what_is_not_known_is_said():
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(20, 4))
-    y = np.where(X[:, 0] + rng.logistic(size=20) > 0, 1.0, -1.0)
-    problem = Problem(X, y, np.full(20, 1 / 20), Logistic(), Ball(FeatureMap(), 0.01, 2))
-    found = Exact().solve(problem)
-    assert "may miss a far move: a bound below, at most" in found.message
-    assert found.gap > 1e-6
-    cubic = FeatureMap(PolynomialFeatures(3, include_bias=False).fit(X))
-    found = Exact().solve(replace(problem, ball=Ball(cubic, 0.01, 2)))
-    assert "no bound above is known" in found.message
-    assert np.isinf(found.gap)
-
-
-def test_a_fit_that_stops_early_says_so(monkeypatch):
-    problem = sample(FeatureMap(), 0.05, Hinge())
-    monkeypatch.setattr("otdro.solvers.feature_map.minimise.EXCHANGES", 0)
-    found = Exact().solve(problem)
-    assert not found.converged
-    assert found.message.startswith("stopped")
-
-
-def test_the_constant_model_is_proved_under_the_cost_itself():
-    problem = sample(FeatureMap(), 3.0)
-    found = Exact().solve(problem)
-    assert not found.coef.any()
-    assert found.converged
-    assert 0 <= found.gap <= 1e-6 * found.objective
 
 
 LEARNERS = [Blend([Spectral(), GeometricMean(), "euclidean"])] + [

@@ -15,7 +15,8 @@ from otdro.costs import FeatureMap, Graph, Mahalanobis, Norm
 from otdro.losses import Absolute, Hinge, Huber, Logistic, Quantile, Squared, SquaredHinge
 from otdro.problem import Ball, Problem
 from otdro.solvers import Exact, Quadrature, Sinkhorn
-from otdro.solvers.finite import support
+from problems import support_places
+from solving import solution
 
 
 def sample(loss, delta=0.1, cost=None, n=25, m=40, d=3, seed=0, order=2):
@@ -32,9 +33,9 @@ def sample(loss, delta=0.1, cost=None, n=25, m=40, d=3, seed=0, order=2):
 def conic(problem):
     """cvxpy with Clarabel on every pair."""
     cp = pytest.importorskip("cvxpy")
-    f = support.formulate(problem).finite
-    theta, b, lam = cp.Variable(f.nodes.shape[1]), cp.Variable(), cp.Variable(nonneg=True)
-    eta, z = cp.Variable(len(f.y)), f.nodes @ theta + b
+    columns, cost, moves = support_places(problem)
+    theta, lam = cp.Variable(columns.shape[1]), cp.Variable(nonneg=True)
+    eta, z = cp.Variable(len(moves)), columns @ theta
     forms = {
         Logistic: lambda y: cp.logistic(-y * z),
         Hinge: lambda y: cp.pos(1 - y * z),
@@ -45,8 +46,10 @@ def conic(problem):
         Quantile: lambda y: cp.maximum(0.3 * (y - z), -0.7 * (y - z)),
     }
     form = forms[type(problem.loss)]
-    limits = [form(y) - lam * c <= eta[i] for i, (y, c) in enumerate(zip(f.y, f.cost, strict=True))]
-    program = cp.Problem(cp.Minimize(lam * problem.ball.delta + f.weights @ eta), limits)
+    pairs = enumerate(zip(problem.y[moves], cost, strict=True))
+    limits = [form(y) - lam * c <= eta[i] for i, (y, c) in pairs]
+    risk = lam * problem.ball.delta + problem.weights[moves] @ eta
+    program = cp.Problem(cp.Minimize(risk), limits)
     return program.solve(solver="CLARABEL", tol_gap_rel=1e-9, tol_gap_abs=1e-9, tol_feas=1e-8)
 
 
@@ -57,7 +60,7 @@ LOSSES = [Logistic(), Hinge(), SquaredHinge(), Squared(), Absolute(), Huber(), Q
 @pytest.mark.parametrize("delta", [0.05, 0.3])
 def test_value_equals_the_program_over_all_pairs(loss, delta):
     problem = sample(loss, delta)
-    found = Exact(tol=1e-9).solve(problem)
+    found = solution(Exact(tol=1e-9), problem)
     assert found.converged
     assert_allclose(found.objective, conic(problem), rtol=1e-7)
 
@@ -68,20 +71,20 @@ def test_value_equals_the_program_over_all_pairs(loss, delta):
 @pytest.mark.parametrize("order", [1, 2])
 def test_any_cost_on_a_finite_support(cost, order):
     problem = sample(Logistic(), 0.1, cost, order=order)
-    assert_allclose(Exact(tol=1e-9).solve(problem).objective, conic(problem), rtol=1e-7)
+    assert_allclose(solution(Exact(tol=1e-9), problem).objective, conic(problem), rtol=1e-7)
 
 
 def test_the_risk_is_the_linear_program_of_the_adversary():
     """At the solution, max sum p_ij l(u_j, y_i) over masses within the budget, by HiGHS."""
     problem = sample(Logistic(), 0.2)
-    found = Exact(tol=1e-9).solve(problem)
-    f = support.formulate(problem).finite
+    found = solution(Exact(tol=1e-9), problem)
+    _, cost, _ = support_places(problem)
     nodes = np.vstack([problem.X, problem.support])
     z = nodes @ found.coef + found.intercept
     gain = np.logaddexp(0, -np.outer(problem.y, z))
-    n, m = f.cost.shape
+    n, m = cost.shape
     rows = np.kron(np.eye(n), np.ones((1, m)))
-    limit = {"A_ub": f.cost.ravel()[None], "b_ub": [problem.ball.delta]}
+    limit = {"A_ub": cost.ravel()[None], "b_ub": [problem.ball.delta]}
     best = linprog(-gain.ravel(), **limit, A_eq=rows, b_eq=problem.weights, method="highs")
     assert_allclose(-best.fun, found.objective, rtol=1e-7)
 
@@ -93,8 +96,8 @@ def test_a_fine_support_tends_to_the_ball():
     y = np.where(X[:, 0] + rng.logistic(size=40) > 0, 1.0, -1.0)
     ball, weights = Ball(Norm(2), 0.05, 2), np.full(40, 1 / 40)
     grid = np.linspace(-6, 6, 3001)[:, None]
-    whole = Exact().solve(Problem(X, y, weights, Logistic(), ball)).objective
-    finite = Exact().solve(Problem(X, y, weights, Logistic(), ball, True, grid)).objective
+    whole = solution(Exact(), Problem(X, y, weights, Logistic(), ball)).objective
+    finite = solution(Exact(), Problem(X, y, weights, Logistic(), ball, True, grid)).objective
     assert finite <= whole * (1 + 1e-6)
     assert_allclose(finite, whole, rtol=1e-4)
 
@@ -102,11 +105,13 @@ def test_a_fine_support_tends_to_the_ball():
 def test_without_moves_or_without_extra_points():
     problem = sample(Logistic(), 0.0)
     plain = Problem(problem.X, problem.y, problem.weights, Logistic(), Ball(Norm(2), 0.0, 2))
-    assert_allclose(Exact().solve(problem).objective, Exact().solve(plain).objective, rtol=1e-5)
+    assert_allclose(
+        solution(Exact(), problem).objective, solution(Exact(), plain).objective, rtol=1e-5
+    )
     rows = Problem(
         *(getattr(problem, k) for k in ("X", "y", "weights", "loss")), Ball(Graph(8), 0.1)
     )
-    found = Exact().solve(rows)
+    found = solution(Exact(), rows)
     assert found.converged
     assert "pairs kept" in found.message
 
@@ -147,13 +152,13 @@ def test_bad_input_is_named():
         problem.support + 1000.0,
     )
     with pytest.raises(ValueError, match="2 components, and mass cannot cross"):
-        Exact().solve(apart)
+        solution(Exact(), apart)
     for block, words in ((problem.support[:, :2], "columns"), (problem.support * np.nan, "NaN")):
         other = Problem(
             *(getattr(apart, k) for k in ("X", "y", "weights", "loss", "ball")), True, block
         )
         with pytest.raises(ValueError, match=words):
-            Exact().solve(other)
+            solution(Exact(), other)
     with pytest.raises(ValueError, match="k >= 1"):
         Graph(0).check(3)
     with pytest.raises(ValueError, match="more than k nodes"):
@@ -219,11 +224,11 @@ def test_a_graph_over_identical_rows(loss):
     y = np.where(np.arange(24) % 3 > 0, 1.0, -1.0)
     weights = np.full(24, 1 / 24)
     once = Problem(np.full((24, 2), 0.1), y, weights, loss, Ball(Graph(5), 0.1))
-    assert Exact().solve(once).converged
+    assert solution(Exact(), once).converged
     # each of two places has more copies than the graph has neighbours
     X = np.repeat(rng.normal(size=(2, 2)), 12, axis=0)
     pair = Problem(X, y, weights, loss, Ball(Graph(5), 0.1))
     plain = Problem(X, y, weights, loss, Ball(Norm(2), 0.1), True, X)
-    found = Exact().solve(pair)
+    found = solution(Exact(), pair)
     assert found.converged
-    assert_allclose(found.objective, Exact().solve(plain).objective, rtol=2e-6)
+    assert_allclose(found.objective, solution(Exact(), plain).objective, rtol=2e-6)

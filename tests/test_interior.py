@@ -10,8 +10,7 @@ from scipy import sparse
 from otdro.costs import Mahalanobis, Norm
 from otdro.losses import Absolute, Hinge, Huber, Logistic, Quantile, Squared, SquaredHinge
 from otdro.problem import Ball, Problem
-from otdro.solvers.conic.interior import solve
-from otdro.solvers.conic.merging import merged
+from otdro.solvers.conic import InteriorPoint
 
 cp = pytest.importorskip("cvxpy")
 
@@ -22,6 +21,11 @@ PAIRS = [
     (Squared(), 2),
 ]  # fmt: skip
 COSTS = ["euclidean", "mahalanobis", "l1", "linf"]
+
+
+def solve(problem, tol=TOL, max_iter=100):
+    [[found]] = InteriorPoint().solve([problem], [problem.ball.delta], [tol], max_iter, None)
+    return found
 
 
 def sample(shape, loss):
@@ -229,17 +233,6 @@ def test_repeated_and_shuffled_rows_end_at_the_same_point(loss, order, form):
         assert_allclose(one.intercept, two.intercept, rtol=1e-7)
         assert_allclose(one.dual[rows], two.dual, rtol=1e-6, atol=1e-9)
         assert np.isfinite(one.dual).all()
-
-
-def test_rows_that_differ_in_one_bit_are_not_merged():
-    X = np.array([[1.0, 0.0], [1.0, -0.0], [1.0, 5e-324], [np.nextafter(1.0, 2), 0.0], [0.0, 1.0]])
-    y = np.array([1.0, 1.0, 1.0, 1.0, -1.0])
-    for form in (np.asarray, sparse.csr_array):
-        small, place = merged(problem_of(form(X), y, Hinge(), Norm(2), 0.1, 1))
-        assert small.X.shape == (4, 2)
-        assert place[0] == place[1]
-        assert len(set(place)) == 4
-        assert_allclose(small.weights[place], [0.4, 0.4, 0.2, 0.2, 0.2])
 
 
 @pytest.mark.parametrize(("loss", "order"), PAIRS, ids=str)

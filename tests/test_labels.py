@@ -2,24 +2,18 @@
 
 from dataclasses import replace
 
-import cvxpy as cp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.model_selection import GridSearchCV
 
 from otdro import Ball, DROClassifier, DRORegressor, discrepancy, robust_risk
 from otdro.costs import Graph, Mahalanobis, Norm
-from otdro.design import Design
 from otdro.losses import Absolute, Hinge, Huber, Logistic, Quantile, Softmax, Squared, SquaredHinge
-from otdro.problem import Problem, Sample
-from otdro.radius.prices import LABEL_MULTIPLES
-from otdro.radius.thresholds import threshold
+from otdro.problem import Problem
 from otdro.solvers import Exact, Quadrature
-from otdro.solvers.labels import PricedLabels, interior, tied_rows
-from otdro.solvers.labels.kept_moments import KeptMoments
-from otdro.solvers.labels.kinked_quadratic import KinkedQuadratic
-from otdro.solvers.norm_rows import norm_rows
 from reference import classes as reference
+from solving import solution
 from strangers import LThreeHalves
 
 RNG = np.random.default_rng(0)
@@ -51,7 +45,7 @@ CLASSIFIED = {"logistic": Logistic(), "hinge": Hinge(), "squared_hinge": Squared
 
 
 def solved(loss, y, ball, tol=1e-7):
-    return Exact(tol).solve(Problem(X, y, WEIGHTS, loss, ball))
+    return solution(Exact(tol), Problem(X, y, WEIGHTS, loss, ball))
 
 
 def label_agrees(loss, order, p, kappa, delta):
@@ -91,7 +85,7 @@ def test_squared_hinge_with_a_label_price_on_separable_rows():
     y = np.where(A[:, 0] - A[:, 1] > 0, 1.0, -1.0)
     A[:, 0] += y
     ball = Ball(Norm(np.inf), 0.03, 2, label_cost=50.0)
-    found = Exact(1e-7).solve(Problem(A, y, WEIGHTS, SquaredHinge(), ball))
+    found = solution(Exact(1e-7), Problem(A, y, WEIGHTS, SquaredHinge(), ball))
     assert found.converged
     best = reference.label_price(A, y, "squared_hinge", 2, np.inf, 50.0, 0.03)
     assert abs(found.objective - best) <= 1e-6
@@ -102,7 +96,7 @@ def test_target_prices_near_interpolation_reach_the_gap():
     A = rng.normal(size=(8, 4))
     y = A @ [1.0, -2.0, 0.0, 0.0] + 0.02 * rng.normal(size=8)
     ball = Ball(Norm(np.inf), 0.03, 2, target_cost=0.02)
-    found = Exact().solve(Problem(A, y, np.full(8, 1 / 8), Squared(), ball))
+    found = solution(Exact(), Problem(A, y, np.full(8, 1 / 8), Squared(), ball))
     assert found.converged
     best = reference.target_price(A, y, Squared(), 2, np.inf, 0.02, 0.03)
     assert_allclose(found.objective, best, rtol=1e-6)
@@ -195,23 +189,11 @@ def test_targets_without_spread_that_may_move(cost):
 def test_gaps_of_early_stops_hold():
     ball = Ball(Norm(2), 0.05, 1, label_cost=0.5)
     problem = Problem(X, Y, WEIGHTS, Logistic(), ball)
-    best = Exact(1e-9).solve(problem)
+    best = solution(Exact(1e-9), problem)
     for max_iter in (3, 10, 20, 30):
-        early = Exact(1e-12, max_iter).solve(problem)
+        early = solution(Exact(1e-12, max_iter), problem)
         assert early.objective - early.gap <= best.objective + 1e-12
         assert early.objective >= best.objective - best.gap
-
-
-@pytest.mark.parametrize(("loss", "order"), [("logistic", 1), ("hinge", 1), ("logistic", 2)])
-def test_interior_steps_and_smoothings_agree(monkeypatch, loss, order):
-    ball = Ball(Norm(2), 0.1, order, label_cost=0.5)
-    monkeypatch.setattr(tied_rows, "STEPS", 0)
-    quick = solved(CLASSIFIED[loss], Y, ball)
-    assert quick.n_iter < interior.STEPS
-    monkeypatch.setattr(interior, "STEPS", 0)
-    smoothed = solved(CLASSIFIED[loss], Y, ball)
-    assert smoothed.n_iter > quick.n_iter
-    assert_allclose(quick.objective, smoothed.objective, atol=1e-6)
 
 
 def blobs(n, d, seed=0):
@@ -225,23 +207,49 @@ def blobs(n, d, seed=0):
 def test_branches_of_the_inner_supremum_that_appear_on_the_way():
     A, y, weights = blobs(200, 10)
     ball = Ball(Norm(2), 0.1, 2, label_cost=0.1)
-    found = Exact().solve(Problem(A, y, weights, Logistic(), ball))
+    found = solution(Exact(), Problem(A, y, weights, Logistic(), ball))
     assert found.converged
     start = replace(found, coef=0 * found.coef + 2.0, intercept=0.3, multiplier=0.2)
-    again = PricedLabels().solve(
-        Problem(A, y, weights, Logistic(), replace(ball, label_cost=0.4)), 1e-6, 100, start
-    )
+    problem = Problem(A, y, weights, Logistic(), replace(ball, label_cost=0.4))
+    again = solution(Exact(max_iter=100), problem, start)
     assert again.converged
 
 
 @pytest.mark.parametrize("p", [1, np.inf])
 @pytest.mark.parametrize(("loss", "order"), [("logistic", 1), ("hinge", 2), ("squared_hinge", 2)])
-def test_interior_steps_do_under_polyhedral_norms(loss, order, p):
+def test_few_steps_do_under_polyhedral_norms(loss, order, p):
     A, y, weights = blobs(120, 6)
     ball = Ball(Norm(p), 0.03, order, label_cost=0.3)
-    found = Exact().solve(Problem(A, y, weights, CLASSIFIED[loss], ball))
+    found = solution(Exact(), Problem(A, y, weights, CLASSIFIED[loss], ball))
     assert found.converged
     assert found.n_iter < 25
+
+
+@pytest.mark.parametrize("kappa", [1.0, 0.3])
+def test_many_rows_agree_with_a_cone_program(kappa):
+    A, y, weights = blobs(900, 4)
+    ball = Ball(Norm(2), 0.02, 1, label_cost=kappa)
+    found = solution(Exact(), Problem(A, y, weights, Logistic(), ball))
+    best = reference.label_price(A, y, "logistic", 1, 2, kappa, 0.02)
+    assert found.converged
+    assert best - 1e-7 <= found.objective <= best + found.gap + 1e-7
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_branches_and_labels_of_separable_rows_are_certified(order):
+    rng = np.random.default_rng(3)
+    A = rng.normal(size=(40, 30))
+    y = np.where(A[:, 0] - A[:, 1] > 0, 1.0, -1.0)
+    A[:, 0] += y
+    for kappa in (0.05, 1.0, 5.0):
+        for delta in (1e-4, 3e-3):
+            ball = Ball(Norm(2), delta, order, label_cost=kappa)
+            problem = Problem(A, y, np.full(40, 1 / 40), Logistic(), ball)
+            found = solution(Exact(1e-7), problem)
+            assert found.converged
+            if order == 1:
+                best = reference.label_price(A, y, "logistic", 1, 2, kappa, delta)
+                assert abs(found.objective - best) <= 2e-7
 
 
 @pytest.mark.parametrize(("loss", "order"), [("logistic", 1), ("hinge", 1), ("logistic", 2)])
@@ -253,78 +261,6 @@ def test_a_constant_model_is_certified_at_once(loss, order):
     assert found.n_iter == 1
     assert not found.coef.any()
     assert_allclose(found.objective, CLASSIFIED[loss].value(np.zeros(1), np.ones(1))[0])
-
-
-@pytest.mark.parametrize(("order", "kappa"), [(1, 1.0), (1, 0.3), (2, 0.3)])
-def test_steps_with_tied_rows_and_interior_steps_agree(monkeypatch, order, kappa):
-    A, y, weights = blobs(900, 4)
-    problem = Problem(A, y, weights, Logistic(), Ball(Norm(2), 0.02, order, label_cost=kappa))
-    with monkeypatch.context() as only:
-        only.setattr(interior, "STEPS", 0)
-        tied = Exact().solve(problem)
-    monkeypatch.setattr(tied_rows, "STEPS", 0)
-    inside = Exact().solve(problem)
-    assert tied.converged
-    assert inside.converged
-    assert abs(tied.objective - inside.objective) <= 2e-6
-    assert tied.n_iter <= 6
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_the_least_of_a_kinked_quadratic(seed):
-    rng = np.random.default_rng(seed)
-    B = rng.normal(size=(6, 5))
-    g, d, J = rng.normal(size=6), 0.3 * rng.normal(size=25), 0.3 * rng.normal(size=(25, 6))
-    model = KinkedQuadratic(g, B @ B.T, d, J)
-    m = cp.Variable(6)
-    smooth = g @ m + cp.sum_squares(B.T @ m) / 2
-    # B has rank 5: the kinks hold the rest
-    problem = cp.Problem(cp.Minimize(smooth + cp.sum(cp.pos(d + J @ m))))
-    problem.solve(solver="CLARABEL")
-    least = np.maximum(d, 0).sum() - problem.value
-    inside, p = model.minimise(None, 1e-12)
-    assert_allclose(model.decrease(inside), least, atol=1e-7)
-    again, shares = model.minimise(p, 1e-12)
-    assert_allclose(model.decrease(again), least, atol=1e-7)
-    assert shares.min() >= 0
-    assert shares.max() <= 1
-    assert_allclose(g + model.H @ again + J.T @ shares, 0, atol=1e-9)
-
-
-@pytest.mark.parametrize("p", [1, 2, np.inf])
-def test_the_barriers_of_norms_have_the_derivatives_they_state(p):
-    rng = np.random.default_rng(0)
-    rows = norm_rows(Norm(p), 4)
-    at = np.vstack([rng.normal(size=(4, 3)), np.full(3, 9.0)])
-    found = rows.barrier(at[:4], 9.0)
-    largest = float(Norm(p).dual_norm(at[:4].T).max())
-    assert rows.barrier(at[:4], 0.99 * largest).value == np.inf
-
-    def gradients(points):
-        each = [rows.barrier(v[:4, None], v[4]).gradient[:, 0] for v in points.T]
-        return np.stack(each, axis=1)
-
-    def values(points):
-        return np.array([rows.barrier(v[:4, None], v[4]).value for v in points.T])
-
-    for j, h in enumerate(1e-5 * np.eye(5)):
-        up, down = at + h[:, None], at - h[:, None]
-        assert_allclose(found.gradient[j], (values(up) - values(down)) / 2e-5, atol=1e-7)
-        assert_allclose(found.matrix[j], (gradients(up) - gradients(down)) / 2e-5, atol=1e-7)
-
-
-def test_kept_moments_are_within_their_promise():
-    A, _, weights = blobs(300, 5)
-    rng = np.random.default_rng(1)
-    kept = KeptMoments(Design(A, center=A.mean(axis=0)))
-    D = weights * rng.uniform(0.5, 1.5, 300)
-    kept.about(D)
-    few = D * np.where(np.arange(300) < 30, 3.0, 1.01)
-    G, s = kept.about(few)
-    exact = kept.design.moments(np.where(np.arange(300) < 30, few, D))
-    assert_allclose(G, exact[0], atol=1e-13)
-    assert_allclose(s, exact[1], atol=1e-13)
-    assert_allclose(kept.exactly(few)[0], kept.design.gram(few), atol=1e-13)
 
 
 def test_a_cheap_label_bounds_confidence():
@@ -379,44 +315,13 @@ def test_worst_cases_with_moved_targets(loss, order):
 THREE = np.digitize(X[:, 0] + 0.5 * X[:, 1], [-0.5, 0.5])
 
 
-def softmax_agrees(p, kappa, delta):
-    ball = Ball(Norm(p), delta, 1, label_cost=kappa)
-    found = solved(Softmax(3), THREE.astype(float), ball)
-    best = reference.softmax_label_price(X, THREE, 3, p, kappa, delta)
-    assert found.converged
-    assert abs(found.objective - best) <= 1e-6
-    assert found.objective - found.gap <= best + 1e-6
-
-
-@pytest.mark.parametrize(("p", "kappa", "delta"), [(2, 1.0, 0.1), (np.inf, 0.1, 0.2)])
-def test_label_prices_of_three_classes_agree(p, kappa, delta):
-    softmax_agrees(p, kappa, delta)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("p", [2, 1, np.inf])
-@pytest.mark.parametrize("kappa", PRICES)
-@pytest.mark.parametrize("delta", [0.02, 0.2])
-def test_label_prices_of_three_classes_agree_everywhere(p, kappa, delta):
-    softmax_agrees(p, kappa, delta)
-
-
-@pytest.mark.parametrize("reach", [None, 1.0])
-def test_changed_labels_of_three_classes(reach):
-    model = DROClassifier(
-        multi_class="multinomial", cost="euclidean", delta=0.1, label_cost=1.0
-    ).fit(X, THREE)
-    assert isinstance(model.robust_risk_, float)
-    found = model.worst_case(reach=reach)
-    assert found.budget <= 0.1 * (1 + 1e-9)
-    assert found.risk >= model.robust_risk_ - found.shortfall - 1e-9
-    assert reach is not None or found.shortfall <= 1e-5
-    assert (found.targets != THREE[found.origin]).any()
-    assert_allclose(np.bincount(found.origin, found.weights), 1 / N)
-    spent = discrepancy((X, THREE, None), found, model.cost_, 1, label_cost=1.0)
-    assert spent <= 0.1 * (1 + 1e-6)
-    risk = robust_risk(X, THREE, model.coef_, model.intercept_, "logistic", model.ball_)
-    assert_allclose(risk, model.robust_risk_)
+def test_a_label_price_of_three_classes_is_for_one_against_the_rest():
+    settings = {"cost": "euclidean", "delta": 0.05, "label_cost": 1.0}
+    assert DROClassifier(**settings).fit(X, THREE).robust_risk_.shape == (3,)
+    with pytest.raises(ValueError, match=r"price of labels.*multi_class='ovr'"):
+        DROClassifier(**settings, multi_class="multinomial").fit(X, THREE)
+    with pytest.raises(ValueError, match="multi_class='ovr'"):
+        solved(Softmax(3), THREE.astype(float), Ball(Norm(2), 0.05, 1, label_cost=1.0))
 
 
 def test_one_against_the_rest_with_a_label_price():
@@ -439,9 +344,9 @@ def test_a_path_with_a_label_price_has_the_solution_of_each_delta(loss, order, p
     ball = Ball(Norm(p), 0.5, order, label_cost=0.4)
     problem = Problem(X, Y, WEIGHTS, loss, ball)
     deltas = np.array([0.5, 0.1, 0.02, 1e-3])
-    path = Exact(1e-7).solve_path(problem, deltas)
+    path = Exact(1e-7).solve([problem], deltas)[0]
     for delta, found in zip(deltas, path, strict=True):
-        alone = Exact(1e-7).solve(problem.at(delta))
+        alone = solution(Exact(1e-7), problem.at(delta))
         assert found.converged
         assert abs(found.objective - alone.objective) <= found.gap + alone.gap
         model = (found.coef, found.intercept, loss, replace(ball, delta=delta))
@@ -461,12 +366,12 @@ def test_folds_with_a_label_price_are_solved_together(order, alike):
         for w, cost in zip(weights, costs, strict=True)
     ]
     solver = Exact(1e-7)
-    assert solver.folds_together(problems[0])
-    for problem, path in zip(problems, solver.solve_folds(problems, deltas), strict=True):
+    for problem, path in zip(problems, solver.solve(problems, deltas), strict=True):
         for delta, found in zip(deltas, path, strict=True):
             rows = problem.weights > 0
-            alone = solver.solve(
-                replace(problem.at(delta), X=X[rows], y=Y[rows], weights=problem.weights[rows])
+            alone = solution(
+                solver,
+                replace(problem.at(delta), X=X[rows], y=Y[rows], weights=problem.weights[rows]),
             )
             assert found.converged
             assert abs(found.objective - alone.objective) <= found.gap + alone.gap
@@ -477,7 +382,7 @@ def test_small_radii_of_separable_rows_with_a_label_price():
     A = np.random.default_rng(0).standard_normal((40, 4))
     y = np.where(A[:, 0] > 0, 1.0, -1.0)
     ball = Ball(Norm(1), 1e-6, 2, label_cost=0.03)
-    found = Exact().solve(Problem(A, y, np.full(40, 1 / 40), SquaredHinge(), ball))
+    found = solution(Exact(), Problem(A, y, np.full(40, 1 / 40), SquaredHinge(), ball))
     assert found.converged
     best = reference.label_price(A, y, "squared_hinge", 2, 1, 0.03, 1e-6)
     assert abs(found.objective - best) <= 2e-6
@@ -486,48 +391,29 @@ def test_small_radii_of_separable_rows_with_a_label_price():
 def test_a_path_with_a_target_price_has_the_solution_of_each_delta():
     problem = Problem(X, Z, WEIGHTS, Squared(), Ball(Norm(2), 1.0, 2, target_cost=0.5))
     deltas = np.array([1.0, 0.1, 1e-2, 1e-4])
-    for delta, found in zip(deltas, Exact(1e-8).solve_path(problem, deltas), strict=True):
+    for delta, found in zip(deltas, Exact(1e-8).solve([problem], deltas)[0], strict=True):
         best = reference.target_price(X, Z, Squared(), 2, 2, 0.5, delta)
         assert found.converged
         assert_allclose(found.objective, best, rtol=1e-6)
 
 
-def test_the_price_that_folds_choose_is_the_best_of_those_tried():
-    noisy = np.where(np.random.default_rng(3).random(N) < 0.2, -Y, Y)
-    settings = {"cost": "euclidean", "deltas": [0.2, 0.05, 0.01], "cv": 3, "rule": "min"}
-    chosen = DROClassifier(**settings, label_cost="cv").fit(X, noisy)
-    unit = Sample(X, [noisy], WEIGHTS, Logistic(), True)
-    prices = threshold(unit, noisy, Norm(2), 1) * np.array(LABEL_MULTIPLES)
-    each = [DROClassifier(**settings, label_cost=kappa).fit(X, noisy) for kappa in prices]
-    scores = [model.path_.score_mean.max() for model in each]
-    assert_allclose(chosen.ball_.label_cost, prices[int(np.argmax(scores))])
-    assert_allclose(chosen.path_.score_mean.max(), max(scores), rtol=1e-12)
+def test_folds_choose_no_price_but_a_grid_search_does():
+    with pytest.raises(ValueError, match="GridSearchCV over label_cost"):
+        DROClassifier(cost="euclidean", label_cost="cv").fit(X, Y)
+    with pytest.raises(ValueError, match="GridSearchCV over target_cost"):
+        DRORegressor(cost="euclidean", target_cost="cv").fit(X, Z)
+    model = DROClassifier(cost="euclidean", delta=0.05)
+    search = GridSearchCV(model, {"label_cost": [0.5, np.inf]}, cv=2, scoring="neg_log_loss")
+    assert search.fit(X, Y).best_estimator_.ball_.label_cost in (0.5, np.inf)
 
 
-def test_folds_choose_a_price_at_a_given_delta():
-    # without folds the cheapest price was taken, unseen
-    model = DROClassifier(cost="euclidean", delta=0.05, label_cost="cv", cv=3).fit(X, Y)
-    assert_array_equal(model.path_.deltas, [0.05])
-    assert model.path_.score_mean is not None
-
-
-@pytest.mark.filterwarnings("ignore:the class")
-def test_too_few_rows_for_folds_leave_labels_fixed():
-    with pytest.warns(UserWarning, match="allow no folds"):
-        model = DROClassifier(cost="euclidean", label_cost="cv").fit(X[:2], [-1, 1])
-    assert model.ball_.label_cost == np.inf
-
-
-def test_folds_choose_a_price():
-    model = DRORegressor(
-        cost="euclidean", target_cost="cv", deltas=[0.1, 0.01], cv=2, rule="min"
-    ).fit(X, Z)
-    assert model.ball_.target_cost > 0
-    assert_array_equal(model.path_.deltas, [0.1, 0.01])
-    model = DROClassifier(
-        "hinge", cost="euclidean", label_cost="cv", deltas=[0.1], cv=2, rule="min", tol=1e-4
-    ).fit(X, Y)
-    assert model.ball_.label_cost > 0
+def test_rows_in_chunks_take_no_price():
+    da = pytest.importorskip("dask.array")
+    rows = da.from_array(X, chunks=(10, 3))
+    with pytest.raises(ValueError, match=r"label_cost=0\.5 is for rows in memory.*label_cost=inf"):
+        DROClassifier(cost="euclidean", delta=0.1, label_cost=0.5).fit(rows, Y)
+    with pytest.raises(ValueError, match=r"target_cost=0\.5 is for rows in memory"):
+        DRORegressor(cost="euclidean", delta=0.1, target_cost=0.5).fit(rows, Z)
 
 
 @pytest.mark.parametrize("bad", [0, -1.0, np.nan, True, None, "auto"])

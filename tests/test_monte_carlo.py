@@ -20,11 +20,9 @@ from otdro.design import Design
 from otdro.duality import Round
 from otdro.losses import Logistic
 from otdro.problem import Ball, Problem
-from otdro.solvers.feature_map.geometry import local_rows
-from otdro.solvers.smoothing.gaussian_integral import integrate, smoothed_rows
-from otdro.solvers.smoothing.linear_score import LinearScore
-from otdro.solvers.smoothing.particles import Particles
-from otdro.solvers.smoothing.smoothed_dual import dual_rows
+from otdro.solvers.local_cost import local_rows
+from otdro.solvers.smoothing.draws import LinearScore, Particles
+from otdro.solvers.smoothing.quadrature import dual_rows, integrate, smoothed_rows
 
 N, D, DELTA, SIGMA = 20, 3, 0.1, 2.0
 THETA = np.array([0.6, -0.3, 0.4, 0.1])

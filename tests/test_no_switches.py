@@ -21,7 +21,7 @@ FILES = sorted(SOURCE.rglob("*.py"))
 NAMED = {
     "losses": {"PiecewiseQuadratic"},
     "costs": {"CallableCost"},
-    "solvers": {"Exact", "Auto"},
+    "solvers": {"Exact"},
 }
 
 
@@ -249,7 +249,7 @@ def test_other_uses_are_free(text):
 def test_the_known_classes_are_found():
     assert CONCRETE["losses"] >= {"Hinge", "Huber", "Logistic", "PiecewiseQuadratic"}
     assert CONCRETE["costs"] >= {"Norm", "Mahalanobis", "FeatureMap", "Graph", "CallableCost"}
-    assert CONCRETE["solvers"] >= {"Exact", "Auto", "Smoothed", "Quadrature", "Sinkhorn"}
+    assert CONCRETE["solvers"] >= {"Exact", "Smoothed", "Quadrature", "Sinkhorn"}
     assert not {"Loss", "Cost", "Solver"} & set().union(*CONCRETE.values())
     assert {"Hinge", "Norm", "Exact", "CutNorm", "SumNorm", "Joint", "InteriorPoint"} <= MEMBERS
     assert not {"Loss", "Cost", "Solver", "PenaltyNorm", "Form", "Method"} & MEMBERS

@@ -11,9 +11,10 @@ from otdro.costs import Mahalanobis, Norm
 from otdro.losses import Logistic
 from otdro.problem import Problem, Sample
 from otdro.radius import Path, path
-from otdro.radius.thresholds import SIZE, SPAN, default_deltas, threshold
+from otdro.radius.grid import SIZE, SPAN, default_deltas, threshold
 from otdro.solvers import Exact
 from otdro.solvers.base import constant_risk
+from solving import solution
 from tables import COMBINATIONS, data, make_cost, make_loss
 
 CASES = [
@@ -38,7 +39,7 @@ class Setting:
         return Problem(s.X, s.y, s.weights, self.loss, ball, s.fit_intercept)
 
     def cold(self, delta):
-        return Exact(tol=1e-10).solve(self.problem(delta))
+        return solution(Exact(tol=1e-10), self.problem(delta))
 
     def path(self, deltas=None, **settings):
         s = self.rows
@@ -144,12 +145,12 @@ def test_weights_of_some_rows_are_the_fits_of_these_rows(order, shape):
         weights[rows, f] = 1 / len(rows)
     problem = Problem(X, y, np.full(n, 1 / n), loss, Ball(cost, 0.3, order))
     deltas, solver = np.array([0.3, 0.1, 0.02, 0.0]), Exact(tol=1e-9)
-    near = solver.solve_path(problem, deltas)
-    for starts in (None, near[:3]):
-        together = solver.solve_paths(problem, weights, deltas, starts)
-        for rows, found in zip(trains, together, strict=True):
+    folds = [problem.weighted(column) for column in weights.T]
+    for problems in (folds, [problem, *folds]):
+        together = solver.solve(problems, deltas)
+        for rows, found in zip(trains, together[-5:], strict=True):
             part = Problem(X[rows], y[rows], np.full(len(rows), 1 / len(rows)), loss, problem.ball)
-            for mine, alone in zip(found, solver.solve_path(part, deltas), strict=True):
+            for mine, alone in zip(found, solver.solve([part], deltas)[0], strict=True):
                 assert mine.converged
                 assert mine.dual.shape == (n,)
                 assert_allclose(mine.objective, alone.objective, atol=2e-9)
@@ -166,15 +167,12 @@ def test_problems_under_their_own_costs_are_solved_together_as_alone(shape):
         weights[k::5] = 0.0
         ball = Ball(Mahalanobis(A @ A.T + np.eye(d)), 0.3, 1)
         problems.append(Problem(X, y, weights / weights.sum(), loss, ball))
-    assert solver.folds_together(problems[0])
     deltas = np.array([0.3, 0.1, 0.02])
-    for starts in (None, solver.solve_path(problems[0], deltas)):
-        together = solver.solve_folds(problems, deltas, starts)
-        for problem, found in zip(problems, together, strict=True):
-            for mine, alone in zip(found, solver.solve_path(problem, deltas), strict=True):
-                assert mine.converged
-                assert mine.dual.shape == (n,)
-                assert_allclose(mine.objective, alone.objective, atol=2e-9)
+    for problem, found in zip(problems, solver.solve(problems, deltas), strict=True):
+        for mine, alone in zip(found, solver.solve([problem], deltas)[0], strict=True):
+            assert mine.converged
+            assert mine.dual.shape == (n,)
+            assert_allclose(mine.objective, alone.objective, atol=2e-9)
 
 
 @pytest.mark.parametrize("case", [("logistic", "euclidean", 1), ("hinge", "l1", 1)], ids=str)

@@ -113,6 +113,7 @@ def test_fields_of_a_worst_case():
         "risk",
         "attained",
         "shortfall",
+        "equilibrium",
     ]
 
 

@@ -17,18 +17,23 @@ from otdro.losses.base import Loss
 from otdro.problem import Ball, Problem
 from otdro.solvers import Exact, Quadrature, Sinkhorn
 from otdro.solvers.euclidean.coordinates import Coordinates
-from otdro.solvers.smoothing import sinkhorn
-from otdro.solvers.smoothing.gaussian_integral import integrate
-from otdro.solvers.smoothing.smoothed_dual import SmoothedObjective, dual_rows, spread
-from otdro.solvers.smoothing.unsmoothed import unsmoothed_risk
+from otdro.solvers.smoothing.quadrature import (
+    SmoothedObjective,
+    dual_rows,
+    integrate,
+    sinkhorn_risk,
+    spread,
+    unsmoothed_risk,
+)
 from problems import sample
+from solving import solution
 
 
 @pytest.mark.parametrize("loss", [Logistic(), Squared()], ids=["logistic", "squared"])
 @pytest.mark.parametrize(("n", "d", "delta"), [(40, 30, 0.1), (500, 10, 0.01), (500, 10, 0.1)])
 def test_small_eps_reaches_the_exact_optimum(loss, n, d, delta):
     problem = sample(n, d, loss, delta)
-    exact, found = Exact().solve(problem), Quadrature().solve(problem)
+    exact, found = solution(Exact(), problem), solution(Quadrature(), problem)
     assert found.converged
     assert_allclose(found.objective, exact.objective, rtol=1e-5)
     assert found.objective - found.gap <= exact.objective * (1 + 1e-9)
@@ -40,11 +45,11 @@ def test_small_eps_reaches_the_exact_optimum(loss, n, d, delta):
 def test_tied_rows_keep_their_shares_along_the_path(delta, seed):
     """The tangent keeps the steps few and short: before it these took up to 50 and 250 points."""
     problem = sample(40, 30, Logistic(), delta, seed)
-    found = Quadrature().solve(problem)
+    found = solution(Quadrature(), problem)
     assert 2 * found.multiplier < problem.ball.cost.dual_norm(found.coef) ** 2 / 4
     assert found.converged
     assert found.n_iter <= 35
-    exact = Exact(tol=1e-8).solve(problem)
+    exact = solution(Exact(tol=1e-8), problem)
     assert_allclose(found.objective, exact.objective, rtol=1e-5)
 
 
@@ -52,14 +57,14 @@ def test_tied_rows_keep_their_shares_along_the_path(delta, seed):
 @pytest.mark.parametrize("guess", [0.0, 0.7, 30.0])
 def test_risk_of_a_point_wherever_the_search_for_lam_starts(stretch, guess):
     problem = sample(40, 30, Logistic(), 0.01)
-    best = Quadrature().solve(problem)
+    best = solution(Quadrature(), problem)
     coef, ball = stretch * best.coef, problem.ball
     z, w = problem.X @ coef + best.intercept, float(ball.cost.dual_norm(coef))
     exact = worst_risk(z, problem.y, problem.weights, problem.loss, w, ball)
     at = Coordinates(problem)
     rows = dual_rows(problem, at.design, Round())
     b = at.centred(best.intercept, coef)
-    found = unsmoothed_risk(rows, Logistic(), at.theta(coef), b, guess * best.multiplier)
+    found = unsmoothed_risk(rows, Logistic(), at.theta(coef), b, guess * best.multiplier, 1e-6)
     assert_allclose(found.risk, exact.risk, rtol=1e-11)
     assert_allclose(found.multiplier, exact.multiplier, rtol=1e-4)
 
@@ -67,9 +72,9 @@ def test_risk_of_a_point_wherever_the_search_for_lam_starts(stretch, guess):
 @pytest.mark.parametrize("loss", [Huber(), SquaredHinge()], ids=lambda v: type(v).__name__)
 def test_other_losses_approach_the_exact_optimum(loss):
     problem = sample(60, 3, loss, 0.05)
-    exact, found = Exact().solve(problem), Quadrature(eps=1e-4).solve(problem)
+    exact, found = solution(Exact(), problem), solution(Quadrature(eps=1e-4), problem)
     assert_allclose(found.objective, exact.objective, rtol=1e-3)
-    assert np.isinf(found.gap)
+    assert found.objective - found.gap <= exact.objective
 
 
 class HalfSquared(Squared):
@@ -81,7 +86,7 @@ class HalfSquared(Squared):
 def test_half_the_squared_loss_has_half_the_risk():
     """The closed form of the integral, and the gap, hold for any kappa."""
     whole, half = sample(100, 4, Squared(), 0.05), sample(100, 4, HalfSquared(), 0.05)
-    one, two = Quadrature().solve(whole), Quadrature().solve(half)
+    one, two = solution(Quadrature(), whole), solution(Quadrature(), half)
     assert_allclose(two.coef, one.coef, rtol=1e-6)
     assert_allclose(two.objective, one.objective / 2, rtol=1e-10)
     assert two.gap <= 1e-10 * two.objective
@@ -98,7 +103,7 @@ def test_half_the_squared_loss_has_half_the_risk():
 @pytest.mark.parametrize("intercept", [True, False])
 def test_gap_of_a_quadratic_loss_where_the_rows_can_nearly_be_interpolated(intercept):
     problem = sample(26, 31, Squared(), 5e-4, seed=3, intercept=intercept)
-    found, exact = Quadrature().solve(problem), Exact().solve(problem)
+    found, exact = solution(Quadrature(), problem), solution(Exact(), problem)
     assert found.objective - found.gap <= exact.objective * (1 + 1e-9)
     assert found.gap <= found.objective - exact.objective + 1e-6 * np.mean(problem.y**2)
 
@@ -106,8 +111,8 @@ def test_gap_of_a_quadratic_loss_where_the_rows_can_nearly_be_interpolated(inter
 def test_progress_goes_through_the_logger(caplog):
     problem = sample(40, 3, Logistic(), 0.05)
     with caplog.at_level("INFO", logger="otdro"):
-        Quadrature().solve(problem)
-        Sinkhorn().solve(problem)
+        solution(Quadrature(), problem)
+        solution(Sinkhorn(), problem)
     assert "newton: step" in caplog.text
     assert "sinkhorn: step" in caplog.text
 
@@ -121,16 +126,16 @@ def test_a_start_where_the_newton_direction_does_not_pay():
     for loss, target in ((Squared(), y), (Logistic(), np.sign(y))):
         for delta in (1e-3, 0.01, 0.1):
             problem = Problem(X, target, weights, loss, Ball(Norm(2), delta, 2))
-            found = Quadrature().solve(problem)
-            assert_allclose(found.objective, Exact().solve(problem).objective, rtol=1e-5)
+            found = solution(Quadrature(), problem)
+            assert_allclose(found.objective, solution(Exact(), problem).objective, rtol=1e-5)
 
 
 def test_without_intercept_and_where_the_constant_is_optimal():
     problem = sample(100, 4, Logistic(), 0.01, intercept=False)
-    found = Quadrature().solve(problem)
+    found = solution(Quadrature(), problem)
     assert found.intercept == 0
-    assert_allclose(found.objective, Exact().solve(problem).objective, rtol=1e-5)
-    flat = Quadrature().solve(sample(100, 4, Logistic(), 50.0))
+    assert_allclose(found.objective, solution(Exact(), problem).objective, rtol=1e-5)
+    flat = solution(Quadrature(), sample(100, 4, Logistic(), 50.0))
     assert not flat.coef.any()
     assert flat.gap == 0
 
@@ -243,8 +248,8 @@ def test_theorem_2(d, eps, lam, s):
 @pytest.mark.parametrize("loss", [Logistic(), Squared()], ids=["logistic", "squared"])
 def test_sinkhorn_tends_to_the_transport_ball(loss):
     problem = sample(100, 4, loss, 0.05)
-    exact = Exact().solve(problem).objective
-    risks = [Sinkhorn(eps=eps).solve(problem).objective for eps in (1.0, 0.1, 0.01)]
+    exact = solution(Exact(), problem).objective
+    risks = [solution(Sinkhorn(eps=eps), problem).objective for eps in (1.0, 0.1, 0.01)]
     assert risks == sorted(risks, reverse=True)
     assert_allclose(risks[-1], exact, rtol=2e-3)
     assert risks[-1] > exact
@@ -254,24 +259,24 @@ def test_sinkhorn_gradient_and_stationarity():
     problem = sample(40, 3, Logistic(), 0.1)
     rows = dual_rows(problem, Design(problem.X), Round())
     v = np.array([0.4, -0.2, 0.9, 0.1, -0.3])
-    numeric = approx_fprime(v, lambda v: sinkhorn.risk(v, rows, Logistic(), 0.05, 201)[0], 1e-7)
-    assert_allclose(sinkhorn.risk(v, rows, Logistic(), 0.05, 201)[1], numeric, atol=1e-5)
+    numeric = approx_fprime(v, lambda v: sinkhorn_risk(v, rows, Logistic(), 0.05, 201)[0], 1e-7)
+    assert_allclose(sinkhorn_risk(v, rows, Logistic(), 0.05, 201)[1], numeric, atol=1e-5)
 
 
 def test_refusals_name_the_culprit():
     problem = sample(30, 3, Logistic(), 0.1)
     for solver, word in ((Quadrature(eps=0), "eps"), (Quadrature(nodes=3), "nodes")):
         with pytest.raises(ValueError, match=word):
-            solver.solve(problem)
+            solution(solver, problem)
     for ball in (Ball(Norm(1), 0.1, 2), Ball(Norm(2), 0.1, 1)):
         other = Problem(problem.X, problem.y, problem.weights, problem.loss, ball)
         for solver in (Quadrature(), Sinkhorn()):
             with pytest.raises(ValueError, match="order"):
-                solver.solve(other)
+                solution(solver, other)
     with pytest.raises(ValueError, match="Hinge has a kink"):
-        Quadrature().solve(sample(30, 3, Hinge(), 0.1))
+        solution(Quadrature(), sample(30, 3, Hinge(), 0.1))
     with pytest.raises(ValueError, match="eps"):
-        Sinkhorn(eps=-1).solve(problem)
+        solution(Sinkhorn(eps=-1), problem)
 
 
 def test_lacks_says_what_solve_refuses():
@@ -280,7 +285,7 @@ def test_lacks_says_what_solve_refuses():
         assert solver.lacks(problem) is None
         assert "delta > 0" in solver.lacks(problem.at(0.0))
         with pytest.raises(ValueError, match="delta > 0"):
-            solver.solve(problem.at(0.0))
+            solution(solver, problem.at(0.0))
 
 
 @pytest.mark.parametrize("solver", [Quadrature(nodes=21), Sinkhorn(eps=0.3)])

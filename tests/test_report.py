@@ -11,6 +11,7 @@ import sys
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
 from sklearn import config_context
@@ -105,8 +106,13 @@ def test_every_stop_is_what_python_computes(fitted, page):
     for delta, texts in zip(given["deltas"], given["texts"], strict=True):
         assert texts["accuracy"] == percent(found.accuracy(delta))
         assert texts["risk"] == number(found.risk(delta))
-        wrong = np.count_nonzero(found.moved(delta) > 0)
+        # rows that were wrong before are not made wrong
+        wrong = np.count_nonzero((found.moved(delta) > 0) & (found.distance > 0))
         assert texts["wrong"] == f"{wrong} of 120"
+        assert texts["chance"] == percent(found.chance_accuracy(delta))
+    assert given["texts"][0]["wrong"] == "0 of 120"
+    already = np.count_nonzero(found.distance == 0)
+    assert f"wrong without any move: {already}." in page
 
 
 def test_refits_are_never_worse_than_the_model(page):
@@ -316,10 +322,102 @@ def test_commands_write_the_page(here, table, capsys):
     assert "fit.html" in out
     text = (here / "fit.html").read_text()
     assert "y from rows.csv" in text
-    assert "The audit is of the rows that the model was fitted on." in text
+    assert "On the training rows (" in text
     command = ("audit", "m.skops", "rows.csv", "--target", "y", "--report", "audit.html", "-q")
     assert call(capsys, *command)[0] == 0
     assert "m.skops on rows.csv" in (here / "audit.html").read_text()
+
+
+def test_the_page_opens_with_the_verdict_that_the_command_prints(here, capsys):
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame(rng.standard_normal((60, 6)), columns=list("abcdef"))
+    rows["y"] = np.where(rng.random(60) < 0.5, "yes", "no")
+    rows.to_csv("rows.csv", index=False)
+    fit = ("fit", "rows.csv", "--target", "y", "--delta", "0.01", "--report", "fit.html", "--json")
+    code, out, _ = call(capsys, *fit)
+    assert code == 0
+    told = json.loads(out)
+    assert told["verdict"].startswith("No better than a model that sees no column")
+    text = (here / "fit.html").read_text()
+    top = text[text.index('<div class="lead">') : text.index("<nav")]
+    assert top.startswith(f'<div class="lead"><p class="verdict">{told["verdict"]}</p>')
+    assert "Each held-out row was predicted by models fitted without it (five folds" in top
+    lines = {"otdro": "ours", "L2, tuned": "L2", "L1, tuned": "L1", "a constant": "constant"}
+    for words, method in lines.items():
+        [score] = [
+            score
+            for score in told["comparison"]
+            if (score["method"], score["measure"]) == (method, "accuracy")
+        ]
+        line = re.search(rf'<th scope="row">{words}</th>(.*?)</tr>', top)[1]
+        assert f"{number(score['mean'])} ± {score['se']:.2g}" in line
+    held = next(s["mean"] for s in told["comparison"] if s["measure"] == "accuracy")
+    assert f"On held-out rows it is right in {percent(held)}." in top
+    assert "On the training rows (60 rows, 6 columns)" in top
+
+
+@pytest.mark.parametrize("kind", ["two classes", "three classes", "regression"])
+def test_the_page_has_the_coefficients(kind):
+    X, _ = rows(90)
+    z = X @ [2.0, 0.0, -1.0] + 0.3 * X[:, 1] ** 2
+    y = {"two classes": z > 0, "three classes": np.digitize(z, [-1, 1]), "regression": z}[kind]
+    model = (Ridge() if kind == "regression" else LogisticRegression()).fit(X, y)
+    text = report.render(audit(model, X, y), model=model)
+    coef = np.atleast_2d(model.coef_)
+    order = np.argsort(-np.abs(coef).max(axis=0))
+    body = "".join(
+        f'<tr><th scope="row"><bdi>x{j}</bdi></th>'
+        + "".join(f'<td class="n">{number(v)}</td>' for v in coef[:, j])
+        + "</tr>"
+        for j in order
+    )
+    assert body in text
+    assert "Coefficients, largest first" in text
+    assert ("above 0: towards <bdi>True</bdi>" in text) == (kind == "two classes")
+
+
+@pytest.mark.parametrize("delta", [0.002, 0.8])
+def test_the_slider_covers_and_marks_the_fitted_delta(delta):
+    X, y = rows(60)
+    model = DROClassifier(cost="euclidean", order=2, delta=delta).fit(X, y)
+    found = audit(model, X, y)
+    text = report.render(found, model=model)
+    given = data(text)
+    place = given["deltas"].index(delta)
+    assert re.search(rf'id="delta"[^>]* value="{place}" data-fitted="{place}"', text)
+    assert f'style="--at:{place / (len(given["deltas"]) - 1):.4f}"' in text
+    assert given["texts"][place]["words"].endswith(", the delta of the fit")
+    assert sum("the delta of the fit" in texts["words"] for texts in given["texts"]) == 1
+    assert 'class="no-fitted"' not in text
+
+
+def test_rows_have_the_names_that_are_given():
+    X, y = rows(40)
+    found = audit(LogisticRegression().fit(X, y), X, y)
+    names = [f"<{k + 2}>" for k in range(40)]
+    text = report.render(found, row_names=names)
+    assert [says.split(",")[0] for says in data(text)["says"]] == [f"Row {name}" for name in names]
+    k = int(np.argmin(np.where(found.distance > 0, found.distance, np.inf)))
+    assert f'data-row="{k}">&lt;{k + 2}&gt;</button>' in text
+    assert "counted from 0" not in text
+    with pytest.raises(ValueError, match="row_names has 3 entries for 40 rows"):
+        report.render(found, row_names=names[:3])
+
+
+def test_the_page_has_the_advice_of_the_audit(fitted, page):
+    _, found = fitted
+    section = page[page.index('<section id="next"') :]
+    items = [html.unescape(item) for item in re.findall(r"<li>(.*?)</li>", section)]
+    assert items[: len(found.advice)] == found.advice
+
+
+def test_adversary_and_chance_stand_together(fitted, page):
+    _, found = fitted
+    delta = found.breaking_point("constant")
+    top = page[page.index('<div class="lead">') : page.index("<nav")]
+    assert f"moves of mean cost {number(delta)}" in top
+    assert "An adversary that aims at the boundary" in top
+    assert f"leaves {found.chance_accuracy(delta):.1%} right" in top
 
 
 def test_commands_refuse_a_place_that_cannot_be_written(here, table, capsys):

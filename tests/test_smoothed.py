@@ -15,10 +15,11 @@ from otdro.losses import Hinge, Logistic, Squared
 from otdro.losses.base import Loss
 from otdro.problem import Ball, Problem
 from otdro.solvers import Exact, Quadrature, Smoothed, resolve
-from otdro.solvers.feature_map.geometry import local_rows
-from otdro.solvers.smoothing.particles import Particles
-from otdro.solvers.smoothing.smoothed_dual import dual_rows
+from otdro.solvers.local_cost import local_rows
+from otdro.solvers.smoothing.draws import Particles
+from otdro.solvers.smoothing.quadrature import dual_rows
 from problems import sample
+from solving import solution
 
 
 def replaced(problem, cost, order=2, **fields):
@@ -30,7 +31,7 @@ def replaced(problem, cost, order=2, **fields):
 @pytest.mark.parametrize(("n", "d", "delta"), [(40, 30, 0.1), (500, 10, 0.01), (5000, 50, 0.05)])
 def test_default_settings_come_within_a_percent(loss, n, d, delta):
     problem = sample(n, d, loss, delta)
-    exact, found = Exact().solve(problem), Smoothed(random_state=0).solve(problem)
+    exact, found = solution(Exact(), problem), solution(Smoothed(random_state=0), problem)
     assert found.converged
     assert_allclose(found.objective, exact.objective, rtol=1e-2)
     assert found.objective - found.gap <= exact.objective * (1 + 1e-9)
@@ -40,15 +41,15 @@ def test_default_settings_come_within_a_percent(loss, n, d, delta):
 @pytest.mark.parametrize(("n", "d", "delta"), [(40, 30, 0.1), (500, 10, 0.01)])
 def test_ten_times_the_draws(loss, n, d, delta):
     problem = sample(n, d, loss, delta)
-    found = Smoothed(L=320, random_state=0).solve(problem)
-    assert_allclose(found.objective, Exact().solve(problem).objective, rtol=2e-3)
+    found = solution(Smoothed(L=320, random_state=0), problem)
+    assert_allclose(found.objective, solution(Exact(), problem).objective, rtol=2e-3)
 
 
 @pytest.mark.parametrize("d", [5, 100])
 @pytest.mark.parametrize("eps", [1e-1, 1e-3])
 def test_effective_draws_at_the_solution(d, eps):
     problem = sample(200, d, Logistic(), 0.05)
-    found = Quadrature().solve(problem)
+    found = solution(Quadrature(), problem)
     local = local_rows(problem, problem.X)
     rows = dual_rows(problem, Design(problem.X), Round())
     particles = Particles(local, rows, 64, "maximiser", 1.0)
@@ -61,14 +62,14 @@ def test_a_function_as_cost_gives_the_known_optimum():
     problem = sample(150, 4, Logistic(), 0.05)
     L = problem.ball.cost.factor()
     given = replaced(problem, CallableCost(lambda u, x: (((u - x) @ L) ** 2).sum(axis=1)))
-    found = resolve("auto", 1e-6, 1000, random_state=0).solve(given)
-    exact = Exact().solve(problem)
+    found = solution(resolve("auto", 1e-6, 1000, random_state=0, cost=given.ball.cost), given)
+    exact = solution(Exact(), problem)
     assert_allclose(found.objective, exact.objective, rtol=1e-2)
     z, w = problem.X @ found.coef + found.intercept, problem.ball.cost.dual_norm(found.coef)
     risk = worst_risk(z, problem.y, problem.weights, problem.loss, float(w), problem.ball).risk
     assert_allclose(found.objective, risk, rtol=1e-3)
     with pytest.raises(ValueError, match="smoothed"):
-        Exact().solve(given)
+        solution(Exact(), given)
 
 
 def test_a_cost_that_grows_faster_than_squares():
@@ -78,8 +79,8 @@ def test_a_cost_that_grows_faster_than_squares():
         v = ((u - x) ** 2).sum(axis=1)
         return v + v**2
 
-    found = Smoothed(random_state=0).solve(replaced(problem, CallableCost(quartic)))
-    square = Exact().solve(replaced(problem, Norm(2)))
+    found = solution(Smoothed(random_state=0), replaced(problem, CallableCost(quartic)))
+    square = solution(Exact(), replaced(problem, Norm(2)))
     assert found.converged
     # more expensive moves leave the adversary less
     assert found.objective < square.objective
@@ -87,7 +88,7 @@ def test_a_cost_that_grows_faster_than_squares():
 
 def test_deterministic_for_a_random_state():
     problem = sample(60, 3, Logistic(), 0.05)
-    one, two = (Smoothed(random_state=3).solve(problem) for _ in (0, 1))
+    one, two = (solution(Smoothed(random_state=3), problem) for _ in (0, 1))
     assert_allclose(one.coef, two.coef, rtol=0)
     assert one.message == two.message
 
@@ -97,7 +98,7 @@ def test_none_is_a_fixed_seed():
     found = []
     for seed in (1, 2):
         np.random.seed(seed)  # noqa: NPY002
-        found.append(Smoothed().solve(problem))
+        found.append(solution(Smoothed(), problem))
     np.testing.assert_array_equal(found[0].coef, found[1].coef)
     assert found[0].message == found[1].message
 
@@ -109,16 +110,13 @@ def test_settings_are_passed_on_and_defaults_are_its_own():
         CallableCost(lambda u, x: ((u - x) ** 2).sum(axis=1)),
     )
     for name in ("auto", "smoothed"):
-        kept = resolve(name, 1e-6, 1000)
-        asked = resolve(name, 1e-2, 7, random_state=5, verbose=True)
-        if name == "auto":
-            # folds are solved to the smoothed solver's own tolerance
-            kept = kept.in_folds(1e-4).chosen(problem)
-            asked = asked.in_folds(1e-4).chosen(problem)
+        cost = problem.ball.cost
+        kept = resolve(name, 1e-6, 1000, cost=cost)
+        asked = resolve(name, 1e-2, 7, random_state=5, verbose=True, cost=cost)
         assert (kept.tol, kept.max_iter) == (own.tol, own.max_iter)
         assert (asked.tol, asked.max_iter) == (1e-2, 7)
         assert (asked.random_state, asked.verbose) == (5, True)
-    short = resolve("auto", 1e-12, 1).solve(problem)
+    short = solution(resolve("auto", 1e-12, 1, cost=problem.ball.cost), problem)
     assert not short.converged
     assert short.n_iter == 1
     assert "max_iter=1" in short.message
@@ -137,22 +135,22 @@ def test_lacks_says_what_solve_refuses():
     for words, other in refused.items():
         assert words in Smoothed().lacks(other)
         with pytest.raises(ValueError, match=words):
-            Smoothed().solve(other)
+            solution(Smoothed(), other)
 
 
 @pytest.mark.parametrize("proposal", ["centred", "paper"])
 def test_other_proposals_run(proposal):
     problem = sample(60, 2, Logistic(), 0.05)
     settings = {"eps": 0.1, "proposal": proposal, "max_iter": 300, "random_state": 0}
-    found = Smoothed(**settings, sigma=2.0, L=64).solve(replaced(problem, Norm(2)))
+    found = solution(Smoothed(**settings, sigma=2.0, L=64), replaced(problem, Norm(2)))
     assert np.isfinite(found.objective)
     assert proposal in found.message
 
 
 def test_stopping_as_printed_and_the_step_limit():
     problem = sample(60, 3, Logistic(), 0.05)
-    assert Smoothed(stopping="paper", tol=1e-2, random_state=0).solve(problem).converged
-    short = Smoothed(stopping="paper", tol=1e-12, max_iter=1, random_state=0).solve(problem)
+    assert solution(Smoothed(stopping="paper", tol=1e-2, random_state=0), problem).converged
+    short = solution(Smoothed(stopping="paper", tol=1e-12, max_iter=1, random_state=0), problem)
     assert not short.converged
     assert "max_iter" in short.message
 
@@ -176,11 +174,11 @@ def test_bad_input_is_named():
     settings = {"eps": 0.0, "L": 0, "M": 0, "proposal": "none", "stopping": "never"}
     for name, value in settings.items():
         with pytest.raises(ValueError, match=name):
-            Smoothed(**{name: value}).solve(problem)
+            solution(Smoothed(**{name: value}), problem)
     for answer, words in (("nan", "NaN"), ("shape", "shape")):
         bad = Problem(problem.X, problem.y, problem.weights, Broken(answer), problem.ball)
         with pytest.raises(ValueError, match=f"Broken.*{words}"):
-            Smoothed().solve(bad)
+            solution(Smoothed(), bad)
     costs = {
         "zero at u = x": lambda u, x: 1 + ((u - x) ** 2).sum(axis=1),
         "negative": lambda u, x: -((u - x) ** 2).sum(axis=1),
@@ -188,13 +186,13 @@ def test_bad_input_is_named():
     }
     for words, function in costs.items():
         with pytest.raises(ValueError, match=words):
-            Smoothed().solve(replaced(problem, CallableCost(function)))
+            solution(Smoothed(), replaced(problem, CallableCost(function)))
     with pytest.raises(ValueError, match="kink"):
-        Smoothed().solve(replaced(problem, Norm(2), loss=Hinge()))
+        solution(Smoothed(), replaced(problem, Norm(2), loss=Hinge()))
     with pytest.raises(ValueError, match="order=1"):
-        Smoothed().solve(replaced(problem, Norm(2), order=1))
+        solution(Smoothed(), replaced(problem, Norm(2), order=1))
     with pytest.raises(ValueError, match="finite support"):
-        Smoothed().solve(replaced(problem, Graph(3)))
+        solution(Smoothed(), replaced(problem, Graph(3)))
     with pytest.raises(ValueError, match="known"):
         resolve("fastest", 1e-6, 10)
 

@@ -12,7 +12,9 @@ from otdro.losses import Absolute, Hinge, Huber, Logistic, Quantile, Squared, Sq
 from otdro.problem import Ball, Problem
 from otdro.solvers import Exact
 from otdro.solvers.base import constant_risk
-from otdro.solvers.finite import support
+from otdro.worst_case import robust_risk_of
+from problems import support_places
+from solving import solution
 from strangers import LogCosh
 
 
@@ -34,9 +36,10 @@ def conic(problem):
     deltas, and is then off by up to 2e-6.
     """
     cp = pytest.importorskip("cvxpy")
-    f = support.formulate(problem).finite
-    theta, lam = cp.Variable(f.columns.shape[1]), cp.Variable(nonneg=True)
-    eta, z = cp.Variable(len(f.y)), f.columns @ theta
+    columns, cost, moves = support_places(problem)
+    targets = problem.y[moves]
+    theta, lam = cp.Variable(columns.shape[1]), cp.Variable(nonneg=True)
+    eta, z = cp.Variable(len(moves)), columns @ theta
     forms = {
         Logistic: lambda y: cp.logistic(-y * z),
         Hinge: lambda y: cp.pos(1 - y * z),
@@ -45,8 +48,10 @@ def conic(problem):
         LogCosh: lambda y: cp.logistic(2 * (y - z)) - (y - z) - np.log(2),
     }
     form = forms[type(problem.loss)]
-    limits = [form(y) - lam * c <= eta[i] for i, (y, c) in enumerate(zip(f.y, f.cost, strict=True))]
-    program = cp.Problem(cp.Minimize(lam * problem.ball.delta + f.weights @ eta), limits)
+    pairs = enumerate(zip(targets, cost, strict=True))
+    limits = [form(y) - lam * c <= eta[i] for i, (y, c) in pairs]
+    risk = lam * problem.ball.delta + problem.weights[moves] @ eta
+    program = cp.Problem(cp.Minimize(risk), limits)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Solution may be inaccurate")
         program.solve(solver="CLARABEL", tol_gap_rel=1e-9, tol_gap_abs=1e-9, tol_feas=1e-8)
@@ -66,7 +71,7 @@ LOSSES = [Logistic(), Hinge(), SquaredHinge(), Squared()]
 @pytest.mark.parametrize("delta", [1e-5, 1e-3, 0.5, 30.0])
 def test_small_and_large_deltas(loss, order, delta):
     problem = sample(loss, delta, order)
-    found = Exact(tol=1e-8).solve(problem)
+    found = solution(Exact(tol=1e-8), problem)
     assert found.converged
     assert found.n_iter <= 100
     assert_equals_conic(found, problem)
@@ -79,7 +84,7 @@ def test_rows_that_can_be_separated(loss, order, delta):
     """The risk is near zero and the model large: the scale is that of the constant model."""
     problem = sample(loss, delta, order, d=25, separable=True)
     for tol in (1e-4, 1e-8):
-        found = Exact(tol=tol).solve(problem)
+        found = solution(Exact(tol=tol), problem)
         assert found.converged
         assert found.n_iter <= 100
     assert_equals_conic(found, problem, constant_risk(problem)[1])
@@ -89,8 +94,8 @@ def test_rows_that_can_be_separated(loss, order, delta):
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda v: type(v).__name__)
 def test_a_run_cut_short_states_a_true_gap(loss, max_iter):
     problem = sample(loss, 0.1)
-    best = Exact(tol=1e-9).solve(problem).objective
-    found = Exact(tol=1e-9, max_iter=max_iter).solve(problem)
+    best = solution(Exact(tol=1e-9), problem).objective
+    found = solution(Exact(tol=1e-9, max_iter=max_iter), problem)
     assert found.n_iter <= max_iter
     assert found.objective - found.gap <= best * (1 + 1e-8)
     assert found.objective >= best * (1 - 1e-8)
@@ -100,17 +105,13 @@ def test_a_run_cut_short_states_a_true_gap(loss, max_iter):
 def test_the_bound_holds_against_larger_models(loss):
     """Along rays to models of any size no risk is below objective less gap."""
     problem = sample(loss, 0.05)
-    found = Exact(tol=1e-8).solve(problem)
-    formulated = support.formulate(problem)
-    f, center, back = formulated.finite, formulated.center, formulated.back
+    found = solution(Exact(tol=1e-8), problem)
     rng = np.random.default_rng(1)
-    theta = np.linalg.solve(back, found.coef)
-    base = np.append(theta, found.intercept + center @ found.coef)
+    base = np.append(found.coef, found.intercept)
     for size in (1e-3, 1.0, 1e3, 1e6):
         model = base + size * rng.normal(size=len(base))
-        for lam in (found.multiplier, found.multiplier * size):
-            risk = lam * 0.05 + f.weights @ f.gains(np.append(model, lam)).max(axis=1)
-            assert risk >= found.objective - found.gap
+        risk = robust_risk_of(problem, model[:-1], float(model[-1]))
+        assert risk >= found.objective - found.gap
 
 
 def test_rows_without_weight_are_nodes():
@@ -122,13 +123,13 @@ def test_rows_without_weight_are_nodes():
         problem, X=problem.X[:15], y=problem.y[:15], weights=weights[:15], support=nodes
     )
     solver = Exact(tol=1e-9)
-    assert_allclose(solver.solve(some).objective, solver.solve(fewer).objective, rtol=1e-8)
+    assert_allclose(solution(solver, some).objective, solution(solver, fewer).objective, rtol=1e-8)
 
 
 def test_without_intercept_and_with_a_constant_column():
     problem = sample(Logistic(), 0.1)
     plain = replace(problem, fit_intercept=False)
-    found = Exact(tol=1e-9).solve(plain)
+    found = solution(Exact(tol=1e-9), plain)
     assert found.converged
     assert found.intercept == 0
     assert_equals_conic(found, plain)
@@ -138,13 +139,15 @@ def test_without_intercept_and_with_a_constant_column():
         support=np.column_stack([problem.support, np.ones(30)]),
     )
     assert_allclose(
-        Exact(tol=1e-9).solve(wide).objective, Exact(tol=1e-9).solve(problem).objective, rtol=1e-8
+        solution(Exact(tol=1e-9), wide).objective,
+        solution(Exact(tol=1e-9), problem).objective,
+        rtol=1e-8,
     )
 
 
 def test_targets_that_a_constant_fits():
     problem = sample(Squared(), 0.1)
-    found = Exact().solve(replace(problem, y=np.full(20, 3.0)))
+    found = solution(Exact(), replace(problem, y=np.full(20, 3.0)))
     assert found.converged
     assert_allclose(found.objective, 0, atol=1e-25)
     assert_allclose(found.intercept + problem.X @ found.coef, 3.0)
@@ -152,7 +155,7 @@ def test_targets_that_a_constant_fits():
 
 def test_a_loss_of_which_only_derivatives_are_known():
     problem = sample(LogCosh(), 0.2)
-    found = Exact(tol=1e-8).solve(problem)
+    found = solution(Exact(tol=1e-8), problem)
     assert found.converged
     assert_equals_conic(found, problem)
 
@@ -160,9 +163,9 @@ def test_a_loss_of_which_only_derivatives_are_known():
 def test_many_deltas_are_solved_as_one_by_one():
     problem = sample(Logistic(), 1.0)
     deltas = [1.0, 0.1, 0.01]
-    many = support.solve_deltas(problem, deltas, 1e-9, 1000)
+    many = Exact(tol=1e-9).solve([problem], deltas)[0]
     for delta, found in zip(deltas, many, strict=True):
-        alone = Exact(tol=1e-9).solve(replace(problem, ball=Ball(Norm(2), delta, 2)))
+        alone = solution(Exact(tol=1e-9), replace(problem, ball=Ball(Norm(2), delta, 2)))
         assert found.converged
         assert_allclose(found.objective, alone.objective, rtol=1e-8)
 
@@ -198,8 +201,8 @@ def test_dependent_columns_change_nothing():
             return super().distance(U[:, :4], V[:, :4])
 
     ball = Ball(First(2), 0.1, 2)
-    plain = Exact(tol=1e-9).solve(problem)
-    found = Exact(tol=1e-9).solve(replace(problem, X=twice[0], support=twice[1], ball=ball))
+    plain = solution(Exact(tol=1e-9), problem)
+    found = solution(Exact(tol=1e-9), replace(problem, X=twice[0], support=twice[1], ball=ball))
     assert found.converged
     assert_allclose(found.objective, plain.objective, rtol=1e-8)
     assert np.abs(found.coef).max() < 10 * np.abs(plain.coef).max()
@@ -207,7 +210,7 @@ def test_dependent_columns_change_nothing():
 
 def test_more_columns_than_nodes():
     problem = sample(Logistic(), 0.5, n=12, m=10, d=40)
-    found = Exact(tol=1e-8).solve(problem)
+    found = solution(Exact(tol=1e-8), problem)
     assert found.converged
     assert_equals_conic(found, problem)
     z = problem.X @ found.coef + found.intercept
@@ -219,7 +222,7 @@ def test_a_constant_target_and_a_constant_column(intercept):
     problem = sample(Squared(), 0.01)
     ones = [np.column_stack([np.ones(len(Q)), Q]) for Q in (problem.X, problem.support)]
     flat = replace(problem, X=ones[0], support=ones[1], y=np.full(20, 3.0), fit_intercept=intercept)
-    found = Exact(tol=1e-8).solve(flat)
+    found = solution(Exact(tol=1e-8), flat)
     assert found.converged
     assert found.objective <= 1e-6
 
@@ -230,7 +233,7 @@ def test_rows_that_are_all_the_same(loss, order):
     """No move changes a score: the constant model is optimal, to the gap asked for."""
     problem = sample(loss, 0.1, order)
     X, S = np.tile([0.1, 0.3], (20, 1)), np.tile([0.1, 0.3], (5, 1))
-    found = Exact().solve(replace(problem, X=X, support=S))
+    found = solution(Exact(), replace(problem, X=X, support=S))
     assert found.converged
     assert_allclose(found.objective, constant_risk(problem)[1], rtol=1e-6)
     assert not found.coef.any()

@@ -11,19 +11,10 @@ from otdro import DROClassifier
 from otdro.costs import Mahalanobis, Norm
 from otdro.losses import Logistic
 from otdro.problem import Ball, Problem, Sample
-from otdro.radius.compared import ALL_UP_TO, COMPARE_ON, compared
-from otdro.radius.grid import sweep, sweeps
-from otdro.radius.splitting import splits
-from otdro.radius.thresholds import default_deltas
+from otdro.radius.folds import ALL_UP_TO, COMPARE_ON, compared, splits
+from otdro.radius.grid import default_deltas
 from otdro.solvers import Exact
-from otdro.solvers.euclidean.quadratic_model import (
-    REACH,
-    QuadraticModel,
-    bound,
-    minimiser,
-    shortfall,
-)
-from otdro.solvers.euclidean.sweep import Part
+from solving import solution
 
 N, D = 2_100, 5
 
@@ -53,10 +44,18 @@ def train_problem(sample, train, cost, delta):
     )
 
 
-def risk(problem, solution):
+def solved(sample, trains, costs, deltas, solver, fold_tol):
+    """Return the path over all rows under the Euclidean cost, and that of every fold."""
+    every = [(np.arange(len(sample.weights)), Norm(2)), *zip(trains, costs, strict=True)]
+    problems = [train_problem(sample, *pair, float(deltas[0])) for pair in every]
+    path, *folds = solver.solve(problems, deltas, tols=[0.0, *[fold_tol] * len(trains)])
+    return path, folds
+
+
+def risk(problem, model):
     return problem.weights @ problem.loss.value(
-        problem.X @ solution.coef + solution.intercept, problem.y
-    ) + problem.ball.delta * problem.ball.cost.dual_norm(solution.coef)
+        problem.X @ model.coef + model.intercept, problem.y
+    ) + problem.ball.delta * problem.ball.cost.dual_norm(model.coef)
 
 
 @pytest.mark.parametrize("fit_intercept", [True, False])
@@ -71,48 +70,41 @@ def test_gaps_bound_the_excess_of_path_and_folds(kind, fit_intercept):
     trains = [train for train, _ in splits(sample, 4, None, 0)]
     deltas = default_deltas(sample, Norm(2), 1)[::4]
     costs, solver = costs_of(4), Exact(tol=1e-7)
-    assert sweeps(sample, Norm(2), 1, deltas, trains, solver)
-    path, folds = sweep(sample, trains, Norm(2), costs, 1, deltas, solver, 1e-4)
-    every = [(np.arange(N), Norm(2), path[0], 1e-7)]
-    every += [(t, c, f[0], 1e-4) for t, c, f in zip(trains, costs, folds, strict=True)]
+    path, folds = solved(sample, trains, costs, deltas, solver, 1e-4)
+    every = [(np.arange(N), Norm(2), path, 1e-7)]
+    every += [(t, c, f, 1e-4) for t, c, f in zip(trains, costs, folds, strict=True)]
     for train, cost, found, tol in every:
-        for delta, solution in zip(deltas, found, strict=True):
+        for delta, mine in zip(deltas, found, strict=True):
             problem = train_problem(sample, train, cost, float(delta))
-            least = Exact(tol=1e-11).solve(problem)
-            excess = risk(problem, solution) - least.objective
-            assert -1e-10 <= excess <= solution.gap + 1e-10
-            assert solution.converged
-            assert solution.gap <= tol * np.log(2)
-            # the objective of a fold is that of its model, of third order off
-            assert_allclose(solution.objective, risk(problem, solution), rtol=1e-3)
-    assert [s.objective for s in path[0]] == pytest.approx(
+            least = solution(Exact(tol=1e-11), problem)
+            excess = risk(problem, mine) - least.objective
+            assert -1e-10 <= excess <= mine.gap + 1e-10
+            assert mine.converged
+            assert mine.gap <= tol * np.log(2)
+            assert_allclose(mine.objective, risk(problem, mine), rtol=1e-6)
+    assert [s.objective for s in path] == pytest.approx(
         [
             risk(train_problem(sample, np.arange(N), Norm(2), t), s)
-            for t, s in zip(deltas, path[0], strict=True)
+            for t, s in zip(deltas, path, strict=True)
         ],
         rel=1e-9,
     )
 
 
-def test_the_models_of_a_delta_serve_the_next_ones_while_their_bound_is_on_target(monkeypatch):
+def test_gaps_bound_the_excess_of_many_deltas():
     X, y = rows()
     sample = sample_of(X, y)
     trains = [train for train, _ in splits(sample, 3, None, 0)]
     deltas, costs = np.geomspace(1e-2, 1e-5, 12), costs_of(3)
-    made = []
-    model = Part.model
-    monkeypatch.setattr(Part, "model", lambda part, z: made.append(part) or model(part, z))
-    path, folds = sweep(sample, trains, Norm(2), costs, 1, deltas, Exact(), 1e-4)
-    # three parts, and a model of each for a step
-    assert len(made) / 3 < len(deltas)
-    every = [(np.arange(N), Norm(2), path[0], 1e-6)]
-    every += [(t, c, f[0], 1e-4) for t, c, f in zip(trains, costs, folds, strict=True)]
+    path, folds = solved(sample, trains, costs, deltas, Exact(), 1e-4)
+    every = [(np.arange(N), Norm(2), path, 1e-6)]
+    every += [(t, c, f, 1e-4) for t, c, f in zip(trains, costs, folds, strict=True)]
     for train, cost, found, tol in every:
-        for delta, solution in zip(deltas, found, strict=True):
+        for delta, mine in zip(deltas, found, strict=True):
             problem = train_problem(sample, train, cost, float(delta))
-            excess = risk(problem, solution) - Exact(tol=1e-11).solve(problem).objective
-            assert -1e-10 <= excess <= solution.gap + 1e-10
-            assert solution.gap <= tol * np.log(2)
+            excess = risk(problem, mine) - solution(Exact(tol=1e-11), problem).objective
+            assert -1e-10 <= excess <= mine.gap + 1e-10
+            assert mine.gap <= tol * np.log(2)
 
 
 def test_a_swept_fold_is_the_solution_of_cvxpy():
@@ -120,25 +112,14 @@ def test_a_swept_fold_is_the_solution_of_cvxpy():
     sample = sample_of(X, y)
     trains = [train for train, _ in splits(sample, 3, None, 0)]
     deltas, costs = np.array([0.1]), costs_of(3)
-    _, folds = sweep(sample, trains, Norm(2), costs, 1, deltas, Exact(tol=1e-8), 1e-8)
+    _, folds = solved(sample, trains, costs, deltas, Exact(tol=1e-8), 1e-8)
     beta, b, t = cp.Variable(D), cp.Variable(), trains[0]
     half = np.linalg.inv(np.linalg.cholesky(costs[0].matrix))
     loss = cp.sum(cp.logistic(-cp.multiply(y[t], X[t] @ beta + b))) / len(t)
     least = cp.Problem(cp.Minimize(loss + 0.1 * cp.norm(half @ beta)))
     least.solve(solver=cp.CLARABEL)
     problem = train_problem(sample, t, costs[0], 0.1)
-    assert_allclose(risk(problem, folds[0][0][0]), least.value, rtol=1e-7)
-
-
-def test_the_bound_of_a_row_holds():
-    loss = Logistic()
-    for z in np.linspace(-6, 6, 13):
-        for t in np.r_[np.geomspace(1e-2, REACH, 9), -np.geomspace(1e-2, REACH, 9)]:
-            _, a, D = (v.item() for v in loss.evaluate(np.array([z]), np.ones(1)))
-            slope = a + D * t
-            excess = loss.value(z + t, 1.0) + loss.conjugate(slope, 1.0) - slope * (z + t)
-            assert excess <= bound(abs(t), np.array(D * t**4)) + 1e-15
-    assert bound(REACH * 1.01, np.array(1.0)) == np.inf
+    assert_allclose(risk(problem, folds[0][0]), least.value, rtol=1e-7)
 
 
 def test_rows_that_no_fold_tests_and_rows_tested_twice():
@@ -146,15 +127,12 @@ def test_rows_that_no_fold_tests_and_rows_tested_twice():
     sample = sample_of(X, y)
     deltas, solver = default_deltas(sample, Norm(2), 1)[5:8], Exact(tol=1e-7)
     once = [np.arange(300, N)]
-    assert sweeps(sample, Norm(2), 1, deltas, once, solver)
-    _, [[found]] = sweep(sample, once, Norm(2), [Norm(2)], 1, deltas, solver, 1e-5)
-    problem = train_problem(sample, once[0], Norm(2), float(deltas[1]))
-    least = Exact(tol=1e-10).solve(problem)
-    assert risk(problem, found[1]) - least.objective <= 1e-5
-    twice = [np.arange(300, N), np.arange(200, N)]
-    assert not sweeps(sample, Norm(2), 1, deltas, twice, solver)
-    assert not sweeps(sample, Norm(2), 2, deltas, once, solver)
-    assert not sweeps(sample_of(X[:2_000], y[:2_000]), Norm(2), 1, deltas, once, solver)
+    for trains in (once, [np.arange(300, N), np.arange(200, N)]):
+        _, folds = solved(sample, trains, [Norm(2)] * len(trains), deltas, solver, 1e-5)
+        for train, found in zip(trains, folds, strict=True):
+            problem = train_problem(sample, train, Norm(2), float(deltas[1]))
+            least = solution(Exact(tol=1e-10), problem)
+            assert risk(problem, found[1]) - least.objective <= 1e-5
 
 
 def test_deltas_far_below_the_threshold_are_found_from_nowhere():
@@ -163,8 +141,8 @@ def test_deltas_far_below_the_threshold_are_found_from_nowhere():
     sample = sample_of(X, y)
     trains = [train for train, _ in splits(sample, 3, None, 0)]
     deltas = np.array([1e-4, 1e-6])
-    path, folds = sweep(sample, trains, Norm(2), [Norm(2)] * 3, 1, deltas, Exact(), 1e-4)
-    assert all(s.converged for way in [*path, *(f[0] for f in folds)] for s in way)
+    path, folds = solved(sample, trains, [Norm(2)] * 3, deltas, Exact(), 1e-4)
+    assert all(s.converged for way in [path, *folds] for s in way)
 
 
 def test_rows_without_weight_prove_nothing():
@@ -175,10 +153,10 @@ def test_rows_without_weight_prove_nothing():
     sample = sample_of(X, y, weights=weights)
     trains = [train for train, _ in splits(sample, 3, None, 0)]
     deltas = default_deltas(sample, Norm(2), 1)
-    path, _ = sweep(sample, trains, Norm(2), [Norm(2)] * 3, 1, deltas, Exact(), 1e-4)
-    for delta, found in zip(deltas, path[0], strict=True):
+    path, _ = solved(sample, trains, [Norm(2)] * 3, deltas, Exact(), 1e-4)
+    for delta, found in zip(deltas, path, strict=True):
         problem = train_problem(sample, np.arange(N), Norm(2), float(delta))
-        excess = risk(problem, found) - Exact(tol=1e-11).solve(problem).objective
+        excess = risk(problem, found) - solution(Exact(tol=1e-11), problem).objective
         assert excess <= found.gap + 1e-11
         assert found.converged
 
@@ -189,21 +167,8 @@ def test_repeated_columns_of_any_scale_are_solved():
     sample = sample_of(np.column_stack([X, X[:, -3:]]), y)
     trains = [train for train, _ in splits(sample, 3, None, 0)]
     deltas = default_deltas(sample, Norm(2), 1)[0] * np.geomspace(1, 1e-9, 10)
-    path, folds = sweep(sample, trains, Norm(2), [Norm(2)] * 3, 1, deltas, Exact(), 1e-4)
-    assert all(s.converged for way in [*path, *(f[0] for f in folds)] for s in way)
-
-
-def test_a_minimiser_up_to_rounding_adds_to_the_gap():
-    X, y = rows()
-    X = X - X.mean(axis=0)
-    _, a, D_ = Logistic().evaluate(np.zeros(N), y)
-    Z = np.column_stack([X, np.ones(N)])
-    model = QuadraticModel(1.0, np.log(2), Z.T @ a / N, Z.T @ (D_[:, None] * Z) / N)
-    point, unit = np.zeros(D + 1), np.log(2)
-    new = minimiser(model, point, None, 0.05, True)
-    assert shortfall(model, point, new, None, 0.05, unit) <= 1e-12
-    off = new * np.append(np.full(D, 1.01), 1.0)
-    assert shortfall(model, point, off, None, 0.05, unit) > 1e-4
+    path, folds = solved(sample, trains, [Norm(2)] * 3, deltas, Exact(), 1e-4)
+    assert all(s.converged for way in [path, *folds] for s in way)
 
 
 def test_a_fit_of_many_rows_is_certified_and_its_path_is_whole():

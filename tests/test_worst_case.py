@@ -83,7 +83,9 @@ def test_worst_case_is_in_the_ball_and_has_the_robust_risk(case, delta):
     # attained
     expected = attained(case, model)
     assert expected is None or found.attained == expected
-    assert found.shortfall <= (1e-8 if found.attained else 1e-5) * unit
+    # a distribution to which the optimum is the plain fit falls short of a model by its gap at most
+    rest = model.gap_ if found.equilibrium else 0.0
+    assert found.shortfall <= (1e-8 if found.attained else 1e-5) * unit + rest
 
 
 def conic_distance(case, moves):

@@ -51,10 +51,8 @@ NAMES = {
     "Wasserstein": "Euclidean cost",
     "constant": "a constant",
 }
-#: The same inside the sentence of a verdict.
-WORDS = {"L1": "L1", "L2": "L2", "plain": "the model without a penalty", "constant": "a constant"}
-#: What to try where another model is better.
-REMEDIES = {"L1": "--cost linf", "L2": "--cost euclidean", "plain": "a smaller --delta"}
+#: The models that a verdict names, in its order, and what to try where one is better.
+REMEDIES = {"L2": "--cost euclidean", "L1": "--cost linf", "plain": "a smaller --delta"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -385,33 +383,32 @@ def standard_error(values: Array) -> float:
 
 
 def verdict(scores: Sequence[Summary], cost: str | None = None) -> str:
-    """Return one sentence on a comparison: is our model worth having here, and if not, what to try.
+    """Return one sentence: is our model worth having here, and if not, what to try.
 
     Differences are of the first measure, a loss, paired by split.
     """
     measure = scores[0].measure
-    gains = {s.method: gain(s) for s in scores if s.measure == measure and s.method in WORDS}
-    if "constant" in gains and gains["constant"] < ERRORS:
+    gains = {s.method: gain(s) for s in scores if s.measure == measure}
+    if gains.get("constant", np.inf) < ERRORS:
         return (
             "No better than a model that sees no column: nothing was learned that holds on other "
             "rows."
         )
-    others: list[str] = [name for name in ("L2", "L1", "plain") if name in gains]
-    beaten = [name for name in others if gains[name] >= ERRORS]
-    ahead = sorted((n for n in others if gains[n] <= -ERRORS), key=gains.__getitem__)
-    even = [name for name in others if name not in beaten and name not in ahead]
+    others = [name for name in REMEDIES if name in gains]
+    better = sorted((n for n in others if gains[n] <= -ERRORS), key=gains.__getitem__)
+    beaten = [n for n in others if gains[n] >= ERRORS]
+    even = [n for n in others if n not in beaten and n not in better]
     parts = []
     if beaten:
-        parts.append(f"better than {_listed(beaten)} here")
+        parts.append(f"better than {_and(beaten)} here")
     if even:
-        parts.append(f"no better and no worse than {_listed(even)}")
+        parts.append(f"no better and no worse than {_and(even)}")
+    if better:
+        remedy = REMEDIES[better[0]]
+        advice = "" if remedy == f"--cost {cost}" else f": try {remedy}"
+        verb = "is" if len(better) == 1 else "are"
+        parts.append(f"{_and(better)} {verb} better{advice}")
     text = "; ".join(parts)
-    if ahead:
-        best = ahead[0]
-        worse = f"{_listed(ahead)} {'is' if len(ahead) == 1 else 'are'} better"
-        remedy = REMEDIES[best]
-        known = cost is not None and remedy == f"--cost {cost}"
-        text = "; ".join(([text] if text else []) + [worse + ("" if known else f": try {remedy}")])
     return text[:1].upper() + text[1:] + f" ({measure}, {ERRORS:g} standard errors)."
 
 
@@ -437,6 +434,6 @@ def on_the_cost(scores: Sequence[Summary]) -> str:
     )
 
 
-def _listed(names: list[str]) -> str:
-    words = [WORDS[name] for name in names]
+def _and(methods: list[str]) -> str:
+    words = ["the model without a penalty" if name == "plain" else name for name in methods]
     return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " and " + words[-1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -18,10 +19,16 @@ def write_atomic(path: Path, text: str | bytes) -> None:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """Yield a file under a temporary name, which replaces ``path`` if nothing is raised."""
+    """Yield a file under a temporary name, which replaces ``path`` if nothing is raised.
+
+    Temporary files that a killed process left beside it are removed.
+    """
+    _remove_leftovers(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with temporary.open("wb") as file:
+            with suppress(OSError):
+                _lock(file)
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -30,6 +37,26 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
         raise with_name(error, path) from None
+
+
+def _remove_leftovers(path: Path) -> None:
+    """Remove temporary files of ``path`` that no process is writing."""
+    for leftover in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
+        # a file in use cannot be locked, and on Windows not be removed
+        with suppress(OSError):
+            with leftover.open("rb") as file:
+                _lock(file)
+            leftover.unlink()
+
+
+def _lock(file: IO[bytes]) -> None:
+    """Lock a file until it is closed; raise OSError if another process has it."""
+    try:
+        import fcntl
+    except ImportError:
+        # Windows has no such locks
+        return
+    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def with_name(error: BaseException, path: Path) -> BaseException:

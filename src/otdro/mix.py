@@ -41,14 +41,14 @@ from sklearn.utils.validation import (
 from .design import as_dense, model_scores
 from .estimators import DROClassifier, DRORegressor
 from .estimators.base import DROEstimator
-from .estimators.rows import class_codes, normalise, require_classes
+from .estimators.parameters import class_codes, normalise, require_classes
 from .inspection.linear import read
 from .losses import Logistic, Loss, Softmax, Squared
 from .problem import Problem, Sample
 from .radius.checks import check_groups
-from .radius.environments import effect_of_sums
+from .radius.evidence import effect_of_sums
+from .radius.folds import Split, splits
 from .radius.rules import REPEAT_UP_TO, REPEATS
-from .radius.splitting import Split, splits
 from .worst_case import robust_risk_of
 
 Array = NDArray[Any]

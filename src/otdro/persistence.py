@@ -100,9 +100,10 @@ def load(path: Any) -> Any:
     try:
         unknown = skops.io.get_untrusted_types(file=path)
         model = None if _strange(unknown) else skops.io.load(path, trusted=unknown)
-    except (KeyError, ValueError, TypeError, AttributeError, ImportError) as error:
+    except Exception as error:
+        # a damaged archive raises errors of zipfile, zlib, json, numpy and skops
         raise ValueError(
-            f"{path} is not a model of this version ({error}). Fit it again."
+            f"{path} is damaged or not a model of this version ({error}). Fit it again."
         ) from None
     if _strange(unknown):
         strange = ", ".join(_strange(unknown))

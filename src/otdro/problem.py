@@ -89,8 +89,8 @@ class Sample:
     """Rows, target vectors (one, or K for one-vs-rest), weights with sum 1, the model's form.
 
     The softmax model has one target vector, of labels 0 to K - 1. The prices of a label and of a
-    target are those of ``Ball``, or "cv" where folds are to choose one. ``units`` are those of the
-    columns by which a row is far out, None their own.
+    target are those of ``Ball``. ``units`` are those of the columns by which a row is far out, None
+    their own.
     """
 
     X: Any
@@ -99,8 +99,8 @@ class Sample:
     loss: Loss
     fit_intercept: bool
     support: Any = None
-    label_cost: Any = np.inf
-    target_cost: Any = np.inf
+    label_cost: float = np.inf
+    target_cost: float = np.inf
     units: Array | None = None
 
     def ball(self, cost: Cost, delta: float, order: int) -> Ball:
@@ -178,6 +178,11 @@ class Problem:
             raise ValueError(
                 f"label_cost={ball.label_cost:g} is for labels, and {type(self.loss).__name__} has "
                 "targets: use target_cost."
+            )
+        if np.isfinite(ball.label_cost) and self.loss.outputs > 1:
+            raise ValueError(
+                f"label_cost={ball.label_cost:g} is for one score per row, and the softmax model "
+                "has one for each class: use multi_class='ovr', or label_cost=inf."
             )
         priced = np.isfinite(min(ball.label_cost, ball.target_cost))
         if priced and (self.finite or not ball.cost.is_norm):

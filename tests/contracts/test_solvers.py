@@ -10,6 +10,7 @@ from sklearn.base import clone
 
 from otdro import solvers
 from otdro.problem import Ball, Problem, Solution
+from solving import solution
 from tables import COMBINATIONS, Case, constant, make_cost, make_loss, optimum
 
 #: Solvers of another problem (smoothed, regularised) have files of their own, named here.
@@ -37,7 +38,8 @@ def test_parameters_are_stored_and_survive(kind):
     solver = kind()
     for copy in (clone(solver), pickle.loads(pickle.dumps(solver))):
         assert repr(copy) == repr(solver)
-    assert list(inspect.signature(kind.solve).parameters)[:3] == ["self", "problem", "start"]
+    names = ["self", "problems", "deltas", "starts", "tols"]
+    assert list(inspect.signature(kind.solve).parameters) == names
 
 
 @every
@@ -46,7 +48,7 @@ def test_solution_is_certified_and_agrees_with_the_reference(kind, combination):
     case = Case(*combination, "tall")
     solver = kind(tol=1e-9)
     before = repr(solver)
-    found = solver.solve(problem(case))
+    found = solution(solver, problem(case))
     assert repr(solver) == before
     assert isinstance(found, Solution)
     assert found.converged
@@ -62,7 +64,7 @@ def test_solution_is_certified_and_agrees_with_the_reference(kind, combination):
 def test_multiplier_is_the_derivative_of_the_risk_in_delta(kind, combination):
     case, h = Case(*combination, "tall"), 1e-4
     solver = kind(tol=1e-9)
-    low, at, high = (solver.solve(problem(case, 0.1 + k * h)) for k in (-1, 0, 1))
+    low, at, high = (solution(solver, problem(case, 0.1 + k * h)) for k in (-1, 0, 1))
     # the optimal value is concave in delta, so lam is between the one-sided differences
     slack = 1e-4 * at.multiplier + 1e-6
     assert at.multiplier <= (at.objective - low.objective) / h + slack
@@ -74,8 +76,8 @@ def test_multiplier_is_the_derivative_of_the_risk_in_delta(kind, combination):
 def test_warm_start_ends_at_the_same_optimum(kind, combination):
     case = Case(*combination, "tall")
     solver = kind(tol=1e-9)
-    first = solver.solve(problem(case, 0.12))
-    warm, cold = solver.solve(problem(case), first), solver.solve(problem(case))
+    first = solution(solver, problem(case, 0.12))
+    warm, cold = solution(solver, problem(case), first), solution(solver, problem(case))
     assert warm.converged
     assert_allclose(warm.objective, cold.objective, rtol=1e-8)
 
@@ -86,7 +88,7 @@ def test_dual_point_has_a_zero_mean_and_no_slope_above_the_lipschitz_constant(ki
     """With an intercept the slopes of the loss at the worst case cancel in the mean."""
     case = Case(*combination, "tall")
     p = problem(case)
-    found = kind(tol=1e-9).solve(p)
+    found = solution(kind(tol=1e-9), p)
     if found.dual is None:
         return
     assert found.dual.shape == p.y.shape
@@ -101,7 +103,7 @@ def test_dual_point_has_a_zero_mean_and_no_slope_above_the_lipschitz_constant(ki
 def test_delta_zero_is_plain_empirical_risk(kind, combination):
     case = Case(*combination, "tall")
     p = problem(case, 0.0)
-    found = kind(tol=1e-9).solve(p)
+    found = solution(kind(tol=1e-9), p)
     value = p.weights @ p.loss.value(p.X @ found.coef + found.intercept, p.y)
     assert_allclose(found.objective, value, rtol=1e-9)
 

@@ -31,18 +31,6 @@ def softmax(X, y, K, p, delta, weights=None):
     return least(mean + delta * t, [*bound, cp.sum(b) == 0])
 
 
-def softmax_label_price(X, y, K, p, kappa, delta):
-    """Return min delta t + mean max_j l(z, j) - kappa t [j != y] over t above all pair norms."""
-    n, d = X.shape
-    B, b, t, e = cp.Variable((d, K)), cp.Variable((1, K)), cp.Variable(), cp.Variable(n)
-    Z = X @ B + np.ones((n, 1)) @ b
-    total = cp.log_sum_exp(Z, axis=1)
-    pairs = [(k, j) for k in range(K) for j in range(k)]
-    rows = [cp.norm(B[:, k] - B[:, j], DUAL[p]) <= t for k, j in pairs]
-    rows += [e >= total - Z[:, j] - kappa * t * (y != j) for j in range(K)]
-    return least(delta * t + cp.sum(e) / n, [*rows, cp.sum(b) == 0])
-
-
 def label_price(X, y, loss, order, p, kappa, delta):
     """Return min lam delta + mean max(psi(m), psi(-m) - lam kappa); logistic at order 1 only."""
     n, d = X.shape

@@ -1,73 +1,178 @@
-"""``otdro compare``: repeated splits of a table, all methods, a table and a plot."""
+"""Comparison with other models: ``otdro compare``, ``otdro demo`` and a part of ``otdro fit``."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..comparison import Score, Summary, summarise
-from ..files import replacing
-from . import printing
-from .errors import UserError
-from .fit import (
-    CONTENDERS,
-    asked,
-    check_writable,
-    parameters,
-    prepared,
-    scores_of,
-    tested,
-    told,
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.datasets import load_breast_cancer
+from sklearn.model_selection import StratifiedShuffleSplit
+from sklearn.pipeline import Pipeline
+
+from .. import comparison
+from ..comparison import (
+    NAMES,
+    Labelled,
+    Score,
+    Setting,
+    Summary,
+    default_model,
+    inner_folds,
+    on_the_cost,
+    rounds,
+    summarise,
+    verdict,
 )
-from .options import Chosen, Options
-from .showing import show_scores
+from ..costs.table import principal_directions
+from ..files import replacing
+from ..scaling import scaler
+from . import printing
+from .describing import Features, described_model, directions_told, risks_told
+from .errors import UserError
+from .options import CompareOptions, DemoOptions, Learning, asked, check_outputs, parameters
+from .preparing import Prepared, pipeline, prepared
 
-METHODS = [*CONTENDERS, "Wasserstein"]
+Array = NDArray[Any]
+
+#: The models that ``otdro fit`` compares with.
+CONTENDERS = [name for name in NAMES if name != "Wasserstein"]
+#: Rows on which ``otdro fit`` compares; more would take long and change little.
+COMPARED_ROWS = 20_000
+#: Training rows of a split of the demo.
+TRAIN = 60
+#: Test rows of a split of the demo, at most.
+TEST = 600
+#: Rows of the made-up table of the demo.
+ROWS = 1_000
+#: Columns of the made-up table.
+COLUMNS = 100
+#: The noise of a sensor beside the unit spread of the gas.
+NOISE = 3.0
+#: The error of the reference that says whether there was too much of the gas.
+LABEL_NOISE = 0.3
 
 
-def compare(
-    options: Options,
-    chosen: Chosen,
-    *,
-    splits: int = 20,
-    plot: Path | None = None,
-) -> None:
+# Scores and what they say.
+
+
+def scores_of(
+    data: Prepared,
+    options: Learning,
+    repeats: int | None,
+    methods: list[str],
+    ours: dict[str, Any],
+) -> list[Score]:
+    """Return the scores of the methods on all splits; a bar shows how far the fits are."""
+    splits = rounds(data.y, data.task, repeats, options.seed, data.groups, options.forward)
+    fits = comparison.compare(
+        data,
+        pipeline(data, options.scale),
+        splits,
+        methods=methods,
+        seed=options.seed,
+        ours=ours,
+    )
+    scores = list(printing.tracked(fits, len(splits) * len(methods), "comparing models"))
+    # a loss without probabilities has no log-loss
+    kept = [m for m, v in scores[0].values.items() if not np.isnan(v)]
+    return [replace(s, values={m: s.values[m] for m in kept}) for s in scores]
+
+
+def compared(data: Prepared, options: Learning, ours: dict[str, Any]) -> list[Summary]:
+    """Return five-fold scores of the model as it is fitted beside the usual ones."""
+    if len(data.y) > COMPARED_ROWS:
+        order = np.random.default_rng(options.seed).permutation(len(data.y))
+        data.notes.append(f"methods are compared on {COMPARED_ROWS} random rows.")
+        data = data.part(np.sort(order[:COMPARED_ROWS]))
+    return summarise(scores_of(data, options, None, CONTENDERS, ours))
+
+
+def tested(options: Learning) -> str:
+    """Return in words on which rows models are compared."""
+    if options.groups is None:
+        return "five folds"
+    if options.forward:
+        return f"trained on the past, tested on the next {options.groups}"
+    return f"each {options.groups} left out in turn"
+
+
+def judged(scores: list[Summary], cost: str | None) -> dict[str, Any]:
+    """Return the part of a document on the comparison with other models, where there is one."""
+    return {
+        "comparison": [vars(score) for score in scores],
+        "verdict": verdict(scores, cost) if scores else None,
+    }
+
+
+def show_scores(scores: list[Summary]) -> None:
+    """Print means, paired differences to this model, and a picture, for every measure."""
+    for measure in dict.fromkeys(s.measure for s in scores):
+        lines = {s.method: s for s in scores if s.measure == measure}
+        # a constant far from the others would leave no room for them in the picture
+        drawn = {name: s for name, s in lines.items() if name != "constant"}
+        bars = printing.intervals([s.mean for s in drawn.values()], [s.se for s in drawn.values()])
+        pictures = dict(zip(drawn, bars, strict=True))
+        body = [
+            [
+                shown,
+                f"{lines[name].mean:.4g} ± {lines[name].se:.2g}",
+                "" if name == "ours" else difference(lines[name]),
+                pictures.get(name, ""),
+            ]
+            for name, shown in NAMES.items()
+            if name in lines
+        ]
+        printing.grid([measure, "mean ± se", "minus otdro", ""], body, (0, 3))
+        printing.say()
+
+
+def difference(score: Summary) -> str:
+    """Return a difference of means with its error; what rounding left of 0 is 0."""
+    return f"{round(score.difference, 12) + 0.0:+.3g} ± {score.difference_se:.2g}"
+
+
+# otdro compare
+
+
+def compare(options: CompareOptions) -> None:
     """Compare on random splits and print; draw if a file is named."""
+    splits, plot = options.splits, options.plot
     if splits < 2:
         raise UserError(f"--splits must be at least 2 for a standard error, got {splits}.")
-    if plot is not None:
-        check_writable(plot)
-        if plot.suffix not in (".png", ".svg", ".pdf"):
-            raise UserError(f"{plot} must end in .png, .svg or .pdf.")
-    ours = parameters(chosen)
-    if chosen.loss == "quantile":
+    check_outputs({"--plot": plot}, options.data, options.unlabelled)
+    if plot is not None and plot.suffix not in (".png", ".svg", ".pdf"):
+        raise UserError(f"{plot} must end in .png, .svg or .pdf.")
+    ours = parameters(options)
+    if options.loss == "quantile":
         raise UserError(
             "models of the mean cannot be compared with a quantile; use another --loss."
         )
     with printing.working("reading"):
         data = prepared(options)
-    scores = scores_of(data, options, splits, METHODS, ours)
-    summaries = summarise(scores)
+    scores = scores_of(data, options, splits, list(NAMES), ours)
     if plot is not None:
-        _draw(scores, next(iter(scores[0].values)), plot)
+        _draw(scores, plot)
     random = f"{splits} random splits, one fifth of the rows for testing"
+    summaries = summarise(scores)
     document = {
         **asked("compare", options, "data", "target"),
         "task": data.task,
         "rows": len(data.y),
-        "columns": len(data.numbers) + len(data.texts),
+        "columns": len(data.kinds),
         "tested": random if options.groups is None else tested(options),
-        **told(summaries, chosen),
+        **judged(summaries, options.cost),
         "notes": data.notes,
         "plot": None if plot is None else str(plot),
     }
-    printing.tell(lambda: document, lambda: show(document, summaries))
+    printing.tell(lambda: document, lambda: _show(document, summaries))
 
 
-def show(document: dict[str, Any], scores: list[Summary]) -> None:
+def _show(document: dict[str, Any], scores: list[Summary]) -> None:
     """Print the comparison for a person."""
-    tested_on = document["tested"]
-    printing.heading(tested_on[:1].upper() + tested_on[1:])
+    printing.heading(document["tested"][:1].upper() + document["tested"][1:])
     show_scores(scores)
     printing.say(f"Verdict: {document['verdict']}", "bold")
     printing.remark(document["notes"])
@@ -75,12 +180,102 @@ def show(document: dict[str, Any], scores: list[Summary]) -> None:
         printing.say(f"drawn as {document['plot']}")
 
 
-def _draw(scores: list[Score], measure: str, path: Path) -> None:
+def _draw(scores: list[Score], path: Path) -> None:
     from matplotlib.figure import Figure
 
-    from ..plot import comparison
+    from .. import plot
 
     figure = Figure(figsize=(6.4, 3.2), layout="constrained")
-    comparison(figure.subplots(), scores, measure)
+    plot.comparison(figure.subplots(), scores, next(iter(scores[0].values)))
     with replacing(path) as file:
         figure.savefig(file, format=path.suffix[1:], dpi=150)
+
+
+# otdro demo
+
+
+def demo(options: DemoOptions) -> None:
+    """Show what is learned and whether it pays, where it should and on a real table."""
+    reps, seed = options.reps, options.seed
+    if reps < 2:
+        raise UserError(f"--reps must be at least 2 for a standard error, got {reps}.")
+    made, gains = sensors(seed)
+    printing.heading(f"1. Made up: an electronic nose, {COLUMNS} cheap sensors of one gas")
+    printing.say(
+        "Chosen because a learned cost should win there: every sensor answers to the gas "
+        f"with a gain of its own, under noise {NOISE:g} times as large, and the label says "
+        "whether there is too much of it. What the sensors share is all that matters."
+    )
+    printing.say()
+    printing.pairs(_learned(made, gains, seed))
+    _demo_scores(made, reps, seed)
+    printing.heading("2. Real: breast cancer, chosen because scikit-learn carries it")
+    cancer = load_breast_cancer()
+    y = cancer.target_names[cancer.target]
+    _demo_scores(_labelled(cancer.data, cancer.feature_names, y), reps, seed)
+    printing.say("Your own table:  otdro fit DATA.csv --target COLUMN --save model.skops")
+
+
+def sensors(seed: int) -> tuple[Labelled, Array]:
+    r"""Return made-up rows :math:`x = f a + 3e`, labelled by the concentration f, and the gains a.
+
+    An electronic nose: every cheap sensor answers to one gas with a gain of its own, beneath its
+    own noise. No sensor says much, and what they say together lies along a, so that moves along a
+    should be expensive, and others cheap.
+    """
+    rng = np.random.default_rng(seed)
+    gas = rng.standard_normal((ROWS, 1))
+    gains = rng.standard_normal((1, COLUMNS))
+    X = gas @ gains + NOISE * rng.standard_normal((ROWS, COLUMNS))
+    measured = gas[:, 0] + LABEL_NOISE * rng.standard_normal(ROWS)
+    names = [f"sensor {j + 1}" for j in range(COLUMNS)]
+    return _labelled(X, names, np.where(measured > 0, "alarm", "calm")), gains[0]
+
+
+def _labelled(X: Array, names: Any, y: Array) -> Labelled:
+    import pandas as pd
+
+    return Labelled(pd.DataFrame(X, columns=names), y, "classification")
+
+
+def _learned(data: Labelled, gains: Array, seed: int) -> list[tuple[str, str]]:
+    """Return what a fit to the first rows has learned, beside what is true."""
+    X, y = data.X[:TRAIN], data.y[:TRAIN]
+    setting = Setting(cv=inner_folds(y, data.task, seed), seed=seed)
+    pipe = Pipeline([("columns", scaler()), ("model", default_model(data.task, setting))])
+    model = pipe.fit(X, y)[-1]
+    report = described_model(model, Features(list(X.columns)), str(model.delta))
+    recovered = []
+    if model.cost_.geometry == "euclidean":
+        # a column that is divided by its scale has its gain divided as well
+        true = gains / X.std(ddof=0).to_numpy()
+        expensive = principal_directions(model.cost_, COLUMNS).vectors[:, -1]
+        share = float(true @ expensive) ** 2 / float(true @ true)
+        text = f"{share:.0%} of its most expensive direction is what the gas moves"
+        recovered = [("  true structure", f"{text}; by chance {1 / COLUMNS:.0%}")]
+    largest = list(report["coefficients"].items())[:4]
+    right = float((pipe.predict(data.X[TRAIN:]) == data.y[TRAIN:]).mean())
+    return [
+        ("data", f"{TRAIN} rows x {COLUMNS} columns, {ROWS - TRAIN} other rows for the test"),
+        *directions_told(report),
+        *recovered,
+        *risks_told(report),
+        ("largest coefficients", ", ".join(f"{name} {value:+.2f}" for name, value in largest)),
+        ("right on the others", f"{right:.1%}"),
+    ]
+
+
+def _demo_scores(data: Labelled, reps: int, seed: int) -> None:
+    """Compare with other models on random splits, and print what came of it."""
+    test = min(TEST, len(data.y) - TRAIN)
+    splitter = StratifiedShuffleSplit(reps, train_size=TRAIN, test_size=test, random_state=seed)
+    splits = list(splitter.split(data.X, data.y))
+    methods = [name for name in NAMES if name != "constant"]
+    fits = comparison.compare(data, scaler(), splits, methods=methods, seed=seed)
+    scores = summarise(list(printing.tracked(fits, len(splits) * len(methods), "comparing models")))
+    printing.say()
+    printing.say(f"{reps} random splits: {TRAIN} rows to learn from, {test} others for the test")
+    show_scores(scores)
+    printing.say(f"Verdict: {verdict(scores)}", "bold")
+    printing.say(on_the_cost(scores), "bold")
+    printing.say()

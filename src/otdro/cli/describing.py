@@ -1,4 +1,4 @@
-"""What there is to say of a fitted model: prices, coefficients, delta in words, the adversary."""
+"""A fitted model in words and numbers: prices, coefficients, delta, what the adversary attacks."""
 
 from __future__ import annotations
 
@@ -9,21 +9,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..costs.directions import principal_directions
+from ..costs.table import principal_directions
 from ..inspection.certificate import mean_move, unit_prices
 from ..inspection.linear import feature_names
+from .preparing import Prepared
 
 Array = NDArray[Any]
 
 #: Rows of a table from which the scale of its columns is taken.
 ENOUGH = 20_000
-#: Parts of a direction, and coefficients, rows and columns of a list, that a person is shown.
-PARTS, SHOWN = 3, 8
+#: Parts of a direction that a person is shown.
+PARTS = 3
+#: Coefficients, rows and columns of a list that a person is shown.
+SHOWN = 8
 #: Features above which the directions of a cost are not computed: they take the cube of it.
 WIDE = 2_000
 #: An entry of a direction below this is not told.
 SMALL = 0.05
-#: What a norm charges for.
+#: Costs without a matrix in words, by the p of the dual norm.
 COST_WORDS: dict[Any, str] = {
     np.inf: "l1 norm: the price of a move is the sum of its changes, over all columns",
     2: "Euclidean: a move costs the same in every direction",
@@ -65,11 +68,6 @@ def features_of(front: Any) -> Features:
             groups[str(column)] = list(range(start, start + size))
             start += size
     return Features(names, groups)
-
-
-def cost_name(cost: Any) -> str:
-    """Return the name of a cost for a reader."""
-    return cost_in_words(cost).partition(":")[0]
 
 
 def cost_in_words(cost: Any) -> str:
@@ -168,11 +166,12 @@ def delta_in_words(model: Any, Z: Array, features: Features) -> str:
     )
 
 
-def attack(model: Any, Z: Array, features: Features, y: Array) -> dict[str, Any]:
+def attack(model: Any, Z: Array, features: Features, data: Prepared) -> dict[str, Any]:
     """Return the rows that the worst case moves most, and the columns that it moves them in.
 
-    A column's share is of the change of the score. Of several models it is that of the class whose
-    risk rises most. A model that was fitted to more rows than are at hand is attacked on (Z, y).
+    Rows are those of the index of ``data.X``. A column's share is of the change of the score. Of
+    several models it is that of the class whose risk rises most. A model that was fitted to more
+    rows than are at hand is attacked on (Z, y).
     """
     class_, coef = None, np.atleast_2d(model.coef_)
     if np.ndim(model.robust_risk_) > 0:
@@ -181,28 +180,91 @@ def attack(model: Any, Z: Array, features: Features, y: Array) -> dict[str, Any]
         coef = coef[[rise.argmax()]]
     if not (model.delta_ > 0 and np.any(model.coef_) and model.cost_.is_norm):
         return {}
-    found = model.worst_case(class_, rows=None if hasattr(model, "_problems") else (Z, y))
-    moved = found.points - Z[found.origin]
-    spent = found.weights * model.cost_.norm(moved) ** int(model.ball_.order)
-    by_row = np.bincount(found.origin, spent, minlength=len(Z))
-    by_column = found.weights @ np.abs(moved * _changed(moved, coef))
-    rows = [int(i) for i in np.argsort(-by_row, kind="stable")[:SHOWN] if by_row[i] > 0]
-    share = by_column / max(float(by_column.sum()), np.finfo(float).tiny)
-    columns = [int(j) for j in np.argsort(-share, kind="stable")[:SHOWN] if share[j] > 0]
+    worst = model.worst_case(class_, rows=None if data.folder is None else (Z, data.y))
+    moved = worst.points - Z[worst.origin]
+    spent = worst.weights * model.cost_.norm(moved) ** int(model.ball_.order)
+    by_row = np.bincount(worst.origin, spent, minlength=len(Z))
+    if len(coef) > 1:
+        # of the softmax model: the difference of the two classes whose scores part most
+        change = moved @ coef.T
+        coef = coef[change.argmax(axis=1)] - coef[change.argmin(axis=1)]
+    by_column = worst.weights @ np.abs(moved * coef)
+    tiny = np.finfo(float).tiny
+    row_shares = by_row / max(float(by_row.sum()), tiny)
+    column_shares = by_column / max(float(by_column.sum()), tiny)
     return {
         "class": None if class_ is None else str(class_),
-        "rows": {str(i + 1): float(by_row[i] / max(by_row.sum(), 1e-300)) for i in rows},
-        "columns": {features.names[j]: float(share[j]) for j in columns},
-        "shortfall": float(found.shortfall),
+        "rows": {str(data.X.index[i]): float(row_shares[i]) for i in _largest(row_shares)},
+        "columns": {features.names[j]: float(column_shares[j]) for j in _largest(column_shares)},
+        "shortfall": float(worst.shortfall),
     }
 
 
-def _changed(moved: Array, coef: Array) -> Array:
-    """Return the coefficients of the score that each move changes.
+def _largest(shares: Array) -> list[int]:
+    """Return the places of the largest shares that are not 0."""
+    return [int(i) for i in np.argsort(-shares, kind="stable")[:SHOWN] if shares[i] > 0]
 
-    Of the softmax model it is the difference of the two classes whose scores part most.
-    """
-    if len(coef) == 1:
-        return coef
-    change = moved @ coef.T
-    return coef[change.argmax(axis=1)] - coef[change.argmin(axis=1)]
+
+def described_model(model: Any, features: Features, delta: str) -> dict[str, Any]:
+    """Return what there is to say of our estimator, with the names of its features."""
+    return {
+        "loss": str(model.loss),
+        "cost": cost_in_words(model.cost_).partition(":")[0],
+        "cost_in_words": cost_in_words(model.cost_),
+        "order": int(model.ball_.order),
+        "delta": float(model.delta_),
+        "delta_by": delta,
+        "empirical_risk": model.empirical_risk_,
+        "robust_risk": model.robust_risk_,
+        "gap": model.gap_,
+        "directions": directions(model.cost_, features),
+        "switches": switches(model.cost_, features),
+        "coefficients": coefficients(model, features.names),
+    }
+
+
+# The same for a person.
+
+
+def directions_told(report: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return the cost in words, with the prices of moves and switches if it has a matrix."""
+    found = report["directions"]
+    if not found:
+        return [("cost", report["cost_in_words"])]
+    lines = [("cost", f"{report['cost']}; price of a unit move along")]
+    for name in ("cheapest", "most_expensive"):
+        for k, way in enumerate(found[name]):
+            along = ", ".join(f"{value:+.2f} {key}" for key, value in way["along"].items())
+            lines.append(
+                (f"  {name.replace('_', ' ')}" if k == 0 else "", f"{way['price']:.3g}: {along}")
+            )
+    for column, prices in list(report["switches"].items())[:SHOWN]:
+        told = ", ".join(f"{pair} {price:.3g}" for pair, price in prices.items())
+        lines.append((f"  switch {column}", told))
+    return lines
+
+
+def risks_told(report: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return delta and its meaning, and the risks with their certificate."""
+    words = {"cv": "chosen by folds", "theory": "chosen by theory"}
+    by = words.get(report["delta_by"], "as given")
+    unit = report.get("delta_in_words")
+    meaning = unit or f"bound on the mean cost, order {report['order']}"
+    classes = report.get("classes", [])
+    return [
+        ("delta", f"{report['delta']:.4g}, {by} ({meaning})"),
+        ("empirical risk", _risk(report["empirical_risk"], classes)),
+        (
+            "robust risk",
+            f"{_risk(report['robust_risk'], classes)} (certified to {np.max(report['gap']):.1g})",
+        ),
+    ]
+
+
+def _risk(value: Any, classes: list[str]) -> str:
+    """Return a number, or one for every class with its name."""
+    values = np.ravel(value)
+    if len(values) == 1:
+        return f"{values[0]:.4g}"
+    names = classes if len(classes) == len(values) else [str(k) for k in range(len(values))]
+    return ", ".join(f"{name} {v:.4g}" for name, v in zip(names, values, strict=True))

@@ -1,9 +1,15 @@
-"""From a table to features, target and task; every choice is reported."""
+"""From a table to features, target and task, and to the rows that a saved model takes.
+
+Every choice is reported in a note. The index of a table is the row of the file, from 1.
+"""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+import re
+import warnings
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,72 +17,125 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..comparison import Labelled
-from .columns import holds_dates, holds_identifiers, placeholder, written_number
 from .errors import UserError
+from .options import Learning, Reading
+from .reading import Source, locate, read
 
 Array = NDArray[Any]
 
+#: Rows of a folder of Parquet files that are read into memory; of more, only the model sees all.
+IN_MEMORY = 20_000
 #: Integers with at most this many distinct values are taken for labels.
 FEW = 10
 #: Rows below which folds make no sense.
 LEAST = 10
-#: A text column with more distinct values than this share of the rows is an identifier.
+#: A column with more distinct values than this share of the rows may be an identifier.
 DISTINCT = 0.5
-#: From this share on it is one in a table of any size.
+#: From this share on a text column is one in a table of any size.
 IDENTIFIER = 0.9
 #: Categories of a column that get an indicator of their own.
 CATEGORIES = 20
+#: The share of values that decides what a column holds.
+MOST = 0.9
+#: Names that a sentence lists.
+LISTED = 8
+#: 2024-01-31, 31.01.2024, 1/31/24, each with or without a time of day.
+DATE = (
+    r"(?:\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.](?:\d{4}|\d{2}))"
+    r"(?:[T ]\d{1,2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?:Z|[+-]\d{2}:?\d{2})?)?"
+)
+#: A number with a unit, such as 12%, $5 or 3 kg; also with a typeset minus, or in the parentheses
+#: of accountants; its thousands may be set apart by blanks or apostrophes.
+WITH_UNIT = (
+    r"[$€£¥]?\s*[+\-−]?\(?\d+(?:['’ \u00a0\u202f]\d{3})*(?:[.,]\d+)?\)?"
+    r"\s*(?:[%$€£¥]|[a-zA-Z]{1,3})?"
+)
+#: A time of day.
+TIME = r"\d{1,2}:\d{2}(?::\d{2}(?:\.\d+)?)?"
+#: How the name of a column of identifiers ends.
+ID_NAME = re.compile(r"(?:^|[_\W])(?:id|uuid|guid|key|index|nr)$|[a-z]I[dD]$|^Unnamed: 0$", re.I)
+#: Numbers that files write for a missing one.
+PLACEHOLDERS = (-99.0, -999.0, -9999.0, -99999.0)
+
+
+# A table to learn from.
 
 
 @dataclass(frozen=True, eq=False)
 class Prepared(Labelled):
-    """Features as a DataFrame of numbers and texts, the target, and notes for the reader."""
+    """Features as a DataFrame of numbers and texts, the target, and notes for the reader.
 
-    numbers: list[str] = field(default_factory=list)
-    texts: list[str] = field(default_factory=list)
+    The index of ``X`` names the rows: by their numbers in the file, or by --id. ``kinds`` maps the
+    name of each column to "numbers" or "texts". ``folder`` is the source of all rows where these
+    are some of many.
+    """
+
+    kinds: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-
-    def like(self, table: Any, first: int = 0) -> Any:
-        """Return these columns of another table, whose first row is ``first``, as they are here."""
-        kind = {**dict.fromkeys(self.numbers, "numbers"), **dict.fromkeys(self.texts, "texts")}
-        return type(table)({c: column_as(table[c], kind[c], first) for c in self.X.columns})
+    folder: Source | None = None
 
 
-def prepare(
-    table: Any,
-    target: str,
-    task: str = "auto",
-    drop: Sequence[str] | None = None,
-    categorical: Sequence[str] | None = None,
-    groups: str | None = None,
-    keep: Sequence[str] | None = None,
-) -> Prepared:
+def prepared(options: Learning) -> Prepared:
+    """Read the table that ``fit`` and ``compare`` learn from, and split it."""
+    if options.task not in ("auto", "classification", "regression"):
+        raise UserError(f"--task must be auto, classification or regression, got {options.task!r}.")
+    if options.forward and options.groups is None:
+        raise UserError("--forward needs --groups COL, the column of the environments in order.")
+    source = locate(options.data, options.decimal)
+    sample = options.sample
+    in_pieces = source.kind == "folder" and sample is None and source.rows() > IN_MEMORY
+    if in_pieces:
+        for name, value in (("--groups", options.groups), ("--unlabelled", options.unlabelled)):
+            if value is not None:
+                raise UserError(f"{name} is for tables that fit into memory; add --sample N.")
+        sample = IN_MEMORY
+    data = _split(read(source, sample=sample, seed=options.seed), options)
+    if in_pieces:
+        return replace(data, folder=source)
+    if options.unlabelled is None:
+        return data
+    more = read(locate(options.unlabelled, options.decimal))
+    for name in data.kinds:
+        check_column(name, list(more.columns))
+    if len(more) < 2:
+        raise UserError(f"the table of unlabelled rows has {len(more)} rows; it needs two or more.")
+    return replace(data, unlabelled=columns_as(more, data.kinds))
+
+
+def _split(table: Any, options: Learning) -> Prepared:
     """Split a table into features and target, and say what was done with each column."""
+    target, groups, identifier = options.target, options.groups, options.identifier
     columns = list(table.columns)
-    drop, categorical, keep = (split_names(n, columns) for n in (drop, categorical, keep))
+    drop, categorical, keep = (
+        split_names(names, columns) for names in (options.drop, options.categorical, options.keep)
+    )
     both = [name for name in keep if name in drop]
     if both:
         raise UserError(f"--keep and --drop both name {both[0]!r}; name it once.")
-    beside = {target} if groups is None else {target, groups}
+    beside = {target, *(name for name in (groups, identifier) if name is not None)}
     for name in (target, *beside, *drop, *categorical, *keep):
         check_column(name, columns)
     if target in drop:
         raise UserError(f"--drop names the target {target!r}; name columns beside it.")
     if groups == target:
         raise UserError(f"--groups {groups} is the target; name the column of the environments.")
+    if identifier == target:
+        raise UserError(f"--id {identifier} is the target; name the column that names the rows.")
     if beside.union(drop) == set(columns):
         raise UserError(f"there is no column beside the target {target!r} to predict from.")
     notes = list(table.attrs.get("notes", []))
     table = with_target(table, target, notes)
-    y, task = target_of(table[target], task)
-    notes += labels_alike(y, target)
+    y, task = _target(table[target], options.task)
+    notes += _labels_alike(y, target)
     if len(y) < LEAST:
         raise UserError(
             f"the table has {len(y)} rows with a target; the folds need {LEAST}: add more."
         )
-    environments = None if groups is None else environments_of(table[groups])
-    found = usable_columns(table.drop(columns=list(beside.union(drop))), categorical, keep)
-    return replace(found, y=y, task=task, groups=environments, notes=notes + found.notes)
+    environments = None if groups is None else _environments(table[groups])
+    data = usable_columns(table.drop(columns=list(beside.union(drop))), categorical, keep)
+    if identifier is not None:
+        data = replace(data, X=data.X.set_axis(table[identifier].to_numpy()))
+    return replace(data, y=y, task=task, groups=environments, notes=notes + data.notes)
 
 
 def usable_columns(
@@ -84,56 +143,27 @@ def usable_columns(
 ) -> Prepared:
     """Return the usable columns of a table, none of them a target, and notes on the others."""
     kept: dict[str, Any] = {}
-    kinds: dict[str, list[str]] = {"number": [], "text": []}
+    kinds: dict[str, str] = {}
     notes: list[str] = []
     categorical, keep = (split_names(n, list(table.columns)) for n in (categorical, keep))
     for name in table.columns:
-        column, kind, note = feature(table[name], name in categorical, name in keep)
+        column, kind, note = _feature(table[name], name in categorical, name in keep)
         notes += [note] if note else []
-        if kind in kinds:
-            kinds[kind].append(name)
-            kept[name] = column
+        if column is not None:
+            kept[name], kinds[name] = column, kind
     if not kept:
         raise UserError("no usable column is left. " + " ".join(notes))
-    X, (numbers, texts) = type(table)(kept), kinds.values()
-    return Prepared(X, np.zeros(0), "", numbers=numbers, texts=texts, notes=notes)
+    X = type(table)(kept, index=table.index)
+    return Prepared(X, np.zeros(0), "", kinds=kinds, notes=notes)
 
 
 def split_names(given: Sequence[str] | None, columns: list[str]) -> tuple[str, ...]:
     """Return the names in options such as A,B; a column whose own name has a comma is one name."""
-    found: list[str] = []
+    names: list[str] = []
     for text in given or ():
         parts = [text] if text in columns else [part.strip() for part in text.split(",")]
-        found += [part for part in parts if part]
-    return tuple(dict.fromkeys(found))
-
-
-def environments_of(column: Any) -> Array:
-    """Return the environment of every row as text; refuse missing ones, and one for all."""
-    missing = column.isna().to_numpy()
-    if missing.any():
-        raise UserError(
-            f"column {column.name!r} has no environment in row {int(missing.argmax()) + 1}: fill "
-            "it in, or leave such rows out."
-        )
-    found = np.array([str(value) for value in column], dtype=object)
-    if len(set(found)) < 2:
-        raise UserError(
-            f"all rows are of the environment {found[0]!r}; folds that leave environments out "
-            "need two. Leave --groups out."
-        )
-    return found
-
-
-def unlabelled_of(table: Any, data: Prepared) -> Any:
-    """Return the features of rows without labels as those of the labelled rows are."""
-    for name in (*data.numbers, *data.texts):
-        check_column(name, list(table.columns))
-    if len(table) < 2:
-        raise UserError(
-            f"the table of unlabelled rows has {len(table)} rows; it needs two or more."
-        )
-    return data.like(table)
+        names += [part for part in parts if part]
+    return tuple(dict.fromkeys(names))
 
 
 def check_column(name: str, columns: list[str]) -> None:
@@ -141,13 +171,14 @@ def check_column(name: str, columns: list[str]) -> None:
     if name in columns:
         return
     near = difflib.get_close_matches(name, [str(c) for c in columns], 1)
-    hint = f"Did you mean {near[0]!r}?" if near else "The columns are " + _listed(columns) + "."
+    hint = f"Did you mean {near[0]!r}?" if near else f"The columns are {listed(columns)}."
     raise UserError(f"there is no column {name!r}. {hint}")
 
 
-def _listed(names: list[str], most: int = 8) -> str:
-    more = f", ... ({len(names)} in all)" if len(names) > most else ""
-    return ", ".join(str(name) for name in names[:most]) + more
+def listed(names: Sequence[Any]) -> str:
+    """Return the first names of a list, and how many there are if that is not all."""
+    more = f", ... ({len(names)} in all)" if len(names) > LISTED else ""
+    return ", ".join(str(name) for name in names[:LISTED]) + more
 
 
 def with_target(table: Any, target: str, notes: list[str]) -> Any:
@@ -160,11 +191,27 @@ def with_target(table: Any, target: str, notes: list[str]) -> Any:
     if count:
         rows = "1 row without a target is" if count == 1 else f"{count} rows without a target are"
         notes.append(f"{rows} left out.")
-        table = table[present].reset_index(drop=True)
-    return table
+    return table[present] if count else table
 
 
-def labels_alike(y: Array, target: str) -> list[str]:
+def _environments(column: Any) -> Array:
+    """Return the environment of every row as text; refuse missing ones, and one for all."""
+    missing = column.isna()
+    if missing.any():
+        raise UserError(
+            f"column {column.name!r} has no environment in row {missing.idxmax()}: fill "
+            "it in, or leave such rows out."
+        )
+    names = np.array([str(value) for value in column], dtype=object)
+    if len(set(names)) < 2:
+        raise UserError(
+            f"all rows are of the environment {names[0]!r}; folds that leave environments out "
+            "need two. Leave --groups out."
+        )
+    return names
+
+
+def _labels_alike(y: Array, target: str) -> list[str]:
     """Return a note where labels differ in nothing but case and blanks."""
     if y.dtype.kind != "U":
         return []
@@ -179,97 +226,121 @@ def labels_alike(y: Array, target: str) -> list[str]:
     ]
 
 
-def target_of(column: Any, task: str) -> tuple[Array, str]:
+def _target(column: Any, task: str) -> tuple[Array, str]:
     """Return targets as numbers or labels, and the task."""
+    name = column.name
     numbers = as_numbers(column)
-    if task == "regression":
-        if numbers is None:
-            bad = str(column.iloc[first_text(column)])
-            raise UserError(
-                f"regression needs numbers, but the target {column.name!r} holds {bad!r}."
-            )
-        return _finite(numbers, column.name), "regression"
     distinct = int(column.nunique())
-    if task == "auto" and numbers is not None and distinct > 2:
-        whole = bool((numbers == np.round(numbers)).all())
-        if not whole or distinct > FEW:
-            return _finite(numbers, column.name), "regression"
-    return _labels(column, numbers, distinct), "classification"
-
-
-def _labels(column: Any, numbers: Array | None, distinct: int) -> Array:
+    whole = numbers is not None and bool((numbers == np.round(numbers)).all())
+    if task == "regression" and numbers is None:
+        bad = str(column[_first_text(column)])
+        raise UserError(f"regression needs numbers, but the target {name!r} holds {bad!r}.")
+    if task == "auto" and numbers is not None and distinct > 2 and (not whole or distinct > FEW):
+        task = "regression"
+    if task == "regression":
+        assert numbers is not None
+        if not np.isfinite(numbers).all():
+            raise UserError(
+                f"the target {name!r} has infinite values; correct or remove those rows."
+            )
+        if np.ptp(numbers) == 0:
+            raise UserError(f"the target {name!r} has one value only; there is nothing to predict.")
+        return numbers, task
     counts = column.astype(str).value_counts()
     if distinct < 2:
         raise UserError(
-            f"the target {column.name!r} has one value only ({counts.index[0]!r}): there is "
+            f"the target {name!r} has one value only ({counts.index[0]!r}): there is "
             "nothing to predict. Name another --target, or add rows of another value."
         )
     if distinct > max(2, len(column) // 2):
         instead = "" if numbers is None else "--task regression, or "
         raise UserError(
-            f"the target {column.name!r} has {distinct} distinct values in {len(column)} rows; "
+            f"the target {name!r} has {distinct} distinct values in {len(column)} rows; "
             f"use {instead}another --target."
         )
     if counts.min() < 2:
         raise UserError(
-            f"class {counts.index[-1]!r} of the target {column.name!r} has one row; the folds "
+            f"class {counts.index[-1]!r} of the target {name!r} has one row; the folds "
             "need at least two. Leave it out or merge it with another."
         )
     # labels like 0.5 are names: a classifier takes no fractions
-    if numbers is not None and column.dtype.kind != "b" and (numbers == np.round(numbers)).all():
-        return numbers.astype(int)
-    return np.asarray(column.astype(str).tolist(), dtype=str)
+    if numbers is not None and whole and column.dtype.kind != "b":
+        return numbers.astype(int), "classification"
+    return np.asarray(column.astype(str).tolist(), dtype=str), "classification"
 
 
-def _finite(numbers: Array, name: str) -> Array:
-    if not np.isfinite(numbers).all():
-        raise UserError(f"the target {name!r} has infinite values; correct or remove those rows.")
-    if np.ptp(numbers) == 0:
-        raise UserError(f"the target {name!r} has one value only; there is nothing to predict.")
-    return numbers
+def pipeline(data: Prepared, scale: str) -> Any:
+    """Return the preprocessing: impute and scale numbers, impute and encode texts."""
+    from sklearn.compose import ColumnTransformer
+    from sklearn.impute import SimpleImputer
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import OneHotEncoder
+
+    from ..scaling import SCALINGS, scaler
+
+    if scale not in SCALINGS:
+        raise UserError(f"--scale must be one of {', '.join(SCALINGS)}, got {scale!r}.")
+    encoder = OneHotEncoder(
+        handle_unknown="infrequent_if_exist", max_categories=CATEGORIES, sparse_output=False
+    )
+    steps = {
+        "numbers": make_pipeline(SimpleImputer(strategy="median"), scaler(scale)),
+        "texts": make_pipeline(SimpleImputer(strategy="most_frequent"), encoder),
+    }
+    columns = {kind: [name for name, own in data.kinds.items() if own == kind] for kind in steps}
+    return ColumnTransformer(
+        [(kind, step, columns[kind]) for kind, step in steps.items() if columns[kind]],
+        sparse_threshold=0,
+        verbose_feature_names_out=False,
+    )
 
 
-def feature(column: Any, categorical: bool = False, keep: bool = False) -> tuple[Any, str, str]:
-    """Return the column as numbers or texts, its kind, and a note (or an empty one)."""
+# One column: what it holds.
+
+
+def _feature(column: Any, categorical: bool, keep: bool) -> tuple[Any, str, str]:
+    """Return the column as numbers or texts, None if it is left out; its kind; a note or ""."""
+    name = column.name
     reason = _useless(column)
     if reason:
-        return None, "left out", f"column {column.name!r} {reason} and is left out."
-    wanted = categorical or keep
-    if not wanted and holds_dates(column):
-        return None, "left out", _left_out(column, "holds dates")
-    if not wanted and holds_identifiers(column):
-        return None, "left out", _left_out(column, "numbers the rows (an identifier)")
+        return None, "", f"column {name!r} {reason} and is left out."
     numbers = None if categorical else as_numbers(column)
+    unit = None
+    if categorical:
+        pass
+    elif not keep and _holds_dates(column):
+        reason = "holds dates"
+    elif not keep and _numbers_rows(column):
+        reason = "numbers the rows (an identifier)"
+    elif numbers is None:
+        _check_mixed(column)
+        unit = None if keep else _written_number(column)
+        distinct, rows = int(column.dropna().astype(str).nunique()), len(column)
+        many = distinct >= IDENTIFIER * rows or distinct > max(CATEGORIES, DISTINCT * rows)
+        if many and not keep:
+            like = "" if unit is None else f", like {unit!r},"
+            reason = f"has {distinct} distinct texts{like} in {rows} rows"
+    if reason:
+        return None, "", f"column {name!r} {reason} and is left out; --keep {name} uses it."
     if numbers is not None:
         infinite = np.isinf(numbers)
-        note = _imputed(column.name, np.isnan(numbers), "the median", infinite)
-        note = f"{_doubted(column.name, numbers)} {note}".strip()
-        return np.where(infinite, np.nan, numbers), "number", note
-    if not categorical:
-        _check_mixed(column)
-    texts = as_texts(column)
-    distinct, rows = int(column.dropna().astype(str).nunique()), len(column)
-    nearly_all = distinct >= IDENTIFIER * rows
-    unit = None if wanted else written_number(column)
-    if not wanted and (nearly_all or (distinct > CATEGORIES and distinct > DISTINCT * rows)):
-        like = "" if unit is None else f", like {unit!r},"
-        why = f"has {distinct} distinct texts{like} in {rows} rows"
-        return None, "left out", _left_out(column, why)
-    note = _imputed(column.name, column.isna().to_numpy(), "the commonest value")
+        notes = [
+            _placeholder(name, numbers),
+            _imputed(name, int(np.isnan(numbers).sum()), int(infinite.sum()), "the median"),
+        ]
+        return np.where(infinite, np.nan, numbers), "numbers", " ".join(filter(None, notes))
+    notes = [_imputed(name, int(column.isna().sum()), 0, "the commonest value")]
     if unit is not None:
-        note = (
-            f"column {column.name!r} holds texts like {unit!r}, which are taken as categories; "
-            f"write plain numbers, as 1234.5, in the file to use them as such. {note}"
-        ).strip()
-    return texts, "text", note
-
-
-def _left_out(column: Any, why: str) -> str:
-    return f"column {column.name!r} {why} and is left out; --keep {column.name} uses it."
+        notes.insert(
+            0,
+            f"column {name!r} holds texts like {unit!r}, which are taken as categories; "
+            "write plain numbers, as 1234.5, in the file to use them as such.",
+        )
+    return as_texts(column), "texts", " ".join(filter(None, notes))
 
 
 def _useless(column: Any) -> str:
-    """Say why a column has nothing to learn from; an empty text if it has."""
+    """Return in words why a column has nothing to learn from; "" if it has."""
     present = column.dropna()
     if not len(present):
         return "has no values"
@@ -281,29 +352,105 @@ def _useless(column: Any) -> str:
     return "has one value only" if one_value else ""
 
 
-def _doubted(name: str, numbers: Array) -> str:
-    value = placeholder(numbers)
-    if value is None:
-        return ""
-    count = int((numbers == value).sum())
-    return (
-        f"column {name!r} holds {value:g} {count} times, far below its other values: if that "
-        "stands for a missing value, leave these cells empty in the file."
-    )
+def _holds_dates(column: Any) -> bool:
+    """Whether a column holds dates: as such, as texts, or as whole numbers like 20240131."""
+    import pandas as pd
+
+    if column.dtype.kind in "mM":
+        return True
+    present = column.dropna()
+    if column.dtype.kind not in "iu":
+        texts = _texts(present)
+        return texts is not None and float(texts.str.fullmatch(DATE).mean()) >= MOST
+    if not len(present) or not present.between(19000101, 21001231).all():
+        return False
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        days = pd.to_datetime(present.astype(str), format="%Y%m%d", errors="coerce")
+    return float(days.notna().mean()) >= MOST and present.nunique() > 1
 
 
-def _imputed(name: str, missing: Array, by: str, infinite: Array | None = None) -> str:
-    subject = absent_values(int(missing.sum()), 0 if infinite is None else int(infinite.sum()))
+def _numbers_rows(column: Any) -> bool:
+    """Whether whole numbers only name their rows: a counter, or distinct ones called ..._id."""
+    values = column.dropna().to_numpy()
+    if column.dtype.kind not in "iu" or not len(values):
+        return False
+    counter = len(values) == len(column) and bool((np.abs(np.diff(values)) == 1).all())
+    distinct = len(np.unique(values))
+    named = bool(ID_NAME.search(str(column.name)))
+    return (counter and distinct == len(column)) or (named and distinct > DISTINCT * len(column))
+
+
+def _placeholder(name: str, numbers: Array) -> str:
+    """Return a note on a number that seems to stand for missing values; "" if there is none.
+
+    It is one of ``PLACEHOLDERS``, there twice or more, and far below all other values.
+    """
+    finite = numbers[np.isfinite(numbers)]
+    for value in PLACEHOLDERS:
+        others = finite[finite != value]
+        count = len(finite) - len(others)
+        if len(others) and count > 1 and others.min() > value / 2:
+            return (
+                f"column {name!r} holds {value:g} {count} times, far below its other values: if "
+                "that stands for a missing value, leave these cells empty in the file."
+            )
+    return ""
+
+
+def _written_number(column: Any) -> str | None:
+    """Return a value of a column of numbers with a unit, or in a writing that is not read as one.
+
+    None if it is no such column.
+    """
+    texts = _texts(column.dropna())
+    if texts is None:
+        return None
+    like = texts.str.fullmatch(f"{WITH_UNIT}|{TIME}") & texts.str.contains(r"\d")
+    return str(texts.iloc[0]) if float(like.mean()) >= MOST else None
+
+
+def _texts(present: Any) -> Any:
+    """Return the values as stripped texts, None if some are something else."""
+    if not len(present) or not present.map(lambda value: isinstance(value, str)).all():
+        return None
+    return present.astype(object).str.strip()
+
+
+def _check_mixed(column: Any) -> None:
+    """Refuse a column of numbers with a few texts among them."""
+    import pandas as pd
+
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        return
+    present = column.dropna()
+    if present.map(lambda value: isinstance(value, list | dict | set | np.ndarray)).any():
+        raise UserError(f"column {column.name!r} holds lists; leave it out with --drop.")
+    numbers = pd.to_numeric(present.astype(object), errors="coerce")
+    if numbers.notna().mean() >= 0.5:
+        row = numbers.isna().idxmax()
+        raise UserError(
+            f"column {column.name!r} holds text among numbers: {str(column[row])!r} in row "
+            f"{row}. Correct it, or use --categorical {column.name} or --drop {column.name}."
+        )
+
+
+def _imputed(name: str, missing: int, infinite: int, by: str) -> str:
+    subject = _absent_values(missing, infinite)
     return f"column {name!r}: {subject} replaced by {by}." if subject else ""
 
 
-def absent_values(missing: int, infinite: int = 0) -> str:
+def _absent_values(missing: int, infinite: int) -> str:
     """Return the subject of a sentence on missing and infinite values; "" if there are none."""
-    parts = []
-    for count, kind in ((missing, "missing"), (infinite, "infinite")):
-        if count:
-            parts.append(f"{count} {kind} value{'' if count == 1 else 's'}")
+    parts = [
+        f"{count} {kind} value{'' if count == 1 else 's'}"
+        for count, kind in ((missing, "missing"), (infinite, "infinite"))
+        if count
+    ]
     return " and ".join(parts) + (" is" if missing + infinite == 1 else " are") if parts else ""
+
+
+# One column: conversions.
 
 
 def as_texts(column: Any) -> Array:
@@ -330,70 +477,147 @@ def as_numbers(column: Any) -> Array | None:
     return values
 
 
-def column_as(column: Any, kind: str, first: int = 0) -> Any:
-    """Return a column as the numbers or texts of a model's; ``first`` is its first row."""
-    if kind == "texts":
-        return as_texts(column)
-    numbers = numbers_of(column, first)
-    return np.where(np.isinf(numbers), np.nan, numbers)
-
-
-def numbers_of(column: Any, first: int = 0) -> Array:
+def _numbers_of(column: Any) -> Array:
     """Return a column as numbers, nan where missing; refuse texts, by the row of the first one."""
     numbers = as_numbers(column)
     if numbers is None:
-        row = first_text(column)
+        row = _first_text(column)
         raise UserError(
-            f"column {column.name!r} must hold numbers, but row {first + row + 1} holds "
-            f"{str(column.iloc[row])!r}."
+            f"column {column.name!r} must hold numbers, but row {row} holds {str(column[row])!r}."
         )
     return numbers
 
 
-def first_text(column: Any) -> int:
-    """Return the first row of a column that holds something other than a number."""
+def _first_text(column: Any) -> Any:
+    """Return the row of the first value of a column that is no number."""
     import pandas as pd
 
     bad = pd.to_numeric(column.astype(object), errors="coerce").isna() & column.notna()
-    return int(bad.to_numpy().argmax())
+    return bad.idxmax()
 
 
-def _check_mixed(column: Any) -> None:
-    """Refuse a column of numbers with a few texts among them."""
-    import pandas as pd
+def columns_as(table: Any, kinds: Mapping[str, str]) -> Any:
+    """Return columns of a table as the numbers or texts that they were when a model was fitted."""
+    columns = {}
+    for name, kind in kinds.items():
+        if kind == "texts":
+            columns[name] = as_texts(table[name])
+        else:
+            numbers = _numbers_of(table[name])
+            columns[name] = np.where(np.isinf(numbers), np.nan, numbers)
+    return type(table)(columns, index=table.index)
 
-    if isinstance(column.dtype, pd.CategoricalDtype):
-        return
-    present = column.dropna()
-    if present.map(lambda value: isinstance(value, list | dict | set | np.ndarray)).any():
-        raise UserError(f"column {column.name!r} holds lists; leave it out with --drop.")
-    numbers = pd.to_numeric(present.astype(object), errors="coerce")
-    if numbers.notna().mean() >= 0.5:
-        row = int(numbers.index[numbers.isna()][0])
+
+# A table for a saved model.
+
+
+@dataclass
+class Differences:
+    """Counts of what tables hold that the training rows of a saved model did not."""
+
+    unseen: dict[str, Counter[str]] = field(default_factory=dict)
+    unused: list[str] = field(default_factory=list)
+    missing: int = 0
+    infinite: int = 0
+
+    def count_unseen(self, transformer: Any, X: Any) -> None:
+        """Count the categories of a table that a fitted preparation of columns does not know."""
+        for kind, steps, columns in transformer.transformers_:
+            if kind == "texts":
+                for name, known in zip(columns, steps[-1].categories_, strict=True):
+                    new = X[name][X[name].notna() & ~X[name].isin(known)]
+                    if len(new):
+                        self.unseen.setdefault(str(name), Counter()).update(new)
+
+    def unseen_values(self) -> list[str]:
+        """Return one text per column: its new categories, and in how many rows each is."""
+        return [
+            f"column {name!r} holds "
+            + listed([f"{v!r} ({n} row{'' if n == 1 else 's'})" for v, n in counts.most_common()])
+            for name, counts in self.unseen.items()
+        ]
+
+    def notes(self) -> list[str]:
+        """Return remarks for the user, those on new categories first."""
+        notes = [
+            f"{text}, which the training data did not have; such values count as rare ones, or as "
+            "no category."
+            for text in self.unseen_values()
+        ]
+        if self.unused:
+            notes.append(f"columns that the model does not use are ignored: {listed(self.unused)}.")
+        if self.missing:
+            values = _absent_values(self.missing, 0)
+            notes.append(f"{values} replaced as in the training data.")
+        if self.infinite:
+            values = _absent_values(0, self.infinite)
+            notes.append(f"{values} replaced as missing ones are in the training data.")
+        return notes
+
+
+def table_of(name: str, options: Reading, notes: list[str]) -> Any:
+    """Return a table without the columns to leave out; add what there is to say of it."""
+    table = read(locate(name, options.decimal), sample=options.sample, seed=options.seed)
+    notes += [text for text in table.attrs.get("notes", []) if text not in notes]
+    drop = split_names(options.drop, list(table.columns))
+    return table.drop(columns=[c for c in drop if c in table.columns])
+
+
+def model_rows(
+    model: Any, table: Any, differences: Differences, beside: Sequence[str | None] = ()
+) -> Any:
+    """Return the columns of a table that the model was fitted to, in its order.
+
+    ``beside`` are columns that need not be the model's: the target, the groups. A model without
+    names takes the other columns in the order of the file.
+    """
+    names = getattr(model, "feature_names_in_", None)
+    own = set() if names is None else set(names)
+    rest = table.drop(columns=[c for c in beside if c in table.columns and c not in own])
+    if names is None:
+        count = getattr(model, "n_features_in_", len(rest.columns))
+        if count != len(rest.columns):
+            raise UserError(
+                f"the model has {count} columns and no names for them; the table has "
+                f"{len(rest.columns)} beside the target. Leave the others out with --drop."
+            )
+        return columns_as(rest, dict.fromkeys(rest.columns, "numbers")).to_numpy()
+    missing = [str(name) for name in names if name not in rest.columns]
+    if missing:
         raise UserError(
-            f"column {column.name!r} holds text among numbers: {str(column[row])!r} in row "
-            f"{row + 1}. Correct it, or use --categorical {column.name} or --drop {column.name}."
+            f"the table lacks columns that the model needs: {listed(missing)}. Add them, or "
+            "fit again without them."
         )
-
-
-def pipeline(data: Prepared, scale: str) -> Any:
-    """Return the preprocessing: impute and scale numbers, impute and encode texts."""
-    from sklearn.compose import ColumnTransformer
-    from sklearn.impute import SimpleImputer
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import OneHotEncoder
-
-    from ..scaling import SCALINGS, scaler
-
-    if scale not in SCALINGS:
-        raise UserError(f"--scale must be one of {', '.join(SCALINGS)}, got {scale!r}.")
-    encoder = OneHotEncoder(
-        handle_unknown="infrequent_if_exist", max_categories=CATEGORIES, sparse_output=False
+    differences.unused = [str(name) for name in rest.columns if name not in own]
+    front: Any = getattr(model, "named_steps", {}).get("columns")
+    if not hasattr(front, "transformers_"):
+        return rest[list(names)]
+    # a model made by otdro fit knows what its columns hold
+    kinds = {str(name): kind for kind, _, columns in front.transformers_ for name in columns}
+    frame = columns_as(rest, {str(name): kinds.get(str(name), "numbers") for name in names})
+    differences.count_unseen(front, frame)
+    infinite = sum(
+        int(np.isinf(_numbers_of(rest[name])).sum())
+        for name, kind in kinds.items()
+        if kind == "numbers"
     )
-    parts = [
-        ("numbers", make_pipeline(SimpleImputer(strategy="median"), scaler(scale)), data.numbers),
-        ("texts", make_pipeline(SimpleImputer(strategy="most_frequent"), encoder), data.texts),
-    ]
-    return ColumnTransformer(
-        [part for part in parts if part[2]], sparse_threshold=0, verbose_feature_names_out=False
-    )
+    differences.infinite += infinite
+    differences.missing += int(frame.isna().sum().sum()) - infinite
+    return frame
+
+
+def labels_of(table: Any, target: str, model: Any) -> Array:
+    """Return the target as the model's own labels, or as numbers for a regression model.
+
+    A label that the model does not know stays a text, and is refused by name later.
+    """
+    column = table[target]
+    classes = getattr(model, "classes_", None)
+    if classes is None or np.asarray(classes).dtype.kind in "iufb":
+        numbers = as_numbers(column)
+        if numbers is None:
+            bad = str(column[_first_text(column)])
+            raise UserError(f"the target {target!r} must hold numbers, but it holds {bad!r}.")
+        return numbers
+    known = {str(c): c for c in classes}
+    return np.array([known.get(text, text) for text in as_texts(column)])

@@ -1,10 +1,14 @@
-"""Tables from files: CSV, TSV, Parquet, Excel, gzip, stdin; whole, sampled or in pieces."""
+"""Tables from files: CSV, TSV, Parquet, Excel, gzip, stdin; whole, sampled or in pieces.
+
+A text table may write its numbers as 3.5, 3,5, 1,234.5 or 1.234,5: its head says which.
+"""
 
 from __future__ import annotations
 
 import csv
 import gzip
 import io
+import re
 import sys
 import warnings
 from collections import Counter
@@ -16,36 +20,48 @@ from typing import IO, Any, cast
 import numpy as np
 
 from ..memory import available_memory
-from .decimals import decimals
 from .errors import UserError
 
 #: Rows of a piece when a table is streamed.
 PIECE = 50_000
 #: Memory that a table needs, as a multiple of the file's size.
 FACTORS = {"text": 3.0, "gzip": 15.0, "parquet": 10.0, "folder": 10.0, "excel": 30.0}
-#: Parts of an archive that an Excel file is, in the order of whoever wrote it.
+#: Parts of an archive that an Excel file is, in the order of the program that wrote it.
 OFFICE = (b"[Content_Types].xml", b"docProps/", b"xl/")
 #: Characters of a text table from which the way of writing numbers is found out.
 HEAD = 1_000_000
+#: Lines of that head that are looked at.
+HEAD_LINES = 2_000
 #: Endings of names, the kind of file that they promise, and that kind in words.
 NAMED = {
     ".parquet": ("parquet", "a Parquet file"),
     ".pq": ("parquet", "a Parquet file"),
     ".xlsx": ("excel", "an Excel file"),
 }
+#: First bytes of files that are not read, and what such a file is.
 REFUSED = {
     b"PK": "a zip archive",
     b"\xd0\xcf\x11\xe0": "an old Excel file (.xls)",
     b"BZ": "a bzip2 file",
     b"\xfd7": "an xz file",
 }
+#: A number with a decimal comma, thousands set apart by dots.
+COMMA = r"[+-]?(?:\d+|[1-9]\d{0,2}(?:\.\d{3})+)(?:,\d+)?(?:[eE][+-]?\d+)?"
+#: A number with a decimal dot, thousands set apart by commas.
+DOT = r"[+-]?(?:\d+|[1-9]\d{0,2}(?:,\d{3})+)(?:\.\d*)?(?:[eE][+-]?\d+)?"
+#: A number as a computer writes it.
+PLAIN = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
+#: Texts that are no value.
+MISSING = {"", "na", "n/a", "nan", "null", "none", "#n/a", "<na>", "-nan"}
+#: The share of a column's values that must be numbers for it to count as a column of numbers.
+MOSTLY = 0.5
 
 
 @dataclass(frozen=True, eq=False)
 class Source:
     """A table not read yet: a path or the bytes of standard input, its kind and decimal sign.
 
-    ``notes`` fills with what there is to say of it while it is read.
+    ``notes`` collects remarks for the user while the table is read.
     """
 
     name: str
@@ -62,58 +78,46 @@ class Source:
             return cast(IO[bytes], gzip.open(place, "rb"))
         return Path(place).open("rb") if self.data is None else cast(IO[bytes], place)
 
+    def files(self) -> list[Path]:
+        """Return the Parquet files of a folder in the order of their names."""
+        return sorted(Path(self.name).glob("*.parquet"))
+
+    def rows(self) -> int:
+        """Return how many rows the files of a folder have, from their footers alone."""
+        import pyarrow.parquet as pq
+
+        return sum(int(pq.ParquetFile(file).metadata.num_rows) for file in self.files())
+
 
 def locate(name: str, decimal: str = "auto") -> Source:
     """Return the source that a path, or "-" for standard input, stands for."""
+    if decimal not in ("auto", ".", ","):
+        raise UserError(f"--decimal must be . or , or auto, got {decimal!r}.")
     if name == "-":
         data = sys.stdin.buffer.read()
         kind = _kind("standard input", data[:4096])
         return Source("standard input", kind, len(data), data, decimal)
     path = Path(name)
     if path.is_dir():
-        return _folder(path, decimal)
+        folder = Source(name, "folder", 0, decimal=decimal)
+        if not folder.files():
+            raise UserError(
+                f"{path} is a folder without Parquet files; name a file of the table, or a folder "
+                "of files *.parquet."
+            )
+        size = sum(file.stat().st_size for file in folder.files())
+        return Source(name, "folder", size, decimal=decimal)
     if not path.exists():
         raise UserError(f"no such file: {name}. Check the name and the folder.")
     with path.open("rb") as file:
-        head = file.read(4096)
-    kind = _kind(name, head)
-    named = NAMED.get(path.suffix.lower())
-    if named is not None and kind != named[0]:
+        kind = _kind(name, file.read(4096))
+    promised, words = NAMED.get(path.suffix.lower(), (kind, ""))
+    if kind != promised:
         raise UserError(
-            f"{name} is named as {named[1]} but does not hold one: write it again, or rename it "
+            f"{name} is named as {words} but does not hold one: write it again, or rename it "
             "to .csv if it is a text table."
         )
     return Source(name, kind, path.stat().st_size, decimal=decimal)
-
-
-def _folder(path: Path, decimal: str) -> Source:
-    """Return the source of a folder of Parquet files."""
-    files = parquet_files(path)
-    if not files:
-        raise UserError(
-            f"{path} is a folder without Parquet files; name a file of the table, or a folder of "
-            "files *.parquet."
-        )
-    return Source(str(path), "folder", sum(f.stat().st_size for f in files), decimal=decimal)
-
-
-def parquet_files(folder: Path) -> list[Path]:
-    """Return the Parquet files of a folder in the order of their names."""
-    return sorted(folder.glob("*.parquet"))
-
-
-def _files_in_turn(source: Source, size: int | None) -> Iterator[Any]:
-    """Yield the tables of a folder one after another; their columns must be the same."""
-    names: list[str] | None = None
-    for file in parquet_files(Path(source.name)):
-        for piece in _parquet(Source(str(file), "parquet", 0), size):
-            names = list(piece.columns) if names is None else names
-            if list(piece.columns) != names:
-                raise UserError(
-                    f"{file.name} has other columns than the files before it: all files of a "
-                    "folder need the same columns in the same order."
-                )
-            yield piece
 
 
 def _kind(name: str, head: bytes) -> str:
@@ -134,47 +138,45 @@ def _kind(name: str, head: bytes) -> str:
 
 
 def read(source: Source, *, sample: int | None = None, seed: int = 0) -> Any:
-    """Return the whole table, or ``sample`` of its rows drawn in one pass, as a DataFrame."""
+    """Return the whole table, or ``sample`` of its rows drawn in one pass, as a DataFrame.
+
+    Remarks for the user are in its ``attrs["notes"]``.
+    """
     import pandas as pd
 
-    if sample is not None:
-        if sample < 1:
-            raise UserError(f"--sample must be at least 1, got {sample}.")
-        return _sampled(source, sample, seed)
-    need, free = FACTORS[source.kind] * source.size, available_memory()
-    if need > free:
-        raise UserError(
-            f"{source.name} needs about {need / 2**30:.1f} GiB of memory and "
-            f"{free / 2**30:.1f} GiB are free. Use --sample N to fit to N random rows."
-        )
-    table = pd.concat(list(pieces(source, None)), ignore_index=True)
+    if sample is None:
+        need, free = FACTORS[source.kind] * source.size, available_memory()
+        if need > free:
+            raise UserError(
+                f"{source.name} needs about {need / 2**30:.1f} GiB of memory and "
+                f"{free / 2**30:.1f} GiB are free. Use --sample N to fit to N random rows."
+            )
+        table = pd.concat(list(pieces(source, None)))
+    elif sample < 1:
+        raise UserError(f"--sample must be at least 1, got {sample}.")
+    else:
+        # the rows with the smallest random keys, so that one pass is enough
+        rng = np.random.default_rng(seed)
+        table, keys = None, np.empty(0)
+        for piece in pieces(source, PIECE):
+            table = piece if table is None else pd.concat([table, piece])
+            keys = np.concatenate([keys, rng.random(len(piece))])
+            if len(keys) > sample:
+                order = np.sort(np.argpartition(keys, sample)[:sample])
+                table, keys = table.iloc[order], keys[order]
     table.attrs["notes"] = list(source.notes)
     return table
 
 
-def _sampled(source: Source, sample: int, seed: int) -> Any:
-    """Keep the rows with the smallest random keys, so that one pass is enough."""
-    import pandas as pd
-
-    rng = np.random.default_rng(seed)
-    kept, keys = None, np.empty(0)
-    for piece in pieces(source, PIECE):
-        kept = piece if kept is None else pd.concat([kept, piece], ignore_index=True)
-        keys = np.concatenate([keys, rng.random(len(piece))])
-        if len(keys) > sample:
-            order = np.sort(np.argpartition(keys, sample)[:sample])
-            kept, keys = kept.iloc[order].reset_index(drop=True), keys[order]
-    if kept is not None:
-        kept.attrs["notes"] = list(source.notes)
-    return kept
-
-
 def pieces(source: Source, size: int | None) -> Iterator[Any]:
-    """Yield the table in DataFrames of ``size`` rows, or whole if that is None."""
-    readers = {"parquet": _parquet, "folder": _files_in_turn, "excel": _excel}
-    found = readers.get(source.kind, _text)(source, size)
+    """Yield the table in DataFrames of ``size`` rows, or whole if that is None.
+
+    The index is the row of the file, from 1.
+    """
+    readers = {"parquet": _parquet, "folder": _folder, "excel": _excel}
     rows = 0
-    for piece in found:
+    for piece in readers.get(source.kind, _text)(source, size):
+        piece.index = range(rows + 1, rows + len(piece) + 1)
         rows += len(piece)
         piece.columns = [str(name).strip() for name in piece.columns]
         yield piece
@@ -189,11 +191,25 @@ def _parquet(source: Source, size: int | None) -> Iterator[Any]:
     try:
         with source.open() as stream:
             file = pq.ParquetFile(stream)
-            check_names(source.name, list(file.schema_arrow.names))
+            _check_names(source.name, list(file.schema_arrow.names))
             for batch in file.iter_batches(size or PIECE):
                 yield batch.to_pandas()
     except pa.ArrowException as error:
         raise UserError(f"{source.name} is not a whole Parquet file: {error}") from None
+
+
+def _folder(source: Source, size: int | None) -> Iterator[Any]:
+    """Yield the tables of a folder one after another; their columns must be the same."""
+    names: list[str] | None = None
+    for file in source.files():
+        for piece in _parquet(Source(str(file), "parquet", 0), size):
+            names = list(piece.columns) if names is None else names
+            if list(piece.columns) != names:
+                raise UserError(
+                    f"{file.name} has other columns than the files before it: all files of a "
+                    "folder need the same columns in the same order."
+                )
+            yield piece
 
 
 def _excel(source: Source, size: int | None) -> Iterator[Any]:
@@ -211,7 +227,7 @@ def _excel(source: Source, size: int | None) -> Iterator[Any]:
         if len(book.sheet_names) > 1:
             source.notes.append(f"{source.name}: the first sheet, {sheet!r}, is read.")
         table = pd.read_excel(book, sheet_name=sheet)
-    check_names(source.name, [str(name) for name in table.columns])
+    _check_names(source.name, [str(name) for name in table.columns])
     yield table
 
 
@@ -220,26 +236,35 @@ def _text(source: Source, size: int | None) -> Iterator[Any]:
 
     try:
         separator, head = _head(source)
-        written = decimals(source.name, head, separator, source.decimal)
+        notes: list[str] = []
+        sign = _decimal_sign(source, head, separator, notes)
         options: dict[str, Any] = {"sep": separator, "index_col": False, "skipinitialspace": True}
-        if not written.plain:
+        if sign != ".":
             options["dtype"] = str
+        if size is None:
+            options["low_memory"] = False
         with _decoded(source) as text, warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)
             warnings.simplefilter("ignore", pd.errors.DtypeWarning)
-            if size is None:
-                yield written.translate(pd.read_csv(text, low_memory=False, **options))
-            else:
-                for piece in pd.read_csv(text, chunksize=size, **options):
-                    yield written.translate(piece)
-            source.notes.extend(written.notes)
+            with pd.read_csv(text, chunksize=size or sys.maxsize, **options) as reader:
+                for piece in reader:
+                    yield piece if sign == "." else piece.apply(_translated, args=(sign, notes))
+        source.notes.extend(notes)
+    except csv.Error as error:
+        raise UserError(
+            f"{source.name} is not a regular table ({error}: a quote may not be closed). No cell "
+            f"may have more than {csv.field_size_limit()} characters."
+        ) from None
     except UnicodeDecodeError:
         raise UserError(
             f"{source.name} is not UTF-8 text; convert it, e.g. by iconv -f latin1 -t utf-8."
         ) from None
     except (pd.errors.ParserError, pd.errors.ParserWarning) as error:
+        reason = str(error).replace("Error tokenizing data. C error: ", "").strip().rstrip(".")
+        if "Length of header" in reason:
+            reason = "lines have more fields than the first line, which must name the columns"
         raise UserError(
-            f"{source.name} is not a regular table ({_reason(error)}). Every line needs as many "
+            f"{source.name} is not a regular table ({reason}). Every line needs as many "
             "fields as there are column names."
         ) from None
     except (EOFError, gzip.BadGzipFile) as error:
@@ -250,28 +275,22 @@ def _decoded(source: Source) -> io.TextIOWrapper:
     return io.TextIOWrapper(source.open(), encoding="utf-8-sig", newline="")
 
 
-def _reason(error: Exception) -> str:
-    if "Length of header" in str(error):
-        return "lines have more fields than the first line, which must name the columns"
-    return str(error).replace("Error tokenizing data. C error: ", "").strip().rstrip(".")
-
-
 def _head(source: Source) -> tuple[str, str]:
     """Check the names; return the separator, the commonest of , ; | and tab, and the head."""
     with _decoded(source) as text:
         line = text.readline(HEAD)
-        # whole lines only: the last one of a long file may be cut
         rest = text.read(HEAD)
     if not line.strip():
         raise UserError(f"{source.name} does not begin with a line of column names.")
     separator = max(",;\t|", key=line.count)
     names = next(csv.reader([line], delimiter=separator, skipinitialspace=True))
-    check_names(source.name, [name.strip() for name in names])
+    _check_names(source.name, [name.strip() for name in names])
+    # whole lines only: the last one of a long file may be cut
     whole = rest if len(rest) < HEAD else rest[: rest.rfind("\n") + 1]
     return separator, line + whole
 
 
-def check_names(where: str, names: list[str]) -> None:
+def _check_names(where: str, names: list[str]) -> None:
     """Refuse column names that occur twice, or a first row of numbers where names belong."""
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
@@ -286,3 +305,100 @@ def _is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+# How numbers are written.
+
+
+def _decimal_sign(source: Source, head: str, separator: str, notes: list[str]) -> str:
+    """Return how numbers are written: "." (plain), "," or "1,234.5" for commas between thousands.
+
+    A table with two readings is refused.
+    """
+    lines = head.splitlines()[:HEAD_LINES]
+    names, *body = csv.reader(lines, delimiter=separator, skipinitialspace=True)
+    # the first column and value that speak for ",", "." or either
+    seen: dict[str, tuple[str, str]] = {}
+    codes = []
+    for j, name in enumerate(name.strip() for name in names):
+        values = [row[j].strip() for row in body if len(row) > j]
+        values = [value for value in values if value.lower() not in MISSING]
+        kinds = {value: _writing(value) for value in dict.fromkeys(values)}
+        if values and sum(kinds[v] != "text" for v in values) >= MOSTLY * len(values):
+            for value, kind in kinds.items():
+                seen.setdefault(kind, (name, value))
+        zero = next((v for v in values if v.startswith("0")), None)
+        alike = len({len(v) for v in values}) == 1
+        if zero is not None and alike and all(re.fullmatch(r"\d\d+", v) for v in values):
+            codes.append(
+                f"column {name!r} is read as numbers, without zeros in front as in {zero}; "
+                f"--categorical {name} takes them as codes."
+            )
+    sign = _decided(source, seen, notes)
+    notes += codes
+    return sign
+
+
+def _writing(value: str) -> str:
+    """Return "plain", ",", ".", "either" or "text"."""
+    if re.fullmatch(PLAIN, value):
+        return "plain"
+    if re.fullmatch(COMMA, value):
+        return "either" if re.fullmatch(DOT, value) else ","
+    return "." if re.fullmatch(DOT, value) else "text"
+
+
+def _decided(source: Source, seen: dict[str, tuple[str, str]], notes: list[str]) -> str:
+    asked = source.decimal
+    if asked == "," or (asked == "auto" and "," in seen and "." not in seen):
+        if "," in seen:
+            name, value = seen[","]
+            notes.append(
+                f"commas are read as decimal commas (column {name!r} holds {value}); --decimal . "
+                "overrules."
+            )
+        return ","
+    if "," in seen and "." in seen:
+        (one, first), (two, second) = seen[","], seen["."]
+        raise UserError(
+            f"{source.name} writes numbers in two ways: {first} in column {one!r} and {second} in "
+            f"column {two!r}. Say which is right by --decimal , or --decimal . and correct the "
+            "other."
+        )
+    if asked == "auto" and "either" in seen and "." not in seen:
+        name, value = seen["either"]
+        raise UserError(
+            f"column {name!r} of {source.name} holds {value}, which may be "
+            f"{value.replace(',', '')} or {value.replace(',', '.')}. Say --decimal . or "
+            "--decimal , to choose."
+        )
+    if "." in seen or "either" in seen:
+        name, value = seen.get(".") or seen["either"]
+        notes.append(f"commas are read as separators of thousands (column {name!r} holds {value}).")
+        return "1,234.5"
+    return "."
+
+
+def _translated(column: Any, sign: str, notes: list[str]) -> Any:
+    """Return a column of texts with its numbers as numbers, if most of it are numbers."""
+    import pandas as pd
+
+    present = column.dropna().str.strip()
+    if not len(present):
+        return column
+    if present.str.lower().isin(["true", "false"]).all():
+        return column.str.strip().str.lower().map({"true": True, "false": False})
+    pattern, decimal, between = (COMMA, ",", ".") if sign == "," else (DOT, ".", ",")
+    numbers = present.str.fullmatch(pattern)
+    # dots alone, in a column that is not all of thousands, are decimal dots
+    if present.str.fullmatch(PLAIN).all() and not numbers.all():
+        return pd.to_numeric(column.str.strip())
+    if numbers.mean() < MOSTLY:
+        return column
+    plain = present[numbers].str.replace(between, "", regex=False)
+    column = column.str.strip().astype(object)
+    column.loc[plain.index] = plain.str.replace(decimal, ".", regex=False)
+    if between == "." and present.str.contains(".", regex=False).any():
+        note = f"column {column.name!r}: dots are read as separators of thousands."
+        notes += [note] if note not in notes else []
+    return pd.to_numeric(column) if numbers.all() else column

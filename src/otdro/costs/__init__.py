@@ -5,6 +5,7 @@ import numpy as np
 from .base import Cost as Cost
 from .base import Geometry as Geometry
 from .callable import CallableCost as CallableCost
+from .callable import is_function as is_function
 from .feature_map import FeatureMap
 from .graph import Graph
 from .mahalanobis import Mahalanobis

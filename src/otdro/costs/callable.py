@@ -61,3 +61,10 @@ class CallableCost(Cost):
     @property
     def _name(self) -> str:
         return str(getattr(self.function, "__name__", type(self.function).__name__))
+
+
+def is_function(cost: Any) -> bool:
+    """Whether a cost, as a user gives it, is a function c(u, x) and has no geometry."""
+    if isinstance(cost, Cost):
+        return cost.geometry == "function"
+    return callable(cost) and not isinstance(cost, type) and not hasattr(cost, "fit")

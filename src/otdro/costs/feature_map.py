@@ -13,10 +13,8 @@ from scipy.spatial.distance import cdist
 from sklearn.base import clone
 
 from ..design import WRITTEN_UP_TO
-from .base import Array, Cost
-from .differences import central
-from .learned_matrix import definite_matrix, seeded
-from .low_rank import is_structured
+from .base import Array, Cost, central
+from .mahalanobis import definite_matrix, is_structured, seeded
 
 #: An eigenvalue of a local matrix this small, relative to the largest entry, is zero.
 FLAT = 1e-12
@@ -44,9 +42,8 @@ class FeatureMap(Cost):
         X of shape (n, d) to dPhi/dx of shape (n, l, d). None: analytic for polynomials, else
         central differences.
     linearised : bool
-        Whether the exact solver stays with the linearised cost (u - x)'A(x)(u - x), A = J'Lam J,
-        instead of going on to the cost itself. Folds are solved under the linearised cost in
-        either case: they choose delta, and the model at that delta is of the cost asked for.
+        Whether the squared cost is linearised at each row, (u - x)'A(x)(u - x) with A = J'Lam J:
+        then a fit is certified. False is the cost itself, for ``solver="smoothed"`` only.
     """
 
     geometry = "local"
@@ -55,7 +52,7 @@ class FeatureMap(Cost):
     features: Any = "quadratic"
     metric: Any = None
     jacobian: Any = None
-    linearised: bool = False
+    linearised: bool = True
 
     def learn(self, X: Array, y: Array) -> FeatureMap:
         """Return the cost with the transformer fitted and the metric learned on the features."""
@@ -93,12 +90,6 @@ class FeatureMap(Cost):
         least = metric.min() if metric.ndim == 1 else np.linalg.eigvalsh(metric)[0]
         if not (np.isfinite(metric).all() and least > 0):
             raise ValueError(f"metric must be positive definite, its least value is {least:g}.")
-
-    def stand_in(self) -> FeatureMap:
-        """Return the linearised cost."""
-        if self.linearised:
-            return self
-        return FeatureMap(self.features, self.metric, self.jacobian, linearised=True)
 
     def check(self, n_features: int) -> None:
         """Refuse an unknown name and a metric that is still to be learned."""
@@ -170,20 +161,6 @@ class FeatureMap(Cost):
                 "Add the linear terms to the features."
             ) from None
         return A
-
-    def quadratic_metric(self, n_features: int) -> Array | None:
-        """Return Lam as a full matrix for the quadratic features, None for a transformer.
-
-        None also where the matrix would be too large to write out.
-        """
-        if not isinstance(self.features, str) or self.jacobian is not None:
-            return None
-        size = len(quadratic(n_features).columns)
-        if size > WRITTEN_UP_TO:
-            return None
-        diagonal, F = self._parts()
-        Lam = np.diag(np.broadcast_to(diagonal, size).astype(float))
-        return Lam if F is None else Lam + F @ F.T
 
     def _parts(self) -> tuple[Array, Array | None]:
         """Return a, a scalar or of shape (l,), and F (l, k) or None: Lam = diag(a) + FF'."""
@@ -281,8 +258,9 @@ class Monomials:
         total = np.zeros((len(X), self.d**2))
         slopes = list(self._slopes(X))
         for s, first in enumerate(slopes):
+            weighted = first * weights
             for t, second in enumerate(slopes):
-                total += (first * second * weights) @ self._columns_of_two_places[s][t]
+                total += (weighted * second) @ self._columns_of_two_places[s][t]
         return total.reshape(-1, self.d, self.d)
 
     def pulled(self, X: Array, F: Array) -> Iterator[Array]:

@@ -17,10 +17,10 @@ from ..design import as_dense, column_scale
 from ..duality import pair_norms
 from ..entry import check_places, on_host
 from ..estimators import DROClassifier, DRORegressor
-from ..estimators.rows import check_weights, normalise
+from ..estimators.parameters import check_weights, normalise
 from ..pairs import generator
 from ..problem import Ball
-from ..radius import candidates
+from ..radius import candidates, path
 from ..radius.checks import check_deltas, check_groups
 from .certificate import (
     AccuracyCurve,
@@ -33,10 +33,11 @@ from .certificate import (
     nearest_error,
     normals,
     robust_risks,
+    shifted_accuracies,
     unit_prices,
 )
 from .linear import LinearModel, read
-from .summary import ColumnTable, audit_dict, audit_text
+from .summary import ColumnTable, audit_advice, audit_dict, audit_text
 
 Array = NDArray[Any]
 
@@ -46,6 +47,20 @@ GRID = 41
 GRID_END = 1.25
 #: Rows from which a cost is learned at most, drawn at random; more would take long.
 LEARN_FROM = 5_000
+#: Random directions in which a chance drift is simulated: the mean accuracy is known to about 1%.
+CHANCE_DRAWS = 100
+#: Rows at most on which a chance drift is simulated, drawn at random.
+CHANCE_ROWS = 10_000
+#: The share of the draws below which the low accuracy of a chance drift lies.
+CHANCE_LOW = 0.05
+#: Without a fitted delta, advice is about the delta that costs this share of the rows.
+FALL = 0.05
+#: Entries of X up to which the best models for some deltas are solved for, for smooth losses.
+SMOOTH_ENTRIES = 1_000_000
+#: The same for other losses, whose solver takes longer.
+OTHER_ENTRIES = 100_000
+#: The gap of those solutions, relative to the risk of a constant: more digits than are shown.
+REFIT_TOL = 1e-5
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +71,17 @@ class Change:
     before: float
     after: float
     deviations: float
+
+
+@dataclass(frozen=True, eq=False)
+class Refit:
+    """The linear model with the least worst-case loss at one delta, and what it certifies there."""
+
+    coef: Array
+    intercept: Array
+    accuracy: float
+    empirical_risk: float
+    robust_risk: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,6 +109,8 @@ class Audit:
         With ``new``, how far the new rows are.
     label_cost, target_cost : float
         The price of changing a label, and of moving a target by one; inf: they stay.
+    random_state : int or None
+        Seeds the simulation of ``chance_accuracy``.
     """
 
     model: LinearModel
@@ -97,6 +125,7 @@ class Audit:
     drift: Any = None
     label_cost: float = np.inf
     target_cost: float = np.inf
+    random_state: Any = None
 
     @property
     def names(self) -> list[str]:
@@ -327,6 +356,48 @@ class Audit:
         """The groups that occur with positive weight; empty if there are none."""
         return [] if self.groups is None else np.unique(self.groups[self.weights > 0]).tolist()
 
+    def chance_accuracy(self, delta: Any, *, low: bool = False) -> Any:
+        """Return the mean accuracy after a drift of cost delta in a random direction.
+
+        All rows move by the same vector, whose entries are in proportion to the standard deviations
+        of the columns: what chance does, where ``accuracy`` is what an adversary does at the same
+        mean cost. It is simulated, 100 times, seeded by ``random_state``.
+
+        Parameters
+        ----------
+        delta : float or array
+            Radii >= 0.
+        low : bool, default=False
+            Return the accuracy below which 5% of the draws lie, instead of the mean.
+        """
+        scores, target, weights, unit_shifts = self._chance
+        values = []
+        for radius in np.atleast_1d(_radii(delta)):
+            # an infinite move has no accuracy
+            shifts = radius ** (1 / self.order) * unit_shifts
+            known = np.isfinite(shifts).all()
+            draws = np.full(1, np.nan)
+            if known:
+                draws = shifted_accuracies(scores, target, weights, self.tau, shifts)
+            values.append(np.quantile(draws, CHANCE_LOW) if low else draws.mean())
+        return np.array(values) if np.ndim(delta) else float(values[0])
+
+    @cached_property
+    def _chance(self) -> tuple[Array, Array, Array, Array]:
+        """Scores, targets and weights of some rows, and what random moves of cost 1 add to scores.
+
+        The last array has shape (CHANCE_DRAWS, n_scores).
+        """
+        rng = generator(self.random_state)
+        moves = rng.standard_normal((CHANCE_DRAWS, len(self.names))) * self.scale
+        size = np.asarray(self.cost.norm(moves))[:, None]
+        moves = np.divide(moves, size, out=np.zeros_like(moves), where=size > 0)
+        rows: Any = slice(None)
+        if len(self.weights) > CHANCE_ROWS:
+            rows = rng.choice(np.flatnonzero(self.weights > 0), CHANCE_ROWS)
+        shifts = moves @ self.model.coef.T
+        return self.scores[rows], self.target[rows], self.weights[rows], shifts
+
     def risk(self, delta: Any) -> Any:
         """Return the worst-case mean of the model's loss within delta; inf where it is unbounded.
 
@@ -338,6 +409,57 @@ class Audit:
         balls = [self.ball(radius) for radius in np.atleast_1d(_radii(delta))]
         risks = robust_risks(self.model, self.scores, self.target, self.weights, balls)
         return risks if np.ndim(delta) else float(risks[0])
+
+    def refits(self, deltas: Array) -> list[Refit | None]:
+        """Return the linear model with the least worst-case loss on these rows at each delta.
+
+        It is None at delta 0, and everywhere for several classes, for prices of labels or targets,
+        for losses without an exact method, and where solving would take long.
+        """
+        loss = self.model.loss
+        entries = self.X.shape[0] * self.X.shape[1]
+        many = self.classes is not None and len(self.classes) > 2
+        unbounded = self.order == 1 and not np.isfinite(loss.lipschitz)
+        priced = np.isfinite(min(self.label_cost, self.target_cost))
+        limit = SMOOTH_ENTRIES if np.isfinite(loss.smoothness) else OTHER_ENTRIES
+        refits: list[Refit | None] = [None] * len(deltas)
+        positive = np.flatnonzero(np.asarray(deltas) > 0)
+        if many or unbounded or priced or entries > limit or not len(positive):
+            return refits
+        order = positive[np.argsort(-np.asarray(deltas)[positive])]
+        y = self.target if self.classes is None else np.where(self.target == 1, 1.0, -1.0)
+        ball = (self.cost, self.order, np.asarray(deltas)[order])
+        try:
+            solved = path(self.X, y, loss, *ball, sample_weight=self.weights, tol=REFIT_TOL)
+        except ValueError:
+            # no exact method for this loss, norm and order
+            return refits
+        for k, place in enumerate(order):
+            coef, intercept = solved.coef[[k]], solved.intercept[[k]]
+            if self.classes is not None:
+                coef, intercept = np.vstack([0 * coef, coef]), np.append(0.0, intercept)
+            model = replace(self.model, coef=coef, intercept=intercept)
+            refits[place] = Refit(
+                coef=coef,
+                intercept=intercept,
+                accuracy=replace(self, model=model).accuracy(float(solved.deltas[k])),
+                empirical_risk=float(solved.empirical_risk[k]),
+                robust_risk=float(solved.robust_risk[k]),
+            )
+        return refits
+
+    @cached_property
+    def advised_delta(self) -> float:
+        """The delta that advice is about: the fitted one, else that which costs 5% of the rows."""
+        if self.fitted_delta is not None:
+            return self.fitted_delta
+        fallen = float(self.breaking_point(max(self.accuracy(0.0) - FALL, 0.0)))
+        return fallen if np.isfinite(fallen) else 0.0
+
+    @cached_property
+    def advice(self) -> list[str]:
+        """What to do next, in sentences: the same in print, in ``to_dict`` and on the page."""
+        return audit_advice(self)
 
     def moved(self, delta: float) -> Array:
         """Return the mass of each row that the adversary of budget delta makes wrong."""
@@ -488,7 +610,7 @@ def audit(
     new : X or (X, y), default=None
         New rows, whose drift from these is measured as well.
     random_state : int, default=None
-        Seeds the drift and a learned cost.
+        Seeds the drift, a learned cost and the simulated chance drift.
 
     Returns
     -------
@@ -541,6 +663,7 @@ def audit(
         given_deltas=None if deltas is None else check_deltas(deltas)[::-1],
         label_cost=ball.label_cost,
         target_cost=ball.target_cost,
+        random_state=random_state,
     )
     if new is None:
         return result

@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..costs import Cost
-from ..duality import pair_norms, priced_pair_risk, priced_risk, worst_risk
+from ..duality import pair_norms, priced_risk, worst_risk
 from ..losses import Softmax
 from ..problem import Ball
 from .linear import LinearModel
@@ -143,6 +143,25 @@ def moved_mass(price: Array, weights: Array, delta: float) -> Array:
     return q
 
 
+def shifted_accuracies(
+    scores: Array, target: Array, weights: Array, tau: float | None, shifts: Array
+) -> Array:
+    """Return the accuracy after each of some shifts (m, K) is added to the scores of all rows."""
+    rows = np.arange(len(target))
+    accuracies = np.empty(len(shifts))
+    for k, shift in enumerate(shifts):
+        moved = scores + shift
+        if tau is not None:
+            right = np.abs(target - moved[:, 0]) < tau
+        else:
+            own = moved[rows, target]
+            moved[rows, target] = -np.inf
+            right = own > moved.max(axis=1)
+        accuracies[k] = weights @ right / weights.sum()
+    # a sum of shares may exceed 1 by rounding
+    return np.minimum(accuracies, 1.0)
+
+
 def robust_risks(
     model: LinearModel, scores: Array, target: Array, weights: Array, balls: list[Ball]
 ) -> Array:
@@ -184,15 +203,12 @@ def _risk(model: LinearModel, z: Array, y: Array, weights: Array, w: float, ball
 def _softmax_risk(
     scores: Array, own: Array, weights: Array, model: LinearModel, ball: Ball
 ) -> float:
-    """Return mean CE + delta max ||B_k - B_y||_* over labels y that occur, or may be changed to.
+    """Return mean CE + delta max ||B_k - B_y||_* over labels y that occur.
 
     At order 2 a mean squared move of delta is a mean move of at most sqrt(delta): the same bound
     with that, which is not attained.
     """
     norms = pair_norms(ball.cost, model.coef)
-    if np.isfinite(ball.label_cost):
-        largest = float(norms.max())
-        return priced_pair_risk(scores, own, weights, largest, ball.delta, ball.label_cost).risk
     plain = float(weights @ Softmax(len(model.coef)).value(scores, own))
     slope = float(norms[np.unique(own[weights > 0])].max())
     return plain + slope * (ball.delta if ball.order == 1 else np.sqrt(ball.delta))

@@ -131,6 +131,9 @@ class Drift:
     accuracy : dict
         With a model and labels: "reference", "reweighted" (the reference with the new class
         shares), "new" (the new rows); None where labels are missing.
+    tau : float or None
+        Regression: a prediction is right within tau of its target, half a standard deviation of the
+        targets of the reference unless an audit was given another.
     notes : list of str
         What the reader should know.
     """
@@ -154,17 +157,17 @@ class Drift:
     reason: str
     certified_accuracy: float | None
     accuracy: dict[str, float | None]
+    tau: float | None
     notes: list[str]
 
-    def exceeds(self, delta: float) -> bool:
-        """Return whether a lower bound exceeds delta by more than sampling noise.
+    @property
+    def beyond_noise(self) -> dict[str, float]:
+        """What is left of each lower bound after its noise; this is compared with delta.
 
-        Parameters
-        ----------
-        delta : float >= 0
-            The radius of a ball under the cost and order of this drift.
+        With c = distance^p it is (bound^(1/p) - noise^(1/p))^p, at least 0: roots obey the triangle
+        inequality.
         """
-        return exceeding(delta, self.order, self.lower_bounds, self.bound_noise) is not None
+        return beyond_noise(self.order, self.lower_bounds, self.bound_noise)
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything in lists, numbers and strings; see docs/audit.md."""
@@ -367,7 +370,10 @@ def _measured(
     }
     # two classes have one score, and a distribution of the same scores is the same to the model
     moved_scores = bounds["score"] if labelled and len(labels) == 2 else None
-    verdict, reason = _verdict(delta, order, bounds, noise, estimate, labelled, moved_scores)
+    regression = model is not None and model.classes is None
+    verdict, reason = _verdict(
+        delta, order, bounds, noise, estimate, labelled, moved_scores, regression
+    )
     shift = None
     if labelled:
         shift = _class_shift(own, own_new, list(labels))
@@ -408,25 +414,21 @@ def _measured(
         reason=reason,
         certified_accuracy=certified,
         accuracy=accuracy,
+        tau=None if audited is None else audited.tau,
         notes=[*([] if model is None else model.notes), *_notes(shift, max(n, m))],
     )
 
 
-def exceeding(
-    delta: float, order: int, bounds: dict[str, float | None], noise: dict[str, float | None]
-) -> str | None:
-    """Return the name of a lower bound that exceeds delta by more than noise, None without one.
-
-    The noise is the same bound between random parts of the reference. Roots are compared, because
-    those obey the triangle inequality.
-    """
+def beyond_noise(
+    order: int, bounds: dict[str, float | None], noise: dict[str, float | None]
+) -> dict[str, float]:
+    """Return what is left of each lower bound after its noise; see ``Drift.beyond_noise``."""
+    left = {}
     for name, bound in bounds.items():
         level = noise[name]
-        if bound is None or level is None:
-            continue
-        if bound ** (1 / order) - level ** (1 / order) > delta ** (1 / order):
-            return name
-    return None
+        if bound is not None and level is not None:
+            left[name] = max(bound ** (1 / order) - level ** (1 / order), 0.0) ** order
+    return left
 
 
 def _verdict(
@@ -437,38 +439,41 @@ def _verdict(
     estimate: float,
     labelled: bool,
     moved_scores: float | None,
+    regression: bool,
 ) -> tuple[str | None, str]:
     """Return whether the new rows are in the ball, and the reason in a sentence.
 
-    Inside: labels are known, and the transport cost is at most delta, or that of the scores is:
-    then a distribution in the ball has the same scores and labels, and no promise about a model
-    with one score can tell the two apart. Without labels the cost is only a lower bound of the one
-    with labels.
+    Outside: what is left of a lower bound after its noise exceeds delta. Inside: labels are known,
+    and the transport cost is at most delta, or that of the scores is: then a distribution in the
+    ball has the same scores and labels, and no promise about a model with one score can tell the
+    two apart. Without labels, and for targets that are numbers, the cost is only a lower bound.
     """
     if delta is None:
         return None, "there is no ball to compare with: pass a model and labelled rows."
-    name = exceeding(delta, order, bounds, noise)
-    if name is not None:
-        return OUTSIDE, (
-            f"the {name} bound, {bounds[name]:.4g} with {noise[name]:.4g} between parts of the "
-            f"reference, exceeds delta = {delta:.4g}."
-        )
-    if not labelled:
-        return CANNOT_TELL, (
-            "no lower bound exceeds delta, and without classes the distance of the rows is itself "
-            "only a lower bound: where the target is a class, label some of the new rows."
-        )
-    if estimate <= delta:
+    beyond = beyond_noise(order, bounds, noise)
+    largest = max(beyond, key=beyond.__getitem__)
+    compared = (
+        f"the {largest} bound is {bounds[largest]:.4g}, and up to {noise[largest]:.4g} between "
+        f"random parts of the reference; beyond that chance it is {beyond[largest]:.4g}"
+    )
+    if beyond[largest] > delta:
+        return OUTSIDE, f"{compared}, more than delta = {delta:.4g}."
+    if labelled and estimate <= delta:
         return INSIDE, f"the transport cost {estimate:.4g} is within delta = {delta:.4g}."
-    if moved_scores is not None and moved_scores <= delta:
+    if labelled and moved_scores is not None and moved_scores <= delta:
         return INSIDE, (
             f"the scores moved by {moved_scores:.4g}, within delta = {delta:.4g}, and the model "
             "sees nothing else of the rows."
         )
-    return CANNOT_TELL, (
-        f"the transport cost {estimate:.4g} exceeds delta = {delta:.4g}, but no lower bound does "
-        "beyond sampling noise: gather more rows."
-    )
+    remedy = "without labels this distance is only a lower bound: label some of the new rows"
+    if regression:
+        remedy = "the targets are numbers, of whose changes this distance sees nothing"
+    elif labelled:
+        remedy = (
+            f"the transport cost {estimate:.4g} exceeds delta, but part of it is sampling noise: "
+            "gather more rows"
+        )
+    return CANNOT_TELL, f"{compared}, not more than delta = {delta:.4g}; {remedy}."
 
 
 def _class_shift(own: Array, own_new: Array, labels: list[str]) -> LabelShift:
@@ -492,7 +497,10 @@ def _notes(shift: LabelShift | None, largest: int) -> list[str]:
             "move, so that this is outside every ball and is reported on its own."
         )
     if shift is not None and shift.labels is None:
-        notes.append("targets are numbers: the distance is that of the rows, a lower bound.")
+        notes.append(
+            f"the targets moved by {shift.distance:.3g} of their standard deviations; the distance "
+            "is that of the rows alone, a lower bound."
+        )
     if largest > ALL_UP_TO:
         notes.append(
             f"the transport cost and the p-value are those of up to {DRAWN} random rows of each."

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..costs import Cost
-from ..costs.table import ROWS, Grid, left_out
+from ..costs.table import ROWS, Grid, left_out, shorten
 
 if TYPE_CHECKING:
     from .auditing import Audit
@@ -27,6 +27,16 @@ ACCURACIES = {
     "reweighted": "with the new shares",
     "new": "right on the new rows",
 }
+#: The columns that an audit moves, in words.
+SPACES = {"last": "the columns in front of the last step", "raw": "the columns of the table"}
+#: A mean move below this many standard deviations is within what data do by themselves.
+SMALL = 0.25
+#: A share of the adversary's budget that makes a column the one to watch.
+LARGE = 0.3
+#: Worst-case loss above the least possible one by this share is worth a new fit.
+WORTH = 0.05
+#: Letters of a name inside a sentence.
+NAME = 40
 #: Letters of a cost above which only its class is named.
 LONG = 60
 
@@ -140,11 +150,13 @@ def audit_dict(audit: Audit) -> dict[str, Any]:
         "curve": {
             "delta": deltas.tolist(),
             "accuracy": audit.accuracy(deltas).tolist(),
+            "chance_accuracy": audit.chance_accuracy(deltas).tolist(),
             "risk": audit.risk(deltas).tolist(),
             "deviations": audit.deviations(deltas).tolist(),
         },
         "unit_column": audit.unit_column,
         "breaking_points": _points(audit, {}),
+        "chance_at_breaking_point": _chance_at_breaking_point(audit),
         "classes_breaking": [
             {"class": str(c), **_points(audit, {"class_": c})} for c in audit.present_classes
         ],
@@ -152,6 +164,7 @@ def audit_dict(audit: Audit) -> dict[str, Any]:
             {"group": str(g), **_points(audit, {"group": g})} for g in audit.present_groups
         ],
         "by_column": audit.columns.records(),
+        "advice": audit.advice,
         "notes": list(audit.notes),
         "drift": None if audit.drift is None else audit.drift.to_dict(),
     }
@@ -168,28 +181,70 @@ def _points(audit: Audit, part: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def _chance_at_breaking_point(audit: Audit) -> dict[str, float | None]:
+    """Return the accuracy after a chance drift as large as the adversary's breaking point."""
+    broken = audit.breaking_point("constant")
+    if not np.isfinite(broken):
+        return {"mean": None, "low": None}
+    low = audit.chance_accuracy(broken, low=True)
+    return {"mean": audit.chance_accuracy(broken), "low": low}
+
+
 def audit_pairs(audit: Audit) -> list[tuple[str, str]]:
     """Return the figures that matter most, by name."""
     right = "right" if audit.tau is None else f"within {audit.tau:.4g} of the target"
     broken = audit.breaking_point("constant")
-    return [
-        ("rows, columns", f"{len(audit.weights)}, {len(audit.names)} ({audit.space} space)"),
+    columns = "" if audit.model.front is None else f" ({SPACES[audit.space]})"
+    pairs = [
+        ("rows, columns", f"{len(audit.weights)}, {len(audit.names)}{columns}"),
         ("cost, order", f"{type(audit.cost).__name__}, {audit.order}"),
         (right, f"{audit.accuracy(0.0):.1%}"),
         ("a constant model", f"{audit.constant_accuracy():.1%}"),
-        ("as bad as that at", f"delta = {broken:.4g}, {audit.in_words(broken)}"),
+        (
+            "as bad as that at",
+            f"delta = {broken:.4g}, {audit.in_words(broken)}, by an adversary that aims at the "
+            "boundary",
+        ),
     ]
+    chance = _chance_at_breaking_point(audit)
+    if chance["mean"] is not None:
+        pairs.append(("by chance there", f"{chance_words(audit, broken)}"))
+    return pairs
+
+
+def chance_words(audit: Audit, delta: float) -> str:
+    """Return what a chance drift of cost delta does to accuracy."""
+    mean, low = audit.chance_accuracy(delta), audit.chance_accuracy(delta, low=True)
+    return (
+        f"a drift of the same mean cost in a random direction leaves {mean:.1%} right (simulated; "
+        f"in 5% of the draws below {low:.1%})"
+    )
 
 
 def curve_grid(audit: Audit) -> Grid:
-    """Return what is certified at some of the deltas."""
+    """Return certified and chance accuracy at some of the deltas and at the fitted one."""
     shown = audit.deltas[:: max(1, len(audit.deltas) // 8)]
-    curves = (audit.deviations(shown), audit.accuracy(shown), audit.risk(shown))
+    fitted = audit.fitted_delta
+    if fitted is not None:
+        shown = np.unique(np.append(shown, fitted))
     body = [
-        [f"{d:.4g}", f"{m:.3g}", f"{a:.1%}", f"{r:.4g}"]
-        for d, m, a, r in zip(shown, *curves, strict=True)
+        [
+            f"fitted {d:.4g}" if d == fitted else f"{d:.4g}",
+            f"{m:.3g}",
+            f"{a:.1%}",
+            f"{c:.1%}",
+            f"{r:.4g}",
+        ]
+        for d, m, a, c, r in zip(
+            shown,
+            audit.deviations(shown),
+            audit.accuracy(shown),
+            audit.chance_accuracy(shown),
+            audit.risk(shown),
+            strict=True,
+        )
     ]
-    return Grid(["delta", "deviations", "certified", "worst-case loss"], body)
+    return Grid(["delta", "deviations", "certified", "by chance", "worst-case loss"], body)
 
 
 def parts_grid(audit: Audit) -> Grid:
@@ -205,22 +260,124 @@ def parts_grid(audit: Audit) -> Grid:
     return Grid(["rows", "right", "half wrong at"], body)
 
 
-def unit_note(audit: Audit) -> str:
-    """Return what the deviations of the curve are."""
-    return f"deviations: a mean move of so many of {audit.unit_column}"
+def curve_note(audit: Audit) -> str:
+    """Return what the columns of the curve are."""
+    return (
+        f"deviations: the mean move of {audit.unit_column} that costs delta, in its standard "
+        "deviations; certified: right whatever an adversary does within delta; by chance: right "
+        "after a drift of that mean cost in a random direction, simulated."
+    )
+
+
+def audit_advice(audit: Audit) -> list[str]:
+    """Return what to do next, in sentences that follow from the figures of the audit."""
+    if float(audit.breaking_point("constant")) == 0:
+        return [
+            "The model is no better than a constant one on these rows: check the target and the "
+            "columns before anything else.",
+            *_drift_advice(audit),
+        ]
+    sentences = _column_advice(audit)
+    delta = audit.advised_delta
+    values = {c: float(audit.accuracy(delta, class_=c)) for c in audit.present_classes}
+    if values:
+        worst = min(values, key=values.__getitem__)
+        sentences.append(
+            f"The weakest class is {shorten(str(worst), NAME)}: at delta {delta:.3g} an adversary "
+            f"that attacks it alone leaves {values[worst]:.1%} of its rows right. More of its "
+            "rows, or a larger class_weight, would help first."
+        )
+    return [*sentences, *_delta_advice(audit, delta), *_drift_advice(audit)]
+
+
+def _column_advice(audit: Audit) -> list[str]:
+    """Return which column an adversary would use, beside what chance does at the same cost."""
+    columns = audit.columns
+    first = int(columns.order()[0])
+    alone, delta = float(columns.deviations[first]), float(columns.breaking_point[first])
+    sentences = []
+    if np.isfinite(delta):
+        text = (
+            f"An adversary that aims at the boundary and moves "
+            f"{shorten(columns.names[first], NAME)} alone, by a mean of {alone:.3g} standard "
+            f"deviations, makes the model no better than a constant one; "
+            f"{chance_words(audit, delta)}."
+        )
+        if alone < SMALL:
+            text += " Do not use it where someone can choose the values of that column."
+        sentences.append(text)
+    top = int(np.argmax(columns.share))
+    if columns.share[top] >= LARGE:
+        sentences.append(
+            f"Watch the column {shorten(columns.names[top], NAME)}: {columns.share[top]:.0%} of "
+            "the adversary's budget goes into it. Check how it is measured, and who can change it."
+        )
+    return sentences
+
+
+def _delta_advice(audit: Audit, delta: float) -> list[str]:
+    """Return whether a fit for this delta would be better: the only advice about delta."""
+    risk = float(audit.risk(delta))
+    [refit] = audit.refits(np.array([delta]))
+    if refit is None or not np.isfinite(risk):
+        return []
+    if risk <= (1 + WORTH) * refit.robust_risk:
+        return [
+            f"Fitting again for delta {delta:.3g} would not help: no linear model does much better "
+            f"against it on these rows (worst-case loss {risk:.3g}, the least possible "
+            f"{refit.robust_risk:.3g}). Other columns or more rows would."
+        ]
+    how = f"with delta={delta:.3g}"
+    if audit.fitted_delta is not None:
+        how = "with these rows added"
+    return [
+        f"Fit again {how}: at delta {delta:.3g} this model has worst-case loss {risk:.3g} on these "
+        f"rows, and the least possible is {refit.robust_risk:.3g}."
+    ]
+
+
+def _drift_advice(audit: Audit) -> list[str]:
+    """Return what the new rows ask for, or how to guard the model where there are none."""
+    drift = audit.drift
+    if drift is None:
+        return [
+            "Guard it before deployment: otdro audit MODEL DATA --target COL --require-accuracy A "
+            "--at-delta D ends with exit code 3 where accuracy A is not certified at delta D."
+        ]
+    moved = shorten(drift.columns.names[int(drift.columns.order()[0])], NAME)
+    ask = "label some of them, " if audit.classes is not None else "get some of their targets, "
+    ask = ask if drift.accuracy["new"] is None else ""
+    by_verdict = {
+        "inside": "The new rows are within what was certified: keep watching them.",
+        "outside": (
+            f"The new rows are farther away than what was certified, {moved} farthest: find out "
+            f"why, {ask}and fit again with them."
+        ),
+        "cannot tell": (
+            "Whether the new rows are within what was certified cannot be told: gather more of "
+            "them, with labels."
+        ),
+    }
+    if audit.classes is None and drift.verdict == "cannot tell":
+        return [
+            "Whether the new rows are within what was certified cannot be told from the rows: "
+            "compare the errors on new rows whose targets are known."
+        ]
+    return [by_verdict[drift.verdict]] if drift.verdict in by_verdict else []
 
 
 def audit_text(audit: Audit) -> str:
     """Return the summary for a person."""
     title = "Audit: how far the rows may move before the model is as bad as a constant one"
     lines = [title, *(f"{name}: {value}" for name, value in audit_pairs(audit)), ""]
-    lines += [*curve_grid(audit).lines(), unit_note(audit), ""]
+    lines += [*curve_grid(audit).lines(), curve_note(audit), ""]
     parts = parts_grid(audit)
     if parts.body:
         lines += [*parts.lines(), ""]
     lines += [str(audit.columns), *(f"note: {note}" for note in audit.notes)]
     if audit.drift is not None:
         lines += ["", str(audit.drift)]
+    lines += ["", "What to do next", *(f"* {sentence}" for sentence in audit.advice)]
     return "\n".join(lines)
 
 
@@ -234,6 +391,7 @@ def drift_dict(drift: Drift) -> dict[str, Any]:
         "order": drift.order,
         "lower_bounds": dict(drift.lower_bounds),
         "bound_noise": dict(drift.bound_noise),
+        "beyond_noise": drift.beyond_noise,
         "estimate": drift.estimate,
         "noise_floor": drift.noise_floor,
         "rows_used": list(drift.rows_used),
@@ -245,6 +403,7 @@ def drift_dict(drift: Drift) -> dict[str, Any]:
         "reason": drift.reason,
         "certified_accuracy": drift.certified_accuracy,
         "accuracy": dict(drift.accuracy),
+        "tau": drift.tau,
         "by_column": drift.columns.records(),
         "notes": list(drift.notes),
     }
@@ -253,22 +412,26 @@ def drift_dict(drift: Drift) -> dict[str, Any]:
 def drift_pairs(drift: Drift) -> list[tuple[str, str]]:
     """Return how far the new rows are, and what follows, by name."""
     lines = [("rows", f"{drift.n_reference} old, {drift.n_new} new")]
-    for name, value in drift.lower_bounds.items():
-        if value is not None:
-            noise = drift.bound_noise[name] or 0.0
-            lines.append((f"at least ({name})", f"{value:.4g}, by chance up to {noise:.3g}"))
+    for name, beyond in drift.beyond_noise.items():
+        bound, noise = drift.lower_bounds[name], drift.bound_noise[name]
+        text = f"{bound:.4g}, by chance up to {noise:.3g}, beyond chance {beyond:.3g}"
+        lines.append((f"at least ({name})", text))
     used = f"{drift.rows_used[0]} and {drift.rows_used[1]} rows"
     lines += [
         ("transport cost", f"{drift.estimate:.4g} ({used})"),
         ("by chance", f"{drift.noise_floor:.4g} (parts of the old rows)"),
         ("p-value", f"{drift.p_value:.3g}"),
     ]
+    if drift.delta is not None:
+        lines.append(("delta of the ball", f"{drift.delta:.4g}"))
     if drift.verdict is not None:
         lines.append(("verdict", f"{drift.verdict}: {drift.reason}"))
     if drift.certified_accuracy is not None:
         lines.append(("still certified", f"{drift.certified_accuracy:.1%}"))
+    # for regression a prediction is right within tau of its target
+    within = "" if drift.tau is None else f" (within {drift.tau:.4g} of the target)"
     right = [(ACCURACIES[key], v) for key, v in drift.accuracy.items() if v is not None]
-    return lines + [(name, f"{value:.1%}") for name, value in right]
+    return lines + [(name, f"{value:.1%}{within}") for name, value in right]
 
 
 def drift_text(drift: Drift) -> str:

@@ -66,7 +66,8 @@ def scene(view: View) -> str:
 def _frame(view: View) -> Frame:
     """Return the frame of the two axes at first."""
     i, j = view.chosen
-    return Frame(WIDTH, HEIGHT, view.ranges[i], view.ranges[j])
+    # on a phone the ticks are as wide as this
+    return Frame(WIDTH, HEIGHT, view.ranges[i], view.ranges[j], left=84.0)
 
 
 def _lines(view: View, coef: Array, intercept: Array, frame: Frame) -> str:
@@ -181,6 +182,7 @@ def accuracy_chart(view: View) -> tuple[str, list[list[float]]]:
     parts = [frame.axes("delta: mean cost of the moves", "certified accuracy")]
     parts.append(frame.level(audit.constant_accuracy(), "reference"))
     parts += _marks(frame, view, "accuracy")
+    parts.append(frame.curve(stops.deltas, stops.chance, "chance"))
     parts.append(frame.curve(grid, np.asarray(audit.accuracy(grid)), "own"))
     title = (
         f"Certified accuracy falls from {stops.accuracy[0]:.1%} at delta 0 to "
@@ -256,13 +258,15 @@ def stop_texts(view: View) -> list[dict[str, str]]:
     texts = []
     for k, delta in enumerate(view.stops.deltas):
         refit = view.stops.refits[k]
+        of_the_fit = ", the delta of the fit" if k == view.stops.fitted else ""
         texts.append(
             {
                 "delta": number(delta),
-                "words": plain(view.audit.in_words(float(delta)), 160),
+                "words": plain(view.audit.in_words(float(delta)), 160) + of_the_fit,
                 "accuracy": percent(view.stops.accuracy[k]),
                 "risk": number(view.stops.risk[k]),
-                "wrong": f"{view.wrong(float(delta)):,} of {n:,}",
+                "chance": percent(view.stops.chance[k]),
+                "wrong": f"{view.made_wrong(float(delta)):,} of {n:,}",
                 "refit-accuracy": "–" if refit is None else percent(refit.accuracy),
                 "refit-risk": "–" if refit is None else number(refit.robust_risk),
                 "refit-plain": "–" if refit is None else number(refit.empirical_risk),
@@ -274,7 +278,7 @@ def stop_texts(view: View) -> list[dict[str, str]]:
 def row_text(view: View, k: int) -> str:
     """Return one line on a drawn row."""
     distance = float(view.audit.distance[k])
-    head = f"Row {k}, {label(view, k)}"
+    head = f"Row {view.row_name(k)}, {label(view, k)}"
     if distance == 0:
         return f"{head}: wrong without any move."
     if not np.isfinite(view.audit.price[k]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -9,25 +10,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..costs.directions import principal_directions
-from ..costs.table import signed
+from ..costs.table import principal_directions, signed
 from ..design import as_dense
 from ..inspection import Audit
-from ..radius import path
-from .markup import isolated, number, spread
+from ..inspection.auditing import Refit
+from .markup import isolated, number, plain, spread
 
 Array = NDArray[Any]
 
-#: Stops of the slider beside the delta that the model was fitted for.
+#: Stops of the slider beside the delta that the advice is about.
 STOPS = 21
-#: Entries of X up to which the best model is solved for at every stop, for smooth losses.
-SMOOTH_ENTRIES = 1_000_000
-#: The same for other losses, whose solver takes longer.
-OTHER_ENTRIES = 100_000
-#: The loss of accuracy at which the slider stands where the model was fitted for no delta.
-FALL = 0.05
-#: The gap of those solutions, relative to the risk of a constant: more digits than are shown.
-TOL = 1e-5
 #: Columns to choose from as axes: those that break the model first.
 COLUMNS = 24
 #: Directions of the cost to choose from, at the cheap end and at the expensive end.
@@ -47,27 +39,18 @@ FIRST = 40
 
 
 @dataclass(frozen=True, eq=False)
-class Refit:
-    """The linear model with the least worst-case loss at one delta, and what it certifies there."""
-
-    coef: Array
-    intercept: Array
-    accuracy: float
-    empirical_risk: float
-    robust_risk: float
-
-
-@dataclass(frozen=True, eq=False)
 class Stops:
     """Rising ``deltas`` (m,) with certified accuracy and worst-case loss of the audited model.
 
-    ``refits`` are the best linear models against each delta on the same rows, None at delta 0 and
-    where they were not solved for. ``first`` is where the slider stands at first: the fitted
-    delta, else the first delta that costs a twentieth of the rows.
+    ``chance`` is the accuracy after a random drift of the same cost. ``refits`` are the best linear
+    models against each delta on the same rows, None where they were not solved for. ``first`` is
+    where the slider stands at first, the delta that the advice is about; ``fitted`` is the place of
+    the fitted delta.
     """
 
     deltas: Array
     accuracy: Array
+    chance: Array
     risk: Array
     first: int
     fitted: int | None
@@ -75,62 +58,21 @@ class Stops:
 
 
 def stops_of(audit: Audit) -> Stops:
-    """Return the stops of the slider for an audit."""
+    """Return the stops of the slider for an audit: from 0 to beyond the fitted delta."""
+    fitted, advised = audit.fitted_delta, audit.advised_delta
     # a grid that the user gave may be 0 alone
-    end = float(audit.deltas[-1]) or 1.0
+    end = max(float(audit.deltas[-1]), advised) or 1.0
     # the curve is steepest near 0
-    deltas = end * np.linspace(0.0, 1.0, STOPS) ** 2
-    fitted = audit.fitted_delta
-    place = None
-    if fitted is not None and fitted <= 2 * end:
-        deltas = np.unique(np.append(deltas, fitted))
-        place = int(np.searchsorted(deltas, fitted))
-    accuracy = np.asarray(audit.accuracy(deltas))
-    fallen = np.flatnonzero(accuracy <= accuracy[0] - FALL)
+    deltas = np.unique(np.append(end * np.linspace(0.0, 1.0, STOPS) ** 2, advised))
     return Stops(
         deltas=deltas,
-        accuracy=accuracy,
+        accuracy=np.asarray(audit.accuracy(deltas)),
+        chance=np.asarray(audit.chance_accuracy(deltas)),
         risk=np.asarray(audit.risk(deltas)),
-        first=place if place is not None else int(fallen[0]) if len(fallen) else 0,
-        fitted=place,
-        refits=_refits(audit, deltas),
+        first=int(np.searchsorted(deltas, advised)),
+        fitted=None if fitted is None else int(np.searchsorted(deltas, fitted)),
+        refits=audit.refits(deltas),
     )
-
-
-def _refits(audit: Audit, deltas: Array) -> list[Refit | None]:
-    """Return the best models at ``deltas`` (rising, from 0), None where that would take long."""
-    loss = audit.model.loss
-    entries = audit.X.shape[0] * audit.X.shape[1]
-    many = audit.classes is not None and len(audit.classes) > 2
-    unbounded = audit.order == 1 and not np.isfinite(loss.lipschitz)
-    limit = SMOOTH_ENTRIES if np.isfinite(loss.smoothness) else OTHER_ENTRIES
-    priced = np.isfinite(min(audit.label_cost, audit.target_cost))
-    nothing: list[Refit | None] = [None] * len(deltas)
-    if many or unbounded or priced or entries > limit:
-        return nothing
-    y = audit.target if audit.classes is None else np.where(audit.target == 1, 1.0, -1.0)
-    ball = (audit.cost, audit.order, deltas[:0:-1])
-    try:
-        solved = path(audit.X, y, loss, *ball, sample_weight=audit.weights, tol=TOL)
-    except ValueError:
-        # no exact method for this loss, norm and order
-        return nothing
-    refits: list[Refit | None] = [None]
-    for k in range(len(deltas) - 1)[::-1]:
-        coef, intercept = solved.coef[[k]], solved.intercept[[k]]
-        if audit.classes is not None:
-            coef, intercept = np.vstack([0 * coef, coef]), np.append(0.0, intercept)
-        model = replace(audit.model, coef=coef, intercept=intercept)
-        refits.append(
-            Refit(
-                coef=coef,
-                intercept=intercept,
-                accuracy=replace(audit, model=model).accuracy(float(solved.deltas[k])),
-                empirical_risk=float(solved.empirical_risk[k]),
-                robust_risk=float(solved.robust_risk[k]),
-            )
-        )
-    return refits
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,6 +149,11 @@ class View:
     audit: Audit
     stops: Stops
     seed: int = 0
+    row_names: Sequence[Any] | None = None
+
+    def row_name(self, k: int) -> str:
+        """Return the name of a row for the reader: as given, or its number from 0."""
+        return str(k) if self.row_names is None else plain(self.row_names[k])
 
     @property
     def has_refits(self) -> bool:
@@ -299,11 +246,16 @@ class View:
         before, spend = self.all_budgets
         return before[self.rows], spend[self.rows]
 
-    def wrong(self, delta: float) -> int:
-        """Return how many rows the adversary of budget delta makes wrong, in part or wholly."""
+    def made_wrong(self, delta: float) -> int:
+        """Return how many right rows the adversary of budget delta makes wrong, at least partly."""
         before, spend = self.all_budgets
-        touched = (spend == 0) | ((before < delta) & np.isfinite(spend))
+        touched = (spend > 0) & (before < delta) & np.isfinite(spend)
         return int(np.count_nonzero(touched & (self.audit.weights > 0)))
+
+    @property
+    def wrong_already(self) -> int:
+        """The number of rows that are wrong without any move."""
+        return int(np.count_nonzero((self.audit.price == 0) & (self.audit.weights > 0)))
 
     def shares(self, delta: float) -> Array:
         """Return the part of each drawn row that the adversary of budget delta makes wrong."""

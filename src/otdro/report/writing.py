@@ -43,6 +43,9 @@ def write(
     scores: Sequence[Summary] = (),
     title: str = "Audit of a linear model",
     notes: Sequence[str] = (),
+    training: bool = False,
+    held_out: str = "folds",
+    row_names: Sequence[Any] | None = None,
     random_state: int = 0,
 ) -> Path:
     """Write the report of an audit as one HTML file; a report that fails leaves no file behind.
@@ -61,6 +64,12 @@ def write(
         The heading of the page.
     notes : sequence of str, default=()
         Sentences for the reader, e.g. what was done to the columns.
+    training : bool, default=False
+        Whether the audit is of the rows that the model was fitted on, so that the page says so.
+    held_out : str, default="folds"
+        How the rows of ``scores`` were held out, in words.
+    row_names : sequence of n names, default=None
+        What the rows of the audit are called, e.g. their lines in a file; None: 0, 1, ...
     random_state : int, default=0
         Seeds the sample of rows that is drawn where there are many.
 
@@ -70,7 +79,15 @@ def write(
     """
     path = Path(file)
     text = render(
-        audit, model=model, scores=scores, title=title, notes=notes, random_state=random_state
+        audit,
+        model=model,
+        scores=scores,
+        title=title,
+        notes=notes,
+        training=training,
+        held_out=held_out,
+        row_names=row_names,
+        random_state=random_state,
     )
     write_atomic(path, text.encode("utf-8", errors="replace"))
     return path
@@ -83,13 +100,16 @@ def render(
     scores: Sequence[Summary] = (),
     title: str = "Audit of a linear model",
     notes: Sequence[str] = (),
+    training: bool = False,
+    held_out: str = "folds",
+    row_names: Sequence[Any] | None = None,
     random_state: int = 0,
 ) -> str:
     """Return the page as text.
 
     Parameters
     ----------
-    audit, model, scores, title, notes, random_state
+    audit, model, scores, title, notes, training, held_out, row_names, random_state
         Those of ``write``.
 
     Returns
@@ -103,11 +123,14 @@ def render(
         )
     # of a pipeline, the last step
     model = getattr(model, "steps", [("", model)])[-1][1]
-    view = View(audit, stops_of(audit), random_state)
+    if row_names is not None and len(row_names) != len(audit.weights):
+        raise ValueError(f"row_names has {len(row_names)} entries for {len(audit.weights)} rows.")
+    view = View(audit, stops_of(audit), random_state, row_names)
     accuracy, accuracy_cursor = accuracy_chart(view)
     risk, risk_cursor = risk_chart(view)
     cursors = {"accuracy": accuracy_cursor, "risk": risk_cursor}
     texts = stop_texts(view)
+    rows = "training rows" if training else "audited rows"
     parts = {
         "title": escape(plain(title, 120)),
         "version": escape(__version__),
@@ -115,8 +138,8 @@ def render(
         "js": _source("page.js"),
         "js-hash": _hash(_source("page.js")),
         "data": json_script(script_data(view, texts, cursors)),
-        "lead": sections.lead(view),
-        "good": sections.goodness(view, model, scores),
+        "lead": sections.lead(view, model, scores, rows, held_out),
+        "good": sections.goodness(view, model, rows),
         "sampled": _sampled(view),
         "view": scene(view),
         "legend": _legend(view),
@@ -126,6 +149,10 @@ def render(
         "last": str(len(view.stops.deltas) - 1),
         "first": str(view.stops.first),
         "fitted": "" if view.stops.fitted is None else str(view.stops.fitted),
+        "mark": f"{(view.stops.fitted or 0) / max(len(view.stops.deltas) - 1, 1):.4f}",
+        "rows": rows,
+        "counted": "Rows are counted from 0. " if row_names is None else "",
+        "wrong-already": f"{view.wrong_already:,}",
         "x-options": axis_options(view, view.chosen[0]),
         "y-options": axis_options(view, view.chosen[1]),
         "endless": "" if np.isfinite(view.stops.risk).all() else UNBOUNDED,
@@ -135,7 +162,7 @@ def render(
         "columns": sections.columns(view),
         "cost": sections.cost(view, model),
         "drift": sections.drifted(audit.drift),
-        "next": sections.advice(view),
+        "next": sections.advice(audit),
         "notes": _notes([*audit.notes, *notes]),
         **{f"at-{key}": escape(value) for key, value in texts[view.stops.first].items()},
     }

@@ -1,17 +1,15 @@
 """Solvers: a Problem in, a Solution with its certificate out; one class per file."""
 
-from functools import partial
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
+from ..costs import is_function
 from ..first_use import at_first_use
-from .auto import Auto
 from .base import Solver as Solver
 from .exact import Exact
 
 if TYPE_CHECKING:
-    from .smoothing.quadrature import Quadrature
-    from .smoothing.sinkhorn import Sinkhorn
+    from .smoothing.quadrature import Quadrature, Sinkhorn
     from .smoothing.smoothed import Smoothed
 
 __all__ = ["Exact", "Quadrature", "Sinkhorn", "Smoothed"]
@@ -20,7 +18,7 @@ __getattr__ = at_first_use(
     __name__,
     {
         "Quadrature": "smoothing.quadrature",
-        "Sinkhorn": "smoothing.sinkhorn",
+        "Sinkhorn": "smoothing.quadrature",
         "Smoothed": "smoothing.smoothed",
     },
     gone={"solve_many": "solve the problems one after another with Exact().solve."},
@@ -33,10 +31,17 @@ _MAX_ITER = 1000
 
 
 def resolve(
-    solver: Any, tol: float, max_iter: int, random_state: Any = None, verbose: bool = False
+    solver: Any,
+    tol: float,
+    max_iter: int,
+    random_state: Any = None,
+    verbose: bool = False,
+    *,
+    cost: Any = None,
 ) -> Solver:
     """Return the solver that a name or an object stands for; an object keeps its own settings.
 
+    "auto" is exact, or the stochastic solver where the ``cost`` is a function.
     The stochastic solver has defaults of its own: ``tol`` and ``max_iter`` are passed on to it
     where they are not those of a certificate.
     """
@@ -54,24 +59,17 @@ def resolve(
 
         return Quadrature(tol=tol, max_iter=max_iter)
     if solver == "sinkhorn":
-        from .smoothing.sinkhorn import Sinkhorn
+        from .smoothing.quadrature import Sinkhorn
 
         return Sinkhorn(tol=tol, max_iter=max_iter)
-    if solver == "smoothed":
-        return _smoothed(tol, max_iter, random_state, verbose)
-    exact = Exact(tol, max_iter)
-    if solver == "exact":
-        return exact
-    return Auto(exact, partial(_smoothed, tol, max_iter, random_state, verbose))
-
-
-def _smoothed(tol: float, max_iter: int, random_state: Any, verbose: bool) -> Solver:
-    """Return the stochastic solver with the settings that were asked for."""
+    named = cost is None or isinstance(cost, str)
+    if solver == "exact" or (solver == "auto" and (named or not is_function(cost))):
+        return Exact(tol, max_iter)
     from .smoothing.smoothed import Smoothed
 
-    found = Smoothed(random_state=random_state, verbose=verbose)
+    smoothed = Smoothed(random_state=random_state, verbose=verbose)
     if tol != _TOL:
-        found.tol = tol
+        smoothed.tol = tol
     if max_iter != _MAX_ITER:
-        found.max_iter = max_iter
-    return found
+        smoothed.max_iter = max_iter
+    return smoothed

@@ -3,37 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from ..costs import Cost
+from ..arrays import numpy, pick
 from ..problem import Problem, Solution
 
 Array = NDArray[Any]
 
-#: Solutions of problems nearby, one per delta.
+#: Solutions near those of one problem, one per delta.
 Starts = Sequence[Solution]
-
-
-@dataclass(frozen=True, eq=False)
-class Swept:
-    """Solutions along the deltas: the ``path`` over all rows, and those of every fold.
-
-    The objective of a fold's solution is that of its quadratic model, not of its rows.
-    """
-
-    path: list[Solution]
-    folds: list[list[Solution]]
 
 
 class Method:
     """One way to solve some problems: it states what it accepts and what its gap certifies.
 
-    ``deltas`` of a path are positive and descend; ``accepts_zero`` methods also take delta = 0.
+    A subclass says how one problem is solved at one delta (``_solve_one``), and overrides
+    ``_solve_path`` or ``solve`` where deltas or problems can share work.
     """
 
     #: The geometries of a problem that the method is for.
@@ -58,86 +48,49 @@ class Method:
         raise NotImplementedError
 
     def solve(
+        self,
+        problems: list[Problem],
+        deltas: Array,
+        tols: Sequence[float],
+        max_iter: int,
+        starts: Sequence[Starts] | None,
+    ) -> list[list[Solution]]:
+        """Return the solutions of problems over the same rows and targets at every delta.
+
+        They differ in weights and cost; ``deltas`` are positive and descend, ``tols`` has one
+        tolerance per problem. Here each problem is solved by itself.
+        """
+
+        def alone(p: int, problem: Problem, near: Starts | None) -> list[Solution]:
+            if len(deltas) > 1:
+                return self._solve_path(problem, deltas, tols[p], max_iter, near)
+            at, start = problem.at(float(deltas[0])), None if near is None else near[0]
+            return [self._solve_one(at, tols[p], max_iter, start)]
+
+        return each_alone(problems, starts, alone)
+
+    def _solve_one(
         self, problem: Problem, tol: float, max_iter: int, start: Solution | None = None
     ) -> Solution:
         """Minimise the worst-case risk, from ``start`` where the method can use one."""
         raise NotImplementedError
 
-    def solve_path(
+    def _solve_path(
         self, problem: Problem, deltas: Array, tol: float, max_iter: int, starts: Starts | None
     ) -> list[Solution]:
-        """Solve at every delta, each from the solution before it; override to share work."""
+        """Solve at every delta, from the starts or each from the solution before it."""
         solved: list[Solution] = []
         for j, delta in enumerate(deltas):
             start = starts[j] if starts is not None else (solved[-1] if solved else None)
-            solved.append(self.solve(problem.at(float(delta)), tol, max_iter, start))
+            solved.append(self._solve_one(problem.at(float(delta)), tol, max_iter, start))
         return solved
-
-    def solve_each(
-        self, problems: list[Problem], tol: float, max_iter: int, starts: Starts
-    ) -> list[Solution]:
-        """Solve problems over the same rows, each from its start; override to share work."""
-        each = zip(problems, starts, strict=True)
-        return [self.solve(problem, tol, max_iter, start) for problem, start in each]
-
-    def starts_pay(self, problem: Problem) -> bool:
-        """Whether solutions of a sample nearby, one per delta, make a path cheaper.
-
-        Such paths are also cheaper together (``solve_paths``).
-        """
-        return False
-
-    def solve_paths(
-        self,
-        problem: Problem,
-        weights: Array,
-        deltas: Array,
-        tol: float,
-        max_iter: int,
-        starts: Starts | None,
-    ) -> list[list[Solution]]:
-        """Solve with each column of ``weights`` at every delta; override to share work."""
-        known = (deltas, tol, max_iter, starts)
-        return [self.solve_path(problem.weighted(column), *known) for column in weights.T]
-
-    def sweeps(self, problem: Problem) -> bool:
-        """Whether folds share passes over the rows, each under a cost of its own."""
-        return False
-
-    def sweep(
-        self,
-        problem: Problem,
-        held: list[Array],
-        costs: list[Cost],
-        deltas: Array,
-        tol: float,
-        fold_tol: float,
-        max_iter: int,
-    ) -> Swept:
-        """Solve over all rows, and without the rows ``held`` by each fold under its own cost.
-
-        No row is held twice. It is for problems that it ``sweeps``.
-        """
-        raise NotImplementedError
-
-    def folds_together(self, problem: Problem) -> bool:
-        """Whether paths over the same rows, of other weights and costs, are cheaper together."""
-        return False
-
-    def solve_folds(
-        self,
-        problems: list[Problem],
-        deltas: Array,
-        tol: float,
-        max_iter: int,
-        starts: Starts | None,
-    ) -> list[list[Solution]]:
-        """Solve problems over the same rows at every delta; override to share work."""
-        return [self.solve_path(problem, deltas, tol, max_iter, starts) for problem in problems]
 
 
 class Solver(BaseEstimator):  # type: ignore[misc]
-    """Problem in, Solution out; parameters are stored, never written."""
+    """Problems in, solutions out; parameters are stored, never written.
+
+    A subclass says how one problem is solved at one delta (``_solve_one``).
+    """
 
     #: Whether losses of several scores per row are solved too.
     several_scores: bool = False
@@ -148,62 +101,90 @@ class Solver(BaseEstimator):  # type: ignore[misc]
         """Return the fact that the problem lacks for this solver, None if it is accepted."""
         return None
 
-    def solve(self, problem: Problem, start: Solution | None = None) -> Solution:
-        """Minimise the worst-case risk, from ``start`` where the method can use one."""
-        raise NotImplementedError
-
-    def solve_path(
-        self, problem: Problem, deltas: Array, starts: Starts | None = None
-    ) -> list[Solution]:
-        """Solve at every delta (descending), each from the solution before it."""
-        solved: list[Solution] = []
-        for delta in deltas:
-            start = solved[-1] if solved else None
-            solved.append(self.solve(problem.at(float(delta)), start))
-        return solved
-
-    def solve_paths(
-        self, problem: Problem, weights: Array, deltas: Array, starts: Starts | None = None
-    ) -> list[list[Solution]]:
-        """Solve with each column of ``weights`` (n, F) at every delta."""
-        return [self.solve_path(problem.weighted(w), deltas, starts) for w in weights.T]
-
-    def folds_together(self, problem: Problem) -> bool:
-        """Whether paths over the same rows, of other weights and costs, are cheaper together."""
-        return False
-
-    def solve_folds(
-        self, problems: list[Problem], deltas: Array, starts: Starts | None = None
-    ) -> list[list[Solution]]:
-        """Solve problems over the same rows, of other weights and costs, at every delta."""
-        return [self.solve_path(problem, deltas, starts) for problem in problems]
-
-    def in_folds(self, tol: float) -> Solver:
-        """Return the solver at the accuracy of folds, ``tol`` at best; here itself."""
-        return self
-
-    def cost_in_folds(self, cost: Cost) -> Cost:
-        """Return the cost under which folds are solved: a cheaper one near it where there is."""
-        return cost
-
-    def starts_pay(self, problem: Problem) -> bool:
-        """Whether a path is cheaper from solutions of a sample nearby, one per delta."""
-        return False
-
-    def sweeps(self, problem: Problem) -> bool:
-        """Whether folds share passes over the rows (``sweep``)."""
-        return False
-
-    def sweep(
+    def solve(
         self,
-        problem: Problem,
-        held: list[Array],
-        costs: list[Cost],
-        deltas: Array,
-        fold_tol: float,
-    ) -> Swept:
-        """Solve over all rows, and without the rows ``held`` by each fold under its own cost."""
+        problems: list[Problem],
+        deltas: Any,
+        starts: Sequence[Starts] | None = None,
+        *,
+        tols: Sequence[float] | None = None,
+    ) -> list[list[Solution]]:
+        """Return the solutions of every problem at every delta: ``result[p][k]``.
+
+        Parameters
+        ----------
+        problems : list of Problem
+            The radius of their balls does not count. Problems over the same arrays ``X`` and
+            ``y`` share work where the solver can: a fold is such a problem whose rows left out
+            have weight 0. The problem of all rows, with its folds after it, comes first.
+        deltas : array-like of shape (m,)
+            The radii, descending.
+        starts : list of lists of Solution, default=None
+            Solutions near those asked for, in the shape of the result.
+        tols : list of float, default=None
+            For every problem a gap, relative to the risk of its best constant model, that is
+            small enough; the solver's own ``tol`` counts where it is larger.
+        """
+        radii = [float(delta) for delta in deltas]
+
+        def down(p: int, problem: Problem, near: Starts | None) -> list[Solution]:
+            solved: list[Solution] = []
+            for k, delta in enumerate(radii):
+                start = near[k] if near is not None else (solved[-1] if solved else None)
+                solved.append(self._solve_one(problem.at(delta), start))
+            return solved
+
+        return each_alone(problems, starts, down)
+
+    def _solve_one(self, problem: Problem, start: Solution | None = None) -> Solution:
+        """Minimise the worst-case risk, from ``start`` where the solver can use one."""
         raise NotImplementedError
+
+
+def each_alone(
+    problems: list[Problem], starts: Sequence[Starts] | None, solve: Any
+) -> list[list[Solution]]:
+    """Return ``solve(p, problem, starts)`` of every problem, of several without their empty rows.
+
+    A row without weight counts only where it is a place to which mass may be moved.
+    """
+    solved = []
+    for p, problem in enumerate(problems):
+        near = None if starts is None else starts[p]
+        empty = numpy(problem.weights <= 0)
+        if len(problems) == 1 or problem.finite or not empty.any():
+            solved.append(solve(p, problem, near))
+            continue
+        rows = np.flatnonzero(~empty)
+        fewer = replace(
+            problem,
+            X=pick(problem.X, rows),
+            y=pick(problem.y, rows),
+            weights=pick(problem.weights, rows),
+        )
+        solved.append([_with_all_rows(one, rows, len(empty)) for one in solve(p, fewer, near)])
+    return solved
+
+
+def _with_all_rows(solution: Solution, rows: Array, n: int) -> Solution:
+    """Return the solution of some rows with a dual point of all n: 0 of the rows left out."""
+    if solution.dual is None:
+        return solution
+    part = numpy(solution.dual)
+    dual = np.zeros((n, *part.shape[1:]))
+    dual[rows] = part
+    return replace(solution, dual=dual)
+
+
+def same_factor(problems: list[Problem]) -> bool:
+    """Whether Euclidean costs of problems have the same factor."""
+    first, *others = (problem.ball.cost.factor() for problem in problems)
+    if first is None:
+        return all(factor is None for factor in others)
+    return all(
+        factor is first or (factor is not None and np.array_equal(factor, first))
+        for factor in others
+    )
 
 
 def constant_risk(problem: Problem) -> tuple[Any, float]:

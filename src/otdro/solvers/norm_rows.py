@@ -1,4 +1,4 @@
-r"""The constraint t >= ||theta||_* by slacks with prices, for interior points and barriers.
+r"""The constraint t >= ||theta||_* by slacks with prices, for interior points.
 
 Slacks :math:`c_k(\theta, t) \ge 0`, concave, have prices p and products c p = mu share. Newton's
 equations of p' = aim/c - (p/c) dc, aim = mu share less the products that a last step dropped, add
@@ -20,11 +20,6 @@ from numpy.typing import NDArray
 from ..costs import Cost
 
 Array = NDArray[Any]
-
-#: Newton steps in search of the best bounds of the entries, and the decrement that ends them.
-STEPS, SETTLED = 60, 1e-10
-#: What may be divided by.
-TINY = 1e-300
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,17 +52,6 @@ class NormStep(NamedTuple):
     def shortened(self, length: Any) -> NormStep:
         """Return a part of the step."""
         return NormStep(length * self.slack, length * self.price, length * self.bounds)
-
-
-class Barrier(NamedTuple):
-    """The value, inf outside, the gradients (d + 1, B) in (theta, t) and the Hessians."""
-
-    value: float
-    gradient: Array
-    matrix: Array
-
-
-OUTSIDE = Barrier(np.inf, np.empty(0), np.empty(0))
 
 
 class NormLine:
@@ -111,64 +95,45 @@ class NormRows:
         """Return the point at theta after a step, which took t along."""
         return NormPoint(t, at.slack + step.slack, at.price + step.price, at.bounds + step.bounds)
 
-    def slacks(self, theta: Array, t: float) -> Array:
-        """Return the slacks (K, B) at the best bounds of the entries, some not positive if none."""
-        raise NotImplementedError
-
-    def barrier(self, theta: Array, t: float) -> Barrier:
-        """Return -sum log c over all slacks, bounds minimised out; t is the same for all theta."""
-        c = self.slacks(theta, t)
-        if c.min() <= 0:
-            return OUTSIDE
-        line = self.linearised(theta, NormPoint(np.full(c.shape[1], t), c, 1 / c, c[:0]))
-        return Barrier(-float(np.log(c).sum()), line.force(np.ones_like(c)), line.matrix)
-
 
 class RoundRows(NormRows):
-    """t - ||theta||_2, kept as a variable itself: t follows the norm of theta."""
+    """t - ||theta||^2/t, which is smooth at theta = 0; kept as a variable that t follows."""
 
     share = np.ones((1, 1))
 
     def begin(self, theta: Array, room: Array, mu: Array) -> NormPoint:
         """Return t = ||theta|| + room."""
-        t = np.linalg.norm(theta, axis=0) + room
-        return NormPoint(t, room[None], (mu / room)[None], np.zeros((0, len(room))))
+        square = np.einsum("db,db->b", theta, theta)
+        t = np.sqrt(square) + room
+        slack = (t - square / t)[None]
+        return NormPoint(t, slack, mu / slack, np.zeros((0, len(room))))
 
     def linearised(self, theta: Array, at: NormPoint) -> NormLine:
-        """Return the slack with (I - uu')/||theta|| of the norm."""
+        """Return the slack with its curvature."""
         return _Round(theta, at)
 
     def after(self, theta: Array, at: NormPoint, step: NormStep, t: Array) -> NormPoint:
-        """Return t = ||theta|| + c."""
+        """Return the t of which the slack after the step is the one."""
         slack = at.slack + step.slack
-        t = np.linalg.norm(theta, axis=0) + slack[0]
+        t = (slack[0] + np.sqrt(slack[0] ** 2 + 4 * np.einsum("db,db->b", theta, theta))) / 2
         return NormPoint(t, slack, at.price + step.price, at.bounds)
-
-    def barrier(self, theta: Array, t: float) -> Barrier:
-        """Return -log(t^2 - ||theta||^2), which is smooth at theta = 0."""
-        s = t**2 - np.einsum("db,db->b", theta, theta)
-        if s.min() <= 0 or t <= 0:
-            return OUTSIDE
-        g = np.append(2 * theta, np.full((1, len(s)), -2 * t), axis=0) / s
-        matrix = g[:, None] * g
-        signs = np.append(np.ones(len(theta)), -1.0)
-        np.einsum("iib->ib", matrix)[:] += signs[:, None] * (2 / s)
-        return Barrier(-float(np.log(s).sum()), g, matrix)
 
 
 class _Round(NormLine):
-    """t - ||theta||_2 around points."""
+    """t - ||theta||^2/t around points."""
 
     def __init__(self, theta: Array, at: NormPoint) -> None:
         super().__init__(at)
-        w = np.linalg.norm(theta, axis=0)
-        u = theta / w
-        self.gradient = np.append(-u, np.ones((1, len(w))), axis=0)
+        v = theta / at.t
+        square = np.einsum("db,db->b", v, v)
+        self.gradient = np.append(-2 * v, (1 + square)[None], axis=0)
         self.matrix = self.steep[0] * self.gradient[:, None] * self.gradient
         d = len(theta)
-        curved = at.price[0] / w
-        self.matrix[:d, :d] -= curved * u[:, None] * u
+        curved = 2 * at.price[0] / at.t
         self.matrix[np.arange(d), np.arange(d)] += curved
+        self.matrix[:d, d] -= curved * v
+        self.matrix[d, :d] -= curved * v
+        self.matrix[d, d] += curved * square
 
     def force(self, aim: Array) -> Array:
         """Return -(aim/c) grad c."""
@@ -213,10 +178,6 @@ class BoxRows(NormRows):
     def linearised(self, theta: Array, at: NormPoint) -> NormLine:
         """Return the slacks: they are linear."""
         return _Box(at)
-
-    def slacks(self, theta: Array, t: float) -> Array:
-        """Return t -+ theta."""
-        return np.concatenate([t - theta, t + theta])
 
 
 class _Box(NormLine):
@@ -276,28 +237,6 @@ class SumRows(NormRows):
     def linearised(self, theta: Array, at: NormPoint) -> NormLine:
         """Return the slacks, the bounds eliminated."""
         return _Bounded(at)
-
-    def slacks(self, theta: Array, t: float) -> Array:
-        """Return the slacks at u = r + sqrt(r^2 + theta^2), r = t - sum u, of u^2 - theta^2 = 2ur.
-
-        r is the root of the convex r + sum u(r) = t, by Newton's method from above.
-        """
-        size = np.abs(theta)
-        r = t - size.sum(axis=0)
-        if r.min() <= 0:
-            return r[None]
-        for _ in range(STEPS):
-            root = np.sqrt(r**2 + size**2)
-            miss = r + (r + root).sum(axis=0) - t
-            step = miss / (1 + len(size) + (r / np.maximum(root, TINY)).sum(axis=0))
-            r = np.maximum(r - step, 0.1 * r)
-            if np.all(np.abs(step) <= SETTLED * r):
-                break
-        far = r + np.sqrt(r**2 + size**2) + size
-        # u - |theta| without the cancellation where theta is near u
-        near = 2 * (far - size) * r / far
-        up, down = np.where(theta > 0, near, far), np.where(theta > 0, far, near)
-        return np.concatenate([up, down, r[None]])
 
 
 class _Bounded(NormLine):

@@ -1,4 +1,4 @@
 """The structured interior point: piecewise quadratic losses, any norm."""
 
-from .active_columns import ActiveColumns as ActiveColumns
 from .interior import InteriorPoint as InteriorPoint
+from .l1_penalty import ActiveColumns as ActiveColumns

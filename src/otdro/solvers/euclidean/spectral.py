@@ -138,13 +138,13 @@ class Spectral(Method):
             return "a closed form needs the squared loss"
         return None
 
-    def solve(
+    def _solve_one(
         self, problem: Problem, tol: float, max_iter: int, start: Solution | None = None
     ) -> Solution:
         """Return the solution from the spectrum of the rows."""
         return solve_deltas(problem, np.array([problem.ball.delta]), tol)[0]
 
-    def solve_path(
+    def _solve_path(
         self, problem: Problem, deltas: Array, tol: float, max_iter: int, starts: Starts | None
     ) -> list[Solution]:
         """Return the solutions at every delta from one spectrum."""

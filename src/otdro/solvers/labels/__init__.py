@@ -1,4 +1,3 @@
 """Labels that may be changed at a price, for losses of one score."""
 
 from .method import PricedLabels as PricedLabels
-from .method import PricedMultinomial as PricedMultinomial

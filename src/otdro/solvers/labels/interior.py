@@ -1,190 +1,369 @@
-r"""A primal-dual interior point method for the largest of smooth pieces.
+r"""A primal-dual interior point method for the largest of smooth pieces, under any norm.
 
 .. math:: \min_{\theta, b, s, T}\ \delta\lambda + \sum_i \pi_i T_i\quad\text{s.t.}\quad
-          T_i - f_{ij}(z_i, s) = \sigma_{ij} \ge 0,\qquad t \ge \|\theta\|_*,
+          T_i - f_{ij}(z_i, s) = \sigma_{ij} \ge 0,\qquad t \ge \|\theta\|_*.
 
-s = (t,) at order 1, where lambda = Lip t, and (t, lambda) at order 2. The multipliers of sigma are
-the shares q of the pieces in a row, those of the norm are prices (``norm_rows``); steps are
-Mehrotra's, sigma q = mu. Several problems take their steps together, along the last axis of arrays.
+The multipliers of sigma are the shares q of the pieces in a row, those of the norm are prices
+(``norm_rows``). Steps are Mehrotra's, sigma q = mu.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import cho_solve
 
+from ...duality.ties import factored
 from ..base import duality_gap
-from ..norm_rows import NormRows
-from .equations import Iterate, PricedEquations, Step, total_of
-from .pieces import SmoothPieces
-from .priced_rows import Accuracy, Place, PricedMinimum, PricedRows, Risk
+from ..norm_rows import NormPoint, NormRows, NormStep
+from .pieces import Minimum, Pieces, Place, PricedRows, along
 
 Array = NDArray[Any]
 
-#: Steps at most: where they do not do, smoothings are followed.
-STEPS = 80
-#: The largest and the least first mu, in units of the risk, and of t at order 2 the largest share
-#: that it is above the norm.
-FIRST, LEAST_FIRST, MOST_ROOM = 0.03, 1e-4, 0.1
-#: The share of the way to the boundary that a step takes, and of a slack that curvature may take.
-SHORT_OF, LEFT = 0.995, 0.1
+#: The least and the largest first mu, in units of the risk.
+LEAST_FIRST, FIRST = 1e-4, 0.03
+#: At order 2 the first t is at most this share above the norm.
+MOST_ROOM = 0.1
+#: The share of the way to the boundary that a step takes.
+SHORT_OF = 0.995
+#: The share of a slack that remains where curvature took more of it.
+LEFT = 0.1
 #: Pieces that a row does not have are this far below its others, in units of the risk.
 FAR_BELOW = 1e3
-#: The sum of products, in units of the target, from which on bounds are worth their time.
+#: The sum of products, in units of the target, from which on bounds are computed.
 WORTH = 3.0
 #: Halvings of a step that leaves the domain of the pieces, or multiplies the sum of the products.
-HALVINGS, MOST_GROWTH = 20, 2.0
+HALVINGS = 20
+#: Newton steps at most to the least of a barrier problem.
+CENTRING = 50
+#: The decrease, in units of mu, below which a barrier problem is solved.
+CENTRED = 0.1
+#: The share of the predicted decrease that such a step must bring.
+ARMIJO = 0.1
+#: The least mu, in units of the target: smaller ones leave rounding only.
+LEAST = 1e-2
+#: The length of a step below which the barrier problem is solved instead, at this share of the
+#: mean product.
+JAMMED, SMALLER = 0.2, 0.1
+#: Newton steps to the heights of the rows.
+ROOT_STEPS = 8
+#: The factor by which a step may increase the sum of the products.
+MOST_GROWTH = 2.0
+
+
+@dataclass(frozen=True, eq=False)
+class Iterate:
+    """A place with its pieces, heights T (n,), shares q (J, n) and the slacks of the norm."""
+
+    place: Place
+    pieces: Pieces
+    T: Array
+    q: Array
+    norm: NormPoint
+
+    @property
+    def sigma(self) -> Array:
+        """The slacks of the pieces."""
+        return np.asarray(self.T - self.pieces.value)
+
+    def total(self, rows: PricedRows) -> float:
+        """Return the sum of the products."""
+        of_rows = rows.weights @ (self.q * self.sigma).sum(axis=0)
+        return float(of_rows) + float(self.norm.total[0])
+
+    @property
+    def inside(self) -> bool:
+        """Whether slacks and shares are positive numbers, and theta is not 0."""
+        value = self.pieces.value
+        good = np.isfinite(value) & (value < self.T) & (self.q > 0)
+        return bool(good.all() and self.place.theta.any())
+
+
+class Goal(NamedTuple):
+    """The unit of the risk, the gap asked for and the steps at most."""
+
+    unit: float
+    target: float
+    max_iter: int
+
+
+class Step(NamedTuple):
+    """The moves of (theta, b, s), scores, heights, slacks (J, n), shares, and of the norm.
+
+    ``descent`` is the slope of the barrier problem along it, with the sign of a decrease.
+    """
+
+    move: Array
+    descent: float
+    dz: Array
+    raised: Array
+    ds: Array
+    dq: Array
+    norm: NormStep
 
 
 def minimise(
     rows: PricedRows,
     norm: NormRows,
-    place: Place,
-    risk_of: Risk,
-    known: float,
-    accuracy: Accuracy,
-) -> PricedMinimum | None:
-    """Return the minimum of one problem, as ``minimise_each``; ``known`` bounds the least risk."""
-    alone = rows.beside([rows])
-    risk, lam = risk_of(place)
-    first = Place(place.theta[:, None], np.array([place.b]), place.s[:, None], place.z[:, None])
-    start = (first, np.array([lam]), np.array([risk - known]))
-    each = Accuracy(np.array([accuracy.unit]), np.array([accuracy.target]), accuracy.max_iter)
-    return minimise_each(alone, norm, *start, each)[0]
+    start: Place,
+    above: float,
+    goal: Goal,
+) -> Minimum:
+    """Return the best place found with its gap.
 
-
-def minimise_each(
-    rows: PricedRows, norm: NormRows, first: Place, lam: Array, above: Array, accuracy: Accuracy
-) -> list[PricedMinimum | None]:
-    """Return the minimum of each problem, None where the steps do not get there.
-
-    ``first`` are places of multipliers ``lam``, their risk at most ``above`` over the least one.
+    ``start`` has a risk of at most ``above`` over the least one.
     """
-    unit, target, max_iter = accuracy
-    mu = unit * np.clip(above / unit, LEAST_FIRST, FIRST)
-    now = _first(rows, norm, first, lam, mu, unit)
-    found: list[PricedMinimum | None] = [None] * len(lam)
-    left = np.arange(len(lam))
-    lower, slopes = np.zeros(len(left)), np.zeros_like(now.z)
-    for n_iter in range(1, min(STEPS, max_iter) + 1):
-        system = PricedEquations(rows, norm, now)
-        step = system.step()
-        near = system.total <= WORTH * target
-        for move in (step, None) if near.any() else ():
-            value, mean = system.bound(move)
-            better = value > lower
-            lower = np.where(better, value, lower)
-            slopes = np.where(better, mean, slopes)
-        risk = rows.rate * now.s[-1] + rows.weighted_sum(now.pieces.value.max(axis=0))
-        done = near & (risk - lower <= target)
-        for j in np.flatnonzero(done).tolist():
-            known = (now.place(j), float(risk[j]), rows.multiplier(now.s[-1, j]))
-            gap = duality_gap(risk[j], lower[j])
-            found[left[j]] = PricedMinimum(*known, gap, slopes[:, j], n_iter)
-        if done.all():
+    unit, target, max_iter = goal
+    mu = unit * float(np.clip(above / unit, LEAST_FIRST, FIRST))
+    first = _first(rows, norm, start, mu, unit)
+    now, solved, n_iter = _centred(rows, norm, first, mu, unit)
+    lower, slopes, best = 0.0, np.zeros_like(start.z), None
+    while True:
+        n_iter += 1
+        equations = _Equations(rows, norm, now)
+        step = equations.step(LEAST * target)
+        risk = rows.rate * float(now.place.s[-1])
+        risk += float(rows.weights @ now.pieces.value.max(axis=0))
+        if best is None or risk < best.risk:
+            best = Minimum(now.place, risk, rows.worst.rate * now.place.s[-1], np.inf, slopes, 0)
+        if equations.total <= WORTH * target:
+            for move in (step, None):
+                value, mean = equations.bound(move)
+                if value > lower:
+                    lower, slopes = value, mean
+        gap = duality_gap(best.risk, lower)
+        if gap <= target or n_iter >= max_iter:
             break
-        after, inside = _after(system, step, unit)
-        keep = np.flatnonzero(inside & ~done)
-        if not len(keep):
+        after, length = _after(equations, step, unit)
+        if after is None:
             break
-        if len(keep) < len(left):
-            rows, after = rows.problems(keep), after.problems(keep)
-            left, lower, slopes = left[keep], lower[keep], slopes[:, keep]
-            unit, target = unit[keep], target[keep]
-        now = after
-    return found
+        if length >= JAMMED:
+            now, solved = after, True
+        else:
+            mu = (SMALLER if solved else 1.0) * equations.mean
+            now, solved, taken = _centred(rows, norm, now, mu, unit)
+            n_iter += taken
+    return replace(best, gap=gap, slopes=slopes, n_iter=n_iter)
 
 
-def _first(
-    rows: PricedRows, norm: NormRows, first: Place, lam: Array, mu: Array, unit: Array
+def _first(rows: PricedRows, norm: NormRows, start: Place, mu: float, unit: float) -> Iterate:
+    """Return the iterate at a place whose products are about mu."""
+    room = _room(rows, start, mu)
+    at = norm.begin(start.theta[:, None], np.array([room]), np.array([mu]))
+    s = start.s.copy()
+    s[0] = at.t[0]
+    if not rows.worst.inside(s):
+        s[-1] = 2 * s[0] ** 2 / rows.worst.growth
+    return _on_path(rows, replace(start, s=s), _pieces(rows, start.z, s, unit), at, norm, mu)
+
+
+def _on_path(
+    rows: PricedRows, place: Place, pieces: Pieces, at: NormPoint, norm: NormRows, mu: float
 ) -> Iterate:
-    """Return the iterates at places of multipliers lam whose products are about mu."""
-    theta, b, z, t = first.theta, first.b, first.z, first.s[0]
-    at = norm.begin(theta, _room(rows, z, t, lam, mu), mu)
-    s = np.stack([at.t, lam])[: rows.worst.scalars]
-    if rows.worst.growth > 0:
-        s[-1] = np.where(rows.worst.inside(s), s[-1], 2 * s[0] ** 2 / rows.worst.growth)
-    pieces = _pieces(rows, z, s, unit)
-    T = pieces.value.max(axis=0) + len(pieces.value) * mu
-    q = 1 / (T - pieces.value)
-    return Iterate(theta, b, s, z, pieces, T, q / q.sum(axis=0), at)
+    """Return the iterate at a place whose products are all mu: heights with sum mu/sigma = 1."""
+    top = pieces.value.max(axis=0)
+    behind = top - pieces.value
+    h = np.full_like(top, mu)
+    for _ in range(ROOT_STEPS):
+        # sum mu/(h + behind) is convex and falls: Newton's steps stay below the root
+        q = mu / (h + behind)
+        h += (q.sum(axis=0) - 1) / (q / (h + behind)).sum(axis=0)
+    q = mu / (h + behind)
+    return Iterate(
+        place, pieces, top + h, q / q.sum(axis=0), replace(at, price=mu * norm.share / at.slack)
+    )
 
 
-def _room(rows: PricedRows, z: Array, t: Array, lam: Array, mu: Array) -> Array:
-    """Return how far above the norm t is where mu is its product with the price of t."""
-    if rows.worst.scalars == 1:
-        return np.maximum(lam / rows.loss.lipschitz - t, mu / rows.rate)
-    pieces = rows.worst.at(z, rows.y, np.stack([t, lam]))
-    top = pieces.value.argmax(axis=0)[None]
-    slope = np.take_along_axis(pieces.slope[1], top, axis=0)[0]
-    price = rows.weighted_sum(slope)
-    most = MOST_ROOM * t
-    return np.where(price > 0, np.minimum(mu / np.where(price > 0, price, 1.0), most), most)
+def _barrier(rows: PricedRows, norm: NormRows, now: Iterate, mu: float) -> float:
+    """Return the objective with the barriers of all slacks at weight mu."""
+    heights = now.T - mu * np.log(now.sigma).sum(axis=0)
+    outside = mu * float((norm.share * np.log(now.norm.slack)).sum())
+    return rows.rate * float(now.place.s[-1]) + float(rows.weights @ heights) - outside
 
 
-def _pieces(rows: PricedRows, z: Array, s: Array, unit: Array) -> SmoothPieces:
-    """Return the pieces, those that a row does not have far below the others."""
-    found = rows.worst.at(z, rows.y, s)
-    least = found.value.max(axis=0) - FAR_BELOW * unit
-    return replace(found, value=np.maximum(found.value, least))
-
-
-def _after(system: PricedEquations, step: Step, unit: Array) -> tuple[Iterate, Array]:
-    """Return the iterates after steps, shortened where curvature makes the products much larger.
-
-    At rounding, or where a piece is infinite, the steps of a problem end: it is not inside.
-    """
-    length = np.minimum(1.0, SHORT_OF * system.longest(step))
-    for _ in range(HALVINGS):
-        after, within = _along(system, step, length, unit)
-        good = within & (total_of(system.rows, after) <= MOST_GROWTH * system.total)
-        if good.all():
+def _centred(
+    rows: PricedRows, norm: NormRows, now: Iterate, mu: float, unit: float
+) -> tuple[Iterate, bool, int]:
+    """Return the least of the barrier problem at mu, whether it was reached, and the steps."""
+    now = _on_path(rows, now.place, now.pieces, now.norm, norm, mu)
+    value = _barrier(rows, norm, now, mu)
+    for n_iter in range(CENTRING):
+        equations = _Equations(rows, norm, now)
+        step = equations.towards(mu, 0 * now.q, 0 * now.norm.slack)
+        if step.descent <= CENTRED * mu:
+            return now, True, n_iter
+        length = min(1.0, SHORT_OF * equations.longest(step, prices=False))
+        for _ in range(HALVINGS):
+            after = _along(equations, step, length, unit)
+            if after is not None:
+                after = _on_path(rows, after.place, after.pieces, after.norm, norm, mu)
+                new = _barrier(rows, norm, after, mu)
+                if new <= value - ARMIJO * length * step.descent:
+                    break
+            length /= 2
+        else:
             break
-        length = np.where(good, length, length / 2)
-    return after, within & after.inside
+        now, value = after, new
+    return now, False, n_iter
 
 
-def _along(
-    system: PricedEquations, step: Step, length: Array, unit: Array
-) -> tuple[Iterate, Array]:
-    """Return the iterates after parts of steps, and which are in the domain of the pieces.
+def _room(rows: PricedRows, start: Place, mu: float) -> float:
+    """Return how far above the norm t is where mu is its product with the price of t."""
+    w = rows.norm(start.theta)
+    if rows.worst.scalars == 1:
+        return max(float(start.s[0]) - w, mu / rows.rate)
+    pieces = rows.at(start.z, start.s)
+    top = pieces.value.argmax(axis=0)[None]
+    price = float(rows.weights @ np.take_along_axis(pieces.slope[1], top, axis=0)[0])
+    most = MOST_ROOM * w
+    return min(mu / price, most) if price > 0 else most
+
+
+def _pieces(rows: PricedRows, z: Array, s: Array, unit: float) -> Pieces:
+    """Return the pieces, those that a row does not have far below the others."""
+    pieces = rows.at(z, s)
+    least = pieces.value.max(axis=0) - FAR_BELOW * unit
+    return replace(pieces, value=np.maximum(pieces.value, least))
+
+
+def _after(equations: _Equations, step: Step, unit: float) -> tuple[Iterate | None, float]:
+    """Return the iterate after a step and its length.
+
+    The step is shortened where curvature makes the products much larger. At rounding, or where a
+    piece is infinite, there is no iterate.
+    """
+    length = min(1.0, SHORT_OF * equations.longest(step))
+    for _ in range(HALVINGS):
+        after = _along(equations, step, length, unit)
+        if after is not None and after.total(equations.rows) <= MOST_GROWTH * equations.total:
+            break
+        length /= 2
+    return (after if after is not None and after.inside else None), length
+
+
+def _along(equations: _Equations, step: Step, length: float, unit: float) -> Iterate | None:
+    """Return the iterate after a part of a step, None outside of the domain of the pieces.
 
     Heights rise by what curvature adds to the pieces in the mean of their shares, and more where
-    it took most of a slack. Outside of the domain the scalars stay what they were.
+    it took most of a slack.
     """
-    rows, now, d = system.rows, system.now, len(system.now.theta)
-    theta = now.theta + length * step.move[:d]
-    s = now.s + length * step.move[d + 1 :]
-    at = system.norm.after(theta, now.norm, step.norm.shortened(length), s[0])
-    s[0] = at.t
-    within = rows.worst.inside(s)
-    s = np.where(within, s, now.s)
-    z = now.z + length * step.dz
+    rows, now = equations.rows, equations.now
+    place, d = now.place, len(now.place.theta)
+    theta = place.theta + length * step.move[:d]
+    s = place.s + length * step.move[d + 1 :]
+    at = equations.norm.after(
+        theta[:, None], now.norm, step.norm.shortened(length), np.array([s[0]])
+    )
+    s[0] = at.t[0]
+    if not rows.worst.inside(s):
+        return None
+    z = place.z + length * step.dz
     pieces = _pieces(rows, z, s, unit)
-    sigma = system.sigma + length * step.ds
+    sigma = now.sigma + length * step.ds
     q = now.q + length * step.dq
     T = now.T + length * step.raised
     if len(q) != len(pieces.value):
         q, sigma = _regrouped(q, sigma, pieces.value)
+    elif not np.array_equal(pieces.there, now.pieces.there):
+        some = (pieces.there != now.pieces.there).any(axis=0)
+        q[:, some], sigma[:, some] = _regrouped(q[:, some], sigma[:, some], pieces.value[:, some])
     T = T + (q * (pieces.value + sigma - T)).sum(axis=0) / q.sum(axis=0)
     T = np.maximum(T, (pieces.value + LEFT * sigma).max(axis=0))
-    b = now.b + length * step.move[d]
-    return Iterate(theta, b, s, z, pieces, T, q, at), within
+    b = place.b + length * float(step.move[d])
+    return Iterate(Place(theta, b, s, z), pieces, T, q, at)
 
 
 def _regrouped(q: Array, sigma: Array, value: Array) -> tuple[Array, Array]:
-    """Return shares and slacks of pieces whose number per label has changed.
+    """Return shares and slacks of rows of which some pieces are new or gone.
 
     A label keeps its share and its least slack, from its best piece on; within it products are
     equal.
     """
-    shape = value.shape[1:]
-    grouped = value.reshape(2, -1, *shape)
-    least = sigma.reshape(2, -1, *shape).min(axis=1, keepdims=True)
+    n = value.shape[1]
+    grouped = value.reshape(2, -1, n)
+    least = sigma.reshape(2, -1, n).min(axis=1, keepdims=True)
     slack = least + grouped.max(axis=1, keepdims=True) - grouped
     share = 1 / slack
-    share *= q.reshape(2, -1, *shape).sum(axis=1, keepdims=True) / share.sum(axis=1, keepdims=True)
-    return share.reshape(-1, *shape), slack.reshape(-1, *shape)
+    share *= q.reshape(2, -1, n).sum(axis=1, keepdims=True) / share.sum(axis=1, keepdims=True)
+    return share.reshape(-1, n), slack.reshape(-1, n)
+
+
+class _Equations:
+    """Newton's equations of an iterate, in (theta, b, s)."""
+
+    def __init__(self, rows: PricedRows, norm: NormRows, now: Iterate) -> None:
+        self.rows, self.norm, self.now = rows, norm, now
+        self.sigma = now.sigma
+        self.W = now.q / self.sigma
+        self.weight = self.W.sum(axis=0)
+        self.share = self.W / self.weight
+        theta = now.place.theta
+        self.line = norm.linearised(theta[:, None], now.norm)
+        self.total = now.total(rows)
+        self.mean = self.total / (len(self.sigma) + float(norm.share.sum()))
+        #: (theta, t) among (theta, b, s)
+        self.head = np.append(np.arange(len(theta)), len(theta) + 1)
+        # sum q f'' + W (f' - mean)(f' - mean)' of every row
+        pieces = now.pieces
+        off = pieces.slope - (self.share * pieces.slope).sum(axis=1)[:, None]
+        bend = np.einsum("kjn,ljn->kln", self.W * off, off)
+        bend += np.einsum("jn,kljn->kln", now.q, pieces.bend)
+        H = rows.hessian(bend)
+        H[np.ix_(self.head, self.head)] += self.line.matrix[:, :, 0]
+        self.factor = factored(H)
+
+    def step(self, least: float) -> Step:
+        """Return Mehrotra's step: towards the boundary first, then to where that leaves room."""
+        now = self.now
+        ahead = self.towards(0.0, 0 * now.q, 0 * now.norm.slack)
+        length = self.longest(ahead)
+        sigma, q = self.sigma + length * ahead.ds, now.q + length * ahead.dq
+        slack = now.norm.slack + length * ahead.norm.slack
+        price = now.norm.price + length * ahead.norm.price
+        left = float(self.rows.weights @ (sigma * q).sum(axis=0)) + float((slack * price).sum())
+        mu = max((left / self.total) ** 3 * self.mean, least)
+        return self.towards(mu, ahead.ds * ahead.dq, ahead.norm.slack * ahead.norm.price)
+
+    def towards(self, mu: float, products: Array, head: Array) -> Step:
+        """Return the step to sigma q = mu - products, those of the norm mu share - head."""
+        rows, now, d = self.rows, self.now, len(self.now.place.theta)
+        slope = now.pieces.slope
+        aimed = (mu - products) / self.sigma
+        spare = (aimed.sum(axis=0) - 1) / self.weight
+        g = rows.gradient(((aimed - self.W * spare) * slope).sum(axis=1))
+        aim = mu * self.norm.share - head
+        g[self.head] += self.line.force(aim)[:, 0]
+        move = -np.asarray(cho_solve(self.factor, g, check_finite=False))
+        dz = rows.design.scores(move[:d]) + move[d]
+        rise = along(slope, [dz, *move[d + 1 :]])
+        raised = (self.share * rise).sum(axis=0) + spare
+        ds = raised - rise
+        dq = aimed - now.q - self.W * ds
+        of_norm = self.line.step(move[self.head, None], aim)
+        return Step(move, -float(g @ move), dz, raised, ds, dq, of_norm)
+
+    def longest(self, step: Step, prices: bool = True) -> float:
+        """Return the longest part of a step, at most all of it, that stays inside.
+
+        Without ``prices`` heights and prices are free.
+        """
+        now = self.now
+        falls = [
+            -step.norm.slack / now.norm.slack,
+            -step.move[-1:] / now.place.s[-1],
+        ]
+        if prices:
+            falls += [-step.ds / self.sigma, -step.dq / now.q, -step.norm.price / now.norm.price]
+        return 1 / max(1.0, *(float(fall.max()) for fall in falls))
+
+    def bound(self, step: Step | None) -> tuple[float, Array]:
+        """Return the bound of shares and slopes, continued along a step, and mean slopes."""
+        now, pieces = self.now, self.now.pieces
+        q, a = now.q, pieces.slope[0]
+        if step is not None:
+            q = q + step.dq
+            a = a + along(pieces.bend[0], [step.dz, *step.move[len(now.place.theta) + 1 :]])
+        return self.rows.bound(pieces.label, pieces.kept, q / q.sum(axis=0), a)

@@ -1,30 +1,39 @@
-"""The methods of labels that change at a price: which steps, and from where."""
+"""The method of labels that change at a price, for losses of one score."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...design import model_scores
+from ...duality import AT_THRESHOLD, Dual, least_finite, priced_risk, priced_tangent
+from ...duality.multiplier import least_price
 from ...problem import Problem, Solution
-from ..base import Method, Starts, constant_risk, verdict
-from ..norm_rows import norm_rows
-from ..softmax.method import MultinomialNewton, PairCoordinates, pair_penalty
-from . import constant, cuts, interior, tied_rows, together
-from .inside import LEAST_T, Inside
-from .pieces import pieces_of
-from .priced_rows import Accuracy, Place, PricedMinimum
-from .smoothed_pieces import minimise
-from .softmax import PricedSoftmax
-from .softmax import minimise as minimise_softmax
+from ..base import Method, Starts, constant_risk, duality_gap, each_alone, verdict
+from ..euclidean.coordinates import Coordinates
+from ..norm_rows import FaceRows, norm_rows
+from . import interior
+from .pieces import Minimum, Place, PricedRows, worst_loss
 
 Array = NDArray[Any]
 
-#: Rows up to which folds are solved together, and scores of problems whose steps are.
-TOGETHER_UP_TO, ENTRIES = 500, 40_000
-#: Multiples of delta by way of which a minimum is found that steps from fixed labels do not find.
-LARGER = tuple(2.0**k for k in range(12, -1, -1))
+#: Factors of the coefficients with fixed labels among which a start is chosen.
+SCALES = tuple(0.5**k for k in range(7))
+#: About how many rows choose the start, and the accuracy of their risk, relative to it.
+ROUGH_ROWS, ROUGHLY = 500, 1e-2
+#: A first t is this much above the norm of theta, and at least LEAST_T.
+ABOVE, LEAST_T = 1.1, 1e-2
+#: The accuracy of the risk that is returned, relative to it.
+FINELY = 1e-10
+#: The share of the class +1 at which a constant model has the largest risk.
+EVEN = 0.5
+#: Problems with some cuts of a norm at most, and the share of the gap so far to which one is
+#: solved.
+ROUNDS, LOOSE = 300, 0.1
 
 
 class PricedLabels(Method):
@@ -37,152 +46,236 @@ class PricedLabels(Method):
     def lacks(self, problem: Problem) -> str | None:
         """Refuse curved losses at order 2 without a Euclidean cost, and other losses."""
         loss, ball = problem.loss, problem.ball
-        if pieces_of(loss, ball.order, ball.label_cost) is None:
+        if worst_loss(loss, ball.order) is None:
             return f"a label_cost at order={ball.order} has no method for {type(loss).__name__}"
-        curved = loss.pieces is None
-        if ball.order == 2 and curved and not ball.cost.euclidean:
+        if ball.order == 2 and loss.pieces is None and not ball.cost.euclidean:
             return f"order=2 with {type(loss).__name__} needs a Euclidean or Mahalanobis cost"
         return None
 
     def solve(
-        self, problem: Problem, tol: float, max_iter: int, start: Solution | None = None
-    ) -> Solution:
-        """Return the minimiser."""
-        at = Inside(problem)
-        b, unit = constant_risk(problem)
-        accuracy = Accuracy(unit, tol * unit, max_iter)
-        found = None if start is None else _from_start(at, start, accuracy)
-        if found is None:
-            zero = at.place(np.zeros(problem.X.shape[1]), b)
-            if at.norm_rows is None:
-                found = cuts.minimise(at, zero, 0.0, accuracy)
-            else:
-                found = minimise(at.rows, at.norm_rows, zero, at.risk, accuracy)
-        return at.solution(found, accuracy.target)
+        self,
+        problems: list[Problem],
+        deltas: Array,
+        tols: Sequence[float],
+        max_iter: int,
+        starts: Sequence[Starts] | None,
+    ) -> list[list[Solution]]:
+        """Return the solutions from those with fixed labels, which ``starts`` are."""
+        assert starts is not None
 
-    def folds_together(self, problem: Problem) -> bool:
-        """Whether the problems are so small that the steps of several at once are cheaper."""
-        smooth = problem.loss.pieces is None
-        few = problem.X.shape[0] <= TOGETHER_UP_TO
-        return bool(smooth and few and problem.ball.cost.euclidean)
+        def alone(p: int, problem: Problem, fixed: Starts) -> list[Solution]:
+            at = Coordinates(problem)
+            return [
+                _unchanged(problem.at(delta), start, tols[p])
+                or _solved(problem.at(delta), at, tols[p], max_iter, start)
+                for delta, start in zip(deltas.tolist(), fixed, strict=True)
+            ]
 
-    def solve_each(
-        self, problems: list[Problem], tol: float, max_iter: int, starts: Starts
-    ) -> list[Solution]:
-        """Solve problems that differ in weights and delta, from those with fixed labels.
-
-        Their steps are taken together; what these do not solve is solved alone.
-        """
-        alike = Inside(problems[0])
-        each = [alike.at(problem) for problem in problems]
-        unit = np.array([constant_risk(problem)[1] for problem in problems])
-        found: list[PricedMinimum | None] = []
-        size = max(1, ENTRIES // len(problems[0].weights))
-        for k in range(0, len(problems), size):
-            part = slice(k, k + size)
-            accuracy = Accuracy(unit[part], tol * unit[part], max_iter)
-            found += together.minimise_each(each[part], starts[part], accuracy)
-        return [
-            self.solve(at.problem, tol, max_iter, start)
-            if minimum is None
-            else at.solution(minimum, target)
-            for at, start, minimum, target in zip(each, starts, found, tol * unit, strict=True)
-        ]
+        return each_alone(problems, starts, alone)
 
 
-def _from_start(at: Inside, start: Solution, accuracy: Accuracy) -> PricedMinimum | None:
-    """Return the minimum from the solution with fixed labels, None where no steps get there."""
-    rows, below = at.rows, start.objective - start.gap
-    fixed = (at.place(start.coef, start.intercept), start.multiplier)
-    place = at.nearer(*fixed, smaller=at.newton)
-    risk, lam = at.risk(place)
-    found = constant.minimise(rows, risk, accuracy.target)
-    if found is not None:
-        return found
-    if at.norm_rows is None:
-        return cuts.minimise(at, place, below, accuracy)
-    moves = bool(start.coef.any())
-    if moves and at.newton:
-        found = tied_rows.minimise(rows, place, lam, accuracy)
-    # interior points take fewer steps from coefficients that are too large, where they get there
-    for smaller in (False, True):
-        if found is None and (moves or not at.problem.ball.cost.euclidean):
-            known = (at.nearer(*fixed, smaller), at.risk, below)
-            found = interior.minimise(rows, at.norm_rows, *known, accuracy)
-    if found is None and moves and rows.worst.scalars == 2:
-        found = _from_larger_deltas(at, *fixed, below, accuracy)
-    return found
+def _unchanged(problem: Problem, fixed: Solution, tol: float) -> Solution | None:
+    """Return the solution with fixed labels where it is one with a label price, else None.
 
-
-def _from_larger_deltas(
-    at: Inside, place: Place, lam: float, below: float, accuracy: Accuracy
-) -> PricedMinimum | None:
-    """Return the minimum by way of larger deltas, each from the one before, None if there is none.
-
-    Where rows are separable and delta is small the best multiplier is far from that of fixed
-    labels. ``below`` bounds the least risk at this delta, and with it those at larger ones.
+    The price only lets the adversary do more, so that they are the same where it is not used.
     """
-    assert at.norm_rows is not None
-    found: PricedMinimum | None = None
-    for factor in LARGER:
-        one = at.at(at.problem.at(factor * at.rows.delta))
-        begin = one.nearer(place, lam, smaller=False)
-        found = None
-        if at.newton:
-            best = one.risk(begin)[1]
-            found = tied_rows.minimise(one.rows, begin, best, accuracy)
-        if found is None:
-            found = interior.minimise(one.rows, at.norm_rows, begin, one.risk, below, accuracy)
-        if found is not None:
-            place, lam = found.place, found.multiplier
-    return found
+    coef, ball = fixed.coef, problem.ball
+    z = model_scores(problem.X, coef, fixed.intercept)
+    w = float(ball.cost.dual_norm(coef)) if coef.any() else 0.0
+    known = (z, problem.y, problem.weights, problem.loss, w, ball)
+    if ball.order == 2 and w > 0 and fixed.multiplier > least_finite(problem.loss, w):
+        # at the solution's own multiplier, the best one where no label is changed
+        risk = float(priced_tangent(*known, fixed.multiplier).value)
+    else:
+        risk = priced_risk(*known).risk
+    gap = fixed.gap + max(risk - fixed.objective, 0.0)
+    if gap > max(fixed.gap, tol * constant_risk(problem)[1]):
+        return None
+    return replace(fixed, objective=max(risk, fixed.objective), gap=gap)
+
+
+def _solved(
+    problem: Problem, at: Coordinates, tol: float, max_iter: int, start: Solution
+) -> Solution:
+    """Return the minimiser from the solution with fixed labels."""
+    unit = constant_risk(problem)[1]
+    target = tol * unit
+    rows = priced_rows(problem, at)
+    best = constant(rows, target)
+    if best is None:
+        theta, b = at.theta(start.coef), at.centred(start.intercept, start.coef)
+        place, dual = _start(rows, theta, b, problem)
+        above = dual.risk - (start.objective - start.gap)
+        norm = norm_rows(problem.ball.cost, rows.design.d)
+        goal = interior.Goal(unit, target, max_iter)
+        if norm is None:
+            best = _by_cuts(rows, problem, place, above, goal)
+        else:
+            best = interior.minimise(rows, norm, place, above, goal)
+    return _solution(problem, at, best, target)
+
+
+def priced_rows(problem: Problem, at: Coordinates) -> PricedRows:
+    """Return the rows of a problem in its coordinates."""
+    ball = problem.ball
+    worst = worst_loss(problem.loss, ball.order)
+    assert worst is not None
+    return PricedRows(
+        at.design,
+        problem.y,
+        problem.weights,
+        worst,
+        ball.cost,
+        ball.delta,
+        ball.label_cost,
+        problem.fit_intercept,
+    )
+
+
+def _start(rows: PricedRows, theta: Array, b: float, problem: Problem) -> tuple[Place, Dual]:
+    """Return the place of least risk along coefficients, and its risk with the best multiplier.
+
+    A price makes coefficients smaller. Only some rows are looked at.
+    """
+    if not theta.any():
+        a = rows.weights * rows.worst.loss.derivative(np.full(len(rows.y), b), rows.y)
+        pull = rows.design.adjoint(a)
+        theta = -LEAST_T / max(rows.norm(pull), np.finfo(float).tiny) * pull
+    z = rows.design.scores(theta)
+    some = slice(None, None, max(1, len(z) // ROUGH_ROWS))
+    weights = rows.weights[some] / rows.weights[some].sum()
+    w = rows.norm(theta)
+    ball, loss = problem.ball, problem.loss
+    known = [
+        priced_risk(k * (z[some] + b), rows.y[some], weights, loss, k * w, ball, rtol=ROUGHLY)
+        for k in SCALES
+    ]
+    best = int(np.argmin([dual.risk for dual in known]))
+    scale, dual = SCALES[best], known[best]
+    t = max(ABOVE * scale * w, LEAST_T)
+    s = np.array([t])
+    if rows.worst.scalars == 2:
+        growth = rows.worst.growth
+        least = 2 * t**2 / growth if growth > 0 else 0.0
+        s = np.array([t, max(dual.multiplier, least)])
+    return Place(scale * theta, scale * b, s, scale * (z + b)), dual
+
+
+def _solution(problem: Problem, at: Coordinates, best: Minimum, target: float) -> Solution:
+    """Return the solution on the rows as given, at the best multiplier of its coefficients."""
+    place = best.place
+    coef = at.coef(place.theta)
+    w = float(problem.ball.cost.dual_norm(coef)) if coef.any() else 0.0
+    dual = _risk(problem, place, w, best.multiplier)
+    gap = max(best.gap - (best.risk - dual.risk), 0.0)
+    return Solution(
+        coef=np.ascontiguousarray(coef),
+        intercept=at.intercept(place.b, coef),
+        multiplier=dual.multiplier,
+        objective=dual.risk,
+        gap=gap,
+        n_iter=best.n_iter,
+        converged=bool(gap <= target),
+        message=verdict(gap, target, best.n_iter),
+        dual=best.slopes,
+    )
+
+
+def _risk(problem: Problem, place: Place, w: float, guess: float = 0.0) -> Dual:
+    """Return the worst-case risk of a place whose coefficients have dual norm w."""
+    known = (place.z, problem.y, problem.weights, problem.loss, w, problem.ball)
+    return priced_risk(*known, guess=guess, rtol=FINELY)
+
+
+def _by_cuts(
+    rows: PricedRows, problem: Problem, start: Place, above: float, goal: interior.Goal
+) -> Minimum:
+    """Return the minimum under a norm known only by ``norm``, ``dual_norm`` and ``direction``.
+
+    The dual norm is the largest of its cuts <v, theta>, ||v|| <= 1, and v = direction(theta) is the
+    one that is active at theta. A problem with some of them has a smaller risk: its bound is one
+    of the least risk, and its minimiser shows the next cut.
+    """
+    d, cost = rows.design.d, rows.cost
+    normals = np.asarray(cost.direction(np.vstack([np.eye(d), -np.eye(d)])))
+    best, lower, n_iter = None, 0.0, 0
+    for _ in range(ROUNDS):
+        reached = above if best is None else best.gap
+        rough = goal._replace(target=max(LOOSE * reached, goal.target / 4))
+        part = interior.minimise(rows, FaceRows(normals), start, above, rough)
+        n_iter += part.n_iter
+        lower = max(lower, part.risk - part.gap)
+        dual = _risk(problem, part.place, rows.norm(part.place.theta))
+        if best is None or dual.risk < best.risk:
+            best = replace(part, risk=dual.risk, multiplier=dual.multiplier)
+        best = replace(best, gap=duality_gap(best.risk, lower), n_iter=n_iter)
+        if best.gap <= goal.target or n_iter >= goal.max_iter:
+            break
+        normals = np.vstack([normals, cost.direction(part.place.theta)[None]])
+    assert best is not None
+    return best
+
+
+def constant(rows: PricedRows, target: float) -> Minimum | None:
+    r"""Return theta = 0 with its gap; None where that is above the target.
+
+    The adversary may change a share r of each class, so that the class +1 has the mass p' in the
+    place of p, at most delta/kappa away; the best constant has the largest least risk at the most
+    even p'. With centred class masses M of the rows and slopes a of the two labels,
+    :math:`\sum m a z = M\,(a_+ - a_-)(1 - r_+ - r_-)`, and what is left of the budget must pay for
+    it: more labels of both classes may be changed than p' asks for, which makes the classes more
+    alike.
+    """
+    loss, kappa, delta = rows.worst.loss, rows.kappa, rows.delta
+    p = float(rows.weights @ (rows.y > 0))
+    even = float(np.clip(EVEN, p - delta / kappa, p + delta / kappa)) if rows.fit_intercept else p
+    if not 0 < even < 1:
+        return None
+    b = 0.0
+    if rows.fit_intercept and even != EVEN:
+        b = float(loss.constant(np.array([-1.0, 1.0]), np.array([1 - even, even])))
+    both, masses = np.array([1.0, -1.0]), np.array([p, 1 - p])
+    kept, other = (loss.value(np.full(2, b), label) for label in (both, -both))
+    rise = least_price(other - kept, masses, 0.0, delta, kappa)
+    risk = float(masses @ kept) + rise.risk
+    slope = loss.derivative(np.full(2, b), both)
+    # the slopes of a model with an intercept sum to zero, so that any centre of the rows will do
+    y = rows.y - float(rows.weights @ rows.y) if rows.fit_intercept else rows.y
+    size = rows.polar(rows.design.adjoint(rows.weights * y)) * abs(float(slope[0] - slope[1])) / 2
+    square = float(np.array([even, 1 - even]) @ slope**2)
+    # what the moves cost where no label is changed
+    if rows.worst.scalars == 1:
+        move = size / loss.lipschitz
+    else:
+        move = size**2 / square if square > 0 else 0.0
+    large, small = (p, 1 - p) if even <= p else (1 - p, p)
+    excess = abs(p - even)
+    most = 1 - excess / large
+    # order 2: the least of move f^2 - 2 p (1 - p) kappa f
+    middle = min(p * (1 - p) * kappa / move, most) if move > 0 else most
+    for factor in (most, middle, 0.0):
+        # 1 - r_large - r_small = factor and large r_large - small r_small = excess
+        r_small = large * (most - factor)
+        r_large = (excess + small * r_small) / large
+        price = kappa * (excess + 2 * small * r_small) + move * factor**rows.worst.scalars
+        if price <= delta * (1 + AT_THRESHOLD):
+            break
+    else:
+        return None
+    share = np.where((rows.y > 0) == (even <= p), r_large, r_small)
+    label = np.stack([rows.y, -rows.y])
+    a = loss.derivative(np.full_like(label, b), label)
+    own = np.array([True, False])
+    lower, slopes = rows.bound(label, own, np.stack([1 - share, share]), a)
+    if risk - lower > target:
+        return None
+    n, d = len(rows.y), rows.design.d
+    place = Place(np.zeros(d), b, np.zeros(rows.worst.scalars), np.full(n, b))
+    return Minimum(place, risk, rise.multiplier, duality_gap(risk, lower), slopes, 1)
 
 
 def constant_model(problem: Problem, target: float) -> Solution | None:
     """Return the model theta = 0 where it is certified to be optimal; only class means matter."""
-    at = Inside(problem)
-    found = constant.minimise(at.rows, np.inf, target)
-    return None if found is None else at.solution(found, target)
-
-
-class PricedMultinomial(Method):
-    """The softmax model at order 1 whose labels change at a price."""
-
-    geometries = frozenset({"euclidean", "norm"})
-    certifies = "the excess over the least worst-case risk"
-    changes_labels = True
-    several_scores = True
-
-    def lacks(self, problem: Problem) -> str | None:
-        """Refuse what the softmax model refuses."""
-        return MultinomialNewton().lacks(problem)
-
-    def solve(
-        self, problem: Problem, tol: float, max_iter: int, start: Solution | None = None
-    ) -> Solution:
-        """Return the minimiser, from that with fixed labels or the constant model."""
-        ball = problem.ball
-        at = PairCoordinates(problem)
-        rows = at.rows(problem)
-        norm = norm_rows(ball.cost, rows.design.d)
-        assert norm is not None
-        task = PricedSoftmax(rows, pair_penalty(problem), norm, ball.delta, ball.label_cost)
-        b, unit = constant_risk(problem)
-        C, c, known = np.zeros((rows.design.d, rows.classes - 1)), b @ rows.basis, 0.0
-        if start is not None and start.coef.any():
-            inside = at.inside(start, rows.basis)
-            C, c, known = inside.C[0], inside.c[0], start.objective - start.gap
-        first = task.place(C, c, LEAST_T)
-        found = minimise_softmax(task, first, Accuracy(unit, tol * unit, max_iter), known)
-        coef, intercept = at.outside(*rows.split(found.at.x[:-1]), rows.basis)
-        return Solution(
-            coef=coef,
-            intercept=intercept,
-            multiplier=found.dual.multiplier,
-            objective=found.dual.risk,
-            gap=found.gap,
-            n_iter=found.n_iter,
-            converged=bool(found.gap <= tol * unit),
-            message=verdict(found.gap, tol * unit, found.n_iter),
-            dual=found.slopes,
-        )
+    at = Coordinates(problem)
+    best = constant(priced_rows(problem, at), target)
+    return None if best is None else _solution(problem, at, best, target)

@@ -1,35 +1,48 @@
-r"""The worst loss of a row as the largest of smooth pieces, of its own label and of the other one.
+r"""Rows whose label may change at the price kappa: the worst loss is the largest of smooth pieces.
 
-.. math:: f_i = \max_j f_{ij}(z_i, t, \lambda),\qquad
+.. math:: \min_{\theta, b, s}\ \delta\lambda + \sum_i \pi_i \max_j f_{ij}(z_i, s),\qquad
           f_{ij} = \psi(z_i, y_{ij}) - \kappa\lambda\,[y_{ij} \ne y_i],
 
-t >= ||theta||_*; at order 1 psi is the loss and lambda = Lip t, at order 2 it is the inner
-supremum, whose branches, or the pieces of a kinked loss, are pieces each.
+s = (t,) at order 1, where psi is the loss and lambda = Lip t, and (t, lambda) at order 2, where psi
+is the inner supremum; t >= ||theta||_*. The branches of psi, or the sides of a loss with a kink,
+are pieces each.
+
+With shares q of the pieces, masses :math:`m = \pi q`, slopes a of the pieces and phi the mass whose
+label changes, a bound below the least risk is
+
+.. math:: F^* \ge -\sum m\,\ell^*(a) / (1 + x/\delta)
+
+if :math:`\sum m a = 0` and the budget :math:`\delta + x - \kappa\varphi` pays for the moves:
+:math:`\|\sum m a z\|/\mathrm{Lip}` at order 1, :math:`\|\sum m a z\|^2/\sum m a^2` at order 2 (the
+risk is concave in delta, so that a budget which is x too large costs a share of x/delta).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...duality import move_derivatives
+from ...costs import Cost
+from ...design import Design
+from ...duality import balance, move_derivatives
 from ...losses import Loss
 
 Array = NDArray[Any]
 
+#: Value (n,), slope (p, n) and curvature (p, p, n) of one piece in (z, s).
+Piece = tuple[Array, Array, Array]
+
 
 @dataclass(frozen=True, eq=False)
-class SmoothPieces:
-    """J pieces of n rows in (z, t) or (z, t, lam).
-
-    Values are (J, n), slopes (p, J, n), curvatures ``bend`` (p, p, J, n); those of B problems have
-    these along one more axis, the last.
+class Pieces:
+    """J pieces of n rows in (z, s): ``value`` (J, n), ``slope`` (p, J, n), ``bend`` (p, p, J, n).
 
     ``label`` (J, n) is the label of a piece, ``kept`` (J,) whether it is the row's own. The slope
-    in z is dl/dz at the place the row is moved to.
+    in z is dl/dz at the place the row is moved to. ``there`` (J, n) are the pieces that exist.
     """
 
     value: Array
@@ -37,122 +50,80 @@ class SmoothPieces:
     bend: Array
     label: Array
     kept: Array
-
-    def problems(self, index: Array) -> SmoothPieces:
-        """Return the pieces of some of B problems."""
-        value, slope, bend = (part[..., index] for part in (self.value, self.slope, self.bend))
-        return SmoothPieces(value, slope, bend, self.label, self.kept)
+    there: Array
 
 
-#: Value (n,), slope (p, n) and curvature (p, p, n) of one piece.
-Piece = tuple[Array, Array, Array]
+class WorstLoss:
+    """The pieces of a loss at an order.
 
-
-class PricedPieces:
-    """The pieces of a loss at an order, those of the other label at kappa per unit of lam.
-
-    ``scalars`` is 1 for t, 2 for t and lam; ``growth`` 2 kappa of a quadratic loss, which needs
-    2 kappa lam > t^2, else 0.
+    ``scalars`` is 1 for t, 2 for t and lam; ``growth`` is 2 kappa_l of a quadratic loss, whose
+    domain is 2 kappa_l lam > t^2, else 0.
     """
 
     scalars = 2
     growth = 0.0
 
-    def __init__(self, loss: Loss, kappa: float) -> None:
+    def __init__(self, loss: Loss) -> None:
         self.loss = loss
-        self.kappa = kappa
 
     @property
-    def price(self) -> float:
-        """What a change of label takes off per unit of the last scalar."""
-        return self.kappa
-
-    def inside(self, s: Array) -> Any:
-        """Whether t and lam are positive, and 2 kappa lam > t^2 of a quadratic loss."""
-        return (s.min(axis=0) > 0) & ((self.growth == 0) | (self.growth * s[-1] > s[0] ** 2))
+    def rate(self) -> float:
+        """lambda per unit of the last scalar."""
+        return 1.0
 
     def under(self, z: Array, label: Array, s: Array) -> list[Piece]:
         """Return the pieces under a label, without its price."""
         raise NotImplementedError
 
-    def at(self, z: Array, y: Array, s: Array) -> SmoothPieces:
-        """Return the pieces of both labels."""
-        parts = []
-        for kept, label in ((True, y), (False, -y)):
-            for value, slope, bend in self.under(z, label, s):
-                if not kept:
-                    value = value - self.price * s[-1]
-                    slope[-1] -= self.price
-                parts.append((value, slope, bend, label, kept))
-        values, slopes, bends, labels, own = zip(*parts, strict=True)
-        slopes_of, bends_of = np.stack(slopes, axis=1), np.stack(bends, axis=2)
-        return SmoothPieces(np.stack(values), slopes_of, bends_of, np.stack(labels), np.array(own))
+    def inside(self, s: Array) -> bool:
+        """Whether t and lam are positive and in the domain of a quadratic loss."""
+        return bool(s.min() > 0 and (self.growth == 0 or self.growth * s[-1] > s[0] ** 2))
 
 
-class OrderOne(PricedPieces):
-    """max(l(z, y), l(z, -y) - kappa Lip t), a piecewise linear loss by its affine pieces."""
+class OrderOne(WorstLoss):
+    """The loss; of a piecewise linear one its affine pieces."""
 
     scalars = 1
 
     @property
-    def price(self) -> float:
-        """The price of lam = Lip t."""
-        return self.kappa * self.loss.lipschitz
+    def rate(self) -> float:
+        """Lambda = Lip t."""
+        return self.loss.lipschitz
 
     def under(self, z: Array, label: Array, s: Array) -> list[Piece]:
         """Return the loss, or one piece per slope."""
-        found = []
-        for value, slope, bend in _losses(self.loss, z, label):
-            g, h = np.zeros((2, *z.shape)), np.zeros((2, 2, *z.shape))
-            g[0] = slope
-            h[0, 0] = bend
-            found.append((value, g, h))
-        return found
+        pieces, zero = self.loss.pieces, np.zeros_like(z)
+        if pieces is None:
+            each = [self.loss.evaluate(z, label)]
+        else:
+            r, o = pieces.residual(z, label), pieces.orientation(label)
+            each = [(a * r, -a * o, zero) for a in pieces.slopes]
+        return [
+            (value, np.stack([slope, zero]), np.stack([[bend, zero], [zero, zero]]))
+            for value, slope, bend in each
+        ]
 
 
-def _losses(loss: Loss, z: Array, y: Array) -> list[tuple[Array, Array, Array]]:
-    """Return value, slope and curvature of a smooth loss, or of the sides of a kinked one."""
-    pieces = loss.pieces
-    if pieces is None:
-        return [loss.evaluate(z, y)]
-    r, o = pieces.residual(z, y), pieces.orientation(y)
-    zero = np.zeros_like(z)
-    return [(a * r, -a * o, zero) for a in pieces.slopes]
-
-
-class InnerSupremum(PricedPieces):
-    """Order 2 of a smooth Lipschitz loss: the branches of its inner supremum under each label."""
+class InnerSupremum(WorstLoss):
+    """Order 2 of a smooth Lipschitz loss: the branches of its inner supremum."""
 
     def under(self, z: Array, label: Array, s: Array) -> list[Piece]:
-        """Return the branches; a missing one is far below."""
-        if z.ndim == 2:
-            return self._of_problems(z, label, s)
+        """Return the branches; the value of a missing one is -inf."""
         t, lam = s
         inner = self.loss.inner(z, label, t, lam)
-        found = []
+        branches = []
         for value, shift in zip(inner.value, inner.shift, strict=True):
             there = np.isfinite(value)
             _, slope, bend = self.loss.evaluate(z + shift, label)
             stiff = np.maximum(2 * lam - t**2 * bend, 1e-12 * lam)
             d = move_derivatives(slope, bend, shift / t, t, stiff)
-            g = np.stack([d.z, d.w, d.lam])
-            h = _symmetric(d.zz, d.zw, d.zl, d.ww, d.wl, d.ll)
-            g = np.where(there, g, 0.0)
-            h = np.where(there, h, 0.0)
-            found.append((np.where(there, value, -np.inf), g, h))
-        return found
-
-    def _of_problems(self, z: Array, label: Array, s: Array) -> list[Piece]:
-        """Return the branches of several problems: their rows, one after the other, are rows."""
-        rows = [np.broadcast_to(part, z.shape).ravel() for part in (label, *s)]
-        found = self.under(z.ravel(), rows[0], np.stack(rows[1:]))
-        return [
-            (f.reshape(z.shape), g.reshape(-1, *z.shape), h.reshape(3, 3, *z.shape))
-            for f, g, h in found
-        ]
+            g = np.where(there, np.stack([d.z, d.w, d.lam]), 0.0)
+            h = np.where(there, _symmetric(d.zz, d.zw, d.zl, d.ww, d.wl, d.ll), 0.0)
+            branches.append((np.where(there, value, -np.inf), g, h))
+        return branches
 
 
-class PiecewiseOrderTwo(PricedPieces):
+class PiecewiseOrderTwo(WorstLoss):
     """Order 2 of a piecewise linear loss: sides a r + a^2 t^2/(4 lam)."""
 
     def under(self, z: Array, label: Array, s: Array) -> list[Piece]:
@@ -162,21 +133,21 @@ class PiecewiseOrderTwo(PricedPieces):
         assert pieces is not None
         r, o = pieces.residual(z, label), pieces.orientation(label)
         one, zero = np.ones_like(z), np.zeros_like(z)
-        found = []
+        sides = []
         for a in pieces.slopes:
             v = a**2 * t / (2 * lam)
             g = np.stack([-a * o * one, v * one, -v * t / (2 * lam) * one])
             tt = a**2 / (2 * lam) * one
             h = _symmetric(zero, zero, zero, tt, -tt * t / lam, tt * t**2 / lam**2)
-            found.append((a * r + a**2 * t**2 / (4 * lam), g, h))
-        return found
+            sides.append((a * r + a**2 * t**2 / (4 * lam), g, h))
+        return sides
 
 
-class QuadraticOrderTwo(PricedPieces):
+class QuadraticOrderTwo(WorstLoss):
     """Order 2 of a one-sided quadratic loss: r_+^2 lam/(2 kappa_l lam - t^2)."""
 
-    def __init__(self, loss: Loss, kappa: float) -> None:
-        super().__init__(loss, kappa)
+    def __init__(self, loss: Loss) -> None:
+        super().__init__(loss)
         assert loss.pieces is not None
         self.growth = 2 * loss.pieces.kappa
 
@@ -207,18 +178,144 @@ def _symmetric(zz: Array, zw: Array, zl: Array, ww: Array, wl: Array, ll: Array)
     return np.array([[zz, zw, zl], [zw, ww, wl], [zl, wl, ll]])
 
 
-def pieces_of(loss: Loss, order: int, kappa: float) -> Any:
+def worst_loss(loss: Loss, order: int) -> WorstLoss | None:
     """Return the pieces of a loss at an order, None where it has none."""
     kinked = loss.pieces
     finite = np.isfinite(loss.lipschitz)
     linear = kinked is not None and kinked.kappa == 0 and finite
     smooth = kinked is None and np.isfinite(loss.smoothness) and finite
     if order == 1:
-        return OrderOne(loss, kappa) if linear or smooth else None
+        return OrderOne(loss) if linear or smooth else None
     if smooth:
-        return InnerSupremum(loss, kappa)
+        return InnerSupremum(loss)
     if linear:
-        return PiecewiseOrderTwo(loss, kappa)
+        return PiecewiseOrderTwo(loss)
     if kinked is not None and kinked.rooted and kinked.slopes[0] == 0:
-        return QuadraticOrderTwo(loss, kappa)
+        return QuadraticOrderTwo(loss)
     return None
+
+
+@dataclass(frozen=True, eq=False)
+class Place:
+    """A point (theta, b, s) with the scores z of the rows."""
+
+    theta: Array
+    b: float
+    s: Array
+    z: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Minimum:
+    """A point with its risk and multiplier, the gap, the mean slopes of the rows, the steps."""
+
+    place: Place
+    risk: float
+    multiplier: float
+    gap: float
+    slopes: Array
+    n_iter: int
+
+
+@dataclass(frozen=True, eq=False)
+class PricedRows:
+    """Rows in the coordinates of a cost, their labels and weights, the loss, and the prices."""
+
+    design: Design
+    y: Array
+    weights: Array
+    worst: WorstLoss
+    cost: Cost
+    delta: float
+    kappa: float
+    fit_intercept: bool
+
+    @property
+    def rate(self) -> float:
+        """The price of one unit of the last scalar: delta Lip of t, or delta of lam."""
+        return self.delta * self.worst.rate
+
+    def norm(self, theta: Array) -> float:
+        """Return the dual norm of coordinates."""
+        return float(np.linalg.norm(theta) if self.cost.euclidean else self.cost.dual_norm(theta))
+
+    def at(self, z: Array, s: Array) -> Pieces:
+        """Return the pieces of both labels."""
+        price = self.kappa * self.worst.rate
+        parts = []
+        for kept, label in ((True, self.y), (False, -self.y)):
+            for height, slope, bend in self.worst.under(z, label, s):
+                if not kept:
+                    slope[-1] -= price
+                parts.append((height - price * s[-1] * (not kept), slope, bend, label, kept))
+        values, slopes, bends, labels, own = zip(*parts, strict=True)
+        value = np.stack(values)
+        return Pieces(
+            value=value,
+            slope=np.stack(slopes, axis=1),
+            bend=np.stack(bends, axis=2),
+            label=np.stack(labels),
+            kept=np.array(own),
+            there=np.isfinite(value),
+        )
+
+    def gradient(self, mean: Array) -> Array:
+        """Return the gradient in (theta, b, s) from mean slopes (p, n) of the rows in (z, s)."""
+        d = self.design.d
+        mean = self.weights * mean
+        g = np.zeros(d + 1 + self.worst.scalars)
+        g[:d] = self.design.adjoint(mean[0])
+        g[d:] = mean.sum(axis=1)
+        g[-1] += self.rate
+        if not self.fit_intercept:
+            g[d] = 0.0
+        return g
+
+    def hessian(self, bend: Array) -> Array:
+        """Return the Hessian in (theta, b, s) from curvatures (p, p, n) of the rows in (z, s)."""
+        d = self.design.d
+        bend = self.weights * bend
+        side = d + 1 + self.worst.scalars
+        H = np.zeros((side, side))
+        H[:d, :d], H[:d, d] = self.design.moments(np.maximum(bend[0, 0], 0.0))
+        for k in range(1, len(bend)):
+            if bend[0, k].any():
+                H[:d, d + k] = self.design.adjoint(bend[0, k])
+        H[d:, :d] = H[:d, d:].T
+        H[d:, d:] = bend.sum(axis=2)
+        if not self.fit_intercept:
+            H[d, :] = H[:, d] = 0.0
+            H[d, d] = 1.0
+        return H
+
+    def polar(self, g: Array) -> float:
+        """Return the norm of a gradient in theta."""
+        return float(np.linalg.norm(g) if self.cost.euclidean else self.cost.norm(g))
+
+    def bound(self, label: Array, kept: Array, q: Array, a: Array) -> tuple[float, Array]:
+        """Return the bound of shares q and slopes a (J, n) of pieces, and the rows' mean slopes.
+
+        ``label`` (J, n) is that of a piece, ``kept`` (J,) whether it is the row's own.
+        """
+        mass = self.weights * np.maximum(q, 0.0)
+        if self.fit_intercept:
+            # slopes with sum m a = 0, those of the heavier sign made smaller
+            a = a * balance(mass * a, axis=(0, 1))
+        pull = np.sum(mass * a, axis=0)
+        changed = float(mass[~kept].sum())
+        size = self.polar(self.design.adjoint(pull))
+        if self.worst.scalars == 1:
+            need = size / self.worst.loss.lipschitz
+        else:
+            square = float(np.sum(mass * a**2))
+            need = size**2 / square if square > 0 else 0.0
+        excess = max(0.0, need - (self.delta - self.kappa * changed))
+        conjugate = np.where(mass > 0, self.worst.loss.conjugate(a, label), 0.0)
+        value = -float(np.sum(mass * conjugate)) / (1 + excess / self.delta)
+        mean = pull / np.where(self.weights > 0, self.weights, 1.0)
+        return (value if np.isfinite(value) and q.min() >= 0 else 0.0), mean
+
+
+def along(derivatives: Array, move: Sequence[Any]) -> Array:
+    """Return the change (J, n) along a move of (z, s), from derivatives (p, J, n)."""
+    return np.asarray(sum(slope * dv for slope, dv in zip(derivatives, move, strict=True)))

@@ -1,0 +1,504 @@
+r"""The worst case of a model under a cost that is no norm, by local ascent.
+
+.. math:: \min_{\lambda \ge 0}\ \lambda\delta + \sum_i \pi_i \max_u
+          \{\ell(u'\beta + b, y_i) - \lambda c(u, x_i)\}
+
+The inner problem is not concave: ascent starts from the maxima under the local matrix A(x_i), from
+the row and from places far off, and every end is kept. The maxima met on the way over lam are
+places for the rows. The risk stated is that of the best distribution over these places within the
+budget: it is attained, and a bound below. Only a linearised cost, whose maxima are known, has a
+bound above.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..costs import Cost
+from ..design import Design
+from ..duality import Tangent, first_multiplier, least, least_finite
+from ..losses import Loss
+from ..problem import Ball, Problem
+
+Array = NDArray[Any]
+
+#: Entries of all local matrices up to which each row keeps its own.
+OWN_UP_TO = 4_000_000
+#: The rows whose matrices are averaged beyond that.
+SHARED = 256
+#: The first step of a difference, in standard deviations of its column.
+STEP = 0.1
+#: The least standard deviation of a column.
+LEAST_UNIT = 1e-12
+#: The least and the largest power of the length of a move that a cost is taken to grow by.
+DEGREES = (0.5, 8.0)
+#: The least eigenvalue of a local matrix, relative to its largest.
+LEAST_EIGENVALUE = 1e-3
+#: A gain that counts as infinite: the loss outgrows the cost.
+ENDLESS = 1e12
+#: Multiples of lam under whose linearised maxima ascents start: the smaller, the farther.
+NEAR = (0.1, 0.3, 0.6, 1.0)
+#: Distances, from ``reach`` to ``farthest``, at which ascents start where the loss rises.
+ALONG = 3
+#: Where a loss without a largest slope looks for a cost that it outgrows, in scores: the closer
+#: the price to the growth of the loss, the farther off.
+FAR_SCORES = (3.0, 3e3, 3e6)
+#: Price over half the curvature of the loss, at least: below 1/2 a quadratic cost is outgrown.
+ABOVE_HALF = 0.51
+#: Random directions in which a wide search starts.
+DIRECTIONS = 12
+#: Distances of the starts of a wide search, in units of ``reach``.
+DISTANCES = (0.5, 2.0, 8.0)
+#: Steps from every start before only the best go on.
+FEW = 12
+#: The places of a row that go on.
+KEPT = 4
+#: Ascent steps to a maximum.
+STEPS = 200
+#: The least curvature along the coefficients, relative to lam, at which a Newton step is trusted.
+CURVED = 1e-3
+#: The ascent that a step promises, relative to 1 + the gain, below which a row is at its maximum.
+AT_TOP = 1e-9
+#: How the length of a step grows after an ascent.
+GROW = 1.5
+#: The longest length of a step.
+LONGEST = 4.0
+#: How the length of a step shrinks after a fall.
+SHRINK = 1 / 3
+#: The least squared dual norm, so that it can be divided by.
+TINY = 1e-300
+#: Searches far off, each followed by the best lam for the places found.
+SEARCHES = 4
+#: The precision of the least value over lam, relative.
+PRECISION = 1e-10
+#: What a search must add to count, relative.
+MORE = 1e-9
+#: Prices that count, relative to delta: gains are differences of losses and prices.
+FAR_PRICE = 1e9
+#: What the places may reach less than the dual, relative to it, for a supremum that is attained.
+ATTAINED = 1e-8
+
+
+@dataclass(frozen=True, eq=False)
+class LocalRows:
+    """Rows, targets, a loss, a cost, its local matrices A: one per row, or one for all.
+
+    ``reach`` is the length of a move at price delta, in units of sqrt(v'Av), ``farthest`` that of
+    a row that spends all of the budget.
+    """
+
+    X: Array
+    y: Array
+    loss: Loss
+    cost: Cost
+    order: int
+    A: Array
+    reach: float = 0.0
+    farthest: float = np.inf
+
+    def price(self, U: Array) -> Array:
+        """Return c(u, x), one number per row."""
+        return self.cost.price(U, self.X, self.order)
+
+    def price_gradient(self, U: Array) -> Array:
+        """Return the gradient of the price in u."""
+        return self.cost.price_gradient(U, self.X, self.order)
+
+    def gain(self, U: Array, beta: Array, b: float, lam: float) -> Array:
+        """Return l(u'beta + b, y) - lam c(u, x)."""
+        return np.asarray(self.loss.value(U @ beta + b, self.y) - lam * self.price(U))
+
+    def gain_gradient(self, U: Array, beta: Array, b: float, lam: float) -> Array:
+        """Return the gradient of the gain in u."""
+        slope = self.loss.derivative(U @ beta + b, self.y)
+        push: Array = slope[:, None] * beta
+        return push - lam * self.price_gradient(U)
+
+    def rows(self, index: Array) -> LocalRows:
+        """Return some of the rows."""
+        own = self.A.ndim == 3
+        A = self.A[index] if own else self.A
+        part = replace(self, X=self.X[index], y=self.y[index], A=A)
+        # known already, and expensive: the cache of ``inverse``
+        part.__dict__["inverse"] = self.inverse[index] if own else self.inverse
+        return part
+
+    def push(self, beta: Array) -> Array:
+        """Return the rows A^-1 beta."""
+        return np.broadcast_to(self.inverse @ beta, self.X.shape)
+
+    @cached_property
+    def inverse(self) -> Array:
+        """The matrices A^-1."""
+        return np.linalg.inv(self.A)
+
+    def finite_multiplier(self, lam: float, square: Array) -> Array:
+        """Return lam, raised where the loss would outgrow v'Av, ``square`` the squared dual norms.
+
+        The cost itself may keep up with a loss that its local matrix does not.
+        """
+        multiplier = np.broadcast_to(lam, square.shape)
+        if np.isfinite(self.loss.lipschitz):
+            return multiplier
+        return np.maximum(multiplier, ABOVE_HALF * self.loss.smoothness * square)
+
+    def starts(self, beta: Array, b: float, lam: float) -> list[Array]:
+        """Return the maxima under A: x + s A^-1 beta/w^2, s the shift of the score."""
+        push = self.push(beta)
+        square = np.maximum(push @ beta, TINY)
+        multiplier = self.finite_multiplier(lam, square)
+        inner = self.loss.inner(self.X @ beta + b, self.y, np.sqrt(square), multiplier)
+        shifts = np.where(np.isfinite(inner.value), inner.shift, inner.shift[0])
+        most = self.farthest * np.sqrt(square)
+        return [self.X + (np.clip(s, -most, most) / square)[:, None] * push for s in shifts]
+
+
+def ascend(rows: LocalRows, U: Array, beta: Array, b: float, lam: float, steps: int) -> Array:
+    """Return U after steps along (2 lam A - l'' beta beta')^-1 grad, where that is positive.
+
+    The length of a step adapts to the ascent of each row.
+    """
+    U = U.copy()
+    length = np.ones(len(U))
+    gain = rows.gain(U, beta, b, lam)
+    push = rows.push(beta)
+    square = push @ beta
+    for _ in range(steps):
+        grad = rows.gain_gradient(U, beta, b, lam)
+        bend = rows.loss.curvature(U @ beta + b, rows.y)
+        # Sherman-Morrison: the loss bends along beta only
+        left = 2 * lam - bend * square
+        along = np.where(left > CURVED * lam, bend / np.maximum(left, TINY), 0.0)
+        move = (rows.inverse @ grad[..., None])[..., 0]
+        move = (move + (along * (move @ beta))[:, None] * push) / (2 * lam)
+        hope = np.einsum("nd,nd->n", move, grad)
+        active = (hope > AT_TOP * (1 + np.abs(gain))) & (gain < ENDLESS)
+        if not active.any():
+            break
+        new = U + (length * active)[:, None] * move
+        there = rows.gain(new, beta, b, lam)
+        better = active & (there > gain)
+        U[better] = new[better]
+        gain[better] = there[better]
+        length = np.where(better, np.minimum(GROW * length, LONGEST), SHRINK * length)
+    return U
+
+
+def ascend_from(
+    rows: LocalRows, starts: list[Array], beta: Array, b: float, lam: float, steps: int
+) -> list[Array]:
+    """Return the best ends of ascents from all starts, at most KEPT for each row, best first.
+
+    All starts take a few steps, as one batch of rows; the best of them go on.
+    """
+    places = _batch(rows, starts, beta, b, lam, min(steps, FEW))
+    places = _ranked(rows, places, beta, b, lam)
+    if steps > FEW:
+        places = _batch(rows, places, beta, b, lam, steps - FEW)
+    return _ranked(rows, places, beta, b, lam)
+
+
+def _batch(
+    rows: LocalRows, starts: list[Array], beta: Array, b: float, lam: float, steps: int
+) -> list[Array]:
+    batch = rows.rows(np.tile(np.arange(len(rows.X)), len(starts)))
+    return np.split(ascend(batch, np.vstack(starts), beta, b, lam, steps), len(starts))
+
+
+def _ranked(rows: LocalRows, places: list[Array], beta: Array, b: float, lam: float) -> list[Array]:
+    """Return the places of each row with the largest gains, the largest first."""
+    gains = np.stack([rows.gain(U, beta, b, lam) for U in places])
+    order = np.argsort(-gains, axis=0, kind="stable")[:KEPT]
+    stacked = np.stack(places)
+    return [stacked[k, np.arange(len(k))] for k in order]
+
+
+def near_starts(rows: LocalRows, beta: Array, b: float, lam: float) -> list[Array]:
+    """Return the maxima under A at several prices, places along A^-1 beta, and the row.
+
+    A loss of regression rises on both sides: a cost that is not even may leave the better maximum
+    on either one, and a row without a residual is a saddle between them.
+    """
+    starts = [U for part in NEAR for U in rows.starts(beta, b, part * lam)]
+    push = rows.push(beta)
+    square = np.maximum(push @ beta, TINY)
+    unit = push / np.sqrt(square)[:, None]
+    up = np.ones_like(rows.y) if rows.loss.task == "regression" else -rows.y
+    sides = (1.0, -1.0) if rows.loss.task == "regression" else (1.0,)
+    for size in np.geomspace(rows.reach, min(rows.farthest, ENDLESS), ALONG):
+        starts += [rows.X + (side * size * up)[:, None] * unit for side in sides]
+    if np.isinf(rows.loss.lipschitz):
+        # where a cost grows no faster than the loss, it is overtaken far from a flat row
+        score = (1 + np.abs(rows.X @ beta + b)) / square
+        for far in FAR_SCORES:
+            starts += [rows.X + (side * far * up * score)[:, None] * push for side in sides]
+    return [*starts, rows.X]
+
+
+def next_starts(
+    rows: LocalRows, last: list[Array], beta: Array, b: float, lam: float
+) -> list[Array]:
+    """Return the maxima of a problem nearby, those under A, and the row.
+
+    A loss without a largest slope may outgrow the cost from one lam to the next: it starts anew.
+    """
+    if not last or np.isinf(rows.loss.lipschitz):
+        return [*near_starts(rows, beta, b, lam), *last]
+    return [*last, *rows.starts(beta, b, lam), rows.X]
+
+
+def far_starts(rows: LocalRows, beta: Array, b: float, lam: float) -> list[Array]:
+    """Return places far off: reflections, whose products of columns are those of the row, the
+    other maxima seen from there, and fixed directions at several distances."""
+    X = rows.X
+    starts = [-U for U in near_starts(replace(rows, X=-X), beta, b, lam)]
+    starts += [-X, *near_starts(replace(rows, X=-X), beta, b, lam)]
+    d = X.shape[1]
+    for j in range(min(d, DIRECTIONS)):
+        flipped = X.copy()
+        flipped[:, j] *= -1
+        starts.append(flipped)
+    directions = np.random.default_rng(0).normal(size=(DIRECTIONS, d))
+    spread = np.sqrt(np.maximum(np.einsum("...jj->...j", rows.inverse), TINY))
+    for v in directions / np.linalg.norm(directions, axis=1, keepdims=True):
+        starts += [X + size * rows.reach * spread * v for size in DISTANCES]
+    return starts
+
+
+def best_of(rows: LocalRows, places: list[Array], beta: Array, b: float, lam: float) -> Array:
+    """Return the best place of every row."""
+    gains = np.stack([rows.gain(U, beta, b, lam) for U in places])
+    best = gains.argmax(axis=0)
+    return np.asarray(np.stack(places)[best, np.arange(len(best))])
+
+
+def local_rows(problem: Problem, X: Array) -> LocalRows:
+    """Return the rows with their cost and its local matrices."""
+    ball, cost = problem.ball, problem.ball.cost
+    if cost.geometry == "local":
+        if ball.order != 2:
+            raise ValueError("a FeatureMap needs order=2, where its cost is a square near a row.")
+        A = cost.shape(X)
+    elif cost.euclidean:
+        L = cost.factor()
+        A = np.eye(X.shape[1]) if L is None else np.asarray(L @ L.T)
+    else:
+        if cost.geometry == "function":
+            cost.verify(X)
+        A = local_matrices(cost, X, ball)
+    reach = ball.delta**0.5
+    farthest = reach / float(problem.weights[problem.weights > 0].min()) ** 0.5
+    return LocalRows(X, problem.y, problem.loss, cost, ball.order, A, reach, farthest)
+
+
+def local_matrices(cost: Cost, X: Array, ball: Ball) -> Array:
+    """Return A with c(x + v, x) ~ v'Av at moves that cost about delta, by second differences.
+
+    A is one matrix per row, or their mean where that would be large.
+    """
+    n, d = X.shape
+    rows = X if n * d * d <= OWN_UP_TO else X[:: -(-n // SHARED)]
+    unit = np.maximum(X.std(axis=0), LEAST_UNIT)
+    steps = np.empty(d)
+    for j in range(d):
+        v = np.eye(d)[j] * unit[j] * STEP
+        near, far = (float(cost.price(rows + t * v, rows, ball.order).mean()) for t in (1.0, 2.0))
+        if near <= 0:
+            raise ValueError(f"the cost does not charge for a move along column {j}.")
+        # c grows like t^degree
+        degree = np.clip(np.log2(far / near), *DEGREES)
+        steps[j] = STEP * unit[j] * (ball.delta / near) ** (1 / degree)
+    A = _second_differences(cost, rows, ball.order, steps)
+    values, vectors = np.linalg.eigh(A)
+    values = np.maximum(values, LEAST_EIGENVALUE * values[:, -1:])
+    A = np.einsum("nij,nj,nkj->nik", vectors, values, vectors)
+    return np.asarray(A if len(rows) == n else A.mean(axis=0))
+
+
+def _second_differences(cost: Cost, X: Array, order: int, steps: Array) -> Array:
+    n, d = X.shape
+    A = np.empty((n, d, d))
+    moves = np.diag(steps)
+    for j in range(d):
+        A[:, j, j] = cost.price(X + moves[j], X, order) / steps[j] ** 2
+        for k in range(j):
+            plus = cost.price(X + moves[j] + moves[k], X, order)
+            minus = cost.price(X + moves[j] - moves[k], X, order)
+            A[:, j, k] = A[:, k, j] = (plus - minus) / (4 * steps[j] * steps[k])
+    return A
+
+
+@dataclass(frozen=True, eq=False)
+class LocalWorst:
+    """The worst-case ``risk`` found, its ``multiplier``, an ``upper`` bound (inf: none is known).
+
+    ``points`` of shape (n, k, d) are the places of the rows, the row first, with ``loss`` and
+    ``price`` of shape (n, k); the risk is the largest over masses on them within the budget.
+    """
+
+    risk: float
+    multiplier: float
+    upper: float
+    points: Array
+    loss: Array
+    price: Array
+
+
+def worst_risk(
+    problem: Problem,
+    coef: Array,
+    intercept: float,
+    start: float = 0.0,
+    rows: LocalRows | None = None,
+) -> LocalWorst:
+    """Return the worst case of a model.
+
+    ``start`` is where to look for lam first, if positive; ``rows`` are the rows with their cost,
+    where they are at hand.
+    """
+    rows = rows or local_rows(problem, Design(problem.X).dense())
+    if problem.ball.delta == 0 or not np.any(coef):
+        # nothing may move, or no move changes a score
+        loss = problem.loss.value(rows.X @ coef + intercept, problem.y)
+        risk = float(problem.weights @ loss)
+        return LocalWorst(risk, 0.0, risk, rows.X[:, None], loss[:, None], np.zeros((len(loss), 1)))
+    if problem.ball.cost.linearised:
+        return _worst_linearised(problem, rows, coef, intercept, start)
+    search = PlaceSearch(problem, rows, coef, intercept)
+    lam = search.first(start)
+    for _ in range(SEARCHES):
+        best = least(search.tangent, lam, rtol=PRECISION)
+        lam = best.lam
+        before = search.value(lam)
+        search.wide(lam)
+        after = search.value(lam)
+        if after <= before + MORE * abs(before):
+            break
+    return search.best_masses(best)
+
+
+class PlaceSearch:
+    """Places of the rows met while lam varies, by ascent."""
+
+    def __init__(self, problem: Problem, rows: LocalRows, beta: Array, b: float) -> None:
+        self.rows = rows
+        self.beta = beta
+        self.b = b
+        self.delta = problem.ball.delta
+        self.weights = problem.weights
+        self.places = [rows.X]
+        self.far: list[Array] = []
+        self.last: list[Array] = []
+
+    def first(self, start: float) -> float:
+        """Return a lam to start from: the linearised cost's, were slopes as at the row."""
+        if start > 0:
+            return start
+        z = self.rows.X @ self.beta + self.b
+        w = np.sqrt(self.rows.push(self.beta) @ self.beta)
+        return first_multiplier(z, self.rows.y, self.weights, self.rows.loss, w, self.delta)
+
+    def maxima(self, lam: float) -> list[Array]:
+        """Return maxima near the rows, from those at the last lam on, and from far places known."""
+        starts = [*next_starts(self.rows, self.last, self.beta, self.b, lam), *self.far]
+        self.last = ascend_from(self.rows, starts, self.beta, self.b, lam, STEPS)
+        return self.last
+
+    def tangent(self, lam: float) -> Tangent:
+        """Return the dual at lam; its slope is delta - E c at the maxima."""
+        U = best_of(self.rows, self.maxima(lam), self.beta, self.b, lam)
+        price = self.rows.price(U)
+        if not price.any():
+            # no move near the rows pays: a far one may, and from another lam on others do
+            self.last = []
+            self.wide(lam)
+            U = self.places[-1]
+            price = self.rows.price(U)
+        self.places.append(U)
+        gain = self.rows.gain(U, self.beta, self.b, lam)
+        value = lam * self.delta + float(self.weights @ gain)
+        return Tangent(lam, value, self.delta - float(self.weights @ price))
+
+    def value(self, lam: float) -> float:
+        """Return the dual at lam over the places met."""
+        gains = [self.rows.gain(U, self.beta, self.b, lam) for U in self.places]
+        return lam * self.delta + float(self.weights @ np.max(gains, axis=0))
+
+    def wide(self, lam: float) -> None:
+        """Search far off at lam."""
+        rows, beta, b = self.rows, self.beta, self.b
+        starts = far_starts(rows, beta, b, lam)
+        ends = ascend_from(rows, starts, beta, b, lam, STEPS)
+        best = best_of(rows, [*self.places, *ends], beta, b, lam)
+        self.places.append(best)
+        self.far.append(best)
+
+    def best_masses(self, dual: Tangent) -> LocalWorst:
+        """Return the places with the best distribution over them."""
+        # the row itself where the price is beyond what a sum can resolve
+        within = [self.rows.price(U) <= FAR_PRICE * self.delta for U in self.places]
+        pairs = zip(within, self.places, strict=True)
+        near = [np.where(keep[:, None], U, self.rows.X) for keep, U in pairs]
+        points = np.stack(near, axis=1)
+        z = points @ self.beta + self.b
+        loss = self.rows.loss.value(z, np.broadcast_to(self.rows.y[:, None], z.shape))
+        price = np.stack([self.rows.price(U) for U in near], axis=1)
+        best = _over_places(self.weights, self.delta, loss, price, dual)
+        return LocalWorst(best.value, best.lam, np.inf, points, loss, price)
+
+
+def _over_places(weights: Array, delta: float, loss: Array, price: Array, dual: Tangent) -> Tangent:
+    """Return the dual over places with ``loss`` and ``price`` (n, k) at the best lam.
+
+    Where the supremum is not attained, as mass would go ever farther, the ``dual`` at the best lam
+    of all places is above what these reach, and is returned.
+    """
+    each = np.arange(len(loss))
+
+    def tangent(lam: float) -> Tangent:
+        gain = loss - lam * price
+        best = gain.argmax(axis=1)
+        value = lam * delta + float(weights @ gain[each, best])
+        return Tangent(lam, value, delta - float(weights @ price[each, best]))
+
+    best = least(tangent, dual.lam)
+    return dual if best.value < (1 - ATTAINED) * dual.value else best
+
+
+def _worst_linearised(
+    problem: Problem, rows: LocalRows, beta: Array, b: float, start: float
+) -> LocalWorst:
+    """Return the worst case under (u - x)'A(u - x), whose inner maxima are x + s A^-1 beta/w^2.
+
+    The price of such a move is s^2/w^2, so that nothing but scores is searched. The shifts met on
+    either side of the best lam are the places of the rows.
+    """
+    loss, y, weights, delta = problem.loss, problem.y, problem.weights, problem.ball.delta
+    z = rows.X @ beta + b
+    push = np.linalg.solve(rows.A, np.broadcast_to(beta[:, None], (len(z), len(beta), 1)))[..., 0]
+    w = np.sqrt(push @ beta)
+    shifts = [np.zeros_like(z)]
+
+    def tangent(lam: float) -> Tangent:
+        inner = loss.inner(z, y, w, lam)
+        shifts.extend(np.where(np.isfinite(inner.value), inner.shift, inner.shift[0]))
+        best = inner.best
+        value = lam * delta + float(weights @ best.value)
+        return Tangent(lam, value, delta - float(weights @ (best.shift / w) ** 2))
+
+    growth = least_finite(loss, w)
+    first = start if start > growth else first_multiplier(z, y, weights, loss, w, delta)
+    dual = least(tangent, first, growth)
+    shift = np.stack(shifts, axis=1)
+    price = (shift / w[:, None]) ** 2
+    near = price <= FAR_PRICE * delta
+    shift, price = np.where(near, shift, 0.0), np.where(near, price, 0.0)
+    points = rows.X[:, None] + (shift / w[:, None] ** 2)[..., None] * push[:, None]
+    losses = loss.value(z[:, None] + shift, np.broadcast_to(y[:, None], shift.shape))
+    best = _over_places(weights, delta, losses, price, dual)
+    return LocalWorst(best.value, best.lam, max(dual.value, best.value), points, losses, price)

@@ -1,0 +1,74 @@
+r"""Mehrotra's predictor-corrector, the one driver of every interior-point method here.
+
+A method keeps slacks and multipliers whose products tend to 0. Its Newton equations at an iterate
+are an object with four methods, so that each method keeps the linear algebra that makes it fast:
+
+* ``mean``: the mean product now, one number or one per problem of a batch;
+* ``step(mu, last, length)``: the Newton step to products ``mu``, less the products that ``length``
+  times the step ``last`` leaves to second order (``last`` None: without them);
+* ``longest(step)``: the largest multiple of a step that leaves no slack or multiplier negative;
+* ``mean_after(step, length)``: the mean product after ``length`` times a step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+
+Step = TypeVar("Step")
+Iterate = TypeVar("Iterate")
+
+
+class NewtonEquations(Protocol[Step]):
+    """Newton's equations of an interior-point method at one iterate, or at those of a batch."""
+
+    @property
+    def mean(self) -> Any:
+        """The mean product of slacks and multipliers."""
+
+    def step(self, mu: Any, last: Step | None = None, length: Any = 1.0) -> Step:
+        """Return the step to products ``mu``, corrected by the products of a last step."""
+
+    def longest(self, step: Step) -> Any:
+        """Return the largest multiple of a step that leaves nothing negative."""
+
+    def mean_after(self, step: Step, length: Any) -> Any:
+        """Return the mean product after ``length`` times a step."""
+
+
+def corrected_step(equations: NewtonEquations[Step], least_share: float = 0.0) -> Step:
+    """Return Mehrotra's step: towards products 0, then to the products that this step allows.
+
+    The aim is the mean product times the cube of the share that the first step leaves,
+    ``least_share`` at least.
+    """
+    mean = equations.mean
+    affine = equations.step(0.0 * mean)
+    length = np.minimum(1.0, equations.longest(affine))
+    left = equations.mean_after(affine, length) / np.where(mean > 0, mean, 1.0)
+    return equations.step(np.clip(left, least_share, 1.0) ** 3 * mean, affine, length)
+
+
+def follow(
+    iterate: Iterate,
+    advance: Callable[[Iterate], Iterate | None],
+    done: Callable[[Iterate], bool],
+    max_steps: int,
+) -> tuple[Iterate, int]:
+    """Advance an iterate until it is ``done``, and return it with the number of steps.
+
+    The path also ends where ``advance`` has no next iterate or its equations have no solution.
+    """
+    steps = 0
+    while not done(iterate) and steps < max_steps:
+        try:
+            after = advance(iterate)
+        except np.linalg.LinAlgError:
+            break
+        if after is None:
+            break
+        iterate = after
+        steps += 1
+    return iterate, steps

@@ -1,0 +1,415 @@
+r"""The worst distribution for a model that is given: only its scores and its rows are known.
+
+Order 1 spends the budget where the slope of the loss is its Lipschitz constant, else ever less mass
+goes ever farther, or rows move by the whole of a reach. At order 2 each row goes to its inner
+maximiser. Labels that change at a price, costs that are no norm and finite supports leave the best
+of a few places for each row,
+
+.. math:: \max_{m \ge 0} \sum_{ik} m_{ik}\,\ell_{ik}\quad\text{s.t.}\quad
+          \sum_k m_{ik} = \pi_i,\ \sum_{ik} m_{ik}\,c_{ik} \le \delta,
+
+with the loss l and the price c of row i at place k.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..arrays import as_float, as_index, beside, full, namespace, numpy
+from ..design import as_dense, mean, model_scores
+from ..duality import pair_norms, present_classes, steepest_pair
+from ..losses import PiecewiseQuadratic
+from ..problem import Problem
+from ..solvers.finite import places as support_places
+from ..solvers.local_cost import worst_risk as local_worst_risk
+from .distribution import TOLERANCE, ScoredModel, WorstCase, distribution, occupied, scored
+
+Array = NDArray[Any]
+
+#: A slope within this of the Lipschitz constant, relative to it, is that constant.
+STEEP = 1e-9
+#: Less mass than this is none.
+NO_MASS = 1e-9
+#: Branches whose values differ by less, relative to 1 + the value, are equal.
+TIED = 1e-7
+#: A risk this close to the robust risk, relative to it, is that: rounding.
+EXACT = 1e-8
+#: A risk this close to its bound above, relative to it, is attained: bounds by ascent are rough.
+ASCENT = 1e-5
+
+
+def check_reach(reach: Any, order: int) -> float:
+    """Return a reach > 0; refuse it at order 2, where moves are bounded by themselves."""
+    if order != 1:
+        raise ValueError(f"reach is for order 1; at order={order} far moves are expensive anyway.")
+    if not (isinstance(reach, Real) and 0 < float(reach) < np.inf):
+        raise ValueError(f"reach must be a number > 0, got reach={reach!r}.")
+    return float(reach)
+
+
+def default_reach(problem: Problem) -> float | None:
+    """Return the largest distance of a row from the mean, in the cost; None if that is zero."""
+    rows = numpy(as_dense(problem.X))[numpy(problem.weights) > 0]
+    far = float(problem.ball.cost.norm(rows - mean(problem.X, problem.weights)).max())
+    return far if far > 0 else None
+
+
+def norm_worst_case(model: ScoredModel, reach: float | None) -> WorstCase:
+    """Return the worst case of a model under a norm: shifts of the scores, turned into moves.
+
+    Where targets may move, a part of a shift is theirs: in the ratio w^2 to 1/kappa at order 2, all
+    of it by the cheaper one at order 1.
+    """
+    problem, ball, w = model.problem, model.problem.ball, model.w
+    attained = True
+    if model.gain == 0 or ball.delta == 0:
+        mass, shift = problem.weights[None], 0.0 * model.z[None]
+    elif reach is not None:
+        mass, shift = _within(model, reach)
+    elif ball.order == 1:
+        mass, shift, attained = _order_one(model)
+    else:
+        mass, shift, attained = _order_two(model)
+    share, targets = 1.0, None
+    if np.isfinite(ball.target_cost):
+        share = w**2 / (w**2 + 1 / ball.target_cost)
+        if ball.order == 1:
+            share = 1.0 if w * ball.target_cost >= 1 else 0.0
+        targets = problem.y - (1 - share) * shift
+    moves = share * shift / w if w > 0 else 0.0 * shift
+    direction = np.asarray(ball.cost.direction(model.coef), dtype=float)
+    worst = distribution(model, mass, moves, direction, targets=targets, attained=attained)
+    if reach is None:
+        return worst
+    return replace(worst, attained=worst.shortfall <= EXACT * model.worst.risk)
+
+
+def _within(model: ScoredModel, reach: float) -> tuple[Array, Array]:
+    """Return masses and shifts of moves of at most ``reach``.
+
+    A convex loss is moved by 0 or by the whole reach: rows in the order of their gain
+    g = max over both signs of (l(z +- R w) - l(z))/R, until the budget is spent.
+    """
+    problem, xp = model.problem, namespace(model.z)
+    weights, shift = problem.weights, reach * model.gain
+    plain = problem.loss.value(model.z, problem.y)
+    up, down = (problem.loss.value(model.z + s * shift, problem.y) - plain for s in (1.0, -1.0))
+    sign = 2 * as_float(up >= down) - 1
+    moved = _most_gaining(xp.maximum(up, down), weights, problem.ball.delta / reach)
+    return xp.stack([moved, weights - moved]), xp.stack([sign * shift, 0.0 * sign])
+
+
+def _most_gaining(gain: Array, weights: Array, room: float) -> Array:
+    """Return the mass of each row that moves: in the order of their gain, ``room`` in all.
+
+    A row that gains nothing stays.
+    """
+    xp = namespace(gain)
+    order = xp.argsort(-gain, stable=True)
+    before = weights[order].cumsum(0) - weights[order]
+    moved = 0.0 * weights
+    moved[order] = xp.minimum(xp.maximum(room - before, 0.0), weights[order])
+    return xp.where(gain > 0, moved, 0.0)
+
+
+def _order_one(model: ScoredModel) -> tuple[Array, Array, bool]:
+    """Return masses and shifts that spend delta at the largest slope, or of a mass that goes far.
+
+    A share eps of every row by delta/eps falls short by O(eps) where no slope is the largest.
+    """
+    z, y, weights, loss = model.z, model.problem.y, model.problem.weights, model.problem.loss
+    xp, lipschitz = namespace(z), loss.lipschitz
+    budget = model.gain * model.problem.ball.delta
+    low, high = loss.slope_range(y)
+    slope = loss.derivative(z, y)
+    if loss.pieces is not None:
+        room = STEEP * lipschitz
+        up = as_float((slope >= high - room) & (high >= lipschitz - room))
+        down = as_float((slope <= low + room) & (-low >= lipschitz - room))
+        total = float(weights @ (up + down))
+        if total > NO_MASS:
+            masses = xp.stack([weights * up, weights * down, weights * (1 - up - down)])
+            shift = full(len(y), budget / total, z)
+            return masses, xp.stack([shift, -shift, 0.0 * shift]), True
+    even = 2 * as_float(slope >= 0) - 1
+    # the sign along which the loss is, in the end, steepest
+    length = xp.where(high > -low, 1.0, xp.where(high < -low, -1.0, even)) * budget
+    plain = loss.value(z, y)
+    risk = float(weights @ plain) + lipschitz * budget
+    eps = 0.5
+    while eps > np.finfo(float).eps:
+        far = (1 - eps) * plain + eps * loss.value(z + length / eps, y)
+        if risk - weights @ far <= TOLERANCE * risk:
+            break
+        eps /= 4
+    masses = xp.stack([(1 - eps) * weights, eps * weights])
+    return masses, xp.stack([0.0 * length, length / eps]), False
+
+
+def _order_two(model: ScoredModel) -> tuple[Array, Array, bool]:
+    """Return masses and shifts to the inner maximisers at the multiplier of the worst case."""
+    problem, z, w = model.problem, model.z, model.gain
+    y, weights, loss = problem.y, problem.weights, problem.loss
+    pieces, xp, attained = loss.pieces, namespace(z), True
+    mass = weights[None]
+    if pieces is not None and pieces.rooted:
+        # every residual grows by the factor 1 + sqrt(delta) w/rms
+        shift = loss.derivative(z, y)[None]
+        if not (weights * loss.value(z, y)).any():
+            mass, shift, attained = _from_zero_risk(model, pieces)
+    else:
+        inner = loss.inner(z, y, w, model.worst.multiplier)
+        shift = inner.shift
+        if len(shift) == 2:
+            share = _spending_shares(inner.value, shift / w, weights, problem.ball.delta)
+            mass = xp.stack([weights * share, weights * (1 - share)])
+    spent = float((mass * (shift / w) ** 2).sum())
+    scale = np.sqrt(problem.ball.delta / spent) if spent > 0 else 1.0
+    return mass, float(scale) * shift, attained
+
+
+def _spending_shares(value: Array, t: Array, weights: Array, delta: float) -> Array:
+    """Return shares of first branches: the better one's, ties such that the budget is spent."""
+    xp, best = namespace(value), as_float(value[0] >= value[1])
+    higher = xp.maximum(value[0], value[1])
+    finite = xp.all(xp.isfinite(value), axis=0)
+    apart = xp.abs(xp.where(finite, value[0], 0.0) - xp.where(finite, value[1], 0.0))
+    cost = t**2
+    tied = finite & (apart <= TIED * (1 + xp.abs(higher))) & (cost[0] != cost[1])
+    fixed = float(weights @ xp.where(tied, 0.0, best * cost[0] + (1 - best) * cost[1]))
+    cheap, expensive = xp.minimum(cost[0], cost[1]), xp.maximum(cost[0], cost[1])
+    least, most = (float((weights * part)[tied].sum()) for part in (cheap, expensive))
+    part = min(max((delta - fixed - least) / (most - least), 0.0), 1.0) if most > least else 0.0
+    first = as_float(cost[0] > cost[1])
+    return xp.where(tied, first * part + (1 - first) * (1 - part), best)
+
+
+def _from_zero_risk(model: ScoredModel, pieces: PiecewiseQuadratic) -> tuple[Array, Array, bool]:
+    """Return masses and shifts for a quadratic loss without risk, from nowhere steep.
+
+    Every row goes either way; or, flat beside a quadratic side, a mass eps of the nearest row at
+    the distance sqrt(delta/eps) has the risk (sqrt(delta) w - slack sqrt(eps))^2/(2 kappa).
+    """
+    z, y, weights = model.z, model.problem.y, model.problem.weights
+    xp, n, length = namespace(z), len(y), model.gain * float(np.sqrt(model.problem.ball.delta))
+    if pieces.quadratic:
+        shift = full(n, length, z)
+        return xp.stack([weights / 2, weights / 2]), xp.stack([shift, -shift]), True
+    lo, _ = pieces.slopes
+    side = 1.0 if lo == 0 else -1.0
+    slack = xp.where(weights > 0, -side * pieces.residual(z, y), np.inf)
+    i = int(slack.argmin())
+    eps = float(weights[i])
+    if slack[i] > 0:
+        eps = min(eps, (TOLERANCE * length / (2 * float(slack[i]))) ** 2)
+    moved = full(n, 0.0, z)
+    moved[i] = eps
+    away = -side * float(pieces.orientation(y)[i]) * length / np.sqrt(eps)
+    shifts = xp.stack([full(n, 0.0, z), full(n, away, z)])
+    return xp.stack([weights - moved, moved]), shifts, bool(slack[i] <= 0)
+
+
+def priced_worst_case(model: ScoredModel, reach: float | None) -> WorstCase:
+    """Return a worst case of a model: rows keep or change their label, and move or stay.
+
+    At order 2 a row's places are its inner maximisers under both labels. At order 1 labels change
+    where that gains more than a move does, and a little mass goes far for the rest of the budget;
+    within a ``reach``, rows move by 0 or the whole of it.
+    """
+    problem, ball, z, w = model.problem, model.problem.ball, model.z, model.w
+    y, loss = problem.y, problem.loss
+    shifts: list[Array] = []
+    for label in (y, -y):
+        if reach is not None:
+            up, down = (loss.value(z + s * w * reach, label) for s in (1.0, -1.0))
+            shifts.append(np.where(up >= down, w * reach, -w * reach))
+        elif ball.order == 2 and w > 0 and ball.delta > 0:
+            shifts.append(loss.inner(z, label, w, model.worst.multiplier).best.shift)
+    if not shifts:
+        return _with_changed_labels(model)
+    zero = np.zeros_like(z)
+    shift = np.stack([zero, shifts[0], zero, shifts[1]])
+    label = np.stack([y, y, -y, -y])
+    moves = shift / w if w > 0 else 0.0 * shift
+    price = abs(moves) ** ball.order + np.where(label != y, ball.label_cost, 0.0)
+    mass = _best_masses(loss.value(z + shift, label), price, problem.weights, ball.delta)
+    direction = np.asarray(ball.cost.direction(model.coef), dtype=float)
+    worst = distribution(model, mass, moves, direction, targets=label)
+    return replace(worst, attained=worst.shortfall <= TOLERANCE * model.worst.risk)
+
+
+def _with_changed_labels(model: ScoredModel) -> WorstCase:
+    """Return labels changed where that gains most, and what is left of delta on moves.
+
+    A row changes where it gains more than lam kappa, and of rows that gain just as much what the
+    budget allows.
+    """
+    problem, ball, weights = model.problem, model.problem.ball, model.problem.weights
+    y, robust = problem.y, model.worst
+    gain = problem.loss.value(model.z, -y) - problem.loss.value(model.z, y)
+    mass = _most_gaining(gain, weights, ball.delta / ball.label_cost)
+    mass = np.where(gain >= robust.multiplier * ball.label_cost * (1 - TOLERANCE), mass, 0.0)
+    changes, origin = occupied(np.stack([weights - mass, mass]))
+    spent = float(mass.sum()) * ball.label_cost
+    changed = replace(
+        problem,
+        X=problem.X[origin],
+        y=np.where(changes == 1, -y[origin], y[origin]),
+        weights=np.where(changes == 1, mass[origin], (weights - mass)[origin]),
+        ball=replace(ball, delta=max(ball.delta - spent, 0.0), label_cost=np.inf),
+    )
+    moved = norm_worst_case(scored(changed, model.coef, model.intercept), None)
+    short = max(0.0, robust.risk - moved.risk)
+    return replace(
+        moved,
+        origin=origin[moved.origin],
+        budget=moved.budget + spent,
+        attained=moved.attained and short <= TOLERANCE * robust.risk,
+        shortfall=short,
+    )
+
+
+def softmax_worst_case(
+    problem: Problem, coef: Array, intercept: Array, reach: float | None
+) -> WorstCase:
+    """Return a worst case: a little mass far away, or the worst moves of at most ``reach``.
+
+    The supremum is not attained: rows of the class with the steepest pair go far towards looking
+    like the other class. Within a reach each row moves by 0 or the whole of it, along the
+    difference to its own class that raises its loss most.
+    """
+    ball, weights, loss = problem.ball, problem.weights, problem.loss
+    labels, z = as_index(problem.y), model_scores(problem.X, coef, intercept)
+    xp = namespace(z)
+    plain = loss.value(z, labels)
+    pair = steepest_pair(ball.cost, coef, present_classes(problem))
+    risk = float(weights @ plain) + ball.delta * pair.norm
+    # unit moves along B_k - B_y, (y, k, d); zero for k = y and equal classes
+    between = np.asarray(ball.cost.direction(coef[None, :, :] - coef[:, None, :]), dtype=float)
+    between = np.where((pair_norms(ball.cost, coef) > 0)[:, :, None], between, 0.0)
+
+    def moved(mass: Array, other: Array, length: float) -> WorstCase:
+        """Return the rows with ``mass`` of each moved by ``length`` towards the class ``other``."""
+        goes, row = occupied(xp.stack([weights - mass, mass]))
+        step = beside(between, weights)[labels[row], other[row]]
+        points = as_dense(problem.X)[row] + length * goes[:, None] * step
+        masses = xp.where(goes == 1, mass[row], (weights - mass)[row])
+        scores = model_scores(points, coef, intercept)
+        reached = float(masses @ loss.value(scores, labels[row]))
+        return WorstCase(
+            points=points,
+            targets=problem.y[row],
+            weights=masses,
+            origin=row,
+            budget=length * float(mass.sum()),
+            risk=reached,
+            attained=not mass.any(),
+            shortfall=max(0.0, risk - reached),
+            equilibrium=False,
+        )
+
+    if pair.norm == 0 or ball.delta == 0:
+        return moved(0.0 * weights, labels, 1.0)
+    if reach is not None:
+        # scores of all classes change by the move times every B
+        shift = beside(reach * (between @ coef.T), z)
+        gains = loss.value(z[:, None, :] + shift[labels], labels[:, None]) - plain[:, None]
+        mass = _most_gaining(xp.max(gains, axis=1), weights, ball.delta / reach)
+        return moved(mass, xp.argmax(gains, axis=1), reach)
+    own = labels == pair.own
+    share, total = 1.0, float((weights * own).sum())
+    while True:
+        # a share of every row of the class, by delta over that mass: what is missing vanishes
+        mass = xp.where(own, share * weights, 0.0)
+        worst = moved(mass, 0 * labels + pair.other, ball.delta / (share * total))
+        if worst.shortfall <= TOLERANCE * risk or share < np.finfo(float).eps:
+            return worst
+        share /= 4
+
+
+def places_worst_case(problem: Problem, coef: Array, intercept: float) -> WorstCase:
+    """Return a worst case over given places.
+
+    Under a finite support these are its nodes and the maximum is the worst-case risk; else they
+    are the row and the maxima of l - lam c found by ascent, and what is missing to the dual value
+    is the shortfall.
+    """
+    local = None
+    if problem.finite:
+        nodes, price = support_places(problem)
+        z = np.broadcast_to(nodes @ coef + intercept, price.shape)
+        loss = problem.loss.value(z, np.broadcast_to(problem.y[:, None], price.shape))
+        # all rows share the nodes
+        points = np.broadcast_to(nodes, (len(price), *nodes.shape))
+    else:
+        # one evaluation for all who ask: the multiplier of a fit would start another search
+        local = local_worst_risk(problem, coef, intercept)
+        points, loss, price = local.points, local.loss, local.price
+    mass = _best_masses(loss.T, price.T, problem.weights, problem.ball.delta)
+    place, row = occupied(mass)
+    weights = mass[place, row]
+    risk = float(weights @ loss[row, place])
+    return WorstCase(
+        points=points[row, place],
+        targets=problem.y[row],
+        weights=weights,
+        origin=row,
+        budget=float(weights @ price[row, place]),
+        risk=risk,
+        attained=local is None or bool(local.upper - risk <= ASCENT * abs(risk)),
+        shortfall=0.0 if local is None else max(0.0, local.risk - risk),
+        equilibrium=False,
+    )
+
+
+def _best_masses(loss: Array, price: Array, weights: Array, delta: float) -> Array:
+    """Return the masses (k, n) of the maximum over places: a knapsack over the rows' upper hulls.
+
+    A row starts where it is, at no price, and goes along its hull of (price, loss), whose slopes
+    fall; the budget is spent on the steepest pieces of all rows, and only the last one is split.
+    """
+    each = np.arange(len(weights))
+    hulls = [_hull(loss[:, i], price[:, i]) for i in each]
+    row = np.repeat(each, [len(hull) - 1 for hull in hulls])
+    start = np.concatenate([hull[:-1] for hull in hulls]).astype(int)
+    end = np.concatenate([hull[1:] for hull in hulls]).astype(int)
+    rise, extra = loss[end, row] - loss[start, row], price[end, row] - price[start, row]
+    order = np.argsort(-rise / extra, kind="stable")
+    order = order[weights[row[order]] > 0]
+    spent = np.cumsum((weights[row] * extra)[order])
+    whole = int(np.searchsorted(spent, delta, side="right"))
+    place = np.array([hull[0] for hull in hulls])
+    for j in order[:whole]:
+        place[row[j]] = end[j]
+    mass = np.zeros(loss.shape)
+    mass[place, each] = weights
+    if whole < len(order) and delta > 0:
+        last = order[whole]
+        before = spent[whole - 1] if whole else 0.0
+        share = (delta - before) / (spent[whole] - before)
+        i = row[last]
+        mass[place[i], i] = weights[i] * (1 - share)
+        mass[end[last], i] = weights[i] * share
+    return mass
+
+
+def _hull(loss: Array, price: Array) -> Array:
+    """Return the places on the upper hull of (price, loss), from the cheapest up to the top."""
+    order = np.lexsort((-loss, price))
+    rising = loss[order] > np.concatenate([[-np.inf], np.maximum.accumulate(loss[order])[:-1]])
+    hull: list[int] = []
+    for k in order[rising & np.isfinite(price[order])]:
+        # drop what is on or below the line from the place before it to the new one
+        while len(hull) > 1:
+            a, b = hull[-2], hull[-1]
+            across = (loss[b] - loss[a]) * (price[k] - price[a])
+            if across > (loss[k] - loss[a]) * (price[b] - price[a]):
+                break
+            hull.pop()
+        hull.append(int(k))
+    return np.array(hull)

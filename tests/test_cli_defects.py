@@ -1,0 +1,210 @@
+"""Defects of the command line that were found by users, each with what must hold instead."""
+
+import io
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from commands import FAST, call, document, done, refused
+
+pytest.importorskip("typer")
+pd = pytest.importorskip("pandas")
+
+#: The button of a row that is named by its id.
+BUTTON = r"<bdi>p\d+</bdi></button>"
+FIT = ["--target", "y", *FAST]
+
+
+@pytest.fixture
+def people(here):
+    """A table with a city, an id, and a target that is missing in some rows, as people.csv."""
+    rng = np.random.default_rng(0)
+    n = 80
+    table = pd.DataFrame(rng.standard_normal((n, 2)), columns=["a", "b"])
+    table["city"] = rng.choice(["Rome", "Bonn", "Oslo"], n)
+    table["who"] = [f"p{k}" for k in range(n)]
+    table["y"] = np.where(table.a + 0.3 * rng.standard_normal(n) > 0, "yes", "no")
+    table.loc[:9, "y"] = None
+    table.to_csv("people.csv", index=False)
+    return table
+
+
+# compare
+
+
+def test_compare_prints_every_model_once(people, capsys, few_penalties):
+    options = ["--splits", "2", "--drop", "who,city", "--cost", "euclidean"]
+    out = done(capsys, "compare", "people.csv", "--target", "y", *options).out
+    for measure in ("log-loss", "accuracy"):
+        part = out[out.index(measure) :].split("\n\n")[0]
+        for name in ("otdro", "no penalty", "L1, tuned", "L2, tuned", "Euclidean cost"):
+            assert sum(line.startswith(name) for line in part.splitlines()) == 1, name
+        assert sum(line.startswith("a constant") for line in part.splitlines()) == 1
+
+
+# outputs and inputs
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["fit", "people.csv", *FIT, "--save", "./people.csv"],
+        ["fit", "people.csv", *FIT, "--report", "people.csv"],
+        ["fit", "people.csv", *FIT, "--unlabelled", "more.csv", "--save", "more.csv"],
+        ["fit", "people.csv", *FIT, "--save", "same", "--report", "same"],
+        ["compare", "plot.png", "--target", "y", "--plot", "plot.png"],
+        ["predict", "m.skops", "people.csv", "--out", "people.csv"],
+        ["predict", "m.csv", "people.csv", "--out", "m.csv"],
+        ["audit", "m.skops", "people.csv", "--target", "y", "--report", "m.skops"],
+        ["audit", "m.skops", "people.csv", "--target", "y", "--new", "n", "--report", "n"],
+    ],
+    ids=" ".join,
+)
+def test_outputs_never_replace_inputs(people, capsys, command):
+    # none of the inputs is a table or a model, so any work would end in another sentence
+    for name in ("more.csv", "plot.png", "m.skops", "m.csv", "n", "people.csv"):
+        Path(name).write_text(name)
+    assert "would replace a file that" in refused(capsys, *command)
+    for name in ("more.csv", "plot.png", "m.skops", "m.csv", "n", "people.csv"):
+        assert Path(name).read_text() == name
+
+
+KILLED = """
+import os, signal
+from pathlib import Path
+from otdro.files import replacing
+with replacing(Path("x.csv")) as file:
+    file.write(b"half")
+    file.flush()
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="kills by signal")
+def test_the_next_save_removes_what_a_killed_one_left(here):
+    from otdro.files import replacing, write_atomic
+
+    subprocess.run([sys.executable, "-c", KILLED], check=False)
+    assert len(os.listdir()) == 1
+    with replacing(Path("x.csv")) as file:
+        # a save that is under way is left alone, and so are files of other names
+        own = os.listdir()
+        Path(".x.csv.notes.txt").write_text("mine")
+        Path(".xxcsv.1.tmp").write_text("mine")
+        done = subprocess.run(
+            [sys.executable, "-c", "from pathlib import Path; from otdro.files import write_atomic;"
+             "write_atomic(Path('x.csv'), 'other')"],
+            check=True,
+        )  # fmt: skip
+        assert done.returncode == 0
+        assert set(own) <= set(os.listdir())
+        file.write(b"whole")
+    write_atomic(Path("x.csv"), "new")
+    assert sorted(os.listdir()) == [".x.csv.notes.txt", ".xxcsv.1.tmp", "x.csv"]
+
+
+def test_a_spreadsheet_runs_no_label_and_no_id(people, capsys):
+    people = people.dropna()
+    people["y"] = np.where(people.y == "yes", "=cmd|'/c calc'!A1", "-")
+    people["who"] = ["@SUM(1)", "+1-1", "-5", "plain", *people.who[4:]]
+    people.to_csv("t.csv", index=False)
+    done(capsys, "fit", "t.csv", "--save", "m.skops", "-q", "--drop", "who", *FIT)
+    told = done(capsys, "predict", "m.skops", "t.csv", "--id", "who", "--out", "p.csv")
+    found = pd.read_csv("p.csv", dtype=str)
+    assert found.who[:4].tolist() == ["'@SUM(1)", "'+1-1", "-5", "plain"]
+    assert set(found.prediction) <= {"'=cmd|'/c calc'!A1", "-"}
+    assert "a ' in front" in told.err
+
+
+def test_a_damaged_model_is_refused_with_a_sentence(people, capsys):
+    done(capsys, "fit", "people.csv", "--save", "m.skops", "-q", "--drop", "who", *FIT)
+    whole = Path("m.skops").read_bytes()
+    rng = np.random.default_rng(0)
+    for _ in range(40):
+        damaged = bytearray(whole)
+        at = rng.integers(len(damaged) - 200)
+        damaged[at : at + 40] = rng.bytes(40)
+        Path("d.skops").write_bytes(damaged)
+        code, _, err = call(capsys, "predict", "d.skops", "people.csv")
+        if code:
+            assert "unexpected" not in err
+            assert "Fit it again" in err or "not a model" in err
+
+
+def test_an_overlong_cell_is_refused_with_a_sentence(people, capsys):
+    people["a"] = people.a.astype(object)
+    people.loc[3, "a"] = "x" * 200_000
+    people.to_csv("t.csv", index=False)
+    said = refused(capsys, "fit", "t.csv", *FIT)
+    assert "t.csv is not a regular table" in said
+    assert "unexpected" not in said
+
+
+# row numbers
+
+
+def test_rows_are_numbered_as_in_the_file(people, capsys):
+    table = people.drop(columns="who")
+    report = document(capsys, "fit", "people.csv", *FIT, "--drop", "who", "--report", "r.html")
+    # the first ten rows have no target, so that no number up to ten is a row of the fit
+    assert all(int(row) > 10 for row in report["attack"]["rows"])
+    near = table.dropna()
+    assert set(report["attack"]["rows"]) <= {str(row + 1) for row in near.index}
+    page = Path("r.html").read_text()
+    shown = re.findall(r"<bdi>(\d+)</bdi></button>", page)
+    assert shown
+    assert all(int(row) > 10 for row in shown)
+    table["b"] = table.b.astype(object)
+    table.loc[70, "b"] = "text"
+    table.to_csv("bad.csv", index=False)
+    assert "'text' in row 71" in refused(capsys, "fit", "bad.csv", *FIT)
+    sampled = document(capsys, "fit", "people.csv", *FIT, "--drop", "who", "--sample", "40")
+    assert set(sampled["attack"]["rows"]) <= {str(row + 1) for row in near.index}
+
+
+def test_ids_are_carried_into_fit_audit_and_report(people, capsys):
+    options = ["--id", "who", "--save", "m.skops", "--report", "r.html"]
+    report = document(capsys, "fit", "people.csv", *FIT, *options)
+    assert all(row.startswith("p") for row in report["attack"]["rows"])
+    assert not any("who" in name for name in report["coefficients"])
+    assert re.search(BUTTON, Path("r.html").read_text())
+    audit = ["audit", "m.skops", "people.csv", "--target", "y", "--id", "who"]
+    told = done(capsys, *audit, "--report", "a.html")
+    assert "ignored" not in told.err
+    assert re.search(BUTTON, Path("a.html").read_text())
+    assert "--id y is the target" in refused(capsys, "fit", "people.csv", *FIT, "--id", "y")
+
+
+# categories that training did not have
+
+
+def test_unseen_categories_are_named_counted_and_refused_if_asked(people, capsys):
+    done(capsys, "fit", "people.csv", "--save", "m.skops", "-q", "--drop", "who", *FIT)
+    new = people.drop(columns=["who", "y"])
+    new.loc[:3, "city"] = "York"
+    new.loc[7, "city"] = "Bath"
+    new.to_csv("new.csv", index=False)
+    told = done(capsys, "predict", "m.skops", "new.csv")
+    words = "column 'city' holds 'York' (4 rows), 'Bath' (1 row)"
+    assert words in " ".join(told.err.split())
+    assert len(pd.read_csv(io.StringIO(told.out))) == len(new)
+    strict = ["predict", "m.skops", "new.csv", "--strict", "--out", "p.csv"]
+    assert words in refused(capsys, *strict)
+    assert not Path("p.csv").exists()
+    assert call(capsys, "predict", "m.skops", "people.csv", "--strict")[0] == 0
+
+
+def test_drift_names_unseen_categories_first(people, capsys):
+    old = people.drop(columns=["who", "y"])
+    old.loc[5, "a"] = np.nan
+    old.to_csv("old.csv", index=False)
+    new = old.copy()
+    new.loc[:3, "city"] = "York"
+    new.to_csv("new.csv", index=False)
+    notes = document(capsys, "drift", "old.csv", "new.csv")["notes"]
+    assert "column 'city' holds 'York' (4 rows)" in notes[0]
