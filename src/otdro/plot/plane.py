@@ -14,8 +14,7 @@ from numpy.linalg import norm
 from numpy.typing import NDArray
 
 from ..costs import Cost
-from ..costs.directions import principal_directions
-from ..costs.table import named
+from ..costs.table import named, principal_directions
 from ..inspection.certificate import boundary_lines
 from ..radius import ConfidenceRegion
 from ..worst_case import WorstCase

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..costs.directions import principal_directions
-from ..costs.table import signed
+from ..costs.table import principal_directions, signed
 from ..design import as_dense
 from ..inspection import Audit
 from ..inspection.auditing import Refit
