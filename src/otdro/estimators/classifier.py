@@ -17,12 +17,11 @@ from .. import losses
 from ..arrays import as_float, as_index, beside, class_masses, namespace, numpy
 from ..entry import check_places, check_vector, formats, stays
 from ..losses import Loss
-from .base import DROEstimator
+from .base import DROEstimator, documented
 from .parameters import (
     Targets,
     check_weights,
     class_codes,
-    documented,
     fit_price,
     is_numeric,
     model_form,

@@ -15,8 +15,8 @@ from ..arrays import as_float
 from ..entry import check_places, check_vector, formats, stays
 from ..losses import Loss
 from ..radius.checks import check_targets
-from .base import DROEstimator, Fitted
-from .parameters import Targets, check_weights, documented, fit_price, normalise
+from .base import DROEstimator, Fitted, documented
+from .parameters import Targets, check_weights, fit_price, normalise
 
 if TYPE_CHECKING:
     from ..worst_case import WorstCase
