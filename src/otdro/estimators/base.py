@@ -17,12 +17,11 @@ from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .. import losses, solvers
-from ..arrays import beside, full, library, numpy, place, told_of_memory
+from ..arrays import beside, check_places, formats, full, library, numpy, place, told_of_memory
 from ..chunks import Chunk, Sums, in_chunks, open_rows
 from ..costs.low_rank import diagonal
 from ..design import Design, column_scale, model_scores
 from ..duality import zero_model
-from ..entry import check_places, formats
 from ..losses import Loss
 from ..pairs import unlabelled_rows
 from ..problem import Problem, Sample, Solution

@@ -19,11 +19,10 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, _get_feature_names
 
-from ..arrays import as_float, full, library, namespace, numpy
+from ..arrays import as_float, check_places, check_vector, full, library, namespace, numpy
 from ..chunks import Chunks, open_rows
 from ..costs import Cost, is_function
 from ..design import WRITTEN_UP_TO
-from ..entry import check_places, check_vector
 from ..losses import Loss
 from ..memory import require_memory
 from ..problem import check_price

@@ -12,11 +12,11 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_consistent_length, column_or_1d
 from sklearn.utils.validation import assert_all_finite, check_is_fitted, validate_data
 
+from ..arrays import on_host
 from ..costs import Mahalanobis
 from ..costs.learned_matrix import check_shrinkage, shrink
 from ..costs.low_rank import LowRank, identity
 from ..design import WRITTEN_UP_TO, Design, as_dense, is_wide, mean
-from ..entry import on_host
 from ..fences import fenced_rows
 from ..pairs import Pairs, from_labels, from_target, generator, resolve, target_kind
 from ..wanted import (

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import validate_data
 
+from ..arrays import on_host
 from ..costs.learned_matrix import shrink
 from ..costs.low_rank import blend, identity
 from ..design import is_wide
-from ..entry import on_host
 from ..wanted import check_settings, is_list
 from .base import WANTED, Array, Metric
 from .fitting import fitted, shrunk
