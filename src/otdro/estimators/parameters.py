@@ -36,7 +36,6 @@ from ..wanted import (
     SEED,
     TOLERANCE,
     TRUTH,
-    Wanted,
     check_settings,
     is_number,
     is_truth,
@@ -47,72 +46,64 @@ Array = NDArray[Any]
 
 
 def check_parameters(estimator: Any) -> None:
-    """Refuse a setting that its parameter does not take, whether or not this fit would use it."""
-    check_settings(estimator, WANTED)
+    """Refuse a setting that its parameter does not take, whether or not this fit would use it.
+
+    ``loss``, ``cost``, ``order``, ``delta``, ``solver``, ``multi_class`` and the prices of labels
+    and targets are checked where they are resolved.
+    """
+    shared = {"fit_intercept": TRUTH, "random_state": SEED, "tol": TOLERANCE, "max_iter": COUNT}
+    check_settings(estimator, shared)
+    weights, cv, scoring = estimator.class_weight, estimator.cv, estimator.scoring
+    jobs, verbose, share = estimator.n_jobs, estimator.verbose, estimator.confidence
+    if isinstance(weights, Mapping):
+        weighs = all(is_number(weight) and 0 <= weight < np.inf for weight in weights.values())
+    else:
+        weighs = weights is None or (isinstance(weights, str) and weights == "balanced")
+    if is_truth(cv) or isinstance(cv, str | bytes | Mapping | type):
+        splits = False
+    elif is_whole(cv):
+        splits = bool(cv >= 2)
+    elif isinstance(cv, np.ndarray):
+        splits = cv.ndim > 0
+    else:
+        splits = cv is None or hasattr(cv, "split") or isinstance(cv, Iterable)
+    if isinstance(scoring, str):
+        scores = scoring in get_scorer_names()
+    else:
+        scores = scoring is None or (callable(scoring) and not isinstance(scoring, type))
+    for name, accepted, words in (
+        ("class_weight", weighs, "a dict from labels to weights >= 0, 'balanced' or None"),
+        (
+            "cv",
+            splits,
+            "a whole number (at least 2 folds), a splitter, an iterable of splits or None",
+        ),
+        (
+            "scoring",
+            scores,
+            "a name of sklearn.metrics.get_scorer_names(), a function of (model, X, y) or None",
+        ),
+        (
+            "rule",
+            isinstance(estimator.rule, str) and estimator.rule in RULES,
+            f"one of {', '.join(RULES)}",
+        ),
+        ("confidence", is_number(share) and 0 < share < 1, "a number between 0 and 1"),
+        (
+            "n_jobs",
+            jobs is None or (is_whole(jobs) and jobs != 0),
+            "a whole number other than 0, or None",
+        ),
+        (
+            "verbose",
+            is_truth(verbose) or (is_whole(verbose) and verbose >= 0),
+            "True, False or a whole number >= 0",
+        ),
+    ):
+        if not accepted:
+            raise ValueError(f"{name} must be {words}, got {name}={getattr(estimator, name)!r}.")
     if estimator.deltas is not None:
         check_deltas(estimator.deltas)
-
-
-def _is_verbosity(value: Any) -> bool:
-    return is_truth(value) or (is_whole(value) and value >= 0)
-
-
-def _is_number_of_jobs(value: Any) -> bool:
-    return value is None or (is_whole(value) and value != 0)
-
-
-def _is_probability(value: Any) -> bool:
-    return is_number(value) and 0 < value < 1
-
-
-def _is_rule(value: Any) -> bool:
-    return isinstance(value, str) and value in RULES
-
-
-def _is_scorer(value: Any) -> bool:
-    if isinstance(value, str):
-        return value in get_scorer_names()
-    return value is None or (callable(value) and not isinstance(value, type))
-
-
-def _makes_folds(value: Any) -> bool:
-    if is_truth(value) or isinstance(value, str | bytes | Mapping | type):
-        return False
-    if is_whole(value):
-        return bool(value >= 2)
-    if isinstance(value, np.ndarray):
-        return value.ndim > 0
-    return value is None or hasattr(value, "split") or isinstance(value, Iterable)
-
-
-def _weighs_classes(value: Any) -> bool:
-    if isinstance(value, Mapping):
-        return all(is_number(weight) and 0 <= weight < np.inf for weight in value.values())
-    return value is None or (isinstance(value, str) and value == "balanced")
-
-
-#: What is checked here; ``loss``, ``cost``, ``order``, ``delta``, ``solver``, ``multi_class`` and
-#: the prices of labels and targets are checked where they are resolved.
-WANTED = {
-    "fit_intercept": TRUTH,
-    "class_weight": Wanted(
-        _weighs_classes, "a dict from labels to weights >= 0, 'balanced' or None"
-    ),
-    "cv": Wanted(
-        _makes_folds, "a whole number (at least 2 folds), a splitter, an iterable of splits or None"
-    ),
-    "scoring": Wanted(
-        _is_scorer,
-        "a name of sklearn.metrics.get_scorer_names(), a function of (model, X, y) or None",
-    ),
-    "rule": Wanted(_is_rule, f"one of {', '.join(RULES)}"),
-    "confidence": Wanted(_is_probability, "a number between 0 and 1"),
-    "n_jobs": Wanted(_is_number_of_jobs, "a whole number other than 0, or None"),
-    "random_state": SEED,
-    "tol": TOLERANCE,
-    "max_iter": COUNT,
-    "verbose": Wanted(_is_verbosity, "True, False or a whole number >= 0"),
-}
 
 
 FORMS = ("auto", "multinomial", "ovr")
