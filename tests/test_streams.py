@@ -14,8 +14,8 @@ from otdro.chunks import open_rows, opening, parquet, read_target
 from otdro.chunks.memmap import MappedRows, read
 from otdro.costs import Mahalanobis, Norm
 from otdro.metrics import Learned, Spectral
-from otdro.solvers.streamed import Folds, batch, stream
-from otdro.solvers.streamed.curvature import KeptCurvature
+from otdro.solvers.streamed import Folds, folds, stream
+from otdro.solvers.streamed.folds import KeptCurvature
 from otdro.solvers.streamed.newton import NewtonMove, NewtonPoint
 from reference import conic
 from streaming import FINE, D, N, chunks_of, mapped, splits_of, write_folder
@@ -710,4 +710,4 @@ def test_what_a_step_of_a_fold_may_leave(theta, mass, left):
     none = np.zeros(2)
     point = NewtonPoint(np.append(theta, 0.0), 1.0, 1.0, 0.0, none, np.eye(2), none, mass)
     move = NewtonMove(np.array([1.0, 0.0, 0.0]), -0.5, none, 1.0)
-    assert batch._left(point, move, KeptCurvature(np.eye(3), np.inf)) == left
+    assert folds._left(point, move, KeptCurvature(np.eye(3), np.inf)) == left

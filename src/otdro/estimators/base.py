@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from .. import losses, solvers
 from ..arrays import beside, check_places, formats, full, library, numpy, place, told_of_memory
 from ..chunks import Chunk, Sums, in_chunks, open_rows
-from ..costs.low_rank import diagonal
+from ..costs.mahalanobis import diagonal
 from ..design import Design, column_scale, model_scores
 from ..duality import zero_model
 from ..losses import Loss

@@ -10,12 +10,10 @@ import numpy as np
 from sklearn.utils.validation import validate_data
 
 from ..arrays import on_host
-from ..costs.learned_matrix import shrink
-from ..costs.low_rank import blend, identity
+from ..costs.mahalanobis import blend, identity, shrink
 from ..design import is_wide
 from ..wanted import check_settings, is_list
-from .base import WANTED, Array, Metric
-from .fitting import fitted, shrunk
+from .base import WANTED, Array, Metric, fitted, shrunk
 
 
 @dataclass(eq=False, repr=False)

@@ -43,7 +43,7 @@ from ..solvers.streamed import (
     squared,
     together,
 )
-from ..solvers.streamed.batch import PASSES
+from ..solvers.streamed.folds import PASSES
 from . import candidates as cost_candidates
 from .candidates import Candidates, in_own_units, spreads_far_apart
 from .checks import check_delta, resolve_order

@@ -19,8 +19,7 @@ from ...problem import Solution
 from ..base import duality_gap
 from ..euclidean.spectral import Spectrum, lower_value
 from .stream import Stream
-from .sums import Models, ResidualSums
-from .triangles import TriangleSums, stacked
+from .sums import Models, ResidualSums, TriangleSums, stacked
 
 Array = NDArray[Any]
 
