@@ -18,10 +18,10 @@ import sources
 from otdro.costs import Norm
 from otdro.design import Design
 from otdro.losses import Logistic, Squared
-from otdro.radius.candidates import Candidates
+from otdro.problem import Sample
 from otdro.radius.evidence import Evidence
-from otdro.radius.folds import cross_validate, splits
-from otdro.radius.grid import Sample, default_deltas, solve_path
+from otdro.radius.folds import FoldFits, cross_validate, splits
+from otdro.radius.grid import default_deltas, solve_path
 from otdro.radius.rules import REPEAT_UP_TO, REPEATS, RULES
 from otdro.solvers import Exact
 
@@ -43,7 +43,8 @@ def one_split(X, y, n, seed, task):
     deltas = default_deltas(sample, cost, order)
     repeats = REPEATS if n <= REPEAT_UP_TO else 1
     pairs = splits(sample, 5, None, seed, repeats)
-    folds = cross_validate(sample, Candidates(cost), order, [deltas], solver, pairs, None, None)[0]
+    fits = FoldFits(sample, order, solver, pairs)
+    folds = cross_validate(fits, "Euclidean", cost, [cost] * len(pairs), deltas)
     F = len(pairs) // repeats
     once = replace(folds, scores=folds.scores[:F], rows=folds.rows[:F], z=folds.z[:F])
     places = {}

@@ -19,7 +19,8 @@ from sklearn.preprocessing import StandardScaler
 
 from otdro.costs import Graph, Norm
 from otdro.losses import Logistic
-from otdro.radius.grid import Sample, default_deltas, solve_path
+from otdro.problem import Sample
+from otdro.radius.grid import default_deltas, solve_path
 from otdro.solvers import Exact
 
 SIZES = {

@@ -241,53 +241,6 @@ def test_targets_that_the_columns_tell_are_interpolated(rows):
     assert_allclose(found.robust_risk_, memory.robust_risk_, rtol=1e-9)
 
 
-@pytest.mark.parametrize("price", [0.01, 0.5, 100.0])
-@pytest.mark.parametrize("cost", ["euclidean", Mahalanobis(np.diag(np.arange(1.0, 1 + D)))])
-@pytest.mark.parametrize("delta", [0.0, 0.05, 100.0])
-def test_targets_move_at_the_price_of_memory(rows, price, cost, delta):
-    X, _, y = rows
-    model = DRORegressor(cost=cost, delta=delta, target_cost=price, tol=1e-11)
-    found = clone(model).fit(chunks_of(X, y), None)
-    memory = model.fit(X, y)
-    assert found.ball_.target_cost == price
-    assert found.gap_ <= 1e-11 * memory.robust_risk_
-    assert_allclose(found.robust_risk_, memory.robust_risk_, rtol=1e-10)
-    assert_allclose(found.coef_, memory.coef_, atol=1e-6)
-    risk = robust_risk(chunks_of(X, y), None, found.coef_, found.intercept_, "squared", found.ball_)
-    assert_allclose(risk, found.robust_risk_, rtol=1e-12)
-
-
-def test_folds_with_a_price_of_targets_choose_the_delta_of_memory(rows):
-    X, _, y = rows
-    model = DRORegressor(cost="euclidean", target_cost=0.5, cv=2, deltas=[1.0, 1e-2, 1e-4])
-    found = clone(model).fit(chunks_of(X, y), None)
-    memory = model.set_params(cv=splits_of(Folds(2, 0), N)).fit(X, y)
-    assert_allclose(found.delta_, memory.delta_, rtol=1e-9)
-
-
-@pytest.mark.parametrize("kind", [DROClassifier, DRORegressor])
-@pytest.mark.parametrize("delta", ["cv", 0.01])
-def test_folds_of_kept_rows_choose_the_price_of_memory(rows, kind, delta, monkeypatch):
-    monkeypatch.setattr(stream, "KEPT", N)
-    X, labels, targets = rows
-    y, name = (labels, "label_cost") if kind is DROClassifier else (targets, "target_cost")
-    given = {"cost": "euclidean", "delta": delta, "deltas": [1.0, 1e-2, 1e-4], name: "cv"}
-    found = kind(**given, cv=2).fit(chunks_of(X, y), None)
-    memory = kind(**given, cv=splits_of(Folds(2, 0), N)).fit(X, y)
-    assert_allclose(getattr(found.ball_, name), getattr(memory.ball_, name), rtol=1e-9)
-    assert_allclose(found.delta_, memory.delta_, rtol=1e-9)
-    assert_allclose(found.robust_risk_, memory.robust_risk_, rtol=1e-5)
-
-
-def test_a_price_from_kept_rows_needs_all_classes_in_their_folds(rows):
-    X, labels, _ = rows
-    y = np.where(np.arange(N) < 4, "rare", labels)
-    with pytest.raises(ValueError, match=r"label_cost='cv' is chosen on .* rows"):
-        DROClassifier(cost="euclidean", label_cost="cv", cv=2, multi_class="ovr").fit(
-            chunks_of(X, y), None
-        )
-
-
 def test_gaps_of_a_path_are_bounds(rows):
     X, y, _ = rows
     path = DROClassifier(cost="euclidean").fit(chunks_of(X, y), None).path_
@@ -560,7 +513,7 @@ def test_parquet_names_are_checked(rows, tmp_path):
         ({"loss": "hinge"}, "squared loss or a smooth Lipschitz loss.*Hinge is neither"),
         ({"cost": "linf"}, "need a Euclidean, Mahalanobis or learned cost"),
         ({"solver": "smoothed"}, "solver='smoothed' is for rows in memory"),
-        ({"label_cost": "cv", "order": 2}, r"label_cost='cv' is for rows in chunks at order=1"),
+        ({"label_cost": 0.5}, "label_cost=0.5 is for rows in memory"),
         ({"scoring": "accuracy"}, "scoring='accuracy' is for rows in memory"),
         ({"multi_class": "softmax"}, "unknown multi_class='softmax'"),
         ({"rule": "worst"}, "rule='worst' needs groups"),

@@ -11,9 +11,8 @@ from otdro import DROClassifier
 from otdro.costs import Mahalanobis, Norm
 from otdro.losses import Logistic
 from otdro.problem import Ball, Problem, Sample
-from otdro.radius.compared import ALL_UP_TO, COMPARE_ON, compared
-from otdro.radius.splitting import splits
-from otdro.radius.thresholds import default_deltas
+from otdro.radius.folds import ALL_UP_TO, COMPARE_ON, compared, splits
+from otdro.radius.grid import default_deltas
 from otdro.solvers import Exact
 from solving import solution
 

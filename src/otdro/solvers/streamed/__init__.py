@@ -8,7 +8,6 @@ from .newton import StreamCoordinates as StreamCoordinates
 from .newton import StreamedProblem as StreamedProblem
 from .newton import together as together
 from .order_two import JointStream as JointStream
-from .priced import PricedStream as PricedStream
 from .softmax import SoftmaxStream as SoftmaxStream
 from .stream import Folds as Folds
 from .stream import Stream as Stream

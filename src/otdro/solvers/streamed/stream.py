@@ -358,8 +358,6 @@ class Stream:
     These are the number of rows, their weight and the weighted sum of rows by fold and class,
     ``square`` the sum of squared weights. ``classes`` are the labels, None for targets; the class
     ``positive`` is +1, the others are -1. The rows of the fold ``left_out`` are not read.
-    Prices of changing a label and of moving a target are those of ``Ball``, or "cv" until one is
-    chosen.
     """
 
     chunks: Chunks
@@ -375,13 +373,6 @@ class Stream:
     factors: Array | None = None
     positive: int = 1
     left_out: int = -1
-    label_cost: Any = np.inf
-    target_cost: Any = np.inf
-
-    @property
-    def still(self) -> float:
-        """The gain of a target that moves alone, at order 2 and unit price; 0 where none does."""
-        return float(self.target_cost**-0.5)
 
     @property
     def reading(self) -> Reading:
@@ -466,15 +457,7 @@ class Stream:
         rows = self.rows
         weights = self.reading.weights(rows.y, rows.w)
         y = self.reading.targets(rows.y)
-        return Sample(
-            rows.X,
-            [y],
-            weights / weights.sum(),
-            self.loss,
-            self.fit_intercept,
-            label_cost=self.label_cost,
-            target_cost=self.target_cost,
-        )
+        return Sample(rows.X, [y], weights / weights.sum(), self.loss, self.fit_intercept)
 
     @property
     def kept_design(self) -> Design:
