@@ -17,7 +17,7 @@ import numpy as np
 from scipy import sparse
 
 from ...costs import Cost
-from ...design import Design, mean
+from ...design import Design, as_dense, mean
 from ...duality import Dual, balance, require_lipschitz, worst_risk
 from ...losses.base import Array
 from ...problem import Problem, Solution
@@ -179,36 +179,15 @@ def merged(problem: Problem) -> tuple[Problem, Array]:
     place = np.full(len(y), -1)
     first, place[on] = on, np.arange(len(on))
     if X.shape[0] * X.shape[1] <= MERGE_UP_TO:
-        _, at, where = np.unique(_keys(X, y)[on], return_index=True, return_inverse=True)
-        one, two = on[on != on[at][where]], on[at][where][on != on[at][where]]
-        differ = X[one] != X[two]
-        count = differ.nnz if hasattr(differ, "nnz") else np.count_nonzero(differ)
-        if count == 0 and np.all(y[one] == y[two]):
-            first, place[on] = on[at], where
+        # the bytes of a row, those of 0.0 for -0.0
+        rows = np.ascontiguousarray(np.column_stack([as_dense(X)[on], y[on]]) + 0.0)
+        bytes_ = rows.view(np.dtype((np.void, rows.itemsize * rows.shape[1])))[:, 0]
+        _, at, where = np.unique(bytes_, return_index=True, return_inverse=True)
+        first, place[on] = on[at], where
     total = np.bincount(place[on], pi[on])
     if len(first) < len(y) or np.any(first[1:] < first[:-1]):
         X, y = X[first], y[first]
     return replace(problem, X=X, y=y, weights=total / total.sum()), place
-
-
-def _keys(X: Any, y: Array) -> Array:
-    """Return a number for each row, equal for equal rows: integer sums of bits are exact."""
-    # odd factors, fixed for good
-    factors = np.random.default_rng(0).integers(0, 2**62, X.shape[1] + 1, dtype=np.int64) * 2 + 1
-    if hasattr(X, "tocsr"):
-        bits = X.copy() if X.has_canonical_format else X.tocoo().tocsr()
-        bits.data = _bits(bits.data)
-        keys = bits @ factors[1:]
-    else:
-        keys = _bits(X) @ factors[1:]
-    return np.asarray(keys + _bits(y) * factors[0])
-
-
-def _bits(values: Array) -> Array:
-    """Return the bits of floating-point numbers, those of 0.0 for -0.0."""
-    bits = np.ascontiguousarray(np.asarray(values, dtype=float) + 0.0).view(np.int64)
-    # numbers with short mantissas end in zeros: spread what they have over all bits
-    return bits ^ (bits >> 29) ^ (bits >> 43)
 
 
 @dataclass(frozen=True, eq=False)
