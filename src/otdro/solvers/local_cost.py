@@ -24,6 +24,7 @@ from ..design import Design
 from ..duality import Tangent, first_multiplier, least, least_finite
 from ..losses import Loss
 from ..problem import Ball, Problem
+from .predictor_corrector import TINY
 
 Array = NDArray[Any]
 
@@ -33,8 +34,6 @@ OWN_UP_TO = 4_000_000
 SHARED = 256
 #: The first step of a difference, in standard deviations of its column.
 STEP = 0.1
-#: The least standard deviation of a column.
-LEAST_UNIT = 1e-12
 #: The least and the largest power of the length of a move that a cost is taken to grow by.
 DEGREES = (0.5, 8.0)
 #: The least eigenvalue of a local matrix, relative to its largest.
@@ -70,17 +69,14 @@ GROW = 1.5
 LONGEST = 4.0
 #: How the length of a step shrinks after a fall.
 SHRINK = 1 / 3
-#: The least squared dual norm, so that it can be divided by.
-TINY = 1e-300
 #: Searches far off, each followed by the best lam for the places found.
 SEARCHES = 4
 #: The precision of the least value over lam, relative.
 PRECISION = 1e-10
-#: What a search must add to count, relative.
-MORE = 1e-9
 #: Prices that count, relative to delta: gains are differences of losses and prices.
 FAR_PRICE = 1e9
-#: What the places may reach less than the dual, relative to it, for a supremum that is attained.
+#: What the places may reach less than the dual, relative to it, for a supremum that is attained,
+#: and what a search must add to count.
 ATTAINED = 1e-8
 
 
@@ -273,7 +269,8 @@ def local_matrices(cost: Cost, X: Array, ball: Ball) -> Array:
     """
     n, d = X.shape
     rows = X if n * d * d <= OWN_UP_TO else X[:: -(-n // SHARED)]
-    unit = np.maximum(X.std(axis=0), LEAST_UNIT)
+    unit = X.std(axis=0)
+    unit = np.where(unit > 0, unit, 1.0)
     steps = np.empty(d)
     for j in range(d):
         v = np.eye(d)[j] * unit[j] * STEP
@@ -346,7 +343,7 @@ def worst_risk(
         before = search.value(lam)
         search.wide(lam)
         after = search.value(lam)
-        if after <= before + MORE * abs(before):
+        if after <= before + ATTAINED * abs(before):
             break
     return search.best_masses(best, after if problem.ball.cost.linearised else np.inf)
 

@@ -79,8 +79,6 @@ PATIENCE = 12
 FIRST_STALL = 2
 #: Progress is a fall by this factor.
 PROGRESS = 0.9
-#: A mean product below this share of the goal is no progress.
-BEYOND_GOAL = 1e-3
 #: A corrected step below this is worse than a centring one.
 TOO_SHORT = 0.1
 #: Centring of a Newton step that follows too short a one.
@@ -93,20 +91,15 @@ SHARES = (1.0, 1e-2, 1e2)
 SETTLED = 1e-7
 #: Rounds of moving a multiplier and clipping it to its box.
 REPAIRS = 3
-#: The steps of differences of ``direction``, relative to a coefficient.
+#: The steps of differences of ``direction``, relative to a coefficient, and the least of these,
+#: relative to the largest.
 DIFFERENCE = 1e-4
-#: Coefficients below this share of the largest take steps of that share.
-SMALLEST = 1e-4
 #: Differences to both sides that are that much apart, relative to their size, meet a kink.
 KINK = 0.5
 #: A master is solved to this share of the gap so far: its minimiser only suggests cuts.
 LOOSE = 1e-2
 #: Cuts with a smaller share of the multipliers have no part in the curvature.
 ACTIVE = 1e-3
-#: Newton steps of one master.
-MASTER_STEPS = 60
-#: Above this number of cuts per column the less active half is dropped.
-CUTS_PER_COLUMN = 40
 #: Eigenvalues of a curvature below this share of the largest are rounding.
 NO_CURVATURE = 1e-12
 #: Coefficients below this share of the largest are tried as zeros if the norm leaves zeros.
@@ -610,7 +603,7 @@ class Best:
             mu = q.mean_product([point.products for point in x.rows])
             self._look(q, x, mu)
             # past the goal a smaller mu is no progress
-            progress = np.array([self.gap, self.upper, max(mu, BEYOND_GOAL * self.goal)])
+            progress = np.array([self.gap, self.upper, max(mu, self.goal)])
             since = 0 if np.any(progress < PROGRESS * marks) else since + 1
             marks = np.minimum(marks, progress)
             # a first stall is mostly one of the squared condition of the Newton matrix
@@ -714,13 +707,9 @@ def iterate_cuts(model: Model, goal: float, max_iter: int) -> Outcome:
         n_iter += 1
         best.model = replace(model, norm=replace(norm, cuts=cuts, root=root, centre=best.theta))
         best.enough = LOOSE * max(min(best.gap, 1.0), goal)
-        end, _ = best.follow(best.model.saddle(), MASTER_STEPS)
+        end, _ = best.follow(best.model.saddle(), max_iter)
         multipliers = end.rows[1].alpha[: len(cuts)]
         root = _curvature(norm, points, multipliers, best.theta)
-        most = CUTS_PER_COLUMN * d
-        if len(cuts) > most:
-            active = np.sort(np.argsort(-multipliers)[: most // 2])
-            cuts, points = cuts[active], points[active]
         if end.theta.any():
             cuts = np.vstack([cuts, norm.direction(end.theta[None])])
             points = np.vstack([points, end.theta])
@@ -744,7 +733,7 @@ def _curvature(norm: CutNorm, points: Array, multipliers: Array, centre: Array) 
 
 def _norm_hessian(norm: CutNorm, point: Array) -> Array:
     """Return the second derivatives of the dual norm at a point, 0 across kinks."""
-    step = DIFFERENCE * np.maximum(np.abs(point), SMALLEST * np.abs(point).max())
+    step = DIFFERENCE * np.maximum(np.abs(point), DIFFERENCE * np.abs(point).max())
     here = norm.direction(point)
     ahead = (norm.direction(point + np.diag(step)) - here) / step[:, None]
     behind = (here - norm.direction(point - np.diag(step))) / step[:, None]

@@ -21,10 +21,9 @@ import numpy as np
 from scipy.linalg.lapack import dgeqrf, dpotrf, dpotrs, dtrtrs
 
 from ...losses.base import Array
+from ..predictor_corrector import SHORT_OF, TINY
 
-#: The least diagonal entry of T, relative to the largest, by which T is scaled.
-LEAST_DIAGONAL = 1e-40
-#: The same for the columns of a factor of T, which are roots of it.
+#: The least size of a column of a factor of T, relative to the largest, by which it is scaled.
 LEAST_COLUMN = 1e-20
 #: The first shift of a scaled T that does not factor, and by what it grows.
 SHIFT = 1e-16
@@ -39,13 +38,9 @@ BLOCK_ROWS = 256
 NO_PIVOT = 1e-15
 #: Steps of iterative refinement.
 REFINEMENTS = 2
-#: The share of the way to the boundary that a step takes.
-SHORT_OF = 0.995
 #: A step that leaves pairs behind is shortened by this factor, so many times.
 SHORTER = 0.8
 SHORTENINGS = 12
-#: Below every multiplier that is not 0 at an infinite end of a box.
-TINY = 1e-300
 #: A pair whose product is below this share of the mean is off the central path.
 STRAYED = 1e-6
 #: Residuals below minus this of a sign constraint start it feasible.
@@ -472,7 +467,7 @@ class Cholesky:
     def __init__(self, parts: list[tuple[Map, Array]], d: int) -> None:
         self.T: Array = sum((rows.gram(D) for rows, D in parts), np.zeros((d, d)))
         top = float(np.diag(self.T).max(initial=0.0)) or 1.0
-        self.scale = 1 / np.sqrt(np.maximum(np.diag(self.T), LEAST_DIAGONAL * top))
+        self.scale = 1 / np.sqrt(np.maximum(np.diag(self.T), LEAST_COLUMN**2 * top))
         scaled = self.T * self.scale[:, None] * self.scale
         diagonal = np.arange(d)
         unit = scaled[diagonal, diagonal]
