@@ -9,10 +9,8 @@ import numpy as np
 from scipy.special import expit, logit
 
 from ..arrays import as_float, elementwise, flatnonzero, mass, namespace
-from .base import Array, Loss, SlopeRange
-from .inner import Inner
+from .base import Array, Ends, Inner, Loss, SlopeRange
 from .softmax import Softmax, entropy
-from .sublevel import Ends
 
 #: Newton steps to an inner maximum; the step, relative to 1 + the place, after which the next one
 #: would be lost in rounding, as convergence is quadratic; the least slope that is divided by.
