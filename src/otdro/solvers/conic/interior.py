@@ -29,6 +29,7 @@ from .risk import (
     Form,
     Joint,
     Linear,
+    LinearAbove,
     MaxNorm,
     PenaltyNorm,
     Pieces,
@@ -297,6 +298,7 @@ class Model:
             rate=self.form.rate,
             nu=-1 if parts.nu is None else scalars.index(parts.nu),
             d=d,
+            bilinear=parts.penalty.bound is not None,
         )
 
 
@@ -323,7 +325,10 @@ def formulate(problem: Problem) -> Model:
     elif problem.fit_intercept:
         # medians: a mean would move with a single cell
         center = np.median(some_rows(Design(X)).dense(), axis=0)
-    design = Design(X, ball.cost.factor() if ball.cost.euclidean and penalised else None, center)
+    # max(w, still) has rows of its own under polyhedral norms, else cuts
+    above = ball.order == 1 and np.isfinite(ball.target_cost)
+    euclidean = ball.cost.euclidean and penalised and not above
+    design = Design(X, ball.cost.factor() if euclidean else None, center)
     y = problem.y
     if pieces is None:
         low, high = problem.loss.slope_range(y)
@@ -334,7 +339,7 @@ def formulate(problem: Problem) -> Model:
         sign = -1.0 if np.isinf(lo) and np.isfinite(hi) else 1.0
         c, o = sign * pieces.residual(np.zeros_like(y), y), sign * pieces.orientation(y)
         curve = Pieces(*((lo, hi) if sign > 0 else (-hi, -lo)), pieces.kappa)
-    norm = _norm(ball.cost, design.d) if penalised else EuclideanNorm()
+    norm = _norm(ball.cost, design.d, above) if penalised else EuclideanNorm()
     live: Array | float = 1.0
     if not penalised and center is not None:
         # X'DX - (sum D) c c' of a sparse X rounds at eps c^2, centred rows of a dense one at
@@ -361,7 +366,9 @@ def _form(problem: Problem, curve: Pieces | Smooth) -> Form:
     if ball.delta == 0:
         return Plain(curve, 0.0)
     if ball.order == 1:
-        return Linear(curve, ball.delta * loss.lipschitz)
+        rate = ball.delta * loss.lipschitz
+        still = 1 / ball.target_cost
+        return LinearAbove(curve, rate, still) if still > 0 else Linear(curve, rate)
     if loss.pieces is None:
         raise ValueError(f"{loss!r} has rows at order=1 only: it is not piecewise quadratic.")
     lo, hi = loss.pieces.slopes
@@ -376,8 +383,8 @@ def _form(problem: Problem, curve: Pieces | Smooth) -> Form:
     return Joint(cast(Pieces, curve), ball.delta, still)
 
 
-def _norm(cost: Cost, d: int) -> PenaltyNorm:
-    if cost.euclidean:
+def _norm(cost: Cost, d: int, above: bool) -> PenaltyNorm:
+    if cost.euclidean and not above:
         return EuclideanNorm()
     if cost.dual_p == 1:
         return SumNorm()
