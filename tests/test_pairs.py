@@ -11,8 +11,16 @@ from scipy.spatial.distance import cdist
 from sklearn.neighbors import NearestNeighbors
 
 from otdro import pairs as making
-from otdro.pairs import Listed, Opposite, Pairs, from_graph, from_indices, from_labels, from_target
-from otdro.pairs.teaching import distinct_rows
+from otdro.pairs import (
+    Listed,
+    Opposite,
+    Pairs,
+    distinct_rows,
+    from_graph,
+    from_indices,
+    from_labels,
+    from_target,
+)
 
 
 @pytest.fixture

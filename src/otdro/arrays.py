@@ -104,7 +104,7 @@ def elementwise(function: Callable[[Any, Any], tuple[Any, ...]], z: Any, y: Any)
         return function(z, y)
     step = max(1, ELEMENTS * len(z) // z.size)
     first = function(z[:step], y[:step])
-    found = tuple(np.empty(z.shape, part.dtype) for part in first)
+    found = tuple(np.empty_like(z, part.dtype) for part in first)
     for start in range(0, len(z), step):
         rows = slice(start, start + step)
         for whole, part in zip(found, function(z[rows], y[rows]), strict=True):

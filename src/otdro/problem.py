@@ -89,8 +89,8 @@ class Sample:
     """Rows, target vectors (one, or K for one-vs-rest), weights with sum 1, the model's form.
 
     The softmax model has one target vector, of labels 0 to K - 1. The prices of a label and of a
-    target are those of ``Ball``, or "cv" where folds are to choose one. ``units`` are those of the
-    columns by which a row is far out, None their own.
+    target are those of ``Ball``. ``units`` are those of the columns by which a row is far out, None
+    their own.
     """
 
     X: Any
@@ -99,8 +99,8 @@ class Sample:
     loss: Loss
     fit_intercept: bool
     support: Any = None
-    label_cost: Any = np.inf
-    target_cost: Any = np.inf
+    label_cost: float = np.inf
+    target_cost: float = np.inf
     units: Array | None = None
 
     def ball(self, cost: Cost, delta: float, order: int) -> Ball:

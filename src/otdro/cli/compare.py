@@ -26,7 +26,7 @@ from ..comparison import (
     summarise,
     verdict,
 )
-from ..costs.directions import principal_directions
+from ..costs.table import principal_directions
 from ..files import replacing
 from ..scaling import scaler
 from . import printing

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..costs.directions import principal_directions
+from ..costs.table import principal_directions
 from ..inspection.certificate import mean_move, unit_prices
 from ..inspection.linear import feature_names
 from .preparing import Prepared

@@ -17,7 +17,7 @@ from ..design import as_dense, column_scale
 from ..duality import pair_norms
 from ..entry import check_places, on_host
 from ..estimators import DROClassifier, DRORegressor
-from ..estimators.rows import check_weights, normalise
+from ..estimators.parameters import check_weights, normalise
 from ..pairs import generator
 from ..problem import Ball
 from ..radius import candidates, path

@@ -9,10 +9,8 @@ import numpy as np
 from scipy.special import expit, logit
 
 from ..arrays import as_float, elementwise, flatnonzero, mass, namespace
-from .base import Array, Loss, SlopeRange
-from .inner import Inner
+from .base import Array, Ends, Inner, Loss, SlopeRange
 from .softmax import Softmax, entropy
-from .sublevel import Ends
 
 #: The largest margin whose exponential is a finite number, with room.
 LARGEST = 700.0

@@ -9,13 +9,11 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import validate_data
 
-from ..costs.learned_matrix import shrink
-from ..costs.low_rank import blend, identity
+from ..costs.mahalanobis import blend, identity, shrink
 from ..design import is_wide
 from ..entry import on_host
 from ..wanted import check_settings, is_list
-from .base import WANTED, Array, Metric
-from .fitting import fitted, shrunk
+from .base import WANTED, Array, Metric, fitted, shrunk
 
 
 @dataclass(eq=False, repr=False)

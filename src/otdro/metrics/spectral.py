@@ -13,8 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..design import WRITTEN_UP_TO, Design, is_wide
 from ..entry import on_host
 from ..pairs import target_kind
-from .base import Array, Made, Metric
-from .leading import Leading, leading, of_rows, stacked
+from .base import Array, Leading, Made, Metric, leading, of_rows, stacked
 
 
 @dataclass(eq=False, repr=False)

@@ -14,8 +14,7 @@ from numpy.linalg import norm
 from numpy.typing import NDArray
 
 from ..costs import Cost
-from ..costs.directions import principal_directions
-from ..costs.table import named
+from ..costs.table import named, principal_directions
 from ..inspection.certificate import boundary_lines
 from ..radius import ConfidenceRegion
 from ..worst_case import WorstCase
@@ -83,10 +82,10 @@ def _named_plane(features: str, rows: Array, cost: Cost | None) -> Plane:
             f"features='learned' needs a Euclidean or Mahalanobis cost, not {cost!r}: its axes are "
             "the cheapest and the most expensive direction. Name two columns, or 'principal'."
         )
-    found = principal_directions(cost, rows.shape[1])
-    low, high = found.prices[[0, -1]]
+    principal = principal_directions(cost, rows.shape[1])
+    low, high = principal.prices[[0, -1]]
     labels = (f"cheapest direction (price {low:.3g})", f"most expensive (price {high:.3g})")
-    return Plane(center, found.vectors[:, [0, -1]], labels)
+    return Plane(center, principal.vectors[:, [0, -1]], labels)
 
 
 def column(feature: Any, names: list[str]) -> int:

@@ -36,8 +36,7 @@ from scipy import sparse
 from scipy.linalg import LinAlgError, cho_solve, cholesky, qr
 
 from ..design import Design
-from ..losses.base import Loss
-from ..losses.sublevel import Ends
+from ..losses.base import Ends, Loss
 from ..problem import Problem, Solution
 from ..progress import logger
 from .base import Method, Starts, constant_risk, verdict

@@ -102,17 +102,12 @@ class LocalRows:
     farthest: float = np.inf
 
     def price(self, U: Array) -> Array:
-        """Return c(u, x), or (u - x)'A(u - x) where the cost is linearised, one number per row."""
-        if not self.cost.linearised:
-            return self.cost.price(U, self.X, self.order)
-        V = U - self.X
-        return np.asarray(np.einsum("nd,nde,ne->n", V, self.A, V))
+        """Return c(u, x), one number per row."""
+        return self.cost.price(U, self.X, self.order)
 
     def price_gradient(self, U: Array) -> Array:
         """Return the gradient of the price in u."""
-        if not self.cost.linearised:
-            return self.cost.price_gradient(U, self.X, self.order)
-        return np.asarray(2 * np.einsum("nde,ne->nd", self.A, U - self.X))
+        return self.cost.price_gradient(U, self.X, self.order)
 
     def gain(self, U: Array, beta: Array, b: float, lam: float) -> Array:
         """Return l(u'beta + b, y) - lam c(u, x)."""
@@ -372,24 +367,23 @@ def worst_risk(
         loss = problem.loss.value(rows.X @ coef + intercept, problem.y)
         risk = float(problem.weights @ loss)
         return LocalWorst(risk, 0.0, risk, rows.X[:, None], loss[:, None], np.zeros((len(loss), 1)))
-    kind = LinearisedSearch if problem.ball.cost.linearised else PlaceSearch
-    search = kind(problem, rows, coef, intercept)
+    if problem.ball.cost.linearised:
+        return _worst_linearised(problem, rows, coef, intercept, start)
+    search = PlaceSearch(problem, rows, coef, intercept)
     lam = search.first(start)
     for _ in range(SEARCHES):
-        best = least(search.tangent, lam, search.growth, PRECISION)
+        best = least(search.tangent, lam, rtol=PRECISION)
         lam = best.lam
         before = search.value(lam)
         search.wide(lam)
         after = search.value(lam)
         if after <= before + MORE * abs(before):
             break
-    return search.best_masses(best, after if problem.ball.cost.linearised else np.inf)
+    return search.best_masses(best)
 
 
 class PlaceSearch:
     """Places of the rows met while lam varies, by ascent."""
-
-    growth = 0.0
 
     def __init__(self, problem: Problem, rows: LocalRows, beta: Array, b: float) -> None:
         self.rows = rows
@@ -403,7 +397,7 @@ class PlaceSearch:
 
     def first(self, start: float) -> float:
         """Return a lam to start from: the linearised cost's, were slopes as at the row."""
-        if start > self.growth:
+        if start > 0:
             return start
         z = self.rows.X @ self.beta + self.b
         w = np.sqrt(self.rows.push(self.beta) @ self.beta)
@@ -444,13 +438,8 @@ class PlaceSearch:
         self.places.append(best)
         self.far.append(best)
 
-    def best_masses(self, dual: Tangent, upper: float) -> LocalWorst:
-        """Return the places with the best distribution over them, by its dual in lam.
-
-        Where the supremum is not attained, as mass would go ever farther, the ``dual`` at the best
-        lam is above what the places reach.
-        """
-        each = np.arange(len(self.rows.X))
+    def best_masses(self, dual: Tangent) -> LocalWorst:
+        """Return the places with the best distribution over them."""
         # the row itself where the price is beyond what a sum can resolve
         within = [self.rows.price(U) <= FAR_PRICE * self.delta for U in self.places]
         pairs = zip(within, self.places, strict=True)
@@ -458,42 +447,58 @@ class PlaceSearch:
         points = np.stack(near, axis=1)
         z = points @ self.beta + self.b
         loss = self.rows.loss.value(z, np.broadcast_to(self.rows.y[:, None], z.shape))
-        prices = [self.rows.price(U) for U in near]
-        price = np.stack(prices, axis=1)
-
-        def tangent(lam: float) -> Tangent:
-            gain = loss - lam * price
-            best = gain.argmax(axis=1)
-            value = lam * self.delta + float(self.weights @ gain[each, best])
-            return Tangent(lam, value, self.delta - float(self.weights @ price[each, best]))
-
-        best = least(tangent, dual.lam)
-        if best.value < (1 - ATTAINED) * dual.value:
-            best = dual
-        return LocalWorst(best.value, best.lam, max(upper, best.value), points, loss, price)
+        price = np.stack([self.rows.price(U) for U in near], axis=1)
+        best = _over_places(self.weights, self.delta, loss, price, dual)
+        return LocalWorst(best.value, best.lam, np.inf, points, loss, price)
 
 
-class LinearisedSearch(PlaceSearch):
-    """The places of a linearised cost, whose inner maxima are known: x + s A^-1 beta/w^2."""
+def _over_places(weights: Array, delta: float, loss: Array, price: Array, dual: Tangent) -> Tangent:
+    """Return the dual over places with ``loss`` and ``price`` (n, k) at the best lam.
 
-    @cached_property
-    def w(self) -> Array:
-        """The dual norm of beta at every row."""
-        return np.sqrt(self.rows.push(self.beta) @ self.beta)
+    Where the supremum is not attained, as mass would go ever farther, the ``dual`` at the best lam
+    of all places is above what these reach, and is returned.
+    """
+    each = np.arange(len(loss))
 
-    @property
-    def growth(self) -> float:  # type: ignore[override]
-        """The lam beyond which every inner supremum is finite."""
-        return least_finite(self.rows.loss, self.w)
+    def tangent(lam: float) -> Tangent:
+        gain = loss - lam * price
+        best = gain.argmax(axis=1)
+        value = lam * delta + float(weights @ gain[each, best])
+        return Tangent(lam, value, delta - float(weights @ price[each, best]))
 
-    def maxima(self, lam: float) -> list[Array]:
-        """Return the maxima of both branches of a row."""
-        rows = self.rows
-        inner = rows.loss.inner(rows.X @ self.beta + self.b, rows.y, self.w, lam)
-        shifts = np.where(np.isfinite(inner.value), inner.shift, inner.shift[0])
-        push = rows.push(self.beta)
-        return [rows.X + (s / self.w**2)[:, None] * push for s in shifts]
+    best = least(tangent, dual.lam)
+    return dual if best.value < (1 - ATTAINED) * dual.value else best
 
-    def wide(self, lam: float) -> None:
-        """Take all maxima at lam: there are no others."""
-        self.places += self.maxima(lam)
+
+def _worst_linearised(
+    problem: Problem, rows: LocalRows, beta: Array, b: float, start: float
+) -> LocalWorst:
+    """Return the worst case under (u - x)'A(u - x), whose inner maxima are x + s A^-1 beta/w^2.
+
+    The price of such a move is s^2/w^2, so that nothing but scores is searched. The shifts met on
+    either side of the best lam are the places of the rows.
+    """
+    loss, y, weights, delta = problem.loss, problem.y, problem.weights, problem.ball.delta
+    z = rows.X @ beta + b
+    push = np.linalg.solve(rows.A, np.broadcast_to(beta[:, None], (len(z), len(beta), 1)))[..., 0]
+    w = np.sqrt(push @ beta)
+    shifts = [np.zeros_like(z)]
+
+    def tangent(lam: float) -> Tangent:
+        inner = loss.inner(z, y, w, lam)
+        shifts.extend(np.where(np.isfinite(inner.value), inner.shift, inner.shift[0]))
+        best = inner.best
+        value = lam * delta + float(weights @ best.value)
+        return Tangent(lam, value, delta - float(weights @ (best.shift / w) ** 2))
+
+    growth = least_finite(loss, w)
+    first = start if start > growth else first_multiplier(z, y, weights, loss, w, delta)
+    dual = least(tangent, first, growth)
+    shift = np.stack(shifts, axis=1)
+    price = (shift / w[:, None]) ** 2
+    near = price <= FAR_PRICE * delta
+    shift, price = np.where(near, shift, 0.0), np.where(near, price, 0.0)
+    points = rows.X[:, None] + (shift / w[:, None] ** 2)[..., None] * push[:, None]
+    losses = loss.value(z[:, None] + shift, np.broadcast_to(y[:, None], shift.shape))
+    best = _over_places(weights, delta, losses, price, dual)
+    return LocalWorst(best.value, best.lam, max(dual.value, best.value), points, losses, price)
