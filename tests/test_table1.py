@@ -1,5 +1,4 @@
 import importlib
-import os
 import subprocess
 import sys
 from dataclasses import asdict, replace
@@ -305,12 +304,3 @@ def test_the_script_runs_in_two_processes(here):
 def test_every_experiment_finds_what_it_imports(name):
     pytest.importorskip("pandas")
     importlib.import_module(name)
-
-
-@pytest.mark.slow
-@pytest.mark.skipif("OTDRO_DATA" not in os.environ, reason="OTDRO_DATA names no folder")
-def test_every_method_fits_every_set_of_the_paper(here, capsys):
-    assert main(["--methods", "all", "--reps", "3", "--out", "o"]) == 0
-    rows = table1.read(Path("o"))
-    assert {row.method for row in rows} == set(METHODS)
-    assert all(np.isfinite(row.test_loss) for row in rows)
