@@ -25,7 +25,7 @@ from ..costs import Cost, Norm
 from ..fences import NUMBER_FENCE, fenced
 from ..losses import Logistic, Loss
 from ..problem import Sample
-from .grid import Solved
+from .grid import OutOfFold, Solved
 
 Array = NDArray[Any]
 
@@ -157,6 +157,15 @@ class FoldScores:
         """The tested rows, fold after fold (E,), and how often each of them is tested."""
         rows, z = np.concatenate(self.rows), self.z[0]
         return beside(rows, z), beside(np.bincount(rows)[rows], z)
+
+    def out_of_fold(self, place: int) -> OutOfFold | None:
+        """Return the scores of tested rows at one delta; None where ``z`` has a part of them."""
+        if self.losses is not None:
+            return None
+        scores = [numpy(z[:, :, place]) for z in self.z]
+        # of K targets (K, rows), of a softmax model (1, rows, K)
+        each = [part[0] if part.ndim == 3 else part.T for part in scores]
+        return OutOfFold(np.concatenate(self.rows), np.concatenate(each))
 
     def blocks(self) -> list[slice]:
         """Return the deltas in parts of at most ``ENTRIES`` scores, so that copies are small."""
