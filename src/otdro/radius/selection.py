@@ -309,7 +309,7 @@ def choose_ball(data: FoldLosses, tried: Candidates) -> Choice:
     if tried.learned is not None:
         data, tried, costs = _in_units(data, tried, costs)
     weights = None
-    if tried.blends and len(costs) > 1:
+    if len(costs) > 1 and tried.learned is not None and tried.learned.how == "blend":
         trials, learned = data.compare(tried, costs)
         weights = blend_weights(trials)
         d = data.sample.X.shape[1]
