@@ -7,7 +7,7 @@ from scipy import sparse
 from sklearn.feature_selection import f_classif, f_regression
 
 from otdro import DROClassifier, DRORegressor
-from otdro.costs.low_rank import LowRank
+from otdro.costs.mahalanobis import LowRank
 from otdro.metrics import Association
 
 RNG = np.random.default_rng(5)

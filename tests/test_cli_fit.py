@@ -13,8 +13,8 @@ from otdro.cli.compare import difference  # noqa: E402
 from otdro.cli.describing import Features, directions, switches  # noqa: E402
 from otdro.comparison import Summary, verdict  # noqa: E402
 from otdro.costs import Mahalanobis, Norm  # noqa: E402
-from otdro.costs.directions import principal_directions  # noqa: E402
-from otdro.costs.low_rank import LowRank  # noqa: E402
+from otdro.costs.mahalanobis import LowRank  # noqa: E402
+from otdro.costs.table import principal_directions  # noqa: E402
 
 
 @pytest.fixture

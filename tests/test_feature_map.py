@@ -14,8 +14,8 @@ from sklearn.preprocessing import FunctionTransformer, PolynomialFeatures, Stand
 
 from otdro import DROClassifier, DRORegressor, metrics, robust_risk
 from otdro.costs import FeatureMap, Mahalanobis
-from otdro.costs.differences import central
-from otdro.costs.low_rank import LowRank
+from otdro.costs.base import central
+from otdro.costs.mahalanobis import LowRank
 from otdro.duality import Tangent, least
 from otdro.losses import Absolute, Hinge, Huber, Logistic, Quantile, Squared, SquaredHinge
 from otdro.metrics import (

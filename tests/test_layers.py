@@ -22,6 +22,7 @@ LAYERS = [
     {"radius"},
     {"estimators"},
     {"inspection"},
+    {"mix"},
     {"comparison"},
     {"plot", "report", "persistence"},
     {"cli"},

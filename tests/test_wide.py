@@ -12,12 +12,12 @@ from scipy.linalg import fractional_matrix_power
 from otdro import DROClassifier, DRORegressor, load, robust_risk, save
 from otdro import design as row_space_module
 from otdro.costs import Mahalanobis, Norm
-from otdro.costs.low_rank import LowRank, blend, identity
+from otdro.costs.mahalanobis import LowRank, blend, identity
 from otdro.design import Design, row_space
 from otdro.losses import Logistic
 from otdro.metrics import Association, Diagonal, GeometricMean, Learned, Spectral
-from otdro.metrics import leading as leading_module
-from otdro.metrics.leading import leading
+from otdro.metrics import base as leading_module
+from otdro.metrics.base import leading
 from otdro.problem import Ball, Problem
 from otdro.radius import profile as profile_module
 from otdro.solvers import Exact

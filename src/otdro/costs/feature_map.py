@@ -13,10 +13,8 @@ from scipy.spatial.distance import cdist
 from sklearn.base import clone
 
 from ..design import WRITTEN_UP_TO
-from .base import Array, Cost
-from .differences import central
-from .learned_matrix import definite_matrix, seeded
-from .low_rank import is_structured
+from .base import Array, Cost, central
+from .mahalanobis import definite_matrix, is_structured, seeded
 
 #: An eigenvalue of a local matrix this small, relative to the largest entry, is zero.
 FLAT = 1e-12
@@ -260,8 +258,9 @@ class Monomials:
         total = np.zeros((len(X), self.d**2))
         slopes = list(self._slopes(X))
         for s, first in enumerate(slopes):
+            weighted = first * weights
             for t, second in enumerate(slopes):
-                total += (first * second * weights) @ self._columns_of_two_places[s][t]
+                total += (weighted * second) @ self._columns_of_two_places[s][t]
         return total.reshape(-1, self.d, self.d)
 
     def pulled(self, X: Array, F: Array) -> Iterator[Array]:

@@ -3,10 +3,10 @@
 import re
 
 from .absolute import Absolute
+from .base import Inner as Inner
 from .base import Loss as Loss
 from .hinge import Hinge
 from .huber import Huber
-from .inner import Inner as Inner
 from .logistic import Logistic
 from .piecewise import PiecewiseQuadratic as PiecewiseQuadratic
 from .quantile import Quantile

@@ -8,9 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..arrays import as_float, beside, mass, namespace, numpy
-from .base import Array, Loss, SlopeRange
-from .inner import Inner
-from .sublevel import Ends
+from .base import Array, Ends, Inner, Loss, SlopeRange
 
 #: A share of the weight this close to another is equal to it: roundings of a sum.
 ROUNDING = 1e-13

@@ -3,10 +3,10 @@
 from .association import Association
 from .base import Metric as Metric
 from .base import MetricLearner as MetricLearner
+from .base import learn as learn
 from .blend import Blend
 from .diagonal import Diagonal
 from .eigen import Eigen
-from .fitting import learn as learn
 from .geometric_mean import GeometricMean
 from .learned import Candidate as Candidate
 from .learned import Learned

@@ -7,16 +7,16 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 from scipy.linalg import eigh
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_consistent_length, column_or_1d
 from sklearn.utils.validation import assert_all_finite, check_is_fitted, validate_data
 
+from ..arrays import on_host
 from ..costs import Mahalanobis
-from ..costs.learned_matrix import check_shrinkage, shrink
-from ..costs.low_rank import LowRank, identity
+from ..costs.mahalanobis import LowRank, check_shrinkage, fitted_matrix, identity, seeded, shrink
 from ..design import WRITTEN_UP_TO, Design, as_dense, is_wide, mean
-from ..entry import on_host
 from ..fences import fenced_rows
 from ..pairs import Pairs, from_labels, from_target, generator, resolve, target_kind
 from ..wanted import (
@@ -30,9 +30,9 @@ from ..wanted import (
     is_list_or_none,
     is_number,
 )
-from .leading import of_rows
 
 Array = NDArray[Any]
+
 #: What learners of the same rows share, by what it depends on besides the rows.
 Made = dict[tuple[Any, ...], Any]
 
@@ -80,17 +80,15 @@ class Metric(BaseEstimator):  # type: ignore[misc]
     #: Whether all directions of rows of many columns teach it, not only those of their span.
     takes_wide: bool = False
 
-    def fit_with(self, X: Any, y: Any, unlabelled: Any) -> Self:
-        """Fit, with the help of rows without labels where they can help; here they cannot."""
-        fitted: Self = self.fit(X, y)
-        return fitted
-
     def fit_sharing(self, X: Any, y: Any, unlabelled: Any, task: str, made: Made | None) -> Self:
-        """Fit, with rows without labels if there are any, to a target that may state its task.
+        """Fit to a target that may state its task, with rows without labels where they can help.
 
         ``made`` keeps what learners of the same rows have made, for those that would make the same.
         """
-        return self.fit(X, y) if unlabelled is None else self.fit_with(X, y, unlabelled)
+        if getattr(self, "task", None) == "auto":
+            self.set_params(task=task)
+        fitted: Self = self.fit(X, y)
+        return fitted
 
     def shrunk(self, shrinkage: float) -> Array:
         """Return the metric that another ``shrinkage`` gives, without learning again."""
@@ -215,24 +213,20 @@ class MetricLearner(Metric):
             raise ValueError(f"{type(self).__name__}.fit needs y or pairs.")
         if y.dtype.kind == "f":
             assert_all_finite(y, input_name="y")
-        found = self.make_pairs(X, y)
-        found.check(X.shape[0])
-        return found
+        made = self.make_pairs(X, y)
+        made.check(X.shape[0])
+        return made
 
     def fit_sharing(self, X: Any, y: Any, unlabelled: Any, task: str, made: Made | None) -> Self:
         """Fit to the pairs of another learner where they are the same."""
+        if y is None or made is None:
+            return super().fit_sharing(X, y, unlabelled, task, made)
         if self.task == "auto":
             self.set_params(task=task)
-        if y is None or made is None:
-            return self.fit(X, y)
-        key = self.pair_settings()
+        key = (self.kind, self.k, self.task, self.approximate, self.random_state)
         if key not in made:
             made[key] = self.make_pairs(X, y)
         return self.fit(X, y, pairs=made[key])
-
-    def pair_settings(self) -> tuple[Any, ...]:
-        """Return what the pairs of this learner depend on, besides the data."""
-        return self.kind, self.k, self.task, self.approximate, self.random_state
 
     def make_pairs(self, X: Array, y: Array) -> Pairs:
         """Return the pairs that ``fit`` makes from labels or targets."""
@@ -286,3 +280,160 @@ def generalised_eigh(S_N: Array, S_M: Array) -> tuple[Array, Array]:
     """Return nu ascending and V with S_N V = S_M V diag(nu), V'S_M V = I."""
     nu, V = eigh(S_N, S_M)
     return nu, V
+
+
+def learn(
+    learner: Any,
+    X: Any,
+    y: Any,
+    *,
+    shrinkage: float | None = None,
+    task: str = "auto",
+    unlabelled: Any = None,
+) -> Mahalanobis:
+    """Fit a clone of any metric learner and return its cost, trace d.
+
+    Parameters
+    ----------
+    learner : object
+        One of ``otdro.metrics``, or any object with ``fit(X, y)`` that leaves ``components_``
+        (M = components_' components_) or has ``get_mahalanobis_matrix()``.
+    X, y : arrays
+    shrinkage : float in [0, 1] or None
+        Weight of the identity; None keeps the learner's own (0 for those of other libraries).
+    task : {"auto", "classification", "regression"}
+        Set on learners of otdro whose own ``task`` is ``"auto"``.
+    unlabelled : array of shape (n_rows, n_features) or None
+        More rows, for learners that need no labels.
+    """
+    taught = fitted(learner, X, y, task=task, unlabelled=unlabelled)
+    return Mahalanobis(shrunk(taught, shrinkage))
+
+
+def shrunk(learner: Any, shrinkage: float | None = None) -> Array:
+    """Return the matrix of a fitted learner, trace d, at a shrinkage; None is its own."""
+    if not isinstance(learner, Metric):
+        return shrink(fitted_matrix(learner), shrinkage or 0.0)
+    own = getattr(learner, "shrinkage", None)
+    matrix: Array = learner.metric_
+    return matrix if shrinkage in (None, own) else learner.shrunk(float(shrinkage or 0.0))
+
+
+def fitted(
+    learner: Any,
+    X: Any,
+    y: Any,
+    *,
+    task: str = "auto",
+    unlabelled: Any = None,
+    made: Made | None = None,
+) -> Any:
+    """Return a fitted clone of a learner; arguments as in ``learn``.
+
+    ``made`` holds pairs and covariances that were made before, and keeps those made here, so that
+    learners that would make the same share them.
+    """
+    learner = seeded(learner)
+    if not isinstance(learner, Metric):
+        return learner.fit(X, y)
+    return learner.fit_sharing(X, y, unlabelled, task, made)
+
+
+#: Leading directions that are kept.
+RANK = 50
+#: Rows up to which the leading directions are found directly; of more, by iteration.
+ALL_UP_TO = 600
+#: Directions that the iteration carries beyond those kept.
+SPARE = 10
+#: Rounds of the iteration.
+ROUNDS = 8
+
+
+@dataclass(frozen=True, eq=False)
+class Leading:
+    r"""The matrix :math:`V\mathrm{diag}(\lambda)V' + \bar\lambda(I - VV')`.
+
+    ``vectors`` V (d, k) are orthonormal, ``spread`` lambda (k,) is the variance along them and
+    ``rest`` the mean variance along all directions across them.
+    """
+
+    vectors: Array
+    spread: Array
+    rest: float
+
+    def power(self, p: float, shrinkage: float) -> LowRank:
+        """Return ((1 - s) C d/tr C + s I)^p scaled to trace d, p > 0; I where C = 0."""
+        price, even = self._prices(p, shrinkage)
+        rise = np.sqrt(np.maximum(price - even, 0.0))
+        return LowRank(np.full(len(self.vectors), even), self.vectors * rise)
+
+    def written_power(self, p: float, shrinkage: float) -> Array:
+        """Return the same written out, for any p."""
+        V, (price, even) = self.vectors, self._prices(p, shrinkage)
+        d, k = V.shape
+        Lam: Array = (V * price) @ V.T if k == d else even * np.eye(d) + (V * (price - even)) @ V.T
+        return (Lam + Lam.T) / 2
+
+    def _prices(self, p: float, shrinkage: float) -> tuple[Array, float]:
+        """Return the eigenvalues of the power along the vectors, and the one across them."""
+        d, k = self.vectors.shape
+        trace = self.spread.sum() + (d - k) * self.rest
+        if trace == 0:
+            return np.ones(k), 1.0
+        price = ((1 - shrinkage) * self.spread * (d / trace) + shrinkage) ** p
+        even = float(((1 - shrinkage) * self.rest * (d / trace) + shrinkage) ** p)
+        unit = d / (price.sum() + (d - k) * even)
+        return unit * price, unit * even
+
+
+def leading(X: Any) -> Leading:
+    """Return the leading directions of the covariance of the rows X, dense or CSR."""
+    n = X.shape[0]
+    return of_rows(Design(X, center=mean(X, np.full(n, 1 / n))), RANK)
+
+
+def of_rows(design: Design, rank: int) -> Leading:
+    """Return at most ``rank`` leading directions of rows z, those of E[zz'].
+
+    They come from the n x n kernel ZZ' = U s^2 U': V = Z'U/s.
+    """
+    n, d = design.n, design.d
+    K = design.kernel()
+    total = float(np.trace(K))
+    square, U = _top(K, design, rank)
+    some = square > n * np.finfo(float).eps * max(total, np.finfo(float).tiny)
+    square, U = square[some], U[:, some]
+    if design.center is not None:
+        # of rows of mean zero 1'U = 0: made so to rounding, a centre drops out of Z'U
+        U = U - U.mean(axis=0)
+    vectors = design.uncentred.adjoint(U / np.sqrt(square))
+    rest = max(total - float(square.sum()), 0.0) / (d - len(square))
+    # what rounding leaves of directions that all rows lack
+    rest = rest if rest > np.finfo(float).eps * total else 0.0
+    return Leading(vectors, square / n, rest / n)
+
+
+def _top(K: Array, design: Design, rank: int) -> tuple[Array, Array]:
+    """Return the leading eigenvalues and eigenvectors of K.
+
+    Many rows go through rounds of subspace iteration from fixed directions of the columns, so that
+    the order of the rows decides nothing.
+    """
+    n = len(K)
+    if n <= max(ALL_UP_TO, rank):
+        square, U = eigh(K, subset_by_index=[max(0, n - rank), n - 1], check_finite=False)
+        return square[::-1], U[:, ::-1]
+    begin = np.random.default_rng(0).standard_normal((design.d, rank + SPARE))
+    Q = np.linalg.qr(design.scores(begin))[0]
+    for _ in range(ROUNDS):
+        Q = np.linalg.qr(K @ Q)[0]
+    square, turn = np.linalg.eigh(Q.T @ K @ Q)
+    return square[::-1][:rank], (Q @ turn)[:, ::-1][:, :rank]
+
+
+def stacked(X: Any, more: Any) -> Any:
+    """Return the rows of both, sparse where the first are."""
+    if sparse.issparse(X):
+        both: Any = [X, sparse.csr_array(more)]
+        return sparse.csr_array(sparse.vstack(both, format="csr"))
+    return np.vstack([X, more])

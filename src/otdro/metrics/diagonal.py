@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..costs.low_rank import of_diagonal
+from ..costs.mahalanobis import of_diagonal
 from ..design import is_wide
 from ..pairs import Pairs
 from .base import MetricLearner, least_spreads

@@ -11,12 +11,11 @@ from sklearn.base import BaseEstimator
 
 from ..costs import Mahalanobis, Norm
 from ..costs.base import Cost
-from ..costs.learned_matrix import check_shrinkage
+from ..costs.mahalanobis import check_shrinkage
 from ..pairs import NoPairsError
 from ..wanted import Wanted, check_settings, is_list_or_none
 from .association import Association
-from .base import Array
-from .fitting import fitted, shrunk
+from .base import Array, fitted, shrunk
 from .geometric_mean import GeometricMean
 from .spectral import Spectral
 

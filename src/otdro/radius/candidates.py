@@ -17,7 +17,7 @@ from sklearn.base import clone
 from .. import costs as known
 from ..arrays import library, namespace, numpy
 from ..costs import CallableCost, Cost, Mahalanobis, Norm
-from ..costs.low_rank import blend, identity, is_structured, of_diagonal, written
+from ..costs.mahalanobis import blend, identity, is_structured, of_diagonal, written
 from ..design import FEW_ROWS_UP_TO, WRITTEN_UP_TO, column_scale, is_wide
 from ..fences import column_spreads
 from ..metrics import Learned, learn

@@ -25,7 +25,7 @@ from ..costs import Cost, Norm
 from ..fences import NUMBER_FENCE, fenced
 from ..losses import Logistic, Loss
 from ..problem import Sample
-from .grid import Solved
+from .grid import OutOfFold, Solved
 
 Array = NDArray[Any]
 
@@ -158,9 +158,14 @@ class FoldScores:
         rows, z = np.concatenate(self.rows), self.z[0]
         return beside(rows, z), beside(np.bincount(rows)[rows], z)
 
-    def forget_rows(self) -> None:
-        """Let go of the scores of rows, of which there may be many, once a rule has seen them."""
-        self.z.clear()
+    def out_of_fold(self, place: int) -> OutOfFold | None:
+        """Return the scores of tested rows at one delta; None where ``z`` has a part of them."""
+        if self.losses is not None:
+            return None
+        scores = [numpy(z[:, :, place]) for z in self.z]
+        # of K targets (K, rows), of a softmax model (1, rows, K)
+        each = [part[0] if part.ndim == 3 else part.T for part in scores]
+        return OutOfFold(np.concatenate(self.rows), np.concatenate(each))
 
     def blocks(self) -> list[slice]:
         """Return the deltas in parts of at most ``ENTRIES`` scores, so that copies are small."""
@@ -323,15 +328,10 @@ class Evidence:
     losses: Array | None = None
     environments: Environments | None = None
 
-    @property
-    def rows(self) -> float:
-        """The number of distinct rows that the folds tested."""
-        return self.sample.distinct if self.distinct is None else self.distinct
-
 
 def information(evidence: Evidence) -> float:
     """Return how many independent rows the folds speak of, at least one per environment."""
-    n = evidence.rows
+    n = evidence.sample.distinct if evidence.distinct is None else evidence.distinct
     if evidence.environments is not None:
         effect, count = evidence.environments.effect, len(evidence.environments.losses.names)
     elif evidence.groups is not None:

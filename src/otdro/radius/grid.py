@@ -71,6 +71,8 @@ class Path:
         One entry for each cost that was tried.
     environments : Environments or None
         Where rows came in groups, the loss of each.
+    out_of_fold : OutOfFold or None
+        The scores of rows at the chosen delta, by models that did not see them.
     """
 
     deltas: Array
@@ -83,6 +85,19 @@ class Path:
     score_se: Array | None = None
     candidates: list[Any] = field(default_factory=list)
     environments: Any = None
+    out_of_fold: OutOfFold | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class OutOfFold:
+    """Scores of rows at the chosen delta, by models that did not see them.
+
+    ``rows`` (E,) are the numbers of the tested rows, a row once for every fold that tests it, and
+    ``scores`` (E, K) their scores, K = 1 for two classes and for regression.
+    """
+
+    rows: Array
+    scores: Array
 
 
 def path(

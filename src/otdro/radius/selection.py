@@ -254,7 +254,8 @@ class FoldLosses:
     def path(self, best: Trial) -> Solved:
         """Return the path of a trial over all rows, certified at the chosen delta."""
         j, path = best.verdict.place, best.folds.path
-        best.folds.forget_rows()
+        # scores of rows, of which there may be many, are not needed any more
+        best.folds.z.clear()
         if path is None or not best.final:
             path = solve_path(self.sample, best.cost, self.order, best.deltas, self.solver, path)
         chosen = [row[j] for row in path]
@@ -324,7 +325,9 @@ def choose_ball(data: FoldLosses, tried: Candidates) -> Choice:
         if weights is not None:
             best.cost.weights_ = {t.name: float(w) for t, w in zip(trials, weights, strict=True)}
     environments = data.environments(best.folds)
-    solved, place = data.path(best), best.verdict.place
+    place = best.verdict.place
+    out_of_fold = best.folds.out_of_fold(place)
+    solved = data.path(best)
     path = tidy(
         data.sample,
         best.deltas,
@@ -333,6 +336,7 @@ def choose_ball(data: FoldLosses, tried: Candidates) -> Choice:
         score_se=best.folds.se,
         candidates=table,
         environments=environments,
+        out_of_fold=out_of_fold,
     )
     ball = data.sample.ball(best.cost, float(best.deltas[place]), data.order)
     return Choice(ball, [row[place] for row in solved], path, tried.note)

@@ -3,52 +3,45 @@ r"""Feature maps linearised at each row: one matrix A(x_i), and so one dual norm
 .. math:: \min_{\beta, b, \lambda}\ \lambda\delta + \sum_i \pi_i \sup_s
           \{\ell(z_i + s, y_i) - \lambda s^2/w_i^2\},\qquad w_i^2 = \beta' A(x_i)^{-1}\beta,
 
-by the joint Newton method where the loss is smooth and Lipschitz, else by smoothed rows at a
-falling eps. A cost that is not linearised is for ``Smoothed``.
+by an interior point of the dual problem where the loss is piecewise quadratic, else by the joint
+Newton method, for losses that are smooth and Lipschitz. A cost that is not linearised is for
+``Smoothed``.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.linalg import solve_triangular
 
 from ..design import Design
-from ..duality import DualRows, Local, first_within
-from ..losses import Loss
+from ..duality import Dual, DualRows, Local, best_multiplier
+from ..losses import Loss, PiecewiseQuadratic
 from ..problem import Problem, Solution
 from ..progress import logger
 from .base import Method, Starts, constant_risk, constant_solution, verdict
 from .euclidean.order_two import JointObjective
 from .euclidean.order_two import descend as joint_descend
-from .smoothing.quadrature import (
-    FIRST_EPS,
-    Origin,
-    SmoothedObjective,
-    SmoothedPoint,
-    SmoothedRows,
-    descend,
-    dual_rows,
-    local_origin,
-    moved_bound,
-    softmax,
-)
+from .smoothing.quadrature import Origin, dual_rows, local_origin
 
 Array = NDArray[Any]
 
-#: The last smoothing, relative to the risk of the best constant.
-EPS = 1e-7
-#: Nodes of the trapezoid rule per row and maximum.
-NODES = 33
-#: The share of ``tol`` at which a smoothing is lost in it.
-LOST = 0.1
-#: Other smoothings, relative to the last, at which a bound is sought where that one has none.
-OTHERS = (3.0, 0.3, 0.6, 6.0)
-#: The Newton decrement, relative to the target, at which shares of rows on a kink are known.
-SHARES = 1e-5
+#: Newton steps for one weight of the barriers, at most.
+CENTERING = 60
+#: The share of the target at which the search ends: the last steps are few, and they tell the
+#: model apart from its neighbours.
+AIM = 0.1
+#: The Newton decrement (squared) at which a point counts as centred.
+CENTRED = 0.1
+#: What is left of the weight of the barriers from one centre to the next.
+LESS = 0.1
+#: Halvings of a step that does not decrease the barrier function.
+HALVINGS = 40
+#: The decrease that a step must bring, relative to the one that the gradient promises.
+ARMIJO = 1e-4
 
 
 class Linearised(Method):
@@ -63,6 +56,12 @@ class Linearised(Method):
             return "FeatureMap is solved exactly at order=2 only"
         if not problem.ball.cost.linearised:
             return "FeatureMap(linearised=False) has no certificate; use linearised=True"
+        loss = problem.loss
+        if loss.pieces is None and not np.isfinite([loss.smoothness, loss.lipschitz]).all():
+            return (
+                "FeatureMap needs a piecewise quadratic loss, or one with bounded first and "
+                f"second derivatives, and {type(loss).__name__} is neither"
+            )
         return None
 
     def _solve_one(
@@ -90,8 +89,6 @@ def minimise_linearised(
     design = Design(X, None, center)
     B = np.linalg.inv(problem.ball.cost.shape(X))
     norm = Local(B, problem.weights)
-    smooth = loss.pieces is None and np.isfinite(loss.smoothness)
-    method = _exact if smooth and np.isfinite(loss.lipschitz) else _smoothed
     solved: list[Solution] = []
     last = start
     for delta in deltas:
@@ -100,22 +97,25 @@ def minimise_linearised(
         if origin is None:
             solved.append(constant_solution(problem))
             continue
-        warm = None
-        if last is not None and last.multiplier > 0:
-            b = last.intercept + float(center @ last.coef)
-            warm = Origin(last.coef, b, last.multiplier)
-        last = method(rows, loss, warm or origin, base, tol, max_iter)
-        if warm and not last.converged:
-            # a warm start on a kink can leave no descent; a cold one rarely sits there
-            again = method(rows, loss, origin, base, tol, max_iter)
-            last = min(last, again, key=lambda solution: solution.objective)
+        if loss.pieces is not None:
+            last = _by_slopes(rows, B, loss.pieces, base, tol, max_iter)
+        else:
+            warm = None
+            if last is not None and last.multiplier > 0:
+                b = last.intercept + float(center @ last.coef)
+                warm = Origin(last.coef, b, last.multiplier)
+            last = _by_newton(rows, loss, warm or origin, base, tol, max_iter)
+            if warm and not last.converged:
+                # a warm start on a kink can leave no descent; a cold one rarely sits there
+                again = _by_newton(rows, loss, origin, base, tol, max_iter)
+                last = min(last, again, key=lambda solution: solution.objective)
         last = replace(last, intercept=last.intercept - float(center @ last.coef))
         solved.append(last)
         logger.info("delta %.4g: %s", delta, last.message)
     return solved
 
 
-def _exact(
+def _by_newton(
     rows: DualRows, loss: Loss, origin: Origin, base: float, tol: float, max_iter: int
 ) -> Solution:
     """Return the solution on centred rows by the joint Newton method."""
@@ -137,151 +137,287 @@ def _exact(
     )
 
 
-class SoftMaximum(SmoothedObjective):
-    """The smoothed objective of a loss with two slopes: a soft maximum over them, no integral."""
-
-    def integrals(self, z: Array, rho: Any, eps: float) -> SmoothedRows | None:
-        """Return eps log of the mean of exp(psi_a/eps) over the two slopes a of the loss.
-
-        psi_a = a r + a^2 rho^2/(2 eps) is the inner supremum along slope a, r the residual.
-        """
-        pieces, y = self.loss.pieces, self.rows.y
-        assert pieces is not None
-        a = np.array(pieces.slopes)[:, None]
-        psi = a * pieces.residual(z, y) + a**2 * rho**2 / (2 * eps)
-        p, log_total = softmax(psi.T / eps)
-        p = p.T
-        dz = -pieces.orientation(y) * a
-        dr = a**2 * rho / eps
-        z1, r1 = (p * dz).sum(axis=0), (p * dr).sum(axis=0)
-        off_z, off_r = dz - z1, dr - r1
-        return SmoothedRows(
-            value=eps * (log_total - np.log(2)),
-            loss=(p * psi).sum(axis=0),
-            z=z1,
-            rho=r1,
-            zz=(p * off_z**2).sum(axis=0) / eps,
-            zr=(p * off_z * off_r).sum(axis=0) / eps,
-            rr=(p * (off_r**2 / eps + a**2 / eps)).sum(axis=0),
-            effective=np.full(len(z), np.inf),
-        )
-
-
-def _smoothed(
-    rows: DualRows, loss: Loss, origin: Origin, base: float, tol: float, max_iter: int
+def _by_slopes(
+    rows: DualRows, B: Array, loss: PiecewiseQuadratic, base: float, tol: float, max_iter: int
 ) -> Solution:
-    """Return the solution on centred rows by smoothing with a falling eps."""
-    kinked = two_slopes(loss)
-    smooth = (SoftMaximum if kinked else SmoothedObjective)(rows, loss, np.inf, NODES)
+    """Return the solution on centred rows of a piecewise quadratic loss."""
+    program = SlopeProgram(
+        X=rows.design.dense(),
+        y=rows.y,
+        weights=rows.weights[:, 0],
+        B=B,
+        loss=loss,
+        delta=float(rows.delta[0]),
+        fit_intercept=rows.fit_intercept,
+    )
     target = tol * base
-    final = max(EPS, LOST * tol) * base
-    # shares of rows on a kink are fixed by the last digits of the gradient
-    last = SHARES * target if kinked else target
-    run = descend(smooth, origin, max(FIRST_EPS * base, final), final, last, max_iter)
-    x, n_iter = run.x, run.n_iter
-    risk, lower = _bounds(smooth, x, run.eps)
-    for other in OTHERS:
-        if risk - lower <= target or not kinked:
-            break
-        # the same model to rounding, other shares: the best bound holds
-        eps = other * final
-        again = descend(smooth, Origin(x.theta, x.b, x.lam), eps, eps, last, max_iter)
-        lower = max(lower, _bounds(smooth, again.x, eps)[1])
-        n_iter += again.n_iter
-    gap = max(risk - lower, 0.0)
-    message = f"linearised feature map at eps={run.eps:.3g}: " + verdict(gap, target, n_iter)
+    model = solve_slopes(program, base, target, max_iter)
+    gap = max(model.dual.risk - model.lower, 0.0)
     return Solution(
-        coef=x.theta,
-        intercept=x.b,
-        multiplier=x.lam,
-        objective=risk,
+        coef=model.coef,
+        intercept=model.intercept,
+        multiplier=model.dual.multiplier,
+        objective=model.dual.risk,
         gap=gap,
-        n_iter=n_iter,
-        converged=bool(gap <= target),
-        message=message,
+        n_iter=model.n_iter,
+        converged=gap <= target,
+        message="linearised feature map: " + verdict(gap, target, model.n_iter),
     )
 
 
-def _bounds(smooth: SmoothedObjective, x: SmoothedPoint, eps: float) -> tuple[float, float]:
-    """Return the risk at (x, lam) and a bound below it, from rows moved to their maxima."""
-    rows, loss, weights = smooth.rows, smooth.loss, smooth.weights
-    inner = loss.inner(x.z, rows.y, x.w, x.lam)
-    risk = x.lam * smooth.delta + float(weights @ inner.value.max(axis=0))
-    if two_slopes(loss):
-        low, high = loss.slope_range(rows.y)
-        share = np.clip((x.rows.z - low) / (high - low), 0.0, 1.0)
-        norm = rows.dual_norm
-        assert isinstance(norm, Local)
-        fixed = (low, high, smooth.delta, rows.fit_intercept)
-        slopes = SharedSlopes(rows.design.dense(), norm.B, weights, *fixed)
-        return risk, slopes.bound(loss, rows.y, share)
-    return risk, moved_bound(rows, loss, x.z, x.b, x.w, x.lam, eps)
+@dataclass(frozen=True, eq=False)
+class DualPoint:
+    """Mean slopes ``a`` (n,) with what is positive inside the set of a row, and what follows.
 
+    ``spread`` is s - a^2, the variance of the slopes of a row; ``rest`` the distance of s, or of a
+    where one slope is infinite, to its other bound, None where there is none. They are kept as they
+    are, since differences of nearly equal numbers say little. ``u`` is C^-1 g and ``room`` is
+    delta - g'C^-1 g.
+    """
 
-def two_slopes(loss: Loss) -> bool:
-    """Whether a loss has two slopes and no curvature."""
-    return loss.pieces is not None and loss.pieces.kappa == 0
+    a: Array
+    spread: Array
+    rest: Array | None
+    u: Array
+    room: float
+    triangle: Array
 
 
 @dataclass(frozen=True, eq=False)
-class SharedSlopes:
-    r"""A lower bound for losses with two slopes: rows share their mass between both.
+class DualModel:
+    """A model with its worst-case risk, and the bound below every model's that came with it."""
 
-    .. math:: F^* \ge -\sum \pi_i\,\{(1 - p_i)\,\ell^*(lo_i) + p_i\,\ell^*(hi_i)\}
-              \quad\text{if}\quad g'C^{-1}g \le \delta,\ \sum \pi_i a_i = 0,
+    coef: Array
+    intercept: float
+    dual: Dual
+    lower: float
+    n_iter: int
 
-    a the mean slope of a row, :math:`g = \sum \pi a z` and C the sum of pi times the mean squared
-    slope times B_i. The shares p are moved, each in proportion to p (1 - p), until that holds.
-    Rows Z, their matrices B, weights and the ends of their slopes; delta, the intercept.
+
+class NewtonStep(NamedTuple):
+    """A step, the model that belongs to the point it leads to, and the squared decrement."""
+
+    da: Array
+    dv: Array
+    coef: Array
+    intercept: float
+    decrement: float
+
+
+class SlopeProgram:
+    r"""The dual problem of rows X (centred where there is an intercept) with matrices B.
+
+    A loss :math:`\max_{lo \le a \le hi} a r - \kappa a^2/2` of the residual :math:`r = c - oz`,
+    with the score :math:`z = x'\beta + b`, has the worst-case risk (w_i^2 = beta'B_i beta)
+
+    .. math:: \min_\lambda\ \lambda\delta + \sum_i \pi_i \max_{lo \le a \le hi}
+              a r_i - \frac{a^2}{2}\Bigl(\kappa - \frac{w_i^2}{2\lambda}\Bigr).
+
+    A row may share its mass between slopes; its mean slope a_i and mean squared slope s_i are all
+    that count. The least worst-case risk is the largest value of the concave problem
+
+    .. math:: \max_{a, s}\ \sum_i \pi_i (a_i c_i - \kappa s_i/2)\quad\text{s.t.}\quad
+              g'C^{-1}g \le \delta,\ \sum_i \pi_i o_i a_i = 0,\
+              a_i^2 \le s_i \le (lo + hi) a_i - lo\,hi,
+
+    :math:`g = -\sum_i \pi_i o_i a_i x_i`, :math:`C = \sum_i \pi_i s_i B_i` (the last bound only
+    where both slopes are finite). Newton steps with logarithmic barriers stay strictly inside, so
+    that every point is a valid lower bound; with nu the multiplier of the first constraint the
+    model is :math:`\beta = -2\nu C^{-1}g`, b that of the second.
     """
 
-    Z: Array
-    B: Array
-    weights: Array
-    low: Array
-    high: Array
-    delta: float
-    fit_intercept: bool
+    def __init__(
+        self,
+        X: Array,
+        y: Array,
+        weights: Array,
+        B: Array,
+        loss: PiecewiseQuadratic,
+        delta: float,
+        fit_intercept: bool,
+    ) -> None:
+        used = weights > 0
+        self.X, self.y, self.weights, self.B = X[used], y[used], weights[used], B[used]
+        self.loss, self.delta, self.fit_intercept = loss, delta, fit_intercept
+        self.lo, self.hi = loss.slopes
+        self.bounded = bool(np.isfinite(self.lo) and np.isfinite(self.hi))
+        self.c = loss.residual(np.zeros_like(self.y), self.y)
+        self.o = np.asarray(loss.orientation(self.y), dtype=float)
+        #: the weight of the budget among the barriers: as much as all rows, so that the centres
+        #: stay away from its boundary, along which steps are short
+        self.heavy = float(len(self.y))
+        #: dg/da, one line per row
+        self.pull = -(self.weights * self.o)[:, None] * self.X
+        #: the coefficients of the slopes in the condition of the intercept
+        self.even = self.weights * self.o
 
-    def bound(self, loss: Loss, y: Array, share: Array) -> float:
-        """Return the bound of shares (n,) of the larger slope made feasible, -inf if that fails."""
-        room = share * (1 - share)
-        p = share - self._offset(room, self.low + share * (self.high - self.low))
-        budget, q = self._budget(p)
-        if budget > self.delta:
-            turn = self.high - self.low
-            # d(g'C^-1 g)/dp = 2 pi (z'q da/dp - q'B_i q d(a^2)/dp/2)
-            bend = self.high**2 - self.low**2
-            steep = (self.Z @ q) * turn - ((self.B @ q) @ q) * bend / 2
-            h = -room * steep
-            h = h - self._offset(room, turn * h)
-            fall = -2 * float(self.weights @ (h * steep))
-            eta = first_within(lambda eta: (self._budget(p + eta * h)[0], fall), self.delta)
-            if np.isinf(eta):
-                return -np.inf
-            p = p + eta * h
-        ends = (loss.conjugate(self.low, y), loss.conjugate(self.high, y))
-        inside = np.isfinite(p) & (p >= 0) & (p <= 1)
-        value = np.where(inside, (1 - p) * ends[0] + p * ends[1], np.inf)
-        return -float(self.weights @ np.where(self.weights > 0, value, 0.0))
+    def point(self, a: Array, spread: Array, rest: Array | None) -> DualPoint | None:
+        """Return a point, None where it is outside."""
+        if not ((spread > 0).all() and (rest is None or (rest > 0).all())):
+            return None
+        n, d = self.X.shape
+        C = ((self.weights * (a**2 + spread)) @ self.B.reshape(n, -1)).reshape(d, d)
+        triangle = np.linalg.cholesky(C)
+        g = a @ self.pull
+        half = solve_triangular(triangle, g, lower=True)
+        u = solve_triangular(triangle, half, lower=True, trans="T")
+        room = self.delta - float(half @ half)
+        return DualPoint(a, spread, rest, u, room, triangle) if room > 0 else None
 
-    def _offset(self, room: Array, lack: Array) -> Array:
-        """Return the change, in proportion to the room, that makes up for sum pi lack."""
-        if not self.fit_intercept:
-            return np.zeros_like(room)
-        turn = self.high - self.low
-        total = float(self.weights @ (room * turn**2))
-        return room * turn * (self.weights @ lack) / max(total, np.finfo(float).tiny)
+    def start(self) -> DualPoint:
+        """Return a point strictly inside: slopes of mean zero, small enough for delta."""
+        lo, hi = self.lo, self.hi
+        size = min(1.0, -lo if lo < 0 else hi, hi)
+        a = np.zeros_like(self.c)
+        if lo == 0:
+            # both classes have the same weight in the condition of the intercept
+            masses = np.array([self.weights[self.o < 0].sum(), self.weights[self.o > 0].sum()])
+            least = masses[masses > 0].min()
+            a = size / 2 * least / masses[(self.o > 0).astype(int)]
+        while True:
+            rest: Array | None
+            if self.bounded:
+                spread = (a - lo) * (hi - a) / 2
+                rest = spread
+            else:
+                spread = np.full_like(a, size**2)
+                rest = a - lo if np.isfinite(lo) else hi - a if np.isfinite(hi) else None
+            point = self.point(a, spread, rest)
+            if point is not None:
+                return point
+            a = a / 2
 
-    def _budget(self, p: Array) -> tuple[float, Array]:
-        """Return g'C^-1 g and C^-1 g."""
-        n, d = self.Z.shape
-        g = (self.weights * (self.low + p * (self.high - self.low))) @ self.Z
-        square = self.weights * (self.low**2 + p * (self.high**2 - self.low**2))
-        C = (square @ self.B.reshape(n, -1)).reshape(d, d)
-        try:
-            q = cho_solve(cho_factor(C), g)
-        except LinAlgError:
-            # no slope is left to move
-            return np.inf, g
-        return float(g @ q), q
+    def value(self, point: DualPoint) -> float:
+        """Return the dual objective: a bound below the worst-case risk of every model."""
+        square = point.a**2 + point.spread
+        return float(self.weights @ (point.a * self.c - self.loss.kappa / 2 * square))
+
+    def barrier(self, point: DualPoint, mu: float) -> float:
+        """Return the function whose minimum is the centre: -value/mu and the barriers."""
+        logs = np.log(point.spread).sum() + self.heavy * np.log(point.room)
+        if point.rest is not None:
+            logs += np.log(point.rest).sum()
+        return -self.value(point) / mu - float(logs)
+
+    def newton(self, point: DualPoint, mu: float) -> NewtonStep:
+        """Return the Newton step of the barrier function.
+
+        Its coordinates are da and dv = ds - 2a da, the first-order change of the spread.
+        """
+        a, u, room = point.a, point.u, point.room
+        moved = self.B @ u
+        # h = g'C^-1 g has dh/dv = -pi u'B u and dh/da = 2 u'dg/da + 2a dh/dv
+        rise_v = -self.weights * (moved @ u)
+        rise_a = 2 * self.pull @ u + 2 * a * rise_v
+        curved = self.weights * self.loss.kappa / (2 * mu)
+        grad_a = -self.weights * self.c / mu + 2 * a * curved + self.heavy * rise_a / room
+        grad_v = curved - 1 / point.spread + self.heavy * rise_v / room
+        aa, av, vv = 2 / point.spread, np.zeros_like(a), 1 / point.spread**2
+        determinant = aa * vv
+        if point.rest is not None:
+            rest_a, rest_v = self._rest_slopes(a)
+            grad_a -= rest_a / point.rest
+            grad_v -= rest_v / point.rest
+            p, q = rest_a / point.rest, rest_v / point.rest
+            # det(D + (p, q)(p, q)') without a difference
+            determinant = determinant + aa * q**2 + vv * p**2
+            aa, av, vv = aa + p**2, p * q, vv + q**2
+        inverse = np.stack([vv, -av, -av, aa]).T.reshape(-1, 2, 2) / determinant[:, None, None]
+        # the Hessian of h is 2 W'C^-1 W with the columns dg/da - 2a pi B u and -pi B u of W
+        push = -self.weights[:, None] * moved
+        sides = (self.pull + 2 * a[:, None] * push, push)
+        W = np.stack([solve_triangular(point.triangle, side.T, lower=True) for side in sides], -1)
+        root = np.sqrt(2 * self.heavy / room)
+        along = np.sqrt(self.heavy) / room
+        Q = [root * W, along * np.stack([rise_a, rise_v], axis=-1)[None]]
+        if self.fit_intercept:
+            Q.append(np.stack([self.even, np.zeros_like(a)], axis=-1)[None])
+        gradient = np.stack([grad_a, grad_v], axis=-1)
+        step, v = self._solved(inverse, np.concatenate(Q), gradient)
+        # beta = -2 nu u, nu = mu heavy/room, to first order after the step
+        d = len(u)
+        turn = solve_triangular(point.triangle, v[:d], lower=True, trans="T")
+        growth = 1 + v[d] / np.sqrt(self.heavy)
+        coef = -2 * mu * self.heavy / room * (growth * u + turn / root)
+        b = mu * float(v[-1]) if self.fit_intercept else 0.0
+        decrement = -float(np.sum(gradient * step))
+        return NewtonStep(step[:, 0], step[:, 1], coef, b, decrement)
+
+    def _solved(self, inverse: Array, Q: Array, gradient: Array) -> tuple[Array, Array]:
+        """Solve (D + Q'Q) step = -gradient, the last line of Q times the step being zero.
+
+        With v = Q step: (I + Q D^-1 Q') v = -Q D^-1 gradient, where for the last line, the
+        condition of the intercept, I is 0 and v its multiplier. Return the step and v.
+        """
+        light = (inverse @ np.moveaxis(Q, 0, -1)).reshape(-1, len(Q))
+        flat = np.moveaxis(Q, 0, -1).reshape(-1, len(Q))
+        E = np.ones(len(Q))
+        if self.fit_intercept:
+            E[-1] = 0.0
+        S = light.T @ flat + np.diag(E)
+        v = np.linalg.solve(S, -light.T @ gradient.ravel())
+        pulled = gradient + (flat @ v).reshape(gradient.shape)
+        step = -(inverse @ pulled[..., None])[..., 0]
+        if self.fit_intercept:
+            # exactly: the bound holds for slopes of mean zero only
+            step[:, 0] -= self.even * (self.even @ step[:, 0]) / (self.even @ self.even)
+        return step, v
+
+    def _rest_slopes(self, a: Array) -> tuple[Any, float]:
+        """Return the derivatives of ``rest`` in the coordinates of a Newton step."""
+        if self.bounded:
+            return self.lo + self.hi - 2 * a, -1.0
+        return (1.0 if np.isfinite(self.lo) else -1.0), 0.0
+
+    def moved(self, point: DualPoint, step: NewtonStep, mu: float) -> DualPoint | None:
+        """Return the point after the longest halved step that lowers the barrier function."""
+        before = self.barrier(point, mu)
+        length = 1.0
+        rest_a, rest_v = self._rest_slopes(point.a)
+        for _ in range(HALVINGS):
+            a = point.a + length * step.da
+            # s is linear in the step and a^2 is not
+            spread = point.spread + length * step.dv - (length * step.da) ** 2
+            rest = point.rest
+            if rest is not None:
+                rest = rest + length * (rest_a * step.da + rest_v * step.dv)
+            new = self.point(a, spread, rest)
+            if new is not None:
+                fall = before - self.barrier(new, mu)
+                if fall >= ARMIJO * length * step.decrement:
+                    return new
+            length /= 2
+        return None
+
+    def worst_risk(self, coef: Array, intercept: float) -> Dual:
+        """Return the worst-case risk of a model."""
+        z = self.X @ coef + intercept
+        w = np.sqrt(np.maximum((self.B @ coef) @ coef, 0.0))
+        least = best_multiplier(z, self.y, self.weights, self.loss, w, self.delta)
+        return Dual(least.value, least.lam)
+
+
+def solve_slopes(program: SlopeProgram, base: float, target: float, max_iter: int) -> DualModel:
+    """Return the model of the least worst-case risk found, with the best bound below."""
+    point = program.start()
+    # two barriers a row and that of the budget: together they weigh as much as the objective
+    mu = base / (2 * len(program.c) + program.heavy)
+    best: DualModel | None = None
+    lower, n_iter = 0.0, 0
+    while n_iter < max_iter:
+        for _ in range(CENTERING):
+            step = program.newton(point, mu)
+            n_iter += 1
+            new = program.moved(point, step, mu)
+            point = point if new is None else new
+            if new is None or step.decrement < CENTRED:
+                break
+        lower = max(lower, program.value(point))
+        risk = program.worst_risk(step.coef, step.intercept)
+        if best is None or risk.risk < best.dual.risk:
+            best = DualModel(step.coef, step.intercept, risk, lower, n_iter)
+        if new is None or best.dual.risk - lower <= AIM * target:
+            break
+        mu *= LESS
+    assert best is not None
+    return replace(best, lower=lower, n_iter=n_iter)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cholesky, solve_triangular
 
-from ...costs.low_rank import StructuredFactor, shortest
+from ...costs.mahalanobis import StructuredFactor, shortest
 from ...design import REDUCE_UP_TO, Design, Span, mean, row_space
 from ...problem import Problem, Solution
 from ..base import Starts, verdict

@@ -44,7 +44,7 @@ from ...duality import (
 from ...duality.chain import TINY
 from ...duality.ties import Padded, TieModels, shares_of, solve_each, times
 from ...losses import Loss
-from ...losses.inner import Inner
+from ...losses.base import Inner
 
 Array = NDArray[Any]
 

@@ -15,15 +15,20 @@ Probabilities q continued along the step, and the flows v of the model, correcte
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...arrays import beside, pick
-from .penalty import PairMove, PairPenalty, Quadratic, corrected
-from .refinement import fitted
+from ...arrays import as_index, beside, class_masses, full, namespace, pick
+from ...design import DECOMPOSE_UP_TO, REDUCE_UP_TO, Design, mean, row_space
+from ...problem import Problem, Solution
+from ..base import Method, Starts, ahead, constant_risk, same_factor, verdict
+from ..euclidean.coordinates import Coordinates
+from .penalty import PairMove, PairPenalty, Quadratic, corrected, pair_penalty
 from .rows import SoftmaxRows, inner
 
 Array = NDArray[Any]
@@ -32,12 +37,12 @@ Array = NDArray[Any]
 ARMIJO, HALVINGS = 1e-4, 50
 #: Decreases below this, relative to the objective, are rounding; so many of them end the method.
 ROUNDING, PATIENCE = 1e-15, 3
-#: Operations of a Hessian up to which it is formed in every step, and the steps without it.
-CHEAP_UP_TO, QUASI_STEPS = 500_000_000, 30
-#: A step that brings less than this share of the target without the Hessian is worth a bound.
-WORTH = 0.5
 #: The accuracy of a model's minimiser, as a share of the gap so far.
 LOOSE = 1e-3
+#: Coefficients below this share of the largest are tried as zeros where the penalty is a sum.
+NEGLIGIBLE = 1e-6
+#: Scores of all problems up to which folds are solved in step.
+IN_STEP_UP_TO = 5_000_000
 
 TINY = np.finfo(float).tiny
 
@@ -123,7 +128,7 @@ class PairProblems:
 def origin(problems: PairProblems, constant: Array) -> SoftmaxZero:
     """Return the models of the intercepts ``constant`` (B, K), the best without coefficients."""
     rows = problems.rows
-    nothing = np.zeros((len(constant), rows.design.d, rows.classes - 1))
+    nothing = np.zeros((len(constant), rows.d, rows.classes - 1))
     zero = problems.at(nothing, constant @ rows.basis)
     G = rows.adjoint(rows.slopes(zero.p))
     return SoftmaxZero(zero, G, *problems.penalty.first(rows, G))
@@ -147,24 +152,20 @@ def minimise(
     multipliers = None
     if start is not None and start.multipliers is not None:
         multipliers = start.multipliers[active]
-    curvature = Curvature(problems.rows)
     idle = np.zeros(len(active), dtype=int)
     for n_iter in range(1, max_iter + 1):
         rows, delta = problems.rows, problems.delta
         g = rows.gradient(rows.slopes(p.p))
-        model = Quadratic(rows, p.C, g, curvature.at(rows, p, g, n_iter))
+        model = Quadratic(rows, p.C, g, rows.curvature(p.p))
         accuracy = np.maximum(target, LOOSE * best.gap[active])
         move = problems.penalty.move(model, delta, accuracy, multipliers)
         dz = rows.scores(move.step, move.shift)
         new, decrease = _line_search(problems, p, move, dz, g)
         best.consider(active, new)
-        if curvature.exact or decrease[0] <= WORTH * target[0]:
-            q = p.p + rows.bent(p.p, dz)
-            q = q if curvature.exact else fitted(rows, p.p, q, move.flows, model.H)
-            q = rows.balanced(p.p, q)
-            best.bound(active, problems, new, q if delta.all() else rows.on_simplex(q), move.flows)
+        q = rows.balanced(p.p, p.p + rows.bent(p.p, dz))
+        best.bound(active, problems, new, q if delta.all() else rows.on_simplex(q), move.flows)
         # without a penalty nothing bounds models farther out than p, whose slopes leave a gradient
-        if curvature.exact and delta.all() and np.any(best.gap[active] > target):
+        if delta.all() and np.any(best.gap[active] > target):
             best.bound(active, problems, new, rows.balanced(p.p, p.p), move.flows)
         idle = np.where(decrease > 0, 0, idle + 1)
         best.keep(active, n_iter, move.multipliers)
@@ -230,39 +231,6 @@ def _line_search(
     return new, np.maximum(0.0, objective * (1 - ROUNDING) - value)
 
 
-class Curvature:
-    """The Hessian of the loss, or in its place for many rows a matrix learned from gradients.
-
-    That one, of a single problem, starts from the mean curvature and is updated so that it maps the
-    last step to the change of the gradient (BFGS); after ``QUASI_STEPS`` of them the Hessian itself
-    is formed.
-    """
-
-    def __init__(self, rows: SoftmaxRows) -> None:
-        K, n, d = rows.classes, rows.design.n, rows.design.d
-        several = len(rows.weights) > 1
-        self.exact = several or n * d**2 * K * (K - 1) <= CHEAP_UP_TO
-        self.last: tuple[Array, Array] | None = None
-        self.H = np.empty((0, 0))
-
-    def at(self, rows: SoftmaxRows, p: SoftmaxPoints, g: Array, n_iter: int) -> Array:
-        """Return the matrices at points of gradient g."""
-        self.exact = self.exact or n_iter > QUASI_STEPS
-        if self.exact:
-            return rows.curvature(p.p)
-        x = rows.joined(p.C[0], p.c[0])
-        if self.last is None:
-            self.H = rows.columns(0).mean_curvature(p.p[0])
-        else:
-            s, y = x - self.last[0], g[0] - self.last[1]
-            Hs = self.H @ s
-            if y @ s > 0:
-                parts = np.stack([y / np.sqrt(y @ s), Hs / np.sqrt(s @ Hs)])
-                self.H += parts.T @ (np.array([[1.0], [-1.0]]) * parts)
-        self.last = (x, g[0])
-        return self.H[None]
-
-
 class Certificate:
     """The best points and the best lower bounds so far; at first those without coefficients.
 
@@ -322,3 +290,207 @@ class Certificate:
         self.lower[active[better]] = value[better]
         slopes = beside(shrink[:, None, None], q) * rows.slopes(q)
         write(self.slopes, active[better], pick(slopes, better))
+
+
+class MultinomialNewton(Method):
+    """The cross-entropy of several scores at order 1, and at delta = 0."""
+
+    geometries = frozenset({"euclidean", "norm"})
+    certifies = "the excess over the least worst-case risk"
+    accepts_zero = True
+    several_scores = True
+    on_device = True
+
+    def lacks(self, problem: Problem) -> str | None:
+        """Refuse order 2, and norms other than Euclidean ones, l1 and linf."""
+        ball = problem.ball
+        if ball.delta == 0:
+            return None
+        if ball.order == 2:
+            return "the softmax model has no one-dimensional inner problem at order 2"
+        if not ball.cost.euclidean and ball.cost.dual_p not in (1.0, np.inf):
+            return f"the softmax model needs a Euclidean cost, l1 or linf, not {ball.cost!r}"
+        return None
+
+    def _solve_one(
+        self, problem: Problem, tol: float, max_iter: int, start: Solution | None = None
+    ) -> Solution:
+        """Return the minimiser."""
+        deltas = np.array([problem.ball.delta])
+        return _paths(PairCoordinates([problem]), deltas, [tol], max_iter, start)[0][0]
+
+    def _solve_path(
+        self, problem: Problem, deltas: Array, tol: float, max_iter: int, starts: Starts | None
+    ) -> list[Solution]:
+        """Return the solutions at every delta, each from those before it."""
+        return _paths(PairCoordinates([problem]), deltas, [tol], max_iter)[0]
+
+    def solve(
+        self,
+        problems: list[Problem],
+        deltas: Array,
+        tols: Sequence[float],
+        max_iter: int,
+        starts: Sequence[Starts] | None,
+    ) -> list[list[Solution]]:
+        """Return the solutions of problems over the same rows, in step where they fit."""
+        first, K = problems[0], problems[0].loss.outputs
+        n, d = first.X.shape
+        masses = [class_masses(p.y, p.weights, K) for p in problems]
+        structured = any(p.ball.cost.structured for p in problems)
+        small = d <= n and len(problems) * n * K <= IN_STEP_UP_TO
+        if len(problems) == 1 or structured or not small or not np.all(masses):
+            return super().solve(problems, deltas, tols, max_iter, starts)
+        return _paths(PairCoordinates(problems), np.asarray(deltas), tols, max_iter)
+
+
+class PairCoordinates:
+    """Rows of problems, centred; under Euclidean costs whitened, and reduced to their span.
+
+    That is of wide rows, and of those whose columns depend on each other: a step would be free
+    along what no row sees. Under costs of several factors the rows stay as they are, and each
+    problem has its factor (``SoftmaxRows``).
+    """
+
+    def __init__(self, problems: list[Problem]) -> None:
+        self.problems = problems
+        first = problems[0]
+        center = mean(first.X, first.weights) if first.fit_intercept else None
+        plain, cost = first.ball.delta == 0, first.ball.cost
+        self.each = [Coordinates(problem, reduce=False, center=center) for problem in problems]
+        alike = not cost.euclidean or len(problems) == 1 or same_factor(problems)
+        self.factors = None
+        if alike:
+            self.design = self.each[0].design
+        else:
+            eye = np.eye(first.X.shape[1])
+            factors = [at.factor for at in self.each]
+            self.factors = np.stack([eye if L is None else L for L in factors])
+            self.design = Design(first.X, None, center)
+        n, d = self.design.n, self.design.d
+        few = n * d <= DECOMPOSE_UP_TO
+        if alike and (cost.euclidean or plain) and n <= REDUCE_UP_TO and (d > n or few):
+            design, span = row_space(self.design, plain)
+            if design.d < d:
+                self.design = design
+                for at in self.each:
+                    at.span = span
+        if few and self.design.center is not None and not plain:
+            # many products with few rows: centre them once
+            self.design = Design(self.design.dense())
+
+    @cached_property
+    def rows(self) -> SoftmaxRows:
+        """The rows in these coordinates."""
+        first = self.problems[0]
+        weights = namespace(first.weights).stack([problem.weights for problem in self.problems])
+        form = (first.loss.outputs, first.fit_intercept)
+        return SoftmaxRows(self.design, as_index(first.y), weights, *form, self.factors)
+
+    def inside(self, i: int, coef: Array, intercept: Array, E: Array) -> tuple[Array, Array]:
+        """Return (C, c) of coefficients and intercepts of a problem."""
+        at = self.each[i]
+        return at.theta(coef.T) @ E, _shifted(at, np.asarray(intercept), coef.T) @ E
+
+    def outside(self, i: int, C: Array, c: Array, E: Array) -> tuple[Array, Array]:
+        """Return coefficients (K, d) and intercepts (K,) on the rows as given."""
+        at = self.each[i]
+        B = at.coef(C) @ E.T
+        return B.T, _shifted(at, E @ c, -B)
+
+
+def _shifted(at: Coordinates, b: Array, B: Array) -> Array:
+    """Return intercepts after a shift of the rows by their centre times B (d, K)."""
+    return b if at.center is None else b + at.center @ B
+
+
+def _paths(
+    at: PairCoordinates,
+    deltas: Array,
+    tols: Sequence[float],
+    max_iter: int,
+    start: Solution | None = None,
+) -> list[list[Solution]]:
+    """Return the solutions along deltas, each from the line through the two before it."""
+    problems, rows = at.problems, at.rows
+    known = [constant_risk(problem) for problem in problems]
+    target = np.asarray(tols) * np.array([risk for _, risk in known])
+    penalty = pair_penalty(problems[0].at(float(deltas[0])))
+    near = None
+    if start is not None:
+        C, c = at.inside(0, start.coef, start.intercept, rows.basis)
+        near = SoftmaxStart(C[None], c[None])
+    zero = None
+    last: list[Certificate] = []
+    solved: list[list[Solution]] = [[] for _ in problems]
+    for j, delta in enumerate(deltas.tolist()):
+        each = PairProblems(rows, penalty, np.full(len(problems), delta))
+        zero = zero or origin(each, np.stack([b for b, _ in known]))
+        near = _extrapolated(last, deltas[: j + 1]) if last else near
+        last = [*last[-1:], minimise(each, zero, target, max_iter, near)]
+        for i, path in enumerate(solved):
+            path.append(_solution(at, i, delta, last[-1], float(target[i])))
+    return solved
+
+
+def _extrapolated(found: list[Certificate], deltas: Array) -> SoftmaxStart:
+    """Return a start at the last of ``deltas``, on the line in log delta through the last two."""
+    first, last = found[0].points, found[-1].points
+    t = np.where(first.norm > 0, ahead(deltas), 0.0)
+    C = last.C + t[:, None, None] * (last.C - first.C)
+    return SoftmaxStart(C, last.c + t[:, None] * (last.c - first.c), found[-1].multipliers)
+
+
+def _solution(
+    at: PairCoordinates, i: int, delta: float, best: Certificate, target: float
+) -> Solution:
+    """Return the minimum of problem i as a solution on the rows as given."""
+    E = at.rows.basis
+    coef, intercept = at.outside(i, best.points.C[i], best.points.c[i], E)
+    gap, n_iter = float(best.gap[i]), int(best.n_iter[i])
+    solution = Solution(
+        coef=coef,
+        intercept=intercept,
+        multiplier=float(best.points.norm[i]),
+        objective=float(best.objective[i]),
+        gap=gap,
+        n_iter=n_iter,
+        converged=bool(gap <= target),
+        message=verdict(gap, target, n_iter),
+        dual=best.slopes[i],
+    )
+    sparse = delta > 0 and at.problems[i].ball.cost.dual_p == 1
+    small = np.abs(coef) < NEGLIGIBLE * np.abs(coef).max(initial=0.0)
+    if not sparse or not small.any():
+        return solution
+    # tiny coefficients are zeros where that keeps the solution within the target
+    coef = np.where(small, 0.0, coef)
+    C, c = at.inside(i, coef, intercept, E)
+    penalty = pair_penalty(at.problems[i].at(delta))
+    alone = PairProblems(at.rows.columns([i]), penalty, np.array([delta]))
+    point = alone.at(C[None], c[None])
+    objective = float(alone.value(point)[0])
+    gap = gap + objective - solution.objective
+    if gap > max(solution.gap, target):
+        return solution
+    # the classes' mean, which no score depends on, need not be zero
+    norm = float(point.norm[0])
+    return replace(solution, coef=coef, objective=objective, gap=max(gap, 0.0), multiplier=norm)
+
+
+class Threshold(NamedTuple):
+    """A delta from which B = 0 is optimal, and whether it is the least one to rounding."""
+
+    delta: float
+    least: bool
+
+
+def pair_threshold(problem: Problem) -> Threshold:
+    """Return the size of a flow of the gradient at B = 0: nearly the least for Euclidean costs."""
+    rows = PairCoordinates([problem]).rows
+    b, _ = constant_risk(problem)
+    penalty = pair_penalty(problem.at(1.0))
+    scores = full((1, rows.design.n, len(b)), 0.0, problem.y) + beside(b, problem.y)
+    slopes = rows.slopes(rows.evaluate(scores)[1])
+    flows, _ = penalty.first(rows, rows.adjoint(slopes))
+    return Threshold(float(penalty.sizes(flows).sum()), problem.ball.cost.euclidean)
