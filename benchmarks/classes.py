@@ -2,7 +2,7 @@
 
 Ratios of processor time in one run, the best of a few repeats each:
 
-    python benchmarks/classes.py [softmax] [folds] [labels] [large_labels] [chosen_prices]
+    python benchmarks/classes.py [softmax] [folds] [labels] [large_labels]
 """
 
 from __future__ import annotations
@@ -23,9 +23,8 @@ from sklearn.datasets import load_digits, load_iris, load_wine
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
-from otdro import DROClassifier, DRORegressor
+from otdro import DROClassifier
 from otdro.costs import Mahalanobis
-from otdro.radius.prices import LABEL_MULTIPLES
 
 DELTA = 0.02
 #: The accuracy asked of both, relative to the objective.
@@ -161,31 +160,6 @@ def large_labels(bar=4):
     labels(bar, sizes=((20_000, 100),))
 
 
-def chosen_prices(bar=4):
-    """Prices chosen by folds, against delta alone, per price that is tried."""
-    for n, d in ((200, 10), (1_000, 20)):
-        X, y = labelled(n, d, 0.0)
-        for loss, order in (("logistic", 1), ("logistic", 2), ("hinge", 1)):
-            fit = DROClassifier(loss, cost="euclidean", order=order, cv=5)
-            chosen_price(f"{loss} {order}", fit, "label_cost", X, y, bar)
-        rng = np.random.default_rng(0)
-        y = X @ rng.standard_normal(d) + rng.standard_normal(n)
-        fit = DRORegressor("squared", cost="euclidean", order=2, cv=5)
-        chosen_price("squared 2", fit, "target_cost", X, y, bar)
-    X, y = load_iris(return_X_y=True)
-    fit = DROClassifier(cost="euclidean", multi_class="multinomial", cv=5)
-    chosen_price("softmax", fit, "label_cost", StandardScaler().fit_transform(X), y, bar)
-
-
-def chosen_price(name, fit, price, X, y, bar):
-    """One line: a price chosen by folds, against the same folds without."""
-    plain, _ = best_time(lambda: fit.fit(X, y))
-    fit.set_params(**{price: "cv"})
-    priced, _ = best_time(lambda: fit.fit(X, y), 1)
-    n, d = X.shape
-    row(f"{price}='cv', {name}, {n} x {d}, per price", priced / len(LABEL_MULTIPLES), plain, bar)
-
-
 def main():
     """Print the table."""
     parts = {
@@ -193,7 +167,6 @@ def main():
         "folds": folds,
         "labels": labels,
         "large_labels": large_labels,
-        "chosen_prices": chosen_prices,
     }
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("parts", nargs="*", choices=[*parts, []], default=[])

@@ -17,7 +17,8 @@ from scipy.special import expit
 
 from otdro.costs import Mahalanobis, Norm
 from otdro.losses import Logistic, Squared
-from otdro.radius import Sample, confidence_region
+from otdro.problem import Sample
+from otdro.radius import confidence_region
 from otdro.radius.profile import moments, pilot, theory_delta
 
 NOMINAL, BAR = 0.95, 0.03

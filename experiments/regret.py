@@ -1,7 +1,7 @@
 """Regret of the rules that choose delta: writes docs/regret.md.
 
 Regret is the mean test loss over the mean test loss of the best delta of each split on its path.
-All rules see the same folds (the first repeat of those that "auto" uses), paths and test rows.
+All rules see the same paths and test rows, and the folds that the estimators make for them.
 
     python experiments/regret.py [--splits 50] [--sets BC,BN]
 """
@@ -9,21 +9,12 @@ All rules see the same folds (the first repeat of those that "auto" uses), paths
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import sources
 
-from otdro.costs import Norm
-from otdro.design import Design
-from otdro.losses import Logistic, Squared
-from otdro.radius.candidates import Candidates
-from otdro.radius.evidence import Evidence
-from otdro.radius.folds import cross_validate, splits
-from otdro.radius.grid import Sample, default_deltas, solve_path
-from otdro.radius.rules import REPEAT_UP_TO, REPEATS, RULES
-from otdro.solvers import Exact
+from otdro import DROClassifier, DRORegressor
 
 DESIGN = [
     *[(name, n) for name, n in sources.PAPER.items()],
@@ -37,23 +28,20 @@ SHOWN = ["min", "1se", "profile", "auto"]
 def one_split(X, y, n, seed, task):
     """Return deltas, the test loss of each, and the place each rule chooses."""
     Z, t, Z_test, t_test = sources.split(X, y, n, seed, task)
-    loss, order = (Logistic(), 1) if task == "classification" else (Squared(), 2)
-    sample = Sample(Z, [t], np.full(n, 1 / n), loss, True)
-    cost, solver = Norm(2), Exact(tol=1e-6)
-    deltas = default_deltas(sample, cost, order)
-    repeats = REPEATS if n <= REPEAT_UP_TO else 1
-    pairs = splits(sample, 5, None, seed, repeats)
-    folds = cross_validate(sample, Candidates(cost), order, [deltas], solver, pairs, None, None)[0]
-    F = len(pairs) // repeats
-    once = replace(folds, scores=folds.scores[:F], rows=folds.rows[:F], z=folds.z[:F])
     places = {}
     for rule in SHOWN:
-        seen = folds if rule == "auto" else once
-        places[rule] = RULES[rule](Evidence(sample, cost, order, deltas, seen, True)).place
-    solved = solve_path(sample, cost, order, deltas, solver)[0]
-    z = Design(Z_test).scores(np.stack([s.coef for s in solved], axis=1))
-    z += [s.intercept for s in solved]
-    return deltas, loss.value(z, t_test[:, None]).mean(axis=0), places
+        parameters = {"cost": "euclidean", "cv": 5, "rule": rule, "random_state": seed}
+        if task == "classification":
+            model = DROClassifier(order=1, **parameters).fit(Z, t)
+        else:
+            model = DRORegressor(order=2, **parameters).fit(Z, t)
+        path = model.path_
+        places[rule] = int(np.abs(path.deltas - model.delta_).argmin())
+    z = Z_test @ path.coef.T + path.intercept
+    loss = np.logaddexp(0, -t_test[:, None] * z)
+    if task == "regression":
+        loss = (t_test[:, None] - z) ** 2
+    return path.deltas, loss.mean(axis=0), places
 
 
 def fixed(runs):

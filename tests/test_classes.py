@@ -12,7 +12,6 @@ from otdro.costs import Graph, Mahalanobis, Norm
 from otdro.losses import Logistic, Softmax
 from otdro.problem import Ball, Problem
 from otdro.solvers import Exact, Quadrature
-from otdro.solvers.softmax import simplex
 from reference import classes as reference
 from solving import solution
 
@@ -299,10 +298,12 @@ def test_columns_that_depend_on_each_other_or_do_not_vary(delta):
     assert found.gap_ <= 1e-6 * np.log(6)
 
 
-def test_shares_of_a_large_delta_do_not_overflow():
-    Q, q = np.eye(3)[None], np.array([[-20.0, 0.0, 10.0]])
-    found = simplex.minimise(Q, q, np.array([30.0]), np.ones((1, 3)))
-    assert_allclose(found, [[0.0, 10.0, 20.0]])
+@pytest.mark.parametrize("delta", [30.0, 1e6])
+def test_a_large_delta_leaves_the_constant_model(delta):
+    X, y = rows(30, 3, 3)
+    found = solution(Exact(), problem(X, y, 3, Norm(2), delta))
+    assert found.converged
+    assert not found.coef.any()
 
 
 def test_forms_that_are_not_known_or_not_needed():

@@ -85,4 +85,4 @@ def test_plot_draws_one_line_a_method():
     scores = [Score(m, k, {"log-loss": 0.1 * k + 0.2}) for m in ("ours", "L2") for k in range(4)]
     ax = Figure().subplots()
     assert len(comparison(ax, scores, "log-loss")) == 4
-    assert [t.get_text() for t in ax.get_yticklabels()] == ["ours", "L2"]
+    assert [t.get_text() for t in ax.get_yticklabels()] == ["otdro", "L2, tuned"]

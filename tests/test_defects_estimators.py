@@ -21,9 +21,9 @@ from otdro import DROClassifier, DRORegressor, estimators, metrics, robust_risk
 from otdro.costs import FeatureMap, Norm
 from otdro.losses import Logistic, Squared
 from otdro.metrics import Diagonal, GeometricMean, Learned
-from otdro.problem import Solution
-from otdro.radius import Sample, path
-from otdro.radius.splitting import splits
+from otdro.problem import Sample, Solution
+from otdro.radius import path
+from otdro.radius.folds import splits
 from otdro.solvers import Exact, Smoothed
 
 RNG = np.random.default_rng(0)

@@ -6,8 +6,7 @@ from numpy.testing import assert_allclose
 from scipy import sparse
 
 from otdro import design as design_module
-from otdro.design import Design, column_scale
-from otdro.sparse_products import written_product
+from otdro.design import Design, column_scale, written_product
 
 
 @pytest.mark.parametrize("equal", [False, True])

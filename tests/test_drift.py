@@ -285,6 +285,10 @@ def test_audit_with_new_rows():
     assert found.drift.to_dict() == same.to_dict()
     assert found.drift.delta == found.breaking_point("constant")
     assert "Drift of 120 new rows" in str(found)
+    far = audit(model, U, yu, new=(V + 3.0, yv))
+    assert far.advice[-1].endswith("find out why, and fit again with them.")
+    far = audit(model, U, yu, new=V + 3.0)
+    assert far.advice[-1].endswith("find out why, label some of them, and fit again with them.")
     assert audit(model, U, yu, deltas=[0.0, 0.3], new=V).drift.delta == 0.3
 
 

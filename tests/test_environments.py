@@ -12,10 +12,14 @@ from otdro.comparison import forward, inner_folds, leave_out, rounds
 from otdro.costs import Norm
 from otdro.losses import Logistic
 from otdro.problem import Sample
-from otdro.radius.environments import design_effect, environment_losses
-from otdro.radius.evidence import Evidence, information
-from otdro.radius.folds import FoldScores
-from otdro.radius.noise import profile_median
+from otdro.radius.evidence import (
+    Evidence,
+    FoldScores,
+    design_effect,
+    environment_losses,
+    information,
+)
+from otdro.radius.rules import profile_median
 
 RNG = np.random.default_rng(5)
 GROUPS = np.repeat(["a", "b", "c", "d", "e"], 20)
@@ -66,7 +70,7 @@ def evidence_of(losses):
     sample = Sample(np.zeros((n, 1)), [np.ones(n)], np.full(n, 1 / n), Logistic(), True)
     # log(1 + exp(-z)) = loss
     z = -np.log(np.expm1(losses))[None, :, None]
-    return sample, FoldScores(np.array([[-np.mean(losses)]]), [np.arange(n)], [z], [Norm(2)])
+    return sample, FoldScores(np.array([[-np.mean(losses)]]), [np.arange(n)], [z])
 
 
 def test_design_effect_is_one_for_like_environments_and_their_size_for_unlike_ones():
@@ -112,7 +116,7 @@ def test_losses_are_weighted_and_untested_environments_left_out():
     losses = np.array([1.0, 2.0, 3.0, 4.0])
     sample, folds = evidence_of(losses)
     sample = Sample(sample.X, sample.ys, np.array([0.4, 0.2, 0.2, 0.2]), Logistic(), True)
-    part = FoldScores(folds.scores, [np.arange(3)], [folds.z[0][:, :3]], [Norm(2)])
+    part = FoldScores(folds.scores, [np.arange(3)], [folds.z[0][:, :3]])
     found = environment_losses(sample, part, np.array(["u", "u", "v", "w"]))
     assert_array_equal(found.names, ["u", "v"])
     assert_allclose(found.losses[:, 0], [(2 * 1 + 2) / 3, 3.0])

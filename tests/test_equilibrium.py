@@ -151,14 +151,14 @@ def best_plain_risk(worst, loss, coef, targets):
     return program.value
 
 
-def balanced_fit(loss, order, cost, shape, delta, tol):
+def balanced_fit(loss, order, cost, shape, delta, tol, **settings):
     """Return a fit to rows of a shape whose labels or targets depend on a few columns."""
     targets = loss not in ("logistic", "hinge", "squared_hinge")
     rng = np.random.default_rng(sum(shape))
     X = rng.normal(size=shape)
     z = X[:, : max(2, shape[1] // 4)].sum(axis=1) + 0.3 + 0.7 * rng.normal(size=len(X))
     kind = DRORegressor if targets else DROClassifier
-    model = kind(LOSSES.get(loss, loss), cost=cost, order=order, delta=delta, tol=tol)
+    model = kind(LOSSES.get(loss, loss), cost=cost, order=order, delta=delta, tol=tol, **settings)
     return model.fit(X, z if targets else np.where(z > 0, 1.0, -1.0)), targets
 
 
@@ -184,6 +184,19 @@ def test_plain_fits_of_ten_times_the_norm_do_no_better(loss, order, cost, shape,
     np.testing.assert_allclose(moves, 1 / shape[0])
 
 
+@pytest.mark.parametrize(
+    ("loss", "order"),
+    [("squared", 2), ("absolute", 1), ("absolute", 2), ("huber", 2), ("quantile", 1)],
+)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_moved_targets_are_an_equilibrium(loss, order, shape):
+    model, _ = balanced_fit(loss, order, "euclidean", shape, 0.03, 1e-8, target_cost=0.5)
+    worst = model.worst_case()
+    assert worst.equilibrium
+    best = best_plain_risk(worst, loss, model.coef_, True)
+    assert best >= (1 - 1e-5) * model.robust_risk_ - 1e-9
+
+
 def test_without_a_fit_nothing_is_claimed():
     model, _ = balanced_fit("hinge", 2, "l1", (40, 30), 0.2, 1e-8)
     rng = np.random.default_rng(5)
@@ -197,7 +210,7 @@ def test_without_a_fit_nothing_is_claimed():
 
 
 def test_plain_empirical_risk_is_an_equilibrium():
-    for loss in ("logistic", "hinge", "huber", "squared"):
+    for loss in ("logistic", "hinge", "huber", "squared", "absolute"):
         model, _ = balanced_fit(loss, 2, "euclidean", (30, 5), 0.0, 1e-8)
         worst = model.worst_case()
         assert worst.equilibrium

@@ -5,13 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.model_selection import GridSearchCV
 
 from otdro import Ball, DROClassifier, DRORegressor, discrepancy, robust_risk
 from otdro.costs import Graph, Mahalanobis, Norm
 from otdro.losses import Absolute, Hinge, Huber, Logistic, Quantile, Softmax, Squared, SquaredHinge
-from otdro.problem import Problem, Sample
-from otdro.radius.prices import LABEL_MULTIPLES
-from otdro.radius.thresholds import threshold
+from otdro.problem import Problem
 from otdro.solvers import Exact, Quadrature
 from reference import classes as reference
 from solving import solution
@@ -398,42 +397,23 @@ def test_a_path_with_a_target_price_has_the_solution_of_each_delta():
         assert_allclose(found.objective, best, rtol=1e-6)
 
 
-def test_the_price_that_folds_choose_is_the_best_of_those_tried():
-    noisy = np.where(np.random.default_rng(3).random(N) < 0.2, -Y, Y)
-    settings = {"cost": "euclidean", "deltas": [0.2, 0.05, 0.01], "cv": 3, "rule": "min"}
-    chosen = DROClassifier(**settings, label_cost="cv").fit(X, noisy)
-    unit = Sample(X, [noisy], WEIGHTS, Logistic(), True)
-    prices = threshold(unit, noisy, Norm(2), 1) * np.array(LABEL_MULTIPLES)
-    each = [DROClassifier(**settings, label_cost=kappa).fit(X, noisy) for kappa in prices]
-    scores = [model.path_.score_mean.max() for model in each]
-    assert_allclose(chosen.ball_.label_cost, prices[int(np.argmax(scores))])
-    assert_allclose(chosen.path_.score_mean.max(), max(scores), rtol=1e-12)
+def test_folds_choose_no_price_but_a_grid_search_does():
+    with pytest.raises(ValueError, match="GridSearchCV over label_cost"):
+        DROClassifier(cost="euclidean", label_cost="cv").fit(X, Y)
+    with pytest.raises(ValueError, match="GridSearchCV over target_cost"):
+        DRORegressor(cost="euclidean", target_cost="cv").fit(X, Z)
+    model = DROClassifier(cost="euclidean", delta=0.05)
+    search = GridSearchCV(model, {"label_cost": [0.5, np.inf]}, cv=2, scoring="neg_log_loss")
+    assert search.fit(X, Y).best_estimator_.ball_.label_cost in (0.5, np.inf)
 
 
-def test_folds_choose_a_price_at_a_given_delta():
-    # without folds the cheapest price was taken, unseen
-    model = DROClassifier(cost="euclidean", delta=0.05, label_cost="cv", cv=3).fit(X, Y)
-    assert_array_equal(model.path_.deltas, [0.05])
-    assert model.path_.score_mean is not None
-
-
-@pytest.mark.filterwarnings("ignore:the class")
-def test_too_few_rows_for_folds_leave_labels_fixed():
-    with pytest.warns(UserWarning, match="allow no folds"):
-        model = DROClassifier(cost="euclidean", label_cost="cv").fit(X[:2], [-1, 1])
-    assert model.ball_.label_cost == np.inf
-
-
-def test_folds_choose_a_price():
-    model = DRORegressor(
-        cost="euclidean", target_cost="cv", deltas=[0.1, 0.01], cv=2, rule="min"
-    ).fit(X, Z)
-    assert model.ball_.target_cost > 0
-    assert_array_equal(model.path_.deltas, [0.1, 0.01])
-    model = DROClassifier(
-        "hinge", cost="euclidean", label_cost="cv", deltas=[0.1], cv=2, rule="min", tol=1e-4
-    ).fit(X, Y)
-    assert model.ball_.label_cost > 0
+def test_rows_in_chunks_take_no_price():
+    da = pytest.importorskip("dask.array")
+    rows = da.from_array(X, chunks=(10, 3))
+    with pytest.raises(ValueError, match=r"label_cost=0\.5 is for rows in memory.*label_cost=inf"):
+        DROClassifier(cost="euclidean", delta=0.1, label_cost=0.5).fit(rows, Y)
+    with pytest.raises(ValueError, match=r"target_cost=0\.5 is for rows in memory"):
+        DRORegressor(cost="euclidean", delta=0.1, target_cost=0.5).fit(rows, Z)
 
 
 @pytest.mark.parametrize("bad", [0, -1.0, np.nan, True, None, "auto"])

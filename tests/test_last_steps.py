@@ -5,11 +5,12 @@ import pytest
 from numpy.testing import assert_allclose
 
 from otdro import DROClassifier
-from otdro.design import Design
+from otdro.costs import Norm
 from otdro.duality.multiplier import Tangent, least
 from otdro.losses import Absolute, Hinge, Logistic, Loss, Quantile
-from otdro.solvers.euclidean.batch import Batch
-from otdro.solvers.euclidean.order_one import minimise
+from otdro.problem import Ball, Problem
+from otdro.solvers import Exact
+from solving import solution
 
 
 @pytest.mark.parametrize("start", [0.9, 5.0, 1000.0])
@@ -34,10 +35,10 @@ def separable(n=30, d=20, seed=0):
 
 def test_the_last_step_allowed_has_a_bound_though_it_is_far_off():
     X, y = separable()
-    weights = np.full((len(y), 1), 1 / len(y))
-    batch = Batch(Design(X, center=X.mean(axis=0)), y, weights, Logistic(), np.array([0.15]), True)
-    found = minimise(batch, np.array([1e-9]), max_iter=1)
-    assert found.gap[0] < 0.01 * found.objective[0]
+    ball = Ball(Norm(2), 0.15, 1)
+    problem = Problem(X, y, np.full(len(y), 1 / len(y)), Logistic(), ball)
+    short = solution(Exact(tol=1e-9, max_iter=1), problem)
+    assert short.gap < 0.1 * short.objective
 
 
 @pytest.mark.parametrize(("order", "delta"), [(1, 0.1), (2, 0.5)])

@@ -9,10 +9,10 @@ import otdro
 
 SOURCE = Path(otdro.__file__).parent
 LAYERS = [
-    {"arrays", "files", "first_use", "memory", "sparse_products", "wanted"},
+    {"arrays", "files", "first_use", "memory", "wanted"},
     {"entry"},
     {"design", "progress", "chunks"},
-    {"fences", "row_space"},
+    {"fences"},
     {"losses", "costs", "pairs"},
     {"metrics", "scaling"},
     {"problem"},
@@ -22,6 +22,7 @@ LAYERS = [
     {"radius"},
     {"estimators"},
     {"inspection"},
+    {"mix"},
     {"comparison"},
     {"plot", "report", "persistence"},
     {"cli"},

@@ -11,7 +11,7 @@ pytest.importorskip("typer")
 pd = pytest.importorskip("pandas")
 
 from otdro.cli.errors import UserError  # noqa: E402
-from otdro.cli.options import Options  # noqa: E402
+from otdro.cli.options import Learning  # noqa: E402
 from otdro.cli.preparing import prepared  # noqa: E402
 
 PAGE = Path(__file__).parent.parent / "docs" / "tables.md"
@@ -22,7 +22,7 @@ def test_a_messy_table_is_read_as_the_page_says(name, tmp_path):
     content, what, said, used = TABLES[name]
     file = tmp_path / "t.csv"
     file.write_bytes(content if isinstance(content, bytes) else content.encode())
-    options = Options(str(file), "y")
+    options = Learning(data=str(file), target="y")
     if what == "refused":
         with pytest.raises(UserError) as error:
             prepared(options)
@@ -46,4 +46,4 @@ def test_a_million_rows(tmp_path):
     rng = np.random.default_rng(0)
     a = rng.standard_normal(1_000_000).round(3)
     pd.DataFrame({"a": a, "y": a > 0}).to_csv(tmp_path / "t.csv", index=False)
-    assert len(prepared(Options(str(tmp_path / "t.csv"), "y")).y) == 1_000_000
+    assert len(prepared(Learning(data=str(tmp_path / "t.csv"), target="y")).y) == 1_000_000

@@ -318,6 +318,29 @@ def test_no_axis_label_is_cut_by_the_edge_of_its_picture(browser, tmp_path, widt
     page.close()
 
 
+@pytest.mark.parametrize("width", [320, 390, 1280])
+@pytest.mark.parametrize("scale", [0.05, 3000.0])
+def test_no_text_of_a_picture_overlaps_another(browser, tmp_path, width, scale):
+    rng = np.random.default_rng(0)
+    X = scale * rng.standard_normal((60, 3))
+    y = np.where(X[:, 0] + X[:, 1] + 0.5 * scale * rng.standard_normal(60) > 0, "yes", "no")
+    model = DROClassifier(cost="euclidean", order=2, delta=0.1 * scale**2).fit(X, y)
+    found = audit(model, X, y)
+    names = [f"mean daily temperature of the outer casing at W{k}, in kelvin" for k in range(3)]
+    found = replace(found, model=replace(found.model, names=names))
+    page = browser.page(report.write(tmp_path / "page.html", found, model=model), width=width)
+    choose(page, 1, 2)
+    overlaps = page.value("""(() => [...document.querySelectorAll('svg')].flatMap(svg => {
+        const texts = [...svg.querySelectorAll('text')].map(t => [t, t.getBoundingClientRect()]);
+        return texts.flatMap(([t, a], k) => texts.slice(k + 1).filter(([, b]) =>
+            a.left < b.right - 1 && b.left < a.right - 1
+            && a.top < b.bottom - 1 && b.top < a.bottom - 1
+        ).map(([u]) => `${t.textContent} | ${u.textContent}`));
+    }).join('; '))()""")
+    assert overlaps == ""
+    page.close()
+
+
 def test_print_has_no_controls_and_some_pages(shared):
     shared.media(kind="print")
     hidden = "getComputedStyle(document.querySelector('.control')).display"

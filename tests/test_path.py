@@ -11,7 +11,7 @@ from otdro.costs import Mahalanobis, Norm
 from otdro.losses import Logistic
 from otdro.problem import Problem, Sample
 from otdro.radius import Path, path
-from otdro.radius.thresholds import SIZE, SPAN, default_deltas, threshold
+from otdro.radius.grid import SIZE, SPAN, default_deltas, threshold
 from otdro.solvers import Exact
 from otdro.solvers.base import constant_risk
 from solving import solution

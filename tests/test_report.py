@@ -81,7 +81,7 @@ def test_sections_come_in_order(page):
     heads = re.findall(r"<h2[^>]*>([^<]*)</h2>", page)
     assert heads == [
         "How good, compared with what",
-        "How far from breaking, and against whom",
+        "How far from breaking, and through which rows and columns",
         "What the cost learned",
         "What drifted",
         "What to do next",
@@ -389,6 +389,19 @@ def test_the_slider_covers_and_marks_the_fitted_delta(delta):
     assert given["texts"][place]["words"].endswith(", the delta of the fit")
     assert sum("the delta of the fit" in texts["words"] for texts in given["texts"]) == 1
     assert 'class="no-fitted"' not in text
+
+
+def test_rows_have_the_names_that_are_given():
+    X, y = rows(40)
+    found = audit(LogisticRegression().fit(X, y), X, y)
+    names = [f"<{k + 2}>" for k in range(40)]
+    text = report.render(found, row_names=names)
+    assert [says.split(",")[0] for says in data(text)["says"]] == [f"Row {name}" for name in names]
+    k = int(np.argmin(np.where(found.distance > 0, found.distance, np.inf)))
+    assert f'data-row="{k}">&lt;{k + 2}&gt;</button>' in text
+    assert "counted from 0" not in text
+    with pytest.raises(ValueError, match="row_names has 3 entries for 40 rows"):
+        report.render(found, row_names=names[:3])
 
 
 def test_the_page_has_the_advice_of_the_audit(fitted, page):

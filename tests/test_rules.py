@@ -12,22 +12,20 @@ from otdro.costs import Mahalanobis, Norm
 from otdro.fences import row_shares
 from otdro.losses import Logistic, Squared
 from otdro.metrics import Learned
-from otdro.radius import Sample
-from otdro.radius.candidates import Candidates
-from otdro.radius.evidence import Evidence, radius
-from otdro.radius.folds import AskedPath, FoldFits, FoldScores, cross_validate
-from otdro.radius.margin_loss import smoothed_loss
-from otdro.radius.noise import profile_median
+from otdro.problem import Sample
+from otdro.radius.evidence import Evidence, FoldScores, radius
+from otdro.radius.folds import FoldFits, cross_validate, splits
+from otdro.radius.grid import default_deltas
 from otdro.radius.rules import (
     PRIOR_SHARE,
     PRIOR_WEIGHT,
     PROFILE_SHARE,
     RULES,
     criterion,
+    profile_median,
     resolve,
+    smoothed_loss,
 )
-from otdro.radius.splitting import splits
-from otdro.radius.thresholds import default_deltas
 from otdro.solvers import Exact
 
 N = 60
@@ -42,7 +40,7 @@ def by_hand(mean, se):
     """Return evidence whose fold scores have this mean and standard error."""
     mean, se = np.asarray(mean, float), np.asarray(se, float)
     scores = np.stack([mean - se, mean + se])
-    folds = FoldScores(scores, [np.arange(2)], [np.zeros((1, 2, len(mean)))], [Norm(2)])
+    folds = FoldScores(scores, [np.arange(2)], [np.zeros((1, 2, len(mean)))])
     sample = Sample(X[:2], [Y[:2]], np.full(2, 0.5), Logistic(), True)
     return Evidence(sample, Norm(2), 1, np.geomspace(1, 0.1, len(mean)), folds, False)
 
@@ -54,8 +52,8 @@ def evidence(cost=None, order=1, loss=None, own_loss=True):
     sample = Sample(X, [y], np.full(N, 1 / N), loss, True)
     deltas, solver = default_deltas(sample, cost, order), Exact(tol=1e-6)
     pairs = splits(sample, 5, None, 0)
-    fits = FoldFits(sample, order, solver)
-    [found] = cross_validate(fits, Candidates(cost), [AskedPath(cost, deltas, 1e-4)], pairs)
+    fits = FoldFits(sample, order, solver, pairs)
+    found = cross_validate(fits, "", cost, [cost] * 5, deltas, 1e-4)
     return Evidence(sample, cost, order, deltas, found, own_loss)
 
 
@@ -139,7 +137,7 @@ def test_rows_far_out_count_less_and_as_on_their_fence(loss):
     center, f = row_shares(far)
 
     def losses(rows):
-        folds = FoldScores(np.zeros((1, 2)), [np.arange(N)], [(rows @ models)[None]], [Norm(2)])
+        folds = FoldScores(np.zeros((1, 2)), [np.arange(N)], [(rows @ models)[None]])
         near = sample if rows is far else replace(sample, X=X, weights=f / f.sum())
         return smoothed_loss(Evidence(near, Norm(2), 1, np.ones(2), folds, True), N)[0]
 

@@ -12,11 +12,9 @@ from otdro.fences import fenced, fenced_rows, row_shares, weighted_quantile
 from otdro.losses import Logistic
 from otdro.metrics import Blend, Diagonal, GeometricMean, Learned, Spectral, learn
 from otdro.problem import Sample
-from otdro.radius.evidence import Evidence
-from otdro.radius.folds import FoldScores
+from otdro.radius.evidence import Evidence, FoldScores
 from otdro.radius.rules import TEMPERATURE, Verdict, smoothed
-from otdro.radius.selection import ERRORS, blend_weights, excess
-from otdro.radius.trials import Trial
+from otdro.radius.selection import ERRORS, Trial, blend_weights, excess
 
 RNG = np.random.default_rng(3)
 X = RNG.standard_normal((60, 4)) @ np.array(
@@ -192,7 +190,7 @@ def _trial(value, scores, slope=1.0, repeats=1):
     """Return a trial of one delta whose folds, of one row each, had these scores."""
     scores = np.asarray(scores, dtype=float)[:, None]
     rows = [np.array([f % (len(scores) // repeats)]) for f in range(len(scores))]
-    folds = FoldScores(scores, rows, [], [])
+    folds = FoldScores(scores, rows, [])
     return Trial("", Norm(2), np.ones(1), folds, Verdict(0, value, TEMPERATURE, slope))
 
 
@@ -229,7 +227,7 @@ def test_the_slope_of_the_criterion_is_that_of_n_log_loss():
     z = [(2 * X[part, :1] * np.array([[1.0, 0.5]]))[None] for part in rows]
     pairs = zip(rows, z, strict=True)
     scores = -np.stack([np.logaddexp(0, -Y[r, None] * f[0]).mean(axis=0) for r, f in pairs])
-    folds = FoldScores(scores, rows, z, [])
+    folds = FoldScores(scores, rows, z)
     verdict = smoothed(Evidence(sample, Norm(2), 1, np.array([0.2, 0.1]), folds, True))
     assert_allclose(verdict.slope * -folds.mean[verdict.place], sample.distinct)
 

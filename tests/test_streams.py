@@ -14,8 +14,8 @@ from otdro.chunks import open_rows, opening, parquet, read_target
 from otdro.chunks.memmap import MappedRows, read
 from otdro.costs import Mahalanobis, Norm
 from otdro.metrics import Learned, Spectral
-from otdro.solvers.streamed import Folds, batch, stream
-from otdro.solvers.streamed.curvature import KeptCurvature
+from otdro.solvers.streamed import Folds, folds, stream
+from otdro.solvers.streamed.folds import KeptCurvature
 from otdro.solvers.streamed.newton import NewtonMove, NewtonPoint
 from reference import conic
 from streaming import FINE, D, N, chunks_of, mapped, splits_of, write_folder
@@ -239,53 +239,6 @@ def test_targets_that_the_columns_tell_are_interpolated(rows):
     memory = model.fit(collinear, X @ np.arange(D))
     assert found.gap_ <= 1e-6 * found.robust_risk_
     assert_allclose(found.robust_risk_, memory.robust_risk_, rtol=1e-9)
-
-
-@pytest.mark.parametrize("price", [0.01, 0.5, 100.0])
-@pytest.mark.parametrize("cost", ["euclidean", Mahalanobis(np.diag(np.arange(1.0, 1 + D)))])
-@pytest.mark.parametrize("delta", [0.0, 0.05, 100.0])
-def test_targets_move_at_the_price_of_memory(rows, price, cost, delta):
-    X, _, y = rows
-    model = DRORegressor(cost=cost, delta=delta, target_cost=price, tol=1e-11)
-    found = clone(model).fit(chunks_of(X, y), None)
-    memory = model.fit(X, y)
-    assert found.ball_.target_cost == price
-    assert found.gap_ <= 1e-11 * memory.robust_risk_
-    assert_allclose(found.robust_risk_, memory.robust_risk_, rtol=1e-10)
-    assert_allclose(found.coef_, memory.coef_, atol=1e-6)
-    risk = robust_risk(chunks_of(X, y), None, found.coef_, found.intercept_, "squared", found.ball_)
-    assert_allclose(risk, found.robust_risk_, rtol=1e-12)
-
-
-def test_folds_with_a_price_of_targets_choose_the_delta_of_memory(rows):
-    X, _, y = rows
-    model = DRORegressor(cost="euclidean", target_cost=0.5, cv=2, deltas=[1.0, 1e-2, 1e-4])
-    found = clone(model).fit(chunks_of(X, y), None)
-    memory = model.set_params(cv=splits_of(Folds(2, 0), N)).fit(X, y)
-    assert_allclose(found.delta_, memory.delta_, rtol=1e-9)
-
-
-@pytest.mark.parametrize("kind", [DROClassifier, DRORegressor])
-@pytest.mark.parametrize("delta", ["cv", 0.01])
-def test_folds_of_kept_rows_choose_the_price_of_memory(rows, kind, delta, monkeypatch):
-    monkeypatch.setattr(stream, "KEPT", N)
-    X, labels, targets = rows
-    y, name = (labels, "label_cost") if kind is DROClassifier else (targets, "target_cost")
-    given = {"cost": "euclidean", "delta": delta, "deltas": [1.0, 1e-2, 1e-4], name: "cv"}
-    found = kind(**given, cv=2).fit(chunks_of(X, y), None)
-    memory = kind(**given, cv=splits_of(Folds(2, 0), N)).fit(X, y)
-    assert_allclose(getattr(found.ball_, name), getattr(memory.ball_, name), rtol=1e-9)
-    assert_allclose(found.delta_, memory.delta_, rtol=1e-9)
-    assert_allclose(found.robust_risk_, memory.robust_risk_, rtol=1e-5)
-
-
-def test_a_price_from_kept_rows_needs_all_classes_in_their_folds(rows):
-    X, labels, _ = rows
-    y = np.where(np.arange(N) < 4, "rare", labels)
-    with pytest.raises(ValueError, match=r"label_cost='cv' is chosen on .* rows"):
-        DROClassifier(cost="euclidean", label_cost="cv", cv=2, multi_class="ovr").fit(
-            chunks_of(X, y), None
-        )
 
 
 def test_gaps_of_a_path_are_bounds(rows):
@@ -560,7 +513,7 @@ def test_parquet_names_are_checked(rows, tmp_path):
         ({"loss": "hinge"}, "squared loss or a smooth Lipschitz loss.*Hinge is neither"),
         ({"cost": "linf"}, "need a Euclidean, Mahalanobis or learned cost"),
         ({"solver": "smoothed"}, "solver='smoothed' is for rows in memory"),
-        ({"label_cost": "cv", "order": 2}, r"label_cost='cv' is for rows in chunks at order=1"),
+        ({"label_cost": 0.5}, "label_cost=0.5 is for rows in memory"),
         ({"scoring": "accuracy"}, "scoring='accuracy' is for rows in memory"),
         ({"multi_class": "softmax"}, "unknown multi_class='softmax'"),
         ({"rule": "worst"}, "rule='worst' needs groups"),
@@ -757,4 +710,4 @@ def test_what_a_step_of_a_fold_may_leave(theta, mass, left):
     none = np.zeros(2)
     point = NewtonPoint(np.append(theta, 0.0), 1.0, 1.0, 0.0, none, np.eye(2), none, mass)
     move = NewtonMove(np.array([1.0, 0.0, 0.0]), -0.5, none, 1.0)
-    assert batch._left(point, move, KeptCurvature(np.eye(3), np.inf)) == left
+    assert folds._left(point, move, KeptCurvature(np.eye(3), np.inf)) == left

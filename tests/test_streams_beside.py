@@ -15,7 +15,7 @@ from otdro import DROClassifier, DRORegressor
 from otdro.chunks import open_rows, opening, parquet
 from otdro.costs import Mahalanobis
 from otdro.metrics import Learned, Spectral
-from otdro.radius.streamed import group_folds
+from otdro.radius.chunks import group_folds
 from otdro.solvers.streamed import Folds, stream
 from reference import conic
 from streaming import FINE, D, N, chunks_of, mapped, write_folder

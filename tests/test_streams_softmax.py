@@ -10,7 +10,7 @@ from otdro.costs import Mahalanobis, Norm
 from otdro.losses.softmax import Softmax
 from otdro.metrics import Learned, Spectral
 from otdro.problem import Sample
-from otdro.radius.thresholds import threshold
+from otdro.radius.grid import threshold
 from otdro.solvers.streamed import Folds, stream
 from reference import classes
 from streaming import FINE, D, N, chunks_of, made_rows, splits_of

@@ -1,3 +1,4 @@
+import importlib
 import subprocess
 import sys
 from dataclasses import asdict, replace
@@ -297,3 +298,9 @@ def test_the_script_runs_in_two_processes(here):
     done = subprocess.run([*command, *rest], capture_output=True, text=True, check=True)
     assert "Test log-loss, median" in done.stdout
     assert len(Path("o/results.csv").read_text().splitlines()) == 5
+
+
+@pytest.mark.parametrize("name", sorted(p.stem for p in Path(HERE).glob("*.py")))
+def test_every_experiment_finds_what_it_imports(name):
+    pytest.importorskip("pandas")
+    importlib.import_module(name)

@@ -10,9 +10,9 @@ from sklearn.datasets import load_iris
 from otdro import DROClassifier, DRORegressor
 from otdro.costs import Mahalanobis, Norm
 from otdro.losses import Logistic, Squared
-from otdro.radius import Sample, confidence_region, theory
-from otdro.radius.profile import chi_square_quantile, chi_square_tail
-from otdro.radius.region import ROWS_PER_SLOPE
+from otdro.problem import Sample
+from otdro.radius import confidence_region, theory
+from otdro.radius.profile import ROWS_PER_SLOPE, chi_square_quantile, chi_square_tail
 
 N, D = 80, 3
 BETA, INTERCEPT = np.array([1.0, -0.5, 0.0]), 0.3

@@ -9,7 +9,7 @@ from otdro import DROClassifier, DRORegressor
 from otdro.costs import Mahalanobis, Norm
 from otdro.losses import Logistic
 from otdro.problem import Sample
-from otdro.radius.units import FAR_APART, in_own_units, spreads_far_apart
+from otdro.radius.candidates import FAR_APART, in_own_units, spreads_far_apart
 
 UNITS = np.array([1e-3, 1.0, 1e3, 30.0])
 SAID = "each by its own spread"

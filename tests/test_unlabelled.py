@@ -12,12 +12,16 @@ from otdro.costs import Norm
 from otdro.fences import NUMBER_FENCE, fenced
 from otdro.losses import Hinge, Logistic
 from otdro.problem import Sample
-from otdro.radius.candidates import Candidates
-from otdro.radius.evidence import Evidence
-from otdro.radius.folds import AskedPath, FoldFits, cross_validate
-from otdro.radius.margin_loss import NODES, smoothed_loss
-from otdro.radius.splitting import splits
-from otdro.radius.unlabelled import FEW_LABELS, LOOK_AT, Corrections, correction, rows_to_look_at
+from otdro.radius.evidence import (
+    FEW_LABELS,
+    LOOK_AT,
+    Corrections,
+    Evidence,
+    correction,
+    rows_to_look_at,
+)
+from otdro.radius.folds import FoldFits, cross_validate, splits
+from otdro.radius.rules import NODES, smoothed_loss
 from otdro.solvers import Exact
 
 N = 30
@@ -38,9 +42,8 @@ DELTAS = np.array([0.3, 0.1, 0.03])
 def evidence(unlabelled):
     sample = Sample(X, [Y], np.full(N, 1 / N), Logistic(), True)
     pairs = splits(sample, 5, None, 0)
-    fits = FoldFits(sample, 1, Exact(tol=1e-6), unlabelled=unlabelled)
-    asked = [AskedPath(Norm(2), DELTAS, 1e-4)]
-    [found] = cross_validate(fits, Candidates(Norm(2)), asked, pairs)
+    fits = FoldFits(sample, 1, Exact(tol=1e-6), pairs, unlabelled=unlabelled)
+    found = cross_validate(fits, "", Norm(2), [Norm(2)] * 5, DELTAS, 1e-4)
     return Evidence(sample, Norm(2), 1, DELTAS, found, True)
 
 
@@ -82,10 +85,9 @@ def test_corrections_lower_the_error_of_the_estimated_loss():
     for seed in range(12):
         some, y = draw(N)
         sample = Sample(some, [y], np.full(N, 1 / N), Logistic(), True)
-        pairs, fits = splits(sample, 5, None, seed), FoldFits(sample, 1, Exact(tol=1e-6), None, U)
-        [found] = cross_validate(
-            fits, Candidates(Norm(2)), [AskedPath(Norm(2), DELTAS, 1e-4)], pairs
-        )
+        pairs = splits(sample, 5, None, seed)
+        fits = FoldFits(sample, 1, Exact(tol=1e-6), pairs, unlabelled=U)
+        found = cross_validate(fits, "", Norm(2), [Norm(2)] * 5, DELTAS, 1e-4)
         moments = np.zeros((2, len(DELTAS)))
         for train, test in pairs:
             for j, delta in enumerate(DELTAS):

@@ -9,6 +9,7 @@ from .first_use import at_first_use
 if TYPE_CHECKING:
     from .estimators import DROClassifier, DRORegressor, robust_risk
     from .inspection import Audit, Drift, audit, drift
+    from .mix import MixClassifier, MixRegressor
     from .persistence import load, save
     from .problem import Ball
     from .worst_case import WorstCase, discrepancy
@@ -21,6 +22,8 @@ __all__ = [
     "DROClassifier",
     "DRORegressor",
     "Drift",
+    "MixClassifier",
+    "MixRegressor",
     "WorstCase",
     "audit",
     "discrepancy",
@@ -37,6 +40,8 @@ _HOMES = {
     "DROClassifier": "estimators",
     "DRORegressor": "estimators",
     "Drift": "inspection",
+    "MixClassifier": "mix",
+    "MixRegressor": "mix",
     "WorstCase": "worst_case",
     "audit": "inspection",
     # modules that are used by their own name, as in ``otdro.report.write``

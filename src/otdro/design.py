@@ -1,4 +1,8 @@
-"""The rows of a problem, touched only through products: the one module that reads X."""
+"""The rows of a problem, touched only through products: the one module that reads X.
+
+``row_space`` reduces wide rows to their span, in which a minimiser lies: few rows need no more
+coordinates than rows.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.linalg import qr
+from sklearn.utils.extmath import safe_sparse_dot
 
 from .arrays import (
     CHUNK,
@@ -24,9 +30,67 @@ from .arrays import (
     product_of_rows,
 )
 from .memory import require_dense
-from .sparse_products import pair_products, row_products, written_product
 
 Array = NDArray[Any]
+
+#: The share of rows with an entry in a sparse column above which products may take it as dense, and
+#: the passes over a matrix of products from which they do.
+DENSE_COLUMN, DENSE_FROM = 0.1, 8
+
+
+def pair_products(X: Any, most: int) -> Any:
+    """Return the products of all pairs of entries of each CSR row, (n, d^2); None above most."""
+    n, d = X.shape
+    count = np.diff(X.indptr)
+    if int(np.sum(count.astype(float) ** 2)) > most:
+        return None
+    pairs = np.repeat(count, count)
+    left = np.repeat(np.arange(X.nnz), pairs)
+    first = np.repeat(np.repeat(X.indptr[:-1], count), pairs)
+    right = first + np.arange(len(left)) - np.repeat(np.cumsum(pairs) - pairs, pairs)
+    place = X.indices[left].astype(np.int64) * d + X.indices[right]
+    row = np.repeat(np.arange(n), count**2)
+    value = X.data[left].astype(float) * X.data[right]
+    return sparse.csr_array((value, (row, place)), shape=(n, d**2))
+
+
+def row_products(X: Any, rows: slice) -> Array:
+    """Return XX' of CSR rows, or some of its rows.
+
+    Columns in which more than ``DENSE_COLUMN`` of the rows have an entry are a dense block, where
+    that spares many passes over XX': a column of c entries adds c^2 products.
+    """
+    n, d = X.shape
+    # what certificates rest on is added up in float64
+    X = X.astype(np.float64, copy=False)
+    filled = np.bincount(X.indices, minlength=d) / n
+    thick = filled > DENSE_COLUMN
+    if np.sum(filled[thick] ** 2) < DENSE_FROM:
+        return written_product(X if rows == slice(None) else X[rows], X.T)
+    heavy = thick[X.indices]
+    thin = _entries(X, ~heavy, X.indices, d)
+    K = written_product(thin if rows == slice(None) else thin[rows], thin.T)
+    place = (np.cumsum(thick) - 1).astype(X.indices.dtype)
+    block = _entries(X, heavy, place[X.indices], int(thick.sum())).toarray()
+    K += block[rows] @ block.T
+    return K
+
+
+def _entries(X: Any, kept: Array, columns: Array, d: int) -> Any:
+    """Return the CSR matrix of some entries of another, in columns 0 to d of their own."""
+    ends = np.append(0, np.cumsum(kept))[X.indptr].astype(X.indptr.dtype)
+    return sparse.csr_array((X.data[kept], columns[kept], ends), shape=(X.shape[0], d))
+
+
+def written_product(A: Any, B: Any) -> Array:
+    """Return AB of two sparse matrices as a dense float64 array.
+
+    scikit-learn adds the terms up where they belong, without a sparse product in between, where
+    both are of one precision.
+    """
+    found = safe_sparse_dot(A, B, dense_output=True) if A.dtype == B.dtype else (A @ B).toarray()
+    return np.asarray(found, dtype=float)
+
 
 #: Columns up to which matrices of d x d entries are formed, the second number from fewer rows than
 #: columns; above they are structured.
@@ -102,18 +166,27 @@ class Design:
         size = np.abs(numpy(self.center))
         return size if self.factor is None else np.abs(self.factor).T @ size
 
-    @cached_property
-    def rounding(self) -> Array:
-        """What is left of the mean square of a column that is constant; 0 without a centre.
+    @property
+    def left_of_squares(self) -> float:
+        """The share of the squared centre that centring leaves of a constant column.
 
         Dense rows are centred before they are squared, sparse ones after.
         """
         share = self.n * np.finfo(float).eps
-        return self.offset**2 * (share if self.sparse else share**2)
+        return share if self.sparse else share**2
+
+    @cached_property
+    def rounding(self) -> Array:
+        """What is left of the mean square of a column that is constant; 0 without a centre."""
+        return self.offset**2 * self.left_of_squares
 
     def problems(self, index: Array) -> Design:
         """Return the rows of some problems of a batch: all have these."""
         return self
+
+    def lent(self, H: Array, h: Array, B: int) -> tuple[Array, Array]:
+        """Return Z'DZ and Z'D of one problem as those of B problems, (B, d, d) and (d, B)."""
+        return np.tile(H, (B, 1, 1)), np.repeat(h[:, None], B, axis=1)
 
     @cached_property
     def _transposed(self) -> Any:
@@ -133,8 +206,11 @@ class Design:
         if theta.ndim == 2 and theta.shape[1] == 1:
             return self.scores(theta[:, 0])[:, None]
         beta = theta if self.factor is None else self.factor @ theta
-        if self._direct:
-            z: Array = self.X @ beta
+        if self._direct and not self.sparse and beta.ndim == 2 and self.n > beta.shape[1]:
+            # the scores of a problem are next to each other
+            z: Array = (beta.T @ self.X.T).T
+        elif self._direct:
+            z = self.X @ beta
         elif self._away:
             z = product_of_rows(self.X, beta)
         else:
@@ -393,3 +469,86 @@ def column_scale(X: Any, weights: Array) -> Array:
             variance += numpy(weights[part] @ block**2)
         least = (rounding * numpy(center)) ** 2
     return np.where(variance > least, np.sqrt(np.maximum(variance, 0.0)), 0.0)
+
+
+#: Rows up to which wide ones are reduced to their span.
+REDUCE_UP_TO = 5_000
+#: Entries of Z up to which a wide one is decomposed itself, without its kernel.
+DECOMPOSE_UP_TO = 500_000
+#: The same for a problem without a penalty.
+PLAIN_UP_TO = 50_000_000
+#: Rows up to which singular values tell the directions that no row has: problems of more do not
+#: start from solutions over other rows, which may go there, and take a triangular factor.
+SINGULAR_UP_TO = 150
+
+
+class Span:
+    """The span of the rows of Z as theta = V eta with orthonormal columns of V (d, rank)."""
+
+    def __init__(self, basis: Array) -> None:
+        self.basis = basis
+
+    def lift(self, eta: Array) -> Array:
+        """Return V eta."""
+        return self.basis @ eta
+
+    def drop(self, theta: Array) -> Array:
+        """Return V'theta."""
+        return self.basis.T @ theta
+
+
+class KernelSpan(Span):
+    """The same with V = Z'W, never formed: W = U/s from the kernel ZZ' = U s^2 U'."""
+
+    def __init__(self, design: Design, W: Array) -> None:
+        self.design, self.W = design, W
+
+    def lift(self, eta: Array) -> Array:
+        """Return Z'(W eta)."""
+        return self.design.adjoint(self.W @ beside(eta, self.W))
+
+    def drop(self, theta: Array) -> Array:
+        """Return W'(Z theta)."""
+        return numpy(self.W.T @ self.design.scores(theta))
+
+
+def triangular_rows(Z: Array) -> tuple[Array, Array]:
+    """Return B (n, n), lower triangular, and V (d, n), V'V = I, with Z = BV' for n <= d rows."""
+    # the transpose of a copy in the order of its rows is decomposed in place
+    V, R = qr(np.array(Z, order="C").T, mode="economic", overwrite_a=True, check_finite=False)
+    return np.ascontiguousarray(R.T), V
+
+
+def row_space(design: Design, plain: bool = False) -> tuple[Design, Span]:
+    """Return the design with rows Z V and the span V of the rows of Z.
+
+    A minimiser of any function of Z theta and ||theta||_2 lies in that span: theta = V eta, with
+    equal norms. Small rows are decomposed themselves, others through their kernel, which leaves
+    out directions below the root of the rounding of the longest. A ``plain`` problem, without a
+    penalty, may need those and takes the kernel only where the rows would be too many numbers.
+    """
+    if design.n * design.d > (PLAIN_UP_TO if plain else DECOMPOSE_UP_TO):
+        return _kernel_space(design)
+    Z = design.dense()
+    if design.n > SINGULAR_UP_TO and not plain and isinstance(Z, np.ndarray):
+        rows, basis = triangular_rows(Z)
+        return Design(rows), Span(basis)
+    U, s, Vt = namespace(Z).linalg.svd(Z, full_matrices=False)
+    s, Vt = numpy(s), numpy(Vt)
+    keep = s > 1e-14 * max(s[0], np.finfo(float).tiny) if len(s) else np.zeros(0, dtype=bool)
+    keep[:1] = True
+    return Design(U[:, keep] * beside(s[keep], U)), Span(Vt[keep].T)
+
+
+def _kernel_space(design: Design) -> tuple[Design, Span]:
+    K = design.kernel()
+    square, U = namespace(K).linalg.eigh(K)
+    square = numpy(square)
+    noise = design.n * np.finfo(float).eps * max(square[-1], np.finfo(float).tiny)
+    keep = square > noise
+    keep[-1:] = True
+    s = beside(np.sqrt(np.maximum(square[keep], noise)), U)
+    Z = U[:, keep] * s
+    # eigenvectors come column by column, products read rows
+    rows = np.ascontiguousarray(Z) if isinstance(Z, np.ndarray) else Z
+    return Design(rows), KernelSpan(design, U[:, keep] / s)

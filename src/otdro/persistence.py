@@ -9,7 +9,17 @@ from typing import Any
 from .files import write_atomic
 
 #: Modules of this package whose types a model may hold.
-OURS = ("costs", "estimators", "losses", "metrics", "problem", "radius", "scaling", "solvers")
+OURS = {
+    "costs",
+    "estimators",
+    "losses",
+    "metrics",
+    "mix",
+    "problem",
+    "radius",
+    "scaling",
+    "solvers",
+}
 #: What else skops asks about: a type of numpy, folds, and parts of a search or a selection.
 ELSE = {
     "numpy.dtype",

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .base import BESIDE, Array, Chunk, Chunks, Job, Sums, add, apply, checked, require_numbers
-from .beside import column
+from .memmap import column
 
 #: Sums that are added in one task; the tree is fixed, and with it the rounding.
 FAN_IN = 8

@@ -1,13 +1,103 @@
-"""Rows in a file that numpy maps into memory."""
+"""Rows in a file that numpy maps into memory, and what comes beside rows: targets, weights, groups.
+
+Mapped files are read with ordinary reads.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from mmap import ALLOCATIONGRANULARITY
+from pathlib import Path
 from typing import Any
 
-from .base import CHUNK_BYTES, Chunk, Chunks, require_numbers
-from .beside import beside_of, entries
-from .files import read
+import numpy as np
+
+from .base import BESIDE, CHUNK_BYTES, Array, Chunk, Chunks, require_numbers
+
+
+def is_mapped(X: Any) -> bool:
+    """Whether an array is, or is a view of, a file that numpy maps into memory."""
+    return isinstance(X, np.memmap) and getattr(X, "_mmap", None) is not None
+
+
+def read(X: Any, start: int, stop: int) -> Array:
+    """Return rows of an array, those of a mapped file by reading it."""
+    if not is_mapped(X):
+        return X[start:stop]
+    file = X.filename
+    # what was changed in a private copy is not in the file
+    if file is None or X.mode == "c":
+        return np.array(X[start:stop])
+    if not X.flags.c_contiguous:
+        _require_length(file, _place(X) + _reach(X))
+        return np.array(X[start:stop])
+    width = int(np.prod(X.shape[1:], dtype=int))
+    count = (stop - start) * width
+    place = _place(X) + start * width * X.dtype.itemsize
+    found = np.fromfile(file, X.dtype, count, offset=place)
+    if len(found) != count:
+        _require_length(file, place + count * X.dtype.itemsize)
+        raise ValueError(f"{Path(file).name} changed while it was read. Fit again.")
+    return found.reshape(stop - start, *X.shape[1:])
+
+
+def _place(X: Any) -> int:
+    """Return where in its file an array begins; a view need not begin where the map does."""
+    begin = X.offset - X.offset % ALLOCATIONGRANULARITY
+    base = np.frombuffer(X._mmap, np.uint8).__array_interface__["data"][0]
+    return int(begin + X.__array_interface__["data"][0] - base)
+
+
+def _reach(X: Array) -> int:
+    """Return how many bytes after its beginning an array ends."""
+    steps = [(size - 1) * max(0, step) for size, step in zip(X.shape, X.strides, strict=True)]
+    return sum(steps) + X.dtype.itemsize
+
+
+def _require_length(file: Any, least: int) -> None:
+    size = Path(file).stat().st_size
+    if size < least:
+        raise ValueError(
+            f"{Path(file).name} shrank while it was read: it has {size} bytes, and rows up to byte "
+            f"{least} are needed. Write it again and fit again."
+        )
+
+
+def column(v: Any, n: int, name: str) -> Any:
+    """Return an array of one entry per row, which may be a table of one column; else refuse."""
+    v = v[:, 0] if v.ndim == 2 and v.shape[1] == 1 else v
+    if v.shape != (n,):
+        raise ValueError(f"X has {n} rows but {name} has shape {v.shape}: give one entry per row.")
+    return v
+
+
+def beside_of(n: int, **parts: Any) -> dict[str, Array]:
+    """Return what is given of y, w and group, in memory or in mapped files, of n rows."""
+    given = {part: v for part, v in parts.items() if v is not None}
+    # an array may be mapped, and stays so
+    arrays = {p: v if isinstance(v, np.ndarray) else np.asarray(v) for p, v in given.items()}
+    return {part: column(v, n, BESIDE[part]) for part, v in arrays.items()}
+
+
+def entries(beside: dict[str, Array], start: int, stop: int) -> dict[str, Any]:
+    """Return what comes beside some rows."""
+    return {part: read(v, start, stop) for part, v in beside.items()}
+
+
+class RowsBeside(Chunks):
+    """Rows in chunks, with more beside them from memory or mapped files."""
+
+    def __init__(self, rows: Chunks, **parts: Any) -> None:
+        self.n, self.d, self.dtype, self.columns = rows.n, rows.d, rows.dtype, rows.columns
+        self.all_rows = rows
+        self.beside = beside_of(self.n, **parts)
+
+    def __iter__(self) -> Iterator[Chunk]:
+        """Yield the chunks in the order of the rows."""
+        for chunk in self.all_rows:
+            stop = chunk.start + len(chunk.X)
+            yield replace(chunk, **entries(self.beside, chunk.start, stop))
 
 
 class MappedRows(Chunks):

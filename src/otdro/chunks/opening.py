@@ -8,10 +8,8 @@ from typing import Any
 import numpy as np
 
 from .base import BESIDE, Array, Chunk, Chunks, Sums
-from .beside import RowsBeside
 from .dask import DaskRows, is_dask
-from .files import is_mapped
-from .memmap import MappedRows
+from .memmap import MappedRows, RowsBeside, is_mapped
 from .parquet import ParquetRows
 
 #: Bytes of a mapped file above which it is read in chunks: below, a fit in memory is faster and

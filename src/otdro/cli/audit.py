@@ -15,7 +15,7 @@ from .. import inspection, persistence
 from ..inspection import Audit, Drift, summary
 from . import printing
 from .errors import UserError
-from .options import AuditOptions, DriftOptions, Requirements, asked, check_outputs
+from .options import AuditOptions, DriftOptions, asked, check_outputs
 from .preparing import (
     Differences,
     check_column,
@@ -33,16 +33,16 @@ from .preparing import (
 NOT_MET = 3
 
 
-def audit(options: AuditOptions, required: Requirements, page: Path | None = None) -> int:
+def audit(options: AuditOptions) -> int:
     """Audit, print, write the page, and return the exit code."""
-    accuracy, at_delta = required.require_accuracy, required.at_delta
+    accuracy, at_delta, page = options.require_accuracy, options.at_delta, options.report
     if (accuracy is None) != (at_delta is None):
         raise UserError("--require-accuracy and --at-delta go together: give both.")
     if accuracy is not None and not 0 <= accuracy <= 1:
         raise UserError(f"--require-accuracy must be in [0, 1], got {accuracy:g}.")
     _check_radius("--at-delta", at_delta)
-    _check_radius("--max-drift", required.max_drift)
-    if required.max_drift is not None and options.new is None:
+    _check_radius("--max-drift", options.max_drift)
+    if options.max_drift is not None and options.new is None:
         raise UserError("--max-drift needs new rows: give them by --new.")
     check_outputs({"--report": page}, options.model, options.data, options.new)
     with printing.working("reading") as doing:
@@ -54,15 +54,16 @@ def audit(options: AuditOptions, required: Requirements, page: Path | None = Non
             doing("writing the page")
             title = f"{options.model.name} on {Path(options.data).name}"
             write(page, result, model=model, title=title, notes=notes, row_names=rows)
-    requirements = []
+    requirements: list[dict[str, Any]] = []
     if accuracy is not None and at_delta is not None:
         certified = result.accuracy(at_delta)
         met = bool(certified >= accuracy)
-        requirements.append(_requirement("accuracy", at_delta, accuracy, certified, met))
+        values = {"at_delta": at_delta, "required": accuracy, "found": certified, "met": met}
+        requirements.append({"requirement": "accuracy", **values})
     if result.drift is not None:
-        requirements += _drift_requirement(result.drift, required.max_drift)
+        requirements += _drift_requirement(result.drift, options.max_drift)
     head = asked("audit", options, "model", "data", "target", "new")
-    return _told(head, result, requirements, notes)
+    return _told(head, result, lambda: _show_audit(result), requirements, notes)
 
 
 def audited(
@@ -107,13 +108,14 @@ def audited(
     return result, [str(name) for name in names], notes + differences.notes()
 
 
-def drift(options: DriftOptions, max_drift: float | None = None) -> int:
+def drift(options: DriftOptions) -> int:
     """Measure, print, and return the exit code."""
-    _check_radius("--max-drift", max_drift)
+    _check_radius("--max-drift", options.max_drift)
     with printing.working("reading") as doing:
         result, notes = measured(options, doing)
     head = asked("drift", options, "old", "new", "target", "model")
-    return _told(head, result, _drift_requirement(result, max_drift), notes)
+    requirements = _drift_requirement(result, options.max_drift)
+    return _told(head, result, lambda: _show_drift(result), requirements, notes)
 
 
 def measured(options: DriftOptions, doing: Callable[[str], None]) -> tuple[Drift, list[str]]:
@@ -177,29 +179,19 @@ def _check_radius(option: str, value: float | None) -> None:
         raise UserError(f"{option} must be a number >= 0, got {value:g}.")
 
 
-def _requirement(
-    name: str, at: float | None, required: float, found: float, met: bool
-) -> dict[str, Any]:
-    return {
-        "requirement": name,
-        "at_delta": at,
-        "required": required,
-        "found": found,
-        "met": met,
-    }
-
-
 def _drift_requirement(result: Drift, most: float | None) -> list[dict[str, Any]]:
     """Return the requirement on drift: no lower bound exceeds it by more than sampling noise."""
     if most is None:
         return []
     beyond = max(result.beyond_noise.values())
-    return [_requirement("drift", None, most, beyond, beyond <= most)]
+    values = {"at_delta": None, "required": most, "found": beyond, "met": beyond <= most}
+    return [{"requirement": "drift", **values}]
 
 
 def _told(
     head: dict[str, Any],
     result: Audit | Drift,
+    show: Callable[[], None],
     requirements: list[dict[str, Any]],
     notes: list[str],
 ) -> int:
@@ -211,7 +203,7 @@ def _told(
         rest = {"notes": notes + body["notes"], "requirements": requirements, "met": met}
         return {**head, **body, **rest}
 
-    printing.tell(document, lambda: _show(result))
+    printing.tell(document, show)
     for line in requirements:
         word = "met" if line["met"] else "NOT MET"
         sign = ">=" if line["requirement"] == "accuracy" else "<="
@@ -224,15 +216,15 @@ def _told(
     return 0 if met else NOT_MET
 
 
-def _show(result: Audit | Drift) -> None:
-    """Print an audit or a drift for a person."""
-    if isinstance(result, Drift):
-        printing.heading("What drifted")
-        printing.pairs(summary.drift_pairs(result))
-        printing.say()
-        printing.grid(*result.columns.grid(summary.SHOWN))
-        printing.remark(result.notes)
-        return
+def _show_drift(result: Drift) -> None:
+    printing.heading("What drifted")
+    printing.pairs(summary.drift_pairs(result))
+    printing.say()
+    printing.grid(*result.columns.grid(summary.SHOWN))
+    printing.remark(result.notes)
+
+
+def _show_audit(result: Audit) -> None:
     printing.heading("How far the data may move")
     printing.pairs(summary.audit_pairs(result))
     printing.say()
@@ -246,7 +238,7 @@ def _show(result: Audit | Drift) -> None:
     printing.grid(*result.columns.grid(summary.SHOWN))
     printing.remark(result.notes)
     if result.drift is not None:
-        _show(result.drift)
+        _show_drift(result.drift)
     printing.heading("What to do next")
     for sentence in result.advice:
         printing.say(f"* {sentence}")

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -34,7 +32,7 @@ from ..scaling import scaler
 from . import printing
 from .describing import Features, described_model, directions_told, risks_told
 from .errors import UserError
-from .options import Chosen, Options, asked, check_outputs, parameters
+from .options import CompareOptions, DemoOptions, Learning, asked, check_outputs, parameters
 from .preparing import Prepared, pipeline, prepared
 
 Array = NDArray[Any]
@@ -62,7 +60,7 @@ LABEL_NOISE = 0.3
 
 def scores_of(
     data: Prepared,
-    options: Options,
+    options: Learning,
     repeats: int | None,
     methods: list[str],
     ours: dict[str, Any],
@@ -77,25 +75,13 @@ def scores_of(
         seed=options.seed,
         ours=ours,
     )
-    scores = _with_bar(fits, len(splits), len(methods))
+    scores = list(printing.tracked(fits, len(splits) * len(methods), "comparing models"))
     # a loss without probabilities has no log-loss
     kept = [m for m, v in scores[0].values.items() if not np.isnan(v)]
     return [replace(s, values={m: s.values[m] for m in kept}) for s in scores]
 
 
-def _with_bar(fits: Iterator[Score], splits: int, methods: int) -> list[Score]:
-    """Return the scores of ``methods`` models on every split while a bar shows the time left."""
-    total, start = splits * methods, perf_counter()
-    scores: list[Score] = []
-    with printing.progress(total) as tell:
-        for k, score in enumerate(fits, 1):
-            scores.append(score)
-            # every method once is the least that an estimate can stand on
-            tell(k, (perf_counter() - start) * (total - k) / k if k >= methods else None)
-    return scores
-
-
-def compared(data: Prepared, options: Options, ours: dict[str, Any]) -> list[Summary]:
+def compared(data: Prepared, options: Learning, ours: dict[str, Any]) -> list[Summary]:
     """Return five-fold scores of the model as it is fitted beside the usual ones."""
     if len(data.y) > COMPARED_ROWS:
         order = np.random.default_rng(options.seed).permutation(len(data.y))
@@ -104,7 +90,7 @@ def compared(data: Prepared, options: Options, ours: dict[str, Any]) -> list[Sum
     return summarise(scores_of(data, options, None, CONTENDERS, ours))
 
 
-def tested(options: Options) -> str:
+def tested(options: Learning) -> str:
     """Return in words on which rows models are compared."""
     if options.groups is None:
         return "five folds"
@@ -151,17 +137,16 @@ def difference(score: Summary) -> str:
 # otdro compare
 
 
-def compare(
-    options: Options, chosen: Chosen, *, splits: int = 20, plot: Path | None = None
-) -> None:
+def compare(options: CompareOptions) -> None:
     """Compare on random splits and print; draw if a file is named."""
+    splits, plot = options.splits, options.plot
     if splits < 2:
         raise UserError(f"--splits must be at least 2 for a standard error, got {splits}.")
     check_outputs({"--plot": plot}, options.data, options.unlabelled)
     if plot is not None and plot.suffix not in (".png", ".svg", ".pdf"):
         raise UserError(f"{plot} must end in .png, .svg or .pdf.")
-    ours = parameters(chosen)
-    if chosen.loss == "quantile":
+    ours = parameters(options)
+    if options.loss == "quantile":
         raise UserError(
             "models of the mean cannot be compared with a quantile; use another --loss."
         )
@@ -178,7 +163,7 @@ def compare(
         "rows": len(data.y),
         "columns": len(data.kinds),
         "tested": random if options.groups is None else tested(options),
-        **judged(summaries, chosen.cost),
+        **judged(summaries, options.cost),
         "notes": data.notes,
         "plot": None if plot is None else str(plot),
     }
@@ -209,8 +194,11 @@ def _draw(scores: list[Score], path: Path) -> None:
 # otdro demo
 
 
-def demo(reps: int, seed: int) -> None:
+def demo(options: DemoOptions) -> None:
     """Show what is learned and whether it pays, where it should and on a real table."""
+    reps, seed = options.reps, options.seed
+    if reps < 2:
+        raise UserError(f"--reps must be at least 2 for a standard error, got {reps}.")
     made, gains = sensors(seed)
     printing.heading(f"1. Made up: an electronic nose, {COLUMNS} cheap sensors of one gas")
     printing.say(
@@ -284,7 +272,7 @@ def _demo_scores(data: Labelled, reps: int, seed: int) -> None:
     splits = list(splitter.split(data.X, data.y))
     methods = [name for name in NAMES if name != "constant"]
     fits = comparison.compare(data, scaler(), splits, methods=methods, seed=seed)
-    scores = summarise(_with_bar(fits, len(splits), len(methods)))
+    scores = summarise(list(printing.tracked(fits, len(splits) * len(methods), "comparing models")))
     printing.say()
     printing.say(f"{reps} random splits: {TRAIN} rows to learn from, {test} others for the test")
     show_scores(scores)

@@ -26,33 +26,27 @@ from .describing import (
     features_of,
     risks_told,
 )
-from .options import Chosen, Options, asked, check_outputs, parameters
+from .options import FitOptions, asked, check_outputs, parameters
 from .preparing import Array, Prepared, columns_as, pipeline, prepared
 from .reading import PIECE, Source, pieces
 
 
-def fit(
-    options: Options,
-    chosen: Chosen,
-    *,
-    quantile: float | None = None,
-    save: Path | None = None,
-    page: Path | None = None,
-    against: bool = True,
-) -> None:
+def fit(options: FitOptions) -> None:
     """Fit, compare, print, save and write the page of the fit."""
+    save, page = options.save, options.report
     if save is not None:
         check_name(save)
     check_outputs({"--save": save, "--report": page}, options.data, options.unlabelled)
-    ours = parameters(chosen, quantile)
+    ours = parameters(options, options.quantile)
     with printing.working("reading") as doing:
         data = prepared(options)
         doing("fitting")
         model, notes = fitted(data, options, ours)
-    if against and (quantile is not None or chosen.loss == "quantile"):
-        against = False
+    scores = []
+    if options.compare and (options.quantile is not None or options.loss == "quantile"):
         notes.append("models of the mean cannot be compared with a quantile, so none is fitted.")
-    scores = compared(data, options, ours) if against else []
+    elif options.compare:
+        scores = compared(data, options, ours)
     if save is not None:
         write_model(model, save)
     if page is not None:
@@ -60,8 +54,8 @@ def fit(
             _write_page(page, model, data, options, scores, notes)
     report = {
         **asked("fit", options, "data", "target"),
-        **described(data, model, options, chosen.delta),
-        **judged(scores, chosen.cost),
+        **described(data, model, options),
+        **judged(scores, options.cost),
         "notes": data.notes + notes,
         "saved": None if save is None else str(save),
         "report": None if page is None else str(page),
@@ -69,7 +63,7 @@ def fit(
     printing.tell(lambda: report, lambda: show(report, scores))
 
 
-def fitted(data: Prepared, options: Options, ours: dict[str, Any]) -> tuple[Any, list[str]]:
+def fitted(data: Prepared, options: FitOptions, ours: dict[str, Any]) -> tuple[Any, list[str]]:
     """Return the fitted pipeline and notes; a folder of many rows is read in pieces."""
     columns = pipeline(data, options.scale)
     cv = inner_folds(data.y, data.task, options.seed, data.groups) if data.folder is None else 5
@@ -124,7 +118,7 @@ def _write_page(
     file: Path,
     model: Any,
     data: Prepared,
-    options: Options,
+    options: FitOptions,
     scores: list[Summary],
     notes: list[str],
 ) -> None:
@@ -147,7 +141,7 @@ def _write_page(
     )
 
 
-def described(data: Prepared, model: Any, options: Options, delta: str) -> dict[str, Any]:
+def described(data: Prepared, model: Any, options: FitOptions) -> dict[str, Any]:
     """Return what there is to say of the data and the fitted pipeline."""
     features = features_of(model[0])
     Z = np.asarray(model[:-1].transform(data.X), dtype=float)
@@ -163,7 +157,7 @@ def described(data: Prepared, model: Any, options: Options, delta: str) -> dict[
         "environments": None if data.groups is None else len(set(data.groups)),
         "unlabelled": 0 if data.unlabelled is None else len(data.unlabelled),
         "tested": tested(options),
-        **described_model(model[-1], features, delta),
+        **described_model(model[-1], features, options.delta),
         "delta_in_words": delta_in_words(model[-1], Z, features),
         "attack": attack(model[-1], Z, features, data),
     }

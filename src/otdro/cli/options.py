@@ -1,6 +1,7 @@
-"""The options of the commands, each stated once: its name, its default, and what help says.
+"""The options of the commands: a class per command, whose docstring is its help.
 
-Below them are the checks of options that several commands share.
+A field without a default is an argument of the command line, ``--target`` excepted; the others are
+options of their own names. Below are the checks of options that several commands share.
 """
 
 from __future__ import annotations
@@ -9,159 +10,187 @@ import math
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from .errors import UserError
 
-Data = Annotated[str, typer.Argument(help="CSV, TSV, Parquet, .xlsx or gzip of text; - is stdin.")]
-Target = Annotated[str, typer.Option(help="The column to predict.")]
-Categorical = Annotated[list[str] | None, typer.Option(help="Columns to take as categories: A,B.")]
-Keep = Annotated[list[str] | None, typer.Option(help="Dates or ids to use all the same: A,B.")]
-Drop = Annotated[list[str] | None, typer.Option(help="Columns to leave out: A,B; may be repeated.")]
-Decimal = Annotated[str, typer.Option(help="Decimal sign of numbers: auto, . or ,")]
-Seed = Annotated[int, typer.Option(help="Seed of folds and splits.")]
-OwnOrder = Annotated[int | None, typer.Option(help="1 or 2; the model's own, else 1.")]
-MaxDrift = Annotated[float | None, typer.Option(help="Exit with 3 if the drift is surely larger.")]
-Identifier = Annotated[
-    str | None, typer.Option("--id", help="A column that names the rows, such as an id.")
-]
-Report = Annotated[Path | None, typer.Option(help="HTML page, one file without network.")]
 
-
-#: The audience of what a command prints: a person, a program (JSON), or nobody.
-PERSON, PROGRAM, NOBODY = "person", "program", "nobody"
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Output:
     """Options of every command."""
 
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False
-
-    @property
-    def reader(self) -> str:
-        """The audience of the output."""
-        return NOBODY if self.quiet else PERSON
-
-
-@dataclass(frozen=True)
-class Document(Output):
-    """Options of commands that can print a document for programs."""
-
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False
-
-    @property
-    def reader(self) -> str:
-        """The audience of the output."""
-        return PROGRAM if self.as_json else super().reader
+    quiet: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reading:
+class Document(Output):
+    """Options of commands that can print a document for programs."""
+
+    as_json: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading(Document):
     """How tables are read."""
 
-    drop: Drop = None
-    sample: Annotated[int | None, typer.Option(help="Use N random rows, read in one pass.")] = None
-    seed: Seed = 0
-    decimal: Decimal = "auto"
+    drop: list[str] | None = None
+    sample: int | None = None
+    seed: int = 0
+    decimal: str = "auto"
 
 
-@dataclass(frozen=True)
-class Options(Reading):
-    """The table that ``fit`` and ``compare`` learn from."""
+@dataclass(frozen=True, kw_only=True)
+class Learning(Reading):
+    """The table that ``fit`` and ``compare`` learn from, and the parameters of our model."""
 
-    data: Data
-    target: Target
-    task: Annotated[str, typer.Option(help="auto, classification or regression.")] = "auto"
-    scale: Annotated[str, typer.Option(help="auto, standard, yeo-johnson, asinh or none.")] = "auto"
-    categorical: Categorical = None
-    unlabelled: Annotated[
-        str | None, typer.Option(help="A table of rows without labels, for cost, delta and scale.")
-    ] = None
-    groups: Annotated[
-        str | None, typer.Option(help="Column of the environments that folds leave out.")
-    ] = None
-    forward: Annotated[
-        bool, typer.Option("--forward", help="With --groups: test on what comes next.")
-    ] = False
-    keep: Keep = None
-    identifier: Identifier = None
-
-
-@dataclass(frozen=True)
-class Chosen:
-    """What is fitted: the options of our model."""
-
-    delta: Annotated[str, typer.Option(help="A number >= 0, cv or theory.")] = "cv"
-    cost: Annotated[
-        str | None, typer.Option(help="learned (the default), euclidean, l1 or linf.")
-    ] = None
-    loss: Annotated[
-        str | None,
-        typer.Option(help="logistic, hinge, squared_hinge; squared, absolute, huber, quantile."),
-    ] = None
-    order: Annotated[str, typer.Option(help="1, 2 or auto: the power of the distance.")] = "auto"
-    rule: Annotated[
-        str | None, typer.Option(help="How folds choose delta: auto, min, 1se, ...")
-    ] = None
+    data: str
+    target: str
+    task: str = "auto"
+    scale: str = "auto"
+    categorical: list[str] | None = None
+    unlabelled: str | None = None
+    groups: str | None = None
+    forward: bool = False
+    keep: list[str] | None = None
+    identifier: str | None = None
+    delta: str = "cv"
+    cost: str | None = None
+    loss: str | None = None
+    order: str = "auto"
+    rule: str | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
+class FitOptions(Learning):
+    """Fit a robust model to a table and say what was learned."""
+
+    quantile: float | None = None
+    save: Path | None = None
+    report: Path | None = None
+    compare: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareOptions(Learning):
+    """Compare a robust model with the usual ones on repeated splits."""
+
+    splits: int = 20
+    plot: Path | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictOptions(Output):
+    """Predict labels and probabilities, or numbers, for the rows of a table."""
+
+    model: Path
+    data: str
+    out: Path | None = None
+    identifier: str | None = None
+    decimal: str = "auto"
+    strict: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class AuditOptions(Reading):
-    """What ``audit`` looks at."""
+    """Say how far the data may move before a linear model fails."""
 
-    model: Annotated[
-        Path, typer.Argument(help="A linear model saved by otdro fit --save or skops.")
-    ]
-    data: Data
-    target: Target
-    new: Annotated[str | None, typer.Option(help="New rows, whose drift is measured.")] = None
-    cost: Annotated[
-        str | None, typer.Option(help="euclidean, l1, linf or learned; the model's own.")
-    ] = None
-    order: OwnOrder = None
-    tau: Annotated[
-        float | None, typer.Option(help="Regression: right is within this of the target.")
-    ] = None
-    space: Annotated[str, typer.Option(help="last or raw: the columns that move.")] = "last"
-    groups: Annotated[str | None, typer.Option(help="A column of groups of rows.")] = None
-    identifier: Identifier = None
+    model: Path
+    data: str
+    target: str
+    new: str | None = None
+    cost: str | None = None
+    order: int | None = None
+    tau: float | None = None
+    space: str = "last"
+    groups: str | None = None
+    identifier: str | None = None
+    require_accuracy: float | None = None
+    at_delta: float | None = None
+    max_drift: float | None = None
+    report: Path | None = None
 
 
-@dataclass(frozen=True)
-class Requirements:
-    """What must hold for exit code 0: accuracy at a delta, a largest drift."""
-
-    require_accuracy: Annotated[
-        float | None, typer.Option(help="Exit with 3 if less is certified at --at-delta.")
-    ] = None
-    at_delta: Annotated[float | None, typer.Option(help="The delta of --require-accuracy.")] = None
-    max_drift: MaxDrift = None
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class DriftOptions(Reading):
-    """What ``drift`` measures."""
+    """Say how far new rows are from old ones."""
 
-    old: Data
-    new: Data
-    target: Annotated[str | None, typer.Option(help="The column of labels, if any.")] = None
-    model: Annotated[Path | None, typer.Option(help="A saved linear model.")] = None
-    cost: Annotated[str | None, typer.Option(help="euclidean, l1, linf or learned.")] = None
-    order: OwnOrder = None
-    scale: Annotated[
-        str, typer.Option(help="Without a model: standard, yeo-johnson, asinh or none.")
-    ] = "standard"
-    categorical: Categorical = None
-    keep: Keep = None
+    old: str
+    new: str
+    target: str | None = None
+    model: Path | None = None
+    cost: str | None = None
+    order: int | None = None
+    scale: str = "standard"
+    categorical: list[str] | None = None
+    keep: list[str] | None = None
+    max_drift: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class DemoOptions(Output):
+    """Show what is learned and whether it pays, on data that needs no file."""
+
+    reps: int = 10
+    seed: int = 0
+
+
+#: The help of an option, or of a command's option where the same name means something else there.
+HELP = {
+    "as_json": "Print JSON for machines.",
+    "at_delta": "The delta of --require-accuracy.",
+    "audit cost": "euclidean, l1, linf or learned; the model's own.",
+    "audit groups": "A column of groups of rows.",
+    "audit model": "A linear model saved by otdro fit --save or skops.",
+    "audit new": "New rows, whose drift is measured.",
+    "audit order": "1 or 2; the model's own, else 1.",
+    "categorical": "Columns to take as categories: A,B.",
+    "compare": "Compare with no penalty, L1 and L2.",
+    "cost": "learned (the default), euclidean, l1 or linf.",
+    "data": "CSV, TSV, Parquet, .xlsx or gzip of text; - is stdin.",
+    "decimal": "Decimal sign of numbers: auto, . or ,",
+    "delta": "A number >= 0, cv or theory.",
+    "drift cost": "euclidean, l1, linf or learned.",
+    "drift order": "1 or 2; the model's own, else 1.",
+    "drift model": "A saved linear model.",
+    "drift scale": "Without a model: standard, yeo-johnson, asinh or none.",
+    "drift target": "The column of labels, if any.",
+    "drop": "Columns to leave out: A,B; may be repeated.",
+    "forward": "With --groups: test on what comes next.",
+    "groups": "Column of the environments that folds leave out.",
+    "identifier": "A column that names the rows, such as an id.",
+    "keep": "Dates or ids to use all the same: A,B.",
+    "loss": "logistic, hinge, squared_hinge; squared, absolute, huber, quantile.",
+    "max_drift": "Exit with 3 if the drift is surely larger.",
+    "new": "CSV, TSV, Parquet, .xlsx or gzip of text; - is stdin.",
+    "old": "CSV, TSV, Parquet, .xlsx or gzip of text; - is stdin.",
+    "order": "1, 2 or auto: the power of the distance.",
+    "out": "CSV file; without it, stdout.",
+    "plot": "Draw to a .png, .svg or .pdf.",
+    "predict model": "A file from otdro fit --save.",
+    "quantile": "Fit this quantile, e.g. 0.9.",
+    "quiet": "Print nothing but errors.",
+    "report": "HTML page, one file without network.",
+    "reps": "Random splits.",
+    "require_accuracy": "Exit with 3 if less is certified at --at-delta.",
+    "rule": "How folds choose delta: auto, min, 1se, ...",
+    "sample": "Use N random rows, read in one pass.",
+    "save": "File for the model, by skops.",
+    "scale": "auto, standard, yeo-johnson, asinh or none.",
+    "seed": "Seed of folds and splits.",
+    "space": "last or raw: the columns that move.",
+    "splits": "Random splits.",
+    "strict": "Refuse categories that training did not have.",
+    "target": "The column to predict.",
+    "task": "auto, classification or regression.",
+    "tau": "Regression: right is within this of the target.",
+    "unlabelled": "A table of rows without labels, for cost, delta and scale.",
+}
 
 
 # Checks that commands share.
 
 
-def parameters(chosen: Chosen, quantile: float | None = None) -> dict[str, Any]:
+def parameters(chosen: Learning, quantile: float | None = None) -> dict[str, Any]:
     """Return what was chosen as parameters of the estimator, without those left at defaults."""
     values: dict[str, Any] = {"cost": chosen.cost, "rule": chosen.rule, "loss": chosen.loss}
     if chosen.delta != "cv":

@@ -13,7 +13,7 @@ from ..files import replacing
 from ..persistence import load
 from . import printing
 from .errors import UserError
-from .options import check_outputs
+from .options import PredictOptions, check_outputs
 from .preparing import Differences, check_column, model_rows
 from .reading import PIECE, PLAIN, locate, pieces
 
@@ -21,20 +21,10 @@ from .reading import PIECE, PLAIN, locate, pieces
 FORMULA = re.compile(rf"(?!{PLAIN}$)[=+\-@].")
 
 
-def predict(
-    model: Path,
-    data: str,
-    out: Path | None,
-    *,
-    identifier: str | None = None,
-    decimal: str = "auto",
-    strict: bool = False,
-) -> None:
-    """Read the table in pieces, predict, and write in pieces; nothing half-written is left.
-
-    With ``strict`` a category that the training data did not have is refused.
-    """
-    check_outputs({"--out": out}, model, data)
+def predict(options: PredictOptions) -> None:
+    """Read the table in pieces, predict, and write in pieces; nothing half-written is left."""
+    model, out, identifier = options.model, options.out, options.identifier
+    check_outputs({"--out": out}, model, options.data)
     fitted = load(model)
     if not hasattr(fitted, "feature_names_in_"):
         raise UserError(f"{model} holds a {type(fitted).__name__}, not a model from otdro fit.")
@@ -47,11 +37,11 @@ def predict(
     # on a terminal that shows the predictions themselves a bar would be in their way
     hidden = out is None and sys.stdout.isatty()
     with _writer(out) as write, printing.working("predicting", hidden) as doing:
-        source = locate(data, decimal)
+        source = locate(options.data, options.decimal)
         done, marked = 0, False
         for piece in pieces(source, PIECE):
             X = model_rows(fitted, piece, differences)
-            if strict and differences.unseen:
+            if options.strict and differences.unseen:
                 raise UserError(
                     f"{'; '.join(differences.unseen_values())}: the training data did not have "
                     "that. Correct it, or leave --strict out."

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ..comparison import Labelled
 from .errors import UserError
-from .options import Options, Reading
+from .options import Learning, Reading
 from .reading import Source, locate, read
 
 Array = NDArray[Any]
@@ -75,7 +75,7 @@ class Prepared(Labelled):
     folder: Source | None = None
 
 
-def prepared(options: Options) -> Prepared:
+def prepared(options: Learning) -> Prepared:
     """Read the table that ``fit`` and ``compare`` learn from, and split it."""
     if options.task not in ("auto", "classification", "regression"):
         raise UserError(f"--task must be auto, classification or regression, got {options.task!r}.")
@@ -89,16 +89,7 @@ def prepared(options: Options) -> Prepared:
             if value is not None:
                 raise UserError(f"{name} is for tables that fit into memory; add --sample N.")
         sample = IN_MEMORY
-    data = prepare(
-        read(source, sample=sample, seed=options.seed),
-        options.target,
-        options.task,
-        drop=options.drop,
-        categorical=options.categorical,
-        groups=options.groups,
-        keep=options.keep,
-        identifier=options.identifier,
-    )
+    data = _split(read(source, sample=sample, seed=options.seed), options)
     if in_pieces:
         return replace(data, folder=source)
     if options.unlabelled is None:
@@ -111,20 +102,13 @@ def prepared(options: Options) -> Prepared:
     return replace(data, unlabelled=columns_as(more, data.kinds))
 
 
-def prepare(
-    table: Any,
-    target: str,
-    task: str = "auto",
-    *,
-    drop: Sequence[str] | None = None,
-    categorical: Sequence[str] | None = None,
-    groups: str | None = None,
-    keep: Sequence[str] | None = None,
-    identifier: str | None = None,
-) -> Prepared:
+def _split(table: Any, options: Learning) -> Prepared:
     """Split a table into features and target, and say what was done with each column."""
+    target, groups, identifier = options.target, options.groups, options.identifier
     columns = list(table.columns)
-    drop, categorical, keep = (split_names(n, columns) for n in (drop, categorical, keep))
+    drop, categorical, keep = (
+        split_names(names, columns) for names in (options.drop, options.categorical, options.keep)
+    )
     both = [name for name in keep if name in drop]
     if both:
         raise UserError(f"--keep and --drop both name {both[0]!r}; name it once.")
@@ -141,7 +125,7 @@ def prepare(
         raise UserError(f"there is no column beside the target {target!r} to predict from.")
     notes = list(table.attrs.get("notes", []))
     table = with_target(table, target, notes)
-    y, task = _target(table[target], task)
+    y, task = _target(table[target], options.task)
     notes += _labels_alike(y, target)
     if len(y) < LEAST:
         raise UserError(

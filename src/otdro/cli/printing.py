@@ -8,19 +8,20 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, track
 from rich.table import Table
 from rich.text import Text
 
-from .options import PERSON, PROGRAM
+Item = TypeVar("Item")
 
+#: Columns of a terminal that are used.
 WIDTH = 80
-#: Who reads what is printed.
-_READER = ContextVar("_READER", default=PERSON)
+#: The audience of what is printed: a person, a program (JSON), or nobody.
+_READER = ContextVar("_READER", default="person")
 
 
 @contextmanager
@@ -35,7 +36,7 @@ def read_by(reader: str) -> Iterator[None]:
 
 def console(*, error: bool = False) -> Console:
     """Return a console no wider than 80 columns, silent where no person reads."""
-    quiet = _READER.get() != PERSON
+    quiet = _READER.get() != "person"
     found = Console(stderr=error, highlight=False, markup=False, emoji=False, quiet=quiet)
     found.width = min(WIDTH, found.width)
     return found
@@ -46,22 +47,17 @@ def say(text: str = "", style: str | None = None) -> None:
     console().print(text, style=style)
 
 
-def note(text: str) -> None:
-    """Print a remark, apart from the results."""
-    console(error=True).print(f"note: {text}", style="dim")
-
-
 def remark(notes: Iterable[str]) -> None:
-    """Print remarks one after another."""
+    """Print remarks, apart from the results."""
     for text in notes:
-        note(text)
+        console(error=True).print(f"note: {text}", style="dim")
 
 
 def tell(document: Callable[[], dict[str, Any]], show: Callable[[], None]) -> None:
     """Print a document as JSON for a program, or show it to a person; what is endless is null."""
-    if _READER.get() == PROGRAM:
+    if _READER.get() == "program":
         sys.stdout.write(json.dumps(_plain(document()), indent=1) + "\n")
-    elif _READER.get() == PERSON:
+    elif _READER.get() == "person":
         show()
 
 
@@ -139,25 +135,13 @@ def intervals(means: list[float], errors: list[float], width: int = 26) -> list[
     return lines
 
 
-@contextmanager
-def progress(total: int) -> Iterator[Any]:
-    """Yield a function (done, seconds left or None) that moves a bar on a terminal."""
+def tracked(items: Iterable[Item], total: int, text: str) -> Iterator[Item]:
+    """Yield the items while a bar on a terminal shows how many there were and the time left."""
     shown = console(error=True)
     if shown.quiet or not shown.is_terminal:
-        yield lambda done, rest: None
-        return
-    left = TextColumn("{task.fields[left]}")
-    count = TextColumn("{task.completed:.0f}/{task.total:.0f}")
-    with Progress(BarColumn(30), count, TimeElapsedColumn(), left, console=shown) as bar:
-        task = bar.add_task("", total=total, left="")
-        yield lambda done, rest: bar.update(task, completed=done, left=f"{_time(rest)} left")
-
-
-def _time(seconds: float | None) -> str:
-    if seconds is None:
-        return "?"
-    minutes, rest = divmod(math.ceil(seconds), 60)
-    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
+        yield from items
+    else:
+        yield from track(items, text, total, console=shown)
 
 
 def _plain(value: Any) -> Any:

@@ -96,10 +96,6 @@ class Cost(BaseEstimator):  # type: ignore[misc]
         """
         raise ValueError(f"{self!r} is not Euclidean after a linear map.")
 
-    def stand_in(self) -> Cost:
-        """Return the cost under which folds are solved: this one, or a cheaper one near it."""
-        return self
-
     def distance_to_nodes(self, X: Array, support: Array | None) -> Array:
         """Return the distances from the rows of X to all nodes, the rows of X first."""
         return self.distance(X, X if support is None else np.vstack([X, support]))

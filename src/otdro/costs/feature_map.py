@@ -91,12 +91,6 @@ class FeatureMap(Cost):
         if not (np.isfinite(metric).all() and least > 0):
             raise ValueError(f"metric must be positive definite, its least value is {least:g}.")
 
-    def stand_in(self) -> FeatureMap:
-        """Return the linearised cost."""
-        if self.linearised:
-            return self
-        return FeatureMap(self.features, self.metric, self.jacobian, linearised=True)
-
     def check(self, n_features: int) -> None:
         """Refuse an unknown name and a metric that is still to be learned."""
         if isinstance(self.features, str) and self.features != "quadratic":

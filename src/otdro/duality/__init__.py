@@ -1,19 +1,18 @@
 """The core that every solver shares: multiplier, zero model, chain rule, ties, lower bounds."""
 
-from .bound import Atoms as Atoms
-from .bound import balance as balance
-from .bound import lower_bound as lower_bound
+from .chain import Atoms as Atoms
 from .chain import DualNorm as DualNorm
 from .chain import DualRows as DualRows
 from .chain import Local as Local
 from .chain import Round as Round
 from .chain import RowDerivatives as RowDerivatives
+from .chain import balance as balance
 from .chain import feasible_growth as feasible_growth
 from .chain import first_within as first_within
+from .chain import lower_bound as lower_bound
 from .chain import move_derivatives as move_derivatives
-from .labels import priced_risk as priced_risk
-from .labels import priced_tangent as priced_tangent
 from .multiplier import Dual as Dual
+from .multiplier import Pair as Pair
 from .multiplier import Tangent as Tangent
 from .multiplier import best_multiplier as best_multiplier
 from .multiplier import best_multipliers as best_multipliers
@@ -21,15 +20,16 @@ from .multiplier import first_multiplier as first_multiplier
 from .multiplier import first_multipliers as first_multipliers
 from .multiplier import least as least
 from .multiplier import least_finite as least_finite
+from .multiplier import pair_norms as pair_norms
+from .multiplier import pair_risk as pair_risk
+from .multiplier import present_classes as present_classes
+from .multiplier import priced_pair_risk as priced_pair_risk
+from .multiplier import priced_risk as priced_risk
+from .multiplier import priced_tangent as priced_tangent
 from .multiplier import require_lipschitz as require_lipschitz
 from .multiplier import rooted as rooted
+from .multiplier import steepest_pair as steepest_pair
 from .multiplier import worst_risk as worst_risk
-from .pairs import Pair as Pair
-from .pairs import pair_norms as pair_norms
-from .pairs import pair_risk as pair_risk
-from .pairs import present_classes as present_classes
-from .pairs import priced_pair_risk as priced_pair_risk
-from .pairs import steepest_pair as steepest_pair
 from .zero import AT_THRESHOLD as AT_THRESHOLD
 from .zero import ZeroModel as ZeroModel
 from .zero import local_threshold as local_threshold

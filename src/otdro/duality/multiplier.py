@@ -5,6 +5,11 @@ r"""The worst-case risk of given scores: the least value of a convex function of
 
 with the displacement s of the score and w = ||beta||_*, the largest gain in score at unit price:
 one number, or one per row where the cost is local.
+
+Where labels may be changed at the price kappa the row's supremum is the larger of that of its label
+and that of the other label less lambda kappa; at order 1 it is the loss, and lambda >= Lip w. The
+softmax model at order 1 has E l + delta max over classes y of positive weight and k != y of
+||B_k - B_y||_*: a row of class y moves towards looking like class k.
 """
 
 from __future__ import annotations
@@ -16,9 +21,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import beside, column_sums, namespace
-from ..losses import Loss
-from ..problem import Ball
+from ..arrays import as_index, beside, class_masses, column_sums, namespace
+from ..costs import Cost
+from ..losses import Loss, Softmax
+from ..problem import Ball, Problem
 
 Array = NDArray[Any]
 
@@ -307,3 +313,141 @@ def first_multipliers(
     top = loss.lipschitz * np.max(w, axis=0) / (2 * np.sqrt(delta))
     # rows without a slope are moved too once a move is cheap: stay within reach of the bound
     return np.maximum(slopes, LEAST_FIRST * top)
+
+
+#: How far off the multiplier of a model near by may be, relative to it.
+NEAR = 1e-3
+
+
+def priced_risk(
+    z: Array,
+    y: Array,
+    weights: Array,
+    loss: Loss,
+    w: float,
+    ball: Ball,
+    guess: float = 0.0,
+    rtol: float = PRECISION,
+) -> Dual:
+    """Return the worst-case risk of scores z whose coefficients have dual norm w.
+
+    ``guess`` is a multiplier near the best one, 0 for none; ``rtol`` is of the risk.
+    """
+    if ball.delta == 0:
+        return Dual(float(weights @ loss.value(z, y)), np.inf)
+    kappa, delta = ball.label_cost, ball.delta
+    if ball.order == 1 or w == 0:
+        kept = loss.value(z, y)
+        # a loss without a largest slope has an infinite one, and 0 times that is no number
+        steepest = loss.lipschitz * w if w > 0 else 0.0
+        rise = least_price(loss.value(z, -y) - kept, weights, steepest, delta, kappa)
+        return Dual(float(weights @ kept) + rise.risk, rise.multiplier)
+
+    def tangent(lam: Any) -> Tangent:
+        return priced_tangent(z, y, weights, loss, w, ball, lam)
+
+    growth = least_finite(loss, w)
+    start, doubt = guess, NEAR
+    if guess <= growth:
+        start = max(first_multiplier(z, y, weights, loss, w, delta), growth + TINY)
+        doubt = UNKNOWN
+    found = least(tangent, np.array([start]), np.array([growth]), rtol, doubt)
+    return Dual(float(found.value[0]), float(found.lam[0]))
+
+
+def priced_tangent(
+    z: Array, y: Array, weights: Array, loss: Loss, w: float, ball: Ball, lam: Any
+) -> Tangent:
+    """Return the order-2 dual objective at one multiplier, a number or an array of one."""
+    number = float(np.ravel(lam)[0])
+    value, price = _inner(z, y, loss, w, number)
+    charge = ball.label_cost * number
+    # psi <= l + Lip^2 w^2/(4 lam): few labels can pay
+    most = loss.value(z, -y) + (loss.lipschitz * w) ** 2 / (4 * number)
+    some = np.flatnonzero(most - charge > value)
+    changed, beyond = _inner(z[some], -y[some], loss, w, number)
+    flip = changed - charge > value[some]
+    value[some[flip]] = changed[flip] - charge
+    price[some[flip]] = beyond[flip] + ball.label_cost
+    slope = ball.delta - float(weights @ price)
+    total = lam * ball.delta + float(weights @ value)
+    return Tangent(lam, total, np.full(np.shape(lam), slope))
+
+
+def least_price(gain: Array, weights: Array, lowest: float, delta: float, kappa: float) -> Dual:
+    """Return the least of delta lam + E max(0, gain - kappa lam) over lam >= lowest.
+
+    The least lam has at most a mass of delta/kappa that gains more than kappa lam.
+    """
+    order = np.argsort(-gain)
+    place = int(np.searchsorted(np.cumsum(weights[order]), delta / kappa, side="right"))
+    least = float(gain[order[place]]) / kappa if place < len(order) else 0.0
+    lam = max(lowest, least)
+    return Dual(delta * lam + float(weights @ np.maximum(gain - kappa * lam, 0.0)), lam)
+
+
+def least_prices(gain: Array, weights: Array, lowest: Array, delta: Array, kappa: float) -> Array:
+    """Return the multipliers of ``least_price`` for the columns of gains and weights (n, B)."""
+    order = np.argsort(-gain, axis=0)
+    light = np.cumsum(np.take_along_axis(weights, order, axis=0), axis=0) <= delta / kappa
+    place = np.minimum(light.sum(axis=0), len(gain) - 1)
+    each = np.arange(len(place))
+    least = np.where(light.all(axis=0), 0.0, gain[order[place, each], each] / kappa)
+    return np.asarray(np.maximum(lowest, least))
+
+
+def _inner(z: Array, y: Array, loss: Loss, w: float, lam: float) -> tuple[Array, Array]:
+    """Return psi of every row at order 2, and what its move costs."""
+    best = loss.inner(z, y, w, lam).best
+    return best.value, np.square(best.shift / w)
+
+
+class Pair(NamedTuple):
+    """The class ``own`` of the rows that move, the class ``other``, and ||B_other - B_own||_*."""
+
+    own: int
+    other: int
+    norm: float
+
+
+def pair_norms(cost: Cost, coef: Array) -> Array:
+    """Return ||B_k - B_y||_* as a matrix over (y, k), 0 on the diagonal."""
+    norms = np.array([cost.dual_norm(coef - row) for row in coef])
+    np.fill_diagonal(norms, 0.0)
+    return norms
+
+
+def steepest_pair(cost: Cost, coef: Array, present: Array) -> Pair:
+    """Return the pair of the largest norm whose own class is ``present`` (K,)."""
+    norms = np.where(present[:, None], pair_norms(cost, coef), -1.0)
+    own, other = np.unravel_index(int(norms.argmax()), norms.shape)
+    return Pair(int(own), int(other), float(norms[own, other]))
+
+
+def present_classes(problem: Problem) -> Array:
+    """Return which classes have weight, (K,)."""
+    return class_masses(problem.y, problem.weights, problem.loss.outputs) > 0
+
+
+def pair_risk(problem: Problem, coef: Array, z: Array) -> Dual:
+    """Return the worst-case risk of the softmax model with these coefficients and scores (n, K)."""
+    ball, weights = problem.ball, problem.weights
+    norm = steepest_pair(ball.cost, coef, present_classes(problem)).norm
+    if np.isfinite(ball.label_cost):
+        labels = as_index(problem.y)
+        return priced_pair_risk(z, labels, weights, norm, ball.delta, ball.label_cost)
+    return Dual(float(weights @ problem.loss.value(z, problem.y)) + ball.delta * norm, norm)
+
+
+def priced_pair_risk(
+    z: Array, labels: Array, weights: Array, norm: float, delta: float, kappa: float
+) -> Dual:
+    """Return the worst-case risk of scores (n, K) where labels change at the price kappa.
+
+    min over t >= norm of delta t + E max(l(z, y), max_j l(z, j) - kappa t): a row of label y gains
+    z_y - min z by a change.
+    """
+    gain = z[np.arange(len(z)), labels] - z.min(axis=1)
+    plain = float(weights @ Softmax(z.shape[1]).value(z, labels))
+    rise = least_price(gain, weights, norm, delta, kappa)
+    return Dual(plain + rise.risk, rise.multiplier)

@@ -1,50 +1,181 @@
-"""What both estimators share: parameters, assembly, storage, worst case."""
+"""What both estimators share: parameters, assembly, storage, worst case, and what a fit reports."""
 
 from __future__ import annotations
 
+import re
+import warnings
 from dataclasses import KW_ONLY, dataclass, field
+from inspect import cleandoc
 from numbers import Real
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .. import losses, solvers
-from ..arrays import beside, full, library, numpy, place, told_of_memory
-from ..chunks import in_chunks
-from ..design import model_scores
-from ..entry import check_places, formats
+from ..arrays import beside, check_places, formats, full, library, numpy, place, told_of_memory
+from ..chunks import Chunk, Sums, in_chunks, open_rows
+from ..costs.mahalanobis import diagonal
+from ..design import Design, column_scale, model_scores
+from ..duality import zero_model
 from ..losses import Loss
 from ..pairs import unlabelled_rows
-from ..problem import Problem, Solution
-from ..progress import shown
-from ..radius import ConfidenceRegion, Sample, Settings, choose, confidence_region
+from ..problem import Problem, Sample, Solution
+from ..progress import logger, shown
+from ..radius import Choice, ConfidenceRegion, Settings, choose, confidence_region
 from ..radius.checks import check_groups, check_targets
-from ..radius.selection import Choice
 from ..solvers import Solver
-from .checking import check_parameters
-from .notebook import fitted_figures
-from .report import empirical_risk, message, names_of, report, report_nothing_learned
-from .rows import Targets, check_magnitude, check_pair, check_rows
+from .parameters import (
+    Targets,
+    check_magnitude,
+    check_pair,
+    check_parameters,
+    check_rows,
+    open_stream,
+    reads_chunks,
+)
 
 if TYPE_CHECKING:
     from ..worst_case import WorstCase
 
 Array = NDArray[Any]
+T = TypeVar("T")
 
-#: The defaults of ``tol`` and ``max_iter``, which tell what the user set from what he did not.
+#: The default of ``tol``, which tells whether the user set it.
 TOL = 1e-6
+#: The default of ``max_iter``, which tells whether the user set it.
 MAX_ITER = 1000
 #: What stays behind when a model is saved: the training rows, and numbers of theirs.
 ROWS = ("_problems", "_solutions")
+#: A mean loss above this share of the constant model's is hardly better than it.
+LEARNED = 0.99
+#: The path reaches a thousandth of its largest delta: columns farther apart have none in common.
+APART = 1e3
+#: Columns that a warning names.
+NAMED = 3
+#: Classes whose risks a notebook lists.
+LISTED = 6
+
+
+class Fitted(NamedTuple):
+    """What a fit found: a choice with its solutions, their mean losses, the problems in memory.
+
+    ``passes`` says how often rows in chunks were read; it is empty for rows in memory.
+    """
+
+    loss: Loss
+    classes: Array | None
+    choice: Choice
+    note: str
+    risks: list[float]
+    problems: list[Problem]
+    passes: str = ""
 
 
 @dataclass(eq=False, repr=False, match_args=False)
 class DROEstimator(BaseEstimator):  # type: ignore[misc]
-    """Choose the ball, solve one problem for each target vector, store; parameters named once."""
+    """Choose the ball, solve one problem for each target vector, store.
+
+    What both estimators share is documented once, here, and shown in full by both (``documented``):
+
+    <model>
+    cost : str, Cost, array, metric learner or callable, default="learned"
+        What a move costs the adversary: a distance, taken to the power ``order``.
+
+        - "euclidean", "l1" or "linf": a norm of the move in the units of the columns. The penalty
+          is its dual norm, so "linf" gives the lasso-type one.
+        - "learned": a blend of the Euclidean cost, ``Spectral``, ``GeometricMean`` and
+          ``Association``, weighted by what the folds say of each; ``cost_.weights_`` tells.
+          ``Learned`` has other candidates, and ``how="choose"``. Where X has more than 2,000
+          columns, or more than 256 and more than rows, ``GeometricMean`` is left out, and where the
+          rows hold nothing to learn from it is the Euclidean cost; ``message_`` says so.
+        - a Cost of ``otdro.costs``, e.g. ``Mahalanobis(matrix)``, ``FeatureMap()`` or ``Graph``;
+          the matrix of ``Mahalanobis`` is used as given.
+        - a symmetric positive definite array: the same as ``Mahalanobis`` of it.
+        - a metric learner of ``otdro.metrics``, or any object whose ``fit(X, y)`` leaves
+          ``components_`` or ``get_mahalanobis_matrix()``; it is fitted to the rows, and again
+          inside every fold.
+        - a function c(u, x) of two arrays of rows that returns the costs: the cost itself.
+    order : {1, 2, "auto"}, default="auto"
+        The power of the distance that is the cost. 1 needs a Lipschitz loss. "auto" is 1 for
+        Lipschitz losses with a norm as cost, else 2.
+    delta : float >= 0, "cv" or "theory", default="cv"
+        The bound on the mean cost of the move from the sample to any distribution of the ball, in
+        the units of the cost (squared units of the columns at order 2); 0 is plain empirical risk.
+        "cv" chooses it by folds and ``rule``, "theory" by the robust Wasserstein profile at
+        ``confidence``. A number with ``cost="learned"`` leaves only the cost to the folds.
+    solver : {"auto", "exact", "smoothed", "quadrature", "sinkhorn"} or Solver, default="auto"
+        Who solves. "auto" is exact, or stochastic where the cost is a function. An object of
+        ``otdro.solvers`` keeps its own settings, and ``tol`` and ``max_iter`` must be set in it.
+    fit_intercept : bool, default=True
+        Whether the score has an intercept b; without one b = 0.
+
+    <choice>
+    cv : int, splitter, iterable of splits or None, default=5
+        The folds that choose ``delta`` and the cost. An int makes that many shuffled folds,
+        stratified by label, of whole groups where ``fit`` gets ``groups``, and repeated three times
+        for up to 120 rows under the rule "auto"; fewer where rows, members of a class or groups are
+        fewer. None is scikit-learn's default of five.
+    scoring : str, callable or None, default=None
+        The score of a model on the test rows of a fold, more is better; None is minus the mean of
+        the own loss, by the weights of the fit. A scorer gets the ``sample_weight`` of the test
+        rows if ``fit`` was given one and the scorer takes it; ``class_weight`` is for training
+        only, as in scikit-learn.
+    rule : {"auto", "smoothed", "min", "1se", "profile", "worst"}, default="auto"
+        How fold scores become a delta: "min" takes the best mean score, "1se" the largest delta
+        within one standard error of it, "profile" a multiple of the noise in the coefficients,
+        "smoothed" (which "auto" stands for) the least smoothed out-of-fold loss with the profile as
+        prior. None of these but "min" and "1se" is moved far by one bad row. "worst" minimises the
+        loss of the worst environment, and needs ``groups``; "auto" then divides the number of rows
+        by how alike those of an environment are, so that the prior weighs more.
+    deltas : array-like of shape (m,) or None, default=None
+        The grid of deltas that "cv" tries, sorted; None: 20 deltas from the least one at which the
+        coefficients are zero, geometrically down.
+    confidence : float in (0, 1), default=0.95
+        The probability with which the ball of ``delta="theory"``, and the confidence region, cover
+        the true coefficients.
+    n_jobs : int or None, default=None
+        Folds solved at the same time, as in joblib; None is 1.
+    random_state : int, RandomState or None, default=None
+        Shuffles the folds, and seeds a stochastic solver. None is a fixed seed: fits repeat bit for
+        bit whatever numpy's global generator holds.
+    tol : float >= 0, default=1e-6
+        The gap at which a solver stops, relative to the risk of the best constant model.
+    max_iter : int >= 1, default=1000
+        Iterations after which a solver stops with a ConvergenceWarning.
+    verbose : bool, default=False
+        Whether to show the progress of folds and solver on standard error: the INFO lines of the
+        logger "otdro".
+
+    <attributes>
+    loss_ : Loss
+        The loss that was fitted.
+    ball_ : Ball
+        The ball of distributions: cost, delta and order.
+    cost_ : Cost
+        The cost of the ball. A learned one has ``comparison_``, what was tried, and a blend
+        ``weights_``, a dict from each candidate to its share.
+    delta_ : float
+        The bound on the mean cost, as given or chosen; one for all classes.
+    path_ : Path
+        Only where folds chose: ``deltas`` (m,) descending, and along them, the deltas always the
+        first axis, ``coef`` (m, d), ``intercept``, ``empirical_risk``, ``robust_risk`` and ``gap``
+        (m,); of more than two classes ``coef`` is (m, K, d), ``intercept`` (m, K), and for
+        one-vs-rest so are the others. Then the fold scores ``score_mean`` and ``score_se`` (m,)
+        (larger is better; None if no folds could be made), ``candidates``, one entry for each cost
+        tried, and ``environments``, where ``fit`` got groups: their ``names`` (G,), ``counts`` (G,)
+        and mean out-of-fold ``losses`` (G, m).
+    n_iter_ : int
+        Iterations of the solver, at least 1; the most of any class.
+    n_features_in_ : int
+        The number of columns.
+    feature_names_in_ : ndarray of shape (n_features,)
+        The names of the columns, where X had names that are all strings.
+    """
 
     _task: ClassVar[str]
 
@@ -133,23 +264,53 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
     def _fit(
         self, X: Any, y: Any, sample_weight: Any, groups: Any, support: Any, unlabelled: Any
     ) -> None:
-        """Validate, choose the ball, solve, store."""
+        """Validate, choose the ball, solve, report, store."""
         loss = losses.resolve(self.loss, self._task)
-        extra = {"sample_weight": sample_weight, "groups": groups, "support": support}
-        extra["unlabelled"] = unlabelled
-        if in_chunks(X):
-            from .streamed import fit_in_chunks
+        extra = {
+            "sample_weight": sample_weight,
+            "groups": groups,
+            "support": support,
+            "unlabelled": unlabelled,
+        }
+        if in_chunks(X) and reads_chunks(self, X, loss, extra):
+            fitted = self._fit_chunks(X, y, loss, extra)
+        else:
+            fitted = self._fit_memory(X, y, loss, extra)
+        ball, given = fitted.choice.ball, isinstance(self.delta, Real)
+        names = names_of(fitted.classes, len(fitted.choice.solutions))
+        columns = getattr(self, "feature_names_in_", None)
+        solver = self._solver()
+        for k, (solution, name) in enumerate(zip(fitted.choice.solutions, names, strict=True)):
+            logger.info(
+                "fit%s: delta %.4g, %d iterations, robust risk %.6g, gap %.3g",
+                name,
+                ball.delta,
+                solution.n_iter,
+                solution.objective,
+                solution.gap,
+            )
+            problem = fitted.problems[k] if fitted.problems else None
+            for text, category in (
+                _not_certified(solution, solver, name),
+                _separable(problem, solution),
+                _nothing_learned(problem, solution, fitted.risks[k], name, columns, given=given),
+                _constant(problem, solution, fitted.choice, name),
+            ):
+                if text:
+                    # the caller of fit: _fit, fit
+                    warnings.warn(text, category, stacklevel=3)
+        self._store(fitted)
 
-            if fit_in_chunks(self, X, y, loss, extra):
-                return
-        X, targets = self._validated(X, y, sample_weight, loss, support)
+    def _fit_memory(self, X: Any, y: Any, loss: Loss, extra: dict[str, Any]) -> Fitted:
+        """Return the fit to rows in memory."""
+        X, targets = self._validated(X, y, extra["sample_weight"], loss, extra["support"])
         check_magnitude(X)
         if loss.task == "regression":
             check_targets(targets.y, loss)
-        groups = check_groups(groups, X.shape[0])
+        groups = check_groups(extra["groups"], X.shape[0])
         names = getattr(self, "feature_names_in_", None)
-        support = check_rows(support, X, "support", names)
-        unlabelled = check_rows(unlabelled, X, "unlabelled", names, least=2)
+        support = check_rows(extra["support"], X, "support", names)
+        unlabelled = check_rows(extra["unlabelled"], X, "unlabelled", names, least=2)
         solver = self._solver()
         if library(X) is not None and not solver.on_device:
             raise ValueError(
@@ -164,31 +325,41 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
             loss,
             bool(self.fit_intercept),
             support,
-            **targets.prices,
+            targets.label_cost,
+            targets.target_cost,
         )
-        settings = self._settings(targets, groups, unlabelled)
-        chosen = choose(sample, solver, settings).noting(targets.note)
-        problems = [sample.problem(y, chosen.ball) for y in targets.ys]
-        found = chosen.solutions
-        if found is None:
-            found = [path[0] for path in solver.solve(problems, [chosen.ball.delta])]
-        given = isinstance(self.delta, Real)
-        plain = [empirical_risk(p, s) for p, s in zip(problems, found, strict=True)]
-        told = zip(problems, found, plain, names_of(targets.classes, len(targets.ys)), strict=True)
-        for problem, solution, risk, name in told:
-            report(problem, solution, solver, name)
-            report_nothing_learned(problem, solution, risk, name, names, given=given)
-        self._store(problems, found, plain, chosen)
-        self._finish(targets)
+        settings = self._settings(
+            y=targets.y,
+            classes=targets.classes,
+            groups=groups,
+            unlabelled=None if unlabelled is None else unlabelled_rows(unlabelled),
+            sample_weight=targets.sample_weight,
+        )
+        choice = choose(sample, solver, settings)
+        problems = [sample.problem(y, choice.ball) for y in targets.ys]
+        pairs = zip(problems, choice.solutions, strict=True)
+        risks = [_empirical_risk(problem, solution) for problem, solution in pairs]
+        return Fitted(loss, targets.classes, choice, targets.note, risks, problems)
+
+    def _fit_chunks(self, X: Any, y: Any, loss: Loss, extra: dict[str, Any]) -> Fitted:
+        """Return the fit to rows in chunks."""
+        from ..radius import chunks
+
+        stream, note = open_stream(self, X, y, loss, extra)
+        settings = self._settings(y=stream.rows.y, classes=stream.classes)
+        choice = chunks.choose(stream, settings, self.tol, self.max_iter)
+        rows = stream.chunks
+        self.n_features_in_ = rows.d
+        if rows.columns is not None:
+            self.feature_names_in_ = np.array(rows.columns, dtype=object)
+        risks = [float(s.mean_loss) for s in choice.solutions if s.mean_loss is not None]
+        passes = f"{rows.passes} pass{'' if rows.passes == 1 else 'es'} over {rows.n} rows"
+        return Fitted(stream.loss, stream.classes, choice, note, risks, [], passes)
 
     def _validated(
         self, X: Any, y: Any, sample_weight: Any, loss: Loss, support: Any
     ) -> tuple[Any, Targets]:
         """Return the rows and the targets of a fit, or say what is wrong with them."""
-        raise NotImplementedError
-
-    def _finish(self, targets: Targets) -> None:
-        """Store what depends on the task."""
         raise NotImplementedError
 
     def _solver(self) -> Solver:
@@ -215,7 +386,8 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
             solver.set_params(**changed)
         return solver
 
-    def _settings(self, targets: Targets, groups: Array | None, unlabelled: Any) -> Settings:
+    def _settings(self, **rows: Any) -> Settings:
+        """Return what the choice of the ball is told: parameters, and facts about the rows."""
         return Settings(
             cost=self.cost,
             order=self.order,
@@ -228,36 +400,39 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
             n_jobs=self.n_jobs,
             random_state=self.random_state,
             estimator=self,
-            y=targets.y,
-            classes=targets.classes,
-            groups=groups,
-            unlabelled=None if unlabelled is None else unlabelled_rows(unlabelled),
-            sample_weight=targets.sample_weight,
+            **rows,
         )
 
-    def _store(
-        self, problems: list[Problem], found: list[Solution], plain: list[float], chosen: Choice
-    ) -> None:
-        self.loss_ = problems[0].loss
-        self.ball_ = chosen.ball
-        self.cost_ = chosen.ball.cost
-        self.delta_ = float(chosen.ball.delta)
-        X = problems[0].X
-        self.coef_: Array = beside(np.concatenate([np.atleast_2d(s.coef) for s in found]), X)
-        intercepts = np.concatenate([np.atleast_1d(s.intercept) for s in found])
-        self.intercept_: Any = beside(intercepts, X)
-        self.multiplier_ = _float_or_array([s.multiplier for s in found])
-        self.empirical_risk_ = _float_or_array(plain)
-        self.robust_risk_ = _float_or_array([s.objective for s in found])
-        self.gap_ = _float_or_array([s.gap for s in found])
-        self.n_iter_ = max(s.n_iter for s in found)
-        messages = [message(s, chosen.note) for s in found]
+    def _store(self, fitted: Fitted) -> None:
+        choice, problems = fitted.choice, fitted.problems
+        solutions = choice.solutions
+        self.loss_ = fitted.loss
+        self.ball_ = choice.ball
+        self.cost_ = choice.ball.cost
+        self.delta_ = float(choice.ball.delta)
+        coef = np.concatenate([np.atleast_2d(s.coef) for s in solutions])
+        intercept = np.concatenate([np.atleast_1d(s.intercept) for s in solutions])
+        self.coef_: Array = beside(coef, problems[0].X) if problems else coef
+        self.intercept_: Any = beside(intercept, problems[0].X) if problems else intercept
+        self.multiplier_ = _float_or_array([s.multiplier for s in solutions])
+        self.empirical_risk_ = _float_or_array(fitted.risks)
+        self.robust_risk_ = _float_or_array([s.objective for s in solutions])
+        self.gap_ = _float_or_array([s.gap for s in solutions])
+        self.n_iter_ = max(s.n_iter for s in solutions)
+        notes = f"{fitted.note} {choice.note}".strip()
+        ends = [f"{s.message.rstrip('.')}, {fitted.passes}." for s in solutions]
+        if not fitted.passes:
+            ends = [f"{s.message.rstrip('.')}." if notes else s.message for s in solutions]
+        messages = [f"{end} {notes}".strip() for end in ends]
         self.message_ = messages[0] if len(messages) == 1 else messages
-        if chosen.path is not None:
-            self.path_ = chosen.path
-        self._support_given = problems[0].support is not None
-        self._problems = problems
-        self._solutions = found
+        if choice.path is not None:
+            self.path_ = choice.path
+        self._support_given = bool(problems) and problems[0].support is not None
+        if problems:
+            self._problems = problems
+            self._solutions = solutions
+        if fitted.classes is not None:
+            self.classes_: Any = fitted.classes
 
     def __getstate__(self) -> dict[str, Any]:
         # a saved model is the model, not the data
@@ -267,7 +442,7 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
         return {n: numpy(value) if library(value) else value for n, value in kept.items()}
 
     def _repr_html_inner(self) -> str:
-        return str(estimator_html_repr(self)) + fitted_figures(self)
+        return str(estimator_html_repr(self)) + _fitted_figures(self)
 
     def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
         bundle: dict[str, Any] = super()._repr_mimebundle_(**options)
@@ -281,15 +456,23 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
     def _scores(self, X: Any) -> Array:
         check_is_fitted(self)
         if in_chunks(X):
-            from .streamed import scores_in_chunks
-
-            scores = scores_in_chunks(self, X)
+            scores = self._scores_in_chunks(X)
         else:
             X = validate_data(self, X, **formats(X), reset=False)
             coef = np.atleast_2d(numpy(self.coef_))
             with told_of_memory(X):
                 scores = model_scores(X, coef, np.atleast_1d(numpy(self.intercept_)))
         return scores[:, 0] if scores.shape[1] == 1 else scores
+
+    def _scores_in_chunks(self, X: Any) -> Array:
+        """Return the scores of rows in chunks: (n, K)."""
+        names = getattr(self, "feature_names_in_", None)
+        rows = open_rows(X, columns=None if names is None else list(names))
+        if rows.d != self.n_features_in_:
+            raise ValueError(f"X has {rows.d} columns, but the model has {self.n_features_in_}.")
+        coef, intercept = np.atleast_2d(self.coef_), np.atleast_1d(self.intercept_)
+        [sums] = rows.total(ScoreRows(coef, intercept))
+        return np.concatenate(sums["z"])
 
     def _trained(self, asked: str, instead: str) -> list[Problem]:
         """Return the problems of the fit; say what to do where the rows are gone."""
@@ -390,6 +573,16 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
         raise NotImplementedError
 
 
+def documented(estimator: type[T]) -> type[T]:
+    """Put the parts of the base class in the place of their markers in the docstring of a class."""
+    _, *shared = re.split("(<[a-z]+>)\n", cleandoc(DROEstimator.__doc__ or ""))
+    text = cleandoc(estimator.__doc__ or "")
+    for marker, part in zip(shared[::2], shared[1::2], strict=True):
+        text = text.replace(marker, part.strip())
+    estimator.__doc__ = text
+    return estimator
+
+
 def _is_fitted(name: str) -> bool:
     """Whether an attribute belongs to a fit: ``name_``, and what is kept for questions later."""
     kept = ("_problems", "_solutions", "_support_given")
@@ -398,3 +591,161 @@ def _is_fitted(name: str) -> bool:
 
 def _float_or_array(values: list[float]) -> Any:
     return float(values[0]) if len(values) == 1 else np.array(values)
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreRows:
+    """The job that collects the scores x'beta + b of every row, for coefficients (K, d)."""
+
+    coef: Array
+    intercept: Array
+
+    def __call__(self, chunk: Chunk) -> Sums:
+        """Return the scores of a chunk."""
+        chunk.require_finite()
+        return {"z": [model_scores(chunk.X, self.coef, self.intercept)]}
+
+
+def names_of(classes: Array | None, problems: int) -> list[str]:
+    """Return what sets the problems of a fit apart in a message."""
+    if classes is None or problems == 1:
+        return [""]
+    return [f" of class {label!r} against the rest" for label in classes.tolist()]
+
+
+def _empirical_risk(problem: Problem, solution: Solution) -> float:
+    """Return the mean loss of the rows, by a pass over them where the method has not found it."""
+    if solution.mean_loss is not None:
+        return solution.mean_loss
+    z = model_scores(problem.X, solution.coef, solution.intercept)
+    return float(problem.weights @ problem.loss.value(z, problem.y))
+
+
+#: The text of a warning, empty for none, and its category.
+Warned = tuple[str, type[Warning]]
+
+
+def _not_certified(solution: Solution, solver: Any, name: str) -> Warned:
+    """Return the warning of a solution that did not reach its gap."""
+    text = ""
+    if not solution.converged:
+
+        def now(parameter: str) -> str:
+            value = getattr(solver, parameter, None)
+            return parameter if value is None else f"{parameter} (now {value:g})"
+
+        text = (
+            f"the fit{name} did not reach the gap asked for: {solution.message.rstrip('.')}. "
+            f"Raise {now('max_iter')}, raise {now('tol')}, or scale the columns of X."
+        )
+    return text, ConvergenceWarning
+
+
+def _separable(problem: Problem | None, solution: Solution) -> Warned:
+    """Return the warning of a minimiser that does not exist."""
+    text = ""
+    if problem is not None and problem.ball.delta == 0 and problem.loss.minimum_at_infinity:
+        z = model_scores(problem.X, solution.coef, solution.intercept)
+        # a margin above 0, or of several scores a label that is more likely than not
+        one = problem.loss.outputs == 1
+        even = problem.loss.value(0.0 * z, problem.y) if one else np.log(2)
+        if (problem.loss.value(z, problem.y) < even)[problem.weights > 0].all():
+            text = (
+                "the classes are separable and delta=0: no minimiser exists, the coefficients are "
+                f"those at which the risk fell below {solution.objective:.3g}. Use delta > 0."
+            )
+    return text, ConvergenceWarning
+
+
+def _constant(problem: Problem | None, solution: Solution, choice: Choice, name: str) -> Warned:
+    """Return the warning of a constant model of rows in chunks at a given delta."""
+    text, delta = "", choice.ball.delta
+    asked = solution.converged and choice.path is None and delta > 0
+    if problem is None and asked and not solution.coef.any():
+        text = (
+            f"every coefficient of the fit{name} is zero: from a smaller delta than {delta:.4g} on "
+            "the constant model is the best answer. Use a smaller delta, or delta='cv'."
+        )
+    return text, UserWarning
+
+
+def _nothing_learned(
+    problem: Problem | None,
+    solution: Solution,
+    risk: float,
+    name: str,
+    columns: Any,
+    *,
+    given: bool,
+) -> Warned:
+    """Return the warning of a model whose mean loss ``risk`` is hardly below a constant one.
+
+    Either some columns are so much larger than others that no delta suits both, or a ``given``
+    delta is so large that beta = 0 is optimal.
+    """
+    if problem is None or not solution.converged or problem.finite:
+        return "", UserWarning
+    ball = problem.ball
+    if ball.delta == 0 or not ball.cost.is_norm or risk < LEARNED * problem.constant[1]:
+        return "", UserWarning
+    large, small = _scales(problem, columns)
+    if large:
+        return (
+            f"the model{name} is hardly better than a constant one, and the columns are of very "
+            f"different scale: {large} against {small}. A move has one price in all columns, so "
+            "scale them first, as in make_pipeline(StandardScaler(), ...)."
+        ), UserWarning
+    # the threshold has a formula for one score, and for labels and targets that stay
+    stays = bool(np.isinf(min(ball.label_cost, ball.target_cost)))
+    if given and stays and problem.loss.outputs == 1 and not np.any(solution.coef):
+        design = Design(problem.X)
+        zero = zero_model(design, problem.y, problem.weights, problem.loss, problem.fit_intercept)
+        size = float(ball.cost.norm(zero.pull))
+        least = zero.threshold(size, problem.loss.lipschitz, ball.order)
+        if 0 < least <= ball.delta:
+            return (
+                f"every coefficient of the fit{name} is zero: delta={ball.delta:.4g} is at or "
+                f"above {least:.4g}, from where on the constant model is the best answer. Use a "
+                "smaller delta, or delta='cv'."
+            ), UserWarning
+    return "", UserWarning
+
+
+def _scales(problem: Problem, columns: Any) -> tuple[str, str]:
+    """Return the columns of the largest and of the least scale in words, if they are far apart."""
+    scale = column_scale(problem.X, problem.weights)
+    matrix = problem.ball.cost.matrix
+    if matrix is not None:
+        scale = scale * np.sqrt(diagonal(matrix))
+    varies = np.flatnonzero(scale > 0)
+    if len(varies) < 2:
+        return "", ""
+    order = varies[np.argsort(scale[varies])]
+    if scale[order[-1]] < APART * scale[order[0]]:
+        return "", ""
+    named = [f"column {j}" if columns is None else repr(str(columns[j])) for j in order]
+    spread = [f"{n} (standard deviation {scale[j]:.2g})" for n, j in zip(named, order, strict=True)]
+    middle = np.sqrt(scale[order[0]] * scale[order[-1]])
+    large = [text for text, j in zip(spread, order, strict=True) if scale[j] > middle]
+    small = [text for text, j in zip(spread, order, strict=True) if scale[j] <= middle]
+    return ", ".join(large[::-1][:NAMED]), ", ".join(small[:NAMED])
+
+
+def _fitted_figures(estimator: Any) -> str:
+    """Return one line of HTML with delta and the risks of a fit, nothing before it."""
+    if not hasattr(estimator, "robust_risk_"):
+        return ""
+    figures = [
+        ("delta", estimator.delta_),
+        ("robust risk", estimator.robust_risk_),
+        ("empirical risk", estimator.empirical_risk_),
+        ("gap", estimator.gap_),
+    ]
+    shown = "; ".join(f"{name} <b>{_listed(value)}</b>" for name, value in figures)
+    return f'<p style="font-family: monospace; margin: 0.3em 0">{shown}</p>'
+
+
+def _listed(value: Any) -> str:
+    values = np.ravel(value)
+    more = ", …" if len(values) > LISTED else ""
+    return ", ".join(f"{v:.4g}" for v in values[:LISTED]) + more

@@ -14,18 +14,27 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import validate_data
 
 from .. import losses
-from ..arrays import as_float, as_index, beside, class_masses, namespace, numpy
-from ..entry import check_places, check_vector, formats, stays
+from ..arrays import (
+    as_float,
+    as_index,
+    beside,
+    check_places,
+    check_vector,
+    class_masses,
+    formats,
+    namespace,
+    numpy,
+    stays,
+)
 from ..losses import Loss
-from .base import DROEstimator
-from .multinomial import model_form
-from .parameters import documented
-from .prices import fit_price
-from .rows import (
+from .base import DROEstimator, documented
+from .parameters import (
     Targets,
     check_weights,
     class_codes,
+    fit_price,
     is_numeric,
+    model_form,
     normalise,
     require_classes,
 )
@@ -72,11 +81,11 @@ class DROClassifier(ClassifierMixin, DROEstimator):  # type: ignore[misc]
         difference of two classes' coefficients; it needs the logistic loss, order 1 and a
         Euclidean cost, "l1" or "linf". "ovr" fits each class against the rest. "auto" is
         "multinomial" where that is possible and labels cannot be changed, else "ovr".
-    label_cost : float > 0 or "cv", default=inf
+    label_cost : float > 0, default=inf
         The price at which the adversary may change a label into any other, in the unit of the
-        cost, beside the price of moving the row; inf: labels cannot be changed. "cv" chooses it
-        with delta from the same folds. In one-vs-rest a label changes between a class and the
-        rest.
+        cost, beside the price of moving the row; inf: labels cannot be changed. More than two
+        classes are then one-vs-rest, and a label changes between a class and the rest. Rows in
+        memory only.
 
     Attributes
     ----------
@@ -152,12 +161,9 @@ class DROClassifier(ClassifierMixin, DROEstimator):  # type: ignore[misc]
             classes,
             None if sample_weight is None else given,
             loss=form.loss,
-            prices={"label_cost": price},
+            label_cost=price,
             note=form.note,
         )
-
-    def _finish(self, targets: Targets) -> None:
-        self.classes_: Any = targets.classes
 
     def decision_function(self, X: Any) -> Array:
         """Return the scores x'beta + b.

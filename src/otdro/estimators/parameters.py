@@ -1,116 +1,505 @@
-"""The documentation of what the two estimators share, written once and shown in full by both."""
+"""What the estimators take: parameters and rows, checked and read.
+
+Rows in memory become ``Targets``, rows in chunks a ``Stream``.
+"""
 
 from __future__ import annotations
 
-from inspect import cleandoc
-from typing import TypeVar
+import warnings
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, NamedTuple
 
-Estimator = TypeVar("Estimator")
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.metrics import get_scorer_names
+from sklearn.utils import check_array
+from sklearn.utils.class_weight import compute_class_weight
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight, _get_feature_names
 
-MODEL = """
-cost : str, Cost, array, metric learner or callable, default="learned"
-    What a move costs the adversary: a distance, taken to the power ``order``.
+from ..arrays import as_float, check_places, check_vector, full, library, namespace, numpy
+from ..chunks import Chunks, open_rows
+from ..costs import Cost, is_function
+from ..design import WRITTEN_UP_TO
+from ..losses import Loss
+from ..memory import require_memory
+from ..problem import check_price
+from ..radius import candidates as cost_candidates
+from ..radius.checks import check_delta, check_deltas, resolve_order
+from ..radius.folds import DEFAULT_FOLDS
+from ..radius.rules import RULES
+from ..solvers import Solver
+from ..wanted import (
+    COUNT,
+    SEED,
+    TOLERANCE,
+    TRUTH,
+    check_settings,
+    is_number,
+    is_truth,
+    is_whole,
+)
 
-    - "euclidean", "l1" or "linf": a norm of the move in the units of the columns. The penalty is
-      its dual norm, so "linf" gives the lasso-type one.
-    - "learned": a blend of the Euclidean cost, ``Spectral``, ``GeometricMean`` and
-      ``Association``, weighted by what the folds say of each; ``cost_.weights_`` tells.
-      ``Learned`` has other candidates, and ``how="choose"``. Where X has more than 2,000 columns,
-      or more than 256 and more than rows, ``GeometricMean`` is left out, and where the rows hold
-      nothing to learn from it is the Euclidean cost; ``message_`` says so.
-    - a Cost of ``otdro.costs``, e.g. ``Mahalanobis(matrix)``, ``FeatureMap()`` or ``Graph``; the
-      matrix of ``Mahalanobis`` is used as given.
-    - a symmetric positive definite array: the same as ``Mahalanobis`` of it.
-    - a metric learner of ``otdro.metrics``, or any object whose ``fit(X, y)`` leaves
-      ``components_`` or ``get_mahalanobis_matrix()``; it is fitted to the rows, and again inside
-      every fold.
-    - a function c(u, x) of two arrays of rows that returns the costs: the cost itself.
-order : {1, 2, "auto"}, default="auto"
-    The power of the distance that is the cost. 1 needs a Lipschitz loss. "auto" is 1 for Lipschitz
-    losses with a norm as cost, else 2.
-delta : float >= 0, "cv" or "theory", default="cv"
-    The bound on the mean cost of the move from the sample to any distribution of the ball, in the
-    units of the cost (squared units of the columns at order 2); 0 is plain empirical risk. "cv"
-    chooses it by folds and ``rule``, "theory" by the robust Wasserstein profile at ``confidence``.
-    A number with ``cost="learned"`` leaves only the cost to the folds.
-solver : {"auto", "exact", "smoothed", "quadrature", "sinkhorn"} or Solver, default="auto"
-    Who solves. "auto" is exact, or stochastic where the cost is a function. An object of
-    ``otdro.solvers`` keeps its own settings, and ``tol`` and ``max_iter`` must be set in it.
-fit_intercept : bool, default=True
-    Whether the score has an intercept b; without one b = 0.
-"""
-
-CHOICE = """
-cv : int, splitter, iterable of splits or None, default=5
-    The folds that choose ``delta`` and the cost. An int makes that many shuffled folds, stratified
-    by label, of whole groups where ``fit`` gets ``groups``, and repeated three times for up to 120
-    rows under the rule "auto"; fewer where rows, members of a class or groups are fewer. None is
-    scikit-learn's default of five.
-scoring : str, callable or None, default=None
-    The score of a model on the test rows of a fold, more is better; None is minus the mean of the
-    own loss, by the weights of the fit. A scorer gets the ``sample_weight`` of the test rows if
-    ``fit`` was given one and the scorer takes it; ``class_weight`` is for training only, as in
-    scikit-learn.
-rule : {"auto", "smoothed", "min", "1se", "profile", "worst"}, default="auto"
-    How fold scores become a delta: "min" takes the best mean score, "1se" the largest delta within
-    one standard error of it, "profile" a multiple of the noise in the coefficients, "smoothed"
-    (which "auto" stands for) the least smoothed out-of-fold loss with the profile as prior. None
-    of these but "min" and "1se" is moved far by one bad row. "worst" minimises the loss of the
-    worst environment, and needs ``groups``; "auto" then divides the number of rows by how alike
-    those of an environment are, so that the prior weighs more.
-deltas : array-like of shape (m,) or None, default=None
-    The grid of deltas that "cv" tries, sorted; None: 20 deltas from the least one at which the
-    coefficients are zero, geometrically down.
-confidence : float in (0, 1), default=0.95
-    The probability with which the ball of ``delta="theory"``, and the confidence region, cover the
-    true coefficients.
-n_jobs : int or None, default=None
-    Folds solved at the same time, as in joblib; None is 1.
-random_state : int, RandomState or None, default=None
-    Shuffles the folds, and seeds a stochastic solver. None is a fixed seed: fits repeat bit for
-    bit whatever numpy's global generator holds.
-tol : float >= 0, default=1e-6
-    The gap at which a solver stops, relative to the risk of the best constant model.
-max_iter : int >= 1, default=1000
-    Iterations after which a solver stops with a ConvergenceWarning.
-verbose : bool, default=False
-    Whether to show the progress of folds and solver on standard error: the INFO lines of the
-    logger "otdro".
-"""
-
-ATTRIBUTES = """
-loss_ : Loss
-    The loss that was fitted.
-ball_ : Ball
-    The ball of distributions: cost, delta and order.
-cost_ : Cost
-    The cost of the ball. A learned one has ``comparison_``, what was tried, and a blend
-    ``weights_``, a dict from each candidate to its share.
-delta_ : float
-    The bound on the mean cost, as given or chosen; one for all classes.
-path_ : Path
-    Only where folds chose: ``deltas`` (m,) descending, and along them, the deltas always the first
-    axis, ``coef`` (m, d), ``intercept``, ``empirical_risk``, ``robust_risk`` and ``gap`` (m,); of
-    more than two classes ``coef`` is (m, K, d), ``intercept`` (m, K), and for one-vs-rest so are
-    the others. Then the fold scores ``score_mean`` and ``score_se`` (m,) (larger is better; None if
-    no folds could be made), ``candidates``, one entry for each cost tried, and ``environments``,
-    where ``fit`` got groups: their ``names`` (G,), ``counts`` (G,) and mean out-of-fold ``losses``
-    (G, m).
-n_iter_ : int
-    Iterations of the solver, at least 1; the most of any class.
-n_features_in_ : int
-    The number of columns.
-feature_names_in_ : ndarray of shape (n_features,)
-    The names of the columns, where X had names that are all strings.
-"""
-
-MARKERS = {"<model>": MODEL, "<choice>": CHOICE, "<attributes>": ATTRIBUTES}
+Array = NDArray[Any]
 
 
-def documented(estimator: type[Estimator]) -> type[Estimator]:
-    """Put the shared parts in the place of their markers in the docstring of a class."""
-    text = cleandoc(estimator.__doc__ or "")
-    for marker, part in MARKERS.items():
-        text = text.replace(marker, part.strip())
-    estimator.__doc__ = text
-    return estimator
+def check_parameters(estimator: Any) -> None:
+    """Refuse a setting that its parameter does not take, whether or not this fit would use it.
+
+    ``loss``, ``cost``, ``order``, ``delta``, ``solver``, ``multi_class`` and the prices of labels
+    and targets are checked where they are resolved.
+    """
+    shared = {"fit_intercept": TRUTH, "random_state": SEED, "tol": TOLERANCE, "max_iter": COUNT}
+    check_settings(estimator, shared)
+    weights, cv, scoring = estimator.class_weight, estimator.cv, estimator.scoring
+    jobs, verbose, share = estimator.n_jobs, estimator.verbose, estimator.confidence
+    if isinstance(weights, Mapping):
+        weighs = all(is_number(weight) and 0 <= weight < np.inf for weight in weights.values())
+    else:
+        weighs = weights is None or (isinstance(weights, str) and weights == "balanced")
+    if is_truth(cv) or isinstance(cv, str | bytes | Mapping | type):
+        splits = False
+    elif is_whole(cv):
+        splits = bool(cv >= 2)
+    elif isinstance(cv, np.ndarray):
+        splits = cv.ndim > 0
+    else:
+        splits = cv is None or hasattr(cv, "split") or isinstance(cv, Iterable)
+    if isinstance(scoring, str):
+        scores = scoring in get_scorer_names()
+    else:
+        scores = scoring is None or (callable(scoring) and not isinstance(scoring, type))
+    for name, accepted, words in (
+        ("class_weight", weighs, "a dict from labels to weights >= 0, 'balanced' or None"),
+        (
+            "cv",
+            splits,
+            "a whole number (at least 2 folds), a splitter, an iterable of splits or None",
+        ),
+        (
+            "scoring",
+            scores,
+            "a name of sklearn.metrics.get_scorer_names(), a function of (model, X, y) or None",
+        ),
+        (
+            "rule",
+            isinstance(estimator.rule, str) and estimator.rule in RULES,
+            f"one of {', '.join(RULES)}",
+        ),
+        ("confidence", is_number(share) and 0 < share < 1, "a number between 0 and 1"),
+        (
+            "n_jobs",
+            jobs is None or (is_whole(jobs) and jobs != 0),
+            "a whole number other than 0, or None",
+        ),
+        (
+            "verbose",
+            is_truth(verbose) or (is_whole(verbose) and verbose >= 0),
+            "True, False or a whole number >= 0",
+        ),
+    ):
+        if not accepted:
+            raise ValueError(f"{name} must be {words}, got {name}={getattr(estimator, name)!r}.")
+    if estimator.deltas is not None:
+        check_deltas(estimator.deltas)
+
+
+FORMS = ("auto", "multinomial", "ovr")
+BINARY = "Two classes: the softmax model is the binary one, with B_1 = -B_0 = beta/2."
+
+
+class Form(NamedTuple):
+    """The loss of the softmax model, None for models of one score, and a sentence to note."""
+
+    loss: Loss | None
+    note: str = ""
+
+
+def model_form(estimator: Any, loss: Loss, classes: int, support: Any) -> Form:
+    """Return the form that ``multi_class`` asks for; refuse a softmax model that does not exist."""
+    asked = estimator.multi_class
+    if not (isinstance(asked, str) and asked in FORMS):
+        raise ValueError(f"unknown multi_class={asked!r}; known: {', '.join(FORMS)}.")
+    if asked == "ovr" or (asked == "auto" and classes == 2):
+        return Form(None)
+    missing = _lacks_softmax(estimator, loss, support)
+    if missing is None and classes == 2:
+        return Form(None, BINARY)
+    if missing is None:
+        return Form(loss.multinomial(classes))
+    if asked == "auto":
+        return Form(None)
+    raise ValueError(f"multi_class='multinomial' {missing}, or multi_class='ovr'.")
+
+
+def _lacks_softmax(estimator: Any, loss: Loss, support: Any) -> str | None:
+    """Return what keeps the softmax model from being exact, and what to use instead."""
+    cost, order = estimator.cost, estimator.order
+    if loss.multinomial(3) is None:
+        return f"needs the logistic loss, got loss={estimator.loss!r}: use loss='logistic'"
+    if order == 2:
+        return "at order 2 has no one-dimensional inner problem: use order=1"
+    if estimator.label_cost != np.inf:
+        return "has no method with a price of labels: use label_cost=inf"
+    if support is not None:
+        return "needs moves to anywhere, not to a given support: leave support out"
+    if isinstance(cost, Cost) and not (cost.euclidean or cost.dual_p in (1.0, np.inf)):
+        return f"needs a Euclidean cost, 'l1' or 'linf', not {cost!r}: use one of them"
+    if is_function(cost):
+        return "needs a cost that is a norm, not a function: use cost='euclidean'"
+    if isinstance(estimator.delta, str) and estimator.delta == "theory":
+        return "has no profile theory: use delta='cv' or a number"
+    if not takes_several_scores(estimator.solver):
+        return f"is solved exactly only, not by solver={estimator.solver!r}: use solver='auto'"
+    return None
+
+
+def takes_several_scores(solver: Any) -> bool:
+    """Whether a solver, by name or as an object, solves for several scores per row."""
+    if isinstance(solver, str):
+        return solver in ("auto", "exact")
+    return isinstance(solver, Solver) and solver.several_scores
+
+
+def fit_price(estimator: Any, name: str, support: Any) -> float:
+    """Return the price of an estimator's parameter; refuse what it cannot go with."""
+    price = getattr(estimator, name)
+    if isinstance(price, str) and price == "cv":
+        raise ValueError(
+            f"{name}='cv' is not supported any more: choose the price by scikit-learn's "
+            f"GridSearchCV over {name}, or give a number > 0."
+        )
+    if isinstance(price, float) and price == np.inf:
+        return price
+    price = check_price(price, name)
+    cost, solver, missing = estimator.cost, estimator.solver, ""
+    if support is not None:
+        missing = "needs moves to anywhere, not to a given support: leave support out"
+    elif is_function(cost):
+        missing = "needs a cost that is a norm, not a function: use cost='euclidean'"
+    elif isinstance(cost, Cost) and not cost.is_norm:
+        missing = f"needs a cost that is a norm, not {cost!r}: use cost='euclidean'"
+    elif isinstance(estimator.delta, str) and estimator.delta == "theory":
+        missing = "has no profile theory: use delta='cv' or a number"
+    elif not takes_several_scores(solver):
+        missing = f"is solved exactly only, not by solver={solver!r}: use solver='auto'"
+    if missing:
+        raise ValueError(f"{name}={price!r} {missing}, or {name}=inf.")
+    return price
+
+
+#: Entries up to which sums of squares of rows, and products of two, stay finite.
+LARGEST = 1e75
+#: The largest entry from which on sums of squares of rows, and products of two, are not zero.
+SMALLEST = 1e-75
+#: Names of columns that an error quotes, at most.
+SHOWN = 5
+
+
+@dataclass(frozen=True, eq=False)
+class Targets:
+    """The targets of a fit.
+
+    ``ys`` are the target vectors, one for each problem to solve, ``weights`` those of the rows
+    with sum 1, ``y`` the labels or targets as given and ``classes`` the distinct labels (None for
+    regression). ``sample_weight`` are the weights as given, None if there were none. ``loss`` is
+    that of the softmax model, None where it is the estimator's own. The prices are those of a
+    label or target, ``note`` is a sentence about the model for ``message_``.
+    """
+
+    ys: list[Array]
+    weights: Array
+    y: Array
+    classes: Array | None
+    sample_weight: Array | None
+    loss: Loss | None = None
+    label_cost: float = np.inf
+    target_cost: float = np.inf
+    note: str = ""
+
+
+def check_rows(rows: Any, X: Any, name: str, names: Array | None, least: int = 1) -> Any:
+    """Return further ``rows`` as an array with the columns of X, None if there are none.
+
+    ``names`` are those of the columns of X, None if they have none.
+    """
+    if rows is None:
+        return None
+    check_places(X, **{name: rows})
+    check_names(rows, name, names)
+    rows = check_array(
+        numpy(rows) if library(rows) is not None else rows,
+        accept_sparse="csr",
+        dtype=np.float64,
+        input_name=name,
+        ensure_min_samples=least,
+        estimator=name,
+    )
+    if rows.shape[1] != X.shape[1]:
+        raise ValueError(f"{name} has {rows.shape[1]} columns but X has {X.shape[1]}.")
+    return rows
+
+
+def check_names(rows: Any, name: str, names: Array | None) -> None:
+    """Refuse rows whose columns have other names than those of X, or another order of them.
+
+    Where only one of the two has names, columns are taken by position, with a warning.
+    """
+    own = _get_feature_names(rows)
+    if own is None and names is None:
+        return
+    if own is None or names is None:
+        with_names, without = ("X", name) if own is None else (name, "X")
+        warnings.warn(
+            f"{with_names} has feature names, but {without} has none: the columns of {name} are "
+            "taken by position.",
+            UserWarning,
+            stacklevel=2,
+        )
+        return
+    if len(own) == len(names) and all(own == names):
+        return
+    missing = [one for one in names.tolist() if one not in set(own)]
+    further = [one for one in own.tolist() if one not in set(names)]
+    if missing or further:
+        parts = [("lacks the columns", missing), ("has the columns", further)]
+        what = " and ".join(f"{verb} {some[:SHOWN]}" for verb, some in parts if some)
+        raise ValueError(f"{name} {what}, unlike X: give it the columns of X.")
+    raise ValueError(
+        f"{name} has the columns of X in another order: pass {name}[X.columns] instead."
+    )
+
+
+def check_magnitude(X: Any) -> None:
+    """Refuse rows whose squares are beyond the largest number, or below the smallest."""
+    if library(X) is not None:
+        return
+    if isinstance(X, np.ndarray) and X.flags.forc:
+        every = X.ravel(order="K")
+        with np.errstate(over="ignore", invalid="ignore"):
+            squares = float(every @ every)
+        # one pass where two would be needed: no entry is above the sum of squares, or 1
+        if SMALLEST <= squares <= LARGEST:
+            return
+    largest = max(abs(float(X.max())), abs(float(X.min())))
+    if 0 < largest < SMALLEST:
+        raise ValueError(
+            f"X has entries up to {largest:.3g} only, whose squares are below the smallest number: "
+            f"scale the columns so that some are above {SMALLEST:.0g}."
+        )
+    if largest > LARGEST:
+        raise ValueError(
+            f"X has entries up to {largest:.3g}, whose squares are beyond the largest number: "
+            f"scale the columns so that they are below {LARGEST:.0g}."
+        )
+
+
+def is_numeric(labels: Any) -> bool:
+    """Whether labels are numbers, which an array on a device can hold."""
+    return library(labels) is not None or np.asarray(labels).dtype.kind in "biuf"
+
+
+def class_codes(y: Any) -> tuple[Array, Any]:
+    """Return the distinct labels, sorted, and the number of each row's label among them."""
+    if library(y) is None and y.dtype.kind not in "biuf":
+        check_classification_targets(y)
+        classes, codes = np.unique(y, return_inverse=True)
+        return classes, codes
+    xp = namespace(y)
+    low, high = xp.min(y), xp.max(y)
+    upper = y == high
+    # two labels need no sorting of all rows
+    if bool(low < high) and bool(xp.all(upper | (y == low))):
+        known = numpy(xp.stack([low, high]))
+        # whole numbers are labels; others are for scikit-learn to judge
+        if np.any(known != np.round(known)):
+            check_classification_targets(known)
+        return known, 1 * upper
+    # the standard leaves the order of distinct values open
+    known = xp.sort(xp.unique_values(y))
+    check_classification_targets(numpy(y) if library(y) is None else numpy(known))
+    return numpy(known), xp.searchsorted(known, y)
+
+
+def check_weights(X: Any, sample_weight: Any) -> Array:
+    """Return nonnegative weights of the rows, 1 each if none are given."""
+    if sample_weight is None:
+        weights: Array = full(X.shape[0], 1.0, X)
+        return weights
+    if library(X) is None:
+        weights = _check_sample_weight(sample_weight, X, dtype=np.float64)
+    else:
+        weights = as_float(check_vector(sample_weight, X, "sample_weight"))
+    if weights.min() < 0:
+        raise ValueError(f"sample_weight must be nonnegative, got {float(weights.min()):g}.")
+    return weights
+
+
+def normalise(weights: Array, name: str) -> Array:
+    """Return the weights divided by their sum; refuse a sum of 0, naming where they came from."""
+    total = weights.sum()
+    if not total > 0:
+        raise ValueError(f"{name} leaves no row with positive weight.")
+    return weights / total
+
+
+def check_pair(rows: Any) -> tuple[Any, Any]:
+    """Return (X, y); refuse what is not a pair."""
+    if not (isinstance(rows, tuple | list) and len(rows) == 2):
+        raise ValueError(f"rows must be a pair (X, y), got {type(rows).__name__}.")
+    return rows[0], rows[1]
+
+
+def require_classes(classes: Array, mass: Array) -> None:
+    """Refuse fewer than two classes of positive weight, and classes without weight."""
+    if np.count_nonzero(mass) < 2:
+        raise ValueError(
+            f"the classifier needs two classes with positive weight, got one class: "
+            f"{classes[mass > 0].tolist()}."
+        )
+    if not mass.all():
+        raise ValueError(
+            f"the classes {classes[mass == 0].tolist()} have no weight: leave their rows out."
+        )
+
+
+#: Memory that a fit in memory takes at most, as a multiple of X in float64.
+IN_MEMORY = 3.0
+#: Arguments of ``fit`` that may come in chunks beside X, by their names there.
+BESIDE = {"sample_weight": "w", "groups": "group"}
+#: Parameters that rows in chunks do not take, with the values that stand for none.
+FIXED: dict[str, tuple[Any, ...]] = {
+    "scoring": (None,),
+    "solver": ("auto", "exact"),
+    "label_cost": (np.inf,),
+    "target_cost": (np.inf,),
+}
+
+
+def reads_chunks(model: Any, X: Any, loss: Loss, extra: dict[str, Any]) -> bool:
+    """Whether a fit to X in chunks reads it so; a mapped file that it cannot is read into memory.
+
+    That is refused where the memory is too small, with what keeps the fit from chunks.
+    """
+    from ..radius.chunks import lacks
+
+    if not isinstance(X, np.ndarray):
+        return True
+    try:
+        _require_plain(model, extra)
+        _folds(model)
+        tried = cost_candidates.resolve(model.cost, X)
+        reason = lacks(loss, resolve_order(model.order, loss, tried.cost), tried)
+    except ValueError as refused:
+        reason = str(refused)
+    if reason is None:
+        return True
+    need = IN_MEMORY * 8.0 * X.size
+    require_memory(need, "a fit in memory to all of X", f"it cannot read X in chunks. {reason}")
+    return False
+
+
+def open_stream(model: Any, X: Any, y: Any, loss: Loss, extra: dict[str, Any]) -> tuple[Any, str]:
+    """Return the rows in chunks after the pass that counts them, and a note about the model."""
+    from ..radius.chunks import group_folds
+    from ..solvers.streamed import opened
+
+    _require_plain(model, extra)
+    chunks = open_rows(X, y, **{part: extra[name] for name, part in BESIDE.items()})
+    _require_size(chunks)
+    folds = _folds(model)
+    grouped = extra["groups"] is not None and folds.count > 0
+    grouping = partial(group_folds, folds) if grouped else None
+    stream = opened(chunks, loss, bool(model.fit_intercept), folds, grouping)
+    note = ""
+    if stream.classes is not None:
+        form = model_form(model, loss, len(stream.classes), None)
+        stream, note = _with_class_weights(stream, model), form.note
+        if form.loss is not None:
+            stream = replace(stream, loss=form.loss)
+            side = (chunks.d + 1) * (form.loss.outputs - 1)
+            # the Newton matrix over the rows so far, that of a chunk, and a few to factorise it
+            what = f"a softmax model of {form.loss.outputs} classes and {chunks.d} columns"
+            require_memory(8.0 * 6 * side**2, what, "use multi_class='ovr', or leave out columns")
+    for f in range(stream.folds.count):
+        if not np.all(stream.mass(f) > 0) or not stream.held(f) > 0:
+            raise ValueError(
+                f"fold {f} of {stream.folds.count} has no rows, or leaves a class without any: use "
+                "fewer folds as cv, or a number as delta."
+            )
+    return stream, note
+
+
+def _require_plain(model: Any, extra: dict[str, Any]) -> None:
+    """Refuse what is for rows in memory."""
+    for name, value in extra.items():
+        if value is not None and name not in BESIDE:
+            raise ValueError(
+                f"{name} is for rows in memory, and X comes in chunks: leave {name} out."
+            )
+    for name, known in FIXED.items():
+        value = getattr(model, name, known[0])
+        if not any(value is one or value == one for one in known):
+            raise ValueError(
+                f"{name}={value!r} is for rows in memory, and X comes in chunks: use "
+                f"{name}={known[0]!r}."
+            )
+    if model.rule == "worst" and extra["groups"] is None:
+        raise ValueError("rule='worst' needs groups: fit(X, y, groups=...), or use rule='auto'.")
+
+
+def _require_size(chunks: Chunks) -> None:
+    """Refuse too few rows, and columns whose matrices would not fit into memory."""
+    if chunks.n < 2:
+        raise ValueError(f"a fit needs at least 2 rows, got {chunks.n}.")
+    if chunks.d > WRITTEN_UP_TO:
+        raise ValueError(
+            f"rows in chunks may have {WRITTEN_UP_TO} columns, got {chunks.d}: fit to a part of "
+            "the columns, or to rows that fit into memory."
+        )
+    # a few matrices of d x d, rows kept for the start, and a chunk in float64
+    need = 8.0 * (40 * chunks.d**2 + 2**25)
+    require_memory(need, f"a fit with {chunks.d} columns", "leave out columns")
+
+
+def _folds(model: Any) -> Any:
+    """Return the folds that the fit needs: none where delta and cost are given."""
+    from ..solvers.streamed import Folds
+
+    delta = check_delta(model.delta)
+    learns = (isinstance(model.cost, str) and model.cost == "learned") or hasattr(model.cost, "how")
+    if delta != "cv" and not learns:
+        return Folds()
+    cv = DEFAULT_FOLDS if model.cv is None else model.cv
+    if isinstance(cv, bool) or not isinstance(cv, int | np.integer):
+        raise ValueError(
+            f"folds of rows in chunks are made from the numbers of the rows: give a number as cv, "
+            f"got {type(cv).__name__}."
+        )
+    if cv < 2:
+        raise ValueError(f"cv must be at least 2 folds, got cv={cv}.")
+    seed = model.random_state
+    if seed is None or isinstance(seed, int | np.integer):
+        return Folds(int(cv), int(seed or 0))
+    raise ValueError(f"rows in chunks need an int or None as random_state, got {seed!r}.")
+
+
+def _with_class_weights(stream: Any, model: Any) -> Any:
+    """Return the stream with the weights of its classes; refuse a class without weight."""
+    classes, counts = stream.classes, stream.counts.sum(axis=0)
+    assert classes is not None
+    require_classes(classes, stream.mass())
+    if model.class_weight is None:
+        return stream
+    # "balanced" is n/(K n_k); a dict is looked up
+    balanced = isinstance(model.class_weight, str) and model.class_weight == "balanced"
+    factors = (
+        counts.sum() / (len(classes) * counts)
+        if balanced
+        else compute_class_weight(model.class_weight, classes=classes, y=classes)
+    )
+    weighed = replace(stream, factors=np.asarray(factors, dtype=float))
+    require_classes(classes, weighed.mass())
+    return weighed

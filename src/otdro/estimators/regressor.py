@@ -11,18 +11,11 @@ from sklearn.base import RegressorMixin
 from sklearn.utils import check_array, column_or_1d
 from sklearn.utils.validation import validate_data
 
-from ..arrays import as_float
-from ..entry import check_places, check_vector, formats, stays
+from ..arrays import as_float, check_places, check_vector, formats, stays
 from ..losses import Loss
 from ..radius.checks import check_targets
-from .base import DROEstimator
-from .parameters import documented
-from .prices import fit_price
-from .rows import (
-    Targets,
-    check_weights,
-    normalise,
-)
+from .base import DROEstimator, Fitted, documented
+from .parameters import Targets, check_weights, fit_price, normalise
 
 if TYPE_CHECKING:
     from ..worst_case import WorstCase
@@ -45,10 +38,10 @@ class DRORegressor(RegressorMixin, DROEstimator):  # type: ignore[misc]
         size.
     <model>
     <choice>
-    target_cost : float > 0 or "cv", default=inf
+    target_cost : float > 0, default=inf
         The price kappa at which the adversary may move a target by t, kappa abs(t) at order 1 and
-        kappa t^2 at order 2, beside the price of moving the row; inf: targets cannot be moved.
-        "cv" chooses it with delta from the same folds.
+        kappa t^2 at order 2, beside the price of moving the row; inf: targets cannot be moved. Rows
+        in memory only.
 
     Attributes
     ----------
@@ -99,11 +92,12 @@ class DRORegressor(RegressorMixin, DROEstimator):  # type: ignore[misc]
         y = as_float(y)
         given = check_weights(X, sample_weight)
         weights = normalise(given, "sample_weight")
-        prices = {"target_cost": fit_price(self, "target_cost", support)}
+        price = fit_price(self, "target_cost", support)
         known = None if sample_weight is None else given
-        return X, Targets([y], weights, y, None, known, prices=prices)
+        return X, Targets([y], weights, y, None, known, target_cost=price)
 
-    def _finish(self, targets: Targets) -> None:
+    def _store(self, fitted: Fitted) -> None:
+        super()._store(fitted)
         self.coef_ = self.coef_[0]
         self.intercept_ = float(self.intercept_[0])
 

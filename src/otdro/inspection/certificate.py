@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..costs import Cost
-from ..duality import pair_norms, priced_pair_risk, priced_risk, worst_risk
+from ..duality import pair_norms, priced_risk, worst_risk
 from ..losses import Softmax
 from ..problem import Ball
 from .linear import LinearModel
@@ -203,15 +203,12 @@ def _risk(model: LinearModel, z: Array, y: Array, weights: Array, w: float, ball
 def _softmax_risk(
     scores: Array, own: Array, weights: Array, model: LinearModel, ball: Ball
 ) -> float:
-    """Return mean CE + delta max ||B_k - B_y||_* over labels y that occur, or may be changed to.
+    """Return mean CE + delta max ||B_k - B_y||_* over labels y that occur.
 
     At order 2 a mean squared move of delta is a mean move of at most sqrt(delta): the same bound
     with that, which is not attained.
     """
     norms = pair_norms(ball.cost, model.coef)
-    if np.isfinite(ball.label_cost):
-        largest = float(norms.max())
-        return priced_pair_risk(scores, own, weights, largest, ball.delta, ball.label_cost).risk
     plain = float(weights @ Softmax(len(model.coef)).value(scores, own))
     slope = float(norms[np.unique(own[weights > 0])].max())
     return plain + slope * (ball.delta if ball.order == 1 else np.sqrt(ball.delta))

@@ -345,11 +345,13 @@ def _drift_advice(audit: Audit) -> list[str]:
             "--at-delta D ends with exit code 3 where accuracy A is not certified at delta D."
         ]
     moved = shorten(drift.columns.names[int(drift.columns.order()[0])], NAME)
+    ask = "label some of them, " if audit.classes is not None else "get some of their targets, "
+    ask = ask if drift.accuracy["new"] is None else ""
     by_verdict = {
         "inside": "The new rows are within what was certified: keep watching them.",
         "outside": (
             f"The new rows are farther away than what was certified, {moved} farthest: find out "
-            "why, label some of them, and fit again with them."
+            f"why, {ask}and fit again with them."
         ),
         "cannot tell": (
             "Whether the new rows are within what was certified cannot be told: gather more of "

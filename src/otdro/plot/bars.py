@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ..comparison import Score, standard_error
+from ..comparison import NAMES, Score, standard_error
 from ..costs import Cost
 from ..costs.table import CostTable
 from .display import FAINT, OTHER, OURS, Display, bars, names_of
@@ -206,7 +206,7 @@ def comparison(ax: Any, scores: Sequence[Score], measure: str) -> list[Any]:
     # a plain model that has run off to infinity must not flatten the others
     if values.min() > 0 and values.max() > 20 * np.median(values):
         ax.set_xscale("log")
-    ax.set_yticks(range(len(methods)), methods)
+    ax.set_yticks(range(len(methods)), [NAMES.get(method, method) for method in methods])
     ax.set_ylim(len(methods) - 0.5, -0.5)
     ax.set_xlabel(f"test {measure}: splits (dots), mean ± standard error")
     ax.spines[["top", "right"]].set_visible(False)

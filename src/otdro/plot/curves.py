@@ -259,8 +259,7 @@ class CoefficientPathDisplay:
     def _largest(self) -> list[int]:
         """Return the columns that are named, those with the largest coefficients first."""
         size = np.abs(self.coef).max(axis=tuple(range(self.coef.ndim - 1)))
-        found: list[int] = np.argsort(-size, kind="stable")[:NAMED].tolist()
-        return found
+        return [int(j) for j in np.argsort(-size, kind="stable")[:NAMED]]
 
     def _panel(self, ax: Any, coef: Array) -> tuple[list[Any], Any]:
         """Draw the coefficients (m, d) of one model; return its lines and the mark of delta."""

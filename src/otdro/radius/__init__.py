@@ -1,11 +1,11 @@
 """Choosing delta: the whole path, cross-validation, and the robust Wasserstein profile."""
 
-from ..problem import Sample as Sample
 from .grid import Path, path
+from .profile import ConfidenceRegion as ConfidenceRegion
+from .profile import confidence_region as confidence_region
 from .profile import theory
-from .region import ConfidenceRegion as ConfidenceRegion
-from .region import confidence_region as confidence_region
+from .selection import Choice as Choice
+from .selection import Settings as Settings
 from .selection import choose as choose
-from .trials import Settings as Settings
 
 __all__ = ["Path", "path", "theory"]

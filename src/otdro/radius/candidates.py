@@ -1,4 +1,8 @@
-"""The costs a fit chooses among: one that is given, or the Euclidean and learned ones."""
+"""The costs a fit chooses among: one that is given, or the Euclidean and learned ones.
+
+Where columns have very different spreads, learned costs may measure each column by its own spread
+(``spreads_far_apart``). ``Comparison`` is what a fit says about the costs that it tried.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +15,15 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from .. import costs as known
-from ..arrays import library, namespace
+from ..arrays import library, namespace, numpy
 from ..costs import CallableCost, Cost, Mahalanobis, Norm
-from ..costs.mahalanobis import blend, identity, is_structured, written
-from ..design import FEW_ROWS_UP_TO, WRITTEN_UP_TO, is_wide
+from ..costs.mahalanobis import blend, identity, is_structured, of_diagonal, written
+from ..design import FEW_ROWS_UP_TO, WRITTEN_UP_TO, column_scale, is_wide
+from ..fences import column_spreads
 from ..metrics import Learned, learn
 from ..pairs import NoPairsError, sketch, teaching_rows
 from ..problem import Sample
 from .checks import is_array
-from .units import in_own_units
 
 Array = NDArray[Any]
 
@@ -33,6 +37,9 @@ MEASURED_BY_SPREAD = (
 NO_METRIC_LEARNED = (
     "The rows hold nothing to learn a metric from, so that of the feature map is the identity."
 )
+#: Columns whose spreads differ by this factor may have units that have nothing to do with each
+#: other; below it a price common to all columns loses little.
+FAR_APART = 10.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,3 +228,129 @@ def _learnable(learned: Learned, X: Any) -> Candidates:
     note = f"{many}, so the cost is Euclidean."
     warnings.warn(f"{note} Set cost='euclidean' to choose that.", UserWarning, stacklevel=2)
     return Candidates(cost=Norm(2), note=note)
+
+
+def spreads_far_apart(sample: Sample) -> Array | None:
+    """Return the spread of every column where some are far apart, else None.
+
+    They are so by their standard deviations and also with every column on its fence: neither a
+    few cells far out nor the long tail of a standardised column makes a unit. Sparse rows have no
+    units, since most of their cells say that something is not there.
+    """
+    X = sample.X
+    if hasattr(X, "toarray") or X.shape[1] > WRITTEN_UP_TO:
+        return None
+    rows, weights = numpy(X), numpy(sample.weights)
+    plain = column_scale(rows, weights)
+    if not _far_apart(plain[plain > 0]):
+        return None
+    spread, has_quartiles = column_spreads(rows, weights)
+    known = has_quartiles & (plain > 0) & (spread > 0)
+    if not _far_apart(spread[known]):
+        return None
+    # a column without a spread of its own has one price or another: none moves it
+    return np.where((plain > 0) & (spread > 0), spread, np.median(spread[known]))
+
+
+def _far_apart(spread: Array) -> bool:
+    return len(spread) > 1 and bool(spread.max() > FAR_APART * spread.min())
+
+
+def in_own_units(units: Array, matrix: Any = None) -> Any:
+    r"""Return the matrix on rows x of a cost on x/units: :math:`D\Lambda D`, without one of I.
+
+    :math:`D \propto \mathrm{diag}(1/\mathrm{units})` has :math:`\mathrm{tr}\,D^2 = d`.
+    """
+    # relative to the least: the inverse squares of very large units would vanish
+    price = units.min() / units
+    price = price * np.sqrt(len(units) / np.sum(price**2))
+    if matrix is None:
+        return of_diagonal(price**2) if len(price) > FEW_ROWS_UP_TO else np.diag(price**2)
+    return matrix.in_units(price) if is_structured(matrix) else price[:, None] * matrix * price
+
+
+@dataclass(frozen=True, eq=False)
+class CandidateScore:
+    """A cost that was tried: its ``name``, deltas, fold scores, the ``delta`` that the rule chose
+    for it with its mean ``score`` (more is better) and the rule's ``criterion`` (less is better),
+    whether the cost itself was ``chosen``, and its ``weight`` in the cost of the fit."""
+
+    name: str
+    deltas: Array
+    score_mean: Array
+    score_se: Array
+    delta: float
+    score: float
+    criterion: float
+    chosen: bool
+    weight: float
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """The candidates for a cost under one ``rule``, of which the fit took one, or their blend.
+
+    The criterion of rule "auto" is n log of the smoothed out-of-fold loss plus a prior, so that a
+    ``margin`` of m is a factor exp(m) in likelihood; for the others it is minus the score.
+    """
+
+    rule: str
+    candidates: list[CandidateScore]
+
+    @property
+    def winner(self) -> CandidateScore:
+        """The candidate that was chosen."""
+        return next(c for c in self.candidates if c.chosen)
+
+    @property
+    def blended(self) -> bool:
+        """Whether the fit took a blend of the candidates."""
+        return sum(c.weight > 0 for c in self.candidates) > 1
+
+    @property
+    def runner_up(self) -> CandidateScore | None:
+        """The best of the others, None if there was one candidate only."""
+        others = [c for c in self.candidates if not c.chosen]
+        return min(others, key=lambda c: c.criterion, default=None)
+
+    @property
+    def margin(self) -> float:
+        """The criterion of the runner-up minus that of the winner, inf without a runner-up.
+
+        It may be negative for a blend, which is taken for what it is worth on average.
+        """
+        second = self.runner_up
+        return np.inf if second is None else second.criterion - self.winner.criterion
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return one dict per candidate, in the order they were given."""
+        names = ("name", "delta", "score", "criterion", "chosen", "weight")
+        return [{name: getattr(c, name) for name in names} for c in self.candidates]
+
+    def __str__(self) -> str:
+        width = min(max(4, *(len(c.name) for c in self.candidates)), 35)
+        weight = f"  {'weight':>6}" if self.blended else ""
+        head = f"  {'cost':<{width}}  {'delta':>10}  {'fold score':>10}  {'criterion':>9}"
+        lines = [head + weight]
+        for c in sorted(self.candidates, key=lambda c: (not c.chosen, c.criterion)):
+            weight = f"  {c.weight:>6.2f}" if self.blended else ""
+            lines.append(
+                f"{'*' if c.chosen else ' '} {c.name[:width]:<{width}}  {c.delta:>10.4g}  "
+                f"{c.score:>10.4g}  {c.criterion:>9.4g}{weight}"
+            )
+        return "\n".join([self._headline(), *lines])
+
+    def _headline(self) -> str:
+        second = self.runner_up
+        if second is None:
+            return f"{self.winner.name}, the only candidate."
+        if self.blended:
+            parts = [c for c in self.candidates if not c.chosen]
+            return (
+                f"A blend of {len(parts)} costs, weighted by the criterion of\n"
+                f"rule {self.rule!r} (less is better):"
+            )
+        return (
+            f"{self.winner.name} won over {second.name}\nby {self.margin:.3g} in the criterion of "
+            f"rule {self.rule!r} (less is better):"
+        )

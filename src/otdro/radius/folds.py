@@ -1,114 +1,58 @@
-"""Cross-validation of a path: whatever is learned, the cost too, is learned inside the fold."""
+"""The folds: which rows train and test, the models fitted inside them, and their scores.
+
+Whatever is learned, the cost too, is learned inside the fold. A fold is the problem of all rows in
+which the rows left out have weight 0, so that a solver can share passes between the path over all
+rows and its folds.
+"""
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
-from logging import INFO
+from inspect import Parameter, signature
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
 from numpy.typing import NDArray
-from sklearn.exceptions import ConvergenceWarning
+from sklearn.base import clone
+from sklearn.metrics import check_scoring
+from sklearn.model_selection import (
+    GroupKFold,
+    KFold,
+    StratifiedGroupKFold,
+    StratifiedKFold,
+    check_cv,
+)
 
-from ..arrays import beside, namespace, numpy, pick
+from ..arrays import beside, full, library, namespace, numpy, pick
 from ..costs import Cost
 from ..design import model_scores
+from ..losses import Loss
 from ..problem import Sample
 from ..progress import logger
 from ..solvers import Solver
-from .candidates import Candidates
-from .grid import Solved, solve_with_folds
-from .splitting import Split
-from .unlabelled import Corrections, correction
+from .evidence import Corrections, FoldScores, blocks, correction
+from .grid import Solved
 
 Array = NDArray[Any]
+Split = tuple[Array, Array]
 
 #: The gap, relative to the constant model's risk, to which models inside folds are solved at least.
 FOLD_TOL = 1e-4
-#: Scores of tested rows that a rule looks at in one go.
-ENTRIES = 1_000_000
-
-
-@dataclass(frozen=True, eq=False)
-class FoldScores:
-    """One candidate's folds: ``scores`` (F, m), larger is better; of each fold the ``rows`` it
-    tested, their model scores ``z`` (K, rows, m), and the cost, learned from its training rows.
-
-    ``path`` is that over all rows, where it was found with the folds; ``corrections`` what rows
-    without labels say, where there are some.
-    """
-
-    scores: Array
-    rows: list[Array]
-    z: list[Array]
-    costs: list[Cost]
-    path: Solved | None = None
-    corrections: Corrections | None = None
-
-    def entries(
-        self, k: int, weights: Array, columns: slice = slice(None)
-    ) -> tuple[Array, Array, Array]:
-        """Return tested rows (E,), their scores (E, m) for target k, and their shares (E,) of 1.
-
-        A row that several folds tested shares its weight among its entries; one that no fold
-        tested has none. ``columns`` are the deltas asked for.
-        """
-        rows, times = self.tested
-        share = weights[rows] / times
-        z = namespace(weights).concat([z[k][:, columns] for z in self.z])
-        return rows, z, share / share.sum()
-
-    def shares(self, weights: Array) -> Array:
-        """Return the share of the tested weight that each fold has, (F,)."""
-        _, _, share = self.entries(0, weights, slice(0))
-        ends = np.cumsum([len(rows) for rows in self.rows])[:-1]
-        return np.array([part.sum() for part in np.split(numpy(share), ends)])
-
-    @cached_property
-    def tested(self) -> tuple[Array, Array]:
-        """The tested rows, fold after fold (E,), and how often each of them is tested."""
-        rows, z = np.concatenate(self.rows), self.z[0]
-        return beside(rows, z), beside(np.bincount(rows)[rows], z)
-
-    def forget_rows(self) -> None:
-        """Let go of the scores of rows, of which there may be many, once a rule has seen them."""
-        self.z.clear()
-
-    def blocks(self) -> list[slice]:
-        """Return the deltas in parts of at most ``ENTRIES`` scores, so that copies are small."""
-        return _blocks(self.scores.shape[1], sum(len(rows) for rows in self.rows))
-
-    @property
-    def mean(self) -> Array:
-        """The mean score over folds."""
-        return self.scores.mean(axis=0)
-
-    @property
-    def se(self) -> Array:
-        """Its standard error."""
-        F = len(self.scores)
-        return self.scores.std(axis=0, ddof=1) / np.sqrt(F) if F > 1 else np.zeros_like(self.mean)
-
-    @property
-    def repeats(self) -> float:
-        """How often a tested row is tested."""
-        rows = np.concatenate(self.rows)
-        return len(rows) / len(np.unique(rows))
-
-    def paired_error(self, place: int, other: FoldScores, other_place: int) -> float:
-        """Return the standard error of the mean difference to other scores on the same folds.
-
-        Folds of a repetition say nothing new: F of them in r repetitions count as F/r.
-        """
-        difference = self.scores[:, place] - other.scores[:, other_place]
-        F = len(difference)
-        if F == 1:
-            return float(np.inf)
-        return float(difference.std(ddof=1) * np.sqrt(self.repeats / F))
+#: Folds of ``cv=None``, as in scikit-learn.
+DEFAULT_FOLDS = 5
+NO_PAIR = "every split of cv must be a pair (train, test) of arrays of row numbers, got {!r}."
+#: Rows up to which costs are compared on all of them.
+ALL_UP_TO = 2_000
+#: Rows on which costs are compared at least where rows are more.
+COMPARE_ON = 1_000
+#: Rows per column on which costs are compared at least.
+PER_COLUMN = 10
+#: Rows of the rarest class on which costs are compared at least.
+OF_A_CLASS = 100
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,197 +65,361 @@ class FoldFits:
     sample: Sample
     order: int
     solver: Solver
+    splits: list[Split]
     scorer: Any = None
     unlabelled: Array | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class AskedPath:
-    """What is asked of a candidate: its cost over all rows, its ``deltas``, the gap of its path."""
-
-    cost: Cost
-    deltas: Array
-    tol: float
+    n_jobs: int | None = None
 
 
 def cross_validate(
-    fits: FoldFits,
-    candidates: Candidates,
-    asked: list[AskedPath],
-    pairs: list[Split],
-    n_jobs: int | None = None,
-    learned: list[list[Cost]] | None = None,
-) -> list[FoldScores]:
-    """Return the fold scores of every candidate along the deltas asked for.
+    fits: FoldFits, name: str, cost: Cost, costs: list[Cost], deltas: Array, tol: float = 0.0
+) -> FoldScores:
+    """Return what the folds say of a cost along its deltas, and the path over all rows.
 
-    ``learned`` are the costs of the candidates in every fold where they are known already.
+    ``costs`` are learned outside each fold; ``tol`` is the gap of the path over all rows.
     """
-    parts = _parts(len(pairs), effective_n_jobs(n_jobs))
-    arriving = Parallel(n_jobs=n_jobs, return_as="generator")(
-        delayed(_folds_of)(
-            fits, candidates, asked, pairs[part], None if learned is None else learned[part]
-        )
-        for part in parts
+    begun = perf_counter()
+    pairs = fits.splits
+    size = -(-len(pairs) // effective_n_jobs(fits.n_jobs))
+    parts = [slice(i, i + size) for i in range(0, len(pairs), size)]
+    solved = Parallel(n_jobs=fits.n_jobs)(
+        delayed(_fit_folds)(fits, pairs[part], cost, costs[part], deltas, tol) for part in parts
     )
-    folds: list[list[_Scored]] = []
-    for part in arriving:
-        for fold in part:
-            folds.append(fold)
-            if logger.isEnabledFor(INFO):
-                _log(fold, len(folds), len(pairs), candidates.names)
-    _warn_of_unsolved([sum(part.failed for part in fold) for fold in folds])
-    _require_numbers([[part.scores for part in fold] for fold in folds])
-    tests = [test for _, test in pairs]
-    return [
-        FoldScores(
-            np.stack([fold[c].scores for fold in folds]),
-            tests,
-            [fold[c].z for fold in folds],
-            [fold[c].cost for fold in folds],
-            folds[0][c].path,
-            _corrections(fits, [fold[c].correction for fold in folds]),
-        )
-        for c in range(len(asked))
-    ]
-
-
-def _corrections(fits: FoldFits, found: list[Array | None]) -> Corrections | None:
-    if fits.unlabelled is None:
-        return None
-    return Corrections(len(fits.unlabelled), np.stack([each for each in found if each is not None]))
-
-
-@dataclass(frozen=True, eq=False)
-class _Scored:
-    """One candidate in one fold: ``scores`` (m,), ``z`` (K, test, m), cost, unsolved fits, time,
-    the path over all rows, where it was found with the folds, and the ``correction`` (K, 2, m)."""
-
-    scores: Array
-    z: Array
-    cost: Cost
-    failed: int
-    seconds: float
-    path: Solved | None
-    correction: Array | None
-
-
-def _log(fold: list[_Scored], number: int, total: int, names: list[str]) -> None:
-    for name, part in zip(names, fold, strict=True):
+    path = solved[0][0]
+    folds = [fold for _, part in solved for fold in part]
+    seconds = (perf_counter() - begun) / len(pairs)
+    for f, fold in enumerate(folds):
         logger.info(
             "fold %d of %d: cost %s, best score %.4g, %.2f s",
-            number,
-            total,
+            f + 1,
+            len(folds),
             name,
-            part.scores.max(),
-            part.seconds,
+            fold.scores.max(),
+            seconds,
         )
-
-
-def _parts(total: int, count: int) -> list[slice]:
-    """Return the numbers of the folds in at most ``count`` parts of even size."""
-    size = -(-total // count)
-    return [slice(i, i + size) for i in range(0, total, size)]
-
-
-def _folds_of(
-    fits: FoldFits,
-    candidates: Candidates,
-    asked: list[AskedPath],
-    pairs: list[Split],
-    learned: list[list[Cost]] | None,
-) -> list[list[_Scored]]:
-    """Return what some folds say about every candidate."""
-    sample = fits.sample
-    trains = [train for train, _ in pairs]
-    found = learned or [candidates.costs(sample.rows(train)) for train in trains]
-    results: list[list[_Scored]] = [[] for _ in pairs]
-    for costs, each in zip(zip(*found, strict=True), asked, strict=True):
-        begun = perf_counter()
-        near = [fits.solver.cost_in_folds(cost) for cost in costs]
-        full, paths = solve_with_folds(
-            sample,
-            fits.solver.cost_in_folds(each.cost),
-            trains,
-            near,
-            fits.order,
-            each.deltas,
-            fits.solver,
-            each.tol,
-            FOLD_TOL,
-        )
-        seconds = (perf_counter() - begun) / len(pairs)
-        for row, (_, test), cost, solved in zip(results, pairs, costs, paths, strict=True):
-            row.append(_scored(fits, test, cost, solved, seconds, full))
-    return results
-
-
-def _scored(
-    fits: FoldFits, test: Array, cost: Cost, solved: Solved, seconds: float, path: Solved | None
-) -> _Scored:
-    """Return what the solutions of a fold say on its test rows."""
-    sample, more = fits.sample, fits.unlabelled
-    held = pick(sample.X, test)
-    failed = sum(not s.converged for row in solved for s in row)
-    coefs = np.stack([[s.coef for s in row] for row in solved])
-    intercepts = np.array([[s.intercept for s in row] for row in solved])
-    each = [model_scores(held, c, b) for c, b in zip(coefs, intercepts, strict=True)]
-    z = namespace(each[0]).stack(each)
-    scores = _scores(sample, test, z, coefs, intercepts, fits.scorer)
-    corrected = None
-    if more is not None:
-        weights, models = pick(sample.weights, test), zip(each, coefs, intercepts, strict=True)
-        corrected = np.stack(
-            [
-                correction(sample.loss, model_scores(more, c, b), own, weights)
-                for own, c, b in models
-            ]
-        )
-    return _Scored(scores, z, cost, failed, seconds, path, corrected)
-
-
-def _scores(
-    sample: Sample, test: Array, z: Array, coefs: Array, intercepts: Array, scorer: Any
-) -> Array:
-    """Return the score of every delta on the test rows: minus the mean loss, or the scorer's."""
-    weights = pick(sample.weights, test)
-    weights = weights / weights.sum()
-    m = z.shape[2]
-    if scorer is None:
-        losses = [
-            np.concatenate(
-                [
-                    numpy(weights @ sample.loss.value(z[k][:, columns], pick(y, test)[:, None]))
-                    for columns in _blocks(m, len(test))
-                ]
-            )
-            for k, y in enumerate(sample.ys)
-        ]
-        return -np.mean(losses, axis=0)
-    held = pick(sample.X, test)
-    return np.array([scorer(held, test, coefs[:, j], intercepts[:, j]) for j in range(m)])
-
-
-def _blocks(m: int, tested: int) -> list[slice]:
-    """Return m deltas in parts of at most ``ENTRIES`` scores of so many tested rows."""
-    step = max(1, ENTRIES // max(tested, 1))
-    return [slice(start, min(start + step, m)) for start in range(0, m, step)]
-
-
-def _warn_of_unsolved(failed: list[int]) -> None:
-    numbers = [str(i) for i, count in enumerate(failed) if count]
-    if numbers:
-        warnings.warn(
-            f"{sum(failed)} fits inside fold(s) {', '.join(numbers)} did not reach their gap; they "
-            "are scored all the same. Raise max_iter or scale the columns of X.",
-            ConvergenceWarning,
-            stacklevel=3,
-        )
-
-
-def _require_numbers(scores: list[list[Array]]) -> None:
-    bad = [str(i) for i, fold in enumerate(scores) if not all(np.isfinite(s).all() for s in fold)]
+    bad = [str(f) for f, fold in enumerate(folds) if not np.isfinite(fold.scores).all()]
     if bad:
         raise ValueError(
             f"the score is not a number in fold(s) {', '.join(bad)}; use another scoring, or folds "
             "whose test rows it can score."
         )
+    corrections = None
+    if fits.unlabelled is not None:
+        values = np.stack([fold.correction for fold in folds if fold.correction is not None])
+        corrections = Corrections(len(fits.unlabelled), values)
+    return FoldScores(
+        np.stack([fold.scores for fold in folds]),
+        [test for _, test in pairs],
+        [fold.z for fold in folds],
+        path,
+        corrections,
+        sum(fold.unsolved for fold in folds),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Scored:
+    """One fold: ``scores`` (m,), ``z`` (K, test, m), unsolved fits, ``correction`` (K, 2, m)."""
+
+    scores: Array
+    z: Array
+    unsolved: int
+    correction: Array | None
+
+
+def _fit_folds(
+    fits: FoldFits, pairs: list[Split], cost: Cost, costs: list[Cost], deltas: Array, tol: float
+) -> tuple[Solved, list[_Scored]]:
+    """Return the path over all rows and what some folds say, all from one call of the solver."""
+    sample, largest = fits.sample, float(deltas[0])
+    ball, *balls = [sample.ball(each, largest, fits.order) for each in (cost, *costs)]
+    problems, tols = [], []
+    for k, y in enumerate(sample.ys):
+        whole = sample.problem(y, ball)
+        problems.append(whole)
+        tols.append(tol)
+        for (train, _), fold_ball in zip(pairs, balls, strict=True):
+            if whole.finite:
+                # rows are places for mass: those left out are none
+                part = sample.rows(train)
+                problems.append(part.problem(part.ys[k], fold_ball))
+            else:
+                inside: Array = full(len(sample.weights), 0.0, sample.weights)
+                part_weights = pick(sample.weights, train)
+                inside[beside(train, inside)] = part_weights / part_weights.sum()
+                problems.append(sample.problem(y, fold_ball).weighted(inside))
+            tols.append(FOLD_TOL)
+    solved = fits.solver.solve(problems, deltas, tols=tols)
+    count = 1 + len(pairs)
+    by_target = [solved[i : i + count] for i in range(0, len(solved), count)]
+    path, *folds = (list(paths) for paths in zip(*by_target, strict=True))
+    tested = zip(pairs, folds, strict=True)
+    return path, [_score_fold(fits, test, fold) for (_, test), fold in tested]
+
+
+def _score_fold(fits: FoldFits, test: Array, solved: Solved) -> _Scored:
+    """Return what the solutions of a fold say on its test rows."""
+    sample, loss = fits.sample, fits.sample.loss
+    held = pick(sample.X, test)
+    weights = pick(sample.weights, test)
+    weights = weights / weights.sum()
+    coefs = np.stack([[s.coef for s in row] for row in solved])
+    intercepts = np.array([[s.intercept for s in row] for row in solved])
+    z = [model_scores(held, c, b) for c, b in zip(coefs, intercepts, strict=True)]
+    m = coefs.shape[1]
+    if fits.scorer is None:
+        losses = []
+        for y, of_target in zip(sample.ys, z, strict=True):
+            tested = pick(y, test)[:, None]
+            parts = (
+                numpy(weights @ loss.value(of_target[:, columns], tested))
+                for columns in blocks(m, len(test))
+            )
+            losses.append(np.concatenate(list(parts)))
+        scores = -np.mean(losses, axis=0)
+    else:
+        scores = np.array(
+            [fits.scorer(held, test, coefs[:, j], intercepts[:, j]) for j in range(m)]
+        )
+    corrected = None
+    if fits.unlabelled is not None:
+        corrected = np.stack(
+            [
+                correction(loss, model_scores(fits.unlabelled, c, b), own, weights)
+                for own, c, b in zip(z, coefs, intercepts, strict=True)
+            ]
+        )
+    unsolved = sum(not s.converged for row in solved for s in row)
+    return _Scored(scores, namespace(z[0]).stack(z), unsolved, corrected)
+
+
+def compared(sample: Sample, splits: list[Split]) -> tuple[Sample, list[Split]]:
+    """Return the rows on which costs are compared with what is left of the folds among them.
+
+    Of more than ``ALL_UP_TO`` rows it is a random part, always the same; all rows where such a part
+    would lack a class in some fold.
+    """
+    n, d = sample.X.shape
+    rows = np.flatnonzero(numpy(sample.weights) > 0)
+    rarest = 1.0
+    if sample.loss.task == "classification":
+        counts = [np.unique(numpy(y)[rows], return_counts=True)[1].min() for y in sample.ys]
+        rarest = float(min(counts) / len(rows))
+    most = max(COMPARE_ON, PER_COLUMN * d, int(np.ceil(OF_A_CLASS / rarest)))
+    if len(rows) <= max(ALL_UP_TO, most):
+        return sample, splits
+    rows = np.sort(np.random.default_rng(0).choice(rows, most, replace=False))
+    place = np.full(n, -1)
+    place[rows] = np.arange(most)
+    kept = [[place[part][place[part] >= 0] for part in pair] for pair in splits]
+    fewer = [(train, test) for train, test in kept]
+    part = sample.rows(rows)
+    if not all(usable(part, train, test) for train, test in fewer):
+        return sample, splits
+    return part, fewer
+
+
+def splits(
+    sample: Sample, cv: Any, groups: Any, seed: int, repeats: int = 1, classes: Any = None
+) -> list[Split]:
+    """Return (train, test) rows; an int makes shuffled folds, stratified by label, repeated.
+
+    With ``groups`` such folds leave whole groups out. A splitter or an iterable of splits is used
+    as it is. ``classes`` are the names of the labels. Splits that cannot train are left out; none
+    is left only where the folds were made here.
+    """
+    labels = codes(sample)
+    classify = sample.loss.task == "classification"
+    count = _number_of_folds(cv, groups)
+    if count is not None:
+        names = np.unique(labels) if classes is None else classes
+        splitters = _folds(labels, count, classify, seed, repeats, names, groups)
+    else:
+        splitters = [check_cv(_given(cv), labels, classifier=classify)]
+    # a splitter is for rows that NumPy can read
+    rows = sample.X if library(sample.X) is None else labels[:, None]
+    # of many rows the numbers of those that train are as much as a few columns
+    short = count is not None and library(sample.X) is None and len(labels) < 2**31
+    kind = np.int32 if short else None
+    found = [
+        _pair(split, len(labels), kind)
+        for splitter in splitters
+        for split in splitter.split(rows, labels, groups)
+    ]
+    lacking = [i for i, pair in enumerate(found) if not usable(sample, *pair)]
+    if len(lacking) == len(found):
+        if count is not None and groups is None:
+            return []
+        raise ValueError(
+            f"none of the {len(found)} splits of cv has training rows of positive weight from "
+            f"{'all' if sample.loss.outputs > 1 else 'two'} classes; use other folds or groups, or "
+            "a number as delta."
+        )
+    if lacking:
+        warnings.warn(
+            f"{len(lacking)} of {len(found)} splits (number {', '.join(map(str, lacking))}) lack a "
+            "class or test rows of positive weight and are left out.",
+            UserWarning,
+            stacklevel=2,
+        )
+    return [pair for i, pair in enumerate(found) if i not in lacking]
+
+
+def _given(cv: Any) -> Any:
+    """Return a splitter as it is, and an iterable of splits as a list of pairs."""
+    if isinstance(cv, str) or hasattr(cv, "split") or not isinstance(cv, Iterable):
+        return cv
+    listed = list(cv)
+    for split in listed:
+        if not (isinstance(split, tuple | list | np.ndarray) and len(split) == 2):
+            raise ValueError(NO_PAIR.format(split))
+    return listed
+
+
+def _pair(split: Split, n: int, kind: Any) -> Split:
+    """Return the rows that train and those that test; refuse what are no numbers of rows."""
+    train, test = (np.asarray(part) for part in split)
+    for rows in (train, test):
+        if rows.dtype.kind not in "biu" or rows.ndim != 1:
+            raise ValueError(NO_PAIR.format(split))
+        if rows.dtype.kind != "b" and len(rows) and not -n <= rows.min() <= rows.max() < n:
+            raise ValueError(
+                f"a split of cv names row {int(rows.max())}, and X has {n} rows, 0 to {n - 1}: "
+                "make the splits for the rows of this fit."
+            )
+    return train.astype(kind or train.dtype, copy=False), test.astype(
+        kind or test.dtype, copy=False
+    )
+
+
+def codes(sample: Sample) -> Array:
+    """Return one label per row (the class number for one-vs-rest), or the target."""
+    ys = [numpy(y) for y in sample.ys]
+    return ys[0] if len(ys) == 1 else np.stack(ys).argmax(axis=0)
+
+
+def _number_of_folds(cv: Any, groups: Any) -> int | None:
+    """Return how many folds are to be made here, None where ``cv`` says which rows they hold."""
+    if cv is None and groups is not None:
+        # scikit-learn's default for None, which would pass over the groups
+        return DEFAULT_FOLDS
+    if isinstance(cv, int | np.integer) and not isinstance(cv, bool):
+        return int(cv)
+    return None
+
+
+def _folds(
+    labels: Array, k: int, classify: bool, seed: int, repeats: int, names: Any, groups: Any
+) -> list[Any]:
+    """Return the splitters of k folds, one per repetition, of whole groups if there are any."""
+    if k < 2:
+        raise ValueError(f"cv must be at least 2 folds, got cv={k}.")
+    least, what = len(labels), "the sample"
+    if classify:
+        counts = np.unique(labels, return_counts=True)[1]
+        rare = np.asarray(names).tolist()[int(counts.argmin())]
+        least, what = int(counts.min()), f"the class {rare!r}"
+    folds = at_most(k, least, what, "row")
+    stratify = classify and least >= 2
+    if groups is None:
+        kind = StratifiedKFold if stratify else KFold
+    else:
+        count = len(np.unique(groups))
+        if count < 2:
+            raise ValueError(
+                f"folds of whole groups need two groups, got one: {groups[0]!r}. Leave groups out, "
+                "or give a number as delta."
+            )
+        folds = at_most(folds, count, "the sample", "group")
+        kind = StratifiedGroupKFold if stratify and count > folds else GroupKFold
+        if count == folds:
+            # each group is a fold: every repetition would be the same
+            repeats = 1
+    return [kind(folds, shuffle=True, random_state=(seed + r) % 2**31) for r in range(repeats)]
+
+
+def at_most(k: int, least: int, what: str, unit: str) -> int:
+    """Return the folds that ``least`` units allow, at least 2; warn if they are not k."""
+    if least >= k:
+        return k
+    fewer = max(2, least)
+    plural = "" if least == 1 else "s"
+    warnings.warn(
+        f"{what} has {least} {unit}{plural}, fewer than cv={k} folds: using {fewer}.",
+        UserWarning,
+        stacklevel=4,
+    )
+    return fewer
+
+
+def usable(sample: Sample, train: Array, test: Array) -> bool:
+    """Whether a fold can train on some rows, of all classes, and test on others."""
+    positive = pick(sample.weights, train) > 0
+    if not positive.any() or not (pick(sample.weights, test) > 0).any():
+        return False
+    if sample.loss.task != "classification":
+        return True
+    distinct = namespace(sample.weights).unique_values
+    return all(len(distinct(pick(y, train)[positive])) == len(distinct(y)) for y in sample.ys)
+
+
+class ModelScorer:
+    """A scikit-learn scorer applied to coefficients, through a copy of the estimator.
+
+    ``sample_weight`` (None: no weights) goes to a scorer that takes one; of one that does not,
+    a warning says so.
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        scoring: Any,
+        loss: Loss,
+        y: Array,
+        classes: Array | None,
+        sample_weight: Array | None = None,
+    ) -> None:
+        self.model = clone(estimator)
+        self.score = check_scoring(estimator, scoring=scoring)
+        self.loss = loss
+        self.y = y
+        self.classes = classes
+        self.name = scoring
+        self.weights = sample_weight
+        if sample_weight is not None and not _takes_weights(self.score):
+            warnings.warn(
+                f"scoring={scoring!r} takes no sample_weight: the rows of a fold count alike in "
+                "its score.",
+                UserWarning,
+                stacklevel=4,
+            )
+            self.weights = None
+
+    def __call__(self, X: Any, rows: Array, coef: Array, intercept: Array) -> float:
+        """Return the score of one model on rows X, numbered ``rows`` in the training data."""
+        model = self.model
+        model.loss_ = self.loss
+        model.n_features_in_ = X.shape[1]
+        if self.classes is None:
+            model.coef_, model.intercept_ = coef[0], float(intercept[0])
+        else:
+            several = self.loss.outputs > 1
+            model.coef_, model.intercept_ = (
+                (coef[0], intercept[0]) if several else (coef, intercept)
+            )
+            model.classes_ = self.classes
+        weighted = {} if self.weights is None else {"sample_weight": self.weights[rows]}
+        try:
+            return float(self.score(model, X, self.y[rows], **weighted))
+        except AttributeError as error:
+            raise ValueError(
+                f"scoring={self.name!r} needs what the loss {model.loss!r} lacks: {error}"
+            ) from None
+
+
+def _takes_weights(scorer: Any) -> bool:
+    """Whether a scorer, or the metric that scikit-learn made it from, has a sample_weight."""
+    parameters = signature(getattr(scorer, "_score_func", scorer)).parameters
+    return "sample_weight" in parameters or any(
+        parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters.values()
+    )

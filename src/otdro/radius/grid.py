@@ -1,22 +1,53 @@
-"""The path: exact solutions over a grid of deltas, over all rows and without those of folds."""
+"""The path: exact solutions over a grid of deltas, from the zero threshold geometrically down."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import beside, full, numpy, pick
+from ..arrays import beside, numpy
 from ..costs import Cost
-from ..design import model_scores
-from ..problem import Sample, Solution
+from ..design import Design, mean, model_scores
+from ..duality import ZeroModel, local_threshold, zero_model
+from ..fences import fenced_rows
+from ..problem import Ball, Problem, Sample, Solution
 from ..solvers import Exact, Solver
 from .checks import check_deltas, resolve_cost, resolve_order, validated
-from .thresholds import default_deltas
 
 Array = NDArray[Any]
+
+#: Solutions along a path, one list per target vector.
+Solved = list[list[Solution]]
+
+#: Default number of deltas.
+SIZE = 20
+#: The least delta of a grid over the largest, at order 1; squared at order 2, where delta is the
+#: square of an order-1 radius.
+SPAN = 1e-3
+#: Number of deltas for feature maps, whose local matrices hold near the rows (order 2).
+LOCAL_SIZE = 12
+#: The least delta of a grid over the largest for feature maps.
+LOCAL_SPAN = 1e-3
+#: If clipping outliers lowers the zero threshold below this fraction, the grid goes further down.
+RAISED = 0.1
+#: Deltas that a grid is extended by at most.
+FURTHER = 60
+#: Share of the distances from the mean that one row among many cannot have: it is far out.
+LONE = 0.01
+#: The gap of the solutions by which a threshold is sought where a kink leaves no formula.
+KINKED_TOL = 1e-7
+#: Iterations of such a solution.
+KINKED_STEPS = 200
+#: Gaps that a fall of the risk must exceed to be no rounding.
+ABOVE_GAP = 10.0
+#: Newton steps to that threshold.
+NEWTON_STEPS = 12
+#: The last of these steps, relative to the threshold.
+NEAR_ENOUGH = 1e-4
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +71,8 @@ class Path:
         One entry for each cost that was tried.
     environments : Environments or None
         Where rows came in groups, the loss of each.
+    out_of_fold : OutOfFold or None
+        The scores of rows at the chosen delta, by models that did not see them.
     """
 
     deltas: Array
@@ -52,6 +85,19 @@ class Path:
     score_se: Array | None = None
     candidates: list[Any] = field(default_factory=list)
     environments: Any = None
+    out_of_fold: OutOfFold | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class OutOfFold:
+    """Scores of rows at the chosen delta, by models that did not see them.
+
+    ``rows`` (E,) are the numbers of the tested rows, a row once for every fold that tests it, and
+    ``scores`` (E, K) their scores, K = 1 for two classes and for regression.
+    """
+
+    rows: Array
+    scores: Array
 
 
 def path(
@@ -108,32 +154,29 @@ def path(
     return tidy(sample, deltas, solve_path(sample, cost, order, deltas, solver))
 
 
-def tidy(sample: Sample, deltas: Array, solved: list[list[Solution]], **scores: Any) -> Path:
-    """Return solutions, one list per target vector, as a path."""
-    loss = sample.loss
-    plain = []
-    for y, row in zip(sample.ys, solved, strict=True):
-        known = [s.mean_loss for s in row]
-        if all(value is not None for value in known):
-            plain.append(np.array(known))
-            continue
-        coefs, intercepts = np.stack([s.coef for s in row]), np.stack([s.intercept for s in row])
-        z = model_scores(sample.X, coefs, intercepts)
-        plain.append(numpy(sample.weights @ loss.value(z, y[:, None])))
-    return tabled(deltas, solved, np.array(plain), **scores)
-
-
-def tabled(deltas: Array, solved: list[list[Solution]], risk: Array, **scores: Any) -> Path:
-    """Return solutions, one list per target vector, with their plain risks (K, m) as a path."""
+def tidy(sample: Sample, deltas: Array, solved: Solved, **scores: Any) -> Path:
+    """Return solutions, one list per target vector, as a path with its fold scores."""
 
     def table(name: str) -> Array:
         return deltas_first(np.array([[getattr(s, name) for s in row] for row in solved]))
 
+    plain = []
+    for y, row in zip(sample.ys, solved, strict=True):
+        mean_losses = [s.mean_loss for s in row]
+        if any(value is None for value in mean_losses):
+            coefs, intercepts = (
+                np.stack([s.coef for s in row]),
+                np.stack([s.intercept for s in row]),
+            )
+            z = model_scores(sample.X, coefs, intercepts)
+            plain.append(numpy(sample.weights @ sample.loss.value(z, y[:, None])))
+        else:
+            plain.append(np.array(mean_losses))
     return Path(
         deltas=deltas,
         coef=table("coef"),
         intercept=table("intercept"),
-        empirical_risk=deltas_first(risk),
+        empirical_risk=deltas_first(np.array(plain)),
         robust_risk=table("objective"),
         gap=table("gap"),
         **scores,
@@ -148,10 +191,6 @@ def deltas_first(values: Array) -> Array:
 def over_classes(values: Array) -> Array:
     """Return risks (m,) as they are, and the means over the classes of those (m, K)."""
     return values if values.ndim == 1 else values.mean(axis=1)
-
-
-#: Solutions along a path, one list per target vector.
-Solved = list[list[Solution]]
 
 
 def solve_path(
@@ -170,46 +209,118 @@ def solve_path(
     return solver.solve([sample.problem(y, ball) for y in sample.ys], deltas, starts)
 
 
-def solve_with_folds(
-    sample: Sample,
-    cost: Cost,
-    folds: list[Array],
-    costs: list[Cost],
-    order: int,
-    deltas: Array,
-    solver: Solver,
-    tol: float,
-    fold_tol: float,
-) -> tuple[Solved, list[Solved]]:
-    """Return the path over all rows and those of the training rows of every fold, in one call.
+def default_deltas(sample: Sample, cost: Cost, order: int) -> Array:
+    """Return deltas from the largest zero threshold of the target vectors, geometrically down.
 
-    ``costs`` are the folds' own. A fold has all rows, those left out without weight, so that the
-    solver can share passes over them; where rows are places for mass they are left out.
+    A few rows far out raise that threshold, not the deltas that are of use: the grid then goes on
+    to as far below the threshold of the rows on their fence.
     """
-    ball = sample.ball(cost, float(deltas[0]), order)
-    balls = [sample.ball(of_fold, float(deltas[0]), order) for of_fold in costs]
-    problems, tols = [], []
-    for k, y in enumerate(sample.ys):
-        whole = sample.problem(y, ball)
-        problems.append(whole)
-        tols.append(tol)
-        for rows, fold_ball in zip(folds, balls, strict=True):
-            if whole.finite:
-                part = sample.rows(rows)
-                problems.append(part.problem(part.ys[k], fold_ball))
-            else:
-                weights = _training_weights(sample.weights, rows)
-                problems.append(sample.problem(y, fold_ball).weighted(weights))
-            tols.append(fold_tol)
-    solved = solver.solve(problems, deltas, tols=tols)
-    each = [solved[i : i + 1 + len(folds)] for i in range(0, len(solved), 1 + len(folds))]
-    paths = [path for path, *_ in each]
-    return paths, [list(fold) for fold in zip(*(rest for _, *rest in each), strict=True)]
+    everywhere = sample.support is None
+    if cost.geometry == "local" and order == 2 and everywhere:
+        top = max(_local_threshold(sample, y, cost) for y in sample.ys)
+        return (top or 1.0) * np.geomspace(1, LOCAL_SPAN, LOCAL_SIZE)
+    if not (cost.is_norm and everywhere):
+        return (_mean_price(sample, cost, order) or 1.0) * np.geomspace(1, SPAN**order, SIZE)
+    top = max(threshold(sample, y, cost, order) for y in sample.ys)
+
+    def low() -> float:
+        near = replace(sample, X=fenced_rows(sample.X, sample.units))
+        return max(threshold(near, y, cost, order) for y in near.ys)
+
+    return deltas_from(top, low if _rows_far_out(sample) else None, order)
 
 
-def _training_weights(weights: Array, rows: Array) -> Array:
-    """Return the weights of all rows in a fold that trains on some of them."""
-    part = pick(weights, rows)
-    inside: Array = full(len(weights), 0.0, weights)
-    inside[beside(rows, weights)] = part / part.sum()
-    return inside
+def deltas_from(top: float, low: Callable[[], float] | None, order: int) -> Array:
+    """Return deltas from the threshold ``top``, geometrically down.
+
+    ``low`` is the threshold of the rows on their fence, None where no row is far out.
+    """
+    # at 0 no column says anything about y: every delta gives the constant model
+    deltas = (top or 1.0) * np.geomspace(1, SPAN**order, SIZE)
+    fenced = low() if low is not None and top > 0 else top
+    if not 0 < fenced < RAISED**order * top:
+        return deltas
+    ratio = SPAN ** (order / (SIZE - 1))
+    further = min(int(np.ceil(np.log(fenced / top) / np.log(ratio))), FURTHER)
+    return np.append(deltas, deltas[-1] * ratio ** np.arange(1, further + 1))
+
+
+def _rows_far_out(sample: Sample) -> bool:
+    """Whether a row is far out, by the distances from the mean."""
+    X, weights = sample.X, sample.weights
+    if sample.units is not None:
+        X = X / beside(sample.units, X)
+    distance = weights * Design(X, center=mean(X, weights)).squared_norms() ** 0.5
+    return far_out(float(distance.max()), float(distance.sum()))
+
+
+def far_out(largest: float, total: float) -> bool:
+    """Whether one row has a share in the distances from the mean that many rows cannot have."""
+    return largest >= LONE * total
+
+
+def _mean_price(sample: Sample, cost: Cost, order: int) -> float:
+    """Return the mean cost of moving a row onto another one: with that, anything can be anywhere.
+
+    It starts the grid where the zero threshold has no formula: costs that are no norm, and a
+    finite support.
+    """
+    X = Design(sample.X).dense()
+    if sample.support is not None or cost.geometry == "finite":
+        support = None if sample.support is None else Design(sample.support).dense()
+        return float(np.mean(cost.distance_to_nodes(X, support) ** order))
+    shift = max(1, len(X) // 2)
+    return float(np.mean(cost.price(X, np.roll(X, shift, axis=0), order)))
+
+
+def _zero(problem: Problem) -> ZeroModel:
+    """Return the model beta = 0, on centred rows."""
+    X, weights = problem.X, problem.weights
+    center = Design(X).adjoint(weights) if problem.fit_intercept else None
+    design = Design(X, center=center)
+    return zero_model(design, problem.y, weights, problem.loss, problem.fit_intercept)
+
+
+def threshold(sample: Sample, y: Array, cost: Cost, order: int) -> float:
+    """Return the least delta at which beta = 0 is optimal under a norm.
+
+    A loss with kinks there leaves a choice of slopes; then it is found from solutions, with the
+    value of some slopes as upper bound.
+    """
+    problem = sample.problem(y, Ball(cost, 0.0, order))
+    if sample.loss.outputs > 1:
+        from ..solvers.softmax import pair_threshold
+
+        found = pair_threshold(problem)
+        if found.least or found.delta == 0:
+            return found.delta
+        return _kinked_threshold(sample, y, cost, order, found.delta)
+    zero = _zero(problem)
+    bound = zero.threshold(float(cost.norm(zero.pull)), sample.loss.lipschitz, order)
+    if zero.unique or bound == 0:
+        return bound
+    return _kinked_threshold(sample, y, cost, order, bound)
+
+
+def _local_threshold(sample: Sample, y: Array, cost: Cost) -> float:
+    """Return the least delta at which beta = 0 is optimal under a linearised cost."""
+    B = np.linalg.inv(cost.shape(Design(sample.X).dense()))
+    zero = _zero(sample.problem(y, Ball(cost, 0.0, 2)))
+    return local_threshold(zero, sample.weights, B)[0]
+
+
+def _kinked_threshold(sample: Sample, y: Array, cost: Cost, order: int, bound: float) -> float:
+    """Return the zero of the convex, decreasing F(0 model) - F*(delta), by Newton from the left."""
+    solver = Exact(tol=KINKED_TOL, max_iter=KINKED_STEPS)
+    flat = sample.problem(y, Ball(cost, bound, order)).constant[1]
+    delta = 0.5 * bound
+    for _ in range(NEWTON_STEPS):
+        [[found]] = solver.solve([sample.problem(y, Ball(cost, delta, order))], [delta])
+        rise = flat - found.objective
+        if rise <= ABOVE_GAP * KINKED_TOL * flat or found.multiplier == 0:
+            break
+        step = min(rise / found.multiplier, bound - delta)
+        delta += step
+        if step <= NEAR_ENOUGH * delta:
+            break
+    return delta

@@ -1,31 +1,68 @@
-"""Rules that choose delta from the folds: each maps the evidence to a place on the grid."""
+"""Rules that choose delta from the folds: each maps the evidence to a place on the grid.
+
+To add a rule, write a function from ``Evidence`` to ``Verdict`` and name it in ``RULES``. Below the
+rules are their parts: the smoothed out-of-fold loss, and the radius at which noise alone moves the
+coefficients, which is the unit of the prior for delta.
+"""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.interpolate import PchipInterpolator
 
+from ..arrays import beside, full, namespace, numpy
 from ..costs import Cost
-from .environments import environment_losses
-from .evidence import Evidence, information, radius
-from .margin_loss import smoothed_loss
-from .noise import profile_median
+from ..design import Design
+from ..fences import fenced, weighted_quantile
+from ..problem import Ball, Sample
+from .evidence import (
+    BY_CHANCE,
+    UNLIKE,
+    Corrections,
+    Evidence,
+    environment_losses,
+    information,
+    radius,
+)
 
 Array = NDArray[Any]
 
 #: Multiple of the profile's median that "profile" takes.
 PROFILE_SHARE = 0.4
-#: Multiple of the profile's median about which "smoothed" has its prior, and its precision.
-PRIOR_SHARE, PRIOR_WEIGHT = 0.35, 2.0
+#: Multiple of the profile's median about which "smoothed" has its prior.
+PRIOR_SHARE = 0.35
+#: Precision of that prior, in the logarithm of the radius.
+PRIOR_WEIGHT = 2.0
 #: A loss this small, relative to the best constant's, is none.
 NO_LOSS = 1e-12
 #: The difference of the criterion of "smoothed" that divides a weight in a blend by e.
 TEMPERATURE = 1.0
-#: Rows up to which folds made from an int are repeated, and how often: their noise is the loss.
-REPEAT_UP_TO, REPEATS = 120, 3
+#: Rows up to which folds made from an int are repeated: their noise decides there.
+REPEAT_UP_TO = 120
+#: How often they are repeated.
+REPEATS = 3
+#: Distinct rows up to which "smoothed" replaces the out-of-fold margins by a Gaussian altogether.
+SMOOTHING = 40
+#: Nodes of the quadrature over that Gaussian at most.
+NODES = 15
+#: Nodes whose error, h^(2 nodes) times a constant below 1, is below rounding by itself.
+FEW_NODES = 3
+#: A share h of the Gaussian that changes the criterion by n h^2 = 40 h, a hundredth, or less: its
+#: mean is enough.
+HARDLY_SMOOTHED = 2.5e-4
+#: Draws behind the profile of norms that are not Euclidean.
+DRAWS = 200
+#: Entries of the draws that are looked at in one go.
+DRAWN_ENTRIES = 2**18
+#: Rows times squared columns above which tr S^2 is found at a few deltas only.
+INTERPOLATE_FROM = 20_000_000
+#: The number of these deltas.
+KNOTS = 5
 
 
 class Verdict(NamedTuple):
@@ -136,3 +173,175 @@ def resolve(rule: Any) -> Rule:
     if not (isinstance(rule, str) and rule in RULES):
         raise ValueError(f"unknown rule={rule!r}; known: {', '.join(RULES)}.")
     return RULES[rule]
+
+
+def smoothed_loss(evidence: Evidence, n: float) -> tuple[Array, float]:
+    """Return L_h for every delta, and the loss of the best constant as its unit."""
+    sample, losses = evidence.sample, []
+    h = min(1.0, SMOOTHING / n) if sample.loss.task == "classification" else 0.0
+    ball = Ball(evidence.cost, 0.0, evidence.order)
+    flat = [sample.problem(y, ball).constant[1] for y in sample.ys]
+    made = _corrections(evidence, n)
+    for k, constant in enumerate(flat):
+        found = _out_of_fold(evidence, k, h)
+        if evidence.losses is not None:
+            # what smoothing changes, from the rows at hand
+            found = evidence.losses + found - _out_of_fold(evidence, k, 0.0)
+        if made is not None:
+            share = made.share(n, h, float(found.min()) / max(constant, np.finfo(float).tiny))
+            shift = made.mean(k, evidence.folds.shares(sample.weights))
+            found = _out_of_fold(evidence, k, h, share * shift)
+        losses.append(found)
+    return np.mean(losses, axis=0), float(np.mean(flat))
+
+
+def _corrections(evidence: Evidence, n: float) -> Corrections | None:
+    """Return what rows without labels say, if they differ from tested ones by no more than chance.
+
+    To all targets: a class that they are like is no reason to trust them.
+    """
+    folds, sample = evidence.folds, evidence.sample
+    made = folds.corrections
+    if made is None:
+        return None
+    shares = folds.shares(sample.weights)
+    for k in range(len(sample.ys)):
+        _, z, weights = folds.entries(k, sample.weights)
+        if made.errors(sample.loss, made.mean(k, shares), z, weights, n) > BY_CHANCE:
+            warnings.warn(UNLIKE, UserWarning, stacklevel=2)
+            return None
+    return made
+
+
+def _out_of_fold(evidence: Evidence, k: int, h: float, shift: Array | None = None) -> Array:
+    """Return the out-of-fold loss of the sample for the target k, smoothed by h, at every delta.
+
+    ``shift`` (2, m) is added to the mean and the mean square of the margins. A row at k times its
+    fence counts 1/k, with its score on the fence about the median: models fitted to such rows say
+    nothing about others.
+    """
+    sample, folds, losses = evidence.sample, evidence.folds, []
+    for columns in folds.blocks():
+        rows, z, share = folds.entries(k, sample.weights, columns)
+        inside = sample.fence[1][rows]
+        if inside.min() < 1:
+            c = weighted_quantile(z, share, 0.5)
+            z, share = c + inside[:, None] * (z - c), share * inside / (share @ inside)
+        more = None if shift is None else beside(shift[:, columns], z)
+        losses.append(_smoothed(sample, z, sample.ys[k][rows, None], share, h, more))
+    return np.concatenate(losses)
+
+
+def _smoothed(
+    sample: Sample, z: Array, y: Array, share: Array, h: float, correction: Array | None
+) -> Array:
+    """Return the mean loss at margins mu + sqrt(1 - h^2)(m - mu) + h s N(0, 1), by quadrature.
+
+    The margins are fenced: one row far out must not decide on delta. A ``correction`` of their
+    mean and mean square moves and stretches them first, to at least half of their deviation.
+    """
+    loss = sample.loss
+    if h == 0:
+        return numpy(share @ loss.value(z, y))
+    margin = fenced(z * y, share)
+    mu = share @ margin
+    s = (share @ (margin - mu) ** 2) ** 0.5
+    if correction is not None:
+        xp, at = namespace(s), mu + correction[0]
+        square = mu**2 + s**2 + correction[1] - at**2
+        spread = xp.maximum(square, s**2 / 4) ** 0.5
+        margin = at + spread / xp.where(s > 0, s, 1.0) * (margin - mu)
+        mu, s = at, spread
+    # the error of the quadrature is of order h^(2 nodes) if the loss is smooth
+    count = NODES
+    if h <= HARDLY_SMOOTHED:
+        count = 1
+    elif np.isfinite(loss.smoothness) and h < 0.5:
+        # rounding is met as it is where few nodes do; else two more make up for the constant
+        enough = int(np.ceil(np.log(np.finfo(float).eps) / (2 * np.log(h))))
+        count = enough if enough <= FEW_NODES else min(NODES, 2 + enough)
+    nodes, mass = np.polynomial.hermite_e.hermegauss(count)
+    centre = mu + np.sqrt(1 - h**2) * (margin - mu)
+    return sum(
+        w * numpy(share @ loss.value((centre + h * s * float(x)) * y, y))
+        for x, w in zip(nodes, mass / mass.sum(), strict=True)
+    )
+
+
+def profile_median(evidence: Evidence) -> Array:
+    r"""Return, for each delta, the median radius at which noise alone moves the coefficients.
+
+    It is the median of :math:`\|\frac1n \sum_i \xi_i a_i (x_i - \bar x)\|` over standard normal
+    multipliers, :math:`a_i = \ell'(z_i)` at out-of-fold scores, over the Lipschitz constant; at
+    order 2 over the root mean square of :math:`\ell'` at the best constant. n is ``information``:
+    rows of one environment that tell the same average no noise away. Rows that no fold tested do
+    not count, and those far out count as on a fence.
+    """
+    sample, loss, radii = evidence.sample, evidence.sample.loss, []
+    norms = _euclidean_norms if evidence.cost.euclidean else _drawn_norms
+    for k, y in enumerate(sample.ys):
+        unit = loss.lipschitz
+        if evidence.order == 2:
+            b = loss.constant(y, sample.weights) if sample.fit_intercept else 0.0
+            a = loss.derivative(full(len(y), b, y), y)
+            unit = max(float(sample.weights @ a**2) ** 0.5, np.finfo(float).tiny)
+        radii.append(norms(evidence, k) / unit)
+    return np.mean(radii, axis=0) / np.sqrt(information(evidence))
+
+
+def _squares(evidence: Evidence, k: int, columns: slice) -> Array:
+    """Return the weights a^2 (n, m) of the outer products of rows, on the fence, at some deltas."""
+    sample = evidence.sample
+    rows, z, share = evidence.folds.entries(k, sample.weights, columns)
+    a = sample.loss.derivative(z, sample.ys[k][rows, None])
+    square = share[:, None] * a**2
+    n, xp = len(sample.weights), namespace(square)
+    D = xp.stack([xp.bincount(rows, column, minlength=n) for column in square.T], axis=1)
+    D *= sample.fence[1][:, None] ** 2
+    return D
+
+
+def _euclidean_norms(evidence: Evidence, k: int) -> Array:
+    """Return the median of |N(0, S)|, S = sum D (z - c)(z - c)', at every delta.
+
+    It needs the trace of S and that of S^2 only. The second, relative to the square of the first,
+    varies slowly with delta; of many rows it is found at ``KNOTS`` deltas and interpolated.
+    """
+    sample, m = evidence.sample, len(evidence.deltas)
+    center = sample.fence[0] if sample.fit_intercept else None
+    design = Design(sample.X, evidence.cost.factor(), center)
+    length, knots = design.squared_norms(), list(range(m))
+    if design.n > design.d and design.n * design.d**2 > INTERPOLATE_FROM and m > KNOTS:
+        knots = [int(j) for j in np.linspace(0, m - 1, KNOTS).round()]
+    trace, share = np.zeros(m), np.zeros(m)
+    for columns in evidence.folds.blocks():
+        D = _squares(evidence, k, columns)
+        trace[columns] = numpy(length @ D)
+        for j in range(columns.start, columns.stop):
+            if j in knots and trace[j] > 0:
+                share[j] = design.gram_square(D[:, j - columns.start]) / trace[j] ** 2
+    if len(knots) < m:
+        share = PchipInterpolator(knots, share[knots])(np.arange(m))
+    # chi-square of equal mean and variance, by Wilson and Hilferty
+    median: Array = np.sqrt(trace * (1 - 2 * share / 9) ** 3)
+    return median
+
+
+def _drawn_norms(evidence: Evidence, k: int) -> Array:
+    """Return the same under another norm, from draws."""
+    sample = evidence.sample
+    xi = np.random.default_rng(0).standard_normal((len(sample.weights), DRAWS))
+    design = Design(sample.X, center=sample.fence[0] if sample.fit_intercept else None)
+    step = max(1, DRAWN_ENTRIES // design.d)
+    draws = [np.ascontiguousarray(xi[:, i : i + step]) for i in range(0, DRAWS, step)]
+
+    def lengths(root: Array) -> Array:
+        pulls = (design.adjoint(some * root) for some in draws)
+        return np.concatenate([evidence.cost.norm(pull.T) for pull in pulls])
+
+    found = [
+        np.median(lengths(np.sqrt(column)[:, None]))
+        for columns in evidence.folds.blocks()
+        for column in _squares(evidence, k, columns).T
+    ]
+    return np.array(found)

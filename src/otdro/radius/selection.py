@@ -1,202 +1,402 @@
-"""The ball of a fit: its cost and delta as given, from folds, or from theory."""
+"""The ball of a fit: its cost and delta as given, from folds, or from theory.
+
+``choose_ball`` is the one chooser. It asks a ``FoldLosses`` for costs learned from rows, for deltas
+to try, and for what models fitted inside folds lose; the subclass for rows in chunks
+(``radius.chunks``) answers the same questions from passes over them.
+"""
 
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from joblib import Parallel, delayed
 from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
 
 from ..arrays import library
 from ..costs import Cost
 from ..design import WRITTEN_UP_TO, is_wide
-from ..losses import Loss
 from ..memory import require_fit
 from ..pairs import generator
 from ..problem import Ball, Sample, Solution
 from ..solvers import Solver
 from . import candidates as cost_candidates
-from .candidates import Candidates, measured_by
-from .checks import check_delta, resolve_order
-from .comparison import CandidateScore, Comparison
-from .environments import environment_losses
-from .grid import Path, solve_path, tidy
-from .margins import binary_view
-from .prices import open_price, with_prices
+from .candidates import (
+    Candidates,
+    CandidateScore,
+    Comparison,
+    blended,
+    measured_by,
+    spreads_far_apart,
+)
+from .checks import check_delta, check_deltas, resolve_order
+from .evidence import (
+    EnvironmentLosses,
+    Evidence,
+    FoldScores,
+    binary_view,
+    environment_losses,
+    rows_to_look_at,
+)
+from .folds import FOLD_TOL, FoldFits, ModelScorer, Split, compared, cross_validate, splits
+from .grid import Path, Solved, default_deltas, solve_path, tidy
 from .profile import theory_delta
-from .rules import REPEAT_UP_TO, REPEATS, by_margins
+from .rules import REPEAT_UP_TO, REPEATS, Verdict, by_margins
 from .rules import resolve as resolve_rule
-from .scoring import ModelScorer
-from .splitting import Split, splits
-from .trials import Settings, Trial, Trials, grid_of, judged_on
-from .units import spreads_far_apart
 
 Array = NDArray[Any]
 
 #: Paired standard errors that a gain over the Euclidean cost must exceed to count in a blend: where
 #: classes are nearly separable a few rows decide on the criterion, and its gains are often noise.
 ERRORS = 2.0
+#: Every such delta of a grid is tried where costs are compared on a part of the rows, or where rows
+#: are wide.
+EVERY = 3
+
+
+@dataclass(frozen=True, eq=False)
+class Settings:
+    """The parameters of an estimator that say how its ball is chosen."""
+
+    cost: Any
+    order: Any
+    delta: Any
+    cv: Any
+    scoring: Any
+    rule: str
+    deltas: Any
+    confidence: float
+    n_jobs: int | None
+    random_state: Any
+    estimator: Any
+    y: Array
+    classes: Array | None
+    groups: Array | None = None
+    unlabelled: Array | None = None
+    sample_weight: Array | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """The ball, with the path where folds chose, and the solutions on it where they are final.
+    """The ball, the certified solutions on it, one per target vector, and the path if folds chose.
 
     ``note`` is a sentence on how the ball was chosen that the user should see, or empty.
     """
 
     ball: Ball
+    solutions: list[Solution]
     path: Path | None = None
-    solutions: list[Solution] | None = None
     note: str = ""
-
-    def noting(self, sentence: str) -> Choice:
-        """Return the choice with one more sentence before its note."""
-        return replace(self, note=f"{sentence} {self.note}".strip())
 
 
 @dataclass(frozen=True, eq=False)
-class Compared:
-    """What folds say about a sample: the best trial, what they said of all, and a note."""
+class Trial:
+    """A candidate cost on its deltas: what its folds said, and where the rule would stop.
 
-    trials: Trials
-    best: Trial
-    table: list[CandidateScore]
-    note: str
+    The path over all rows is ``final`` if it has the accuracy of the fit.
+    """
 
-    def choice(self) -> Choice:
-        """Return the ball of the best trial, with the path over all rows."""
-        return _chosen(self.trials, self.best, self.table, self.note)
+    name: str
+    cost: Cost
+    deltas: Array
+    folds: FoldScores
+    verdict: Verdict
+    final: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class FoldLosses:
+    """Rows in memory: the costs learned from them, the deltas to try and what folds lose.
+
+    Every ``every``-th delta of a grid is tried.
+    """
+
+    sample: Sample
+    order: int
+    delta: Any
+    solver: Solver
+    settings: Settings
+    splits: list[Split] = field(default_factory=list)
+    scorer: ModelScorer | None = None
+    every: int = 1
+
+    def costs(self, tried: Candidates) -> tuple[Candidates, list[Cost]]:
+        """Return what is left of the candidates, and their costs learned from all rows."""
+        return tried.from_all(self.sample)
+
+    def costs_in_folds(self, tried: Candidates) -> list[list[Cost]]:
+        """Return ``learned[f][c]``: cost c learned without fold f."""
+        if tried.cost is not None and not tried.cost.learns:
+            return [[tried.cost] for _ in self.splits]
+        learned: list[list[Cost]] = Parallel(n_jobs=self.settings.n_jobs)(
+            delayed(tried.costs)(self.sample.rows(train)) for train, _ in self.splits
+        )
+        return learned
+
+    def with_folds(self, costs: list[Cost]) -> FoldLosses:
+        """Return these rows with their folds: none where rows are too few.
+
+        Folds are repeated where rows are few, not wide, and the rule can use it.
+        """
+        sample, settings = self.sample, self.settings
+        n, d = sample.X.shape
+        scorer = None
+        if settings.scoring is not None:
+            scorer = ModelScorer(
+                settings.estimator,
+                settings.scoring,
+                sample.loss,
+                settings.y,
+                settings.classes,
+                settings.sample_weight,
+            )
+        few = n <= REPEAT_UP_TO and d <= WRITTEN_UP_TO and by_margins(settings.rule, costs)
+        # None is a fixed seed, so that a fit repeats
+        state = settings.random_state
+        seed = 0 if state is None else int(generator(state).randint(2**31 - 1))
+        repeats = REPEATS if few else 1
+        pairs = splits(sample, settings.cv, settings.groups, seed, repeats, settings.classes)
+        return replace(self, splits=pairs, scorer=scorer)
+
+    def in_units(self, units: Array) -> FoldLosses:
+        """Return these rows with what is far out measured in units of the columns."""
+        return replace(self, sample=replace(self.sample, units=units))
+
+    def deltas(self, cost: Cost) -> Array:
+        """Return the deltas to try under a cost: one that is given or from theory, or a grid."""
+        if isinstance(self.delta, float):
+            return np.array([self.delta])
+        if self.delta == "theory":
+            return np.array([self.theory_delta(cost)])
+        given = self.settings.deltas
+        grid = self.default_deltas(cost) if given is None else check_deltas(given)
+        return grid[:: self.every]
+
+    def theory_delta(self, cost: Cost) -> float:
+        """Return the delta of the robust Wasserstein profile."""
+        return theory_delta(self.sample, cost, self.order, self.settings.confidence)
+
+    def default_deltas(self, cost: Cost) -> Array:
+        """Return the grid from the zero threshold down."""
+        return default_deltas(self.sample, cost, self.order)
+
+    def scores(
+        self,
+        names: list[str],
+        costs: list[Cost],
+        learned: list[list[Cost]],
+        deltas: list[Array],
+        tol: float,
+    ) -> list[FoldScores]:
+        """Return what the folds say of every cost along its deltas."""
+        more = judged_on(self.sample, costs, self.settings)
+        known = (self.sample, self.order, self.solver, self.splits, self.scorer, more)
+        fits = FoldFits(*known, self.settings.n_jobs)
+        return [
+            cross_validate(fits, names[c], cost, [of_fold[c] for of_fold in learned], grid, tol)
+            for c, (cost, grid) in enumerate(zip(costs, deltas, strict=True))
+        ]
+
+    def evidence(self, cost: Cost, deltas: Array, folds: FoldScores) -> Evidence:
+        """Return what a rule may look at."""
+        view, margins = binary_view(self.sample, folds)
+        own, groups = self.scorer is None, self.settings.groups
+        return Evidence(view, cost, self.order, deltas, margins, own, groups)
+
+    def run(self, names: list[str], costs: list[Cost], learned: list[list[Cost]]) -> list[Trial]:
+        """Return one trial per cost; ``learned[f][c]`` is cost c learned without fold f."""
+        rule = resolve_rule(self.settings.rule)
+        deltas = [self.deltas(cost) for cost in costs]
+        # the path of the only cost will be that of the fit
+        final = len(costs) == 1
+        scores = self.scores(names, costs, learned, deltas, 0.0 if final else FOLD_TOL)
+        unsolved = sum(folds.unsolved for folds in scores)
+        if unsolved:
+            warnings.warn(
+                f"{unsolved} fits inside folds did not reach their gap; they are scored all the "
+                "same. Raise max_iter or scale the columns of X.",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        return [
+            Trial(name, cost, grid, folds, rule(self.evidence(cost, grid, folds)), final)
+            for name, cost, grid, folds in zip(names, costs, deltas, scores, strict=True)
+        ]
+
+    def to_compare(self) -> FoldLosses:
+        """Return the rows on which costs are compared.
+
+        Of much data a part says as much as the choice can use, but not at one delta, by a scorer or
+        by environments.
+        """
+        if self.delta != "cv" or self.scorer is not None or self.settings.groups is not None:
+            return self
+        sample, pairs = compared(self.sample, self.splits)
+        if sample is self.sample and not is_wide(sample.X):
+            return self
+        return replace(self, sample=sample, splits=pairs, every=EVERY)
+
+    def compare(self, tried: Candidates, costs: list[Cost]) -> tuple[list[Trial], list[list[Cost]]]:
+        """Return the trials that the weights of a blend come from, and the costs in their folds."""
+        part = self.to_compare()
+        learned = part.costs_in_folds(tried)
+        return part.run(tried.names, costs, learned), learned
+
+    def environments(self, folds: FoldScores) -> EnvironmentLosses | None:
+        """Return the losses of the environments, None where rows have none."""
+        if self.settings.groups is None:
+            return None
+        return environment_losses(*binary_view(self.sample, folds), self.settings.groups)
+
+    def path(self, best: Trial) -> Solved:
+        """Return the path of a trial over all rows, certified at the chosen delta."""
+        j, path = best.verdict.place, best.folds.path
+        # scores of rows, of which there may be many, are not needed any more
+        best.folds.z.clear()
+        if path is None or not best.final:
+            path = solve_path(self.sample, best.cost, self.order, best.deltas, self.solver, path)
+        chosen = [row[j] for row in path]
+        # passes that folds share leave no dual point
+        if any(s.dual is None and s.mean_loss is not None for s in chosen):
+            ball = self.sample.ball(best.cost, float(best.deltas[j]), self.order)
+            for row, solution in zip(path, self.solutions(ball, chosen), strict=True):
+                row[j] = solution
+        return path
+
+    def solutions(self, ball: Ball, starts: list[Solution] | None) -> list[Solution]:
+        """Return the certified solutions of all target vectors, from solutions near them."""
+        problems = [self.sample.problem(y, ball) for y in self.sample.ys]
+        near = None if starts is None else [[start] for start in starts]
+        return [path[0] for path in self.solver.solve(problems, [ball.delta], near)]
 
 
 def choose(sample: Sample, solver: Solver, settings: Settings) -> Choice:
-    """Return the ball that the settings ask for; a price "cv" is the best of a few."""
-    name = open_price(sample)
-    if name is None:
-        found = _compared(sample, solver, settings, priced=False)
-        return found if isinstance(found, Choice) else found.choice()
-    *prices, fixed = with_prices(sample, name, settings)
-    first = _compared(fixed, solver, settings, priced=True)
-    if isinstance(first, Choice):
-        # too few rows for folds: labels and targets stay
-        return first
-    others = [_compared(tried, solver, settings, priced=True) for tried in prices]
-    each = [first, *(other for other in others if isinstance(other, Compared))]
-    return min(each, key=lambda found: found.best.verdict.value).choice()
-
-
-def _compared(
-    sample: Sample, solver: Solver, settings: Settings, *, priced: bool
-) -> Compared | Choice:
-    """Return what folds say where they are to choose, a price too if ``priced``, else the ball."""
+    """Return the ball that the settings ask for, around rows in memory."""
     tried = cost_candidates.resolve(settings.cost, sample.X, settings.unlabelled)
     order = resolve_order(settings.order, sample.loss, tried.cost)
     delta = check_delta(settings.delta)
-    folds = priced or delta == "cv" or tried.learned is not None
-    if settings.unlabelled is not None and tried.cost is not None:
-        _warn_of_useless_rows(sample, tried.cost, settings, folds=folds)
-    _require_memory(sample.X, tried, folds=folds)
-    tried, full = tried.from_all(sample)
-    if folds:
-        return _from_folds(sample, tried, full, order, delta, solver, settings)
-    if delta == "theory":
-        delta = theory_delta(sample, full[0], order, settings.confidence)
-    return Choice(sample.ball(full[0], delta, order), note=tried.note)
-
-
-def _warn_of_useless_rows(sample: Sample, cost: Cost, settings: Settings, *, folds: bool) -> None:
-    """Say that rows without labels play no part where a cost is given and no rule looks at them."""
-    if not folds or judged_on(sample, [cost], settings) is None:
+    folds = delta == "cv" or tried.learned is not None
+    costs = [] if tried.cost is None else [tried.cost]
+    given = settings.unlabelled is not None and tried.cost is not None
+    if given and not (folds and judged_on(sample, costs, settings) is not None):
         warnings.warn(
-            f"neither the cost {cost!r} nor the choice of delta has a use for unlabelled rows, so "
-            "that they play no part. Leave them out, or use cost='learned' or delta='cv' with the "
-            "rule 'auto'.",
+            f"neither the cost {tried.cost!r} nor the choice of delta has a use for unlabelled "
+            "rows, so that they play no part. Leave them out, or use cost='learned' or delta='cv' "
+            "with the rule 'auto'.",
             UserWarning,
             stacklevel=2,
         )
+    if library(sample.X) is None:
+        written = not is_wide(sample.X)
+        require_fit(sample.X, folds=folds, learned=tried.cost is None, written=written)
+    return choose_ball(FoldLosses(sample, order, delta, solver, settings), tried)
 
 
-def _require_memory(X: Any, tried: Candidates, *, folds: bool) -> None:
-    """Refuse a fit that cannot fit into the memory of this machine, where that holds the rows."""
-    if library(X) is None:
-        require_fit(X, folds=folds, learned=tried.cost is None, written=not is_wide(X))
-
-
-def _from_folds(
-    sample: Sample,
-    tried: Candidates,
-    full: list[Cost],
-    order: int,
-    delta: Any,
-    solver: Solver,
-    settings: Settings,
-) -> Compared | Choice:
-    """Compare costs and deltas by the same folds; a delta that is given leaves the cost to choose.
-
-    ``full`` are the costs of the candidates ``tried``, learned from all rows.
-    """
-    resolve_rule(settings.rule)
-    scorer = _scorer(settings, sample.loss)
-    folds = _splits(sample, full, settings)
+def choose_ball(data: FoldLosses, tried: Candidates) -> Choice:
+    """Return the ball: cost and delta by the same folds, or one of them where both are given."""
+    folds = data.delta == "cv" or tried.learned is not None
+    tried, costs = data.costs(tried)
     if not folds:
-        return _without_folds(sample, full[0], order, delta, solver, settings)
-    trials = Trials(sample, order, delta, solver, settings, folds, scorer)
+        ball = data.sample.ball(costs[0], float(data.deltas(costs[0])[0]), data.order)
+        return Choice(ball, data.solutions(ball, None), note=tried.note)
+    resolve_rule(data.settings.rule)
+    data = data.with_folds(costs)
+    if not data.splits:
+        return _without_folds(data, costs[0])
     if tried.learned is not None:
-        trials, tried, full = _in_units(trials, tried, full)
-    blends = tried.blends and len(full) > 1
-    found = (trials.for_weights() if blends else trials).run(tried, full)
-    best = min(found, key=lambda trial: trial.verdict.value)
+        data, tried, costs = _in_units(data, tried, costs)
     weights = None
-    if blends:
-        weights = blend_weights(found)
-        best = trials.blend(found, weights)
-    table = noted(settings, tried, found, weights, best)
-    return Compared(trials, best, table, tried.note)
+    if tried.blends and len(costs) > 1:
+        trials, learned = data.compare(tried, costs)
+        weights = blend_weights(trials)
+        d = data.sample.X.shape[1]
+        mixed = [[blended(of_fold, weights, d)] for of_fold in learned]
+        [best] = data.run(["Blend"], [blended(costs, weights, d)], mixed)
+    else:
+        trials = data.run(tried.names, costs, data.costs_in_folds(tried))
+        best = min(trials, key=lambda trial: trial.verdict.value)
+    table = candidate_scores(trials, weights, best)
+    if tried.learned is not None:
+        # made here, not the user's own: it may carry what it was made of
+        best.cost.comparison_ = Comparison(data.settings.rule, table)
+        if weights is not None:
+            best.cost.weights_ = {t.name: float(w) for t, w in zip(trials, weights, strict=True)}
+    environments = data.environments(best.folds)
+    place = best.verdict.place
+    out_of_fold = best.folds.out_of_fold(place)
+    solved = data.path(best)
+    path = tidy(
+        data.sample,
+        best.deltas,
+        solved,
+        score_mean=best.folds.mean,
+        score_se=best.folds.se,
+        candidates=table,
+        environments=environments,
+        out_of_fold=out_of_fold,
+    )
+    ball = data.sample.ball(best.cost, float(best.deltas[place]), data.order)
+    return Choice(ball, [row[place] for row in solved], path, tried.note)
 
 
 def _in_units(
-    trials: Trials, tried: Candidates, full: list[Cost]
-) -> tuple[Trials, Candidates, list[Cost]]:
+    data: FoldLosses, tried: Candidates, costs: list[Cost]
+) -> tuple[FoldLosses, Candidates, list[Cost]]:
     """Measure columns that are far apart by their spread, where the folds prefer that.
 
     Unlike a blend this is a choice: in a mean of two matrices that are far apart each column would
     have the larger of two prices, and the large columns would decide alone. What is far out is
     measured likewise: a cell may be so in a small column though its row is not among large ones.
     """
-    units = spreads_far_apart(trials.sample)
+    units = spreads_far_apart(data.sample)
     if units is None:
-        return trials, tried, full
+        return data, tried, costs
     spread = measured_by(units, tried)
-    by_spread = replace(trials, sample=replace(trials.sample, units=units))
-    [own] = trials.for_weights().each([tried.even(trials.sample)])
-    [measured] = by_spread.for_weights().each([spread.even(trials.sample)])
+    by_spread = data.in_units(units)
+    even, even_spread = tried.even(data.sample), spread.even(data.sample)
+    [own], _ = data.compare(Candidates(cost=even), [even])
+    [measured], _ = by_spread.compare(Candidates(cost=even_spread), [even_spread])
     if own.verdict.value < measured.verdict.value:
-        return trials, tried, full
-    return by_spread, *spread.from_all(trials.sample)
+        return data, tried, costs
+    return by_spread, *by_spread.costs(spread)
 
 
-def noted(
-    settings: Settings, tried: Candidates, found: list[Trial], weights: Array | None, best: Trial
-) -> list[CandidateScore]:
-    """Return what the folds said about every candidate; a learned cost carries it too."""
-    table = candidate_scores(found, weights, best)
-    if tried.learned is not None:
-        # made here, not the user's own: it may carry what it was made of
-        best.cost.comparison_ = Comparison(settings.rule, table)
-        if weights is not None:
-            best.cost.weights_ = {t.name: float(w) for t, w in zip(found, weights, strict=True)}
-    return table
+def _without_folds(data: FoldLosses, cost: Cost) -> Choice:
+    """Take the first candidate and the middle of its deltas, with a warning: there are no folds."""
+    sample, grid = data.sample, data.deltas(cost)
+    place = len(grid) // 2
+    delta = float(grid[place])
+    note = (
+        f"The {len(sample.weights)} rows allow no folds that could choose, so delta={delta:.3g} "
+        f"is the middle of the grid, under the cost {cost!r}."
+    )
+    warnings.warn(f"{note} Give more rows, or a number as delta.", UserWarning, stacklevel=2)
+    solved = solve_path(sample, cost, data.order, grid, data.solver)
+    ball = sample.ball(cost, delta, data.order)
+    return Choice(ball, [row[place] for row in solved], tidy(sample, grid, solved), note)
 
 
-def blend_weights(found: list[Trial]) -> Array:
+def judged_on(sample: Sample, costs: list[Cost], settings: Settings) -> Array | None:
+    """Return the rows without labels that help the rule to judge models, None if none do.
+
+    Environments that folds leave out are unlike the others, so that rows of these say nothing.
+    """
+    smooths = by_margins(settings.rule, costs) and settings.scoring is None
+    if not smooths or settings.groups is not None:
+        return None
+    return rows_to_look_at(settings.unlabelled, sample)
+
+
+def blend_weights(trials: list[Trial]) -> Array:
     r"""Return :math:`w_c \propto \exp(-\mathrm{excess}_c/\mathrm{unit})`.
 
     The excess is over the Euclidean cost, the first.
     """
-    unit = max(min(trial.verdict.unit for trial in found), np.finfo(float).tiny)
-    over = np.array([excess(trial, found[0]) for trial in found])
+    unit = max(min(trial.verdict.unit for trial in trials), np.finfo(float).tiny)
+    over = np.array([excess(trial, trials[0]) for trial in trials])
     weights = np.exp((over.min() - over) / unit)
     return weights / weights.sum()
 
@@ -217,94 +417,26 @@ def excess(trial: Trial, reference: Trial) -> float:
     return min(0.0, difference + ERRORS * error)
 
 
-def _chosen(trials: Trials, best: Trial, table: list[CandidateScore], note: str) -> Choice:
-    """Return the ball of a trial, with the path over all rows."""
-    sample, groups = trials.sample, trials.settings.groups
-    near = trials.solver.cost_in_folds(best.cost)
-    known: dict[str, Any] = {
-        "score_mean": best.folds.mean,
-        "score_se": best.folds.se,
-        "candidates": table,
-    }
-    if groups is not None:
-        known["environments"] = environment_losses(*binary_view(sample, best.folds), groups)
-    best.folds.forget_rows()
-    solved = trials.path(near, best)
-    path = tidy(sample, best.deltas, solved, **known)
-    j = best.verdict.place
-    final = [row[j] for row in solved] if near is best.cost else None
-    ball = sample.ball(best.cost, float(best.deltas[j]), trials.order)
-    return Choice(ball, path, final, note)
-
-
-def _scorer(settings: Settings, loss: Loss) -> ModelScorer | None:
-    if settings.scoring is None:
-        return None
-    return ModelScorer(
-        settings.estimator,
-        settings.scoring,
-        loss,
-        settings.y,
-        settings.classes,
-        settings.sample_weight,
-    )
-
-
-def _without_folds(
-    sample: Sample, cost: Cost, order: int, delta: Any, solver: Solver, settings: Settings
-) -> Choice:
-    """Take the first candidate and the middle of its deltas, with a warning: there are no folds."""
-    grid = grid_of(sample, cost, order, delta, settings)
-    place = len(grid) // 2
-    chosen = float(grid[place])
-    note = (
-        f"The {len(sample.weights)} rows allow no folds that could choose, so delta={chosen:.3g} "
-        f"is the middle of the grid, under the cost {cost!r}."
-    )
-    warnings.warn(f"{note} Give more rows, or a number as delta.", UserWarning, stacklevel=2)
-    near = solver.cost_in_folds(cost)
-    solved = solve_path(sample, near, order, grid, solver)
-    path = tidy(sample, grid, solved)
-    final = [row[place] for row in solved] if near is cost else None
-    return Choice(sample.ball(cost, chosen, order), path, final, note)
-
-
-def _splits(sample: Sample, costs: list[Cost], settings: Settings) -> list[Split]:
-    """Return the folds, repeated where rows are few, not wide, and the rule can use it."""
-    n, d = sample.X.shape
-    few = n <= REPEAT_UP_TO and d <= WRITTEN_UP_TO and by_margins(settings.rule, costs)
-    repeats = REPEATS if few else 1
-    seed = _seed(settings.random_state)
-    return splits(sample, settings.cv, settings.groups, seed, repeats, settings.classes)
-
-
 def candidate_scores(
-    found: list[Trial], weights: Array | None, best: Trial
+    trials: list[Trial], weights: Array | None, best: Trial
 ) -> list[CandidateScore]:
     """Return what the folds said about every candidate, and about their blend if that is taken."""
+
+    def scored(trial: Trial, weight: float, chosen: bool) -> CandidateScore:
+        place, folds = trial.verdict.place, trial.folds
+        return CandidateScore(
+            trial.name,
+            trial.deltas,
+            folds.mean,
+            folds.se,
+            float(trial.deltas[place]),
+            float(folds.mean[place]),
+            trial.verdict.value,
+            chosen,
+            weight,
+        )
+
     if weights is None:
-        return [_score(trial, float(trial is best), trial is best) for trial in found]
-    parts = [_score(trial, float(w), False) for trial, w in zip(found, weights, strict=True)]
-    return [*parts, _score(best, 1.0, True)]
-
-
-def _score(trial: Trial, weight: float, chosen: bool) -> CandidateScore:
-    place, folds = trial.verdict.place, trial.folds
-    return CandidateScore(
-        trial.name,
-        trial.deltas,
-        folds.mean,
-        folds.se,
-        float(trial.deltas[place]),
-        float(folds.mean[place]),
-        trial.verdict.value,
-        chosen,
-        weight,
-    )
-
-
-def _seed(random_state: Any) -> int:
-    """Return the seed of the folds; None is 0, so that a fit repeats."""
-    if random_state is None:
-        return 0
-    return int(generator(random_state).randint(2**31 - 1))
+        return [scored(trial, float(trial is best), trial is best) for trial in trials]
+    parts = [scored(trial, float(w), False) for trial, w in zip(trials, weights, strict=True)]
+    return [*parts, scored(best, 1.0, True)]

@@ -66,7 +66,7 @@ def name(value: Any, longest: int = LONGEST) -> str:
 
 
 def number(value: Any) -> str:
-    """Return three significant digits; an endless value is a sign."""
+    """Return three significant digits; an infinite value is a sign."""
     value = float(value)
     if np.isnan(value):
         return "–"
@@ -80,14 +80,12 @@ def number(value: Any) -> str:
 
 def percent(value: Any) -> str:
     """Return a share with three significant digits."""
-    # what is left of a sum that should be 0 is not worth a power of ten
+    # the rounding error of a sum that should be 0 is shown as 0
     value = round(float(value), 9) + 0.0
     return "–" if np.isnan(value) else f"{100 * value:.3g}%"
 
 
-def table(
-    head: Sequence[str], body: Sequence[Sequence[str]], caption: str = "", words: int = 1
-) -> str:
+def table(head: Sequence[str], body: Sequence[Sequence[str]], caption: str, words: int = 1) -> str:
     """Return a table of cells that are HTML already; the first ``words`` columns are texts."""
     if not body:
         return ""
@@ -99,9 +97,13 @@ def table(
         + "</tr>"
         for row in body
     ]
-    title = f"<caption>{caption}</caption>" if caption else ""
-    inner = f"<table>{title}<thead><tr>{top}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
-    return f'<div class="scroll" tabindex="0" role="group" aria-label="{caption}">{inner}</div>'
+    # the title stands outside of what scrolls, so that a phone shows all of it
+    return (
+        f'<div class="titled"><p class="caption" aria-hidden="true">{caption}</p>'
+        f'<div class="scroll" tabindex="0" role="group" aria-label="{caption}">'
+        f'<table aria-label="{caption}"><thead><tr>{top}</tr></thead>'
+        f"<tbody>{''.join(lines)}</tbody></table></div></div>"
+    )
 
 
 def bar(share: float, text: str) -> str:
@@ -117,7 +119,7 @@ def json_script(value: Any) -> str:
 
 
 def rounded(values: Any, digits: int = 5) -> Any:
-    """Return an array as nested lists of numbers with so many digits, null for what is endless."""
+    """Return an array as nested lists of numbers with so many digits, null where it is infinite."""
     if np.ndim(values):
         return [rounded(part, digits) for part in values]
     return float(f"{values:.{digits}g}") if np.isfinite(values) else None
@@ -140,7 +142,7 @@ class Frame:
     height: float
     x: tuple[float, float]
     y: tuple[float, float]
-    left: float = 52.0
+    left: float = 60.0
     right: float = 12.0
     top: float = 12.0
     bottom: float = 42.0
@@ -188,7 +190,7 @@ class Frame:
         return (
             f'<g class="axis axis-x">{"".join(across)}<text class="label" x="{x:g}" '
             f'y="{self.height - 6:g}" text-anchor="middle">{escape(self.across(x_label))}</text>'
-            f'</g><g class="axis axis-y">{"".join(up)}<text class="label" transform="translate(12 '
+            f'</g><g class="axis axis-y">{"".join(up)}<text class="label" transform="translate(15 '
             f'{y:g}) rotate(-90)" text-anchor="middle">{escape(self.up(y_label))}</text></g>'
         )
 

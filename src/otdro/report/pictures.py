@@ -66,7 +66,8 @@ def scene(view: View) -> str:
 def _frame(view: View) -> Frame:
     """Return the frame of the two axes at first."""
     i, j = view.chosen
-    return Frame(WIDTH, HEIGHT, view.ranges[i], view.ranges[j])
+    # on a phone the ticks are as wide as this
+    return Frame(WIDTH, HEIGHT, view.ranges[i], view.ranges[j], left=84.0)
 
 
 def _lines(view: View, coef: Array, intercept: Array, frame: Frame) -> str:

@@ -22,6 +22,8 @@ LINES = 15
 SHORT = 24
 #: Levels of accuracy whose breaking points are given, as shares of the accuracy without moves.
 KEPT = (0.9, 0.75, 0.5)
+#: Unit prices of columns that agree to this share are equal.
+EVEN = 1e-9
 #: Classes whose coefficients are shown.
 CLASSES = 6
 ANSWERS = {
@@ -72,13 +74,13 @@ def _held_out(model: Any, scores: Sequence[Summary], held_out: str) -> str:
     for score in scores:
         by_model.setdefault(score.method, {})[score.measure] = score
     lines = []
-    for method, found in by_model.items():
-        first = found[measures[0]]
+    for method, by_measure in by_model.items():
+        first = by_measure[measures[0]]
         difference = _with_error(first.difference, first.difference_se)
         lines.append(
             [
                 escape(NAMES.get(method, method)),
-                *(_with_error(found[m].mean, found[m].se) for m in measures),
+                *(_with_error(by_measure[m].mean, by_measure[m].se) for m in measures),
                 "" if method == "ours" else difference,
             ]
         )
@@ -162,107 +164,115 @@ def breaking(view: View) -> str:
     parts: list[tuple[str, dict[str, Any]]] = [("all rows", {})]
     parts += [(name(c), {"class_": c}) for c in audit.present_classes]
     parts += [(f"group {name(g)}", {"group": g}) for g in audit.present_groups]
-    lines = [[label, *_points(view, key)] for label, key in parts[: 2 * LINES]]
-    at = "the fitted delta"
-    if view.stops.fitted is None:
-        at = f"delta {number(view.stops.deltas[view.stops.first])}"
-    head = ["rows", "right", f"certified at {at}", *(f"{share:.0%} of it left" for share in KEPT)]
-    caption = "Breaking points: the delta at which accuracy can fall to a share of what it is"
+    delta = float(view.stops.deltas[view.stops.first])
+    lines = []
+    for text, key in parts[: 2 * LINES]:
+        accuracy = float(audit.accuracy(0.0, **key))
+        points = [number(audit.breaking_point(share * accuracy, **key)) for share in KEPT]
+        lines.append([text, percent(accuracy), percent(audit.accuracy(delta, **key)), *points])
+    at = "the fitted delta" if view.stops.fitted is not None else f"delta {number(delta)}"
+    head = [
+        "rows",
+        "right",
+        f"certified at {at}",
+        *(f"falls to {share:.0%} of it" for share in KEPT),
+    ]
+    caption = "Accuracy, and the delta at which an adversary can lower it to a share of itself"
     return table(head, lines, caption) + _left_out(len(parts), len(lines), "classes and groups")
 
 
-def _points(view: View, key: dict[str, Any]) -> list[str]:
-    audit = view.audit
-    accuracy = float(audit.accuracy(0.0, **key))
-    first = float(view.stops.deltas[view.stops.first])
-    points = [number(audit.breaking_point(share * accuracy, **key)) for share in KEPT]
-    return [percent(accuracy), percent(audit.accuracy(first, **key)), *points]
+def _by_column(
+    names: Sequence[str],
+    order: Any,
+    lengths: Any,
+    values: Sequence[str],
+    others: Sequence[Any],
+    head: Sequence[str],
+    caption: str,
+) -> str:
+    """Return a table with one line per column: a bar of length 0 to 1, its value, other numbers."""
+    lines = [
+        [name(names[j]), bar(lengths[j], values[j]), *(number(other[j]) for other in others)]
+        for j in order[:LINES]
+    ]
+    return table(["column", *head], lines, caption) + _left_out(len(order), len(lines), "columns")
 
 
 def columns(view: View) -> str:
-    """Return what each column is to the adversary."""
-    found = view.audit.columns
-    order = found.order()
-    lines = [
-        [
-            name(found.names[j]),
-            bar(found.share[j], percent(found.share[j])),
-            number(found.breaking_point[j]),
-            number(found.deviations[j]),
-        ]
-        for j in order[:LINES]
-    ]
-    head = ["column", "share of the budget", "breaks the model alone at delta", "in deviations"]
-    caption = "Columns, the one that breaks the model most easily first"
-    return table(head, lines, caption) + _left_out(len(order), len(lines), "columns")
+    """Return what the adversary does in each column."""
+    by_column = view.audit.columns
+    return _by_column(
+        by_column.names,
+        by_column.order(),
+        by_column.share,
+        [percent(share) for share in by_column.share],
+        (by_column.breaking_point, by_column.deviations),
+        ["share of the adversary's budget", "breaks the model alone at delta", "in deviations"],
+        "Columns, the one by which an adversary breaks the model most easily first",
+    )
 
 
 def first_rows(view: View) -> str:
     """Return the rows that the adversary moves first, with their counterfactuals."""
     audit = view.audit
+    lines = []
     # the first rows are always among those that are drawn
-    shown = view.first_moved[:LINES]
-    lines = [
-        [
-            f'<button type="button" data-row="{k}">{name(view.row_name(k))}</button>',
-            escape(label(view, k)),
-            _flips(audit, k),
-            f'<span class="long">{escape(change_text(view, k))}</span>',
-            number(audit.distance[k]),
-        ]
-        for k in (int(row) for row in shown)
-    ]
+    for k in map(int, view.first_moved[:LINES]):
+        flips = escape(isolated(audit.flips_to[k]))
+        if audit.classes is None:
+            flips = "too high" if audit.flips_to[k] > 0 else "too low"
+        lines.append(
+            [
+                f'<button type="button" data-row="{k}">{escape(view.row_name(k))}</button>',
+                escape(label(view, k)),
+                flips,
+                f'<span class="long">{escape(change_text(view, k))}</span>',
+                number(audit.distance[k]),
+            ]
+        )
     head = ["row", "is", "becomes", "by this change", "distance"]
     caption = "Rows that the adversary moves first (a button shows the row in the picture)"
     return table(head, lines, caption, words=4)
 
 
-def _flips(audit: Audit, k: int) -> str:
-    if audit.classes is None:
-        return "too high" if audit.flips_to[k] > 0 else "too low"
-    return escape(isolated(audit.flips_to[k]))
-
-
 def cost(view: View, model: Any) -> str:
     """Return what the cost charges, and which costs were compared."""
     audit = view.audit
-    found = audit.cost.table(audit.names, scale=audit.scale)
-    low, high = found.cheapest, found.most_expensive
-    top = float(found.price.max(initial=0.0)) or 1.0
-    order = np.argsort(-found.price.round(12), kind="stable")
-    lines = [
-        [name(found.names[j]), bar(found.price[j] / top, number(found.price[j]))]
-        for j in order[:LINES]
-    ]
-    words = _direction("cheapest", low, found.names) + _direction(
-        "most expensive", high, found.names
-    )
-    if _same_everywhere(audit):
-        words = f"<p>{_unlearned(model)}</p>"
-    caption = "Price of moving a column by one standard deviation, the most expensive first"
-    prices = table(["column", "price"], lines, caption)
-    return words + prices + _left_out(len(order), len(lines), "columns") + _candidates(model)
-
-
-def _unlearned(model: Any) -> str:
-    """Return why a unit of every column costs the same."""
-    tried = len(getattr(getattr(model, "path_", None), "candidates", []))
-    why = (
-        "Learned costs were tried, and the folds preferred one that knows no direction"
-        if tried > 1
-        else "Nothing was learned about directions (cost='learned' would)"
-    )
-    return (
-        f"{why}: a unit of every column costs the same, and the prices below differ only as the "
-        "standard deviations of the columns do."
-    )
-
-
-def _same_everywhere(audit: Audit) -> bool:
-    """Whether a unit move costs the same in every column."""
+    candidates = getattr(getattr(model, "path_", None), "candidates", [])
+    prices = audit.cost.table(audit.names, scale=audit.scale)
     units = unit_prices(audit.cost, len(audit.names))
-    learned = audit.cost.matrix is not None
-    return not learned and bool(np.ptp(units) <= 1e-9 * units.max())
+    if audit.cost.matrix is None and np.ptp(units) <= EVEN * units.max():
+        why = "Nothing was learned about directions (cost='learned' would)"
+        if len(candidates) > 1:
+            why = "Learned costs were tried, and the folds preferred one that knows no direction"
+        words = (
+            f"<p>{why}: a unit of every column costs the same, and the prices below differ only as "
+            "the standard deviations of the columns do.</p>"
+        )
+    else:
+        words = _direction("cheapest", prices.cheapest, prices.names)
+        words += _direction("most expensive", prices.most_expensive, prices.names)
+    by_column = _by_column(
+        prices.names,
+        np.argsort(-prices.price.round(12), kind="stable"),
+        prices.price / (float(prices.price.max(initial=0.0)) or 1.0),
+        [number(price) for price in prices.price],
+        (),
+        ["price"],
+        "Price of moving a column by one standard deviation, the most expensive first",
+    )
+    compared = [
+        [
+            escape(plain(c.name)) + (" (chosen)" if c.chosen else ""),
+            number(c.delta),
+            number(c.score),
+        ]
+        for c in sorted(candidates, key=lambda c: c.criterion)[:LINES]
+    ]
+    if len(compared) < 2:
+        return words + by_column
+    head = ["cost", "delta", "fold score"]
+    return words + by_column + table(head, compared, "Costs that the folds compared")
 
 
 def _direction(word: str, direction: Any, names: list[str]) -> str:
@@ -276,104 +286,86 @@ def _direction(word: str, direction: Any, names: list[str]) -> str:
     return f"<p>The {word} direction costs {price} per deviation: {', '.join(parts)}.</p>"
 
 
-def _candidates(model: Any) -> str:
-    found = getattr(getattr(model, "path_", None), "candidates", [])
-    if len(found) < 2:
-        return ""
-    lines = [
-        [
-            escape(plain(c.name)) + (" (chosen)" if c.chosen else ""),
-            number(c.delta),
-            number(c.score),
-        ]
-        for c in sorted(found, key=lambda c: c.criterion)[:LINES]
-    ]
-    return table(["cost", "delta", "fold score"], lines, "Costs that the folds compared")
-
-
 def _left_out(total: int, shown: int, what: str) -> str:
-    return (
-        f'<p class="note">{total - shown:,} more {what} are not shown.</p>' if total > shown else ""
-    )
+    if total <= shown:
+        return ""
+    return f'<p class="note">{total - shown:,} more {what} are not shown.</p>'
 
 
-def drifted(found: Drift | None) -> str:
+def drifted(drift: Drift | None) -> str:
     """Return the drift of new rows, or how to measure it."""
-    if found is None:
+    if drift is None:
         return (
             "<p>No new rows were given. <code>otdro audit MODEL DATA --target COL --new NEW"
             "</code>, or <code>otdro.audit(model, X, y, new=new)</code>, measures how far new "
             "rows are from these and whether the model is still certified there.</p>"
         )
-    answer = ANSWERS.get(found.verdict or "", "There is no ball to compare the new rows with.")
-    reason = plain(found.reason, 400)
+    answer = ANSWERS.get(drift.verdict or "", "There is no ball to compare the new rows with.")
+    reason = plain(drift.reason, 400)
     sentence = f"{answer} {reason[:1].upper()}{reason[1:]}"
-    tables = [_figures(found), _accuracies(found), _labels(found), _drifted_columns(found)]
+    by_column = drift.columns
+    tables = [
+        _distances(drift),
+        _accuracies(drift),
+        _class_shares(drift),
+        _by_column(
+            by_column.names,
+            by_column.order(),
+            by_column.distance / (float(by_column.distance.max(initial=0.0)) or 1.0),
+            [number(distance) for distance in by_column.distance],
+            (by_column.shift, by_column.p_value),
+            ["mean move, in deviations", "change of the mean", "p-value"],
+            "Columns that moved, the farthest first",
+        ),
+    ]
     return f'<p class="verdict">{escape(sentence)}</p><div class="flow">{"".join(tables)}</div>'
 
 
-def _figures(found: Drift) -> str:
-    reference, new = found.rows_used
+def _distances(drift: Drift) -> str:
+    """Return the transport cost, its lower bounds, and what each is by chance."""
+    reference, new = drift.rows_used
     lines = [
-        [f"transport cost of {reference:,} and {new:,} rows", number(found.estimate)],
-        ["the same between random parts of the reference", number(found.noise_floor)],
+        [f"transport cost of {reference:,} and {new:,} rows", number(drift.estimate)],
+        ["the same between random parts of the reference", number(drift.noise_floor)],
+        ["p-value", number(drift.p_value)],
     ]
-    if found.delta is not None:
-        lines.append(["delta of the ball", number(found.delta)])
-    lines.append(["p-value", number(found.p_value)])
-    caption = f"{found.n_new:,} new rows beside {found.n_reference:,}"
+    if drift.delta is not None:
+        lines.append(["delta of the ball", number(drift.delta)])
     bounds = [
-        [
-            key,
-            *(number(value[key]) for value in (found.lower_bounds, found.bound_noise)),
-            number(left),
-        ]
-        for key, left in found.beyond_noise.items()
+        [key, number(drift.lower_bounds[key]), number(drift.bound_noise[key]), number(beyond)]
+        for key, beyond in drift.beyond_noise.items()
     ]
+    caption = f"{drift.n_new:,} new rows beside {drift.n_reference:,}"
     head = ["bound", "at least", "by chance up to", "beyond chance"]
     compared = "Least cost of moving these rows onto the new ones; the last column against delta"
     return table(["drift", "value"], lines, caption) + table(head, bounds, compared)
 
 
-def _accuracies(found: Drift) -> str:
+def _accuracies(drift: Drift) -> str:
+    """Return the accuracy on old and new rows, beside what is certified."""
     words = {
         "reference": "these rows",
         "reweighted": "these rows, with the new class shares",
         "new": "the new rows",
     }
-    known = [
-        [words[key], percent(value)] for key, value in found.accuracy.items() if value is not None
+    lines = [
+        [words[key], percent(value)] for key, value in drift.accuracy.items() if value is not None
     ]
-    right = "right" if found.tau is None else f"within {number(found.tau)} of the target"
-    if found.certified_accuracy is not None:
-        known.append(["certified this far away", percent(found.certified_accuracy)])
-    return table(["accuracy on", right], known, "Was the certificate kept?") if known else ""
+    if drift.certified_accuracy is not None:
+        lines.append(["certified this far away", percent(drift.certified_accuracy)])
+    right = "right" if drift.tau is None else f"within {number(drift.tau)} of the target"
+    return table(["accuracy on", right], lines, "Was the certificate kept?")
 
 
-def _labels(found: Drift) -> str:
-    shift = found.label_shift
+def _class_shares(drift: Drift) -> str:
+    """Return how the shares of the classes changed, nothing for numbers."""
+    shift = drift.label_shift
     if shift is None or shift.labels is None:
         return ""
-    rows = zip(shift.labels, shift.reference, shift.new, strict=True)
-    lines = [[name(label), percent(p), percent(q)] for label, p, q in rows]
+    shares = zip(shift.labels, shift.reference, shift.new, strict=True)
+    lines = [[name(text), percent(p), percent(q)] for text, p, q in shares]
     caption = "Class shares: labels do not move, so a change of these is outside every ball"
     return table(["class", "these rows", "new rows"], lines[:LINES], caption)
-
-
-def _drifted_columns(found: Drift) -> str:
-    columns = found.columns
-    top = float(np.max(columns.distance, initial=0.0)) or 1.0
-    lines = [
-        [
-            name(columns.names[j]),
-            bar(columns.distance[j] / top, number(columns.distance[j])),
-            number(columns.shift[j]),
-            number(columns.p_value[j]),
-        ]
-        for j in columns.order()[:LINES]
-    ]
-    head = ["column", "mean move, in deviations", "change of the mean", "p-value"]
-    return table(head, lines, "Columns that moved, the farthest first")
 
 
 def advice(audit: Audit) -> str:

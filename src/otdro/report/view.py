@@ -149,10 +149,10 @@ class View:
     audit: Audit
     stops: Stops
     seed: int = 0
-    row_names: Sequence[str] | None = None
+    row_names: Sequence[Any] | None = None
 
     def row_name(self, k: int) -> str:
-        """Return the name of row k: its number where no names were given."""
+        """Return the name of a row for the reader: as given, or its number from 0."""
         return str(k) if self.row_names is None else plain(self.row_names[k])
 
     @property

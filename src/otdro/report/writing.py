@@ -45,8 +45,8 @@ def write(
     notes: Sequence[str] = (),
     training: bool = False,
     held_out: str = "folds",
+    row_names: Sequence[Any] | None = None,
     random_state: int = 0,
-    row_names: Sequence[str] | None = None,
 ) -> Path:
     """Write the report of an audit as one HTML file; a report that fails leaves no file behind.
 
@@ -55,7 +55,7 @@ def write(
     file : path
         Where the page goes; a file that is there is replaced when the new one is whole.
     audit : Audit
-        From ``otdro.audit(model, X, y, ...)``; with ``new=`` the page tells what drifted.
+        From ``otdro.audit(model, X, y, ...)``; with ``new=`` the page shows what drifted.
     model : DROClassifier, DRORegressor or a Pipeline that ends in one, default=None
         The fitted estimator, for its path, risks and costs; any other model is passed over.
     scores : sequence of Summary, default=()
@@ -68,10 +68,10 @@ def write(
         Whether the audit is of the rows that the model was fitted on, so that the page says so.
     held_out : str, default="folds"
         How the rows of ``scores`` were held out, in words.
+    row_names : sequence of n names, default=None
+        What the rows of the audit are called, e.g. their lines in a file; None: 0, 1, ...
     random_state : int, default=0
         Seeds the sample of rows that is drawn where there are many.
-    row_names : sequence of str, default=None
-        The names of the rows of the audit; None: their numbers from 0.
 
     Returns
     -------
@@ -86,8 +86,8 @@ def write(
         notes=notes,
         training=training,
         held_out=held_out,
-        random_state=random_state,
         row_names=row_names,
+        random_state=random_state,
     )
     write_atomic(path, text.encode("utf-8", errors="replace"))
     return path
@@ -102,14 +102,14 @@ def render(
     notes: Sequence[str] = (),
     training: bool = False,
     held_out: str = "folds",
+    row_names: Sequence[Any] | None = None,
     random_state: int = 0,
-    row_names: Sequence[str] | None = None,
 ) -> str:
     """Return the page as text.
 
     Parameters
     ----------
-    audit, model, scores, title, notes, training, held_out, random_state, row_names
+    audit, model, scores, title, notes, training, held_out, row_names, random_state
         Those of ``write``.
 
     Returns
@@ -123,6 +123,8 @@ def render(
         )
     # of a pipeline, the last step
     model = getattr(model, "steps", [("", model)])[-1][1]
+    if row_names is not None and len(row_names) != len(audit.weights):
+        raise ValueError(f"row_names has {len(row_names)} entries for {len(audit.weights)} rows.")
     view = View(audit, stops_of(audit), random_state, row_names)
     accuracy, accuracy_cursor = accuracy_chart(view)
     risk, risk_cursor = risk_chart(view)
@@ -149,10 +151,11 @@ def render(
         "fitted": "" if view.stops.fitted is None else str(view.stops.fitted),
         "mark": f"{(view.stops.fitted or 0) / max(len(view.stops.deltas) - 1, 1):.4f}",
         "rows": rows,
+        "counted": "Rows are counted from 0. " if row_names is None else "",
         "wrong-already": f"{view.wrong_already:,}",
         "x-options": axis_options(view, view.chosen[0]),
         "y-options": axis_options(view, view.chosen[1]),
-        "endless": "" if np.isfinite(view.stops.risk).all() else UNBOUNDED,
+        "unbounded": "" if np.isfinite(view.stops.risk).all() else UNBOUNDED,
         "plain-risk": number(view.stops.risk[0]),
         "rows-first": sections.first_rows(view),
         "breaking": sections.breaking(view),

@@ -62,7 +62,8 @@ def resolve(
         from .smoothing.quadrature import Sinkhorn
 
         return Sinkhorn(tol=tol, max_iter=max_iter)
-    if solver == "exact" or (solver == "auto" and not is_function(cost)):
+    named = cost is None or isinstance(cost, str)
+    if solver == "exact" or (solver == "auto" and (named or not is_function(cost))):
         return Exact(tol, max_iter)
     from .smoothing.smoothed import Smoothed
 

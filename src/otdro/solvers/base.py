@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from ..arrays import numpy, pick
-from ..costs import Cost
 from ..problem import Problem, Solution
 
 Array = NDArray[Any]
@@ -136,10 +135,6 @@ class Solver(BaseEstimator):  # type: ignore[misc]
             return solved
 
         return each_alone(problems, starts, down)
-
-    def cost_in_folds(self, cost: Cost) -> Cost:
-        """Return the cost under which folds are solved: a cheaper one near it where there is."""
-        return cost
 
     def _solve_one(self, problem: Problem, start: Solution | None = None) -> Solution:
         """Minimise the worst-case risk, from ``start`` where the solver can use one."""

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..arrays import library, place
-from ..costs import Cost, Norm
+from ..costs import Norm
 from ..design import model_scores
 from ..duality import require_lipschitz, worst_risk
 from ..problem import Problem, Solution
@@ -103,10 +103,6 @@ class Exact(Solver):
                 plain = self._plain(problem.at(0.0), enough[p], start)
                 solved[p] = solved[p] + [plain] * (len(radii) - len(positive))
         return solved
-
-    def cost_in_folds(self, cost: Cost) -> Cost:
-        """Return the cost, or a cheaper one near it."""
-        return cost.stand_in()
 
     def _groups(
         self, problems: list[Problem], positive: Array

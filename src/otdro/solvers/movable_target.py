@@ -62,13 +62,16 @@ def solve(problem: Problem, tol: float, base: Solve, start: Solution | None) -> 
     best: Trial | None = None
     near = start
     bound = -np.inf
+    dual = None
     n_iter = 0
     a = 1.0
     for round_ in range(ROUNDS):
         inner = replace(ball, delta=ball.delta * a, target_cost=np.inf)
         near = base(replace(problem, ball=inner), SHARE * tol, near)
         n_iter += near.n_iter
-        bound = max(bound, near.objective - near.gap + rate * still * (1 - a))
+        lower = near.objective - near.gap + rate * still * (1 - a)
+        if lower >= bound:
+            bound, dual = lower, near.dual
         trial = _trial(problem, near, a)
         tried = [trial] if best is None else [best, trial]
         if trial.w >= still:
@@ -85,7 +88,9 @@ def solve(problem: Problem, tol: float, base: Solve, start: Solution | None) -> 
     gap = max(best.risk - bound, 0.0)
     message = verdict(gap, target, n_iter)
     converged = bool(gap <= target)
-    return replace(best.solution, gap=gap, n_iter=n_iter, converged=converged, message=message)
+    return replace(
+        best.solution, gap=gap, n_iter=n_iter, converged=converged, message=message, dual=dual
+    )
 
 
 def _trial(problem: Problem, point: Solution, a: float) -> Trial:

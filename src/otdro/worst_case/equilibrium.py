@@ -223,7 +223,8 @@ def _spread(problem: Problem, atoms: SlopeAtoms) -> SlopeAtoms:
         )
     else:
         low, high = problem.loss.slope_range(problem.y)
-        part = min((needed - square) / atoms.mean((high - slope) * (slope - low)), 1.0)
+        room = atoms.mean((high - slope) * (slope - low))
+        part = min((needed - square) / room, 1.0) if room > 0 else 0.0
         share = (slope - low) / (high - low)
         mass = xp.concat([(1 - part) * mass, part * mass * share, part * mass * (1 - share)])
         slope = xp.concat([slope, 0 * slope + high, 0 * slope + low])

@@ -1,5 +1,5 @@
 """Euclidean costs: closed form from one spectrum, Newton, Newton jointly in the multiplier."""
 
-from .joint_newton import JointNewton as JointNewton
+from .newton import JointNewton as JointNewton
 from .newton import Newton as Newton
 from .spectral import Spectral as Spectral

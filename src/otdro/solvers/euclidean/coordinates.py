@@ -1,17 +1,18 @@
-"""Centred coordinates, in which a Euclidean problem is round."""
+"""Centred coordinates, in which Euclidean problems are round: one problem, or many over X."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import cholesky, solve_triangular
 
-from ...costs.mahalanobis import shortest
-from ...design import Design, mean
+from ...costs.mahalanobis import StructuredFactor, shortest
+from ...design import REDUCE_UP_TO, Design, Span, mean, row_space
 from ...problem import Problem, Solution
-from ...row_space import REDUCE_UP_TO, Span, row_space
 from ..base import Starts, verdict
 
 Array = NDArray[Any]
@@ -45,8 +46,7 @@ class Coordinates:
         cost = problem.ball.cost
         self.factor = cost.factor() if cost.euclidean else None
         self.X, self.span = problem.X, None
-        n = problem.X.shape[0]
-        if reduce and cost.euclidean and self.d > n and n <= REDUCE_UP_TO:
+        if reduce and cost.euclidean and _is_wide(problem.X, self.d):
             self.design, self.span = row_space(self.design, problem.ball.delta == 0)
 
     @property
@@ -87,17 +87,17 @@ class Coordinates:
 
     def solutions(
         self,
-        found: Minimisers,
+        minima: Minimisers,
         lam: Array,
-        dual: Array,
+        dual: Array | None,
         target: Array,
         mean_loss: list[float] | None = None,
     ) -> list[Solution]:
-        """Return what a batch found on the rows as given, certified where a gap is on target."""
-        coefs = self.coef(found.theta)
-        intercepts = np.asarray(self._shifted(found.b, -coefs), dtype=float).tolist()
-        gaps, goals, steps = found.gap.tolist(), target.tolist(), found.n_iter.tolist()
-        objectives, multipliers = found.objective.tolist(), lam.tolist()
+        """Return a batch of minima on the rows as given, certified where a gap is on target."""
+        coefs = self.coef(minima.theta)
+        intercepts = np.asarray(self._shifted(minima.b, -coefs), dtype=float).tolist()
+        gaps, goals, steps = minima.gap.tolist(), target.tolist(), minima.n_iter.tolist()
+        objectives, multipliers = minima.objective.tolist(), lam.tolist()
         return [
             Solution(
                 coef=np.ascontiguousarray(coefs[:, j]),
@@ -108,8 +108,167 @@ class Coordinates:
                 n_iter=steps[j],
                 converged=gaps[j] <= goals[j],
                 message=verdict(gaps[j], goals[j], steps[j]),
-                dual=dual[:, j],
+                dual=None if dual is None else dual[:, j],
                 mean_loss=None if mean_loss is None else mean_loss[j],
             )
             for j in range(len(gaps))
         ]
+
+
+def _is_wide(X: Any, d: int) -> bool:
+    """Whether rows of d coordinates are reduced to their span."""
+    return bool(d > X.shape[0] and X.shape[0] <= REDUCE_UP_TO)
+
+
+@dataclass(eq=False)
+class FactoredRows:
+    """The rows z_i = L_b'(x_i - c) of B problems over the same X, each under its own cost.
+
+    Problem b has the factor L number ``owner[b]`` (None: the identity), which acts on coefficients
+    and products; ``base`` holds the rows x_i - c. Vectors have the problems along their last axis
+    and as many entries as the widest factor has columns.
+    """
+
+    base: Design
+    factors: list[Any]
+    owner: Array
+
+    @property
+    def n(self) -> int:
+        """The number of rows."""
+        return self.base.n
+
+    @property
+    def sparse(self) -> bool:
+        """Whether X is sparse."""
+        return self.base.sparse
+
+    @cached_property
+    def d(self) -> int:
+        """The columns of the widest factor."""
+        return max(self.base.d if L is None else int(L.shape[1]) for L in self.factors)
+
+    def problems(self, index: Array) -> FactoredRows:
+        """Return the rows of some problems."""
+        return FactoredRows(self.base, self.factors, self.owner[index])
+
+    @property
+    def uncentred(self) -> FactoredRows:
+        """The rows without their centre."""
+        return FactoredRows(self.base.uncentred, self.factors, self.owner)
+
+    @cached_property
+    def _groups(self) -> list[tuple[Any, Array]]:
+        """Each factor with the places of its problems."""
+        owners = np.unique(self.owner).tolist()
+        return [(self.factors[k], np.flatnonzero(self.owner == k)) for k in owners]
+
+    def _lift(self, theta: Array) -> Array:
+        """Return L_b theta_b."""
+        beta = np.empty((self.base.d, theta.shape[1]))
+        for L, some in self._groups:
+            part = theta[:, some]
+            beta[:, some] = part[: self.base.d] if L is None else L @ part[: L.shape[1]]
+        return beta
+
+    def _pull(self, g: Array) -> Array:
+        """Return L_b'g_b."""
+        pulled = np.zeros((self.d, g.shape[1]))
+        for L, some in self._groups:
+            part = g[:, some]
+            if L is not None:
+                part = L.pull(part) if hasattr(L, "pull") else L.T @ part
+            pulled[: len(part), some] = part
+        return pulled
+
+    def shift(self, theta: Array) -> Array:
+        """Return what the centre takes off every score."""
+        return self.base.shift(self._lift(theta))
+
+    def scores(self, theta: Array) -> Array:
+        """Return Z_b theta_b, shape (n, B)."""
+        return self.base.scores(self._lift(theta))
+
+    def adjoint(self, r: Array) -> Array:
+        """Return Z_b'r_b, shape (d, B)."""
+        return self._pull(self.base.adjoint(r))
+
+    def moments(self, D: Array) -> tuple[Array, Array]:
+        """Return Z_b' diag(D_b) Z_b, shape (B, d, d), and Z_b'D_b, shape (d, B)."""
+        G, s = self.base.moments(D)
+        for L, some in self._groups:
+            if L is not None:
+                G[some] = L.T @ G[some] @ L
+        return G, self._pull(s)
+
+    def lent(self, H: Array, h: Array, B: int) -> tuple[Array, Array]:
+        """Return H (B, d, d) and h (d, B) of all problems from Z'DZ and Z'D of the first.
+
+        They become T'HT and T'h, T = L^-1 L_b.
+        """
+        own = self.factors[self.owner[0]]
+        matrices, pulls = np.empty((B, *H.shape)), np.empty((len(h), B))
+        for L, some in self._groups:
+            T = np.eye(len(h)) if L is None else L
+            T = T if own is None else solve_triangular(own, T, lower=True)
+            matrices[some] = H if L is own else T.T @ H @ T
+            pulls[:, some] = (h if L is own else T.T @ h)[:, None]
+        return matrices, pulls
+
+    @cached_property
+    def offset(self) -> Array:
+        """|L|'|c|, what is subtracted from each column, shape (B, d)."""
+        size = np.empty((len(self.owner), self.d))
+        for L, some in self._groups:
+            size[some] = self.base.offset if L is None else np.abs(L).T @ self.base.offset
+        return size
+
+    @property
+    def rounding(self) -> Array:
+        """What is left of the mean square of a column that is constant."""
+        return self.offset**2 * self.base.left_of_squares
+
+
+class CostSpan(Span):
+    """The span of wide rows under a cost: beta = C gamma, ||beta||_* = ||gamma||_2."""
+
+    def __init__(self, span: Span, basis: Array, L: Any) -> None:
+        # V orthonormal, theta = L'V c, so ||theta||^2 = c'Ac and beta = L L'V c, A = V'LL'V = GG'
+        M = basis
+        if L is not None:
+            M = L.pull(basis) if hasattr(L, "pull") else L.T @ basis
+        self.rows, self.root = span, cholesky(M.T @ M, lower=True)
+        lifted = solve_triangular(self.root, M.T, lower=True).T
+        self.basis = lifted if L is None else L @ lifted
+
+    def drop(self, theta: Array) -> Array:
+        """Return the coordinates gamma of coefficients."""
+        gamma: Array = solve_triangular(self.root, self.rows.drop(theta), lower=True)
+        return gamma
+
+
+def together(
+    problems: list[Problem], reduce: bool = True, center: Array | None = None
+) -> tuple[FactoredRows, list[Coordinates]]:
+    """Return the rows and the coordinates of problems over the same X, each under its own cost.
+
+    Wide rows are reduced to their span once, structured costs of others are written out; ``reduce``
+    and ``center`` are as of ``Coordinates``.
+    """
+    first = problems[0]
+    if first.fit_intercept and center is None:
+        center = mean(first.X, first.weights)
+    each = [Coordinates(problem, reduce=False, center=center) for problem in problems]
+    factors = [at.factor for at in each]
+    base = Design(first.X, None, each[0].center)
+    if reduce and _is_wide(first.X, max(at.d for at in each)):
+        base, span = row_space(base)
+        basis = span.lift(np.eye(base.d))
+        for p, at in enumerate(each):
+            own = CostSpan(span, basis, at.factor)
+            at.span, at.factor, factors[p] = own, None, own.root
+    elif reduce:
+        for p, at in enumerate(each):
+            if isinstance(at.factor, StructuredFactor):
+                at.factor = factors[p] = cholesky(at.factor.matrix.toarray(), lower=True)
+    return FactoredRows(base, factors, np.arange(len(problems))), each

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ...design import model_scores
 from ...duality import AT_THRESHOLD, Dual, least_finite, priced_risk, priced_tangent
-from ...duality.labels import least_price
+from ...duality.multiplier import least_price
 from ...problem import Problem, Solution
 from ..base import Method, Starts, constant_risk, duality_gap, each_alone, verdict
 from ..euclidean.coordinates import Coordinates

@@ -15,15 +15,22 @@ Probabilities q continued along the step, and the flows v of the model, correcte
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import cho_solve
 
-from ...arrays import beside, pick
-from .penalty import PairMove, PairPenalty, Quadratic, corrected
-from .refinement import fitted
+from ...arrays import as_index, beside, class_masses, full, namespace, pick
+from ...design import DECOMPOSE_UP_TO, REDUCE_UP_TO, Design, mean, row_space
+from ...duality.ties import factored, times
+from ...problem import Problem, Solution
+from ..base import Method, Starts, ahead, constant_risk, same_factor, verdict
+from ..euclidean.coordinates import Coordinates
+from .penalty import PairMove, PairPenalty, Quadratic, corrected, pair_penalty
 from .rows import SoftmaxRows, inner
 
 Array = NDArray[Any]
@@ -33,11 +40,18 @@ ARMIJO, HALVINGS = 1e-4, 50
 #: Decreases below this, relative to the objective, are rounding; so many of them end the method.
 ROUNDING, PATIENCE = 1e-15, 3
 #: Operations of a Hessian up to which it is formed in every step, and the steps without it.
-CHEAP_UP_TO, QUASI_STEPS = 500_000_000, 30
+CHEAP_UP_TO, QUASI_STEPS = 1_000_000_000, 30
 #: A step that brings less than this share of the target without the Hessian is worth a bound.
 WORTH = 0.5
 #: The accuracy of a model's minimiser, as a share of the gap so far.
 LOOSE = 1e-3
+#: Products with the Hessian at most in search of a dual point, and the share of the residual that
+#: may be left.
+PRODUCTS, LEFT = 12, 1e-2
+#: Coefficients below this share of the largest are tried as zeros where the penalty is a sum.
+NEGLIGIBLE = 1e-6
+#: Scores of all problems up to which folds are solved in step.
+IN_STEP_UP_TO = 5_000_000
 
 TINY = np.finfo(float).tiny
 
@@ -123,7 +137,7 @@ class PairProblems:
 def origin(problems: PairProblems, constant: Array) -> SoftmaxZero:
     """Return the models of the intercepts ``constant`` (B, K), the best without coefficients."""
     rows = problems.rows
-    nothing = np.zeros((len(constant), rows.design.d, rows.classes - 1))
+    nothing = np.zeros((len(constant), rows.d, rows.classes - 1))
     zero = problems.at(nothing, constant @ rows.basis)
     G = rows.adjoint(rows.slopes(zero.p))
     return SoftmaxZero(zero, G, *problems.penalty.first(rows, G))
@@ -135,8 +149,12 @@ def minimise(
     target: Array,
     max_iter: int,
     start: SoftmaxStart | None = None,
+    lent: Array | None = None,
 ) -> Certificate:
-    """Minimise F until its gap is at most ``target``, from ``start`` where that is better."""
+    """Minimise F until its gap is at most ``target``, from ``start`` where that is better.
+
+    ``lent`` (1, side, side) is a Hessian near by, in the coordinates of the design.
+    """
     best = Certificate(problems, zero)
     active = np.flatnonzero(best.gap > target)
     if not len(active):
@@ -147,7 +165,7 @@ def minimise(
     multipliers = None
     if start is not None and start.multipliers is not None:
         multipliers = start.multipliers[active]
-    curvature = Curvature(problems.rows)
+    curvature = Curvature(problems.rows, p, lent)
     idle = np.zeros(len(active), dtype=int)
     for n_iter in range(1, max_iter + 1):
         rows, delta = problems.rows, problems.delta
@@ -158,7 +176,7 @@ def minimise(
         dz = rows.scores(move.step, move.shift)
         new, decrease = _line_search(problems, p, move, dz, g)
         best.consider(active, new)
-        if curvature.exact or decrease[0] <= WORTH * target[0]:
+        if curvature.exact or np.any(decrease <= WORTH * target):
             q = p.p + rows.bent(p.p, dz)
             q = q if curvature.exact else fitted(rows, p.p, q, move.flows, model.H)
             q = rows.balanced(p.p, q)
@@ -176,6 +194,8 @@ def minimise(
             active, problems, p = active[left], problems.columns(left), p.columns(left)
             target, idle = target[left], idle[left]
             multipliers = None if multipliers is None else multipliers[left]
+            curvature.leave(left)
+    best.hessian = curvature.last
     return best
 
 
@@ -233,34 +253,80 @@ def _line_search(
 class Curvature:
     """The Hessian of the loss, or in its place for many rows a matrix learned from gradients.
 
-    That one, of a single problem, starts from the mean curvature and is updated so that it maps the
-    last step to the change of the gradient (BFGS); after ``QUASI_STEPS`` of them the Hessian itself
-    is formed.
+    That one starts from a Hessian that is ``lent``, else from the mean curvature, and is updated so
+    that it maps the last step to the change of the gradient (BFGS); after ``QUASI_STEPS`` of them
+    the Hessian itself is formed.
     """
 
-    def __init__(self, rows: SoftmaxRows) -> None:
-        K, n, d = rows.classes, rows.design.n, rows.design.d
-        several = len(rows.weights) > 1
-        self.exact = several or n * d**2 * K * (K - 1) <= CHEAP_UP_TO
-        self.last: tuple[Array, Array] | None = None
-        self.H = np.empty((0, 0))
+    def __init__(self, rows: SoftmaxRows, p: SoftmaxPoints, lent: Array | None) -> None:
+        K, n, d = rows.classes, rows.design.n, rows.d
+        self.exact = n * d**2 * K * (K - 1) <= CHEAP_UP_TO
+        #: the last matrix of the first problem, in the coordinates of the design
+        self.last: Array | None = None
+        self.before: tuple[Array, Array] | None = None
+        self.H = np.empty((0, 0, 0))
+        if not self.exact:
+            self.H = rows.lent(rows.mean_curvature(p.p) if lent is None else lent).copy()
 
     def at(self, rows: SoftmaxRows, p: SoftmaxPoints, g: Array, n_iter: int) -> Array:
         """Return the matrices at points of gradient g."""
         self.exact = self.exact or n_iter > QUASI_STEPS
         if self.exact:
-            return rows.curvature(p.p)
-        x = rows.joined(p.C[0], p.c[0])
-        if self.last is None:
-            self.H = rows.columns(0).mean_curvature(p.p[0])
-        else:
-            s, y = x - self.last[0], g[0] - self.last[1]
-            Hs = self.H @ s
-            if y @ s > 0:
-                parts = np.stack([y / np.sqrt(y @ s), Hs / np.sqrt(s @ Hs)])
-                self.H += parts.T @ (np.array([[1.0], [-1.0]]) * parts)
-        self.last = (x, g[0])
-        return self.H[None]
+            H = rows.curvature(p.p)
+            self.last = H[:1]
+            return rows.lent(H)
+        x = rows.joined(p.C, p.c)
+        if self.before is not None:
+            s, y = x - self.before[0], g - self.before[1]
+            Hs = times(self.H, s)
+            ys, sHs = np.einsum("bi,bi->b", y, s), np.einsum("bi,bi->b", s, Hs)
+            for b in np.flatnonzero((ys > 0) & (sHs > 0)):
+                parts = np.stack([y[b] / np.sqrt(ys[b]), Hs[b] / np.sqrt(sHs[b])])
+                self.H[b] += parts.T @ (np.array([[1.0], [-1.0]]) * parts)
+        self.before = (x, g)
+        if rows.factors is None:
+            self.last = self.H[:1]
+        return self.H
+
+    def leave(self, left: Array) -> None:
+        """Keep some of the problems."""
+        self.H = self.H if self.exact else self.H[left]
+        self.before = None if self.before is None else (self.before[0][left], self.before[1][left])
+
+
+def fitted(rows: SoftmaxRows, p: Array, q: Array, flows: Array, H: Array) -> Array:
+    r"""Return probabilities that fit given flows, where the Hessian of the loss is not at hand.
+
+    A step of a model whose matrix only resembles the Hessian leaves a residual
+    :math:`r = -\sum_p v_p(e_k - e_l)' - Z'(\pi(q - e_y))`, by whose size the dual bound is off.
+    Conjugate gradients find the scores s with Hessian s = r, by products with the rows alone, H
+    preconditions: q is moved by (diag p - pp') s.
+    """
+    size = rows.d * (rows.classes - 1)
+    r = -rows.gradient(rows.slopes(q))
+    pulled = np.swapaxes(flows, 1, 2) @ rows.incidence @ rows.basis
+    r[:, :size] -= pulled.reshape(len(r), -1)
+    factors = [factored(matrix) for matrix in H]
+
+    def solved(v: Array) -> Array:
+        pairs = zip(factors, v, strict=True)
+        return np.stack([cho_solve(factor, one, check_finite=False) for factor, one in pairs])
+
+    step = solved(r)
+    left = first = np.einsum("bi,bi->b", r, step)
+    for _ in range(PRODUCTS):
+        change = rows.bent(p, rows.scores(*rows.split(step)))
+        product = rows.gradient(change)
+        length = left / np.maximum(np.einsum("bi,bi->b", step, product), TINY)
+        q = q + beside(length[:, None, None], q) * change
+        r = r - length[:, None] * product
+        better = solved(r)
+        after = np.einsum("bi,bi->b", r, better)
+        if np.all(after <= LEFT**2 * first):
+            break
+        step = better + (after / np.maximum(left, TINY))[:, None] * step
+        left = after
+    return q
 
 
 class Certificate:
@@ -279,6 +345,8 @@ class Certificate:
         self.slopes = problems.rows.slopes(zero.points.p)
         self.n_iter = np.ones(len(delta), dtype=int)
         self.multipliers: Array | None = None
+        #: the last matrix of the first problem, in the coordinates of the design
+        self.hessian: Array | None = None
         if delta.all():
             self.bound(everyone, problems, zero.points, zero.points.p, zero.flows)
 
@@ -322,3 +390,213 @@ class Certificate:
         self.lower[active[better]] = value[better]
         slopes = beside(shrink[:, None, None], q) * rows.slopes(q)
         write(self.slopes, active[better], pick(slopes, better))
+
+
+class MultinomialNewton(Method):
+    """The cross-entropy of several scores at order 1, and at delta = 0."""
+
+    geometries = frozenset({"euclidean", "norm"})
+    certifies = "the excess over the least worst-case risk"
+    accepts_zero = True
+    several_scores = True
+    on_device = True
+
+    def lacks(self, problem: Problem) -> str | None:
+        """Refuse order 2, and norms other than Euclidean ones, l1 and linf."""
+        ball = problem.ball
+        if ball.delta == 0:
+            return None
+        if ball.order == 2:
+            return "the softmax model has no one-dimensional inner problem at order 2"
+        if not ball.cost.euclidean and ball.cost.dual_p not in (1.0, np.inf):
+            return f"the softmax model needs a Euclidean cost, l1 or linf, not {ball.cost!r}"
+        return None
+
+    def _solve_one(
+        self, problem: Problem, tol: float, max_iter: int, start: Solution | None = None
+    ) -> Solution:
+        """Return the minimiser."""
+        deltas = np.array([problem.ball.delta])
+        return _paths(PairCoordinates([problem]), deltas, [tol], max_iter, start)[0][0]
+
+    def _solve_path(
+        self, problem: Problem, deltas: Array, tol: float, max_iter: int, starts: Starts | None
+    ) -> list[Solution]:
+        """Return the solutions at every delta, each from those before it."""
+        return _paths(PairCoordinates([problem]), deltas, [tol], max_iter)[0]
+
+    def solve(
+        self,
+        problems: list[Problem],
+        deltas: Array,
+        tols: Sequence[float],
+        max_iter: int,
+        starts: Sequence[Starts] | None,
+    ) -> list[list[Solution]]:
+        """Return the solutions of problems over the same rows, in step where they fit."""
+        first, K = problems[0], problems[0].loss.outputs
+        n, d = first.X.shape
+        masses = [class_masses(p.y, p.weights, K) for p in problems]
+        structured = any(p.ball.cost.structured for p in problems)
+        small = d <= n and len(problems) * n * K <= IN_STEP_UP_TO
+        if len(problems) == 1 or structured or not small or not np.all(masses):
+            return super().solve(problems, deltas, tols, max_iter, starts)
+        return _paths(PairCoordinates(problems), np.asarray(deltas), tols, max_iter)
+
+
+class PairCoordinates:
+    """Rows of problems, centred; under Euclidean costs whitened, and reduced to their span.
+
+    That is of wide rows, and of those whose columns depend on each other: a step would be free
+    along what no row sees. Under costs of several factors the rows stay as they are, and each
+    problem has its factor (``SoftmaxRows``).
+    """
+
+    def __init__(self, problems: list[Problem]) -> None:
+        self.problems = problems
+        first = problems[0]
+        center = mean(first.X, first.weights) if first.fit_intercept else None
+        plain, cost = first.ball.delta == 0, first.ball.cost
+        self.each = [Coordinates(problem, reduce=False, center=center) for problem in problems]
+        alike = not cost.euclidean or len(problems) == 1 or same_factor(problems)
+        self.factors = None
+        if alike:
+            self.design = self.each[0].design
+        else:
+            eye = np.eye(first.X.shape[1])
+            factors = [at.factor for at in self.each]
+            self.factors = np.stack([eye if L is None else L for L in factors])
+            self.design = Design(first.X, None, center)
+        n, d = self.design.n, self.design.d
+        small = n <= REDUCE_UP_TO and (d > n or n * d <= DECOMPOSE_UP_TO)
+        if alike and small and (cost.euclidean or plain):
+            design, span = row_space(self.design, plain)
+            if design.d < d:
+                self.design = design
+                for at in self.each:
+                    at.span = span
+
+    @cached_property
+    def rows(self) -> SoftmaxRows:
+        """The rows in these coordinates."""
+        first = self.problems[0]
+        weights = namespace(first.weights).stack([problem.weights for problem in self.problems])
+        form = (first.loss.outputs, first.fit_intercept)
+        return SoftmaxRows(self.design, as_index(first.y), weights, *form, self.factors)
+
+    def inside(self, i: int, coef: Array, intercept: Array, E: Array) -> tuple[Array, Array]:
+        """Return (C, c) of coefficients and intercepts of a problem."""
+        at = self.each[i]
+        return at.theta(coef.T) @ E, _shifted(at, np.asarray(intercept), coef.T) @ E
+
+    def outside(self, i: int, C: Array, c: Array, E: Array) -> tuple[Array, Array]:
+        """Return coefficients (K, d) and intercepts (K,) on the rows as given."""
+        at = self.each[i]
+        B = at.coef(C) @ E.T
+        return B.T, _shifted(at, E @ c, -B)
+
+
+def _shifted(at: Coordinates, b: Array, B: Array) -> Array:
+    """Return intercepts after a shift of the rows by their centre times B (d, K)."""
+    return b if at.center is None else b + at.center @ B
+
+
+def _paths(
+    at: PairCoordinates,
+    deltas: Array,
+    tols: Sequence[float],
+    max_iter: int,
+    start: Solution | None = None,
+) -> list[list[Solution]]:
+    """Return the solutions along deltas, each from the line through the two before it.
+
+    The first problem goes first; the others, its folds, then start with its Hessian.
+    """
+    problems, rows = at.problems, at.rows
+    known = [constant_risk(problem) for problem in problems]
+    target = np.asarray(tols) * np.array([risk for _, risk in known])
+    penalty = pair_penalty(problems[0].at(float(deltas[0])))
+    each = PairProblems(rows, penalty, np.full(len(problems), deltas[0]))
+    zero = origin(each, np.stack([b for b, _ in known]))
+    parts = [part for part in (np.arange(1), np.arange(1, len(problems))) if len(part)]
+    last: list[list[Certificate]] = [[] for _ in parts]
+    near: list[SoftmaxStart | None] = [None for _ in parts]
+    if start is not None:
+        C, c = at.inside(0, start.coef, start.intercept, rows.basis)
+        near[0] = SoftmaxStart(C[None], c[None])
+    solved: list[list[Solution]] = [[] for _ in problems]
+    hessian = None
+    for j, delta in enumerate(deltas.tolist()):
+        for k, part in enumerate(parts):
+            some = PairProblems(rows.columns(part), penalty, np.full(len(part), delta))
+            if last[k]:
+                near[k] = _extrapolated(last[k], deltas[: j + 1])
+            best = minimise(some, zero.columns(part), target[part], max_iter, near[k], hessian)
+            hessian = hessian if best.hessian is None or k > 0 else best.hessian
+            last[k] = [*last[k][-1:], best]
+            for i, p in enumerate(part.tolist()):
+                solved[p].append(_solution(at, p, delta, best, i, float(target[p])))
+    return solved
+
+
+def _extrapolated(found: list[Certificate], deltas: Array) -> SoftmaxStart:
+    """Return a start at the last of ``deltas``, on the line in log delta through the last two."""
+    first, last = found[0].points, found[-1].points
+    t = np.where(first.norm > 0, ahead(deltas), 0.0)
+    C = last.C + t[:, None, None] * (last.C - first.C)
+    return SoftmaxStart(C, last.c + t[:, None] * (last.c - first.c), found[-1].multipliers)
+
+
+def _solution(
+    at: PairCoordinates, p: int, delta: float, best: Certificate, i: int, target: float
+) -> Solution:
+    """Return the minimum ``i`` of a certificate as the solution of problem p, on rows as given."""
+    E = at.rows.basis
+    coef, intercept = at.outside(p, best.points.C[i], best.points.c[i], E)
+    gap, n_iter = float(best.gap[i]), int(best.n_iter[i])
+    solution = Solution(
+        coef=coef,
+        intercept=intercept,
+        multiplier=float(best.points.norm[i]),
+        objective=float(best.objective[i]),
+        gap=gap,
+        n_iter=n_iter,
+        converged=bool(gap <= target),
+        message=verdict(gap, target, n_iter),
+        dual=best.slopes[i],
+    )
+    sparse = delta > 0 and at.problems[p].ball.cost.dual_p == 1
+    small = np.abs(coef) < NEGLIGIBLE * np.abs(coef).max(initial=0.0)
+    if not sparse or not small.any():
+        return solution
+    # tiny coefficients are zeros where that keeps the solution within the target
+    coef = np.where(small, 0.0, coef)
+    C, c = at.inside(p, coef, intercept, E)
+    penalty = pair_penalty(at.problems[p].at(delta))
+    alone = PairProblems(at.rows.columns([p]), penalty, np.array([delta]))
+    point = alone.at(C[None], c[None])
+    objective = float(alone.value(point)[0])
+    gap = gap + objective - solution.objective
+    if gap > max(solution.gap, target):
+        return solution
+    # the classes' mean, which no score depends on, need not be zero
+    norm = float(point.norm[0])
+    return replace(solution, coef=coef, objective=objective, gap=max(gap, 0.0), multiplier=norm)
+
+
+class Threshold(NamedTuple):
+    """A delta from which B = 0 is optimal, and whether it is the least one to rounding."""
+
+    delta: float
+    least: bool
+
+
+def pair_threshold(problem: Problem) -> Threshold:
+    """Return the size of a flow of the gradient at B = 0: nearly the least for Euclidean costs."""
+    rows = PairCoordinates([problem]).rows
+    b, _ = constant_risk(problem)
+    penalty = pair_penalty(problem.at(1.0))
+    scores = full((1, rows.design.n, len(b)), 0.0, problem.y) + beside(b, problem.y)
+    slopes = rows.slopes(rows.evaluate(scores)[1])
+    flows, _ = penalty.first(rows, rows.adjoint(slopes))
+    return Threshold(float(penalty.sizes(flows).sum()), problem.ball.cost.euclidean)

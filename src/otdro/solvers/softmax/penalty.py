@@ -1,7 +1,17 @@
-r"""The penalty delta max over pairs of ||B_k - B_l||_*, and what a step of a method needs of it.
+r"""The penalty delta max over pairs of ||B_k - B_l||_*, and the steps of a model with it.
 
 Its dual is a flow: vectors v of the pairs with :math:`\sum_p v_p (e_k - e_l)' = -G` for the
 gradient G (d, K) of the loss, and the polar norm of G is the least :math:`\sum_p \|v_p\|`.
+
+Under a Euclidean cost, in coordinates where its dual norm is ||.||_2, the model of the largest norm
+near differences D is :math:`\max_p \|D_p\| + u_p'd_p`, u = D/||D||, with the curvature
+:math:`\sum_p \mu_p (I - u_p u_p')/\|D_p\|` of the Lagrangian: its minimiser follows from a
+quadratic over the simplex of the multipliers, and the method is Newton's. Under the costs l1 and
+linf the model is a quadratic program,
+
+.. math:: \min_{s, t}\ g's + s'Hs/2 + \delta t\quad\text{s.t.}\quad \|D_p + d_p(s)\|_* \le t,
+
+solved by Mehrotra's method over the slacks of all pairs and their prices (``norm_rows``).
 """
 
 from __future__ import annotations
@@ -11,10 +21,35 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import cho_solve
 
+from ...costs import Cost
+from ...duality.ties import factored, solve_each, times
+from ...problem import Problem
+from ..norm_rows import NormPoint, NormRows, NormStep, norm_rows
 from .rows import SoftmaxRows
 
 Array = NDArray[Any]
+
+#: Rounds of reweighting towards the least flow of a gradient, and the change that ends them.
+ROUNDS, SETTLED = 200, 1e-6
+#: The least share of a pair in the weights, so that the pairs stay connected.
+LEAST_SHARE = 1e-9
+#: Pairs whose norm is below this share of the largest have no part in the curvature.
+NEGLIGIBLE = 1e-6
+#: Steps of Mehrotra's method at most, and the share of the way to the boundary that one takes.
+STEPS, SHORT_OF = 60, 0.99
+#: The least accuracy of its minimiser, relative to the penalty.
+PRECISION = 1e-14
+#: Relative to its diagonal, what makes the quadratic of the multipliers definite on directions that
+#: are rounding.
+RIDGE = 1e-14
+#: Gains of a multiplier below this, relative to the size of the terms, are rounding.
+ROUNDING = 1e-13
+#: Changes of the set of active pairs at most, per pair.
+CHANGES = 20
+
+TINY = np.finfo(float).tiny
 
 
 class PairMove(NamedTuple):
@@ -67,3 +102,301 @@ def corrected(rows: SoftmaxRows, G: Array, flows: Array) -> Array:
         # pairs of two absent classes carry nothing
         spread = missing @ np.linalg.pinv(rows.incidence)
     return np.asarray(flows + np.swapaxes(spread, -1, -2))
+
+
+class RoundPairs:
+    """The largest ||D_p||_2."""
+
+    def norms(self, D: Array) -> Array:
+        """Return ||D||_2."""
+        return np.asarray(np.sqrt(np.einsum("...d,...d->...", D, D)))
+
+    def sizes(self, v: Array) -> Array:
+        """Return ||v||_2."""
+        return self.norms(v)
+
+    def first(self, rows: SoftmaxRows, G: Array) -> tuple[Array, Array]:
+        """Return nearly the least flow: v = w_p y_p at weights w_p ~ ||v_p||, y = -G L(w)^+.
+
+        The largest <-G, B> at pair norms of 1 is at B = y, whose norms are then nearly equal.
+        """
+        mixed = rows.incidence @ rows.basis
+        pull = -np.swapaxes(G @ rows.basis, -1, -2)
+        weights = np.ones((*G.shape[:-2], len(mixed)))
+        size = np.full(G.shape[:-2], np.inf)
+        for _ in range(ROUNDS):
+            # L(w) on the complement of 1, where it is definite
+            C = np.linalg.solve(mixed.T @ (weights[..., None] * mixed), pull)
+            flows = weights[..., None] * (mixed @ C)
+            sizes = self.sizes(flows)
+            now = sizes.sum(axis=-1)
+            if np.all((now >= (1 - SETTLED) * size) | (now == 0)):
+                break
+            size = now
+            share = sizes / np.where(size > 0, size, 1.0)[..., None]
+            weights = np.maximum(share, LEAST_SHARE)
+        return flows, np.swapaxes(rows.basis @ C, -1, -2)
+
+    def move(
+        self, model: Quadratic, delta: Array, accuracy: Array, multipliers: Array | None
+    ) -> PairMove:
+        """Minimise the models by their duals over the multipliers of the pairs."""
+        rows = model.rows
+        D = rows.differences(model.C)
+        norms = self.norms(D)
+        top = norms.max(axis=1)
+        near = norms > NEGLIGIBLE * top[:, None]
+        length = np.where(near, norms, 1.0)
+        u = np.where(near[:, :, None], D / length[:, :, None], 0.0)
+        mu = _heaviest(norms, delta) if multipliers is None else _scaled(multipliers, delta)
+        bend = np.where(near, mu / length, 0.0)
+        mixed = rows.incidence @ rows.basis
+        J = (u[:, :, :, None] * mixed[:, None, :]).reshape(*norms.shape, -1)
+        M = _with_curvature(model, mixed, J, bend)
+        full = np.zeros((*norms.shape, M.shape[1]))
+        full[:, :, : J.shape[2]] = J
+        solved = _solved(M, np.concatenate([model.g[:, :, None], np.swapaxes(full, 1, 2)], axis=2))
+        Q = full @ solved[:, :, 1:]
+        lam = simplex_quadratics(
+            (Q + np.swapaxes(Q, 1, 2)) / 2,
+            norms - times(full, solved[:, :, 0]),
+            delta,
+            _steepest(norms) if multipliers is None else mu,
+        )
+        dC, dc = model.rows.split(-(solved[:, :, 0] + times(solved[:, :, 1:], lam)))
+        dD = rows.differences(dC)
+        along = np.einsum("bpd,bpd->bp", u, dD)
+        flows = lam[:, :, None] * u + bend[:, :, None] * (dD - along[:, :, None] * u)
+        return PairMove(dC, dc, flows, delta * ((norms + along).max(axis=1) - top), lam)
+
+
+class Unpenalised(RoundPairs):
+    """No penalty: the model's minimiser is a plain Newton step."""
+
+    def first(self, rows: SoftmaxRows, G: Array) -> tuple[Array, Array]:
+        """Return no flow, and no direction: without a kink Newton's method starts at B = 0.
+
+        Along -G the slopes of a constant column, which are rounding, would lead anywhere.
+        """
+        return np.zeros((*G.shape[:-2], len(rows.incidence), G.shape[-2])), np.zeros_like(G)
+
+    def move(
+        self, model: Quadratic, delta: Array, accuracy: Array, multipliers: Array | None
+    ) -> PairMove:
+        """Return -H^-1 g; a column of which only rounding is left, a constant one, stays."""
+        design, H = model.rows.design, model.H.copy()
+        d, m = model.C.shape[-2:]
+        diagonal = np.einsum("bii->bi", H)[:, : d * m]
+        constant = diagonal <= np.repeat(design.rounding, m)
+        diagonal += np.where(constant, np.repeat(design.offset**2, m), 0.0)
+        dC, dc = model.rows.split(-solve_each(H, model.g[:, :, None])[:, :, 0])
+        flows = np.zeros((len(dC), len(model.rows.incidence), dC.shape[1]))
+        return PairMove(dC, dc, flows, np.zeros(len(dC)))
+
+
+def _solved(M: Array, rhs: Array) -> Array:
+    """Return M^-1 rhs; of one problem by its Cholesky factor, the cheapest where M is large."""
+    if len(M) > 1:
+        return solve_each(M, rhs)
+    return np.asarray(cho_solve(factored(M[0]), rhs[0], check_finite=False))[None]
+
+
+def _scaled(mu: Array, delta: Array) -> Array:
+    """Return multipliers with sum delta."""
+    return np.asarray(mu * (delta / mu.sum(axis=1))[:, None])
+
+
+def _steepest(norms: Array) -> Array:
+    """Return a first support: the pair of the largest norm."""
+    first = np.zeros_like(norms)
+    first[np.arange(len(norms)), norms.argmax(axis=1)] = 1.0
+    return first
+
+
+def _heaviest(norms: Array, delta: Array) -> Array:
+    """Return a first guess of the multipliers, most of it at the largest norms."""
+    return _scaled(np.exp(-10 * (1 - norms / norms.max(axis=1, keepdims=True))), delta)
+
+
+def _with_curvature(model: Quadratic, mixed: Array, J: Array, bend: Array) -> Array:
+    """Return H + sum_p bend_p (I - u_p u_p') x (mixed_p mixed_p')."""
+    d, m = model.C.shape[1:]
+    M = model.H.copy()
+    block = mixed.T @ (bend[:, :, None] * mixed)
+    size = d * m
+    M[:, :size, :size] -= np.swapaxes(J, 1, 2) @ (bend[:, :, None] * J)
+    for j in range(0, size, m):
+        M[:, j : j + m, j : j + m] += block
+    return M
+
+
+def simplex_quadratics(Q: Array, q: Array, delta: Array, start: Array) -> Array:
+    r"""Minimise lam'Q_t lam/2 - q_t'lam over lam >= 0, 1'lam = delta_t, by an active-set method.
+
+    Q is (T, m, m), q (T, m); the supports of ``start`` come first.
+    """
+    m = q.shape[1]
+    Q = Q.copy()
+    diagonal = np.einsum("tii->ti", Q)
+    diagonal += RIDGE * np.maximum(diagonal.mean(axis=1, keepdims=True), TINY)
+    support = start > 0
+    x = start * (delta / start.sum(axis=1))[:, None]
+    active = np.arange(len(q))
+    for _ in range(CHANGES * m):
+        now, on = x[active], support[active]
+        new = _on_support(Q[active], q[active], delta[active], on)
+        inside = np.where(on, new, np.inf).min(axis=1) > 0
+        now, on, over = _changed(Q[active], q[active], now, new, on, inside)
+        x[active], support[active] = now, on
+        active = active[~over]
+        if not len(active):
+            break
+    return np.maximum(x, 0.0)
+
+
+def _changed(
+    Q: Array, q: Array, x: Array, new: Array, on: Array, inside: Array
+) -> tuple[Array, Array, Array]:
+    """Return points and supports after one change, and which are over.
+
+    From a minimiser on its support that is ``inside`` the coordinate of the least gradient joins;
+    others go towards it until the first coordinate vanishes, which leaves the support.
+    """
+    each = np.arange(len(x))
+    leaves = on & (new <= 0)
+    # x/(x - new) is at most 1 where new <= 0 <= x; elsewhere it may overflow
+    ratio = np.where(leaves, x / np.where(leaves, np.maximum(x - new, TINY), 1.0), np.inf)
+    length = np.where(inside, 1.0, ratio.min(axis=1))
+    gone = (ratio <= length[:, None]) & ~inside[:, None]
+    x = np.where(gone, 0.0, x + length[:, None] * (new - x))
+    g = times(Q, x) - q
+    on = on & ~gone
+    least = g.argmin(axis=1)
+    level = np.where(on, g, -np.inf).max(axis=1)
+    size = np.abs(q).max(axis=1) + np.abs(g).max(axis=1)
+    over = inside & ((level - g[each, least] <= ROUNDING * size) | on[each, least])
+    joins = (inside & ~over) | ~on.any(axis=1)
+    on[each[joins], least[joins]] = True
+    return x, on, over
+
+
+def _on_support(Q: Array, q: Array, delta: Array, on: Array) -> Array:
+    """Return the minimisers with free signs and sum delta, zero off the supports."""
+    used = np.flatnonzero(on.any(axis=0))
+    on = on[:, used]
+    both = on[:, :, None] & on[:, None, :]
+    A = np.where(both, Q[:, used[:, None], used], np.eye(len(used)))
+    solved = np.linalg.solve(A, np.stack([np.where(on, q[:, used], 0.0), on * 1.0], axis=2))
+    nu = (solved[:, :, 0].sum(axis=1) - delta) / solved[:, :, 1].sum(axis=1)
+    found = np.zeros_like(q)
+    found[:, used] = solved[:, :, 0] - nu[:, None] * solved[:, :, 1]
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class PolyhedralPairs:
+    """The largest dual norm of a cost over pairs, where that is polyhedral."""
+
+    cost: Cost
+    slacks: NormRows
+
+    def norms(self, D: Array) -> Array:
+        """Return the dual norms."""
+        return self.cost.dual_norm(D)
+
+    def sizes(self, v: Array) -> Array:
+        """Return the norms of flows."""
+        return self.cost.norm(v)
+
+    def first(self, rows: SoftmaxRows, G: Array) -> tuple[Array, Array]:
+        """Return the even flow of a gradient, and zero: a model at zero has no kink to avoid."""
+        k, j = rows.pairs
+        return np.swapaxes(G[..., j] - G[..., k], -1, -2) / rows.classes, np.zeros_like(G)
+
+    def move(
+        self, model: Quadratic, delta: Array, accuracy: Array, multipliers: Array | None
+    ) -> PairMove:
+        """Minimise each model along its central path."""
+        parts = zip(model.C, model.g, model.H, delta, accuracy, strict=True)
+        found = [self._one(Quadratic(model.rows, *part[:3]), *part[3:]) for part in parts]
+        step, shift, flows, rise, _ = zip(*found, strict=True)
+        return PairMove(np.stack(step), np.stack(shift), np.stack(flows), np.array(rise))
+
+    def _one(self, model: Quadratic, delta: float, accuracy: float) -> PairMove:
+        rows = model.rows
+        D = rows.differences(model.C)
+        norms = self.norms(D)
+        before = float(norms.max())
+        t = before + max(before, accuracy / delta * 1e3, 1e-3)
+        x = np.append(np.zeros(len(model.g)), t)
+        room = t - norms
+        # prices of about delta in all
+        at = self.slacks.begin(D.T, room, delta * room / len(D))
+        enough = max(0.1 * accuracy, PRECISION * delta * (1 + t))
+        for _ in range(STEPS):
+            if at.total.sum() <= enough:
+                break
+            move, step, length = _Central(self.slacks, D.T, model, delta, x, at).step()
+            x = x + length * move
+            at = self.slacks.after(D.T, at, step.shortened(length), at.t + length * move[-1])
+        dC, dc = rows.split(x[:-1])
+        rise = delta * (float(self.norms(D + rows.differences(dC)).max()) - before)
+        flows = self.slacks.linearised(D.T, at).force(at.slack * at.price)[:-1].T
+        return PairMove(dC, dc, flows, rise)
+
+
+class _Central:
+    """Newton's equations of one iterate, in x = (s, t)."""
+
+    def __init__(
+        self,
+        slacks: NormRows,
+        theta: Array,
+        model: Quadratic,
+        delta: float,
+        x: Array,
+        at: NormPoint,
+    ) -> None:
+        self.rows = model.rows
+        self.at = at
+        self.line = slacks.linearised(theta, at)
+        self.slope = np.append(model.g + model.H @ x[:-1], delta)
+        M = self.rows.pair_hessian(self.line.matrix)
+        M[:-1, :-1] += model.H
+        self.factor = factored(M)
+
+    def step(self) -> tuple[Array, NormStep, float]:
+        """Return Mehrotra's step of x and of the slacks, and its length."""
+        total = float(self.at.total.sum())
+        _, ahead = self._towards(np.zeros_like(self.at.slack))
+        length = min(1.0, self._longest(ahead))
+        slack, price = self.at.slack + length * ahead.slack, self.at.price + length * ahead.price
+        left = float(np.vdot(slack, price)) / total
+        mu = left**3 * total / slack.size
+        move, step = self._towards(mu - ahead.slack * ahead.price)
+        return move, step, min(1.0, SHORT_OF * self._longest(step))
+
+    def _towards(self, aim: Array) -> tuple[Array, NormStep]:
+        """Return the step to products ``aim``."""
+        g = self.slope + self.rows.pair_gradient(self.line.force(aim))
+        move = -cho_solve(self.factor, g, check_finite=False)
+        dD = self.rows.differences(self.rows.split(move[:-1])[0]).T
+        dt = np.full((1, dD.shape[1]), move[-1])
+        return move, self.line.step(np.append(dD, dt, axis=0), aim)
+
+    def _longest(self, step: NormStep) -> float:
+        """Return the longest step to slacks and prices that are not negative."""
+        fastest = max(np.max(-step.slack / self.at.slack), np.max(-step.price / self.at.price))
+        return float(1 / fastest) if fastest > 0 else np.inf
+
+
+def pair_penalty(problem: Problem) -> PairPenalty:
+    """Return the penalty of the cost of a problem."""
+    cost = problem.ball.cost
+    if problem.ball.delta == 0:
+        return Unpenalised()
+    if cost.euclidean:
+        return RoundPairs()
+    slacks = norm_rows(cost, problem.X.shape[1])
+    assert slacks is not None
+    return PolyhedralPairs(cost, slacks)

@@ -2,7 +2,8 @@ r"""The mean cross-entropy of K scores per row, its derivatives and its dual val
 
 Coefficients are a matrix C of shape (d, K - 1): those of the classes are B = C E' with the columns
 of E orthonormal and orthogonal to 1, as adding one vector to all classes changes nothing. Weights
-of shape (B, n) are B problems over the same rows, and every other array has that axis first too.
+of shape (B, n) are B problems over the same rows, each in coordinates of its own where ``factors``
+(B, d, d) are given: z = L_b'(x - center). Every other array has the axis of the problems first too.
 What has an entry per row (labels, weights, scores, probabilities, slopes) is where the rows are,
 all else NumPy.
 """
@@ -17,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...arrays import beside, class_masses, copied, namespace, numbers, numpy, pick, pick_columns
+from ...design import PRODUCTS_UP_TO, Design
 from ...duality.ties import solve_each
 from ...losses.softmax import entropy
-from .batch import Products
 
 Array = NDArray[Any]
 
@@ -43,21 +44,27 @@ def classes_of_pairs(K: int) -> tuple[Array, Array]:
 
 @dataclass(frozen=True, eq=False)
 class SoftmaxRows:
-    """Rows, labels 0 to K - 1 and weights with sum 1, of shape (n,) or (B, n).
+    """Rows, labels 0 to K - 1 and weights (B, n) with sum 1.
 
     Of several problems each has all classes.
     """
 
-    design: Products
+    design: Design
     labels: Array
     weights: Array
     classes: int
     fit_intercept: bool
+    factors: Array | None = None
 
     def columns(self, index: Any) -> SoftmaxRows:
         """Return some of the problems."""
-        weights = pick(self.weights, index)
-        return replace(self, design=self.design.columns(index), weights=weights)
+        factors = None if self.factors is None else self.factors[index]
+        return replace(self, weights=pick(self.weights, index), factors=factors)
+
+    @property
+    def d(self) -> int:
+        """The columns."""
+        return self.design.d
 
     @property
     def basis(self) -> Array:
@@ -73,8 +80,7 @@ class SoftmaxRows:
     def pairs(self) -> tuple[Array, Array]:
         """The classes k < l of every pair, of which one has weight."""
         k, j = self.all_pairs
-        total = self.weights.reshape(-1, len(self.labels)).sum(axis=0)
-        present = class_masses(self.labels, total, self.classes) > 0
+        present = class_masses(self.labels, self.weights.sum(axis=0), self.classes) > 0
         some = present[k] | present[j]
         return k[some], j[some]
 
@@ -96,8 +102,56 @@ class SoftmaxRows:
 
     def scores(self, C: Array, c: Array) -> Array:
         """Return Z B + b, (n, K)."""
-        z = self.design.scores(C)
-        return (z + beside(c[..., None, :], z)) @ beside(self.basis.T, z)
+        V = C if self.factors is None else self.factors @ C
+        if len(V) == 1:
+            z = self.design.scores(V[0])[None]
+        else:
+            flat = np.moveaxis(V, 0, 1).reshape(self.d, -1)
+            z = _problems_first(self.design.scores(flat), len(V))
+        return (z + beside(c[:, None, :], z)) @ beside(self.basis.T, z)
+
+    def adjoint(self, a: Array) -> Array:
+        """Return Z'(pi a), (d, K)."""
+        g = self._pulls(self.weights[..., None] * a)
+        return g if self.factors is None else np.swapaxes(self.factors, 1, 2) @ g
+
+    def _pulls(self, a: Array) -> Array:
+        """Return the sums over the rows of the design times a, (d, k) from (n, k)."""
+        if len(a) == 1:
+            return self.design.adjoint(a[0])[None]
+        flat = namespace(a).moveaxis(a, 0, 1).reshape(self.design.n, -1)
+        return _problems_first(self.design.adjoint(flat), len(a))
+
+    def _moments(self, D: Array) -> Array:
+        """Return sums of D tt', t = (z, 1), for every column of D (n, k) >= 0, (k, side, side).
+
+        z is a row of the design. Of many rows they are taken one by one, by symmetry.
+        """
+        design, d, k = self.design, self.d, D.shape[2]
+        flat = namespace(D).moveaxis(D, 0, 1).reshape(design.n, -1)
+        if design.n * d**2 <= PRODUCTS_UP_TO:
+            grams = design.gram(flat)
+        else:
+            grams = np.stack([design.gram(flat[:, j]) for j in range(flat.shape[1])])
+        side = d + self.fit_intercept
+        moments = np.empty((len(D), k, side, side))
+        moments[..., :d, :d] = grams.reshape(-1, k, d, d)
+        if self.fit_intercept:
+            moments[..., d, :d] = moments[..., :d, d] = np.swapaxes(self._pulls(D), 1, 2)
+            moments[..., d, d] = numpy(D.sum(axis=-2))
+        return moments
+
+    def lent(self, H: Array) -> Array:
+        """Return Hessians of the design's coordinates in those of each problem."""
+        if self.factors is None:
+            return np.broadcast_to(H, (len(self.weights), *H.shape[1:]))
+        d, m, side = self.d, self.classes - 1, H.shape[-1]
+        L = np.swapaxes(self.factors, 1, 2)
+        for _ in range(2):
+            head = (L @ H[:, : d * m].reshape(-1, d, m * side)).reshape(-1, d * m, side)
+            rest = np.broadcast_to(H[:, d * m :], (len(L), side - d * m, side))
+            H = np.swapaxes(np.concatenate([head, rest], axis=1), 1, 2)
+        return H
 
     def mean(self, a: Array) -> Array:
         """Return the weighted sum over the rows of a (n, K)."""
@@ -123,10 +177,6 @@ class SoftmaxRows:
         a[self.own] -= 1
         return a
 
-    def adjoint(self, a: Array) -> Array:
-        """Return Z'(pi a), (d, K)."""
-        return self.design.adjoint(self.weights[..., None] * a)
-
     def gradient(self, a: Array) -> Array:
         """Return the gradient of the loss in (C, c) at slopes a, by column, then class."""
         g = self.adjoint(a) @ self.basis
@@ -140,7 +190,7 @@ class SoftmaxRows:
 
     def split(self, s: Array) -> tuple[Array, Array]:
         """Return (C, c) of a vector by column, then class; c is 0 without an intercept."""
-        d, m = self.design.d, self.classes - 1
+        d, m = self.d, self.classes - 1
         parts = s.reshape(*s.shape[:-1], -1, m)
         c = parts[..., d, :] if self.fit_intercept else np.zeros((*s.shape[:-1], m))
         return parts[..., :d, :], c
@@ -152,31 +202,20 @@ class SoftmaxRows:
     def curvature(self, p: Array) -> Array:
         """Return the Hessian in (C, c), index (column, class): shape ((d + 1)(K - 1),) * 2.
 
+        It is that of the design's coordinates (``lent``).
         diag p - pp' = sum over pairs of p_k p_l (e_k - e_l)(e_k - e_l)'.
         """
         k, j = self.all_pairs
-        both = pick_columns(p, k) * pick_columns(p, j)
-        return self.pair_curvature(self.weights[..., None] * both)
-
-    def pair_curvature(self, D: Array) -> Array:
-        """Return sum over rows and pairs of D (e_k - e_l)(e_k - e_l)' x zz', D (n, P) >= 0."""
-        d = self.design.d
-        k, j = self.all_pairs
+        m = self.classes - 1
+        D = self.weights[..., None] * pick_columns(p, k) * pick_columns(p, j)
+        moments = self._moments(D)
+        side = moments.shape[-1]
         mixed = (self.basis[k] - self.basis[j])[:, :, None]
         outer = (mixed * np.swapaxes(mixed, 1, 2)).reshape(len(k), -1)
-        side, m = d + self.fit_intercept, self.classes - 1
-        grams = np.empty((*D.shape[:-2], len(k), side, side))
-        grams[..., :d, :d] = self.design.grams(D)
-        if self.fit_intercept:
-            pulls = np.swapaxes(self.design.adjoint(D), -1, -2)
-            grams[..., d, :d] = grams[..., :d, d] = pulls
-            grams[..., d, d] = numpy(D.sum(axis=-2))
-        # index (..., class, class, column, column)
-        H = outer.T @ grams.reshape(*grams.shape[:-2], -1)
-        H = np.moveaxis(
-            H.reshape(*H.shape[:-2], m, m, side, side), (-2, -4, -1, -3), (-4, -3, -2, -1)
-        )
-        return np.ascontiguousarray(H).reshape(*H.shape[:-4], side * m, side * m)
+        # index (problem, class, class, column, column)
+        H = outer.T @ moments.reshape(len(p), len(k), -1)
+        H = np.transpose(H.reshape(-1, m, m, side, side), (0, 3, 1, 4, 2))
+        return np.ascontiguousarray(H).reshape(-1, side * m, side * m)
 
     def pair_gradient(self, slope: Array) -> Array:
         """Return the gradient in (C, c, t) of a sum over pairs of functions of (D_p, t).
@@ -189,7 +228,7 @@ class SoftmaxRows:
 
     def pair_hessian(self, bend: Array) -> Array:
         """Return the Hessian in (C, c, t) of the sum from those of the functions, (.., .., P)."""
-        d, m = self.design.d, self.classes - 1
+        d, m = self.d, self.classes - 1
         n, size = d * m, (d + self.fit_intercept) * m + 1
         mixed = self.incidence @ self.basis
         outer = (mixed[:, :, None] * mixed[:, None, :]).reshape(len(mixed), -1)
@@ -203,16 +242,11 @@ class SoftmaxRows:
     def mean_curvature(self, p: Array) -> Array:
         """Return the curvature as if that of a row did not depend on its place.
 
-        It is Z'(pi Z) times the mean of diag p - pp' over the rows: one Gram matrix for all pairs.
+        It is, in the design's coordinates, Z'(pi Z) times the mean of diag p - pp' over the rows:
+        one Gram matrix for all pairs.
         """
-        d = self.design.d
-        side = d + self.fit_intercept
-        S = np.zeros((side, side))
-        S[:d, :d] = self.design.grams(self.weights[:, None])[0]
-        if self.fit_intercept:
-            S[d, :d] = S[:d, d] = self.design.adjoint(self.weights[:, None])[:, 0]
-            S[d, d] = 1.0
-        return np.kron(S, self.mean_bend(p))
+        moments = self._moments(self.weights[..., None])[:, 0]
+        return np.stack([np.kron(*pair) for pair in zip(moments, self.mean_bend(p), strict=True)])
 
     def mean_bend(self, p: Array) -> Array:
         """Return E'(mean of diag p - pp')E."""
@@ -227,9 +261,7 @@ class SoftmaxRows:
             return q
         bend = self.mean_bend(p)
         miss = self.mean(self.slopes(q)) @ self.basis
-        m = len(bend[-1])
-        b = -solve_each(bend.reshape(-1, m, m), miss.reshape(-1, m, 1)).reshape(*miss.shape, 1)
-        shift = self.basis @ b
+        shift = -self.basis @ solve_each(bend, miss[..., None])
         return q + p * (beside(np.swapaxes(shift, -1, -2), p) - p @ beside(shift, p))
 
     def on_simplex(self, q: Array) -> Array:
@@ -257,3 +289,8 @@ class SoftmaxRows:
 def inner(u: Array, v: Array) -> Array:
     """Return u'v of every row, over the classes along the last axis."""
     return namespace(u).einsum("...k,...k->...", u, v)
+
+
+def _problems_first(v: Array, B: int) -> Array:
+    """Return (B, n, k) from (n, B k)."""
+    return namespace(v).moveaxis(v.reshape(len(v), B, -1), 1, 0)

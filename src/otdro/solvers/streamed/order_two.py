@@ -6,7 +6,7 @@ and the dual value of the slopes before the step. No number per row is kept but 
 tie: their number, and the share of their mass on the first branch.
 
 A bound below the risk of all models takes slopes of the form :math:`c_1 a + c_2 D + c_3 D r`
-(``duality/bound.py``), a, D and r the slope, the curvature and the score less the intercept of a
+(``duality.lower_bound``), a, D and r the slope, the curvature and the score less the intercept of a
 moved row: sums over these three and their products are all that it needs.
 """
 
@@ -25,7 +25,7 @@ from ...duality.ties import Padded
 from ...losses import Loss
 from ...problem import Solution
 from ...progress import logger
-from ..euclidean.joint_newton import BELOW_THRESHOLD
+from ..euclidean.newton import BELOW_THRESHOLD
 from ..euclidean.order_two import (
     SHARP,
     STILL,
@@ -36,10 +36,8 @@ from ..euclidean.order_two import (
     StepModel,
     Ties,
 )
-from .newton import StreamCoordinates, along_gradient, constant_solution
-from .passes import Passes
-from .reading import Blocks, RowBlock
-from .stream import Constant
+from .newton import Passes, StreamCoordinates, along_gradient, constant_solution
+from .stream import Blocks, Constant, RowBlock
 
 Array = NDArray[Any]
 

@@ -18,24 +18,62 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...chunks import Sums
+from ...chunks import Chunk, Sums
 from ...design import Design
 from ...problem import Sample, Solution
 from ..euclidean.order_one import STILL
-from ..softmax.batch import SharedRows
-from ..softmax.euclidean import RoundPairs, Unpenalised
 from ..softmax.newton import Certificate, PairProblems, SoftmaxZero, along, origin
-from ..softmax.penalty import PairPenalty, Quadratic, corrected
+from ..softmax.penalty import PairPenalty, Quadratic, RoundPairs, Unpenalised, corrected
 from ..softmax.rows import SoftmaxRows
-from .descent import SHORTER, at_model, descend
-from .newton import StreamCoordinates
-from .passes import Passes
-from .softmax_sums import SoftmaxSums
-from .stream import CONSTANT
+from .newton import SHORTER, Passes, StreamCoordinates, at_model, descend
+from .stream import CONSTANT, Blocks, RowBlock
+from .sums import LENGTHS
 
 Array = NDArray[Any]
 
 TINY = np.finfo(float).tiny
+
+
+@dataclass(frozen=True, eq=False)
+class SoftmaxSums:
+    r"""Sums at the end of a step of one model, at shorter steps, and those of the dual point.
+
+    After the step: ``gradient`` and ``hessian`` in (C, c), as ``SoftmaxRows`` joins them;
+    ``values`` :math:`\sum w\ell` after each of ``LENGTHS`` of the step; ``entropy``
+    :math:`\sum_i w_i H(q_i)` at the probabilities continued along the step from its start, shrunk
+    towards the labels by ``shrink``.
+    """
+
+    blocks: Blocks
+    factor: Array | None
+    classes: int
+    fit_intercept: bool
+    at: Array
+    step: Array
+    shrink: float
+
+    def __call__(self, chunk: Chunk) -> Sums:
+        """Return the sums over a chunk."""
+        d, m, side = len(self.blocks.center), self.classes - 1, len(self.at)
+        found: Sums = {"gradient": np.zeros(side), "hessian": np.zeros((side, side))}
+        found |= {"values": np.zeros(len(LENGTHS)), "entropy": 0.0}
+        # pairs of classes have a weight per row each
+        for block in self.blocks.of(chunk, max(d, self.classes * m)):
+            self._add(found, block)
+        return found
+
+    def _add(self, found: Sums, block: RowBlock) -> None:
+        design, form = Design(block.Z, self.factor), (self.classes, self.fit_intercept)
+        rows = SoftmaxRows(design, block.y.astype(int), block.w[None], *form)
+        z, dz = (rows.scores(*rows.split(part[None])) for part in (self.at, self.step))
+        _, p = rows.evaluate(z)
+        entropy = rows.dual_value(p + rows.bent(p, dz), np.array([self.shrink]))
+        found["entropy"] += float(entropy[0])
+        values, p = rows.evaluate(z + dz)
+        shorter = [rows.evaluate(z + t * dz)[0] for t in LENGTHS[1:]]
+        found["values"] += np.concatenate([values, *shorter])
+        found["gradient"] += rows.gradient(rows.slopes(p))[0]
+        found["hessian"] += rows.curvature(p)[0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +121,7 @@ class SoftmaxStream(StreamCoordinates):
         return self._rows(self.stream.kept, self.stream.center)
 
     def _rows(self, sample: Sample, center: Array | None) -> SoftmaxRows:
-        design = SharedRows(Design(sample.X, self.factor, center))
+        design = Design(sample.X, self.factor, center)
         form = (self.stream.loss.outputs, self.stream.fit_intercept)
         return SoftmaxRows(design, sample.ys[0].astype(int), sample.weights[None], *form)
 

@@ -3,11 +3,6 @@ r"""Squared loss at order 2: every delta, fold and cost from one pass over the r
 The factors R of t = (1, z, y) by fold give the spectrum of the training rows of every fold
 (``solvers/euclidean/spectral.py``) and the loss on the rows left out; one more pass takes the
 residuals of the solutions, and with them the certificate.
-
-Where a target moves by t at the price kappa t^2, w becomes :math:`\sqrt{w^2 + 1/\kappa}`. As that
-is at least :math:`aw + \sqrt{(1 - a^2)/\kappa}` for a in [0, 1], the problem of the radius
-a^2 delta whose targets stay bounds this one from below, and at the slope a at w its solution is the
-solution.
 """
 
 from __future__ import annotations
@@ -18,37 +13,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 
 from ...duality import rooted
 from ...problem import Solution
 from ..base import duality_gap
 from ..euclidean.spectral import Spectrum, lower_value
 from .stream import Stream
-from .sums import Models, ResidualSums
-from .triangles import TriangleSums, stacked
+from .sums import Models, ResidualSums, TriangleSums, stacked
 
 Array = NDArray[Any]
-
-
-class Rate(NamedTuple):
-    """The slope a of the norm with which targets move, and the stiffness at a^2 delta."""
-
-    slope: float
-    stiffness: float
-
-
-def rate(spectrum: Spectrum, delta: float, still: float) -> Rate:
-    """Return a = w/sqrt(w^2 + still^2) at the solution of a^2 delta; 1 where targets stay."""
-
-    def excess(a: float) -> float:
-        w = float(np.linalg.norm(spectrum.theta(spectrum.stiffness(a**2 * delta))))
-        return a - w / float(np.hypot(w, still))
-
-    a = 1.0
-    if still > 0 and delta > 0:
-        a = float(brentq(excess, 0.0, 1.0, xtol=1e-15)) if excess(0.0) < 0 else 0.0
-    return Rate(a, spectrum.stiffness(a**2 * delta))
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,17 +75,13 @@ class FoldFactors:
     def models(self, factor: Array | None, deltas: Array, left_out: int = -1) -> Models:
         """Return the minimisers at every delta, on centred rows."""
         spectrum = self.spectrum(factor, left_out)
-        return self.at(spectrum, self.rates(spectrum, deltas), factor, left_out)
-
-    def rates(self, spectrum: Spectrum, deltas: Array) -> list[Rate]:
-        """Return the slope and stiffness of every delta."""
-        return [rate(spectrum, float(delta), self.stream.still) for delta in deltas]
+        return self.at(spectrum, _stiffness(spectrum, deltas), factor, left_out)
 
     def at(
-        self, spectrum: Spectrum, rates: list[Rate], factor: Array | None, left_out: int = -1
+        self, spectrum: Spectrum, stiffness: list[float], factor: Array | None, left_out: int = -1
     ) -> Models:
-        """Return the models of a spectrum at some rates."""
-        theta = np.stack([spectrum.theta(each.stiffness) for each in rates], axis=1)
+        """Return the models of a spectrum at some stiffnesses."""
+        theta = np.stack([spectrum.theta(each) for each in stiffness], axis=1)
         coef = theta if factor is None else factor @ theta
         mean = self.mean(left_out)
         return Models(coef, mean[-1] - mean[:-1] @ coef + self.shift)
@@ -144,21 +113,21 @@ def certified(of: FoldFactors, factor: Array | None, deltas: Array, tol: float) 
     """Return the solutions at every delta with their gaps: one pass."""
     stream, kappa = of.stream, of.kappa
     spectrum = of.spectrum(factor)
-    rates = of.rates(spectrum, deltas)
-    models = of.at(spectrum, rates, factor)
+    stiffness = _stiffness(spectrum, deltas)
+    models = of.at(spectrum, stiffness, factor)
     [found] = stream.chunks.total(ResidualSums(stream.blocks, models, of.shift))
     target = tol * of.pull()[1] / (2 * kappa)
     solutions = []
-    for j, (delta, each) in enumerate(zip(deltas, rates, strict=True)):
+    for j, (delta, each) in enumerate(zip(deltas.tolist(), stiffness, strict=True)):
         e = _residuals(of, factor, models, found, j)
         # where the targets are interpolated the solution attains the bound
-        exact = each.stiffness == spectrum.perp == 0
-        lower = _lower(e, float(delta), each.slope, stream.still, exact)
-        gain = float(np.hypot(e.w, stream.still))
-        dual = rooted(e.square / (2 * kappa), gain, float(delta), kappa)
+        exact = each == spectrum.perp == 0
+        # the dual: max <a, y>, |Z'a| <= sqrt(delta), |a| <= 1, E a = 0
+        lower = lower_value(float(np.sqrt(delta)), e.w, e.size, e.height, exact)
+        dual = rooted(e.square / (2 * kappa), e.w, delta, kappa)
         gap = duality_gap(dual.risk, lower / (2 * kappa))
         coef = np.ascontiguousarray(models.coef[:, j])
-        model = (coef, float(models.b[j]), dual.multiplier if gain > 0 else 0.0)
+        model = (coef, float(models.b[j]), dual.multiplier if e.w > 0 else 0.0)
         risk = e.square / (2 * kappa)
         solutions.append(stream.solution(*model, dual.risk, risk, gap, target, 1))
     return solutions
@@ -191,11 +160,6 @@ def _residuals(
     return Residuals(square, size, height, w)
 
 
-def _lower(e: Residuals, delta: float, a: float, still: float, exact: bool) -> float:
-    """Return the bound on (rms + sqrt(delta) sqrt(w^2 + still^2))^2 at the slope a.
-
-    That of the problem whose targets stay is dual: max <a, y>, |Z'a| <= sqrt(delta), |a| <= 1,
-    E a = 0.
-    """
-    fixed = lower_value(a * float(np.sqrt(delta)), e.w, e.size, e.height, exact)
-    return float(np.sqrt(fixed) + np.sqrt(delta * (1 - a**2)) * still) ** 2
+def _stiffness(spectrum: Spectrum, deltas: Array) -> list[float]:
+    """Return the stiffness of every delta."""
+    return [spectrum.stiffness(float(delta)) for delta in deltas]

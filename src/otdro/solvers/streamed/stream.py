@@ -1,24 +1,327 @@
-"""Rows in chunks with what a first pass tells of them: the constant model, a part in memory."""
+"""Rows in chunks for one loss: how they are read, what a first pass tells, a part in memory.
+
+The first pass (``Census``) counts the rows and sums them by label and fold or group, and keeps
+evenly spaced ones in memory. ``Blocks`` cuts chunks into blocks of centred float64 rows.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
-from ...chunks import Chunks
+from ...chunks import Chunk, Chunks, Sums
 from ...design import Design
 from ...losses import Loss
 from ...problem import Sample, Solution
 from ..base import verdict
-from .census import Census, KeptRows, kept_rows
-from .reading import Blocks, Folds, Reading, picked
 
 Array = NDArray[Any]
+
+#: Bytes of a block of rows, as float64, that is worked on at a time: what is made of it is small
+#: enough for memory that is used again, which new memory takes longer than the work.
+BLOCK_BYTES = 2**20
+
+
+@dataclass(frozen=True, eq=False)
+class Folds:
+    """The fold of each row: ``count`` folds, 0 for none, shuffled by ``seed``.
+
+    It follows from the number of the row or, where there are ``groups`` (sorted), from its group,
+    whose fold is the one at its place in ``fold_of``.
+    """
+
+    count: int = 0
+    seed: int = 0
+    groups: Array | None = None
+    fold_of: Array | None = None
+
+    @property
+    def parts(self) -> int:
+        """How many parts the rows fall into."""
+        return max(1, self.count)
+
+    def of(self, index: Array) -> Array:
+        """Return the fold of the rows of these numbers, where groups play no part."""
+        if self.count == 0:
+            return np.zeros(len(index), dtype=int)
+        # the finaliser of splitmix64: neighbours and multiples fall into unrelated folds
+        v = index.astype(np.uint64) + np.uint64((self.seed + 1) * 0x9E3779B97F4A7C15 % 2**64)
+        v = (v ^ (v >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        v = (v ^ (v >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return np.asarray((v ^ (v >> np.uint64(31))) % np.uint64(self.count), dtype=int)
+
+    def group(self, names: Array | None) -> Array | None:
+        """Return the places of groups among all of them, None where folds have none."""
+        if self.groups is None or names is None:
+            return None
+        return np.searchsorted(self.groups, names)
+
+    def fold(self, index: Array, group: Array | None) -> Array:
+        """Return the fold of rows by their numbers and the places of their groups."""
+        if self.fold_of is None or group is None:
+            return self.of(index)
+        return np.asarray(self.fold_of[group])
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """Labels become -1/+1 with the weight of their class, targets stay numbers of weight 1.
+
+    ``classes`` are the labels, of which number ``positive`` is +1 and the others -1; None for
+    targets. For a model of ``several`` scores labels become their numbers.
+    """
+
+    classes: Array | None = None
+    factors: Array | None = None
+    positive: int = 1
+    several: bool = False
+
+    def codes(self, y: Array) -> Array:
+        """Return the number of the class of each row; without classes 0."""
+        if self.classes is None:
+            return np.zeros(len(y), dtype=int)
+        return np.searchsorted(self.classes, y)
+
+    def targets(self, y: Array) -> Array:
+        """Return -1/+1, the numbers of the labels, or the targets as float64."""
+        if self.classes is None:
+            return np.asarray(y, dtype=float)
+        if self.several:
+            return self.codes(y).astype(float)
+        return np.where(y == self.classes[self.positive], 1.0, -1.0)
+
+    def weights(self, y: Array, w: Array | None) -> Array:
+        """Return the weight of each row, its own times that of its class."""
+        own = np.ones(len(y)) if w is None else np.asarray(w, dtype=float)
+        return own if self.factors is None else own * self.factors[self.codes(y)]
+
+
+def picked(parts: Sequence[Any], some: Array) -> list[Any]:
+    """Return the entries of some rows of arrays, where there are any."""
+    return [None if part is None else part[some] for part in parts]
+
+
+class RowBlock(NamedTuple):
+    """Some rows of a chunk, of positive weight: centred ``Z`` (m, d), targets and weights (m,).
+
+    ``label`` is what y was read from, ``number`` that of a row among all; ``group`` are the places
+    of the groups among all of them, None where folds have none.
+    """
+
+    Z: Array
+    label: Array
+    y: Array
+    w: Array
+    number: Array
+    group: Array | None
+
+
+@dataclass(frozen=True, eq=False)
+class Blocks:
+    """Cuts chunks into blocks of centred float64 rows; ``width`` numbers of a row are at hand.
+
+    The rows of the fold ``left_out`` are not among them.
+    """
+
+    center: Array
+    reading: Reading
+    folds: Folds
+    left_out: int = -1
+
+    def of(self, chunk: Chunk, width: int) -> Iterator[RowBlock]:
+        """Yield the blocks of a chunk, without the rows that weigh nothing or are left out."""
+        step = self._step(width)
+        for start in range(0, len(chunk.X), step):
+            rows = slice(start, start + step)
+            yield from self._block(chunk, rows, self._fold(chunk, rows))
+
+    def by_fold(self, chunk: Chunk, width: int) -> Iterator[tuple[int, RowBlock]]:
+        """Yield the blocks of a chunk, each of rows of one fold, with its number."""
+        if self.folds.parts == 1:
+            yield from ((0, block) for block in self.of(chunk, width))
+            return
+        fold, step = self._fold(chunk, slice(0, len(chunk.X))), self._step(width)
+        for f in range(self.folds.parts):
+            places = np.flatnonzero(fold == f)
+            for start in range(0, len(places), step):
+                some = places[start : start + step]
+                yield from ((f, block) for block in self._block(chunk, some, fold[some]))
+
+    def _step(self, width: int) -> int:
+        """Return the number of rows of a block."""
+        return max(1, BLOCK_BYTES // (8 * max(width, len(self.center))))
+
+    def _group(self, chunk: Chunk, some: Array | slice) -> Array | None:
+        return self.folds.group(None if chunk.group is None else chunk.group[some])
+
+    def _fold(self, chunk: Chunk, some: slice) -> Array:
+        return self.folds.fold(chunk.index(some), self._group(chunk, some))
+
+    def _block(self, chunk: Chunk, some: Array | slice, fold: Array) -> Iterator[RowBlock]:
+        """Yield those of some rows of a chunk that count, if there are any."""
+        y = chunk.targets()[some]
+        w = self.reading.weights(y, None if chunk.w is None else chunk.w[some])
+        known = (y, self.reading.targets(y), w, chunk.index(some), self._group(chunk, some))
+        block = RowBlock(chunk.X[some] - self.center, *known)
+        used = (w > 0) & (fold != self.left_out)
+        if used.any():
+            yield block if used.all() else RowBlock(*picked(block, used))
+
+    def targets(self, block: RowBlock, positive: Array | None) -> Array:
+        """Return targets (m, 1), or those of models whose classes +1 are ``positive``, (m, B)."""
+        if positive is None:
+            return block.y[:, None]
+        return np.where(self.reading.codes(block.label)[:, None] == positive, 1.0, -1.0)
+
+
+#: Labels above which a target is none of classes.
+LABELS_UP_TO = 1_000
+#: Groups whose losses are told apart.
+GROUPS_UP_TO = 10_000
+
+
+class CellSums(dict[tuple[Any, Any], Array]):
+    """Sums by label and fold or group; the sum of two adds up those of equal keys."""
+
+    def __add__(self, other: CellSums) -> CellSums:
+        found = CellSums(self)
+        for key, line in other.items():
+            found[key] = found[key] + line if key in found else line
+        labels, parts = found.keys_of(0), found.keys_of(1)
+        if len(labels) > LABELS_UP_TO:
+            raise ValueError(
+                f"y has more than {LABELS_UP_TO} different values, so it holds no labels: use "
+                "DRORegressor for a continuous target."
+            )
+        if len(parts) > GROUPS_UP_TO:
+            raise ValueError(
+                f"groups has more than {GROUPS_UP_TO} different values, each of which has a loss "
+                "of its own: put several of them into one group, or leave groups out."
+            )
+        return found
+
+    def keys_of(self, place: int) -> list[Any]:
+        """Return the labels (0), or the folds or groups (1), in order."""
+        return sorted({key[place] for key in self})
+
+    def table(self, parts: list[Any], width: int) -> Array:
+        """Return the sums as one array, by fold or group, label and column."""
+        labels = {label: k for k, label in enumerate(self.keys_of(0))}
+        places = {part: i for i, part in enumerate(parts)}
+        found = np.zeros((len(places), len(labels), width))
+        for (label, part), line in self.items():
+            found[places[part], labels[label]] = line
+        return found
+
+
+class FirstRows(dict[Any, Any]):
+    """By label the first rows that have it; of the sum of two those of the first count."""
+
+    def __add__(self, other: FirstRows) -> FirstRows:
+        return FirstRows({**other, **self})
+
+
+@dataclass(frozen=True, eq=False)
+class Census:
+    """The job of the first pass.
+
+    ``cells`` holds by label and by fold or group one line: the number of rows, their weight,
+    the sum of the weighted rows. ``square`` is the sum of squared weights. Every ``step``-th row is
+    kept, and ``first`` holds one of every label. Rows that are not finite are refused here.
+    """
+
+    folds: Folds
+    step: int
+    labelled: bool
+    grouped: bool
+
+    def __call__(self, chunk: Chunk) -> Sums:
+        """Return the sums over a chunk."""
+        chunk.require_finite()
+        y, index = chunk.targets(), chunk.index()
+        w = np.ones(len(index)) if chunk.w is None else np.asarray(chunk.w, dtype=float)
+        return {
+            "cells": self._cells(chunk, w),
+            "square": float(w @ w),
+            "kept": [some_rows(chunk, w, np.flatnonzero(index % self.step == 0))],
+            "first": self._first(chunk, y, w),
+        }
+
+    def _first(self, chunk: Chunk, y: Array, w: Array) -> FirstRows:
+        """Return the first row of positive weight of every label."""
+        if not self.labelled:
+            return FirstRows()
+        some = np.flatnonzero(w > 0)
+        labels, place = np.unique(y[some], return_index=True)
+        rows = [some_rows(chunk, w, some[[i]]) for i in place]
+        return FirstRows(zip(labels.tolist(), rows, strict=True))
+
+    def _cells(self, chunk: Chunk, w: Array) -> CellSums:
+        labels, label = [None], np.zeros(len(w), dtype=int)
+        if self.labelled:
+            labels, label = _distinct(chunk.y)
+        parts, part = _distinct(chunk.group if self.grouped else self.folds.of(chunk.index()))
+        cell, size = label * len(parts) + part, len(labels) * len(parts)
+        lines = zip(product(labels, parts), cell_sums(cell, size, w, chunk.X), strict=True)
+        return CellSums() + CellSums({key: line for key, line in lines if line[0]})
+
+
+class KeptRows(NamedTuple):
+    """Rows in memory: ``X``, their labels or targets, weights, groups and numbers."""
+
+    X: Array
+    y: Array
+    w: Array
+    group: Array | None
+    number: Array
+
+
+def some_rows(chunk: Chunk, w: Array, some: Array) -> KeptRows:
+    """Return some rows of a chunk, with weights w."""
+    return KeptRows(*picked((chunk.X, chunk.y, w, chunk.group, chunk.index()), some))
+
+
+def kept_rows(found: Sums) -> KeptRows:
+    """Return the rows that a census kept, with one of each label that is not among them."""
+    rows: list[KeptRows] = found["kept"]
+    met = {label for part in rows for label in part.y[part.w > 0].tolist()}
+    rows = rows + [row for label, row in found["first"].items() if label not in met]
+    parts: Any = zip(*rows, strict=True)
+    joined: list[Any] = [None if part[0] is None else np.concatenate(part) for part in parts]
+    return KeptRows(*joined)
+
+
+def _distinct(v: Any) -> tuple[list[Any], Array]:
+    """Return the values as Python ones, equal wherever they were read, and each entry's place."""
+    values, place = np.unique(v, return_inverse=True)
+    return values.tolist(), place
+
+
+def cell_sums(cell: Array, size: int, w: Array, X: Array) -> Array:
+    """Return by cell the number of rows, their weight and the sum of wx, shape (size, d + 2)."""
+    d = X.shape[1]
+    found = np.empty((size, d + 2))
+    found[:, 0] = np.bincount(cell, minlength=size)
+    found[:, 1] = np.bincount(cell, w, minlength=size)
+    found[:, 2:] = 0.0
+    step = max(1, BLOCK_BYTES // (8 * d))
+    for start in range(0, len(w), step):
+        rows = slice(start, start + step)
+        found[:, 2:] += indicator(cell[rows], size, w[rows]) @ np.asarray(X[rows], dtype=float)
+    return found
+
+
+def indicator(cell: Array, size: int, w: Array) -> Any:
+    """Return the sparse matrix (size, m) that sums rows by cell with weights w."""
+    return csr_array((w, (cell, np.arange(len(cell)))), shape=(size, len(cell)))
+
 
 #: Evenly spaced rows that are kept in memory at least, per column at least, and their bytes at
 #: most: starting points, neighbours, fences and noise are found from these.
@@ -55,8 +358,6 @@ class Stream:
     These are the number of rows, their weight and the weighted sum of rows by fold and class,
     ``square`` the sum of squared weights. ``classes`` are the labels, None for targets; the class
     ``positive`` is +1, the others are -1. The rows of the fold ``left_out`` are not read.
-    Prices of changing a label and of moving a target are those of ``Ball``, or "cv" until one is
-    chosen.
     """
 
     chunks: Chunks
@@ -72,13 +373,6 @@ class Stream:
     factors: Array | None = None
     positive: int = 1
     left_out: int = -1
-    label_cost: Any = np.inf
-    target_cost: Any = np.inf
-
-    @property
-    def still(self) -> float:
-        """The gain of a target that moves alone, at order 2 and unit price; 0 where none does."""
-        return float(self.target_cost**-0.5)
 
     @property
     def reading(self) -> Reading:
@@ -163,15 +457,7 @@ class Stream:
         rows = self.rows
         weights = self.reading.weights(rows.y, rows.w)
         y = self.reading.targets(rows.y)
-        return Sample(
-            rows.X,
-            [y],
-            weights / weights.sum(),
-            self.loss,
-            self.fit_intercept,
-            label_cost=self.label_cost,
-            target_cost=self.target_cost,
-        )
+        return Sample(rows.X, [y], weights / weights.sum(), self.loss, self.fit_intercept)
 
     @property
     def kept_design(self) -> Design:

@@ -11,28 +11,181 @@ is zero, then all until :math:`\|Z'(\pi a)\| \le \rho`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import repeat
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import cholesky, solve_triangular
 
 from ...problem import Solution
 from ...progress import logger
 from ..euclidean.order_one import ARMIJO, ROUNDING
-from .columns import Columns, ColumnSteps
-from .curvature import Correction, KeptCurvature, correction, nearest, of_kept
-from .descent import longest
 from .newton import (
     NewtonMove,
     NewtonPoint,
+    StreamedProblem,
     along_gradient,
+    longest,
     newton_step,
 )
-from .sums import DualSums, HeldSums, Models, RiskSums
+from .stream import Constant, Stream
+from .sums import DualSums, HeldSums, Models, RiskSums, second_sums
 
 Array = NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """Problems as columns: ``factors`` L and ``rho`` of each, and the fold it leaves out, or -1.
+
+    ``model`` is its number among those of the stream, one per class where there are more than two.
+    ``group`` is the number of the problem over all rows of the same cost, delta and model, whose
+    Newton matrix serves those that leave a fold out.
+    """
+
+    stream: Stream
+    factors: list[Array | None]
+    rho: Array
+    model: Array
+    left_out: Array
+    group: Array
+
+    def in_folds(self, factors: list[list[Array | None]]) -> Columns:
+        """Return these problems without each fold in turn, fold after fold, with its factors."""
+        F, B = len(factors), len(self.rho)
+        every = self.part(np.tile(np.arange(B), F))
+        of_folds = [L for of_fold in factors for L in of_fold]
+        return replace(every, factors=of_folds, left_out=np.repeat(np.arange(F), B))
+
+    def part(self, some: Array) -> Columns:
+        """Return some of the problems."""
+        each = (self.rho, self.model, self.left_out, self.group)
+        factors = [self.factors[j] for j in some]
+        return Columns(self.stream, factors, *(part[some] for part in each))
+
+    @property
+    def positive(self) -> Array | None:
+        """The class that is +1 of each problem, None where there are two classes."""
+        return self.model if len(self.stream.models) > 1 else None
+
+    def problem(self, j: int) -> StreamedProblem:
+        """Return one of the problems."""
+        model = self.stream.models[self.model[j]]
+        return StreamedProblem(model, self.factors[j], float(self.rho[j]))
+
+    @cached_property
+    def constants(self) -> list[Constant]:
+        """The best constant models on the training rows of each problem."""
+        pairs = list(zip(self.model.tolist(), self.left_out.tolist(), strict=True))
+        known = {(k, f): self.stream.models[k].constant(f) for k, f in set(pairs)}
+        return [known[pair] for pair in pairs]
+
+    @property
+    def constant_risks(self) -> Array:
+        """The risks of these."""
+        return np.array([constant.risk for constant in self.constants])
+
+    def lift(self, X: Array) -> Models:
+        """Return the models X (d + 1, B), theta and b of every problem, on centred rows."""
+        pairs = zip(self.factors, X[:-1].T, strict=True)
+        return Models(np.stack([t if L is None else L @ t for L, t in pairs], axis=1), X[-1])
+
+    def drop(self, g: Array) -> Array:
+        """Return L'g of every problem."""
+        pairs = zip(self.factors, g.T, strict=True)
+        return np.stack([v if L is None else L.T @ v for L, v in pairs], axis=1)
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnSteps:
+    """A step of every model (d + 1, B), the slope of F along it, and what it may leave to gain."""
+
+    move: Array
+    slope: Array
+    left: Array
+
+    @classmethod
+    def none(cls, d: int, B: int) -> ColumnSteps:
+        """Return that of models at rest."""
+        return cls(np.zeros((d + 1, B)), np.zeros(B), np.zeros(B))
+
+    def times(self, share: Any) -> ColumnSteps:
+        """Return a part of the step; of models at rest it is 0."""
+        return ColumnSteps(*(share * part for part in vars(self).values()))
+
+    def or_else(self, other: ColumnSteps, where: Array) -> ColumnSteps:
+        """Return the steps, those of another where a condition holds."""
+        pairs = zip(vars(other).values(), vars(self).values(), strict=True)
+        return ColumnSteps(*(np.where(where, x, y) for x, y in pairs))
+
+
+#: The share of its mean that the diagonal of a matrix is raised by: rows in memory may be few.
+RAISED = 1e-6
+
+
+class KeptCurvature(NamedTuple):
+    """E[D tt'], t = (z, 1), and how many rows bear it: (sum D)^2/sum D^2."""
+
+    second: Array
+    rows: float
+
+
+def of_kept(problem: StreamedProblem, at: Array, left_out: int) -> KeptCurvature:
+    """Return that of the rows in memory outside a fold at a model (theta, b)."""
+    stream, sample = problem.stream, problem.stream.kept
+    z = stream.kept_design.scores(problem.lift(at[:-1])) + at[-1]
+    share = sample.weights * (stream.kept_fold != left_out)
+    D = share / share.sum() * sample.loss.curvature(z, sample.ys[0])
+    # the rows in memory are noise only where there are others
+    tiny = np.finfo(float).tiny
+    rows = np.inf if stream.all_kept else float(D.sum()) ** 2 / max(float(D @ D), tiny)
+    return KeptCurvature(second_sums(stream.kept_design, D), rows)
+
+
+@dataclass(frozen=True, eq=False)
+class Correction:
+    """T with T K T' = A, K of the rows in memory and A of all rows, at the model number ``model``
+    under the price ``rho``.
+
+    Noise of the rows in memory is nearly the same at models nearby: T takes it off theirs too.
+    """
+
+    model: int
+    rho: float
+    T: Array
+
+    def of(self, matrix: KeptCurvature) -> KeptCurvature:
+        """Return a matrix of the rows in memory as that of all rows would be."""
+        return matrix._replace(second=self.T @ _raised(matrix.second) @ self.T.T)
+
+
+def correction(model: int, rho: float, kept: KeptCurvature, everywhere: Array) -> Correction:
+    """Return the correction of a matrix of the rows in memory by E[D tt'] of all rows."""
+    root = cholesky(_raised(everywhere), lower=True)
+    known = cholesky(_raised(kept.second), lower=True)
+    # T = root known^-1
+    return Correction(model, rho, solve_triangular(known.T, root.T, lower=False).T)
+
+
+def nearest(corrections: list[Correction], model: int, rho: float) -> Correction | None:
+    """Return the one of the same model whose price is the nearest, None where there is none."""
+    same = [each for each in corrections if each.model == model]
+
+    def apart(each: Correction) -> float:
+        # prices of a path are geometric
+        low, high = sorted((rho, each.rho))
+        return float(high / low) if low > 0 else np.inf
+
+    return min(same, key=apart, default=None)
+
+
+def _raised(A: Array) -> Array:
+    # each entry by a share of its own: columns may be of very different units
+    return A + np.diag(np.maximum(RAISED * np.diag(A), np.finfo(float).tiny))
+
 
 #: Passes over the rows that folds take at most.
 PASSES = 6
