@@ -97,12 +97,6 @@ class Loss(BaseEstimator):  # type: ignore[misc]
         """Return value, derivative and curvature together; override where they share work."""
         return self.value(z, y), self.derivative(z, y), self.curvature(z, y)
 
-    def slope_and_value(self, z: Array, scale: Array, xi: Array, y: Array) -> tuple[Array, ...]:
-        """Return l, d and e with l' = e d at the scores z + scale xi; xi, l, d of shape (L, n)."""
-        u = z + scale * xi
-        value, slope, _ = self.evaluate(u, np.broadcast_to(y, u.shape))
-        return value, slope, namespace(z).ones_like(z)
-
     def constant(self, y: Array, weights: Array) -> float:
         """Return the constant score b that minimises sum_i weights_i l(b, y_i), by bisection."""
         if self.task == "classification":
