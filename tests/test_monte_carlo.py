@@ -155,7 +155,7 @@ def test_draws_cover_the_shoulder_of_a_vanished_maximum(a, eps):
     problem = Problem(m[:, None], y, y / len(m), Logistic(), ball)
     rows = dual_rows(problem, Design(m[:, None]), Round())
     draws = Dense(rows, Logistic(), L, "maximiser").draws(m, y, rho, eps, np.random.default_rng(0))
-    found = smoothed_rows(Logistic(), m, y, rho, eps, draws.nodes)
+    found = smoothed_rows(Logistic(), m, y, rho, eps, draws)
     exact = integrate(Logistic(), m, y, rho, eps, 801).value
     assert_allclose(np.exp((found.value - exact) / eps), 1, atol=1e-2)
     assert found.effective.min() / L >= 0.5

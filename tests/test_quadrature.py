@@ -186,19 +186,6 @@ def test_maxima_with_one_kappa_a_row():
         assert_allclose(ours.value.max(axis=0)[i], alone[0], atol=1e-11)
 
 
-@pytest.mark.parametrize("reach", [1.0, 2000.0])
-def test_first_order_is_that_of_the_loss(reach):
-    """Also where e^-yz is no finite number."""
-    rng = np.random.default_rng(0)
-    z, scale, y = rng.normal(size=7), reach * rng.random(7), rng.choice([-1.0, 1.0], 7)
-    xi = rng.normal(size=(5, 7))
-    u = z + scale * xi
-    for loss in (Logistic(), Huber()):
-        value, slope, sign = loss.slope_and_value(z, scale, xi, y)
-        assert_allclose(value, loss.value(u, y), atol=1e-15, rtol=1e-12)
-        assert_allclose(sign * slope, loss.derivative(u, y), atol=1e-15, rtol=1e-12)
-
-
 def local_norm():
     A = np.random.default_rng(1).normal(size=(30, 3, 3))
     return Local(A @ np.swapaxes(A, 1, 2) + 0.3 * np.eye(3), np.full(30, 1 / 30))

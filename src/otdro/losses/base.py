@@ -83,32 +83,19 @@ class Loss(BaseEstimator):  # type: ignore[misc]
         """Return value, derivative and curvature together; override where they share work."""
         return self.value(z, y), self.derivative(z, y), self.curvature(z, y)
 
-    def slope_and_value(self, z: Array, scale: Array, xi: Array, y: Array) -> tuple[Array, ...]:
-        """Return l, d and e with l' = e d at the scores z + scale xi; xi, l, d of shape (L, n)."""
-        u = z + scale * xi
-        value, slope, _ = self.evaluate(u, np.broadcast_to(y, u.shape))
-        return value, slope, namespace(z).ones_like(z)
-
     def constant(self, y: Array, weights: Array) -> float:
         """Return the constant score b that minimises sum_i weights_i l(b, y_i), by bisection."""
         if self.task == "classification":
             masses = [mass(weights, y < 0), mass(weights, y > 0)]
             y, weights = np.array([-1.0, 1.0]), np.array(masses)
         ones = namespace(y).ones_like(y)
-        low, high = min(-1.0, float(y.min())), max(1.0, float(y.max()))
-        while weights @ self.derivative(high * ones, y) < 0 and high < FAR:
-            high *= 2
-        while weights @ self.derivative(low * ones, y) > 0 and low > -FAR:
-            low *= 2
-        for _ in range(HALVINGS):
-            b = (low + high) / 2
-            if not low < b < high:
-                break
-            if weights @ self.derivative(b * ones, y) < 0:
-                low = b
-            else:
-                high = b
-        return (low + high) / 2
+        reach = max(1.0, abs(float(y.min())), abs(float(y.max())))
+
+        def falls(b: Array) -> Array:
+            return np.asarray(float(weights @ self.derivative(float(b) * ones, y)) < 0)
+
+        low, high = turning_point(falls, np.array(reach))
+        return float(low + high) / 2
 
     def constant_of_share(self, positive: Array) -> Array:
         """Return the best constants where the label +1 has these shares of the weight."""
@@ -132,16 +119,7 @@ class Loss(BaseEstimator):  # type: ignore[misc]
         ``room`` may hold the distances of the slope to the ends of its range, of which the slope
         itself says little near an end; a formula can use them.
         """
-        low, high = np.full(np.shape(slope), -1.0), np.full(np.shape(slope), 1.0)
-        for _ in range(DOUBLINGS_TO_FAR):
-            short, shy = self.derivative(low, y) > slope, self.derivative(high, y) < slope
-            if not (short | shy).any():
-                break
-            low, high = np.where(short, 2 * low, low), np.where(shy, 2 * high, high)
-        for _ in range(HALVINGS):
-            middle = (low + high) / 2
-            below = self.derivative(middle, y) < slope
-            low, high = np.where(below, middle, low), np.where(below, high, middle)
+        low, high = turning_point(lambda z: self.derivative(z, y) < slope, np.ones(np.shape(slope)))
         return (low + high) / 2
 
     def conjugate(self, a: Array, y: Array) -> Array:
@@ -222,6 +200,25 @@ def local_maxima(loss: Loss, z: Array, y: Array, kappa: Any) -> Inner:
     if not exists[1].any():
         return Inner(value[:1], shift[:1])
     return Inner(value, shift)
+
+
+def turning_point(holds: Callable[[Array], Array], reach: Array) -> tuple[Array, Array]:
+    """Return the last points at which a condition holds and the first at which it does not.
+
+    It holds up to some point and not beyond, one point per entry. The brackets begin at
+    ``-reach`` and ``reach`` and are doubled up to ``FAR`` times that.
+    """
+    low, high = -reach, reach
+    for _ in range(DOUBLINGS_TO_FAR):
+        short, shy = ~holds(low), holds(high)
+        if not (short | shy).any():
+            break
+        low, high = np.where(short, 2 * low, low), np.where(shy, 2 * high, high)
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        below = holds(middle)
+        low, high = np.where(below, middle, low), np.where(below, high, middle)
+    return low, high
 
 
 def slope_limit(loss: Loss, y: Array, sign: float) -> Array:
@@ -334,16 +331,10 @@ def inverted(loss: Loss, y: Array) -> Ends:
 def _bisected(loss: Loss, y: Array, side: Array, t: Array) -> tuple[Array, Array, Array]:
     """Return psi with l(o psi, y) = t where the loss grows with o z, and its derivatives."""
 
-    def beyond(v: Array) -> Array:
+    def within(v: Array) -> Array:
         z = side * v
-        return (side * loss.derivative(z, y) > 0) & (loss.value(z, y) > t)
+        return (side * loss.derivative(z, y) <= 0) | (loss.value(z, y) <= t)
 
-    low, high = np.full(len(t), -1.0), np.full(len(t), 1.0)
-    for _ in range(DOUBLINGS_TO_FAR):
-        low, high = np.where(beyond(low), 2 * low, low), np.where(beyond(high), high, 2 * high)
-    for _ in range(HALVINGS):
-        middle = (low + high) / 2
-        far = beyond(middle)
-        low, high = np.where(far, low, middle), np.where(far, middle, high)
+    high = turning_point(within, np.ones(len(t)))[1]
     first = 1 / np.abs(loss.derivative(side * high, y))
     return high, first, -loss.curvature(side * high, y) * first**3

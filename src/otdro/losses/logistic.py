@@ -12,8 +12,6 @@ from ..arrays import as_float, elementwise, flatnonzero, mass, namespace
 from .base import Array, Ends, Inner, Loss, SlopeRange
 from .softmax import Softmax, entropy
 
-#: The largest margin whose exponential is a finite number, with room.
-LARGEST = 700.0
 #: Newton steps to an inner maximum; the step, relative to 1 + the place, after which the next one
 #: would be lost in rounding, as convergence is quadratic; the least slope that is divided by.
 STEPS, NEXT_IS_ROUNDING, TINY = 80, 1e-9, 1e-300
@@ -58,19 +56,6 @@ class Logistic(Loss):
     def multinomial(self, classes: int) -> Loss:
         """Return the cross-entropy."""
         return Softmax(classes)
-
-    def slope_and_value(self, z: Array, scale: Array, xi: Array, y: Array) -> tuple[Array, ...]:
-        """Return log q, 1 - 1/q and -y, q = 1 + e^-yz, in the fewest passes."""
-        t = xi * (-y * scale)
-        t -= y * z
-        if t.max() > LARGEST:
-            return super().slope_and_value(z, scale, xi, y)
-        q = np.exp(t, out=t)
-        q += 1
-        value = np.log(q)
-        np.divide(-1, q, out=q)
-        q += 1
-        return value, q, -y
 
     def slope_range(self, y: Array) -> SlopeRange:
         """Return [-1, 0] for the label +1 and [0, 1] for -1."""

@@ -9,12 +9,12 @@ import numpy as np
 from sklearn.utils import check_consistent_length, column_or_1d
 from sklearn.utils.validation import assert_all_finite, check_is_fitted
 
+from ..arrays import on_host
 from ..costs.mahalanobis import check_shrinkage, of_diagonal, shrink
 from ..design import Design, column_scale, is_wide, mean
-from ..entry import on_host
 from ..fences import fenced
 from ..pairs import target_kind
-from .base import Array, Made, Metric
+from .base import Array, Metric
 
 #: The least share of a feature's variance that counts as unexplained: with few rows a feature may
 #: separate them by chance, and its statistic would be without bound.
@@ -83,12 +83,6 @@ class Association(Metric):
         self.solution_ = of_diagonal(price) if is_wide(X) else np.diag(price)
         self.metric_ = self.shrunk(self.shrinkage)
         return self
-
-    def fit_sharing(self, X: Any, y: Any, unlabelled: Any, task: str, made: Made | None) -> Self:
-        """Fit to a target that may state its task; rows without labels cannot help."""
-        if self.task == "auto":
-            self.set_params(task=task)
-        return self.fit(X, y)
 
     def shrunk(self, shrinkage: float) -> Any:
         """Return the metric that another ``shrinkage`` gives, without learning again."""

@@ -10,8 +10,8 @@ from scipy.linalg import eigh
 from sklearn.utils import check_consistent_length, column_or_1d
 from sklearn.utils.validation import check_is_fitted
 
+from ..arrays import on_host
 from ..design import WRITTEN_UP_TO, Design, is_wide
-from ..entry import on_host
 from ..pairs import target_kind
 from .base import Array, Leading, Made, Metric, leading, of_rows, stacked
 
@@ -70,10 +70,6 @@ class Spectral(Metric):
         self.metric_ = self.shrunk(self.shrinkage)
         return self
 
-    def fit_with(self, X: Any, y: Any, unlabelled: Any) -> Self:
-        """Fit to labelled and unlabelled rows together, unless classes are asked for."""
-        return self.fit(X, y) if self.within else self.fit(stacked(X, unlabelled))
-
     def of_covariance(self, C: Array) -> Self:
         """Learn from the covariance of rows that were added up elsewhere."""
         self.covariance_, self._directions = C, _of_matrix(C)
@@ -81,20 +77,23 @@ class Spectral(Metric):
         return self
 
     def fit_sharing(self, X: Any, y: Any, unlabelled: Any, task: str, made: Made | None) -> Self:
-        """Fit to the covariance of another one where it is the same."""
+        """Fit to labelled and unlabelled rows together, unless classes are asked for.
+
+        The covariance is that of another one of the same rows where it is the same.
+        """
         key = ("covariance", self.within)
         if made is not None and key in made:
-            return self.of_same_rows(made[key])
-        fitted = super().fit_sharing(X, y, unlabelled, task, made)
+            taught = made[key]
+            self.n_features_in_ = int(taught.metric_.shape[0])
+            self.covariance_, self._directions = taught.covariance_, taught._directions
+            self.metric_ = self.shrunk(self.shrinkage)
+            return self
+        if unlabelled is None or self.within:
+            self.fit(X, y)
+        else:
+            self.fit(stacked(X, unlabelled))
         if made is not None:
-            made[key] = fitted
-        return fitted
-
-    def of_same_rows(self, taught: Spectral) -> Self:
-        """Learn from what another one has learned from, its covariance."""
-        self.n_features_in_ = int(taught.metric_.shape[0])
-        self.covariance_, self._directions = taught.covariance_, taught._directions
-        self.metric_ = self.shrunk(self.shrinkage)
+            made[key] = self
         return self
 
     def _covariance(self, X: Any, y: Any) -> tuple[Any, Leading]:

@@ -144,8 +144,10 @@ def _fit_folds(
                 part = sample.rows(train)
                 problems.append(part.problem(part.ys[k], fold_ball))
             else:
-                weights = _training_weights(sample.weights, train)
-                problems.append(sample.problem(y, fold_ball).weighted(weights))
+                inside: Array = full(len(sample.weights), 0.0, sample.weights)
+                part_weights = pick(sample.weights, train)
+                inside[beside(train, inside)] = part_weights / part_weights.sum()
+                problems.append(sample.problem(y, fold_ball).weighted(inside))
             tols.append(FOLD_TOL)
     solved = fits.solver.solve(problems, deltas, tols=tols)
     count = 1 + len(pairs)
@@ -153,14 +155,6 @@ def _fit_folds(
     path, *folds = (list(paths) for paths in zip(*by_target, strict=True))
     tested = zip(pairs, folds, strict=True)
     return path, [_score_fold(fits, test, fold) for (_, test), fold in tested]
-
-
-def _training_weights(weights: Array, rows: Array) -> Array:
-    """Return the weights of all rows in a fold that trains on some of them."""
-    part = pick(weights, rows)
-    inside: Array = full(len(weights), 0.0, weights)
-    inside[beside(rows, weights)] = part / part.sum()
-    return inside
 
 
 def _score_fold(fits: FoldFits, test: Array, solved: Solved) -> _Scored:
@@ -236,7 +230,13 @@ def splits(
     """
     labels = codes(sample)
     classify = sample.loss.task == "classification"
-    count = _number_of_folds(cv, groups)
+    # where folds are made here, else ``cv`` says which rows they hold
+    count = None
+    if cv is None and groups is not None:
+        # scikit-learn's default for None, which would pass over the groups
+        count = DEFAULT_FOLDS
+    elif isinstance(cv, int | np.integer) and not isinstance(cv, bool):
+        count = int(cv)
     if count is not None:
         names = np.unique(labels) if classes is None else classes
         splitters = _folds(labels, count, classify, seed, repeats, names, groups)
@@ -302,16 +302,6 @@ def codes(sample: Sample) -> Array:
     """Return one label per row (the class number for one-vs-rest), or the target."""
     ys = [numpy(y) for y in sample.ys]
     return ys[0] if len(ys) == 1 else np.stack(ys).argmax(axis=0)
-
-
-def _number_of_folds(cv: Any, groups: Any) -> int | None:
-    """Return how many folds are to be made here, None where ``cv`` says which rows they hold."""
-    if cv is None and groups is not None:
-        # scikit-learn's default for None, which would pass over the groups
-        return DEFAULT_FOLDS
-    if isinstance(cv, int | np.integer) and not isinstance(cv, bool):
-        return int(cv)
-    return None
 
 
 def _folds(

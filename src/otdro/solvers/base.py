@@ -32,7 +32,7 @@ class Method:
     certifies: str
     #: Whether delta = 0, plain empirical risk, is solved too.
     accepts_zero: bool = False
-    #: Whether targets may move at a price where the risk is not linear in the dual norm.
+    #: Whether targets may move at a price.
     moves_targets: bool = False
     #: Whether labels may be changed at a price.
     changes_labels: bool = False
@@ -40,8 +40,6 @@ class Method:
     several_scores: bool = False
     #: Whether rows of another library than NumPy are taken, and stay on their device.
     on_device: bool = False
-    #: Whether a path takes little more than a solution.
-    shares_paths: bool = False
 
     def lacks(self, problem: Problem) -> str | None:
         """Return the fact that a problem of these geometries lacks, None if it is accepted."""

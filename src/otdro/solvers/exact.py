@@ -15,8 +15,7 @@ from ..costs import Norm
 from ..design import model_scores
 from ..duality import require_lipschitz, worst_risk
 from ..problem import Problem, Solution
-from . import movable_target
-from .base import Array, Method, Solver, Starts, each_alone
+from .base import Array, Method, Solver, Starts
 
 
 @dataclass(frozen=True)
@@ -104,42 +103,26 @@ class Exact(Solver):
                 solved[p] = solved[p] + [plain] * (len(radii) - len(positive))
         return solved
 
-    def _groups(
-        self, problems: list[Problem], positive: Array
-    ) -> list[tuple[Method | None, list[int]]]:
-        """Return the methods with the numbers of the problems over the same rows and targets.
-
-        None is the method of targets that move at a price where that is a search over problems
-        whose targets stay.
-        """
-        groups: dict[Any, tuple[Method | None, list[int]]] = {}
+    def _groups(self, problems: list[Problem], positive: Array) -> list[tuple[Method, list[int]]]:
+        """Return the methods with the numbers of the problems over the same rows and targets."""
+        groups: dict[Any, tuple[Method, list[int]]] = {}
         if not len(positive):
             return []
         for p, problem in enumerate(problems):
-            at = problem.at(float(positive[0]))
-            # a price of targets on a device is refused by ``method``
-            priced = np.isfinite(at.ball.target_cost) and library(at.X) is None
-            searched = priced and at.ball.order == 1
-            chosen = None if searched else method(at)
+            chosen = method(problem.at(float(positive[0])))
             key = (id(chosen), id(problem.X), id(problem.y), problem.fit_intercept)
             groups.setdefault(key, (chosen, []))[1].append(p)
         return list(groups.values())
 
     def _by_method(
         self,
-        chosen: Method | None,
+        chosen: Method,
         problems: list[Problem],
         deltas: Array,
         starts: Sequence[Starts] | None,
         tols: list[float],
     ) -> list[list[Solution]]:
         """Return the solutions of a group of problems at positive deltas."""
-        if chosen is None:
-            return each_alone(
-                problems,
-                starts,
-                lambda p, problem, near: self._moved_targets(problem, deltas, near, tols[p]),
-            )
         if chosen.changes_labels:
             fixed = [
                 replace(problem, ball=replace(problem.ball, label_cost=np.inf))
@@ -147,21 +130,6 @@ class Exact(Solver):
             ]
             starts = self.solve(fixed, deltas, starts, tols=tols)
         return chosen.solve(problems, deltas, tols, self.max_iter, starts)
-
-    def _moved_targets(
-        self, problem: Problem, deltas: Array, starts: Starts | None, tol: float
-    ) -> list[Solution]:
-        """Return the path with a price of targets, from problems whose targets stay."""
-
-        def one(inner: Problem, inner_tol: float, start: Solution | None) -> Solution:
-            near = None if start is None else [[start]]
-            return Exact(inner_tol, self.max_iter).solve([inner], [inner.ball.delta], near)[0][0]
-
-        solved: list[Solution] = []
-        for j, delta in enumerate(deltas.tolist()):
-            start = starts[j] if starts is not None else (solved[-1] if solved else None)
-            solved.append(movable_target.solve(problem.at(delta), tol, one, start))
-        return solved
 
     def _plain(self, problem: Problem, tol: float, start: Solution | None) -> Solution:
         """Return the plain fit: at delta = 0 nothing moves, so any cost will do."""

@@ -40,20 +40,14 @@ from ..losses.base import Ends, Loss
 from ..problem import Problem, Solution
 from ..progress import logger
 from .base import Method, Starts, constant_risk, verdict
-from .predictor_corrector import corrected_step, follow
+from .predictor_corrector import SHORT_OF, TINY, corrected_step, follow
 
 Array = NDArray[Any]
 
-#: What centring leaves of nodes that coincide, relative to their size.
-COINCIDE = 1e-14
-#: The least size of a column, relative to the largest.
-LEAST_COLUMN = 1e-12
-#: The least size of a direction of the nodes, relative to the largest.
-LEAST_DIRECTION = 1e-11
-#: Nodes near a row to start with.
-NEAR = 4
-#: The most pairs that a row gains at a time.
-GAIN = 4
+#: The least size of a column, and of a direction, of the nodes, relative to the largest.
+LEAST_DIRECTION = 1e-12
+#: Nodes near a row to start with, and the most pairs that a row gains at a time.
+PAIRS = 4
 #: The factor by which the complementarity falls between two looks at all pairs.
 FALL = 0.1
 #: The most Newton steps between two looks at all pairs.
@@ -67,22 +61,10 @@ LAST_LOOKS = 8
 VIOLATED = 0.1
 #: Projections of the forces.
 PROJECTIONS = 8
-#: The sum that projections leave, relative to its terms, that is rounding.
-BALANCED = 1e-13
-#: The directions of nodes, relative to the largest, that are rounding.
-SINGULAR = 1e-14
 #: Masses that differ by this share of themselves are equal.
 EQUAL = 1e-12
 #: A risk this small, relative to the targets, is none.
 NO_RISK = 1e-28
-#: What may be divided by.
-TINY = 1e-300
-#: The share of the way to the boundary that a step may go.
-SHORT_OF = 0.99
-#: How often lam is multiplied until masses cost no more than the budget.
-RAISES = 60
-#: By how much lam is multiplied.
-RAISE = 3.0
 #: The least product of a slack and its multiplier that is aimed at, relative to the level.
 LEAST_PRODUCT = 0.1
 #: The share of the least lack so far that counts as progress.
@@ -203,7 +185,7 @@ def formulate(problem: Problem) -> tuple[Finite, Array, Array]:
     # a row without weight is a node only
     moves = problem.weights > 0
     center = nodes.mean(axis=0) if problem.fit_intercept else np.zeros(nodes.shape[1])
-    place, back = _coordinates(nodes - center, COINCIDE * float(np.abs(nodes).max()))
+    place, back = _coordinates(nodes - center, ROUNDING * float(np.abs(nodes).max()))
     finite = Finite(
         nodes=place,
         cost=cost[moves],
@@ -222,7 +204,7 @@ def _coordinates(nodes: Array, rounding: float) -> tuple[Array, Array]:
     ``rounding`` are none.
     """
     scale = np.sqrt((nodes**2).mean(axis=0))
-    varies = scale > max(LEAST_COLUMN * float(scale.max()), rounding)
+    varies = scale > max(LEAST_DIRECTION * float(scale.max()), rounding)
     scale = np.where(varies, scale, 1.0)
     place = np.where(varies, nodes / scale, 0.0)
     R = np.linalg.qr(place, mode="r")
@@ -333,14 +315,14 @@ def begin(master: Master, x: Array, eta: Array) -> State:
     slacks cost no more than delta.
     """
     x = x.copy()
-    for _ in range(RAISES):
+    while True:
         w, first, _ = slack(master, x, eta)
         p, zeta = 1 / w, 1 / eta
         total = master.by_row(p * first) + zeta
         p, zeta = p * (master.weights / total)[master.row], zeta * master.weights / total
         if (p * first) @ master.cost <= master.delta:
             break
-        x[-1] *= RAISE
+        x[-1] *= 2
     level = float(p @ w + zeta @ eta) / master.degree
     return State(x, eta, w, p, zeta, level / x[-1])
 
@@ -611,7 +593,7 @@ def _initial(finite: Finite) -> Array:
     """
     cost = finite.cost
     kept = np.zeros(cost.shape, dtype=bool)
-    near = np.argpartition(cost, min(NEAR, cost.shape[1]) - 1, axis=1)[:, :NEAR]
+    near = np.argpartition(cost, min(PAIRS, cost.shape[1]) - 1, axis=1)[:, :PAIRS]
     np.put_along_axis(kept, near, True, axis=1)
     # targets that are numbers count as one label
     labels = finite.y if finite.loss.task == "classification" else np.zeros_like(finite.y)
@@ -622,9 +604,9 @@ def _initial(finite: Finite) -> Array:
 
 
 def _violated(gains: Array, kept: Array, eta: Array) -> Array:
-    """Return up to GAIN pairs per row outside ``kept`` whose gain exceeds eta."""
+    """Return up to PAIRS pairs per row outside ``kept`` whose gain exceeds eta."""
     over = np.where(kept, -np.inf, gains - eta[:, None])
-    take = min(GAIN, over.shape[1])
+    take = min(PAIRS, over.shape[1])
     top = np.argpartition(over, -take, axis=1)[:, -take:]
     new = np.zeros_like(kept)
     np.put_along_axis(new, top, np.take_along_axis(over, top, axis=1) > 0, axis=1)
@@ -691,8 +673,8 @@ def _balanced(master: Master, p: Array) -> Array | None:
         weight = np.sqrt(master.by_node(square))
         Q, R = np.linalg.qr(master.nodes * weight[:, None])
         for _ in range(2):
-            v = Q @ np.linalg.lstsq(R.T, master.forces(p), rcond=SINGULAR)[0]
+            v = Q @ np.linalg.lstsq(R.T, master.forces(p), rcond=ROUNDING)[0]
             p = p - square * master.ends.side * (v / np.maximum(weight, TINY))[master.node]
         p = np.maximum(p, 0.0)
-        balanced = p if np.abs(master.forces(p)).max() <= BALANCED * size else None
+        balanced = p if np.abs(master.forces(p)).max() <= 10 * ROUNDING * size else None
     return balanced

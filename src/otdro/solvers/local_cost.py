@@ -24,6 +24,7 @@ from ..design import Design
 from ..duality import Tangent, first_multiplier, least, least_finite
 from ..losses import Loss
 from ..problem import Ball, Problem
+from .predictor_corrector import TINY
 
 Array = NDArray[Any]
 
@@ -33,8 +34,6 @@ OWN_UP_TO = 4_000_000
 SHARED = 256
 #: The first step of a difference, in standard deviations of its column.
 STEP = 0.1
-#: The least standard deviation of a column.
-LEAST_UNIT = 1e-12
 #: The least and the largest power of the length of a move that a cost is taken to grow by.
 DEGREES = (0.5, 8.0)
 #: The least eigenvalue of a local matrix, relative to its largest.
@@ -70,17 +69,14 @@ GROW = 1.5
 LONGEST = 4.0
 #: How the length of a step shrinks after a fall.
 SHRINK = 1 / 3
-#: The least squared dual norm, so that it can be divided by.
-TINY = 1e-300
 #: Searches far off, each followed by the best lam for the places found.
 SEARCHES = 4
 #: The precision of the least value over lam, relative.
 PRECISION = 1e-10
-#: What a search must add to count, relative.
-MORE = 1e-9
 #: Prices that count, relative to delta: gains are differences of losses and prices.
 FAR_PRICE = 1e9
-#: What the places may reach less than the dual, relative to it, for a supremum that is attained.
+#: What the places may reach less than the dual, relative to it, for a supremum that is attained,
+#: and what a search must add to count.
 ATTAINED = 1e-8
 
 
@@ -112,12 +108,6 @@ class LocalRows:
     def gain(self, U: Array, beta: Array, b: float, lam: float) -> Array:
         """Return l(u'beta + b, y) - lam c(u, x)."""
         return np.asarray(self.loss.value(U @ beta + b, self.y) - lam * self.price(U))
-
-    def gain_gradient(self, U: Array, beta: Array, b: float, lam: float) -> Array:
-        """Return the gradient of the gain in u."""
-        slope = self.loss.derivative(U @ beta + b, self.y)
-        push: Array = slope[:, None] * beta
-        return push - lam * self.price_gradient(U)
 
     def rows(self, index: Array) -> LocalRows:
         """Return some of the rows."""
@@ -169,8 +159,8 @@ def ascend(rows: LocalRows, U: Array, beta: Array, b: float, lam: float, steps: 
     push = rows.push(beta)
     square = push @ beta
     for _ in range(steps):
-        grad = rows.gain_gradient(U, beta, b, lam)
-        bend = rows.loss.curvature(U @ beta + b, rows.y)
+        _, slope, bend = rows.loss.evaluate(U @ beta + b, rows.y)
+        grad = slope[:, None] * beta - lam * rows.price_gradient(U)
         # Sherman-Morrison: the loss bends along beta only
         left = 2 * lam - bend * square
         along = np.where(left > CURVED * lam, bend / np.maximum(left, TINY), 0.0)
@@ -190,24 +180,18 @@ def ascend(rows: LocalRows, U: Array, beta: Array, b: float, lam: float, steps: 
 
 
 def ascend_from(
-    rows: LocalRows, starts: list[Array], beta: Array, b: float, lam: float, steps: int
+    rows: LocalRows, starts: list[Array], beta: Array, b: float, lam: float
 ) -> list[Array]:
     """Return the best ends of ascents from all starts, at most KEPT for each row, best first.
 
     All starts take a few steps, as one batch of rows; the best of them go on.
     """
-    places = _batch(rows, starts, beta, b, lam, min(steps, FEW))
-    places = _ranked(rows, places, beta, b, lam)
-    if steps > FEW:
-        places = _batch(rows, places, beta, b, lam, steps - FEW)
-    return _ranked(rows, places, beta, b, lam)
-
-
-def _batch(
-    rows: LocalRows, starts: list[Array], beta: Array, b: float, lam: float, steps: int
-) -> list[Array]:
-    batch = rows.rows(np.tile(np.arange(len(rows.X)), len(starts)))
-    return np.split(ascend(batch, np.vstack(starts), beta, b, lam, steps), len(starts))
+    places = starts
+    for steps in (FEW, STEPS):
+        batch = rows.rows(np.tile(np.arange(len(rows.X)), len(places)))
+        ends = ascend(batch, np.vstack(places), beta, b, lam, steps)
+        places = _ranked(rows, np.split(ends, len(places)), beta, b, lam)
+    return places
 
 
 def _ranked(rows: LocalRows, places: list[Array], beta: Array, b: float, lam: float) -> list[Array]:
@@ -240,18 +224,6 @@ def near_starts(rows: LocalRows, beta: Array, b: float, lam: float) -> list[Arra
     return [*starts, rows.X]
 
 
-def next_starts(
-    rows: LocalRows, last: list[Array], beta: Array, b: float, lam: float
-) -> list[Array]:
-    """Return the maxima of a problem nearby, those under A, and the row.
-
-    A loss without a largest slope may outgrow the cost from one lam to the next: it starts anew.
-    """
-    if not last or np.isinf(rows.loss.lipschitz):
-        return [*near_starts(rows, beta, b, lam), *last]
-    return [*last, *rows.starts(beta, b, lam), rows.X]
-
-
 def far_starts(rows: LocalRows, beta: Array, b: float, lam: float) -> list[Array]:
     """Return places far off: reflections, whose products of columns are those of the row, the
     other maxima seen from there, and fixed directions at several distances."""
@@ -259,22 +231,11 @@ def far_starts(rows: LocalRows, beta: Array, b: float, lam: float) -> list[Array
     starts = [-U for U in near_starts(replace(rows, X=-X), beta, b, lam)]
     starts += [-X, *near_starts(replace(rows, X=-X), beta, b, lam)]
     d = X.shape[1]
-    for j in range(min(d, DIRECTIONS)):
-        flipped = X.copy()
-        flipped[:, j] *= -1
-        starts.append(flipped)
     directions = np.random.default_rng(0).normal(size=(DIRECTIONS, d))
     spread = np.sqrt(np.maximum(np.einsum("...jj->...j", rows.inverse), TINY))
     for v in directions / np.linalg.norm(directions, axis=1, keepdims=True):
         starts += [X + size * rows.reach * spread * v for size in DISTANCES]
     return starts
-
-
-def best_of(rows: LocalRows, places: list[Array], beta: Array, b: float, lam: float) -> Array:
-    """Return the best place of every row."""
-    gains = np.stack([rows.gain(U, beta, b, lam) for U in places])
-    best = gains.argmax(axis=0)
-    return np.asarray(np.stack(places)[best, np.arange(len(best))])
 
 
 def local_rows(problem: Problem, X: Array) -> LocalRows:
@@ -303,7 +264,8 @@ def local_matrices(cost: Cost, X: Array, ball: Ball) -> Array:
     """
     n, d = X.shape
     rows = X if n * d * d <= OWN_UP_TO else X[:: -(-n // SHARED)]
-    unit = np.maximum(X.std(axis=0), LEAST_UNIT)
+    unit = X.std(axis=0)
+    unit = np.where(unit > 0, unit, 1.0)
     steps = np.empty(d)
     for j in range(d):
         v = np.eye(d)[j] * unit[j] * STEP
@@ -377,7 +339,7 @@ def worst_risk(
         before = search.value(lam)
         search.wide(lam)
         after = search.value(lam)
-        if after <= before + MORE * abs(before):
+        if after <= before + ATTAINED * abs(before):
             break
     return search.best_masses(best)
 
@@ -405,13 +367,18 @@ class PlaceSearch:
 
     def maxima(self, lam: float) -> list[Array]:
         """Return maxima near the rows, from those at the last lam on, and from far places known."""
-        starts = [*next_starts(self.rows, self.last, self.beta, self.b, lam), *self.far]
-        self.last = ascend_from(self.rows, starts, self.beta, self.b, lam, STEPS)
+        rows, at = self.rows, (self.beta, self.b, lam)
+        if self.last and np.isfinite(rows.loss.lipschitz):
+            starts = [*rows.starts(*at), rows.X]
+        else:
+            # a loss without a largest slope may outgrow the cost from one lam to the next
+            starts = near_starts(rows, *at)
+        self.last = ascend_from(rows, [*starts, *self.last, *self.far], *at)
         return self.last
 
     def tangent(self, lam: float) -> Tangent:
         """Return the dual at lam; its slope is delta - E c at the maxima."""
-        U = best_of(self.rows, self.maxima(lam), self.beta, self.b, lam)
+        U = _ranked(self.rows, self.maxima(lam), self.beta, self.b, lam)[0]
         price = self.rows.price(U)
         if not price.any():
             # no move near the rows pays: a far one may, and from another lam on others do
@@ -432,9 +399,8 @@ class PlaceSearch:
     def wide(self, lam: float) -> None:
         """Search far off at lam."""
         rows, beta, b = self.rows, self.beta, self.b
-        starts = far_starts(rows, beta, b, lam)
-        ends = ascend_from(rows, starts, beta, b, lam, STEPS)
-        best = best_of(rows, [*self.places, *ends], beta, b, lam)
+        ends = ascend_from(rows, far_starts(rows, beta, b, lam), beta, b, lam)
+        best = _ranked(rows, [*self.places, *ends], beta, b, lam)[0]
         self.places.append(best)
         self.far.append(best)
 

@@ -17,7 +17,7 @@ import numpy as np
 from scipy import sparse
 
 from ...costs import Cost
-from ...design import Design, mean
+from ...design import Design, as_dense, mean
 from ...duality import Dual, balance, require_lipschitz, worst_risk
 from ...losses.base import Array
 from ...problem import Problem, Solution
@@ -29,6 +29,7 @@ from .risk import (
     Form,
     Joint,
     Linear,
+    LinearAbove,
     MaxNorm,
     PenaltyNorm,
     Pieces,
@@ -79,8 +80,6 @@ PATIENCE = 12
 FIRST_STALL = 2
 #: Progress is a fall by this factor.
 PROGRESS = 0.9
-#: A mean product below this share of the goal is no progress.
-BEYOND_GOAL = 1e-3
 #: A corrected step below this is worse than a centring one.
 TOO_SHORT = 0.1
 #: Centring of a Newton step that follows too short a one.
@@ -93,20 +92,15 @@ SHARES = (1.0, 1e-2, 1e2)
 SETTLED = 1e-7
 #: Rounds of moving a multiplier and clipping it to its box.
 REPAIRS = 3
-#: The steps of differences of ``direction``, relative to a coefficient.
+#: The steps of differences of ``direction``, relative to a coefficient, and the least of these,
+#: relative to the largest.
 DIFFERENCE = 1e-4
-#: Coefficients below this share of the largest take steps of that share.
-SMALLEST = 1e-4
 #: Differences to both sides that are that much apart, relative to their size, meet a kink.
 KINK = 0.5
 #: A master is solved to this share of the gap so far: its minimiser only suggests cuts.
 LOOSE = 1e-2
 #: Cuts with a smaller share of the multipliers have no part in the curvature.
 ACTIVE = 1e-3
-#: Newton steps of one master.
-MASTER_STEPS = 60
-#: Above this number of cuts per column the less active half is dropped.
-CUTS_PER_COLUMN = 40
 #: Eigenvalues of a curvature below this share of the largest are rounding.
 NO_CURVATURE = 1e-12
 #: Coefficients below this share of the largest are tried as zeros if the norm leaves zeros.
@@ -179,36 +173,15 @@ def merged(problem: Problem) -> tuple[Problem, Array]:
     place = np.full(len(y), -1)
     first, place[on] = on, np.arange(len(on))
     if X.shape[0] * X.shape[1] <= MERGE_UP_TO:
-        _, at, where = np.unique(_keys(X, y)[on], return_index=True, return_inverse=True)
-        one, two = on[on != on[at][where]], on[at][where][on != on[at][where]]
-        differ = X[one] != X[two]
-        count = differ.nnz if hasattr(differ, "nnz") else np.count_nonzero(differ)
-        if count == 0 and np.all(y[one] == y[two]):
-            first, place[on] = on[at], where
+        # the bytes of a row, those of 0.0 for -0.0
+        rows = np.ascontiguousarray(np.column_stack([as_dense(X)[on], y[on]]) + 0.0)
+        bytes_ = rows.view(np.dtype((np.void, rows.itemsize * rows.shape[1])))[:, 0]
+        _, at, where = np.unique(bytes_, return_index=True, return_inverse=True)
+        first, place[on] = on[at], where
     total = np.bincount(place[on], pi[on])
     if len(first) < len(y) or np.any(first[1:] < first[:-1]):
         X, y = X[first], y[first]
     return replace(problem, X=X, y=y, weights=total / total.sum()), place
-
-
-def _keys(X: Any, y: Array) -> Array:
-    """Return a number for each row, equal for equal rows: integer sums of bits are exact."""
-    # odd factors, fixed for good
-    factors = np.random.default_rng(0).integers(0, 2**62, X.shape[1] + 1, dtype=np.int64) * 2 + 1
-    if hasattr(X, "tocsr"):
-        bits = X.copy() if X.has_canonical_format else X.tocoo().tocsr()
-        bits.data = _bits(bits.data)
-        keys = bits @ factors[1:]
-    else:
-        keys = _bits(X) @ factors[1:]
-    return np.asarray(keys + _bits(y) * factors[0])
-
-
-def _bits(values: Array) -> Array:
-    """Return the bits of floating-point numbers, those of 0.0 for -0.0."""
-    bits = np.ascontiguousarray(np.asarray(values, dtype=float) + 0.0).view(np.int64)
-    # numbers with short mantissas end in zeros: spread what they have over all bits
-    return bits ^ (bits >> 29) ^ (bits >> 43)
 
 
 @dataclass(frozen=True, eq=False)
@@ -325,6 +298,7 @@ class Model:
             rate=self.form.rate,
             nu=-1 if parts.nu is None else scalars.index(parts.nu),
             d=d,
+            bilinear=parts.penalty.bound is not None,
         )
 
 
@@ -351,7 +325,10 @@ def formulate(problem: Problem) -> Model:
     elif problem.fit_intercept:
         # medians: a mean would move with a single cell
         center = np.median(some_rows(Design(X)).dense(), axis=0)
-    design = Design(X, ball.cost.factor() if ball.cost.euclidean and penalised else None, center)
+    # max(w, still) has rows of its own under polyhedral norms, else cuts
+    above = ball.order == 1 and np.isfinite(ball.target_cost)
+    euclidean = ball.cost.euclidean and penalised and not above
+    design = Design(X, ball.cost.factor() if euclidean else None, center)
     y = problem.y
     if pieces is None:
         low, high = problem.loss.slope_range(y)
@@ -362,7 +339,7 @@ def formulate(problem: Problem) -> Model:
         sign = -1.0 if np.isinf(lo) and np.isfinite(hi) else 1.0
         c, o = sign * pieces.residual(np.zeros_like(y), y), sign * pieces.orientation(y)
         curve = Pieces(*((lo, hi) if sign > 0 else (-hi, -lo)), pieces.kappa)
-    norm = _norm(ball.cost, design.d) if penalised else EuclideanNorm()
+    norm = _norm(ball.cost, design.d, above) if penalised else EuclideanNorm()
     live: Array | float = 1.0
     if not penalised and center is not None:
         # X'DX - (sum D) c c' of a sparse X rounds at eps c^2, centred rows of a dense one at
@@ -389,7 +366,9 @@ def _form(problem: Problem, curve: Pieces | Smooth) -> Form:
     if ball.delta == 0:
         return Plain(curve, 0.0)
     if ball.order == 1:
-        return Linear(curve, ball.delta * loss.lipschitz)
+        rate = ball.delta * loss.lipschitz
+        still = 1 / ball.target_cost
+        return LinearAbove(curve, rate, still) if still > 0 else Linear(curve, rate)
     if loss.pieces is None:
         raise ValueError(f"{loss!r} has rows at order=1 only: it is not piecewise quadratic.")
     lo, hi = loss.pieces.slopes
@@ -404,8 +383,8 @@ def _form(problem: Problem, curve: Pieces | Smooth) -> Form:
     return Joint(cast(Pieces, curve), ball.delta, still)
 
 
-def _norm(cost: Cost, d: int) -> PenaltyNorm:
-    if cost.euclidean:
+def _norm(cost: Cost, d: int, above: bool) -> PenaltyNorm:
+    if cost.euclidean and not above:
         return EuclideanNorm()
     if cost.dual_p == 1:
         return SumNorm()
@@ -631,7 +610,7 @@ class Best:
             mu = q.mean_product([point.products for point in x.rows])
             self._look(q, x, mu)
             # past the goal a smaller mu is no progress
-            progress = np.array([self.gap, self.upper, max(mu, BEYOND_GOAL * self.goal)])
+            progress = np.array([self.gap, self.upper, max(mu, self.goal)])
             since = 0 if np.any(progress < PROGRESS * marks) else since + 1
             marks = np.minimum(marks, progress)
             # a first stall is mostly one of the squared condition of the Newton matrix
@@ -735,13 +714,9 @@ def iterate_cuts(model: Model, goal: float, max_iter: int) -> Outcome:
         n_iter += 1
         best.model = replace(model, norm=replace(norm, cuts=cuts, root=root, centre=best.theta))
         best.enough = LOOSE * max(min(best.gap, 1.0), goal)
-        end, _ = best.follow(best.model.saddle(), MASTER_STEPS)
+        end, _ = best.follow(best.model.saddle(), max_iter)
         multipliers = end.rows[1].alpha[: len(cuts)]
         root = _curvature(norm, points, multipliers, best.theta)
-        most = CUTS_PER_COLUMN * d
-        if len(cuts) > most:
-            active = np.sort(np.argsort(-multipliers)[: most // 2])
-            cuts, points = cuts[active], points[active]
         if end.theta.any():
             cuts = np.vstack([cuts, norm.direction(end.theta[None])])
             points = np.vstack([points, end.theta])
@@ -765,7 +740,7 @@ def _curvature(norm: CutNorm, points: Array, multipliers: Array, centre: Array) 
 
 def _norm_hessian(norm: CutNorm, point: Array) -> Array:
     """Return the second derivatives of the dual norm at a point, 0 across kinks."""
-    step = DIFFERENCE * np.maximum(np.abs(point), SMALLEST * np.abs(point).max())
+    step = DIFFERENCE * np.maximum(np.abs(point), DIFFERENCE * np.abs(point).max())
     here = norm.direction(point)
     ahead = (norm.direction(point + np.diag(step)) - here) / step[:, None]
     behind = (here - norm.direction(point - np.diag(step))) / step[:, None]

@@ -53,8 +53,6 @@ NEGLIGIBLE = 1e-3
 OUTSIDE = 0.5
 #: Entries of the columns in use up to which they are written out.
 WRITE_UP_TO = 10_000_000
-#: Rounds; the columns at least double in each, so that the last holds all of them.
-ROUNDS = 30
 #: The least curvature of a row, relative to the largest that the loss has.
 LEAST_CURVATURE = 1e-9
 #: The gap of a model, relative to that of the point; after a step that brought nothing it shrinks
@@ -108,7 +106,7 @@ class ActiveColumns(Method):
             if start.converged:
                 return start
         goal, columns = tol * constant_risk(problem)[1], _first_columns(problem, start)
-        for _ in range(ROUNDS):
+        while True:
             few = self.inner._solve_one(
                 replace(problem, X=_columns(problem.X, columns)), OUTSIDE * tol, max_iter
             )

@@ -8,8 +8,9 @@ norm gives the rows of its penalty (``PenaltyNorm``), and the risk has one of fo
 * ``Root``: (sqrt(E r^2) + rate w)^2/(2 kappa), with r_+ for r if lo = 0;
 * ``Joint``: min over nu of rate w^2/(2 nu) + E max over alpha of alpha r - (kappa - nu) alpha^2/2.
 
-Where targets move at a price, :math:`\sqrt{w^2 + still^2}` takes the place of w. Each form states
-its rows, its risk at a point, and the dual value of slopes alpha.
+Where targets move at a price, :math:`\sqrt{w^2 + still^2}` takes the place of w at order 2, and
+:math:`\max(w, still)` at order 1 (``LinearAbove``). Each form states its rows, its risk at a point,
+and the dual value of slopes alpha.
 """
 
 from __future__ import annotations
@@ -126,10 +127,14 @@ Curve = Pieces | Smooth
 
 
 class Penalty(NamedTuple):
-    """Scalars and blocks of rows; a scalar that is maximised over comes last."""
+    """Scalars and blocks of rows; a scalar g that is maximised over comes last.
+
+    ``bound`` is the scalar t whose product with g is subtracted, if any.
+    """
 
     scalars: tuple[Scalar, ...]
     blocks: tuple[Block, ...]
+    bound: Scalar | None = None
 
 
 class PenaltyNorm:
@@ -158,6 +163,10 @@ class PenaltyNorm:
 
     def over(self, nu: Scalar, rate: float, d: int) -> Penalty:
         """Return the rows of rate ||theta||^2/(2 nu)."""
+        raise NotImplementedError
+
+    def at_least(self, still: float, rate: float, d: int) -> Penalty:
+        """Return the rows of rate max(||theta||, still)."""
         raise NotImplementedError
 
     def within(self, g: Array, bound: float) -> list[Array]:
@@ -216,6 +225,12 @@ class SumNorm(PenaltyNorm):
         g = Scalar(0.0, 1.0)
         return Penalty((g,), (Block(d, sign=1.0, lo=0.0, hi=0.0, breathing=1.0),))
 
+    def at_least(self, still: float, rate: float, d: int) -> Penalty:
+        """Return the largest rate t + alpha'theta - g t over g and |alpha_j| <= g, t >= still."""
+        t, g = Scalar(rate, 1.0 + still), Scalar(0.0, rate)
+        rows = Block(d, sign=1.0, lo=0.0, hi=0.0, breathing=1.0)
+        return Penalty((t, g), (rows, at_least_zero({t: 1.0}, -still)), t)
+
     def within(self, g: Array, bound: float) -> list[Array]:
         """Return g clipped, which costs least, and g scaled, which stays in the range of Z'."""
         return [np.clip(g, -bound, bound), *super().within(g, bound)]
@@ -234,6 +249,11 @@ class FacedNorm(PenaltyNorm):
         t = Scalar(0.0, 1.0)
         square = Block(r={t: 1.0}, k={nu: 1 / rate}, lo=-np.inf)
         return Penalty((t,), (*self.faces(t, 1.0, d), square))
+
+    def at_least(self, still: float, rate: float, d: int) -> Penalty:
+        """Return rate t, t above the faces and still."""
+        t = Scalar(rate, 1.0 + still)
+        return Penalty((t,), (*self.faces(t, rate, d), at_least_zero({t: 1.0}, -still)))
 
     def faces(self, t: Scalar, total: float, d: int) -> tuple[Block, ...]:
         """Return the rows of t >= ||theta||, whose multipliers start with the sum ``total``."""
@@ -323,12 +343,16 @@ class RotatedNorm(PenaltyNorm):
         """Return the rows of the squared norm in rotated coordinates."""
         return self._rotated(self.base.over(nu, rate, d))
 
+    def at_least(self, still: float, rate: float, d: int) -> Penalty:
+        """Return the rows of the larger of norm and still in rotated coordinates."""
+        return self._rotated(self.base.at_least(still, rate, d))
+
     def _rotated(self, penalty: Penalty) -> Penalty:
         blocks = [
             block if block.sign == 0 else replace(block, sign=0.0, matrix=block.sign * self.Q)
             for block in penalty.blocks
         ]
-        return Penalty(penalty.scalars, tuple(blocks))
+        return penalty._replace(blocks=tuple(blocks))
 
     def within(self, g: Array, bound: float) -> list[Array]:
         """Return the points of the norm itself, rotated back."""
@@ -507,6 +531,26 @@ class Linear(Form):
         return Multiple(factor, factor * slopes.gain - phi + self.standing(factor * slopes.polar))
 
 
+class LinearAbove(Form):
+    """E l(r) + rate max(w, still)."""
+
+    def parts(self, norm: PenaltyNorm, d: int) -> Parts:
+        """Return the rows of the norm."""
+        penalty = norm.at_least(self.still, self.rate, d)
+        return Parts(penalty, k0=self.curve.kappa, nu=penalty.bound)
+
+    def risk(self, pi: Array, r: Array, w: float, nu: float) -> float:
+        """Return the mean loss plus rate max(w, still)."""
+        return float(pi @ self.curve.loss(r)) + self.rate * max(w, self.still)
+
+    def feasible(self, slopes: Slopes) -> Multiple:
+        """Return E alpha c - phi(alpha) at a polar norm <= ``rate``; still takes the rest."""
+        factor = min(1.0, _ratio(self.rate, slopes.polar))
+        phi = float(slopes.pi @ self.curve.phi(factor * slopes.alpha))
+        rest = max(self.rate - factor * slopes.polar, 0.0)
+        return Multiple(factor, factor * slopes.gain - phi + self.still * rest)
+
+
 @dataclass(frozen=True, eq=False)
 class Root(Form):
     """(sqrt(E r^2) + rate w)^2/(2 kappa); its rows are those of the root."""
@@ -528,7 +572,10 @@ class Root(Form):
 
     def feasible(self, slopes: Slopes) -> Multiple:
         """Return E alpha c, squared over 2 kappa, with E alpha^2 <= 1 and polar <= rate."""
-        factor = min(_ratio(self.rate, slopes.polar), _ratio(1.0, np.sqrt(slopes.square)))
+        gain, polar = max(slopes.gain, 0.0), slopes.polar
+        # the best multiple f of f gain + still sqrt(rate^2 - f^2 polar^2)
+        best = _ratio(self.rate * gain, polar * float(np.hypot(gain, self.still * polar)))
+        factor = min(best, _ratio(1.0, np.sqrt(slopes.square)))
         root = factor * slopes.gain + self.standing(factor * slopes.polar)
         return Multiple(factor, max(root, 0.0) ** 2 / (2 * self.curve.kappa))
 

@@ -21,10 +21,9 @@ import numpy as np
 from scipy.linalg.lapack import dgeqrf, dpotrf, dpotrs, dtrtrs
 
 from ...losses.base import Array
+from ..predictor_corrector import SHORT_OF, TINY
 
-#: The least diagonal entry of T, relative to the largest, by which T is scaled.
-LEAST_DIAGONAL = 1e-40
-#: The same for the columns of a factor of T, which are roots of it.
+#: The least size of a column of a factor of T, relative to the largest, by which it is scaled.
 LEAST_COLUMN = 1e-20
 #: The first shift of a scaled T that does not factor, and by what it grows.
 SHIFT = 1e-16
@@ -39,13 +38,9 @@ BLOCK_ROWS = 256
 NO_PIVOT = 1e-15
 #: Steps of iterative refinement.
 REFINEMENTS = 2
-#: The share of the way to the boundary that a step takes.
-SHORT_OF = 0.995
 #: A step that leaves pairs behind is shortened by this factor, so many times.
 SHORTER = 0.8
 SHORTENINGS = 12
-#: Below every multiplier that is not 0 at an infinite end of a box.
-TINY = 1e-300
 #: A pair whose product is below this share of the mean is off the central path.
 STRAYED = 1e-6
 #: Residuals below minus this of a sign constraint start it feasible.
@@ -439,7 +434,8 @@ class Saddle:
     """Sample rows and head rows over (theta, xi), the linear cost of xi and where it starts.
 
     ``nu`` is the place of that scalar in xi, -1 if the form lacks it; with breathing head rows the
-    last scalar is g, the multiplier of the l1 norm, which is maximised over.
+    last scalar is g, the multiplier of the l1 norm, which is maximised over: less nu g^2/(2 rate),
+    or less nu g where it is ``bilinear``.
     """
 
     sample: Rows
@@ -449,6 +445,7 @@ class Saddle:
     rate: float
     nu: int
     d: int
+    bilinear: bool = False
 
     def begin(self) -> Iterate:
         """Return the first iterate."""
@@ -472,7 +469,7 @@ class Cholesky:
     def __init__(self, parts: list[tuple[Map, Array]], d: int) -> None:
         self.T: Array = sum((rows.gram(D) for rows, D in parts), np.zeros((d, d)))
         top = float(np.diag(self.T).max(initial=0.0)) or 1.0
-        self.scale = 1 / np.sqrt(np.maximum(np.diag(self.T), LEAST_DIAGONAL * top))
+        self.scale = 1 / np.sqrt(np.maximum(np.diag(self.T), LEAST_COLUMN**2 * top))
         scaled = self.T * self.scale[:, None] * self.scale
         diagonal = np.arange(d)
         unit = scaled[diagonal, diagonal]
@@ -665,13 +662,17 @@ class SaddleEquations:
             C[on[:, None], on] += V.T @ massV
         breathing = self.q.head.breathing
         if breathing is not None:
-            # second derivatives of -nu g^2/(2 rate) and of the barrier of [-g, g] in g
+            # second derivatives of -nu g^2/(2 rate), or -t g, and of the barrier of [-g, g] in g
             nu = self.q.nu
             head = self.groups[1]
             P, S = head.steep
             # D (S - P)^2 - (P + S) = -4 P S D without the cancellation
-            C[-1, -1] = -4 * float(breathing @ (P * S * head.D)) - self.xi[nu] / self.q.rate
-            C[[-1, nu], [nu, -1]] -= self.xi[-1] / self.q.rate
+            C[-1, -1] = -4 * float(breathing @ (P * S * head.D))
+            if self.q.bilinear:
+                C[[-1, nu], [nu, -1]] -= 1.0
+            else:
+                C[-1, -1] -= self.xi[nu] / self.q.rate
+                C[[-1, nu], [nu, -1]] -= self.xi[-1] / self.q.rate
         return np.vstack([B[:, inside:], C[:inside, inside:]]), C[inside:, inside:]
 
     def step(self, mu: float, last: SaddleStep | None = None, length: float = 1.0) -> SaddleStep:
@@ -690,12 +691,17 @@ class SaddleEquations:
             g = g + push @ at.V + weight / 2
         breathing, rate = self.q.head.breathing, self.q.rate
         if breathing is not None:
-            # the gradient of -nu g^2/(2 rate) and of the barrier of [-g, g], to second order
+            # the gradient of -nu g^2/(2 rate), or -t g, and of the barrier of [-g, g], to second
+            # order
             nu = self.q.nu
-            second = np.zeros_like(self.xi) if last is None else last.dxi
-            g[nu] += (self.xi[-1] ** 2 + second[-1] ** 2) / (2 * rate)
             g[-1] -= float(breathing @ aims[1].force.sum(0))
-            g[-1] += (self.xi[nu] * self.xi[-1] + second[nu] * second[-1]) / rate
+            second = np.zeros_like(self.xi) if last is None else last.dxi
+            if self.q.bilinear:
+                g[nu] += self.xi[-1]
+                g[-1] += self.xi[nu]
+            else:
+                g[nu] += (self.xi[-1] ** 2 + second[-1] ** 2) / (2 * rate)
+                g[-1] += (self.xi[nu] * self.xi[-1] + second[nu] * second[-1]) / rate
         d = len(f)
         m = len(self.system.W)
         x, y = self.system.solve(np.append(f, g[: m - d]), g[m - d :])

@@ -129,7 +129,6 @@ class Spectral(Method):
     on_device = True
     certifies = "the excess over the least worst-case risk"
     accepts_zero = True
-    shares_paths = True
 
     def lacks(self, problem: Problem) -> str | None:
         """Refuse other losses than the squared one."""

@@ -64,26 +64,6 @@ class SampledModel(SampledGradient):
     effective: float
 
 
-@dataclass(frozen=True, eq=False)
-class Draws:
-    """Draws g + width xi with log weights log_weight + log_common, one row per column.
-
-    xi and log_weight have shape (L, n) (or (1, n)), the others (n,).
-    """
-
-    xi: Array
-    g: Array
-    width: Array
-    log_weight: Array
-    log_common: Array
-
-    @property
-    def nodes(self) -> Nodes:
-        """The same as nodes of shape (n, L)."""
-        g = self.g + self.width * self.xi
-        return Nodes(g.T, (self.log_weight + self.log_common).T)
-
-
 @dataclass(eq=False)
 class LinearScore:
     r"""Rows under a squared Euclidean cost: only the draw along beta counts, so only it is made.
@@ -126,73 +106,58 @@ class LinearScore:
             return self.pool[:, start : start + n]
         return self.pool.take(np.arange(start, start + n), axis=1, mode="wrap")
 
-    def draws(self, z: Array, y: Array, rho: float, eps: float, rng: Generator) -> Draws:
+    def draws(self, z: Array, y: Array, rho: float, eps: float, rng: Generator) -> Nodes:
         """Return draws with the logarithms of their importance weights."""
         xi = self.normals(len(z), rng)
         if self.proposal == "centred":
-            zero = np.zeros_like(z)
-            return Draws(xi, zero, zero + 1, zero[None], zero - np.log(self.L))
+            return Nodes(xi.T, np.full_like(xi.T, -np.log(self.L)))
         if self.loss.smoothness * rho**2 < NEARLY_FLAT * eps:
             return _around(*_maximum(self.loss, z, y, rho, eps), xi)
         return _around_peaks(self.loss, z, y, rho, eps, xi)
 
-    def _part(self, index: Array) -> DualRows:
-        """Return some rows, with weights that stand for all."""
+    def _at(
+        self, index: Array, x: Array, eps: float, rng: Generator
+    ) -> tuple[DualRows, Array, float, Array, Nodes]:
+        """Return some rows, with weights that stand for all, w, tau, scores and nodes."""
         rows = self.rows
-        return replace(
+        part = replace(
             rows,
             design=rows.design.rows(index),
             y=rows.y[index],
             weights=rows.weights[index] * (self.n / len(index)),
         )
+        w = part.dual_norm.norms(x[:-2, None])
+        tau = spread(float(x[-1]), eps)
+        z = part.design.scores(x[:-2]) + float(x[-2])
+        return part, w, tau, z, self.draws(z, part.y, float(w[0, 0]) * tau, eps, rng)
 
     def gradient(self, index: Array, x: Array, eps: float, rng: Generator) -> SampledGradient:
         """Return objective and gradient: moments of l' and l' g over the draws."""
-        part = self._part(index)
-        theta = x[:-2]
-        lam = float(x[-1])
-        w = float(np.linalg.norm(theta))
-        tau = spread(lam, eps)
-        rho = w * tau
-        z = part.design.scores(theta) + x[-2]
-        at = self.draws(z, part.y, rho, eps, rng)
-        p, slope, sign = self.loss.slope_and_value(z + rho * at.g, rho * at.width, at.xi, part.y)
-        # p = exp(l/eps) times the weight, up to the factor exp(top) of a row
-        p *= 1 / eps
-        p += at.log_weight
-        top = p.max(axis=0)
-        p -= top
-        np.exp(p, out=p)
-        total = p.sum(axis=0)
-        slope *= p
+        part, w, tau, z, nodes = self._at(index, x, eps, rng)
+        size = float(w[0, 0])
+        u = z[:, None] + size * tau * nodes.g
+        value, slope, _ = self.loss.evaluate(u, np.broadcast_to(part.y[:, None], u.shape))
+        p, log_total = softmax(value / eps + nodes.log_weight)
+        p *= slope
         pi = part.weights[:, 0]
-        scale = pi * sign / total
-        dz = scale * slope.sum(axis=0)
-        by_rho = float(dz @ at.g + (scale * at.width) @ np.einsum("kn,kn->n", slope, at.xi))
+        dz = pi * p.sum(axis=1)
+        by_rho = float(pi @ np.einsum("nk,nk->n", p, nodes.g))
+        delta = float(part.delta[0])
         grad = np.empty_like(x)
-        grad[:-2] = part.design.adjoint(dz) + by_rho * tau / w * theta
+        grad[:-2] = part.design.adjoint(dz) + by_rho * tau / size * x[:-2]
         grad[-2] = dz.sum() * part.fit_intercept
         # d tau/d lam = -tau^3/eps
-        delta = float(part.delta[0])
-        grad[-1] = delta - by_rho * w * tau**3 / eps
-        smoothed = eps * (top + at.log_common + np.log(total))
-        return SampledGradient(lam * delta + float(pi @ smoothed), grad)
+        grad[-1] = delta - by_rho * size * tau**3 / eps
+        return SampledGradient(float(x[-1]) * delta + eps * float(pi @ log_total), grad)
 
     def model(self, index: Array, x: Array, eps: float, rng: Generator) -> SampledModel:
         """Return objective, gradient and Hessian."""
-        part = self._part(index)
-        theta = x[:-2]
-        lam = float(x[-1])
-        w = part.dual_norm.norms(theta[:, None])
-        tau = spread(lam, eps)
-        rho = float(w[0, 0]) * tau
-        z = part.design.scores(theta) + float(x[-2])
-        nodes = self.draws(z, part.y, rho, eps, rng).nodes
-        rows = smoothed_rows(self.loss, z, part.y, rho, eps, nodes)
+        part, w, tau, z, nodes = self._at(index, x, eps, rng)
+        rows = smoothed_rows(self.loss, z, part.y, float(w[0, 0]) * tau, eps, nodes)
         pi = part.weights[:, 0]
         rates = row_derivatives(rows, pi, w[:, 0], tau, eps)
-        grad, H = part.derivatives(theta[:, None], w, rates)
-        objective = lam * float(part.delta[0]) + float(pi @ rows.value)
+        grad, H = part.derivatives(x[:-2, None], w, rates)
+        objective = float(x[-1]) * float(part.delta[0]) + float(pi @ rows.value)
         return SampledModel(objective, grad[0], H[0], float(rows.effective.mean() / self.L))
 
 
@@ -211,16 +176,14 @@ def _maximum(loss: Loss, z: Array, y: Array, rho: float, eps: float) -> tuple[Ar
     return s / rho, 1 / np.sqrt(bend)
 
 
-def _around(g: Array, width: Array, xi: Array) -> Draws:
+def _around(g: Array, width: Array, xi: Array) -> Nodes:
     """Return draws from one normal per row."""
-    # with node = g + width xi: (xi^2 - node^2)/2 + log(width/L)
-    log = xi * ((1 - width**2) / 2)
-    log -= g * width
-    log *= xi
-    return Draws(xi, g, width, log, np.log(width / len(xi)) - g**2 / 2)
+    node = g + width * xi
+    log = (xi**2 - node**2) / 2 + np.log(width / len(xi))
+    return Nodes(node.T, log.T)
 
 
-def _around_peaks(loss: Loss, z: Array, y: Array, rho: float, eps: float, xi: Array) -> Draws:
+def _around_peaks(loss: Loss, z: Array, y: Array, rho: float, eps: float, xi: Array) -> Nodes:
     """Return draws around one or two maxima.
 
     Where a row lacks one of two, the shoulder near which it vanished stands for it: the tails of a
@@ -235,9 +198,9 @@ def _around_peaks(loss: Loss, z: Array, y: Array, rho: float, eps: float, xi: Ar
     return _mixture(tops.g, width, value, xi)
 
 
-def _mixture(g: Array, width: Array, value: Array, xi: Array) -> Draws:
+def _mixture(g: Array, width: Array, value: Array, xi: Array) -> Nodes:
     """Return draws from two normals, shared by mass, weighted by the mixture's density."""
-    L, n = xi.shape
+    L = len(xi)
     mass, _ = softmax((value + np.log(width)).T)
     low, high = mass.T > COUNTS
     first = np.clip(np.round(L * mass[:, 0]), low, L - 1.0 * high)
@@ -251,8 +214,7 @@ def _mixture(g: Array, width: Array, value: Array, xi: Array) -> Draws:
     log = np.log1p(np.exp(-np.abs(one - two)))
     log += np.maximum(one, two)
     log += node**2 / 2
-    zero = np.zeros(n)
-    return Draws(node, zero, zero + 1, -log, zero)
+    return Nodes(node.T, -log.T)
 
 
 @dataclass(frozen=True, eq=False)

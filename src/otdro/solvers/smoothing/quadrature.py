@@ -60,8 +60,6 @@ STEP = 0.7
 FEWEST_NODES = 9
 #: The least curvature of l/eps - g^2/2 at a maximum by which its window is sized: ten deviations.
 FLATTEST = 0.01
-#: How close, relative to the growth of the loss, the integrals of a quadratic loss are still made.
-NEAR_GROWTH = 1e-12
 #: Rows whose nodes are evaluated at a time.
 BLOCK = 8192
 #: The first smoothing of every solver, relative to the risk of the best constant.
@@ -75,15 +73,11 @@ COOLING = 1 / 8
 CONCAVE = 1.6
 #: The step of a difference in eps, relative to it.
 DIFFERENCE = 1e-4
-#: The decrement to reach at an eps before the last, relative to it, where problems are concave.
-CONCAVE_STAGE = 1e-2
-#: The same near ties: a stage must fix the rows' shares, worth eps times their weights, for its
-#: tangent to hold.
-TIED_STAGE = 1e-5
-#: The decrement to reach at the last eps, relative to the target, where problems are concave.
-CONCAVE_LAST = 0.1
-#: The same near ties.
-TIED_LAST = 1e-3
+#: The decrement to reach at an eps before the last, relative to it: near ties a stage must fix the
+#: rows' shares, worth eps times their weights, for its tangent to hold.
+STAGE = 1e-5
+#: The decrement to reach at the last eps, relative to the target.
+LAST = 1e-3
 #: The share of the way to lam = 0 that a step may go.
 WAY = 0.9
 #: The share of the predicted decrease that a step must bring.
@@ -92,10 +86,6 @@ ARMIJO = 1e-4
 ROUNDING = 1e-14
 #: Halvings of a step.
 HALVINGS = 25
-#: A decrease of the Sinkhorn risk, relative to it, at which quasi-Newton steps end: rounding.
-STILL = 1e-15
-#: How log lam grows in search of a finite Sinkhorn risk.
-GROWTH = 0.5
 
 
 def require(lacks: str | None) -> None:
@@ -209,7 +199,7 @@ def softmax(log_p: Array) -> tuple[Array, Array]:
 def integrate(loss: Loss, z: Array, y: Array, rho: Any, eps: float, K: int) -> SmoothedRows | None:
     """Return the integrals of every row by trapezoid nodes, None where G is infinite."""
     # a loss of quadratic growth outgrows the cost where smoothness rho^2 >= eps
-    if 2 * least_finite(loss, rho) >= eps * (1 - NEAR_GROWTH):
+    if 2 * least_finite(loss, rho) >= eps:
         return None
     if loss.pieces is not None and loss.pieces.quadratic:
         return _quadratic(z - y, rho, eps, loss.pieces.kappa)
@@ -565,10 +555,7 @@ def _minimise(
         move = newton_step(grad, H)
         descent = float(grad @ move)
         new = _line_search(objective, x, move, descent, eps)
-        if target is None:
-            enough = (CONCAVE_STAGE if concave(objective, x) else TIED_STAGE) * eps
-        else:
-            enough = (CONCAVE_LAST if concave(objective, x) else TIED_LAST) * target
+        enough = STAGE * eps if target is None else LAST * target
         # the step after a small decrement costs no derivatives, and squares what is left
         if -descent <= enough:
             return NewtonRun(x if new is None else new, eps, n_iter, True)
@@ -810,9 +797,9 @@ class Sinkhorn(Solver):
         fixed = (rows, problem.loss, kappa, self.nodes)
         first = np.concatenate([origin.theta, [origin.b, np.log(origin.lam)]])
         while not np.isfinite(sinkhorn_risk(first, *fixed)[0]):
-            first[-1] += GROWTH
+            first[-1] += np.log(2)
         tolerance = self.tol * constant_risk(problem)[1]
-        options: Any = {"maxiter": self.max_iter, "gtol": tolerance, "ftol": STILL}
+        options: Any = {"maxiter": self.max_iter, "gtol": tolerance, "ftol": ROUNDING}
         run = minimize(sinkhorn_risk, first, fixed, jac=True, method="L-BFGS-B", options=options)
         logger.info("sinkhorn: step %d, risk %.8g", run.nit, run.fun)
         coef = at.coef(run.x[:-2])

@@ -44,16 +44,10 @@ Array = NDArray[Any]
 
 PROPOSALS = ("maximiser", "centred", "paper")
 STOPPING = ("statistical", "paper")
-#: Targets at which a loss is tried out.
-TRIED = 50
-#: The largest score at which a loss is tried out.
-LARGEST = 3.0
 #: Rows of the fixed sample of a stage.
 SAMPLE = 4096
-#: Mini-batch steps between two looks at the excess.
+#: Mini-batch steps between two looks at the excess; a quarter of them at every eps before the last.
 ROUND = 100
-#: Mini-batch steps at every eps before the last.
-SHORT_ROUND = 25
 #: Each eps is this share of the one before.
 COOLING = 1 / 5
 #: The least risk, relative to the best constant's, by which the last eps is sized.
@@ -76,8 +70,6 @@ RISES = 3
 LONGEST = 0.5
 #: The most by which lam changes in a step.
 FACTOR = 2.0
-#: A multiplier this close to its bound, relative to it, is at it.
-AT_BOUND = 1e-9
 #: Ways to diverge, each with what to change.
 ROSE = "rose over three rounds"
 BOUND = "left lam at its bound"
@@ -217,8 +209,8 @@ def lacks_sampled(problem: Problem) -> str | None:
 
 def require_numbers(problem: Problem) -> None:
     """Refuse a loss that returns NaN or another shape, naming it."""
-    y = problem.y[:TRIED]
-    z = np.linspace(-LARGEST, LARGEST, len(y))
+    y = problem.y
+    z = np.linspace(-1.0, 1.0, len(y))
     name = type(problem.loss).__name__
     for method in ("value", "derivative", "curvature"):
         values = np.asarray(getattr(problem.loss, method)(z, y))
@@ -294,7 +286,7 @@ class Descent:
         """Take a short round at every eps before the last, which is relative to the risk found."""
         final = self.settings.eps * self.base
         while self.eps > final:
-            x = self._round(x, SHORT_ROUND)
+            x = self._round(x, ROUND // 4)
             now = self.objective.gradient(self.batches.sample(), x, self.eps, self.batches.rng)
             if self.why or not np.isfinite(now.objective):
                 self.why = WILD
@@ -340,7 +332,7 @@ class Descent:
 
     def _divergence(self, x: Array, rises: int) -> str:
         """Return how the run went astray, if it did."""
-        if x[-1] <= self.least_lam * (1 + AT_BOUND):
+        if x[-1] < self.least_lam or np.isclose(x[-1], self.least_lam):
             return BOUND
         return ROSE if rises >= RISES and not self.converged else ""
 
