@@ -19,7 +19,7 @@ import sources
 from threadpoolctl import threadpool_limits
 
 from otdro import DROClassifier
-from otdro.radius import trials
+from otdro.radius import selection
 from otdro.scaling import scaler
 
 SETS = [
@@ -33,7 +33,7 @@ SETS = [
 ]  # fmt: skip
 SEED, WITHOUT_LABELS, TESTED = 7600, 600, 3000
 OUT = Path(__file__).parent / "results" / "unlabelled_design.jsonl"
-LOOK = trials.rows_to_look_at
+LOOK = selection.rows_to_look_at
 
 
 def rows(name):
@@ -66,7 +66,7 @@ def one(job):
     with warnings.catch_warnings(), threadpool_limits(1):
         warnings.simplefilter("ignore")
         for used, look in (("cost", lambda *_: None), ("cost and delta", LOOK)):
-            trials.rows_to_look_at = look
+            selection.rows_to_look_at = look
             model = DROClassifier(random_state=seed).fit(Z, y[train], unlabelled=U)
             margin = y[test] * model.decision_function(T)
             found[used] = round(float(np.logaddexp(0, -margin).mean()), 6)

@@ -147,7 +147,8 @@ def _no_model_is_better(case, model, X, y, gap, risk):
     assert own <= risk + ROUNDING * size, (own, risk)
     assert own >= risk - gap - ROUNDING * size, (own, risk, gap)
     dense = X.toarray() if case.sparse else X
-    spread = 1 / np.maximum(np.abs(dense).max(axis=0), 1e-300)
+    largest = np.abs(dense).max(axis=0)
+    spread = 1 / np.where(largest > 0, largest, 1.0)
     for length in (1e-6, 1e-3, 0.1, 1.0):
         move = rng.standard_normal(len(coef)) * length * np.maximum(np.abs(coef), 0.1 * spread)
         shift = rng.standard_normal() * length if case.fit_intercept else 0.0

@@ -304,3 +304,10 @@ def test_further_rows_have_the_columns_of_X_by_name(name):
         model.fit(X, y, **{name: X.to_numpy()})
     with pytest.warns(UserWarning, match="by position"):
         model.fit(X.to_numpy(), y, **{name: X})
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_a_delta_that_cannot_be_told_from_zero_is_refused(order):
+    X, y = np.array([[0.0], [1.0], [2.0]]), [0, 1, 1]
+    with pytest.raises(ValueError, match=r"delta=1e-320 is too small.*use delta=0"):
+        DROClassifier(cost="euclidean", order=order, delta=1e-320).fit(X, y)

@@ -123,17 +123,6 @@ def test_gaps_of_early_stops_hold(p):
         assert early.objective >= best.objective - best.gap
 
 
-def test_many_rows_without_a_hessian_are_certified(monkeypatch):
-    monkeypatch.setattr("otdro.solvers.softmax.newton.CHEAP_UP_TO", 0)
-    X, y = rows(400, 6, 4)
-    quasi = solution(Exact(1e-7), problem(X, y, 4, Norm(2), 0.02))
-    monkeypatch.undo()
-    newton = solution(Exact(1e-9), problem(X, y, 4, Norm(2), 0.02))
-    assert quasi.converged
-    assert quasi.n_iter > newton.n_iter
-    assert_allclose(quasi.objective, newton.objective, atol=3e-7)
-
-
 def test_relabelling_permutes_and_weights_repeat_rows():
     X, y = rows(60, 3, 3)
     names = np.array(["pear", "apple", "fig"])

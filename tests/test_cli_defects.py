@@ -10,13 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import otdro
 from commands import FAST, call, document, done, refused
 
 pytest.importorskip("typer")
 pd = pytest.importorskip("pandas")
 
 #: The button of a row that is named by its id.
-BUTTON = r"<bdi>p\d+</bdi></button>"
+BUTTON = r">p\d+</button>"
 FIT = ["--target", "y", *FAST]
 
 
@@ -156,7 +157,7 @@ def test_rows_are_numbered_as_in_the_file(people, capsys):
     near = table.dropna()
     assert set(report["attack"]["rows"]) <= {str(row + 1) for row in near.index}
     page = Path("r.html").read_text()
-    shown = re.findall(r"<bdi>(\d+)</bdi></button>", page)
+    shown = re.findall(r">(\d+)</button>", page)
     assert shown
     assert all(int(row) > 10 for row in shown)
     table["b"] = table.b.astype(object)
@@ -208,3 +209,32 @@ def test_drift_names_unseen_categories_first(people, capsys):
     new.to_csv("new.csv", index=False)
     notes = document(capsys, "drift", "old.csv", "new.csv")["notes"]
     assert "column 'city' holds 'York' (4 rows)" in notes[0]
+
+
+# words
+
+
+def test_a_mistyped_command_is_answered_by_a_sentence(here, capsys):
+    said = refused(capsys, "fitt", "t.csv")
+    assert "Did you mean" in said
+    assert "?." not in said
+
+
+def test_a_gap_of_zero_is_not_a_certificate_to_zero(people, capsys):
+    options = ["--target", "a", "--drop", "who,y,city", "--no-compare", "--cost", "euclidean"]
+    out = done(capsys, "fit", "people.csv", *options, "--delta", "0.1").out
+    assert "certified to 0)" not in out
+
+
+def test_dir_shows_the_public_names():
+    assert sorted(dir(otdro)) == sorted([*otdro.__all__, "__version__"])
+
+
+def test_a_long_comparison_says_how_far_it_is_also_in_a_log(people, capsys, monkeypatch):
+    compare = ["compare", "people.csv", "--target", "y", "--splits", "2", "--drop", "who,city"]
+    assert "fits done" not in done(capsys, *compare, "--cost", "euclidean").err
+    monkeypatch.setattr("otdro.cli.printing.SILENCE", 0.0)
+    told = done(capsys, *compare, "--cost", "euclidean")
+    assert "comparing models: 11 of 12 fits done, about" in told.err
+    assert "fits done" not in told.out
+    assert call(capsys, *compare, "--cost", "euclidean", "--quiet") == (0, "", "")

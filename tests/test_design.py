@@ -33,16 +33,6 @@ def test_moments_of_whitened_centred_rows(equal, kind, B, monkeypatch):
     assert s.shape == design.adjoint(D).shape
 
 
-@pytest.mark.parametrize("factor", [None, np.tril(np.ones((5, 5)))])
-def test_moments_from_kept_products_are_the_moments(factor):
-    rng = np.random.default_rng(0)
-    X = sparse.csr_array(rng.normal(size=(30, 5)) * (rng.random((30, 5)) < 0.4))
-    design = Design(X, factor, np.full(5, 0.3))
-    D = rng.uniform(size=30)
-    for again, first in zip(design.moments_again(D), design.moments(D), strict=True):
-        assert_allclose(again, first, atol=1e-12)
-
-
 @pytest.mark.parametrize("right", [np.float32, np.float64])
 @pytest.mark.parametrize("index", [np.int32, np.int64])
 def test_the_product_of_sparse_matrices_is_written_in_float64(right, index):

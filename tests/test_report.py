@@ -81,7 +81,7 @@ def test_sections_come_in_order(page):
     heads = re.findall(r"<h2[^>]*>([^<]*)</h2>", page)
     assert heads == [
         "How good, compared with what",
-        "How far from breaking, and against whom",
+        "How far from breaking, and through which rows and columns",
         "What the cost learned",
         "What drifted",
         "What to do next",

@@ -64,4 +64,4 @@ __getattr__ = at_first_use(__name__, _HOMES, _GONE)
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+    return [*__all__, "__version__"]

@@ -262,13 +262,6 @@ class Design:
         G, s = self._sparse_moments(D) if self.sparse else self._dense_moments(D, center=False)
         return self._of_design(G, s, D)
 
-    def moments_again(self, D: Array) -> tuple[Array, Array]:
-        """Return ``moments`` of one of many D: products of the entries of sparse rows are kept."""
-        if not self.sparse or self._products is None:
-            return self.moments(D)
-        G: Array = (self._products @ D).reshape(self.d, self.d)
-        return self._of_design(G, self._transposed @ D, D)
-
     def _of_design(self, G: Array, s: Array, D: Array) -> tuple[Array, Array]:
         """Return the moments of the rows z from those of x, G = X' diag(D) X and s = X'D."""
         if self.center is not None:

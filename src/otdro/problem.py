@@ -18,6 +18,9 @@ from .pairs import DIGITS, sketch
 
 Array = NDArray[Any]
 
+#: The least positive delta: the square of the multiplier, about w^2/(4 delta), must be finite.
+LEAST_DELTA = 1e-200
+
 
 @dataclass(frozen=True, eq=False)
 class Ball:
@@ -61,6 +64,12 @@ class Ball:
             raise ValueError(f"order must be 1 or 2, got order={self.order!r}.")
         if not (np.isfinite(self.delta) and self.delta >= 0):
             raise ValueError(f"delta must be a finite number >= 0, got delta={self.delta!r}.")
+        if 0 < self.delta < LEAST_DELTA:
+            raise ValueError(
+                f"delta={self.delta!r} is too small to be told from 0, since its square root and "
+                f"multiplier overflow: use delta=0, or at least {LEAST_DELTA:.0e}; scale the "
+                "columns of X up where they are as small."
+            )
 
     def gain(self, w: Any) -> Any:
         """Return the largest change of a residual at unit price, from the dual norm w of beta.

@@ -251,13 +251,12 @@ def risks_told(report: dict[str, Any]) -> list[tuple[str, str]]:
     unit = report.get("delta_in_words")
     meaning = unit or f"bound on the mean cost, order {report['order']}"
     classes = report.get("classes", [])
+    gap = float(np.max(report["gap"]))
+    certified = f"certified to {gap:.1g}" if gap > 0 else "exact up to rounding"
     return [
         ("delta", f"{report['delta']:.4g}, {by} ({meaning})"),
         ("empirical risk", _risk(report["empirical_risk"], classes)),
-        (
-            "robust risk",
-            f"{_risk(report['robust_risk'], classes)} (certified to {np.max(report['gap']):.1g})",
-        ),
+        ("robust risk", f"{_risk(report['robust_risk'], classes)} ({certified})"),
     ]
 
 

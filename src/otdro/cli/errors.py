@@ -55,7 +55,8 @@ def sentence(error: BaseException) -> str:
     if isinstance(error, KeyboardInterrupt) or type(error).__name__ == "Abort":
         return "interrupted."
     if hasattr(error, "format_message"):
-        return _one_line(f"{error.format_message().rstrip(' .')}. See otdro --help.")
+        text = error.format_message().rstrip(" .")
+        return _one_line(f"{text}{'' if text.endswith('?') else '.'} See otdro --help.")
     if isinstance(error, MemoryError):
         return "not enough memory for this table. Use --sample N to fit to N random rows."
     if isinstance(error, ModuleNotFoundError):

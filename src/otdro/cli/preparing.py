@@ -306,20 +306,19 @@ def _feature(column: Any, categorical: bool, keep: bool) -> tuple[Any, str, str]
         return None, "", f"column {name!r} {reason} and is left out."
     numbers = None if categorical else as_numbers(column)
     unit = None
-    if categorical:
-        pass
-    elif not keep and _holds_dates(column):
-        reason = "holds dates"
-    elif not keep and _numbers_rows(column):
-        reason = "numbers the rows (an identifier)"
-    elif numbers is None:
+    if not categorical and not keep:
+        if _holds_dates(column):
+            reason = "holds dates"
+        elif _numbers_rows(column):
+            reason = "numbers the rows (an identifier)"
+    if numbers is None and not categorical and not reason:
         _check_mixed(column)
-        unit = None if keep else _written_number(column)
-        distinct, rows = int(column.dropna().astype(str).nunique()), len(column)
-        many = distinct >= IDENTIFIER * rows or distinct > max(CATEGORIES, DISTINCT * rows)
-        if many and not keep:
-            like = "" if unit is None else f", like {unit!r},"
-            reason = f"has {distinct} distinct texts{like} in {rows} rows"
+        if not keep:
+            unit = _written_number(column)
+            distinct, rows = int(column.dropna().astype(str).nunique()), len(column)
+            if distinct >= IDENTIFIER * rows or distinct > max(CATEGORIES, DISTINCT * rows):
+                like = "" if unit is None else f", like {unit!r},"
+                reason = f"has {distinct} distinct texts{like} in {rows} rows"
     if reason:
         return None, "", f"column {name!r} {reason} and is left out; --keep {name} uses it."
     if numbers is not None:

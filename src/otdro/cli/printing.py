@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from time import monotonic
 from typing import Any, TypeVar
 
 import numpy as np
@@ -20,6 +21,8 @@ Item = TypeVar("Item")
 
 #: Columns of a terminal that are used.
 WIDTH = 80
+#: Seconds after which a log file gets a line on how far the work is.
+SILENCE = 10.0
 #: The audience of what is printed: a person, a program (JSON), or nobody.
 _READER = ContextVar("_READER", default="person")
 
@@ -136,12 +139,22 @@ def intervals(means: list[float], errors: list[float], width: int = 26) -> list[
 
 
 def tracked(items: Iterable[Item], total: int, text: str) -> Iterator[Item]:
-    """Yield the items while a bar on a terminal shows how many there were and the time left."""
+    """Yield the items; show how many there were and the time left.
+
+    A terminal has a bar, a log file a line after every ``SILENCE`` seconds.
+    """
     shown = console(error=True)
-    if shown.quiet or not shown.is_terminal:
-        yield from items
-    else:
+    if shown.is_terminal and not shown.quiet:
         yield from track(items, text, total, console=shown)
+        return
+    start = last = monotonic()
+    for done, item in enumerate(items, 1):
+        yield item
+        now = monotonic()
+        if now - last > SILENCE and done < total:
+            last = now
+            left = (now - start) * (total - done) / done
+            shown.print(f"{text}: {done} of {total} fits done, about {left:.0f} s left")
 
 
 def _plain(value: Any) -> Any:

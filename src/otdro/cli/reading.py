@@ -45,6 +45,8 @@ REFUSED = {
     b"BZ": "a bzip2 file",
     b"\xfd7": "an xz file",
 }
+#: First bytes of a text in UTF-16, as spreadsheets write it.
+UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 #: A number with a decimal comma, thousands set apart by dots.
 COMMA = r"[+-]?(?:\d+|[1-9]\d{0,2}(?:\.\d{3})+)(?:,\d+)?(?:[eE][+-]?\d+)?"
 #: A number with a decimal dot, thousands set apart by commas.
@@ -132,6 +134,8 @@ def _kind(name: str, head: bytes) -> str:
     for magic, words in REFUSED.items():
         if head.startswith(magic):
             raise UserError(f"{name} is {words}; unpack or convert it: use CSV, gzip or Parquet.")
+    if head.startswith(UTF_16):
+        return "text"
     if b"\0" in head:
         raise UserError(f"{name} is not a text table; use CSV, TSV, Parquet or .xlsx.")
     return "text"
@@ -255,7 +259,7 @@ def _text(source: Source, size: int | None) -> Iterator[Any]:
             f"{source.name} is not a regular table ({error}: a quote may not be closed). No cell "
             f"may have more than {csv.field_size_limit()} characters."
         ) from None
-    except UnicodeDecodeError:
+    except UnicodeError:
         raise UserError(
             f"{source.name} is not UTF-8 text; convert it, e.g. by iconv -f latin1 -t utf-8."
         ) from None
@@ -272,7 +276,9 @@ def _text(source: Source, size: int | None) -> Iterator[Any]:
 
 
 def _decoded(source: Source) -> io.TextIOWrapper:
-    return io.TextIOWrapper(source.open(), encoding="utf-8-sig", newline="")
+    stream = io.BufferedReader(cast(io.RawIOBase, source.open()))
+    encoding = "utf-16" if stream.peek(2).startswith(UTF_16) else "utf-8-sig"
+    return io.TextIOWrapper(stream, encoding=encoding, newline="")
 
 
 def _head(source: Source) -> tuple[str, str]:

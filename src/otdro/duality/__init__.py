@@ -12,7 +12,6 @@ from .chain import first_within as first_within
 from .chain import lower_bound as lower_bound
 from .chain import move_derivatives as move_derivatives
 from .multiplier import Dual as Dual
-from .multiplier import Pair as Pair
 from .multiplier import Tangent as Tangent
 from .multiplier import best_multiplier as best_multiplier
 from .multiplier import best_multipliers as best_multipliers

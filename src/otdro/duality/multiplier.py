@@ -386,16 +386,6 @@ def least_price(gain: Array, weights: Array, lowest: float, delta: float, kappa:
     return Dual(delta * lam + float(weights @ np.maximum(gain - kappa * lam, 0.0)), lam)
 
 
-def least_prices(gain: Array, weights: Array, lowest: Array, delta: Array, kappa: float) -> Array:
-    """Return the multipliers of ``least_price`` for the columns of gains and weights (n, B)."""
-    order = np.argsort(-gain, axis=0)
-    light = np.cumsum(np.take_along_axis(weights, order, axis=0), axis=0) <= delta / kappa
-    place = np.minimum(light.sum(axis=0), len(gain) - 1)
-    each = np.arange(len(place))
-    least = np.where(light.all(axis=0), 0.0, gain[order[place, each], each] / kappa)
-    return np.asarray(np.maximum(lowest, least))
-
-
 def _inner(z: Array, y: Array, loss: Loss, w: float, lam: float) -> tuple[Array, Array]:
     """Return psi of every row at order 2, and what its move costs."""
     best = loss.inner(z, y, w, lam).best

@@ -14,15 +14,24 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import validate_data
 
 from .. import losses
-from ..arrays import as_float, as_index, beside, class_masses, namespace, numpy
-from ..entry import check_places, check_vector, formats, stays
+from ..arrays import (
+    as_float,
+    as_index,
+    beside,
+    check_places,
+    check_vector,
+    class_masses,
+    formats,
+    namespace,
+    numpy,
+    stays,
+)
 from ..losses import Loss
-from .base import DROEstimator
+from .base import DROEstimator, documented
 from .parameters import (
     Targets,
     check_weights,
     class_codes,
-    documented,
     fit_price,
     is_numeric,
     model_form,

@@ -11,12 +11,11 @@ from sklearn.base import RegressorMixin
 from sklearn.utils import check_array, column_or_1d
 from sklearn.utils.validation import validate_data
 
-from ..arrays import as_float
-from ..entry import check_places, check_vector, formats, stays
+from ..arrays import as_float, check_places, check_vector, formats, stays
 from ..losses import Loss
 from ..radius.checks import check_targets
-from .base import DROEstimator, Fitted
-from .parameters import Targets, check_weights, documented, fit_price, normalise
+from .base import DROEstimator, Fitted, documented
+from .parameters import Targets, check_weights, fit_price, normalise
 
 if TYPE_CHECKING:
     from ..worst_case import WorstCase

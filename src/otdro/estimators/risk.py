@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import losses
-from ..arrays import full, namespace, numpy
+from ..arrays import full, numpy
 from ..chunks import Chunk, Chunks, Sums, in_chunks, open_rows
 from ..design import model_scores
 from ..duality import (
@@ -69,51 +69,15 @@ def robust_risk(X: Any, y: Any, coef: Any, intercept: Any, loss: str | Loss, bal
     >>> robust_risk(X, y, [3.0, 4.0], 0.0, "hinge", Ball(Norm(2), 0.1, order=1))
     0.5
     """
-    loss = losses.resolve(loss)
+    B, b = (np.asarray(numpy(part), dtype=float) for part in (coef, intercept))
     if in_chunks(X):
-        return risk_in_chunks(X, y, coef, intercept, loss, ball)
-    if len(getattr(coef, "shape", np.shape(coef))) == 2 and len(coef) > 1:
-        B, b = (np.asarray(numpy(part), dtype=float) for part in (coef, intercept))
-        return _softmax_risk(X, y, B, b, loss, ball)
-    X, y, coef = _sample(X, y, coef, loss)
-    ball.cost.check(X.shape[1])
-    problem = Problem(X, y, full(len(y), 1 / len(y), y), loss, ball)
-    return robust_risk_of(problem, coef, float(np.ravel(numpy(intercept))[0]))
-
-
-def _softmax_risk(X: Any, y: Any, coef: Array, intercept: Array, loss: Loss, ball: Ball) -> float:
-    K = len(coef)
-    several = loss if loss.outputs == K else loss.multinomial(K)
-    if several is None or ball.order != 1 or not ball.cost.is_norm:
-        raise ValueError(
-            f"coefficients of {K} classes are those of a softmax model, which needs the logistic "
-            f"loss, order 1 and a norm; got {loss!r}, order={ball.order} and {ball.cost!r}. Give "
-            "one line of coefficients at a time."
-        )
+        rows = open_rows(X, y)
+        return _risk_in_chunks(rows, _linear_model(B, b, losses.resolve(loss), ball, rows.d), ball)
     X, y = checked_pair(X, y)
-    if coef.shape[1] != X.shape[1] or intercept.shape != (K,):
-        raise ValueError(
-            f"coef has shape {coef.shape} and intercept {intercept.shape}, but X has "
-            f"{X.shape[1]} features."
-        )
-    known = namespace(y).unique_values(y).tolist()
-    if not set(known) <= set(range(K)):
-        raise ValueError(f"labels must be 0 to {K - 1} here, got {known[:5]}.")
-    ball.cost.check(X.shape[1])
-    problem = Problem(X, y, full(len(y), 1 / len(y), y), several, ball)
-    return robust_risk_of(problem, coef, intercept)
-
-
-def _sample(X: Any, y: Any, coef: Any, loss: Loss) -> tuple[Any, Array, Array]:
-    X, y = checked_pair(X, y)
-    coef = np.asarray(numpy(coef), dtype=float).ravel()
-    if len(coef) != X.shape[1]:
-        raise ValueError(f"coef has {len(coef)} entries but X has {X.shape[1]} features.")
-    if loss.task == "regression":
-        check_targets(y, loss)
-    elif not (abs(y) == 1).all():
-        raise ValueError(f"labels must be -1 or +1 here, got {np.unique(numpy(y))[:5].tolist()}.")
-    return X, y, coef
+    model = _linear_model(B, b, losses.resolve(loss), ball, X.shape[1])
+    model.check_targets(numpy(y))
+    problem = Problem(X, y, full(len(y), 1 / len(y), y), model.loss, ball)
+    return robust_risk_of(problem, model.coef, model.intercept)
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,16 +88,47 @@ class LinearModel:
     intercept: Any
     loss: Loss
 
+    def check_targets(self, y: Array) -> None:
+        """Refuse other labels than -1 and +1, or 0 to K - 1, and targets that have no squares."""
+        if self.loss.task == "regression":
+            check_targets(y, self.loss)
+            return
+        labels = (-1, 1) if self.loss.outputs == 1 else tuple(range(self.loss.outputs))
+        if not np.isin(y, labels).all():
+            words = "-1 or +1" if self.loss.outputs == 1 else f"0 to {labels[-1]}"
+            raise ValueError(f"labels must be {words} here, got {np.unique(y)[:5].tolist()}.")
+
     def scores(self, chunk: Chunk) -> tuple[Array, Array]:
         """Return scores and labels or targets of a chunk; refuse other labels."""
         chunk.require_finite()
         y = np.asarray(chunk.targets(), dtype=float)
-        if self.loss.task == "classification":
-            known = (-1, 1) if self.loss.outputs == 1 else tuple(range(self.loss.outputs))
-            if not np.isin(y, known).all():
-                words = "-1 or +1" if self.loss.outputs == 1 else f"0 to {known[-1]}"
-                raise ValueError(f"labels must be {words} here, got {np.unique(y)[:5].tolist()}.")
+        self.check_targets(y)
         return model_scores(chunk.X, self.coef, self.intercept), y
+
+
+def _linear_model(coef: Array, intercept: Array, loss: Loss, ball: Ball, d: int) -> LinearModel:
+    """Return the model of rows of d columns; refuse other shapes, and a loss without such a model.
+
+    Several lines of coefficients are a softmax model.
+    """
+    K = len(coef) if coef.ndim == 2 else 1
+    if K > 1:
+        several = loss if loss.outputs == K else loss.multinomial(K)
+        if several is None or ball.order != 1 or not ball.cost.is_norm:
+            raise ValueError(
+                f"coefficients of {K} classes are those of a softmax model, which needs the "
+                f"logistic loss, order 1 and a norm; got {loss!r}, order={ball.order} and "
+                f"{ball.cost!r}. Give one line of coefficients at a time."
+            )
+        model = LinearModel(coef, intercept.ravel(), several)
+    else:
+        model = LinearModel(coef.ravel(), float(intercept.ravel()[0]), loss)
+    if model.coef.shape[-1] != d:
+        raise ValueError(f"coef has {model.coef.shape[-1]} entries but X has {d} features.")
+    if K > 1 and len(model.intercept) != K:
+        raise ValueError(f"coef has {K} lines, but intercept has shape {intercept.shape}.")
+    ball.cost.check(d)
+    return model
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,8 +170,9 @@ class MovedRows:
         }
 
 
-def risk_in_chunks(X: Any, y: Any, coef: Any, intercept: Any, loss: Loss, ball: Ball) -> float:
+def _risk_in_chunks(rows: Chunks, model: LinearModel, ball: Ball) -> float:
     """Return the worst-case risk of a model on rows in chunks: a pass, at order 2 some more."""
+    loss = model.loss
     if not ball.cost.is_norm:
         raise ValueError(
             f"the worst-case risk of rows in chunks is that under a norm, got {ball.cost!r}: use a "
@@ -184,12 +180,12 @@ def risk_in_chunks(X: Any, y: Any, coef: Any, intercept: Any, loss: Loss, ball: 
         )
     if np.isfinite(ball.label_cost):
         raise ValueError("rows in chunks take no price of labels: leave label_cost at inf.")
-    rows = open_rows(X, y)
-    model = _checked(rows, np.asarray(coef, dtype=float), intercept, loss, ball)
-    [found] = rows.total(LossOfRows(model, -(-rows.n // KEPT)))
-    plain = found["loss"] / rows.n
-    if model.loss.outputs > 1:
-        pair = steepest_pair(ball.cost, model.coef, found["rows"] > 0)
+    if ball.order == 1:
+        require_lipschitz(loss)
+    [sums] = rows.total(LossOfRows(model, -(-rows.n // KEPT)))
+    plain = sums["loss"] / rows.n
+    if loss.outputs > 1:
+        pair = steepest_pair(ball.cost, model.coef, sums["rows"] > 0)
         return float(plain + ball.delta * max(pair.norm, 0.0))
     w = float(ball.gain(ball.cost.dual_norm(model.coef)))
     if ball.order == 1:
@@ -198,32 +194,8 @@ def risk_in_chunks(X: Any, y: Any, coef: Any, intercept: Any, loss: Loss, ball: 
         return rooted(plain, w, ball.delta, loss.pieces.kappa).risk
     if w == 0 or ball.delta == 0:
         return float(plain)
-    kept = np.concatenate(found["z"]), np.concatenate(found["y"])
+    kept = np.concatenate(sums["z"]), np.concatenate(sums["y"])
     return _over_multipliers(rows, model, w, ball.delta, *kept)
-
-
-def _checked(rows: Chunks, coef: Array, intercept: Any, loss: Loss, ball: Ball) -> LinearModel:
-    """Return the model; refuse coefficients of another shape and losses without a finite risk."""
-    K = len(coef) if coef.ndim == 2 and len(coef) > 1 else 1
-    if K > 1:
-        several = loss if loss.outputs == K else loss.multinomial(K)
-        if several is None or ball.order != 1:
-            raise ValueError(
-                f"coefficients of {K} classes are those of a softmax model, which needs the "
-                f"logistic loss and order 1; got {loss!r} and order={ball.order}. Give one line of "
-                "coefficients at a time."
-            )
-        model = LinearModel(coef, np.asarray(intercept, dtype=float).ravel(), several)
-    else:
-        model = LinearModel(coef.ravel(), float(np.ravel(intercept)[0]), loss)
-    if model.coef.shape[-1] != rows.d:
-        raise ValueError(f"coef has {model.coef.shape[-1]} entries but X has {rows.d} features.")
-    if K > 1 and len(model.intercept) != K:
-        raise ValueError(f"coef has {K} lines, but intercept has shape {model.intercept.shape}.")
-    ball.cost.check(rows.d)
-    if ball.order == 1:
-        require_lipschitz(model.loss)
-    return model
 
 
 def _over_multipliers(

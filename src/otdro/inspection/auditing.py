@@ -11,11 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import column_or_1d
 
-from ..arrays import numpy, pick
+from ..arrays import check_places, numpy, on_host, pick
 from ..costs import Cost, Norm
 from ..design import as_dense, column_scale
 from ..duality import pair_norms
-from ..entry import check_places, on_host
 from ..estimators import DROClassifier, DRORegressor
 from ..estimators.parameters import check_weights, normalise
 from ..pairs import generator

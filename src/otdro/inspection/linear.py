@@ -32,11 +32,10 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
 from .. import losses
-from ..arrays import numpy
+from ..arrays import formats, numpy, stays
 from ..costs import Cost
 from ..costs.table import named
 from ..design import Design, as_dense
-from ..entry import formats, stays
 from ..losses import Huber, Loss, Quantile
 from ..problem import Ball
 

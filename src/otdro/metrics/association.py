@@ -9,9 +9,9 @@ import numpy as np
 from sklearn.utils import check_consistent_length, column_or_1d
 from sklearn.utils.validation import assert_all_finite, check_is_fitted
 
+from ..arrays import on_host
 from ..costs.mahalanobis import check_shrinkage, of_diagonal, shrink
 from ..design import Design, column_scale, is_wide, mean
-from ..entry import on_host
 from ..fences import fenced
 from ..pairs import target_kind
 from .base import Array, Made, Metric

@@ -13,10 +13,10 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_consistent_length, column_or_1d
 from sklearn.utils.validation import assert_all_finite, check_is_fitted, validate_data
 
+from ..arrays import on_host
 from ..costs import Mahalanobis
 from ..costs.mahalanobis import LowRank, check_shrinkage, fitted_matrix, identity, seeded, shrink
 from ..design import WRITTEN_UP_TO, Design, as_dense, is_wide, mean
-from ..entry import on_host
 from ..fences import fenced_rows
 from ..pairs import Pairs, from_labels, from_target, generator, resolve, target_kind
 from ..wanted import (

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import validate_data
 
+from ..arrays import on_host
 from ..costs.mahalanobis import blend, identity, shrink
 from ..design import is_wide
-from ..entry import on_host
 from ..wanted import check_settings, is_list
 from .base import WANTED, Array, Metric, fitted, shrunk
 

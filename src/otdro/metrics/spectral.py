@@ -10,8 +10,8 @@ from scipy.linalg import eigh
 from sklearn.utils import check_consistent_length, column_or_1d
 from sklearn.utils.validation import check_is_fitted
 
+from ..arrays import on_host
 from ..design import WRITTEN_UP_TO, Design, is_wide
-from ..entry import on_host
 from ..pairs import target_kind
 from .base import Array, Leading, Made, Metric, leading, of_rows, stacked
 

@@ -45,7 +45,7 @@ class Plane:
     labels: tuple[str, str]
 
     def coordinates(self, X: Array) -> Array:
-        """Return the shadows of rows on the plane, shape (n, 2)."""
+        """Return the projections of rows on the plane, shape (n, 2)."""
         return (X - self.origin) @ self.directions
 
 
@@ -211,7 +211,7 @@ class BallDisplay(Display):
 
 @dataclass(eq=False)
 class ConfidenceRegionDisplay(Display):
-    """The shadow of a region on two slopes, its centre, and the lines where a slope is 0.
+    """The projection of a region on two slopes, its centre, and the lines where a slope is 0.
 
     Best made by ``from_estimator`` or ``from_region``.
 
@@ -238,7 +238,7 @@ class ConfidenceRegionDisplay(Display):
     def from_region(
         cls, region: ConfidenceRegion, features: Any = (0, 1), *, ax: Any = None
     ) -> Self:
-        """Draw a region's shadow on the slopes of two columns.
+        """Draw a region's projection on the slopes of two columns.
 
         Parameters
         ----------
@@ -362,8 +362,8 @@ class AdversaryDisplay(Display):
         X, y : array-like
             The rows that it was fitted on.
         features : two columns, "principal" or "learned", default=(0, 1)
-            The plane; with more than two columns everything is the shadow on it, and the boundary
-            is that of the model with the other directions at their mean.
+            The plane; with more than two columns everything is projected on it, and the boundary is
+            that of the model with the other directions at their mean.
         ax : Axes, default=None
             Where to draw; None makes a figure.
         before : fitted model, default=None
@@ -385,7 +385,7 @@ class AdversaryDisplay(Display):
         moves = _moves(estimator, points, worst)
         shapes = []
         if estimator.cost_.is_norm:
-            # the ball's shadow on the plane, which holds the shadows of the moves
+            # the ball's projection on the plane, which holds the projections of the moves
             directions = plane.directions
             shape = estimator.cost_.direction(circle() @ directions.T) @ directions
             radius = moves.length
@@ -397,14 +397,14 @@ class AdversaryDisplay(Display):
             start=plane.coordinates(moves.start), end=plane.coordinates(moves.end)
         )
         center = points.mean(axis=0)
-        shadows = plane.coordinates(points)
+        projected = plane.coordinates(points)
         return cls(
-            shadows,
+            projected,
             flat,
             plane.labels,
             y,
-            boundary=_boundary(estimator, class_, plane, center, shadows),
-            before=_boundary(before, class_, plane, center, shadows),
+            boundary=_boundary(estimator, class_, plane, center, projected),
+            before=_boundary(before, class_, plane, center, projected),
             balls=shapes,
         ).plot(ax=ax)
 
@@ -482,7 +482,7 @@ def _chosen(moves: Moves, balls: int | Sequence[int]) -> list[int]:
 
 
 def _boundary(
-    model: Any, class_: Any, plane: Plane, center: Array, shadows: Array
+    model: Any, class_: Any, plane: Plane, center: Array, projected: Array
 ) -> list[Array] | None:
     """Return the segments of a classifier's boundary in the plane; None where it has none.
 
@@ -500,7 +500,7 @@ def _boundary(
     if not np.ptp(slopes, axis=0).any():
         return None
     at = plane.coordinates(center)
-    return boundary_lines(coef @ center + intercept, slopes, at, frame_of(shadows))
+    return boundary_lines(coef @ center + intercept, slopes, at, frame_of(projected))
 
 
 def frame_of(rows: Array) -> Array:

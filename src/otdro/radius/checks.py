@@ -11,9 +11,18 @@ from sklearn.utils import check_array, check_X_y, column_or_1d
 from sklearn.utils.validation import _check_sample_weight
 
 from .. import costs, losses
-from ..arrays import as_float, full, library, namespace, numpy
+from ..arrays import (
+    as_float,
+    check_places,
+    check_vector,
+    formats,
+    full,
+    library,
+    namespace,
+    numpy,
+    stays,
+)
 from ..costs import Cost
-from ..entry import check_places, check_vector, formats, stays
 from ..losses import Loss
 
 Array = NDArray[Any]

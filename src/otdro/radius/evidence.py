@@ -167,10 +167,6 @@ class FoldScores:
         each = [part[0] if part.ndim == 3 else part.T for part in scores]
         return OutOfFold(np.concatenate(self.rows), np.concatenate(each))
 
-    def forget_rows(self) -> None:
-        """Let go of the scores of rows, of which there may be many, once a rule has seen them."""
-        self.z.clear()
-
     def blocks(self) -> list[slice]:
         """Return the deltas in parts of at most ``ENTRIES`` scores, so that copies are small."""
         return blocks(self.scores.shape[1], sum(len(rows) for rows in self.rows))
@@ -332,15 +328,10 @@ class Evidence:
     losses: Array | None = None
     environments: Environments | None = None
 
-    @property
-    def rows(self) -> float:
-        """The number of distinct rows that the folds tested."""
-        return self.sample.distinct if self.distinct is None else self.distinct
-
 
 def information(evidence: Evidence) -> float:
     """Return how many independent rows the folds speak of, at least one per environment."""
-    n = evidence.rows
+    n = evidence.sample.distinct if evidence.distinct is None else evidence.distinct
     if evidence.environments is not None:
         effect, count = evidence.environments.effect, len(evidence.environments.losses.names)
     elif evidence.groups is not None:

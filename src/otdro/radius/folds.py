@@ -144,8 +144,10 @@ def _fit_folds(
                 part = sample.rows(train)
                 problems.append(part.problem(part.ys[k], fold_ball))
             else:
-                weights = _training_weights(sample.weights, train)
-                problems.append(sample.problem(y, fold_ball).weighted(weights))
+                inside: Array = full(len(sample.weights), 0.0, sample.weights)
+                part_weights = pick(sample.weights, train)
+                inside[beside(train, inside)] = part_weights / part_weights.sum()
+                problems.append(sample.problem(y, fold_ball).weighted(inside))
             tols.append(FOLD_TOL)
     solved = fits.solver.solve(problems, deltas, tols=tols)
     count = 1 + len(pairs)
@@ -153,14 +155,6 @@ def _fit_folds(
     path, *folds = (list(paths) for paths in zip(*by_target, strict=True))
     tested = zip(pairs, folds, strict=True)
     return path, [_score_fold(fits, test, fold) for (_, test), fold in tested]
-
-
-def _training_weights(weights: Array, rows: Array) -> Array:
-    """Return the weights of all rows in a fold that trains on some of them."""
-    part = pick(weights, rows)
-    inside: Array = full(len(weights), 0.0, weights)
-    inside[beside(rows, weights)] = part / part.sum()
-    return inside
 
 
 def _score_fold(fits: FoldFits, test: Array, solved: Solved) -> _Scored:

@@ -19,7 +19,6 @@ from ..arrays import beside, full, namespace, numpy
 from ..costs import Cost
 from ..design import Design
 from ..fences import fenced, weighted_quantile
-from ..losses import Loss
 from ..problem import Ball, Sample
 from .evidence import (
     BY_CHANCE,
@@ -217,26 +216,20 @@ def _corrections(evidence: Evidence, n: float) -> Corrections | None:
 def _out_of_fold(evidence: Evidence, k: int, h: float, shift: Array | None = None) -> Array:
     """Return the out-of-fold loss of the sample for the target k, smoothed by h, at every delta.
 
-    ``shift`` (2, m) is added to the mean and the mean square of the margins.
+    ``shift`` (2, m) is added to the mean and the mean square of the margins. A row at k times its
+    fence counts 1/k, with its score on the fence about the median: models fitted to such rows say
+    nothing about others.
     """
-    sample, folds, found = evidence.sample, evidence.folds, []
+    sample, folds, losses = evidence.sample, evidence.folds, []
     for columns in folds.blocks():
         rows, z, share = folds.entries(k, sample.weights, columns)
-        z, share = _on_fence(z, share, sample.fence[1][rows])
+        inside = sample.fence[1][rows]
+        if inside.min() < 1:
+            c = weighted_quantile(z, share, 0.5)
+            z, share = c + inside[:, None] * (z - c), share * inside / (share @ inside)
         more = None if shift is None else beside(shift[:, columns], z)
-        found.append(_smoothed(sample, z, sample.ys[k][rows, None], share, h, more))
-    return np.concatenate(found)
-
-
-def _on_fence(z: Array, share: Array, f: Array) -> tuple[Array, Array]:
-    """Return the scores c + f (z - c) of rows on their fence, c the median, and Huber's weights.
-
-    A row at k times the fence counts 1/k: models fitted to such rows say nothing about others.
-    """
-    if f.min() == 1:
-        return z, share
-    c = weighted_quantile(z, share, 0.5)
-    return c + f[:, None] * (z - c), share * f / (share @ f)
+        losses.append(_smoothed(sample, z, sample.ys[k][rows, None], share, h, more))
+    return np.concatenate(losses)
 
 
 def _smoothed(
@@ -245,41 +238,34 @@ def _smoothed(
     """Return the mean loss at margins mu + sqrt(1 - h^2)(m - mu) + h s N(0, 1), by quadrature.
 
     The margins are fenced: one row far out must not decide on delta. A ``correction`` of their
-    mean and mean square moves and stretches them first.
+    mean and mean square moves and stretches them first, to at least half of their deviation.
     """
+    loss = sample.loss
     if h == 0:
-        return numpy(share @ sample.loss.value(z, y))
+        return numpy(share @ loss.value(z, y))
     margin = fenced(z * y, share)
     mu = share @ margin
     s = (share @ (margin - mu) ** 2) ** 0.5
     if correction is not None:
-        at, spread = _corrected(mu, s, correction)
-        margin = at + spread / namespace(s).where(s > 0, s, 1.0) * (margin - mu)
+        xp, at = namespace(s), mu + correction[0]
+        square = mu**2 + s**2 + correction[1] - at**2
+        spread = xp.maximum(square, s**2 / 4) ** 0.5
+        margin = at + spread / xp.where(s > 0, s, 1.0) * (margin - mu)
         mu, s = at, spread
-    nodes, mass = np.polynomial.hermite_e.hermegauss(_nodes(sample.loss, h))
+    # the error of the quadrature is of order h^(2 nodes) if the loss is smooth
+    count = NODES
+    if h <= HARDLY_SMOOTHED:
+        count = 1
+    elif np.isfinite(loss.smoothness) and h < 0.5:
+        # rounding is met as it is where few nodes do; else two more make up for the constant
+        enough = int(np.ceil(np.log(np.finfo(float).eps) / (2 * np.log(h))))
+        count = enough if enough <= FEW_NODES else min(NODES, 2 + enough)
+    nodes, mass = np.polynomial.hermite_e.hermegauss(count)
     centre = mu + np.sqrt(1 - h**2) * (margin - mu)
     return sum(
-        w * numpy(share @ sample.loss.value((centre + h * s * float(x)) * y, y))
+        w * numpy(share @ loss.value((centre + h * s * float(x)) * y, y))
         for x, w in zip(nodes, mass / mass.sum(), strict=True)
     )
-
-
-def _corrected(mu: Array, s: Array, correction: Array) -> tuple[Array, Array]:
-    """Return the mean and deviation of corrected moments, this at least half of what it was."""
-    at = mu + correction[0]
-    square = mu**2 + s**2 + correction[1] - at**2
-    return at, namespace(s).maximum(square, s**2 / 4) ** 0.5
-
-
-def _nodes(loss: Loss, h: float) -> int:
-    """Return how many nodes the quadrature needs: its error is of order h^(2 nodes) if smooth."""
-    if h <= HARDLY_SMOOTHED:
-        return 1
-    if not np.isfinite(loss.smoothness) or h >= 0.5:
-        return NODES
-    # rounding is met as it is where few nodes do; else two more make up for the constant
-    enough = int(np.ceil(np.log(np.finfo(float).eps) / (2 * np.log(h))))
-    return enough if enough <= FEW_NODES else min(NODES, 2 + enough)
 
 
 def profile_median(evidence: Evidence) -> Array:
@@ -291,19 +277,16 @@ def profile_median(evidence: Evidence) -> Array:
     rows of one environment that tell the same average no noise away. Rows that no fold tested do
     not count, and those far out count as on a fence.
     """
-    sample = evidence.sample
+    sample, loss, radii = evidence.sample, evidence.sample.loss, []
     norms = _euclidean_norms if evidence.cost.euclidean else _drawn_norms
-    found = [norms(evidence, k) / _unit(sample, y, evidence.order) for k, y in enumerate(sample.ys)]
-    return np.mean(found, axis=0) / np.sqrt(information(evidence))
-
-
-def _unit(sample: Sample, y: Array, order: int) -> float:
-    """Return Lip(l) at order 1, the root mean square of l' at the best constant at order 2."""
-    if order == 1:
-        return float(sample.loss.lipschitz)
-    b = sample.loss.constant(y, sample.weights) if sample.fit_intercept else 0.0
-    a = sample.loss.derivative(full(len(y), b, y), y)
-    return max(float(sample.weights @ a**2) ** 0.5, np.finfo(float).tiny)
+    for k, y in enumerate(sample.ys):
+        unit = loss.lipschitz
+        if evidence.order == 2:
+            b = loss.constant(y, sample.weights) if sample.fit_intercept else 0.0
+            a = loss.derivative(full(len(y), b, y), y)
+            unit = max(float(sample.weights @ a**2) ** 0.5, np.finfo(float).tiny)
+        radii.append(norms(evidence, k) / unit)
+    return np.mean(radii, axis=0) / np.sqrt(information(evidence))
 
 
 def _squares(evidence: Evidence, k: int, columns: slice) -> Array:
@@ -327,7 +310,9 @@ def _euclidean_norms(evidence: Evidence, k: int) -> Array:
     sample, m = evidence.sample, len(evidence.deltas)
     center = sample.fence[0] if sample.fit_intercept else None
     design = Design(sample.X, evidence.cost.factor(), center)
-    length, knots = design.squared_norms(), _knots(design, m)
+    length, knots = design.squared_norms(), list(range(m))
+    if design.n > design.d and design.n * design.d**2 > INTERPOLATE_FROM and m > KNOTS:
+        knots = [int(j) for j in np.linspace(0, m - 1, KNOTS).round()]
     trace, share = np.zeros(m), np.zeros(m)
     for columns in evidence.folds.blocks():
         D = _squares(evidence, k, columns)
@@ -337,14 +322,9 @@ def _euclidean_norms(evidence: Evidence, k: int) -> Array:
                 share[j] = design.gram_square(D[:, j - columns.start]) / trace[j] ** 2
     if len(knots) < m:
         share = PchipInterpolator(knots, share[knots])(np.arange(m))
-    return _median_norm(trace, share)
-
-
-def _knots(design: Design, m: int) -> list[int]:
-    """Return the places of the deltas at which a Gram matrix is formed."""
-    if design.n <= design.d or design.n * design.d**2 <= INTERPOLATE_FROM or m <= KNOTS:
-        return list(range(m))
-    return [int(j) for j in np.linspace(0, m - 1, KNOTS).round()]
+    # chi-square of equal mean and variance, by Wilson and Hilferty
+    median: Array = np.sqrt(trace * (1 - 2 * share / 9) ** 3)
+    return median
 
 
 def _drawn_norms(evidence: Evidence, k: int) -> Array:
@@ -365,12 +345,3 @@ def _drawn_norms(evidence: Evidence, k: int) -> Array:
         for column in _squares(evidence, k, columns).T
     ]
     return np.array(found)
-
-
-def _median_norm(trace: Array, share: Array) -> Array:
-    """Return the median of |N(0, S)|: chi-square of equal mean and variance, Wilson-Hilferty.
-
-    ``share`` is tr S^2/(tr S)^2, one over the degrees of freedom.
-    """
-    found: Array = np.sqrt(trace * (1 - 2 * share / 9) ** 3)
-    return found

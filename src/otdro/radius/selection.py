@@ -254,7 +254,8 @@ class FoldLosses:
     def path(self, best: Trial) -> Solved:
         """Return the path of a trial over all rows, certified at the chosen delta."""
         j, path = best.verdict.place, best.folds.path
-        best.folds.forget_rows()
+        # scores of rows, of which there may be many, are not needed any more
+        best.folds.z.clear()
         if path is None or not best.final:
             path = solve_path(self.sample, best.cost, self.order, best.deltas, self.solver, path)
         chosen = [row[j] for row in path]

@@ -66,7 +66,7 @@ def name(value: Any, longest: int = LONGEST) -> str:
 
 
 def number(value: Any) -> str:
-    """Return three significant digits; an endless value is a sign."""
+    """Return three significant digits; an infinite value is a sign."""
     value = float(value)
     if np.isnan(value):
         return "–"
@@ -80,7 +80,7 @@ def number(value: Any) -> str:
 
 def percent(value: Any) -> str:
     """Return a share with three significant digits."""
-    # what is left of a sum that should be 0 is not worth a power of ten
+    # the rounding error of a sum that should be 0 is shown as 0
     value = round(float(value), 9) + 0.0
     return "–" if np.isnan(value) else f"{100 * value:.3g}%"
 
@@ -119,7 +119,7 @@ def json_script(value: Any) -> str:
 
 
 def rounded(values: Any, digits: int = 5) -> Any:
-    """Return an array as nested lists of numbers with so many digits, null for what is endless."""
+    """Return an array as nested lists of numbers with so many digits, null where it is infinite."""
     if np.ndim(values):
         return [rounded(part, digits) for part in values]
     return float(f"{values:.{digits}g}") if np.isfinite(values) else None

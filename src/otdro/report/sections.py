@@ -171,8 +171,13 @@ def breaking(view: View) -> str:
         points = [number(audit.breaking_point(share * accuracy, **key)) for share in KEPT]
         lines.append([text, percent(accuracy), percent(audit.accuracy(delta, **key)), *points])
     at = "the fitted delta" if view.stops.fitted is not None else f"delta {number(delta)}"
-    head = ["rows", "right", f"certified at {at}", *(f"{share:.0%} of it left" for share in KEPT)]
-    caption = "Breaking points: the delta at which an adversary can lower accuracy to a share of it"
+    head = [
+        "rows",
+        "right",
+        f"certified at {at}",
+        *(f"falls to {share:.0%} of it" for share in KEPT),
+    ]
+    caption = "Accuracy, and the delta at which an adversary can lower it to a share of itself"
     return table(head, lines, caption) + _left_out(len(parts), len(lines), "classes and groups")
 
 

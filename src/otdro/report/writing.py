@@ -55,7 +55,7 @@ def write(
     file : path
         Where the page goes; a file that is there is replaced when the new one is whole.
     audit : Audit
-        From ``otdro.audit(model, X, y, ...)``; with ``new=`` the page tells what drifted.
+        From ``otdro.audit(model, X, y, ...)``; with ``new=`` the page shows what drifted.
     model : DROClassifier, DRORegressor or a Pipeline that ends in one, default=None
         The fitted estimator, for its path, risks and costs; any other model is passed over.
     scores : sequence of Summary, default=()
@@ -155,7 +155,7 @@ def render(
         "wrong-already": f"{view.wrong_already:,}",
         "x-options": axis_options(view, view.chosen[0]),
         "y-options": axis_options(view, view.chosen[1]),
-        "endless": "" if np.isfinite(view.stops.risk).all() else UNBOUNDED,
+        "unbounded": "" if np.isfinite(view.stops.risk).all() else UNBOUNDED,
         "plain-risk": number(view.stops.risk[0]),
         "rows-first": sections.first_rows(view),
         "breaking": sections.breaking(view),

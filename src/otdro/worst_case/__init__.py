@@ -27,7 +27,7 @@ from .distribution import WorstCase as WorstCase
 from .equilibrium import least_favourable
 
 #: The gap of a dual point, relative to the robust risk, that an equilibrium is sought with.
-FINER = 1e-8
+FINER = 1e-10
 
 
 def worst_case(
@@ -86,7 +86,8 @@ def _equilibrium(
     model = scored(problem, fit.coef, fit.intercept)
     worst, lower = least_favourable(model, model, dual, fit.gap)
     highest = (1 - EQUILIBRIUM) * fit.objective
-    if worst is not None and lower < highest and fit.gap > FINER * fit.objective:
+    exists = worst is not None or other.attained
+    if exists and lower < highest and fit.gap > FINER * fit.objective:
         # the gap is why: a dual point of a smaller one may do
         tol = FINER * fit.objective / problem.constant[1]
         [[finer]] = Exact(tol).solve([problem], [problem.ball.delta])

@@ -125,12 +125,14 @@ class FactoredRows:
     """The rows z_i = L_b'(x_i - c) of B problems over the same X, each under its own cost.
 
     Problem b has the factor L number ``owner[b]`` (None: the identity), which acts on coefficients
-    and products; ``base`` holds the rows x_i - c. Vectors have the problems along their last axis
-    and as many entries as the widest factor has columns.
+    and products; ``base`` holds the rows x_i - c. Of a structured factor [diag(root), F] the rows
+    are [X diag(root), ``low``], low = XF, and c = 0. Vectors have the problems along their last
+    axis and as many entries as the widest factor has columns.
     """
 
     base: Design
     factors: list[Any]
+    low: list[Array | None]
     owner: Array
 
     @property
@@ -150,34 +152,41 @@ class FactoredRows:
 
     def problems(self, index: Array) -> FactoredRows:
         """Return the rows of some problems."""
-        return FactoredRows(self.base, self.factors, self.owner[index])
+        return FactoredRows(self.base, self.factors, self.low, self.owner[index])
 
     @property
     def uncentred(self) -> FactoredRows:
         """The rows without their centre."""
-        return FactoredRows(self.base.uncentred, self.factors, self.owner)
+        return FactoredRows(self.base.uncentred, self.factors, self.low, self.owner)
 
     @cached_property
-    def _groups(self) -> list[tuple[Any, Array]]:
-        """Each factor with the places of its problems."""
+    def _groups(self) -> list[tuple[Any, Array | None, Array]]:
+        """Each factor with XF, if it is structured, and the places of its problems."""
         owners = np.unique(self.owner).tolist()
-        return [(self.factors[k], np.flatnonzero(self.owner == k)) for k in owners]
+        places = [np.flatnonzero(self.owner == k) for k in owners]
+        return [(self.factors[k], self.low[k], at) for k, at in zip(owners, places, strict=True)]
 
     def _lift(self, theta: Array) -> Array:
-        """Return L_b theta_b."""
+        """Return L_b theta_b, of a structured factor diag(root) times its part of theta."""
         beta = np.empty((self.base.d, theta.shape[1]))
-        for L, some in self._groups:
-            part = theta[:, some]
-            beta[:, some] = part[: self.base.d] if L is None else L @ part[: L.shape[1]]
+        for L, low, some in self._groups:
+            part = theta[: self.base.d, some]
+            if low is not None:
+                part = L.root[:, None] * part
+            elif L is not None:
+                part = L @ part
+            beta[:, some] = part
         return beta
 
     def _pull(self, g: Array) -> Array:
-        """Return L_b'g_b."""
+        """Return L_b'g_b, of a structured factor diag(root) g_b."""
         pulled = np.zeros((self.d, g.shape[1]))
-        for L, some in self._groups:
+        for L, low, some in self._groups:
             part = g[:, some]
-            if L is not None:
-                part = L.pull(part) if hasattr(L, "pull") else L.T @ part
+            if low is not None:
+                part = L.root[:, None] * part
+            elif L is not None:
+                part = L.T @ part
             pulled[: len(part), some] = part
         return pulled
 
@@ -187,16 +196,24 @@ class FactoredRows:
 
     def scores(self, theta: Array) -> Array:
         """Return Z_b theta_b, shape (n, B)."""
-        return self.base.scores(self._lift(theta))
+        z = self.base.scores(self._lift(theta))
+        for _, low, some in self._groups:
+            if low is not None:
+                z[:, some] += low @ theta[self.base.d : self.base.d + low.shape[1], some]
+        return z
 
     def adjoint(self, r: Array) -> Array:
         """Return Z_b'r_b, shape (d, B)."""
-        return self._pull(self.base.adjoint(r))
+        g = self._pull(self.base.adjoint(r))
+        for _, low, some in self._groups:
+            if low is not None:
+                g[self.base.d : self.base.d + low.shape[1], some] = low.T @ r[:, some]
+        return g
 
     def moments(self, D: Array) -> tuple[Array, Array]:
         """Return Z_b' diag(D_b) Z_b, shape (B, d, d), and Z_b'D_b, shape (d, B)."""
         G, s = self.base.moments(D)
-        for L, some in self._groups:
+        for L, _, some in self._groups:
             if L is not None:
                 G[some] = L.T @ G[some] @ L
         return G, self._pull(s)
@@ -208,7 +225,7 @@ class FactoredRows:
         """
         own = self.factors[self.owner[0]]
         matrices, pulls = np.empty((B, *H.shape)), np.empty((len(h), B))
-        for L, some in self._groups:
+        for L, _, some in self._groups:
             T = np.eye(len(h)) if L is None else L
             T = T if own is None else solve_triangular(own, T, lower=True)
             matrices[some] = H if L is own else T.T @ H @ T
@@ -219,7 +236,7 @@ class FactoredRows:
     def offset(self) -> Array:
         """|L|'|c|, what is subtracted from each column, shape (B, d)."""
         size = np.empty((len(self.owner), self.d))
-        for L, some in self._groups:
+        for L, _, some in self._groups:
             size[some] = self.base.offset if L is None else np.abs(L).T @ self.base.offset
         return size
 
@@ -271,4 +288,7 @@ def together(
         for p, at in enumerate(each):
             if isinstance(at.factor, StructuredFactor):
                 at.factor = factors[p] = cholesky(at.factor.matrix.toarray(), lower=True)
-    return FactoredRows(base, factors, np.arange(len(problems))), each
+    low = [
+        base.X @ L.matrix.components if isinstance(L, StructuredFactor) else None for L in factors
+    ]
+    return FactoredRows(base, factors, low, np.arange(len(problems))), each

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ...arrays import factor_of, full, namespace, numbers, pick, pick_columns, set_columns
 from ...design import Design, mean
-from ...duality import DualRows, Round, ZeroModel, threshold, zero_model
+from ...duality import DualRows, Round, threshold
 from ...losses import Loss
 from ...problem import Problem, Solution
 from ...progress import logger
@@ -422,19 +422,18 @@ class JointNewton(SmoothMethod):
                 return self._at_once([problem], deltas, [tols[p]], max_iter, starts)[0]
 
             return each_alone(problems, None, alone)
-        at, fixed = Coordinates(first, center=center), (first.loss, first.fit_intercept)
-        zeros = [zero_model(at.design, first.y, one.weights, *fixed) for one in problems]
-        flat = Flat.of(zeros)
+        at = Coordinates(first, center=center)
+        batch = _batch(problems, at.design, np.zeros(P))
+        flat = Flat.of(batch)
         least = threshold(flat.steep, flat.mean_square, first.loss.lipschitz, 2)
         off_zero = deltas < least[:, None]
         owner, place = np.nonzero(off_zero)
         moved: Iterator[Solution] = iter([])
         if len(owner):
-            weights = namespace(first.weights).stack([one.weights for one in problems], axis=1)
             rows = DualRows(
                 at.design,
                 first.y,
-                pick_columns(weights, owner),
+                pick_columns(batch.weights, owner),
                 deltas[place],
                 first.fit_intercept,
                 Round(),
@@ -444,8 +443,8 @@ class JointNewton(SmoothMethod):
             objective, some = JointObjective(rows, first.loss), flat.columns(owner)
             moved = iter(_off_zero(at, objective, some, near, target, max_iter))
         return [
-            [next(moved) if off else _constant(problem, zero) for off in line]
-            for line, problem, zero in zip(off_zero, problems, zeros, strict=True)
+            [next(moved) if off else _constant(problems[p], flat.slope[:, p]) for off in line]
+            for p, line in enumerate(off_zero)
         ]
 
 
@@ -476,21 +475,27 @@ def _off_zero(
 
 
 class Flat(NamedTuple):
-    """Of the models theta = 0 of some problems the size of the pull, E[a^2] and the risk, (B,)."""
+    """Of the models theta = 0 of some problems the size of the pull, E[a^2] and the risk, (B,).
+
+    ``slope`` (n, B) are their slopes a.
+    """
 
     steep: Array
     mean_square: Array
     risk: Array
+    slope: Array
 
     @classmethod
-    def of(cls, zeros: Sequence[ZeroModel]) -> Flat:
-        """Return those of zero models in round coordinates."""
-        each = [(np.linalg.norm(zero.pull), zero.mean_square, zero.risk) for zero in zeros]
-        return cls(*np.array(each).T)
+    def of(cls, batch: Batch) -> Flat:
+        """Return those of a batch."""
+        zero = batch.zero()
+        slope = zero.points.slope
+        risk = batch.mean(zero.points.value)
+        return cls(norms(zero.g), batch.mean(slope**2), risk, slope)
 
     def columns(self, index: Array) -> Flat:
         """Return those of some problems."""
-        return Flat(*(part[index] for part in self))
+        return Flat(*(pick_columns(part, index) for part in self))
 
 
 class First(NamedTuple):
@@ -501,13 +506,13 @@ class First(NamedTuple):
     lam: Array | None = None
 
 
-def _constant(problem: Problem, zero: ZeroModel) -> Solution:
+def _constant(problem: Problem, slope: Array) -> Solution:
     """Return beta = 0 with the slopes that prove it optimal."""
-    conjugate = problem.loss.conjugate(zero.a, problem.y)
+    conjugate = problem.loss.conjugate(slope, problem.y)
     counted = namespace(conjugate).where(problem.weights > 0, conjugate, 0.0)
-    bound = -float(problem.weights @ counted)
-    gap = duality_gap(zero.risk, bound)
-    return replace(constant_solution(problem), gap=gap, dual=zero.a)
+    solution = constant_solution(problem)
+    gap = duality_gap(solution.objective, -float(problem.weights @ counted))
+    return replace(solution, gap=gap, dual=slope)
 
 
 def _first(at: Coordinates, objective: JointObjective, flat: Flat, starts: Starts | None) -> First:
@@ -546,8 +551,7 @@ def _subsampled(objective: JointObjective) -> First | None:
     weights = pick(rows.weights, index)
     weights = weights / weights.sum(axis=0)
     design, y = rows.design.rows(index), pick(rows.y, index)
-    zeros = [zero_model(design, y, column, loss, rows.fit_intercept) for column in weights.T]
-    flat = Flat.of(zeros)
+    flat = Flat.of(Batch(design, y, weights, loss, 0.0 * rows.delta, rows.fit_intercept))
     if np.any(rows.delta >= threshold(flat.steep, flat.mean_square, loss.lipschitz, 2)):
         return None
     few = replace(objective, rows=replace(rows, design=design, y=y, weights=weights))

@@ -484,8 +484,12 @@ class NewtonSystem:
         self.residual = residual
 
     def expected_gap(self, rho: Array, w: Array) -> Array:
-        """Return |e|^2 w/(2 rho), the gap of a gradient e that is as much shorter as the last."""
-        return (self.rate * self.residual) ** 2 * w / np.maximum(2 * rho, TINY)
+        """Return the gap of a gradient e that is as much shorter as the last step made it.
+
+        It is |e|^2 w/(2 rho), and |e| w without a penalty.
+        """
+        size = self.rate * self.residual
+        return np.where(rho > 0, size**2 * w / np.maximum(2 * rho, TINY), size * w)
 
     def step(self, batch: Batch, p: Points) -> tuple[Array, Array, Array]:
         """Return the step in theta (d, B), that of the intercept, and what it adds to scores."""

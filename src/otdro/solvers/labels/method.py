@@ -272,10 +272,3 @@ def constant(rows: PricedRows, target: float) -> Minimum | None:
     n, d = len(rows.y), rows.design.d
     place = Place(np.zeros(d), b, np.zeros(rows.worst.scalars), np.full(n, b))
     return Minimum(place, risk, rise.multiplier, duality_gap(risk, lower), slopes, 1)
-
-
-def constant_model(problem: Problem, target: float) -> Solution | None:
-    """Return the model theta = 0 where it is certified to be optimal; only class means matter."""
-    at = Coordinates(problem)
-    best = constant(priced_rows(problem, at), target)
-    return None if best is None else _solution(problem, at, best, target)

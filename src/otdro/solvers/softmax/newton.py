@@ -22,11 +22,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_solve
 
 from ...arrays import as_index, beside, class_masses, full, namespace, pick
 from ...design import DECOMPOSE_UP_TO, REDUCE_UP_TO, Design, mean, row_space
-from ...duality.ties import factored, times
 from ...problem import Problem, Solution
 from ..base import Method, Starts, ahead, constant_risk, same_factor, verdict
 from ..euclidean.coordinates import Coordinates
@@ -39,15 +37,8 @@ Array = NDArray[Any]
 ARMIJO, HALVINGS = 1e-4, 50
 #: Decreases below this, relative to the objective, are rounding; so many of them end the method.
 ROUNDING, PATIENCE = 1e-15, 3
-#: Operations of a Hessian up to which it is formed in every step, and the steps without it.
-CHEAP_UP_TO, QUASI_STEPS = 1_000_000_000, 30
-#: A step that brings less than this share of the target without the Hessian is worth a bound.
-WORTH = 0.5
 #: The accuracy of a model's minimiser, as a share of the gap so far.
 LOOSE = 1e-3
-#: Products with the Hessian at most in search of a dual point, and the share of the residual that
-#: may be left.
-PRODUCTS, LEFT = 12, 1e-2
 #: Coefficients below this share of the largest are tried as zeros where the penalty is a sum.
 NEGLIGIBLE = 1e-6
 #: Scores of all problems up to which folds are solved in step.
@@ -149,12 +140,8 @@ def minimise(
     target: Array,
     max_iter: int,
     start: SoftmaxStart | None = None,
-    lent: Array | None = None,
 ) -> Certificate:
-    """Minimise F until its gap is at most ``target``, from ``start`` where that is better.
-
-    ``lent`` (1, side, side) is a Hessian near by, in the coordinates of the design.
-    """
+    """Minimise F until its gap is at most ``target``, from ``start`` where that is better."""
     best = Certificate(problems, zero)
     active = np.flatnonzero(best.gap > target)
     if not len(active):
@@ -165,24 +152,20 @@ def minimise(
     multipliers = None
     if start is not None and start.multipliers is not None:
         multipliers = start.multipliers[active]
-    curvature = Curvature(problems.rows, p, lent)
     idle = np.zeros(len(active), dtype=int)
     for n_iter in range(1, max_iter + 1):
         rows, delta = problems.rows, problems.delta
         g = rows.gradient(rows.slopes(p.p))
-        model = Quadratic(rows, p.C, g, curvature.at(rows, p, g, n_iter))
+        model = Quadratic(rows, p.C, g, rows.curvature(p.p))
         accuracy = np.maximum(target, LOOSE * best.gap[active])
         move = problems.penalty.move(model, delta, accuracy, multipliers)
         dz = rows.scores(move.step, move.shift)
         new, decrease = _line_search(problems, p, move, dz, g)
         best.consider(active, new)
-        if curvature.exact or np.any(decrease <= WORTH * target):
-            q = p.p + rows.bent(p.p, dz)
-            q = q if curvature.exact else fitted(rows, p.p, q, move.flows, model.H)
-            q = rows.balanced(p.p, q)
-            best.bound(active, problems, new, q if delta.all() else rows.on_simplex(q), move.flows)
+        q = rows.balanced(p.p, p.p + rows.bent(p.p, dz))
+        best.bound(active, problems, new, q if delta.all() else rows.on_simplex(q), move.flows)
         # without a penalty nothing bounds models farther out than p, whose slopes leave a gradient
-        if curvature.exact and delta.all() and np.any(best.gap[active] > target):
+        if delta.all() and np.any(best.gap[active] > target):
             best.bound(active, problems, new, rows.balanced(p.p, p.p), move.flows)
         idle = np.where(decrease > 0, 0, idle + 1)
         best.keep(active, n_iter, move.multipliers)
@@ -194,8 +177,6 @@ def minimise(
             active, problems, p = active[left], problems.columns(left), p.columns(left)
             target, idle = target[left], idle[left]
             multipliers = None if multipliers is None else multipliers[left]
-            curvature.leave(left)
-    best.hessian = curvature.last
     return best
 
 
@@ -250,85 +231,6 @@ def _line_search(
     return new, np.maximum(0.0, objective * (1 - ROUNDING) - value)
 
 
-class Curvature:
-    """The Hessian of the loss, or in its place for many rows a matrix learned from gradients.
-
-    That one starts from a Hessian that is ``lent``, else from the mean curvature, and is updated so
-    that it maps the last step to the change of the gradient (BFGS); after ``QUASI_STEPS`` of them
-    the Hessian itself is formed.
-    """
-
-    def __init__(self, rows: SoftmaxRows, p: SoftmaxPoints, lent: Array | None) -> None:
-        K, n, d = rows.classes, rows.design.n, rows.d
-        self.exact = n * d**2 * K * (K - 1) <= CHEAP_UP_TO
-        #: the last matrix of the first problem, in the coordinates of the design
-        self.last: Array | None = None
-        self.before: tuple[Array, Array] | None = None
-        self.H = np.empty((0, 0, 0))
-        if not self.exact:
-            self.H = rows.lent(rows.mean_curvature(p.p) if lent is None else lent).copy()
-
-    def at(self, rows: SoftmaxRows, p: SoftmaxPoints, g: Array, n_iter: int) -> Array:
-        """Return the matrices at points of gradient g."""
-        self.exact = self.exact or n_iter > QUASI_STEPS
-        if self.exact:
-            H = rows.curvature(p.p)
-            self.last = H[:1]
-            return rows.lent(H)
-        x = rows.joined(p.C, p.c)
-        if self.before is not None:
-            s, y = x - self.before[0], g - self.before[1]
-            Hs = times(self.H, s)
-            ys, sHs = np.einsum("bi,bi->b", y, s), np.einsum("bi,bi->b", s, Hs)
-            for b in np.flatnonzero((ys > 0) & (sHs > 0)):
-                parts = np.stack([y[b] / np.sqrt(ys[b]), Hs[b] / np.sqrt(sHs[b])])
-                self.H[b] += parts.T @ (np.array([[1.0], [-1.0]]) * parts)
-        self.before = (x, g)
-        if rows.factors is None:
-            self.last = self.H[:1]
-        return self.H
-
-    def leave(self, left: Array) -> None:
-        """Keep some of the problems."""
-        self.H = self.H if self.exact else self.H[left]
-        self.before = None if self.before is None else (self.before[0][left], self.before[1][left])
-
-
-def fitted(rows: SoftmaxRows, p: Array, q: Array, flows: Array, H: Array) -> Array:
-    r"""Return probabilities that fit given flows, where the Hessian of the loss is not at hand.
-
-    A step of a model whose matrix only resembles the Hessian leaves a residual
-    :math:`r = -\sum_p v_p(e_k - e_l)' - Z'(\pi(q - e_y))`, by whose size the dual bound is off.
-    Conjugate gradients find the scores s with Hessian s = r, by products with the rows alone, H
-    preconditions: q is moved by (diag p - pp') s.
-    """
-    size = rows.d * (rows.classes - 1)
-    r = -rows.gradient(rows.slopes(q))
-    pulled = np.swapaxes(flows, 1, 2) @ rows.incidence @ rows.basis
-    r[:, :size] -= pulled.reshape(len(r), -1)
-    factors = [factored(matrix) for matrix in H]
-
-    def solved(v: Array) -> Array:
-        pairs = zip(factors, v, strict=True)
-        return np.stack([cho_solve(factor, one, check_finite=False) for factor, one in pairs])
-
-    step = solved(r)
-    left = first = np.einsum("bi,bi->b", r, step)
-    for _ in range(PRODUCTS):
-        change = rows.bent(p, rows.scores(*rows.split(step)))
-        product = rows.gradient(change)
-        length = left / np.maximum(np.einsum("bi,bi->b", step, product), TINY)
-        q = q + beside(length[:, None, None], q) * change
-        r = r - length[:, None] * product
-        better = solved(r)
-        after = np.einsum("bi,bi->b", r, better)
-        if np.all(after <= LEFT**2 * first):
-            break
-        step = better + (after / np.maximum(left, TINY))[:, None] * step
-        left = after
-    return q
-
-
 class Certificate:
     """The best points and the best lower bounds so far; at first those without coefficients.
 
@@ -345,8 +247,6 @@ class Certificate:
         self.slopes = problems.rows.slopes(zero.points.p)
         self.n_iter = np.ones(len(delta), dtype=int)
         self.multipliers: Array | None = None
-        #: the last matrix of the first problem, in the coordinates of the design
-        self.hessian: Array | None = None
         if delta.all():
             self.bound(everyone, problems, zero.points, zero.points.p, zero.flows)
 
@@ -468,13 +368,16 @@ class PairCoordinates:
             self.factors = np.stack([eye if L is None else L for L in factors])
             self.design = Design(first.X, None, center)
         n, d = self.design.n, self.design.d
-        small = n <= REDUCE_UP_TO and (d > n or n * d <= DECOMPOSE_UP_TO)
-        if alike and small and (cost.euclidean or plain):
+        few = n * d <= DECOMPOSE_UP_TO
+        if alike and (cost.euclidean or plain) and n <= REDUCE_UP_TO and (d > n or few):
             design, span = row_space(self.design, plain)
             if design.d < d:
                 self.design = design
                 for at in self.each:
                     at.span = span
+        if few and self.design.center is not None and not plain:
+            # many products with few rows: centre them once
+            self.design = Design(self.design.dense())
 
     @cached_property
     def rows(self) -> SoftmaxRows:
@@ -508,34 +411,25 @@ def _paths(
     max_iter: int,
     start: Solution | None = None,
 ) -> list[list[Solution]]:
-    """Return the solutions along deltas, each from the line through the two before it.
-
-    The first problem goes first; the others, its folds, then start with its Hessian.
-    """
+    """Return the solutions along deltas, each from the line through the two before it."""
     problems, rows = at.problems, at.rows
     known = [constant_risk(problem) for problem in problems]
     target = np.asarray(tols) * np.array([risk for _, risk in known])
     penalty = pair_penalty(problems[0].at(float(deltas[0])))
-    each = PairProblems(rows, penalty, np.full(len(problems), deltas[0]))
-    zero = origin(each, np.stack([b for b, _ in known]))
-    parts = [part for part in (np.arange(1), np.arange(1, len(problems))) if len(part)]
-    last: list[list[Certificate]] = [[] for _ in parts]
-    near: list[SoftmaxStart | None] = [None for _ in parts]
+    near = None
     if start is not None:
         C, c = at.inside(0, start.coef, start.intercept, rows.basis)
-        near[0] = SoftmaxStart(C[None], c[None])
+        near = SoftmaxStart(C[None], c[None])
+    zero = None
+    last: list[Certificate] = []
     solved: list[list[Solution]] = [[] for _ in problems]
-    hessian = None
     for j, delta in enumerate(deltas.tolist()):
-        for k, part in enumerate(parts):
-            some = PairProblems(rows.columns(part), penalty, np.full(len(part), delta))
-            if last[k]:
-                near[k] = _extrapolated(last[k], deltas[: j + 1])
-            best = minimise(some, zero.columns(part), target[part], max_iter, near[k], hessian)
-            hessian = hessian if best.hessian is None or k > 0 else best.hessian
-            last[k] = [*last[k][-1:], best]
-            for i, p in enumerate(part.tolist()):
-                solved[p].append(_solution(at, p, delta, best, i, float(target[p])))
+        each = PairProblems(rows, penalty, np.full(len(problems), delta))
+        zero = zero or origin(each, np.stack([b for b, _ in known]))
+        near = _extrapolated(last, deltas[: j + 1]) if last else near
+        last = [*last[-1:], minimise(each, zero, target, max_iter, near)]
+        for i, path in enumerate(solved):
+            path.append(_solution(at, i, delta, last[-1], float(target[i])))
     return solved
 
 
@@ -548,11 +442,11 @@ def _extrapolated(found: list[Certificate], deltas: Array) -> SoftmaxStart:
 
 
 def _solution(
-    at: PairCoordinates, p: int, delta: float, best: Certificate, i: int, target: float
+    at: PairCoordinates, i: int, delta: float, best: Certificate, target: float
 ) -> Solution:
-    """Return the minimum ``i`` of a certificate as the solution of problem p, on rows as given."""
+    """Return the minimum of problem i as a solution on the rows as given."""
     E = at.rows.basis
-    coef, intercept = at.outside(p, best.points.C[i], best.points.c[i], E)
+    coef, intercept = at.outside(i, best.points.C[i], best.points.c[i], E)
     gap, n_iter = float(best.gap[i]), int(best.n_iter[i])
     solution = Solution(
         coef=coef,
@@ -565,15 +459,15 @@ def _solution(
         message=verdict(gap, target, n_iter),
         dual=best.slopes[i],
     )
-    sparse = delta > 0 and at.problems[p].ball.cost.dual_p == 1
+    sparse = delta > 0 and at.problems[i].ball.cost.dual_p == 1
     small = np.abs(coef) < NEGLIGIBLE * np.abs(coef).max(initial=0.0)
     if not sparse or not small.any():
         return solution
     # tiny coefficients are zeros where that keeps the solution within the target
     coef = np.where(small, 0.0, coef)
-    C, c = at.inside(p, coef, intercept, E)
-    penalty = pair_penalty(at.problems[p].at(delta))
-    alone = PairProblems(at.rows.columns([p]), penalty, np.array([delta]))
+    C, c = at.inside(i, coef, intercept, E)
+    penalty = pair_penalty(at.problems[i].at(delta))
+    alone = PairProblems(at.rows.columns([i]), penalty, np.array([delta]))
     point = alone.at(C[None], c[None])
     objective = float(alone.value(point)[0])
     gap = gap + objective - solution.objective

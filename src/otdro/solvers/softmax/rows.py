@@ -112,46 +112,16 @@ class SoftmaxRows:
 
     def adjoint(self, a: Array) -> Array:
         """Return Z'(pi a), (d, K)."""
-        g = self._pulls(self.weights[..., None] * a)
-        return g if self.factors is None else np.swapaxes(self.factors, 1, 2) @ g
+        return self._pulls(self.weights[..., None] * a)
 
     def _pulls(self, a: Array) -> Array:
-        """Return the sums over the rows of the design times a, (d, k) from (n, k)."""
+        """Return Z'a, (d, k) from (n, k)."""
         if len(a) == 1:
-            return self.design.adjoint(a[0])[None]
-        flat = namespace(a).moveaxis(a, 0, 1).reshape(self.design.n, -1)
-        return _problems_first(self.design.adjoint(flat), len(a))
-
-    def _moments(self, D: Array) -> Array:
-        """Return sums of D tt', t = (z, 1), for every column of D (n, k) >= 0, (k, side, side).
-
-        z is a row of the design. Of many rows they are taken one by one, by symmetry.
-        """
-        design, d, k = self.design, self.d, D.shape[2]
-        flat = namespace(D).moveaxis(D, 0, 1).reshape(design.n, -1)
-        if design.n * d**2 <= PRODUCTS_UP_TO:
-            grams = design.gram(flat)
+            g = self.design.adjoint(a[0])[None]
         else:
-            grams = np.stack([design.gram(flat[:, j]) for j in range(flat.shape[1])])
-        side = d + self.fit_intercept
-        moments = np.empty((len(D), k, side, side))
-        moments[..., :d, :d] = grams.reshape(-1, k, d, d)
-        if self.fit_intercept:
-            moments[..., d, :d] = moments[..., :d, d] = np.swapaxes(self._pulls(D), 1, 2)
-            moments[..., d, d] = numpy(D.sum(axis=-2))
-        return moments
-
-    def lent(self, H: Array) -> Array:
-        """Return Hessians of the design's coordinates in those of each problem."""
-        if self.factors is None:
-            return np.broadcast_to(H, (len(self.weights), *H.shape[1:]))
-        d, m, side = self.d, self.classes - 1, H.shape[-1]
-        L = np.swapaxes(self.factors, 1, 2)
-        for _ in range(2):
-            head = (L @ H[:, : d * m].reshape(-1, d, m * side)).reshape(-1, d * m, side)
-            rest = np.broadcast_to(H[:, d * m :], (len(L), side - d * m, side))
-            H = np.swapaxes(np.concatenate([head, rest], axis=1), 1, 2)
-        return H
+            flat = namespace(a).moveaxis(a, 0, 1).reshape(self.design.n, -1)
+            g = _problems_first(self.design.adjoint(flat), len(a))
+        return g if self.factors is None else np.swapaxes(self.factors, 1, 2) @ g
 
     def mean(self, a: Array) -> Array:
         """Return the weighted sum over the rows of a (n, K)."""
@@ -202,14 +172,27 @@ class SoftmaxRows:
     def curvature(self, p: Array) -> Array:
         """Return the Hessian in (C, c), index (column, class): shape ((d + 1)(K - 1),) * 2.
 
-        It is that of the design's coordinates (``lent``).
-        diag p - pp' = sum over pairs of p_k p_l (e_k - e_l)(e_k - e_l)'.
+        diag p - pp' = sum over pairs of p_k p_l (e_k - e_l)(e_k - e_l)'. The Gram matrices of many
+        rows are taken one by one, by symmetry.
         """
         k, j = self.all_pairs
-        m = self.classes - 1
+        design, d, m = self.design, self.d, self.classes - 1
         D = self.weights[..., None] * pick_columns(p, k) * pick_columns(p, j)
-        moments = self._moments(D)
-        side = moments.shape[-1]
+        flat = namespace(D).moveaxis(D, 0, 1).reshape(design.n, -1)
+        if design.n * d**2 <= PRODUCTS_UP_TO:
+            grams = design.gram(flat)
+        else:
+            grams = np.stack([design.gram(flat[:, i]) for i in range(flat.shape[1])])
+        grams = grams.reshape(len(p), len(k), d, d)
+        if self.factors is not None:
+            L = self.factors[:, None]
+            grams = np.swapaxes(L, 2, 3) @ grams @ L
+        side = d + self.fit_intercept
+        moments = np.empty((len(p), len(k), side, side))
+        moments[..., :d, :d] = grams
+        if self.fit_intercept:
+            moments[..., d, :d] = moments[..., :d, d] = np.swapaxes(self._pulls(D), 1, 2)
+            moments[..., d, d] = numpy(D.sum(axis=-2))
         mixed = (self.basis[k] - self.basis[j])[:, :, None]
         outer = (mixed * np.swapaxes(mixed, 1, 2)).reshape(len(k), -1)
         # index (problem, class, class, column, column)
@@ -239,27 +222,14 @@ class SoftmaxRows:
         H[-1, -1] = bend[d, d].sum()
         return H
 
-    def mean_curvature(self, p: Array) -> Array:
-        """Return the curvature as if that of a row did not depend on its place.
-
-        It is, in the design's coordinates, Z'(pi Z) times the mean of diag p - pp' over the rows:
-        one Gram matrix for all pairs.
-        """
-        moments = self._moments(self.weights[..., None])[:, 0]
-        return np.stack([np.kron(*pair) for pair in zip(moments, self.mean_bend(p), strict=True)])
-
-    def mean_bend(self, p: Array) -> Array:
-        """Return E'(mean of diag p - pp')E."""
-        q = p @ beside(self.basis, p)
-        of_squares = np.swapaxes(self.basis, -1, -2) @ (self.mean(p)[..., None] * self.basis)
-        squares = namespace(q).swapaxes(self.weights[..., None] * q, -1, -2) @ q
-        return np.asarray(of_squares - numpy(squares))
-
     def balanced(self, p: Array, q: Array) -> Array:
         """Return q moved by (diag p - pp') b, one b for all rows, to where E q is the shares."""
         if not self.fit_intercept:
             return q
-        bend = self.mean_bend(p)
+        # E'(mean of diag p - pp')E
+        u = p @ beside(self.basis, p)
+        bend = self.basis.T @ (self.mean(p)[..., None] * self.basis)
+        bend -= numpy(namespace(u).swapaxes(self.weights[..., None] * u, 1, 2) @ u)
         miss = self.mean(self.slopes(q)) @ self.basis
         shift = -self.basis @ solve_each(bend, miss[..., None])
         return q + p * (beside(np.swapaxes(shift, -1, -2), p) - p @ beside(shift, p))
