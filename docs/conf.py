@@ -76,12 +76,13 @@ html_css_files = ["site.css"]
 html_show_sourcelink = False
 html_copy_source = False
 # pages without pages below them have nothing to show at the side
-ALONE = ("index", "start", "tutorial", "when", "choosing", "theory", "glossary")
-html_sidebars: dict[str, list[str]] = {page: [] for page in ALONE}
+html_sidebars: dict[str, list[str]] = {
+    page.stem: [] for page in HERE.glob("*.md") if page.stem != "api"
+}
 html_theme_options = {
     "logo": {"text": "otdro"},
     "navbar_align": "left",
-    "header_links_before_dropdown": 11,
+    "header_links_before_dropdown": 6,
     "show_prev_next": True,
     "footer_start": ["copyright"],
     "footer_end": [],

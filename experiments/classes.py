@@ -1,4 +1,4 @@
-"""Softmax against one-vs-rest: the first tables of docs/classes_and_labels.md.
+"""Softmax against one-vs-rest: a table of reports/classes_and_labels.md.
 
 Test log-loss, accuracy and calibration error of the softmax model, of one-vs-rest and of
 scikit-learn's softmax with a tuned L2 penalty: the same splits, the same three folds, each

@@ -1,4 +1,4 @@
-"""One bad cell, one bad row, many bad rows, heavy tails: the table of docs/contamination.md.
+"""One bad cell, one bad row, many bad rows, heavy tails: the table of reports/contamination.md.
 
 Test accuracy of the default, of rule="min" and of a tuned L2 penalty, trained on contaminated rows,
 raw and standardised. The test rows are clean, but those of "student columns" have the noise too.

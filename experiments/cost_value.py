@@ -1,4 +1,4 @@
-"""What learning the cost is worth: the tables of docs/cost_value.md.
+"""What learning the cost is worth: the tables of reports/cost_value.md.
 
 Test loss of cost="learned" (a blend), cost="euclidean" and a tuned L2 penalty: same splits, same
 folds, columns scaled on the training rows in two ways. On synthetic sets also the true cost.

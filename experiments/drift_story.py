@@ -1,4 +1,4 @@
-"""A model, its audit, and what came next: writes the tables of docs/drift.md.
+"""A model, its audit, and what came next: writes the tables of experiments/reports/drift.md.
 
 Two stories from the folder ``shift`` of OTDRO_DATA: hospitals (heart4: three are known, the fourth
 is new) and quarters of an electricity market (elec2: two are known, nine follow). One half of the
@@ -26,7 +26,7 @@ from otdro import DROClassifier, audit
 from otdro.costs import Norm
 from otdro.inspection.drifting import match, permutation_p_value
 
-PAGE = Path(__file__).parent.parent / "docs" / "drift.md"
+PAGE = Path(__file__).parent / "reports" / "drift.md"
 MODELS = {"otdro": DROClassifier(random_state=0), "plain": LogisticRegression()}
 HEAD = (
     "| new rows | n | promised | verdict | accuracy before | after | lost | by shares | by moves | "

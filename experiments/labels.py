@@ -1,4 +1,4 @@
-"""What a price for labels is worth when labels are wrong: a table of docs/classes_and_labels.md.
+"""What a price for labels is worth when labels are wrong: a table of reports/classes_and_labels.md.
 
 A share of the labels of training and test rows is flipped. Test log-loss and calibration error of
 a price by GridSearchCV, of labels that cannot be changed and of a tuned L2 penalty: n = 200

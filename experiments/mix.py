@@ -125,7 +125,7 @@ def study(folder, out, replications):
                         "mix": loss(mixed, Z[test], y[test], classes),
                         "weight": mixed.weights_["source"],
                         "loss_source": mixed.losses_["source"],
-                        "loss_member": [v for k, v in mixed.losses_.items() if k != "source"][0],
+                        "loss_member": next(v for k, v in mixed.losses_.items() if k != "source"),
                     }  # fmt: skip
                     if X.shape[1] < 60:
                         fitted = pooled(kind, Z, y, source, train, r, classes)

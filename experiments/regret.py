@@ -1,4 +1,4 @@
-"""Regret of the rules that choose delta: writes docs/regret.md.
+"""Regret of the rules that choose delta: writes a table to experiments/results.
 
 Regret is the mean test loss over the mean test loss of the best delta of each split on its path.
 All rules see the same paths and test rows, and the folds that the estimators make for them.
@@ -98,7 +98,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--splits", type=int, default=50)
     parser.add_argument("--sets", default="")
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent.parent / "docs/regret.md")
+    out = Path(__file__).parent / "results" / "regret.md"
+    parser.add_argument("--out", type=Path, default=out)
     options = parser.parse_args()
     wanted = options.sets.split(",") if options.sets else None
     rows, counts = [], []
@@ -110,9 +111,7 @@ def main():
         rows.append(((name, n), study(name, n, count)))
         counts.append(count)
         print(rows[-1], flush=True)
-    text = page(rows, counts)
-    notes = options.out.with_name("regret_notes.md")
-    options.out.write_text(text + (notes.read_text() if notes.exists() else ""))
+    options.out.write_text(page(rows, counts))
 
 
 if __name__ == "__main__":

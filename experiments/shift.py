@@ -1,4 +1,4 @@
-"""Models that will meet a new environment: the table of docs/shift.md.
+"""Models that will meet a new environment: the table of reports/shift.md.
 
 Leave-one-out: every environment in turn is the test set of models fitted to the others. Forward:
 where environments are in order of time, the models are fitted to the past and meet the next one.

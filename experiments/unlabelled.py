@@ -2,7 +2,7 @@
 
 Both see the rows without labels in the scaling and in the covariance of a learned cost. Sets of the
 design half, 40 splits from seed 7600, up to 600 rows without labels, both scalings. Writes one line
-per fit to experiments/results/unlabelled_design.jsonl and prints the table of docs/regret.md.
+per fit to experiments/results/unlabelled_design.jsonl and prints the table of reports/regret.md.
 
     python experiments/unlabelled.py [splits] [processes]
 """

@@ -1,4 +1,4 @@
-"""Forty tables as people have them; run as a script it prints the table of docs/tables.md."""
+"""Forty tables as people have them; run as a script it prints the table of docs/cli.md."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ TABLES: dict[str, tuple[str | bytes, str, str, str | None]] = {
     "commas": (plain(), "fitted", "", "a c"),
     "semicolons": (plain(";"), "fitted", "", "a c"),
     "tabs": (plain("\t"), "fitted", "", "a c"),
-    "bars": (plain("|"), "fitted", "", "a c"),
+    "pipes": (plain("|"), "fitted", "", "a c"),
     "gzip": (gzip.compress(plain().encode()), "fitted", "", "a c"),
     "byte order mark": ("\ufeff" + plain(), "fitted", "", "a c"),
     "Windows line ends": (plain().replace("\n", "\r\n"), "fitted", "", "a c"),
@@ -98,7 +98,7 @@ TABLES: dict[str, tuple[str | bytes, str, str, str | None]] = {
 
 
 def markdown() -> str:
-    """Return the table of docs/tables.md."""
+    """Return the table of docs/cli.md."""
     rows = [f"| {name} | {what} | {said or '-'} |" for name, (_, what, said, _) in TABLES.items()]
     return "\n".join(["| table | it is | and the note or error says |", "|---|---|---|", *rows])
 

@@ -311,3 +311,18 @@ def test_a_delta_that_cannot_be_told_from_zero_is_refused(order):
     X, y = np.array([[0.0], [1.0], [2.0]]), [0, 1, 1]
     with pytest.raises(ValueError, match=r"delta=1e-320 is too small.*use delta=0"):
         DROClassifier(cost="euclidean", order=order, delta=1e-320).fit(X, y)
+
+
+@pytest.mark.parametrize("scale", [1e-100, 1e-200, 1e-310])
+def test_rows_whose_squares_vanish_are_refused(scale):
+    """The default fit ended in a cost matrix with NaN, or in a constant model without a word."""
+    with pytest.raises(ValueError, match="scale the columns"):
+        DROClassifier().fit(scale * X, Y)
+
+
+def test_a_norm_of_another_exponent_is_refused_for_three_classes():
+    """It ended in KeyError: 3."""
+    labels = np.arange(20) % 3
+    for delta in (0.1, "cv"):
+        with pytest.raises(ValueError, match="p = 1, 2 or inf"):
+            DROClassifier(cost=Norm(3), delta=delta).fit(X, labels)

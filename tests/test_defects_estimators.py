@@ -297,7 +297,7 @@ def test_an_interrupted_fit_leaves_the_earlier_one(monkeypatch, kind, error):
     model = kind(cost="euclidean").fit(pd.DataFrame(X, columns=list("abc")), y)
     before = dict(vars(model))
 
-    def interrupted(self, problem, start=None):
+    def interrupted(self, problems, deltas, starts=None, *, tols=None):
         raise error
 
     monkeypatch.setattr(Exact, "solve", interrupted)

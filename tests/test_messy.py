@@ -1,4 +1,4 @@
-"""Messy tables are read as docs/tables.md says: none is misread in silence."""
+"""Messy tables are read as docs/cli.md says: none is misread in silence."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from otdro.cli.errors import UserError  # noqa: E402
 from otdro.cli.options import Learning  # noqa: E402
 from otdro.cli.preparing import prepared  # noqa: E402
 
-PAGE = Path(__file__).parent.parent / "docs" / "tables.md"
+PAGE = Path(__file__).parent.parent / "docs" / "cli.md"
 
 
 @pytest.mark.parametrize("name", TABLES)

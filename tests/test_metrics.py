@@ -279,3 +279,23 @@ def test_memory_stays_below_the_square_of_the_rows():
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 8000**2  # bytes: an eighth of one n x n array
+
+
+@pytest.mark.parametrize("value", [0.0, 3.0, 1e6])
+def test_eigen_with_a_constant_column_follows_the_others(value):
+    """With one more column its ridges tied with the only direction that tells classes apart."""
+    rng = np.random.default_rng(0)
+    for d in (1, 3):
+        X = rng.normal(size=(20, d))
+        y = np.where(X[:, 0] + rng.normal(size=20) > 0, 1, -1)
+        Q = np.linalg.qr(rng.normal(size=(d, d)))[0]
+        turn = np.eye(d + 1)
+        turn[:d, :d] = Q
+        fits = [
+            Eigen().fit(np.column_stack([rows, np.full(20, value)]), y).metric_
+            for rows in (X, X + 100, 7 * X, X @ Q)
+        ]
+        fits[3] = turn @ fits[3] @ turn.T
+        for metric in fits[1:]:
+            assert_allclose(metric, fits[0], atol=1e-6)
+        assert fits[0][0, 0] > fits[0][d, d]

@@ -15,7 +15,6 @@ from otdro.pairs import (
     Listed,
     Opposite,
     Pairs,
-    distinct_rows,
     from_graph,
     from_indices,
     from_labels,
@@ -259,21 +258,3 @@ def test_opposite_and_pairs_check_row_numbers():
     pairs = Pairs(Listed(np.array([[0, 1]])), Opposite(np.arange(4), np.array([0, 0, 1, 1])))
     with pytest.raises(ValueError, match="cannot-link pair names row 3"):
         pairs.check(3)
-
-
-def test_distinct_rows_are_those_of_numpy_in_its_order():
-    rng = np.random.default_rng(0)
-    rows = np.vstack([rng.integers(-2, 3, (200, 3)) * 1.5, rng.normal(size=(20, 3)) * 1e-300])
-    rows[rows == 0] *= -1
-    np.testing.assert_array_equal(distinct_rows(rows), np.unique(rows, axis=0))
-    assert len(distinct_rows(rows)) < len(rows)
-
-
-@pytest.mark.parametrize("repeated", [False, True])
-def test_distinct_rows_of_many_columns_are_in_the_order_of_all_of_them(repeated):
-    rows = np.random.default_rng(0).normal(size=(30, 300))
-    rows[4, 0] = -0.0
-    if repeated:
-        rows[7] = rows[3]
-        rows[8, :50] = rows[2, :50]
-    np.testing.assert_array_equal(distinct_rows(rows), np.unique(rows + 0.0, axis=0))

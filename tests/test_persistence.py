@@ -3,6 +3,7 @@
 import pickle
 import subprocess
 import sys
+import zipfile
 
 import numpy as np
 import pytest
@@ -64,3 +65,16 @@ def test_the_package_is_the_command_line_too():
         [sys.executable, "-m", "otdro", "--version"], capture_output=True, text=True, check=False
     )
     assert done.stdout.strip() == otdro.__version__
+
+
+def test_a_model_of_another_version_is_refused_with_what_to_do(tmp_path):
+    model = otdro.DROClassifier(cost="euclidean", delta=0.1).fit([[0.0], [1.0]], ["a", "b"])
+    otdro.save(model, tmp_path / "new.skops")
+    with (
+        zipfile.ZipFile(tmp_path / "new.skops") as new,
+        zipfile.ZipFile(tmp_path / "old.skops", "w") as old,
+    ):
+        for name in new.namelist():
+            old.writestr(name, new.read(name).replace(b"otdro.estimators.", b"otdro.estimators.x"))
+    with pytest.raises(ValueError, match=r"saved by another version of otdro .*Fit it again"):
+        otdro.load(tmp_path / "old.skops")

@@ -207,5 +207,5 @@ def test_settings_survive():
 def test_the_how_to_page_holds_the_recipes(name):
     root = Path(__file__).parents[1]
     recipe = (root / "examples" / name).read_text()
-    assert f"```python\n{recipe}```" in (root / "docs" / "howto_custom.md").read_text()
+    assert f"```python\n{recipe}```" in (root / "docs" / "custom.md").read_text()
     exec(compile(recipe, name, "exec"), {"__name__": "__main__"})

@@ -9,13 +9,12 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.spatial.distance import cdist, pdist, squareform
+from scipy.spatial.distance import cdist
 from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.neighbors import NearestNeighbors
 from sklearn.utils import check_random_state
@@ -26,27 +25,12 @@ from .design import WRITTEN_UP_TO, Design, as_dense
 
 Array = NDArray[Any]
 
-#: Pairs whose differences are in memory at a time.
-BLOCK = 2**14
-#: Entries of differences of dense rows that are squared at a time.
-CACHED = 2**16
-#: Pairs drawn for those wanted, as some coincide: a multiple and a few.
-MORE, SPARE = 1.1, 10
-
-
-def _few_columns(X: Any, pairs: int) -> Iterator[slice]:
-    """Yield the columns of dense rows in parts whose differences stay in the cache."""
-    d = X.shape[1]
-    step = d if hasattr(X, "toarray") else max(1, CACHED // max(pairs, 1))
-    for start in range(0, d, step):
-        yield slice(start, min(start + step, d))
-
-
-def _column_squares(D: Any) -> Array:
-    """Return the sum of squares of every column."""
-    if hasattr(D, "toarray"):
-        return np.asarray(D.power(2).sum(axis=0))
-    return np.asarray(np.einsum("ij,ij->j", D, D))
+#: Entries of differences of rows that are in memory at a time: 8 MB.
+BLOCK = 2**20
+#: Pairs drawn for each one wanted, as some coincide.
+MORE = 1.1
+#: Pairs drawn besides.
+SPARE = 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,24 +43,28 @@ class Listed:
         return len(self.index)
 
     def scatter(self, X: Array) -> Array:
-        """Return the mean of (x_i - x_j)(x_i - x_j)', a block of pairs at a time."""
-        # differences, not the Laplacian X'(D - W)X: duplicates must give exactly zero
+        """Return the mean of (x_i - x_j)(x_i - x_j)'."""
         S = np.zeros((X.shape[1], X.shape[1]))
-        for start in range(0, len(self), BLOCK):
-            i, j = self.index[start : start + BLOCK].T
-            D = X[i] - X[j]
+        for D in self._differences(X):
             S += D.T @ D
         return S / len(self)
 
     def squares(self, X: Array) -> Array:
         """Return the mean of (x_i - x_j)^2 for each column, the diagonal of ``scatter``."""
         total = np.zeros(X.shape[1])
-        for start in range(0, len(self), BLOCK):
-            i, j = self.index[start : start + BLOCK].T
-            for columns in _few_columns(X, len(i)):
-                some = X[:, columns]
-                total[columns] += _column_squares(some[i] - some[j])
+        for D in self._differences(X):
+            total += (D * D).sum(axis=0)
         return total / len(self)
+
+    def _differences(self, X: Array) -> Iterator[Array]:
+        """Yield x_i - x_j, a block of pairs at a time.
+
+        Not the Laplacian X'(D - W)X: duplicates must give exactly zero.
+        """
+        step = max(1, BLOCK // X.shape[1])
+        for start in range(0, len(self), step):
+            i, j = self.index[start : start + step].T
+            yield X[i] - X[j]
 
     def sample(self, limit: int, rng: np.random.RandomState) -> Array:
         """Return the pairs, or ``limit`` of them at random if there are more."""
@@ -183,15 +171,15 @@ def key(index: Array, n: int) -> Array:
     return np.asarray(low.astype(np.int64) * n + high)
 
 
-#: Rows that suffice to make pairs from, or so many a column where that is more: the scatter of
-#: pairs is known well enough from these, and neighbours are expensive to find.
-TEACH_ON, PER_COLUMN = 2_000, 10
+#: Rows that suffice to make pairs from: the scatter of pairs is known well enough from these, and
+#: neighbours are expensive to find.
+TEACH_ON = 2_000
+#: Rows per column, where that is more.
+PER_COLUMN = 10
 #: Rows that are used at most, those without labels too.
 TEACH_UP_TO = 5_000
 #: The same where a row has many columns: a table of all pairs of rows takes part.
 WIDE_UP_TO = 1_000
-#: Columns by which rows of many columns are put in order where these tell all of them apart.
-COMPARED_FIRST, MANY_COLUMNS = 8, 256
 #: Decimals to which sketches of equal rows agree.
 DIGITS = 9
 
@@ -228,36 +216,9 @@ def teaching_rows(X: Any, y: Array, weights: Array) -> tuple[Any, Array]:
         X = X[first]
         thin = hasattr(X, "toarray")
         return (sparse.csr_array(X) if thin else np.asarray(X, dtype=float)), y[first]
-    rows = distinct_rows(np.asarray(np.column_stack([as_dense(X), y]), dtype=float))
+    # -0.0 + 0.0 = 0.0
+    rows = np.unique(np.column_stack([as_dense(X), y]).astype(float) + 0.0, axis=0)
     return rows[:, :-1], rows[:, -1]
-
-
-def distinct_rows(rows: Array) -> Array:
-    """Return the distinct rows of a float64 array, in the order of their first entries that differ.
-
-    Where a few of many columns tell all rows apart, no others are compared.
-    """
-    rows = np.ascontiguousarray(rows) + 0.0  # -0.0 + 0.0 = 0.0
-    if rows.shape[1] > MANY_COLUMNS:
-        first = _ordered_strings(rows[:, :COMPARED_FIRST])
-        order = np.argsort(first)
-        if (first[order][1:] != first[order][:-1]).all():
-            return rows[order]
-    rows = rows[np.argsort(_ordered_strings(rows))]
-    new = np.append(True, (rows[1:] != rows[:-1]).any(axis=1))
-    return rows[new]
-
-
-def _ordered_strings(rows: Array) -> Array:
-    """Return a string of bytes per row, in the order of the rows.
-
-    The bytes of a positive number with its sign bit set, and those of a negative one with all bits
-    turned, have the order of the numbers.
-    """
-    bits = np.ascontiguousarray(rows).view(np.int64)
-    ordered = np.where(bits < 0, ~bits, bits ^ np.iinfo(np.int64).min).view(np.uint64)
-    strings = np.ascontiguousarray(ordered.astype(">u8"))
-    return strings.view(np.dtype((np.void, 8 * rows.shape[1]))).ravel()
 
 
 #: Pairs up to which neighbours are read off a table of all distances: no tree pays there.
@@ -268,73 +229,38 @@ LEAST_LINKS = 15
 
 @dataclass(frozen=True, eq=False)
 class NeighbourSearch:
-    """The k nearest rows, exactly (scikit-learn) or not (pynndescent)."""
+    """The k nearest rows, exactly or (pynndescent) not."""
 
     X: Array
     k: int
     approximate: bool
     rng: np.random.RandomState
 
-    def within(self, rows: Array) -> Array:
-        """Return pairs (row, near row) among ``rows``, a row not being its own neighbour."""
-        k = min(self.k, len(rows) - 1)
+    def nearest(self, rows: Array, others: Array) -> Array:
+        """Return pairs (row, near row), the second among ``others``.
+
+        Where both are the same object, no row is its own neighbour.
+        """
+        own = rows is others
+        k = min(self.k, len(others) - own)
         if k < 1:
             return np.empty((0, 2), dtype=int)
+        U, V = self.X[rows], self.X[others]
         if self.approximate:
-            near = self._index(self.X[rows], k + 1).neighbor_graph[0]
-            return _link(rows, rows, _others(near, k))
-        if len(rows) ** 2 <= TABLE_UP_TO:
-            distance = self._squares_among(rows)
-            np.fill_diagonal(distance, np.inf)
-            return _link(rows, rows, np.argpartition(distance, k - 1, axis=1)[:, :k])
-        return _link(rows, rows, NearestNeighbors(n_neighbors=k).fit(self.X[rows]).kneighbors()[1])
-
-    def across(self, codes: Array) -> Array:
-        """Return pairs (row, near row) of different classes, given by their codes."""
-        parts = [(np.flatnonzero(codes == c), np.flatnonzero(codes != c)) for c in np.unique(codes)]
-        if len(parts) == 2 and not self.approximate and _tabled(*parts[0]):
-            # each of two classes asks for the distances to the other
-            table = self._squares(*parts[0])
-            tables = [table, np.ascontiguousarray(table.T)]
-            pairs = zip(parts, tables, strict=True)
-            return np.concatenate([self._read_off(*part, square) for part, square in pairs])
-        return np.concatenate([self.between(*part) for part in parts])
-
-    def between(self, rows: Array, others: Array) -> Array:
-        """Return pairs (row, near row), the second among ``others``."""
-        k = min(self.k, len(others))
-        if k < 1:
-            return np.empty((0, 2), dtype=int)
-        if self.approximate:
-            near = self._index(self.X[others], k).query(self.X[rows], k=k)[0]
-        elif _tabled(rows, others):
-            return self._read_off(rows, others, self._squares(rows, others))
+            index = self._index(V, k + own)
+            near = _others(index.neighbor_graph[0], k) if own else index.query(U, k=k)[0]
+        elif len(rows) * len(others) <= TABLE_UP_TO:
+            wide = sparse.issparse(U) or U.shape[1] > WRITTEN_UP_TO
+            distance = euclidean_distances(U, V) if wide else cdist(U, V)
+            if own:
+                np.fill_diagonal(distance, np.inf)
+            near = np.argpartition(distance, k - 1, axis=1)[:, :k]
         else:
-            index = NearestNeighbors(n_neighbors=k).fit(self.X[others])
-            near = index.kneighbors(self.X[rows])[1]
-        return _link(rows, others, near)
-
-    def _read_off(self, rows: Array, others: Array, squares: Array) -> Array:
-        """Return the pairs of ``between`` from a table of the squared distances."""
-        k = min(self.k, len(others))
-        return _link(rows, others, np.argpartition(squares, k - 1, axis=1)[:, :k])
-
-    def _squares_among(self, rows: Array) -> Array:
-        """Return the squared distances among some rows; of dense ones each is found once."""
-        if sparse.issparse(self.X) or self.X.shape[1] > WRITTEN_UP_TO:
-            return self._squares(rows, rows)
-        return np.asarray(squareform(pdist(self.X[rows], "sqeuclidean")))
-
-    def _squares(self, rows: Array, others: Array) -> Array:
-        """Return the squared distances of some rows to others."""
-        if sparse.issparse(self.X) and self.X.shape[0] ** 2 <= TABLE_UP_TO:
-            return self._table[np.ix_(rows, others)]
-        return _squares(self.X[rows], self.X[others])
-
-    @cached_property
-    def _table(self) -> Array:
-        """The squared distances of all sparse rows: one product takes less than its parts."""
-        return _squares(self.X, self.X)
+            near = NearestNeighbors(n_neighbors=k).fit(V).kneighbors(None if own else U)[1]
+        i, j = np.repeat(rows, near.shape[1]), near.ravel()
+        # an approximate search may miss some (-1)
+        i, j = i[j >= 0], others[j[j >= 0]]
+        return np.asarray(np.column_stack([i, j])[i != j])
 
     def _index(self, X: Array, k: int) -> Any:
         try:
@@ -345,25 +271,6 @@ class NeighbourSearch:
             ) from None
         seed = self.rng.randint(2**31 - 1)
         return NNDescent(X, n_neighbors=min(max(k, LEAST_LINKS), len(X)), random_state=seed)
-
-
-def _tabled(rows: Array, others: Array) -> bool:
-    """Whether a table of the distances between some rows and others pays."""
-    return len(rows) * len(others) <= TABLE_UP_TO
-
-
-def _squares(U: Any, V: Any) -> Array:
-    """Return all squared distances."""
-    if sparse.issparse(U) or U.shape[1] > WRITTEN_UP_TO:
-        return np.asarray(euclidean_distances(U, V, squared=True))
-    return np.asarray(cdist(U, V, "sqeuclidean"))
-
-
-def _link(rows: Array, others: Array, near: Array) -> Array:
-    """Return the pairs (rows[i], others[near[i, l]]), leaving out missing (-1) and self pairs."""
-    i, j = np.repeat(rows, near.shape[1]), near.ravel()
-    i, j = i[j >= 0], others[j[j >= 0]]
-    return np.asarray(np.column_stack([i, j])[i != j])
 
 
 def _others(near: Array, k: int) -> Array:
@@ -385,8 +292,8 @@ MAX_PAIRS = 20_000
 def generator(random_state: Any) -> np.random.RandomState:
     """Return the generator of a seed; None is the seed 0, so that a fit repeats."""
     seed = 0 if random_state is None else random_state
-    found: np.random.RandomState = check_random_state(seed)
-    return found
+    rng: np.random.RandomState = check_random_state(seed)
+    return rng
 
 
 def from_labels(
@@ -432,13 +339,18 @@ def from_labels(
         rows = rows[np.sort(rng.choice(len(rows), max_rows, replace=False))]
     search = NeighbourSearch(X[rows], int(k), approximate, rng)
     codes = codes[rows]
+    every = np.arange(len(rows))
     if kind == "nearest":
-        near = search.within(np.arange(len(rows)))
+        near = search.nearest(every, every)
         same = codes[near[:, 0]] == codes[near[:, 1]]
         must, cannot = near[same], near[~same]
     else:
-        must = np.concatenate([search.within(np.flatnonzero(codes == c)) for c in np.unique(codes)])
-        cannot = search.across(codes) if kind == "each" else np.empty((0, 2), dtype=int)
+        members = [np.flatnonzero(codes == c) for c in np.unique(codes)]
+        must = np.concatenate([search.nearest(own, own) for own in members])
+        cannot = np.empty((0, 2), dtype=int)
+        if kind == "each":
+            far = [search.nearest(own, np.setdiff1d(every, own)) for own in members]
+            cannot = np.concatenate(far)
     apart = Opposite(rows, codes) if kind == "opposite" else Listed(rows[_once(cannot)])
     return Pairs(Listed(rows[_once(must)]), apart)
 
@@ -517,9 +429,9 @@ def resolve(pairs: Any, n_rows: int, labels: Any = None) -> Pairs:
         raise TypeError(
             f"pairs must be a Pairs, two index arrays or a graph, got {type(pairs).__name__}."
         )
-    found: Pairs = pairs if isinstance(pairs, Pairs) else from_graph(pairs, labels)
-    found.check(n_rows)
-    return found
+    made: Pairs = pairs if isinstance(pairs, Pairs) else from_graph(pairs, labels)
+    made.check(n_rows)
+    return made
 
 
 def target_kind(y: Array, task: str = "auto") -> str:

@@ -100,6 +100,10 @@ def load(path: Any) -> Any:
     try:
         unknown = skops.io.get_untrusted_types(file=path)
         model = None if _strange(unknown) else skops.io.load(path, trusted=unknown)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(
+            f"{path} was saved by another version of otdro ({error}). Fit it again."
+        ) from None
     except Exception as error:
         # a damaged archive raises errors of zipfile, zlib, json, numpy and skops
         raise ValueError(

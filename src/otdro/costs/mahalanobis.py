@@ -52,7 +52,7 @@ class Mahalanobis(Cost):
 
     @property
     def _definite(self) -> Written | LowRank:
-        return self.matrix if self.structured else Written.of(self.matrix)
+        return self.matrix if self.structured else Written(self.matrix)
 
     def check(self, n_features: int) -> None:
         """Refuse a matrix that is not square, symmetric, positive definite or of another size."""
@@ -102,26 +102,16 @@ class Mahalanobis(Cost):
 SYMMETRIC = 1e-10
 
 
-@dataclass(frozen=True, eq=False)
 class Written:
     """The matrix Lam = LL' of shape (d, d), L lower triangular; along the last axis of arrays."""
 
-    entries: Array
-
-    @classmethod
-    def of(cls, matrix: Any) -> Written:
-        """Return a matrix as given by a user; refuse one that is not square or not finite."""
-        entries = np.asarray(matrix, dtype=float)
-        if entries.ndim != 2 or entries.shape[0] != entries.shape[1]:
-            raise ValueError(f"the cost matrix must be square, got shape {entries.shape}.")
-        if not np.isfinite(entries).all():
+    def __init__(self, matrix: Any) -> None:
+        self.entries = np.asarray(matrix, dtype=float)
+        self.shape = self.entries.shape
+        if self.entries.ndim != 2 or self.shape[0] != self.shape[1]:
+            raise ValueError(f"the cost matrix must be square, got shape {self.shape}.")
+        if not np.isfinite(self.entries).all():
             raise ValueError("the cost matrix has NaN or infinite entries.")
-        return cls(entries)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """(d, d)."""
-        return self.entries.shape
 
     @cached_property
     def factor(self) -> Array:
@@ -154,10 +144,10 @@ class Written:
 
     def _solved(self, w: Array, trans: str = "N") -> Array:
         columns = w.reshape(-1, w.shape[-1]).T
-        found: Array = solve_triangular(  # type: ignore[call-overload]
+        solution: Array = solve_triangular(  # type: ignore[call-overload]
             self.factor, columns, lower=True, trans=trans
         )
-        return found.T.reshape(w.shape)
+        return solution.T.reshape(w.shape)
 
 
 @dataclass(frozen=True, eq=False)
@@ -243,11 +233,11 @@ class LowRank:
         """Return the unit eigenvectors to the least and the largest eigenvalue, from products."""
         d = self.shape[0]
         start = np.random.default_rng(0).standard_normal(d)
-        found = []
+        vectors = []
         for product in (self.solve, self.__matmul__):
             operator = LinearOperator((d, d), matvec=product, dtype=float)
-            found.append(eigsh(operator, k=1, which="LA", v0=start)[1][:, 0])
-        return found[0], found[1]
+            vectors.append(eigsh(operator, k=1, which="LA", v0=start)[1][:, 0])
+        return vectors[0], vectors[1]
 
     def check(self) -> None:
         """Refuse parts that do not fit together or a matrix that is not positive definite."""
@@ -318,8 +308,8 @@ def shortest(factor: Any, beta: Array) -> Array:
     """Return the shortest theta with L theta = beta; a factor without structure is triangular."""
     if isinstance(factor, StructuredFactor):
         return factor.shortest(beta)
-    found: Array = solve_triangular(factor, beta, lower=True)
-    return found
+    theta: Array = solve_triangular(factor, beta, lower=True)
+    return theta
 
 
 def blend(matrices: Sequence[Any], weights: Sequence[float] | Array) -> Any:
@@ -328,12 +318,8 @@ def blend(matrices: Sequence[Any], weights: Sequence[float] | Array) -> Any:
         return np.einsum("c,cij->ij", np.asarray(weights), np.stack([*map(written, matrices)]))
     pairs = list(zip(matrices, weights, strict=True))
     diagonal = sum((w * m.diagonal for m, w in pairs), np.zeros(matrices[0].shape[0]))
-    parts = [(m.components, np.sqrt(w)) for m, w in pairs if w > 0]
-    ends = np.cumsum([F.shape[1] for F, _ in parts]).tolist()
-    side_by_side = np.empty((len(diagonal), ends[-1]))
-    for (F, root), end in zip(parts, ends, strict=True):
-        np.multiply(F, root, out=side_by_side[:, end - F.shape[1] : end])
-    return LowRank(diagonal, side_by_side)
+    parts = [np.sqrt(w) * m.components for m, w in pairs if w > 0]
+    return LowRank(diagonal, np.hstack(parts))
 
 
 def written(matrix: Any) -> Array:
@@ -345,8 +331,8 @@ def written(matrix: Any) -> Array:
 def diagonal(matrix: Any) -> Array:
     """Return the diagonal of a matrix, structured or written out."""
     if is_structured(matrix):
-        found: Array = matrix.diagonal + np.einsum("ij,ij->i", matrix.components, matrix.components)
-        return found
+        entries: Array = matrix.diagonal + (matrix.components**2).sum(axis=1)
+        return entries
     return np.diag(np.asarray(matrix, dtype=float))
 
 
@@ -362,8 +348,8 @@ def of_diagonal(a: Array) -> LowRank:
 
 def _scaled(a: Array, v: Array) -> Array:
     """Return diag(a) v."""
-    found: Array = a * v if v.ndim == 1 else a[:, None] * v
-    return found
+    product: Array = a * v if v.ndim == 1 else a[:, None] * v
+    return product
 
 
 #: The least shrinkage: it keeps the matrix positive definite where what was learned is not.

@@ -40,6 +40,7 @@ class Norm(Cost):
     @property
     def dual_p(self) -> float:  # type: ignore[override]
         """The exponent q of the dual norm, 1/p + 1/q = 1."""
+        self.check(0)
         return float(_DUAL[self.p])
 
     def check(self, n_features: int) -> None:
@@ -53,7 +54,7 @@ class Norm(Cost):
 
     def dual_norm(self, w: Array) -> Array:
         """Return the l_q norm, 1/p + 1/q = 1."""
-        return np.linalg.norm(w, ord=_DUAL[self.p], axis=-1)
+        return np.linalg.norm(w, ord=self.dual_p, axis=-1)
 
     def direction(self, w: Array) -> Array:
         """Return a unit vector v with the largest <w, v>.

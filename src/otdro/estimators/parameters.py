@@ -192,6 +192,8 @@ def fit_price(estimator: Any, name: str, support: Any) -> float:
 
 #: Entries up to which sums of squares of rows, and products of two, stay finite.
 LARGEST = 1e75
+#: The largest entry from which on sums of squares of rows, and products of two, are not zero.
+SMALLEST = 1e-75
 #: Names of columns that an error quotes, at most.
 SHOWN = 5
 
@@ -271,7 +273,7 @@ def check_names(rows: Any, name: str, names: Array | None) -> None:
 
 
 def check_magnitude(X: Any) -> None:
-    """Refuse rows whose squares are beyond the largest number."""
+    """Refuse rows whose squares are beyond the largest number, or below the smallest."""
     if library(X) is not None:
         return
     if isinstance(X, np.ndarray) and X.flags.forc:
@@ -279,9 +281,14 @@ def check_magnitude(X: Any) -> None:
         with np.errstate(over="ignore", invalid="ignore"):
             squares = float(every @ every)
         # one pass where two would be needed: no entry is above the sum of squares, or 1
-        if squares <= LARGEST:
+        if SMALLEST <= squares <= LARGEST:
             return
     largest = max(abs(float(X.max())), abs(float(X.min())))
+    if 0 < largest < SMALLEST:
+        raise ValueError(
+            f"X has entries up to {largest:.3g} only, whose squares are below the smallest number: "
+            f"scale the columns so that some are above {SMALLEST:.0g}."
+        )
     if largest > LARGEST:
         raise ValueError(
             f"X has entries up to {largest:.3g}, whose squares are beyond the largest number: "

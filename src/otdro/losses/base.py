@@ -18,6 +18,20 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
+#: Scores beyond this are not sought.
+FAR = 2.0**50
+#: Doublings of a bracket from 1 up to ``FAR``.
+DOUBLINGS_TO_FAR = 50
+#: Cells of the scan of a row that may have several maxima.
+CELLS = 128
+#: Steps of a bracketed Newton iteration: halvings alone would leave 2^-60 of the bracket.
+STEPS = 60
+#: A step this small, relative to 1 + the shift, is rounding.
+STILL = 1e-15
+#: Doublings in search of a bracket for a loss without a largest slope.
+DOUBLINGS = 13
+#: Scores at which every loss is finite.
+NEARER = 1e4
 #: A slope that large, far out, has no limit.
 ENDLESS = 1e3
 #: Halvings of an interval of scores, from ``FAR`` to below rounding.
@@ -89,27 +103,20 @@ class Loss(BaseEstimator):  # type: ignore[misc]
             masses = [mass(weights, y < 0), mass(weights, y > 0)]
             y, weights = np.array([-1.0, 1.0]), np.array(masses)
         ones = namespace(y).ones_like(y)
-        low, high = min(-1.0, float(y.min())), max(1.0, float(y.max()))
-        while weights @ self.derivative(high * ones, y) < 0 and high < FAR:
-            high *= 2
-        while weights @ self.derivative(low * ones, y) > 0 and low > -FAR:
-            low *= 2
-        for _ in range(HALVINGS):
-            b = (low + high) / 2
-            if not low < b < high:
-                break
-            if weights @ self.derivative(b * ones, y) < 0:
-                low = b
-            else:
-                high = b
-        return (low + high) / 2
+        reach = max(1.0, abs(float(y.min())), abs(float(y.max())))
+
+        def falls(b: Array) -> Array:
+            return np.asarray(float(weights @ self.derivative(float(b) * ones, y)) < 0)
+
+        low, high = turning_point(falls, np.array(reach))
+        return float(low + high) / 2
 
     def constant_of_share(self, positive: Array) -> Array:
         """Return the best constants where the label +1 has these shares of the weight."""
         share = numpy(positive)
         labels = np.array([-1.0, 1.0])
-        found = [self.constant(labels, np.array([1 - p, p])) for p in share.tolist()]
-        return beside(np.array(found), positive)
+        constants = [self.constant(labels, np.array([1 - p, p])) for p in share.tolist()]
+        return beside(np.array(constants), positive)
 
     def slope_range(self, y: Array) -> SlopeRange:
         """Return the limits of dl/dz as z tends to -inf and to +inf; -inf or inf if none."""
@@ -126,16 +133,7 @@ class Loss(BaseEstimator):  # type: ignore[misc]
         ``room`` may hold the distances of the slope to the ends of its range, of which the slope
         itself says little near an end; a formula can use them.
         """
-        low, high = np.full(np.shape(slope), -1.0), np.full(np.shape(slope), 1.0)
-        for _ in range(DOUBLINGS_TO_FAR):
-            short, shy = self.derivative(low, y) > slope, self.derivative(high, y) < slope
-            if not (short | shy).any():
-                break
-            low, high = np.where(short, 2 * low, low), np.where(shy, 2 * high, high)
-        for _ in range(HALVINGS):
-            middle = (low + high) / 2
-            below = self.derivative(middle, y) < slope
-            low, high = np.where(below, middle, low), np.where(below, high, middle)
+        low, high = turning_point(lambda z: self.derivative(z, y) < slope, np.ones(np.shape(slope)))
         return (low + high) / 2
 
     def conjugate(self, a: Array, y: Array) -> Array:
@@ -161,19 +159,6 @@ class Loss(BaseEstimator):  # type: ignore[misc]
         return local_maxima(self, z, y, lam / np.square(w))
 
 
-#: Scores beyond this are not sought, and the doublings of a bracket from 1 up to it.
-FAR, DOUBLINGS_TO_FAR = 2.0**50, 50
-#: Cells of the scan of a row that may have several maxima.
-CELLS = 128
-#: Steps of a bracketed Newton iteration: halvings alone would leave 2^-60 of the bracket.
-STEPS = 60
-#: A step this small, relative to 1 + the shift, is rounding.
-STILL = 1e-15
-#: Doublings in search of a bracket for a loss without a largest slope, and scores that far out
-#: at which every loss is finite.
-DOUBLINGS, NEARER = 13, 1e4
-
-
 class Inner(NamedTuple):
     r"""Local maxima of :math:`s \mapsto \ell(z_i + s, y_i) - (\lambda/w_i^2) s^2`.
 
@@ -196,7 +181,12 @@ class Inner(NamedTuple):
 
 
 def local_maxima(loss: Loss, z: Array, y: Array, kappa: Any) -> Inner:
-    """Return the maximum of every row, or its two best local maxima, the larger shift first."""
+    """Return the maximum of every row, or its two best local maxima, the larger shift first.
+
+    A stationary point solves f(s) = l'(z + s) - 2 kappa s = 0, and a maximum is where f falls
+    through 0. All lie between the limits of l' over 2 kappa. Where 2 kappa >= smoothness the
+    problem is concave and f has one root; else there may be several, and a scan keeps two.
+    """
     kappa = np.broadcast_to(np.asarray(kappa, dtype=float), z.shape)
     low, high = _bracket(loss, z, y, kappa)
     several = 2 * kappa < loss.smoothness
@@ -216,6 +206,25 @@ def local_maxima(loss: Loss, z: Array, y: Array, kappa: Any) -> Inner:
     if not exists[1].any():
         return Inner(value[:1], shift[:1])
     return Inner(value, shift)
+
+
+def turning_point(holds: Callable[[Array], Array], reach: Array) -> tuple[Array, Array]:
+    """Return the last points at which a condition holds and the first at which it does not.
+
+    It holds up to some point and not beyond, one point per entry. The brackets begin at
+    ``-reach`` and ``reach`` and are doubled up to ``FAR`` times that.
+    """
+    low, high = -reach, reach
+    for _ in range(DOUBLINGS_TO_FAR):
+        short, shy = ~holds(low), holds(high)
+        if not (short | shy).any():
+            break
+        low, high = np.where(short, 2 * low, low), np.where(shy, 2 * high, high)
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        below = holds(middle)
+        low, high = np.where(below, middle, low), np.where(below, high, middle)
+    return low, high
 
 
 def slope_limit(loss: Loss, y: Array, sign: float) -> Array:
@@ -289,11 +298,11 @@ def _two_best(
     # the larger shift first, so that a branch keeps its place from one point to the next
     upper, lower = np.maximum(first, second), np.minimum(first, second)
     cells = (np.where(exists, upper, first), lower)
-    found = []
+    falls_at = []
     for cell in cells:
         left, right = (np.take_along_axis(grid, (cell + k)[None], axis=0)[0] for k in (0, 1))
-        found.append(_fall(loss, z, y, kappa, left, right))
-    shift = np.stack([found[0], np.where(exists, found[1], found[0])])
+        falls_at.append(_fall(loss, z, y, kappa, left, right))
+    shift = np.stack([falls_at[0], np.where(exists, falls_at[1], falls_at[0])])
     return shift, np.stack([np.ones_like(exists), exists])
 
 
@@ -303,8 +312,13 @@ Curve = Callable[[Array], tuple[Array, Array, Array]]
 
 @dataclass(frozen=True, eq=False)
 class Ends:
-    """Ends of the intervals of targets y: the target each belongs to, o, the largest |dl/dz|.
+    r"""Ends of the sublevel sets :math:`\ell(z, y) \le t`, intervals of scores.
 
+    An end is :math:`o z \le \psi(t)` with o = +1 or -1 and psi concave and increasing, the inverse
+    of the loss on one side of its minimum: linear in the model, only the scalar t is bent. A side
+    on which the loss does not grow has no end.
+
+    ``of`` is the target that each end belongs to, ``side`` is o, ``steepest`` the largest |dl/dz|;
     ``curve`` maps the levels t > 0, one per end, to psi, psi' and psi''.
     """
 
@@ -328,16 +342,10 @@ def inverted(loss: Loss, y: Array) -> Ends:
 def _bisected(loss: Loss, y: Array, side: Array, t: Array) -> tuple[Array, Array, Array]:
     """Return psi with l(o psi, y) = t where the loss grows with o z, and its derivatives."""
 
-    def beyond(v: Array) -> Array:
+    def within(v: Array) -> Array:
         z = side * v
-        return (side * loss.derivative(z, y) > 0) & (loss.value(z, y) > t)
+        return (side * loss.derivative(z, y) <= 0) | (loss.value(z, y) <= t)
 
-    low, high = np.full(len(t), -1.0), np.full(len(t), 1.0)
-    for _ in range(DOUBLINGS_TO_FAR):
-        low, high = np.where(beyond(low), 2 * low, low), np.where(beyond(high), high, 2 * high)
-    for _ in range(HALVINGS):
-        middle = (low + high) / 2
-        far = beyond(middle)
-        low, high = np.where(far, low, middle), np.where(far, middle, high)
+    high = turning_point(within, np.ones(len(t)))[1]
     first = 1 / np.abs(loss.derivative(side * high, y))
     return high, first, -loss.curvature(side * high, y) * first**3

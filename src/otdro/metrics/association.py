@@ -14,7 +14,7 @@ from ..costs.mahalanobis import check_shrinkage, of_diagonal, shrink
 from ..design import Design, column_scale, is_wide, mean
 from ..fences import fenced
 from ..pairs import target_kind
-from .base import Array, Made, Metric
+from .base import Array, Metric
 
 #: The least share of a feature's variance that counts as unexplained: with few rows a feature may
 #: separate them by chance, and its statistic would be without bound.
@@ -84,12 +84,6 @@ class Association(Metric):
         self.metric_ = self.shrunk(self.shrinkage)
         return self
 
-    def fit_sharing(self, X: Any, y: Any, unlabelled: Any, task: str, made: Made | None) -> Self:
-        """Fit to a target that may state its task; rows without labels cannot help."""
-        if self.task == "auto":
-            self.set_params(task=task)
-        return self.fit(X, y)
-
     def shrunk(self, shrinkage: float) -> Any:
         """Return the metric that another ``shrinkage`` gives, without learning again."""
         check_is_fitted(self, "solution_")
@@ -123,5 +117,5 @@ def statistic(X: Any, U: Array, k: int) -> Array:
     explained = np.sum(Design(X, center=mean(X, even)).adjoint(U) ** 2, axis=1)
     total = n * column_scale(X, even) ** 2
     share = np.divide(explained, total, out=np.zeros_like(total), where=total > 0)
-    found: Array = n / k * share / np.maximum(1 - share, LEAST_UNEXPLAINED)
-    return found
+    F: Array = n / k * share / np.maximum(1 - share, LEAST_UNEXPLAINED)
+    return F

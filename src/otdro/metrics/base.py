@@ -80,17 +80,15 @@ class Metric(BaseEstimator):  # type: ignore[misc]
     #: Whether all directions of rows of many columns teach it, not only those of their span.
     takes_wide: bool = False
 
-    def fit_with(self, X: Any, y: Any, unlabelled: Any) -> Self:
-        """Fit, with the help of rows without labels where they can help; here they cannot."""
-        fitted: Self = self.fit(X, y)
-        return fitted
-
     def fit_sharing(self, X: Any, y: Any, unlabelled: Any, task: str, made: Made | None) -> Self:
-        """Fit, with rows without labels if there are any, to a target that may state its task.
+        """Fit to a target that may state its task, with rows without labels where they can help.
 
         ``made`` keeps what learners of the same rows have made, for those that would make the same.
         """
-        return self.fit(X, y) if unlabelled is None else self.fit_with(X, y, unlabelled)
+        if getattr(self, "task", None) == "auto":
+            self.set_params(task=task)
+        fitted: Self = self.fit(X, y)
+        return fitted
 
     def shrunk(self, shrinkage: float) -> Array:
         """Return the metric that another ``shrinkage`` gives, without learning again."""
@@ -215,24 +213,20 @@ class MetricLearner(Metric):
             raise ValueError(f"{type(self).__name__}.fit needs y or pairs.")
         if y.dtype.kind == "f":
             assert_all_finite(y, input_name="y")
-        found = self.make_pairs(X, y)
-        found.check(X.shape[0])
-        return found
+        made = self.make_pairs(X, y)
+        made.check(X.shape[0])
+        return made
 
     def fit_sharing(self, X: Any, y: Any, unlabelled: Any, task: str, made: Made | None) -> Self:
         """Fit to the pairs of another learner where they are the same."""
+        if y is None or made is None:
+            return super().fit_sharing(X, y, unlabelled, task, made)
         if self.task == "auto":
             self.set_params(task=task)
-        if y is None or made is None:
-            return self.fit(X, y)
-        key = self.pair_settings()
+        key = (self.kind, self.k, self.task, self.approximate, self.random_state)
         if key not in made:
             made[key] = self.make_pairs(X, y)
         return self.fit(X, y, pairs=made[key])
-
-    def pair_settings(self) -> tuple[Any, ...]:
-        """Return what the pairs of this learner depend on, besides the data."""
-        return self.kind, self.k, self.task, self.approximate, self.random_state
 
     def make_pairs(self, X: Array, y: Array) -> Pairs:
         """Return the pairs that ``fit`` makes from labels or targets."""

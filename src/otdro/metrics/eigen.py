@@ -6,7 +6,8 @@ from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
 
-from .base import Array, MetricLearner, generalised_eigh
+from ..pairs import Pairs
+from .base import Array, MetricLearner, generalised_eigh, scatters
 
 
 @dataclass(eq=False, repr=False)
@@ -20,6 +21,16 @@ class Eigen(MetricLearner):
 
     _: KW_ONLY
     shrinkage: float = 0.4
+
+    def solve(self, X: Array, pairs: Pairs) -> Array:
+        """Return the solution for S_N without its ridge.
+
+        Along a direction in which no pair differs, as that of a constant column, the ridges alone
+        would decide, and could tie with a direction that tells the classes apart.
+        """
+        S_M, ridged = scatters(X, pairs)
+        S_N = pairs.cannot.scatter(X)
+        return self.program(S_M, S_N if S_N.any() else ridged)
 
     def program(self, S_M: Array, S_N: Array) -> Array:
         """Return vv'/nu, where S_N v = nu S_M v and v'S_M v = 1."""

@@ -70,10 +70,6 @@ class Spectral(Metric):
         self.metric_ = self.shrunk(self.shrinkage)
         return self
 
-    def fit_with(self, X: Any, y: Any, unlabelled: Any) -> Self:
-        """Fit to labelled and unlabelled rows together, unless classes are asked for."""
-        return self.fit(X, y) if self.within else self.fit(stacked(X, unlabelled))
-
     def of_covariance(self, C: Array) -> Self:
         """Learn from the covariance of rows that were added up elsewhere."""
         self.covariance_, self._directions = C, _of_matrix(C)
@@ -81,20 +77,23 @@ class Spectral(Metric):
         return self
 
     def fit_sharing(self, X: Any, y: Any, unlabelled: Any, task: str, made: Made | None) -> Self:
-        """Fit to the covariance of another one where it is the same."""
+        """Fit to labelled and unlabelled rows together, unless classes are asked for.
+
+        The covariance is that of another one of the same rows where it is the same.
+        """
         key = ("covariance", self.within)
         if made is not None and key in made:
-            return self.of_same_rows(made[key])
-        fitted = super().fit_sharing(X, y, unlabelled, task, made)
+            taught = made[key]
+            self.n_features_in_ = int(taught.metric_.shape[0])
+            self.covariance_, self._directions = taught.covariance_, taught._directions
+            self.metric_ = self.shrunk(self.shrinkage)
+            return self
+        if unlabelled is None or self.within:
+            self.fit(X, y)
+        else:
+            self.fit(stacked(X, unlabelled))
         if made is not None:
-            made[key] = fitted
-        return fitted
-
-    def of_same_rows(self, taught: Spectral) -> Self:
-        """Learn from what another one has learned from, its covariance."""
-        self.n_features_in_ = int(taught.metric_.shape[0])
-        self.covariance_, self._directions = taught.covariance_, taught._directions
-        self.metric_ = self.shrunk(self.shrinkage)
+            made[key] = self
         return self
 
     def _covariance(self, X: Any, y: Any) -> tuple[Any, Leading]:
@@ -106,17 +105,17 @@ class Spectral(Metric):
                 f"Spectral(power={self.power!r}, within={self.within!r}) learns from at most "
                 f"{WRITTEN_UP_TO} columns, and X has {X.shape[1]}: use power > 0 and within=False."
             )
-        found = leading(X)
-        return found, found
+        directions = leading(X)
+        return directions, directions
 
     def _exact_covariance(self, D: Array) -> tuple[Any, Leading]:
         """Return C of rows minus means, with its directions: those of the rows where few."""
         n, d = D.shape
-        found = of_rows(Design(D), n) if n < d else None
-        if found is not None and is_wide(D) and self.power > 0:
-            return found, found
+        directions = of_rows(Design(D), n) if n < d else None
+        if directions is not None and is_wide(D) and self.power > 0:
+            return directions, directions
         C = D.T @ D / n
-        return C, _of_matrix(C) if found is None else found
+        return C, _of_matrix(C) if directions is None else directions
 
     def _deviations(self, X: Array, y: Any) -> Array:
         """Return the rows minus their mean, or that of their class."""

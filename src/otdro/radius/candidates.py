@@ -73,11 +73,6 @@ class Candidates:
         even = Norm(2) if self.units is None else Mahalanobis(in_own_units(self.units))
         return within_reach(even, sample.X)
 
-    @property
-    def blends(self) -> bool:
-        """Whether the matrices of the candidates are to be blended."""
-        return self.learned is not None and self.learned.how == "blend"
-
     def costs(self, sample: Sample) -> list[Cost]:
         """Return the candidate costs, learned from the distinct rows of positive weight.
 
@@ -179,18 +174,15 @@ def _metric_lost(asked: Any, found: Any) -> bool:
 
 def resolve(cost: Any, X: Any, unlabelled: Array | None = None) -> Candidates:
     """Return the candidates that the parameter ``cost`` of an estimator stands for."""
-    found = _resolved(cost, X)
-    return found if found.cost is not None else replace(found, unlabelled=unlabelled)
-
-
-def _resolved(cost: Any, X: Any) -> Candidates:
     if isinstance(cost, str):
         if cost == "learned":
-            return _learnable(Learned(), X)
+            return _learnable(Learned(), X, unlabelled)
         if cost not in known.KNOWN:
             names = ", ".join([*known.KNOWN, "learned"])
             raise ValueError(f"unknown cost={cost!r}; known: {names}, a Cost or a metric learner.")
         cost = known.KNOWN[cost]
+    elif is_array(cost) and not isinstance(cost, type | Cost):
+        cost = Mahalanobis(np.asarray(cost, dtype=float))
     if isinstance(cost, Cost):
         if not cost.learns:
             cost.check(X.shape[1])
@@ -198,12 +190,10 @@ def _resolved(cost: Any, X: Any) -> Candidates:
     if isinstance(cost, type):
         name = cost.__name__
         raise TypeError(f"cost is the class {name}, not an object of it: use cost={name}().")
-    if is_array(cost):
-        return _resolved(Mahalanobis(np.asarray(cost, dtype=float)), X)
     if hasattr(cost, "matrices"):
-        return _learnable(cost, X)
+        return _learnable(cost, X, unlabelled)
     if hasattr(cost, "fit"):
-        return Candidates(learner=cost)
+        return Candidates(learner=cost, unlabelled=unlabelled)
     if callable(cost):
         return Candidates(cost=CallableCost(cost))
     raise TypeError(
@@ -212,19 +202,19 @@ def _resolved(cost: Any, X: Any) -> Candidates:
     )
 
 
-def _learnable(learned: Learned, X: Any) -> Candidates:
+def _learnable(learned: Learned, X: Any, unlabelled: Array | None) -> Candidates:
     """Return the candidates, of rows of many columns those whose matrices are structured."""
     n, d = X.shape
     # learners that the user names are taken as far as they go
     if not is_wide(X) or (learned.learners is not None and d <= WRITTEN_UP_TO):
-        return Candidates(learned=learned)
+        return Candidates(learned=learned, unlabelled=unlabelled)
     wide = learned.wide()
     most = f"the {WRITTEN_UP_TO}" if d > WRITTEN_UP_TO else f"the {n} rows and {FEW_ROWS_UP_TO}"
     many = f"X has {d} columns, more than {most} up to which a full matrix is learned"
     if wide.learners:
         kept = " and ".join(dict.fromkeys(type(learner).__name__ for learner in wide.learners))
         note = f"{many}, so the learned ones are structured, by {kept}."
-        return Candidates(learned=wide, note=note)
+        return Candidates(learned=wide, unlabelled=unlabelled, note=note)
     note = f"{many}, so the cost is Euclidean."
     warnings.warn(f"{note} Set cost='euclidean' to choose that.", UserWarning, stacklevel=2)
     return Candidates(cost=Norm(2), note=note)

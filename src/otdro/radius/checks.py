@@ -24,6 +24,7 @@ from ..arrays import (
 )
 from ..costs import Cost
 from ..losses import Loss
+from ..problem import Sample
 
 Array = NDArray[Any]
 
@@ -31,8 +32,10 @@ Array = NDArray[Any]
 LARGEST = 1e75
 
 
-def validated(X: Any, y: Any, loss: Any, sample_weight: Any) -> tuple[Loss, Any, Array, Array]:
-    """Return loss, rows, targets (labels -1/+1) and weights with sum 1, or say what is wrong."""
+def checked_sample(
+    X: Any, y: Any, loss: Any, cost: Any, order: Any, sample_weight: Any, fit_intercept: bool
+) -> tuple[Sample, Cost, int]:
+    """Return rows with targets or labels -1/+1, the cost and its order, or say what is wrong."""
     loss = losses.resolve(loss)
     X, y = checked_pair(X, y)
     known = set(namespace(y).unique_values(y).tolist())
@@ -49,7 +52,15 @@ def validated(X: Any, y: Any, loss: Any, sample_weight: Any) -> tuple[Loss, Any,
         weights = as_float(check_vector(sample_weight, X, "sample_weight"))
     if not weights.sum() > 0:
         raise ValueError("sample_weight leaves no row with positive weight.")
-    return loss, X, y, weights / weights.sum()
+    if isinstance(cost, str) and cost in costs.KNOWN:
+        cost = costs.KNOWN[cost]
+    elif is_array(cost):
+        cost = costs.Mahalanobis(np.asarray(cost, dtype=float))
+    if not isinstance(cost, Cost):
+        raise ValueError(f"unknown cost={cost!r}; known: {', '.join(costs.KNOWN)}, or a Cost.")
+    cost.check(X.shape[1])
+    sample = Sample(X, [y], weights / weights.sum(), loss, fit_intercept)
+    return sample, cost, resolve_order(order, loss, cost)
 
 
 def checked_pair(X: Any, y: Any) -> tuple[Any, Array]:
@@ -94,17 +105,6 @@ def check_groups(groups: Any, n: int) -> Array | None:
             "group, or leave such rows out."
         )
     return found
-
-
-def resolve_cost(cost: Any) -> Cost:
-    """Return the cost that a name or a Cost stands for."""
-    if isinstance(cost, str) and cost in costs.KNOWN:
-        return costs.KNOWN[cost]
-    if isinstance(cost, Cost):
-        return cost
-    if is_array(cost):
-        return costs.Mahalanobis(np.asarray(cost, dtype=float))
-    raise ValueError(f"unknown cost={cost!r}; known: {', '.join(costs.KNOWN)}, or a Cost.")
 
 
 def is_array(cost: Any) -> bool:

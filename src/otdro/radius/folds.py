@@ -41,7 +41,7 @@ Array = NDArray[Any]
 Split = tuple[Array, Array]
 
 #: The gap, relative to the constant model's risk, to which models inside folds are solved at least.
-FOLD_TOL = 1e-4
+FOLD_TOL = 1e-5
 #: Folds of ``cv=None``, as in scikit-learn.
 DEFAULT_FOLDS = 5
 NO_PAIR = "every split of cv must be a pair (train, test) of arrays of row numbers, got {!r}."
@@ -230,7 +230,13 @@ def splits(
     """
     labels = codes(sample)
     classify = sample.loss.task == "classification"
-    count = _number_of_folds(cv, groups)
+    # where folds are made here, else ``cv`` says which rows they hold
+    count = None
+    if cv is None and groups is not None:
+        # scikit-learn's default for None, which would pass over the groups
+        count = DEFAULT_FOLDS
+    elif isinstance(cv, int | np.integer) and not isinstance(cv, bool):
+        count = int(cv)
     if count is not None:
         names = np.unique(labels) if classes is None else classes
         splitters = _folds(labels, count, classify, seed, repeats, names, groups)
@@ -296,16 +302,6 @@ def codes(sample: Sample) -> Array:
     """Return one label per row (the class number for one-vs-rest), or the target."""
     ys = [numpy(y) for y in sample.ys]
     return ys[0] if len(ys) == 1 else np.stack(ys).argmax(axis=0)
-
-
-def _number_of_folds(cv: Any, groups: Any) -> int | None:
-    """Return how many folds are to be made here, None where ``cv`` says which rows they hold."""
-    if cv is None and groups is not None:
-        # scikit-learn's default for None, which would pass over the groups
-        return DEFAULT_FOLDS
-    if isinstance(cv, int | np.integer) and not isinstance(cv, bool):
-        return int(cv)
-    return None
 
 
 def _folds(

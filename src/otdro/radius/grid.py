@@ -16,7 +16,7 @@ from ..duality import ZeroModel, local_threshold, zero_model
 from ..fences import fenced_rows
 from ..problem import Ball, Problem, Sample, Solution
 from ..solvers import Exact, Solver
-from .checks import check_deltas, resolve_cost, resolve_order, validated
+from .checks import check_deltas, checked_sample
 
 Array = NDArray[Any]
 
@@ -144,11 +144,7 @@ def path(
     >>> found.coef[:, 0].round(3).tolist()
     [0.0, 2.038]
     """
-    loss, X, y, weights = validated(X, y, loss, sample_weight)
-    cost = resolve_cost(cost)
-    cost.check(X.shape[1])
-    order = resolve_order(order, loss, cost)
-    sample = Sample(X, [y], weights, loss, fit_intercept)
+    sample, cost, order = checked_sample(X, y, loss, cost, order, sample_weight, fit_intercept)
     deltas = default_deltas(sample, cost, order) if deltas is None else check_deltas(deltas)
     solver = Exact(tol=tol, max_iter=max_iter)
     return tidy(sample, deltas, solve_path(sample, cost, order, deltas, solver))

@@ -28,7 +28,7 @@ from ..design import WRITTEN_UP_TO, Design
 from ..duality import require_lipschitz
 from ..problem import Ball, Sample
 from ..solvers import Exact
-from .checks import resolve_cost, resolve_order, validated
+from .checks import checked_sample
 from .grid import threshold
 
 Array = NDArray[Any]
@@ -108,11 +108,8 @@ def theory(
     >>> round(theory(X, y, loss="squared"), 4), round(theory(X[:100], y[:100], loss="squared"), 4)
     (0.005, 0.0121)
     """
-    loss, X, y, weights = validated(X, y, loss, sample_weight)
-    cost = resolve_cost(cost)
-    cost.check(X.shape[1])
-    order = resolve_order(order, loss, cost)
-    return theory_delta(Sample(X, [y], weights, loss, fit_intercept), cost, order, confidence)
+    sample, cost, order = checked_sample(X, y, loss, cost, order, sample_weight, fit_intercept)
+    return theory_delta(sample, cost, order, confidence)
 
 
 def theory_delta(sample: Sample, cost: Cost, order: int, confidence: float) -> float:
