@@ -252,6 +252,18 @@ def test_branches_and_labels_of_separable_rows_are_certified(order):
                 assert abs(found.objective - best) <= 2e-7
 
 
+@pytest.mark.parametrize("shape", [(30, 3), (40, 30), (20, 50)])
+def test_hinge_at_order_two_under_linf_converges(shape):
+    A, y, weights = blobs(*shape)
+    for kappa in (0.05, 1.0, 20.0):
+        for delta in (1e-3, 0.03, 0.3):
+            ball = Ball(Norm(np.inf), delta, 2, label_cost=kappa)
+            found = solution(Exact(1e-8), Problem(A, y, weights, Hinge(), ball))
+            best = reference.label_price(A, y, "hinge", 2, np.inf, kappa, delta)
+            assert found.converged
+            assert abs(found.objective - best) <= 1e-6
+
+
 @pytest.mark.parametrize(("loss", "order"), [("logistic", 1), ("hinge", 1), ("logistic", 2)])
 def test_a_constant_model_is_certified_at_once(loss, order):
     # half of all labels can be changed: both classes are alike

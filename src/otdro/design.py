@@ -33,9 +33,10 @@ from .memory import require_dense
 
 Array = NDArray[Any]
 
-#: The share of rows with an entry in a sparse column above which products may take it as dense, and
-#: the passes over a matrix of products from which they do.
-DENSE_COLUMN, DENSE_FROM = 0.1, 8
+#: The share of rows with an entry in a sparse column above which products may take it as dense.
+DENSE_COLUMN = 0.1
+#: The passes over a matrix of products from which they do.
+DENSE_FROM = 8
 
 
 def pair_products(X: Any, most: int) -> Any:
@@ -92,16 +93,18 @@ def written_product(A: Any, B: Any) -> Array:
     return np.asarray(found, dtype=float)
 
 
-#: Columns up to which matrices of d x d entries are formed, the second number from fewer rows than
-#: columns; above they are structured.
-WRITTEN_UP_TO, FEW_ROWS_UP_TO = 2_000, 256
+#: Columns up to which matrices of d x d entries are formed; above they are structured.
+WRITTEN_UP_TO = 2_000
+#: The same from fewer rows than columns.
+FEW_ROWS_UP_TO = 256
 #: Products of pairs of entries within rows that are kept.
 PRODUCTS_UP_TO = 2_000_000
 #: Bytes of a block of rows that is cast, centred or scaled at a time.
 BLOCK_BYTES = 2**21
-#: Entries, with zeros, up to which sparse rows are written out for a Gram matrix, and the share of
-#: entries that are not zero from which that is faster.
-SHORT_UP_TO, SHORT_SHARE = 500_000, 0.1
+#: Entries, with zeros, up to which sparse rows are written out for a Gram matrix.
+SHORT_UP_TO = 500_000
+#: The share of entries that are not zero from which that is faster.
+SHORT_SHARE = 0.1
 
 
 def is_wide(X: Any) -> bool:

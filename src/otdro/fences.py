@@ -103,5 +103,5 @@ def weighted_quantile(v: Array, weights: Array, q: float) -> Array:
     # rounding must not lift the quantile of equal weights by a place
     reached = weights[order].cumsum(0) >= q * weights.sum() * (1 - 1e-12)
     place = xp.take_along_axis(order, xp.argmax(as_float(reached), axis=0)[None], axis=0)
-    found: Array = xp.take_along_axis(v, place, axis=0)[0]
-    return found
+    quantile: Array = xp.take_along_axis(v, place, axis=0)[0]
+    return quantile

@@ -7,16 +7,22 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-#: Where the system tells of its memory, of the groups of this process, and of their limits.
-SYSTEM, GROUPS, LIMITS = Path("/proc/meminfo"), Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
+#: Where the system tells of its memory.
+SYSTEM = Path("/proc/meminfo")
+#: Where it tells of the control groups of this process.
+GROUPS = Path("/proc/self/cgroup")
+#: Where it tells of the limits of control groups.
+LIMITS = Path("/sys/fs/cgroup")
 #: Bytes for which the system is not asked: that takes longer than a small fit should.
 ASKED_FROM = 2**28
-#: float64 numbers per row that a fit holds at least: scores, slopes, curvatures, weights, targets;
-#: with folds the scores at all deltas too.
-PER_ROW, PER_ROW_WITH_FOLDS = 6, 20
-#: Matrices of d x d that a fit holds at least: the Newton system; with a learned cost also those
-#: of the candidates in every fold.
-MATRICES, MATRICES_LEARNED = 2, 12
+#: float64 numbers per row that a fit holds at least: scores, slopes, curvatures, weights, targets.
+PER_ROW = 6
+#: The same with folds, which have scores and slopes of their own.
+PER_ROW_WITH_FOLDS = 20
+#: Matrices of d x d that a fit holds at least: the Newton system.
+MATRICES = 2
+#: The same with a learned cost: also those of the candidates in every fold.
+MATRICES_LEARNED = 12
 
 
 def available_memory() -> int:

@@ -27,8 +27,10 @@ Array = NDArray[Any]
 
 #: Entries of differences of rows that are in memory at a time: 8 MB.
 BLOCK = 2**20
-#: Pairs drawn for those wanted, as some coincide: a multiple and a few.
-MORE, SPARE = 1.1, 10
+#: Pairs drawn for each one wanted, as some coincide.
+MORE = 1.1
+#: Pairs drawn besides.
+SPARE = 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,9 +171,11 @@ def key(index: Array, n: int) -> Array:
     return np.asarray(low.astype(np.int64) * n + high)
 
 
-#: Rows that suffice to make pairs from, or so many a column where that is more: the scatter of
-#: pairs is known well enough from these, and neighbours are expensive to find.
-TEACH_ON, PER_COLUMN = 2_000, 10
+#: Rows that suffice to make pairs from: the scatter of pairs is known well enough from these, and
+#: neighbours are expensive to find.
+TEACH_ON = 2_000
+#: Rows per column, where that is more.
+PER_COLUMN = 10
 #: Rows that are used at most, those without labels too.
 TEACH_UP_TO = 5_000
 #: The same where a row has many columns: a table of all pairs of rows takes part.
@@ -288,8 +292,8 @@ MAX_PAIRS = 20_000
 def generator(random_state: Any) -> np.random.RandomState:
     """Return the generator of a seed; None is the seed 0, so that a fit repeats."""
     seed = 0 if random_state is None else random_state
-    found: np.random.RandomState = check_random_state(seed)
-    return found
+    rng: np.random.RandomState = check_random_state(seed)
+    return rng
 
 
 def from_labels(
@@ -425,9 +429,9 @@ def resolve(pairs: Any, n_rows: int, labels: Any = None) -> Pairs:
         raise TypeError(
             f"pairs must be a Pairs, two index arrays or a graph, got {type(pairs).__name__}."
         )
-    found: Pairs = pairs if isinstance(pairs, Pairs) else from_graph(pairs, labels)
-    found.check(n_rows)
-    return found
+    made: Pairs = pairs if isinstance(pairs, Pairs) else from_graph(pairs, labels)
+    made.check(n_rows)
+    return made
 
 
 def target_kind(y: Array, task: str = "auto") -> str:

@@ -143,12 +143,12 @@ class Cost(BaseEstimator):  # type: ignore[misc]
         if len(free) == 0:
             still = Direction(0.0, np.zeros_like(move))
             return still, still
-        found = []
+        extremes = []
         for v in self._extreme_loadings(move[free], free):
             loadings = np.zeros_like(move)
             loadings[free] = signed(v)
-            found.append(Direction(float(self.norm(move * loadings)), loadings))
-        return found[0], found[1]
+            extremes.append(Direction(float(self.norm(move * loadings)), loadings))
+        return extremes[0], extremes[1]
 
     def _extreme_loadings(self, move: Array, free: Array) -> tuple[Array, Array]:
         """Return the eigenvectors of D Lam D to its least and largest eigenvalues."""

@@ -12,8 +12,10 @@ from sklearn.neighbors import NearestNeighbors
 
 from .base import Array, Cost
 
-#: The length of an edge between places that coincide, relative to the longest, and if all do.
-SHORTEST, TINY = 1e-12, 1e-300
+#: The length of an edge between places that coincide, relative to the longest edge.
+SHORTEST = 1e-12
+#: The longest edge that counts where all places coincide.
+TINY = 1e-300
 
 
 @dataclass(eq=False, repr=False)

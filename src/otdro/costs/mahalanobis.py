@@ -144,10 +144,10 @@ class Written:
 
     def _solved(self, w: Array, trans: str = "N") -> Array:
         columns = w.reshape(-1, w.shape[-1]).T
-        found: Array = solve_triangular(  # type: ignore[call-overload]
+        solution: Array = solve_triangular(  # type: ignore[call-overload]
             self.factor, columns, lower=True, trans=trans
         )
-        return found.T.reshape(w.shape)
+        return solution.T.reshape(w.shape)
 
 
 @dataclass(frozen=True, eq=False)
@@ -308,8 +308,8 @@ def shortest(factor: Any, beta: Array) -> Array:
     """Return the shortest theta with L theta = beta; a factor without structure is triangular."""
     if isinstance(factor, StructuredFactor):
         return factor.shortest(beta)
-    found: Array = solve_triangular(factor, beta, lower=True)
-    return found
+    theta: Array = solve_triangular(factor, beta, lower=True)
+    return theta
 
 
 def blend(matrices: Sequence[Any], weights: Sequence[float] | Array) -> Any:
@@ -331,8 +331,8 @@ def written(matrix: Any) -> Array:
 def diagonal(matrix: Any) -> Array:
     """Return the diagonal of a matrix, structured or written out."""
     if is_structured(matrix):
-        found: Array = matrix.diagonal + np.einsum("ij,ij->i", matrix.components, matrix.components)
-        return found
+        entries: Array = matrix.diagonal + (matrix.components**2).sum(axis=1)
+        return entries
     return np.diag(np.asarray(matrix, dtype=float))
 
 
@@ -348,8 +348,8 @@ def of_diagonal(a: Array) -> LowRank:
 
 def _scaled(a: Array, v: Array) -> Array:
     """Return diag(a) v."""
-    found: Array = a * v if v.ndim == 1 else a[:, None] * v
-    return found
+    product: Array = a * v if v.ndim == 1 else a[:, None] * v
+    return product
 
 
 #: The least shrinkage: it keeps the matrix positive definite where what was learned is not.

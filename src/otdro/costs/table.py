@@ -13,15 +13,20 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
-#: Lines and loadings that the text shows; the records hold all of them.
-ROWS, LOADINGS = 20, 5
-#: Letters of a name in a column of names, and at the end of a line.
-WIDEST, LONG = 40, 60
+#: Lines that the text shows; the records hold all of them.
+ROWS = 20
+#: Loadings of a direction that the text shows.
+LOADINGS = 5
+#: Letters of a name in a column of names.
+WIDEST = 40
+#: Letters of a name at the end of a line.
+LONG = 60
 #: Loadings that two decimals show as other than zero.
 SEEN = 0.005
-#: Prices that agree to these decimals keep the order of the columns, and extremes that agree to
-#: this share are the same in every direction.
-PRICE_DIGITS, EVEN = 12, 1e-9
+#: Prices that agree to these decimals keep the order of the columns.
+PRICE_DIGITS = 12
+#: Extremes that agree to this share are the same in every direction.
+EVEN = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,14 +79,14 @@ class CostTable:
     def _directions(self) -> list[str]:
         if self.most_expensive.price <= self.cheapest.price * (1 + EVEN):
             return [f"Every direction costs the same, {self.cheapest.price:.4g}."]
-        found = []
+        lines = []
         for word, direction in (
             ("Cheapest", self.cheapest),
             ("Most expensive", self.most_expensive),
         ):
-            found.append(f"{word} direction, price {direction.price:.4g}:")
-            found += self._loadings(direction.loadings)
-        return found
+            lines.append(f"{word} direction, price {direction.price:.4g}:")
+            lines += self._loadings(direction.loadings)
+        return lines
 
     def _loadings(self, loadings: Array) -> list[str]:
         order = np.argsort(-np.abs(loadings), kind="stable")
@@ -139,10 +144,10 @@ def moves(X: Any, scale: Any, d: int) -> Array:
         if rows.ndim != 2 or rows.shape[1] != d:
             raise ValueError(f"X has shape {rows.shape}, the cost {d} features.")
         return np.asarray(rows.std(axis=0))
-    found = np.broadcast_to(np.asarray(1.0 if scale is None else scale, dtype=float), (d,)).copy()
-    if not np.isfinite(found).all() or found.min() < 0:
+    move = np.broadcast_to(np.asarray(1.0 if scale is None else scale, dtype=float), (d,)).copy()
+    if not np.isfinite(move).all() or move.min() < 0:
         raise ValueError("scale must be finite and >= 0, one number per feature.")
-    return found
+    return move
 
 
 def size(matrix: Any, feature_names: Any, X: Any, scale: Any) -> int:

@@ -159,9 +159,11 @@ def feasible_growth(C: Any, B: Any, A: Any) -> Array:
     return np.where(C <= 0, 0.0, np.where(lost, np.inf, root * (1 + BEYOND)))
 
 
-#: How far beyond the boundary of the feasible slopes a dual point is put, against rounding,
-#: relative to the way there and to the budget.
-BEYOND, WITHIN = 1e-9, 1e-12
+#: How far beyond the boundary of the feasible slopes a dual point is put, against rounding, as a
+#: share of the way there.
+BEYOND = 1e-9
+#: The same as a share of the budget.
+WITHIN = 1e-12
 #: Newton steps to the boundary; more would not be near it.
 TRIES = 6
 

@@ -44,9 +44,10 @@ PATIENT = 20
 ROUNDING = 1e-15
 #: Multipliers below this are zero.
 TINY = 1e-300
-#: How far a first multiplier keeps from the growth of the loss, relative to it, and the least one
-#: relative to that at which the budget is spent at the largest slope.
-OFF_GROWTH, LEAST_FIRST = 1e-3, 1e-6
+#: How far a first multiplier keeps from the growth of the loss, relative to it.
+OFF_GROWTH = 1e-3
+#: The least first multiplier, relative to that at which the largest slope spends the budget.
+LEAST_FIRST = 1e-6
 
 
 @dataclass(frozen=True, eq=False)

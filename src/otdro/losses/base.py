@@ -18,6 +18,20 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
+#: Scores beyond this are not sought.
+FAR = 2.0**50
+#: Doublings of a bracket from 1 up to ``FAR``.
+DOUBLINGS_TO_FAR = 50
+#: Cells of the scan of a row that may have several maxima.
+CELLS = 128
+#: Steps of a bracketed Newton iteration: halvings alone would leave 2^-60 of the bracket.
+STEPS = 60
+#: A step this small, relative to 1 + the shift, is rounding.
+STILL = 1e-15
+#: Doublings in search of a bracket for a loss without a largest slope.
+DOUBLINGS = 13
+#: Scores at which every loss is finite.
+NEARER = 1e4
 #: A slope that large, far out, has no limit.
 ENDLESS = 1e3
 #: Halvings of an interval of scores, from ``FAR`` to below rounding.
@@ -101,8 +115,8 @@ class Loss(BaseEstimator):  # type: ignore[misc]
         """Return the best constants where the label +1 has these shares of the weight."""
         share = numpy(positive)
         labels = np.array([-1.0, 1.0])
-        found = [self.constant(labels, np.array([1 - p, p])) for p in share.tolist()]
-        return beside(np.array(found), positive)
+        constants = [self.constant(labels, np.array([1 - p, p])) for p in share.tolist()]
+        return beside(np.array(constants), positive)
 
     def slope_range(self, y: Array) -> SlopeRange:
         """Return the limits of dl/dz as z tends to -inf and to +inf; -inf or inf if none."""
@@ -145,19 +159,6 @@ class Loss(BaseEstimator):  # type: ignore[misc]
         return local_maxima(self, z, y, lam / np.square(w))
 
 
-#: Scores beyond this are not sought, and the doublings of a bracket from 1 up to it.
-FAR, DOUBLINGS_TO_FAR = 2.0**50, 50
-#: Cells of the scan of a row that may have several maxima.
-CELLS = 128
-#: Steps of a bracketed Newton iteration: halvings alone would leave 2^-60 of the bracket.
-STEPS = 60
-#: A step this small, relative to 1 + the shift, is rounding.
-STILL = 1e-15
-#: Doublings in search of a bracket for a loss without a largest slope, and scores that far out
-#: at which every loss is finite.
-DOUBLINGS, NEARER = 13, 1e4
-
-
 class Inner(NamedTuple):
     r"""Local maxima of :math:`s \mapsto \ell(z_i + s, y_i) - (\lambda/w_i^2) s^2`.
 
@@ -180,7 +181,12 @@ class Inner(NamedTuple):
 
 
 def local_maxima(loss: Loss, z: Array, y: Array, kappa: Any) -> Inner:
-    """Return the maximum of every row, or its two best local maxima, the larger shift first."""
+    """Return the maximum of every row, or its two best local maxima, the larger shift first.
+
+    A stationary point solves f(s) = l'(z + s) - 2 kappa s = 0, and a maximum is where f falls
+    through 0. All lie between the limits of l' over 2 kappa. Where 2 kappa >= smoothness the
+    problem is concave and f has one root; else there may be several, and a scan keeps two.
+    """
     kappa = np.broadcast_to(np.asarray(kappa, dtype=float), z.shape)
     low, high = _bracket(loss, z, y, kappa)
     several = 2 * kappa < loss.smoothness
@@ -292,11 +298,11 @@ def _two_best(
     # the larger shift first, so that a branch keeps its place from one point to the next
     upper, lower = np.maximum(first, second), np.minimum(first, second)
     cells = (np.where(exists, upper, first), lower)
-    found = []
+    falls_at = []
     for cell in cells:
         left, right = (np.take_along_axis(grid, (cell + k)[None], axis=0)[0] for k in (0, 1))
-        found.append(_fall(loss, z, y, kappa, left, right))
-    shift = np.stack([found[0], np.where(exists, found[1], found[0])])
+        falls_at.append(_fall(loss, z, y, kappa, left, right))
+    shift = np.stack([falls_at[0], np.where(exists, falls_at[1], falls_at[0])])
     return shift, np.stack([np.ones_like(exists), exists])
 
 
@@ -306,8 +312,13 @@ Curve = Callable[[Array], tuple[Array, Array, Array]]
 
 @dataclass(frozen=True, eq=False)
 class Ends:
-    """Ends of the intervals of targets y: the target each belongs to, o, the largest |dl/dz|.
+    r"""Ends of the sublevel sets :math:`\ell(z, y) \le t`, intervals of scores.
 
+    An end is :math:`o z \le \psi(t)` with o = +1 or -1 and psi concave and increasing, the inverse
+    of the loss on one side of its minimum: linear in the model, only the scalar t is bent. A side
+    on which the loss does not grow has no end.
+
+    ``of`` is the target that each end belongs to, ``side`` is o, ``steepest`` the largest |dl/dz|;
     ``curve`` maps the levels t > 0, one per end, to psi, psi' and psi''.
     """
 

@@ -12,9 +12,13 @@ from ..arrays import as_float, elementwise, flatnonzero, mass, namespace
 from .base import Array, Ends, Inner, Loss, SlopeRange
 from .softmax import Softmax, entropy
 
-#: Newton steps to an inner maximum; the step, relative to 1 + the place, after which the next one
-#: would be lost in rounding, as convergence is quadratic; the least slope that is divided by.
-STEPS, NEXT_IS_ROUNDING, TINY = 80, 1e-9, 1e-300
+#: Newton steps to an inner maximum, at most.
+STEPS = 80
+#: The step, relative to 1 + the place, after which the next one would be lost in rounding:
+#: convergence is quadratic.
+NEXT_IS_ROUNDING = 1e-9
+#: The least slope that is divided by.
+TINY = 1e-300
 #: Inner maxima up to which picking some of them takes longer than a step of all.
 ALL_AT_ONCE = 1_000
 
@@ -157,9 +161,9 @@ def _of_branches(m: Array, a: Any, where: Brackets, first: Array) -> tuple[Array
     at = flatnonzero(exists.reshape(-1))
     row = at % len(m)
     margin, bend = m[row], a if isinstance(a, float) else a[row]
-    found = _newton(margin, bend, *(part.reshape(-1)[at] for part in (low, high, v)))
+    roots = _newton(margin, bend, *(part.reshape(-1)[at] for part in (low, high, v)))
     value = xp.full_like(v, -np.inf)
-    v.reshape(-1)[at], value.reshape(-1)[at] = found, _height(found, margin, bend)
+    v.reshape(-1)[at], value.reshape(-1)[at] = roots, _height(roots, margin, bend)
     return value, v
 
 
@@ -266,5 +270,5 @@ def _newton(m: Array, a: Any, low: Array, high: Array, v: Array) -> Array:
 def _within(v: Array, low: Array, high: Array) -> Array:
     """Return v moved into [low, high]."""
     xp = namespace(v)
-    found: Array = xp.minimum(xp.maximum(v, low), high)
-    return found
+    inside: Array = xp.minimum(xp.maximum(v, low), high)
+    return inside

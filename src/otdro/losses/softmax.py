@@ -77,8 +77,8 @@ def entropy(p: Array) -> Array:
     xp = namespace(p)
     if xp is np:
         return entr(p)
-    found = -p * xp.log(xp.where(p > 0, p, 1.0))
-    return xp.where(p < 0, -np.inf, found)
+    entropies = -p * xp.log(xp.where(p > 0, p, 1.0))
+    return xp.where(p < 0, -np.inf, entropies)
 
 
 def _own(z: Array, y: Array) -> Array:

@@ -117,5 +117,5 @@ def statistic(X: Any, U: Array, k: int) -> Array:
     explained = np.sum(Design(X, center=mean(X, even)).adjoint(U) ** 2, axis=1)
     total = n * column_scale(X, even) ** 2
     share = np.divide(explained, total, out=np.zeros_like(total), where=total > 0)
-    found: Array = n / k * share / np.maximum(1 - share, LEAST_UNEXPLAINED)
-    return found
+    F: Array = n / k * share / np.maximum(1 - share, LEAST_UNEXPLAINED)
+    return F

@@ -116,15 +116,15 @@ class Learned(BaseEstimator):  # type: ignore[misc]
         None stands where the rows have no pairs of a kind, so that nothing can be learned.
         """
         made: dict[tuple[Any, ...], Any] = {}
-        found: list[Array | None] = []
+        matrices: list[Array | None] = []
         for learner, etas in self._grid():
             try:
                 taught = fitted(learner, X, y, task=task, unlabelled=unlabelled, made=made)
             except NoPairsError:
-                found += [None] * len(etas)
+                matrices += [None] * len(etas)
             else:
-                found += [shrunk(taught, eta) for eta in etas]
-        return found
+                matrices += [shrunk(taught, eta) for eta in etas]
+        return matrices
 
     def _learners(self) -> Sequence[Any]:
         if self.learners is None:

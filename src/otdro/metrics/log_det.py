@@ -9,8 +9,10 @@ from scipy.optimize import brentq
 
 from .base import Array, MetricLearner, generalised_eigh
 
-#: How far below the least possible root the search starts, relative to it, and where it ends.
-BELOW_ROOT, ROUNDING = 1e-9, 1e-15
+#: How far below the least possible root the search starts, relative to it.
+BELOW_ROOT = 1e-9
+#: The width of the bracket at which the search ends, relative to the root.
+ROUNDING = 1e-15
 
 
 @dataclass(eq=False, repr=False)

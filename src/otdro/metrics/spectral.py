@@ -105,17 +105,17 @@ class Spectral(Metric):
                 f"Spectral(power={self.power!r}, within={self.within!r}) learns from at most "
                 f"{WRITTEN_UP_TO} columns, and X has {X.shape[1]}: use power > 0 and within=False."
             )
-        found = leading(X)
-        return found, found
+        directions = leading(X)
+        return directions, directions
 
     def _exact_covariance(self, D: Array) -> tuple[Any, Leading]:
         """Return C of rows minus means, with its directions: those of the rows where few."""
         n, d = D.shape
-        found = of_rows(Design(D), n) if n < d else None
-        if found is not None and is_wide(D) and self.power > 0:
-            return found, found
+        directions = of_rows(Design(D), n) if n < d else None
+        if directions is not None and is_wide(D) and self.power > 0:
+            return directions, directions
         C = D.T @ D / n
-        return C, _of_matrix(C) if found is None else found
+        return C, _of_matrix(C) if directions is None else directions
 
     def _deviations(self, X: Array, y: Any) -> Array:
         """Return the rows minus their mean, or that of their class."""

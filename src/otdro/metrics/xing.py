@@ -13,8 +13,10 @@ from sklearn.exceptions import ConvergenceWarning
 from ..pairs import MAX_PAIRS, Pairs
 from .base import Array, MetricLearner, scatters
 
-#: Evaluations per iteration of L-BFGS at most, and the steps that it remembers.
-EVALUATIONS, MEMORY = 4, 20
+#: Evaluations per iteration of L-BFGS, at most.
+EVALUATIONS = 4
+#: Steps that L-BFGS remembers.
+MEMORY = 20
 
 
 @dataclass(eq=False, repr=False)

@@ -41,7 +41,7 @@ Array = NDArray[Any]
 Split = tuple[Array, Array]
 
 #: The gap, relative to the constant model's risk, to which models inside folds are solved at least.
-FOLD_TOL = 1e-4
+FOLD_TOL = 1e-5
 #: Folds of ``cv=None``, as in scikit-learn.
 DEFAULT_FOLDS = 5
 NO_PAIR = "every split of cv must be a pair (train, test) of arrays of row numbers, got {!r}."

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, field, replace
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -16,9 +17,9 @@ from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from ..arrays import library
+from ..arrays import library, numpy, pick
 from ..costs import Cost
-from ..design import WRITTEN_UP_TO, is_wide
+from ..design import WRITTEN_UP_TO, as_dense, is_wide
 from ..memory import require_fit
 from ..pairs import generator
 from ..problem import Ball, Sample, Solution
@@ -52,6 +53,13 @@ Array = NDArray[Any]
 #: Paired standard errors that a gain over the Euclidean cost must exceed to count in a blend: where
 #: classes are nearly separable a few rows decide on the criterion, and its gains are often noise.
 ERRORS = 2.0
+#: Usual lengths of a move between rows within which rows are taken in the units given: beyond them
+#: sums of squares lose their digits to constants of the methods.
+SMALL_UNIT = 2.0**-20
+#: The other end.
+LARGE_UNIT = 2.0**40
+#: Rows from which the length of a usual move is taken.
+UNIT_ROWS = 256
 #: Every such delta of a grid is tried where costs are compared on a part of the rows, or where rows
 #: are wide.
 EVERY = 3
@@ -274,9 +282,81 @@ class FoldLosses:
 
 
 def choose(sample: Sample, solver: Solver, settings: Settings) -> Choice:
-    """Return the ball that the settings ask for, around rows in memory."""
+    """Return the ball that the settings ask for, around rows in memory.
+
+    Rows in very small or large units are measured in others inside, so that the choice does not
+    depend on them.
+    """
     tried = cost_candidates.resolve(settings.cost, sample.X, settings.unlabelled)
     order = resolve_order(settings.order, sample.loss, tried.cost)
+    unit = _unit(sample, tried.cost) if solver.unit_free else 1.0
+    if unit == 1.0:
+        return _choose(sample, solver, settings, tried, order)
+    # distances are in units of ``unit``, and so are prices and radii
+    price = unit**order
+    inside = replace(
+        sample,
+        X=sample.X * (1 / unit),
+        support=None if sample.support is None else sample.support * (1 / unit),
+        label_cost=sample.label_cost / price,
+        target_cost=sample.target_cost / price,
+    )
+    given = isinstance(settings.delta, Real) and not isinstance(settings.delta, bool)
+    asked = replace(
+        settings,
+        delta=settings.delta / price if given else settings.delta,
+        deltas=None if settings.deltas is None else np.asarray(settings.deltas) / price,
+        unlabelled=None if settings.unlabelled is None else settings.unlabelled * (1 / unit),
+    )
+    return _in_given_units(_choose(inside, solver, asked, tried, order), sample, unit, price)
+
+
+def _unit(sample: Sample, cost: Cost | None) -> float:
+    """Return the power of 2 next to the length of a usual move between rows, 1 where it is usual.
+
+    A cost that is not a norm has no unit.
+    """
+    if cost is not None and not cost.is_norm:
+        return 1.0
+    n = sample.X.shape[0]
+    some = np.unique(np.linspace(0, n - 1, min(n, UNIT_ROWS)).astype(int))
+    rows = as_dense(numpy(pick(sample.X, some)))
+    moves = rows - rows.mean(axis=0)
+    lengths = np.linalg.norm(moves, axis=1) if cost is None else numpy(cost.norm(moves))
+    length = float(np.sqrt(np.mean(lengths**2)))
+    if length == 0 or SMALL_UNIT <= length <= LARGE_UNIT:
+        return 1.0
+    return float(2.0 ** np.round(np.log2(length)))
+
+
+def _in_given_units(choice: Choice, sample: Sample, unit: float, price: float) -> Choice:
+    """Return a choice for rows divided by ``unit`` as one for the rows themselves."""
+
+    def scored(one: CandidateScore) -> CandidateScore:
+        return replace(one, deltas=one.deltas * price, delta=one.delta * price)
+
+    solutions = [
+        replace(s, coef=s.coef / unit, multiplier=s.multiplier / price) for s in choice.solutions
+    ]
+    path = choice.path
+    if path is not None:
+        path = replace(
+            path,
+            deltas=path.deltas * price,
+            coef=path.coef / unit,
+            candidates=[scored(one) for one in path.candidates],
+        )
+    ball = sample.ball(choice.ball.cost, choice.ball.delta * price, choice.ball.order)
+    compared = getattr(ball.cost, "comparison_", None)
+    if compared is not None:
+        ball.cost.comparison_ = replace(compared, candidates=[*map(scored, compared.candidates)])
+    return replace(choice, ball=ball, solutions=solutions, path=path)
+
+
+def _choose(
+    sample: Sample, solver: Solver, settings: Settings, tried: Candidates, order: int
+) -> Choice:
+    """Return the ball that the settings ask for, in the units of the sample."""
     delta = check_delta(settings.delta)
     folds = delta == "cv" or tried.learned is not None
     costs = [] if tried.cost is None else [tried.cost]

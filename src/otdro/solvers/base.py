@@ -94,6 +94,8 @@ class Solver(BaseEstimator):  # type: ignore[misc]
     several_scores: bool = False
     #: Whether rows of another library than NumPy are taken, where a method for them is.
     on_device: bool = False
+    #: Whether no setting is in the unit of the cost, so that rows may be measured in another one.
+    unit_free: bool = False
 
     def lacks(self, problem: Problem) -> str | None:
         """Return the fact that the problem lacks for this solver, None if it is accepted."""

@@ -65,6 +65,7 @@ class Exact(Solver):
 
     several_scores = True
     on_device = True
+    unit_free = True
 
     tol: float = 1e-6
     max_iter: int = 1000

@@ -572,9 +572,10 @@ class Root(Form):
 
     def feasible(self, slopes: Slopes) -> Multiple:
         """Return E alpha c, squared over 2 kappa, with E alpha^2 <= 1 and polar <= rate."""
-        gain, polar = max(slopes.gain, 0.0), slopes.polar
-        # the best multiple f of f gain + still sqrt(rate^2 - f^2 polar^2)
-        best = _ratio(self.rate * gain, polar * float(np.hypot(gain, self.still * polar)))
+        gain = max(slopes.gain, 0.0)
+        # the best multiple, where still and theta share the rate
+        share = _ratio(gain, float(np.hypot(gain, self.still * slopes.polar)))
+        best = _ratio(self.rate, slopes.polar) * min(share, 1.0)
         factor = min(best, _ratio(1.0, np.sqrt(slopes.square)))
         root = factor * slopes.gain + self.standing(factor * slopes.polar)
         return Multiple(factor, max(root, 0.0) ** 2 / (2 * self.curve.kappa))

@@ -253,7 +253,7 @@ class CostSpan(Span):
         # V orthonormal, theta = L'V c, so ||theta||^2 = c'Ac and beta = L L'V c, A = V'LL'V = GG'
         M = basis
         if L is not None:
-            M = L.pull(basis) if hasattr(L, "pull") else L.T @ basis
+            M = L.pull(basis) if isinstance(L, StructuredFactor) else L.T @ basis
         self.rows, self.root = span, cholesky(M.T @ M, lower=True)
         lifted = solve_triangular(self.root, M.T, lower=True).T
         self.basis = lifted if L is None else L @ lifted

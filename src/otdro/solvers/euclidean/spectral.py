@@ -30,9 +30,10 @@ from .coordinates import Coordinates
 
 Array = NDArray[Any]
 
-#: The least eigenvalue of Z'Z, relative to the largest, and the least remainder, relative to
-#: ||y||^2, that survive the squaring of the spectrum.
-LEAST_SQUARE, LEAST_REMAINDER = 1e-9, 1e-6
+#: The least eigenvalue of Z'Z, relative to the largest, that survives squaring the spectrum.
+LEAST_SQUARE = 1e-9
+#: The least remainder, relative to ||y||^2, that survives squaring the spectrum.
+LEAST_REMAINDER = 1e-6
 #: A remainder below this, relative to ||y||^2, is rounding: the data can be interpolated.
 INTERPOLATED = 1e-12
 #: How far beyond the spectrum, in log k, the stiffness is sought.

@@ -27,6 +27,7 @@ from ...costs import Cost
 from ...duality.ties import factored, solve_each, times
 from ...problem import Problem
 from ..norm_rows import NormPoint, NormRows, NormStep, norm_rows
+from ..predictor_corrector import corrected_step
 from .rows import SoftmaxRows
 
 Array = NDArray[Any]
@@ -336,13 +337,23 @@ class PolyhedralPairs:
         for _ in range(STEPS):
             if at.total.sum() <= enough:
                 break
-            move, step, length = _Central(self.slacks, D.T, model, delta, x, at).step()
-            x = x + length * move
-            at = self.slacks.after(D.T, at, step.shortened(length), at.t + length * move[-1])
+            central = _Central(self.slacks, D.T, model, delta, x, at)
+            step = corrected_step(central)
+            length = min(1.0, SHORT_OF * central.longest(step))
+            x = x + length * step.move
+            t = at.t + length * step.move[-1]
+            at = self.slacks.after(D.T, at, step.norm.shortened(length), t)
         dC, dc = rows.split(x[:-1])
         rise = delta * (float(self.norms(D + rows.differences(dC)).max()) - before)
         flows = self.slacks.linearised(D.T, at).force(at.slack * at.price)[:-1].T
         return PairMove(dC, dc, flows, rise)
+
+
+class CentralStep(NamedTuple):
+    """The moves of x = (s, t) and of the slacks and prices."""
+
+    move: Array
+    norm: NormStep
 
 
 class _Central:
@@ -365,29 +376,32 @@ class _Central:
         M[:-1, :-1] += model.H
         self.factor = factored(M)
 
-    def step(self) -> tuple[Array, NormStep, float]:
-        """Return Mehrotra's step of x and of the slacks, and its length."""
-        total = float(self.at.total.sum())
-        _, ahead = self._towards(np.zeros_like(self.at.slack))
-        length = min(1.0, self._longest(ahead))
-        slack, price = self.at.slack + length * ahead.slack, self.at.price + length * ahead.price
-        left = float(np.vdot(slack, price)) / total
-        mu = left**3 * total / slack.size
-        move, step = self._towards(mu - ahead.slack * ahead.price)
-        return move, step, min(1.0, SHORT_OF * self._longest(step))
+    @property
+    def mean(self) -> float:
+        """The mean product."""
+        return float(self.at.total.sum()) / self.at.slack.size
 
-    def _towards(self, aim: Array) -> tuple[Array, NormStep]:
-        """Return the step to products ``aim``."""
+    def step(self, mu: Any, last: CentralStep | None = None, length: Any = 1.0) -> CentralStep:
+        """Return the step to products mu, less those of a last step."""
+        aim = np.full_like(self.at.slack, mu)
+        if last is not None:
+            aim -= last.norm.slack * last.norm.price
         g = self.slope + self.rows.pair_gradient(self.line.force(aim))
         move = -cho_solve(self.factor, g, check_finite=False)
         dD = self.rows.differences(self.rows.split(move[:-1])[0]).T
         dt = np.full((1, dD.shape[1]), move[-1])
-        return move, self.line.step(np.append(dD, dt, axis=0), aim)
+        return CentralStep(move, self.line.step(np.append(dD, dt, axis=0), aim))
 
-    def _longest(self, step: NormStep) -> float:
+    def longest(self, step: CentralStep) -> float:
         """Return the longest step to slacks and prices that are not negative."""
-        fastest = max(np.max(-step.slack / self.at.slack), np.max(-step.price / self.at.price))
+        norm, at = step.norm, self.at
+        fastest = max(np.max(-norm.slack / at.slack), np.max(-norm.price / at.price))
         return float(1 / fastest) if fastest > 0 else np.inf
+
+    def mean_after(self, step: CentralStep, length: Any) -> float:
+        """Return the mean product after a part of a step."""
+        slack = self.at.slack + length * step.norm.slack
+        return float(np.mean(slack * (self.at.price + length * step.norm.price)))
 
 
 def pair_penalty(problem: Problem) -> PairPenalty:

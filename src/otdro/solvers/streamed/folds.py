@@ -264,7 +264,7 @@ def _descended(
     Those are unsolved for which it promises more than ``tol``. Corrections of the matrices of rows
     in memory that are not known come from the first pass.
     """
-    state, found, fixed = _started(columns, start)
+    state, before, fixed = _started(columns, start)
     step = ColumnSteps.none(*start.coef.shape)
     flat = columns.constant_risks
     # from F below that of beta = 0 no descent ends there, where F has no derivative
@@ -285,16 +285,16 @@ def _descended(
         step = _newton(columns, state, training, free, corrections).or_else(back, worse)
         # of the constant model before the first descent no sums are known
         sums = {k: np.where(worse & seen, sums[k], new[k]) for k in new} if sums else new
-        found, seen = np.where(worse, found, state), seen | ~worse
+        before, seen = np.where(worse, before, state), seen | ~worse
         objective = np.where(worse, objective, F)
         done = (-step.slope <= goal * flat) & ~worse
         logger.info("folds: pass %d, %d of %d to go", number + 1, np.sum(~done), len(done))
         if done.all() or number == PASSES - 1:
             break
         step, moved = step.times(~done), np.flatnonzero(~done)
-        state = found + step.move
+        state = before + step.move
     unsolved = worse | (-step.slope > tol * flat)
-    state = np.where(seen, found, state)
+    state = np.where(seen, before, state)
     return Descended(state, sums, unsolved, corrections or [], number + 1)
 
 
@@ -371,10 +371,10 @@ def _evaluated(
     signed = np.flatnonzero(part.left_out < 0)
     models = part.lift(state[:, some])
     job = RiskSums(stream.blocks, stream.loss, models, signed, bent, part.positive)
-    [found] = stream.chunks.total(job)
-    seconds: Array = found.pop("second")
+    [new_sums] = stream.chunks.total(job)
+    seconds: Array = new_sums.pop("second")
     everywhere = {}
-    for name, new in found.items():
+    for name, new in new_sums.items():
         shape = (*new.shape[:-1], state.shape[1])
         everywhere[name] = known[name].copy() if known else np.zeros(shape)
         everywhere[name][..., some] = new
@@ -385,22 +385,22 @@ def _bent(columns: Columns, fixed: Array) -> Array:
     """Return the models whose matrices over all rows are worth their sums."""
     if columns.stream.all_kept:
         return np.arange(0)
-    found = []
+    places = []
     for k in np.unique(columns.model):
         some = np.flatnonzero((columns.model == k) & ~fixed)
-        found += [some[int(share * len(some))] for share in BENT_AT if len(some)]
-    return np.unique(np.array(found, dtype=int))
+        places += [some[int(share * len(some))] for share in BENT_AT if len(some)]
+    return np.unique(np.array(places, dtype=int))
 
 
 def _corrections(columns: Columns, state: Array, bent: Array, seconds: Array) -> list[Correction]:
     """Return what the matrices of models over all rows say of those of the rows in memory."""
-    found = []
+    corrections = []
     for j, second in zip(bent.tolist(), seconds, strict=True):
         problem = columns.problem(j)
         kept = of_kept(problem, state[:, j], -1)
         model, total = int(columns.model[j]), problem.stream.total
-        found.append(correction(model, problem.rho, kept, second / total))
-    return found
+        corrections.append(correction(model, problem.rho, kept, second / total))
+    return corrections
 
 
 def _training(columns: Columns, sums: dict[str, Array]) -> dict[str, Array]:
@@ -457,21 +457,21 @@ def _left(p: NewtonPoint, move: NewtonMove, matrix: KeptCurvature) -> float:
     return -move.slope * errors
 
 
-def _solutions(full: Columns, found: Descended, conjugate: Array, tol: float) -> list[Solution]:
+def _solutions(full: Columns, end: Descended, conjugate: Array, tol: float) -> list[Solution]:
     """Return the models over all rows with the gaps that conjugates of their slopes prove."""
-    stream, state, target = full.stream, found.state, tol * full.constant_risks
+    stream, state, target = full.stream, end.state, tol * full.constant_risks
     models, w = full.lift(state), _norms(state)
-    risk = found.sums["value"].sum(axis=0) / stream.total
+    risk = end.sums["value"].sum(axis=0) / stream.total
     objective, lam = risk + full.rho * w, stream.loss.lipschitz * w
     gap = np.maximum(0.0, objective + conjugate)
     parts = (part.tolist() for part in (models.b, lam, objective, risk, gap, target))
-    each = zip(models.coef.T, *parts, repeat(found.passes))
+    each = zip(models.coef.T, *parts, repeat(end.passes))
     return [stream.solution(*known) for known in each]
 
 
-def _dual_job(full: Columns, found: Descended) -> DualSums:
+def _dual_job(full: Columns, end: Descended) -> DualSums:
     """Return the job of the dual values of slopes of models over all rows, made feasible."""
-    stream, sums, models = full.stream, found.sums, full.lift(found.state)
+    stream, sums, models = full.stream, end.sums, full.lift(end.state)
     rise = sums["rising"]
     fall = sums["first"].sum(axis=0) - rise
     rising, falling = rise[-1], -fall[-1]

@@ -43,16 +43,16 @@ def together(chunks: Chunks, methods: Sequence[Passes[T]]) -> list[T]:
     """Return the results of methods over the same rows; each pass serves all that still run."""
     results: dict[int, T] = {}
     jobs: dict[int, Job] = {}
-    found: dict[int, Sums | None] = dict.fromkeys(range(len(methods)))
-    while found:
+    passed: dict[int, Sums | None] = dict.fromkeys(range(len(methods)))
+    while passed:
         jobs.clear()
-        for i, sums in found.items():
+        for i, sums in passed.items():
             try:
                 # the first call starts the method: there is nothing found yet
                 jobs[i] = next(methods[i]) if sums is None else methods[i].send(sums)
             except StopIteration as end:
                 results[i] = end.value
-        found = dict(zip(jobs, chunks.total(*jobs.values()), strict=True)) if jobs else {}
+        passed = dict(zip(jobs, chunks.total(*jobs.values()), strict=True)) if jobs else {}
     return [results[i] for i in range(len(methods))]
 
 
@@ -86,17 +86,17 @@ class Descending(Protocol):
     def job(self, at: Array, step: Array, scale: float) -> Job:
         """Return what a pass takes at the end of a step, at parts of it, and of its dual point."""
 
-    def bound(self, x: Any, move: Any, found: Sums) -> float:
+    def bound(self, x: Any, move: Any, sums: Sums) -> float:
         """Return the dual value that a pass took."""
 
-    def point(self, at: Array, place: int, found: Sums) -> Any:
+    def point(self, at: Array, place: int, sums: Sums) -> Any:
         """Return the point at one of the lengths; only that at the first has derivatives."""
 
 
 def at_model(task: Descending, at: Array) -> Passes[Any]:
     """Return the point of a model: one pass."""
-    found = yield task.job(at, np.zeros_like(at), 1.0)
-    return task.point(at, 0, found)
+    sums = yield task.job(at, np.zeros_like(at), 1.0)
+    return task.point(at, 0, sums)
 
 
 def descend(
@@ -109,10 +109,10 @@ def descend(
     while n_iter < max_iter and idle < PATIENCE and share > STILL:
         n_iter += 1
         before, step = x.value, share * move.step
-        found = yield task.job(x.at, step, move.scale)
+        sums = yield task.job(x.at, step, move.scale)
         # the slopes along a part of the step need not be feasible
-        lower = max(lower, task.bound(x, move, found)) if share == 1 else lower
-        ends = ((t, task.point(x.at + t * step, j, found)) for j, t in enumerate(LENGTHS))
+        lower = max(lower, task.bound(x, move, sums)) if share == 1 else lower
+        ends = ((t, task.point(x.at + t * step, j, sums)) for j, t in enumerate(LENGTHS))
         lower_ends = ((t, p) for t, p in ends if descends(before, t * share * move.slope, p.value))
         length, new = next(lower_ends, (0.0, x))
         gap = duality_gap(new.value, lower)
@@ -259,19 +259,19 @@ class StreamedProblem(StreamCoordinates):
         stream, move = self.stream, ModelStep(self.model(at), self.model(step))
         return NewtonSums(stream.blocks, stream.loss, move, scale)
 
-    def bound(self, x: NewtonPoint, move: NewtonMove, found: Sums) -> float:
+    def bound(self, x: NewtonPoint, move: NewtonMove, sums: Sums) -> float:
         """Return the dual value.
 
         Without a penalty the pull is 0 to rounding only; its price is |pull| |theta|.
         """
         price = float(np.linalg.norm(move.pull)) * x.w if self.rho == 0 else 0.0
-        return -float(found["conjugate"]) / self.stream.total - price
+        return -float(sums["conjugate"]) / self.stream.total - price
 
-    def point(self, at: Array, place: int, found: Sums) -> NewtonPoint:
+    def point(self, at: Array, place: int, sums: Sums) -> NewtonPoint:
         """Return the point whose sums a pass took."""
         mass = self.stream.total
-        risk = float(found["values"][place]) / mass
-        return self.newton_point(at, risk, found["first"] / mass, found["second"] / mass)
+        risk = float(sums["values"][place]) / mass
+        return self.newton_point(at, risk, sums["first"] / mass, sums["second"] / mass)
 
     def solve(
         self, coef: Array, b: Any, lam: float, target: float, max_iter: int
@@ -296,8 +296,8 @@ def constant_solution(stream: Stream, flat: Constant, kappa: float, target: floa
     share = stream.signed(stream.mass()) / stream.total
     gap = duality_gap(flat.risk, -float(share @ stream.loss.conjugate(a, y)))
     model = (np.zeros(stream.chunks.d), flat.b, 0.0, flat.risk, flat.risk)
-    found = stream.solution(*model, gap, target, 1)
-    return found if kappa < 1 else replace(found, message=CONSTANT)
+    solution = stream.solution(*model, gap, target, 1)
+    return solution if kappa < 1 else replace(solution, message=CONSTANT)
 
 
 def _first(problem: StreamedProblem, start: Array, flat: Constant) -> Passes[NewtonPoint | None]:

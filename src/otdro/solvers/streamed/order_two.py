@@ -169,9 +169,9 @@ class JointSums:
         x = objective.at(theta, b, lam, design.scores(theta) + b)
         if not len(shares.number) or not x.two.any():
             return objective, x
-        found = np.minimum(np.searchsorted(shares.number, block.number), len(shares.number) - 1)
-        known = (shares.number[found] == block.number) & x.two[:, 0]
-        p = np.where(known, shares.share[found], x.p[:, 0])
+        where = np.minimum(np.searchsorted(shares.number, block.number), len(shares.number) - 1)
+        known = (shares.number[where] == block.number) & x.two[:, 0]
+        p = np.where(known, shares.share[where], x.p[:, 0])
         return objective, replace(x, p=p[:, None])
 
 

@@ -191,10 +191,10 @@ class CellSums(dict[tuple[Any, Any], Array]):
     """Sums by label and fold or group; the sum of two adds up those of equal keys."""
 
     def __add__(self, other: CellSums) -> CellSums:
-        found = CellSums(self)
+        total = CellSums(self)
         for key, line in other.items():
-            found[key] = found[key] + line if key in found else line
-        labels, parts = found.keys_of(0), found.keys_of(1)
+            total[key] = total[key] + line if key in total else line
+        labels, parts = total.keys_of(0), total.keys_of(1)
         if len(labels) > LABELS_UP_TO:
             raise ValueError(
                 f"y has more than {LABELS_UP_TO} different values, so it holds no labels: use "
@@ -205,7 +205,7 @@ class CellSums(dict[tuple[Any, Any], Array]):
                 f"groups has more than {GROUPS_UP_TO} different values, each of which has a loss "
                 "of its own: put several of them into one group, or leave groups out."
             )
-        return found
+        return total
 
     def keys_of(self, place: int) -> list[Any]:
         """Return the labels (0), or the folds or groups (1), in order."""
@@ -215,10 +215,10 @@ class CellSums(dict[tuple[Any, Any], Array]):
         """Return the sums as one array, by fold or group, label and column."""
         labels = {label: k for k, label in enumerate(self.keys_of(0))}
         places = {part: i for i, part in enumerate(parts)}
-        found = np.zeros((len(places), len(labels), width))
+        table = np.zeros((len(places), len(labels), width))
         for (label, part), line in self.items():
-            found[places[part], labels[label]] = line
-        return found
+            table[places[part], labels[label]] = line
+        return table
 
 
 class FirstRows(dict[Any, Any]):
@@ -288,11 +288,11 @@ def some_rows(chunk: Chunk, w: Array, some: Array) -> KeptRows:
     return KeptRows(*picked((chunk.X, chunk.y, w, chunk.group, chunk.index()), some))
 
 
-def kept_rows(found: Sums) -> KeptRows:
+def kept_rows(sums: Sums) -> KeptRows:
     """Return the rows that a census kept, with one of each label that is not among them."""
-    rows: list[KeptRows] = found["kept"]
+    rows: list[KeptRows] = sums["kept"]
     met = {label for part in rows for label in part.y[part.w > 0].tolist()}
-    rows = rows + [row for label, row in found["first"].items() if label not in met]
+    rows = rows + [row for label, row in sums["first"].items() if label not in met]
     parts: Any = zip(*rows, strict=True)
     joined: list[Any] = [None if part[0] is None else np.concatenate(part) for part in parts]
     return KeptRows(*joined)
@@ -307,15 +307,15 @@ def _distinct(v: Any) -> tuple[list[Any], Array]:
 def cell_sums(cell: Array, size: int, w: Array, X: Array) -> Array:
     """Return by cell the number of rows, their weight and the sum of wx, shape (size, d + 2)."""
     d = X.shape[1]
-    found = np.empty((size, d + 2))
-    found[:, 0] = np.bincount(cell, minlength=size)
-    found[:, 1] = np.bincount(cell, w, minlength=size)
-    found[:, 2:] = 0.0
+    sums = np.empty((size, d + 2))
+    sums[:, 0] = np.bincount(cell, minlength=size)
+    sums[:, 1] = np.bincount(cell, w, minlength=size)
+    sums[:, 2:] = 0.0
     step = max(1, BLOCK_BYTES // (8 * d))
     for start in range(0, len(w), step):
         rows = slice(start, start + step)
-        found[:, 2:] += indicator(cell[rows], size, w[rows]) @ np.asarray(X[rows], dtype=float)
-    return found
+        sums[:, 2:] += indicator(cell[rows], size, w[rows]) @ np.asarray(X[rows], dtype=float)
+    return sums
 
 
 def indicator(cell: Array, size: int, w: Array) -> Any:
@@ -323,9 +323,13 @@ def indicator(cell: Array, size: int, w: Array) -> Any:
     return csr_array((w, (cell, np.arange(len(cell)))), shape=(size, len(cell)))
 
 
-#: Evenly spaced rows that are kept in memory at least, per column at least, and their bytes at
-#: most: starting points, neighbours, fences and noise are found from these.
-KEPT, KEPT_PER_COLUMN, KEPT_BYTES = 20_000, 200, 2**27
+#: Evenly spaced rows that are kept in memory at least: starting points, neighbours, fences and
+#: noise come from these.
+KEPT = 20_000
+#: Rows in memory per column at least.
+KEPT_PER_COLUMN = 200
+#: Bytes of the rows in memory at most.
+KEPT_BYTES = 2**27
 
 #: Puts whole groups into folds: their names and rows by class (G, K) to folds.
 Grouping = Callable[[Array, Array], Folds]
@@ -529,14 +533,14 @@ class Stream:
 def _outside(by_fold: Array, left_out: int) -> Array:
     """Return sums over the folds, without one."""
     kept = np.delete(by_fold, left_out, axis=0) if left_out >= 0 else by_fold
-    found: Array = kept.sum(axis=0)
-    return found
+    total: Array = kept.sum(axis=0)
+    return total
 
 
 def _labels(labels: list[Any], y: Array) -> Array:
     """Return the labels as an array of the type of y; text as long as it is."""
-    found = np.array(labels)
-    return found if y.dtype.kind == "U" else found.astype(y.dtype)
+    values = np.array(labels)
+    return values if y.dtype.kind == "U" else values.astype(y.dtype)
 
 
 def opened(
@@ -546,8 +550,8 @@ def opened(
     labelled = loss.task == "classification"
     most = max(1, KEPT_BYTES // (8 * chunks.d))
     size = min(max(KEPT, KEPT_PER_COLUMN * chunks.d), most)
-    [found] = chunks.total(Census(folds, -(-chunks.n // size), labelled, grouping is not None))
-    kept, cells = kept_rows(found), found["cells"]
+    [census] = chunks.total(Census(folds, -(-chunks.n // size), labelled, grouping is not None))
+    kept, cells = kept_rows(census), census["cells"]
     parts = list(range(folds.parts)) if grouping is None else cells.keys_of(1)
     table = cells.table(parts, chunks.d + 2)
     if grouping is not None and kept.group is not None:
@@ -564,6 +568,6 @@ def opened(
         counts=table[:, :, 0],
         masses=table[:, :, 1],
         sums=table[:, :, 2:],
-        square=found["square"],
+        square=census["square"],
         rows=kept,
     )

@@ -42,8 +42,8 @@ class Models:
     @classmethod
     def of(cls, solutions: Sequence[Solution], center: Array) -> Models:
         """Return the models of solutions on the rows as given."""
-        coef = np.concatenate([np.atleast_2d(found.coef) for found in solutions]).T
-        b = np.concatenate([np.atleast_1d(found.intercept) for found in solutions])
+        coef = np.concatenate([np.atleast_2d(sums.coef) for sums in solutions]).T
+        b = np.concatenate([np.atleast_1d(sums.intercept) for sums in solutions])
         return cls(coef, b + center @ coef, len(b) // len(solutions))
 
     def __len__(self) -> int:
@@ -68,11 +68,11 @@ def first_sums(design: Design, a: Array) -> Array:
 def second_sums(design: Design, D: Array) -> Array:
     """Return the sums of D tt', t = (z, 1), over some rows."""
     gram, bend = design.moments(D)
-    found = np.empty((len(bend) + 1, len(bend) + 1))
-    found[:-1, :-1] = gram
-    found[:-1, -1] = found[-1, :-1] = bend
-    found[-1, -1] = D.sum()
-    return found
+    sums = np.empty((len(bend) + 1, len(bend) + 1))
+    sums[:-1, :-1] = gram
+    sums[:-1, -1] = sums[-1, :-1] = bend
+    sums[-1, -1] = D.sum()
+    return sums
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,24 +95,24 @@ class RiskSums:
     def __call__(self, chunk: Chunk) -> Sums:
         """Return the sums over a chunk."""
         (d, B), parts = self.models.coef.shape, self.blocks.folds.parts
-        found: Sums = {"value": np.zeros((parts, B)), "first": np.zeros((parts, d + 1, B))}
-        found["rising"] = np.zeros((d + 1, B))
-        found["second"] = np.zeros((len(self.bent), d + 1, d + 1))
+        sums: Sums = {"value": np.zeros((parts, B)), "first": np.zeros((parts, d + 1, B))}
+        sums["rising"] = np.zeros((d + 1, B))
+        sums["second"] = np.zeros((len(self.bent), d + 1, d + 1))
         for f, block in self.blocks.by_fold(chunk, PER_MODEL * B):
-            self._add(found, f, block)
-        return found
+            self._add(sums, f, block)
+        return sums
 
-    def _add(self, found: Sums, f: int, block: RowBlock) -> None:
+    def _add(self, sums: Sums, f: int, block: RowBlock) -> None:
         design, y = Design(block.Z), self.blocks.targets(block, self.positive)
         value, a, D = self.loss.evaluate(self.models.scores(design), y)
-        for second, j in zip(found["second"], self.bent, strict=True):
+        for second, j in zip(sums["second"], self.bent, strict=True):
             second += second_sums(design, block.w * D[:, j])
         a *= block.w[:, None]
-        found["value"][f] += block.w @ value
-        found["first"][f] += first_sums(design, a)
+        sums["value"][f] += block.w @ value
+        sums["first"][f] += first_sums(design, a)
         if len(self.signed):
             up = np.maximum(a[:, self.signed], 0.0)
-            found["rising"][:, self.signed] += first_sums(design, up)
+            sums["rising"][:, self.signed] += first_sums(design, up)
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,22 +189,22 @@ class NewtonSums:
     def __call__(self, chunk: Chunk) -> Sums:
         """Return the sums over a chunk."""
         side = len(self.move.model)
-        found: Sums = {"conjugate": 0.0, "values": np.zeros(len(LENGTHS))}
-        found |= {"first": np.zeros(side), "second": np.zeros((side, side))}
+        sums: Sums = {"conjugate": 0.0, "values": np.zeros(len(LENGTHS))}
+        sums |= {"first": np.zeros(side), "second": np.zeros((side, side))}
         for block in self.blocks.of(chunk, side - 1):
-            self._add(found, block)
-        return found
+            self._add(sums, block)
+        return sums
 
-    def _add(self, found: Sums, block: RowBlock) -> None:
+    def _add(self, sums: Sums, block: RowBlock) -> None:
         design, y, w, loss = Design(block.Z), block.y, block.w, self.loss
         z, dz = self.move.scores(design)
         _, a, D = loss.evaluate(z, y)
-        found["conjugate"] += w @ loss.conjugate(self.kappa * (a + D * dz), y)
+        sums["conjugate"] += w @ loss.conjugate(self.kappa * (a + D * dz), y)
         value, a, D = loss.evaluate(z + dz, y)
         shorter = [w @ loss.value(z + t * dz, y) for t in LENGTHS[1:]]
-        found["values"] += np.array([w @ value, *shorter])
-        found["first"] += first_sums(design, w * a)
-        found["second"] += second_sums(design, w * D)
+        sums["values"] += np.array([w @ value, *shorter])
+        sums["first"] += first_sums(design, w * a)
+        sums["second"] += second_sums(design, w * D)
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,18 +223,18 @@ class ProfileSums:
     def __call__(self, chunk: Chunk) -> Sums:
         """Return the sums over a chunk."""
         side = len(self.coef) + 1
-        found: Sums = {name: np.zeros((side, side)) for name in ("slopes", "bends", "squares")}
-        found |= {"mixed": np.zeros(side), "weights": 0.0, "least": []}
+        sums: Sums = {name: np.zeros((side, side)) for name in ("slopes", "bends", "squares")}
+        sums |= {"mixed": np.zeros(side), "weights": 0.0, "least": []}
         for block in self.blocks.of(chunk, side):
             design = Design(block.Z)
             z = design.scores(self.coef) + self.b
             _, a, D = self.loss.evaluate(z, block.y)
             for name, q in (("slopes", a**2), ("bends", D), ("squares", D**2)):
-                found[name] += second_sums(design, block.w * q)
-            found["mixed"] += first_sums(design, block.w * a * D)
-            found["weights"] += float(block.w @ block.w)
-            found["least"] += [float((block.y * z).min(initial=np.inf))]
-        return found
+                sums[name] += second_sums(design, block.w * q)
+            sums["mixed"] += first_sums(design, block.w * a * D)
+            sums["weights"] += float(block.w @ block.w)
+            sums["least"] += [float((block.y * z).min(initial=np.inf))]
+        return sums
 
 
 @dataclass(frozen=True, eq=False)
@@ -252,18 +252,18 @@ class ResidualSums:
     def __call__(self, chunk: Chunk) -> Sums:
         """Return the sums over a chunk."""
         d, B = self.models.coef.shape
-        found: Sums = {"first": np.zeros(B), "square": np.zeros(B), "height": np.zeros(B)}
-        found["pull"] = np.zeros((d, B))
+        sums: Sums = {"first": np.zeros(B), "square": np.zeros(B), "height": np.zeros(B)}
+        sums["pull"] = np.zeros((d, B))
         for block in self.blocks.of(chunk, B):
             design, y = Design(block.Z), block.y - self.shift
             # y and b may be far from 0: their difference comes first
             e = block.y[:, None] - self.models.b - design.scores(self.models.coef)
             weighted = block.w[:, None] * e
-            found["first"] += weighted.sum(axis=0)
-            found["square"] += np.einsum("ij,ij->j", weighted, e)
-            found["height"] += y @ weighted
-            found["pull"] += design.adjoint(weighted)
-        return found
+            sums["first"] += weighted.sum(axis=0)
+            sums["square"] += np.einsum("ij,ij->j", weighted, e)
+            sums["height"] += y @ weighted
+            sums["pull"] += design.adjoint(weighted)
+        return sums
 
 
 @dataclass(frozen=True, eq=False)
@@ -305,17 +305,17 @@ class FencedSums:
         """Return the sums over a chunk."""
         d, classes = len(self.mean), self.blocks.reading.classes
         K = 1 if classes is None else len(classes)
-        found: Sums = {"sums": np.zeros((K, d)), "height": np.zeros(d)}
-        found |= {"distance": 0.0, "farthest": []}
+        sums: Sums = {"sums": np.zeros((K, d)), "height": np.zeros(d)}
+        sums |= {"distance": 0.0, "farthest": []}
         for block in self.blocks.of(chunk, d):
             Z = _fenced(block.Z, self.fence)
             code = self.blocks.reading.codes(block.label)
-            found["sums"] += indicator(code, K, block.w) @ Z
-            found["height"] += (block.w * (block.y - self.shift)) @ Z
+            sums["sums"] += indicator(code, K, block.w) @ Z
+            sums["height"] += (block.w * (block.y - self.shift)) @ Z
             distance = block.w * _lengths(block.Z + (self.blocks.center - self.mean))
-            found["distance"] += float(distance.sum())
-            found["farthest"] += [float(distance.max(initial=0.0))]
-        return found
+            sums["distance"] += float(distance.sum())
+            sums["farthest"] += [float(distance.max(initial=0.0))]
+        return sums
 
 
 def _lengths(Z: Array) -> Array:
@@ -349,24 +349,24 @@ class GroupSums:
         groups = self.blocks.folds.groups
         assert groups is not None
         G, shape = len(groups), (len(groups), self.each)
-        found: Sums = {"rows": np.zeros(G), "weight": np.zeros(G)}
-        found |= {name: np.zeros(shape) for name in ("weighted", "loss", "square")}
+        sums: Sums = {"rows": np.zeros(G), "weight": np.zeros(G)}
+        sums |= {name: np.zeros(shape) for name in ("weighted", "loss", "square")}
         for f, block in self.blocks.by_fold(chunk, PER_MODEL * len(self.models[0].b)):
-            self._add(found, block, self.models[f])
-        return found
+            self._add(sums, block, self.models[f])
+        return sums
 
-    def _add(self, found: Sums, block: RowBlock, models: Models) -> None:
+    def _add(self, sums: Sums, block: RowBlock, models: Models) -> None:
         assert block.group is not None
         y = self.blocks.targets(block, self.positive)
         value = self.loss.value(models.scores(Design(block.Z)), y)
         value = value.reshape(len(y), len(models) // self.each, self.each).mean(axis=1)
-        G = len(found["rows"])
+        G = len(sums["rows"])
         plain, weighted = (indicator(block.group, G, v) for v in (np.ones(len(block.w)), block.w))
-        found["rows"] += plain.sum(axis=1)
-        found["weight"] += weighted.sum(axis=1)
-        found["weighted"] += weighted @ value
-        found["loss"] += plain @ value
-        found["square"] += plain @ value**2
+        sums["rows"] += plain.sum(axis=1)
+        sums["weight"] += weighted.sum(axis=1)
+        sums["weighted"] += weighted @ value
+        sums["loss"] += plain @ value
+        sums["square"] += plain @ value**2
 
 
 #: Columns that are eliminated at a time.
@@ -375,11 +375,11 @@ PANEL = 32
 
 def stacked(triangles: Array) -> Array:
     """Return the factor of the rows of several factors (k, p, p)."""
-    found: Array = triangles[0]
+    joined: Array = triangles[0]
     for R in triangles[1:]:
         # the rows of R are a triangle themselves
-        found = np.asarray(lapack.dtpqrt(len(R), min(PANEL, len(R)), found, R)[0])
-    return found
+        joined = np.asarray(lapack.dtpqrt(len(R), min(PANEL, len(R)), joined, R)[0])
+    return joined
 
 
 class Triangles:
@@ -403,11 +403,11 @@ class TriangleSums:
     def __call__(self, chunk: Chunk) -> Sums:
         """Return the factors of a chunk."""
         size, parts = len(self.blocks.center) + 2, self.blocks.folds.parts
-        found = np.zeros((parts, size, size))
+        factors = np.zeros((parts, size, size))
         for f, block in self.blocks.by_fold(chunk, size):
             # columns first, as LAPACK reads them
             T = np.vstack([np.ones(len(block.y)), block.Z.T, block.y - self.shift])
             T *= np.sqrt(block.w)
             # R'R of the rows of R (p, p) and of more rows (m, p)
-            found[f] = lapack.dtpqrt(0, min(PANEL, size), found[f], T.T)[0]
-        return {"triangles": Triangles(found)}
+            factors[f] = lapack.dtpqrt(0, min(PANEL, size), factors[f], T.T)[0]
+        return {"triangles": Triangles(factors)}
