@@ -55,6 +55,33 @@ def test_links_lead_somewhere(page):
         assert not place or place in anchors(target), f"{file}#{place}"
 
 
+def decimals(text):
+    """Return the numbers with a decimal point in a text, as they are written."""
+    prose = re.sub(r"`[^`\n]*`", "", text)
+    return re.findall(r"(?<![\w.])\d*\.\d+(?![\w.]*\d)", prose)
+
+
+def stated():
+    """Yield every part of a page (a paragraph, item or table row) that names a report."""
+    for page in PAGES:
+        text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.S | re.M)
+        for part in re.split(r"\n(?=\* |\| |\n)", text):
+            files = re.findall(r"`(?:experiments/reports/)?(\w+\.md)`", part)
+            reports = [report for report in REPORTS if report.name in files]
+            if reports and decimals(part):
+                yield pytest.param(part, reports, id=f"{page.stem}-{part.strip()[:40]}")
+
+
+@pytest.mark.parametrize(("part", "reports"), list(stated()))
+def test_numbers_of_pages_are_those_of_the_reports_they_name(part, reports):
+    known = {float(n) for report in reports for n in decimals(report.read_text())}
+    for number in decimals(part):
+        digits = len(number.partition(".")[2])
+        assert any(f"{value:.{digits}f}".lstrip("0") == number.lstrip("0") for value in known), (
+            number
+        )
+
+
 def cited(page):
     """Return the tests that a page names, as pairs of file and function."""
     return re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", page.read_text())
