@@ -85,7 +85,7 @@ class Metric(BaseEstimator):  # type: ignore[misc]
 
         ``made`` keeps what learners of the same rows have made, for those that would make the same.
         """
-        if getattr(self, "task", None) == "auto":
+        if self.get_params(deep=False).get("task") == "auto":
             self.set_params(task=task)
         fitted: Self = self.fit(X, y)
         return fitted
