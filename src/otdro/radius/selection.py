@@ -320,7 +320,7 @@ def _unit(sample: Sample, cost: Cost | None) -> float:
         return 1.0
     n = sample.X.shape[0]
     some = np.unique(np.linspace(0, n - 1, min(n, UNIT_ROWS)).astype(int))
-    rows = as_dense(numpy(pick(sample.X, some)))
+    rows = numpy(as_dense(pick(sample.X, some)))
     moves = rows - rows.mean(axis=0)
     lengths = np.linalg.norm(moves, axis=1) if cost is None else numpy(cost.norm(moves))
     length = float(np.sqrt(np.mean(lengths**2)))

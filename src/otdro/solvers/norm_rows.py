@@ -36,11 +36,6 @@ class NormPoint:
         """The sums of the products."""
         return np.asarray((self.slack * self.price).sum(axis=0))
 
-    def problems(self, index: Array) -> NormPoint:
-        """Return the points of some problems."""
-        parts = (self.slack, self.price, self.bounds)
-        return NormPoint(self.t[index], *(part[:, index] for part in parts))
-
 
 class NormStep(NamedTuple):
     """The moves of the slacks, of their prices and of the bounds."""

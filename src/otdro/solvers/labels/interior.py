@@ -47,7 +47,7 @@ ARMIJO = 0.1
 LEAST = 1e-2
 #: The length of a step below which the barrier problem is solved instead, at this share of the
 #: mean product.
-JAMMED, SMALLER = 0.2, 0.1
+JAMMED, SMALLER = 0.05, 0.1
 #: Newton steps to the heights of the rows.
 ROOT_STEPS = 8
 #: The factor by which a step may increase the sum of the products.
