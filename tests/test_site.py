@@ -297,3 +297,17 @@ def test_the_commands_of_the_tutorial_run_and_print_what_it_shows(tmp_path):
         assert line == "..." or " ".join(line.split()) in printed, line
     assert (tmp_path / "predictions.csv").read_text().startswith("patient_id,prediction")
     assert (tmp_path / "audit.html").exists()
+
+
+@pytest.mark.slow
+def test_the_demonstration_prints_the_gains_that_pages_state():
+    done = subprocess.run(
+        [sys.executable, "-m", "otdro", "demo"], capture_output=True, text=True, check=True
+    )
+    printed = " ".join(done.stdout.split())
+    gains = re.findall(r"minus that of the learned one: \+?(-?[\d.]+ ± [\d.]+)\)", printed)
+    difference, error = re.search(r"L2, tuned \S+ ± \S+ \+(\S+) ± (\S+)", printed).groups()
+    gains.append(f"{float(difference):.3f} ± {float(error):.3f}")
+    assert [gain for gain in gains if gain not in (DOCS / "cli.md").read_text()] == []
+    when = (DOCS / "when.md").read_text()
+    assert [gain for gain in gains[::2] if gain.replace("0.", ".") not in when] == []
