@@ -562,11 +562,6 @@ def _last_step(model: Any) -> Any:
     return model.steps[-1][1] if isinstance(model, Pipeline) else model
 
 
-def _prefix(model: Any) -> str:
-    """Return what stands before a parameter of the last step."""
-    return f"{model.steps[-1][0]}__" if isinstance(model, Pipeline) else ""
-
-
 def _by_name(name: str, model: Array, columns: list[str], own: list[str]) -> Array:
     """Return a source (K, d + 1) with coefficients of the columns of X, matched by name."""
     missing = [column for column in columns if column not in own]

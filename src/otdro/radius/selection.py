@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
+from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
 from ..arrays import library, numpy, pick
 from ..costs import Cost
-from ..design import WRITTEN_UP_TO, as_dense, is_wide
+from ..design import WRITTEN_UP_TO, is_wide
 from ..memory import require_fit
 from ..pairs import generator
 from ..problem import Ball, Sample, Solution
@@ -320,9 +321,13 @@ def _unit(sample: Sample, cost: Cost | None) -> float:
         return 1.0
     n = sample.X.shape[0]
     some = np.unique(np.linspace(0, n - 1, min(n, UNIT_ROWS)).astype(int))
-    rows = numpy(as_dense(pick(sample.X, some)))
-    moves = rows - rows.mean(axis=0)
-    lengths = np.linalg.norm(moves, axis=1) if cost is None else numpy(cost.norm(moves))
+    rows: Any = pick(sample.X, some)
+    if sparse.issparse(rows):
+        # written out, wide rows would be larger than all of X
+        lengths = np.sqrt(np.asarray(rows.multiply(rows).sum(axis=1), dtype=float)).ravel()
+    else:
+        moves = numpy(rows) - numpy(rows).mean(axis=0)
+        lengths = np.linalg.norm(moves, axis=1) if cost is None else numpy(cost.norm(moves))
     length = float(np.sqrt(np.mean(lengths**2)))
     if length == 0 or SMALL_UNIT <= length <= LARGE_UNIT:
         return 1.0
