@@ -81,6 +81,7 @@ def test_sparse_rows_stay_sparse(monkeypatch):
     labels = np.where(np.arange(200) % 3 > 0, 1, -1)
     # d x d products may be dense, rows may not, but for short ones
     monkeypatch.setattr("otdro.design.SHORT_UP_TO", 0)
+    monkeypatch.setattr("otdro.solvers.conic.interior.MERGE_UP_TO", 0)
     monkeypatch.setattr(sparse.csr_array, "toarray", _dense_square)
     for loss in ("logistic", "hinge"):
         model = DROClassifier(loss, cost="euclidean", order=1, delta=0.01).fit(wide, labels)

@@ -13,7 +13,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 Array = NDArray[Any]
 
-#: The names of the scalings; "auto" stands for the one that ``experiments/reports/scaling.md`` gives the evidence for.
+#: The names of the scalings; "auto" stands for ``AUTO``, for the reasons in
+#: ``experiments/reports/scaling.md``.
 SCALINGS = ("auto", "standard", "yeo-johnson", "asinh", "none")
 AUTO = "asinh"
 

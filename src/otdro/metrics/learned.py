@@ -66,7 +66,8 @@ def _named(learner: Any) -> str:
 class Learned(BaseEstimator):  # type: ignore[misc]
     """The candidates for the cost: learners times shrinkages, the Euclidean cost always among them.
 
-    The default list is short because fold scores are noisy; the evidence is in ``experiments/reports/metrics.md``.
+    The default list is short because fold scores are noisy; the evidence is in
+    ``experiments/reports/metrics.md``.
 
     Parameters
     ----------

@@ -15,12 +15,11 @@ from typing import Any
 import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
-from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
 from ..arrays import library, numpy, pick
 from ..costs import Cost
-from ..design import WRITTEN_UP_TO, is_wide
+from ..design import WRITTEN_UP_TO, Design, is_wide
 from ..memory import require_fit
 from ..pairs import generator
 from ..problem import Ball, Sample, Solution
@@ -322,9 +321,9 @@ def _unit(sample: Sample, cost: Cost | None) -> float:
     n = sample.X.shape[0]
     some = np.unique(np.linspace(0, n - 1, min(n, UNIT_ROWS)).astype(int))
     rows: Any = pick(sample.X, some)
-    if sparse.issparse(rows):
+    if hasattr(rows, "nnz"):
         # written out, wide rows would be larger than all of X
-        lengths = np.sqrt(np.asarray(rows.multiply(rows).sum(axis=1), dtype=float)).ravel()
+        lengths = np.sqrt(Design(rows).squared_norms())
     else:
         moves = numpy(rows) - numpy(rows).mean(axis=0)
         lengths = np.linalg.norm(moves, axis=1) if cost is None else numpy(cost.norm(moves))
