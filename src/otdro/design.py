@@ -234,8 +234,7 @@ class Design:
         if self.sparse:
             g: Array = self._transposed @ r
         elif self._direct:
-            # (r'X)' reads X along its rows also for a batch
-            g = (r.T @ self.X).T
+            g = self.X.T @ r
         elif self._away:
             g = adjoint_of_rows(self.X, r)
         else:

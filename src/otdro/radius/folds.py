@@ -41,7 +41,12 @@ Array = NDArray[Any]
 Split = tuple[Array, Array]
 
 #: The gap, relative to the constant model's risk, to which models inside folds are solved at least.
-FOLD_TOL = 1e-5
+FOLD_TOL = 1e-4
+#: The same for few rows, where it is cheap: at 1e-4 the chosen delta moved by up to 45% on samples
+#: of 40 to 150 rows of breast cancer, at 1e-5 by less than 1%.
+FOLD_TOL_OF_FEW = 1e-5
+#: Rows up to which that holds.
+FEW_ROWS = 500
 #: Folds of ``cv=None``, as in scikit-learn.
 DEFAULT_FOLDS = 5
 NO_PAIR = "every split of cv must be a pair (train, test) of arrays of row numbers, got {!r}."
@@ -133,6 +138,7 @@ def _fit_folds(
     """Return the path over all rows and what some folds say, all from one call of the solver."""
     sample, largest = fits.sample, float(deltas[0])
     ball, *balls = [sample.ball(each, largest, fits.order) for each in (cost, *costs)]
+    fold_tol = FOLD_TOL_OF_FEW if len(sample.weights) <= FEW_ROWS else FOLD_TOL
     problems, tols = [], []
     for k, y in enumerate(sample.ys):
         whole = sample.problem(y, ball)
@@ -148,7 +154,7 @@ def _fit_folds(
                 part_weights = pick(sample.weights, train)
                 inside[beside(train, inside)] = part_weights / part_weights.sum()
                 problems.append(sample.problem(y, fold_ball).weighted(inside))
-            tols.append(FOLD_TOL)
+            tols.append(fold_tol)
     solved = fits.solver.solve(problems, deltas, tols=tols)
     count = 1 + len(pairs)
     by_target = [solved[i : i + count] for i in range(0, len(solved), count)]
