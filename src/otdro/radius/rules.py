@@ -319,7 +319,8 @@ def _euclidean_norms(evidence: Evidence, k: int) -> Array:
         trace[columns] = numpy(length @ D)
         for j in range(columns.start, columns.stop):
             if j in knots and trace[j] > 0:
-                share[j] = design.gram_square(D[:, j - columns.start]) / trace[j] ** 2
+                # divided before it is squared: residuals of an interpolated target are tiny
+                share[j] = design.gram_square(D[:, j - columns.start] / trace[j])
     if len(knots) < m:
         share = PchipInterpolator(knots, share[knots])(np.arange(m))
     # chi-square of equal mean and variance, by Wilson and Hilferty
