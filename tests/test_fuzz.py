@@ -14,6 +14,10 @@ KEPT = {
         seed=288, n=6, d=6, duplicated=True, integer=True, constant_column=True, separable=True,
         weights="far apart", loss="huber", cost="learned", order=2, delta=0.0, price=0.1,
     ),
+    "a gap was expected at delta = 0 over the least number": Case(
+        seed=758, n=22, d=9, offset=1000.0, integer=True, separable=True, sparse=True,
+        delta="theory", fit_intercept=False,
+    ),
     "a denormal delta overflowed": Case(
         seed=490, n=15, d=5, scale=0.1, offset=1000.0, sparse=True, loss="squared", cost="linf",
         order=2, delta=1e-320, fit_intercept=False, price=1.0,

@@ -489,7 +489,7 @@ class NewtonSystem:
         It is |e|^2 w/(2 rho), and |e| w without a penalty.
         """
         size = self.rate * self.residual
-        return np.where(rho > 0, size**2 * w / np.maximum(2 * rho, TINY), size * w)
+        return np.where(rho > 0, size**2 * w / (2 * np.where(rho > 0, rho, 1.0)), size * w)
 
     def step(self, batch: Batch, p: Points) -> tuple[Array, Array, Array]:
         """Return the step in theta (d, B), that of the intercept, and what it adds to scores."""
