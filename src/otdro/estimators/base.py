@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from copy import copy
 from dataclasses import KW_ONLY, dataclass, field
 from inspect import cleandoc
 from numbers import Real
@@ -18,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .. import losses, solvers
 from ..arrays import beside, check_places, formats, full, library, numpy, place, told_of_memory
-from ..chunks import Chunk, Sums, in_chunks, open_rows
+from ..chunks import Chunk, Sums, column_names, in_chunks, map_rows, open_rows
 from ..costs.mahalanobis import diagonal
 from ..design import Design, column_scale, model_scores
 from ..duality import zero_model
@@ -463,6 +464,17 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
             with told_of_memory(X):
                 scores = model_scores(X, coef, np.atleast_1d(numpy(self.intercept_)))
         return scores[:, 0] if scores.shape[1] == 1 else scores
+
+    def _of_dask(self, X: Any, method: str) -> Any:
+        """Return what a method returns for a Dask collection, as a Dask array to be computed."""
+        check_is_fitted(self)
+        validate_data(self, column_names(X), reset=False, skip_check_array=True)
+        # a copy has no training rows, and a later fit does not change it
+        model = copy(self)
+        # the names are checked above; the chunks are arrays, which have none
+        if hasattr(model, "feature_names_in_"):
+            del model.feature_names_in_
+        return map_rows(getattr(model, method), X)
 
     def _scores_in_chunks(self, X: Any) -> Array:
         """Return the scores of rows in chunks: (n, K)."""

@@ -26,6 +26,7 @@ from ..arrays import (
     numpy,
     stays,
 )
+from ..chunks import is_dask
 from ..losses import Loss
 from .base import DROEstimator, documented
 from .parameters import (
@@ -165,34 +166,40 @@ class DROClassifier(ClassifierMixin, DROEstimator):  # type: ignore[misc]
             note=form.note,
         )
 
-    def decision_function(self, X: Any) -> Array:
+    def decision_function(self, X: Any) -> Any:
         """Return the scores x'beta + b.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n, d)
-            Rows with the columns of the fit.
+            Rows with the columns of the fit; of a Dask array or data frame the result is a Dask
+            array that is computed later.
 
         Returns
         -------
         ndarray of shape (n,), or (n, n_classes) for more than two classes
             Two classes have the score of the second.
         """
+        if is_dask(X):
+            return self._of_dask(X, "decision_function")
         return self._scores(X)
 
-    def predict(self, X: Any) -> Array:
+    def predict(self, X: Any) -> Any:
         """Return the label of the largest score.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n, d)
-            Rows with the columns of the fit.
+            Rows with the columns of the fit; of a Dask array or data frame the result is a Dask
+            array that is computed later.
 
         Returns
         -------
         ndarray of shape (n,)
             Labels of ``classes_``.
         """
+        if is_dask(X):
+            return self._of_dask(X, "predict")
         scores = self._scores(X)
         xp = namespace(scores)
         index = (
@@ -205,19 +212,22 @@ class DROClassifier(ClassifierMixin, DROEstimator):  # type: ignore[misc]
         return named
 
     @available_if(_gives_probabilities)  # type: ignore[untyped-decorator]
-    def predict_proba(self, X: Any) -> Array:
+    def predict_proba(self, X: Any) -> Any:
         """Return class probabilities: the softmax, or one-vs-rest ones scaled to sum to 1.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n, d)
-            Rows with the columns of the fit.
+            Rows with the columns of the fit; of a Dask array or data frame the result is a Dask
+            array that is computed later.
 
         Returns
         -------
         ndarray of shape (n, n_classes)
             In the order of ``classes_``.
         """
+        if is_dask(X):
+            return self._of_dask(X, "predict_proba")
         scores = self._scores(X)
         xp: Any = namespace(scores)
         p: Any = self.loss_.probability(scores)
@@ -232,13 +242,14 @@ class DROClassifier(ClassifierMixin, DROEstimator):  # type: ignore[misc]
         return p / xp.sum(p, axis=1, keepdims=True)
 
     @available_if(_gives_probabilities)  # type: ignore[untyped-decorator]
-    def predict_log_proba(self, X: Any) -> Array:
+    def predict_log_proba(self, X: Any) -> Any:
         """Return the logarithm of the class probabilities.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n, d)
-            Rows with the columns of the fit.
+            Rows with the columns of the fit; of a Dask array or data frame the result is a Dask
+            array that is computed later.
 
         Returns
         -------
