@@ -31,6 +31,7 @@ from ..losses import Loss
 from .base import DROEstimator, documented
 from .parameters import (
     Targets,
+    check_labels,
     check_weights,
     class_codes,
     fit_price,
@@ -137,6 +138,7 @@ class DROClassifier(ClassifierMixin, DROEstimator):  # type: ignore[misc]
         self, X: Any, y: Any, sample_weight: Any, loss: Loss, support: Any
     ) -> tuple[Any, Targets]:
         check_places(X, y=y, sample_weight=sample_weight)
+        check_labels(y)
         if stays(X):
             X = validate_data(self, X, **formats(X), ensure_min_samples=2)
             y = check_vector(y, X, "y") if is_numeric(y) else column_or_1d(y)

@@ -19,7 +19,16 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, _get_feature_names
 
-from ..arrays import as_float, check_places, check_vector, full, library, namespace, numpy
+from ..arrays import (
+    as_float,
+    check_places,
+    check_vector,
+    full,
+    library,
+    missing_entries,
+    namespace,
+    numpy,
+)
 from ..chunks import Chunks, open_rows
 from ..costs import Cost, is_function
 from ..design import WRITTEN_UP_TO
@@ -299,6 +308,19 @@ def check_magnitude(X: Any) -> None:
 def is_numeric(labels: Any) -> bool:
     """Whether labels are numbers, which an array on a device can hold."""
     return library(labels) is not None or np.asarray(labels).dtype.kind in "biuf"
+
+
+def check_labels(y: Any) -> None:
+    """Refuse rows without a label, with their number and the place of the first."""
+    if y is None or library(y) is not None:
+        return
+    missing = missing_entries(y)
+    if missing.any():
+        raise ValueError(
+            f"labels are missing (None, NaN or NA) in {int(missing.sum())} of {len(missing)} rows "
+            f"of y, the first in row {int(missing.argmax())}: leave such rows out of X and y, or "
+            "give them labels."
+        )
 
 
 def class_codes(y: Any) -> tuple[Array, Any]:
