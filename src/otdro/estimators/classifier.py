@@ -66,7 +66,7 @@ class DROClassifier(ClassifierMixin, DROEstimator):  # type: ignore[misc]
 
     .. math:: \min_{\beta, b}\ \sup_{P:\,D_c(P, P_n)\le\delta} E_P\,\ell(x'\beta + b, y)
 
-    More than two classes are the softmax model, B with one line of coefficients per class, for the
+    Three to 20 classes are the softmax model, B with one line of coefficients per class, for the
     logistic loss at order 1 under a norm; else one-vs-rest, with one ball for all.
 
     Parameters
@@ -82,7 +82,9 @@ class DROClassifier(ClassifierMixin, DROEstimator):  # type: ignore[misc]
         whose worst-case risk is the mean cross-entropy plus delta times the largest dual norm of a
         difference of two classes' coefficients; it needs the logistic loss, order 1 and a
         Euclidean cost, "l1" or "linf". "ovr" fits each class against the rest. "auto" is
-        "multinomial" where that is possible and labels cannot be changed, else "ovr".
+        "multinomial" for up to 20 classes where that is possible and labels cannot be changed,
+        else "ovr"; ``message_`` says so where there are more than 20 classes, whose softmax model
+        takes minutes.
     label_cost : float > 0, default=inf
         The price at which the adversary may change a label into any other, in the unit of the
         cost, beside the price of moving the row; inf: labels cannot be changed. More than two
