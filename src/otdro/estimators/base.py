@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import warnings
 from copy import copy
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from inspect import cleandoc
 from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar
@@ -409,7 +409,14 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
         solutions = choice.solutions
         self.loss_ = fitted.loss
         self.ball_ = choice.ball
-        self.cost_ = choice.ball.cost
+        names = getattr(self, "feature_names_in_", None)
+        if names is not None:
+            # a copy: the cost may be the parameter, which stays as it is
+            cost = copy(choice.ball.cost)
+            # its table shows them
+            cost.feature_names_in_ = names
+            self.ball_ = replace(choice.ball, cost=cost)
+        self.cost_ = self.ball_.cost
         self.delta_ = float(choice.ball.delta)
         coef = np.concatenate([np.atleast_2d(s.coef) for s in solutions])
         intercept = np.concatenate([np.atleast_1d(s.intercept) for s in solutions])
