@@ -326,3 +326,53 @@ def test_a_norm_of_another_exponent_is_refused_for_three_classes():
     for delta in (0.1, "cv"):
         with pytest.raises(ValueError, match="p = 1, 2 or inf"):
             DROClassifier(cost=Norm(3), delta=delta).fit(X, labels)
+
+
+@pytest.mark.parametrize("absent", ["NA", "None", "NaN"])
+@pytest.mark.parametrize(
+    "kind", ["object", "list", "str", "string", "category", "frame", "Int64", "boolean", "float"]
+)
+def test_missing_labels_are_counted_and_the_first_is_named(absent, kind):
+    pd = pytest.importorskip("pandas")
+    value = {"NA": pd.NA, "None": None, "NaN": np.nan}[absent]
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 3))
+    positive = X[:, 0] + rng.standard_normal(60) > 0
+    y = np.where(positive, "yes", "no").astype(object)
+    y[[7, 9]] = value
+    numbers = [None if i in (7, 9) else int(positive[i]) for i in range(60)]
+    labels = {
+        "object": y,
+        "list": y.tolist(),
+        "str": pd.Series(y),
+        "string": pd.Series(y, dtype="string"),
+        "category": pd.Series(y, dtype="category"),
+        "frame": pd.DataFrame({"y": y}),
+        "Int64": pd.Series(numbers, dtype="Int64"),
+        "boolean": pd.Series(numbers, dtype="boolean"),
+        "float": np.array([np.nan if one is None else one for one in numbers]),
+    }[kind]
+    words = r"labels are missing .* in 2 of 60 rows of y, the first in row 7: leave such rows out"
+    with pytest.raises(ValueError, match=words):
+        DROClassifier(cost="euclidean", delta=0.1).fit(X, labels)
+
+
+@pytest.mark.parametrize("absent", ["NA", "None", "NaN"])
+def test_missing_labels_and_groups_of_rows_in_chunks_are_named(absent):
+    da = pytest.importorskip("dask.array")
+    dd = pytest.importorskip("dask.dataframe")
+    pd = pytest.importorskip("pandas")
+    value = {"NA": pd.NA, "None": None, "NaN": np.nan}[absent]
+    X = np.random.default_rng(0).standard_normal((60, 3))
+    y = np.where(X[:, 0] > 0, "yes", "no").astype(object)
+    complete = y.astype(str)
+    y[[27, 29]] = value
+    rows = da.from_array(X, chunks=(20, 3))
+    model = DROClassifier(cost="euclidean", delta=0.1)
+    words = r"labels are missing .* in 2 of the 20 rows of chunk 1 .*, the first in row 27"
+    for labels in (y, da.from_array(y, chunks=20), dd.from_pandas(pd.Series(y), npartitions=2)):
+        with pytest.raises(ValueError, match=words):
+            model.fit(rows, labels)
+    for given in (rows, X):
+        with pytest.raises(ValueError, match=r"groups has no value .* in row 27"):
+            model.fit(given, complete, groups=y)

@@ -1,5 +1,7 @@
 """The softmax model at order 1: against cvxpy and scikit-learn, its invariances, its worst case."""
 
+from time import process_time
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -309,3 +311,40 @@ def test_forms_that_are_not_known_or_not_needed():
     halves = [(np.flatnonzero(y != k), np.flatnonzero(y == k)) for k in range(3)]
     with pytest.raises(ValueError, match=r"none of the 3 splits.*all classes"):
         softmax(cost="euclidean", cv=halves).fit(X, y)
+
+
+# many classes
+
+
+def clusters(n, d, K):
+    """Return rows of K normal clusters, about as many of each."""
+    rng = np.random.default_rng(0)
+    y = rng.permutation(np.arange(n) % K)
+    return 3 * rng.normal(size=(K, d))[y] + rng.normal(size=(n, d)), y
+
+
+def test_more_than_20_classes_are_one_against_the_rest():
+    few = DROClassifier(cost="euclidean", delta=5e-3).fit(*clusters(200, 3, 20))
+    assert few.loss_.outputs == 20
+    X, y = clusters(210, 3, 21)
+    words = "21 classes are more than 20: multi_class='multinomial'"
+    for given in (X, pytest.importorskip("dask.array").from_array(X, chunks=(100, 3))):
+        many = DROClassifier(cost="euclidean", delta=5e-3).fit(given, y)
+        assert many.loss_.outputs == 1
+        assert len(many.message_) == 21
+        assert words in many.message_[0]
+    asked = softmax(cost="euclidean", delta=5e-3).fit(X, y)
+    assert asked.loss_.outputs == 21
+    assert words not in asked.message_
+    # at order 2 there is no softmax model
+    squared = DROClassifier(cost="euclidean", delta=1e-4, order=2).fit(X, y)
+    assert words not in squared.message_[0]
+
+
+def test_a_default_fit_of_35_classes_ends():
+    X, y = clusters(400, 10, 35)
+    start = process_time()
+    model = DROClassifier().fit(X, y)
+    # about 4 s; the softmax model took more than 6 minutes
+    assert process_time() - start < 30
+    assert model.score(X, y) > 0.9

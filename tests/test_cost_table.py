@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose
 from scipy.optimize import minimize
 from sklearn.base import clone
 
-from otdro import DROClassifier
+from otdro import Ball, DROClassifier, robust_risk
 from otdro.costs import FeatureMap, Graph, Mahalanobis, Norm
 from otdro.metrics import Diagonal, Learned
 
@@ -146,3 +146,47 @@ def test_given_cost_is_left_alone():
     cost = Norm(2)
     DROClassifier(cost=cost).fit(X, X[:, 0] > 0)
     assert not hasattr(cost, "comparison_")
+
+
+@pytest.mark.parametrize("cost", [Norm(1), Mahalanobis(MATRIX), "learned"])
+def test_the_cost_of_a_model_keeps_the_names_of_a_data_frame(cost):
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(60, 3)), columns=["age", "dose", "weight"])
+    y = X["age"] + rng.normal(size=60) > 0
+    model = DROClassifier(cost=cost, delta=0.01).fit(X, y)
+    assert model.ball_.cost is model.cost_
+    assert model.cost_.table().names == ["age", "dose", "weight"]
+    assert "dose" in str(model.cost_.table())
+    assert model.cost_.table(["a", "b", "c"]).names == ["a", "b", "c"]
+    renamed = X.set_axis(["d", "e", "f"], axis=1)
+    assert model.cost_.table(X=renamed).names == ["d", "e", "f"]
+    assert pickle.loads(pickle.dumps(model)).cost_.table().names == ["age", "dose", "weight"]
+    # the parameter stays as it is
+    assert not hasattr(cost, "feature_names_in_")
+    with pytest.raises(ValueError, match=r"X has shape \(4, 2\), the cost 3 features"):
+        model.cost_.table(X=np.ones((4, 2)))
+
+
+def test_costs_and_balls_print_in_a_few_lines():
+    matrix = np.eye(40) + 0.1
+    short = "Mahalanobis(matrix=<array of shape (40, 40)>)"
+    for cost, words in (
+        (Mahalanobis(matrix), short),
+        (FeatureMap(metric=np.ones(9)), "FeatureMap(metric=<array of shape (9,)>)"),
+        (Norm(1), "Norm(p=1)"),
+    ):
+        assert repr(cost) == words
+        assert str(cost).startswith(words)
+        assert words in repr(Ball(cost, 0.1))
+        assert "\n" not in repr(Ball(cost, 0.1))
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(80, 40))
+    y = np.where(X[:, 0] + rng.normal(size=80) > 0, 1, -1)
+    model = DROClassifier(delta=0.01).fit(X, y)
+    assert len(str(model.cost_).splitlines()) <= 4
+    assert "Euclidean" in str(model.cost_)
+    assert len(str(model.ball_)) < 300
+    # a message quotes the cost in one line
+    with pytest.raises(ValueError, match=r"array of shape \(40, 40\)") as refused:
+        robust_risk(X, y, np.ones((3, 40)), np.zeros(3), "logistic", Ball(Mahalanobis(matrix), 1.0))
+    assert "\n" not in str(refused.value)

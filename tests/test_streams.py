@@ -379,7 +379,7 @@ def test_a_dask_array(rows):
                 assert isinstance(found.coef_, np.ndarray)
                 assert_allclose(found.robust_risk_, expected.robust_risk_, rtol=1e-10)
                 assert_allclose(found.coef_, expected.coef_, rtol=0, atol=1e-8)
-            assert_allclose(found.predict(D_) == found.predict(X), True)
+            assert_array_equal(found.predict(D_), found.predict(X))
 
 
 def test_a_dask_data_frame(rows):
@@ -393,6 +393,103 @@ def test_a_dask_data_frame(rows):
         found = DROClassifier(**FINE).fit(frame[list("abcde")], frame["label"])
     expected = DROClassifier(**FINE).fit(chunks_of(X, y), None)
     assert_allclose(found.coef_, expected.coef_, rtol=0, atol=1e-8)
+
+
+def same(found, expected):
+    """Check labels for equality and numbers up to the rounding of products in another order."""
+    if expected.dtype.kind == "f":
+        assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
+    else:
+        assert_array_equal(found, expected)
+
+
+def test_a_dask_data_frame_has_the_column_names_of_pandas(rows):
+    """Names are kept, and other or reordered columns get the sentence that pandas frames get."""
+    dd = pytest.importorskip("dask.dataframe")
+    pd = pytest.importorskip("pandas")
+    dask = pytest.importorskip("dask")
+    X, y, targets = rows
+    table = pd.DataFrame(X, columns=list("abcde"))
+    with dask.config.set(scheduler="synchronous"):
+        for kind, given in ((DROClassifier, y), (DRORegressor, targets)):
+            frame = dd.from_pandas(table, npartitions=3)
+            model = kind(**FINE).fit(frame, given)
+            assert model.feature_names_in_.tolist() == list("abcde")
+            methods = ["predict"]
+            if kind is DROClassifier:
+                methods += ["decision_function", "predict_proba", "predict_log_proba"]
+            for method in methods:
+                found, expected = getattr(model, method)(frame), getattr(model, method)(table)
+                same(found.compute(), expected)
+                for other in (
+                    table[list("bacde")],
+                    table[list("abcd")],
+                    table.rename(columns={"e": "f"}),
+                ):
+                    with pytest.raises(ValueError, match="feature names") as of_pandas:
+                        getattr(model, method)(other)
+                    with pytest.raises(ValueError, match="feature names") as of_dask:
+                        getattr(model, method)(dd.from_pandas(other, npartitions=2))
+                    assert str(of_dask.value) == str(of_pandas.value)
+            with pytest.warns(UserWarning, match="does not have valid feature names"):
+                model.predict(frame.to_dask_array(lengths=True))
+    mixed = dd.from_pandas(table.rename(columns={"a": 0}), npartitions=2)
+    with pytest.raises(TypeError, match="all input features have string names"):
+        DROClassifier(**FINE).fit(mixed, y)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_predictions_of_a_dask_collection_stay_in_dask(rows, classes):
+    """Nothing is computed before it is asked for; chunks, type and shape are known before."""
+    da = pytest.importorskip("dask.array")
+    dd = pytest.importorskip("dask.dataframe")
+    pd = pytest.importorskip("pandas")
+    dask = pytest.importorskip("dask")
+    X, _, _ = rows
+    ranks = X[:, :2].sum(axis=1).argsort().argsort()
+    y = np.array(["low", "middle", "high"])[ranks * classes // len(X)]
+    model = DROClassifier(**FINE).fit(X, y)
+    expected = {
+        method: getattr(model, method)(X)
+        for method in ("predict", "decision_function", "predict_proba", "predict_log_proba")
+    }
+    computed = []
+
+    def counted(block):
+        computed.append(len(block))
+        return block
+
+    plain = da.from_array(X, chunks=(400, 2))
+    lazy = plain.map_blocks(counted, dtype=float, meta=np.empty((0, 0)))
+    with dask.config.set(scheduler="synchronous"):
+        predictions = {method: getattr(model, method)(lazy) for method in expected}
+        assert computed == []
+        # the predictions are those of the model at the time of the call
+        model.fit(-X, y)
+        for method, values in expected.items():
+            found = predictions[method]
+            assert isinstance(found, da.Array)
+            assert found.chunks[0] == plain.chunks[0]
+            assert found.shape == values.shape
+            assert found.dtype == values.dtype
+            assert type(found._meta) is np.ndarray
+            same(found.compute(), values)
+            assert found.compute().dtype == values.dtype
+        assert model.score(lazy, y) == model.score(X, y)
+
+        model.fit(X, y)
+        frame = dd.from_pandas(pd.DataFrame(X).rename(columns=str), npartitions=3)
+        # a partition without rows
+        frame = frame.map_partitions(lambda part: part[part.index >= len(X) // 2])
+        with pytest.warns(UserWarning, match="X has feature names, but"):
+            labels = model.predict(frame)
+        assert isinstance(labels, da.Array)
+        assert labels.shape == (len(X) - len(X) // 2,)
+        assert_array_equal(labels.compute(), expected["predict"][len(X) // 2 :])
+        with pytest.raises(ValueError, match="X must have two axes"):
+            model.predict(plain[:, 0])
+        with pytest.raises(ValueError, match="X has 4 features, but DROClassifier is expecting 5"):
+            model.predict(plain[:, :4])
 
 
 def test_a_fitted_model_travels_and_attacks_given_rows(rows):

@@ -367,6 +367,25 @@ def check_vector(v: Any, X: Any, name: str) -> Any:
     return v
 
 
+def missing_entries(v: Any) -> Array:
+    """Return which entries of a column are missing: None, NaN, or NA and NaT of pandas."""
+    if hasattr(v, "isna"):
+        return np.ravel(v.isna())
+    # a list as it is: NumPy would write its NaN as the text "nan"
+    entries = np.asarray(v, dtype=None if isinstance(v, np.ndarray) else object).ravel()
+    if entries.dtype.kind == "O":
+        return np.array([_is_missing(entry) for entry in entries], dtype=bool)
+    # numbers and dates; other types have no missing entries
+    return np.isnan(entries) if entries.dtype.kind in "fmM" else np.zeros(len(entries), dtype=bool)
+
+
+def _is_missing(entry: Any) -> bool:
+    if isinstance(entry, float | np.floating):
+        return bool(np.isnan(entry))
+    # by name: comparisons with pandas.NA have no truth value
+    return entry is None or type(entry).__name__ in ("NAType", "NaTType")
+
+
 def on_host(X: Any) -> Any:
     """Return an array that stays on its device as NumPy's, anything else as it is."""
     return numpy(X) if stays(X) else X

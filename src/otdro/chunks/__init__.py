@@ -1,6 +1,7 @@
 """Rows that come in chunks: larger than memory, or on many machines."""
 
 from .base import Array, Chunk, Chunks, Job, Sums
+from .dask import column_names, is_dask, map_rows
 from .opening import in_chunks, open_rows, read_target
 from .parquet import parquet
 
@@ -10,7 +11,10 @@ __all__ = [
     "Chunks",
     "Job",
     "Sums",
+    "column_names",
     "in_chunks",
+    "is_dask",
+    "map_rows",
     "open_rows",
     "parquet",
     "read_target",

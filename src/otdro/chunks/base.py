@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import missing_entries
+
 Array = NDArray[Any]
 
 #: Bytes of X that are read at a time: large enough for the disk, small beside any memory.
@@ -76,14 +78,26 @@ class Chunk:
                 f"sample_weight must be nonnegative, got {float(self.w.min()):g} in row "
                 f"{self.start + int(self.w.argmin())}: leave out such rows, or give them 0."
             )
+        self._require_labels()
         self._require_groups()
+
+    def _require_labels(self) -> None:
+        """Refuse rows without a label, with their number and the place of the first."""
+        if self.y is None or self.y.dtype.kind != "O":
+            return
+        missing = missing_entries(self.y)
+        if missing.any():
+            raise ValueError(
+                f"labels are missing (None, NaN or NA) in {int(missing.sum())} of the "
+                f"{len(self.y)} rows of {self.name}, the first in row "
+                f"{self.start + int(missing.argmax())}: leave such rows out, or give them labels."
+            )
 
     def _require_groups(self) -> None:
         """Refuse rows without a group, with the place of the first."""
         if self.group is None or self.group.dtype.kind not in "fO":
             return
-        # NaN is the one value that differs from itself
-        missing = np.array([group is None or group != group for group in self.group.tolist()])
+        missing = missing_entries(self.group)
         if missing.any():
             raise ValueError(
                 f"groups has no value (NaN or None) in row {self.start + int(missing.argmax())}: "

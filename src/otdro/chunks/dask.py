@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import reduce
 from typing import Any
 
 import numpy as np
+from sklearn.utils.validation import _get_feature_names
 
 from .base import BESIDE, Array, Chunk, Chunks, Job, Sums, add, apply, checked, require_numbers
 from .memmap import column
@@ -28,9 +29,9 @@ class DaskRows(Chunks):
     """
 
     def __init__(self, X: Any, y: Any, w: Any = None, group: Any = None) -> None:
+        names = _get_feature_names(column_names(X))
+        self.columns = None if names is None else names.tolist()
         X = _array(X, "X")
-        if X.ndim != 2:
-            raise ValueError(f"X must have two axes, rows and columns, got shape {X.shape}.")
         require_numbers(X.dtype, "X")
         _require_sizes(X, "X")
         X = X if X.numblocks[1] == 1 else X.rechunk({1: -1})
@@ -112,6 +113,38 @@ def _is_text(v: Array) -> bool:
 def _added(parts: list[list[Sums]]) -> list[Sums]:
     """Return the sums of several lots of chunks, from the left."""
     return reduce(add, parts)
+
+
+def column_names(X: Any) -> Any:
+    """Return no rows with the columns of a Dask collection, as a pandas frame or an array."""
+    if hasattr(X, "to_dask_array") and X.ndim == 2:
+        import pandas
+
+        return pandas.DataFrame(columns=X.columns)
+    X = _array(X, "X")
+    if X.ndim != 2:
+        raise ValueError(f"X must have two axes, rows and columns, got shape {X.shape}.")
+    return np.empty((0, X.shape[1]))
+
+
+def map_rows(function: Callable[[Array], Array], X: Any) -> Any:
+    """Return what a function of rows returns for all rows, as a Dask array to be computed.
+
+    It has the chunks of X; those of a data frame are its partitions, whose rows are counted here.
+    """
+    X = _array(X, "X")
+    require_numbers(X.dtype, "X")
+    X = X if X.numblocks[1] == 1 else X.rechunk({1: -1})
+    meta = function(np.zeros((1, X.shape[1]), dtype=X.dtype))[:0]
+
+    def of_block(rows: Array) -> Array:
+        # a partition of a data frame may be empty
+        return function(rows) if len(rows) else meta
+
+    if meta.ndim == 1:
+        return X.map_blocks(of_block, dtype=meta.dtype, drop_axis=1, meta=meta)
+    chunks = (X.chunks[0], meta.shape[1:])
+    return X.map_blocks(of_block, dtype=meta.dtype, chunks=chunks, meta=meta)
 
 
 def _array(X: Any, name: str) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from typing import Any, Literal
 
 import numpy as np
@@ -118,7 +119,8 @@ class Cost(BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         feature_names : sequence of str, default=None
-            The names of the columns; None: those of a data frame X, else x0, x1, ...
+            The names of the columns; None: those of a data frame X, or of the data frame that the
+            model of this cost was fitted to, else x0, x1, ...
         X : array-like of shape (n, d), default=None
             Rows whose columns have the deviations.
         scale : array-like of shape (d,), default=None
@@ -126,12 +128,32 @@ class Cost(BaseEstimator):  # type: ignore[misc]
         """
         if not self.is_norm:
             raise ValueError(f"{type(self).__name__} has no table: its prices vary with the place.")
+        if feature_names is None and not hasattr(X, "columns"):
+            feature_names = getattr(self, "feature_names_in_", None)
         d = size(self.matrix, feature_names, X, scale)
         self.check(d)
         move = moves(X, scale, d)
         cheapest, most_expensive = self._extremes(move)
         names = named(feature_names, X, d)
         return CostTable(names, move, self._prices(move), cheapest, most_expensive)
+
+    def __repr__(self) -> str:
+        """Return the parameters that differ from their defaults, arrays by their shapes."""
+        brief = copy(self)
+        for name, value in self.get_params(deep=False).items():
+            if hasattr(value, "__array__") and np.ndim(value) > 0:
+                setattr(brief, name, _Shape(np.shape(value)))
+        return str(BaseEstimator.__repr__(brief))
+
+    def __str__(self) -> str:
+        lines = [repr(self)]
+        weights = getattr(self, "weights_", {})
+        if weights:
+            shares = [f"{share:.2f} {name}" for name, share in weights.items()]
+            lines.append(f"a blend of {'; '.join(shares)}")
+        if self.matrix is not None:
+            lines.append("table() has the price of moving each column")
+        return "\n".join(lines)
 
     def _prices(self, move: Array) -> Array:
         """Return the price of moving each feature alone by ``move``."""
@@ -156,6 +178,16 @@ class Cost(BaseEstimator):  # type: ignore[misc]
         half = np.diag(move) if L is None else move[:, None] * L[free]
         vectors = np.linalg.eigh(half @ half.T)[1]
         return vectors[:, 0], vectors[:, -1]
+
+
+class _Shape:
+    """Stands for an array in the text of a cost."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.shape = shape
+
+    def __repr__(self) -> str:
+        return f"<array of shape {self.shape}>"
 
 
 #: The step, relative to 1 + the size of an entry: near the cube root of the rounding unit, where

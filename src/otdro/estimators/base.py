@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import warnings
-from dataclasses import KW_ONLY, dataclass, field
+from copy import copy
+from dataclasses import KW_ONLY, dataclass, field, replace
 from inspect import cleandoc
 from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar
@@ -18,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .. import losses, solvers
 from ..arrays import beside, check_places, formats, full, library, numpy, place, told_of_memory
-from ..chunks import Chunk, Sums, in_chunks, open_rows
+from ..chunks import Chunk, Sums, column_names, in_chunks, map_rows, open_rows
 from ..costs.mahalanobis import diagonal
 from ..design import Design, column_scale, model_scores
 from ..duality import zero_model
@@ -408,7 +409,14 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
         solutions = choice.solutions
         self.loss_ = fitted.loss
         self.ball_ = choice.ball
-        self.cost_ = choice.ball.cost
+        names = getattr(self, "feature_names_in_", None)
+        if names is not None:
+            # a copy: the cost may be the parameter, which stays as it is
+            cost = copy(choice.ball.cost)
+            # its table shows them
+            cost.feature_names_in_ = names
+            self.ball_ = replace(choice.ball, cost=cost)
+        self.cost_ = self.ball_.cost
         self.delta_ = float(choice.ball.delta)
         coef = np.concatenate([np.atleast_2d(s.coef) for s in solutions])
         intercept = np.concatenate([np.atleast_1d(s.intercept) for s in solutions])
@@ -463,6 +471,17 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
             with told_of_memory(X):
                 scores = model_scores(X, coef, np.atleast_1d(numpy(self.intercept_)))
         return scores[:, 0] if scores.shape[1] == 1 else scores
+
+    def _of_dask(self, X: Any, method: str) -> Any:
+        """Return what a method returns for a Dask collection, as a Dask array to be computed."""
+        check_is_fitted(self)
+        validate_data(self, column_names(X), reset=False, skip_check_array=True)
+        # a copy has no training rows, and a later fit does not change it
+        model = copy(self)
+        # the names are checked above; the chunks are arrays, which have none
+        if hasattr(model, "feature_names_in_"):
+            del model.feature_names_in_
+        return map_rows(getattr(model, method), X)
 
     def _scores_in_chunks(self, X: Any) -> Array:
         """Return the scores of rows in chunks: (n, K)."""

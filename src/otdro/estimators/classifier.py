@@ -26,10 +26,12 @@ from ..arrays import (
     numpy,
     stays,
 )
+from ..chunks import is_dask
 from ..losses import Loss
 from .base import DROEstimator, documented
 from .parameters import (
     Targets,
+    check_labels,
     check_weights,
     class_codes,
     fit_price,
@@ -64,7 +66,7 @@ class DROClassifier(ClassifierMixin, DROEstimator):  # type: ignore[misc]
 
     .. math:: \min_{\beta, b}\ \sup_{P:\,D_c(P, P_n)\le\delta} E_P\,\ell(x'\beta + b, y)
 
-    More than two classes are the softmax model, B with one line of coefficients per class, for the
+    Three to 20 classes are the softmax model, B with one line of coefficients per class, for the
     logistic loss at order 1 under a norm; else one-vs-rest, with one ball for all.
 
     Parameters
@@ -80,7 +82,9 @@ class DROClassifier(ClassifierMixin, DROEstimator):  # type: ignore[misc]
         whose worst-case risk is the mean cross-entropy plus delta times the largest dual norm of a
         difference of two classes' coefficients; it needs the logistic loss, order 1 and a
         Euclidean cost, "l1" or "linf". "ovr" fits each class against the rest. "auto" is
-        "multinomial" where that is possible and labels cannot be changed, else "ovr".
+        "multinomial" for up to 20 classes where that is possible and labels cannot be changed,
+        else "ovr"; ``message_`` says so where there are more than 20 classes, whose softmax model
+        takes minutes.
     label_cost : float > 0, default=inf
         The price at which the adversary may change a label into any other, in the unit of the
         cost, beside the price of moving the row; inf: labels cannot be changed. More than two
@@ -136,6 +140,7 @@ class DROClassifier(ClassifierMixin, DROEstimator):  # type: ignore[misc]
         self, X: Any, y: Any, sample_weight: Any, loss: Loss, support: Any
     ) -> tuple[Any, Targets]:
         check_places(X, y=y, sample_weight=sample_weight)
+        check_labels(y)
         if stays(X):
             X = validate_data(self, X, **formats(X), ensure_min_samples=2)
             y = check_vector(y, X, "y") if is_numeric(y) else column_or_1d(y)
@@ -165,34 +170,40 @@ class DROClassifier(ClassifierMixin, DROEstimator):  # type: ignore[misc]
             note=form.note,
         )
 
-    def decision_function(self, X: Any) -> Array:
+    def decision_function(self, X: Any) -> Any:
         """Return the scores x'beta + b.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n, d)
-            Rows with the columns of the fit.
+            Rows with the columns of the fit; of a Dask array or data frame the result is a Dask
+            array that is computed later.
 
         Returns
         -------
         ndarray of shape (n,), or (n, n_classes) for more than two classes
             Two classes have the score of the second.
         """
+        if is_dask(X):
+            return self._of_dask(X, "decision_function")
         return self._scores(X)
 
-    def predict(self, X: Any) -> Array:
+    def predict(self, X: Any) -> Any:
         """Return the label of the largest score.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n, d)
-            Rows with the columns of the fit.
+            Rows with the columns of the fit; of a Dask array or data frame the result is a Dask
+            array that is computed later.
 
         Returns
         -------
         ndarray of shape (n,)
             Labels of ``classes_``.
         """
+        if is_dask(X):
+            return self._of_dask(X, "predict")
         scores = self._scores(X)
         xp = namespace(scores)
         index = (
@@ -205,19 +216,22 @@ class DROClassifier(ClassifierMixin, DROEstimator):  # type: ignore[misc]
         return named
 
     @available_if(_gives_probabilities)  # type: ignore[untyped-decorator]
-    def predict_proba(self, X: Any) -> Array:
+    def predict_proba(self, X: Any) -> Any:
         """Return class probabilities: the softmax, or one-vs-rest ones scaled to sum to 1.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n, d)
-            Rows with the columns of the fit.
+            Rows with the columns of the fit; of a Dask array or data frame the result is a Dask
+            array that is computed later.
 
         Returns
         -------
         ndarray of shape (n, n_classes)
             In the order of ``classes_``.
         """
+        if is_dask(X):
+            return self._of_dask(X, "predict_proba")
         scores = self._scores(X)
         xp: Any = namespace(scores)
         p: Any = self.loss_.probability(scores)
@@ -232,13 +246,14 @@ class DROClassifier(ClassifierMixin, DROEstimator):  # type: ignore[misc]
         return p / xp.sum(p, axis=1, keepdims=True)
 
     @available_if(_gives_probabilities)  # type: ignore[untyped-decorator]
-    def predict_log_proba(self, X: Any) -> Array:
+    def predict_log_proba(self, X: Any) -> Any:
         """Return the logarithm of the class probabilities.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n, d)
-            Rows with the columns of the fit.
+            Rows with the columns of the fit; of a Dask array or data frame the result is a Dask
+            array that is computed later.
 
         Returns
         -------

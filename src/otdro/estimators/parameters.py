@@ -19,7 +19,16 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, _get_feature_names
 
-from ..arrays import as_float, check_places, check_vector, full, library, namespace, numpy
+from ..arrays import (
+    as_float,
+    check_places,
+    check_vector,
+    full,
+    library,
+    missing_entries,
+    namespace,
+    numpy,
+)
 from ..chunks import Chunks, open_rows
 from ..costs import Cost, is_function
 from ..design import WRITTEN_UP_TO
@@ -107,6 +116,9 @@ def check_parameters(estimator: Any) -> None:
 
 
 FORMS = ("auto", "multinomial", "ovr")
+#: Classes up to which "auto" is softmax: its Newton matrix has one block per pair of classes, and
+#: 35 classes of 400 rows took more than 6 minutes where one-vs-rest takes about 4 seconds.
+SOFTMAX_UP_TO = 20
 BINARY = "Two classes: the softmax model is the binary one, with B_1 = -B_0 = beta/2."
 
 
@@ -127,6 +139,12 @@ def model_form(estimator: Any, loss: Loss, classes: int, support: Any) -> Form:
     missing = _lacks_softmax(estimator, loss, support)
     if missing is None and classes == 2:
         return Form(None, BINARY)
+    if missing is None and asked == "auto" and classes > SOFTMAX_UP_TO:
+        return Form(
+            None,
+            f"One-vs-rest, since {classes} classes are more than {SOFTMAX_UP_TO}: "
+            "multi_class='multinomial' fits the softmax model, which takes much longer.",
+        )
     if missing is None:
         return Form(loss.multinomial(classes))
     if asked == "auto":
@@ -299,6 +317,19 @@ def check_magnitude(X: Any) -> None:
 def is_numeric(labels: Any) -> bool:
     """Whether labels are numbers, which an array on a device can hold."""
     return library(labels) is not None or np.asarray(labels).dtype.kind in "biuf"
+
+
+def check_labels(y: Any) -> None:
+    """Refuse rows without a label, with their number and the place of the first."""
+    if y is None or library(y) is not None:
+        return
+    missing = missing_entries(y)
+    if missing.any():
+        raise ValueError(
+            f"labels are missing (None, NaN or NA) in {int(missing.sum())} of {len(missing)} rows "
+            f"of y, the first in row {int(missing.argmax())}: leave such rows out of X and y, or "
+            "give them labels."
+        )
 
 
 def class_codes(y: Any) -> tuple[Array, Any]:

@@ -12,6 +12,7 @@ from sklearn.utils import check_array, column_or_1d
 from sklearn.utils.validation import validate_data
 
 from ..arrays import as_float, check_places, check_vector, formats, stays
+from ..chunks import is_dask
 from ..losses import Loss
 from ..radius.checks import check_targets
 from .base import DROEstimator, Fitted, documented
@@ -101,19 +102,22 @@ class DRORegressor(RegressorMixin, DROEstimator):  # type: ignore[misc]
         self.coef_ = self.coef_[0]
         self.intercept_ = float(self.intercept_[0])
 
-    def predict(self, X: Any) -> Array:
+    def predict(self, X: Any) -> Any:
         """Return x'beta + b.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n, d)
-            Rows with the columns of the fit.
+            Rows with the columns of the fit; of a Dask array or data frame the result is a Dask
+            array that is computed later.
 
         Returns
         -------
         ndarray of shape (n,)
             The predictions.
         """
+        if is_dask(X):
+            return self._of_dask(X, "predict")
         return self._scores(X)
 
     def _number(self, class_: Any) -> int:

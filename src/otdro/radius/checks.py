@@ -18,6 +18,7 @@ from ..arrays import (
     formats,
     full,
     library,
+    missing_entries,
     namespace,
     numpy,
     stays,
@@ -97,8 +98,7 @@ def check_groups(groups: Any, n: int) -> Array | None:
     found: Array = column_or_1d(numpy(groups) if library(groups) else groups)
     if len(found) != n:
         raise ValueError(f"groups has {len(found)} entries but X has {n} rows.")
-    # NaN is the one value that differs from itself
-    missing = np.array([group is None or group != group for group in found.tolist()])
+    missing = missing_entries(found)
     if missing.any():
         raise ValueError(
             f"groups has no value (NaN or None) in row {int(missing.argmax())}: give every row a "
