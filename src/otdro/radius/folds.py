@@ -132,13 +132,18 @@ class _Scored:
     correction: Array | None
 
 
+def fold_tol(rows: int) -> float:
+    """Return the gap, relative to the constant model's risk, that models inside folds may have."""
+    return FOLD_TOL_OF_FEW if rows <= FEW_ROWS else FOLD_TOL
+
+
 def _fit_folds(
     fits: FoldFits, pairs: list[Split], cost: Cost, costs: list[Cost], deltas: Array, tol: float
 ) -> tuple[Solved, list[_Scored]]:
     """Return the path over all rows and what some folds say, all from one call of the solver."""
     sample, largest = fits.sample, float(deltas[0])
     ball, *balls = [sample.ball(each, largest, fits.order) for each in (cost, *costs)]
-    fold_tol = FOLD_TOL_OF_FEW if len(sample.weights) <= FEW_ROWS else FOLD_TOL
+    enough = fold_tol(len(sample.weights))
     problems, tols = [], []
     for k, y in enumerate(sample.ys):
         whole = sample.problem(y, ball)
@@ -154,7 +159,7 @@ def _fit_folds(
                 part_weights = pick(sample.weights, train)
                 inside[beside(train, inside)] = part_weights / part_weights.sum()
                 problems.append(sample.problem(y, fold_ball).weighted(inside))
-            tols.append(fold_tol)
+            tols.append(enough)
     solved = fits.solver.solve(problems, deltas, tols=tols)
     count = 1 + len(pairs)
     by_target = [solved[i : i + count] for i in range(0, len(solved), count)]

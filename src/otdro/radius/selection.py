@@ -42,7 +42,7 @@ from .evidence import (
     environment_losses,
     rows_to_look_at,
 )
-from .folds import FOLD_TOL, FoldFits, ModelScorer, Split, compared, cross_validate, splits
+from .folds import FoldFits, ModelScorer, Split, compared, cross_validate, fold_tol, splits
 from .grid import Path, Solved, default_deltas, solve_path, tidy
 from .profile import theory_delta
 from .rules import REPEAT_UP_TO, REPEATS, Verdict, by_margins
@@ -220,7 +220,8 @@ class FoldLosses:
         deltas = [self.deltas(cost) for cost in costs]
         # the path of the only cost will be that of the fit
         final = len(costs) == 1
-        scores = self.scores(names, costs, learned, deltas, 0.0 if final else FOLD_TOL)
+        tol = 0.0 if final else fold_tol(self.sample.X.shape[0])
+        scores = self.scores(names, costs, learned, deltas, tol)
         unsolved = sum(folds.unsolved for folds in scores)
         if unsolved:
             warnings.warn(
