@@ -237,7 +237,9 @@ class Model:
     def sizes(self) -> Array:
         """Return the root mean square of the columns of Z."""
         some = some_rows(self.design)
-        return self.live * np.sqrt(np.diag(some.gram(np.full(some.n, 1 / some.n)))) / self.size
+        # the square of a constant column, less that of its centre, may round to below 0
+        squares = np.maximum(np.diag(some.gram(np.full(some.n, 1 / some.n))), 0.0)
+        return self.live * np.sqrt(squares) / self.size
 
     def rounding(self, alpha: Array) -> Array:
         """Return the rounding error of Z'(pi o alpha)."""
