@@ -676,3 +676,19 @@ def test_a_refusal_names_only_what_is_missing():
 def test_entries_whose_squares_overflow_are_refused(rows):
     with pytest.raises(ValueError, match=r"X has entries up to .*e\+160, .*scale the columns"):
         DROClassifier(cost="euclidean", delta=0.1).fit(rows(1e160 * X), Y)
+
+
+@pytest.mark.parametrize("cost", ["euclidean", "l1", "linf"])
+@pytest.mark.parametrize("seed", range(3))
+def test_sparse_rows_with_a_constant_column_are_solved(cost, seed):
+    """The square of a constant column less that of its centre may round to below 0."""
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(22, 3))
+    rows[:, 0] = 3.0
+    y = rows @ rng.normal(size=3) + rng.normal(size=22)
+    model = DRORegressor(loss="absolute", cost=cost, order=1, delta=5e-4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = model.fit(sparse.csr_array(rows), y)
+        dense = clone(model).fit(rows, y)
+    assert found.robust_risk_ == pytest.approx(dense.robust_risk_, abs=2e-6)
