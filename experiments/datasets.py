@@ -486,7 +486,7 @@ def _timeout() -> Iterator[None]:
 
 
 def _signs(entry: Spec, target: Array, source: str) -> Array:
-    """Return -1/+1: the classes are told apart by their counts, whatever they are called."""
+    """Return -1/+1: the counts of the two classes say which is which, whatever their names."""
     labels, counts = np.unique(target.astype(str), return_counts=True)
     assert entry.counts is not None
     if sorted(counts.tolist()) != sorted(entry.counts):

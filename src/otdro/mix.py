@@ -55,7 +55,7 @@ Array = NDArray[Any]
 
 #: The joint weight of all sources below which ``message_`` says that the rows speak against them.
 LITTLE_WEIGHT = 0.05
-#: The least weight of a model. Few rows say little about a bad one: on nine sets with environments
+#: The least weight of a model. Few rows say little about a bad one: on eight sets with environments
 #: a least weight of 0.02 lowered the mean loss at 10 to 100 rows by 0.1 to 1.9%.
 LEAST_WEIGHT = 0.02
 #: Rows on which the scores of a source are compared with its own predictions.

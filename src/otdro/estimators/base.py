@@ -369,8 +369,14 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
         seed = 0 if self.random_state is None else self.random_state
         # at delta = 0 nothing moves, whatever the cost
         cost = None if self.delta == 0 else self.cost
-        known = (self.tol, self.max_iter, seed, self.verbose)
-        solver = solvers.resolve(self.solver, *known, cost=cost)
+        solver = solvers.resolve(
+            self.solver,
+            tol=self.tol,
+            max_iter=self.max_iter,
+            random_state=seed,
+            verbose=self.verbose,
+            cost=cost,
+        )
         changed = {
             name: getattr(self, name)
             for name, default in (("tol", TOL), ("max_iter", MAX_ITER))
@@ -388,7 +394,7 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
         return solver
 
     def _settings(self, **rows: Any) -> Settings:
-        """Return what the choice of the ball is told: parameters, and facts about the rows."""
+        """Return the settings of the choice of the ball: parameters, and facts about the rows."""
         return Settings(
             cost=self.cost,
             order=self.order,

@@ -245,8 +245,15 @@ class ChunkedFoldLosses(FoldLosses):
         grouped = self.stream.folds.groups is not None
         if self.delta != "cv" or grouped or not all(usable(self.sample, *s) for s in self.splits):
             return self
-        known = (self.sample, self.order, self.delta, self.solver, self.settings, self.splits)
-        return FoldLosses(*known).to_compare()
+        in_memory = FoldLosses(
+            sample=self.sample,
+            order=self.order,
+            delta=self.delta,
+            solver=self.solver,
+            settings=self.settings,
+            splits=self.splits,
+        )
+        return in_memory.to_compare()
 
     def compare(self, tried: Candidates, costs: list[Cost]) -> tuple[list[Trial], list[list[Cost]]]:
         """Return the trials that the weights of a blend come from, and the costs in their folds."""

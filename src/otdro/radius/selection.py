@@ -200,9 +200,15 @@ class FoldLosses:
         tol: float,
     ) -> list[FoldScores]:
         """Return what the folds say of every cost along its deltas."""
-        more = judged_on(self.sample, costs, self.settings)
-        known = (self.sample, self.order, self.solver, self.splits, self.scorer, more)
-        fits = FoldFits(*known, self.settings.n_jobs)
+        fits = FoldFits(
+            sample=self.sample,
+            order=self.order,
+            solver=self.solver,
+            splits=self.splits,
+            scorer=self.scorer,
+            unlabelled=judged_on(self.sample, costs, self.settings),
+            n_jobs=self.settings.n_jobs,
+        )
         return [
             cross_validate(fits, names[c], cost, [of_fold[c] for of_fold in learned], grid, tol)
             for c, (cost, grid) in enumerate(zip(costs, deltas, strict=True))

@@ -281,8 +281,9 @@ class Path:
             self.system = NewtonSystem(CONTRACTION, shared=B > 1)
         rho = np.full(B, delta * self.batch.loss.lipschitz)
         at = replace(self.batch, rho=rho)
-        known = (start, self.zero, self.system)
-        self.minima.append(minimise(at, self.target, self.max_iter, *known))
+        self.minima.append(
+            minimise(at, self.target, self.max_iter, start, zero=self.zero, system=self.system)
+        )
         if B > 1:
             self.minima[-1].slope = None
         if len(self.minima) > 2:
