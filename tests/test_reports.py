@@ -6,8 +6,8 @@ from pathlib import Path
 
 import contamination
 import cost_value
-import coverage
 import pytest
+import theory_coverage
 
 EXPERIMENTS = Path(__file__).parent.parent / "experiments"
 RESULTS = EXPERIMENTS / "results"
@@ -90,4 +90,4 @@ def test_table_1_is_that_of_the_run(shown, method, file):
 def test_the_coverage_report_has_the_form_that_its_script_writes():
     table = [cells(line) for line in body(report("coverage"))]
     shares = [(model, cost, int(n), float(a), float(b)) for model, cost, n, a, b in table]
-    assert coverage.page(shares, 500) == report("coverage")
+    assert theory_coverage.page(shares, 500) == report("coverage")

@@ -243,7 +243,7 @@ def test_region_refuses_what_the_theory_does_not_cover():
 @pytest.mark.parametrize("matrix", [None, LAM], ids=["identity", "Lam"])
 @pytest.mark.parametrize("loss", [Squared(), Logistic()], ids=["linear", "logistic"])
 def test_coverage(loss, matrix):
-    """120 replications of 400 rows; 500 and more sizes are in experiments/coverage.py."""
+    """120 replications of 400 rows; 500 and more sizes are in experiments/theory_coverage.py."""
     count, n = 120, 400
     cost = Norm(2) if matrix is None else Mahalanobis(matrix)
     hits = 0

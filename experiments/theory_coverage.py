@@ -4,7 +4,7 @@ Two shares of replications, each at nominal confidence: the slopes lie in ``conf
 slopes and intercept have a profile form (t - t_hat)'C G^-1 C(t - t_hat) below the delta of
 ``delta="theory"`` at order 2. Both costs see the same samples.
 
-    python experiments/coverage.py [--replications 500]
+    python experiments/theory_coverage.py [--replications 500]
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def page(rows, replications):
         "",
         "## Protocol",
         "",
-        f"`experiments/coverage.py` wrote this file: {replications} replications,",
+        f"`experiments/theory_coverage.py` wrote this file: {replications} replications,",
         f"nominal {NOMINAL}, four",
         "correlated Gaussian columns off the origin, slopes (1, -0.5, 0.25, 0), intercept 0.3;",
         "`Lam` is a full matrix with eigenvalues from 0.7 to 4.6. `region` is the share with the",
