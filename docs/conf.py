@@ -44,6 +44,7 @@ autosummary_generate = True
 autosummary_filename_map = {
     "otdro.Audit": "otdro.Audit-class",
     "otdro.Drift": "otdro.Drift-class",
+    "otdro.Stability": "otdro.Stability-class",
     "otdro.radius.Path": "otdro.radius.Path-class",
 }
 toc_object_entries_show_parents = "hide"

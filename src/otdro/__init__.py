@@ -8,7 +8,7 @@ from .first_use import at_first_use
 
 if TYPE_CHECKING:
     from .estimators import DROClassifier, DRORegressor, robust_risk
-    from .inspection import Audit, Drift, audit, drift
+    from .inspection import Audit, Drift, Stability, audit, drift, stability
     from .mix import MixClassifier, MixRegressor
     from .persistence import load, save
     from .problem import Ball
@@ -24,6 +24,7 @@ __all__ = [
     "Drift",
     "MixClassifier",
     "MixRegressor",
+    "Stability",
     "WorstCase",
     "audit",
     "discrepancy",
@@ -31,6 +32,7 @@ __all__ = [
     "load",
     "robust_risk",
     "save",
+    "stability",
 ]
 
 #: Where the public names live; each is imported at its first use, so that `otdro --help` is quick.
@@ -42,6 +44,7 @@ _HOMES = {
     "Drift": "inspection",
     "MixClassifier": "mix",
     "MixRegressor": "mix",
+    "Stability": "inspection",
     "WorstCase": "worst_case",
     "audit": "inspection",
     # modules that are used by their own name, as in ``otdro.report.write``
@@ -53,6 +56,7 @@ _HOMES = {
     "report": "report",
     "robust_risk": "estimators",
     "save": "persistence",
+    "stability": "inspection",
 }
 
 _GONE = {
