@@ -35,7 +35,7 @@ exclude_patterns = ["_build", "_templates", "auto_examples/**/*.ipynb", "auto_ex
 templates_path = ["_templates"]
 nitpicky = False
 
-myst_enable_extensions = ["dollarmath", "deflist", "colon_fence"]
+myst_enable_extensions = ["attrs_inline", "dollarmath", "deflist", "colon_fence"]
 myst_heading_anchors = 3
 highlight_language = "none"
 
@@ -64,6 +64,9 @@ sphinx_gallery_conf = {
     "show_signature": False,
     "show_memory": False,
     "min_reported_time": 1e9,
+    "subsection_order": [
+        f"../examples/{name}" for name in ("ball", "cost", "support", "delta", "new_data")
+    ],
     "within_subsection_order": "ExampleTitleSortKey",
     "remove_config_comments": True,
     "write_computation_times": False,

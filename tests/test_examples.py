@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+EXAMPLES = sorted((ROOT / "examples").rglob("*.py"))
 #: `make docs`, and so every run of continuous integration, runs those of the gallery as well.
 QUICK = ("custom_loss.py",)
 TO_RUN = [

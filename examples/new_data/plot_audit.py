@@ -5,6 +5,11 @@ Who breaks first? Certified accuracy tells
 The curve of a model is the least accuracy under any distribution within transport cost delta of
 the test rows. The cross is what happens to a batch from a scanner that reads texture one standard
 deviation too high: a drift that nobody aimed at the boundary.
+
+The two questions have different answers. Against an adversary otdro breaks last: its curve is the
+highest. On this batch, which is not aimed at any model, the ridge classifier keeps the highest
+accuracy (0.971, otdro 0.947, logistic regression 0.918): a guarantee for the worst case is no
+promise for every case.
 """
 
 import matplotlib.pyplot as plt
