@@ -224,7 +224,7 @@ def examples(path):
 
 
 #: What a user calls: each has an example.
-WITH_EXAMPLE = [p for p in public() if re.fullmatch(r"otdro\.(?!Audit|Drift)\w+", p)]
+WITH_EXAMPLE = [p for p in public() if re.fullmatch(r"otdro\.(?!Audit|Drift|Stability|Summary)\w+", p)]
 
 
 @pytest.mark.parametrize("path", WITH_EXAMPLE)
