@@ -32,6 +32,7 @@ PARAMETERS = [
     "cv",
     "scoring",
     "rule",
+    "tolerance",
     "deltas",
     "confidence",
     "n_jobs",

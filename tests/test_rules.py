@@ -2,12 +2,14 @@
 
 from dataclasses import replace
 
+import dask.array as da
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
 from sklearn.model_selection import StratifiedKFold
 
-from otdro import DROClassifier, DRORegressor
+from otdro import DROClassifier, DRORegressor, load, save
 from otdro.costs import Mahalanobis, Norm
 from otdro.fences import row_shares
 from otdro.losses import Logistic, Squared
@@ -158,7 +160,7 @@ def test_repeated_rows_are_no_information():
     assert Sample(X[rows], [Y[rows]], weights / weights.sum(), Logistic(), True).distinct == 18
 
 
-@pytest.mark.parametrize("rule", ["min", "1se", "profile", "auto", "smoothed"])
+@pytest.mark.parametrize("rule", ["min", "1se", "tolerance", "profile", "auto", "smoothed"])
 @pytest.mark.parametrize("make", [DROClassifier, DRORegressor])
 def test_every_rule_on_a_small_problem(rule, make):
     y = Y if make is DROClassifier else Z
@@ -195,3 +197,85 @@ def test_a_given_delta_leaves_the_cost_to_the_folds():
 def test_unknown_rule(rule):
     with pytest.raises(ValueError, match="known: auto, min, 1se, profile"):
         resolve(rule)
+
+
+def test_tolerance_takes_the_largest_delta_within_its_share_of_the_best():
+    mean = [-3.0, -1.5, -1.1, -1.0, -2.0]
+    e = by_hand(mean, [0.1] * 5)
+    for tolerance, place in [(0.0, 3), (0.05, 3), (0.1, 2), (0.11, 2), (0.5, 1), (5.0, 0)]:
+        verdict = RULES["tolerance"](replace(e, tolerance=tolerance))
+        assert verdict.place == place
+        # costs are compared at their best
+        assert verdict.value == 1.0
+    # of a score such as accuracy, too
+    positive = replace(by_hand([0.5, 0.86, 0.9, 0.8], [0.1] * 4), tolerance=0.05)
+    assert RULES["tolerance"](positive).place == 1
+
+
+def by_tolerance(make, tolerances, rows, y, **more):
+    """Return the fits of the rule "tolerance", the first of which is that of "min"."""
+    fit = {name: more.pop(name) for name in ("groups", "sample_weight") if name in more}
+    plain = make(rule="min", **more).fit(rows, y, **fit)
+    models = [make(rule="tolerance", tolerance=t, **more).fit(rows, y, **fit) for t in tolerances]
+    assert models[0].delta_ == plain.delta_
+    assert_array_equal(models[0].coef_, plain.coef_)
+    deltas = [model.delta_ for model in models]
+    assert deltas == sorted(deltas)
+    for t, model in zip(tolerances, models, strict=True):
+        path = model.path_
+        place = int(np.flatnonzero(path.deltas == model.delta_)[0])
+        best = path.score_mean.max()
+        assert path.score_mean[place] >= best - t * abs(best)
+        assert np.all(path.score_mean[:place] < best - t * abs(best))
+    return models
+
+
+TOLERANCES = [0.0, 0.01, 0.05, 0.3]
+
+
+@pytest.mark.constant_model
+@pytest.mark.parametrize(
+    "case", ["rows", "learned", "l1", "groups", "sparse", "classes", "regression", "weights"]
+)
+def test_tolerance_is_monotone_and_0_is_the_minimum(case):
+    more = {"cost": "euclidean"}
+    if case == "learned":
+        more = {}
+    elif case == "l1":
+        more = {"cost": "l1"}
+    elif case == "groups":
+        more["groups"] = np.arange(N) % 6
+    elif case == "weights":
+        more["sample_weight"] = 1.0 + np.arange(N) % 3
+    rows = sparse.csr_array(X) if case == "sparse" else X
+    make = DRORegressor if case == "regression" else DROClassifier
+    labels = np.digitize(Z, [-1.0, 1.0]) if case == "classes" else Y
+    models = by_tolerance(make, TOLERANCES, rows, Z if case == "regression" else labels, **more)
+    assert models[-1].delta_ > models[0].delta_
+
+
+@pytest.mark.constant_model
+@pytest.mark.parametrize("labels", ["two", "three"])
+def test_tolerance_of_rows_in_chunks(labels):
+    rows = np.random.default_rng(1).normal(size=(400, 3))
+    scores = rows @ [1.0, -1.0, 0.0] + np.random.default_rng(2).normal(size=400)
+    in_chunks = da.from_array(rows, chunks=(150, 3))
+    y = np.digitize(scores, [0.0] if labels == "two" else [-1.0, 1.0])
+    by_tolerance(DROClassifier, TOLERANCES, in_chunks, y, cost="euclidean")
+
+
+@pytest.mark.parametrize("tolerance", [-0.1, np.inf, np.nan, "5%", None, True])
+def test_a_tolerance_is_a_finite_number(tolerance):
+    with pytest.raises(ValueError, match="tolerance must be a number >= 0"):
+        DROClassifier(rule="tolerance", tolerance=tolerance).fit(X, Y)
+
+
+def test_a_model_saved_without_a_tolerance_still_loads(tmp_path):
+    model = DROClassifier(cost="euclidean", delta=0.1).fit(X, Y)
+    del model.tolerance
+    assert "tolerance" not in vars(model)
+    save(model, tmp_path / "old.skops")
+    loaded = load(tmp_path / "old.skops")
+    assert loaded.get_params()["tolerance"] == 0.05
+    assert_array_equal(loaded.predict(X), model.predict(X))
+    assert loaded.set_params(rule="tolerance", delta="cv").fit(X, Y).delta_ > 0

@@ -126,13 +126,18 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
         the own loss, by the weights of the fit. A scorer gets the ``sample_weight`` of the test
         rows if ``fit`` was given one and the scorer takes it; ``class_weight`` is for training
         only, as in scikit-learn.
-    rule : {"auto", "smoothed", "min", "1se", "profile", "worst"}, default="auto"
+    rule : {"auto", "smoothed", "min", "1se", "tolerance", "profile", "worst"}, default="auto"
         How fold scores become a delta: "min" takes the best mean score, "1se" the largest delta
-        within one standard error of it, "profile" a multiple of the noise in the coefficients,
-        "smoothed" (which "auto" stands for) the least smoothed out-of-fold loss with the profile as
-        prior. None of these but "min" and "1se" is moved far by one bad row. "worst" minimises the
-        loss of the worst environment, and needs ``groups``; "auto" then divides the number of rows
-        by how alike those of an environment are, so that the prior weighs more.
+        within one standard error of it, "tolerance" the largest within ``tolerance`` of it,
+        "profile" a multiple of the noise in the coefficients, "smoothed" (which "auto" stands for)
+        the least smoothed out-of-fold loss with the profile as prior. The last two are not moved
+        far by one bad row. "worst" minimises the loss of the worst environment, and needs
+        ``groups``; "auto" then divides the number of rows by how alike those of an environment
+        are, so that the prior weighs more.
+    tolerance : float >= 0, default=0.05
+        For the rule "tolerance": the share by which the mean out-of-fold loss (with ``scoring``:
+        the mean score) may be worse than the best one on the grid. The model is then as robust as
+        it can be at this price; 0 is the rule "min".
     deltas : array-like of shape (m,) or None, default=None
         The grid of deltas that "cv" tries, sorted; None: 20 deltas from the least one at which the
         coefficients are zero, geometrically down.
@@ -192,6 +197,7 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
     cv: Any = 5
     scoring: Any = None
     rule: str = "auto"
+    tolerance: float = 0.05
     deltas: Any = None
     confidence: float = 0.95
     n_jobs: int | None = None
@@ -402,6 +408,7 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
             cv=self.cv,
             scoring=self.scoring,
             rule=self.rule,
+            tolerance=self.tolerance,
             deltas=self.deltas,
             confidence=self.confidence,
             n_jobs=self.n_jobs,

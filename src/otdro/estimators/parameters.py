@@ -60,7 +60,13 @@ def check_parameters(estimator: Any) -> None:
     ``loss``, ``cost``, ``order``, ``delta``, ``solver``, ``multi_class`` and the prices of labels
     and targets are checked where they are resolved.
     """
-    shared = {"fit_intercept": TRUTH, "random_state": SEED, "tol": TOLERANCE, "max_iter": COUNT}
+    shared = {
+        "fit_intercept": TRUTH,
+        "random_state": SEED,
+        "tol": TOLERANCE,
+        "tolerance": TOLERANCE,
+        "max_iter": COUNT,
+    }
     check_settings(estimator, shared)
     weights, cv, scoring = estimator.class_weight, estimator.cv, estimator.scoring
     jobs, verbose, share = estimator.n_jobs, estimator.verbose, estimator.confidence

@@ -314,7 +314,7 @@ class Evidence:
     ``groups`` are the environments that folds leave out as a whole, None if they leave out rows.
     Where the sample is only a part of the rows that the folds tested, ``distinct`` is the number of
     distinct ones, ``losses`` (m,) their mean out-of-fold loss at every delta and ``environments``
-    what they say about these.
+    what they say about these. ``tolerance`` is the parameter of the estimators.
     """
 
     sample: Sample
@@ -327,6 +327,7 @@ class Evidence:
     distinct: float | None = None
     losses: Array | None = None
     environments: Environments | None = None
+    tolerance: float = 0.05
 
 
 def information(evidence: Evidence) -> float:

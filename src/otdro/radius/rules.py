@@ -93,6 +93,16 @@ def one_standard_error(evidence: Evidence) -> Verdict:
     return _scored(evidence, int(np.flatnonzero(mean >= mean[best] - se[best])[0]))
 
 
+def within_tolerance(evidence: Evidence) -> Verdict:
+    """The largest delta whose mean score is below the best by at most a share ``tolerance`` of it.
+
+    Costs are compared at their best scores, so that the tolerance moves delta only.
+    """
+    best, mean = minimum(evidence), evidence.folds.mean
+    enough = mean >= mean.max() - evidence.tolerance * abs(mean.max())
+    return best._replace(place=int(enough.argmax()))
+
+
 def _scored(evidence: Evidence, place: int) -> Verdict:
     return Verdict(place, -float(evidence.folds.mean[place]), float(evidence.folds.se[place]))
 
@@ -159,6 +169,7 @@ RULES: dict[str, Rule] = {
     "1se": one_standard_error,
     "profile": profile,
     "smoothed": smoothed,
+    "tolerance": within_tolerance,
     "worst": worst,
 }
 

@@ -82,6 +82,7 @@ class Settings:
     estimator: Any
     y: Array
     classes: Array | None
+    tolerance: float = 0.05
     groups: Array | None = None
     unlabelled: Array | None = None
     sample_weight: Array | None = None
@@ -236,10 +237,12 @@ class FoldLosses:
                 ConvergenceWarning,
                 stacklevel=2,
             )
-        return [
-            Trial(name, cost, grid, folds, rule(self.evidence(cost, grid, folds)), final)
-            for name, cost, grid, folds in zip(names, costs, deltas, scores, strict=True)
-        ]
+        trials = []
+        for name, cost, grid, folds in zip(names, costs, deltas, scores, strict=True):
+            evidence = self.evidence(cost, grid, folds)
+            verdict = rule(replace(evidence, tolerance=self.settings.tolerance))
+            trials.append(Trial(name, cost, grid, folds, verdict, final))
+        return trials
 
     def to_compare(self) -> FoldLosses:
         """Return the rows on which costs are compared.
