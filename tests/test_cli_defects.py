@@ -110,7 +110,7 @@ def test_the_next_save_removes_what_a_killed_one_left(here):
 
 
 def test_a_spreadsheet_runs_no_label_and_no_id(people, capsys):
-    people = people.dropna()
+    people = people.dropna().copy()
     people["y"] = np.where(people.y == "yes", "=cmd|'/c calc'!A1", "-")
     people["who"] = ["@SUM(1)", "+1-1", "-5", "plain", *people.who[4:]]
     people.to_csv("t.csv", index=False)

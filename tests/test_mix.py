@@ -11,7 +11,6 @@ from sklearn.linear_model import (
     HuberRegressor,
     LinearRegression,
     LogisticRegression,
-    LogisticRegressionCV,
     Ridge,
 )
 from sklearn.pipeline import make_pipeline
@@ -21,6 +20,7 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import otdro
 from otdro import DROClassifier, DRORegressor, MixClassifier, MixRegressor, audit, robust_risk
+from otdro.comparison import logistic_cv
 
 RNG = np.random.default_rng(0)
 BETA = np.array([2.0, -1.0, 0.0])
@@ -157,8 +157,7 @@ def test_two_members_without_a_source():
 
 
 def test_members_of_scikit_learn_and_pipelines():
-    members = [LogisticRegressionCV(scoring="neg_log_loss", use_legacy_attributes=False,
-                                    l1_ratios=(0,)),
+    members = [logistic_cv(0, scoring="neg_log_loss"),
                make_pipeline(StandardScaler(), FAST[0])]  # fmt: skip
     model = MixClassifier(members).fit(X, Y)
     assert set(model.weights_) == {"logisticregressioncv", "droclassifier"}

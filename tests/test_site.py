@@ -224,7 +224,9 @@ def examples(path):
 
 
 #: What a user calls: each has an example.
-WITH_EXAMPLE = [p for p in public() if re.fullmatch(r"otdro\.(?!Audit|Drift|Stability|Summary)\w+", p)]
+WITH_EXAMPLE = [
+    p for p in public() if re.fullmatch(r"otdro\.(?!Audit|Drift|Stability|Summary)\w+", p)
+]
 
 
 @pytest.mark.parametrize("path", WITH_EXAMPLE)

@@ -6,13 +6,13 @@ import pytest
 from numpy.testing import assert_allclose
 from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_diabetes, load_iris
-from sklearn.linear_model import LogisticRegressionCV
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import LinearSVC
 
 from otdro import DROClassifier, DRORegressor, MixClassifier, Stability, stability
+from otdro.comparison import logistic_cv
 from otdro.estimators.resampling import Bootstrap
 
 
@@ -97,9 +97,7 @@ def test_three_classes_targets_and_models_of_others():
     assert several.quantity == "probability of the predicted class"
     assert (several.prediction >= 1 / 3).all()
     assert stability(LinearSVC(), X[50:], y[50:], refits=5).quantity == "score of 2"
-    tuned = LogisticRegressionCV(
-        l1_ratios=(0,), use_legacy_attributes=False, scoring="neg_log_loss"
-    )
+    tuned = logistic_cv(0, scoring="neg_log_loss")
     assert 0 <= stability(tuned, X[50:], y[50:], refits=2).flips <= 1
     mix = MixClassifier([DROClassifier(cost="euclidean"), DROClassifier(cost="linf")])
     assert 0 <= stability(mix, X[50:], y[50:], refits=2).flips <= 1

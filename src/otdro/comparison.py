@@ -10,6 +10,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from inspect import signature
 from typing import Any, Self
 
 import numpy as np
@@ -129,27 +130,26 @@ def plain(task: str, setting: Setting) -> Any:
 
 def tuned_l1(task: str, setting: Setting) -> Any:
     """Return the model with an l1 penalty chosen by folds."""
-    from sklearn.linear_model import LassoCV, LogisticRegressionCV
+    from sklearn.linear_model import LassoCV
     from sklearn.multiclass import OneVsRestClassifier
 
     if task == "regression":
-        return LassoCV(
-            alphas=LASSO, cv=setting.cv, fit_intercept=setting.intercept, max_iter=10_000
-        )
-    model = LogisticRegressionCV(
-        **_tuning(setting), l1_ratios=(1,), solver="liblinear", random_state=setting.seed
-    )
+        # scikit-learn 1.6 has another name for the number of penalties
+        count = "n_alphas" if LassoCV().alphas is None else "alphas"
+        settings = {count: LASSO, "fit_intercept": setting.intercept}
+        return LassoCV(**settings, cv=setting.cv, max_iter=10_000)
+    model = logistic_cv(1, **_tuning(setting), solver="liblinear", random_state=setting.seed)
     # liblinear takes two classes only
     return OneVsRestClassifier(model) if task == "multiclass" else model
 
 
 def tuned_l2(task: str, setting: Setting) -> Any:
     """Return the model with a squared l2 penalty chosen by folds."""
-    from sklearn.linear_model import LogisticRegressionCV, RidgeCV
+    from sklearn.linear_model import RidgeCV
 
     if task == "regression":
         return RidgeCV(alphas=RIDGE, cv=setting.cv, fit_intercept=setting.intercept)
-    return LogisticRegressionCV(**_tuning(setting), l1_ratios=(0,), max_iter=1000)
+    return logistic_cv(0, **_tuning(setting), max_iter=1000)
 
 
 def _tuning(setting: Setting) -> dict[str, Any]:
@@ -158,8 +158,18 @@ def _tuning(setting: Setting) -> dict[str, Any]:
         "cv": setting.cv,
         "fit_intercept": setting.intercept,
         "scoring": "neg_log_loss",
-        "use_legacy_attributes": False,
     }
+
+
+def logistic_cv(l1_ratio: int, **settings: Any) -> Any:
+    """Return LogisticRegressionCV with the l2 penalty (0) or l1 (1), in every version we take."""
+    from sklearn.linear_model import LogisticRegressionCV
+
+    if "use_legacy_attributes" in signature(LogisticRegressionCV).parameters:
+        penalty = {"l1_ratios": (l1_ratio,), "use_legacy_attributes": False}
+    else:
+        penalty = {"penalty": ("l2", "l1")[l1_ratio]}
+    return LogisticRegressionCV(**penalty, **settings)
 
 
 def contenders(

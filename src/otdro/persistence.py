@@ -23,6 +23,7 @@ OURS = {
 #: What else skops asks about: a type of numpy, folds, and parts of a search or a selection.
 ELSE = {
     "numpy.dtype",
+    "sklearn.compose._column_transformer._RemainderColsList",
     "sklearn.feature_selection._univariate_selection.f_classif",
     "sklearn.feature_selection._univariate_selection.f_regression",
     "sklearn.metrics._scorer._PassthroughScorer",
