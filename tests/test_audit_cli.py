@@ -130,7 +130,7 @@ def test_drift_of_tables(files, capsys):
     code, out, _ = call(capsys, "drift", "old.csv", "new.csv", "--target", "y", "--json")
     assert code == 0
     told = json.loads(out)
-    head = ["command", "version", "old", "new", "target", "model"]
+    head = ["command", "schema", "version", "old", "new", "target", "model"]
     assert list(told) == head + DRIFT_KEYS + ["requirements", "met"]
     top = max(told["by_column"], key=lambda line: line["distance"])
     assert top["column"] == "a"

@@ -65,11 +65,11 @@ def test_defaults_learn_a_cost_and_compare(here, table, capsys, few_penalties):
     assert report["delta"] > 0
     assert report["robust_risk"] >= report["empirical_risk"]
     assert {s["method"] for s in report["comparison"]} == {
-        "ours",
-        "plain",
+        "otdro",
+        "no penalty",
         "L1",
         "L2",
-        "constant",
+        "a constant",
     }
 
 

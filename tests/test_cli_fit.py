@@ -10,11 +10,12 @@ pd = pytest.importorskip("pandas")
 
 import otdro  # noqa: E402
 from otdro.cli.compare import difference  # noqa: E402
-from otdro.cli.describing import Features, directions, switches  # noqa: E402
+from otdro.cli.describing import directions, switches  # noqa: E402
 from otdro.comparison import Summary, verdict  # noqa: E402
 from otdro.costs import Mahalanobis, Norm  # noqa: E402
 from otdro.costs.mahalanobis import LowRank  # noqa: E402
 from otdro.costs.table import principal_directions  # noqa: E402
+from otdro.inspection.columns import ColumnGroups  # noqa: E402
 
 
 @pytest.fixture
@@ -36,15 +37,15 @@ def test_the_model_that_is_compared_is_the_one_that_is_saved(here, capsys):
     given = ["--cost", "euclidean", "--delta", "50", "--save", "m.skops"]
     told = document(capsys, "fit", "t.csv", *options, *given)
     mean = {s["method"]: s["mean"] for s in told["comparison"] if s["measure"] == "log-loss"}
-    assert mean["ours"] == pytest.approx(mean["constant"], abs=1e-3)
-    assert mean["L2"] < mean["ours"] - 0.1
+    assert mean["otdro"] == pytest.approx(mean["a constant"], abs=1e-3)
+    assert mean["L2"] < mean["otdro"] - 0.1
     assert told["verdict"].startswith("No better than a model that sees no column")
     assert any("delta=50 is at or above" in note for note in told["notes"])
     assert not otdro.load("m.skops")[-1].coef_.any()
     splits = ["--splits", "2", "--cost", "euclidean", "--delta", "50"]
     rows = document(capsys, "compare", "t.csv", *options, *splits)
     mean = {s["method"]: s["mean"] for s in rows["comparison"] if s["measure"] == "log-loss"}
-    assert mean["ours"] == pytest.approx(mean["constant"], abs=1e-2)
+    assert mean["otdro"] == pytest.approx(mean["a constant"], abs=1e-2)
 
 
 def test_the_report_answers(here, capsys):
@@ -61,7 +62,11 @@ def test_the_report_answers(here, capsys):
     ):
         assert part in " ".join(out.split()), part
     told = document(capsys, "fit", "t.csv", "--target", "y", *fast, "--no-compare")
-    sizes = np.abs(list(told["coefficients"].values()))
+    by_column = told["coefficients"].values()
+    sizes = [
+        max(np.abs(list(v.values())), default=0) if isinstance(v, dict) else abs(v)
+        for v in by_column
+    ]
     assert (np.diff(sizes) <= 0).all()
 
 
@@ -82,10 +87,10 @@ def test_several_classes_are_named_and_nothing_is_cut_at_60_columns(here, capsys
 def test_tables_of_numbers_are_not_cut_on_narrow_terminals(capsys, monkeypatch):
     from otdro.cli import printing
 
-    line = ["ours", "0.123456 ± 0.000123", "+0.123456 ± 0.000123", "---o---" * 4]
+    line = ["otdro", "0.123456 ± 0.000123", "+0.123456 ± 0.000123", "---o---" * 4]
     for width in (60, 30):
         monkeypatch.setenv("COLUMNS", str(width))
-        printing.grid(["log-loss", "mean ± se", "minus ours", ""], [line], (0, 3))
+        printing.grid(["log-loss", "mean ± se", "minus otdro", ""], [line], (0, 3))
         out = " ".join(capsys.readouterr().out.split())
         assert line[1] in out
         assert line[2] in out
@@ -95,7 +100,11 @@ def test_directions_of_categories_are_switches():
     rng = np.random.default_rng(0)
     root = rng.standard_normal((5, 5))
     cost = Mahalanobis(root @ root.T + np.eye(5))
-    features = Features(["a", "c_x", "c_y", "c_z", "b"], {"c": [1, 2, 3]})
+    features = ColumnGroups(
+        ["a", "c=x", "c=y", "c=z", "b"],
+        {"a": [0], "c": [1, 2, 3], "b": [4]},
+        {"c": ["x", "y", "z"]},
+    )
     found = directions(cost, features, most=9)
     assert len(found["cheapest"]) == 4
     for way in found["cheapest"]:
@@ -122,8 +131,11 @@ def test_confined_directions_are_priced_by_the_cost():
 def test_the_cost_of_a_wide_table_is_told_without_its_directions():
     d = 2_001
     cost = Mahalanobis(LowRank(np.ones(d), np.zeros((d, 1))))
-    features = Features(
-        [f"c_{k}" for k in range(3)] + [f"x{j}" for j in range(3, d)], {"c": [0, 1, 2]}
+    numbers = {f"x{j}": [j] for j in range(3, d)}
+    features = ColumnGroups(
+        [*(f"c={k}" for k in range(3)), *numbers],
+        {"c": [0, 1, 2], **numbers},
+        {"c": ["0", "1", "2"]},
     )
     assert directions(cost, features) == {}
     assert min(switches(cost, features)["c"].values()) == pytest.approx(np.sqrt(2))
@@ -170,7 +182,7 @@ def summary(method, difference, error=0.01):
 
 
 def test_the_verdict_says_what_is_better_and_what_to_try():
-    rows = [summary("ours", 0, 0), summary("constant", 0.2)]
+    rows = [summary("otdro", 0, 0), summary("a constant", 0.2)]
     tie = [*rows, summary("L2", 0.001), summary("L1", -0.001)]
     assert verdict(tie) == "No better and no worse than L2 and L1 (log-loss, 2 standard errors)."
     lost = [*rows, summary("L2", 0.001), summary("L1", -0.1)]
@@ -178,7 +190,7 @@ def test_the_verdict_says_what_is_better_and_what_to_try():
     assert "try" not in verdict(lost, "linf")
     won = [*rows, summary("L2", 0.1), summary("L1", 0.1)]
     assert verdict(won).startswith("Better than L2 and L1 here")
-    none = [summary("ours", 0, 0), summary("constant", 0.001), summary("L2", 0.1)]
+    none = [summary("otdro", 0, 0), summary("a constant", 0.001), summary("L2", 0.1)]
     assert verdict(none).startswith("No better than a model that sees no column")
 
 
@@ -192,3 +204,71 @@ def test_shell_completion_is_offered(capsys):
 )
 def test_what_rounding_leaves_of_no_difference_is_none(value, said):
     assert difference(Summary("L2", "log-loss", 0.5, 0.1, value, 0.0013)) == said
+
+
+# categories are one column
+
+
+@pytest.fixture
+def cities(here):
+    """A table with a column of categories that matters and one with rare values."""
+    rng = np.random.default_rng(1)
+    n = 150
+    table = pd.DataFrame({"age": rng.normal(40, 10, n)})
+    table["city"] = rng.choice(["Leeds", "York", "Bath"], n)
+    table["plan"] = [f"p{k % 40}" if k % 2 else f"p{k % 10}" for k in range(n)]
+    score = (table.age - 40) / 10 - 2 * (table.city == "York") + rng.logistic(size=n)
+    table["y"] = np.where(score > 0, "stay", "leave")
+    table.to_csv("cities.csv", index=False)
+    return table
+
+
+def test_a_category_is_one_column_in_print_and_document(cities, capsys):
+    fit = ["fit", "cities.csv", "--target", "y", "--no-compare", "--delta", "0.05"]
+    told = document(capsys, *fit)
+    assert set(told["coefficients"]) == {"age", "city", "plan"}
+    assert set(told["coefficients"]["city"]) == {"Leeds", "York", "Bath"}
+    assert "other values" in told["coefficients"]["plan"]
+    assert set(told["attack"]["columns"]) == {"age", "city", "plan"}
+    assert sum(told["attack"]["columns"].values()) == pytest.approx(1)
+    switch = told["attack"]["switches"]["city"]
+    assert "York" in (switch["from"], switch["to"])
+    assert 0 < switch["rows"] < 0.5
+    out = " ".join(done(capsys, *fit).out.split())
+    assert f"city: {switch['from']} -> {switch['to']}, {switch['rows']:.1%} of rows" in out
+    assert "city York -" in out
+    assert "and 16 more" in out
+    assert "city_" not in out
+
+
+def test_columns_are_traced_through_pipelines_of_scikit_learn(cities):
+    from sklearn.compose import ColumnTransformer
+    from sklearn.decomposition import PCA
+    from sklearn.impute import SimpleImputer
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+    from otdro.inspection.columns import column_groups
+
+    X = cities.drop(columns="y").assign(tenure=np.arange(len(cities)) % 7)
+    numbers = make_pipeline(SimpleImputer(), StandardScaler())
+    front = ColumnTransformer(
+        [("c", OneHotEncoder(max_categories=5), ["plan", "city"]), ("n", numbers, [0, 3])]
+    ).fit(X)
+    names = list(front.get_feature_names_out())
+    groups = column_groups(front, names)
+    assert list(groups.indices) == ["plan", "city", "age", "tenure"]
+    assert groups.indices["city"] == [5, 6, 7]
+    assert groups.categories["city"] == ["Bath", "Leeds", "York"]
+    assert groups.categories["plan"][-1] == "other values"
+    assert [groups.names[j] for j in groups.numbers] == ["n__age", "n__tenure"]
+    assert groups.names[7] == "city=York"
+    move = np.zeros(len(names))
+    move[[5, 6, 7]] = 0.01, -0.02, 0.01
+    assert str(groups.switch("city", move)) == "city: Leeds -> Bath"
+    assert groups.switch("city", move).size == pytest.approx(0.02)
+    assert groups.sums(np.ones(len(names)))["city"] == 3
+    # columns whose origin is lost, and no steps at all
+    mixed = make_pipeline(front, PCA(2)).fit(X)
+    assert list(column_groups(mixed, ["a", "b"]).indices) in (["a", "b"], ["pca0", "pca1"])
+    assert column_groups(None, ["a", "b"]).numbers == [0, 1]

@@ -201,10 +201,10 @@ def test_rare_categories_are_called_other_values(here, capsys):
     table["town"] = [f"t{k % 40}" if k % 2 else f"t{k % 10}" for k in range(120)]
     table.to_csv("t.csv", index=False)
     found = fit(capsys, "t.csv", "--save", "m.skops")
-    assert "other values of town" in found["coefficients"]
+    assert "other values" in found["coefficients"]["town"]
     told = done(capsys, "audit", "m.skops", "t.csv", "--target", "y", "--json").out
     assert "infrequent" not in json.dumps(found) + told
-    assert "other values of town" in told
+    assert "town=other values" in told
 
 
 @pytest.mark.parametrize("value", ["−{}.5", "({}.50)", "1'23{}.5", "1\u00a023{},5", "0{}:30"])

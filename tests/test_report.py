@@ -342,7 +342,7 @@ def test_the_page_opens_with_the_verdict_that_the_command_prints(here, capsys):
     top = text[text.index('<div class="lead">') : text.index("<nav")]
     assert top.startswith(f'<div class="lead"><p class="verdict">{told["verdict"]}</p>')
     assert "Each held-out row was predicted by models fitted without it (five folds" in top
-    lines = {"otdro": "ours", "L2, tuned": "L2", "L1, tuned": "L1", "a constant": "constant"}
+    lines = {"otdro": "otdro", "L2": "L2", "L1": "L1", "a constant": "a constant"}
     for words, method in lines.items():
         [score] = [
             score

@@ -308,7 +308,7 @@ def test_the_demonstration_prints_the_gains_that_pages_state():
     )
     printed = " ".join(done.stdout.split())
     gains = re.findall(r"minus that of the learned one: \+?(-?[\d.]+ ± [\d.]+)\)", printed)
-    difference, error = re.search(r"L2, tuned \S+ ± \S+ \+(\S+) ± (\S+)", printed).groups()
+    difference, error = re.search(r"L2 \S+ ± \S+ \+(\S+) ± (\S+)", printed).groups()
     gains.append(f"{float(difference):.3f} ± {float(error):.3f}")
     assert [gain for gain in gains if gain not in (DOCS / "cli.md").read_text()] == []
     when = (DOCS / "when.md").read_text()

@@ -1,4 +1,4 @@
-"""Comparison of our model with plain, L1 and L2 ones on repeated splits of one table.
+"""Comparison of our model with unpenalised, L1 and L2 ones on repeated splits of one table.
 
 ``compare`` fits every model on the training rows of every split, behind the same preparation of the
 columns and with the same inner folds, and measures it on the test rows; ``summarise`` returns means
@@ -43,17 +43,16 @@ INNER_FOLDS = 5
 LEFT_OUT_ONE_BY_ONE = 20
 #: Paired differences of at least this many standard errors count in a verdict.
 ERRORS = 2.0
-#: The names of the models for a reader; documents keep the short names.
-NAMES = {
-    "ours": "otdro",
-    "plain": "no penalty",
-    "L1": "L1, tuned",
-    "L2": "L2, tuned",
-    "Wasserstein": "Euclidean cost",
-    "constant": "a constant",
-}
+#: The models of a comparison, by the names that readers and documents have for them.
+OWN = "otdro"
+NO_PENALTY = "no penalty"
+L1 = "L1"
+L2 = "L2"
+EUCLIDEAN = "Euclidean cost"
+CONSTANT = "a constant"
+METHODS = [OWN, NO_PENALTY, L1, L2, EUCLIDEAN, CONSTANT]
 #: The models that a verdict names, in its order, and what to try where one is better.
-REMEDIES = {"L2": "--cost euclidean", "L1": "--cost linf", "plain": "a smaller --delta"}
+REMEDIES = {L2: "--cost euclidean", L1: "--cost linf", NO_PENALTY: "a smaller --delta"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,12 +181,12 @@ def contenders(
     kind = "multiclass" if classifies and n_classes > 2 else task
     euclidean = {"cost": "euclidean", "delta": "cv"}
     return {
-        "ours": default_model(task, setting).set_params(**(ours or {})),
-        "plain": plain(kind, setting),
-        "L1": tuned_l1(kind, setting),
-        "L2": tuned_l2(kind, setting),
-        "constant": DummyClassifier(strategy="prior") if classifies else DummyRegressor(),
-        "Wasserstein": default_model(task, setting).set_params(**euclidean),
+        OWN: default_model(task, setting).set_params(**(ours or {})),
+        NO_PENALTY: plain(kind, setting),
+        L1: tuned_l1(kind, setting),
+        L2: tuned_l2(kind, setting),
+        EUCLIDEAN: default_model(task, setting).set_params(**euclidean),
+        CONSTANT: DummyClassifier(strategy="prior") if classifies else DummyRegressor(),
     }
 
 
@@ -370,7 +369,7 @@ def summarise(scores: list[Score]) -> list[Summary]:
             method: np.array([s.values[measure] for s in scores if s.method == method])
             for method in methods
         }
-        ours = values.get("ours")
+        ours = values.get(OWN)
         for method, own in values.items():
             paired = ours is not None and len(ours) == len(own)
             difference = own - ours if paired else np.full(len(own), np.nan)
@@ -399,7 +398,7 @@ def verdict(scores: Sequence[Summary], cost: str | None = None) -> str:
     """
     measure = scores[0].measure
     gains = {s.method: gain(s) for s in scores if s.measure == measure}
-    if gains.get("constant", np.inf) < ERRORS:
+    if gains.get(CONSTANT, np.inf) < ERRORS:
         return (
             "No better than a model that sees no column: nothing was learned that holds on other "
             "rows."
@@ -432,7 +431,7 @@ def gain(other: Summary) -> float:
 
 def on_the_cost(scores: Sequence[Summary]) -> str:
     """Return whether the learned cost pays: ours beside the same model under a Euclidean cost."""
-    euclidean = next(s for s in scores if s.method == "Wasserstein")
+    euclidean = next(s for s in scores if s.method == EUCLIDEAN)
     ahead = gain(euclidean)
     word = "is no better and no worse than"
     if abs(ahead) >= ERRORS:
@@ -445,5 +444,4 @@ def on_the_cost(scores: Sequence[Summary]) -> str:
 
 
 def _and(methods: list[str]) -> str:
-    words = ["the model without a penalty" if name == "plain" else name for name in methods]
-    return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " and " + words[-1]
+    return methods[0] if len(methods) == 1 else ", ".join(methods[:-1]) + " and " + methods[-1]

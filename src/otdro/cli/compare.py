@@ -14,7 +14,10 @@ from sklearn.pipeline import Pipeline
 
 from .. import comparison
 from ..comparison import (
-    NAMES,
+    CONSTANT,
+    EUCLIDEAN,
+    METHODS,
+    OWN,
     Labelled,
     Score,
     Setting,
@@ -28,17 +31,16 @@ from ..comparison import (
 )
 from ..costs.table import principal_directions
 from ..files import replacing
+from ..inspection.columns import column_groups
 from ..scaling import scaler
 from . import printing
-from .describing import Features, described_model, directions_told, risks_told
+from .describing import described_model, directions_told, risks_told
 from .errors import UserError
 from .options import CompareOptions, DemoOptions, Learning, asked, check_outputs, parameters
 from .preparing import Prepared, pipeline, prepared
 
 Array = NDArray[Any]
 
-#: The models that ``otdro fit`` compares with.
-CONTENDERS = [name for name in NAMES if name != "Wasserstein"]
 #: Rows on which ``otdro fit`` compares; more would take long and change little.
 COMPARED_ROWS = 20_000
 #: Training rows of a split of the demo.
@@ -87,7 +89,7 @@ def compared(data: Prepared, options: Learning, ours: dict[str, Any]) -> list[Su
         order = np.random.default_rng(options.seed).permutation(len(data.y))
         data.notes.append(f"methods are compared on {COMPARED_ROWS} random rows.")
         data = data.part(np.sort(order[:COMPARED_ROWS]))
-    return summarise(scores_of(data, options, None, CONTENDERS, ours))
+    return summarise(scores_of(data, options, None, [m for m in METHODS if m != EUCLIDEAN], ours))
 
 
 def tested(options: Learning) -> str:
@@ -112,18 +114,17 @@ def show_scores(scores: list[Summary]) -> None:
     for measure in dict.fromkeys(s.measure for s in scores):
         lines = {s.method: s for s in scores if s.measure == measure}
         # a constant far from the others would leave no room for them in the picture
-        drawn = {name: s for name, s in lines.items() if name != "constant"}
+        drawn = {name: s for name, s in lines.items() if name != CONSTANT}
         bars = printing.intervals([s.mean for s in drawn.values()], [s.se for s in drawn.values()])
         pictures = dict(zip(drawn, bars, strict=True))
         body = [
             [
-                shown,
-                f"{lines[name].mean:.4g} ± {lines[name].se:.2g}",
-                "" if name == "ours" else difference(lines[name]),
+                name,
+                f"{line.mean:.4g} ± {line.se:.2g}",
+                "" if name == OWN else difference(line),
                 pictures.get(name, ""),
             ]
-            for name, shown in NAMES.items()
-            if name in lines
+            for name, line in lines.items()
         ]
         printing.grid([measure, "mean ± se", "minus otdro", ""], body, (0, 3))
         printing.say()
@@ -152,7 +153,7 @@ def compare(options: CompareOptions) -> None:
         )
     with printing.working("reading"):
         data = prepared(options)
-    scores = scores_of(data, options, splits, list(NAMES), ours)
+    scores = scores_of(data, options, splits, METHODS, ours)
     if plot is not None:
         _draw(scores, plot)
     random = f"{splits} random splits, one fifth of the rows for testing"
@@ -244,7 +245,7 @@ def _learned(data: Labelled, gains: Array, seed: int) -> list[tuple[str, str]]:
     setting = Setting(cv=inner_folds(y, data.task, seed), seed=seed)
     pipe = Pipeline([("columns", scaler()), ("model", default_model(data.task, setting))])
     model = pipe.fit(X, y)[-1]
-    report = described_model(model, Features(list(X.columns)), str(model.delta))
+    report = described_model(model, column_groups(None, list(X.columns)), str(model.delta))
     recovered = []
     if model.cost_.geometry == "euclidean":
         # a column that is divided by its scale has its gain divided as well
@@ -270,7 +271,7 @@ def _demo_scores(data: Labelled, reps: int, seed: int) -> None:
     test = min(TEST, len(data.y) - TRAIN)
     splitter = StratifiedShuffleSplit(reps, train_size=TRAIN, test_size=test, random_state=seed)
     splits = list(splitter.split(data.X, data.y))
-    methods = [name for name in NAMES if name != "constant"]
+    methods = [name for name in METHODS if name != CONSTANT]
     fits = comparison.compare(data, scaler(), splits, methods=methods, seed=seed)
     scores = summarise(list(printing.tracked(fits, len(splits) * len(methods), "comparing models")))
     printing.say()

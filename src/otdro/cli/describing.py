@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any
 
@@ -11,7 +10,7 @@ from numpy.typing import NDArray
 
 from ..costs.table import principal_directions
 from ..inspection.certificate import mean_move, unit_prices
-from ..inspection.linear import feature_names
+from ..inspection.columns import ColumnGroups, column_groups
 from .preparing import Prepared
 
 Array = NDArray[Any]
@@ -34,40 +33,9 @@ COST_WORDS: dict[Any, str] = {
 }
 
 
-@dataclass(frozen=True)
-class Features:
-    """Names of the features; ``groups`` are the indicators of each column of categories."""
-
-    names: list[str]
-    groups: dict[str, list[int]] = field(default_factory=dict)
-
-    @property
-    def numbers(self) -> list[int]:
-        """The features that are no indicators."""
-        taken = {j for group in self.groups.values() for j in group}
-        return [j for j in range(len(self.names)) if j not in taken]
-
-    def category(self, column: str, j: int) -> str:
-        """Return the category that an indicator stands for."""
-        return self.names[j].removeprefix(f"{column}_")
-
-
-def features_of(front: Any) -> Features:
+def features_of(front: Any) -> ColumnGroups:
     """Return the features that a fitted preparation of tables makes."""
-    names = feature_names(front)
-    steps = front[-1] if hasattr(front, "steps") else front
-    groups: dict[str, list[int]] = {}
-    for kind, part, columns in steps.transformers_:
-        if kind != "texts":
-            continue
-        start = steps.output_indices_[kind].start
-        encoder = part[-1]
-        for k, column in enumerate(columns):
-            rare = encoder.infrequent_categories_[k]
-            size = len(encoder.categories_[k]) - (0 if rare is None else len(rare) - 1)
-            groups[str(column)] = list(range(start, start + size))
-            start += size
-    return Features(names, groups)
+    return column_groups(front, [str(name) for name in front.get_feature_names_out()])
 
 
 def cost_in_words(cost: Any) -> str:
@@ -75,7 +43,7 @@ def cost_in_words(cost: Any) -> str:
     return COST_WORDS.get(cost.dual_p, type(cost).__name__)
 
 
-def directions(cost: Any, features: Features, most: int = 3) -> dict[str, list[dict[str, Any]]]:
+def directions(cost: Any, features: ColumnGroups, most: int = 3) -> dict[str, list[dict[str, Any]]]:
     """Return the cheapest and the most expensive directions that a row can move in.
 
     The indicators of a column of categories sum to one, so that only directions in which they
@@ -92,11 +60,12 @@ def directions(cost: Any, features: Features, most: int = 3) -> dict[str, list[d
     return {"cheapest": told[:count], "most_expensive": told[::-1][:count]}
 
 
-def _moves(features: Features) -> Array:
+def _moves(features: ColumnGroups) -> Array:
     """Return an orthonormal basis of the directions in which every group sums to zero."""
     d = len(features.names)
     basis = [np.eye(d)[:, features.numbers]]
-    for group in features.groups.values():
+    for column in features.categories:
+        group = features.indices[column]
         if len(group) > 1:
             centred = np.eye(len(group)) - 1 / len(group)
             inside = np.linalg.svd(centred)[0][:, : len(group) - 1]
@@ -106,14 +75,12 @@ def _moves(features: Features) -> Array:
     return np.hstack(basis)
 
 
-def _along(vector: Array, features: Features) -> dict[str, float]:
+def _along(vector: Array, features: ColumnGroups) -> dict[str, float]:
     """Return the largest parts of a direction; those of a column of categories are one switch."""
     sizes = {features.names[j]: float(vector[j]) for j in features.numbers}
-    for column, group in features.groups.items():
-        own = vector[group]
-        low, high = group[int(own.argmin())], group[int(own.argmax())]
-        name = f"{column}: {features.category(column, low)} -> {features.category(column, high)}"
-        sizes[name] = float(np.ptp(own)) / np.sqrt(2)
+    for column in features.categories:
+        name = str(features.switch(column, vector))
+        sizes[name] = float(np.ptp(vector[features.indices[column]])) / np.sqrt(2)
     ordered = sorted(sizes, key=lambda name: -abs(sizes[name]))[:PARTS]
     if sizes[ordered[0]] < 0:
         # a direction and its opposite cost the same
@@ -121,36 +88,50 @@ def _along(vector: Array, features: Features) -> dict[str, float]:
     return {name: round(sizes[name], 3) for name in ordered if abs(sizes[name]) > SMALL}
 
 
-def switches(cost: Any, features: Features) -> dict[str, dict[str, float]]:
+def switches(cost: Any, features: ColumnGroups) -> dict[str, dict[str, float]]:
     """Return the prices of the cheapest and most expensive switch of each text column."""
     if cost.matrix is None:
         return {}
     found = {}
-    for column, group in features.groups.items():
-        ends = list(combinations(group, 2))
+    for column, values in features.categories.items():
+        ends = list(combinations(features.indices[column], 2))
         if ends:
             moves = np.zeros((len(ends), len(features.names)))
             for k, (a, b) in enumerate(ends):
                 moves[k, [a, b]] = -1.0, 1.0
-            names = [" <-> ".join(features.category(column, j) for j in pair) for pair in ends]
+            names = [" <-> ".join(pair) for pair in combinations(values, 2)]
             pairs = dict(zip(names, cost.norm(moves).tolist(), strict=True))
             shown = {min(pairs, key=pairs.__getitem__), max(pairs, key=pairs.__getitem__)}
             found[column] = {name: pairs[name] for name in sorted(shown, key=pairs.__getitem__)}
     return found
 
 
-def coefficients(model: Any, names: list[str]) -> dict[str, Any]:
-    """Return all coefficients by feature, largest first; of several classes, by class."""
-    rows = np.atleast_2d(model.coef_)
-    told = [
-        {names[j]: float(row[j]) for j in np.argsort(-np.abs(row), kind="stable")} for row in rows
-    ]
-    if len(rows) == 1:
+def coefficients(model: Any, features: ColumnGroups) -> dict[str, Any]:
+    """Return all coefficients by column, largest first; of several classes, by class.
+
+    Of a column of categories they are {category: coefficient}.
+    """
+    told = []
+    for row in np.atleast_2d(model.coef_):
+        columns: dict[str, Any] = {}
+        for column, own in features.indices.items():
+            values = [float(row[j]) for j in own]
+            columns[column] = values[0]
+            if column in features.categories:
+                by_category = dict(zip(features.categories[column], values, strict=True))
+                columns[column] = dict(sorted(by_category.items(), key=lambda item: -abs(item[1])))
+        told.append(dict(sorted(columns.items(), key=lambda item: -_size(item[1]))))
+    if len(told) == 1:
         return told[0]
     return {str(c): row for c, row in zip(model.classes_, told, strict=True)}
 
 
-def delta_in_words(model: Any, Z: Array, features: Features) -> str:
+def _size(value: Any) -> float:
+    """Return the size of a coefficient, or the largest of the categories of a column."""
+    return max(map(abs, value.values())) if isinstance(value, dict) else abs(value)
+
+
+def delta_in_words(model: Any, Z: Array, features: ColumnGroups) -> str:
     """Return delta as the mean move of all rows along the cheapest column of numbers."""
     cost, order = model.cost_, int(model.ball_.order)
     if not (cost.is_norm and features.numbers):
@@ -166,12 +147,13 @@ def delta_in_words(model: Any, Z: Array, features: Features) -> str:
     )
 
 
-def attack(model: Any, Z: Array, features: Features, data: Prepared) -> dict[str, Any]:
+def attack(model: Any, Z: Array, features: ColumnGroups, data: Prepared) -> dict[str, Any]:
     """Return the rows that the worst case moves most, and the columns that it moves them in.
 
-    Rows are those of the index of ``data.X``. A column's share is of the change of the score. Of
-    several models it is that of the class whose risk rises most. A model that was fitted to more
-    rows than are at hand is attacked on (Z, y).
+    Rows are those of the index of ``data.X``. A column's share is of the change of the score; of a
+    column of categories, ``switches`` has the largest switch and the share of the rows that it
+    moves. Of several models it is that of the class whose risk rises most. A model that was fitted
+    to more rows than are at hand is attacked on (Z, y).
     """
     class_, coef = None, np.atleast_2d(model.coef_)
     if np.ndim(model.robust_risk_) > 0:
@@ -191,11 +173,20 @@ def attack(model: Any, Z: Array, features: Features, data: Prepared) -> dict[str
     by_column = worst.weights @ np.abs(moved * coef)
     tiny = np.finfo(float).tiny
     row_shares = by_row / max(float(by_row.sum()), tiny)
-    column_shares = by_column / max(float(by_column.sum()), tiny)
+    columns = features.sums(by_column / max(float(by_column.sum()), tiny))
+    largest = [list(columns)[j] for j in _largest(np.array(list(columns.values())))]
+    mean = worst.weights @ moved
+    switched = {}
+    for column in largest:
+        if column in features.categories:
+            switch = features.switch(column, mean)
+            mass = worst.weights @ np.abs(moved[:, features.indices[column]]).sum(axis=1) / 2
+            switched[column] = {"from": switch.before, "to": switch.after, "rows": float(mass)}
     return {
         "class": None if class_ is None else str(class_),
         "rows": {str(data.X.index[i]): float(row_shares[i]) for i in _largest(row_shares)},
-        "columns": {features.names[j]: float(column_shares[j]) for j in _largest(column_shares)},
+        "columns": {column: columns[column] for column in largest},
+        "switches": switched,
         "shortfall": float(worst.shortfall),
     }
 
@@ -205,7 +196,7 @@ def _largest(shares: Array) -> list[int]:
     return [int(i) for i in np.argsort(-shares, kind="stable")[:SHOWN] if shares[i] > 0]
 
 
-def described_model(model: Any, features: Features, delta: str) -> dict[str, Any]:
+def described_model(model: Any, features: ColumnGroups, delta: str) -> dict[str, Any]:
     """Return what there is to say of our estimator, with the names of its features."""
     return {
         "loss": str(model.loss),
@@ -219,7 +210,7 @@ def described_model(model: Any, features: Features, delta: str) -> dict[str, Any
         "gap": model.gap_,
         "directions": directions(model.cost_, features),
         "switches": switches(model.cost_, features),
-        "coefficients": coefficients(model, features.names),
+        "coefficients": coefficients(model, features),
     }
 
 
@@ -242,6 +233,47 @@ def directions_told(report: dict[str, Any]) -> list[tuple[str, str]]:
         told = ", ".join(f"{pair} {price:.3g}" for pair, price in prices.items())
         lines.append((f"  switch {column}", told))
     return lines
+
+
+def coefficients_told(report: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return the largest coefficients, a line per column; of several classes a line per class."""
+    by_column = report["coefficients"]
+    if len(report["classes"]) <= 2:
+        return [
+            (column, first(value, "+.4g") if isinstance(value, dict) else f"{value:+.4g}")
+            for column, value in list(by_column.items())[:SHOWN]
+        ]
+    lines = []
+    for label, columns in by_column.items():
+        flat: dict[str, float] = {}
+        for column, value in columns.items():
+            own = value if isinstance(value, dict) else {"": value}
+            flat |= {
+                f"{column}={v}" if v else column: coefficient for v, coefficient in own.items()
+            }
+        largest = sorted(flat, key=lambda name: -abs(flat[name]))
+        lines.append((label, first({name: flat[name] for name in largest}, "+.3g")))
+    return lines
+
+
+def attack_told(worst: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return the columns and rows that the adversary attacks."""
+    rows = {f"row {name}": share for name, share in worst["rows"].items()}
+    lines = [("columns", f"{first(worst['columns'], '.0%')} (shares of the change of the score)")]
+    if worst["switches"]:
+        moved = [
+            f"{column}: {switch['from']} -> {switch['to']}, {switch['rows']:.1%} of rows"
+            for column, switch in worst["switches"].items()
+        ]
+        lines.append(("switches", "; ".join(moved)))
+    lines.append(("rows", f"{first(rows, '.0%')} (shares of its budget)"))
+    return lines if worst["class"] is None else [("class", worst["class"]), *lines]
+
+
+def first(values: dict[str, float], form: str, most: int = 4) -> str:
+    """Return the first names with their values, and how many there are more."""
+    text = ", ".join(f"{name} {value:{form}}" for name, value in list(values.items())[:most])
+    return text + (f" and {len(values) - most} more" if len(values) > most else "")
 
 
 def risks_told(report: dict[str, Any]) -> list[tuple[str, str]]:

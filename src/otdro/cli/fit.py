@@ -18,8 +18,9 @@ from ..scaling import AUTO
 from . import printing
 from .compare import compared, judged, show_scores, tested
 from .describing import (
-    SHOWN,
     attack,
+    attack_told,
+    coefficients_told,
     delta_in_words,
     described_model,
     directions_told,
@@ -177,25 +178,10 @@ def show(report: dict[str, Any], scores: list[Summary]) -> None:
     printing.heading("What was learned")
     printing.pairs([("loss", report["loss"]), *directions_told(report), *risks_told(report)])
     printing.heading("Coefficients, largest first (all: --json)")
-    coefficients = report["coefficients"]
-    if any(isinstance(value, dict) for value in coefficients.values()):
-        printing.pairs([(label, _first(row, "+.3g")) for label, row in coefficients.items()])
-    else:
-        largest = list(coefficients.items())[:SHOWN]
-        printing.pairs([(name, f"{value:+.4g}") for name, value in largest])
-    worst = report["attack"]
-    if worst:
+    printing.pairs(coefficients_told(report))
+    if report["attack"]:
         printing.heading("What the adversary attacks")
-        lines = [] if worst["class"] is None else [("class", worst["class"])]
-        rows = {f"row {name}": share for name, share in worst["rows"].items()}
-        columns = f"{_first(worst['columns'], '.0%')} (shares of the change of the score)"
-        printing.pairs(
-            [
-                *lines,
-                ("columns", columns),
-                ("rows", f"{_first(rows, '.0%')} (shares of its budget)"),
-            ]
-        )
+        printing.pairs(attack_told(report["attack"]))
     if scores:
         printing.heading(f"Beside other models ({report['tested']}; mean, standard error)")
         show_scores(scores)
@@ -205,8 +191,3 @@ def show(report: dict[str, Any], scores: list[Summary]) -> None:
         printing.say(f"\nthe page is {report['report']}")
     if report["saved"] is not None:
         printing.say(f"\nsaved as {report['saved']}")
-
-
-def _first(values: dict[str, float], form: str) -> str:
-    """Return the first four names with their values."""
-    return ", ".join(f"{name} {value:{form}}" for name, value in list(values.items())[:4])

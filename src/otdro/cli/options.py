@@ -187,6 +187,10 @@ HELP = {
 }
 
 
+#: The version of the documents of ``--json``: it changes when a key changes its meaning.
+SCHEMA = 2
+
+
 # Checks that commands share.
 
 
@@ -252,4 +256,4 @@ def asked(command: str, options: Reading, *names: str) -> dict[str, Any]:
 
     values = {name: getattr(options, name) for name in names}
     texts = {name: None if value is None else str(value) for name, value in values.items()}
-    return {"command": command, "version": __version__, **texts}
+    return {"command": command, "schema": SCHEMA, "version": __version__, **texts}

@@ -38,6 +38,7 @@ from ..costs.table import named
 from ..design import Design, as_dense
 from ..losses import Huber, Loss, Quantile
 from ..problem import Ball
+from .columns import ColumnGroups, column_groups
 
 Array = NDArray[Any]
 
@@ -45,8 +46,6 @@ Array = NDArray[Any]
 COMPARED_ROWS = 1_000
 #: Largest difference between both, relative to the scores: a model may hold float32 numbers.
 SCORE_TOLERANCE = 1e-4
-#: Suffix that scikit-learn's encoder gives to the indicator shared by rare categories.
-RARE = "_infrequent_sklearn"
 #: The loss of models that have one only, by class name without "CV".
 LOSS_BY_CLASS = {
     "LogisticRegression": "logistic",
@@ -122,6 +121,11 @@ class LinearModel:
     front: Any = None
     raw_columns: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+
+    @property
+    def groups(self) -> ColumnGroups:
+        """The columns of the table that the columns of the model stem from."""
+        return column_groups(self.front if self.space == "last" else None, self.names)
 
     def scores(self, X: Any) -> Array:
         """Return the scores, of shape (n, K), or (n, 1) for regression."""
@@ -274,24 +278,13 @@ def _class_weight_note(last: Any) -> list[str]:
     ]
 
 
-def feature_names(front: Any) -> list[str]:
-    """Return the names of the features that a fitted preparation makes, for a reader.
-
-    An encoder calls the categories that share an indicator ``column_infrequent_sklearn``.
-    """
-    names = [str(name) for name in front.get_feature_names_out()]
-    return [
-        f"other values of {name.removesuffix(RARE)}" if name.endswith(RARE) else name
-        for name in names
-    ]
-
-
 def _names(front: Any, d: int, X: Any, raw_columns: list[str]) -> list[str]:
     """Return the names of the d columns in front of the last step, x0, x1, ... if it has none."""
     names = raw_columns or [str(column) for column in getattr(X, "columns", [])]
     if front is not None:
         try:
-            names = feature_names(front)
+            names = [str(name) for name in front.get_feature_names_out()]
+            names = column_groups(front, names).names
         except (AttributeError, ValueError, NotFittedError):
             names = []
     return names if len(names) == d else named(None, None, d)

@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ..comparison import NAMES, Score, standard_error
+from ..comparison import OWN, Score, standard_error
 from ..costs import Cost
 from ..costs.table import CostTable
 from .display import FAINT, OTHER, OURS, Display, bars, names_of
@@ -190,7 +190,7 @@ def comparison(ax: Any, scores: Sequence[Score], measure: str) -> list[Any]:
     artists = []
     for row, method in enumerate(methods):
         values = np.array([s.values[measure] for s in scores if s.method == method])
-        colour = OURS if method == "ours" else OTHER
+        colour = OURS if method == OWN else OTHER
         # jitter by position, not at random: the same scores give the same picture
         height = row + 0.22 * np.cos(2.4 * np.arange(len(values)))
         dots = ax.scatter(values, height, s=9, color=colour, alpha=0.35, linewidths=0)
@@ -199,14 +199,14 @@ def comparison(ax: Any, scores: Sequence[Score], measure: str) -> list[Any]:
             values.mean(), row, xerr=error, fmt="o", color=colour, markersize=6, capsize=3
         )
         artists += [dots, mean]
-    ours = [s.values[measure] for s in scores if s.method == "ours"]
+    ours = [s.values[measure] for s in scores if s.method == OWN]
     if ours:
         ax.axvline(np.mean(ours), color=FAINT, linewidth=0.8, zorder=0)
     values = np.array([s.values[measure] for s in scores])
     # a plain model that has run off to infinity must not flatten the others
     if values.min() > 0 and values.max() > 20 * np.median(values):
         ax.set_xscale("log")
-    ax.set_yticks(range(len(methods)), [NAMES.get(method, method) for method in methods])
+    ax.set_yticks(range(len(methods)), methods)
     ax.set_ylim(len(methods) - 0.5, -0.5)
     ax.set_xlabel(f"test {measure}: splits (dots), mean ± standard error")
     ax.spines[["top", "right"]].set_visible(False)

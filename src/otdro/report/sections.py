@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..comparison import NAMES, Summary, verdict
+from ..comparison import OWN, Summary, verdict
 from ..inspection import Audit, Drift
 from ..inspection.certificate import unit_prices
 from ..inspection.summary import SPACES, chance_words, cost_name
@@ -44,7 +44,7 @@ def lead(view: View, model: Any, scores: Sequence[Summary], rows: str, held_out:
         f"{start} the model is {right} in {percent(stops.accuracy[0])}; a constant model in "
         f"{percent(audit.constant_accuracy())}."
     ]
-    held = [s for s in scores if s.method == "ours" and s.measure == "accuracy"]
+    held = [s for s in scores if s.method == OWN and s.measure == "accuracy"]
     if held:
         sentences[0] += f" On held-out rows it is right in {percent(held[0].mean)}."
     if np.isfinite(broken):
@@ -79,9 +79,9 @@ def _held_out(model: Any, scores: Sequence[Summary], held_out: str) -> str:
         difference = _with_error(first.difference, first.difference_se)
         lines.append(
             [
-                escape(NAMES.get(method, method)),
+                escape(method),
                 *(_with_error(by_measure[m].mean, by_measure[m].se) for m in measures),
-                "" if method == "ours" else difference,
+                "" if method == OWN else difference,
             ]
         )
     rows = (
