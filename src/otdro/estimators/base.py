@@ -42,6 +42,7 @@ from .parameters import (
 
 if TYPE_CHECKING:
     from ..worst_case import WorstCase
+    from .summary import Summary
 
 Array = NDArray[Any]
 T = TypeVar("T")
@@ -515,6 +516,32 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
                 f"{instead}, or fit again to rows in memory."
             )
         return self._problems
+
+    def summary(
+        self, *, refits: int = 200, random_state: Any = None, n_jobs: int | None = None
+    ) -> Summary:
+        """Return the fit in figures: rows, ball, coefficients, held-out rows; ``print`` it.
+
+        Parameters
+        ----------
+        refits : int, default=200
+            Refits to bootstrap samples, at the fitted cost and delta, behind the intervals of the
+            coefficients; 0: no intervals.
+        random_state : int, default=None
+            Seeds the samples; None is a fixed seed.
+        n_jobs : int, default=None
+            Refits at the same time, as in joblib; None: as the estimator's.
+
+        Returns
+        -------
+        Summary
+            Without intervals and held-out rows where the model was restored from disk or fitted to
+            rows in chunks, and so has no training rows.
+        """
+        from .summary import summarise
+
+        jobs = self.n_jobs if n_jobs is None else n_jobs
+        return summarise(self, refits, random_state, jobs)
 
     def confidence_region(self, confidence: float | None = None) -> ConfidenceRegion:
         """Return the ellipsoid of plausible slopes at the profile theory's quantile.

@@ -232,7 +232,10 @@ class DROClassifier(ClassifierMixin, DROEstimator):  # type: ignore[misc]
         """
         if is_dask(X):
             return self._of_dask(X, "predict_proba")
-        scores = self._scores(X)
+        return self._probabilities(self._scores(X))
+
+    def _probabilities(self, scores: Any) -> Any:
+        """Return the class probabilities (n, n_classes) of scores (n,) or (n, n_classes)."""
         xp: Any = namespace(scores)
         p: Any = self.loss_.probability(scores)
         if self.loss_.outputs > 1:

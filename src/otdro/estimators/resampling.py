@@ -1,9 +1,10 @@
-"""The same model fitted to bootstrap samples of its rows."""
+"""A fitted model beside the same model fitted to other samples of its rows: bootstrap and folds."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,14 +12,23 @@ import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from sklearn.base import clone, is_classifier
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.metrics import log_loss, roc_auc_score, roc_curve
+from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import has_fit_parameter
 
+from ..arrays import numpy
 from ..pairs import generator
 from .base import DROEstimator
 
 Array = NDArray[Any]
+
+#: Folds that are made where none chose delta or the cost.
+FOLDS = 5
+#: Bins of equal numbers of rows in which predictions are compared with what was observed.
+BINS = 10
 
 
 def front_and_last(model: Any) -> tuple[Any, Any]:
@@ -99,3 +109,205 @@ class Bootstrap:
             drawn = rng.integers(n, size=n)
             if len(np.unique(self.y[drawn])) >= classes:
                 return drawn
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingRows:
+    """The rows of a fit: X, labels or targets y (n,), and weights (n,) of sum 1, all positive."""
+
+    X: Any
+    y: Array
+    weights: Array
+
+    def bootstrap(self, model: Any) -> Bootstrap:
+        """Return the refits of the model that was fitted to these rows."""
+        model = copy(model)
+        # the weights hold those of the classes
+        model.class_weight = None
+        return Bootstrap(model, self.X, self.y, self.weights)
+
+
+def training_rows(model: Any) -> TrainingRows | None:
+    """Return the rows that an estimator of otdro was fitted to; None where they are gone."""
+    problems = getattr(model, "_problems", None)
+    if problems is None:
+        return None
+    targets = np.stack([numpy(problem.y) for problem in problems])
+    y = targets[0]
+    if is_classifier(model):
+        # numbers of classes, -1 and +1, or one line of these for each class
+        several = len(targets) > 1 or model.loss_.outputs > 1
+        codes = targets.argmax(axis=0) if len(targets) > 1 else (y if several else y > 0)
+        y = model.classes_[codes.astype(int)]
+    weights = numpy(problems[0].weights)
+    X = problems[0].X
+    return TrainingRows(X if hasattr(X, "tocsr") else numpy(X), y, weights)
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOut:
+    """What models that did not see a row say of it.
+
+    Attributes
+    ----------
+    target : ndarray of shape (E,)
+        The number of the class, or the target; a row is there once for every fold that tests it.
+    score : ndarray of shape (E,) or (E, K)
+        Its score, one per class of several; for regression the prediction.
+    probability : ndarray of shape (E, n_classes) or None
+        Its class probabilities.
+    weights : ndarray of shape (E,)
+        Of sum 1.
+    classes : ndarray of shape (n_classes,) or None
+        The labels; None for regression.
+    rows : int
+        The number of distinct rows.
+    folds : str
+        Which folds held the rows out, in words.
+    """
+
+    target: Array
+    score: Array
+    probability: Array | None
+    weights: Array
+    classes: Array | None
+    rows: int
+    folds: str
+
+    @property
+    def predicted(self) -> Array:
+        """The numbers of the predicted classes, or the predictions, (E,)."""
+        if self.classes is None:
+            return self.score
+        return self.score.argmax(axis=1) if self.score.ndim == 2 else (self.score > 0).astype(int)
+
+    def measures(self) -> dict[str, float]:
+        """Return the measures of the task by name; what does not apply is left out."""
+        y, w = self.target, self.weights
+        if self.classes is None:
+            error = self.score - y
+            root = float(np.sqrt(w @ error**2))
+            found = {"RMSE": root, "MAE": float(w @ np.abs(error))}
+            return found | {"calibration slope": self.calibration_slope()}
+        labels = np.arange(len(self.classes))
+        found = {"accuracy": float(w @ (self.predicted == y))}
+        if self.probability is not None:
+            loss = float(log_loss(y, self.probability, sample_weight=w, labels=labels))
+            found = {"log-loss": loss, **found}
+        if self.score.ndim == 1:
+            found["AUC"] = float(roc_auc_score(y, self.score, sample_weight=w))
+        elif self.probability is not None:
+            found["AUC"] = float(roc_auc_score(y, self.probability, multi_class="ovr"))
+        if self.probability is not None and self.score.ndim == 1:
+            found["calibration slope"] = self.calibration_slope()
+        return found
+
+    def calibration_slope(self) -> float:
+        """Return the slope of targets in the predictions, of two classes in the log-odds.
+
+        1 is right, below 1 predictions are too extreme; nan where all predictions are equal, inf
+        where they separate the classes.
+        """
+        z, y = self.score, self.target
+        if np.ptp(z) == 0:
+            return float("nan")
+        if self.classes is None:
+            line = LinearRegression().fit(z[:, None], y, sample_weight=self.weights)
+            return float(line.coef_[0])
+        if z[y == 0].max(initial=-np.inf) < z[y == 1].min(initial=np.inf):
+            return float("inf")
+        # in units of their spread, so that the solver meets numbers near 1
+        line = LogisticRegression(C=np.inf, max_iter=1000)
+        line.fit(z[:, None] / z.std(), y, sample_weight=self.weights * len(y))
+        return float(line.coef_[0, 0] / z.std())
+
+    def calibration(self) -> Array:
+        """Return mean prediction, mean observed, and rows in bins of equal rows: (bins, 3).
+
+        Of two classes the prediction is the probability of the second one; of several classes, and
+        without probabilities, there are no bins.
+        """
+        p = self.score if self.classes is None else None
+        if self.probability is not None and self.probability.shape[1] == 2:
+            p = self.probability[:, 1]
+        if p is None:
+            return np.zeros((0, 3))
+        bins = np.array_split(np.argsort(p, kind="stable"), min(BINS, len(p)))
+        lines = []
+        for rows in bins:
+            w = self.weights[rows]
+            means = [float(w @ values[rows]) / w.sum() for values in (p, self.target)]
+            lines.append([*means, w.sum() * self.rows])
+        return np.array(lines)
+
+    def roc(self) -> Array:
+        """Return false and true positive rates, (m, 2), of two classes; no lines else."""
+        if self.classes is None or self.score.ndim == 2:
+            return np.zeros((0, 2))
+        false, true, _ = roc_curve(self.target, self.score, sample_weight=self.weights)
+        return np.column_stack([false, true])
+
+    def confusion(self) -> Array:
+        """Return how many rows of each class (lines) are predicted to be of each (columns)."""
+        K = 0 if self.classes is None else len(self.classes)
+        table = np.zeros((K, K))
+        if K:
+            np.add.at(table, (self.target.astype(int), self.predicted), self.weights * self.rows)
+        return table
+
+
+def held_out(model: Any, rows: TrainingRows | None = None) -> HeldOut | None:
+    """Return the held-out rows of a fitted estimator of otdro.
+
+    They are those of the folds that chose delta or the cost, at what they chose; else of five folds
+    at the fitted cost and delta. None where the rows of the fit are gone, or too few.
+    """
+    rows = training_rows(model) if rows is None else rows
+    if rows is None:
+        return None
+    tested = getattr(getattr(model, "path_", None), "out_of_fold", None)
+    if tested is not None:
+        index, score = tested.rows, tested.scores
+        folds = "the folds that chose delta and the cost"
+    else:
+        made = _folds_at_the_ball(model, rows)
+        if made is None:
+            return None
+        index, score = made
+        folds = "folds at the fitted cost and delta"
+    score = score[:, 0] if score.ndim == 2 and score.shape[1] == 1 else score
+    times = np.bincount(index, minlength=len(rows.y))
+    weights = rows.weights[index] / times[index]
+    classes = getattr(model, "classes_", None)
+    target = rows.y[index]
+    return HeldOut(
+        target=target if classes is None else np.searchsorted(classes, target),
+        score=score,
+        probability=model._probabilities(score) if hasattr(model, "predict_proba") else None,
+        weights=weights / weights.sum(),
+        classes=classes,
+        rows=int(np.count_nonzero(times)),
+        folds=folds,
+    )
+
+
+def _folds_at_the_ball(model: Any, rows: TrainingRows) -> tuple[Array, Array] | None:
+    """Return row numbers and scores of rows held out by folds at the fitted cost and delta.
+
+    None where there are too few rows, or rows of a class, for two folds.
+    """
+    classes, y = is_classifier(model), rows.y
+    count = min(FOLDS, int(np.unique(y, return_counts=True)[1].min()) if classes else len(y))
+    if count < 2:
+        return None
+    again = at_its_ball(rows.bootstrap(model).model)
+    index, score = [], []
+    kind = StratifiedKFold if classes else KFold
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for train, test in kind(count, shuffle=True, random_state=0).split(rows.X, y):
+            part = _safe_indexing(rows.X, train)
+            again.fit(part, y[train], sample_weight=rows.weights[train])
+            index.append(test)
+            score.append(again._scores(_safe_indexing(rows.X, test)))
+    return np.concatenate(index), np.concatenate(score)
