@@ -8,7 +8,7 @@ import pytest
 from numpy.testing import assert_allclose
 from sklearn.linear_model import LogisticRegression
 
-from otdro import DROClassifier, DRORegressor, audit, drift, plot
+from otdro import DROClassifier, DRORegressor, MixClassifier, audit, drift, plot, stability
 from otdro.costs import Graph, Mahalanobis, Norm
 
 matplotlib = pytest.importorskip("matplotlib")
@@ -385,3 +385,24 @@ def test_the_adversary_of_a_softmax_model_has_moves_and_borders_of_the_classes(a
         assert len(best) >= 2
         assert_allclose(best[:, -1], best[:, -2], atol=1e-9)
     assert len(shown.boundary_.get_segments()) == len(shown.boundary)
+
+
+def test_stability_draws_refits_against_predictions(ax):
+    X, y = rows()
+    model = DROClassifier(cost="euclidean", delta=0.05).fit(X, y)
+    drawn = plot.StabilityDisplay.from_estimator(model, X, y, refits=5, ax=ax)
+    result = stability(model, X, y, refits=5)
+    assert_allclose(drawn.points_.get_offsets(), result.instability)
+    assert_allclose(np.sort(drawn.interval_[0].get_xdata()), np.sort(result.prediction))
+    assert ax.get_xlabel() == "probability of yes"
+    assert ax.get_ylabel() == "the same by 5 refits"
+
+
+def test_averages_are_drawn():
+    X, y = rows()
+    model = MixClassifier([DROClassifier(cost="euclidean"), DROClassifier(cost="linf")]).fit(X, y)
+    plot.CertifiedAccuracyDisplay.from_estimator(model, X, y)
+    plot.PriceDisplay.from_estimator(model)
+    plot.BallDisplay.from_estimator(model, X, y)
+    plot.DriftDisplay.from_estimator(model, (X, y), (X[:20] + 0.1, y[:20]))
+    plt.close("all")

@@ -20,7 +20,15 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from commands import FAST, call, refused
-from otdro import DROClassifier, DRORegressor, audit, report
+from otdro import (
+    DROClassifier,
+    DRORegressor,
+    MixClassifier,
+    MixRegressor,
+    audit,
+    report,
+    stability,
+)
 from otdro.costs import Norm
 from otdro.report.markup import number, percent, plain, ticks
 
@@ -462,3 +470,60 @@ def test_rows_whose_target_moves_go_a_part_of_the_way():
         moved = np.array(given["after"][k]) - np.array(given["before"][k])
         way = found.part_moved * (found.counterfactuals - X)[:, j]
         np.testing.assert_allclose(moved, way, atol=1e-4)
+
+
+def test_held_out_rows_have_measures_confusion_calibration_and_roc(fitted, page):
+    model, _ = fitted
+    measures = model.summary(refits=0).measures
+    section = page[page.index("<h3>Held-out rows</h3>") : page.index('<section id="breaking"')]
+    assert "120 training rows, each predicted by models fitted without it" in section
+    assert "the folds that chose delta and the cost" in section
+    for key in ("log-loss", "accuracy", "AUC", "calibration slope"):
+        assert f'<th scope="row">{key}</th><td class="n">{number(measures[key])}</td>' in section
+    right = re.findall(r'<td class="n">([\d.,]+)</td>', section.split("predicted (columns)")[-1])
+    table = np.array([float(v) for v in right[:4]]).reshape(2, 2)
+    assert np.trace(table) / table.sum() == pytest.approx(measures["accuracy"], abs=0.01)
+    assert f"area {number(measures['AUC'])}" in section
+    assert "predicted probability of \u2068yes\u2069" in section
+
+
+def test_held_out_rows_of_targets_and_of_a_model_without_rows():
+    X, _ = rows()
+    y = X[:, 0] + 0.1 * X[:, 1]
+    model = DRORegressor(cost="euclidean", delta=0.01).fit(X, y)
+    text = report.render(audit(model, X, y), model=model)
+    assert "RMSE" in text
+    assert "folds at the fitted cost and delta" in text
+    assert "ROC curve" not in text
+    other = Ridge().fit(X, y)
+    assert "<h3>Held-out rows</h3>" not in report.render(audit(other, X, y), model=other)
+
+
+def test_stability_is_shown_where_it_was_computed(fitted, page):
+    model, found = fitted
+    X, y = rows(120)
+    result = stability(model, X, y, refits=10)
+    text = report.render(found, model=model, stability=result)
+    assert "<h3>Stability</h3>" in text
+    assert f"{result.flips:.1%}" in text
+    ranges = text[text.index('<g class="ranges">') :]
+    assert ranges[: ranges.index("</g>")].count("<line") == 120
+    assert "<h3>Stability</h3>" not in page
+
+
+@pytest.mark.parametrize("kind", ["two classes", "three classes", "regression"])
+def test_averages_have_audit_drift_and_page(kind):
+    X, y = rows(90)
+    if kind == "three classes":
+        y = np.resize(["a", "b", "c"], 90)
+        X[:, 1] += np.resize([0, 1, 2], 90)
+    if kind == "regression":
+        y = X[:, 0] + 0.1 * X[:, 1]
+    mixed = MixRegressor if kind == "regression" else MixClassifier
+    single = DRORegressor if kind == "regression" else DROClassifier
+    model = mixed([single(cost="euclidean"), single(cost="euclidean", delta=0.01)]).fit(X, y)
+    found = audit(model, X, y, new=(X[:30] + 0.1, y[:30]))
+    assert found.fitted_delta == model.delta_
+    text = report.render(found, model=model)
+    assert '<section id="breaking"' in text
+    assert f"fitted for delta = {number(model.delta_)}" in text

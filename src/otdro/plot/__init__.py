@@ -11,6 +11,7 @@ from .bars import comparison as comparison
 from .curves import CertifiedAccuracyDisplay as CertifiedAccuracyDisplay
 from .curves import CoefficientPathDisplay as CoefficientPathDisplay
 from .curves import PathDisplay as PathDisplay
+from .curves import StabilityDisplay as StabilityDisplay
 from .plane import AdversaryDisplay as AdversaryDisplay
 from .plane import BallDisplay as BallDisplay
 from .plane import ConfidenceRegionDisplay as ConfidenceRegionDisplay
@@ -24,5 +25,6 @@ __all__ = [
     "DriftDisplay",
     "PathDisplay",
     "PriceDisplay",
+    "StabilityDisplay",
     "comparison",
 ]

@@ -380,6 +380,72 @@ class CertifiedAccuracyDisplay(Display):
         legend(self.ax_)
 
 
+@dataclass(eq=False)
+class StabilityDisplay(Display):
+    """The predictions of refits against that of the model, one point per row and refit.
+
+    Lines join the 2.5 and 97.5% quantiles of the rows. Best made by ``from_stability``.
+
+    Parameters
+    ----------
+    stability : Stability
+        From ``otdro.stability``.
+
+    Attributes
+    ----------
+    ax_, figure_, points_, interval_, diagonal_
+        What ``plot`` drew; ``interval_`` are two lines.
+    """
+
+    stability: Any
+
+    @classmethod
+    def from_stability(cls, stability: Any, *, ax: Any = None) -> Self:
+        """Draw a ``Stability``.
+
+        Parameters
+        ----------
+        stability : Stability
+            From ``otdro.stability``.
+        ax : Axes, default=None
+            Where to draw; None makes a figure.
+        """
+        return cls(stability).plot(ax=ax)
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, X: Any, y: Any, *, ax: Any = None, **options: Any
+    ) -> Self:
+        """Refit an estimator to bootstrap samples of its rows and draw the predictions.
+
+        Parameters
+        ----------
+        estimator : estimator
+            Any model that ``otdro.stability`` takes.
+        X, y : array-like of shape (n, d) and (n,)
+            Its training rows.
+        ax : Axes, default=None
+            Where to draw; None makes a figure.
+        **options
+            Go to ``otdro.stability``.
+        """
+        from ..inspection import stability
+
+        return cls.from_stability(stability(estimator, X, y, **options), ax=ax)
+
+    def _draw(self) -> None:
+        """Draw points, quantiles and the line where both agree."""
+        points = self.stability.instability
+        style = {"s": 4, "color": FAINT, "alpha": 0.3, "linewidths": 0, "rasterized": True}
+        self.points_ = self.ax_.scatter(*points.T, **style)
+        order = np.argsort(self.stability.prediction, kind="stable")
+        x = self.stability.prediction[order]
+        ends = self.stability.interval[order]
+        self.interval_ = self.ax_.plot(x, ends, color=LINES[0], linewidth=1)
+        self.diagonal_ = self.ax_.plot(x, x, color="black", linestyle=":", linewidth=1)[0]
+        label_axes(self.ax_, self.stability.quantity, f"the same by {self.stability.refits} refits")
+
+
 def _panels(axes: Any, classes: list[Any]) -> Array:
     """Return one Axes per class: those given, or a column of a new figure with one scale."""
     K = len(classes)

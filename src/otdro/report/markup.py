@@ -214,6 +214,13 @@ class Frame:
             pen = "L"
         return f'<path class="curve {kind}" d="{"".join(parts)}"/>'
 
+    def dots(self, x: Array, y: Array, kind: str) -> str:
+        """Return small circles; those outside of the frame are left out."""
+        places = zip(self.px(x), self.py(y), strict=True)
+        inside = [(a, b) for a, b in places if 0 <= a <= self.width and 0 <= b <= self.height]
+        marks = "".join(f'<circle cx="{a:.1f}" cy="{b:.1f}" r="3"/>' for a, b in inside)
+        return f'<g class="dots {kind}">{marks}</g>'
+
     def upright(self, x: float, kind: str) -> str:
         """Return a line from top to bottom."""
         p, base = float(self.px(x)), self.top + self.inner_height

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..inspection import Stability
 from ..inspection.certificate import boundary_lines
 from ..radius.grid import over_classes
 from .markup import (
@@ -34,6 +35,8 @@ WIDTH, HEIGHT = 600.0, 440.0
 CHART_WIDTH, CHART_HEIGHT = 420.0, 250.0
 #: Points of the accuracy curve.
 POINTS = 241
+#: Rows whose range of refits is drawn.
+DRAWN = 300
 #: Columns that the text of a row names.
 NAMED = 3
 
@@ -250,6 +253,44 @@ def path_chart(path: Any, delta: float, score_is_loss: bool) -> str:
         parts.append(frame.upright(float(np.log10(delta)), "fitted"))
     parts += [frame.curve(deltas, values, kind) for values, kind in curves]
     return picture(frame.width, frame.height, "Losses along the path of deltas", "".join(parts))
+
+
+def calibration_chart(bins: Array, labels: tuple[str, str]) -> str:
+    """Return what was observed against what was predicted, in bins; the diagonal is perfect."""
+    low, high = spread(bins[:, :2])
+    frame = Frame(CHART_WIDTH, CHART_HEIGHT, (low, high), (low, high))
+    ends = np.array([low, high])
+    parts = [frame.axes(*labels), frame.curve(ends, ends, "plain")]
+    parts += [frame.curve(bins[:, 0], bins[:, 1], "own"), frame.dots(bins[:, 0], bins[:, 1], "own")]
+    title = "Calibration: observed against predicted in bins of held-out rows"
+    return picture(frame.width, frame.height, title, "".join(parts))
+
+
+def roc_chart(rates: Array, area: float) -> str:
+    """Return true against false positive rates."""
+    frame = Frame(CHART_WIDTH, CHART_HEIGHT, (0.0, 1.0), (0.0, 1.02))
+    ends = np.array([0.0, 1.0])
+    parts = [frame.axes("false positive rate", "true positive rate")]
+    parts += [frame.curve(ends, ends, "plain"), frame.curve(rates[:, 0], rates[:, 1], "own")]
+    title = f"ROC curve of held-out rows, area {area:.3f}"
+    return picture(frame.width, frame.height, title, "".join(parts))
+
+
+def instability_chart(stability: Stability) -> str:
+    """Return the range of the refits of each row against its prediction."""
+    order = np.argsort(stability.prediction, kind="stable")
+    order = order[np.linspace(0, len(order) - 1, min(len(order), DRAWN)).astype(int)]
+    x, ends = stability.prediction[order], stability.interval[order]
+    limits = spread(np.concatenate([x, ends.ravel()]))
+    frame = Frame(CHART_WIDTH, CHART_HEIGHT, limits, limits)
+    lines = "".join(
+        f'<line x1="{a:.1f}" x2="{a:.1f}" y1="{b:.1f}" y2="{c:.1f}"/>'
+        for a, (b, c) in zip(frame.px(x), frame.py(ends), strict=True)
+    )
+    parts = [frame.axes(stability.quantity, "the same by refits")]
+    parts += [f'<g class="ranges">{lines}</g>', frame.curve(x, x, "plain")]
+    title = "95% of the refits of each row against its prediction"
+    return picture(frame.width, frame.height, title, "".join(parts))
 
 
 def stop_texts(view: View) -> list[dict[str, str]]:

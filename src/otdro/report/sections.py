@@ -9,11 +9,19 @@ from typing import Any
 import numpy as np
 
 from ..comparison import OWN, Summary, verdict
-from ..inspection import Audit, Drift
+from ..estimators.resampling import HeldOut
+from ..inspection import Audit, Drift, Stability
 from ..inspection.certificate import unit_prices
 from ..inspection.summary import SPACES, chance_words, cost_name
 from .markup import bar, isolated, name, number, percent, plain, table
-from .pictures import change_text, label, path_chart
+from .pictures import (
+    calibration_chart,
+    change_text,
+    instability_chart,
+    label,
+    path_chart,
+    roc_chart,
+)
 from .view import View
 
 #: Lines of a table; what is left out is counted.
@@ -113,8 +121,66 @@ def goodness(view: View, model: Any, rows: str) -> str:
         text = "Along the deltas that the folds tried: robust risk (solid), empirical risk (dots)"
         held = ", loss of held-out rows (dashes)" if model.scoring is None else ""
         caption = f"{text}{held}. The upright line is the chosen delta."
-        parts.append(f"<figure>{chart}<figcaption>{escape(caption)}</figcaption></figure>")
+        parts.append(_figure(chart, caption))
     return "".join(parts)
+
+
+def held_out_rows(tested: HeldOut | None) -> str:
+    """Return measures, confusion, calibration and ROC of rows that the models had not seen."""
+    if tested is None:
+        return ""
+    measures = tested.measures()
+    of = f"Of {tested.rows:,} training rows, each predicted by models fitted without it: "
+    parts = [
+        f"<h3>Held-out rows</h3><p>{escape(of + tested.folds)}.</p>",
+        table(
+            ["measure", "value"],
+            [[escape(key), number(value)] for key, value in measures.items()],
+            "Held-out rows",
+        ),
+    ]
+    if tested.classes is not None:
+        shown = tested.classes[:CLASSES]
+        counts = tested.confusion()
+        lines = [
+            [name(label), *(f"{v:,.4g}" for v in counts[k, : len(shown)])]
+            for k, label in enumerate(shown)
+        ]
+        caption = "Held-out rows of each class (lines) and the class predicted (columns)"
+        head = ["class", *(f"predicted {name(label)}" for label in shown)]
+        left = _left_out(len(tested.classes), len(shown), "classes")
+        parts.append(f"<div>{table(head, lines, caption)}{left}</div>")
+    bins = tested.calibration()
+    if len(bins) > 1:
+        labels = ("predicted", "observed")
+        if tested.classes is not None:
+            second = isolated(tested.classes[1], 20)
+            labels = (f"predicted probability of {second}", "observed share")
+        text = "Calibration on held-out rows in bins of equal size; the dotted line is perfect"
+        slope = f"slope {number(measures['calibration slope'])}, 1 is perfect"
+        parts.append(_figure(calibration_chart(bins, labels), f"{text} ({slope})."))
+    rates = tested.roc()
+    if len(rates):
+        area = f"ROC curve of held-out rows, area {number(measures['AUC'])}."
+        parts.append(_figure(roc_chart(rates, measures["AUC"]), area))
+    return "".join(parts)
+
+
+def stable(stability: Stability | None) -> str:
+    """Return how much predictions depend on the rows drawn, where it was computed."""
+    if stability is None:
+        return ""
+    sentences = stability.summary().splitlines()
+    text = "".join(f"<p>{escape(s[:1].upper() + s[1:])}.</p>" for s in sentences)
+    caption = (
+        "An upright line holds 95% of the refits of a training row, against its prediction; the "
+        "dotted line is where both agree."
+    )
+    return f"<h3>Stability</h3>{text}{_figure(instability_chart(stability), caption)}"
+
+
+def _figure(chart: str, caption: str) -> str:
+    return f"<figure>{chart}<figcaption>{escape(caption)}</figcaption></figure>"
 
 
 def _coefficients(audit: Audit) -> str:
@@ -143,14 +209,20 @@ def _fit(model: Any) -> str:
     """Return what an estimator of otdro stored of its fit."""
     if not hasattr(model, "robust_risk_"):
         return ""
-    lines = [
-        ["delta", number(model.delta_)],
-        ["empirical risk", _numbers(model.empirical_risk_)],
-        ["robust risk", _numbers(model.robust_risk_)],
-        ["certified to (gap)", _numbers(model.gap_)],
+    # an average of models has no risk and gap of its own
+    figures = {
+        "empirical risk": "empirical_risk_",
+        "robust risk": "robust_risk_",
+        "certified to (gap)": "gap_",
+    }
+    lines = [["delta", number(model.delta_)]]
+    lines += [[key, _numbers(getattr(model, a))] for key, a in figures.items() if hasattr(model, a)]
+    lines += [
         ["cost", escape(cost_name(model.cost_, SHORT))],
         ["order", str(int(model.ball_.order))],
     ]
+    weights = getattr(model, "weights_", {})
+    lines += [[f"weight of {name(part)}", percent(share)] for part, share in weights.items()]
     return table(["the fit", "value"], lines, "The robust fit")
 
 

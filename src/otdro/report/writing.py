@@ -15,8 +15,9 @@ import numpy as np
 
 from .. import __version__
 from ..comparison import Summary
+from ..estimators import resampling
 from ..files import write_atomic
-from ..inspection import Audit
+from ..inspection import Audit, Stability
 from . import sections
 from .markup import json_script, marker, name, number, plain
 from .pictures import (
@@ -35,19 +36,7 @@ UNBOUNDED = (
 )
 
 
-def write(
-    file: Any,
-    audit: Audit,
-    *,
-    model: Any = None,
-    scores: Sequence[Summary] = (),
-    title: str = "Audit of a linear model",
-    notes: Sequence[str] = (),
-    training: bool = False,
-    held_out: str = "folds",
-    row_names: Sequence[Any] | None = None,
-    random_state: int = 0,
-) -> Path:
+def write(file: Any, audit: Audit, **options: Any) -> Path:
     """Write the report of an audit as one HTML file; a report that fails leaves no file behind.
 
     Parameters
@@ -56,10 +45,44 @@ def write(
         Where the page goes; a file that is there is replaced when the new one is whole.
     audit : Audit
         From ``otdro.audit(model, X, y, ...)``; with ``new=`` the page shows what drifted.
+    **options
+        Those of ``render``: ``model``, ``scores``, ``stability``, ``title``, ...
+
+    Returns
+    -------
+    Path
+    """
+    path = Path(file)
+    write_atomic(path, render(audit, **options).encode("utf-8", errors="replace"))
+    return path
+
+
+def render(
+    audit: Audit,
+    *,
+    model: Any = None,
+    scores: Sequence[Summary] = (),
+    stability: Stability | None = None,
+    title: str = "Audit of a linear model",
+    notes: Sequence[str] = (),
+    training: bool = False,
+    held_out: str = "folds",
+    row_names: Sequence[Any] | None = None,
+    random_state: int = 0,
+) -> str:
+    """Return the page as text.
+
+    Parameters
+    ----------
+    audit : Audit
+        From ``otdro.audit(model, X, y, ...)``; with ``new=`` the page shows what drifted.
     model : DROClassifier, DRORegressor or a Pipeline that ends in one, default=None
-        The fitted estimator, for its path, risks and costs; any other model is passed over.
+        The fitted estimator, for its path, risks, costs and held-out rows; any other model is
+        passed over.
     scores : sequence of Summary, default=()
         Scores of held-out rows beside other models, as ``otdro fit`` has them.
+    stability : Stability, default=None
+        From ``otdro.stability(model, X, y)``.
     title : str, default="Audit of a linear model"
         The heading of the page.
     notes : sequence of str, default=()
@@ -72,45 +95,6 @@ def write(
         What the rows of the audit are called, e.g. their lines in a file; None: 0, 1, ...
     random_state : int, default=0
         Seeds the sample of rows that is drawn where there are many.
-
-    Returns
-    -------
-    Path
-    """
-    path = Path(file)
-    text = render(
-        audit,
-        model=model,
-        scores=scores,
-        title=title,
-        notes=notes,
-        training=training,
-        held_out=held_out,
-        row_names=row_names,
-        random_state=random_state,
-    )
-    write_atomic(path, text.encode("utf-8", errors="replace"))
-    return path
-
-
-def render(
-    audit: Audit,
-    *,
-    model: Any = None,
-    scores: Sequence[Summary] = (),
-    title: str = "Audit of a linear model",
-    notes: Sequence[str] = (),
-    training: bool = False,
-    held_out: str = "folds",
-    row_names: Sequence[Any] | None = None,
-    random_state: int = 0,
-) -> str:
-    """Return the page as text.
-
-    Parameters
-    ----------
-    audit, model, scores, title, notes, training, held_out, row_names, random_state
-        Those of ``write``.
 
     Returns
     -------
@@ -140,6 +124,8 @@ def render(
         "data": json_script(script_data(view, texts, cursors)),
         "lead": sections.lead(view, model, scores, rows, held_out),
         "good": sections.goodness(view, model, rows),
+        "held-out": sections.held_out_rows(resampling.held_out(model)),
+        "stability": sections.stable(stability),
         "sampled": _sampled(view),
         "view": scene(view),
         "legend": _legend(view),
