@@ -73,7 +73,6 @@ def rows():
 def few_kept(monkeypatch):
     """Of rows in chunks keep few in memory, so that passes over all of them do the work."""
     monkeypatch.setattr("otdro.solvers.streamed.stream.KEPT", 300)
-    monkeypatch.setattr("otdro.solvers.streamed.stream.KEPT_PER_COLUMN", 30)
 
 
 @pytest.fixture(scope="session")

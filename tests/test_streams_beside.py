@@ -15,8 +15,7 @@ from otdro import DROClassifier, DRORegressor
 from otdro.chunks import open_rows, opening, parquet
 from otdro.costs import Mahalanobis
 from otdro.metrics import Learned, Spectral
-from otdro.radius.chunks import group_folds
-from otdro.solvers.streamed import Folds, stream
+from otdro.solvers.streamed import stream
 from reference import conic
 from streaming import FINE, D, N, chunks_of, mapped, write_folder
 
@@ -95,21 +94,31 @@ def test_the_weighted_optimum_is_that_of_a_cone_program(rows, weights):
     assert_allclose(found.robust_risk_, best, rtol=1e-7)
 
 
+@pytest.mark.parametrize("delta", ["cv", "theory"])
 @pytest.mark.parametrize("kind", [DROClassifier, DRORegressor])
-def test_weighted_delta_by_theory_and_folds_is_that_of_memory(rows, weights, kind, monkeypatch):
+def test_the_weighted_ball_of_rows_that_are_all_kept_is_that_of_memory(
+    rows, weights, kind, delta, monkeypatch
+):
     monkeypatch.setattr(stream, "KEPT", N)
     X, labels, targets = rows
     y = labels if kind is DROClassifier else targets
-    theory = kind(cost="euclidean", delta="theory")
-    expected = theory.fit(X, y, weights).delta_
-    found = theory.fit(chunks_of(X, y), None, weights)
-    assert_allclose(found.delta_, expected, rtol=1e-6)
-    fold = Folds(5, 0).of(np.arange(N))
-    cv = [(np.flatnonzero(fold != f), np.flatnonzero(fold == f)) for f in range(5)]
-    found = kind(cost="euclidean").fit(chunks_of(X, y), None, weights)
-    memory = kind(cost="euclidean", cv=cv).fit(X, y, weights)
-    assert_allclose(found.delta_, memory.delta_, rtol=1e-9)
-    assert_allclose(found.path_.score_mean, memory.path_.score_mean, rtol=2e-3)
+    settings = {"cost": "euclidean", "delta": delta}
+    settings |= {"class_weight": "balanced"} if kind is DROClassifier else {}
+    found = kind(**settings).fit(chunks_of(X, y), None, weights)
+    memory = kind(**settings).fit(X, y, weights)
+    assert found.delta_ == memory.delta_
+    assert_array_equal(found.coef_, memory.coef_)
+
+
+def test_effective_rows_set_the_rate(rows):
+    X, y, _ = rows
+    y = np.repeat(y[::5], 5)
+    # the kept rows, every fifth, weigh as much as the others of their five together
+    weights = np.where(np.arange(N) % 5 == 0, 4.0, 1.0)
+    found = DROClassifier(cost="euclidean").fit(chunks_of(X, y), None, weights)
+    memory = DROClassifier(cost="euclidean").fit(X[::5], y[::5])
+    # of five rows of weights 4, 1, 1, 1, 1 the effective number is 64/20
+    assert_allclose(found.delta_, memory.delta_ / 3.2**0.5, rtol=1e-9)
 
 
 def test_weights_come_from_every_source(rows, weights, tmp_path, monkeypatch):
@@ -167,16 +176,6 @@ def test_columns_beside_parquet_rows_are_named(rows, weights, tmp_path):
 # groups
 
 
-def test_folds_of_groups_are_whole_and_even():
-    names, counts = np.arange(40), np.random.default_rng(0).integers(1, 50, size=(40, 2))
-    folds = group_folds(Folds(5, 1), names, counts)
-    rows = np.stack([counts[folds.fold_of == f].sum(axis=0) for f in range(5)])
-    assert np.ptp(rows, axis=0).max() < 0.1 * counts.sum(axis=0).min()
-    # as many groups as folds: each is one
-    each = group_folds(Folds(4, 0), np.arange(4), np.array([[9, 0], [5, 1], [1, 5], [0, 2]]))
-    assert sorted(each.fold_of) == [0, 1, 2, 3]
-
-
 @pytest.mark.parametrize("rule", ["auto", "worst"])
 @pytest.mark.parametrize("kind", [DROClassifier, DRORegressor])
 def test_groups_are_left_out_whole_as_in_memory(rows, sites, weights, kind, rule, monkeypatch):
@@ -184,22 +183,22 @@ def test_groups_are_left_out_whole_as_in_memory(rows, sites, weights, kind, rule
     X, labels, targets = rows
     y = labels if kind is DROClassifier else targets + (sites == "a")
     weights = weights if rule == "worst" else None
-    found = kind(cost="euclidean", rule=rule, cv=4).fit(
-        chunks_of(X, y), None, weights, groups=sites
-    )
-    names = np.unique(sites)
-    codes = np.unique(y, return_inverse=True)[1] if kind is DROClassifier else np.zeros(N, int)
-    counts = np.stack([np.bincount(codes[sites == g], minlength=codes.max() + 1) for g in names])
-    fold = group_folds(Folds(4, 0), names, counts).fold_of[np.searchsorted(names, sites)]
-    cv = [(np.flatnonzero(fold != f), np.flatnonzero(fold == f)) for f in range(4)]
-    memory = kind(cost="euclidean", rule=rule, cv=cv).fit(X, y, weights, groups=sites)
-    assert_allclose(found.delta_, memory.delta_, rtol=1e-9)
-    criterion = [each.path_.candidates[0].criterion for each in (found, memory)]
-    assert_allclose(*criterion, rtol=0.02)
+    model = kind(cost="euclidean", rule=rule, cv=4)
+    memory = clone(model).fit(X, y, weights, groups=sites)
+    found = model.fit(chunks_of(X, y), None, weights, groups=sites)
+    assert found.delta_ == memory.delta_
     seen, expected = found.path_.environments, memory.path_.environments
     assert_array_equal(seen.names, expected.names)
     assert_array_equal(seen.counts, expected.counts)
-    assert_allclose(seen.losses, expected.losses, rtol=5e-3)
+    assert_array_equal(seen.losses, expected.losses)
+
+
+def test_environments_are_those_of_the_kept_rows(rows, sites):
+    X, y, _ = rows
+    found = DROClassifier(cost="euclidean").fit(chunks_of(X, y), None, groups=sites)
+    names, counts = np.unique(sites[::5], return_counts=True)
+    assert_array_equal(found.path_.environments.names, names)
+    assert_array_equal(found.path_.environments.counts, counts)
 
 
 def test_groups_come_from_every_source(rows, sites, tmp_path):
@@ -256,20 +255,16 @@ def test_one_against_the_rest_is_that_of_memory(rows, three, weights, class_weig
     assert_allclose(found.predict_proba(X), memory.predict_proba(X), atol=1e-5)
 
 
-def test_one_delta_for_all_classes_is_that_of_memory(rows, three, monkeypatch):
+@pytest.mark.parametrize("form", ["ovr", "auto"])
+def test_the_ball_of_three_classes_is_that_of_memory(rows, three, form, monkeypatch):
     monkeypatch.setattr(stream, "KEPT", N)
     X = rows[0]
-    found = DROClassifier(cost="euclidean", multi_class="ovr").fit(chunks_of(X, three), None)
-    fold = Folds(5, 0).of(np.arange(N))
-    cv = [(np.flatnonzero(fold != f), np.flatnonzero(fold == f)) for f in range(5)]
-    memory = DROClassifier(cost="euclidean", cv=cv, multi_class="ovr").fit(X, three)
-    assert_allclose(found.delta_, memory.delta_, rtol=1e-9)
-    assert_allclose(found.path_.deltas, memory.path_.deltas, rtol=1e-9)
-    assert_allclose(found.path_.score_mean, memory.path_.score_mean, rtol=2e-3)
-    assert found.path_.coef.shape == memory.path_.coef.shape
-    excess = found.path_.robust_risk - memory.path_.robust_risk
-    assert np.all(excess <= found.path_.gap + 1e-6)
-    assert np.all(excess >= -1e-6)
+    model = DROClassifier(cost="euclidean", multi_class=form, class_weight="balanced")
+    memory = clone(model).fit(X, three)
+    found = model.fit(chunks_of(X, three), None)
+    assert found.delta_ == memory.delta_
+    assert_array_equal(found.path_.deltas, memory.path_.deltas)
+    assert_array_equal(found.coef_, memory.coef_)
 
 
 @pytest.mark.filterwarnings("ignore:every coefficient:UserWarning")
@@ -284,11 +279,12 @@ def test_a_class_that_no_kept_row_has_is_fitted_too(rows, order):
     assert_same(found, memory, atol=1e-5)
 
 
-def test_the_largest_delta_by_theory_serves_all_classes(rows, three):
+def test_the_largest_delta_by_theory_serves_all_classes(rows, three, monkeypatch):
+    monkeypatch.setattr(stream, "KEPT", N)
     X = rows[0]
     found = DROClassifier(cost="euclidean", delta="theory").fit(chunks_of(X, three), None)
     model = DROClassifier(cost="euclidean", delta="theory", multi_class="ovr")
-    assert_allclose(found.delta_, model.fit(X, three).delta_, rtol=1e-6)
+    assert found.delta_ == model.fit(X, three).delta_
 
 
 # order 2

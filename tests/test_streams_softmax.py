@@ -11,9 +11,8 @@ from otdro.losses.softmax import Softmax
 from otdro.metrics import Learned, Spectral
 from otdro.problem import Sample
 from otdro.radius.grid import threshold
-from otdro.solvers.streamed import Folds, stream
 from reference import classes
-from streaming import FINE, D, N, chunks_of, made_rows, splits_of
+from streaming import FINE, D, N, chunks_of, made_rows
 
 pytestmark = pytest.mark.usefixtures("few_kept")
 
@@ -95,21 +94,6 @@ def test_a_class_that_no_kept_row_has_is_fitted_too(rows):
     assert found.coef_.shape == (4, D)
     memory = DROClassifier(**FINE).fit(X, y)
     assert_allclose(found.robust_risk_, memory.robust_risk_, rtol=0, atol=1e-10)
-
-
-def test_folds_choose_the_delta_of_memory(rows, monkeypatch):
-    monkeypatch.setattr(stream, "KEPT", N)
-    X, y = rows
-    data = chunks_of(X, y, 700)
-    found = DROClassifier(cost="euclidean", cv=2).fit(data, None)
-    memory = DROClassifier(cost="euclidean", cv=splits_of(Folds(2, 0), N)).fit(X, y)
-    assert data.passes <= 14
-    assert_allclose(found.path_.deltas, memory.path_.deltas, rtol=1e-5)
-    assert_allclose(found.delta_, memory.delta_, rtol=1e-5)
-    assert_allclose(found.path_.score_mean, memory.path_.score_mean, rtol=2e-3)
-    assert found.path_.coef.shape == memory.path_.coef.shape
-    excess = found.path_.robust_risk - memory.path_.robust_risk
-    assert np.all(excess <= found.path_.gap + 1e-5)
 
 
 def test_a_learned_cost_with_groups_and_weights(rows):

@@ -38,6 +38,7 @@ from .parameters import (
     check_rows,
     open_stream,
     reads_chunks,
+    require_softmax_memory,
 )
 
 if TYPE_CHECKING:
@@ -312,6 +313,21 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
     def _fit_memory(self, X: Any, y: Any, loss: Loss, extra: dict[str, Any]) -> Fitted:
         """Return the fit to rows in memory."""
         X, targets = self._validated(X, y, extra["sample_weight"], loss, extra["support"])
+        return self._fit_validated(X, targets, loss, extra)
+
+    def _fit_validated(self, X: Any, targets: Targets, loss: Loss, extra: dict[str, Any]) -> Fitted:
+        """Return the fit to rows in memory that have been checked."""
+        sample, settings, solver = self._assembled(X, targets, loss, extra)
+        choice = choose(sample, solver, settings)
+        problems = [sample.problem(y, choice.ball) for y in sample.ys]
+        pairs = zip(problems, choice.solutions, strict=True)
+        risks = [_empirical_risk(problem, solution) for problem, solution in pairs]
+        return Fitted(sample.loss, targets.classes, choice, targets.note, risks, problems)
+
+    def _assembled(
+        self, X: Any, targets: Targets, loss: Loss, extra: dict[str, Any]
+    ) -> tuple[Sample, Settings, Solver]:
+        """Return the sample of checked rows, the settings that choose its ball, and the solver."""
         check_magnitude(X)
         if loss.task == "regression":
             check_targets(targets.y, loss)
@@ -325,12 +341,11 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
                 f"solver={self.solver!r} is for NumPy arrays, and X is an array of {place(X)}: use "
                 "solver='exact', or copy X and y to NumPy."
             )
-        loss = loss if targets.loss is None else targets.loss
         sample = Sample(
             X,
             targets.ys,
             targets.weights,
-            loss,
+            loss if targets.loss is None else targets.loss,
             bool(self.fit_intercept),
             support,
             targets.label_cost,
@@ -343,26 +358,35 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
             unlabelled=None if unlabelled is None else unlabelled_rows(unlabelled),
             sample_weight=targets.sample_weight,
         )
-        choice = choose(sample, solver, settings)
-        problems = [sample.problem(y, choice.ball) for y in targets.ys]
-        pairs = zip(problems, choice.solutions, strict=True)
-        risks = [_empirical_risk(problem, solution) for problem, solution in pairs]
-        return Fitted(loss, targets.classes, choice, targets.note, risks, problems)
+        return sample, settings, solver
 
     def _fit_chunks(self, X: Any, y: Any, loss: Loss, extra: dict[str, Any]) -> Fitted:
-        """Return the fit to rows in chunks."""
-        from ..radius import chunks
+        """Return the fit to rows in chunks: in memory where all rows are kept there."""
+        from ..radius.chunks import choose_in_chunks
 
-        stream, note = open_stream(self, X, y, loss, extra)
-        settings = self._settings(y=stream.rows.y, classes=stream.classes)
-        choice = chunks.choose(stream, settings, self.tol, self.max_iter)
-        rows = stream.chunks
-        self.n_features_in_ = rows.d
+        stream = open_stream(self, X, y, loss, extra)
+        rows, kept = stream.chunks, stream.rows
+        X, targets = self._validated(kept.X, kept.y, kept.w, loss, None)
         if rows.columns is not None:
             self.feature_names_in_ = np.array(rows.columns, dtype=object)
-        risks = [float(s.mean_loss) for s in choice.solutions if s.mean_loss is not None]
+        extra = extra | {"groups": kept.group}
+        if stream.all_kept:
+            fitted = self._fit_validated(X, targets, loss, extra)
+        else:
+            if stream.classes is not None:
+                # every class has its share of all rows
+                codes = np.searchsorted(stream.classes, kept.y)
+                share = stream.mass / stream.total / np.bincount(codes, targets.weights)
+                targets = replace(targets, weights=targets.weights * share[codes])
+            sample, settings, solver = self._assembled(X, targets, loss, extra)
+            if sample.loss.outputs > 1:
+                require_softmax_memory(sample.loss.outputs, rows.d)
+            stream = replace(stream, loss=sample.loss)
+            choice = choose_in_chunks(stream, sample, solver, settings)
+            risks = [float(s.mean_loss) for s in choice.solutions if s.mean_loss is not None]
+            fitted = Fitted(sample.loss, stream.classes, choice, targets.note, risks, [])
         passes = f"{rows.passes} pass{'' if rows.passes == 1 else 'es'} over {rows.n} rows"
-        return Fitted(stream.loss, stream.classes, choice, note, risks, [], passes)
+        return fitted._replace(passes=passes)
 
     def _validated(
         self, X: Any, y: Any, sample_weight: Any, loss: Loss, support: Any

@@ -8,7 +8,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,9 +34,7 @@ from ..design import WRITTEN_UP_TO
 from ..losses import Loss
 from ..memory import require_memory
 from ..problem import check_price
-from ..radius import candidates as cost_candidates
-from ..radius.checks import check_delta, check_deltas, resolve_order
-from ..radius.folds import DEFAULT_FOLDS
+from ..radius.checks import check_deltas
 from ..radius.rules import RULES
 from ..solvers import Solver
 from ..wanted import (
@@ -408,7 +405,6 @@ IN_MEMORY = 3.0
 BESIDE = {"sample_weight": "w", "groups": "group"}
 #: Parameters that rows in chunks do not take, with the values that stand for none.
 FIXED: dict[str, tuple[Any, ...]] = {
-    "scoring": (None,),
     "solver": ("auto", "exact"),
     "label_cost": (np.inf,),
     "target_cost": (np.inf,),
@@ -420,62 +416,49 @@ def reads_chunks(model: Any, X: Any, loss: Loss, extra: dict[str, Any]) -> bool:
 
     That is refused where the memory is too small, with what keeps the fit from chunks.
     """
-    from ..radius.chunks import lacks
+    from ..radius.chunks import require_method
 
     if not isinstance(X, np.ndarray):
         return True
     try:
         _require_plain(model, extra)
-        _folds(model)
-        tried = cost_candidates.resolve(model.cost, X)
-        reason = lacks(loss, resolve_order(model.order, loss, tried.cost), tried)
+        require_method(loss, model.cost, model.order, X)
     except ValueError as refused:
-        reason = str(refused)
-    if reason is None:
-        return True
-    need = IN_MEMORY * 8.0 * X.size
-    require_memory(need, "a fit in memory to all of X", f"it cannot read X in chunks. {reason}")
-    return False
+        need = IN_MEMORY * 8.0 * X.size
+        why = f"it cannot read X in chunks. {refused}"
+        require_memory(need, "a fit in memory to all of X", why)
+        return False
+    return True
 
 
-def open_stream(model: Any, X: Any, y: Any, loss: Loss, extra: dict[str, Any]) -> tuple[Any, str]:
-    """Return the rows in chunks after the pass that counts them, and a note about the model."""
-    from ..radius.chunks import group_folds
+def open_stream(model: Any, X: Any, y: Any, loss: Loss, extra: dict[str, Any]) -> Any:
+    """Return the rows in chunks after the pass that counts them."""
+    from ..radius.chunks import require_method
     from ..solvers.streamed import opened
 
     _require_plain(model, extra)
     chunks = open_rows(X, y, **{part: extra[name] for name, part in BESIDE.items()})
     _require_size(chunks)
-    folds = _folds(model)
-    grouped = extra["groups"] is not None and folds.count > 0
-    grouping = partial(group_folds, folds) if grouped else None
-    stream = opened(chunks, loss, bool(model.fit_intercept), folds, grouping)
-    note = ""
-    if stream.classes is not None:
-        form = model_form(model, loss, len(stream.classes), None)
-        stream, note = _with_class_weights(stream, model), form.note
-        if form.loss is not None:
-            stream = replace(stream, loss=form.loss)
-            side = (chunks.d + 1) * (form.loss.outputs - 1)
-            # the Newton matrix over the rows so far, that of a chunk, and a few to factorise it
-            what = f"a softmax model of {form.loss.outputs} classes and {chunks.d} columns"
-            require_memory(8.0 * 6 * side**2, what, "use multi_class='ovr', or leave out columns")
-    for f in range(stream.folds.count):
-        if not np.all(stream.mass(f) > 0) or not stream.held(f) > 0:
-            raise ValueError(
-                f"fold {f} of {stream.folds.count} has no rows, or leaves a class without any: use "
-                "fewer folds as cv, or a number as delta."
-            )
-    return stream, note
+    stream = opened(chunks, loss, bool(model.fit_intercept))
+    require_method(loss, model.cost, model.order, stream.rows.X)
+    if stream.classes is None:
+        return stream
+    classes, counts = stream.classes, stream.counts
+    require_classes(classes, stream.mass)
+    if isinstance(model.class_weight, str):
+        # "balanced"
+        stream = replace(stream, factors=counts.sum() / (len(classes) * counts))
+    elif model.class_weight is not None:
+        factors = compute_class_weight(model.class_weight, classes=classes, y=classes)
+        stream = replace(stream, factors=np.asarray(factors, dtype=float))
+    require_classes(classes, stream.mass)
+    return stream
 
 
 def _require_plain(model: Any, extra: dict[str, Any]) -> None:
     """Refuse what is for rows in memory."""
-    for name, value in extra.items():
-        if value is not None and name not in BESIDE:
-            raise ValueError(
-                f"{name} is for rows in memory, and X comes in chunks: leave {name} out."
-            )
+    if extra["support"] is not None:
+        raise ValueError("support is for rows in memory, and X comes in chunks: leave support out.")
     for name, known in FIXED.items():
         value = getattr(model, name, known[0])
         if not any(value is one or value == one for one in known):
@@ -483,6 +466,12 @@ def _require_plain(model: Any, extra: dict[str, Any]) -> None:
                 f"{name}={value!r} is for rows in memory, and X comes in chunks: use "
                 f"{name}={known[0]!r}."
             )
+    cv = model.cv
+    if not (cv is None or is_whole(cv) or hasattr(cv, "split")):
+        raise ValueError(
+            "folds of rows in chunks are made of rows kept in memory, whose numbers are not those "
+            f"of all rows: give a number or a splitter as cv, got {type(cv).__name__}."
+        )
     if model.rule == "worst" and extra["groups"] is None:
         raise ValueError("rule='worst' needs groups: fit(X, y, groups=...), or use rule='auto'.")
 
@@ -496,47 +485,14 @@ def _require_size(chunks: Chunks) -> None:
             f"rows in chunks may have {WRITTEN_UP_TO} columns, got {chunks.d}: fit to a part of "
             "the columns, or to rows that fit into memory."
         )
-    # a few matrices of d x d, rows kept for the start, and a chunk in float64
+    # a few matrices of d x d, rows kept in memory, and a chunk in float64
     need = 8.0 * (40 * chunks.d**2 + 2**25)
     require_memory(need, f"a fit with {chunks.d} columns", "leave out columns")
 
 
-def _folds(model: Any) -> Any:
-    """Return the folds that the fit needs: none where delta and cost are given."""
-    from ..solvers.streamed import Folds
-
-    delta = check_delta(model.delta)
-    learns = (isinstance(model.cost, str) and model.cost == "learned") or hasattr(model.cost, "how")
-    if delta != "cv" and not learns:
-        return Folds()
-    cv = DEFAULT_FOLDS if model.cv is None else model.cv
-    if isinstance(cv, bool) or not isinstance(cv, int | np.integer):
-        raise ValueError(
-            f"folds of rows in chunks are made from the numbers of the rows: give a number as cv, "
-            f"got {type(cv).__name__}."
-        )
-    if cv < 2:
-        raise ValueError(f"cv must be at least 2 folds, got cv={cv}.")
-    seed = model.random_state
-    if seed is None or isinstance(seed, int | np.integer):
-        return Folds(int(cv), int(seed or 0))
-    raise ValueError(f"rows in chunks need an int or None as random_state, got {seed!r}.")
-
-
-def _with_class_weights(stream: Any, model: Any) -> Any:
-    """Return the stream with the weights of its classes; refuse a class without weight."""
-    classes, counts = stream.classes, stream.counts.sum(axis=0)
-    assert classes is not None
-    require_classes(classes, stream.mass())
-    if model.class_weight is None:
-        return stream
-    # "balanced" is n/(K n_k); a dict is looked up
-    balanced = isinstance(model.class_weight, str) and model.class_weight == "balanced"
-    factors = (
-        counts.sum() / (len(classes) * counts)
-        if balanced
-        else compute_class_weight(model.class_weight, classes=classes, y=classes)
-    )
-    weighed = replace(stream, factors=np.asarray(factors, dtype=float))
-    require_classes(classes, weighed.mass())
-    return weighed
+def require_softmax_memory(classes: int, d: int) -> None:
+    """Refuse a softmax model of rows in chunks whose matrices would not fit into memory."""
+    side = (d + 1) * (classes - 1)
+    # the Newton matrix over the rows so far, that of a chunk, and a few to factorise it
+    what = f"a softmax model of {classes} classes and {d} columns"
+    require_memory(8.0 * 6 * side**2, what, "use multi_class='ovr', or leave out columns")

@@ -318,7 +318,7 @@ def choose(sample: Sample, solver: Solver, settings: Settings) -> Choice:
         deltas=None if settings.deltas is None else np.asarray(settings.deltas) / price,
         unlabelled=None if settings.unlabelled is None else settings.unlabelled * (1 / unit),
     )
-    return _in_given_units(_choose(inside, solver, asked, tried, order), sample, unit, price)
+    return in_given_units(_choose(inside, solver, asked, tried, order), sample, unit, price)
 
 
 def _unit(sample: Sample, cost: Cost | None) -> float:
@@ -343,7 +343,7 @@ def _unit(sample: Sample, cost: Cost | None) -> float:
     return float(2.0 ** np.round(np.log2(length)))
 
 
-def _in_given_units(choice: Choice, sample: Sample, unit: float, price: float) -> Choice:
+def in_given_units(choice: Choice, sample: Sample, unit: float, price: float) -> Choice:
     """Return a choice for rows divided by ``unit`` as one for the rows themselves."""
 
     def scored(one: CandidateScore) -> CandidateScore:

@@ -1,51 +1,66 @@
-r"""Newton's method for one problem of smooth losses at order 1, each iteration one pass.
+r"""Descent over rows in chunks, each step one pass; and smooth losses at order 1.
 
 .. math:: \min_{\theta, b}\ F = \sum_i \pi_i \ell(z_i'\theta + b, y_i) + \rho\|\theta\|_2,
           \qquad \rho = \delta\,\mathrm{Lip}(\ell).
 
-A pass takes the value, the gradient and the Newton matrix at the end of a step, the values after
-half and a quarter of it, and the dual value of the slopes continued along the step,
-:math:`\kappa(a + D\,dz)`, whose pull and scale are known before (see ``solvers/euclidean``). No
-number per row is kept.
+A pass takes F, its gradient and Newton matrix at the end of a step, and the dual value of the
+slopes continued along the step, :math:`\kappa(a + D\,dz)`, whose pull and scale are known before
+(see ``solvers/euclidean``). No number per row is kept.
 
 Methods over rows in chunks are generators: each yields the job of its next pass and takes what the
-pass found, so that several methods share their passes (``together``).
+pass found, so that the models of several classes share their passes (``together``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import block_diag
 
-from ...chunks import Chunks, Job, Sums
+from ...chunks import Chunk, Chunks, Job, Sums
+from ...design import Design
 from ...duality import AT_THRESHOLD, threshold
+from ...duality.ties import solve_each
+from ...losses import Loss
 from ...problem import Solution
 from ...progress import logger
 from ..base import duality_gap
-from ..euclidean.order_one import ARMIJO, ROUNDING, STILL, length_along_gradient, solve_stiffened
-from .stream import CONSTANT, Constant, Stream
-from .sums import LENGTHS, ModelStep, NewtonSums
+from ..euclidean.order_one import length_along_gradient
+from .stream import Reading, Stream
 
 Array = NDArray[Any]
 
-T = TypeVar("T")
-
 #: A method that asks for one pass at a time and returns a result.
-Passes = Generator[Job, Sums, T]
+Passes = Generator[Job, Sums, Any]
+
+#: The share of the predicted decrease that a step must bring.
+ARMIJO = 1e-4
+#: Decreases below this, relative to F, are rounding.
+ROUNDING = 1e-15
+#: The part of a step that the next pass tries where the longer one does not descend.
+SHORTER = 0.25
+#: The shortest step that is tried.
+SHORTEST = 1e-6
+#: A decrease below this share of the gap is none.
+STALL = 1e-4
+#: Steps in a row without a decrease after which a descent ends.
+PATIENCE = 4
+#: The accuracy of a step, as a share of the gap so far.
+LOOSE = 1e-3
+
+TINY = np.finfo(float).tiny
 
 
-def together(chunks: Chunks, methods: Sequence[Passes[T]]) -> list[T]:
+def together(chunks: Chunks, methods: Sequence[Passes]) -> list[Any]:
     """Return the results of methods over the same rows; each pass serves all that still run."""
-    results: dict[int, T] = {}
-    jobs: dict[int, Job] = {}
+    results: dict[int, Any] = {}
     passed: dict[int, Sums | None] = dict.fromkeys(range(len(methods)))
     while passed:
-        jobs.clear()
+        jobs: dict[int, Job] = {}
         for i, sums in passed.items():
             try:
                 # the first call starts the method: there is nothing found yet
@@ -56,136 +71,55 @@ def together(chunks: Chunks, methods: Sequence[Passes[T]]) -> list[T]:
     return [results[i] for i in range(len(methods))]
 
 
-#: Coefficients are to move by less than this times the root of the relative gap asked for.
-SETTLED = 0.1
-#: Where none of the lengths of a step descends, the next pass tries this share of it.
-SHORTER = 0.125
-#: Steps in a row that leave F where it is before a descent ends.
-PATIENCE = 3
-#: The accuracy of a step, as a share of the gap so far.
-LOOSE = 1e-3
-
-
-class Descending(Protocol):
+class Task(Protocol):
     """One problem over a stream.
 
-    Its points have a model ``at``, a vector, and F as ``value``; its moves a ``step`` of the model,
-    the ``slope`` of F along it, and the ``scale`` that makes slopes continued along it feasible.
+    Its points have the ``value`` of F and ``lower``, a bound below the least F that the pass to
+    them proved; its moves the ``slope`` of F along them and the ``longest`` share to be tried.
     """
 
     @property
     def stream(self) -> Stream:
         """The rows."""
 
-    def coefficients(self, at: Array) -> Array:
-        """Return the part of a vector that are coefficients."""
-
     def step(self, x: Any, accuracy: float, last: Any) -> Any:
         """Return the move from a point; ``last`` is the one before, None at first."""
 
-    def job(self, at: Array, step: Array, scale: float) -> Job:
-        """Return what a pass takes at the end of a step, at parts of it, and of its dual point."""
-
-    def bound(self, x: Any, move: Any, sums: Sums) -> float:
-        """Return the dual value that a pass took."""
-
-    def point(self, at: Array, place: int, sums: Sums) -> Any:
-        """Return the point at one of the lengths; only that at the first has derivatives."""
+    def after(self, x: Any, move: Any, length: float) -> Passes:
+        """Return the point after a share of a move: one pass."""
 
 
-def at_model(task: Descending, at: Array) -> Passes[Any]:
-    """Return the point of a model: one pass."""
-    sums = yield task.job(at, np.zeros_like(at), 1.0)
-    return task.point(at, 0, sums)
-
-
-def descend(
-    task: Descending, x: Any, flat: float, target: float, max_iter: int
-) -> Passes[tuple[Any, float, int]]:
-    """Return the last point, its gap and the number of steps; ``flat`` is the risk of beta = 0."""
-    lower, gap, n_iter, share, idle = 0.0, np.inf, 0, 1.0, 0
-    more, fine = True, SETTLED * float(np.sqrt(target / flat))
-    move = task.step(x, target, None)
-    while n_iter < max_iter and idle < PATIENCE and share > STILL:
+def descend(task: Task, x: Any, target: float, max_iter: int) -> Passes:
+    """Return the last point, its gap and the number of steps, as a tuple."""
+    lower, gap, stalls, n_iter, move = 0.0, np.inf, 0, 0, None
+    while n_iter < max_iter and gap > target and stalls < PATIENCE:
         n_iter += 1
-        before, step = x.value, share * move.step
-        sums = yield task.job(x.at, step, move.scale)
-        # the slopes along a part of the step need not be feasible
-        lower = max(lower, task.bound(x, move, sums)) if share == 1 else lower
-        ends = ((t, task.point(x.at + t * step, j, sums)) for j, t in enumerate(LENGTHS))
-        lower_ends = ((t, p) for t, p in ends if descends(before, t * share * move.slope, p.value))
-        length, new = next(lower_ends, (0.0, x))
+        move = task.step(x, max(target, LOOSE * gap), move)
+        length = move.longest
+        while True:
+            new = yield from task.after(x, move, length)
+            lower = max(lower, new.lower)
+            promised = ARMIJO * length * move.slope
+            if length == 0 or new.value <= x.value + promised + ROUNDING * abs(x.value):
+                break
+            length = SHORTER * length if length > SHORTEST else 0.0
+        fall = x.value - new.value
         gap = duality_gap(new.value, lower)
         logger.info("pass %d: risk %.9g, gap %.3g", task.stream.chunks.passes, new.value, gap)
-        if length == 0:
-            if gap <= target:
-                break
-            share *= SHORTER
-            continue
-        x = new if length == 1 else (yield from at_model(task, new.at))
-        idle = 0 if x.value < before - ROUNDING * abs(before) else idle + 1
-        move, share = task.step(x, max(target, LOOSE * gap), move), 1.0
-        moves, size = (longest(task.coefficients(v)) for v in (move.step, x.at))
-        # the gap is quadratic in the coefficients: one more step where these are not settled
-        if moves <= STILL * size or (gap <= target and (moves <= fine * size or not more)):
-            break
-        more = more and gap > target
+        # without a bound the gap says nothing: then what the step promised
+        left = gap if lower > 0 else -move.slope
+        stalls = stalls + 1 if fall <= STALL * left + ROUNDING * abs(x.value) else 0
+        x = new
     return x, gap, n_iter
 
 
-def descends(start: float, slope: float, value: float) -> bool:
-    """Whether a value is as far below that at the start of a step as its slope promises."""
-    return value <= start + ARMIJO * slope + ROUNDING * abs(start)
-
-
-def longest(v: Array) -> float:
-    """Return the largest size of an entry."""
-    return float(np.abs(v).max(initial=0.0))
-
-
 @dataclass(frozen=True, eq=False)
-class NewtonPoint:
-    """A model (theta, b), and there: risk, F, mean slope s, g, H - hh'/m, h, m > 0 in theta.
-
-    Without an intercept s and h are 0.
-    """
-
-    at: Array
-    risk: float
-    value: float
-    s: float
-    g: Array
-    H: Array
-    h: Array
-    m: float
-
-    @property
-    def theta(self) -> Array:
-        """The coefficients."""
-        return self.at[:-1]
-
-    @property
-    def w(self) -> float:
-        """The norm of theta."""
-        return float(np.linalg.norm(self.theta))
-
-
-class NewtonMove(NamedTuple):
-    """A step of (theta, b), the slope of F along it, and of slopes continued along it the pull and
-    what makes them feasible."""
-
-    step: Array
-    slope: float
-    pull: Array
-    scale: float
-
-
-@dataclass(frozen=True, eq=False)
-class StreamCoordinates:
+class Coordinates:
     """A stream in the coordinates of a cost: beta = L theta, L its factor (None: identity)."""
 
     stream: Stream
     factor: Array | None
+    delta: float
 
     def lift(self, theta: Array) -> Array:
         """Return beta = L theta."""
@@ -199,152 +133,206 @@ class StreamCoordinates:
         """Return theta with L theta = beta."""
         return coef if self.factor is None else np.linalg.solve(self.factor, coef)
 
-    def second(self, A: Array) -> Array:
-        """Return sums of D tt', t = (z, 1), in these coordinates."""
-        if self.factor is None:
-            return A
-        P = block_diag(self.factor, [[1.0]])
-        dropped: Array = P.T @ A @ P
-        return dropped
+    def steepness(self) -> float:
+        """Return the norm of the gradient at beta = 0."""
+        return float(np.linalg.norm(self.drop(self.stream.constant.pull)))
+
+    def solve(self, start: Solution, target: float, max_iter: int) -> Passes:
+        """Minimise F from a solution nearby, in the unit of the stream."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, eq=False)
+class NewtonSums:
+    r"""Sums after a share of a step of (coef, b), and those of the dual point.
+
+    After the share: ``value`` :math:`\sum w\ell`, ``first`` :math:`\sum wat` and ``second``
+    :math:`\sum wDtt'`, t = (z, 1); ``conjugate`` :math:`\sum w\,\ell^*(\kappa(a + D\,dz))` with the
+    slopes and curvatures of the start and the changes dz of the whole step.
+    """
+
+    reading: Reading
+    loss: Loss
+    model: Array
+    step: Array
+    length: float
+    kappa: float
+
+    def __call__(self, chunk: Chunk) -> Sums:
+        """Return the sums over a chunk."""
+        loss, side = self.loss, len(self.model)
+        both = np.column_stack([self.model, self.step])
+        value, conjugate = 0.0, 0.0
+        first, second = np.zeros(side), np.zeros((side, side))
+        for Z, y, w in self.reading.blocks(chunk, side):
+            design = Design(Z)
+            z, dz = np.ascontiguousarray(design.scores(both[:-1]).T) + both[-1][:, None]
+            _, a, D = loss.evaluate(z, y)
+            conjugate += float(w @ loss.conjugate(self.kappa * (a + D * dz), y))
+            if self.length > 0:
+                z = z + self.length * dz
+            each, a, D = loss.evaluate(z, y)
+            value += float(w @ each)
+            a, D = w * a, w * D
+            gram, bend = design.moments(D)
+            first += np.append(design.adjoint(a), a.sum())
+            second[:-1, :-1] += gram
+            second[-1] += np.append(bend, D.sum())
+        second[:-1, -1] = second[-1, :-1]
+        return {"value": value, "conjugate": conjugate, "first": first, "second": second}
+
+
+class NewtonPoint(NamedTuple):
+    """A model (theta, b), its mean loss, F, the gradient and Newton matrix of the mean loss."""
+
+    at: Array
+    risk: float
+    value: float
+    g: Array
+    H: Array
+    lower: float
+
+    @property
+    def w(self) -> float:
+        """The norm of theta."""
+        return float(np.linalg.norm(self.at[:-1]))
+
+
+class NewtonMove(NamedTuple):
+    """A step of (theta, b), the slope of F along it; ``scale`` makes slopes continued along it
+    feasible, but for the ``price`` of their pull."""
+
+    step: Array
+    slope: float
+    scale: float
+    price: float
+    longest: float = 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class OrderOne(Coordinates):
+    """One problem of a smooth loss at order 1, or of delta = 0."""
+
+    @property
+    def rho(self) -> float:
+        """The penalty."""
+        return self.delta * self.stream.loss.lipschitz if self.delta > 0 else 0.0
 
     def model(self, at: Array) -> Array:
         """Return (beta, b) of (theta, b)."""
         return np.append(self.lift(at[:-1]), at[-1])
 
-    def solve(
-        self, coef: Array, b: Any, lam: float, target: float, max_iter: int
-    ) -> Passes[Solution]:
-        """Minimise F from a model (coef, b) on centred rows until the gap is at most ``target``.
-
-        ``lam`` is a multiplier near its own. Returns the solution on the rows as given, pass by
-        pass.
-        """
-        raise NotImplementedError
-
-    def steepness(self, flat: Constant) -> float:
-        """Return the norm of the gradient at beta = 0."""
-        return float(np.linalg.norm(self.drop(flat.pull)))
-
-
-@dataclass(frozen=True, eq=False)
-class StreamedProblem(StreamCoordinates):
-    """One problem over a stream, of the penalty rho."""
-
-    rho: float
-
-    def rests(self, flat: Constant) -> bool:
-        """Whether the constant model is optimal."""
-        least = threshold(self.steepness(flat), flat.mean_square, 1.0, order=1)
-        return bool(least <= self.rho * (1 + AT_THRESHOLD))
-
-    def newton_point(self, at: Array, risk: float, first: Array, second: Array) -> NewtonPoint:
-        """Return the point of the means of a t and D tt', t = (z, 1), over centred rows."""
-        A, g = self.second(second), self.drop(first[:-1])
-        H, h, m = A[:-1, :-1], A[:-1, -1], max(float(A[-1, -1]), np.finfo(float).tiny)
-        known = (at, risk, risk + self.rho * float(np.linalg.norm(at[:-1])))
-        if not self.stream.fit_intercept:
-            return NewtonPoint(*known, 0.0, g, H, np.zeros_like(h), m)
-        return NewtonPoint(*known, float(first[-1]), g, H - np.outer(h / m, h), h, m)
-
-    def coefficients(self, at: Array) -> Array:
-        """Return theta."""
-        return at[:-1]
-
-    def step(self, x: NewtonPoint, accuracy: float, last: NewtonMove | None) -> NewtonMove:
+    def step(self, x: NewtonPoint, accuracy: float, last: Any) -> NewtonMove:
         """Return the Newton step."""
-        return newton_step(x, self.rho)
+        rho, w = self.rho, max(x.w, TINY)
+        u = x.at[:-1] / w
+        stiffened = x.H.copy()
+        stiffened[:-1, :-1] += rho / w * (np.eye(len(u)) - np.outer(u, u))
+        gradient = x.g + rho * np.append(u, 0.0)
+        step = -solve_each(stiffened[None], gradient[None, :, None])[0, :, 0]
+        # slopes sum to 0 after the step
+        step[-1] = -(x.g[-1] + x.H[-1, :-1] @ step[:-1]) / x.H[-1, -1]
+        size = float(np.linalg.norm(x.g[:-1] + x.H[:-1] @ step))
+        slope = float(gradient @ step)
+        if rho == 0:
+            # the pull is 0 to rounding only
+            return NewtonMove(step, slope, 1.0, size * x.w)
+        return NewtonMove(step, slope, min(1.0, rho / max(size, TINY)), 0.0)
 
-    def job(self, at: Array, step: Array, scale: float) -> NewtonSums:
-        """Return what a pass takes."""
-        stream, move = self.stream, ModelStep(self.model(at), self.model(step))
-        return NewtonSums(stream.blocks, stream.loss, move, scale)
+    def after(self, x: NewtonPoint, move: NewtonMove, length: float) -> Passes:
+        """Return the point after a share of a move: one pass."""
+        stream, mass = self.stream, self.stream.total
+        sums = yield NewtonSums(
+            reading=stream.reading,
+            loss=stream.loss,
+            model=self.model(x.at),
+            step=self.model(move.step),
+            length=length,
+            kappa=move.scale,
+        )
+        at = x.at + length * move.step
+        g = np.append(self.drop(sums["first"][:-1]), sums["first"][-1]) / mass
+        H = sums["second"] / mass
+        if self.factor is not None:
+            P = block_diag(self.factor, [[1.0]])
+            H = P.T @ H @ P
+        if not stream.fit_intercept:
+            g[-1] = H[-1] = H[:, -1] = 0.0
+        H[-1, -1] = max(H[-1, -1], TINY) if stream.fit_intercept else 1.0
+        risk = float(sums["value"]) / mass
+        value = risk + self.rho * float(np.linalg.norm(at[:-1]))
+        return NewtonPoint(at, risk, value, g, H, -float(sums["conjugate"]) / mass - move.price)
 
-    def bound(self, x: NewtonPoint, move: NewtonMove, sums: Sums) -> float:
-        """Return the dual value.
+    def at(self, at: Array) -> Passes:
+        """Return the point of a model: one pass."""
+        nowhere = NewtonMove(np.zeros_like(at), 0.0, 0.0, np.inf)
+        return self.after(NewtonPoint(at, 0.0, 0.0, at, at, 0.0), nowhere, 0.0)
 
-        Without a penalty the pull is 0 to rounding only; its price is |pull| |theta|.
-        """
-        price = float(np.linalg.norm(move.pull)) * x.w if self.rho == 0 else 0.0
-        return -float(sums["conjugate"]) / self.stream.total - price
-
-    def point(self, at: Array, place: int, sums: Sums) -> NewtonPoint:
-        """Return the point whose sums a pass took."""
-        mass = self.stream.total
-        risk = float(sums["values"][place]) / mass
-        return self.newton_point(at, risk, sums["first"] / mass, sums["second"] / mass)
-
-    def solve(
-        self, coef: Array, b: Any, lam: float, target: float, max_iter: int
-    ) -> Passes[Solution]:
+    def solve(self, start: Solution, target: float, max_iter: int) -> Passes:
         """Minimise F."""
-        stream, flat = self.stream, self.stream.constant()
-        if self.rests(flat):
-            return constant_solution(stream, flat, 1.0, target)
-        first = yield from _first(self, np.append(self.theta(coef), b), flat)
-        if first is None:
+        stream, flat = self.stream, self.stream.constant
+        steep = self.steepness()
+        if threshold(steep, flat.mean_square, 1.0, order=1) <= self.rho * (1 + AT_THRESHOLD):
+            return constant_solution(stream, 1.0, target)
+        x = yield from self._first(start, steep)
+        if x is None:
             # slopes shrunk until they are feasible prove the gap
-            return constant_solution(stream, flat, self.rho / self.steepness(flat), target)
-        p, gap, n_iter = yield from descend(self, first, flat.risk, target, max_iter)
-        known = (stream.loss.lipschitz * p.w, p.value, p.risk, gap, target, n_iter)
-        return stream.solution(self.lift(p.theta), float(p.at[-1]), *known)
+            return constant_solution(stream, self.rho / steep, target)
+        x, gap, n_iter = yield from descend(self, x, target, max_iter)
+        return stream.solution(
+            self.lift(x.at[:-1]),
+            float(x.at[-1]),
+            stream.loss.lipschitz * x.w,
+            objective=x.value,
+            risk=x.risk,
+            gap=gap,
+            target=target,
+            n_iter=n_iter,
+        )
+
+    def _first(self, start: Solution, steep: float) -> Passes:
+        """Return where to start: F is below that of beta = 0; None where it falls by rounding."""
+        flat = self.stream.constant
+        if start.coef.any():
+            x = yield from self.at(np.append(self.theta(start.coef), start.intercept))
+            if x.value < flat.risk:
+                return x
+        move = yield from along_gradient(self, self.rho)
+        # the slope times the move is rounding where F cannot be seen to fall
+        while (steep - self.rho) * float(np.linalg.norm(move[:-1])) > ROUNDING * flat.risk:
+            x = yield from self.at(np.append(move[:-1], flat.b + move[-1]))
+            if x.value < flat.risk:
+                return x
+            move = SHORTER * move
+        return None
 
 
-def constant_solution(stream: Stream, flat: Constant, kappa: float, target: float) -> Solution:
+def along_gradient(task: Coordinates, rho: float) -> Passes:
+    """Return the move of (theta, b) from beta = 0 to the least of the model along -g: one pass."""
+    flat = task.stream.constant
+    plain = OrderOne(task.stream, task.factor, 0.0)
+    zero = yield from plain.at(np.append(np.zeros_like(flat.pull), flat.b))
+    g = task.drop(flat.pull)
+    steep = float(np.linalg.norm(g))
+    u = -np.append(g / steep, 0.0)
+    # b follows
+    u[-1] = -(zero.H[-1, :-1] @ u[:-1]) / zero.H[-1, -1]
+    # scores along u are about 1, the unit of the rows
+    move: Array = length_along_gradient(steep, rho, float(u @ zero.H @ u), 1.0) * u
+    return move
+
+
+def constant_solution(stream: Stream, kappa: float, target: float) -> Solution:
     """Return the constant model, certified by kappa times its slopes."""
-    y = np.array([-1.0, 1.0])
+    flat, rows = stream.constant, stream.class_rows()
+    [y] = rows.ys
     a = kappa * stream.loss.derivative(np.full(2, flat.b), y)
-    share = stream.signed(stream.mass()) / stream.total
-    gap = duality_gap(flat.risk, -float(share @ stream.loss.conjugate(a, y)))
-    model = (np.zeros(stream.chunks.d), flat.b, 0.0, flat.risk, flat.risk)
-    solution = stream.solution(*model, gap, target, 1)
+    gap = duality_gap(flat.risk, -float(rows.weights @ stream.loss.conjugate(a, y)))
+    nothing = np.zeros(stream.chunks.d)
+    risks = {"objective": flat.risk, "risk": flat.risk, "gap": gap}
+    solution = stream.solution(nothing, flat.b, 0.0, **risks, target=target, n_iter=1)
     return solution if kappa < 1 else replace(solution, message=CONSTANT)
 
 
-def _first(problem: StreamedProblem, start: Array, flat: Constant) -> Passes[NewtonPoint | None]:
-    """Return where to start: F is below that of beta = 0; None where it falls by rounding only."""
-    if start[:-1].any():
-        p = yield from at_model(problem, start)
-        if p.value < flat.risk:
-            return p
-    steepness = problem.steepness(flat) - problem.rho
-    move = along_gradient(problem, problem.rho, flat)
-    share = 1.0
-    # the slope times the move is rounding where F cannot be seen to fall
-    while share * steepness * float(np.linalg.norm(move[:-1])) > ROUNDING * flat.risk:
-        p = yield from at_model(problem, flat.at(share * move))
-        if p.value < flat.risk:
-            return p
-        share /= 4
-    return None
-
-
-def newton_step(p: NewtonPoint, rho: float) -> NewtonMove:
-    """Return the Newton step with the intercept eliminated."""
-    u = p.theta / p.w
-    balanced = p.g - p.h * (p.s / p.m)
-    stiffness = np.array([rho / p.w])
-    step = solve_stiffened(p.H[None], stiffness, u[:, None], -(balanced + rho * u)[:, None])[:, 0]
-    db = -(p.s + p.h @ step) / p.m
-    slope = float((p.g + rho * u) @ step + p.s * db)
-    pull = balanced + p.H @ step
-    size = float(np.linalg.norm(pull))
-    scale = 1.0 if rho == 0 or size <= rho else rho / size
-    return NewtonMove(np.append(step, db), slope, pull, scale)
-
-
-def along_gradient(problem: StreamCoordinates, rho: float, flat: Constant) -> Array:
-    """Return the move of (theta, b) from beta = 0 to the least of the model along -g.
-
-    Its penalty is rho, and it bends as the rows in memory do.
-    """
-    stream, sample = problem.stream, problem.stream.kept
-    g = problem.drop(flat.pull)
-    steepness = float(np.linalg.norm(g))
-    z = stream.kept_design.scores(problem.lift(-g / steepness))
-    shift = float(sample.weights @ z) if stream.fit_intercept else 0.0
-    spread = z - shift
-    D = sample.loss.curvature(np.full(len(z), flat.b), sample.ys[0])
-    bend = float(sample.weights @ (D * spread**2))
-    size = float(sample.weights @ spread**2) ** 0.5
-    length = float(length_along_gradient(steepness, rho, bend, size))
-    return -length * np.append(g / steepness, shift)
+#: What the message of a solution says where beta = 0 is the best.
+CONSTANT = "the constant model is optimal at this delta"

@@ -3,107 +3,96 @@ r"""Newton's method for one softmax model at order 1, each iteration one pass.
 .. math:: \min_{C, c}\ F = \sum_i \pi_i \ell(z_i, y_i) + \delta \max_p \|D_p\|_*,\qquad
           z = (ZC + c)E'
 
-(``solvers/softmax``). A pass takes the value, the gradient and the Hessian at the end of a step,
-the values after half and a quarter of it, and the dual value of the probabilities continued along
-the step, q = p + (diag p - pp') dz. Their gradient is g + H step, so that the flows that fit them,
-and the shrinking that makes them feasible, are known before the pass. No number per row is kept.
+(``solvers/softmax``). A pass takes the value, the gradient and the Hessian after a step, and the
+dual value of the probabilities continued along the step, q = p + (diag p - pp') dz. Their gradient
+is g + H step, so that the flows that fit them, and the shrinking that makes them feasible, are
+known before the pass. No number per row is kept.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...chunks import Chunk, Sums
 from ...design import Design
-from ...problem import Sample, Solution
-from ..euclidean.order_one import STILL
-from ..softmax.newton import Certificate, PairProblems, SoftmaxZero, along, origin
+from ...problem import Solution
+from ..softmax.newton import Certificate, PairProblems, SoftmaxZero, origin
 from ..softmax.penalty import PairPenalty, Quadratic, RoundPairs, Unpenalised, corrected
 from ..softmax.rows import SoftmaxRows
-from .newton import SHORTER, Passes, StreamCoordinates, at_model, descend
-from .stream import CONSTANT, Blocks, RowBlock
-from .sums import LENGTHS
+from .newton import CONSTANT, SHORTER, SHORTEST, TINY, Coordinates, Passes, descend
+from .stream import Reading
 
 Array = NDArray[Any]
-
-TINY = np.finfo(float).tiny
 
 
 @dataclass(frozen=True, eq=False)
 class SoftmaxSums:
-    r"""Sums at the end of a step of one model, at shorter steps, and those of the dual point.
+    r"""Sums after a share of a step of one model, and those of the dual point.
 
-    After the step: ``gradient`` and ``hessian`` in (C, c), as ``SoftmaxRows`` joins them;
-    ``values`` :math:`\sum w\ell` after each of ``LENGTHS`` of the step; ``entropy``
-    :math:`\sum_i w_i H(q_i)` at the probabilities continued along the step from its start, shrunk
-    towards the labels by ``shrink``.
+    After the share: ``value`` :math:`\sum w\ell`, ``gradient`` and ``hessian`` in (C, c), as
+    ``SoftmaxRows`` joins them; ``entropy`` :math:`\sum_i w_i H(q_i)` at the probabilities continued
+    along the whole step from its start, shrunk towards the labels by ``shrink``.
     """
 
-    blocks: Blocks
+    reading: Reading
     factor: Array | None
     classes: int
     fit_intercept: bool
-    at: Array
+    model: Array
     step: Array
+    length: float
     shrink: float
 
     def __call__(self, chunk: Chunk) -> Sums:
         """Return the sums over a chunk."""
-        d, m, side = len(self.blocks.center), self.classes - 1, len(self.at)
-        found: Sums = {"gradient": np.zeros(side), "hessian": np.zeros((side, side))}
-        found |= {"values": np.zeros(len(LENGTHS)), "entropy": 0.0}
+        K, side = self.classes, len(self.model)
+        value = entropy = 0.0
+        gradient, hessian = np.zeros(side), np.zeros((side, side))
         # pairs of classes have a weight per row each
-        for block in self.blocks.of(chunk, max(d, self.classes * m)):
-            self._add(found, block)
-        return found
-
-    def _add(self, found: Sums, block: RowBlock) -> None:
-        design, form = Design(block.Z, self.factor), (self.classes, self.fit_intercept)
-        rows = SoftmaxRows(design, block.y.astype(int), block.w[None], *form)
-        z, dz = (rows.scores(*rows.split(part[None])) for part in (self.at, self.step))
-        _, p = rows.evaluate(z)
-        entropy = rows.dual_value(p + rows.bent(p, dz), np.array([self.shrink]))
-        found["entropy"] += float(entropy[0])
-        values, p = rows.evaluate(z + dz)
-        shorter = [rows.evaluate(z + t * dz)[0] for t in LENGTHS[1:]]
-        found["values"] += np.concatenate([values, *shorter])
-        found["gradient"] += rows.gradient(rows.slopes(p))[0]
-        found["hessian"] += rows.curvature(p)[0]
+        for Z, y, w in self.reading.blocks(chunk, K * (K - 1)):
+            design = Design(Z, self.factor)
+            rows = SoftmaxRows(design, y.astype(int), w[None], K, self.fit_intercept)
+            z, dz = (rows.scores(*rows.split(part[None])) for part in (self.model, self.step))
+            _, p = rows.evaluate(z)
+            entropy += float(rows.dual_value(p + rows.bent(p, dz), np.array([self.shrink]))[0])
+            risk, p = rows.evaluate(z + self.length * dz)
+            value += float(risk[0])
+            gradient += rows.gradient(rows.slopes(p))[0]
+            hessian += rows.curvature(p)[0]
+        return {"value": value, "entropy": entropy, "gradient": gradient, "hessian": hessian}
 
 
-@dataclass(frozen=True, eq=False)
-class SoftmaxState:
-    """A model (C, c) with its loss, penalty norm, F, gradient g and Hessian H of the loss."""
+class SoftmaxPoint(NamedTuple):
+    """A model (C, c), its mean loss, penalty norm, F, gradient and Hessian of the mean loss."""
 
     at: Array
-    loss: float
+    risk: float
     norm: float
     value: float
     g: Array
     H: Array
+    lower: float
 
 
-@dataclass(frozen=True, eq=False)
-class SoftmaxMove:
+class SoftmaxMove(NamedTuple):
     """A step, the slope of F along it, its dual point (shrinking, price) and multipliers."""
 
     step: Array
     slope: float
-    scale: float
+    shrink: float
     price: float
     multipliers: Array | None
+    longest: float = 1.0
 
 
 @dataclass(frozen=True, eq=False)
-class SoftmaxStream(StreamCoordinates):
-    """One problem of several scores over a stream, of delta."""
-
-    delta: float
+class Softmax(Coordinates):
+    """One problem of several scores over a stream."""
 
     @cached_property
     def penalty(self) -> PairPenalty:
@@ -111,43 +100,22 @@ class SoftmaxStream(StreamCoordinates):
         return RoundPairs() if self.delta > 0 else Unpenalised()
 
     @cached_property
-    def class_rows(self) -> SoftmaxRows:
+    def rows(self) -> SoftmaxRows:
         """One row per class, as those of one problem: all that a constant model needs."""
-        return self._rows(self.stream.class_rows(), None)
+        sample, loss = self.stream.class_rows(), self.stream.loss
+        design, weights = Design(sample.X, self.factor), sample.weights[None]
+        labels = sample.ys[0].astype(int)
+        return SoftmaxRows(design, labels, weights, loss.outputs, self.stream.fit_intercept)
 
-    @property
-    def kept_rows(self) -> SoftmaxRows:
-        """The rows in memory, as those of one problem."""
-        return self._rows(self.stream.kept, self.stream.center)
-
-    def _rows(self, sample: Sample, center: Array | None) -> SoftmaxRows:
-        design = Design(sample.X, self.factor, center)
-        form = (self.stream.loss.outputs, self.stream.fit_intercept)
-        return SoftmaxRows(design, sample.ys[0].astype(int), sample.weights[None], *form)
-
-    def inside(self, coef: Array, b: Array) -> Array:
-        """Return (C, c) of coefficients (K, d) and intercepts (K,) on centred rows."""
-        E = self.class_rows.basis
-        return self.class_rows.joined(self.theta(coef.T) @ E, b @ E)
-
-    def outside(self, at: Array) -> tuple[Array, Array]:
-        """Return coefficients (K, d) and intercepts (K,) on centred rows, those of ``inside``."""
-        C, c = self.class_rows.split(at)
-        return self.class_rows.basis @ self.lift(C).T, self.class_rows.basis @ c
-
-    def coefficients(self, at: Array) -> Array:
-        """Return C."""
-        return self.class_rows.split(at)[0]
-
-    def step(self, x: SoftmaxState, accuracy: float, last: SoftmaxMove | None) -> SoftmaxMove:
+    def step(self, x: SoftmaxPoint, accuracy: float, last: SoftmaxMove | None) -> SoftmaxMove:
         """Return the minimiser of the model at a point, with the dual point that it gives."""
-        rows, delta = self.class_rows, self.delta
-        model = Quadratic(rows, self.coefficients(x.at)[None], x.g[None], x.H[None])
+        rows, delta = self.rows, self.delta
+        model = Quadratic(rows, rows.split(x.at)[0][None], x.g[None], x.H[None])
         known = None if last is None else last.multipliers
         move = self.penalty.move(model, np.array([delta]), np.array([accuracy]), known)
         s = rows.joined(move.step[0], move.shift[0])
         # flows that fit the probabilities continued along the step
-        G = self.coefficients(x.g + x.H @ s) @ rows.basis.T
+        G = rows.split(x.g + x.H @ s)[0] @ rows.basis.T
         size = float(self.penalty.sizes(corrected(rows, G[None], move.flows)).sum())
         slope = float(x.g @ s) + float(move.rise[0])
         if delta == 0:
@@ -155,61 +123,75 @@ class SoftmaxStream(StreamCoordinates):
             return SoftmaxMove(s, slope, 1.0, size * x.norm, move.multipliers)
         return SoftmaxMove(s, slope, min(1.0, delta / max(size, TINY)), 0.0, move.multipliers)
 
-    def job(self, at: Array, step: Array, scale: float) -> SoftmaxSums:
-        """Return what a pass takes."""
-        form = (self.factor, self.stream.loss.outputs, self.stream.fit_intercept)
-        return SoftmaxSums(self.stream.blocks, *form, at, step, scale)
+    def after(self, x: SoftmaxPoint, move: SoftmaxMove, length: float) -> Passes:
+        """Return the point after a share of a move: one pass."""
+        stream, rows, mass = self.stream, self.rows, self.stream.total
+        sums = yield SoftmaxSums(
+            reading=stream.reading,
+            factor=self.factor,
+            classes=rows.classes,
+            fit_intercept=stream.fit_intercept,
+            model=x.at,
+            step=move.step,
+            length=length,
+            shrink=move.shrink,
+        )
+        at = x.at + length * move.step
+        norm = float(self.penalty.norms(rows.differences(rows.split(at)[0])).max())
+        risk = sums["value"] / mass
+        g, H = sums["gradient"] / mass, sums["hessian"] / mass
+        lower = sums["entropy"] / mass - move.price
+        return SoftmaxPoint(at, risk, norm, risk + self.delta * norm, g, H, lower)
 
-    def bound(self, x: SoftmaxState, move: SoftmaxMove, found: Sums) -> float:
-        """Return the dual value."""
-        return float(found["entropy"]) / self.stream.total - move.price
+    def at(self, C: Array, c: Array) -> Passes:
+        """Return the point of a model: one pass."""
+        at = self.rows.joined(C, c)
+        nowhere = SoftmaxMove(np.zeros_like(at), 0.0, 0.0, np.inf, None)
+        return self.after(SoftmaxPoint(at, 0.0, 0.0, 0.0, at, at, 0.0), nowhere, 0.0)
 
-    def point(self, at: Array, place: int, found: Sums) -> SoftmaxState:
-        """Return the point whose sums a pass took."""
-        mass = self.stream.total
-        norms = self.penalty.norms(self.class_rows.differences(self.coefficients(at)))
-        loss, norm = float(found["values"][place]) / mass, float(norms.max())
-        sums = (found["gradient"] / mass, found["hessian"] / mass)
-        return SoftmaxState(at, loss, norm, loss + self.delta * norm, *sums)
-
-    def solve(
-        self, coef: Array, b: Any, lam: float, target: float, max_iter: int
-    ) -> Passes[Solution]:
+    def solve(self, start: Solution, target: float, max_iter: int) -> Passes:
         """Minimise F."""
-        stream, flat = self.stream, self.stream.constant()
-        rows = self.class_rows
+        stream, flat, rows = self.stream, self.stream.constant, self.rows
         alone = PairProblems(rows, self.penalty, np.array([self.delta]))
         zero = origin(alone, flat.b[None])
         gap = float(Certificate(alone, zero).gap[0])
+        message, n_iter = "", 1
         if gap <= target:
-            model = self.outside(rows.joined(zero.points.C[0], zero.points.c[0]))
-            found = stream.solution(*model, 0.0, flat.risk, flat.risk, gap, target, 1)
-            return replace(found, message=CONSTANT)
-        x = yield from _first(self, self.inside(coef, b), zero, flat.risk)
-        x, gap, n_iter = yield from descend(self, x, flat.risk, target, max_iter)
-        coef, b = self.outside(x.at)
-        return stream.solution(coef, b, x.norm, x.value, x.loss, gap, target, n_iter)
+            C, c, norm, message = zero.points.C[0], zero.points.c[0], 0.0, CONSTANT
+            value = risk = flat.risk
+        else:
+            x = yield from self._first(start, zero)
+            x, gap, n_iter = yield from descend(self, x, target, max_iter)
+            (C, c), norm, value, risk = rows.split(x.at), x.norm, x.value, x.risk
+        solution = stream.solution(
+            rows.basis @ self.lift(C).T,
+            rows.basis @ c,
+            norm,
+            objective=value,
+            risk=risk,
+            gap=gap,
+            target=target,
+            n_iter=n_iter,
+        )
+        return replace(solution, message=message or solution.message)
 
-
-def _first(
-    problem: SoftmaxStream, start: Array, zero: SoftmaxZero, flat: float
-) -> Passes[SoftmaxState]:
-    """Return where to start: F is below that of B = 0, from where no descent ends there."""
-    if problem.coefficients(start).any():
-        x = yield from at_model(problem, start)
-        if x.value < flat:
-            return x
-    C, c = _best_along(problem, zero)
-    share = 1.0
-    while True:
-        x = yield from at_model(problem, problem.class_rows.joined(share * C, c))
-        if x.value < flat or share * x.norm < STILL:
-            return x
-        share *= SHORTER
-
-
-def _best_along(problem: SoftmaxStream, zero: SoftmaxZero) -> tuple[Array, Array]:
-    """Return the minimiser of the quadratic model along B, bent as the rows in memory are."""
-    kept = PairProblems(problem.kept_rows, problem.penalty, np.array([problem.delta]))
-    found = along(kept, replace(zero, points=kept.at(zero.points.C, zero.points.c)))
-    return found.C[0], found.c[0]
+    def _first(self, start: Solution, zero: SoftmaxZero) -> Passes:
+        """Return where to start: F is below that of B = 0, from where no descent ends there."""
+        E, flat = self.rows.basis, self.stream.constant
+        if start.coef.any():
+            x = yield from self.at(self.theta(start.coef.T) @ E, start.intercept @ E)
+            if x.value < flat.risk:
+                return x
+        C, c = zero.B[0] @ E, zero.points.c[0]
+        origin = yield from self.at(0 * C, c)
+        # the minimiser of the quadratic model along B
+        s = self.rows.joined(C, 0 * c)
+        norm = float(self.penalty.norms(self.rows.differences(C)).max())
+        rise = float(origin.g @ s) + self.delta * norm
+        share = max(-rise, 1e-3 * self.delta * norm) / max(float(s @ origin.H @ s), TINY)
+        while norm > 0:
+            x = yield from self.at(share * C, c)
+            if x.value < flat.risk or share * norm < SHORTEST:
+                return x
+            share *= SHORTER
+        return origin
