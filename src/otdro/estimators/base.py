@@ -110,7 +110,8 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
         The bound on the mean cost of the move from the sample to any distribution of the ball, in
         the units of the cost (squared units of the columns at order 2); 0 is plain empirical risk.
         "cv" chooses it by folds and ``rule``, "theory" by the robust Wasserstein profile at
-        ``confidence``. A number with ``cost="learned"`` leaves only the cost to the folds.
+        ``confidence``; of rows in chunks on those kept in memory, and then rescaled to all rows by
+        the rate of the profile (the root of the ratio of rows at order 1, the ratio at order 2). A number with ``cost="learned"`` leaves only the cost to the folds.
     solver : {"auto", "exact", "smoothed", "quadrature", "sinkhorn"} or Solver, default="auto"
         Who solves. "auto" is exact, or stochastic where the cost is a function. An object of
         ``otdro.solvers`` keeps its own settings, and ``tol`` and ``max_iter`` must be set in it.
@@ -176,7 +177,8 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
         one-vs-rest so are the others. Then the fold scores ``score_mean`` and ``score_se`` (m,)
         (larger is better; None if no folds could be made), ``candidates``, one entry for each cost
         tried, and ``environments``, where ``fit`` got groups: their ``names`` (G,), ``counts`` (G,)
-        and mean out-of-fold ``losses`` (G, m).
+        and mean out-of-fold ``losses`` (G, m). Of rows in chunks that do not all stay in memory it
+        is the path of those that do, with its deltas rescaled to all rows.
     n_iter_ : int
         Iterations of the solver, at least 1; the most of any class.
     n_features_in_ : int
