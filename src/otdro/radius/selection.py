@@ -60,6 +60,8 @@ SMALL_UNIT = 2.0**-20
 LARGE_UNIT = 2.0**40
 #: Rows from which the length of a usual move is taken.
 UNIT_ROWS = 256
+#: Deltas that are tried below a grid whose least one is too large: a further factor 1/13.
+FURTHER = 7
 #: Every such delta of a grid is tried where costs are compared on a part of the rows, or where rows
 #: are wide.
 EVERY = 3
@@ -120,7 +122,7 @@ class Trial:
 class FoldLosses:
     """Rows in memory: the costs learned from them, the deltas to try and what folds lose.
 
-    Every ``every``-th delta of a grid is tried.
+    Every ``every``-th delta of a grid is tried, and ``further`` ones below it.
     """
 
     sample: Sample
@@ -131,6 +133,7 @@ class FoldLosses:
     splits: list[Split] = field(default_factory=list)
     scorer: ModelScorer | None = None
     every: int = 1
+    further: int = 0
 
     def costs(self, tried: Candidates) -> tuple[Candidates, list[Cost]]:
         """Return what is left of the candidates, and their costs learned from all rows."""
@@ -182,6 +185,9 @@ class FoldLosses:
             return np.array([self.theory_delta(cost)])
         given = self.settings.deltas
         grid = self.default_deltas(cost) if given is None else check_deltas(given)
+        if self.further and given is None:
+            ratio = grid[-1] / grid[-2]
+            grid = np.append(grid, grid[-1] * ratio ** np.arange(1, self.further + 1))
         return grid[:: self.every]
 
     def theory_delta(self, cost: Cost) -> float:
@@ -407,11 +413,17 @@ def choose_ball(data: FoldLosses, tried: Candidates) -> Choice:
         trials, learned = data.compare(tried, costs)
         weights = blend_weights(trials)
         d = data.sample.X.shape[1]
-        mixed = [[blended(of_fold, weights, d)] for of_fold in learned]
-        [best] = data.run(["Blend"], [blended(costs, weights, d)], mixed)
+        in_folds = [[blended(of_fold, weights, d)] for of_fold in learned]
+        [best] = data.run(["Blend"], [blended(costs, weights, d)], in_folds)
     else:
-        trials = data.run(tried.names, costs, data.costs_in_folds(tried))
+        learned = data.costs_in_folds(tried)
+        trials = data.run(tried.names, costs, learned)
         best = min(trials, key=lambda trial: trial.verdict.value)
+        in_folds = [[of_fold[trials.index(best)]] for of_fold in learned]
+    if best.verdict.beyond and data.settings.deltas is None and data.delta == "cv":
+        [further] = replace(data, further=FURTHER).run([best.name], [best.cost], in_folds)
+        trials = [further if trial is best else trial for trial in trials]
+        best = further
     table = candidate_scores(trials, weights, best)
     if tried.learned is not None:
         # made here, not the user's own: it may carry what it was made of
