@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.model_selection import GroupKFold
 
 from commands import document, done, refused
 from otdro import DROClassifier, DRORegressor
@@ -13,6 +14,7 @@ from otdro.costs import Norm
 from otdro.losses import Logistic
 from otdro.problem import Sample
 from otdro.radius.evidence import (
+    EnvironmentLosses,
     Evidence,
     FoldScores,
     design_effect,
@@ -52,11 +54,32 @@ def test_loss_of_an_environment_is_that_of_a_model_that_has_not_seen_it():
     )  # fold models are solved to 1e-4
 
 
-def test_worst_minimises_the_worst_environment():
+def test_worst_is_nearly_the_least_loss_of_the_worst_environment_next_to_auto():
+    auto = DROClassifier(cost="euclidean").fit(X, Y, groups=GROUPS)
     model = DROClassifier(cost="euclidean", rule="worst").fit(X, Y, groups=GROUPS)
-    worst = model.path_.environments.worst
-    assert_allclose(worst, model.path_.environments.losses.max(axis=0))
-    assert model.delta_ == model.path_.deltas[worst.argmin()]
+    found, deltas = model.path_.environments, model.path_.deltas.tolist()
+    assert_allclose(found.worst, found.losses.max(axis=0))
+    values, place = found.shrunken.max(axis=0), deltas.index(model.delta_)
+    best = values.argmin()
+    error = found.errors[found.losses[:, best].argmax(), best]
+    assert values[place] <= values[best] + error
+    # no delta nearer to that of "auto" would do
+    start = deltas.index(auto.delta_)
+    assert min(start, best) <= place <= max(start, best)
+    between = range(min(start, place) + (start > place), max(start, place) + (start > place))
+    assert all(values[j] > values[best] + error for j in between)
+
+
+def test_noise_moves_the_losses_of_environments_to_their_mean():
+    losses = np.array([[1.0], [2.0], [6.0]])
+
+    def shrunken(error):
+        return EnvironmentLosses(np.arange(3), np.ones(3), losses, np.full((3, 1), error)).shrunken
+
+    assert_allclose(shrunken(0.0), losses)
+    assert_allclose(shrunken(1e3), [[3.0]] * 3)
+    # spread 7, of which 4 is noise: 3/7 of the distances are left
+    assert_allclose(shrunken(2.0), 3 + 3 / 7 * (losses - 3))
 
 
 def test_worst_needs_groups():
@@ -136,18 +159,42 @@ def test_one_group_is_refused():
         DROClassifier().fit(X, Y, groups=np.zeros(100))
 
 
-def test_unlike_environments_make_the_prior_heavier():
-    """Columns that mean something else elsewhere: folds of rows trust them, environments do not."""
-    rng = np.random.default_rng(0)
-    groups = np.repeat(np.arange(6), 30)
-    true = rng.standard_normal((180, 2))
-    y = np.where(true[:, 0] + 0.5 * rng.standard_normal(180) > 0, 1, -1)
-    # a column that tells the label within an environment, with a sign of its own
-    sign = np.repeat([1, -1, 1, -1, 1, 1], 30)
-    rows = np.column_stack([true, 3 * sign * y + rng.standard_normal(180)])
+def subjects(seed, spread, count=24, rows=12):
+    """Return rows that are copies of 24 subjects up to a spread, their labels and subjects."""
+    rng = np.random.default_rng(seed)
+    centers = rng.standard_normal((count, 10))
+    labels = np.where(centers[:, 0] + 0.7 * rng.standard_normal(count) > 0, 1, -1)
+    who = np.repeat(np.arange(count), rows)
+    return centers[who] + spread * rng.standard_normal((len(who), 10)), labels[who], who
+
+
+def test_folds_of_subjects_overrule_folds_of_their_copies():
+    rows, y, who = subjects(0, 0.2)
     by_rows = DROClassifier(cost="euclidean").fit(rows, y)
-    by_groups = DROClassifier(cost="euclidean").fit(rows, y, groups=groups)
-    assert by_groups.delta_ > by_rows.delta_
+    by_groups = DROClassifier(cost="euclidean").fit(rows, y, groups=who)
+    assert by_groups.delta_ > 2 * by_rows.delta_
+    losses = by_groups.path_.environments.losses.mean(axis=0)
+    deltas = by_groups.path_.deltas.tolist()
+    assert losses[deltas.index(by_groups.delta_)] < 0.85 * losses[deltas.index(by_rows.delta_)]
+
+
+@pytest.mark.parametrize("make", [DROClassifier, DRORegressor])
+def test_environments_that_differ_by_chance_change_nothing(make):
+    rng = np.random.default_rng(1)
+    y = Y if make is DROClassifier else Z
+    groups = rng.integers(8, size=100)
+    plain, grouped = make().fit(X, y), make().fit(X, y, groups=groups)
+    assert plain.delta_ == grouped.delta_
+    assert_allclose(plain.coef_, grouped.coef_)
+    assert grouped.path_.environments.losses.shape == (8, len(grouped.path_.deltas))
+
+
+def test_folds_that_the_user_gives_have_the_only_say():
+    rows, y, who = subjects(1, 2.0)
+    pairs = list(GroupKFold(5).split(rows, y, who))
+    model = DROClassifier(cost="euclidean", cv=pairs).fit(rows, y, groups=who)
+    ignored = DROClassifier(cost="euclidean", cv=pairs).fit(rows, y)
+    assert_allclose(model.path_.score_mean, ignored.path_.score_mean)
 
 
 def test_splits_leave_environments_out():

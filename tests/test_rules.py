@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
+from sklearn.linear_model import LogisticRegressionCV
+from sklearn.metrics import log_loss
 from sklearn.model_selection import StratifiedKFold
 
 from otdro import DROClassifier, DRORegressor, load, save
@@ -279,3 +281,41 @@ def test_a_model_saved_without_a_tolerance_still_loads(tmp_path):
     assert loaded.get_params()["tolerance"] == 0.05
     assert_array_equal(loaded.predict(X), model.predict(X))
     assert loaded.set_params(rule="tolerance", delta="cv").fit(X, Y).delta_ > 0
+
+
+def rule_of_one_column(n, noise, seed=0):
+    """Return indicators of four columns of three values each; the label is one of the values."""
+    rng = np.random.default_rng(seed)
+    values = rng.integers(3, size=(n, 4))
+    rows = np.concatenate([np.eye(3)[column] for column in values.T], axis=1)
+    return rows, np.where((values[:, 0] == 1) ^ (rng.random(n) < noise), 1, -1)
+
+
+@pytest.mark.parametrize("cost", ["learned", "euclidean"])
+@pytest.mark.parametrize("n", [60, 200])
+def test_labels_without_noise_leave_little_penalty(cost, n):
+    rows, labels = rule_of_one_column(n, 0.0)
+    model = DROClassifier(cost=cost).fit(rows, labels)
+    new, truth = rule_of_one_column(2_000, 0.0, seed=1)
+    tuned = LogisticRegressionCV(
+        Cs=np.logspace(-4, 4, 9), scoring="neg_log_loss", l1_ratios=(0,),
+        use_legacy_attributes=False,
+    ).fit(rows, labels)  # fmt: skip
+    ours, theirs = (log_loss(truth, m.predict_proba(new)) for m in (model, tuned))
+    assert ours < 1.5 * theirs
+    # the end of a longer grid than usual, with its certificate
+    assert model.delta_ == model.path_.deltas[-1] < 1e-4 * model.path_.deltas[0]
+    assert model.gap_ <= 1e-6
+
+
+def test_a_few_wrong_labels_keep_the_penalty():
+    rows, labels = rule_of_one_column(200, 0.03)
+    model = DROClassifier().fit(rows, labels)
+    assert len(model.path_.deltas) == 20
+    assert model.delta_ > model.path_.deltas[-1]
+
+
+def test_given_deltas_are_not_extended():
+    rows, labels = rule_of_one_column(100, 0.0)
+    model = DROClassifier(deltas=[0.1, 0.01]).fit(rows, labels)
+    assert_array_equal(model.path_.deltas, [0.1, 0.01])

@@ -211,17 +211,29 @@ class EnvironmentLosses:
     """The mean out-of-fold loss of each environment along the deltas, ``losses`` (G, m).
 
     ``names`` (G,) are the groups that some fold tested, ``counts`` (G,) their rows of positive
-    weight. An environment of one class, or of one row, has a mean loss like any other.
+    weight, ``errors`` (G, m) the standard errors of the losses, from the spread of the rows. An
+    environment of one class, or of one row, has a mean loss like any other.
     """
 
     names: Array
     counts: Array
     losses: Array
+    errors: Array
 
     @property
     def worst(self) -> Array:
         """The largest of them at every delta."""
         found: Array = self.losses.max(axis=0)
+        return found
+
+    @property
+    def shrunken(self) -> Array:
+        """The losses (G, m) moved to their mean by the share of their spread that is noise."""
+        mean, noise = self.losses.mean(axis=0), self.errors**2
+        spread = ((self.losses - mean) ** 2).sum(axis=0) / max(1, len(self.losses) - 1)
+        between = np.maximum(spread - noise.mean(axis=0), 0.0)
+        share = between / np.maximum(between + noise, np.finfo(float).tiny)
+        found: Array = mean + share * (self.losses - mean)
         return found
 
 
@@ -234,25 +246,23 @@ class Environments(NamedTuple):
 
 def environment_losses(sample: Sample, folds: FoldScores, groups: Array) -> EnvironmentLosses:
     """Return what the folds say about every group of rows."""
-    parts = [_totals(sample, folds, groups, k) for k in range(len(sample.ys))]
-    names = np.unique(groups)
-    positive = numpy(sample.weights > 0)
-    counts = np.array([np.count_nonzero(positive[groups == g]) for g in names])
-    mass = parts[0][1]
-    kept = mass > 0
-    losses = np.mean([total[kept] / share[kept, None] for total, share in parts], axis=0)
-    return EnvironmentLosses(names[kept], counts[kept], losses)
-
-
-def _totals(sample: Sample, folds: FoldScores, groups: Array, k: int) -> tuple[Array, Array]:
-    """Return the summed loss (G, m) and mass (G,) of every group for the target vector k."""
-    rows, z, share = folds.entries(k, sample.weights)
-    loss = numpy(share[:, None] * sample.loss.value(z, sample.ys[k][rows, None]))
-    rows, share = numpy(rows), numpy(share)
     names, code = np.unique(groups, return_inverse=True)
-    total = np.zeros((len(names), z.shape[1]))
-    np.add.at(total, code[rows], loss)
-    return total, np.bincount(code[rows], share, minlength=len(names))
+    counts = np.bincount(code, numpy(sample.weights) > 0).astype(int)
+    means: list[Array] = []
+    squares: list[Array] = []
+    for k, y in enumerate(sample.ys):
+        rows, z, share = folds.entries(k, sample.weights)
+        loss = numpy(sample.loss.value(z, y[rows, None]))
+        of_rows, pi = code[numpy(rows)], numpy(share)
+        mass = np.bincount(of_rows, pi, minlength=len(names))
+        kept = mass > 0
+        for sums, values in ((means, loss), (squares, loss**2)):
+            total = np.zeros((len(names), z.shape[1]))
+            np.add.at(total, of_rows, pi[:, None] * values)
+            sums.append(total[kept] / mass[kept, None])
+    losses, counts = np.mean(means, axis=0), counts[kept]
+    variance = np.maximum(np.mean(squares, axis=0) - np.mean(np.square(means), axis=0), 0.0)
+    return EnvironmentLosses(names[kept], counts, losses, np.sqrt(variance / counts[:, None]))
 
 
 def design_effect(sample: Sample, folds: FoldScores, groups: Array) -> float:
@@ -314,7 +324,8 @@ class Evidence:
     ``groups`` are the environments that folds leave out as a whole, None if they leave out rows.
     Where the sample is only a part of the rows that the folds tested, ``distinct`` is the number of
     distinct ones, ``losses`` (m,) their mean out-of-fold loss at every delta and ``environments``
-    what they say about these. ``tolerance`` is the parameter of the estimators.
+    what they say about these. ``tolerance`` is the parameter of the estimators, ``by_rows`` the
+    place that folds of rows chose, where folds of environments follow them.
     """
 
     sample: Sample
@@ -328,6 +339,16 @@ class Evidence:
     losses: Array | None = None
     environments: Environments | None = None
     tolerance: float = 0.05
+    by_rows: int | None = None
+
+
+def seen_environments(evidence: Evidence) -> EnvironmentLosses:
+    """Return what the folds say about every environment."""
+    if evidence.environments is not None:
+        return evidence.environments.losses
+    if evidence.groups is None:
+        raise ValueError("rule='worst' needs the environments of the rows: fit(X, y, groups=...).")
+    return environment_losses(evidence.sample, evidence.folds, evidence.groups)
 
 
 def information(evidence: Evidence) -> float:

@@ -25,9 +25,9 @@ from .evidence import (
     UNLIKE,
     Corrections,
     Evidence,
-    environment_losses,
     information,
     radius,
+    seen_environments,
 )
 
 Array = NDArray[Any]
@@ -40,6 +40,10 @@ PRIOR_SHARE = 0.35
 PRIOR_WEIGHT = 2.0
 #: A loss this small, relative to the best constant's, is none.
 NO_LOSS = 1e-12
+#: The share of the mean loss of environments that their folds must promise to gain.
+GAIN = 0.15
+#: The share of the way, in the logarithm of delta, that is then taken.
+WAY = 0.75
 #: The share of the tested rows, those of the least margins, that say how far margins fall.
 TAIL = 0.25
 #: The share of wrong rows below which labels count as being without noise. On tables of rules
@@ -125,16 +129,19 @@ def profile(evidence: Evidence) -> Verdict:
 
 
 def worst(evidence: Evidence) -> Verdict:
-    """The delta of the least loss in the worst environment."""
-    if evidence.environments is not None:
-        found = evidence.environments.losses
-    elif evidence.groups is not None:
-        found = environment_losses(evidence.sample, evidence.folds, evidence.groups)
-    else:
-        raise ValueError("rule='worst' needs the environments of the rows: fit(X, y, groups=...).")
-    place = int(found.worst.argmin())
-    spread = float(found.losses[:, place].std() / np.sqrt(len(found.names)))
-    return Verdict(place, float(found.worst[place]), spread)
+    """The delta nearest to that of "auto" with nearly the least loss in the worst environment.
+
+    Losses are moved to their mean as far as they are noise, and nearly is within one standard
+    error: the worst of few environments is worst by chance too.
+    """
+    environments = seen_environments(evidence)
+    values = environments.shrunken.max(axis=0)
+    best, start = int(values.argmin()), smoothed(evidence).place
+    error = environments.errors[environments.losses[:, best].argmax(), best]
+    way = np.arange(start, best, 1 if best > start else -1)
+    enough = way[values[way] <= values[best] + error]
+    spread = float(environments.losses[:, best].std() / np.sqrt(len(environments.names)))
+    return Verdict(int(enough[0]) if len(enough) else best, float(values[best]), spread)
 
 
 def smoothed(evidence: Evidence) -> Verdict:
@@ -146,7 +153,8 @@ def smoothed(evidence: Evidence) -> Verdict:
     outweighs as n grows. Margins far out count as on a fence; rows far out too, and the less the
     farther they are. n is the number of distinct
     rows; where folds leave out environments it is divided by their ``design_effect``, because rows
-    of one environment tell the same. With a scorer of the user's, or a cost that is no norm (and
+    of one environment tell the same; where folds of rows chose before, ``moved_by_environments``
+    decides. With a scorer of the user's, or a cost that is no norm (and
     so has no profile), it is the best mean score. Where the folds say that labels have no noise,
     it is the least delta.
     """
@@ -157,9 +165,24 @@ def smoothed(evidence: Evidence) -> Verdict:
     # d(n log L) = (n/L) dL
     loss = max(-float(evidence.folds.mean[place]), float(np.finfo(float).tiny))
     slope = float(information(evidence)) / loss
-    value, last = float(values[place]), len(values) - 1
-    beyond = labels_without_noise(evidence)
-    return Verdict(last if beyond else place, value, TEMPERATURE, slope, beyond)
+    verdict = Verdict(place, float(values[place]), TEMPERATURE, slope)
+    if evidence.by_rows is not None:
+        return verdict._replace(place=moved_by_environments(evidence, evidence.by_rows, place))
+    if labels_without_noise(evidence):
+        return verdict._replace(place=len(values) - 1, beyond=True)
+    return verdict
+
+
+def moved_by_environments(evidence: Evidence, by_rows: int, place: int) -> int:
+    """Return where to go from the choice of folds of rows to that of folds of environments.
+
+    Few environments are few data: their folds are followed, most of the way, where the mean loss
+    of environments falls by more than ``GAIN`` of it.
+    """
+    losses = seen_environments(evidence).losses.mean(axis=0)
+    if losses[place] >= (1 - GAIN) * losses[by_rows]:
+        return by_rows
+    return int(np.round(by_rows + WAY * (place - by_rows)))
 
 
 def criterion(evidence: Evidence) -> Array:

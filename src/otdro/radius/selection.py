@@ -8,8 +8,11 @@ to try, and for what models fitted inside folds lose; the subclass for rows in c
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from numbers import Real
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -122,7 +125,8 @@ class Trial:
 class FoldLosses:
     """Rows in memory: the costs learned from them, the deltas to try and what folds lose.
 
-    Every ``every``-th delta of a grid is tried, and ``further`` ones below it.
+    Every ``every``-th delta of a grid is tried, and ``further`` ones below it. ``by_rows`` is the
+    place of the grid that folds of rows chose, where folds of environments follow them.
     """
 
     sample: Sample
@@ -134,6 +138,7 @@ class FoldLosses:
     scorer: ModelScorer | None = None
     every: int = 1
     further: int = 0
+    by_rows: int | None = None
 
     def costs(self, tried: Candidates) -> tuple[Candidates, list[Cost]]:
         """Return what is left of the candidates, and their costs learned from all rows."""
@@ -172,6 +177,18 @@ class FoldLosses:
         repeats = REPEATS if few else 1
         pairs = splits(sample, settings.cv, settings.groups, seed, repeats, settings.classes)
         return replace(self, splits=pairs, scorer=scorer)
+
+    def rows_choose_first(self, costs: list[Cost]) -> bool:
+        """Whether folds of rows choose the cost, and folds of environments may then move delta.
+
+        Folds that the user gives, a scorer, and rules of one kind of folds are taken at their word.
+        """
+        settings = self.settings
+        made_here = settings.cv is None or isinstance(settings.cv, int | np.integer)
+        if settings.groups is None or settings.scoring is not None or not made_here:
+            return False
+        rule = "auto" if settings.rule == "worst" else settings.rule
+        return self.delta == "cv" and by_margins(rule, costs)
 
     def in_units(self, units: Array) -> FoldLosses:
         """Return these rows with what is far out measured in units of the columns."""
@@ -246,7 +263,9 @@ class FoldLosses:
         trials = []
         for name, cost, grid, folds in zip(names, costs, deltas, scores, strict=True):
             evidence = self.evidence(cost, grid, folds)
-            verdict = rule(replace(evidence, tolerance=self.settings.tolerance))
+            verdict = rule(
+                replace(evidence, tolerance=self.settings.tolerance, by_rows=self.by_rows)
+            )
             trials.append(Trial(name, cost, grid, folds, verdict, final))
         return trials
 
@@ -404,26 +423,46 @@ def choose_ball(data: FoldLosses, tried: Candidates) -> Choice:
         return Choice(ball, data.solutions(ball, None), note=tried.note)
     resolve_rule(data.settings.rule)
     data = data.with_folds(costs)
+    of_environments = None
+    if data.rows_choose_first(costs):
+        rows = replace(data.settings, groups=None, rule="auto")
+        of_rows = replace(data, settings=rows).with_folds(costs)
+        if of_rows.splits:
+            of_environments, data = data, of_rows
     if not data.splits:
         return _without_folds(data, costs[0])
     if tried.learned is not None:
         data, tried, costs = _in_units(data, tried, costs)
     weights = None
+    taken: Callable[[list[Cost]], Cost]
     if len(costs) > 1 and tried.learned is not None and tried.learned.how == "blend":
         trials, learned = data.compare(tried, costs)
         weights = blend_weights(trials)
-        d = data.sample.X.shape[1]
-        in_folds = [[blended(of_fold, weights, d)] for of_fold in learned]
-        [best] = data.run(["Blend"], [blended(costs, weights, d)], in_folds)
+        taken = partial(blended, weights=weights, d=data.sample.X.shape[1])
+        in_folds = [[taken(of_fold)] for of_fold in learned]
+        [best] = data.run(["Blend"], [taken(costs)], in_folds)
     else:
         learned = data.costs_in_folds(tried)
         trials = data.run(tried.names, costs, learned)
         best = min(trials, key=lambda trial: trial.verdict.value)
-        in_folds = [[of_fold[trials.index(best)]] for of_fold in learned]
+        taken = itemgetter(trials.index(best))
+        in_folds = [[taken(of_fold)] for of_fold in learned]
     if best.verdict.beyond and data.settings.deltas is None and data.delta == "cv":
-        [further] = replace(data, further=FURTHER).run([best.name], [best.cost], in_folds)
+        data = replace(data, further=FURTHER)
+        [further] = data.run([best.name], [best.cost], in_folds)
         trials = [further if trial is best else trial for trial in trials]
         best = further
+    if of_environments is not None:
+        data = replace(
+            data,
+            settings=of_environments.settings,
+            splits=of_environments.splits,
+            by_rows=best.verdict.place,
+        )
+        in_folds = [[taken(of_fold)] for of_fold in data.costs_in_folds(tried)]
+        [moved] = data.run([best.name], [best.cost], in_folds)
+        trials = [moved if trial is best else trial for trial in trials]
+        best = moved
     table = candidate_scores(trials, weights, best)
     if tried.learned is not None:
         # made here, not the user's own: it may carry what it was made of
