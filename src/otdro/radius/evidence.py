@@ -245,24 +245,29 @@ class Environments(NamedTuple):
 
 
 def environment_losses(sample: Sample, folds: FoldScores, groups: Array) -> EnvironmentLosses:
-    """Return what the folds say about every group of rows."""
+    """Return what the folds say about every group of rows; weights have no part in the errors."""
     names, code = np.unique(groups, return_inverse=True)
-    counts = np.bincount(code, numpy(sample.weights) > 0).astype(int)
-    means: list[Array] = []
-    squares: list[Array] = []
+    rows, times = (numpy(each) for each in folds.tested)
+    of_rows, positive = code[rows], numpy(sample.weights)[rows] > 0
+    counts = np.bincount(of_rows, positive / times, minlength=len(names))
+
+    def means(values: Array, share: Array) -> Array:
+        total = np.zeros((len(names), values.shape[1]))
+        np.add.at(total, of_rows, share[:, None] * values)
+        mass = np.bincount(of_rows, share, minlength=len(names))
+        kept: Array = total[counts > 0] / mass[counts > 0, None]
+        return kept
+
+    losses, variances = [], []
     for k, y in enumerate(sample.ys):
-        rows, z, share = folds.entries(k, sample.weights)
-        loss = numpy(sample.loss.value(z, y[rows, None]))
-        of_rows, pi = code[numpy(rows)], numpy(share)
-        mass = np.bincount(of_rows, pi, minlength=len(names))
-        kept = mass > 0
-        for sums, values in ((means, loss), (squares, loss**2)):
-            total = np.zeros((len(names), z.shape[1]))
-            np.add.at(total, of_rows, pi[:, None] * values)
-            sums.append(total[kept] / mass[kept, None])
-    losses, counts = np.mean(means, axis=0), counts[kept]
-    variance = np.maximum(np.mean(squares, axis=0) - np.mean(np.square(means), axis=0), 0.0)
-    return EnvironmentLosses(names[kept], counts, losses, np.sqrt(variance / counts[:, None]))
+        _, z, share = folds.entries(k, sample.weights)
+        loss = numpy(sample.loss.value(z, pick(y, rows)[:, None]))
+        losses.append(means(loss, numpy(share)))
+        each = positive / times
+        variances.append(means(loss**2, each) - means(loss, each) ** 2)
+    seen = np.round(counts[counts > 0]).astype(int)
+    errors = np.sqrt(np.maximum(np.mean(variances, axis=0), 0.0) / seen[:, None])
+    return EnvironmentLosses(names[counts > 0], seen, np.mean(losses, axis=0), errors)
 
 
 def design_effect(sample: Sample, folds: FoldScores, groups: Array) -> float:

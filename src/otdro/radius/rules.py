@@ -41,7 +41,7 @@ PRIOR_WEIGHT = 2.0
 #: A loss this small, relative to the best constant's, is none.
 NO_LOSS = 1e-12
 #: The share of the mean loss of environments that their folds must promise to gain.
-GAIN = 0.15
+GAIN = 0.1
 #: The share of the way, in the logarithm of delta, that is then taken.
 WAY = 0.75
 #: The share of the tested rows, those of the least margins, that say how far margins fall.
