@@ -135,6 +135,46 @@ def test_delta_by_theory_is_that_of_the_kept_rows_at_its_rate(rows, kind, order)
     assert "the 300 rows in memory on which the ball was chosen" in found.message_
 
 
+@pytest.mark.parametrize("scale", [1e-60, 1e-30, 1e-16, 1e-14, 1e-8, 1e8, 1e14, 1e30])
+@pytest.mark.parametrize("kind", ["order 1", "order 2", "softmax", "squared"])
+def test_a_fit_does_not_depend_on_the_unit(rows, kind, scale):
+    X, labels, targets = rows
+    order = 2 if kind in ("order 2", "squared") else 1
+    y = {"softmax": np.digitize(targets, [4.0, 6.5]), "squared": targets}.get(kind, labels)
+    estimator = DRORegressor if kind == "squared" else DROClassifier
+    plain = estimator(cost="euclidean", order=order, delta=0.05).fit(chunks_of(X, y), None)
+    model = estimator(cost="euclidean", order=order, delta=0.05 * scale**order)
+    scaled = model.fit(chunks_of(scale * X, y), None)
+    assert_allclose(scaled.robust_risk_, plain.robust_risk_, rtol=1e-6)
+    assert_allclose(scale * scaled.coef_, plain.coef_, rtol=0, atol=1e-3)
+    assert_allclose(scale**order * scaled.multiplier_, plain.multiplier_, rtol=1e-3)
+    assert scaled.gap_ <= 1e-6 * max(1.0, np.var(targets))
+
+
+@pytest.mark.parametrize("offset", [1e6, 1e9, 1e11])
+@pytest.mark.parametrize("kind", ["order 1", "order 2", "softmax", "squared"])
+def test_a_fit_does_not_depend_on_where_its_rows_are(rows, kind, offset):
+    X, labels, targets = rows
+    order = 2 if kind in ("order 2", "squared") else 1
+    y = {"softmax": np.digitize(targets, [4.0, 6.5]), "squared": targets}.get(kind, labels)
+    far = X + offset * np.array([1.0, -1.0, 0.0, 1.0, 0.0])
+    estimator = DRORegressor if kind == "squared" else DROClassifier
+    model = estimator(cost="euclidean", order=order, delta=0.05, tol=1e-9)
+    # the differences of rows are exact
+    near = clone(model).fit(chunks_of(far - far[0], y), None)
+    found = model.fit(chunks_of(far, y), None)
+    assert_allclose(found.robust_risk_, near.robust_risk_, rtol=0, atol=1e-9)
+    assert_allclose(found.coef_, near.coef_, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("read", [chunks_of, lambda X, y: X], ids=["chunks", "memory"])
+def test_a_column_whose_rounding_hides_its_rows_is_named(rows, read):
+    X, y, _ = rows
+    far = X + np.array([0.0, 0.0, 1e14, 0.0, 0.0])
+    with pytest.raises(ValueError, match=r"column 2 are near 1e\+14 .* rounding hides"):
+        DROClassifier(cost="euclidean", delta=0.05).fit(read(far, y), y)
+
+
 # folds and learned costs
 
 

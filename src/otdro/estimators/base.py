@@ -33,6 +33,7 @@ from ..solvers import Solver
 from .parameters import (
     Targets,
     check_magnitude,
+    check_offset,
     check_pair,
     check_parameters,
     check_rows,
@@ -111,7 +112,8 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
         the units of the cost (squared units of the columns at order 2); 0 is plain empirical risk.
         "cv" chooses it by folds and ``rule``, "theory" by the robust Wasserstein profile at
         ``confidence``; of rows in chunks on those kept in memory, and then rescaled to all rows by
-        the rate of the profile (the root of the ratio of rows at order 1, the ratio at order 2). A number with ``cost="learned"`` leaves only the cost to the folds.
+        the rate of the profile (the root of the ratio of rows at order 1, the ratio at order 2).
+        A number with ``cost="learned"`` leaves only the cost to the folds.
     solver : {"auto", "exact", "smoothed", "quadrature", "sinkhorn"} or Solver, default="auto"
         Who solves. "auto" is exact, or stochastic where the cost is a function. An object of
         ``otdro.solvers`` keeps its own settings, and ``tol`` and ``max_iter`` must be set in it.
@@ -335,6 +337,7 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
             check_targets(targets.y, loss)
         groups = check_groups(extra["groups"], X.shape[0])
         names = getattr(self, "feature_names_in_", None)
+        check_offset(X, names)
         support = check_rows(extra["support"], X, "support", names)
         unlabelled = check_rows(extra["unlabelled"], X, "unlabelled", names, least=2)
         solver = self._solver()

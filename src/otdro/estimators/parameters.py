@@ -215,6 +215,10 @@ def fit_price(estimator: Any, name: str, support: Any) -> float:
 LARGEST = 1e75
 #: The largest entry from which on sums of squares of rows, and products of two, are not zero.
 SMALLEST = 1e-75
+#: The rounding of an entry at most, as a share of how far rows are apart.
+LARGEST_ROUNDING = 1e-4
+#: Rows that are looked at for that.
+OFFSET_ROWS = 256
 #: Names of columns that an error quotes, at most.
 SHOWN = 5
 
@@ -314,6 +318,23 @@ def check_magnitude(X: Any) -> None:
         raise ValueError(
             f"X has entries up to {largest:.3g}, whose squares are beyond the largest number: "
             f"scale the columns so that they are below {LARGEST:.0g}."
+        )
+
+
+def check_offset(X: Any, names: Array | None) -> None:
+    """Refuse columns so far from 0 that rounding their entries hides how rows differ."""
+    if not isinstance(X, np.ndarray):
+        return
+    some = np.asarray(X[:: -(-len(X) // OFFSET_ROWS)], dtype=float)
+    length = float(np.linalg.norm((some - some[0]).std(axis=0)))
+    offset = np.abs(some).max(axis=0)
+    far = np.flatnonzero(np.finfo(float).eps * offset > LARGEST_ROUNDING * length)
+    if length > 0 and len(far):
+        j = int(far[0])
+        name = f"column {j}" if names is None else repr(str(names[j]))
+        raise ValueError(
+            f"the entries of {name} are near {some[0, j]:.3g} and rows {length:.2g} apart, which "
+            "rounding hides: subtract a constant from the column first, as its mean."
         )
 
 
