@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from commands import document, done, refused
+from commands import FAST, document, done, refused
 
 pytest.importorskip("typer")
 pd = pytest.importorskip("pandas")
@@ -272,3 +272,83 @@ def test_columns_are_traced_through_pipelines_of_scikit_learn(cities):
     mixed = make_pipeline(front, PCA(2)).fit(X)
     assert list(column_groups(mixed, ["a", "b"]).indices) in (["a", "b"], ["pca0", "pca1"])
     assert column_groups(None, ["a", "b"]).numbers == [0, 1]
+
+
+# what else is asked of fit and compare
+
+
+def test_compare_against_models_that_are_not_linear(here, capsys):
+    compare = ["compare", "t.csv", "--target", "y", "--splits", "2", "--drop", "kind"]
+    asked = ["--cost", "euclidean", "--delta", "0.1", "--against", "forest, boosting,splines"]
+    told = document(capsys, *compare, *asked)
+    methods = {s["method"] for s in told["comparison"] if s["measure"] == "log-loss"}
+    assert methods > {"otdro", "random forest", "gradient boosting", "splines"}
+    assert all(np.isfinite(s["mean"]) for s in told["comparison"])
+    said = refused(capsys, *compare, "--against", "forest,svm")
+    assert "--against must name some of forest, boosting, splines, got 'svm'" in said
+
+
+def test_against_takes_numbers_and_several_classes(here, capsys):
+    compare = ["compare", "t.csv", "--splits", "2", "--against", "forest,splines,boosting"]
+    fast = ["--cost", "euclidean", "--delta", "0.1"]
+    for target, drop in (("size", "kind,y"), ("kind", "y,outcome")):
+        told = document(capsys, *compare, *fast, "--target", target, "--drop", drop)
+        assert len({s["method"] for s in told["comparison"]}) == 9
+
+
+def test_the_verdict_on_a_model_that_is_not_linear():
+    rows = [summary("otdro", 0, 0), summary("a constant", 0.2), summary("random forest", -0.1)]
+    assert "andom forest is better: use it, or add columns" in verdict(rows)
+
+
+@pytest.mark.parametrize("leak", ["threshold", "category", "number"])
+def test_a_column_that_tells_the_target_is_named(here, capsys, leak):
+    rng = np.random.default_rng(3)
+    table = pd.DataFrame({"a": rng.standard_normal(200), "b": rng.standard_normal(200)})
+    y = np.where(table.a + rng.logistic(size=200) > 1, "yes", "no")
+    table["y"] = y
+    if leak == "threshold":
+        table["after"] = np.where(y == "yes", 5.0, 0.0) + rng.random(200)
+    elif leak == "category":
+        table["after"] = np.where(y == "yes", rng.choice(["won", "kept"], 200), "lost")
+    else:
+        table["y"] = 3 * table.a + rng.standard_normal(200)
+        table["after"] = np.exp(table.y / 10)
+    table.to_csv("leak.csv", index=False)
+    for command in (["fit", *FAST], ["compare", "--splits", "2", "--cost", "euclidean"]):
+        told = document(capsys, command[0], "leak.csv", "--target", "y", *command[1:])
+        named = [note for note in told["notes"] if "alone tells the target" in note]
+        assert len(named) == 1
+        assert "column 'after'" in named[0]
+        assert "--drop after" in named[0]
+
+
+def test_refits_print_and_document_the_stability(here, capsys):
+    fit = ["fit", "t.csv", "--target", "y", *FAST, "--refits", "20"]
+    told = document(capsys, *fit)["stability"]
+    assert told["refits"] == 20
+    assert 0 < told["flips"] < 0.5
+    out = " ".join(done(capsys, *fit, "--report", "r.html").out.split())
+    assert "Stability: 20 refits to bootstrap samples of 70 rows" in out
+    assert document(capsys, *fit[:-2])["stability"] is None
+    assert "--refits must be at least 2, got 1" in refused(capsys, *fit[:-1], "1")
+
+
+def test_a_tolerance_buys_a_larger_delta(here, capsys):
+    fit = ["fit", "t.csv", "--target", "y", "--drop", "kind", "--no-compare", "--cost", "euclidean"]
+    best = document(capsys, *fit, "--rule", "min")["delta"]
+    rule = [*fit, "--rule", "tolerance"]
+    wide = document(capsys, *rule, "--tolerance", "0.2")["delta"]
+    assert wide >= document(capsys, *rule)["delta"] >= best
+    assert wide > best
+    assert "--tolerance is for --rule tolerance" in refused(capsys, *fit, "--tolerance", "0.1")
+    assert "--tolerance must be a share >= 0" in refused(capsys, *rule, "--tolerance", "-1")
+
+
+def test_a_long_fit_writes_a_line_also_in_a_log(here, capsys, monkeypatch):
+    fit = ["fit", "t.csv", "--target", "y", *FAST, "--refits", "20"]
+    assert "so far" not in done(capsys, *fit).err
+    monkeypatch.setattr("otdro.cli.printing.SILENCE", 0.001)
+    told = done(capsys, *fit)
+    assert "fitting again, 20 times, 0 s so far" in told.err
+    assert "so far" not in told.out

@@ -8,7 +8,7 @@ with standard errors, and the paired differences to our model.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from inspect import signature
 from typing import Any, Self
@@ -23,7 +23,7 @@ from sklearn.model_selection import (
     StratifiedKFold,
     StratifiedShuffleSplit,
 )
-from sklearn.pipeline import Pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.utils.validation import has_fit_parameter
 
 from .estimators import DROClassifier, DRORegressor
@@ -51,8 +51,24 @@ L2 = "L2"
 EUCLIDEAN = "Euclidean cost"
 CONSTANT = "a constant"
 METHODS = [OWN, NO_PENALTY, L1, L2, EUCLIDEAN, CONSTANT]
-#: The models that a verdict names, in its order, and what to try where one is better.
-REMEDIES = {L2: "--cost euclidean", L1: "--cost linf", NO_PENALTY: "a smaller --delta"}
+#: Models that are not linear, by their names in ``otdro compare --against``.
+AGAINST = {"forest": "random forest", "boosting": "gradient boosting", "splines": "splines"}
+#: An average of our model with a published one.
+MIX = "mix"
+#: The models that a verdict names, in its order, and what to do where one is better.
+REMEDIES = {
+    L2: "try --cost euclidean",
+    L1: "try --cost linf",
+    NO_PENALTY: "try a smaller --delta",
+    **dict.fromkeys(AGAINST.values(), "use it, or add columns of powers and products"),
+    MIX: "use otdro fit --source",
+}
+#: Trees of a random forest.
+TREES = 200
+#: Rows of a leaf of its trees at least: whole trees give probabilities of 0.
+LEAF = 5
+#: Knots of the splines of a column.
+KNOTS = 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,23 +187,54 @@ def logistic_cv(l1_ratio: int, **settings: Any) -> Any:
     return LogisticRegressionCV(**penalty, **settings)
 
 
-def contenders(
-    task: str, n_classes: int, setting: Setting, ours: Mapping[str, Any] | None = None
-) -> dict[str, Any]:
-    """Return the models to compare by name; ``ours`` are parameters of our model."""
+def forest(task: str, setting: Setting) -> Any:
+    """Return a random forest."""
+    from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+
+    kind = RandomForestRegressor if task == "regression" else RandomForestClassifier
+    return kind(TREES, min_samples_leaf=LEAF, random_state=setting.seed)
+
+
+def boosting(task: str, setting: Setting) -> Any:
+    """Return gradient boosting of trees, with scikit-learn's defaults."""
+    from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+
+    kind = HistGradientBoostingRegressor if task == "regression" else HistGradientBoostingClassifier
+    return kind(random_state=setting.seed)
+
+
+def splines(task: str, setting: Setting) -> Any:
+    """Return cubic splines of every column before the model with a tuned l2 penalty."""
+    from sklearn.feature_selection import VarianceThreshold
+    from sklearn.preprocessing import SplineTransformer
+
+    curves = SplineTransformer(KNOTS, extrapolation="linear")
+    return make_pipeline(VarianceThreshold(), curves, tuned_l2(task, setting))
+
+
+def contender(
+    name: str, task: str, n_classes: int, setting: Setting, ours: Mapping[str, Any] | None = None
+) -> Any:
+    """Return a model to compare by its name; ``ours`` are parameters of our model."""
     from sklearn.dummy import DummyClassifier, DummyRegressor
 
-    classifies = task == "classification"
-    kind = "multiclass" if classifies and n_classes > 2 else task
-    euclidean = {"cost": "euclidean", "delta": "cv"}
-    return {
-        OWN: default_model(task, setting).set_params(**(ours or {})),
-        NO_PENALTY: plain(kind, setting),
-        L1: tuned_l1(kind, setting),
-        L2: tuned_l2(kind, setting),
-        EUCLIDEAN: default_model(task, setting).set_params(**euclidean),
-        CONSTANT: DummyClassifier(strategy="prior") if classifies else DummyRegressor(),
+    kind = "multiclass" if task == "classification" and n_classes > 2 else task
+    makers = {
+        NO_PENALTY: plain,
+        L1: tuned_l1,
+        L2: tuned_l2,
+        AGAINST["forest"]: forest,
+        AGAINST["boosting"]: boosting,
+        AGAINST["splines"]: splines,
     }
+    if name in makers:
+        return makers[name](kind, setting)
+    if name == CONSTANT:
+        return DummyRegressor() if task == "regression" else DummyClassifier(strategy="prior")
+    euclidean = {"cost": "euclidean", "delta": "cv"}
+    return default_model(task, setting).set_params(
+        **(euclidean if name == EUCLIDEAN else ours or {})
+    )
 
 
 # The splits.
@@ -284,47 +331,55 @@ def compare(
     preprocessing: Any,
     splits: Splits,
     *,
-    methods: list[str] | None = None,
+    methods: Sequence[str] = METHODS,
     seed: int = 0,
     ours: Mapping[str, Any] | None = None,
+    published: Callable[[Any, Any], Mapping[str, Any]] | None = None,
 ) -> Iterator[Score]:
     """Yield the scores of every method on every split; preprocessing is fitted inside each.
 
-    ``ours`` are parameters of our model that differ from the defaults.
+    ``ours`` are parameters of our model that differ from the defaults. ``published`` returns
+    further models by name, given the fitted preprocessing and our model.
     """
     for k, (train_rows, test_rows) in enumerate(splits):
-        train = data.part(train_rows)
-        cv = inner_folds(train.y, data.task, seed, train.groups)
-        setting = Setting(cv=cv, seed=seed)
-        models = contenders(data.task, len(np.unique(train.y)), setting, ours)
+        columns = clone(preprocessing)
+        train, test = data.part(train_rows), data.part(test_rows)
+        train = prepare(columns, train)
+        test = replace(test, X=columns.transform(test.X))
+        setting = Setting(cv=inner_folds(train.y, data.task, seed, train.groups), seed=seed)
+        classes = len(np.unique(train.y))
+        models = {name: contender(name, data.task, classes, setting, ours) for name in methods}
+        if published is not None:
+            models |= published(columns, models[OWN])
         for name, model in models.items():
-            if methods is not None and name not in methods:
-                continue
-            pipe = Pipeline([("columns", clone(preprocessing)), ("model", model)])
             # a baseline that does not converge is scored as it is
             with warnings.catch_warnings(record=True, action="always"):
-                fit_pipeline(pipe, train)
-            yield Score(name, k, measures(pipe, data.part(test_rows)))
+                fit_model(model, train)
+            yield Score(name, k, measures(model, test))
 
 
-def fit_pipeline(pipe: Pipeline, data: Labelled) -> None:
-    """Fit a preparation of columns and a model.
+def prepare(columns: Any, data: Labelled) -> Any:
+    """Fit a preparation of columns to all rows; return the data as it prepares them."""
+    if data.unlabelled is None:
+        return replace(data, X=columns.fit_transform(data.X, data.y))
+    columns.fit(_stacked(data.X, data.unlabelled))
+    return replace(data, X=columns.transform(data.X), unlabelled=columns.transform(data.unlabelled))
 
-    The model is given the environments and the rows without labels if its fit takes them; the
-    columns are prepared from all rows.
-    """
-    columns, model = pipe[:-1], pipe[-1]
+
+def fit_model(model: Any, data: Labelled) -> None:
+    """Fit a model, with the environments and the rows without labels if its fit takes them."""
     options: dict[str, Any] = {}
     groups = data.groups
     if groups is not None and len(np.unique(groups)) > 1 and has_fit_parameter(model, "groups"):
         options["groups"] = groups
-    if data.unlabelled is None:
-        pipe.fit(data.X, data.y, **{f"model__{name}": value for name, value in options.items()})
-        return
-    columns.fit(_stacked(data.X, data.unlabelled))
-    if has_fit_parameter(model, "unlabelled"):
-        options["unlabelled"] = columns.transform(data.unlabelled)
-    model.fit(columns.transform(data.X), data.y, **options)
+    if data.unlabelled is not None and has_fit_parameter(model, "unlabelled"):
+        options["unlabelled"] = data.unlabelled
+    model.fit(data.X, data.y, **options)
+
+
+def fit_pipeline(pipe: Pipeline, data: Labelled) -> None:
+    """Fit a preparation of columns and a model."""
+    fit_model(pipe[-1], prepare(pipe[:-1], data))
 
 
 def _stacked(X: Any, more: Any) -> Any:
@@ -353,6 +408,10 @@ def measures(model: Any, data: Labelled) -> dict[str, float]:
     if hasattr(model, "predict_proba"):
         column = np.searchsorted(model.classes_, y)
         chances = model.predict_proba(X)[np.arange(len(y)), column]
+        if hasattr(model, "estimators_") and not hasattr(model, "decision_function"):
+            # the share of a forest's trees may be 0: count one more tree that knows nothing
+            trees = len(model.estimators_)
+            chances = (trees * chances + 1 / len(model.classes_)) / (trees + 1)
         loss = float(-np.log(np.maximum(chances, 1e-300)).mean())
     return {"log-loss": loss, "accuracy": float((model.predict(X) == y).mean())}
 
@@ -414,7 +473,7 @@ def verdict(scores: Sequence[Summary], cost: str | None = None) -> str:
         parts.append(f"no better and no worse than {_and(even)}")
     if better:
         remedy = REMEDIES[better[0]]
-        advice = "" if remedy == f"--cost {cost}" else f": try {remedy}"
+        advice = "" if remedy == f"try --cost {cost}" else f": {remedy}"
         verb = "is" if len(better) == 1 else "are"
         parts.append(f"{_and(better)} {verb} better{advice}")
     text = "; ".join(parts)

@@ -14,6 +14,7 @@ from sklearn.pipeline import Pipeline
 
 from .. import comparison
 from ..comparison import (
+    AGAINST,
     CONSTANT,
     EUCLIDEAN,
     METHODS,
@@ -43,6 +44,12 @@ Array = NDArray[Any]
 
 #: Rows on which ``otdro fit`` compares; more would take long and change little.
 COMPARED_ROWS = 20_000
+#: A column that alone has more than this balanced accuracy, or R², is named.
+LEAK = 0.99
+#: Rows on which that is looked for at most.
+LEAK_ROWS = 1_000
+#: Nearest rows by one column that predict another row.
+NEIGHBOURS = 3
 #: Training rows of a split of the demo.
 TRAIN = 60
 #: Test rows of a split of the demo, at most.
@@ -92,6 +99,39 @@ def compared(data: Prepared, options: Learning, ours: dict[str, Any]) -> list[Su
     return summarise(scores_of(data, options, None, [m for m in METHODS if m != EUCLIDEAN], ours))
 
 
+def leaks(data: Prepared, seed: int) -> list[str]:
+    """Return notes on columns that alone tell the target of rows left out one by one.
+
+    A row is predicted by the ``NEIGHBOURS`` other rows whose value of the column is nearest.
+    """
+    from sklearn.neighbors import NearestNeighbors
+
+    order = np.random.default_rng(seed).permutation(len(data.y))
+    data = data.part(np.sort(order[:LEAK_ROWS]))
+    classes, code = np.unique(data.y, return_inverse=True)
+    votes = np.eye(len(classes))[code] if data.task == "classification" else None
+    notes = []
+    for name, kind in data.kinds.items():
+        column = data.X[name]
+        values = column.astype("category").cat.codes if kind == "texts" else column
+        search = NearestNeighbors(n_neighbors=NEIGHBOURS)
+        search.fit(values.fillna(values.median()).to_numpy(dtype=float)[:, None])
+        near = search.kneighbors(return_distance=False)
+        if votes is None:
+            error = data.y - data.y[near].mean(axis=1)
+            measure, told = "R²", 1 - float(np.mean(error**2) / np.var(data.y))
+        else:
+            right = votes[near].sum(axis=1).argmax(axis=1) == code
+            by_class = np.bincount(code, right) / np.bincount(code)
+            measure, told = "balanced accuracy", float(by_class.mean())
+        if told > LEAK:
+            notes.append(
+                f"column {name!r} alone tells the target of rows left out ({measure} {told:.3f}): "
+                f"if it is known only after the target, leave it out by --drop {name}."
+            )
+    return notes
+
+
 def tested(options: Learning) -> str:
     """Return in words on which rows models are compared."""
     if options.groups is None:
@@ -120,7 +160,7 @@ def show_scores(scores: list[Summary]) -> None:
         body = [
             [
                 name,
-                f"{line.mean:.4g} ± {line.se:.2g}",
+                f"{line.mean:.4g} ± {_error(line.se)}",
                 "" if name == OWN else difference(line),
                 pictures.get(name, ""),
             ]
@@ -132,7 +172,12 @@ def show_scores(scores: list[Summary]) -> None:
 
 def difference(score: Summary) -> str:
     """Return a difference of means with its error; what rounding left of 0 is 0."""
-    return f"{round(score.difference, 12) + 0.0:+.3g} ± {score.difference_se:.2g}"
+    return f"{round(score.difference, 12) + 0.0:+.3g} ± {_error(score.difference_se)}"
+
+
+def _error(value: float) -> str:
+    """Return a standard error; what rounding left of 0 is 0."""
+    return f"{round(value, 12) + 0.0:.2g}"
 
 
 # otdro compare
@@ -151,9 +196,15 @@ def compare(options: CompareOptions) -> None:
         raise UserError(
             "models of the mean cannot be compared with a quantile; use another --loss."
         )
+    against = [name.strip() for name in (options.against or "").split(",") if name.strip()]
+    for name in against:
+        if name not in AGAINST:
+            raise UserError(f"--against must name some of {', '.join(AGAINST)}, got {name!r}.")
     with printing.working("reading"):
         data = prepared(options)
-    scores = scores_of(data, options, splits, METHODS, ours)
+    data.notes[:0] = leaks(data, options.seed)
+    methods = [*METHODS, *(AGAINST[name] for name in dict.fromkeys(against))]
+    scores = scores_of(data, options, splits, methods, ours)
     if plot is not None:
         _draw(scores, plot)
     random = f"{splits} random splits, one fifth of the rows for testing"

@@ -12,11 +12,12 @@ from sklearn.pipeline import Pipeline
 
 from ..chunks import Chunk, Chunks
 from ..comparison import Setting, Summary, default_model, fit_pipeline, inner_folds
+from ..inspection import Stability, stability
 from ..persistence import check_name
 from ..persistence import save as write_model
 from ..scaling import AUTO
 from . import printing
-from .compare import compared, judged, show_scores, tested
+from .compare import compared, judged, leaks, show_scores, tested
 from .describing import (
     attack,
     attack_told,
@@ -27,6 +28,7 @@ from .describing import (
     features_of,
     risks_told,
 )
+from .errors import UserError
 from .options import FitOptions, asked, check_outputs, parameters
 from .preparing import Array, Prepared, columns_as, pipeline, prepared
 from .reading import PIECE, Source, pieces
@@ -39,8 +41,11 @@ def fit(options: FitOptions) -> None:
         check_name(save)
     check_outputs({"--save": save, "--report": page}, options.data, options.unlabelled)
     ours = parameters(options, options.quantile)
+    if options.refits is not None and options.refits < 2:
+        raise UserError(f"--refits must be at least 2, got {options.refits}.")
     with printing.working("reading") as doing:
         data = prepared(options)
+        data.notes[:0] = leaks(data, options.seed)
         doing("fitting")
         model, notes = fitted(data, options, ours)
     scores = []
@@ -50,18 +55,25 @@ def fit(options: FitOptions) -> None:
         scores = compared(data, options, ours)
     if save is not None:
         write_model(model, save)
+    stable = None
+    if options.refits is not None:
+        with printing.working(f"fitting again, {options.refits} times"):
+            stable = stability(
+                model, data.X, data.y, refits=options.refits, random_state=options.seed
+            )
     if page is not None:
         with printing.working("writing the page"):
-            _write_page(page, model, data, options, scores, notes)
+            _write_page(page, model, data, options, scores, notes, stable)
     report = {
         **asked("fit", options, "data", "target"),
         **described(data, model, options),
         **judged(scores, options.cost),
+        "stability": None if stable is None else stable.to_dict(),
         "notes": data.notes + notes,
         "saved": None if save is None else str(save),
         "report": None if page is None else str(page),
     }
-    printing.tell(lambda: report, lambda: show(report, scores))
+    printing.tell(lambda: report, lambda: show(report, scores, stable))
 
 
 def fitted(data: Prepared, options: FitOptions, ours: dict[str, Any]) -> tuple[Any, list[str]]:
@@ -122,6 +134,7 @@ def _write_page(
     options: FitOptions,
     scores: list[Summary],
     notes: list[str],
+    stable: Stability | None,
 ) -> None:
     """Audit the fitted pipeline on its own rows and write the HTML page."""
     from ..inspection import audit
@@ -129,11 +142,13 @@ def _write_page(
 
     title = f"{options.target} from {Path(options.data).name}"
     result = audit(model, data.X, data.y, random_state=options.seed)
+    given: dict[str, Any] = {} if stable is None else {"stability": stable}
     write(
         file,
         result,
         model=model,
         scores=scores,
+        **given,
         title=title,
         notes=[*data.notes, *notes],
         training=True,
@@ -164,7 +179,7 @@ def described(data: Prepared, model: Any, options: FitOptions) -> dict[str, Any]
     }
 
 
-def show(report: dict[str, Any], scores: list[Summary]) -> None:
+def show(report: dict[str, Any], scores: list[Summary], stable: Stability | None) -> None:
     """Print the report for a person."""
     counts = [f"{c} {n}" for c, n in zip(report["classes"], report["counts"], strict=True)]
     kind = f"{len(counts)} classes" if counts else "a number"
@@ -186,6 +201,11 @@ def show(report: dict[str, Any], scores: list[Summary]) -> None:
         printing.heading(f"Beside other models ({report['tested']}; mean, standard error)")
         show_scores(scores)
         printing.say(f"Verdict: {report['verdict']}", "bold")
+    if stable is not None:
+        first_line, *others = stable.summary().splitlines()
+        printing.heading(first_line)
+        for line in others:
+            printing.say(line[:1].upper() + line[1:] + ".")
     printing.remark(report["notes"])
     if report["report"] is not None:
         printing.say(f"\nthe page is {report['report']}")

@@ -58,6 +58,7 @@ class Learning(Reading):
     loss: str | None = None
     order: str = "auto"
     rule: str | None = None
+    tolerance: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +66,7 @@ class FitOptions(Learning):
     """Fit a robust model to a table and say what was learned."""
 
     quantile: float | None = None
+    refits: int | None = None
     save: Path | None = None
     report: Path | None = None
     compare: bool = True
@@ -74,6 +76,7 @@ class FitOptions(Learning):
 class CompareOptions(Learning):
     """Compare a robust model with the usual ones on repeated splits."""
 
+    against: str | None = None
     splits: int = 20
     plot: Path | None = None
 
@@ -136,6 +139,7 @@ class DemoOptions(Output):
 
 #: The help of an option, or of a command's option where the same name means something else there.
 HELP = {
+    "against": "Further models: forest, boosting, splines; A,B.",
     "as_json": "Print JSON for machines.",
     "at_delta": "The delta of --require-accuracy.",
     "audit cost": "euclidean, l1, linf or learned; the model's own.",
@@ -170,9 +174,10 @@ HELP = {
     "quantile": "Fit this quantile, e.g. 0.9.",
     "quiet": "Print nothing but errors.",
     "report": "HTML page, one file without network.",
+    "refits": "Fit again to N bootstrap samples: stability.",
     "reps": "Random splits.",
     "require_accuracy": "Exit with 3 if less is certified at --at-delta.",
-    "rule": "How folds choose delta: auto, min, 1se, ...",
+    "rule": "How folds choose delta: auto, min, 1se, tolerance, ...",
     "sample": "Use N random rows, read in one pass.",
     "save": "File for the model, by skops.",
     "scale": "auto, standard, yeo-johnson, asinh or none.",
@@ -183,6 +188,7 @@ HELP = {
     "target": "The column to predict.",
     "task": "auto, classification or regression.",
     "tau": "Regression: right is within this of the target.",
+    "tolerance": "With --rule tolerance: the loss it may cost, e.g. 0.05.",
     "unlabelled": "A table of rows without labels, for cost, delta and scale.",
 }
 
@@ -197,6 +203,12 @@ SCHEMA = 2
 def parameters(chosen: Learning, quantile: float | None = None) -> dict[str, Any]:
     """Return what was chosen as parameters of the estimator, without those left at defaults."""
     values: dict[str, Any] = {"cost": chosen.cost, "rule": chosen.rule, "loss": chosen.loss}
+    if chosen.tolerance is not None:
+        if chosen.rule != "tolerance":
+            raise UserError("--tolerance is for --rule tolerance; add that, or leave it out.")
+        if not (math.isfinite(chosen.tolerance) and chosen.tolerance >= 0):
+            raise UserError(f"--tolerance must be a share >= 0, got {chosen.tolerance:g}.")
+        values["tolerance"] = chosen.tolerance
     if chosen.delta != "cv":
         values["delta"] = chosen.delta if chosen.delta == "theory" else _radius(chosen.delta)
     if chosen.order not in ("auto", "1", "2"):

@@ -85,9 +85,9 @@ def prepared(options: Learning) -> Prepared:
     sample = options.sample
     in_pieces = source.kind == "folder" and sample is None and source.rows() > IN_MEMORY
     if in_pieces:
-        for name, value in (("--groups", options.groups), ("--unlabelled", options.unlabelled)):
-            if value is not None:
-                raise UserError(f"{name} is for tables that fit into memory; add --sample N.")
+        for name in ("groups", "unlabelled", "refits"):
+            if getattr(options, name, None) is not None:
+                raise UserError(f"--{name} is for tables that fit into memory; add --sample N.")
         sample = IN_MEMORY
     data = _split(read(source, sample=sample, seed=options.seed), options)
     if in_pieces:

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from threading import Event, Thread
 from time import monotonic
 from typing import Any, TypeVar
 
@@ -108,19 +109,31 @@ def _too_wide(head: list[str], body: list[list[str]]) -> bool:
 
 @contextmanager
 def working(text: str, hidden: bool = False) -> Iterator[Callable[[str], None]]:
-    """Show on a terminal what is being done, with a bar that has no end and the time it takes.
+    """Show what is being done: a terminal has a bar without end, a log a line after some seconds.
 
     Yields a function that says what is done next.
     """
     shown = console(error=True)
-    if hidden or shown.quiet or not shown.is_terminal:
+    if hidden or shown.quiet:
         yield lambda text: None
-        return
-    parts = (BarColumn(30), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*parts, console=shown, transient=True) as bar:
-        task = bar.add_task(text, total=None)
-        # drawn at once: the next thing to say may come sooner than the clock of the bar
-        yield lambda text: bar.update(task, description=text, refresh=True)
+    elif shown.is_terminal:
+        parts = (BarColumn(30), TextColumn("{task.description}"), TimeElapsedColumn())
+        with Progress(*parts, console=shown, transient=True) as bar:
+            task = bar.add_task(text, total=None)
+            # drawn at once: the next thing to say may come sooner than the clock of the bar
+            yield lambda text: bar.update(task, description=text, refresh=True)
+    else:
+        now, over, start = [text], Event(), monotonic()
+
+        def log() -> None:
+            while not over.wait(SILENCE):
+                shown.print(f"{now[-1]}, {monotonic() - start:.0f} s so far")
+
+        Thread(target=log, daemon=True).start()
+        try:
+            yield now.append
+        finally:
+            over.set()
 
 
 def intervals(means: list[float], errors: list[float], width: int = 26) -> list[str]:
