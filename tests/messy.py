@@ -68,8 +68,18 @@ TABLES: dict[str, tuple[str | bytes, str, str, str | None]] = {
         with_(lambda k: f"{k * 7919 % 9973}", "user_id"), "fitted", "an identifier", "a"),
     "texts all distinct": (with_(lambda k: f"user {k}"), "fitted", "distinct texts", "a"),
     "nameless counter": (with_(lambda k: f"{k}", "Unnamed: 0"), "fitted", "identifier", "a"),
-    "percent": (with_(lambda k: f"{k % 7}%"), "fitted", "texts like", "a x"),
-    "currency": (with_(lambda k: f"${k % 7}"), "fitted", "texts like", "a x"),
+    "percent": (with_(lambda k: f"{k % 7}%"), "fitted", "0% as 0 is read", "a x"),
+    "currency": (with_(lambda k: f"${k % 7}"), "fitted", "$0 as 0 is read", "a x"),
+    "amounts": (
+        lines("a;x;y", lambda k: f"{num(k)};1,{k:03d}.5 EUR;{lab(k)}"),
+        "fitted", "1,000.5 EUR as 1000.5 is read", "a x"),
+    "amounts with two readings": (
+        lines("a;x;y", lambda k: f"{num(k)};1,{k % 9:03d} kg;{lab(k)}"),
+        "fitted", "write plain numbers", "a x"),
+    "several units": (
+        with_(lambda k: f"{k % 5 + 1} {'kg' if k % 2 else 'g'}"), "fitted", "texts like", "a x"),
+    "yes and no": (
+        with_(lambda k: ("yes", "No")[k % 2]), "fitted", "yes or true as 1", "a x"),
     "missing numbers": (with_(lambda k: "" if k % 5 else num(k + 1)), "fitted", "median", "a x"),
     "missing categories": (
         with_(lambda k: "" if k % 5 == 0 else "pq"[k % 2]), "fitted", "commonest value", "a x"),

@@ -28,6 +28,7 @@ from .preparing import (
     usable_columns,
     with_target,
 )
+from .values import origin
 
 #: The exit code where a requirement is not met.
 NOT_MET = 3
@@ -159,7 +160,7 @@ def _scaled(
     beside = [] if options.target is None else [options.target]
     data = usable_columns(old.drop(columns=beside), options.categorical, options.keep)
     notes += data.notes
-    missing = [name for name in data.kinds if name not in new.columns]
+    missing = [name for name in data.kinds if origin(name, new.columns) is None]
     if missing:
         raise UserError(
             f"the new table lacks columns of the old one: {listed(missing)}. Add them, or "

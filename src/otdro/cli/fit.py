@@ -32,6 +32,7 @@ from .errors import UserError
 from .options import FitOptions, asked, check_outputs, parameters
 from .preparing import Array, Prepared, columns_as, pipeline, prepared
 from .reading import PIECE, Source, pieces
+from .values import required_numbers
 
 
 def fit(options: FitOptions) -> None:
@@ -124,7 +125,7 @@ class FolderRows(Chunks):
         column, kind = rows[self.target], self.data.y.dtype
         if kind.kind in "US":
             return np.asarray(column.astype(str).tolist(), dtype=str)
-        return np.asarray(column, dtype=float).astype(kind)
+        return required_numbers(column).astype(kind)
 
 
 def _write_page(

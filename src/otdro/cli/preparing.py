@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import difflib
 import re
-import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +19,17 @@ from ..comparison import Labelled
 from .errors import UserError
 from .options import Learning, Reading
 from .reading import Source, locate, read
+from .values import (
+    as_texts,
+    date_names,
+    first_text,
+    holds_dates,
+    like_numbers,
+    number_of_date,
+    numbers_in,
+    origin,
+    required_numbers,
+)
 
 Array = NDArray[Any]
 
@@ -35,23 +45,8 @@ DISTINCT = 0.5
 IDENTIFIER = 0.9
 #: Categories of a column that get an indicator of their own.
 CATEGORIES = 20
-#: The share of values that decides what a column holds.
-MOST = 0.9
 #: Names that a sentence lists.
 LISTED = 8
-#: 2024-01-31, 31.01.2024, 1/31/24, each with or without a time of day.
-DATE = (
-    r"(?:\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.](?:\d{4}|\d{2}))"
-    r"(?:[T ]\d{1,2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?:Z|[+-]\d{2}:?\d{2})?)?"
-)
-#: A number with a unit, such as 12%, $5 or 3 kg; also with a typeset minus, or in the parentheses
-#: of accountants; its thousands may be set apart by blanks or apostrophes.
-WITH_UNIT = (
-    r"[$€£¥]?\s*[+\-−]?\(?\d+(?:['’ \u00a0\u202f]\d{3})*(?:[.,]\d+)?\)?"
-    r"\s*(?:[%$€£¥]|[a-zA-Z]{1,3})?"
-)
-#: A time of day.
-TIME = r"\d{1,2}:\d{2}(?::\d{2}(?:\.\d+)?)?"
 #: How the name of a column of identifiers ends.
 ID_NAME = re.compile(r"(?:^|[_\W])(?:id|uuid|guid|key|index|nr)$|[a-z]I[dD]$|^Unnamed: 0$", re.I)
 #: Numbers that files write for a missing one.
@@ -96,7 +91,7 @@ def prepared(options: Learning) -> Prepared:
         return data
     more = read(locate(options.unlabelled, options.decimal))
     for name in data.kinds:
-        check_column(name, list(more.columns))
+        check_column(origin(name, more.columns) or name, list(more.columns))
     if len(more) < 2:
         raise UserError(f"the table of unlabelled rows has {len(more)} rows; it needs two or more.")
     return replace(data, unlabelled=columns_as(more, data.kinds))
@@ -147,10 +142,10 @@ def usable_columns(
     notes: list[str] = []
     categorical, keep = (split_names(n, list(table.columns)) for n in (categorical, keep))
     for name in table.columns:
-        column, kind, note = _feature(table[name], name in categorical, name in keep)
-        notes += [note] if note else []
-        if column is not None:
-            kept[name], kinds[name] = column, kind
+        feature = _feature(table[name], name in categorical, name in keep)
+        notes += filter(None, feature.notes)
+        kept |= feature.columns
+        kinds |= dict.fromkeys(feature.columns, feature.kind)
     if not kept:
         raise UserError("no usable column is left. " + " ".join(notes))
     X = type(table)(kept, index=table.index)
@@ -229,11 +224,13 @@ def _labels_alike(y: Array, target: str) -> list[str]:
 def _target(column: Any, task: str) -> tuple[Array, str]:
     """Return targets as numbers or labels, and the task."""
     name = column.name
-    numbers = as_numbers(column)
+    written = numbers_in(column)
+    # the words yes and no are labels
+    numbers = None if written is None or "yes" in written.what else written.values
     distinct = int(column.nunique())
     whole = numbers is not None and bool((numbers == np.round(numbers)).all())
     if task == "regression" and numbers is None:
-        bad = str(column[_first_text(column)])
+        bad = str(column[first_text(column)])
         raise UserError(f"regression needs numbers, but the target {name!r} holds {bad!r}.")
     if task == "auto" and numbers is not None and distinct > 2 and (not whole or distinct > FEW):
         task = "regression"
@@ -264,7 +261,8 @@ def _target(column: Any, task: str) -> tuple[Array, str]:
             "need at least two. Leave it out or merge it with another."
         )
     # labels like 0.5 are names: a classifier takes no fractions
-    if numbers is not None and whole and column.dtype.kind != "b":
+    plain = written is not None and not written.what
+    if numbers is not None and whole and plain and column.dtype.kind != "b":
         return numbers.astype(int), "classification"
     return np.asarray(column.astype(str).tolist(), dtype=str), "classification"
 
@@ -298,44 +296,67 @@ def pipeline(data: Prepared, scale: str) -> Any:
 # One column: what it holds.
 
 
-def _feature(column: Any, categorical: bool, keep: bool) -> tuple[Any, str, str]:
-    """Return the column as numbers or texts, None if it is left out; its kind; a note or ""."""
+class Feature(NamedTuple):
+    """What a column of a table is used as: columns of one kind, none if it is left out; notes."""
+
+    columns: dict[str, Array]
+    kind: str
+    notes: list[str]
+
+
+def _feature(column: Any, categorical: bool, keep: bool) -> Feature:
+    """Return what a column is used as."""
     name = column.name
     reason = _useless(column)
     if reason:
-        return None, "", f"column {name!r} {reason} and is left out."
-    numbers = None if categorical else as_numbers(column)
+        return Feature({}, "", [f"column {name!r} {reason} and is left out."])
+    numbers = None if categorical else numbers_in(column)
     unit = None
-    if not categorical and not keep:
-        if _holds_dates(column):
+    if not categorical:
+        dates = holds_dates(column)
+        if dates and keep:
+            return _date_feature(column)
+        if dates:
             reason = "holds dates"
-        elif _numbers_rows(column):
+        elif not keep and _numbers_rows(column):
             reason = "numbers the rows (an identifier)"
     if numbers is None and not categorical and not reason:
         _check_mixed(column)
-        if not keep:
-            unit = _written_number(column)
-            distinct, rows = int(column.dropna().astype(str).nunique()), len(column)
-            if distinct >= IDENTIFIER * rows or distinct > max(CATEGORIES, DISTINCT * rows):
-                like = "" if unit is None else f", like {unit!r},"
-                reason = f"has {distinct} distinct texts{like} in {rows} rows"
+        unit = like_numbers(column)
+        distinct, rows = int(column.dropna().astype(str).nunique()), len(column)
+        many = distinct >= IDENTIFIER * rows or distinct > max(CATEGORIES, DISTINCT * rows)
+        if many and not keep:
+            like = "" if unit is None else f", like {unit!r},"
+            reason = f"has {distinct} distinct texts{like} in {rows} rows"
     if reason:
-        return None, "", f"column {name!r} {reason} and is left out; --keep {name} uses it."
-    if numbers is not None:
-        infinite = np.isinf(numbers)
-        notes = [
-            _placeholder(name, numbers),
-            _imputed(name, int(np.isnan(numbers).sum()), int(infinite.sum()), "the median"),
-        ]
-        return np.where(infinite, np.nan, numbers), "numbers", " ".join(filter(None, notes))
-    notes = [_imputed(name, int(column.isna().sum()), 0, "the commonest value")]
-    if unit is not None:
-        notes.insert(
-            0,
-            f"column {name!r} holds texts like {unit!r}, which are taken as categories; "
-            "write plain numbers, as 1234.5, in the file to use them as such.",
-        )
-    return as_texts(column), "texts", " ".join(filter(None, notes))
+        note = f"column {name!r} {reason} and is left out; --keep {name} uses it."
+        return Feature({}, "", [note])
+    if numbers is None:
+        notes = [_imputed(name, int(column.isna().sum()), 0, "the commonest value")]
+        if unit is not None:
+            notes.insert(
+                0,
+                f"column {name!r} holds texts like {unit!r}, which are taken as categories; "
+                "write plain numbers, as 1234.5, in the file to use them as such.",
+            )
+        return Feature({name: as_texts(column)}, "texts", notes)
+    values = numbers.values
+    infinite = np.isinf(values)
+    notes = [
+        f"column {name!r}: {numbers.what} is read." if numbers.what else "",
+        _placeholder(name, values),
+        _imputed(name, int(np.isnan(values).sum()), int(infinite.sum()), "the median"),
+    ]
+    return Feature({name: np.where(infinite, np.nan, values)}, "numbers", notes)
+
+
+def _date_feature(column: Any) -> Feature:
+    """Return the numbers that a column of dates is used as."""
+    names = date_names(column)
+    note = f"column {column.name!r} holds dates and is used as numbers: {', '.join(names)}."
+    columns = {name: number_of_date(name, column) for name in names}
+    missing = _imputed(column.name, int(column.isna().sum()), 0, "the median")
+    return Feature(columns, "numbers", [note, missing])
 
 
 def _useless(column: Any) -> str:
@@ -349,24 +370,6 @@ def _useless(column: Any) -> str:
         return "has no finite values"
     one_value = len(present) == len(column) and present.astype(str).nunique() == 1
     return "has one value only" if one_value else ""
-
-
-def _holds_dates(column: Any) -> bool:
-    """Whether a column holds dates: as such, as texts, or as whole numbers like 20240131."""
-    import pandas as pd
-
-    if column.dtype.kind in "mM":
-        return True
-    present = column.dropna()
-    if column.dtype.kind not in "iu":
-        texts = _texts(present)
-        return texts is not None and float(texts.str.fullmatch(DATE).mean()) >= MOST
-    if not len(present) or not present.between(19000101, 21001231).all():
-        return False
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        days = pd.to_datetime(present.astype(str), format="%Y%m%d", errors="coerce")
-    return float(days.notna().mean()) >= MOST and present.nunique() > 1
 
 
 def _numbers_rows(column: Any) -> bool:
@@ -395,25 +398,6 @@ def _placeholder(name: str, numbers: Array) -> str:
                 "that stands for a missing value, leave these cells empty in the file."
             )
     return ""
-
-
-def _written_number(column: Any) -> str | None:
-    """Return a value of a column of numbers with a unit, or in a writing that is not read as one.
-
-    None if it is no such column.
-    """
-    texts = _texts(column.dropna())
-    if texts is None:
-        return None
-    like = texts.str.fullmatch(f"{WITH_UNIT}|{TIME}") & texts.str.contains(r"\d")
-    return str(texts.iloc[0]) if float(like.mean()) >= MOST else None
-
-
-def _texts(present: Any) -> Any:
-    """Return the values as stripped texts, None if some are something else."""
-    if not len(present) or not present.map(lambda value: isinstance(value, str)).all():
-        return None
-    return present.astype(object).str.strip()
 
 
 def _check_mixed(column: Any) -> None:
@@ -449,61 +433,17 @@ def _absent_values(missing: int, infinite: int) -> str:
     return " and ".join(parts) + (" is" if missing + infinite == 1 else " are") if parts else ""
 
 
-# One column: conversions.
-
-
-def as_texts(column: Any) -> Array:
-    """Return texts as an object array, nan where missing."""
-    values = np.array([str(value) for value in column], dtype=object)
-    values[column.isna().to_numpy()] = np.nan
-    return values
-
-
-def as_numbers(column: Any) -> Array | None:
-    """Return floats, nan where missing; None if some value is not a number or a truth value."""
-    import pandas as pd
-
-    if column.dtype.kind in "mMcO" or not pd.api.types.is_numeric_dtype(column.dtype):
-        present = column.dropna()
-        if present.map(lambda value: isinstance(value, bool | np.bool_)).all():
-            return np.array([np.nan if pd.isna(v) else float(v) for v in column])
-        if isinstance(column.dtype, pd.CategoricalDtype) or column.dtype.kind in "mMc":
-            return None
-        column = pd.to_numeric(column.astype(object), errors="coerce")
-        if column.isna().sum() > len(column) - len(present):
-            return None
-    values: Array = column.to_numpy(dtype=float, na_value=np.nan)
-    return values
-
-
-def _numbers_of(column: Any) -> Array:
-    """Return a column as numbers, nan where missing; refuse texts, by the row of the first one."""
-    numbers = as_numbers(column)
-    if numbers is None:
-        row = _first_text(column)
-        raise UserError(
-            f"column {column.name!r} must hold numbers, but row {row} holds {str(column[row])!r}."
-        )
-    return numbers
-
-
-def _first_text(column: Any) -> Any:
-    """Return the row of the first value of a column that is no number."""
-    import pandas as pd
-
-    bad = pd.to_numeric(column.astype(object), errors="coerce").isna() & column.notna()
-    return bad.idxmax()
-
-
 def columns_as(table: Any, kinds: Mapping[str, str]) -> Any:
     """Return columns of a table as the numbers or texts that they were when a model was fitted."""
     columns = {}
     for name, kind in kinds.items():
         if kind == "texts":
             columns[name] = as_texts(table[name])
-        else:
-            numbers = _numbers_of(table[name])
+        elif name in table.columns:
+            numbers = required_numbers(table[name])
             columns[name] = np.where(np.isinf(numbers), np.nan, numbers)
+        else:
+            columns[name] = number_of_date(name, table[origin(name, table.columns)])
     return type(table)(columns, index=table.index)
 
 
@@ -581,13 +521,14 @@ def model_rows(
                 f"{len(rest.columns)} beside the target. Leave the others out with --drop."
             )
         return columns_as(rest, dict.fromkeys(rest.columns, "numbers")).to_numpy()
-    missing = [str(name) for name in names if name not in rest.columns]
+    read = {str(name): origin(str(name), rest.columns) for name in names}
+    missing = [name for name, column in read.items() if column is None]
     if missing:
         raise UserError(
             f"the table lacks columns that the model needs: {listed(missing)}. Add them, or "
             "fit again without them."
         )
-    differences.unused = [str(name) for name in rest.columns if name not in own]
+    differences.unused = [str(name) for name in rest.columns if name not in read.values()]
     front: Any = getattr(model, "named_steps", {}).get("columns")
     if not hasattr(front, "transformers_"):
         return rest[list(names)]
@@ -596,9 +537,9 @@ def model_rows(
     frame = columns_as(rest, {str(name): kinds.get(str(name), "numbers") for name in names})
     differences.count_unseen(front, frame)
     infinite = sum(
-        int(np.isinf(_numbers_of(rest[name])).sum())
+        int(np.isinf(required_numbers(rest[name])).sum())
         for name, kind in kinds.items()
-        if kind == "numbers"
+        if kind == "numbers" and name in rest.columns
     )
     differences.infinite += infinite
     differences.missing += int(frame.isna().sum().sum()) - infinite
@@ -613,10 +554,10 @@ def labels_of(table: Any, target: str, model: Any) -> Array:
     column = table[target]
     classes = getattr(model, "classes_", None)
     if classes is None or np.asarray(classes).dtype.kind in "iufb":
-        numbers = as_numbers(column)
+        numbers = numbers_in(column)
         if numbers is None:
-            bad = str(column[_first_text(column)])
+            bad = str(column[first_text(column)])
             raise UserError(f"the target {target!r} must hold numbers, but it holds {bad!r}.")
-        return numbers
+        return numbers.values
     known = {str(c): c for c in classes}
     return np.array([known.get(text, text) for text in as_texts(column)])

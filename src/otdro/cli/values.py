@@ -1,0 +1,258 @@
+"""The values of one column: numbers however they are written, texts and dates.
+
+Percentages, amounts with a unit, and yes and no are numbers. A date becomes numbers whose names
+say how they follow from it, so that a saved model can be given the date again.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .errors import UserError
+
+Array = NDArray[Any]
+
+#: The share of values that decides what a column holds.
+MOST = 0.9
+#: 2024-01-31, 31.01.2024, 1/31/24, each with or without a time of day.
+DATE = (
+    r"(?:\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.](?:\d{4}|\d{2}))"
+    r"(?:[T ]\d{1,2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?:Z|[+-]\d{2}:?\d{2})?)?"
+)
+#: A time of day.
+TIME = r"\d{1,2}:\d{2}(?::\d{2}(?:\.\d+)?)?"
+#: A number with a unit, such as 12%, $5 or 3 kg; also with a typeset minus, or in the parentheses
+#: of accountants; its thousands may be set apart by blanks, apostrophes, commas or dots.
+WRITTEN = re.compile(
+    r"(?P<paren>\()?\s*(?P<minus>[+\-−])?\s*(?P<before>[$€£¥]|EUR|USD|GBP|CHF|JPY)?\s*"
+    r"(?P<sign>[+\-−])?(?P<digits>\d+(?:[.,'’ \u00a0\u202f]\d+)*)"
+    r"\s*\)?\s*(?P<unit>[%$€£¥]|[a-zA-Z]{1,3})?\s*\)?"
+)
+#: Currencies that are written before amounts whose thousands commas set apart.
+ENGLISH = ("$", "£", "¥", "USD", "GBP", "JPY")
+#: Words for truth values.
+WORDS = {"yes": 1.0, "no": 0.0, "true": 1.0, "false": 0.0}
+#: The numbers that a date becomes.
+OF_DATE = re.compile(r"(?:(month|weekday) of (.+)|days of (.+) since (\d{4}-\d{2}-\d{2}))")
+#: Days after which months and weekdays are no counters of days.
+YEAR = 366
+MONTH = 31
+
+
+class Numbers(NamedTuple):
+    """A column as floats, nan where missing, and what was read as numbers in words, or ""."""
+
+    values: Array
+    what: str = ""
+
+
+def as_texts(column: Any) -> Array:
+    """Return texts as an object array, nan where missing."""
+    values = np.array([str(value) for value in column], dtype=object)
+    values[column.isna().to_numpy()] = np.nan
+    return values
+
+
+def as_numbers(column: Any) -> Array | None:
+    """Return floats, nan where missing; None if some value is not a number or a truth value."""
+    import pandas as pd
+
+    if column.dtype.kind in "mMcO" or not pd.api.types.is_numeric_dtype(column.dtype):
+        present = column.dropna()
+        if present.map(lambda value: isinstance(value, bool | np.bool_)).all():
+            return np.array([np.nan if pd.isna(v) else float(v) for v in column])
+        if isinstance(column.dtype, pd.CategoricalDtype) or column.dtype.kind in "mMc":
+            return None
+        column = pd.to_numeric(column.astype(object), errors="coerce")
+        if column.isna().sum() > len(column) - len(present):
+            return None
+    values: Array = column.to_numpy(dtype=float, na_value=np.nan)
+    return values
+
+
+def numbers_in(column: Any) -> Numbers | None:
+    """Return a column as numbers, also percentages, amounts, yes and no; None if it holds texts."""
+    plain = as_numbers(column)
+    if plain is not None:
+        return Numbers(plain)
+    present = texts_in(column.dropna())
+    if present is None:
+        return None
+    texts = present.drop_duplicates()
+    words = texts.str.lower()
+    if words.isin(WORDS).all():
+        values = words.map(WORDS)
+        return _spread(column, present, texts, values, "yes or true as 1 and no or false as 0")
+    if not (WRITTEN.fullmatch(texts.iloc[0]) and texts.str.fullmatch(WRITTEN.pattern).all()):
+        return None
+    parts = texts.str.extract(WRITTEN.pattern)[list(WRITTEN.groupindex)].fillna("")
+    units = (parts.before + parts.unit).unique()
+    bodies = parts.digits.str.replace(r"['’ \u00a0\u202f](?=\d{3})", "", regex=True)
+    decimal = _decimal(bodies, english=set(parts.before) <= set(ENGLISH))
+    if len(units) > 1 or decimal is None:
+        return None
+    thousands = "," if decimal == "." else "."
+    plain_digits = bodies.str.replace(thousands, "", regex=False)
+    values = plain_digits.str.replace(decimal, ".", regex=False).astype(float)
+    minus = parts.minus.isin(["-", "−"]) | parts.sign.isin(["-", "−"]) | (parts.paren == "(")
+    values = values.where(~minus, -values)
+    return _spread(column, present, texts, values, f"{texts.iloc[0]} as {values.iloc[0]:g}")
+
+
+def _spread(column: Any, present: Any, texts: Any, values: Any, what: str) -> Numbers:
+    """Return the values of the distinct texts in all rows that hold one, nan in the others."""
+    numbers = np.full(len(column), np.nan)
+    known = dict(zip(texts, values, strict=True))
+    numbers[column.notna().to_numpy()] = present.map(known).to_numpy(dtype=float)
+    return Numbers(numbers, what)
+
+
+def _decimal(digits: Any, english: bool) -> str | None:
+    """Return the decimal sign of digits; None if they are no numbers, or both signs may be it."""
+    fitting = [
+        sign
+        for sign, thousands in ((".", ","), (",", "."))
+        if digits.str.fullmatch(
+            rf"\d+(?:[{sign}]\d+)?|[1-9]\d{{0,2}}(?:[{thousands}]\d{{3}})+(?:[{sign}]\d+)?"
+        ).all()
+    ]
+    certain = english and not digits.str.contains(".", regex=False).any()
+    if len(fitting) == 2 and not (certain or digits.str.isdigit().all()):
+        return None
+    return fitting[0] if fitting else None
+
+
+def required_numbers(column: Any) -> Array:
+    """Return a column as numbers, nan where missing; refuse texts, by the row of the first one."""
+    numbers = numbers_in(column)
+    if numbers is None:
+        row = first_text(column)
+        raise UserError(
+            f"column {column.name!r} must hold numbers, but row {row} holds {str(column[row])!r}."
+        )
+    return numbers.values
+
+
+def first_text(column: Any) -> Any:
+    """Return the row of the first value of a column that is no number."""
+    import pandas as pd
+
+    bad = pd.to_numeric(column.astype(object), errors="coerce").isna() & column.notna()
+    return bad.idxmax()
+
+
+def texts_in(present: Any) -> Any:
+    """Return the values as stripped texts, None if some are something else."""
+    if not len(present) or not present.map(lambda value: isinstance(value, str)).all():
+        return None
+    return present.astype(object).str.strip()
+
+
+def like_numbers(column: Any) -> str | None:
+    """Return a value of a column of amounts or times that are not read as numbers, else None."""
+    texts = texts_in(column.dropna())
+    if texts is None:
+        return None
+    like = texts.str.fullmatch(f"(?:{WRITTEN.pattern})|{TIME}")
+    return str(texts.iloc[0]) if float(like.mean()) >= MOST else None
+
+
+# Dates.
+
+
+def holds_dates(column: Any) -> bool:
+    """Whether a column holds dates: as such, as texts, or as whole numbers like 20240131."""
+    if column.dtype.kind in "mM":
+        return True
+    present = column.dropna()
+    if column.dtype.kind not in "iu":
+        texts = texts_in(present)
+        return texts is not None and float(texts.str.fullmatch(DATE).mean()) >= MOST
+    if not len(present) or not present.between(19000101, 21001231).all():
+        return False
+    return float(days_in(present).notna().mean()) >= MOST and present.nunique() > 1
+
+
+def days_in(column: Any) -> Any:
+    """Return the days of a column of dates, without the time of day; what is none is missing."""
+    import pandas as pd
+
+    if column.dtype.kind == "M":
+        return column.dt.tz_localize(None).dt.normalize()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if column.dtype.kind in "iu":
+            return pd.to_datetime(column.astype(str), format="%Y%m%d", errors="coerce")
+        texts = column.astype(object).str.strip()
+        parts = texts.str.extract(r"^(\d+)([-/.])(\d+)[-/.](\d+)")
+        first, sign, second, third = (parts[k] for k in range(4))
+        one, two, three = (pd.to_numeric(part) for part in (first, second, third))
+        iso = first.str.len() == 4
+        day, month = one, two
+        # with slashes the month may come first
+        if (sign[~iso] == "/").any():
+            if (one[~iso] > 12).any() == (two[~iso] > 12).any():
+                example = texts[~iso & texts.notna()].iloc[0]
+                raise UserError(
+                    f"column {column.name!r} holds {example}, whose month may be the first or the "
+                    "second number; write dates like 2024-01-31."
+                )
+            if (two[~iso] > 12).any():
+                day, month = two, one
+        # of two digits, up to 68 is this century, as in POSIX
+        year = three.where(three > 99, three + np.where(three > 68, 1900, 2000))
+        dates = {
+            "year": one.where(iso, year),
+            "month": two.where(iso, month),
+            "day": three.where(iso, day),
+        }
+        return pd.to_datetime(pd.DataFrame(dates), errors="coerce")
+
+
+def date_names(column: Any) -> list[str]:
+    """Return the names of the numbers that a column of dates becomes.
+
+    They are days since the first, and the month and the weekday where these recur.
+    """
+    days = days_in(column)
+    first, span = days.min(), (days.max() - days.min()).days
+    names = [f"days of {column.name} since {first:%Y-%m-%d}"]
+    if span > YEAR:
+        names.append(f"month of {column.name}")
+    if span > MONTH and days.dt.day_of_week.nunique() > 1:
+        names.append(f"weekday of {column.name}")
+    return names
+
+
+def origin(name: str, columns: Any) -> str | None:
+    """Return the column of a table that a column of a model is read from, None if it has none."""
+    if name in columns:
+        return name
+    parts = OF_DATE.fullmatch(name)
+    date = None if parts is None else parts[2] or parts[3]
+    return date if date in columns else None
+
+
+def number_of_date(name: str, column: Any) -> Array:
+    """Return the number ``name`` of a column of dates, a weekday from 1 (Monday) to 7."""
+    import pandas as pd
+
+    parts = OF_DATE.fullmatch(name)
+    assert parts is not None
+    days = days_in(column)
+    bad = days.isna() & column.notna()
+    if bad.any():
+        row = bad.idxmax()
+        raise UserError(
+            f"column {column.name!r} must hold dates, but row {row} holds {str(column[row])!r}."
+        )
+    if parts[1] is not None:
+        values = days.dt.month if parts[1] == "month" else days.dt.day_of_week + 1
+    else:
+        values = (days - pd.Timestamp(parts[4])).dt.days
+    return np.asarray(values, dtype=float)
