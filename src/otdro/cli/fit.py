@@ -143,13 +143,12 @@ def _write_page(
 
     title = f"{options.target} from {Path(options.data).name}"
     result = audit(model, data.X, data.y, random_state=options.seed)
-    given: dict[str, Any] = {} if stable is None else {"stability": stable}
     write(
         file,
         result,
         model=model,
         scores=scores,
-        **given,
+        stability=stable,
         title=title,
         notes=[*data.notes, *notes],
         training=True,
