@@ -224,9 +224,8 @@ def _labels_alike(y: Array, target: str) -> list[str]:
 def _target(column: Any, task: str) -> tuple[Array, str]:
     """Return targets as numbers or labels, and the task."""
     name = column.name
-    written = numbers_in(column)
-    # the words yes and no are labels
-    numbers = None if written is None or "yes" in written.what else written.values
+    written = numbers_in(column, words=False)
+    numbers = None if written is None else written.values
     distinct = int(column.nunique())
     whole = numbers is not None and bool((numbers == np.round(numbers)).all())
     if task == "regression" and numbers is None:
@@ -554,7 +553,7 @@ def labels_of(table: Any, target: str, model: Any) -> Array:
     column = table[target]
     classes = getattr(model, "classes_", None)
     if classes is None or np.asarray(classes).dtype.kind in "iufb":
-        numbers = numbers_in(column)
+        numbers = numbers_in(column, words=False)
         if numbers is None:
             bad = str(column[first_text(column)])
             raise UserError(f"the target {target!r} must hold numbers, but it holds {bad!r}.")

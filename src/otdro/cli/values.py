@@ -75,8 +75,11 @@ def as_numbers(column: Any) -> Array | None:
     return values
 
 
-def numbers_in(column: Any) -> Numbers | None:
-    """Return a column as numbers, also percentages, amounts, yes and no; None if it holds texts."""
+def numbers_in(column: Any, *, words: bool = True) -> Numbers | None:
+    """Return a column as numbers, also percentages and amounts; None if it holds texts.
+
+    Without ``words`` yes and no are texts, as in a target.
+    """
     plain = as_numbers(column)
     if plain is not None:
         return Numbers(plain)
@@ -84,9 +87,9 @@ def numbers_in(column: Any) -> Numbers | None:
     if present is None:
         return None
     texts = present.drop_duplicates()
-    words = texts.str.lower()
-    if words.isin(WORDS).all():
-        values = words.map(WORDS)
+    lower = texts.str.lower()
+    if words and lower.isin(WORDS).all():
+        values = lower.map(WORDS)
         return _spread(column, present, texts, values, "yes or true as 1 and no or false as 0")
     if not (WRITTEN.fullmatch(texts.iloc[0]) and texts.str.fullmatch(WRITTEN.pattern).all()):
         return None
