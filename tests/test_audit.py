@@ -2,9 +2,11 @@
 
 import cvxpy as cp
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
 from scipy.optimize import linprog
+from sklearn.compose import make_column_transformer
 from sklearn.datasets import make_blobs
 from sklearn.decomposition import PCA
 from sklearn.ensemble import RandomForestClassifier
@@ -22,7 +24,7 @@ from sklearn.linear_model import (
 from sklearn.model_selection import GridSearchCV
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import MinMaxScaler, PowerTransformer, StandardScaler
+from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, PowerTransformer, StandardScaler
 from sklearn.svm import SVC, LinearSVC
 
 from otdro import Ball, DROClassifier, DRORegressor, audit, robust_risk
@@ -319,9 +321,9 @@ def test_units_are_mean_moves_that_cost_delta():
     found = audit(model, X, y, cost=Mahalanobis(MATRIX), order=2)
     for j, name in enumerate(found.names):
         move = np.zeros(D)
-        move[j] = found.units(0.4)[name] * X[:, j].std()
+        move[j] = found.deviations(0.4, name) * X[:, j].std()
         assert_allclose(Mahalanobis(MATRIX).norm(move) ** 2, 0.4)
-    assert_allclose(found.deviations([0.1, 0.4], "x1")[1], found.units(0.4)["x1"])
+    assert_allclose(found.deviations([0.1, 0.4], "x1")[1], found.deviations(0.4, "x1"))
     assert "standard deviations of x1" in found.in_words(0.4, "x1")
     assert found.in_words(np.inf) == "no move at all reaches it"
 
@@ -727,3 +729,67 @@ def test_advice_is_the_same_in_print_and_document_and_speaks_once_of_delta():
     rough.coef_ *= 10
     [advised] = [s for s in audit(rough, X, y).advice if s.startswith("Fit again")]
     assert f"delta={audit(rough, X, y).advised_delta:.3g}:" in advised
+
+
+def categories(order=1, classes=2):
+    """Return a fitted pipeline over numbers and a column of categories, and its rows."""
+    rng = np.random.default_rng(3)
+    table = pd.DataFrame({"age": rng.normal(50, 10, 200), "city": rng.choice(["A", "B", "C"], 200)})
+    score = (table["age"] - 50) / 10 + 2.0 * (table["city"] == "B")
+    y = np.digitize(score + rng.normal(size=200), [0.5, 2.0][: classes - 1])
+    columns = make_column_transformer(
+        (StandardScaler(), ["age"]),
+        (OneHotEncoder(sparse_output=False), ["city"]),
+        verbose_feature_names_out=False,
+    )
+    model = DROClassifier(cost="euclidean", order=order, delta=0.02)
+    return make_pipeline(columns, model).fit(table, y), table, y
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_a_category_is_one_column_whose_unit_is_a_switch(order):
+    model, table, y = categories(order)
+    found = audit(model, table, y)
+    assert found.columns.names == ["age", "city"]
+    assert found.columns.switch[0] == ""
+    # B parts the scores from the others: the switch is between it and another
+    assert "B" in found.columns.switch[1].split(" -> ")
+    assert found.columns.share.sum() == pytest.approx(1.0)
+    # a share q of rows that switch at distance sqrt(2) has mean cost q sqrt(2)^order
+    delta = 0.03
+    assert found.deviations(delta, "city") == pytest.approx(delta / np.sqrt(2) ** order)
+    words = found.in_words(delta, "city")
+    share = f"{delta / 2 ** (order / 2):.2%}"
+    assert words == f"a switch of city, {found.columns.switch[1]}, in {share} of rows"
+    assert f"city: {found.columns.switch[1]}" in str(found)
+    assert "city=" not in str(found)
+    # moves of the switch alone change the score by the difference of two coefficients
+    start, end = found.columns.switch[1].split(" -> ")
+    beta = found.model.coef[1]
+    names = [name.rpartition("=")[2] for name in found.names]
+    gain = abs(beta[names.index(end)] - beta[names.index(start)]) / np.sqrt(2)
+    both = found.breaking_point("constant")
+    expected = both * (np.linalg.norm(beta) / gain) ** order
+    assert found.columns.breaking_point[1] == pytest.approx(expected)
+
+
+def test_a_counterfactual_names_the_categories():
+    model, table, y = categories()
+    found = audit(model, table, y)
+    row = int(np.flatnonzero((found.distance > 0) & (table["city"] == "A"))[0])
+    changes = {change.column: change for change in found.changes(row)}
+    assert set(changes) <= {"age", "city"}
+    city = changes["city"]
+    assert city.before == "A"
+    assert city.after in ("B", "C")
+    assert city.amount > 0
+
+
+def test_several_classes_have_switches_too():
+    model, table, y = categories(classes=3)
+    found = audit(model, table, y)
+    assert found.columns.names == ["age", "city"]
+    assert " -> " in found.columns.switch[1]
+    assert np.isfinite(found.columns.breaking_point).all()
+    keys = {"column", "switch", "share", "breaking_point", "amount"}
+    assert keys == set(found.columns.records()[0])

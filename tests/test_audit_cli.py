@@ -23,8 +23,9 @@ from otdro import audit  # noqa: E402
 AUDIT = (
     "command schema version model data target new task rows columns classes space cost order tau "
     "loss label_cost target_cost fitted_delta accuracy constant_accuracy curve unit_column "
+    "unit_switch "
     "breaking_points chance_at_breaking_point classes_breaking groups_breaking by_column advice "
-    "notes drift requirements met"
+    "notes drift record requirements met"
 )
 DRIFT = (
     "rows_reference rows_new columns cost order lower_bounds bound_noise beyond_noise estimate "
@@ -63,7 +64,7 @@ def test_audit_is_one_document_with_stable_keys(files, capsys, model):
     assert told["advice"][-1].startswith("The new rows are farther away than what was certified")
     assert told["met"] is True
     assert set(told["by_column"][0]) == {
-        "column", "share", "breaking_point", "deviations", "scale"
+        "column", "switch", "share", "breaking_point", "amount"
     }  # fmt: skip
     assert json.loads(call(capsys, *arguments)[1]) == told
 

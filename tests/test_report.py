@@ -15,9 +15,10 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
 from sklearn import config_context
+from sklearn.compose import make_column_transformer
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from commands import FAST, call, refused
 from otdro import (
@@ -527,3 +528,20 @@ def test_averages_have_audit_drift_and_page(kind):
     text = report.render(found, model=model)
     assert '<section id="breaking"' in text
     assert f"fitted for delta = {number(model.delta_)}" in text
+
+
+def test_a_category_is_one_column_on_the_page():
+    rng = np.random.default_rng(3)
+    table = pd.DataFrame({"age": rng.normal(size=120), "city": rng.choice(["Leeds", "York"], 120)})
+    y = table["age"] + 2.0 * (table["city"] == "York") + rng.normal(size=120) > 1
+    columns = make_column_transformer(
+        (StandardScaler(), ["age"]), (OneHotEncoder(sparse_output=False), ["city"])
+    )
+    model = make_pipeline(columns, DROClassifier(cost="euclidean", delta=0.05)).fit(table, y)
+    found = audit(model, table, y)
+    text = report.render(found, model=model)
+    column = f"city: {found.columns.switch[1]}".replace(">", "&gt;")
+    # by columns, by prices
+    assert text.count(f'<th scope="row"><bdi>{column}</bdi></th>') == 2
+    assert "% of rows</td>" in text
+    assert re.search(r"\u2068city\u2069 \u2068(Leeds|York)\u2069 → \u2068\w+\u2069 \(", text)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..costs.table import principal_directions
-from ..inspection.certificate import mean_move, unit_prices
+from ..estimators import summary
 from ..inspection.columns import ColumnGroups, column_groups
 from .preparing import Prepared
 
@@ -25,22 +25,11 @@ SHOWN = 8
 WIDE = 2_000
 #: An entry of a direction below this is not told.
 SMALL = 0.05
-#: Costs without a matrix in words, by the p of the dual norm.
-COST_WORDS: dict[Any, str] = {
-    np.inf: "l1 norm: the price of a move is the sum of its changes, over all columns",
-    2: "Euclidean: a move costs the same in every direction",
-    1: "l-infinity norm: the price of a move is its largest change in any one column",
-}
 
 
 def features_of(front: Any) -> ColumnGroups:
     """Return the features that a fitted preparation of tables makes."""
     return column_groups(front, [str(name) for name in front.get_feature_names_out()])
-
-
-def cost_in_words(cost: Any) -> str:
-    """Return what a cost without a matrix does."""
-    return COST_WORDS.get(cost.dual_p, type(cost).__name__)
 
 
 def directions(cost: Any, features: ColumnGroups, most: int = 3) -> dict[str, list[dict[str, Any]]]:
@@ -133,17 +122,9 @@ def _size(value: Any) -> float:
 
 def delta_in_words(model: Any, Z: Array, features: ColumnGroups) -> str:
     """Return delta as the mean move of all rows along the cheapest column of numbers."""
-    cost, order = model.cost_, int(model.ball_.order)
-    if not (cost.is_norm and features.numbers):
-        return ""
-    scale = Z[:ENOUGH].std(axis=0)
-    moves = mean_move(float(model.delta_), order, unit_prices(cost, Z.shape[1]), scale)
-    moves = np.where(np.isfinite(moves), moves, -1.0)
-    j = max(features.numbers, key=lambda k: moves[k])
-    alike = np.allclose(moves[features.numbers], moves[j], rtol=0.05)
-    return (
-        f"a mean move of {moves[j]:.2g} standard deviations of "
-        f"{'any one column' if alike else features.names[j]}"
+    ball, scale = model.ball_, Z[:ENOUGH].std(axis=0)
+    return summary.delta_in_words(
+        ball.cost, int(ball.order), ball.delta, features.names, scale, features.numbers
     )
 
 
@@ -198,10 +179,11 @@ def _largest(shares: Array) -> list[int]:
 
 def described_model(model: Any, features: ColumnGroups, delta: str) -> dict[str, Any]:
     """Return what there is to say of our estimator, with the names of its features."""
+    words = summary.COST_WORDS.get(model.cost_.dual_p, type(model.cost_).__name__)
     return {
         "loss": str(model.loss),
-        "cost": cost_in_words(model.cost_).partition(":")[0],
-        "cost_in_words": cost_in_words(model.cost_),
+        "cost": words.partition(":")[0],
+        "cost_in_words": words,
         "order": int(model.ball_.order),
         "delta": float(model.delta_),
         "delta_by": delta,

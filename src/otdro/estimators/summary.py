@@ -57,7 +57,7 @@ def delta_in_words(
         return ""
     moves = delta ** (1 / order) / price[columns]
     longest = int(moves.argmax())
-    same = len(columns) == len(names) and np.ptp(moves) <= ALIKE * moves[longest]
+    same = len(columns) > 1 and np.ptp(moves) <= ALIKE * moves[longest]
     column = "any one column" if same else names[columns[longest]]
     return f"a mean move of {moves[longest]:.2g} standard deviations of {column}"
 

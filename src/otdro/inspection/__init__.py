@@ -3,9 +3,11 @@ much its predictions depend on the rows that were drawn."""
 
 from .auditing import Audit as Audit
 from .auditing import audit as audit
+from .batches import Drifts as Drifts
+from .batches import drifts as drifts
 from .bootstrap import Stability as Stability
 from .bootstrap import stability as stability
 from .drifting import Drift as Drift
 from .drifting import drift as drift
 
-__all__ = ["Audit", "Drift", "Stability", "audit", "drift", "stability"]
+__all__ = ["Audit", "Drift", "Drifts", "Stability", "audit", "drift", "drifts", "stability"]

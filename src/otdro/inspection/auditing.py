@@ -24,19 +24,19 @@ from ..radius.checks import check_deltas, check_groups
 from .certificate import (
     AccuracyCurve,
     Nearest,
+    Units,
     accuracy_curve,
     budget_shares,
-    mean_move,
     moved_mass,
     nearest_class,
     nearest_error,
     normals,
     robust_risks,
     shifted_accuracies,
-    unit_prices,
+    units_of,
 )
 from .linear import LinearModel, read
-from .summary import ColumnTable, audit_advice, audit_dict, audit_text
+from .summary import ColumnTable, amount_in_words, audit_advice, audit_dict, audit_text
 
 Array = NDArray[Any]
 
@@ -64,12 +64,15 @@ REFIT_TOL = 1e-5
 
 @dataclass(frozen=True, eq=False)
 class Change:
-    """What a counterfactual changes in one column: from, to, and that in standard deviations."""
+    """What a counterfactual changes in one column: from, to, and that in standard deviations.
+
+    Of a column of categories it is from one to another, and the part of that way.
+    """
 
     column: str
-    before: float
-    after: float
-    deviations: float
+    before: float | str
+    after: float | str
+    amount: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -239,17 +242,25 @@ class Audit:
         return towards if self.classes is None else self.classes[towards]
 
     def changes(self, row: int) -> list[Change]:
-        """Return what the counterfactual of a row changes, the largest move in deviations first."""
+        """Return what the counterfactual of a row changes, the largest change first."""
         before = np.asarray(numpy(as_dense(self.X[[row]])), dtype=float)[0]
         after = self.counterfactuals[row]
-        step = np.divide(
-            after - before, self.scale, out=np.zeros(len(before)), where=self.scale > 0
-        )
-        return [
-            Change(self.names[j], float(before[j]), float(after[j]), float(step[j]))
-            for j in np.argsort(-np.abs(step), kind="stable")
-            if after[j] != before[j]
-        ]
+        step = after - before
+        changes = []
+        for name, switch, members in zip(
+            self.units.names, self.units.switches, self.units.members, strict=True
+        ):
+            if switch:
+                values = self.model.groups.categories[name]
+                # from the category of the row to the one that gains most
+                old, new = (int(part[members].argmax()) for part in (before, step))
+                changes.append(Change(name, values[old], values[new], float(step[members[new]])))
+                continue
+            [j] = members
+            size = float(step[j] / self.scale[j]) if self.scale[j] > 0 else 0.0
+            changes.append(Change(name, float(before[j]), float(after[j]), size))
+        moved = [change for change in changes if change.amount and change.before != change.after]
+        return sorted(moved, key=lambda change: -abs(change.amount))
 
     @cached_property
     def scale(self) -> Array:
@@ -484,69 +495,79 @@ class Audit:
         # what goes into changes of labels and targets is spent on no column
         spent = spent * self.part_moved
         w, index = normals(self.model, self.target, self.nearest)
+        shares = budget_shares(w, index, spent, self.cost)
         alone = self._breaks_alone()
         return ColumnTable(
-            names=self.names,
-            share=budget_shares(w, index, spent, self.cost),
+            names=self.units.names,
+            switch=self.units.switches,
+            share=np.array([shares[members].sum() for members in self.units.members]),
             breaking_point=alone,
-            deviations=mean_move(alone, self.order, self._unit_prices, self.scale),
-            scale=self.scale,
+            amount=self.units.amount(alone, self.order),
         )
 
     @cached_property
-    def _unit_prices(self) -> Array:
-        return unit_prices(self.cost, len(self.names))
+    def units(self) -> Units:
+        """The move of each column in which deltas are stated."""
+        return units_of(self.model, self.X, self.scale, self.cost)
 
     def _breaks_alone(self) -> Array:
         """Return the delta at which moves of one column alone make the model a constant's equal."""
-        level, coef = self.constant_accuracy(), self.model.coef
+        level, coef, units = self.constant_accuracy(), self.model.coef, self.units
+        # the change of each score by a move of unit price, (m, K)
+        gains = units.moves @ coef.T / units.norms[:, None]
         if self.tau is None and len(coef) > 2:
-            return np.array([self._several_break(j, level) for j in range(len(self.names))])
+            return np.array([self._several_break(gain, level) for gain in gains])
         by_moves = accuracy_curve(self.distance**self.order, self.weights)
         together = by_moves.breaking_point(level)
-        beta = coef[-1] if self.tau is not None else coef[1] - coef[0]
         if together == 0:
-            return np.zeros(len(beta))
-        # one vector: every distance grows by the same factor w/(abs(beta_j)/||e_j||)
-        longer = float(self.cost.dual_norm(beta)) * self._unit_prices
-        factor = np.divide(longer, np.abs(beta), out=np.full(len(beta), np.inf), where=beta != 0)
+            return np.zeros(len(gains))
+        beta = coef[-1] if self.tau is not None else coef[1] - coef[0]
+        gain = np.abs(gains[:, -1] if self.tau is not None else gains[:, 1] - gains[:, 0])
+        # one vector: every distance grows by the same factor
+        w = float(self.cost.dual_norm(beta))
+        factor = np.divide(w, gain, out=np.full(len(gain), np.inf), where=gain > 0)
         return together * factor**self.order
 
-    def _several_break(self, j: int, level: float) -> float:
-        """Return the same for column j of a model with several classes."""
-        entries = self.model.coef[:, j]
-        # the dual norms of pairs where only column j moves
-        norms = np.abs(entries[:, None] - entries) / self._unit_prices[j]
+    def _several_break(self, gain: Array, level: float) -> float:
+        """Return the same for one move of a model with several classes, with gains (K,)."""
+        norms = np.abs(gain[:, None] - gain)
         distance = nearest_class(self.scores, self.target, norms).distance
         return float(accuracy_curve(distance**self.order, self.weights).breaking_point(level))
 
-    def units(self, delta: float) -> dict[str, float]:
-        """Return, for each column, the mean move in standard deviations that costs delta."""
-        moves = mean_move(float(_radii(delta)), self.order, self._unit_prices, self.scale)
-        return dict(zip(self.names, moves.tolist(), strict=True))
-
     @property
     def unit_column(self) -> str:
-        """The column in whose deviations deltas are stated: of those that vary, first to break."""
+        """The column in whose unit deltas are stated: of those that vary, the first to break."""
         order = self.columns.order()
-        varies = order[self.scale[order] > 0]
-        return self.names[int(varies[0] if len(varies) else order[0])]
+        varies = order[self.units.prices[order] > 0]
+        return self.units.names[int(varies[0] if len(varies) else order[0])]
+
+    @property
+    def unit_switch(self) -> str:
+        """The switch of that column, "" where it holds numbers."""
+        return self.units.switches[self._place(None)]
 
     def deviations(self, delta: Any, column: str | None = None) -> Any:
-        """Return delta as a mean move of a column, in its standard deviations; arrays too."""
-        j = self.names.index(self.unit_column if column is None else column)
-        moves = mean_move(_radii(delta), self.order, self._unit_prices[j], self.scale[j])
+        """Return delta as a mean move of a column, in its standard deviations; arrays too.
+
+        Of a column of categories it is the share of rows that switch.
+        """
+        moves = self.units.amount(_radii(delta), self.order, self._place(column))
         return moves if np.ndim(delta) else float(moves)
 
-    def in_words(self, delta: float, column: str | None = None) -> str:
-        """Return delta as a mean move of a column: by default ``unit_column``."""
+    def _place(self, column: str | None) -> int:
         column = self.unit_column if column is None else column
-        if column not in self.names:
-            raise ValueError(f"there is no column {column!r}; the columns are {self.names[:20]}.")
-        deviations = self.deviations(delta, column)
-        if not np.isfinite(deviations):
+        names = self.units.names
+        if column not in names:
+            raise ValueError(f"there is no column {column!r}; the columns are {names[:20]}.")
+        return names.index(column)
+
+    def in_words(self, delta: float, column: str | None = None) -> str:
+        """Return delta as a move of a column: by default ``unit_column``."""
+        j = self._place(column)
+        amount = self.deviations(delta, self.units.names[j])
+        if not np.isfinite(amount):
             return "no move at all reaches it"
-        return f"a mean move of {deviations:.3g} standard deviations of {column}"
+        return amount_in_words(amount, self.units.names[j], self.units.switches[j])
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything but the rows in lists, numbers and strings; see docs/audit.md."""

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ..costs import Cost
 from ..costs.table import ROWS, Grid, left_out, shorten
+from .record import audit_record
 
 if TYPE_CHECKING:
     from .auditing import Audit
@@ -60,22 +61,30 @@ class ByColumn:
         """Return one dict per column, in the order of the columns."""
         parts = {part.name: getattr(self, part.name) for part in fields(self)[1:]}
         return [
-            {"column": name, **{key: float(values[j]) for key, values in parts.items()}}
+            {"column": name, **{key: _plain(values[j]) for key, values in parts.items()}}
             for j, name in enumerate(self.names)
         ]
 
     def grid(self, most: int) -> Grid:
         """Return the first ``most`` columns in their order, for a reader."""
         head = ["column", *(name for name, _ in self.shown.values())]
-        written = {key: form for key, (_, form) in self.shown.items()}
-        body = [
-            [self.names[j], *(format(getattr(self, key)[j], form) for key, form in written.items())]
-            for j in self.order()[:most]
-        ]
+        body = [[self.label(j), *self.cells(j)] for j in self.order()[:most]]
         return Grid(head, body)
+
+    def label(self, j: int) -> str:
+        """Return what a reader calls a column."""
+        return self.names[j]
+
+    def cells(self, j: int) -> list[str]:
+        """Return the figures of a column in words."""
+        return [format(getattr(self, key)[j], form) for key, (_, form) in self.shown.items()]
 
     def __str__(self) -> str:
         return "\n".join([*self.grid(ROWS).lines(), *left_out(len(self))])
+
+
+def _plain(value: Any) -> Any:
+    return value if isinstance(value, str) else float(value)
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,19 +94,31 @@ class ColumnTable(ByColumn):
     ``share`` (d,) is the part of the adversary's budget that goes into the column, at the
     delta where the model is no better than a constant; the parts sum to 1, and one is negative
     where the cost rewards moving a column along with others. ``breaking_point`` (d,) is the delta
-    at which moving that column alone breaks the model, inf if it cannot; ``deviations`` (d,) the
-    same as a mean move in standard deviations ``scale`` of the column.
+    at which moving that column alone breaks the model, inf if it cannot; ``amount`` (d,) the
+    same as a mean move in standard deviations of the column. A column of categories has a
+    ``switch`` ("Leeds -> York", else ""), and its amount is the share of rows that switch.
     """
 
+    switch: list[str]
     share: Array
     breaking_point: Array
-    deviations: Array
-    scale: Array
+    amount: Array
     shown = {
         "share": ("share of budget", ".3f"),
         "breaking_point": ("breaks alone at", ".4g"),
-        "deviations": ("deviations", ".3g"),
+        "amount": ("by a move of", ""),
     }
+
+    def label(self, j: int) -> str:
+        """Return the column, with the switch of its categories."""
+        return f"{self.names[j]}: {self.switch[j]}" if self.switch[j] else self.names[j]
+
+    def cells(self, j: int) -> list[str]:
+        """Return the figures of a column, the move with its unit."""
+        amount = float(self.amount[j])
+        size = f"{amount:.1%} of rows" if self.switch[j] else f"{amount:.3g} deviations"
+        size = size if np.isfinite(amount) else "-"
+        return [f"{self.share[j]:.3f}", f"{self.breaking_point[j]:.4g}", size]
 
     def order(self) -> Array:
         """Return the numbers of the columns, the one that breaks the model first at the top."""
@@ -129,6 +150,13 @@ class DriftTable(ByColumn):
         return np.argsort(-self.distance, kind="stable")
 
 
+def amount_in_words(amount: float, column: str, switch: str) -> str:
+    """Return a move of one column: in deviations, or as a share of rows that switch."""
+    if switch:
+        return f"a switch of {column}, {switch}, in {amount:.2%} of rows"
+    return f"a mean move of {amount:.3g} standard deviations of {column}"
+
+
 def audit_dict(audit: Audit) -> dict[str, Any]:
     """Return the document of ``docs/audit.md``."""
     deltas = audit.deltas
@@ -155,6 +183,7 @@ def audit_dict(audit: Audit) -> dict[str, Any]:
             "deviations": audit.deviations(deltas).tolist(),
         },
         "unit_column": audit.unit_column,
+        "unit_switch": audit.unit_switch,
         "breaking_points": _points(audit, {}),
         "chance_at_breaking_point": _chance_at_breaking_point(audit),
         "classes_breaking": [
@@ -167,6 +196,7 @@ def audit_dict(audit: Audit) -> dict[str, Any]:
         "advice": audit.advice,
         "notes": list(audit.notes),
         "drift": None if audit.drift is None else audit.drift.to_dict(),
+        "record": audit_record(audit),
     }
 
 
@@ -244,7 +274,8 @@ def curve_grid(audit: Audit) -> Grid:
             strict=True,
         )
     ]
-    return Grid(["delta", "deviations", "certified", "by chance", "worst-case loss"], body)
+    unit = "share of rows" if audit.unit_switch else "deviations"
+    return Grid(["delta", unit, "certified", "by chance", "worst-case loss"], body)
 
 
 def parts_grid(audit: Audit) -> Grid:
@@ -262,9 +293,12 @@ def parts_grid(audit: Audit) -> Grid:
 
 def curve_note(audit: Audit) -> str:
     """Return what the columns of the curve are."""
+    unit = f"deviations: the mean move of {audit.unit_column} that costs delta, in its standard "
+    unit += "deviations"
+    if audit.unit_switch:
+        unit = f"share of rows: how many switch {audit.unit_column} ({audit.unit_switch}) at delta"
     return (
-        f"deviations: the mean move of {audit.unit_column} that costs delta, in its standard "
-        "deviations; certified: right whatever an adversary does within delta; by chance: right "
+        f"{unit}; certified: right whatever an adversary does within delta; by chance: right "
         "after a drift of that mean cost in a random direction, simulated."
     )
 
@@ -294,16 +328,16 @@ def _column_advice(audit: Audit) -> list[str]:
     """Return which column an adversary would use, beside what chance does at the same cost."""
     columns = audit.columns
     first = int(columns.order()[0])
-    alone, delta = float(columns.deviations[first]), float(columns.breaking_point[first])
+    delta = float(columns.breaking_point[first])
     sentences = []
     if np.isfinite(delta):
+        name = shorten(columns.names[first], NAME)
+        moved = amount_in_words(float(columns.amount[first]), name, columns.switch[first])
         text = (
-            f"An adversary that aims at the boundary and moves "
-            f"{shorten(columns.names[first], NAME)} alone, by a mean of {alone:.3g} standard "
-            f"deviations, makes the model no better than a constant one; "
-            f"{chance_words(audit, delta)}."
+            f"An adversary that aims at the boundary makes the model no better than a constant one "
+            f"by {moved} alone; {chance_words(audit, delta)}."
         )
-        if alone < SMALL:
+        if columns.amount[first] < SMALL:
             text += " Do not use it where someone can choose the values of that column."
         sentences.append(text)
     top = int(np.argmax(columns.share))

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..inspection import Stability
+from ..inspection.auditing import Change
 from ..inspection.certificate import boundary_lines
 from ..radius.grid import over_classes
 from .markup import (
@@ -347,10 +348,17 @@ def change_text(view: View, k: int) -> str:
     changed = view.sample.changes(i)
     parts = []
     for change in changed[:NAMED]:
-        before, after = number(change.before), number(change.after)
-        # three digits may hide a small change
-        step = f"{before} {change.after - change.before:+.2g}".replace("-", "−")
-        step = f"{before} → {after}" if before != after else step
-        parts.append(f"{isolated(change.column, 24)} {step}")
+        parts.append(f"{isolated(change.column, 24)} {_step(change)}")
     rest = len(changed) - len(parts)
     return ", ".join(parts) + (f" and {rest} more" if rest > 0 else "")
+
+
+def _step(change: Change) -> str:
+    """Return a change of one column from one value to another."""
+    if isinstance(change.before, str) or isinstance(change.after, str):
+        ends = (isolated(end, 20) for end in (change.before, change.after))
+        return f"{' → '.join(ends)} ({percent(change.amount)} of the way)"
+    before, after = number(change.before), number(change.after)
+    # three digits may hide a small change
+    step = f"{before} {change.after - change.before:+.2g}".replace("-", "−")
+    return f"{before} → {after}" if before != after else step

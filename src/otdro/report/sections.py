@@ -11,7 +11,6 @@ import numpy as np
 from ..comparison import OWN, Summary, verdict
 from ..estimators.resampling import HeldOut
 from ..inspection import Audit, Drift, Stability
-from ..inspection.certificate import unit_prices
 from ..inspection.summary import SPACES, chance_words, cost_name
 from .markup import bar, isolated, name, number, percent, plain, table
 from .pictures import (
@@ -273,15 +272,20 @@ def _by_column(
 def columns(view: View) -> str:
     """Return what the adversary does in each column."""
     by_column = view.audit.columns
-    return _by_column(
-        by_column.names,
-        by_column.order(),
-        by_column.share,
-        [percent(share) for share in by_column.share],
-        (by_column.breaking_point, by_column.deviations),
-        ["share of the adversary's budget", "breaks the model alone at delta", "in deviations"],
-        "Columns, the one by which an adversary breaks the model most easily first",
-    )
+    order = by_column.order()
+    lines = [
+        [
+            name(by_column.label(j)),
+            bar(by_column.share[j], percent(by_column.share[j])),
+            number(by_column.breaking_point[j]),
+            by_column.cells(j)[-1],
+        ]
+        for j in order[:LINES]
+    ]
+    head = ["column", "share of the adversary's budget", "breaks the model alone at delta"]
+    caption = "Columns, the one by which an adversary breaks the model most easily first"
+    left = _left_out(len(order), len(lines), "columns")
+    return table([*head, "by a move of"], lines, caption) + left
 
 
 def first_rows(view: View) -> str:
@@ -312,8 +316,8 @@ def cost(view: View, model: Any) -> str:
     audit = view.audit
     candidates = getattr(getattr(model, "path_", None), "candidates", [])
     prices = audit.cost.table(audit.names, scale=audit.scale)
-    units = unit_prices(audit.cost, len(audit.names))
-    if audit.cost.matrix is None and np.ptp(units) <= EVEN * units.max():
+    each = np.asarray(audit.cost.norm(np.eye(len(audit.names))))
+    if audit.cost.matrix is None and np.ptp(each) <= EVEN * each.max():
         why = "Nothing was learned about directions (cost='learned' would)"
         if len(candidates) > 1:
             why = "Learned costs were tried, and the folds preferred one that knows no direction"
@@ -324,14 +328,15 @@ def cost(view: View, model: Any) -> str:
     else:
         words = _direction("cheapest", prices.cheapest, prices.names)
         words += _direction("most expensive", prices.most_expensive, prices.names)
+    price = audit.units.prices
     by_column = _by_column(
-        prices.names,
-        np.argsort(-prices.price.round(12), kind="stable"),
-        prices.price / (float(prices.price.max(initial=0.0)) or 1.0),
-        [number(price) for price in prices.price],
+        audit.units.labels(),
+        np.argsort(-price.round(12), kind="stable"),
+        price / (float(price.max(initial=0.0)) or 1.0),
+        [number(one) for one in price],
         (),
         ["price"],
-        "Price of moving a column by one standard deviation, the most expensive first",
+        "Price of moving a column by one standard deviation, or of switching a category",
     )
     compared = [
         [

@@ -86,9 +86,12 @@ class Axis:
 
 def axes_of(audit: Audit) -> list[Axis]:
     """Return the axes, the model's own direction first where it has one."""
-    names, d = audit.names, len(audit.names)
-    unit = np.eye(d)
-    columns = [Axis(isolated(names[j]), COLUMN, unit[j]) for j in audit.columns.order()[:COLUMNS]]
+    d = len(audit.names)
+    units = audit.units
+    columns = []
+    for k in audit.columns.order()[:COLUMNS]:
+        direction = units.moves[k] / np.linalg.norm(units.moves[k])
+        columns.append(Axis(isolated(units.labels()[k]), COLUMN, direction))
     if d == 1:
         return [*columns, Axis("there is one column only", "Nothing", np.zeros(1))]
     return [*_model_axes(audit), *columns, *_cost_axes(audit, d)]
