@@ -161,7 +161,7 @@ class Design:
         """The rows L'x, without a centre."""
         return Design(self.X, self.factor)
 
-    @cached_property
+    @property
     def offset(self) -> Array:
         """|L|'|c|, what is subtracted from each column."""
         if self.center is None:
@@ -178,7 +178,7 @@ class Design:
         share = self.n * np.finfo(float).eps
         return share if self.sparse else share**2
 
-    @cached_property
+    @property
     def rounding(self) -> Array:
         """What is left of the mean square of a column that is constant; 0 without a centre."""
         return self.offset**2 * self.left_of_squares
@@ -196,6 +196,10 @@ class Design:
         """X' of sparse rows, a view that takes longer to make than to use."""
         return self.X.T
 
+    def lifted(self, theta: Array) -> Array:
+        """Return L theta, L the factor that acts on coefficients."""
+        return theta if self.factor is None else self.factor @ theta
+
     def coef(self, theta: Array) -> Array:
         """Return beta = L theta."""
         return theta if self._lift is None else self._lift @ theta
@@ -208,7 +212,7 @@ class Design:
         """Return Z theta, shape (n,) or (n, B)."""
         if theta.ndim == 2 and theta.shape[1] == 1:
             return self.scores(theta[:, 0])[:, None]
-        beta = theta if self.factor is None else self.factor @ theta
+        beta = self.lifted(theta)
         if self._direct and not self.sparse and beta.ndim == 2 and self.n > beta.shape[1]:
             # the scores of a problem are next to each other
             z: Array = (beta.T @ self.X.T).T
@@ -221,11 +225,6 @@ class Design:
         if self.center is not None:
             z -= beside(self.center @ beta, z)
         return z
-
-    def shift(self, theta: Array) -> Array:
-        """Return c'L theta, what the centre takes off every score."""
-        beta = theta if self.factor is None else self.factor @ theta
-        return np.zeros(theta.shape[1:]) if self.center is None else self.center @ beta
 
     def adjoint(self, r: Array) -> Array:
         """Return Z'r, shape (d,) or (d, B)."""

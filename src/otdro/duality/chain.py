@@ -150,13 +150,17 @@ class Round:
         return feasible_growth(C, B, A)
 
 
-def feasible_growth(C: Any, B: Any, A: Any) -> Array:
-    """Return the least eta >= 0 with C + 2 B eta + A eta^2 <= 0, slightly beyond it, or inf."""
+def feasible_growth(C: Any, B: Any, A: Any, outward: bool = False) -> Array:
+    """Return the least eta >= 0 with C + 2 B eta + A eta^2 <= 0, slightly beyond it, or inf.
+
+    ``outward``: from a feasible point go on to the boundary, by the nearest eta < 0.
+    """
     discriminant = B**2 - A * C
     lost = (B >= 0) | (discriminant < 0)
     # the form without cancellation
     root = C / np.where(lost, 1.0, -B + np.sqrt(np.where(lost, 0.0, discriminant)))
-    return np.where(C <= 0, 0.0, np.where(lost, np.inf, root * (1 + BEYOND)))
+    inside = np.where(lost, 0.0, root * (1 - BEYOND)) if outward else 0.0
+    return np.where(C <= 0, inside, np.where(lost, np.inf, root * (1 + BEYOND)))
 
 
 #: How far beyond the boundary of the feasible slopes a dual point is put, against rounding, as a

@@ -1,30 +1,35 @@
-r"""Damped Newton for smooth losses under an order-1 Euclidean cost, many problems at a time.
+r"""Damped Newton for many problems at a time, and smooth losses under an order-1 Euclidean cost.
+
+``descend`` is the loop of both orders: a step, the longest part of it that descends, a bound where
+one may prove something, the end. An objective supplies the step as a line of points, and the bound.
 
 .. math:: \min_{\theta, b}\ F = \sum_i \pi_i \ell(z_i'\theta + b, y_i) + \rho\|\theta\|_2,
-          \qquad \rho = \delta\,\mathrm{Lip}(\ell).
+          \qquad \rho = \delta\,\mathrm{Lip}(\ell)
 
-Columns of a batch share the rows and differ in weights, costs and rho. Its dual problem is
+is the objective of order 1 (``PenalisedRisk``). Columns of a batch share the rows and differ in
+weights, costs and rho. Its dual problem is
 
 .. math:: \max\ -\sum_i \pi_i \ell^*(a_i, y_i)\quad\text{s.t.}\quad
           \|Z'(\pi a)\|_2 \le \rho,\ \textstyle\sum_i \pi_i a_i = 0.
 
 The slopes a_i = l'(z_i) of any point, moved in proportion to the curvatures D to where they are
-feasible (``Batch.lower_bound``), certify a gap of second order in the gradient. That needs no
-Newton matrix, so steps may use the matrix of another point, of other weights or of some rows.
+feasible (``PenalisedRisk.lower_bound``), certify a gap of second order in the gradient. That needs
+no Newton matrix, so steps may use the matrix of another point, of other weights or of some rows.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...arrays import (
     beside,
-    copied,
+    column_sums,
     factor_of,
     full,
     namespace,
@@ -32,7 +37,6 @@ from ...arrays import (
     numpy,
     pick,
     pick_columns,
-    set_columns,
 )
 from ...design import Design
 from ...duality import AT_THRESHOLD, feasible_growth, threshold
@@ -43,24 +47,32 @@ from .coordinates import FactoredRows
 Array = NDArray[Any]
 Rows = Design | FactoredRows
 
-#: A bound is sought where the gap expected after a step is at most this times the target.
-HOPE = 10.0
-#: The gap expected after a step with a new matrix, as a share of the promise squared over F.
-QUADRATIC = 0.1
-#: A start this much below the constant models, relative to their risk, is surely none of them.
-CLEARLY_BELOW = 1e-6
 #: The share of the predicted decrease that a step must bring.
 ARMIJO = 1e-4
-#: Halvings of a step; the last one is a step of zero.
-HALVINGS = 50
+#: The shortest part of a step that is tried.
+SHORTEST = 2.0**-50
 #: Steps below this, relative to the point, are rounding.
 STILL = 1e-15
 #: Decreases below this, relative to the objective, are rounding.
 ROUNDING = 1e-15
+#: A bound is sought where the gap expected after a step is at most this times the target.
+HOPE = 10.0
+#: A decrease below this share of what is left is none.
+STALL = 1e-4
+#: Steps in a row without a decrease after which a problem is left as it is.
+PATIENCE = 4
+#: The least bend of the inner problem of order 2, relative to lam, in an exact step.
+SHARP = 1e-12
+#: The same in a step that follows one without progress, as where two branches part.
+BLUNT = 0.2
+#: Progress below this share of what is left asks for a blunt step.
+PROGRESS = 0.1
 #: Of the first move along the gradient: the least curvature, relative to the slope.
 LEAST_BEND = 1e-3
 #: An old Newton matrix is kept while a step shrinks the gradient by at least this factor.
-CONTRACTION = 0.3
+CONTRACTION = 0.5
+#: The factor expected of a matrix of other weights or of another point, until it is measured.
+LENT = 0.1
 #: The same where a new matrix takes no longer than the rest of a step.
 CHEAP_CONTRACTION = 0.1
 #: Operations n d^2 of a new matrix up to which that is so.
@@ -79,9 +91,6 @@ SOFT_RIDGE = 1e-14
 
 TINY = float(np.finfo(float).tiny)
 
-#: Where a descent starts: theta (d, B), b (B,), and the scores (n, B) where they are known.
-Start = tuple[Array, ...]
-
 
 def norms(v: Array) -> Array:
     """Return the Euclidean norm of each column."""
@@ -95,14 +104,295 @@ def dots(u: Array, v: Array) -> Array:
     return products
 
 
-def _largest(v: Array) -> Array:
-    """Return the largest size of an entry of each column."""
-    return np.max(np.abs(v), axis=0)
+def is_every(index: Array, B: int) -> bool:
+    """Whether numbers stand for all of B problems, in their order."""
+    return len(index) == B and bool((index == np.arange(B)).all())
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Arrays of B problems, all with the problems along the last axis."""
+
+    def columns(self, index: Array) -> Self:
+        """Return some of the problems, by their numbers."""
+        parts = vars(self)
+        if is_every(index, len(parts["b"])):
+            return self
+        fields = (parts[name] for name in self.__dataclass_fields__)
+        return type(self)(*(pick_columns(part, index) for part in fields))
+
+    @classmethod
+    def joined(cls, parts: list[Self], index: list[Array]) -> Self:
+        """Return the problems of several batches, each with the numbers of its own."""
+        if len(parts) == 1:
+            return parts[0]
+        order = np.argsort(np.concatenate(index))
+        columns = []
+        for name in cls.__dataclass_fields__:
+            each = [getattr(part, name) for part in parts]
+            columns.append(pick_columns(namespace(each[0]).concat(each, axis=-1), order))
+        return cls(*columns)
+
+    def replaced(self, index: Array, other: Self) -> Self:
+        """Return the problems with those at ``index`` replaced."""
+        if not len(index):
+            return self
+        rest = np.delete(np.arange(len(vars(self)["b"])), index)
+        parts = [(self.columns(rest), rest), (other, index)]
+        some = [(part, number) for part, number in parts if len(number)]
+        return self.joined([part for part, _ in some], [number for _, number in some])
+
+
+class Line(Protocol):
+    """The points along steps."""
+
+    @property
+    def x(self) -> Any:
+        """Where the steps begin."""
+
+    @property
+    def descent(self) -> Array:
+        """The slope (B,) of F along the steps."""
+
+    @property
+    def longest(self) -> Array:
+        """The share (B,) of the steps that is tried first."""
+
+    def at(self, length: Array) -> Any:
+        """Return the points after a share (B,) of the steps."""
+
+    def columns(self, index: Array) -> Line:
+        """Return the lines of some problems."""
+
+
+class Objective(Protocol):
+    """An objective: the line of the next step, and a bound below the value of every model."""
+
+    kinks: ClassVar[bool]
+
+    @property
+    def rate(self) -> Array:
+        """The share of the gradient that a step is expected to leave, 0 of an exact Newton step."""
+
+    def line(self, x: Any, floor: Array) -> Line:
+        """Return the line of the next steps; ``floor`` is the least bend of an inner problem."""
+
+    def lower_bound(self, x: Any) -> Array:
+        """Return the bound (B,) that the slopes at x prove."""
+
+    def columns(self, index: Array) -> Objective:
+        """Return that of some problems."""
 
 
 @dataclass(eq=False)
-class Points:
-    """Points of a batch, the batch along the last axis; ``z`` includes the intercept."""
+class Progress:
+    """How B descents go: the bounds so far, steps without a decrease, the bend of the next step."""
+
+    target: Array
+    lower: Array
+    gap: Array
+    stalls: Array
+    floor: Array
+
+    @classmethod
+    def begun(cls, target: Array) -> Progress:
+        """Return that of descents that have not begun."""
+        B = len(target)
+        stalls = np.zeros(B, dtype=int)
+        return cls(target, np.zeros(B), np.full(B, np.inf), stalls, np.full(B, SHARP))
+
+    def wants_bound(self, F: Array, fall: Array, descent: Array, rate: Array) -> Array:
+        """Whether a bound may prove something: far off none does.
+
+        A Newton step squares the gap relative to F, one with another matrix shrinks it by rate^2.
+        """
+        expected = np.maximum(descent**2 / (HOPE * F), -(rate**2) * descent)
+        return np.asarray((expected <= HOPE * self.target) | (fall <= STALL * -descent))
+
+    def over(self, F: Array, fall: Array, descent: Array, kinks: bool = True) -> Array:
+        """Take note of a step to the values F, and return which descents are at their end.
+
+        ``kinks``: whether F has kinks, where what a step promises is less than what is left.
+        """
+        self.gap = np.maximum(F - self.lower, 0.0)
+        left = np.where(self.lower > 0, self.gap, -descent) if kinks else -descent
+        self.stalls = np.where(fall <= STALL * left + STILL * F, self.stalls + 1, 0)
+        # where progress is small beside what is left the model is too stiff
+        stiff = (fall < PROGRESS * left) & (self.floor == SHARP)
+        self.floor = np.where(stiff, BLUNT, SHARP)
+        return np.asarray((self.gap <= self.target) | (self.stalls >= PATIENCE))
+
+    def columns(self, index: Array) -> Progress:
+        """Return those of some problems."""
+        return Progress(*(part[index] for part in vars(self).values()))
+
+
+class Descent(NamedTuple):
+    """The last points of a descent, the gaps that were proved and the steps taken."""
+
+    point: Any
+    gap: Array
+    n_iter: Array
+
+
+def descend(objective: Objective, x: Any, target: Array, max_iter: int) -> Descent:
+    """Minimise from x until each problem's gap is at most its ``target`` (B,)."""
+    gap, steps = np.zeros(len(target)), np.ones(len(target), dtype=int)
+    active, progress = np.arange(len(target)), Progress.begun(target)
+    ended: list[Any] = []
+    numbers_of: list[Array] = []
+    for n_iter in range(1, max_iter + 1):
+        line = objective.line(x, progress.floor)
+        new = search(line)
+        fall, last = line.x.objective - new.objective, n_iter == max_iter
+        wants = progress.wants_bound(line.x.objective, fall, line.descent, objective.rate) | last
+        if wants.any():
+            bound = np.maximum(progress.lower, objective.lower_bound(new))
+            # a problem must not depend on its company
+            progress.lower = np.where(wants, bound, progress.lower)
+        over = progress.over(new.objective, fall, line.descent, objective.kinks) | last
+        x = new
+        if not over.any():
+            continue
+        done, keep = np.flatnonzero(over), np.flatnonzero(~over)
+        gap[active[done]], steps[active[done]] = progress.gap[done], n_iter
+        ended.append(x.columns(done))
+        numbers_of.append(active[done])
+        if not len(keep):
+            break
+        objective, x, active = objective.columns(keep), x.columns(keep), active[keep]
+        progress = progress.columns(keep)
+    return Descent(type(x).joined(ended, numbers_of), gap, steps)
+
+
+def low_enough(F: Array, new: Array, length: Array, descent: Array) -> Array:
+    """Whether values F fall by a part of what a share of the steps promises."""
+    low: Array = new <= F + ARMIJO * length * descent + ROUNDING * np.abs(F)
+    return low
+
+
+def search(line: Line) -> Any:
+    """Return the points after the longest of the steps 1, 1/2, 1/4, ... that descends, or x."""
+    F, longest, descent, share = line.x.objective, line.longest, line.descent, 1.0
+    new = line.at(longest)
+    left = np.flatnonzero(~low_enough(F, new.objective, longest, descent))
+    while len(left) and share > SHORTEST:
+        share /= 2
+        length = share * longest[left]
+        shorter = line.columns(left).at(length)
+        low = low_enough(F[left], shorter.objective, length, descent[left])
+        new = new.replaced(left[low], shorter.columns(np.flatnonzero(low)))
+        left = left[~low]
+    return new.replaced(left, line.x.columns(left))
+
+
+@dataclass(frozen=True, eq=False)
+class Minima(Batch):
+    """Minimisers of a batch: multipliers ``lam``, certified gaps and dual points (n, B)."""
+
+    theta: Array
+    b: Array
+    lam: Array
+    objective: Array
+    mean_loss: Array
+    gap: Array
+    n_iter: Array
+    dual: Array
+
+
+@dataclass(frozen=True, eq=False)
+class WeightedRows:
+    """Rows and targets with the weights (n, B) of B problems, columns of sum 1."""
+
+    rows: Rows
+    y: Array
+    weights: Array
+    loss: Loss
+    fit_intercept: bool
+
+    def columns(self, index: Array) -> WeightedRows:
+        """Return those of some problems, by their numbers."""
+        if is_every(index, self.weights.shape[1]):
+            return self
+        weights = pick_columns(self.weights, index)
+        return replace(self, rows=self.rows.problems(index), weights=weights)
+
+    def part(self, some: slice) -> WeightedRows:
+        """Return some of the rows, a copy: many passes go over them."""
+        index = numbers(len(self.y), self.y)[some]
+        weights = pick(self.weights, index)
+        weights = weights / weights.sum(axis=0)
+        assert isinstance(self.rows, Design)
+        return replace(self, rows=self.rows.rows(index), y=pick(self.y, index), weights=weights)
+
+    def mean(self, v: Array) -> Array:
+        """Return the weighted sum over rows, one per column."""
+        return column_sums(self.weights, v)
+
+
+@dataclass(frozen=True, eq=False)
+class Zero(Batch):
+    """The best models at theta = 0, with their slopes and curvatures (n, B), and g = Z'(pi a)."""
+
+    b: Array
+    risk: Array
+    slope: Array
+    curvature: Array
+    g: Array
+    mean_square: Array
+
+    @classmethod
+    def of(cls, data: WeightedRows) -> Zero:
+        """Return those of some problems; with an intercept their slopes sum to zero."""
+        y, weights, loss = data.y, data.weights, data.loss
+        B = weights.shape[1]
+        b = np.zeros(B)
+        if data.fit_intercept:
+            b = np.array([loss.constant(y, weights[:, j]) for j in range(B)])
+        z = full((len(y), B), 0.0, y) + beside(b, y)
+        value, slope, curvature = loss.evaluate(z, y[:, None])
+        g = data.rows.adjoint(weights * slope)
+        return cls(b, data.mean(value), slope, curvature, g, data.mean(slope**2))
+
+    def minima(self, data: WeightedRows) -> Minima:
+        """Return them as minimisers: their slopes are the dual optimum."""
+        conjugate = data.loss.conjugate(self.slope, data.y[:, None])
+        # a row without weight may have any slope
+        lower = -data.mean(namespace(conjugate).where(data.weights > 0, conjugate, 0.0))
+        # rows that are no numbers prove nothing
+        proved = np.isfinite(lower) & np.isfinite(norms(self.g))
+        gap = np.where(proved, np.maximum(self.risk - lower, 0.0), np.inf)
+        theta, none = np.zeros_like(self.g), np.zeros_like(self.risk)
+        n_iter = np.ones(len(gap), dtype=int)
+        return Minima(theta, self.b, none, self.risk, self.risk, gap, n_iter, self.slope)
+
+    def unless(self, off: Array, data: WeightedRows, moved: Callable[[Array], Minima]) -> Minima:
+        """Return them as minima, those of ``moved`` for the problems that are ``off`` zero."""
+        some, settled = np.flatnonzero(off), np.flatnonzero(~off)
+        if not len(settled):
+            return moved(some)
+        constant = self.columns(settled).minima(data.columns(settled))
+        if not len(some):
+            return constant
+        return Minima.joined([moved(some), constant], [some, settled])
+
+
+class Start(NamedTuple):
+    """Where a descent starts: theta (d, B), b (B,), and slopes (n, B) where they are known."""
+
+    theta: Array
+    b: Array
+    dual: Array | None = None
+
+    def columns(self, index: Array) -> Start:
+        """Return those of some problems."""
+        dual = None if self.dual is None else pick_columns(self.dual, index)
+        return Start(self.theta[:, index], self.b[index], dual)
+
+
+@dataclass(frozen=True, eq=False)
+class Points(Batch):
+    """Points of a batch; ``z`` includes the intercept."""
 
     theta: Array
     b: Array
@@ -110,263 +400,243 @@ class Points:
     value: Array
     slope: Array
     curvature: Array
+    objective: Array
 
     @cached_property
     def w(self) -> Array:
         """The norms ||theta||_2."""
         return norms(self.theta)
 
-    def columns(self, index: Array) -> Points:
-        """Return the points of some columns."""
-        parts = (self.theta, self.b, self.z, self.value, self.slope, self.curvature)
-        return Points(*(pick_columns(part, index) for part in parts))
-
 
 @dataclass(eq=False)
-class Zero:
-    """The points at theta = 0 of a batch and their gradients g = Z'(pi a), (d, B)."""
+class Matrices:
+    """H - hh'/m (B, d, d), h = Z'(pi D) (d, B) and m = sum pi D (B,), D the curvatures."""
 
-    points: Points
-    g: Array
+    H: Array
+    h: Array
+    mass: Array
 
-    def columns(self, index: Array) -> Zero:
-        """Return those of some columns."""
-        return Zero(self.points.columns(index), self.g[:, index])
+    def columns(self, index: Array) -> Matrices:
+        """Return those of some problems."""
+        if is_every(index, len(self.mass)):
+            return self
+        return Matrices(self.H[beside(index, self.H)], self.h[:, index], self.mass[index])
 
 
-@dataclass(eq=False)
-class Batch:
-    """B problems over the same rows; ``weights`` (n, B) with columns of sum 1, ``rho`` (B,)."""
+class NewtonSystem:
+    """The Newton matrices of the problems of a batch, by their numbers, and how well they serve.
 
-    design: Rows
-    y: Array
-    weights: Array
-    loss: Loss
+    A matrix is renewed where the last step with it shrank the gradient by too little. Each problem
+    is renewed by its own need, so that its steps do not depend on its company; folds of many rows
+    (``shared``) take the matrix of the first problem, that of all rows, while that one is not at
+    its end.
+    """
+
+    def __init__(self, B: int, shared: bool = False) -> None:
+        self.shared = shared
+        self.matrices: Matrices | None = None
+        # nan without a matrix, infinite before its first step
+        self.residual = np.full(B, np.nan)
+        self.rate = np.full(B, LENT)
+
+    def retried(self) -> NewtonSystem:
+        """Return the system for the next problems: the first step with a matrix is the test."""
+        self.residual = np.where(np.isnan(self.residual), np.nan, np.inf)
+        return self
+
+    def renew(self, risk: PenalisedRisk, x: Points, residual: Array) -> Matrices:
+        """Return the matrices for steps from x, where the gradients have the size ``residual``."""
+        number, rows = risk.number, risk.data.rows
+        cheap = not self.shared and rows.n * rows.d**2 <= CHEAP_UP_TO
+        before = self.residual[number]
+        shrunk = residual / np.maximum(before, TINY)
+        fresh = ~(shrunk <= (CHEAP_CONTRACTION if cheap else CONTRACTION))
+        rate = np.where(np.isfinite(before), np.minimum(shrunk, 1.0), LENT)
+        new = np.flatnonzero(fresh)
+        if self.shared and number[0] == 0 and fresh[0]:
+            made = _matrices(risk.columns(new[:1]), x.columns(new[:1]))
+            B = len(self.residual)
+            H, h = rows.lent(numpy(made.H[0]), made.h[:, 0], B)
+            self.matrices = Matrices(beside(H, made.H), h, np.repeat(made.mass, B))
+            rate[new] = LENT
+        elif len(new):
+            self._keep(number[new], _matrices(risk.columns(new), x.columns(new)))
+            rate[new] = 0.0
+        self.residual[number], self.rate[number] = residual, rate
+        assert self.matrices is not None
+        return self.matrices.columns(number)
+
+    def _keep(self, number: Array, made: Matrices) -> None:
+        """Store the matrices of some problems."""
+        B, d = len(self.residual), len(made.h)
+        if is_every(number, B):
+            self.matrices = made
+            return
+        if self.matrices is None:
+            self.matrices = Matrices(full((B, d, d), 0.0, made.H), np.zeros((d, B)), np.ones(B))
+        all_ = self.matrices
+        all_.H[beside(number, all_.H)] = beside(numpy(made.H), all_.H)
+        all_.h[:, number], all_.mass[number] = made.h, made.mass
+
+
+@dataclass(frozen=True, eq=False)
+class RiskLine:
+    """Points along steps (dtheta, db), which add dz to the scores."""
+
+    risk: PenalisedRisk
+    x: Points
+    dtheta: Array
+    db: Array
+    dz: Array
+    descent: Array
+
+    @property
+    def longest(self) -> Array:
+        """The whole step."""
+        return np.ones_like(self.descent)
+
+    def at(self, length: Array) -> Points:
+        """Return the points after a share (B,) of the steps."""
+        x = self.x
+        z = x.z + factor_of(length, self.dz) * self.dz
+        return self.risk.at(x.theta + length * self.dtheta, x.b + length * self.db, z)
+
+    def columns(self, index: Array) -> RiskLine:
+        """Return the lines of some problems."""
+        steps = (pick_columns(v, index) for v in (self.dtheta, self.db, self.dz, self.descent))
+        return RiskLine(self.risk.columns(index), self.x.columns(index), *steps)
+
+
+@dataclass(frozen=True, eq=False)
+class PenalisedRisk:
+    """The objectives F of B problems; ``number`` (B,) are their places in the Newton system."""
+
+    kinks: ClassVar[bool] = False
+
+    data: WeightedRows
     rho: Array
-    fit_intercept: bool
+    system: NewtonSystem
+    number: Array
 
-    def columns(self, index: Array) -> Batch:
-        """Return the problems of some columns."""
-        design, weights = self.design.problems(index), pick_columns(self.weights, index)
-        return Batch(design, self.y, weights, self.loss, self.rho[index], self.fit_intercept)
+    @property
+    def rate(self) -> Array:
+        """The share of the gradient that the last step is expected to leave."""
+        return self.system.rate[self.number]
 
-    def mean(self, v: Array) -> Array:
-        """Return the weighted sum over rows, one per column."""
-        if isinstance(v, np.ndarray):
-            return np.einsum("nb,nb->b", self.weights, v)
-        if self.weights.shape[1] == 1:
-            return numpy(self.weights[:, 0] @ v[:, 0])[None]
-        return numpy((self.weights * v).sum(axis=0))
+    def columns(self, index: Array) -> PenalisedRisk:
+        """Return some of the problems."""
+        if is_every(index, len(self.rho)):
+            return self
+        number = self.number[index]
+        return PenalisedRisk(self.data.columns(index), self.rho[index], self.system, number)
 
     def at(self, theta: Array, b: Array, z: Array | None = None) -> Points:
         """Return the points at (theta, b), with scores z where they are known."""
-        z = self.design.scores(theta) + factor_of(b, self.y) if z is None else z
-        return Points(theta, b, z, *self.loss.evaluate(z, self.y[:, None]))
+        z = self.data.rows.scores(theta) + factor_of(b, self.data.y) if z is None else z
+        value, slope, curvature = self.data.loss.evaluate(z, self.data.y[:, None])
+        F = self.data.mean(value) + self.rho * norms(theta)
+        return Points(theta, b, z, value, slope, curvature, F)
 
-    def objective(self, p: Points) -> Array:
-        """Return mean l + rho w."""
-        return self.mean(p.value) + self.rho * p.w
+    def line(self, x: Points, floor: Array) -> RiskLine:
+        """Return the lines of the Newton steps, with the intercept eliminated,
 
-    def zero(self) -> Zero:
-        """Return the best models with theta = 0, whose slopes sum to zero with an intercept."""
-        B = len(self.rho)
-        b = np.zeros(B)
-        if self.fit_intercept:
-            b = np.array([self.loss.constant(self.y, self.weights[:, j]) for j in range(B)])
-        z = namespace(self.y).broadcast_to(beside(b, self.y), (self.design.n, B))
-        p = self.at(np.zeros((self.design.d, B)), b, z)
-        return Zero(p, self.design.adjoint(self.weights * p.slope))
+        (H - hh'/m + (rho/w)(I - uu')) step = -(g + rho u) + h s/m,  db = -(s + h'step)/m,
 
-    def lower_bound(self, p: Points) -> Array:
-        """Return a bound (B,) below F of every model, from the slopes at p.
-
-        They are shifted by a multiple of D until they sum to zero, then grown along D z'theta
-        until their pull is feasible; where that does not help they are scaled.
+        g = Z'(pi a), s = sum pi a and u = theta/w at x, H, h and m at the curvatures of when the
+        matrix was renewed.
         """
-        a, growth = p.slope, p.curvature * (p.z - factor_of(p.b, p.z))
-        if self.fit_intercept:
-            mass = np.maximum(self.mean(p.curvature), TINY)
-            a = a - factor_of(self.mean(a) / mass, a) * p.curvature
-            growth = growth - factor_of(self.mean(growth) / mass, a) * p.curvature
+        u, s = x.theta / x.w, self.data.mean(x.slope) * self.data.fit_intercept
+        if self.data.rows.d > DENSE_UP_TO:
+            step, db, dz = _by_products(self, x, s)
+            descent = self.data.mean(x.slope * dz) + self.rho * dots(u, step)
+            self.system.rate[self.number] = 0.0
+            return RiskLine(self, x, step, db, dz, descent)
+        g = self.data.rows.adjoint(self.data.weights * x.slope)
+        matrices = self.system.renew(self, x, norms(g + self.rho * u))
+        H, h, m = matrices.H, matrices.h, matrices.mass
+        rhs = h * (s / m) - g - self.rho * u
+        step = numpy(solve_stiffened(H, *(beside(part, H) for part in (self.rho / x.w, u, rhs))))
+        db = -(s + dots(h, step)) / m * self.data.fit_intercept
+        dz = self.data.rows.scores(step) + factor_of(db, self.data.y)
+        descent = dots(g, step) + s * db + self.rho * dots(u, step)
+        return RiskLine(self, x, step, db, dz, descent)
+
+    def lower_bound(self, x: Points) -> Array:
+        """Return a bound (B,) below F of every model, from the slopes at x.
+
+        They are shifted by a multiple of D until they sum to zero, then moved along D z'theta to
+        where their pull has the size rho; where that does not help they are scaled.
+        """
+        a, growth = x.slope, x.curvature * (x.z - factor_of(x.b, x.z))
+        if self.data.fit_intercept:
+            mass = np.maximum(self.data.mean(x.curvature), TINY)
+            a = a - factor_of(self.data.mean(a) / mass, a) * x.curvature
+            growth = growth - factor_of(self.data.mean(growth) / mass, a) * x.curvature
         B, free = len(self.rho), self.rho == 0
-        both = namespace(a).concat([self.weights * a, self.weights * growth], axis=1)
+        both = namespace(a).concat([self.data.weights * a, self.data.weights * growth], axis=1)
         # one product for all columns takes little longer than for half of them
-        pulls = self.design.problems(np.tile(np.arange(B), 2)).adjoint(both)
+        pulls = self.data.rows.problems(np.tile(np.arange(B), 2)).adjoint(both)
         g, dg = pulls[:, :B], pulls[:, B:]
         size = norms(g)
-        eta = feasible_growth(size**2 - self.rho**2, dots(g, dg), dots(dg, dg))
+        eta = feasible_growth(size**2 - self.rho**2, dots(g, dg), dots(dg, dg), outward=True)
         grown = np.isfinite(eta) & ~free
         kappa = np.where(grown | free, 1.0, self.rho / np.maximum(size, TINY))
         a = factor_of(kappa, a) * (a + factor_of(np.where(grown, eta, 0.0), a) * growth)
-        conjugate = self.loss.conjugate(a, self.y[:, None])
+        conjugate = self.data.loss.conjugate(a, self.data.y[:, None])
         # a row without weight may have any slope
-        value = -self.mean(namespace(a).where(self.weights > 0, conjugate, 0.0))
+        value = -self.data.mean(namespace(a).where(self.data.weights > 0, conjugate, 0.0))
         # without a penalty Z'(pi a) = 0 holds to rounding only; its price is |Z'(pi a)| |theta|
-        value = value - np.where(free, size * p.w, 0.0)
+        value = value - np.where(free, size * x.w, 0.0)
         return np.maximum(np.where(np.isnan(value), 0.0, value), 0.0)
 
 
-@dataclass(eq=False)
-class Minimum:
-    """What ``minimise`` returns, the batch along the last axis; ``slope`` is the dual point a.
-
-    A path forgets scores and slopes that nobody asks for again.
-    """
-
-    theta: Array
-    b: Array
-    z: Any
-    slope: Any
-    objective: Array
-    gap: Array
-    n_iter: Array
-
-    @classmethod
-    def empty(cls, batch: Batch) -> Minimum:
-        """Return arrays for every problem of a batch."""
-        n, d, B = batch.design.n, batch.design.d, len(batch.rho)
-        # the entries of a problem are next to each other
-        z, slope = full((B, n), 0.0, batch.y).T, full((B, n), 0.0, batch.y).T
-        theta, number = np.zeros((B, d)).T, np.ones(B, dtype=int)
-        return cls(theta, np.zeros(B), z, slope, np.zeros(B), np.zeros(B), number)
-
-    @classmethod
-    def of_problem(cls, minima: list[Minimum], b: int, d: int) -> Minimum:
-        """Return the minima of problem b in several batches, in its first d coordinates."""
-        slope = None
-        if minima[0].slope is not None:
-            stack = namespace(minima[0].slope).stack
-            slope = stack([each.slope[:, b] for each in minima], axis=1)
-        return cls(
-            np.stack([each.theta[:d, b] for each in minima], axis=1),
-            np.array([each.b[b] for each in minima]),
-            None,
-            slope,
-            np.array([each.objective[b] for each in minima]),
-            np.array([each.gap[b] for each in minima]),
-            np.array([each.n_iter[b] for each in minima]),
-        )
-
-    def store(self, columns: Array, p: Points, objective: Array, gap: Array, n_iter: int) -> None:
-        """Write finished points into their columns."""
-        self.theta[:, columns] = p.theta
-        self.b[columns] = p.b
-        set_columns(self.z, columns, p.z)
-        set_columns(self.slope, columns, p.slope)
-        self.objective[columns], self.gap[columns], self.n_iter[columns] = objective, gap, n_iter
-
-
 def minimise(
-    batch: Batch,
-    target: Array,
-    max_iter: int,
-    start: Start | None = None,
-    zero: Zero | None = None,
-    system: NewtonSystem | None = None,
-    flat: Array | None = None,
-) -> Minimum:
-    """Minimise each problem of the batch until its gap is at most ``target`` (B,).
-
-    One problem after another of a path may share ``zero``, the model at theta = 0, and ``system``,
-    whose matrix serves while it does well. With the risks ``flat`` (B,) of the constant models a
-    start that is below them needs no model at theta = 0.
-    """
-    end, B = Minimum.empty(batch), len(target)
-    if start is not None and flat is not None and (_largest(start[0]) > 0).all():
-        p = batch.at(*start)
-        if (batch.objective(p) < (1 - CLEARLY_BELOW) * flat).all():
-            return _descend(end, batch, np.arange(B), p, target, max_iter, system)
-    zero = zero or batch.zero()
+    risk: PenalisedRisk, zero: Zero, target: Array, max_iter: int, start: Start | None = None
+) -> Minima:
+    """Minimise each problem of the batch until its gap is at most ``target`` (B,)."""
     # at the threshold of the penalty rho = delta Lip the slopes themselves are the dual optimum
-    square = batch.mean(zero.points.slope**2)
-    off = ~(threshold(norms(zero.g), square, 1.0, order=1) <= batch.rho * (1 + AT_THRESHOLD))
-    active, settled = np.flatnonzero(off), np.flatnonzero(~off)
-    if len(settled):
-        few, p = batch.columns(settled), zero.points.columns(settled)
-        risk = few.mean(p.value)
-        gap = np.maximum(risk - few.lower_bound(p), 0.0)
-        end.store(settled, p, risk, gap, 1)
-        if not len(active):
-            return end
-        batch, target, zero = batch.columns(active), target[active], zero.columns(active)
-        start = None if start is None else tuple(pick_columns(part, active) for part in start)
-        if system is not None and len(system.residual):
-            system.keep(active)
-    return _descend(end, batch, active, _first(batch, zero, start), target, max_iter, system)
+    least = threshold(norms(zero.g), zero.mean_square, 1.0, order=1)
+    off = ~(least <= risk.rho * (1 + AT_THRESHOLD))
+
+    def moved(index: Array) -> Minima:
+        some, near = risk.columns(index), None if start is None else start.columns(index)
+        first = _first(some, zero.columns(index), near)
+        end = descend(some, first, target[index], max_iter)
+        x, w, lipschitz = end.point, end.point.w, risk.data.loss.lipschitz
+        # Lip may be infinite where delta = 0
+        lam = np.array([lipschitz * each if each > 0 else 0.0 for each in w.tolist()])
+        mean_loss = x.objective - some.rho * w
+        return Minima(x.theta, x.b, lam, x.objective, mean_loss, end.gap, end.n_iter, x.slope)
+
+    return zero.unless(off, risk.data, moved)
 
 
-def _descend(
-    end: Minimum,
-    batch: Batch,
-    active: Array,
-    p: Points,
-    target: Array,
-    max_iter: int,
-    system: NewtonSystem | None,
-) -> Minimum:
-    """Write the minima of the problems ``active`` into ``end``, from the points p."""
-    system = (system or NewtonSystem.over(batch.design)).retried()
-    value = batch.objective(p)
-    gap = value
-    for n_iter in range(1, max_iter + 1):
-        system.update(batch, p)
-        step, db, dz = system.step(batch, p)
-        descent = system.slope_along(batch, p, step, db, dz)
-        new, objective = _line_search(batch, p, value, step, db, dz, descent)
-        # far off a bound proves nothing yet
-        expected = np.where(
-            system.fresh, QUADRATIC * descent**2 / value, system.expected_gap(batch.rho, p.w)
-        )
-        near = (expected <= HOPE * target) | (n_iter == max_iter)
-        if near.any():
-            certified = np.maximum(objective - batch.lower_bound(new), 0.0)
-            # a problem must not depend on its company
-            gap = np.where(near, np.minimum(gap, certified), gap)
-        moved = _largest(new.theta - p.theta) > STILL * _largest(p.theta)
-        # an old matrix can end the steps: try the one of this point first
-        over = (gap <= target) | (~moved & system.fresh) | (n_iter == max_iter)
-        system.discard(~(moved | over))
-        if over.any():
-            end.store(active[over], new.columns(over), objective[over], gap[over], n_iter)
-            if over.all():
-                break
-            keep = ~over
-            active, target, gap = active[keep], target[keep], gap[keep]
-            objective = objective[keep]
-            batch, new = batch.columns(keep), new.columns(keep)
-            system.keep(keep)
-        p, value = new, objective
-    return end
-
-
-def _first(batch: Batch, zero: Zero, start: Start | None) -> Points:
+def _first(risk: PenalisedRisk, zero: Zero, start: Start | None) -> Points:
     """Return the start, or where it is no better than zero the best along -g, as a model goes.
 
     From F(start) < F(0) no descent ends in theta = 0, where F has no derivative.
     """
     if start is None:
-        return batch.at(*_along_gradient(batch, zero))
-    theta, b = start[:2]
-    warm = batch.at(*start)
-    good = (_largest(theta) > 0) & (batch.objective(warm) < batch.mean(zero.points.value))
-    if good.all():
+        return risk.at(*_along_gradient(risk, zero))
+    warm = risk.at(start.theta, start.b)
+    cold = np.flatnonzero(~(start.theta.any(axis=0) & (warm.objective < zero.risk)))
+    if not len(cold):
         return warm
-    cold = _along_gradient(batch, zero)
-    z = namespace(warm.z).where(beside(good, warm.z), warm.z, cold[2])
-    return batch.at(np.where(good, theta, cold[0]), np.where(good, b, cold[1]), z)
+    some = risk.columns(cold)
+    return warm.replaced(cold, some.at(*_along_gradient(some, zero.columns(cold))))
 
 
-def _along_gradient(batch: Batch, zero: Zero) -> tuple[Array, Array, Array]:
+def _along_gradient(risk: PenalisedRisk, zero: Zero) -> tuple[Array, Array, Array]:
     """Return theta, b and the scores of the minimiser of the quadratic model along -g."""
     steepness = norms(zero.g)
     u = -zero.g / steepness
-    z = batch.design.scores(u)
+    z = risk.data.rows.scores(u)
     # the rows are centred on a mean that need not be that of these weights
-    shift = batch.mean(z) if batch.fit_intercept else 0.0 * steepness
+    shift = risk.data.mean(z) if risk.data.fit_intercept else 0.0 * steepness
     spread = z - factor_of(shift, z)
-    bend = batch.mean(zero.points.curvature * spread**2)
-    length = length_along_gradient(steepness, batch.rho, bend, batch.mean(spread**2) ** 0.5)
-    b = zero.points.b - length * shift
+    bend = risk.data.mean(zero.curvature * spread**2)
+    length = length_along_gradient(steepness, risk.rho, bend, risk.data.mean(spread**2) ** 0.5)
+    b = zero.b - length * shift
     return length * u, b, factor_of(length, z) * z + factor_of(b, z)
 
 
@@ -380,163 +650,34 @@ def length_along_gradient(steepness: Any, rho: Any, bend: Any, spread: Any) -> A
     return (steepness - rho) / np.maximum(bend, np.maximum(least, TINY))
 
 
-def _line_search(
-    batch: Batch,
-    p: Points,
-    objective: Array,
-    step: Array,
-    db: Array,
-    dz: Array,
-    descent: Array,
-) -> tuple[Points, Array]:
-    """Return the points after the longest of the steps 1, 1/2, 1/4, ... that descends, and F.
-
-    ``objective`` is that at p, ``descent`` its derivative along the step.
-    """
-    length = np.ones_like(objective)
-    for attempt in range(HALVINGS):
-        z = p.z + factor_of(length, dz) * dz
-        new = batch.at(p.theta + length * step, p.b + length * db, z)
-        value = batch.objective(new)
-        allowed = objective + ARMIJO * length * descent + ROUNDING * abs(objective)
-        short = ~(value <= allowed)
-        if not short.any():
-            break
-        length = np.where(short, length / 2 if attempt < HALVINGS - 2 else 0.0, length)
-    return new, value
-
-
-class NewtonSystem:
-    """The Newton system of (theta, b) with the intercept eliminated,
-
-    (H - hh'/m + (rho/w)(I - uu')) step = -(g + rho u) + h s/m,
-
-    H = Z'(pi D)Z, h = Z'(pi D), m = sum pi D at the curvatures D of when it was last renewed,
-    g = Z'(pi a), s = sum pi a at the current point, u = theta/w. Each problem of a batch is
-    renewed by its own need, so that its steps do not depend on its company; problems that are
-    folds of each other begin with the matrix of the first (``shared``). Above ``DENSE_UP_TO``
-    columns the matrix is not formed (``RowSystem``).
-    """
-
-    H: Array
-    h: Array
-    g: Array
-    s: Array
-    mass: Array
-
-    def __init__(self, contraction: float = CONTRACTION, shared: bool = False) -> None:
-        self.contraction = contraction
-        self.shared = shared
-        self.residual: Array = np.zeros(0)
-        self.fresh: Array = np.zeros(0, dtype=bool)
-        # by which the last step shrank the gradient
-        self.rate: Array = np.zeros(0)
-
-    @classmethod
-    def over(cls, design: Rows) -> NewtonSystem:
-        """Return that of problems over some rows, renewed more often where that is cheap."""
-        cheap = design.n * design.d**2 <= CHEAP_UP_TO
-        return cls(CHEAP_CONTRACTION if cheap else CONTRACTION)
-
-    def retried(self) -> NewtonSystem:
-        """Try the matrix, if there is one, on the next problem: its first step is the test."""
-        self.residual = np.full_like(self.residual, np.inf)
-        return self
-
-    def discard(self, some: Array) -> None:
-        """Have the matrices of some problems renewed at the next update."""
-        self.residual = np.where(some, -1.0, self.residual)
-
-    def keep(self, index: Array) -> None:
-        """Forget the problems outside ``index``."""
-        self.residual = self.residual[index]
-        if self.H.shape[1]:
-            self.H, self.h, self.mass = pick(self.H, index), self.h[:, index], self.mass[index]
-
-    def update(self, batch: Batch, p: Points) -> None:
-        """Take the gradient at p, and the matrix too unless the old one did well enough."""
-        self.s = batch.mean(p.slope)
-        if batch.design.d > DENSE_UP_TO:
-            self.H = np.empty((len(self.s), 0, 0))
-            self.residual, self.rate = 0.0 * self.s, 0.0 * self.s
-            self.fresh = np.ones(len(self.s), dtype=bool)
-            return
-        self.g = batch.design.adjoint(batch.weights * p.slope)
-        residual = norms(self.g + batch.rho * (p.theta / p.w))
-        # the same matrix contracts the gradient about as much again
-        known = len(self.residual) > 0
-        self.fresh = residual > self.contraction * self.residual if known else residual >= 0
-        if self.shared and not known:
-            one = np.zeros(1, dtype=int)
-            H, h, mass = _matrices(batch.columns(one), p.columns(one))
-            self.H, self.h = batch.design.lent(numpy(H[0]), h[:, 0], len(residual))
-            self.H, self.mass = beside(self.H, H), np.repeat(mass, len(residual))
-        elif self.fresh.all():
-            self.H, self.h, self.mass = _matrices(batch, p)
-        elif self.fresh.any():
-            new = self.fresh
-            H, self.h[:, new], self.mass[new] = _matrices(batch.columns(new), p.columns(new))
-            self.H[beside(new, self.H)] = beside(numpy(H), self.H)
-        self.rate = np.full(len(residual), self.contraction)
-        if known:
-            measured = residual / np.maximum(self.residual, TINY)
-            self.rate = np.where(self.residual < np.inf, np.minimum(measured, 1.0), self.rate)
-        self.residual = residual
-
-    def expected_gap(self, rho: Array, w: Array) -> Array:
-        """Return the gap of a gradient e that is as much shorter as the last step made it.
-
-        It is |e|^2 w/(2 rho), and |e| w without a penalty.
-        """
-        size = self.rate * self.residual
-        return np.where(rho > 0, size**2 * w / (2 * np.where(rho > 0, rho, 1.0)), size * w)
-
-    def step(self, batch: Batch, p: Points) -> tuple[Array, Array, Array]:
-        """Return the step in theta (d, B), that of the intercept, and what it adds to scores."""
-        s = self.s * batch.fit_intercept
-        if batch.design.d > DENSE_UP_TO:
-            return _by_products(batch, p, s)
-        u, H = p.theta / p.w, self.H
-        rhs = self.h * (s / self.mass) - self.g - batch.rho * u
-        step = numpy(solve_stiffened(H, *(beside(part, H) for part in (batch.rho / p.w, u, rhs))))
-        db = -(s + dots(self.h, step)) / self.mass * batch.fit_intercept
-        return step, db, batch.design.scores(step) + factor_of(db, batch.y)
-
-    def slope_along(self, batch: Batch, p: Points, step: Array, db: Array, dz: Array) -> Array:
-        """Return the derivative of F along a step."""
-        penalty = batch.rho * dots(p.theta / p.w, step)
-        if batch.design.d > DENSE_UP_TO:
-            return batch.mean(p.slope * dz) + penalty
-        return dots(self.g, step) + self.s * db + penalty
-
-
-def _matrices(batch: Batch, p: Points) -> tuple[Array, Array, Array]:
-    """Return H - hh'/m, h and m at the curvatures of p; H, where it is large, beside the rows."""
-    D = batch.weights * p.curvature
+def _matrices(risk: PenalisedRisk, x: Points) -> Matrices:
+    """Return the matrices at the curvatures of x; H, where it is large, beside the rows."""
+    D = risk.data.weights * x.curvature
     m = np.maximum(numpy(D.sum(axis=0)), TINY)
-    H, h = batch.design.moments(D)
-    if batch.fit_intercept:
-        H = _eliminated(H, h, m, batch, batch.rho / p.w)
+    H, h = risk.data.rows.moments(D)
+    if risk.data.fit_intercept:
+        H = _eliminated(H, h, m, risk.data.rows, risk.rho / x.w)
     B, d = H.shape[:2]
-    return H if B * d**3 <= ON_HOST_UP_TO else beside(H, D), h * batch.fit_intercept, m
+    return Matrices(
+        H if B * d**3 <= ON_HOST_UP_TO else beside(H, D), h * risk.data.fit_intercept, m
+    )
 
 
-def _eliminated(H: Array, h: Array, m: Array, batch: Batch, stiffness: Array) -> Array:
+def _eliminated(H: Array, h: Array, m: Array, rows: Rows, stiffness: Array) -> Array:
     """Return H - hh'/m; columns that are constant, so intercepts themselves, are kept apart.
 
     Of such a column only rounding is left. Where the stiffness is more than that, it alone draws
     the coefficient to 0; else the inverse would be anything, and the column's own square, before
     the centre was subtracted, leaves the coefficient where it is.
     """
-    design = batch.design
     left = H - np.einsum("ib,jb->bij", h / m, h)
     centred = np.einsum("bii->bi", H)
-    rounding = m[:, None] * design.rounding + design.n * np.finfo(float).eps * centred
+    rounding = m[:, None] * rows.rounding + rows.n * np.finfo(float).eps * centred
     constant = np.einsum("bii->bi", left) <= rounding
     if not constant.any():
         return left
     apart = constant[:, :, None] | constant[:, None, :]
-    square = np.abs(centred) + m[:, None] * design.offset**2
+    square = np.abs(centred) + m[:, None] * rows.offset**2
     loose = constant & (stiffness[:, None] <= rounding)
     alone = np.where(loose, square, 0.0)[:, :, None] * np.eye(H.shape[1])
     return np.where(apart, alone, left)
@@ -553,110 +694,42 @@ def solve_stiffened(H: Array, stiffness: Array, u: Array, rhs: Array) -> Array:
     return positive_solved(A, rhs.T[:, :, None])[:, :, 0].T
 
 
-def _by_products(batch: Batch, p: Points, s: Array) -> tuple[Array, Array, Array]:
-    """Return what ``NewtonSystem.step`` does, from products with Z only.
+def _by_products(risk: PenalisedRisk, x: Points, s: Array) -> tuple[Array, Array, Array]:
+    """Return the Newton step, that of the intercept and of the scores, by conjugate gradients.
 
-    With an intercept sparse rows X need no centre c: Z'p = X'p - c 1'p = X'p for p with sum zero,
-    as (D - DD'/m)q has.
+    Only products with the rows are needed. A gradient ends at rho u: rho is its unit, if there is
+    one.
     """
-    centreless = batch.fit_intercept and batch.design.sparse
-    rows = batch.design.uncentred if centreless else batch.design
-    D = _by_columns(batch.weights * p.curvature)
+    rows, D = risk.data.rows, risk.data.weights * x.curvature
     mass = np.maximum(numpy(D.sum(axis=0)), TINY)
-    inverse_mass = batch.fit_intercept / mass
-    u = _by_columns(p.theta / p.w)
-    along = _by_columns((p.z - factor_of(p.b, p.z)) / factor_of(p.w, p.z))
+    inverse_mass = risk.data.fit_intercept / mass
+    u, stiffness = x.theta / x.w, risk.rho / x.w
+
+    def applied(v: Array, z: Array) -> Array:
+        curved = D * (z - factor_of(dots(D, z) * inverse_mass, z))
+        across = v - dots(u, v) * u
+        return rows.adjoint(curved) + stiffness * across + SOFT_RIDGE * v
+
     # g - h s/m = Z'(pi a - D s/m)
-    balanced = batch.weights * p.slope - factor_of(s / mass, D) * D
-    system = RowSystem(rows, D, inverse_mass, batch.rho / p.w, along)
-    x = system.solve(-balanced, -batch.rho, batch.rho)
-    step = rows.adjoint(x.p)
-    # slopes sum to zero after the step: s + D'(Z step) + m db = 0, whatever is the centre
-    db = -(s + dots(D, x.z)) * inverse_mass
-    dz = x.z + factor_of(db, x.z)
-    if centreless:
-        # the move along u was scored with the centre
-        db = db + batch.design.shift(step)
-    return step + x.c * u, db, dz
-
-
-def _by_columns(v: Array) -> Array:
-    """Return an array whose columns are contiguous; one on a device has one column only."""
-    return np.asfortranarray(v) if isinstance(v, np.ndarray) else v
-
-
-@dataclass(eq=False)
-class Vector:
-    """v = Z'p + cu of every problem, p (n, B), c (B,), with its scores ``z`` = Zv and u'v."""
-
-    p: Array
-    c: Array
-    z: Array
-    along: Array
-
-    def plus(self, length: Array, other: Vector) -> None:
-        """Add a multiple of another vector."""
-        there = factor_of(length, other.p)
-        self.p += there * other.p
-        self.c += length * other.c
-        self.z += there * other.z
-        self.along += length * other.along
-
-    def inner(self, p: Array, c: Array) -> Array:
-        """Return (Z'p + cu)'v."""
-        return dots(p, self.z) + c * self.along
-
-
-@dataclass(eq=False)
-class RowSystem:
-    """A = Z'(D - DD'/m)Z + s(I - uu'), one for every problem of a batch.
-
-    ``along`` is Zu. A maps vectors Z'p + cu to such vectors, so that none with an entry per column
-    is needed but on the way from p to ZZ'p. With an intercept all p have sum zero, and so has what
-    A makes of them: rows may then be taken without their centre. Without one 1/m is 0.
-    """
-
-    rows: Rows
-    D: Array
-    inverse_mass: Array
-    stiffness: Array
-    along: Array
-
-    def vector(self, p: Array, c: Array) -> Vector:
-        """Return Z'p + cu with its scores."""
-        z = self.rows.scores(self.rows.adjoint(p))
-        z += factor_of(c, z) * self.along
-        return Vector(p, c, z, dots(self.along, p) + c)
-
-    def apply(self, v: Vector) -> tuple[Array, Array]:
-        """Return A v as p and c."""
-        stiff = self.stiffness + SOFT_RIDGE
-        p = self.D * (v.z - factor_of(dots(self.D, v.z) * self.inverse_mass, v.z))
-        p += factor_of(stiff, v.p) * v.p
-        return p, stiff * v.c - self.stiffness * v.along
-
-    def solve(self, p: Array, c: Array, rho: Array) -> Vector:
-        """Return x with |A x - r| small beside r = Z'p + cu, or where the steps end.
-
-        A gradient ends at rho u: rho is its unit, if there is one. A problem that has ended stays
-        as it is.
-        """
-        r = self.vector(p, c)
-        square = r.inner(r.p, r.c)
-        rtol = CG_RTOL * np.minimum(1.0, np.sqrt(np.sqrt(square) / np.where(rho > 0, rho, 1.0)))
-        goal = rtol**2 * square
-        x = Vector(0.0 * r.p, 0.0 * r.c, 0.0 * r.z, 0.0 * r.along)
-        direction = Vector(*(copied(part) for part in (r.p, r.c, r.z, r.along)))
-        for _ in range(CG_STEPS):
-            going = square > goal
-            if not going.any():
-                break
-            image = self.apply(direction)
-            length = square / np.where(going, direction.inner(*image), np.inf)
-            x.plus(length, direction)
-            r = self.vector(r.p - factor_of(length, r.p) * image[0], r.c - length * image[1])
-            before, square = square, r.inner(r.p, r.c)
-            share, old = square / np.where(going, before, np.inf), direction
-            direction = Vector(*(copied(part) for part in (r.p, r.c, r.z, r.along)))
-            direction.plus(share, old)
-        return x
+    balanced = risk.data.weights * x.slope - factor_of(s / mass, D) * D
+    r = -rows.adjoint(balanced) - risk.rho * u
+    square = dots(r, r)
+    unit = np.where(risk.rho > 0, risk.rho, 1.0)
+    goal = CG_RTOL**2 * np.minimum(1.0, np.sqrt(square) / unit) * square
+    step, dz, direction = np.zeros_like(r), 0.0 * x.z, r
+    for _ in range(CG_STEPS):
+        # a problem that has ended stays as it is
+        going = square > goal
+        if not going.any():
+            break
+        z = rows.scores(direction)
+        image = applied(direction, z)
+        length = square / np.where(going, dots(direction, image), np.inf)
+        step = step + length * direction
+        dz = dz + factor_of(length, z) * z
+        r = r - length * image
+        before, square = square, dots(r, r)
+        direction = r + square / np.where(going, before, np.inf) * direction
+    # slopes sum to zero after the step: s + D'(Z step) + m db = 0
+    db = -(s + dots(D, dz)) * inverse_mass
+    return step, db, dz + factor_of(db, dz)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,6 @@ from ...arrays import (
     namespace,
     numpy,
     pick_columns,
-    set_columns,
 )
 from ...duality import (
     Atoms,
@@ -40,11 +39,27 @@ from ...duality import (
     first_multipliers,
     lower_bound,
     move_derivatives,
+    threshold,
 )
 from ...duality.chain import TINY
 from ...duality.ties import Padded, TieModels, shares_of, solve_each, times
 from ...losses import Loss
 from ...losses.base import Inner
+from . import order_one
+from .order_one import SHARP as SHARP
+from .order_one import STILL as STILL
+from .order_one import (
+    Batch,
+    Minima,
+    NewtonSystem,
+    PenalisedRisk,
+    Start,
+    WeightedRows,
+    Zero,
+    is_every,
+    norms,
+)
+from .order_one import Progress as Progress
 
 Array = NDArray[Any]
 
@@ -58,36 +73,20 @@ LAST = 1e-6
 FLAT = 1e-13
 #: The share of the budget that a first guess of lam is taken to spend at least.
 LEAST_SPENT = 1e-6
-#: The least bend of the inner problem, relative to lam, in an exact step.
-SHARP = 1e-12
-#: The same in a step that follows one without progress, as where two branches part.
-BLUNT = 0.2
-#: Progress below this share of what is left asks for a blunt step.
-PROGRESS = 0.1
-#: A decrease below this share of what is left is none.
-STALL = 1e-4
-#: Steps in a row without a decrease after which a problem is left as it is.
-PATIENCE = 4
-#: A decrease below this share of the objective is rounding.
-STILL = 1e-15
-#: The share of the predicted decrease that a step must bring.
-ARMIJO = 1e-4
-#: Halvings of a step at most.
-HALVINGS = 50
-#: How many of them are tried at a time at first, then twice as many each time.
-AT_ONCE = 4
-#: Scores up to which several are tried at a time.
-FEW = 10_000
-#: After steps that promise more than this times the root of target times F no bound is sought.
-HOPE = 10.0
 #: The share of the way to w^2/lam = 0 that a step may go.
 WAY = 0.9
+#: The gap, relative to the constant model's risk, to which a starting point is solved.
+ROUGH_TOL = 1e-3
+#: Newton steps to a starting point.
+ROUGH_STEPS = 50
+#: A penalty this close to the zero model's threshold still gives a start off zero.
+BELOW_THRESHOLD = 0.99
 #: Fits whose target, relative to the objective, is below this get lam alone minimised at the end.
 ROUGH_FIT = 1e-5
 
 
 @dataclass(frozen=True, eq=False)
-class JointPoint:
+class JointPoint(Batch):
     """Triples (theta, b, lam), one column per problem, the scores z and the branches of each row.
 
     ``value`` and ``shift`` of the branches have shape (k, n, B), as have ``slope`` and
@@ -115,26 +114,22 @@ class JointPoint:
             return only
         return namespace(part).where(self.value[0] >= self.value[1], part[0], part[1])
 
-    def columns(self, index: Array) -> JointPoint:
-        """Return some of the problems, ``index`` in their order or with repetitions."""
-        if _every(index, len(self.b)):
-            return self
-        return JointPoint(*(pick_columns(part, index) for part in vars(self).values()))
+    @classmethod
+    def joined(cls, parts: list[JointPoint], index: list[Array]) -> JointPoint:
+        """Return the problems of several batches, all with as many branches as one of them."""
+        k = max(len(part.value) for part in parts)
+        return super().joined([part._with_branches(k) for part in parts], index)
 
-    def replaced(self, index: Array, other: JointPoint) -> JointPoint:
-        """Return the points with those of some problems, in their order, replaced."""
-        if not len(other.b):
+    def _with_branches(self, k: int) -> JointPoint:
+        """Return the points with k branches: a new one is a copy of the first, of no value."""
+        if len(self.value) == k:
             return self
-        if _every(index, len(self.b)):
-            return other
-        k = max(len(self.value), len(other.value))
-        parts = {}
-        for (name, mine), theirs in zip(vars(self).items(), vars(other).values(), strict=True):
-            missing = -np.inf if name == "value" else None
-            part = copied(_branches(mine, k, missing))
-            set_columns(part, index, _branches(theirs, k, missing))
-            parts[name] = part
-        return JointPoint(**parts)
+        xp = namespace(self.value)
+        new = {"value": xp.concat([self.value, xp.full_like(self.value[:1], -np.inf)])}
+        for name in ("shift", "slope", "curvature"):
+            part = getattr(self, name)
+            new[name] = xp.concat([part, part[:1]])
+        return replace(self, **new)
 
     def with_duals(self, dual: Array) -> JointPoint:
         """Return the points with the shares that have the mean slopes ``dual``, nan if unknown."""
@@ -152,16 +147,6 @@ class JointPoint:
         # without a weight any share will do
         first = xp.where(self.two, self.p, as_float(xp.isfinite(self.value[0])))
         return xp.stack([first, 1 - first])
-
-
-def _branches(part: Array, k: int, missing: float | None) -> Array:
-    """Return an array of branches (., n, B) with k of them, a copy or ``missing`` for a new one."""
-    if part.ndim < 3 or len(part) == k:
-        return part
-    xp = namespace(part)
-    new = part[:1] if missing is None else xp.full_like(part[:1], missing)
-    extended: Array = xp.concat([part, new])
-    return extended
 
 
 @dataclass(frozen=True, eq=False)
@@ -233,61 +218,29 @@ class Curve:
 
     def low_enough(self, objective: Array, length: Array) -> Array:
         """Whether values after a share of the moves are lower by a part of what it promises."""
-        F = self.x.objective
-        low: Array = objective <= F + ARMIJO * length * self.descent + STILL * np.abs(F)
-        return low
-
-
-@dataclass(eq=False)
-class Progress:
-    """How B descents go: the bounds so far, steps without a decrease, the bend of the next step."""
-
-    target: Array
-    lower: Array
-    gap: Array
-    stalls: Array
-    floor: Array
-
-    @classmethod
-    def begun(cls, target: Array) -> Progress:
-        """Return that of descents that have not begun."""
-        B = len(target)
-        stalls = np.zeros(B, dtype=int)
-        return cls(target, np.zeros(B), np.full(B, np.inf), stalls, np.full(B, SHARP))
-
-    def wants_bound(self, F: Array, fall: Array, descent: Array) -> bool:
-        """Whether a bound may prove something: far off none does, as Newton squares the gap."""
-        hopeless = -descent > HOPE * (self.target * F) ** 0.5
-        return not bool((hopeless & (fall > STALL * -descent)).all())
-
-    def over(self, F: Array, fall: Array, descent: Array) -> Array:
-        """Take note of a step to the values F, and return which descents are at their end."""
-        self.gap = np.maximum(F - self.lower, 0.0)
-        # without a bound the gap says nothing: then what the model promised
-        left = np.where(self.lower > 0, self.gap, -descent)
-        self.stalls = np.where(fall <= STALL * left + STILL * F, self.stalls + 1, 0)
-        # where progress is small beside what is left the model is too stiff
-        stiff = (fall < PROGRESS * left) & (self.floor == SHARP)
-        self.floor = np.where(stiff, BLUNT, SHARP)
-        return np.asarray((self.gap <= self.target) | (self.stalls >= PATIENCE))
-
-    def columns(self, index: Array) -> Progress:
-        """Return those of some problems."""
-        return Progress(*(part[index] for part in vars(self).values()))
+        return order_one.low_enough(self.x.objective, objective, length, self.descent)
 
 
 @dataclass(frozen=True, eq=False)
 class JointObjective:
     """The objective of some problems over the same rows: evaluation, model of a step, bound."""
 
+    kinks: ClassVar[bool] = True
+
     rows: DualRows
     loss: Loss
 
     def columns(self, index: Array) -> JointObjective:
         """Return some of the problems, ``index`` in their order or with repetitions."""
-        if _every(index, len(self.rows.delta)):
+        if is_every(index, len(self.rows.delta)):
             return self
         return replace(self, rows=self.rows.columns(index))
+
+    @property
+    def data(self) -> WeightedRows:
+        """The rows with their weights."""
+        rows = self.rows
+        return WeightedRows(rows.design, rows.y, rows.weights, self.loss, rows.fit_intercept)
 
     @cached_property
     def _targets(self) -> Array:
@@ -364,17 +317,24 @@ class JointObjective:
         ties = Ties(tied, places.index, places.held, difference, J, shares)
         return StepModel(gradient, hessian, ties)
 
-    def shared(self, x: JointPoint, floor: Array) -> tuple[JointPoint, Array, Array]:
-        """Return the points with the shares of their models, the moves and the slopes along."""
+    @property
+    def rate(self) -> Array:
+        """Steps are exact."""
+        return np.zeros_like(self.rows.delta)
+
+    def line(self, x: JointPoint, floor: Array) -> JointLine:
+        """Return the lines of the next moves, from the points with the shares of their models."""
         model = self.model(x, floor)
         move, descent, shares = model.minimise()
-        if model.ties is None or shares is None:
-            return x, move, descent
-        p, ties = copied(x.p), model.ties
-        t, r = np.nonzero(ties.held)
-        at = (beside(ties.index[t, r], p), beside(ties.problem[t], p))
-        p[at] = beside(shares[t, r], p)
-        return replace(x, p=p), move, descent
+        if model.ties is not None and shares is not None:
+            p, ties = copied(x.p), model.ties
+            t, r = np.nonzero(ties.held)
+            at = (beside(ties.index[t, r], p), beside(ties.problem[t], p))
+            p[at] = beside(shares[t, r], p)
+            x = replace(x, p=p)
+        d = len(x.theta)
+        dz = self.rows.design.scores(move[:, :d].T) + beside(move[:, d], x.z)
+        return JointLine(self, x, move, descent, dz)
 
     def branch_differences(self, x: JointPoint, tied: Padded) -> tuple[Array, Array]:
         """Return pi (psi_1 - psi_2) of the ``tied`` rows of every problem, and its gradients.
@@ -424,7 +384,7 @@ class JointObjective:
             lam = np.asarray(best_multipliers(*sample, old.lam, FINE).lam)
             searched = self.columns(rest).at(old.theta, old.b, lam, old.z, old)
             new = new.replaced(rest, searched)
-        lower = new.objective <= x.objective
+        lower = np.flatnonzero(new.objective <= x.objective)
         return x.replaced(lower, new.columns(lower))
 
     def _multiplier_step(self, x: JointPoint) -> Array:
@@ -461,95 +421,101 @@ class JointObjective:
         order = np.argsort(kink, axis=1)
         return np.take_along_axis(kink, order, 1).T, np.take_along_axis(jump, order, 1).T
 
-    def advance(self, x: JointPoint, move: Array, descent: Array) -> JointPoint:
-        """Return the next points, by the longest of the steps 1, 1/2, ... that descends, or x."""
-        line = _Line(self, x, move, descent)
-        new = line.at(line.curve.longest)
-        left = np.flatnonzero(~line.curve.low_enough(new.objective, line.curve.longest))
-        tried, at_once = 0, AT_ONCE
-        while len(left) and tried < HALVINGS:
-            B = len(left)
-            at_once = max(1, min(at_once, FEW // (len(x.z) * B), HALVINGS - tried))
-            again = np.tile(left, at_once)
-            line = _Line(self.columns(again), x.columns(again), move[again], descent[again])
-            halvings = np.repeat(np.arange(tried, tried + at_once) + 1.0, B)
-            length = line.curve.longest * 0.5**halvings
-            near = line.at(length)
-            low = line.curve.low_enough(near.objective, length)
-            lowest = np.where(low, near.objective, np.inf).reshape(at_once, B).argmin(axis=0)
-            pick = lowest * B + np.arange(B)
-            good = low[pick]
-            new = new.replaced(left[good], near.columns(pick[good]))
-            left = left[~good]
-            tried, at_once = tried + at_once, 2 * at_once
-        return new.replaced(left, x.columns(left)) if len(left) else new
 
+@dataclass(frozen=True, eq=False)
+class JointLine:
+    """The points of some problems along moves (B, d + 2), which add dz to the scores."""
 
-class _Line:
-    """The points of some problems along moves."""
+    objective: JointObjective
+    x: JointPoint
+    move: Array
+    descent: Array
+    dz: Array
 
-    def __init__(self, objective: JointObjective, x: JointPoint, move: Array, descent: Array):
-        self.objective, self.x = objective, x
-        self.curve = Curve(x, move, descent, objective.rows.dual_norm.product)
-        scores = objective.rows.design.scores(self.curve.dtheta)
-        self.dz = scores + beside(self.curve.db, x.z)
+    @cached_property
+    def curve(self) -> Curve:
+        """The places along the moves."""
+        return Curve(self.x, self.move, self.descent, self.objective.rows.dual_norm.product)
+
+    @property
+    def longest(self) -> Array:
+        """The share of a move that may be tried."""
+        return self.curve.longest
 
     def at(self, length: Array) -> JointPoint:
         """Return the points after a share (B,) of the moves."""
         z = self.x.z + beside(length, self.x.z) * self.dz
         return self.objective.at(*self.curve.at(length), z, self.x)
 
-
-@dataclass(eq=False)
-class JointMinimum:
-    """The last points of a descent and their certificates, one column per problem."""
-
-    theta: Array
-    b: Array
-    lam: Array
-    objective: Array
-    gap: Array
-    n_iter: Array
-    dual: Array
+    def columns(self, index: Array) -> JointLine:
+        """Return the lines of some problems."""
+        return JointLine(
+            self.objective.columns(index),
+            self.x.columns(index),
+            self.move[index],
+            self.descent[index],
+            pick_columns(self.dz, index),
+        )
 
 
-def descend(objective: JointObjective, x: JointPoint, target: Array, max_iter: int) -> JointMinimum:
+def minimise(
+    objective: JointObjective, zero: Zero, target: Array, max_iter: int, start: Start | None = None
+) -> Minima:
+    """Minimise each problem until its gap is at most ``target`` (B,), from ``start`` if given."""
+    rows, loss = objective.rows, objective.loss
+    off = rows.delta < threshold(norms(zero.g), zero.mean_square, loss.lipschitz, order=2)
+
+    def moved(index: Array) -> Minima:
+        some, flat, goal = objective.columns(index), zero.columns(index), target[index]
+        if start is None:
+            return descend(some, _cold(some, flat), goal, max_iter)
+        minima = descend(some, _warm(some, flat, start.columns(index)), goal, max_iter)
+        failed = np.flatnonzero(minima.gap > goal)
+        if not len(failed):
+            return minima
+        # a warm start may sit on a kink: solve again from afar
+        part = some.columns(failed)
+        again = descend(part, _cold(part, flat.columns(failed)), goal[failed], max_iter)
+        better = np.flatnonzero(again.objective < minima.objective[failed])
+        return minima.replaced(failed[better], again.columns(better))
+
+    return zero.unless(off, objective.data, moved)
+
+
+def _cold(objective: JointObjective, zero: Zero) -> JointPoint:
+    """Return the minimisers of mean l + sqrt(delta) rms(l') w with rms(l') as at theta = 0."""
+    rows, B = objective.rows, len(zero.b)
+    steep = norms(zero.g)
+    rho = np.minimum(np.sqrt(rows.delta * zero.mean_square), BELOW_THRESHOLD * steep)
+    risk = PenalisedRisk(objective.data, rho, NewtonSystem(B), np.arange(B))
+    near = order_one.minimise(risk, zero, ROUGH_TOL * zero.risk, ROUGH_STEPS)
+    return objective.start(near.theta, near.b)
+
+
+def _warm(objective: JointObjective, zero: Zero, start: Start) -> JointPoint:
+    """Return the starts, or where one is at theta = 0 the cold ones."""
+    x = objective.start(start.theta, start.b)
+    cold = np.flatnonzero(~start.theta.any(axis=0))
+    if len(cold):
+        x = x.replaced(cold, _cold(objective.columns(cold), zero.columns(cold)))
+    return x if start.dual is None else x.with_duals(start.dual)
+
+
+def descend(objective: JointObjective, x: JointPoint, target: Array, max_iter: int) -> Minima:
     """Minimise from x until each problem's gap is at most its ``target`` (B,)."""
-    everything, end, B = objective, x, len(x.b)
-    gap, steps = np.zeros(B), np.ones(B, dtype=int)
-    active, progress = np.arange(B), Progress.begun(target)
-    for n_iter in range(1, max_iter + 1):
-        x, move, descent = objective.shared(x, progress.floor)
-        new = objective.advance(x, move, descent)
-        fall = x.objective - new.objective
-        if n_iter == max_iter or progress.wants_bound(x.objective, fall, descent):
-            progress.lower = np.maximum(progress.lower, objective.lower_bound(new))
-        over = progress.over(new.objective, fall, descent) | (n_iter == max_iter)
-        x = new
-        if over.any():
-            done, keep = np.flatnonzero(over), np.flatnonzero(~over)
-            at = active[done]
-            end = end.replaced(at, x.columns(done))
-            gap[at], steps[at] = progress.gap[done], n_iter
-            if not len(keep):
-                break
-            objective, x, active = objective.columns(keep), x.columns(keep), active[keep]
-            progress = progress.columns(keep)
-    fine = np.flatnonzero(target < ROUGH_FIT * end.objective)
-    last = end
+    end = order_one.descend(objective, x, target, max_iter)
+    last: JointPoint = end.point
+    fine = np.flatnonzero(target < ROUGH_FIT * last.objective)
     if len(fine):
-        last = end.replaced(fine, everything.columns(fine).settled(end.columns(fine)))
-    gap = np.maximum(gap - (end.objective - last.objective), 0.0)
+        last = last.replaced(fine, objective.columns(fine).settled(last.columns(fine)))
+    gap = np.maximum(end.gap - (end.point.objective - last.objective), 0.0)
     # the mean slope of each row over its branches
     dual = (last.shares * last.slope).sum(axis=0)
-    return JointMinimum(last.theta, last.b, last.lam, last.objective, gap, steps, dual)
-
-
-def _every(index: Array, B: int) -> bool:
-    """Whether numbers in increasing order, or a mask, stand for all of B problems."""
-    if index.dtype == bool:
-        return bool(index.all())
-    return len(index) == B and bool((index == np.arange(B)).all())
+    mean_loss = column_sums(
+        objective.rows.weights, objective.loss.value(last.z, objective._targets)
+    )
+    parts = (last.theta, last.b, last.lam, last.objective, mean_loss, gap, end.n_iter, dual)
+    return Minima(*parts)
 
 
 def _each_row(v: Array, z: Array) -> Array:
