@@ -116,3 +116,15 @@ def test_two_classes_are_the_binary_model(rows):
     assert "the softmax model is the binary one" in found.message_
     with pytest.raises(ValueError, match="multi_class='multinomial' at order 2"):
         DROClassifier(**FINE, multi_class="multinomial", order=2).fit(chunks_of(X, y), None)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_plain_fit_starts_from_the_constant_model(rows, seed, monkeypatch):
+    # two rows of each class are in memory: their model is worse than a constant one
+    monkeypatch.setattr("otdro.solvers.streamed.stream.KEPT", 1)
+    monkeypatch.setattr("otdro.solvers.streamed.stream.OF_A_CLASS", 2)
+    X, y = rows[0], np.random.default_rng(seed).permutation(rows[1])
+    found = DROClassifier(cost="euclidean", delta=0.0, tol=1e-9).fit(chunks_of(X, y), None)
+    memory = DROClassifier(cost="euclidean", delta=0.0, tol=1e-9).fit(X, y)
+    assert found.gap_ <= 1e-8
+    assert_allclose(found.robust_risk_, memory.robust_risk_, rtol=0, atol=1e-8)

@@ -64,10 +64,18 @@ def solve(stream: Stream, ball: Ball, starts: list[Solution], solver: Exact) -> 
                 multiplier=start.multiplier * price,
             )
             task: Coordinates = kind(model, ball.cost.factor(), inside.delta)
-            target = solver.tol * model.constant.risk
+            target = solver.tol * model.constant[1]
             methods.append(task.solve(near, target, solver.max_iter))
         solved = together(stream.chunks, methods)
         if ball.order == 2 and ball.delta == 0:
             # the risk rises with the root of delta
             solved = [replace(s, multiplier=np.inf if s.coef.any() else 0.0) for s in solved]
-    return [replace(s, coef=s.coef / unit, multiplier=s.multiplier / price) for s in solved]
+    return [
+        replace(
+            solution,
+            coef=solution.coef / unit,
+            intercept=solution.intercept - solution.coef / unit @ stream.center,
+            multiplier=solution.multiplier / price,
+        )
+        for solution in solved
+    ]

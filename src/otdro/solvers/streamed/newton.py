@@ -15,20 +15,20 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import block_diag
 
 from ...chunks import Chunk, Chunks, Job, Sums
 from ...design import Design
-from ...duality import AT_THRESHOLD, threshold
+from ...duality import AT_THRESHOLD, ZeroModel, zero_model
 from ...duality.ties import solve_each
 from ...losses import Loss
 from ...problem import Solution
 from ...progress import logger
-from ..base import duality_gap
+from ..base import duality_gap, verdict
 from ..euclidean.order_one import length_along_gradient
 from .stream import Reading, Stream
 
@@ -115,7 +115,7 @@ def descend(task: Task, x: Any, target: float, max_iter: int) -> Passes:
 
 @dataclass(frozen=True, eq=False)
 class Coordinates:
-    """A stream in the coordinates of a cost: beta = L theta, L its factor (None: identity)."""
+    """A problem over a stream in the coordinates of its cost: beta = L theta, L its factor."""
 
     stream: Stream
     factor: Array | None
@@ -125,50 +125,53 @@ class Coordinates:
         """Return beta = L theta."""
         return theta if self.factor is None else self.factor @ theta
 
-    def drop(self, g: Array) -> Array:
-        """Return L'g."""
-        return g if self.factor is None else self.factor.T @ g
-
     def theta(self, coef: Array) -> Array:
         """Return theta with L theta = beta."""
         return coef if self.factor is None else np.linalg.solve(self.factor, coef)
 
+    @cached_property
+    def zero(self) -> ZeroModel:
+        """The best constant model of one score, whose slopes are the same in all of a class."""
+        rows = self.stream.class_rows()
+        design, [y] = Design(rows.X, self.factor), rows.ys
+        return zero_model(design, y, rows.weights, rows.loss, rows.fit_intercept)
+
+    @property
     def steepness(self) -> float:
-        """Return the norm of the gradient at beta = 0."""
-        return float(np.linalg.norm(self.drop(self.stream.constant.pull)))
+        """The norm of the gradient at beta = 0."""
+        return float(np.linalg.norm(self.zero.pull))
 
     def solve(self, start: Solution, target: float, max_iter: int) -> Passes:
-        """Minimise F from a solution nearby, in the unit of the stream."""
+        """Minimise F from a solution nearby; the solution is that of the rows of the blocks."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True, eq=False)
 class NewtonSums:
-    r"""Sums after a share of a step of (coef, b), and those of the dual point.
+    r"""Sums after a share of a step of (beta, b), and those of the dual point.
 
-    After the share: ``value`` :math:`\sum w\ell`, ``first`` :math:`\sum wat` and ``second``
-    :math:`\sum wDtt'`, t = (z, 1); ``conjugate`` :math:`\sum w\,\ell^*(\kappa(a + D\,dz))` with the
-    slopes and curvatures of the start and the changes dz of the whole step.
+    After the share: ``value`` :math:`\sum w\ell`, ``gradient`` :math:`\sum wat` and ``hessian``
+    :math:`\sum wDtt'`, t = (z, 1); ``dual`` :math:`-\sum w\,\ell^*(\kappa(a + D\,dz))` with the
+    slopes and curvatures of the start and the changes dz of the whole step. ``both`` (d + 1, 2)
+    are the model and the step.
     """
 
     reading: Reading
     loss: Loss
-    model: Array
-    step: Array
+    both: Array
     length: float
     kappa: float
 
     def __call__(self, chunk: Chunk) -> Sums:
         """Return the sums over a chunk."""
-        loss, side = self.loss, len(self.model)
-        both = np.column_stack([self.model, self.step])
-        value, conjugate = 0.0, 0.0
+        loss, both, side = self.loss, self.both, len(self.both)
+        value, dual = 0.0, 0.0
         first, second = np.zeros(side), np.zeros((side, side))
         for Z, y, w in self.reading.blocks(chunk, side):
             design = Design(Z)
             z, dz = np.ascontiguousarray(design.scores(both[:-1]).T) + both[-1][:, None]
             _, a, D = loss.evaluate(z, y)
-            conjugate += float(w @ loss.conjugate(self.kappa * (a + D * dz), y))
+            dual -= float(w @ loss.conjugate(self.kappa * (a + D * dz), y))
             if self.length > 0:
                 z = z + self.length * dz
             each, a, D = loss.evaluate(z, y)
@@ -179,52 +182,56 @@ class NewtonSums:
             second[:-1, :-1] += gram
             second[-1] += np.append(bend, D.sum())
         second[:-1, -1] = second[-1, :-1]
-        return {"value": value, "conjugate": conjugate, "first": first, "second": second}
+        return {"value": value, "dual": dual, "gradient": first, "hessian": second}
 
 
-class NewtonPoint(NamedTuple):
-    """A model (theta, b), its mean loss, F, the gradient and Newton matrix of the mean loss."""
+class Point(NamedTuple):
+    """A model, its mean loss, penalty norm and F, gradient and Newton matrix of the mean loss."""
 
     at: Array
     risk: float
+    norm: float
     value: float
     g: Array
     H: Array
     lower: float
 
-    @property
-    def w(self) -> float:
-        """The norm of theta."""
-        return float(np.linalg.norm(self.at[:-1]))
 
-
-class NewtonMove(NamedTuple):
-    """A step of (theta, b), the slope of F along it; ``scale`` makes slopes continued along it
+class Move(NamedTuple):
+    """A step of a model and the slope of F along it; ``scale`` makes slopes continued along it
     feasible, but for the ``price`` of their pull."""
 
     step: Array
     slope: float
     scale: float
     price: float
+    multipliers: Array | None = None
     longest: float = 1.0
 
 
-@dataclass(frozen=True, eq=False)
 class OrderOne(Coordinates):
-    """One problem of a smooth loss at order 1, or of delta = 0."""
+    """The mean loss plus rho times a norm, or delta = 0; here of one score: models (theta, b)."""
 
     @property
     def rho(self) -> float:
         """The penalty."""
         return self.delta * self.stream.loss.lipschitz if self.delta > 0 else 0.0
 
-    def model(self, at: Array) -> Array:
-        """Return (beta, b) of (theta, b)."""
-        return np.append(self.lift(at[:-1]), at[-1])
+    def norm(self, at: Array) -> float:
+        """Return |theta|."""
+        return float(np.linalg.norm(at[:-1]))
 
-    def step(self, x: NewtonPoint, accuracy: float, last: Any) -> NewtonMove:
+    def inside(self, coef: Array, intercept: Any) -> Array:
+        """Return (theta, b)."""
+        return np.append(self.theta(coef), intercept)
+
+    def outside(self, at: Array) -> tuple[Array, Any]:
+        """Return (beta, b)."""
+        return self.lift(at[:-1]), float(at[-1])
+
+    def step(self, x: Point, accuracy: float, last: Move | None) -> Move:
         """Return the Newton step."""
-        rho, w = self.rho, max(x.w, TINY)
+        rho, w = self.rho, max(x.norm, TINY)
         u = x.at[:-1] / w
         stiffened = x.H.copy()
         stiffened[:-1, :-1] += rho / w * (np.eye(len(u)) - np.outer(u, u))
@@ -236,85 +243,96 @@ class OrderOne(Coordinates):
         slope = float(gradient @ step)
         if rho == 0:
             # the pull is 0 to rounding only
-            return NewtonMove(step, slope, 1.0, size * x.w)
-        return NewtonMove(step, slope, min(1.0, rho / max(size, TINY)), 0.0)
+            return Move(step, slope, 1.0, size * x.norm)
+        return Move(step, slope, min(1.0, rho / max(size, TINY)), 0.0)
 
-    def after(self, x: NewtonPoint, move: NewtonMove, length: float) -> Passes:
-        """Return the point after a share of a move: one pass."""
-        stream, mass = self.stream, self.stream.total
-        sums = yield NewtonSums(
-            reading=stream.reading,
-            loss=stream.loss,
-            model=self.model(x.at),
-            step=self.model(move.step),
+    def job(self, at: Array, move: Move, length: float) -> Job:
+        """Return what a pass takes."""
+        both = np.column_stack([np.append(*self.outside(part)) for part in (at, move.step)])
+        return NewtonSums(
+            reading=self.stream.reading,
+            loss=self.stream.loss,
+            both=both,
             length=length,
             kappa=move.scale,
         )
-        at = x.at + length * move.step
-        g = np.append(self.drop(sums["first"][:-1]), sums["first"][-1]) / mass
-        H = sums["second"] / mass
+
+    def constant(self, target: float) -> tuple[Solution, bool]:
+        """Return the constant model with its gap, and whether it is optimal.
+
+        Its slopes, shrunk until they are feasible, are the dual point.
+        """
+        steep, zero = self.steepness, self.zero
+        optimal = bool(zero.threshold(steep, 1.0, order=1) <= self.rho * (1 + AT_THRESHOLD))
+        return constant_solution(self, 1.0 if optimal else self.rho / steep, target), optimal
+
+    def along(self, zero: Point) -> tuple[Array, float]:
+        """Return the move to the least of the model along -g."""
+        move = along_gradient(zero, self.rho)
+        return move, (self.norm(zero.g) - self.rho) * self.norm(move)
+
+    def dropped(self, g: Array, H: Array) -> tuple[Array, Array]:
+        """Return gradient and Newton matrix in (theta, b) from those in (beta, b)."""
         if self.factor is not None:
-            P = block_diag(self.factor, [[1.0]])
-            H = P.T @ H @ P
-        if not stream.fit_intercept:
+            P: Array = np.eye(len(g))
+            P[:-1, :-1] = self.factor
+            g, H = P.T @ g, P.T @ H @ P
+        if not self.stream.fit_intercept:
             g[-1] = H[-1] = H[:, -1] = 0.0
-        H[-1, -1] = max(H[-1, -1], TINY) if stream.fit_intercept else 1.0
-        risk = float(sums["value"]) / mass
-        value = risk + self.rho * float(np.linalg.norm(at[:-1]))
-        return NewtonPoint(at, risk, value, g, H, -float(sums["conjugate"]) / mass - move.price)
+        H[-1, -1] = max(H[-1, -1], TINY) if self.stream.fit_intercept else 1.0
+        return g, H
+
+    def after(self, x: Point, move: Move, length: float) -> Passes:
+        """Return the point after a share of a move: one pass."""
+        sums = yield self.job(x.at, move, length)
+        mass, at = self.stream.total, x.at + length * move.step
+        norm, risk = self.norm(at), sums["value"] / mass
+        g, H = self.dropped(sums["gradient"] / mass, sums["hessian"] / mass)
+        lower = sums["dual"] / mass - move.price
+        return Point(at, risk, norm, risk + self.rho * norm, g, H, lower)
 
     def at(self, at: Array) -> Passes:
         """Return the point of a model: one pass."""
-        nowhere = NewtonMove(np.zeros_like(at), 0.0, 0.0, np.inf)
-        return self.after(NewtonPoint(at, 0.0, 0.0, at, at, 0.0), nowhere, 0.0)
+        nowhere = Move(np.zeros_like(at), 0.0, 0.0, np.inf)
+        return self.after(Point(at, 0.0, 0.0, 0.0, at, at, 0.0), nowhere, 0.0)
 
     def solve(self, start: Solution, target: float, max_iter: int) -> Passes:
-        """Minimise F."""
-        stream, flat = self.stream, self.stream.constant
-        steep = self.steepness()
-        if threshold(steep, flat.mean_square, 1.0, order=1) <= self.rho * (1 + AT_THRESHOLD):
-            return constant_solution(stream, 1.0, target)
-        x = yield from self._first(start, steep)
+        """Minimise F from a solution nearby."""
+        constant, optimal = self.constant(target)
+        x = None
+        if not optimal:
+            x = yield from self._first(start, constant)
         if x is None:
-            # slopes shrunk until they are feasible prove the gap
-            return constant_solution(stream, self.rho / steep, target)
+            return constant
         x, gap, n_iter = yield from descend(self, x, target, max_iter)
-        return stream.solution(
-            self.lift(x.at[:-1]),
-            float(x.at[-1]),
-            stream.loss.lipschitz * x.w,
-            objective=x.value,
-            risk=x.risk,
-            gap=gap,
-            target=target,
-            n_iter=n_iter,
-        )
+        coef, b = self.outside(x.at)
+        lam = self.stream.loss.lipschitz * x.norm
+        return certified(coef, b, lam, x.value, x.risk, gap=gap, target=target, n_iter=n_iter)
 
-    def _first(self, start: Solution, steep: float) -> Passes:
+    def _first(self, start: Solution, constant: Solution) -> Passes:
         """Return where to start: F is below that of beta = 0; None where it falls by rounding."""
-        flat = self.stream.constant
+        least = constant.objective
         if start.coef.any():
-            x = yield from self.at(np.append(self.theta(start.coef), start.intercept))
-            if x.value < flat.risk:
+            x = yield from self.at(self.inside(start.coef, start.intercept))
+            if x.value < least:
                 return x
-        move = yield from along_gradient(self, self.rho)
-        # the slope times the move is rounding where F cannot be seen to fall
-        while (steep - self.rho) * float(np.linalg.norm(move[:-1])) > ROUNDING * flat.risk:
-            x = yield from self.at(np.append(move[:-1], flat.b + move[-1]))
-            if x.value < flat.risk:
+        zero = yield from self.at(self.inside(constant.coef, constant.intercept))
+        if self.rho == 0:
+            # without a penalty F has no kink there
+            return zero
+        move, fall = self.along(zero)
+        while fall > ROUNDING * least:
+            x = yield from self.at(zero.at + move)
+            if x.value < least:
                 return x
-            move = SHORTER * move
+            move, fall = SHORTER * move, SHORTER * fall
         return None
 
 
-def along_gradient(task: Coordinates, rho: float) -> Passes:
-    """Return the move of (theta, b) from beta = 0 to the least of the model along -g: one pass."""
-    flat = task.stream.constant
-    plain = OrderOne(task.stream, task.factor, 0.0)
-    zero = yield from plain.at(np.append(np.zeros_like(flat.pull), flat.b))
-    g = task.drop(flat.pull)
-    steep = float(np.linalg.norm(g))
-    u = -np.append(g / steep, 0.0)
+def along_gradient(zero: Point, rho: float) -> Array:
+    """Return the move of (theta, b) from theta = 0 to the least of the model along -g."""
+    steep = float(np.linalg.norm(zero.g[:-1]))
+    u = -np.append(zero.g[:-1] / steep, 0.0)
     # b follows
     u[-1] = -(zero.H[-1, :-1] @ u[:-1]) / zero.H[-1, -1]
     # scores along u are about 1, the unit of the rows
@@ -322,16 +340,39 @@ def along_gradient(task: Coordinates, rho: float) -> Passes:
     return move
 
 
-def constant_solution(stream: Stream, kappa: float, target: float) -> Solution:
+def constant_solution(task: Coordinates, kappa: float, target: float) -> Solution:
     """Return the constant model, certified by kappa times its slopes."""
-    flat, rows = stream.constant, stream.class_rows()
-    [y] = rows.ys
-    a = kappa * stream.loss.derivative(np.full(2, flat.b), y)
-    gap = duality_gap(flat.risk, -float(rows.weights @ stream.loss.conjugate(a, y)))
-    nothing = np.zeros(stream.chunks.d)
-    risks = {"objective": flat.risk, "risk": flat.risk, "gap": gap}
-    solution = stream.solution(nothing, flat.b, 0.0, **risks, target=target, n_iter=1)
+    rows, zero, loss = task.stream.class_rows(), task.zero, task.stream.loss
+    dual = -float(rows.weights @ loss.conjugate(kappa * zero.a, rows.ys[0]))
+    gap, nothing = duality_gap(zero.risk, dual), np.zeros(task.stream.chunks.d)
+    risks = (zero.risk, zero.risk)
+    solution = certified(nothing, zero.b, 0.0, *risks, gap=gap, target=target, n_iter=1)
     return solution if kappa < 1 else replace(solution, message=CONSTANT)
+
+
+def certified(
+    coef: Array,
+    b: Any,
+    multiplier: float,
+    objective: float,
+    risk: float,
+    *,
+    gap: float,
+    target: float,
+    n_iter: int,
+) -> Solution:
+    """Return the solution of a model on the rows of the blocks; ``risk`` is its mean loss."""
+    return Solution(
+        coef=coef,
+        intercept=b,
+        multiplier=multiplier,
+        objective=objective,
+        gap=gap,
+        n_iter=n_iter,
+        converged=gap <= target,
+        message=verdict(gap, target, n_iter),
+        mean_loss=risk,
+    )
 
 
 #: What the message of a solution says where beta = 0 is the best.

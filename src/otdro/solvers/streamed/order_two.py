@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from ...chunks import Chunk, Sums
 from ...design import Design
-from ...duality import AT_THRESHOLD, DualRows, Round, feasible_growth, threshold
+from ...duality import AT_THRESHOLD, DualRows, Round, feasible_growth
 from ...duality.ties import Padded
 from ...losses import Loss
 from ...problem import Solution
@@ -32,8 +32,10 @@ from .newton import (
     SHORTEST,
     TINY,
     Coordinates,
+    OrderOne,
     Passes,
     along_gradient,
+    certified,
     constant_solution,
     descend,
 )
@@ -309,27 +311,19 @@ class OrderTwo(Coordinates):
 
     def solve(self, start: Solution, target: float, max_iter: int) -> Passes:
         """Minimise F."""
-        stream, flat, steep = self.stream, self.stream.constant, self.steepness()
-        least = threshold(steep, flat.mean_square, stream.loss.lipschitz, order=2)
+        least = self.zero.threshold(self.steepness, self.stream.loss.lipschitz, order=2)
         if least <= self.delta * (1 + AT_THRESHOLD):
-            return constant_solution(stream, 1.0, target)
-        x = yield from self._first(start, steep)
+            return constant_solution(self, 1.0, target)
+        x = yield from self._first(start)
         x, gap, n_iter = yield from descend(self, x, target, max_iter)
         theta, b, lam, _ = x.place
-        return stream.solution(
-            self.lift(theta[:, 0]),
-            float(b[0]),
-            float(lam[0]),
-            objective=x.value,
-            risk=x.risk,
-            gap=gap,
-            target=target,
-            n_iter=n_iter,
-        )
+        coef = self.lift(theta[:, 0])
+        model = (coef, float(b[0]), float(lam[0]), x.value, x.risk)
+        return certified(*model, gap=gap, target=target, n_iter=n_iter)
 
-    def _first(self, start: Solution, steep: float) -> Passes:
+    def _first(self, start: Solution) -> Passes:
         """Return where to start: F is below that of beta = 0, from where no descent ends there."""
-        flat = self.stream.constant
+        flat = self.zero
         if start.coef.any() and start.multiplier > 0:
             theta = self.theta(start.coef)[:, None]
             b, lam = np.array([start.intercept]), np.array([start.multiplier])
@@ -337,7 +331,9 @@ class OrderTwo(Coordinates):
             if x.value < flat.risk:
                 return x
         root = float(np.sqrt(flat.mean_square / self.delta))
-        move = yield from along_gradient(self, min(root * self.delta, BELOW_THRESHOLD * steep))
+        plain = OrderOne(self.stream, self.factor, 0.0)
+        zero = yield from plain.at(np.append(np.zeros_like(flat.pull), flat.b))
+        move = along_gradient(zero, min(root * self.delta, BELOW_THRESHOLD * self.steepness))
         share = 1.0
         while True:
             theta = share * move[:-1, None]

@@ -13,21 +13,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...chunks import Chunk, Sums
+from ...chunks import Chunk, Job, Sums
 from ...design import Design
 from ...problem import Solution
 from ..softmax.newton import Certificate, PairProblems, SoftmaxZero, origin
 from ..softmax.penalty import PairPenalty, Quadratic, RoundPairs, Unpenalised, corrected
 from ..softmax.rows import SoftmaxRows
-from .newton import CONSTANT, SHORTER, SHORTEST, TINY, Coordinates, Passes, descend
+from .newton import CONSTANT, TINY, Move, OrderOne, Point, certified
 from .stream import Reading
 
 Array = NDArray[Any]
+
+#: The slope along the first move at least, relative to its penalty: B is the best only nearly.
+LEAST_SLOPE = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +38,7 @@ class SoftmaxSums:
     r"""Sums after a share of a step of one model, and those of the dual point.
 
     After the share: ``value`` :math:`\sum w\ell`, ``gradient`` and ``hessian`` in (C, c), as
-    ``SoftmaxRows`` joins them; ``entropy`` :math:`\sum_i w_i H(q_i)` at the probabilities continued
+    ``SoftmaxRows`` joins them; ``dual`` :math:`\sum_i w_i H(q_i)` at the probabilities continued
     along the whole step from its start, shrunk towards the labels by ``shrink``.
     """
 
@@ -51,7 +54,7 @@ class SoftmaxSums:
     def __call__(self, chunk: Chunk) -> Sums:
         """Return the sums over a chunk."""
         K, side = self.classes, len(self.model)
-        value = entropy = 0.0
+        value, dual = 0.0, 0.0
         gradient, hessian = np.zeros(side), np.zeros((side, side))
         # pairs of classes have a weight per row each
         for Z, y, w in self.reading.blocks(chunk, K * (K - 1)):
@@ -59,40 +62,16 @@ class SoftmaxSums:
             rows = SoftmaxRows(design, y.astype(int), w[None], K, self.fit_intercept)
             z, dz = (rows.scores(*rows.split(part[None])) for part in (self.model, self.step))
             _, p = rows.evaluate(z)
-            entropy += float(rows.dual_value(p + rows.bent(p, dz), np.array([self.shrink]))[0])
+            dual += float(rows.dual_value(p + rows.bent(p, dz), np.array([self.shrink]))[0])
             risk, p = rows.evaluate(z + self.length * dz)
             value += float(risk[0])
             gradient += rows.gradient(rows.slopes(p))[0]
             hessian += rows.curvature(p)[0]
-        return {"value": value, "entropy": entropy, "gradient": gradient, "hessian": hessian}
+        return {"value": value, "dual": dual, "gradient": gradient, "hessian": hessian}
 
 
-class SoftmaxPoint(NamedTuple):
-    """A model (C, c), its mean loss, penalty norm, F, gradient and Hessian of the mean loss."""
-
-    at: Array
-    risk: float
-    norm: float
-    value: float
-    g: Array
-    H: Array
-    lower: float
-
-
-class SoftmaxMove(NamedTuple):
-    """A step, the slope of F along it, its dual point (shrinking, price) and multipliers."""
-
-    step: Array
-    slope: float
-    shrink: float
-    price: float
-    multipliers: Array | None
-    longest: float = 1.0
-
-
-@dataclass(frozen=True, eq=False)
-class Softmax(Coordinates):
-    """One problem of several scores over a stream."""
+class Softmax(OrderOne):
+    """Several scores at order 1, or delta = 0: models are (C, c)."""
 
     @cached_property
     def penalty(self) -> PairPenalty:
@@ -107,7 +86,26 @@ class Softmax(Coordinates):
         labels = sample.ys[0].astype(int)
         return SoftmaxRows(design, labels, weights, loss.outputs, self.stream.fit_intercept)
 
-    def step(self, x: SoftmaxPoint, accuracy: float, last: SoftmaxMove | None) -> SoftmaxMove:
+    @property
+    def problems(self) -> PairProblems:
+        """The problem of one row per class."""
+        return PairProblems(self.rows, self.penalty, np.array([self.delta]))
+
+    def norm(self, at: Array) -> float:
+        """Return the largest norm over pairs of classes."""
+        return float(self.penalty.norms(self.rows.differences(self.rows.split(at)[0])).max())
+
+    def inside(self, coef: Array, intercept: Any) -> Array:
+        """Return (C, c)."""
+        E = self.rows.basis
+        return self.rows.joined(self.theta(coef.T) @ E, intercept @ E)
+
+    def outside(self, at: Array) -> tuple[Array, Any]:
+        """Return coefficients (K, d) and intercepts (K,)."""
+        C, c = self.rows.split(at)
+        return self.rows.basis @ self.lift(C).T, self.rows.basis @ c
+
+    def step(self, x: Point, accuracy: float, last: Move | None) -> Move:
         """Return the minimiser of the model at a point, with the dual point that it gives."""
         rows, delta = self.rows, self.delta
         model = Quadratic(rows, rows.split(x.at)[0][None], x.g[None], x.H[None])
@@ -120,78 +118,44 @@ class Softmax(Coordinates):
         slope = float(x.g @ s) + float(move.rise[0])
         if delta == 0:
             # the pull is 0 to rounding only; its price is that of the point
-            return SoftmaxMove(s, slope, 1.0, size * x.norm, move.multipliers)
-        return SoftmaxMove(s, slope, min(1.0, delta / max(size, TINY)), 0.0, move.multipliers)
+            return Move(s, slope, 1.0, size * x.norm, move.multipliers)
+        return Move(s, slope, min(1.0, delta / max(size, TINY)), 0.0, move.multipliers)
 
-    def after(self, x: SoftmaxPoint, move: SoftmaxMove, length: float) -> Passes:
-        """Return the point after a share of a move: one pass."""
-        stream, rows, mass = self.stream, self.rows, self.stream.total
-        sums = yield SoftmaxSums(
-            reading=stream.reading,
+    def job(self, at: Array, move: Move, length: float) -> Job:
+        """Return what a pass takes."""
+        return SoftmaxSums(
+            reading=self.stream.reading,
             factor=self.factor,
-            classes=rows.classes,
-            fit_intercept=stream.fit_intercept,
-            model=x.at,
+            classes=self.rows.classes,
+            fit_intercept=self.stream.fit_intercept,
+            model=at,
             step=move.step,
             length=length,
-            shrink=move.shrink,
+            shrink=move.scale,
         )
-        at = x.at + length * move.step
-        norm = float(self.penalty.norms(rows.differences(rows.split(at)[0])).max())
-        risk = sums["value"] / mass
-        g, H = sums["gradient"] / mass, sums["hessian"] / mass
-        lower = sums["entropy"] / mass - move.price
-        return SoftmaxPoint(at, risk, norm, risk + self.delta * norm, g, H, lower)
 
-    def at(self, C: Array, c: Array) -> Passes:
-        """Return the point of a model: one pass."""
-        at = self.rows.joined(C, c)
-        nowhere = SoftmaxMove(np.zeros_like(at), 0.0, 0.0, np.inf, None)
-        return self.after(SoftmaxPoint(at, 0.0, 0.0, 0.0, at, at, 0.0), nowhere, 0.0)
+    def dropped(self, g: Array, H: Array) -> tuple[Array, Array]:
+        """Return gradient and Newton matrix, which are in (C, c) already."""
+        return g, H
 
-    def solve(self, start: Solution, target: float, max_iter: int) -> Passes:
-        """Minimise F."""
-        stream, flat, rows = self.stream, self.stream.constant, self.rows
-        alone = PairProblems(rows, self.penalty, np.array([self.delta]))
-        zero = origin(alone, flat.b[None])
-        gap = float(Certificate(alone, zero).gap[0])
-        message, n_iter = "", 1
-        if gap <= target:
-            C, c, norm, message = zero.points.C[0], zero.points.c[0], 0.0, CONSTANT
-            value = risk = flat.risk
-        else:
-            x = yield from self._first(start, zero)
-            x, gap, n_iter = yield from descend(self, x, target, max_iter)
-            (C, c), norm, value, risk = rows.split(x.at), x.norm, x.value, x.risk
-        solution = stream.solution(
-            rows.basis @ self.lift(C).T,
-            rows.basis @ c,
-            norm,
-            objective=value,
-            risk=risk,
-            gap=gap,
-            target=target,
-            n_iter=n_iter,
-        )
-        return replace(solution, message=message or solution.message)
+    @cached_property
+    def origin(self) -> SoftmaxZero:
+        """The constant model, a flow of its gradient and a matrix B to start along."""
+        return origin(self.problems, self.stream.constant[0][None])
 
-    def _first(self, start: Solution, zero: SoftmaxZero) -> Passes:
-        """Return where to start: F is below that of B = 0, from where no descent ends there."""
-        E, flat = self.rows.basis, self.stream.constant
-        if start.coef.any():
-            x = yield from self.at(self.theta(start.coef.T) @ E, start.intercept @ E)
-            if x.value < flat.risk:
-                return x
-        C, c = zero.B[0] @ E, zero.points.c[0]
-        origin = yield from self.at(0 * C, c)
-        # the minimiser of the quadratic model along B
-        s = self.rows.joined(C, 0 * c)
-        norm = float(self.penalty.norms(self.rows.differences(C)).max())
-        rise = float(origin.g @ s) + self.delta * norm
-        share = max(-rise, 1e-3 * self.delta * norm) / max(float(s @ origin.H @ s), TINY)
-        while norm > 0:
-            x = yield from self.at(share * C, c)
-            if x.value < flat.risk or share * norm < SHORTEST:
-                return x
-            share *= SHORTER
-        return origin
+    def constant(self, target: float) -> tuple[Solution, bool]:
+        """Return the constant model with the gap that a flow of its gradient proves."""
+        gap = float(Certificate(self.problems, self.origin).gap[0])
+        (b, risk), nothing = self.stream.constant, np.zeros((self.rows.classes, self.rows.d))
+        risks = (risk, risk)
+        solution = certified(nothing, b, 0.0, *risks, gap=gap, target=target, n_iter=1)
+        return replace(solution, message=CONSTANT), gap <= target
+
+    def along(self, zero: Point) -> tuple[Array, float]:
+        """Return the move to the least of the quadratic model along a matrix B."""
+        C = self.origin.B[0] @ self.rows.basis
+        s = self.rows.joined(C, np.zeros(C.shape[1]))
+        price = self.delta * self.norm(s)
+        down = max(-float(zero.g @ s) - price, LEAST_SLOPE * price)
+        length = down / max(float(s @ zero.H @ s), TINY)
+        return length * s, length * down

@@ -57,7 +57,7 @@ class TriangleSums:
 
 
 def solve(stream: Stream, ball: Ball, solver: Any) -> Solution:
-    """Return the certified solution in the unit of the stream: one pass."""
+    """Return the certified solution on the rows of the blocks: one pass."""
     # a target near the mean
     shift = float(np.mean(stream.rows.y)) if stream.fit_intercept else 0.0
     [sums] = stream.chunks.total(TriangleSums(stream.reading, shift))
@@ -72,7 +72,7 @@ def solve(stream: Stream, ball: Ball, solver: Any) -> Solution:
     e = rows[:, -1] - rows[:, :-1] @ solution.coef
     return replace(
         solution,
-        intercept=float(b - solution.coef @ (stream.center / stream.unit)),
+        intercept=float(b),
         mean_loss=float(weights @ stream.loss.value(e, np.zeros(len(e)))),
         dual=None,
     )

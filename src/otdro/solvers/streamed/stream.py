@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from ...chunks import Chunk, Chunks, Sums
+from ...costs import Norm
 from ...losses import Loss
-from ...problem import Sample, Solution
-from ..base import verdict
+from ...problem import Ball, Sample
 
 Array = NDArray[Any]
 
@@ -202,18 +202,6 @@ class Reading:
                 yield RowBlock(Z[used], y[used], w[used])
 
 
-class Constant(NamedTuple):
-    """The best model with beta = 0: b, its risk, E[a^2] and g = E[a z].
-
-    With K scores per row b has K entries and g, of shape (d, K), K columns.
-    """
-
-    b: Any
-    risk: float
-    mean_square: float
-    pull: Array
-
-
 @dataclass(frozen=True, eq=False)
 class Stream:
     """Rows in chunks for one loss, measured in ``unit``.
@@ -291,17 +279,10 @@ class Stream:
         return Sample(sums / mass[:, None], [y], share, self.loss, self.fit_intercept)
 
     @cached_property
-    def constant(self) -> Constant:
-        """The best constant model of labels."""
+    def constant(self) -> tuple[Any, float]:
+        """The best constant score, or scores, and its risk."""
         rows = self.class_rows()
-        [y], share, several = rows.ys, rows.weights, self.loss.outputs > 1
-        b = np.zeros(self.loss.outputs) if several else 0.0
-        b = self.loss.constant(y, share) if self.fit_intercept else b
-        z = np.tile(b, (len(y), 1)) if several else np.full(len(y), b)
-        a = self.loss.derivative(z, y)
-        pull = np.tensordot(rows.X, (share * a.T).T, axes=(0, 0))
-        square = float(np.tensordot(share, a**2, axes=(0, 0)).sum())
-        return Constant(b, float(share @ self.loss.value(z, y)), square, pull)
+        return rows.problem(rows.ys[0], Ball(Norm(2), 0.0, 1)).constant
 
     @property
     def models(self) -> list[Stream]:
@@ -309,34 +290,6 @@ class Stream:
         if self.classes is None or len(self.classes) == 2 or self.loss.outputs > 1:
             return [self]
         return [replace(self, positive=k) for k in range(len(self.classes))]
-
-    def solution(
-        self,
-        coef: Array,
-        b: Any,
-        multiplier: float,
-        *,
-        objective: float,
-        risk: float,
-        gap: float,
-        target: float,
-        n_iter: int,
-    ) -> Solution:
-        """Return the solution of a model (coef, b) on centred rows, in the unit of the stream.
-
-        ``risk`` is its mean loss.
-        """
-        return Solution(
-            coef=coef,
-            intercept=b - coef @ (self.center / self.unit),
-            multiplier=multiplier,
-            objective=objective,
-            gap=gap,
-            n_iter=n_iter,
-            converged=gap <= target,
-            message=verdict(gap, target, n_iter),
-            mean_loss=risk,
-        )
 
 
 def opened(chunks: Chunks, loss: Loss, fit_intercept: bool) -> Stream:
