@@ -1,14 +1,10 @@
 """Pairs against their definitions by brute force, and every kind of bad input."""
 
-import sys
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from scipy import sparse
 from scipy.spatial.distance import cdist
-from sklearn.neighbors import NearestNeighbors
 
 from otdro import pairs as making
 from otdro.pairs import (
@@ -222,36 +218,6 @@ def test_target_kind(y, kind):
 def test_two_column_targets_are_refused():
     with pytest.raises(ValueError, match="multilabel-indicator"):
         making.target_kind(np.eye(2, dtype=int))
-
-
-def test_approximate_neighbours_need_the_extra(blobs, monkeypatch):
-    monkeypatch.setitem(sys.modules, "pynndescent", None)
-    with pytest.raises(ImportError, match=r"pip install 'otdro\[neighbors\]'"):
-        from_labels(*blobs, approximate=True)
-
-
-class ExactIndex:
-    """Stands in for pynndescent.NNDescent, whose first call compiles for minutes."""
-
-    def __init__(self, X, n_neighbors, random_state):
-        assert n_neighbors <= len(X)
-        self.tree = NearestNeighbors(n_neighbors=n_neighbors).fit(X)
-        # like the original: every row heads its own list, -1 marks a neighbour not found
-        self.neighbor_graph = (self.tree.kneighbors(X)[1][:, :n_neighbors],)
-        self.neighbor_graph[0][0, -1] = -1
-
-    def query(self, X, k):
-        return (self.tree.kneighbors(X, n_neighbors=k)[1],)
-
-
-def test_approximate_neighbours_take_the_index(blobs, monkeypatch):
-    monkeypatch.setitem(sys.modules, "pynndescent", SimpleNamespace(NNDescent=ExactIndex))
-    X, y = blobs
-    same = y[:, None] == y
-    # more rows than max_rows are no reason to subsample here
-    found = from_labels(X, y, k=3, approximate=True, max_rows=10, random_state=0)
-    assert unordered(found.cannot.index) == nearest(X, ~same, 3)
-    assert unordered(found.must.index) == nearest(X, same, 3)
 
 
 def test_opposite_and_pairs_check_row_numbers():

@@ -20,7 +20,7 @@ FIXED = {
     "otdro.radius": "path theory",
 }
 NAMES = [(module, name) for module, names in FIXED.items() for name in names.split()]
-OPTIONAL = "cvxpy clarabel matplotlib pandas ot torch typer rich skops dask pynndescent pyarrow"
+OPTIONAL = "cvxpy clarabel matplotlib pandas ot torch typer rich skops dask pyarrow"
 PARAMETERS = [
     "loss",
     "cost",

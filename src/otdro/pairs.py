@@ -14,8 +14,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.spatial.distance import cdist
-from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.neighbors import NearestNeighbors
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import type_of_target
@@ -27,10 +25,6 @@ Array = NDArray[Any]
 
 #: Entries of differences of rows that are in memory at a time: 8 MB.
 BLOCK = 2**20
-#: Pairs drawn for each one wanted, as some coincide.
-MORE = 1.1
-#: Pairs drawn besides.
-SPARE = 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,7 +114,8 @@ class Opposite:
             i, j = np.triu_indices(len(self.rows), 1)
         else:
             share = 2 * len(self) / len(self.rows) ** 2
-            i, j = distinct(len(self.rows), int(MORE * limit / share) + SPARE, rng)
+            # twice as many as needed on average: some coincide
+            i, j = distinct(len(self.rows), int(2 * limit / share), rng)
         apart = self.codes[i] != self.codes[j]
         index: Array = self.rows[np.column_stack([i[apart], j[apart]])[:limit]]
         return index
@@ -221,63 +216,17 @@ def teaching_rows(X: Any, y: Array, weights: Array) -> tuple[Any, Array]:
     return rows[:, :-1], rows[:, -1]
 
 
-#: Pairs up to which neighbours are read off a table of all distances: no tree pays there.
-TABLE_UP_TO = 250_000
-#: Links of a row in an approximate index at least: with fewer the search misses neighbours.
-LEAST_LINKS = 15
+def nearest(X: Array, rows: Array, others: Array, k: int) -> Array:
+    """Return the pairs of each of ``rows`` with its k nearest among ``others``.
 
-
-@dataclass(frozen=True, eq=False)
-class NeighbourSearch:
-    """The k nearest rows, exactly or (pynndescent) not."""
-
-    X: Array
-    k: int
-    approximate: bool
-    rng: np.random.RandomState
-
-    def nearest(self, rows: Array, others: Array) -> Array:
-        """Return pairs (row, near row), the second among ``others``.
-
-        Where both are the same object, no row is its own neighbour.
-        """
-        own = rows is others
-        k = min(self.k, len(others) - own)
-        if k < 1:
-            return np.empty((0, 2), dtype=int)
-        U, V = self.X[rows], self.X[others]
-        if self.approximate:
-            index = self._index(V, k + own)
-            near = _others(index.neighbor_graph[0], k) if own else index.query(U, k=k)[0]
-        elif len(rows) * len(others) <= TABLE_UP_TO:
-            wide = sparse.issparse(U) or U.shape[1] > WRITTEN_UP_TO
-            distance = euclidean_distances(U, V) if wide else cdist(U, V)
-            if own:
-                np.fill_diagonal(distance, np.inf)
-            near = np.argpartition(distance, k - 1, axis=1)[:, :k]
-        else:
-            near = NearestNeighbors(n_neighbors=k).fit(V).kneighbors(None if own else U)[1]
-        i, j = np.repeat(rows, near.shape[1]), near.ravel()
-        # an approximate search may miss some (-1)
-        i, j = i[j >= 0], others[j[j >= 0]]
-        return np.asarray(np.column_stack([i, j])[i != j])
-
-    def _index(self, X: Array, k: int) -> Any:
-        try:
-            from pynndescent import NNDescent
-        except ImportError:
-            raise ImportError(
-                "approximate=True needs pynndescent: pip install 'otdro[neighbors]'."
-            ) from None
-        seed = self.rng.randint(2**31 - 1)
-        return NNDescent(X, n_neighbors=min(max(k, LEAST_LINKS), len(X)), random_state=seed)
-
-
-def _others(near: Array, k: int) -> Array:
-    """Return the first k entries of each line other than its own number, -1 where none is left."""
-    own = near == np.arange(len(near))[:, None]
-    last = np.argsort(own | (near < 0), axis=1, kind="stable")
-    return np.take_along_axis(np.where(own, -1, near), last, axis=1)[:, :k]
+    Where both are the same object, no row is its own neighbour.
+    """
+    own = rows is others
+    k = min(k, len(others) - own)
+    if k < 1:
+        return np.empty((0, 2), dtype=int)
+    near = NearestNeighbors(n_neighbors=k).fit(X[others]).kneighbors(None if own else X[rows])[1]
+    return np.column_stack([np.repeat(rows, k), others[near.ravel()]])
 
 
 KINDS = ("each", "nearest", "opposite")
@@ -303,7 +252,6 @@ def from_labels(
     kind: str = "each",
     k: int = 5,
     max_rows: int = MAX_ROWS,
-    approximate: bool = False,
     random_state: Any = None,
 ) -> Pairs:
     """Link each row to near rows of its class, and keep it from rows of the others.
@@ -321,10 +269,7 @@ def from_labels(
         Neighbours of a row; where fewer rows are to be had, all of them. A pair that is found from
         both ends counts once.
     max_rows : int
-        Above it, neighbours are searched within a random subsample of this many rows (all rows,
-        with ``approximate=True``).
-    approximate : bool
-        Search with pynndescent instead of exactly.
+        Above it, neighbours are searched within a random subsample of this many rows.
     random_state : int, RandomState or None
         For the subsample; None is the seed 0.
     """
@@ -333,23 +278,22 @@ def from_labels(
     if not (isinstance(k, (int, np.integer)) and k >= 1):
         raise ValueError(f"k must be an integer >= 1, got {k!r}.")
     codes = np.unique(np.asarray(y), return_inverse=True)[1].ravel()
-    rng = generator(random_state)
     rows = _canonical(X, codes)
-    if len(rows) > max_rows and not approximate:
+    if len(rows) > max_rows:
+        rng = generator(random_state)
         rows = rows[np.sort(rng.choice(len(rows), max_rows, replace=False))]
-    search = NeighbourSearch(X[rows], int(k), approximate, rng)
-    codes = codes[rows]
+    X, codes = X[rows], codes[rows]
     every = np.arange(len(rows))
     if kind == "nearest":
-        near = search.nearest(every, every)
+        near = nearest(X, every, every, k)
         same = codes[near[:, 0]] == codes[near[:, 1]]
         must, cannot = near[same], near[~same]
     else:
         members = [np.flatnonzero(codes == c) for c in np.unique(codes)]
-        must = np.concatenate([search.nearest(own, own) for own in members])
+        must = np.concatenate([nearest(X, own, own, k) for own in members])
         cannot = np.empty((0, 2), dtype=int)
         if kind == "each":
-            far = [search.nearest(own, np.setdiff1d(every, own)) for own in members]
+            far = [nearest(X, own, np.setdiff1d(every, own), k) for own in members]
             cannot = np.concatenate(far)
     apart = Opposite(rows, codes) if kind == "opposite" else Listed(rows[_once(cannot)])
     return Pairs(Listed(rows[_once(must)]), apart)

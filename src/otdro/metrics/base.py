@@ -52,7 +52,6 @@ WANTED = {
     "kind": Wanted(_is_text, "'each', 'nearest' or 'opposite'"),
     "task": Wanted(_is_text, "'auto', 'classification' or 'regression'"),
     "k": COUNT,
-    "approximate": TRUTH,
     "within": TRUTH,
     "diagonal": TRUTH,
     "random_state": SEED,
@@ -129,8 +128,6 @@ class MetricLearner(Metric):
     task : {"auto", "classification", "regression"}
         Whether y holds labels or a continuous target (pairs by closeness in y); ``"auto"`` decides
         by ``otdro.pairs.target_kind``.
-    approximate : bool
-        Search neighbours with pynndescent.
     random_state : int, RandomState or None
         For subsamples (more than 50,000 rows or 20,000 pairs); None is the seed 0.
 
@@ -149,7 +146,6 @@ class MetricLearner(Metric):
     k: int = 5
     shrinkage: float = 0.1
     task: str = "auto"
-    approximate: bool = False
     random_state: Any = None
 
     def fit(self, X: Any, y: Any = None, *, pairs: Any = None) -> Self:
@@ -223,7 +219,7 @@ class MetricLearner(Metric):
             return super().fit_sharing(X, y, unlabelled, task, made)
         if self.task == "auto":
             self.set_params(task=task)
-        key = (self.kind, self.k, self.task, self.approximate, self.random_state)
+        key = (self.kind, self.k, self.task, self.random_state)
         if key not in made:
             made[key] = self.make_pairs(X, y)
         return self.fit(X, y, pairs=made[key])
@@ -232,14 +228,7 @@ class MetricLearner(Metric):
         """Return the pairs that ``fit`` makes from labels or targets."""
         if target_kind(y, self.task) == "regression":
             return from_target(X, y, random_state=self.random_state)
-        return from_labels(
-            X,
-            y,
-            kind=self.kind,
-            k=self.k,
-            approximate=self.approximate,
-            random_state=self.random_state,
-        )
+        return from_labels(X, y, kind=self.kind, k=self.k, random_state=self.random_state)
 
     def _differences(self, X: Array, pairs: Pairs, limit: int) -> tuple[Array, Array]:
         """Return x_i - x_j over at most ``limit`` must-link and cannot-link pairs."""
