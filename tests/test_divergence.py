@@ -9,9 +9,6 @@ from sklearn.exceptions import ConvergenceWarning
 from otdro import DROClassifier
 from otdro.losses import Logistic
 from otdro.solvers import Smoothed
-from otdro.solvers.smoothing import smoothed
-from otdro.solvers.smoothing.draws import LinearScore, SampledGradient, SampledModel
-from otdro.solvers.smoothing.smoothed import BOUND, ROSE, WILD, Descent
 
 
 def data(signal=1.0):
@@ -33,29 +30,10 @@ def astray(solver, why, advice, signal=1.0, **settings):
     return model
 
 
-class Drifting(LinearScore):
-    """Every look at the objective is worse than the last by a percent, every slope as steep."""
-
-    looks = 0
-
-    def model(self, index, x, eps, rng):
-        now = super().model(index, x, eps, rng)
-        self.looks += 1
-        grad = np.zeros_like(now.grad)
-        grad[0] = 1.0
-        hessian = 1e-3 * np.eye(len(grad))
-        return SampledModel(1.01**self.looks, grad, hessian, now.effective)
-
-
-def test_an_objective_that_rises(monkeypatch):
-    monkeypatch.setattr(smoothed, "LinearScore", Drifting)
-    astray(Smoothed(random_state=0), ROSE, "raise L, M or eps")
-
-
 @pytest.mark.parametrize("stopping", ["statistical", "paper"])
 def test_lam_at_its_bound(stopping):
     solver = Smoothed(lam_min=20.0, stopping=stopping, random_state=0)
-    astray(solver, BOUND, "lower lam_min")
+    astray(solver, "left lam at its bound", "lower lam_min")
 
 
 class Cliff(Logistic):
@@ -76,37 +54,7 @@ class Cliff(Logistic):
 
 
 def test_a_loss_that_stops_being_a_number():
-    astray(Smoothed(random_state=0), WILD, "raise eps", 6.0, delta=1e-3, loss=Cliff())
-
-
-class Wild:
-    """An oracle whose mini-batches, or whose samples, give no numbers."""
-
-    n, smoothness = 50, 0.0
-
-    def __init__(self, broken):
-        self.broken = broken
-
-    def gradient(self, index, x, eps, rng):
-        grad = x - 1
-        if self.broken == "gradient" and len(index) < self.n:
-            grad = np.full_like(x, np.nan)
-        return SampledGradient(float(grad @ grad) / 2, grad)
-
-    def model(self, index, x, eps, rng):
-        scale = np.nan if self.broken == "model" else 1.0
-        return SampledModel(float((x - 1) @ (x - 1)) / 2, x - 1, scale * np.eye(len(x)), 1.0)
-
-
-@pytest.mark.parametrize("broken", ["gradient", "model"])
-def test_the_point_before_is_returned(broken):
-    start = np.array([2.0, 1.0, 1.0])
-    run = Descent(Smoothed(M=8), Wild(broken), 1.0, seed=0)
-    x = run.run(start)
-    assert run.why == WILD
-    assert not run.converged
-    assert np.isfinite(x).all()
-    assert Descent(Smoothed(M=8), Wild("nothing"), 1.0, seed=0).run(start)[0] < 1.1
+    astray(Smoothed(random_state=0), "not finite", "raise eps", 6.0, delta=1e-3, loss=Cliff())
 
 
 def test_verbose_shows_its_lines_and_leaves_no_trace(capsys):
@@ -126,7 +74,7 @@ def test_verbose_shows_its_lines_and_leaves_no_trace(capsys):
     assert capsys.readouterr().err == ""
     loud.fit(X, y)
     lines = capsys.readouterr().err.splitlines()
-    assert len(lines) >= 4
+    assert len(lines) >= 3
     assert all(line.startswith("smoothed: step") for line in lines)
     assert (logger.level, logger.propagate, list(logger.handlers)) == before
     np.testing.assert_array_equal(quiet.coef_, loud.coef_)

@@ -11,19 +11,17 @@ from sklearn.base import clone
 
 from otdro.costs import Norm
 from otdro.design import Design
-from otdro.duality import Local, Round, worst_risk
+from otdro.duality import Round
 from otdro.losses import Hinge, Huber, Logistic, Squared, SquaredHinge
 from otdro.losses.base import Loss
 from otdro.problem import Ball, Problem
 from otdro.solvers import Exact, Quadrature, Sinkhorn
-from otdro.solvers.euclidean.coordinates import Coordinates
 from otdro.solvers.smoothing.quadrature import (
-    SmoothedObjective,
     dual_rows,
+    entropic_smoothing,
     integrate,
-    sinkhorn_risk,
-    spread,
-    unsmoothed_risk,
+    reference_smoothing,
+    smoothed_risk,
 )
 from problems import sample
 from solving import solution
@@ -42,31 +40,13 @@ def test_small_eps_reaches_the_exact_optimum(loss, n, d, delta):
 @pytest.mark.parametrize(
     ("delta", "seed"), [(0.1, 0), (0.1, 1), (0.05, 0), (0.01, 0), (0.003, 1), (0.001, 0)]
 )
-def test_tied_rows_keep_their_shares_along_the_path(delta, seed):
-    """The tangent keeps the steps few and short: before it these took up to 50 and 250 points."""
+def test_tied_rows_are_no_obstacle(delta, seed):
     problem = sample(40, 30, Logistic(), delta, seed)
     found = solution(Quadrature(), problem)
     assert 2 * found.multiplier < problem.ball.cost.dual_norm(found.coef) ** 2 / 4
     assert found.converged
-    assert found.n_iter <= 35
     exact = solution(Exact(tol=1e-8), problem)
     assert_allclose(found.objective, exact.objective, rtol=1e-5)
-
-
-@pytest.mark.parametrize("stretch", [1.0, 0.1, 20.0])
-@pytest.mark.parametrize("guess", [0.0, 0.7, 30.0])
-def test_risk_of_a_point_wherever_the_search_for_lam_starts(stretch, guess):
-    problem = sample(40, 30, Logistic(), 0.01)
-    best = solution(Quadrature(), problem)
-    coef, ball = stretch * best.coef, problem.ball
-    z, w = problem.X @ coef + best.intercept, float(ball.cost.dual_norm(coef))
-    exact = worst_risk(z, problem.y, problem.weights, problem.loss, w, ball)
-    at = Coordinates(problem)
-    rows = dual_rows(problem, at.design, Round())
-    b = at.centred(best.intercept, coef)
-    found = unsmoothed_risk(rows, Logistic(), at.theta(coef), b, guess * best.multiplier, 1e-6)
-    assert_allclose(found.risk, exact.risk, rtol=1e-11)
-    assert_allclose(found.multiplier, exact.multiplier, rtol=1e-4)
 
 
 @pytest.mark.parametrize("loss", [Huber(), SquaredHinge()], ids=lambda v: type(v).__name__)
@@ -86,7 +66,7 @@ class HalfSquared(Squared):
 def test_half_the_squared_loss_has_half_the_risk():
     """The closed form of the integral, and the gap, hold for any kappa."""
     whole, half = sample(100, 4, Squared(), 0.05), sample(100, 4, HalfSquared(), 0.05)
-    one, two = solution(Quadrature(), whole), solution(Quadrature(), half)
+    one, two = (solution(Quadrature(tol=1e-8), each) for each in (whole, half))
     assert_allclose(two.coef, one.coef, rtol=1e-6)
     assert_allclose(two.objective, one.objective / 2, rtol=1e-10)
     assert two.gap <= 1e-10 * two.objective
@@ -96,8 +76,9 @@ def test_half_the_squared_loss_has_half_the_risk():
     power = HalfSquared().value(z[:, None] + 0.3 * g, y[:, None]) / 0.2
     mass = weight / np.sqrt(2 * np.pi) * np.exp(power)
     assert_allclose(closed.value, 0.2 * np.log(mass.sum(axis=1)), rtol=1e-10)
+    # dG/deps = (G - mean loss)/eps under the weighted normal
     mean = (mass * power * 0.2).sum(axis=1) / mass.sum(axis=1)
-    assert_allclose(closed.loss, mean, rtol=1e-10)
+    assert_allclose(closed.value - 0.2 * closed.eps, mean, rtol=1e-10)
 
 
 @pytest.mark.parametrize("intercept", [True, False])
@@ -113,12 +94,11 @@ def test_progress_goes_through_the_logger(caplog):
     with caplog.at_level("INFO", logger="otdro"):
         solution(Quadrature(), problem)
         solution(Sinkhorn(), problem)
-    assert "newton: step" in caplog.text
+    assert "quadrature: step" in caplog.text
     assert "sinkhorn: step" in caplog.text
 
 
-def test_a_start_where_the_newton_direction_does_not_pay():
-    """One column of tiny scale: along the Newton direction the price exceeds the descent."""
+def test_columns_of_very_different_scales():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(200, 2)) * [1.0, 1e-3]
     y = X[:, 0] + 2000 * X[:, 1] + rng.normal(size=200)
@@ -186,33 +166,6 @@ def test_maxima_with_one_kappa_a_row():
         assert_allclose(ours.value.max(axis=0)[i], alone[0], atol=1e-11)
 
 
-def local_norm():
-    A = np.random.default_rng(1).normal(size=(30, 3, 3))
-    return Local(A @ np.swapaxes(A, 1, 2) + 0.3 * np.eye(3), np.full(30, 1 / 30))
-
-
-@pytest.mark.parametrize("intercept", [True, False])
-@pytest.mark.parametrize("dual_norm", [Round(), local_norm()], ids=["round", "local"])
-def test_gradient_and_hessian_are_those_of_the_objective(dual_norm, intercept):
-    problem = sample(30, 3, Logistic(), 0.1, intercept=intercept)
-    rows = dual_rows(problem, Design(problem.X), dual_norm)
-    smooth, eps = SmoothedObjective(rows, problem.loss, 2.0, 401), 0.2
-
-    def point(v):
-        z = rows.design.scores(v[:3]) + v[3]
-        return smooth.at(v[:3], float(v[3]), float(v[4]), z, eps)
-
-    v = np.array([0.5, -0.3, 0.8, 0.1, 0.7])
-    free = [k for k in range(5) if intercept or k != 3]
-    grad, H = smooth.derivatives(point(v), eps)
-    numeric = approx_fprime(v, lambda v: point(v).objective, 1e-6)
-    assert_allclose(grad[free], numeric[free], atol=1e-5)
-    for k in free:
-        step = 1e-5 * np.eye(5)[k]
-        ends = [smooth.derivatives(point(v + s), eps)[0] for s in (step, -step)]
-        assert_allclose(H[k], (ends[0] - ends[1]) / 2e-5, atol=1e-6)
-
-
 @pytest.mark.parametrize("d", [2, 30])
 @pytest.mark.parametrize("eps", [0.5, 0.05, 0.005])
 @pytest.mark.parametrize(("lam", "s"), [(0.5, 1.0), (2.0, 1.0), (2.0, 4.0)])
@@ -221,7 +174,7 @@ def test_theorem_2(d, eps, lam, s):
     rng = np.random.default_rng(0)
     z, y, w = rng.normal(size=50), rng.choice([-1.0, 1.0], 50), 1.3
     k = 2 * lam * s**2 / eps
-    rho = w * spread(lam, eps, s)
+    rho = w * reference_smoothing(lam, eps, s).tau
     smoothed = integrate(Logistic(), z, y, rho, eps, 401).value - eps * d / 2 * np.log(1 + k)
     inner = Logistic().inner(z, y, w, lam)
     best = inner.value.argmax(axis=0)
@@ -242,12 +195,23 @@ def test_sinkhorn_tends_to_the_transport_ball(loss):
     assert risks[-1] > exact
 
 
-def test_sinkhorn_gradient_and_stationarity():
-    problem = sample(40, 3, Logistic(), 0.1)
+SMOOTHINGS = {
+    "fixed eps": lambda lam: reference_smoothing(lam, 0.2, 2.0),
+    "entropic": lambda lam: entropic_smoothing(lam, 0.05),
+}
+
+
+@pytest.mark.parametrize("name", SMOOTHINGS)
+@pytest.mark.parametrize("loss", [Logistic(), HalfSquared()], ids=["logistic", "squared"])
+@pytest.mark.parametrize("intercept", [True, False])
+def test_the_gradient_is_that_of_the_objective(name, loss, intercept):
+    problem = sample(30, 3, loss, 0.1, intercept=intercept)
     rows = dual_rows(problem, Design(problem.X), Round())
-    v = np.array([0.4, -0.2, 0.9, 0.1, -0.3])
-    numeric = approx_fprime(v, lambda v: sinkhorn_risk(v, rows, Logistic(), 0.05, 201)[0], 1e-7)
-    assert_allclose(sinkhorn_risk(v, rows, Logistic(), 0.05, 201)[1], numeric, atol=1e-5)
+    fixed = (rows, loss, SMOOTHINGS[name], 201)
+    v = np.array([0.5, -0.3, 0.8, 0.1, -1.5])
+    free = [k for k in range(5) if intercept or k != 3]
+    numeric = approx_fprime(v, lambda v: smoothed_risk(v, *fixed)[0], 1e-7)
+    assert_allclose(smoothed_risk(v, *fixed)[1][free], numeric[free], atol=1e-5)
 
 
 def test_refusals_name_the_culprit():

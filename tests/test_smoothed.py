@@ -16,8 +16,8 @@ from otdro.losses.base import Loss
 from otdro.problem import Ball, Problem
 from otdro.solvers import Exact, Quadrature, Smoothed, resolve
 from otdro.solvers.local_cost import local_rows
-from otdro.solvers.smoothing.draws import Particles
 from otdro.solvers.smoothing.quadrature import dual_rows
+from otdro.solvers.smoothing.smoothed import Sampler
 from problems import sample
 from solving import solution
 
@@ -52,10 +52,10 @@ def test_effective_draws_at_the_solution(d, eps):
     found = solution(Quadrature(), problem)
     local = local_rows(problem, problem.X)
     rows = dual_rows(problem, Design(problem.X), Round())
-    particles = Particles(local, rows, 64, "maximiser", 1.0)
+    sampler = Sampler(local, rows, 64, "maximiser", 1.0)
     x = np.concatenate([found.coef, [found.intercept, found.multiplier]])
     rng = np.random.default_rng(0)
-    assert particles.model(np.arange(50), x, eps * found.objective, rng).effective >= 0.5
+    assert sampler.model(np.arange(50), x, eps * found.objective, rng).effective >= 0.5
 
 
 def test_a_function_as_cost_gives_the_known_optimum():

@@ -25,7 +25,7 @@ from ..progress import logger
 from .base import Method, Starts, constant_risk, constant_solution, verdict
 from .euclidean.order_two import JointObjective
 from .euclidean.order_two import descend as joint_descend
-from .smoothing.quadrature import Origin, dual_rows, local_origin
+from .smoothing.quadrature import Origin, dual_rows, origin_on_ray
 
 Array = NDArray[Any]
 
@@ -93,7 +93,7 @@ def minimise_linearised(
     last = start
     for delta in deltas:
         rows = dual_rows(problem.at(float(delta)), design, norm)
-        origin = local_origin(rows, loss, B)
+        origin = origin_on_ray(rows, loss, B)
         if origin is None:
             solved.append(constant_solution(problem))
             continue

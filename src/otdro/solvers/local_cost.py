@@ -112,10 +112,10 @@ class LocalRows:
     def rows(self, index: Array) -> LocalRows:
         """Return some of the rows."""
         own = self.A.ndim == 3
-        A = self.A[index] if own else self.A
-        part = replace(self, X=self.X[index], y=self.y[index], A=A)
-        # known already, and expensive: the cache of ``inverse``
-        part.__dict__["inverse"] = self.inverse[index] if own else self.inverse
+        part = replace(self, X=self.X[index], y=self.y[index], A=self.A[index] if own else self.A)
+        for name in ("root", "inverse_root", "inverse"):
+            # known already, and expensive: the cached properties
+            part.__dict__[name] = getattr(self, name)[index] if own else getattr(self, name)
         return part
 
     def push(self, beta: Array) -> Array:
@@ -123,9 +123,19 @@ class LocalRows:
         return np.broadcast_to(self.inverse @ beta, self.X.shape)
 
     @cached_property
+    def root(self) -> Array:
+        """The triangular matrices L with A = LL'."""
+        return np.linalg.cholesky(self.A)
+
+    @cached_property
+    def inverse_root(self) -> Array:
+        """The matrices L^-1."""
+        return np.linalg.inv(self.root)
+
+    @cached_property
     def inverse(self) -> Array:
         """The matrices A^-1."""
-        return np.linalg.inv(self.A)
+        return np.swapaxes(self.inverse_root, -1, -2) @ self.inverse_root
 
     def finite_multiplier(self, lam: float, square: Array) -> Array:
         """Return lam, raised where the loss would outgrow v'Av, ``square`` the squared dual norms.
