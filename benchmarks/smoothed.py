@@ -1,4 +1,4 @@
-"""Ratios of issue 5 in CPU time of one run: the stochastic step, finite support, quadrature."""
+"""Ratios of issue 5 in CPU time of one run: finite support, quadrature."""
 
 import time
 from itertools import product
@@ -6,14 +6,10 @@ from itertools import product
 import numpy as np
 
 from otdro.costs import Mahalanobis, Norm
-from otdro.design import Design
-from otdro.duality import Round
 from otdro.losses import Logistic, Squared
 from otdro.problem import Ball, Problem
 from otdro.solvers import Exact, Quadrature
 from otdro.solvers.finite import formulate
-from otdro.solvers.smoothing.draws import LinearScore
-from otdro.solvers.smoothing.quadrature import dual_rows
 
 
 def solution(solver, problem):
@@ -35,42 +31,6 @@ def classes(n, d, seed=0):
     rng = np.random.default_rng(seed)
     X, beta = rng.normal(size=(n, d)), 2 * rng.normal(size=d) / np.sqrt(d)
     return X, np.where(X @ beta + rng.logistic(size=n) > 0, 1.0, -1.0), beta
-
-
-def step(n=20_000, d=100, M=256, L=32):
-    """A mini-batch step over its products with X and its exponentials: loss, weight, density.
-
-    Where a row has two inner maxima the density of a draw is a mixture, one exponential and one
-    logarithm more. The step's normals come from a pool made once; the second ratio counts fresh
-    ones as bare work.
-    """
-    X, y, beta = classes(n, d)
-    problem = Problem(X, y, np.full(n, 1 / n), Logistic(), Ball(Norm(2), 0.05, 2))
-    rows = dual_rows(problem, Design(X), Round())
-    objective, rng = LinearScore(rows, Logistic(), L, "maximiser"), np.random.default_rng(0)
-    batches = rng.permutation(n)[: M * (n // M)].reshape(-1, M)
-    g = rng.normal(size=(L, M))
-    cases = (("one maximum", 0.3, 0.5), ("two maxima", 1.0, 0.3))
-    for case, size, lam in cases:
-        x = np.concatenate([size * beta, [0.0, lam]])
-
-        def bare(index, two=case == "two maxima"):
-            part = X[index]
-            e = np.exp(-np.abs(part @ beta + g))
-            p = np.exp(np.log1p(e))
-            if two:
-                p += np.log1p(np.exp(e))
-            return part.T @ p.sum(axis=0)
-
-        def ours(index, x=x):
-            return objective.gradient(index, x, 1e-3, rng)
-
-        calls = (ours, bare, lambda _: rng.standard_normal((L, M)))
-        step, plain, normals = rounds(calls, batches)
-        print(
-            f"step, {n} x {d}, M={M}, L={L}, {case}: {step / plain:.2f} times its products and "
-            f"exponentials, {step / (plain + normals):.2f} with normals ({1e3 * step:.3f} ms)"
-        )
 
 
 def rounds(calls, batches, repeats=30):
@@ -138,6 +98,5 @@ def compare(case, problem):
 
 
 if __name__ == "__main__":
-    step()
     quadrature()
     finite()
