@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -120,8 +120,7 @@ class FoldScores:
 
     Of each fold ``rows`` are those it tested and ``z`` (K, rows, m) their model scores. ``path`` is
     the path over all rows, ``corrections`` what rows without labels say, and ``unsolved`` the
-    number of fits inside folds that did not reach their gap. Where ``z`` has only a part of the
-    tested rows, ``losses`` (m,) is the mean loss of all and ``environments`` what these say.
+    number of fits inside folds that did not reach their gap.
     """
 
     scores: Array
@@ -130,8 +129,6 @@ class FoldScores:
     path: Solved | None = None
     corrections: Corrections | None = None
     unsolved: int = 0
-    losses: Array | None = None
-    environments: Environments | None = None
 
     def entries(
         self, k: int, weights: Array, columns: slice = slice(None)
@@ -158,10 +155,8 @@ class FoldScores:
         rows, z = np.concatenate(self.rows), self.z[0]
         return beside(rows, z), beside(np.bincount(rows)[rows], z)
 
-    def out_of_fold(self, place: int) -> OutOfFold | None:
-        """Return the scores of tested rows at one delta; None where ``z`` has a part of them."""
-        if self.losses is not None:
-            return None
+    def out_of_fold(self, place: int) -> OutOfFold:
+        """Return the scores of tested rows at one delta."""
         scores = [numpy(z[:, :, place]) for z in self.z]
         # of K targets (K, rows), of a softmax model (1, rows, K)
         each = [part[0] if part.ndim == 3 else part.T for part in scores]
@@ -235,13 +230,6 @@ class EnvironmentLosses:
         share = between / np.maximum(between + noise, np.finfo(float).tiny)
         found: Array = mean + share * (self.losses - mean)
         return found
-
-
-class Environments(NamedTuple):
-    """What the folds say about every environment, and their ``design_effect``."""
-
-    losses: EnvironmentLosses
-    effect: float
 
 
 def environment_losses(sample: Sample, folds: FoldScores, groups: Array) -> EnvironmentLosses:
@@ -327,10 +315,8 @@ class Evidence:
     """What a rule may look at: the sample, one cost with its deltas (descending), and its folds.
 
     ``groups`` are the environments that folds leave out as a whole, None if they leave out rows.
-    Where the sample is only a part of the rows that the folds tested, ``distinct`` is the number of
-    distinct ones, ``losses`` (m,) their mean out-of-fold loss at every delta and ``environments``
-    what they say about these. ``tolerance`` is the parameter of the estimators, ``by_rows`` the
-    place that folds of rows chose, where folds of environments follow them.
+    ``tolerance`` is the parameter of the estimators, ``by_rows`` the place that folds of rows
+    chose, where folds of environments follow them.
     """
 
     sample: Sample
@@ -340,33 +326,17 @@ class Evidence:
     folds: FoldScores
     own_loss: bool
     groups: Array | None = None
-    distinct: float | None = None
-    losses: Array | None = None
-    environments: Environments | None = None
     tolerance: float = 0.05
     by_rows: int | None = None
 
 
-def seen_environments(evidence: Evidence) -> EnvironmentLosses:
-    """Return what the folds say about every environment."""
-    if evidence.environments is not None:
-        return evidence.environments.losses
-    if evidence.groups is None:
-        raise ValueError("rule='worst' needs the environments of the rows: fit(X, y, groups=...).")
-    return environment_losses(evidence.sample, evidence.folds, evidence.groups)
-
-
 def information(evidence: Evidence) -> float:
     """Return how many independent rows the folds speak of, at least one per environment."""
-    n = evidence.sample.distinct if evidence.distinct is None else evidence.distinct
-    if evidence.environments is not None:
-        effect, count = evidence.environments.effect, len(evidence.environments.losses.names)
-    elif evidence.groups is not None:
-        effect = design_effect(evidence.sample, evidence.folds, evidence.groups)
-        count = len(np.unique(evidence.groups))
-    else:
+    n = evidence.sample.distinct
+    if evidence.groups is None:
         return n
-    return max(n / effect, min(n, count))
+    effect = design_effect(evidence.sample, evidence.folds, evidence.groups)
+    return max(n / effect, min(n, len(np.unique(evidence.groups))))
 
 
 def radius(evidence: Evidence) -> Array:

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.interpolate import PchipInterpolator
 
 from ..arrays import beside, full, namespace, numpy
 from ..costs import Cost
@@ -25,9 +24,9 @@ from .evidence import (
     UNLIKE,
     Corrections,
     Evidence,
+    environment_losses,
     information,
     radius,
-    seen_environments,
 )
 
 Array = NDArray[Any]
@@ -57,21 +56,16 @@ REPEAT_UP_TO = 120
 REPEATS = 3
 #: Distinct rows up to which "smoothed" replaces the out-of-fold margins by a Gaussian altogether.
 SMOOTHING = 40
-#: Nodes of the quadrature over that Gaussian at most.
+#: Nodes of the quadrature over that Gaussian.
 NODES = 15
-#: Nodes whose error, h^(2 nodes) times a constant below 1, is below rounding by itself.
-FEW_NODES = 3
-#: A share h of the Gaussian that changes the criterion by n h^2 = 40 h, a hundredth, or less: its
-#: mean is enough.
-HARDLY_SMOOTHED = 2.5e-4
+#: A share h of the Gaussian for which three nodes do.
+HARDLY_SMOOTHED = 0.01
 #: Draws behind the profile of norms that are not Euclidean.
 DRAWS = 200
-#: Entries of the draws that are looked at in one go.
-DRAWN_ENTRIES = 2**18
-#: Rows times squared columns above which tr S^2 is found at a few deltas only.
-INTERPOLATE_FROM = 20_000_000
-#: The number of these deltas.
+#: Deltas at which tr S^2 is found.
 KNOTS = 5
+#: Parts in which the draws are looked at, so that wide rows fit in memory.
+DRAWN_PARTS = 10
 
 
 class Verdict(NamedTuple):
@@ -134,7 +128,9 @@ def worst(evidence: Evidence) -> Verdict:
     Losses are moved to their mean as far as they are noise, and nearly is within one standard
     error: the worst of few environments is worst by chance too.
     """
-    environments = seen_environments(evidence)
+    if evidence.groups is None:
+        raise ValueError("rule='worst' needs the environments of the rows: fit(X, y, groups=...).")
+    environments = environment_losses(evidence.sample, evidence.folds, evidence.groups)
     values = environments.shrunken.max(axis=0)
     best, start = int(values.argmin()), smoothed(evidence).place
     error = environments.errors[environments.losses[:, best].argmax(), best]
@@ -166,20 +162,21 @@ def smoothed(evidence: Evidence) -> Verdict:
     loss = max(-float(evidence.folds.mean[place]), float(np.finfo(float).tiny))
     slope = float(information(evidence)) / loss
     verdict = Verdict(place, float(values[place]), TEMPERATURE, slope)
-    if evidence.by_rows is not None:
-        return verdict._replace(place=moved_by_environments(evidence, evidence.by_rows, place))
+    if evidence.by_rows is not None and evidence.groups is not None:
+        place = moved_by_environments(evidence, evidence.groups, evidence.by_rows, place)
+        return verdict._replace(place=place)
     if labels_without_noise(evidence):
         return verdict._replace(place=len(values) - 1, beyond=True)
     return verdict
 
 
-def moved_by_environments(evidence: Evidence, by_rows: int, place: int) -> int:
+def moved_by_environments(evidence: Evidence, groups: Array, by_rows: int, place: int) -> int:
     """Return where to go from the choice of folds of rows to that of folds of environments.
 
     Few environments are few data: their folds are followed, most of the way, where the mean loss
     of environments falls by more than ``GAIN`` of it.
     """
-    losses = seen_environments(evidence).losses.mean(axis=0)
+    losses = environment_losses(evidence.sample, evidence.folds, groups).losses.mean(axis=0)
     if losses[place] >= (1 - GAIN) * losses[by_rows]:
         return by_rows
     return int(np.round(by_rows + WAY * (place - by_rows)))
@@ -204,9 +201,7 @@ def labels_without_noise(evidence: Evidence) -> bool:
     expects the share :math:`e^{-q/s}/4` of wrong rows.
     """
     loss, folds = evidence.sample.loss, evidence.folds
-    if evidence.losses is not None or loss.task != "classification":
-        return False
-    if loss.probability(np.zeros(1)) is None:
+    if loss.task != "classification" or loss.probability(np.zeros(1)) is None:
         return False
     for k, y in enumerate(evidence.sample.ys):
         rows, z, share = folds.entries(k, evidence.sample.weights)
@@ -254,9 +249,6 @@ def smoothed_loss(evidence: Evidence, n: float) -> tuple[Array, float]:
     made = _corrections(evidence, n)
     for k, constant in enumerate(flat):
         found = _out_of_fold(evidence, k, h)
-        if evidence.losses is not None:
-            # what smoothing changes, from the rows at hand
-            found = evidence.losses + found - _out_of_fold(evidence, k, 0.0)
         if made is not None:
             share = made.share(n, h, float(found.min()) / max(constant, np.finfo(float).tiny))
             shift = made.mean(k, evidence.folds.shares(sample.weights))
@@ -322,15 +314,8 @@ def _smoothed(
         spread = xp.maximum(square, s**2 / 4) ** 0.5
         margin = at + spread / xp.where(s > 0, s, 1.0) * (margin - mu)
         mu, s = at, spread
-    # the error of the quadrature is of order h^(2 nodes) if the loss is smooth
-    count = NODES
-    if h <= HARDLY_SMOOTHED:
-        count = 1
-    elif np.isfinite(loss.smoothness) and h < 0.5:
-        # rounding is met as it is where few nodes do; else two more make up for the constant
-        enough = int(np.ceil(np.log(np.finfo(float).eps) / (2 * np.log(h))))
-        count = enough if enough <= FEW_NODES else min(NODES, 2 + enough)
-    nodes, mass = np.polynomial.hermite_e.hermegauss(count)
+    # the error of the quadrature is of order h^(2 nodes)
+    nodes, mass = np.polynomial.hermite_e.hermegauss(NODES if h > HARDLY_SMOOTHED else 3)
     centre = mu + np.sqrt(1 - h**2) * (margin - mu)
     return sum(
         w * numpy(share @ loss.value((centre + h * s * float(x)) * y, y))
@@ -375,24 +360,21 @@ def _euclidean_norms(evidence: Evidence, k: int) -> Array:
     """Return the median of |N(0, S)|, S = sum D (z - c)(z - c)', at every delta.
 
     It needs the trace of S and that of S^2 only. The second, relative to the square of the first,
-    varies slowly with delta; of many rows it is found at ``KNOTS`` deltas and interpolated.
+    varies slowly with delta: it is found at ``KNOTS`` deltas and interpolated.
     """
     sample, m = evidence.sample, len(evidence.deltas)
     center = sample.fence[0] if sample.fit_intercept else None
     design = Design(sample.X, evidence.cost.factor(), center)
-    length, knots = design.squared_norms(), list(range(m))
-    if design.n > design.d and design.n * design.d**2 > INTERPOLATE_FROM and m > KNOTS:
-        knots = [int(j) for j in np.linspace(0, m - 1, KNOTS).round()]
-    trace, share = np.zeros(m), np.zeros(m)
+    length, trace, shares = design.squared_norms(), np.zeros(m), {}
+    knots = np.unique(np.linspace(0, m - 1, KNOTS).round().astype(int))
     for columns in evidence.folds.blocks():
         D = _squares(evidence, k, columns)
         trace[columns] = numpy(length @ D)
-        for j in range(columns.start, columns.stop):
-            if j in knots and trace[j] > 0:
-                # divided before it is squared: residuals of an interpolated target are tiny
-                share[j] = design.gram_square(D[:, j - columns.start] / trace[j])
-    if len(knots) < m:
-        share = PchipInterpolator(knots, share[knots])(np.arange(m))
+        for j in knots[(columns.start <= knots) & (knots < columns.stop)]:
+            # divided before it is squared: residuals of an interpolated target are tiny
+            unit = max(trace[j], np.finfo(float).tiny)
+            shares[j] = design.gram_square(D[:, j - columns.start] / unit)
+    share = np.interp(np.arange(m), knots, list(shares.values()))
     # chi-square of equal mean and variance, by Wilson and Hilferty
     median: Array = np.sqrt(trace * (1 - 2 * share / 9) ** 3)
     return median
@@ -403,8 +385,7 @@ def _drawn_norms(evidence: Evidence, k: int) -> Array:
     sample = evidence.sample
     xi = np.random.default_rng(0).standard_normal((len(sample.weights), DRAWS))
     design = Design(sample.X, center=sample.fence[0] if sample.fit_intercept else None)
-    step = max(1, DRAWN_ENTRIES // design.d)
-    draws = [np.ascontiguousarray(xi[:, i : i + step]) for i in range(0, DRAWS, step)]
+    draws = [np.ascontiguousarray(part) for part in np.array_split(xi, DRAWN_PARTS, axis=1)]
 
     def lengths(root: Array) -> Array:
         pulls = (design.adjoint(some * root) for some in draws)
