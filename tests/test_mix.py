@@ -31,12 +31,6 @@ FAST = [DROClassifier(cost="euclidean", delta=0.1)]
 FAST_REGRESSION = [DRORegressor(cost="euclidean", delta=0.01)]
 
 
-def mixed(exponents):
-    """Return the weights of models from the exponents of their likelihoods."""
-    weights = np.exp(exponents - np.max(exponents))
-    return 0.02 + (1 - 0.02 * len(weights)) * weights / weights.sum()
-
-
 def test_the_model_is_the_weighted_mean_of_its_parts():
     model = MixClassifier(FAST, [(BETA, 3.0)]).fit(X, Y)
     assert sum(model.weights_.values()) == pytest.approx(1)
@@ -45,24 +39,80 @@ def test_the_model_is_the_weighted_mean_of_its_parts():
     assert np.allclose(model.coef_, w * BETA + (1 - w) * member.coef_)
 
 
-@pytest.mark.parametrize("n", [15, 30])
-def test_weights_follow_the_out_of_fold_losses(n):
-    model = MixClassifier(FAST, [(BETA, 0.0)]).fit(X[:n], Y[:n])
-    losses = np.array(list(model.losses_.values()))
-    assert np.allclose(list(model.weights_.values()), mixed(-n * losses))
+def posterior_mean(risk, n):
+    """Return the mean weight of a source beside one member, by quadrature of e^(-n risk) prior."""
+    v = (np.arange(2_000) + 0.5) / 2_000
+    log_p = -n * np.array([risk(each) for each in v]) + n / 25 * np.log(1 - v)
+    p = np.exp(log_p - log_p.max())
+    return v @ p / p.sum()
 
 
-def test_repeated_rows_do_not_sharpen_the_weights():
-    folds = [(np.arange(0, 60, 2), np.arange(1, 60, 2))]
-    twice = MixClassifier(FAST, [(BETA, 0.0)], cv=folds).fit(np.repeat(X, 2, 0), np.repeat(Y, 2))
-    losses = np.array(list(twice.losses_.values()))
-    assert np.allclose(list(twice.weights_.values()), mixed(-30 * losses))
+FOLDS = [(np.arange(15), np.arange(15, 30)), (np.arange(15, 30), np.arange(15))]
+
+
+def parts_out_of_fold(kind, member, source, X, y):
+    """Return the scores of a source, refitted in every fold, and of a member, on tested rows."""
+    models = [(only_source(kind, source, X[a], y[a]), clone(member).fit(X[a], y[a]))
+              for a, _ in FOLDS]  # fmt: skip
+    scores = [[m.coef_.ravel() @ X[b].T + m.intercept_ for m in pair]
+              for pair, (_, b) in zip(models, FOLDS, strict=True)]  # fmt: skip
+    return np.concatenate(scores, axis=1), np.concatenate([y[b] for _, b in FOLDS])
+
+
+@pytest.mark.parametrize("source", [BETA, -BETA])
+def test_weights_are_the_posterior_mean(source):
+    model = MixClassifier(FAST, [(source, 0.0)], cv=FOLDS).fit(X, Y)
+    (published, fitted), y = parts_out_of_fold(MixClassifier, FAST[0], (source, 0.0), X, Y)
+    signs = np.where(y == "yes", 1, -1)
+
+    def risk(v):
+        return np.logaddexp(0, -signs * (v * published + (1 - v) * fitted)).mean()
+
+    assert model.losses_["source"] == pytest.approx(risk(1.0), rel=1e-6)
+    assert model.losses_["droclassifier"] == pytest.approx(risk(0.0), rel=1e-3)
+    assert model.weights_["source"] == pytest.approx(posterior_mean(risk, 30), abs=0.02)
 
 
 def test_squared_losses_are_weighed_by_the_gaussian_likelihood():
-    model = MixRegressor(FAST_REGRESSION, [(BETA + 1, 0.0)]).fit(X, T)
-    losses = np.array(list(model.losses_.values()))
-    assert np.allclose(list(model.weights_.values()), mixed(-15 * losses / losses.min()))
+    model = MixRegressor(FAST_REGRESSION, [(BETA + 1, 0.0)], cv=FOLDS).fit(X, T)
+    parts = parts_out_of_fold(MixRegressor, FAST_REGRESSION[0], (BETA + 1, 0.0), X, T)
+    (published, fitted), y = parts
+
+    def risk(v):
+        return np.mean((y - v * published - (1 - v) * fitted) ** 2)
+
+    least = min(risk(v) for v in np.linspace(0, 1, 401))
+    expected = posterior_mean(lambda v: risk(v) / (2 * least), 30)
+    assert model.weights_["source"] == pytest.approx(expected, abs=0.02)
+
+
+def test_repeated_rows_do_not_sharpen_the_weights():
+    twice = [np.concatenate([part, part + 30]) for pair in FOLDS for part in pair]
+    folds = [(twice[0], twice[1]), (twice[2], twice[3])]
+    once = MixClassifier(FAST, [(BETA, 0.0)], cv=FOLDS).fit(X, Y)
+    doubled = MixClassifier(FAST, [(BETA, 0.0)], cv=folds).fit(np.tile(X, (2, 1)), np.tile(Y, 2))
+    assert doubled.weights_["source"] == pytest.approx(once.weights_["source"], rel=1e-3)
+
+
+def test_a_generator_may_be_the_seed():
+    models = [
+        MixClassifier(FAST, [(BETA, 0.0)], random_state=np.random.RandomState(1)).fit(X, Y)
+        for _ in range(2)
+    ]
+    assert models[0].weights_ == models[1].weights_
+
+
+def test_a_misleading_source_loses_its_weight_with_more_rows():
+    rng = np.random.default_rng(3)
+    rows = rng.standard_normal((400, 3))
+    y = rows @ BETA + rng.logistic(size=400) > 0
+    weights = [
+        MixClassifier(FAST, [(np.array([1.0, 1.0, 1.0]), 0.0)]).fit(rows[:n], y[:n]).weights_
+        for n in (20, 80, 400)
+    ]
+    shares = [each["source"] for each in weights]
+    assert shares[0] > shares[1] > shares[2]
+    assert shares[2] < 0.03
 
 
 def only_source(kind, source, X, y):

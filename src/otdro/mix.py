@@ -1,14 +1,17 @@
 r"""Averages of linear models: fits to the same rows, and published models.
 
-Members (fits to the n rows) and sources (given slopes, intercept refitted) with coefficients
-:math:`\beta_j`, intercept :math:`b_j` and mean out-of-fold loss :math:`L_j` on the same folds give
+Members (fits to the n rows) and sources (given slopes, intercept refitted) have coefficients
+:math:`\beta_j`, intercepts :math:`b_j` and out-of-fold scores on the same folds. The average is
+:math:`\beta = \sum_j w_j \beta_j,\ b = \sum_j w_j b_j` with the posterior mean of the weights,
 
-.. math:: \beta = \sum_j w_j \beta_j,\quad b = \sum_j w_j b_j,\qquad
-          w_j \propto \exp(-n (L_j - \min L)),\ w_j \ge 0.02
+.. math:: w = \int v\, p(v)\, dv \Big/ \int p(v)\, dv,\qquad
+          p(v) = e^{-n L(v)} \Big(\sum_{\text{members}} v_j\Big)^{n/25}
 
-for negative log-likelihoods, and :math:`w_j \propto \exp(-n (L_j - \min L)/(2 \min L))` for
-the squared loss, the Gaussian likelihood at the variance of the best model. The worst-case risk is
-convex in :math:`(\beta, b)`, so that of the average is at most the average of those of the models.
+over the simplex. L(v) is the mean out-of-fold loss of the model with weights v; for the squared
+loss it is divided by twice its least value, the Gaussian likelihood at the variance of the best
+model. The second factor is the prior: the more rows, the less a source is trusted without proof.
+The worst-case risk is convex in :math:`(\beta, b)`, so that of the average is at most the average
+of those of the models.
 """
 
 from __future__ import annotations
@@ -23,30 +26,20 @@ from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from scipy.optimize import brentq, minimize
 from scipy.special import logit
-from sklearn.base import (
-    BaseEstimator,
-    ClassifierMixin,
-    MetaEstimatorMixin,
-    RegressorMixin,
-    clone,
-)
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, RegressorMixin, clone
 from sklearn.pipeline import Pipeline
-from sklearn.utils.validation import (
-    _check_sample_weight,
-    check_is_fitted,
-    has_fit_parameter,
-    validate_data,
-)
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
 
 from .design import as_dense, model_scores
 from .estimators import DROClassifier, DRORegressor
 from .estimators.base import DROEstimator
-from .estimators.parameters import class_codes, normalise, require_classes
-from .inspection.linear import read
+from .estimators.parameters import check_weights, class_codes, normalise, require_classes
+from .inspection.linear import COMPARED_ROWS, read
 from .losses import Logistic, Loss, Softmax, Squared
+from .pairs import generator
 from .problem import Problem, Sample
 from .radius.checks import check_groups
-from .radius.evidence import effect_of_sums
+from .radius.evidence import design_effect
 from .radius.folds import Split, splits
 from .radius.rules import REPEAT_UP_TO, REPEATS
 from .worst_case import robust_risk_of
@@ -55,11 +48,11 @@ Array = NDArray[Any]
 
 #: The joint weight of all sources below which ``message_`` says that the rows speak against them.
 LITTLE_WEIGHT = 0.05
-#: The least weight of a model. Few rows say little about a bad one: on eight sets with environments
-#: a least weight of 0.02 lowered the mean loss at 10 to 100 rows by 0.1 to 1.9%.
-LEAST_WEIGHT = 0.02
-#: Rows on which the scores of a source are compared with its own predictions.
-ROWS_READ = 100
+#: Draws from the simplex by which its integrals are taken.
+DRAWS = 400
+#: Rows that count as one observation against sources: rows of one environment are alike, so that
+#: folds praise a misleading source by chance (`experiments/reports/mix.md`).
+ROWS_AGAINST_SOURCES = 25
 
 
 def scores_of(model: Array, X: Any) -> Array:
@@ -78,20 +71,21 @@ class TrainingRows:
     groups: Array | None
     folds: list[Split]
 
-    def out_of_fold(self, models: list[Array]) -> Array:
-        """Return the mean loss of each row (n,) at the models of the folds that test it."""
-        tests = [test for _, test in self.folds]
-        pairs = zip(models, tests, strict=True)
-        scores = [scores_of(model, self.X[test]) for model, test in pairs]
-        return self.losses(np.concatenate(tests), np.concatenate(scores))
+    @property
+    def tested(self) -> Array:
+        """The rows (E,) that folds test, one fold after another."""
+        return np.concatenate([test for _, test in self.folds])
 
-    def losses(self, tested: Array, scores: Array) -> Array:
-        """Return the mean loss (n,) of each row over its scores (E, K); nan where it has none."""
+    @property
+    def share(self) -> Array:
+        """Their shares (E,) of 1: a row that several folds test shares its weight."""
+        share = self.weights[self.tested] / np.bincount(self.tested)[self.tested]
+        return np.asarray(share / share.sum())
+
+    def losses(self, scores: Array) -> Array:
+        """Return the losses (E,) of tested rows at their scores (E, K)."""
         z = scores if self.loss.outputs > 1 else scores[:, 0]
-        losses = np.asarray(self.loss.value(z, self.y[tested]))
-        times = np.bincount(tested, minlength=len(self.y))
-        total = np.bincount(tested, losses, minlength=len(self.y))
-        return np.where(times > 0, total / np.maximum(times, 1), np.nan)
+        return np.asarray(self.loss.value(z, self.y[self.tested]))
 
     def refitted(self, source: Array, some: Any = slice(None)) -> Array:
         """Return a source with the intercept of least mean loss on some rows."""
@@ -99,16 +93,18 @@ class TrainingRows:
         shift = best_shift(self.loss, scores_of(source, self.X[some]), self.y[some], weights)
         return np.column_stack([source[:, :-1], source[:, -1] + shift])
 
+    def out_of_fold(self, models: list[Array]) -> Array:
+        """Return the scores (E, K) of tested rows at the models of the folds that test them."""
+        pairs = zip(models, self.folds, strict=True)
+        return np.concatenate([scores_of(model, self.X[test]) for model, (_, test) in pairs])
+
     def effective_number(self, losses: Array) -> float:
         """Return the number of distinct rows, divided by the design effect of the groups."""
         n = float(Sample(self.X, [self.y], self.weights, self.loss, True).distinct)
         if self.groups is None:
             return n
-        tested = np.isfinite(losses)
-        code = np.unique(self.groups[tested], return_inverse=True)[1]
-        each = losses[tested]
-        return n / effect_of_sums(np.bincount(code), np.bincount(code, each),
-                                  np.bincount(code, each**2))  # fmt: skip
+        rows, place, times = np.unique(self.tested, return_inverse=True, return_counts=True)
+        return n / design_effect(np.bincount(place, losses) / times, self.groups[rows])
 
 
 def best_shift(loss: Loss, scores: Array, y: Array, weights: Array) -> Array:
@@ -129,24 +125,24 @@ def best_shift(loss: Loss, scores: Array, y: Array, weights: Array) -> Array:
         z = scores + b
         return float(weights @ loss.value(z, y)), weights @ loss.derivative(z, y)
 
-    def curvature(b: Array) -> Array:
-        p = np.asarray(loss.probability(scores + b))
-        return np.diag(weights @ p) - p.T @ (weights[:, None] * p)
-
     start = loss.constant(y, weights) - weights @ scores
-    solution = minimize(risk, start, jac=True, hess=curvature, method="trust-exact", tol=1e-10)
+    solution = minimize(risk, start, jac=True, options={"gtol": 1e-9})
     return np.asarray(solution.x - solution.x.mean())
 
 
-def mixing_weights(losses: Array, n: float, loss: Loss) -> Array:
-    """Return the weights (J,) of models from their mean out-of-fold losses (J,)."""
-    least = losses.min()
-    unit = 2 * least if loss.task == "regression" else 1.0
-    if unit == 0:
-        # the best model fits every held-out target
-        unit = np.finfo(float).tiny
-    weights: Array = np.exp(-n * (losses - least) / unit)
-    return LEAST_WEIGHT + (1 - len(losses) * LEAST_WEIGHT) * weights / weights.sum()
+def mixing_weights(rows: TrainingRows, scores: Array, sources: int, n: float) -> Array:
+    """Return the posterior mean of the weights (J,) from the out-of-fold scores (J, E, K).
+
+    The first models are the ``sources``; n is the effective number of rows.
+    """
+    draws = np.random.default_rng(0).dirichlet(np.ones(len(scores)), DRAWS)
+    risks = [rows.share @ rows.losses(np.tensordot(v, scores, axes=1)) for v in draws]
+    unit = 2 * min(risks) if rows.loss.task == "regression" else 1.0
+    tiny = np.finfo(float).tiny
+    prior = np.log(np.maximum(draws[:, sources:].sum(axis=1), tiny)) / ROWS_AGAINST_SOURCES
+    log_p = n * (prior - np.array(risks) / max(unit, tiny))
+    p = np.exp(log_p - log_p.max())
+    return np.asarray(p @ draws / p.sum())
 
 
 class _Mix(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
@@ -187,30 +183,28 @@ class _Mix(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         -------
         self
         """
+        for attribute in [name for name in vars(self) if name.endswith("_")]:
+            delattr(self, attribute)
         members, sources = self._named_models()
         rows = self._training_rows(X, y, sample_weight, groups)
-        models, losses = {}, {}
+        models, scores = {}, {}
         for name, source in sources.items():
             published = self._read_source(name, source, rows)
-            in_folds = [rows.refitted(published, train) for train, _ in rows.folds]
             models[name] = rows.refitted(published)
-            losses[name] = rows.out_of_fold(in_folds)
+            scores[name] = rows.out_of_fold([rows.refitted(published, a) for a, _ in rows.folds])
         beside = {"sample_weight": sample_weight, "groups": groups}
         fitted = Parallel(n_jobs=self.n_jobs)(
             delayed(self._fitted)(name, member, X, y, rows, beside)
             for name, member in members.items()
         )
-        for name, (_, linear, out_of_fold) in zip(members, fitted, strict=True):
-            models[name], losses[name] = linear, out_of_fold
-        self.members_ = {name: part[0] for name, part in zip(members, fitted, strict=True)}
-        tested = np.isin(np.arange(len(rows.y)), np.concatenate([test for _, test in rows.folds]))
-        self.losses_ = {
-            name: float(np.average(each[tested], weights=rows.weights[tested]))
-            for name, each in losses.items()
-        }
+        self.members_ = {}
+        for name, (member, linear, out_of_fold) in zip(members, fitted, strict=True):
+            self.members_[name], models[name], scores[name] = member, linear, out_of_fold
+        losses = {name: rows.losses(z) for name, z in scores.items()}
+        self.losses_ = {name: float(rows.share @ each) for name, each in losses.items()}
         best = min(self.losses_, key=lambda name: self.losses_[name])
         n = rows.effective_number(losses[best])
-        shares = mixing_weights(np.array(list(self.losses_.values())), n, rows.loss)
+        shares = mixing_weights(rows, np.stack(list(scores.values())), len(sources), n)
         self.weights_ = dict(zip(models, shares.tolist(), strict=True))
         self._store(models, rows, set(sources))
         return self
@@ -222,9 +216,8 @@ class _Mix(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         sources = _named(list(self.sources), "source")
         if not members and not sources:
             raise ValueError("members is empty and there are no sources: give at least one model.")
-        twice = sorted(set(members) & set(sources))
-        if twice:
-            raise ValueError(f"{twice[0]!r} names a member and a source: give them other names.")
+        for name in set(members) & set(sources):
+            raise ValueError(f"{name!r} names a member and a source: give them other names.")
         for name, member in members.items():
             if isinstance(member, type) or not hasattr(member, "get_params"):
                 raise ValueError(
@@ -236,17 +229,9 @@ class _Mix(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     def _training_rows(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> TrainingRows:
         """Return the checked rows with the folds that all models share."""
         numeric = self._task == "regression"
-        X, y = validate_data(
-            self,
-            X,
-            y,
-            accept_sparse="csr",
-            dtype=np.float64,
-            y_numeric=numeric,
-            ensure_min_samples=2,
-        )
-        given = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
-        weights = normalise(given, "sample_weight")
+        kept = {"accept_sparse": "csr", "dtype": np.float64, "ensure_min_samples": 2}
+        X, y = validate_data(self, X, y, y_numeric=numeric, **kept)
+        weights = normalise(check_weights(X, sample_weight), "sample_weight")
         loss: Loss = Squared()
         if not numeric:
             self.classes_, codes = class_codes(y)
@@ -258,7 +243,8 @@ class _Mix(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         groups = check_groups(groups, len(y))
         sample = Sample(X, [np.asarray(y, dtype=float)], weights, loss, True)
         repeats = REPEATS if len(y) <= REPEAT_UP_TO else 1
-        seed = 0 if self.random_state is None else self.random_state
+        state = self.random_state
+        seed = 0 if state is None else int(generator(state).randint(2**31 - 1))
         folds = splits(sample, self.cv, groups, seed, repeats, getattr(self, "classes_", None))
         if not folds:
             raise ValueError(
@@ -270,7 +256,7 @@ class _Mix(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     def _fitted(
         self, name: str, member: Any, X: Any, y: Any, rows: TrainingRows, beside: dict[str, Any]
     ) -> tuple[Any, Array, Array]:
-        """Return a member fitted to all rows, its coefficients, and its out-of-fold losses (n,)."""
+        """Return a member fitted to all rows, its coefficients, and its out-of-fold scores."""
         last = _last_step(member)
         prefix = f"{member.steps[-1][0]}__" if last is not member else ""
         arguments = {}
@@ -294,7 +280,7 @@ class _Mix(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         linear = self._read(what, model, X, rows, member=True)
         path = getattr(_last_step(model), "path_", None) if shared else None
         if path is not None:
-            return model, linear, rows.losses(path.out_of_fold.rows, path.out_of_fold.scores)
+            return model, linear, path.out_of_fold.scores
         in_folds = []
         for train, _ in rows.folds:
             some = X.iloc[train] if hasattr(X, "iloc") else rows.X[train]
@@ -308,20 +294,15 @@ class _Mix(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         own = getattr(self, "feature_names_in_", None)
         columns = getattr(source, "feature_names_in_", None)
         if isinstance(source, tuple):
-            if len(source) != 2:
+            K, parts = rows.loss.outputs, [np.asarray(part, dtype=float) for part in source]
+            if len(parts) != 2 or len(np.atleast_2d(parts[0])) != K or parts[1].size != K:
                 raise ValueError(
-                    f"the source {name!r} is a tuple of {len(source)}: give (coef, intercept)."
+                    f"the source {name!r} is not a pair of {K} row(s) of coefficients and as many "
+                    "intercepts: give (coef, intercept)."
                 )
-            coef = np.atleast_2d(np.asarray(source[0], dtype=float))
-            intercept = np.atleast_1d(np.asarray(source[1], dtype=float))
-            if len(intercept) != len(coef) or len(coef) != rows.loss.outputs:
-                raise ValueError(
-                    f"the source {name!r} has {len(coef)} rows of coefficients and "
-                    f"{len(intercept)} intercepts; {rows.loss.outputs} of each are needed here."
-                )
-            model = np.column_stack([coef, intercept])
+            model = np.column_stack([np.atleast_2d(parts[0]), parts[1].ravel()])
         else:
-            some = as_dense(rows.X[:ROWS_READ])
+            some = as_dense(rows.X[:COMPARED_ROWS])
             if columns is not None:
                 import pandas as pd
 
@@ -386,9 +367,6 @@ class _Mix(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         lines = average if self._task == "classification" else average[0]
         self.coef_, self.intercept_ = lines[..., :-1], lines[..., -1]
         guarded = [name for name, member in self.members_.items() if hasattr(member, "ball_")]
-        for attribute in ("ball_", "cost_", "delta_", "robust_risk_", "robust_risk_bound_"):
-            if hasattr(self, attribute):
-                delattr(self, attribute)
         if guarded:
             heaviest = max(guarded, key=lambda name: self.weights_[name])
             self.ball_ = self.members_[heaviest].ball_
@@ -421,8 +399,8 @@ class _Mix(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     def _scores(self, X: Any) -> Array:
         check_is_fitted(self)
         X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
-        coef, intercept = np.atleast_2d(self.coef_), np.atleast_1d(self.intercept_)
-        scores = np.asarray(model_scores(X, coef, intercept))
+        model = np.column_stack([np.atleast_2d(self.coef_), np.atleast_1d(self.intercept_)])
+        scores = scores_of(model, X)
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
 
@@ -572,12 +550,10 @@ def _by_name(name: str, model: Array, columns: list[str], own: list[str]) -> Arr
             UserWarning,
             stacklevel=4,
         )
-    aligned = np.zeros((len(model), len(own) + 1))
-    aligned[:, -1] = model[:, -1]
-    for j, column in enumerate(columns):
-        if column in own:
-            aligned[:, own.index(column)] = model[:, j]
-    return aligned
+    import pandas as pd
+
+    aligned = pd.DataFrame(model[:, :-1], columns=columns).reindex(columns=own, fill_value=0.0)
+    return np.column_stack([aligned, model[:, -1]])
 
 
 def _weights_in_words(weights: dict[str, float], sources: set[str]) -> str:

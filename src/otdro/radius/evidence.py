@@ -258,38 +258,24 @@ def environment_losses(sample: Sample, folds: FoldScores, groups: Array) -> Envi
     return EnvironmentLosses(names[counts > 0], seen, np.mean(losses, axis=0), errors)
 
 
-def design_effect(sample: Sample, folds: FoldScores, groups: Array) -> float:
+def design_effect(losses: Array, groups: Array) -> float:
     r"""Return by what number rows must be divided, because those of an environment are alike.
 
     It is Kish's :math:`1 + (\bar m - 1)\rho`, with :math:`\rho` the share of the variance of the
-    out-of-fold losses that is between environments (one-way analysis of variance, at the delta of
-    the best mean score) and :math:`\bar m = \sum_g m_g^2/\sum_g m_g` rows an environment. Rows
-    without weight are none.
+    out-of-fold losses (n,) that is between environments (one-way analysis of variance) and
+    :math:`\bar m = \sum_g m_g^2/\sum_g m_g` rows an environment.
     """
-    place, present = int(folds.mean.argmax()), numpy(sample.weights > 0)
-    code = np.unique(groups[present], return_inverse=True)[1]
-    loss = _row_losses(sample, folds, place)[present]
-    each = (np.bincount(code), np.bincount(code, loss), np.bincount(code, loss**2))
-    return effect_of_sums(*each)
-
-
-def effect_of_sums(m: Array, total: Array, square: Array) -> float:
-    """Return the design effect of groups of m rows whose losses, and their squares, sum to these.
-
-    All have one entry per group.
-    """
-    m = m.astype(float)
-    G, n = len(m), float(m.sum())
+    code = np.unique(groups, return_inverse=True)[1]
+    m = np.bincount(code).astype(float)
+    G, n = len(m), float(len(losses))
     if G < 2 or n <= G:
         return 1.0
-    mean = total / m
-    between = m @ (mean - total.sum() / n) ** 2 / (G - 1)
-    # a row alone in its group, or the like of the others, leaves rounding
-    within = np.maximum(square - m * mean**2, 0.0).sum() / (n - G)
+    mean = np.bincount(code, losses) / m
+    between = m @ (mean - losses.mean()) ** 2 / (G - 1)
+    within = ((losses - mean[code]) ** 2).sum() / (n - G)
     size = (n - m @ m / n) / (G - 1)
-    spread = max(between - within, 0.0)
     total = between + (size - 1) * within
-    rho = spread / total if total > 0 else 0.0
+    rho = max(between - within, 0.0) / total if total > 0 else 0.0
     return float(1 + (m @ m / n - 1) * rho)
 
 
@@ -335,7 +321,11 @@ def information(evidence: Evidence) -> float:
     n = evidence.sample.distinct
     if evidence.groups is None:
         return n
-    effect = design_effect(evidence.sample, evidence.folds, evidence.groups)
+    # rows without weight are none
+    present = numpy(evidence.sample.weights > 0)
+    place = int(evidence.folds.mean.argmax())
+    losses = _row_losses(evidence.sample, evidence.folds, place)[present]
+    effect = design_effect(losses, evidence.groups[present])
     return max(n / effect, min(n, len(np.unique(evidence.groups))))
 
 
