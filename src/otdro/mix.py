@@ -200,10 +200,9 @@ class _Mix(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         self.members_ = {}
         for name, (member, linear, out_of_fold) in zip(members, fitted, strict=True):
             self.members_[name], models[name], scores[name] = member, linear, out_of_fold
-        losses = {name: rows.losses(z) for name, z in scores.items()}
-        self.losses_ = {name: float(rows.share @ each) for name, each in losses.items()}
+        self.losses_ = {name: float(rows.share @ rows.losses(z)) for name, z in scores.items()}
         best = min(self.losses_, key=lambda name: self.losses_[name])
-        n = rows.effective_number(losses[best])
+        n = rows.effective_number(rows.losses(scores[best]))
         shares = mixing_weights(rows, np.stack(list(scores.values())), len(sources), n)
         self.weights_ = dict(zip(models, shares.tolist(), strict=True))
         self._store(models, rows, set(sources))
@@ -383,9 +382,7 @@ class _Mix(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         published = sum(share for name, share in self.weights_.items() if name in sources)
         self.message_ = _weights_in_words(self.weights_, sources)
         if sources and published < LITTLE_WEIGHT:
-            self.message_ += (
-                f" The rows speak against the sources, which together weigh {published:.2g}."
-            )
+            self.message_ += f" The rows speak against the sources, of weight {published:.2g}."
 
     def __str__(self) -> str:
         text = repr(self)
