@@ -40,7 +40,7 @@ from ..losses.base import Ends, Loss
 from ..problem import Problem, Solution
 from ..progress import logger
 from .base import Method, Starts, constant_risk, verdict
-from .predictor_corrector import SHORT_OF, TINY, corrected_step, follow
+from .predictor_corrector import SHORT_OF, TINY, corrected_step, follow, longest
 
 Array = NDArray[Any]
 
@@ -71,8 +71,6 @@ LEAST_PRODUCT = 0.1
 PROGRESS = 0.9
 #: Steps without progress after which rounding is taken to be the cause.
 PATIENCE = 5
-#: The share of the predictor's step at which the bends of psi are taken: it may end at psi' = inf.
-BENT = 0.95
 #: Halvings of a step that makes the residual much larger.
 HALVINGS = 6
 #: The growth of the residual that asks for a shorter step.
@@ -347,7 +345,7 @@ def descend(master: Master, state: State, level: float, max_iter: int) -> tuple[
         return (lack <= level and looks > 1) or since > PATIENCE
 
     def advance(now: tuple[State, Residual]) -> tuple[State, Residual] | None:
-        new, after = PairsEquations(master, *now, least).after()
+        new, after = PairsEquations(master, *now).after(least)
         return (new, after) if np.isfinite(new.complementarity + after.size) else None
 
     (state, _), steps = follow((state, Residual(master, state)), advance, done, max_iter)
@@ -380,25 +378,18 @@ class Residual:
         self.size = float(size + excess)
 
 
-def _ratio(v: Array, move: Array) -> float:
-    """Return the longest step that keeps v + step move nonnegative."""
-    falls = move < 0
-    return float(np.min(v[falls] / -move[falls], initial=np.inf))
-
-
 class PairsEquations:
     """Newton's equations of the optimality conditions: eta by its diagonal, x by Schur.
 
     With D = p/w the constraints weigh D in the model and B = D psi'^2 - p psi'' in the level.
-    Products are not aimed below ``least``. A length is that of the slacks and that of the
+    A length is that of the slacks and that of the
     multipliers, which are equal where psi is bent.
     """
 
-    def __init__(self, master: Master, state: State, residual: Residual, least: float) -> None:
+    def __init__(self, master: Master, state: State, residual: Residual) -> None:
         self.master = master
         self.state = state
         self.residual = residual
-        self.least = least
         self.mean = state.complementarity / master.degree
         m, s, c = master, state, master.cost
         self.D = s.p / s.w
@@ -440,22 +431,22 @@ class PairsEquations:
     def longest(self, move: State) -> Array:
         """Return how far slacks and multipliers may go."""
         s = self.state
-        primal = [_ratio(s.w, move.w), _ratio(s.eta, move.eta), _ratio(s.x[-1:], move.x[-1:])]
-        sigma = _ratio(np.array([s.sigma]), np.array([move.sigma]))
-        dual = [_ratio(s.p, move.p), _ratio(s.zeta, move.zeta), sigma]
-        lengths = np.array([min(primal), min(dual)])
+        primal = longest((s.w, move.w), (s.eta, move.eta), (s.x[-1:], move.x[-1:]))
+        sigma = (np.array([s.sigma]), np.array([move.sigma]))
+        lengths = np.array([primal, longest((s.p, move.p), (s.zeta, move.zeta), sigma)])
         return lengths if self.master.ends.linear else np.full(2, lengths.min())
 
     def mean_after(self, move: State, length: Array) -> float:
         """Return the mean product after a step."""
         return self.state.moved(move, *length).complementarity / self.master.degree
 
-    def after(self) -> tuple[State, Residual]:
+    def after(self, least: float) -> tuple[State, Residual]:
         """Return the state after Mehrotra's step, and what the conditions lack there.
 
-        The step is halved while it makes the residual much larger than it and the products are.
+        Products are not aimed below ``least``. The step is halved while it makes the residual much
+        larger than it and the products are.
         """
-        move = corrected_step(self)
+        move = corrected_step(self, least)
         length = np.minimum(1.0, SHORT_OF * self.longest(move))
         for _ in range(HALVINGS):
             new = self.state.moved(move, *length)
@@ -470,18 +461,13 @@ class PairsEquations:
     def step(self, mu: float, last: State | None = None, length: Any = 1.0) -> State:
         """Return the step to products ``mu`` times the weights.
 
-        What ``length`` times the step ``last`` leaves to second order is taken off beforehand,
-        the bends of psi as they are.
+        What ``length`` times the step ``last`` leaves to second order is taken off beforehand.
         """
         m, s, c, first = self.master, self.state, self.master.cost, self.residual.first
-        centre = mu if last is None else max(mu, self.least)
         lacking, rx, r_eta = self.residual.slack, self.residual.x, self.residual.eta
-        goal, goal_eta, goal_lam = centre * m.weights[m.row], centre * m.weights, centre
+        goal, goal_eta, goal_lam = mu * m.weights[m.row], mu * m.weights, mu
         if last is not None:
             reach = float(np.min(length))
-            bend, extra = self._bends(last, BENT * reach)
-            lacking, r_eta = lacking + bend, r_eta - m.by_row(extra)
-            rx = np.append(rx[:-1], rx[-1] - extra @ c)
             goal = goal - reach**2 * last.w * last.p
             goal_eta = goal_eta - reach**2 * last.eta * last.zeta
             goal_lam = goal_lam - reach**2 * last.x[-1] * last.sigma
@@ -499,16 +485,6 @@ class PairsEquations:
             (goal_eta - s.zeta * d_eta) / s.eta - s.zeta,
             float((goal_lam - s.sigma * dx[-1]) / s.x[-1] - s.sigma),
         )
-
-    def _bends(self, affine: State, length: float) -> tuple[Array, Array]:
-        """Return what the linear model of psi and of the masses p psi' misses at a step."""
-        m, s, r = self.master, self.state, self.residual
-        t = s.eta[m.row] + s.x[-1] * m.cost
-        dt = length * (affine.eta[m.row] + affine.x[-1] * m.cost)
-        p = s.p + length * affine.p
-        before, _, _ = m.ends.curve(t)
-        after, first, _ = m.ends.curve(t + dt)
-        return after - before - r.first * dt, p * (first - r.first) - s.p * r.second * dt
 
 
 def _cholesky(H: Array) -> Array | None:

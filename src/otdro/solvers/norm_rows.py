@@ -158,46 +158,6 @@ class FaceRows(NormRows):
         return _Faces(at, np.append(-self.normals, np.ones((len(self.normals), 1)), 1))
 
 
-class BoxRows(NormRows):
-    """t - theta_j and t + theta_j; together they count as one."""
-
-    def __init__(self, d: int) -> None:
-        self.share = np.full((2 * d, 1), 0.5 / d)
-
-    def begin(self, theta: Array, room: Array, mu: Array) -> NormPoint:
-        """Return t = max |theta_j| + room."""
-        t = np.abs(theta).max(axis=0) + room
-        slack = np.concatenate([t - theta, t + theta])
-        return NormPoint(t, slack, mu * self.share / slack, np.zeros((0, len(room))))
-
-    def linearised(self, theta: Array, at: NormPoint) -> NormLine:
-        """Return the slacks: they are linear."""
-        return _Box(at)
-
-
-class _Box(NormLine):
-    """t -+ theta around points."""
-
-    def __init__(self, at: NormPoint) -> None:
-        super().__init__(at)
-        above, below = np.split(self.steep, 2)
-        d = len(above)
-        self.matrix = np.zeros((d + 1, d + 1, above.shape[1]))
-        self.matrix[np.arange(d), np.arange(d)] = above + below
-        self.matrix[:d, d] = self.matrix[d, :d] = below - above
-        self.matrix[d, d] = self.steep.sum(axis=0)
-
-    def force(self, aim: Array) -> Array:
-        """Return f_+ - f_- and minus their sum, f = aim/c."""
-        f = aim / self.at.slack
-        above, below = np.split(f, 2)
-        return np.append(above - below, -f.sum(axis=0, keepdims=True), axis=0)
-
-    def moves(self, move: Array, aim: Array) -> tuple[Array, Array]:
-        """Return dt -+ dtheta."""
-        return np.concatenate([move[-1] - move[:-1], move[-1] + move[:-1]]), self.at.bounds
-
-
 class _Faces(NormLine):
     """Slacks by their gradients (K, d + 1) in (theta, t), the same everywhere."""
 
@@ -291,5 +251,5 @@ def norm_rows(cost: Cost, d: int) -> NormRows | None:
     if cost.euclidean:
         return RoundRows()
     if cost.dual_p == np.inf:
-        return BoxRows(d)
+        return FaceRows(np.vstack([np.eye(d), -np.eye(d)]))
     return SumRows(d) if cost.dual_p == 1 else None

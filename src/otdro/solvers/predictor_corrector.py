@@ -16,6 +16,9 @@ from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
 
 #: The share of the way to the boundary that a step takes.
 SHORT_OF = 0.995
@@ -43,17 +46,24 @@ class NewtonEquations(Protocol[Step]):
         """Return the mean product after ``length`` times a step."""
 
 
-def corrected_step(equations: NewtonEquations[Step], least_share: float = 0.0) -> Step:
+def longest(*pairs: tuple[Array, Array]) -> float:
+    """Return the largest multiple of moves that leaves no value negative, from (value, move)."""
+    fastest = max(float((-move / (value + TINY)).max(initial=0.0)) for value, move in pairs)
+    return 1 / fastest if fastest > 0 else np.inf
+
+
+def corrected_step(equations: NewtonEquations[Step], least: float = 0.0) -> Step:
     """Return Mehrotra's step: towards products 0, then to the products that this step allows.
 
-    The aim is the mean product times the cube of the share that the first step leaves,
-    ``least_share`` at least.
+    The aim is the mean product times the cube of the share that the first step leaves, ``least``
+    at least.
     """
     mean = equations.mean
     affine = equations.step(0.0 * mean)
     length = np.minimum(1.0, equations.longest(affine))
     left = equations.mean_after(affine, length) / np.where(mean > 0, mean, 1.0)
-    return equations.step(np.clip(left, least_share, 1.0) ** 3 * mean, affine, length)
+    aim = np.clip(left, 0.0, 1.0) ** 3 * mean
+    return equations.step(np.maximum(aim, least), affine, length)
 
 
 def follow(

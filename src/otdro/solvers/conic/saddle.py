@@ -21,7 +21,7 @@ import numpy as np
 from scipy.linalg.lapack import dgeqrf, dpotrf, dpotrs, dtrtrs
 
 from ...losses.base import Array
-from ..predictor_corrector import SHORT_OF, TINY
+from ..predictor_corrector import SHORT_OF, TINY, longest
 
 #: The least size of a column of a factor of T, relative to the largest, by which it is scaled.
 LEAST_COLUMN = 1e-20
@@ -262,12 +262,8 @@ class RowStep:
 
     def longest(self) -> float:
         """Return the largest step to E, F, p, s >= 0."""
-        # 1/step = max of -dv/v; v = dv = 0 where a side of the box is infinite
-        fastest = -min(
-            float((self.dslack / self.point.slack).min()),
-            float((self.dprice / (self.point.price + TINY)).min()),
-        )
-        return 1 / fastest if fastest > 0 else np.inf
+        # value and move are 0 where a side of the box is infinite
+        return longest((self.point.slack, self.dslack), (self.point.price, self.dprice))
 
     def products(self, length: float) -> Array:
         """Return the products p E and s F after a share of the step, 0 at infinite ends."""

@@ -19,6 +19,7 @@ from scipy.linalg import cho_solve
 from ...duality.ties import factored
 from ..base import duality_gap
 from ..norm_rows import NormPoint, NormRows, NormStep
+from ..predictor_corrector import SHORT_OF, corrected_step, longest
 from .pieces import Minimum, Pieces, Place, PricedRows, along
 
 Array = NDArray[Any]
@@ -27,8 +28,6 @@ Array = NDArray[Any]
 LEAST_FIRST, FIRST = 1e-4, 0.03
 #: At order 2 the first t is at most this share above the norm.
 MOST_ROOM = 0.1
-#: The share of the way to the boundary that a step takes.
-SHORT_OF = 0.995
 #: The share of a slack that remains where curvature took more of it.
 LEFT = 0.1
 #: Pieces that a row does not have are this far below its others, in units of the risk.
@@ -124,7 +123,7 @@ def minimise(
     while True:
         n_iter += 1
         equations = _Equations(rows, norm, now)
-        step = equations.step(LEAST * target)
+        step = corrected_step(equations, LEAST * target)
         risk = rows.rate * float(now.place.s[-1])
         risk += float(rows.weights @ now.pieces.value.max(axis=0))
         if best is None or risk < best.risk:
@@ -192,7 +191,7 @@ def _centred(
     value = _barrier(rows, norm, now, mu)
     for n_iter in range(CENTRING):
         equations = _Equations(rows, norm, now)
-        step = equations.towards(mu, 0 * now.q, 0 * now.norm.slack)
+        step = equations.step(mu)
         if step.descent <= CENTRED * mu:
             return now, True, n_iter
         length = min(1.0, SHORT_OF * equations.longest(step, prices=False))
@@ -303,7 +302,8 @@ class _Equations:
         theta = now.place.theta
         self.line = norm.linearised(theta[:, None], now.norm)
         self.total = now.total(rows)
-        self.mean = self.total / (len(self.sigma) + float(norm.share.sum()))
+        self.count = len(self.sigma) + float(norm.share.sum())
+        self.mean = self.total / self.count
         #: (theta, t) among (theta, b, s)
         self.head = np.append(np.arange(len(theta)), len(theta) + 1)
         # sum q f'' + W (f' - mean)(f' - mean)' of every row
@@ -315,26 +315,28 @@ class _Equations:
         H[np.ix_(self.head, self.head)] += self.line.matrix[:, :, 0]
         self.factor = factored(H)
 
-    def step(self, least: float) -> Step:
-        """Return Mehrotra's step: towards the boundary first, then to where that leaves room."""
+    def mean_after(self, step: Step, length: float) -> float:
+        """Return the mean product after a part of a step."""
         now = self.now
-        ahead = self.towards(0.0, 0 * now.q, 0 * now.norm.slack)
-        length = self.longest(ahead)
-        sigma, q = self.sigma + length * ahead.ds, now.q + length * ahead.dq
-        slack = now.norm.slack + length * ahead.norm.slack
-        price = now.norm.price + length * ahead.norm.price
+        sigma = self.sigma + length * step.ds
+        q = now.q + length * step.dq
+        slack = now.norm.slack + length * step.norm.slack
+        price = now.norm.price + length * step.norm.price
         left = float(self.rows.weights @ (sigma * q).sum(axis=0)) + float((slack * price).sum())
-        mu = max((left / self.total) ** 3 * self.mean, least)
-        return self.towards(mu, ahead.ds * ahead.dq, ahead.norm.slack * ahead.norm.price)
+        return left / self.count
 
-    def towards(self, mu: float, products: Array, head: Array) -> Step:
-        """Return the step to sigma q = mu - products, those of the norm mu share - head."""
+    def step(self, mu: float, last: Step | None = None, length: float = 1.0) -> Step:
+        """Return the step to products mu, times their share for the norm, less those of a last."""
         rows, now, d = self.rows, self.now, len(self.now.place.theta)
+        products = np.zeros_like(now.q)
+        aim = mu * self.norm.share + np.zeros_like(now.norm.slack)
+        if last is not None:
+            products = last.ds * last.dq
+            aim = aim - last.norm.slack * last.norm.price
         slope = now.pieces.slope
         aimed = (mu - products) / self.sigma
         spare = (aimed.sum(axis=0) - 1) / self.weight
         g = rows.gradient(((aimed - self.W * spare) * slope).sum(axis=1))
-        aim = mu * self.norm.share - head
         g[self.head] += self.line.force(aim)[:, 0]
         move = -np.asarray(cho_solve(self.factor, g, check_finite=False))
         dz = rows.design.scores(move[:d]) + move[d]
@@ -350,14 +352,11 @@ class _Equations:
 
         Without ``prices`` heights and prices are free.
         """
-        now = self.now
-        falls = [
-            -step.norm.slack / now.norm.slack,
-            -step.move[-1:] / now.place.s[-1],
-        ]
+        now, norm = self.now, self.now.norm
+        pairs = [(norm.slack, step.norm.slack), (now.place.s[-1:], step.move[-1:])]
         if prices:
-            falls += [-step.ds / self.sigma, -step.dq / now.q, -step.norm.price / now.norm.price]
-        return 1 / max(1.0, *(float(fall.max()) for fall in falls))
+            pairs += [(self.sigma, step.ds), (now.q, step.dq), (norm.price, step.norm.price)]
+        return min(1.0, longest(*pairs))
 
     def bound(self, step: Step | None) -> tuple[float, Array]:
         """Return the bound of shares and slopes, continued along a step, and mean slopes."""

@@ -27,7 +27,7 @@ from ...costs import Cost
 from ...duality.ties import factored, solve_each, times
 from ...problem import Problem
 from ..norm_rows import NormPoint, NormRows, NormStep, norm_rows
-from ..predictor_corrector import corrected_step
+from ..predictor_corrector import SHORT_OF, corrected_step, longest
 from .rows import SoftmaxRows
 
 Array = NDArray[Any]
@@ -38,8 +38,8 @@ ROUNDS, SETTLED = 200, 1e-6
 LEAST_SHARE = 1e-9
 #: Pairs whose norm is below this share of the largest have no part in the curvature.
 NEGLIGIBLE = 1e-6
-#: Steps of Mehrotra's method at most, and the share of the way to the boundary that one takes.
-STEPS, SHORT_OF = 60, 0.99
+#: Steps of Mehrotra's method at most.
+STEPS = 60
 #: The least accuracy of its minimiser, relative to the penalty.
 PRECISION = 1e-14
 #: Relative to its diagonal, what makes the quadratic of the multipliers definite on directions that
@@ -395,8 +395,7 @@ class _Central:
     def longest(self, step: CentralStep) -> float:
         """Return the longest step to slacks and prices that are not negative."""
         norm, at = step.norm, self.at
-        fastest = max(np.max(-norm.slack / at.slack), np.max(-norm.price / at.price))
-        return float(1 / fastest) if fastest > 0 else np.inf
+        return longest((at.slack, norm.slack), (at.price, norm.price))
 
     def mean_after(self, step: CentralStep, length: Any) -> float:
         """Return the mean product after a part of a step."""
