@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...design import model_scores
-from ...duality import AT_THRESHOLD, Dual, least_finite, priced_risk, priced_tangent
-from ...duality.multiplier import least_price
+from ...duality import Dual, least_finite, priced_risk, priced_tangent
 from ...problem import Problem, Solution
 from ..base import Method, Starts, constant_risk, duality_gap, each_alone, verdict
 from ..euclidean.coordinates import Coordinates
@@ -101,17 +100,18 @@ def _solved(
     unit = constant_risk(problem)[1]
     target = tol * unit
     rows = priced_rows(problem, at)
-    best = constant(rows, target)
-    if best is None:
-        theta, b = at.theta(start.coef), at.centred(start.intercept, start.coef)
-        place, dual = _start(rows, theta, b, problem)
-        above = dual.risk - (start.objective - start.gap)
-        norm = norm_rows(problem.ball.cost, rows.design.d)
-        goal = interior.Goal(unit, target, max_iter)
-        if norm is None:
-            best = _by_cuts(rows, problem, place, above, goal)
-        else:
-            best = interior.minimise(rows, norm, place, above, goal)
+    theta, b = at.theta(start.coef), at.centred(start.intercept, start.coef)
+    place, dual = _start(rows, theta, b, problem)
+    above = dual.risk - (start.objective - start.gap)
+    norm = norm_rows(problem.ball.cost, rows.design.d)
+    goal = interior.Goal(unit, target, max_iter)
+    if norm is None:
+        best = _by_cuts(rows, problem, place, above, goal)
+    else:
+        best = interior.minimise(rows, norm, place, above, goal)
+    zero = _constant(rows, problem, best.risk - best.gap)
+    if zero is not None and zero.risk <= best.risk:
+        best = replace(zero, slopes=best.slopes, n_iter=best.n_iter)
     return _solution(problem, at, best, target)
 
 
@@ -216,59 +216,22 @@ def _by_cuts(
     return best
 
 
-def constant(rows: PricedRows, target: float) -> Minimum | None:
-    r"""Return theta = 0 with its gap; None where that is above the target.
+def _constant(rows: PricedRows, problem: Problem, lower: float) -> Minimum | None:
+    """Return theta = 0 with its gap over a lower bound, None where no constant is finite.
 
-    The adversary may change a share r of each class, so that the class +1 has the mass p' in the
-    place of p, at most delta/kappa away; the best constant has the largest least risk at the most
-    even p'. With centred class masses M of the rows and slopes a of the two labels,
-    :math:`\sum m a z = M\,(a_+ - a_-)(1 - r_+ - r_-)`, and what is left of the budget must pay for
-    it: more labels of both classes may be changed than p' asks for, which makes the classes more
-    alike.
+    The adversary may change labels until the class +1 has any mass p' at most delta/kappa away from
+    its own; the best constant is that of the most even p'.
     """
-    loss, kappa, delta = rows.worst.loss, rows.kappa, rows.delta
+    loss, reach = rows.worst.loss, rows.delta / rows.kappa
     p = float(rows.weights @ (rows.y > 0))
-    even = float(np.clip(EVEN, p - delta / kappa, p + delta / kappa)) if rows.fit_intercept else p
-    if not 0 < even < 1:
-        return None
+    even = float(np.clip(EVEN, p - reach, p + reach))
     b = 0.0
     if rows.fit_intercept and even != EVEN:
+        if not 0 < even < 1:
+            return None
         b = float(loss.constant(np.array([-1.0, 1.0]), np.array([1 - even, even])))
-    both, masses = np.array([1.0, -1.0]), np.array([p, 1 - p])
-    kept, other = (loss.value(np.full(2, b), label) for label in (both, -both))
-    rise = least_price(other - kept, masses, 0.0, delta, kappa)
-    risk = float(masses @ kept) + rise.risk
-    slope = loss.derivative(np.full(2, b), both)
-    # the slopes of a model with an intercept sum to zero, so that any centre of the rows will do
-    y = rows.y - float(rows.weights @ rows.y) if rows.fit_intercept else rows.y
-    size = rows.polar(rows.design.adjoint(rows.weights * y)) * abs(float(slope[0] - slope[1])) / 2
-    square = float(np.array([even, 1 - even]) @ slope**2)
-    # what the moves cost where no label is changed
-    if rows.worst.scalars == 1:
-        move = size / loss.lipschitz
-    else:
-        move = size**2 / square if square > 0 else 0.0
-    large, small = (p, 1 - p) if even <= p else (1 - p, p)
-    excess = abs(p - even)
-    most = 1 - excess / large
-    # order 2: the least of move f^2 - 2 p (1 - p) kappa f
-    middle = min(p * (1 - p) * kappa / move, most) if move > 0 else most
-    for factor in (most, middle, 0.0):
-        # 1 - r_large - r_small = factor and large r_large - small r_small = excess
-        r_small = large * (most - factor)
-        r_large = (excess + small * r_small) / large
-        price = kappa * (excess + 2 * small * r_small) + move * factor**rows.worst.scalars
-        if price <= delta * (1 + AT_THRESHOLD):
-            break
-    else:
-        return None
-    share = np.where((rows.y > 0) == (even <= p), r_large, r_small)
-    label = np.stack([rows.y, -rows.y])
-    a = loss.derivative(np.full_like(label, b), label)
-    own = np.array([True, False])
-    lower, slopes = rows.bound(label, own, np.stack([1 - share, share]), a)
-    if risk - lower > target:
-        return None
     n, d = len(rows.y), rows.design.d
     place = Place(np.zeros(d), b, np.zeros(rows.worst.scalars), np.full(n, b))
-    return Minimum(place, risk, rise.multiplier, duality_gap(risk, lower), slopes, 1)
+    dual = _risk(problem, place, 0.0)
+    gap = duality_gap(dual.risk, lower)
+    return Minimum(place, dual.risk, dual.multiplier, gap, np.zeros(n), 1)
