@@ -348,3 +348,17 @@ def test_a_default_fit_of_35_classes_ends():
     # about 4 s; the softmax model took more than 6 minutes
     assert process_time() - start < 30
     assert model.score(X, y) > 0.9
+
+
+def test_steps_of_a_sample_of_many_rows_end_certified():
+    # from n d^2 = 2,000,000 on the first steps take the Hessian of some rows
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(6000, 20))
+    scores = X @ rng.normal(size=(20, 3)) + rng.gumbel(size=(6000, 3))
+    # a rare class, of which a sample has few rows
+    y = np.where(scores[:, 2] > 9, 2, scores[:, :2].argmax(axis=1))
+    for delta in (1e-3, 0.1):
+        model = DROClassifier(cost="euclidean", order=1, delta=delta).fit(X, y)
+        few = DROClassifier(cost="euclidean", order=1, delta=delta, tol=1e-9).fit(X, y)
+        assert model.robust_risk_ - model.gap_ <= few.robust_risk_ <= model.robust_risk_ + 1e-12
+        assert model.gap_ <= 1.2e-6

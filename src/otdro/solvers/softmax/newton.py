@@ -37,6 +37,8 @@ Array = NDArray[Any]
 ARMIJO, HALVINGS = 1e-4, 50
 #: Decreases below this, relative to the objective, are rounding; so many of them end the method.
 ROUNDING, PATIENCE = 1e-15, 3
+#: Steps that bring more than this share of the objective take the Hessian of a sample of the rows.
+ROUGHLY = 1e-4
 #: The accuracy of a model's minimiser, as a share of the gap so far.
 LOOSE = 1e-3
 #: Coefficients below this share of the largest are tried as zeros where the penalty is a sum.
@@ -153,20 +155,24 @@ def minimise(
     if start is not None and start.multipliers is not None:
         multipliers = start.multipliers[active]
     idle = np.zeros(len(active), dtype=int)
+    rough = problems.rows.sample is not None
     for n_iter in range(1, max_iter + 1):
         rows, delta = problems.rows, problems.delta
         g = rows.gradient(rows.slopes(p.p))
-        model = Quadratic(rows, p.C, g, rows.curvature(p.p))
+        some = rows.sample if rough else None
+        model = Quadratic(rows, p.C, g, (some or rows).curvature(p.p))
         accuracy = np.maximum(target, LOOSE * best.gap[active])
         move = problems.penalty.move(model, delta, accuracy, multipliers)
         dz = rows.scores(move.step, move.shift)
         new, decrease = _line_search(problems, p, move, dz, g)
         best.consider(active, new)
-        q = rows.balanced(p.p, p.p + rows.bent(p.p, dz))
-        best.bound(active, problems, new, q if delta.all() else rows.on_simplex(q), move.flows)
+        if not rough:
+            q = rows.balanced(p.p, p.p + rows.bent(p.p, dz))
+            best.bound(active, problems, new, q if delta.all() else rows.on_simplex(q), move.flows)
         # without a penalty nothing bounds models farther out than p, whose slopes leave a gradient
-        if delta.all() and np.any(best.gap[active] > target):
+        if not rough and delta.all() and np.any(best.gap[active] > target):
             best.bound(active, problems, new, rows.balanced(p.p, p.p), move.flows)
+        rough = rough and bool((decrease > ROUGHLY * problems.value(p)).any())
         idle = np.where(decrease > 0, 0, idle + 1)
         best.keep(active, n_iter, move.multipliers)
         left = (best.gap[active] > target) & (idle < PATIENCE)
