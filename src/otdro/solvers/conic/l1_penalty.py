@@ -15,9 +15,8 @@ the loss is replaced by its quadratic model,
           \qquad r_i = z_i - a_i/c_i,
 
 a lasso over the columns in use and those that pull by more than rho, by scikit-learn's coordinate
-descent; where that takes long, the signs it found are kept and the model is solved on their face.
-Kinked losses of many columns, and smooth ones whose steps end early, are solved by interior points
-over some columns; those that break the constraint join.
+descent. Kinked losses, and smooth ones whose steps end early, are solved by interior points over
+some columns; those that break the constraint join.
 """
 
 from __future__ import annotations
@@ -28,7 +27,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from sklearn import config_context
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import enet_path
@@ -41,12 +39,8 @@ from .interior import InteriorPoint
 
 Array = NDArray[Any]
 
-#: Columns from which a kinked loss is solved over some of them.
-COLUMNS_FROM = 500
 #: Columns that join in a round, or as many as are in use where that is more.
 JOIN = 50
-#: From a solution nearby those columns start whose pull is at least this share of rho.
-NEARLY = 0.9
 #: Coefficients below this share of the largest are not taken over from it.
 NEGLIGIBLE = 1e-3
 #: The share of the gap that is left to the columns outside.
@@ -55,30 +49,18 @@ OUTSIDE = 0.5
 WRITE_UP_TO = 10_000_000
 #: The least curvature of a row, relative to the largest that the loss has.
 LEAST_CURVATURE = 1e-9
-#: The gap of a model, relative to that of the point; after a step that brought nothing it shrinks
-#: by the same factor.
-MODEL_GAP = 0.1
-#: A model need not be solved closer than this share of the goal.
-ENOUGH = 0.3
-#: Rounds of coordinate descent before a model is solved on the face of its signs.
-EPOCHS = 60
-#: Added to the diagonal of a face's matrix, relative to it.
-LIFT = 1e-13
+#: A model is solved to this share of the goal.
+ENOUGH = 0.1
 #: The share of the predicted decrease that a step must bring.
 ARMIJO = 1e-4
 #: Halvings of a step.
 HALVINGS = 40
 #: Decreases below this, relative to F, are rounding.
 ROUNDING = 1e-15
-#: Steps that bring nothing before the descent gives up.
-PATIENCE = 4
 
 
 class ActiveColumns(Method):
-    """Lipschitz losses at order 1 under a cost whose dual norm is the l1 norm.
-
-    Kinked losses of few columns are for the interior point alone.
-    """
+    """Lipschitz losses at order 1 under a cost whose dual norm is the l1 norm."""
 
     geometries = frozenset({"norm"})
     certifies = "the excess over the least worst-case risk"
@@ -87,14 +69,12 @@ class ActiveColumns(Method):
         self.inner = InteriorPoint()
 
     def lacks(self, problem: Problem) -> str | None:
-        """Refuse what the inner method does, order 2, other norms, and kinks of few columns."""
+        """Refuse what the inner method does, order 2, and other norms."""
         missing = self.inner.lacks(problem)
         if missing is not None:
             return missing
         if problem.ball.order == 2 or problem.ball.cost.dual_p != 1:
             return "only the l1 penalty of order 1 has columns that can be left out"
-        if not _smooth(problem) and problem.X.shape[1] < COLUMNS_FROM:
-            return f"fewer than {COLUMNS_FROM} columns are solved for at once"
         return None
 
     def _solve_one(
@@ -112,7 +92,10 @@ class ActiveColumns(Method):
             )
             bound = dual_bound(problem, few.dual)
             gap = duality_gap(few.objective, bound.value)
-            if gap <= goal or len(columns) == len(bound.pull):
+            if len(columns) == len(bound.pull):
+                gap = min(gap, few.gap)
+                break
+            if gap <= goal:
                 break
             more = _joined(columns, bound.pull, penalty(problem))
             # where none breaks the constraint, the gap is rounding of the part: more join anyhow
@@ -139,7 +122,7 @@ def _columns(X: Any, columns: Array) -> Any:
 
 
 def _first_columns(problem: Problem, start: Solution | None) -> Array:
-    """Return the columns of a solution nearby and those that its slopes nearly let in."""
+    """Return the columns of a solution nearby and those that its slopes pull most."""
     used: Array = np.zeros(0, dtype=int)
     if start is not None and start.dual is not None:
         slopes, size = start.dual, np.abs(start.coef)
@@ -147,9 +130,7 @@ def _first_columns(problem: Problem, start: Solution | None) -> Array:
     else:
         b = np.full(len(problem.y), float(constant_risk(problem)[0]))
         slopes = problem.loss.derivative(b, problem.y)
-    pull = dual_bound(problem, slopes).pull
-    near = _joined(used, pull, NEARLY * penalty(problem))
-    return near if len(near) else _joined(used, pull, -np.inf)
+    return _joined(used, dual_bound(problem, slopes).pull, -np.inf)
 
 
 def _joined(columns: Array, pull: Array, above: float) -> Array:
@@ -216,13 +197,13 @@ def _proximal_newton(
         z = Design(X).scores(start.coef) + start.intercept
         near = _point(problem, start.coef, float(start.intercept), z)
         p = near if near.objective < p.objective else p
-    share, idle, n_iter = MODEL_GAP, 0, 0
+    n_iter, falls = 0, True
     while True:
         n_iter += 1
         _, slope, curvature = problem.loss.evaluate(p.z, y)
         bound = dual_bound(problem, slope)
         gap = duality_gap(p.objective, bound.value)
-        if gap <= goal or idle > PATIENCE or n_iter >= max_iter:
+        if gap <= goal or not falls or n_iter >= max_iter:
             break
         columns = _joined(np.flatnonzero(p.coef), bound.pull, rho)
         if len(columns) * len(y) > WRITE_UP_TO:
@@ -230,10 +211,9 @@ def _proximal_newton(
         bend = np.maximum(curvature, LEAST_CURVATURE * float(problem.loss.smoothness))
         r, D = p.z - slope / bend, problem.weights * bend
         model = Lasso.of(as_dense(X[:, columns]), r, D, rho, None if problem.fit_intercept else p.b)
-        target = model.minimiser(p.coef[columns], max(share * gap, ENOUGH * goal))
+        target = model.minimiser(p.coef[columns], ENOUGH * goal)
         new = _line_search(problem, p, model, columns, target, slope)
-        idle = 0 if new.objective < p.objective - ENOUGH * goal else idle + 1
-        share = MODEL_GAP if idle == 0 else share * MODEL_GAP
+        falls = new.objective < p.objective
         p = new
     return Solution(
         coef=p.coef,
@@ -283,7 +263,7 @@ class Lasso:
         with warnings.catch_warnings(), config_context(skip_parameter_validation=True):
             # what is left of the gap is known from the loss itself
             warnings.simplefilter("ignore", ConvergenceWarning)
-            _, path, _, epochs = enet_path(
+            _, path, _ = enet_path(
                 self.A,
                 self.v,
                 l1_ratio=1.0,
@@ -291,32 +271,9 @@ class Lasso:
                 coef_init=start,
                 precompute=False,
                 tol=gap / scale,
-                max_iter=EPOCHS,
                 check_input=False,
-                return_n_iter=True,
             )
-        coef: Array = path[:, 0]
-        return self._on_face(coef) if epochs[0] >= EPOCHS else coef
-
-    def _on_face(self, coef: Array) -> Array:
-        """Return the point towards the minimiser with these signs, as far as they hold."""
-        used = np.flatnonzero(coef)
-        if not 0 < len(used) <= len(self.v):
-            return coef
-        w, B = coef[used], self.A[:, used]
-        sign = np.sign(w)
-        H = B.T @ B
-        H.ravel()[:: len(H) + 1] *= 1 + LIFT
-        try:
-            factor = cho_factor(H, overwrite_a=True, check_finite=False)
-        except LinAlgError:
-            return coef
-        step = cho_solve(factor, B.T @ self.v - self.rho * sign, check_finite=False) - w
-        crossing = (w + step) * sign < 0
-        length = float((-w[crossing] / step[crossing]).min(initial=1.0))
-        moved = coef.copy()
-        moved[used] = w + length * step
-        return moved
+        return np.asarray(path[:, 0])
 
 
 def _line_search(
