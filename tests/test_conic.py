@@ -9,6 +9,7 @@ import warnings
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy import sparse
 from scipy.optimize import linprog
 
 from otdro.costs import Cost, Norm
@@ -407,3 +408,17 @@ def test_rows_of_nearly_no_weight_are_not_met_one_at_a_time():
     for loss in (Absolute(), Quantile(0.3)):
         problem = Problem(X, y, weights / weights.sum(), loss, Ball(Norm(2), 0.0, 2))
         assert solved(problem, TOL).n_iter < 30
+
+
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])
+@pytest.mark.parametrize("p", [1, np.inf])
+@pytest.mark.parametrize("delta", [1e-3, 1e-2, 0.1])
+def test_offsets_of_many_spreads_without_an_intercept_end_certified(form, p, delta):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 5))
+    score = X @ rng.normal(size=5) + rng.normal(size=60)
+    X = form(X + 50 * rng.normal(size=5))
+    problem = problem_of(X, np.where(score > 0, 1.0, -1.0), Hinge(), Norm(p), delta, 2, False)
+    found = InteriorPoint()._solve_one(problem, 1e-6, 1000)
+    assert found.converged
+    assert found.n_iter < 40

@@ -33,7 +33,6 @@ from .risk import (
     MaxNorm,
     PenaltyNorm,
     Pieces,
-    Plain,
     Root,
     RotatedNorm,
     Slopes,
@@ -70,6 +69,8 @@ SMALL = 1_000_000
 SPREAD = 1e5
 #: Entries below this share of the largest of their column are zeros.
 NOTHING = 1e-13
+#: Spreads of sparse columns below this share of their size are rounding.
+SPARSE_ROUNDING = 1e-7
 #: Rows that many times larger than outlying ones get coordinates of their own.
 LARGE = 1e3
 #: A row that many times larger than is usual is outlying.
@@ -82,10 +83,6 @@ FIRST_STALL = 2
 PROGRESS = 0.9
 #: A corrected step below this is worse than a centring one.
 TOO_SHORT = 0.1
-#: Centring of a Newton step that follows too short a one.
-CENTRING = 0.5
-#: The least share of the mean product that the predictor may promise.
-LEAST_SHARE = 1e-2
 #: Barriers of the head rows, relative to those of the sample, of the paths after the first.
 SHARES = (1.0, 1e-2, 1e2)
 #: Directions of Z that the free multipliers settle less than this share of the best are left.
@@ -366,7 +363,7 @@ def _form(problem: Problem, curve: Pieces | Smooth) -> Form:
     if ball.order == 1:
         require_lipschitz(loss)
     if ball.delta == 0:
-        return Plain(curve, 0.0)
+        return Linear(curve, 0.0)
     if ball.order == 1:
         rate = ball.delta * loss.lipschitz
         still = 1 / ball.target_cost
@@ -484,12 +481,21 @@ def _along_large_rows(model: Model) -> tuple[Model, Array | None]:
 
 
 def _usual_sizes(model: Model) -> Array:
-    """Return root mean squares of the columns that a few cells cannot move; of sparse rows all."""
+    """Return the spreads of the columns of Z, of constant ones their root mean squares.
+
+    Dense columns are taken about their medians and without what few cells add. Coefficients pay for
+    the spread: without an intercept an offset may be of any size.
+    """
+    some = some_rows(model.design)
+    sizes = model.sizes()
     if model.design.sparse:
-        return model.sizes()
-    n = model.design.n
-    Z = np.abs(model.dense(np.arange(0, n, -(-n // SAMPLED))))
-    return np.asarray(np.sqrt((np.minimum(Z, UNUSUAL * _typical(Z)) ** 2).mean(axis=0)))
+        mean_row = some.adjoint(np.full(some.n, 1 / some.n)) / model.size
+        spread = np.sqrt(np.maximum(sizes**2 - mean_row**2, 0.0))
+        return np.where(spread > SPARSE_ROUNDING * sizes, spread, sizes)
+    Z = some.dense() * (model.live / model.size)
+    Z = np.abs(Z - np.median(Z, axis=0))
+    spread = np.sqrt((np.minimum(Z, UNUSUAL * _typical(Z)) ** 2).mean(axis=0))
+    return np.where(spread > NOTHING * sizes, spread, sizes)
 
 
 def _outlying(model: Model) -> Array:
@@ -622,11 +628,11 @@ class Best:
         def advance(x: Iterate) -> Iterate:
             nonlocal newton
             newton = SaddleEquations(q, x, self.careful)
-            step = corrected_step(newton, LEAST_SHARE)
+            step = corrected_step(newton)
             length = newton.centred(step)
             if length < TOO_SHORT:
                 # the second-order terms can mislead far from the path: centre without them
-                step = newton.step(CENTRING * newton.mean)
+                step = newton.step(newton.mean / 2)
                 length = newton.centred(step)
             return step.taken(x, length)
 

@@ -1,10 +1,9 @@
 r"""The worst-case risk of residuals r and of a norm w = ||theta||, as rows of a saddle problem.
 
 The loss of a row is :math:`\max_{lo \le \alpha \le hi} \alpha r - \varphi(\alpha)` (``Curve``), a
-norm gives the rows of its penalty (``PenaltyNorm``), and the risk has one of four forms:
+norm gives the rows of its penalty (``PenaltyNorm``), and the risk has one of three forms:
 
-* ``Plain`` (delta = 0): E l(r);
-* ``Linear``: E l(r) + rate w;
+* ``Linear``: E l(r) + rate w, with rate 0 at delta = 0;
 * ``Root``: (sqrt(E r^2) + rate w)^2/(2 kappa), with r_+ for r if lo = 0;
 * ``Joint``: min over nu of rate w^2/(2 nu) + E max over alpha of alpha r - (kappa - nu) alpha^2/2.
 
@@ -421,10 +420,13 @@ class Form:
     rate: float
     still: float = 0.0
 
-    #: How many rounding errors of Z'(pi o alpha) a bound may charge instead of removing.
-    roundings: ClassVar[float] = 1.0
     #: Whether nu = w^2/(2 lam) is one of the scalars.
     has_nu: ClassVar[bool] = False
+
+    @property
+    def roundings(self) -> float:
+        """How many rounding errors of Z'(pi o alpha) a bound may charge instead of removing."""
+        return 1.0
 
     @property
     def worth(self) -> float:
@@ -492,33 +494,18 @@ class Form:
         )
 
 
-class Plain(Form):
-    """E l(r)."""
-
-    # Z'(pi o alpha) must be 0, and errors accumulate over the rows
-    roundings = 1e4
-
-    def parts(self, norm: PenaltyNorm, d: int) -> Parts:
-        """Return no rows but those of the sample."""
-        return Parts(Penalty((), ()), k0=self.curve.kappa)
-
-    def risk(self, pi: Array, r: Array, w: float, nu: float) -> float:
-        """Return the mean loss."""
-        return float(pi @ self.curve.loss(r))
-
-    def feasible(self, slopes: Slopes) -> Multiple:
-        """Return E alpha c - phi(alpha), if Z'(pi o alpha) = 0."""
-        if slopes.polar > 0:
-            return Multiple(0.0, 0.0)
-        return Multiple(1.0, slopes.gain - float(slopes.pi @ self.curve.phi(slopes.alpha)))
-
-
 class Linear(Form):
-    """E l(r) + rate w."""
+    """E l(r) + rate w; without a rate E l(r), the plain risk of delta = 0."""
+
+    @property
+    def roundings(self) -> float:
+        """Without a rate Z'(pi o alpha) must be 0, and errors accumulate over the rows."""
+        return 1.0 if self.rate > 0 else 1e4
 
     def parts(self, norm: PenaltyNorm, d: int) -> Parts:
         """Return the rows of the norm."""
-        return self.penalised(norm, d, Parts(Penalty((), ()), k0=self.curve.kappa))
+        own = Parts(Penalty((), ()), k0=self.curve.kappa)
+        return self.penalised(norm, d, own) if self.rate > 0 else own
 
     def risk(self, pi: Array, r: Array, w: float, nu: float) -> float:
         """Return the mean loss plus rate w."""
