@@ -22,11 +22,10 @@ from sklearn.utils import check_consistent_length, column_or_1d
 from sklearn.utils.validation import check_is_fitted
 
 from ..estimators.resampling import Bootstrap, front_and_last
+from ..estimators.summary import ENDS
 
 Array = NDArray[Any]
 
-#: The ends of the interval of a row: the quantiles between which 95% of the refits lie.
-ENDS = (0.025, 0.975)
 #: A row is unsure where more than this share of the refits predict another class.
 OFTEN = 0.1
 

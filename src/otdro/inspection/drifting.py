@@ -31,7 +31,7 @@ from ..pairs import generator
 from ..problem import Ball
 from ..worst_case import discrepancy
 from .auditing import Audit, audit, check_target, resolve_ball
-from .certificate import accuracy_curve
+from .certificate import ROUNDING, accuracy_curve
 from .linear import LinearModel, finite_rows, read, require_columns
 from .summary import DriftTable, drift_dict, drift_text
 
@@ -51,8 +51,6 @@ FLOOR_SPLITS = 5
 BOUND_SPLITS = 19
 #: Permutations behind a p-value: the least one is 1/(PERMUTATIONS + 1).
 PERMUTATIONS = 499
-#: What the order of a sum changes, relative to it.
-ROUNDING = 1e-12
 #: Blocks of rows that every class has at least, if it has as many rows.
 LEAST_BLOCKS = 10
 #: Classes up to which all pairs of them give a bound; of more, each class beside the mean.

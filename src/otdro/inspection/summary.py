@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..costs import Cost
-from ..costs.table import ROWS, Grid, left_out, shorten
+from ..costs.table import LONG, ROWS, WIDEST, Grid, left_out, shorten
 from .record import audit_record
 
 if TYPE_CHECKING:
@@ -36,10 +36,6 @@ SMALL = 0.25
 LARGE = 0.3
 #: Worst-case loss above the least possible one by this share is worth a new fit.
 WORTH = 0.05
-#: Letters of a name inside a sentence.
-NAME = 40
-#: Letters of a cost above which only its class is named.
-LONG = 60
 
 
 @dataclass(frozen=True, eq=False)
@@ -317,9 +313,9 @@ def audit_advice(audit: Audit) -> list[str]:
     if values:
         worst = min(values, key=values.__getitem__)
         sentences.append(
-            f"The weakest class is {shorten(str(worst), NAME)}: at delta {delta:.3g} an adversary "
-            f"that attacks it alone leaves {values[worst]:.1%} of its rows right. More of its "
-            "rows, or a larger class_weight, would help first."
+            f"The weakest class is {shorten(str(worst), WIDEST)}: at delta {delta:.3g} an "
+            f"adversary that attacks it alone leaves {values[worst]:.1%} of its rows right. More "
+            "of its rows, or a larger class_weight, would help first."
         )
     return [*sentences, *_delta_advice(audit, delta), *_drift_advice(audit)]
 
@@ -331,7 +327,7 @@ def _column_advice(audit: Audit) -> list[str]:
     delta = float(columns.breaking_point[first])
     sentences = []
     if np.isfinite(delta):
-        name = shorten(columns.names[first], NAME)
+        name = shorten(columns.names[first], WIDEST)
         moved = amount_in_words(float(columns.amount[first]), name, columns.switch[first])
         text = (
             f"An adversary that aims at the boundary makes the model no better than a constant one "
@@ -343,7 +339,7 @@ def _column_advice(audit: Audit) -> list[str]:
     top = int(np.argmax(columns.share))
     if columns.share[top] >= LARGE:
         sentences.append(
-            f"Watch the column {shorten(columns.names[top], NAME)}: {columns.share[top]:.0%} of "
+            f"Watch the column {shorten(columns.names[top], WIDEST)}: {columns.share[top]:.0%} of "
             "the adversary's budget goes into it. Check how it is measured, and who can change it."
         )
     return sentences
@@ -378,7 +374,7 @@ def _drift_advice(audit: Audit) -> list[str]:
             "Guard it before deployment: otdro audit MODEL DATA --target COL --require-accuracy A "
             "--at-delta D ends with exit code 3 where accuracy A is not certified at delta D."
         ]
-    moved = shorten(drift.columns.names[int(drift.columns.order()[0])], NAME)
+    moved = shorten(drift.columns.names[int(drift.columns.order()[0])], WIDEST)
     ask = "label some of them, " if audit.classes is not None else "get some of their targets, "
     ask = ask if drift.accuracy["new"] is None else ""
     by_verdict = {

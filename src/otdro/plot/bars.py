@@ -14,10 +14,9 @@ from ..costs import Cost
 from ..costs.table import CostTable
 from .display import FAINT, OTHER, OURS, Display, bars, names_of
 
-#: Bars of prices that a picture can hold; of more features, the most expensive and the cheapest.
-MOST_PRICES = 30
-#: Bars of drift that a picture can hold: the columns that moved farthest.
-MOST_DRIFTS = 25
+#: Bars that a picture can hold: of prices the most expensive and the cheapest, of drifts the
+#: columns that moved farthest.
+MOST = 30
 #: A column whose p-value, times the number of columns, is below this is drawn in colour.
 LEVEL = 0.05
 
@@ -83,8 +82,8 @@ class PriceDisplay(Display):
     def _draw(self) -> None:
         """Draw one bar per feature."""
         order = np.argsort(-self.table.price.round(12), kind="stable")
-        if len(order) > MOST_PRICES:
-            order = np.concatenate([order[: MOST_PRICES // 2], order[-MOST_PRICES // 2 :]])
+        if len(order) > MOST:
+            order = np.concatenate([order[: MOST // 2], order[-MOST // 2 :]])
         names = [self.table.names[j] for j in order]
         self.bars_ = bars(self.ax_, names, self.table.price[order])
         mean = float(self.table.price.mean())
@@ -158,7 +157,7 @@ class DriftDisplay(Display):
 
     def _draw(self) -> None:
         """Draw one bar per column."""
-        order = np.argsort(-self.distance, kind="stable")[:MOST_DRIFTS]
+        order = np.argsort(-self.distance, kind="stable")[:MOST]
         beyond = self.p_value[order] * len(self.names) < LEVEL
         colours = [OURS if is_beyond else FAINT for is_beyond in beyond]
         names = [self.names[j] for j in order]

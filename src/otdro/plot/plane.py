@@ -14,7 +14,7 @@ from numpy.linalg import norm
 from numpy.typing import NDArray
 
 from ..costs import Cost
-from ..costs.table import named, principal_directions
+from ..costs.table import EVEN, named, principal_directions
 from ..inspection.certificate import boundary_lines
 from ..radius import ConfidenceRegion
 from ..worst_case import WorstCase
@@ -32,8 +32,6 @@ MOST_ARROWS = 400
 WIDEST = 1.8
 #: Width in points of the arrow of the least mass.
 NARROWEST = 0.4
-#: Lengths below this share of the longest are rows at rest.
-AT_REST = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -460,7 +458,7 @@ def _moves(estimator: Any, X: Array, worst: WorstCase) -> Moves:
     start, end = X[worst.origin], worst.points
     cost = estimator.cost_
     length = np.asarray(cost.norm(end - start) if cost.is_norm else norm(end - start, axis=1))
-    going = length > AT_REST * max(float(length.max(initial=0)), np.finfo(float).tiny)
+    going = length > EVEN * max(float(length.max(initial=0)), np.finfo(float).tiny)
     # no move changes a score of the constant model
     going &= bool(np.any(estimator.coef_))
     mass = np.bincount(worst.origin, worst.weights, len(X))[worst.origin]

@@ -360,5 +360,5 @@ def _step(change: Change) -> str:
         return f"{' → '.join(ends)} ({percent(change.amount)} of the way)"
     before, after = number(change.before), number(change.after)
     # three digits may hide a small change
-    step = f"{before} {change.after - change.before:+.2g}".replace("-", "−")
+    step = f"{before} by {change.after - change.before:+.2g}".replace("-", "−")
     return f"{before} → {after}" if before != after else step

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..comparison import OWN, Summary, verdict
+from ..costs.table import EVEN
 from ..estimators.resampling import HeldOut
 from ..inspection import Audit, Drift, Stability
 from ..inspection.summary import SPACES, chance_words, cost_name
@@ -29,8 +30,6 @@ LINES = 15
 SHORT = 24
 #: Levels of accuracy whose breaking points are given, as shares of the accuracy without moves.
 KEPT = (0.9, 0.75, 0.5)
-#: Unit prices of columns that agree to this share are equal.
-EVEN = 1e-9
 #: Classes whose coefficients are shown.
 CLASSES = 6
 ANSWERS = {
@@ -169,8 +168,9 @@ def stable(stability: Stability | None) -> str:
     """Return how much predictions depend on the rows drawn, where it was computed."""
     if stability is None:
         return ""
-    sentences = stability.summary().splitlines()
-    text = "".join(f"<p>{escape(s[:1].upper() + s[1:])}.</p>" for s in sentences)
+    title, *sentences = stability.summary().splitlines()
+    sentences = [title.removeprefix("Stability: "), *sentences]
+    text = "".join(f"<p>{escape(s[:1].upper() + s[1:].rstrip('.'))}.</p>" for s in sentences)
     caption = (
         "An upright line holds 95% of the refits of a training row, against its prediction; the "
         "dotted line is where both agree."

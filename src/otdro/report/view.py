@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..costs.table import principal_directions, signed
+from ..costs.table import EVEN, principal_directions, signed
 from ..design import as_dense
 from ..inspection import Audit
 from ..inspection.auditing import Refit
@@ -30,8 +30,6 @@ MODEL, COLUMN, CHEAP = "The model", "Columns", "Directions of the cost"
 LOADINGS = 2
 #: Loadings below this are not printed.
 LEAST = 0.05
-#: Below this, as a ratio of eigenvalues or as a determinant, two unit directions are parallel.
-PARALLEL = 1e-9
 #: Rows that are drawn.
 SHOWN = 600
 #: Rows among them that the adversary moves first.
@@ -103,7 +101,7 @@ def _model_axes(audit: Audit) -> list[Axis]:
     # what all classes have in common decides nothing
     seen = coef if audit.classes is None else coef - coef.mean(axis=0)
     sizes, directions = np.linalg.svd(seen, full_matrices=False)[1:]
-    kept = directions[(sizes > PARALLEL * sizes[0]) & (sizes > 0)][:2]
+    kept = directions[(sizes > EVEN * sizes[0]) & (sizes > 0)][:2]
     if len(kept) == 1:
         # the second of two classes lies upwards
         return [Axis("the model's own direction", MODEL, kept[0] * np.sign(kept[0] @ seen[-1]))]
@@ -119,7 +117,7 @@ def _cost_axes(audit: Audit, d: int) -> list[Axis]:
     if not audit.cost.euclidean:
         return []
     prices, vectors = principal_directions(audit.cost, d)
-    if prices[-1] <= prices[0] * (1 + PARALLEL):
+    if prices[-1] <= prices[0] * (1 + EVEN):
         return []
     axes = []
     for k in sorted({*range(min(ENDS, d)), *range(max(d - ENDS, 0), d)}):
@@ -141,7 +139,7 @@ def plane_slopes(coef: Array, first: Array, second: Array) -> Array:
     so that the slopes in u are G^-1 (B first, B second), with the pseudo-inverse of parallel axes.
     """
     D = np.stack([first, second])
-    inverse = np.linalg.pinv(D @ D.T, rcond=PARALLEL, hermitian=True)
+    inverse = np.linalg.pinv(D @ D.T, rcond=EVEN, hermitian=True)
     return np.asarray((inverse @ D @ coef.T).T)
 
 
