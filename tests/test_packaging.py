@@ -30,7 +30,7 @@ def test_extras():
         "pot",
     }
     assert "torch" not in str(EXTRAS["all"])
-    assert otdro.__version__ == "0.2.0"
+    assert otdro.__version__ == "0.3.0"
 
 
 def closure(name, wanted, found):

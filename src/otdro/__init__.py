@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .problem import Ball
     from .worst_case import WorstCase, discrepancy
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 __all__ = [
     "Audit",
