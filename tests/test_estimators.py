@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 
 from otdro import Ball, DROClassifier, DRORegressor, losses
 from otdro.costs import Mahalanobis, Norm
-from otdro.losses import Huber, Quantile
+from otdro.losses import Huber, Logistic, Quantile
 from otdro.solvers import Exact
 from tables import COMBINATIONS, LOSSES, Case, fitted, kind
 
@@ -318,3 +318,49 @@ def test_a_cost_may_be_a_matrix():
         DROClassifier(cost=-matrix, delta=0.1).fit(X, y)
     with pytest.raises(ValueError, match="must be square"):
         DROClassifier(cost=[1.0, 2.0], delta=0.1).fit(X, y)
+
+
+class Interrupted(Logistic):
+    """The logistic loss of a user who presses Ctrl-C at the ``after``-th value."""
+
+    def __init__(self, after=5):
+        self.after = after
+        self.left = after
+
+    def value(self, z, y):
+        self.left -= 1
+        if self.left < 0:
+            raise KeyboardInterrupt
+        return super().value(z, y)
+
+
+@pytest.mark.parametrize("after", [0, 5, 40])
+def test_an_interrupted_fit_leaves_the_estimator_as_it_was(after):
+    rows = np.random.default_rng(0).normal(size=(40, 3))
+    y = rows[:, 0] + np.random.default_rng(1).normal(size=40) > 0
+    model = DROClassifier(cost="euclidean").fit(rows, y)
+    model.set_params(loss=Interrupted(after), cost="learned", random_state=1)
+    before = dict(vars(model))
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(rows * 2, ~y)
+    assert vars(model).keys() == before.keys()
+    assert all(value is before[name] for name, value in vars(model).items())
+    fresh = DROClassifier(loss=Interrupted(after))
+    with pytest.raises(KeyboardInterrupt):
+        fresh.fit(rows, y)
+    assert not [name for name in vars(fresh) if name.endswith("_")]
+
+
+def test_a_long_fit_says_what_is_left(monkeypatch, caplog):
+    monkeypatch.setattr("otdro.progress.LONG", 0.001)
+    rows = np.random.default_rng(0).normal(size=(60, 20))
+    DROClassifier().fit(rows, rows[:, 0] + np.random.default_rng(1).normal(size=60) > 0)
+    lines = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
+    # each line comes after twice as long
+    assert 2 <= len(lines) <= 20
+    assert all(line.startswith("the fit has taken") for line in lines)
+    assert any("parts done; then those of the chosen cost" in line for line in lines)
+    caplog.clear()
+    monkeypatch.undo()
+    DROClassifier(cost="euclidean", delta=0.1).fit(rows, rows[:, 0] > 0)
+    assert not caplog.records

@@ -13,7 +13,7 @@ from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold, TimeSeri
 from otdro import DROClassifier, DRORegressor
 from otdro.costs import Mahalanobis, Norm
 from otdro.losses import Logistic
-from otdro.metrics import GeometricMean
+from otdro.metrics import GeometricMean, Learned
 from otdro.problem import Sample
 from otdro.radius.folds import splits
 
@@ -264,14 +264,48 @@ def test_folds_that_do_not_converge_are_reported_by_number():
     assert len(model.path_.score_mean) == 2
 
 
+#: Fits whose folds are solved at the same time: losses, costs, orders, rules, classes, weights.
+AT_THE_SAME_TIME = (
+    {
+        f"{loss} {cost}": (DROClassifier, {"loss": loss, "cost": cost})
+        for loss in ("logistic", "hinge", "squared_hinge")
+        for cost in ("learned", "euclidean", "l1", "linf")
+    }
+    | {
+        f"{loss} {cost}": (DRORegressor, {"loss": loss, "cost": cost})
+        for loss in ("squared", "absolute", "huber")
+        for cost in ("learned", "linf")
+    }
+    | {
+        "order 2": (DROClassifier, {"order": 2}),
+        "rule min": (DROClassifier, {"rule": "min"}),
+        "accuracy": (DROClassifier, {"scoring": "accuracy"}),
+        "chosen": (DROClassifier, {"cost": Learned(how="choose")}),
+        "one-vs-rest": (DROClassifier, {"multi_class": "ovr"}),
+        "softmax": (DROClassifier, {"multi_class": "multinomial"}),
+    }
+)
+
+
+@pytest.mark.constant_model
 @pytest.mark.parametrize("backend", ["threading", pytest.param("loky", marks=pytest.mark.slow)])
-def test_workers_make_no_difference(backend):
-    one = DROClassifier(n_jobs=1, cv=3, random_state=4).fit(X, Y)
+@pytest.mark.parametrize("case", AT_THE_SAME_TIME)
+def test_workers_change_no_bit(case, backend):
+    make, settings = AT_THE_SAME_TIME[case]
+    rows, y = X[:30, :4], Y[:30]
+    if make is DRORegressor:
+        y = Z[:30]
+    elif case in ("one-vs-rest", "softmax"):
+        y = np.digitize(rows[:, 0], [-0.5, 0.5])
+    settings = {"cv": 2, "random_state": 4, "deltas": [0.3, 0.1, 0.03], **settings}
+    one = make(n_jobs=1, **settings).fit(rows, y)
     with parallel_config(backend=backend):
-        two = DROClassifier(n_jobs=2, cv=3, random_state=4).fit(X, Y)
-    assert_allclose(two.delta_, one.delta_, rtol=1e-12)
-    assert_allclose(two.coef_, one.coef_, rtol=1e-12)
-    assert_allclose(two.path_.score_mean, one.path_.score_mean, rtol=1e-12)
+        two = make(n_jobs=2, **settings).fit(rows, y)
+    assert two.delta_ == one.delta_
+    assert_array_equal(two.coef_, one.coef_)
+    assert_array_equal(two.gap_, one.gap_)
+    assert_array_equal(two.path_.score_mean, one.path_.score_mean)
+    assert_array_equal(two.path_.coef, one.path_.coef)
 
 
 @pytest.mark.parametrize("seed", [None, 3])

@@ -57,7 +57,7 @@ def evidence(cost=None, order=1, loss=None, own_loss=True):
     deltas, solver = default_deltas(sample, cost, order), Exact(tol=1e-6)
     pairs = splits(sample, 5, None, 0)
     fits = FoldFits(sample, order, solver, pairs)
-    found = cross_validate(fits, "", cost, [cost] * 5, deltas, 1e-4)
+    [found] = cross_validate(fits, [cost], [[cost]] * 5, [deltas])
     return Evidence(sample, cost, order, deltas, found, own_loss)
 
 

@@ -43,7 +43,7 @@ def evidence(unlabelled):
     sample = Sample(X, [Y], np.full(N, 1 / N), Logistic(), True)
     pairs = splits(sample, 5, None, 0)
     fits = FoldFits(sample, 1, Exact(tol=1e-6), pairs, unlabelled=unlabelled)
-    found = cross_validate(fits, "", Norm(2), [Norm(2)] * 5, DELTAS, 1e-4)
+    [found] = cross_validate(fits, [Norm(2)], [[Norm(2)]] * 5, [DELTAS])
     return Evidence(sample, Norm(2), 1, DELTAS, found, True)
 
 
@@ -87,7 +87,7 @@ def test_corrections_lower_the_error_of_the_estimated_loss():
         sample = Sample(some, [y], np.full(N, 1 / N), Logistic(), True)
         pairs = splits(sample, 5, None, seed)
         fits = FoldFits(sample, 1, Exact(tol=1e-6), pairs, unlabelled=U)
-        found = cross_validate(fits, "", Norm(2), [Norm(2)] * 5, DELTAS, 1e-4)
+        [found] = cross_validate(fits, [Norm(2)], [[Norm(2)]] * 5, [DELTAS])
         moments = np.zeros((2, len(DELTAS)))
         for train, test in pairs:
             for j, delta in enumerate(DELTAS):

@@ -26,7 +26,7 @@ from ..duality import zero_model
 from ..losses import Loss
 from ..pairs import unlabelled_rows
 from ..problem import Problem, Sample, Solution
-from ..progress import logger, shown
+from ..progress import logger, shown, watched
 from ..radius import Choice, ConfidenceRegion, Settings, choose, confidence_region
 from ..radius.checks import check_groups, check_targets
 from ..solvers import Solver
@@ -150,7 +150,8 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
         The probability with which the ball of ``delta="theory"``, and the confidence region, cover
         the true coefficients.
     n_jobs : int or None, default=None
-        Folds solved at the same time, as in joblib; None is 1.
+        Costs and classes, and folds under norms that are not Euclidean, that are solved at the
+        same time, as in joblib; None is 1. The results do not depend on it.
     random_state : int, RandomState or None, default=None
         Shuffles the folds, and seeds a stochastic solver. None is a fixed seed: fits repeat bit for
         bit whatever numpy's global generator holds.
@@ -252,27 +253,13 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
         self
         """
         check_parameters(self)
-        fitted = self._unfitted()
-        with shown(self.verbose), told_of_memory(X):
+        # a fit that fails leaves this estimator as it was
+        fitted = type(self).__new__(type(self))
+        fitted.__dict__ = {name: v for name, v in vars(self).items() if not _is_fitted(name)}
+        with shown(self.verbose), told_of_memory(X), watched():
             fitted._fit(X, y, sample_weight, groups, support, unlabelled)
-        self._adopt(fitted)
+        self.__dict__ = fitted.__dict__
         return self
-
-    def _unfitted(self) -> Self:
-        """Return an estimator with the same parameters (the same objects) and nothing fitted."""
-        blank = type(self).__new__(type(self))
-        for name, value in vars(self).items():
-            if not _is_fitted(name):
-                setattr(blank, name, value)
-        return blank
-
-    def _adopt(self, fitted: Self) -> None:
-        """Take over what another fit found, all of it, and forget the own one."""
-        for name in [name for name in vars(self) if _is_fitted(name)]:
-            delattr(self, name)
-        for name, value in vars(fitted).items():
-            if _is_fitted(name):
-                setattr(self, name, value)
 
     def _fit(
         self, X: Any, y: Any, sample_weight: Any, groups: Any, support: Any, unlabelled: Any

@@ -11,11 +11,10 @@ import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 from inspect import Parameter, signature
-from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from joblib import Parallel, delayed, effective_n_jobs
+from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.metrics import check_scoring
@@ -31,8 +30,8 @@ from ..arrays import beside, full, library, namespace, numpy, pick
 from ..costs import Cost
 from ..design import model_scores
 from ..losses import Loss
-from ..problem import Sample
-from ..progress import logger
+from ..problem import Problem, Sample, Solution
+from ..progress import logger, note
 from ..solvers import Solver
 from .evidence import Corrections, FoldScores, blocks, correction
 from .grid import Solved
@@ -77,59 +76,45 @@ class FoldFits:
 
 
 def cross_validate(
-    fits: FoldFits, name: str, cost: Cost, costs: list[Cost], deltas: Array, tol: float = 0.0
-) -> FoldScores:
-    """Return what the folds say of a cost along its deltas, and the path over all rows.
+    fits: FoldFits,
+    costs: list[Cost],
+    learned: list[list[Cost]],
+    deltas: list[Array],
+    *,
+    final: bool = False,
+) -> list[FoldScores]:
+    """Return what the folds say of every cost along its deltas, and the path over all rows.
 
-    ``costs`` are learned outside each fold; ``tol`` is the gap of the path over all rows.
+    ``learned[f][c]`` is cost c learned without fold f. The folds start from the path; a ``final``
+    one has the accuracy of the fit.
     """
-    begun = perf_counter()
-    pairs = fits.splits
-    size = -(-len(pairs) // effective_n_jobs(fits.n_jobs))
-    parts = [slice(i, i + size) for i in range(0, len(pairs), size)]
-    solved = Parallel(n_jobs=fits.n_jobs)(
-        delayed(_fit_folds)(fits, pairs[part], cost, costs[part], deltas, tol) for part in parts
+    enough = fold_tol(len(fits.sample.weights))
+    lots: list[list[Any]] = []
+    for c, grid in enumerate(deltas):
+        for k in range(len(fits.sample.ys)):
+            in_folds = [of_fold[c] for of_fold in learned]
+            problems = _fold_problems(fits, k, costs[c], in_folds, float(grid[0]))
+            tols = [0.0 if final else enough] + [enough] * len(in_folds)
+            jobs = [(problems, grid, tols)]
+            if not costs[c].euclidean:
+                # no method shares work between folds there
+                jobs = [([one], grid, [tol]) for one, tol in zip(problems, tols, strict=True)]
+            lots.append(jobs)
+    # the lots do not depend on n_jobs, so that the results do not
+    solved = Parallel(n_jobs=fits.n_jobs, return_as="generator")(
+        delayed(fits.solver.solve)(problems, grid, tols=tols)
+        for jobs in lots
+        for problems, grid, tols in jobs
     )
-    path = solved[0][0]
-    folds = [fold for _, part in solved for fold in part]
-    seconds = (perf_counter() - begun) / len(pairs)
-    for f, fold in enumerate(folds):
-        logger.info(
-            "fold %d of %d: cost %s, best score %.4g, %.2f s",
-            f + 1,
-            len(folds),
-            name,
-            fold.scores.max(),
-            seconds,
-        )
-    bad = [str(f) for f, fold in enumerate(folds) if not np.isfinite(fold.scores).all()]
-    if bad:
-        raise ValueError(
-            f"the score is not a number in fold(s) {', '.join(bad)}; use another scoring, or folds "
-            "whose test rows it can score."
-        )
-    corrections = None
-    if fits.unlabelled is not None:
-        values = np.stack([fold.correction for fold in folds if fold.correction is not None])
-        corrections = Corrections(len(fits.unlabelled), values)
-    return FoldScores(
-        np.stack([fold.scores for fold in folds]),
-        [test for _, test in pairs],
-        [fold.z for fold in folds],
-        path,
-        corrections,
-        sum(fold.unsolved for fold in folds),
-    )
-
-
-@dataclass(frozen=True, eq=False)
-class _Scored:
-    """One fold: ``scores`` (m,), ``z`` (K, test, m), unsolved fits, ``correction`` (K, 2, m)."""
-
-    scores: Array
-    z: Array
-    unsolved: int
-    correction: Array | None
+    scores, of_targets = [], []
+    for done, jobs in enumerate(lots):
+        left = "" if final else "; then those of the chosen cost"
+        note(f"solving the folds of {len(costs)} costs, {done} of {len(lots)} parts done{left}")
+        of_targets.append([path for _ in jobs for path in next(solved)])
+        if len(of_targets) == len(fits.sample.ys):
+            scores.append(_scored(fits, of_targets))
+            of_targets = []
+    return scores
 
 
 def fold_tol(rows: int) -> float:
@@ -137,40 +122,62 @@ def fold_tol(rows: int) -> float:
     return FOLD_TOL_OF_FEW if rows <= FEW_ROWS else FOLD_TOL
 
 
-def _fit_folds(
-    fits: FoldFits, pairs: list[Split], cost: Cost, costs: list[Cost], deltas: Array, tol: float
-) -> tuple[Solved, list[_Scored]]:
-    """Return the path over all rows and what some folds say, all from one call of the solver."""
-    sample, largest = fits.sample, float(deltas[0])
-    ball, *balls = [sample.ball(each, largest, fits.order) for each in (cost, *costs)]
-    enough = fold_tol(len(sample.weights))
-    problems, tols = [], []
-    for k, y in enumerate(sample.ys):
-        whole = sample.problem(y, ball)
-        problems.append(whole)
-        tols.append(tol)
-        for (train, _), fold_ball in zip(pairs, balls, strict=True):
-            if whole.finite:
-                # rows are places for mass: those left out are none
-                part = sample.rows(train)
-                problems.append(part.problem(part.ys[k], fold_ball))
-            else:
-                inside: Array = full(len(sample.weights), 0.0, sample.weights)
-                part_weights = pick(sample.weights, train)
-                inside[beside(train, inside)] = part_weights / part_weights.sum()
-                problems.append(sample.problem(y, fold_ball).weighted(inside))
-            tols.append(enough)
-    solved = fits.solver.solve(problems, deltas, tols=tols)
-    count = 1 + len(pairs)
-    by_target = [solved[i : i + count] for i in range(0, len(solved), count)]
-    path, *folds = (list(paths) for paths in zip(*by_target, strict=True))
-    tested = zip(pairs, folds, strict=True)
-    return path, [_score_fold(fits, test, fold) for (_, test), fold in tested]
+def _fold_problems(
+    fits: FoldFits, k: int, cost: Cost, in_folds: list[Cost], largest: float
+) -> list[Problem]:
+    """Return the problem of the target vector k over all rows, and those inside the folds."""
+    sample = fits.sample
+    whole = sample.problem(sample.ys[k], sample.ball(cost, largest, fits.order))
+    problems = [whole]
+    for (train, _), learned in zip(fits.splits, in_folds, strict=True):
+        ball = sample.ball(learned, largest, fits.order)
+        if whole.finite or not cost.euclidean:
+            # rows may be places for mass: those left out are none
+            part = sample.rows(train)
+            problems.append(part.problem(part.ys[k], ball))
+        else:
+            inside: Array = full(len(sample.weights), 0.0, sample.weights)
+            part_weights = pick(sample.weights, train)
+            inside[beside(train, inside)] = part_weights / part_weights.sum()
+            problems.append(sample.problem(sample.ys[k], ball).weighted(inside))
+    return problems
 
 
-def _score_fold(fits: FoldFits, test: Array, solved: Solved) -> _Scored:
+def _scored(fits: FoldFits, solved: list[list[list[Solution]]]) -> FoldScores:
+    """Return what the solutions of one cost say, ``solved[k]`` those of the target vector k."""
+    path, *folds = (list(paths) for paths in zip(*solved, strict=True))
+    each = [_score_fold(fits, f, paths) for f, paths in enumerate(folds)]
+    bad = [str(f) for f, fold in enumerate(each) if not np.isfinite(fold.scores).all()]
+    if bad:
+        raise ValueError(
+            f"the score is not a number in fold(s) {', '.join(bad)}; use another scoring, or folds "
+            "whose test rows it can score."
+        )
+    corrections = None
+    if fits.unlabelled is not None:
+        values = np.stack([fold.correction for fold in each])
+        corrections = Corrections(len(fits.unlabelled), values)
+    return FoldScores(
+        scores=np.stack([fold.scores for fold in each]),
+        rows=[test for _, test in fits.splits],
+        z=[fold.z for fold in each],
+        path=path,
+        corrections=corrections,
+        unsolved=sum(not s.converged for paths in folds for row in paths for s in row),
+    )
+
+
+class _Scored(NamedTuple):
+    """One fold: ``scores`` (m,), ``z`` (K, test, m) and ``correction`` (K, 2, m) or None."""
+
+    scores: Array
+    z: Array
+    correction: Any
+
+
+def _score_fold(fits: FoldFits, f: int, solved: Solved) -> _Scored:
     """Return what the solutions of a fold say on its test rows."""
-    sample, loss = fits.sample, fits.sample.loss
+    sample, loss, (_, test) = fits.sample, fits.sample.loss, fits.splits[f]
     held = pick(sample.X, test)
     weights = pick(sample.weights, test)
     weights = weights / weights.sum()
@@ -200,8 +207,8 @@ def _score_fold(fits: FoldFits, test: Array, solved: Solved) -> _Scored:
                 for own, c, b in zip(z, coefs, intercepts, strict=True)
             ]
         )
-    unsolved = sum(not s.converged for row in solved for s in row)
-    return _Scored(scores, namespace(z[0]).stack(z), unsolved, corrected)
+    logger.info("fold %d of %d: best score %.4g", f + 1, len(fits.splits), scores.max())
+    return _Scored(scores, namespace(z[0]).stack(z), corrected)
 
 
 def compared(sample: Sample, splits: list[Split]) -> tuple[Sample, list[Split]]:

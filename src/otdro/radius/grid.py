@@ -189,20 +189,10 @@ def over_classes(values: Array) -> Array:
     return values if values.ndim == 1 else values.mean(axis=1)
 
 
-def solve_path(
-    sample: Sample,
-    cost: Cost,
-    order: int,
-    deltas: Array,
-    solver: Solver,
-    starts: Solved | None = None,
-) -> Solved:
-    """Return the solutions at every delta (descending), one list per target vector.
-
-    ``starts`` are solutions nearby, in the same shape.
-    """
+def solve_path(sample: Sample, cost: Cost, order: int, deltas: Array, solver: Solver) -> Solved:
+    """Return the solutions at every delta (descending), one list per target vector."""
     ball = sample.ball(cost, float(deltas[0]), order)
-    return solver.solve([sample.problem(y, ball) for y in sample.ys], deltas, starts)
+    return solver.solve([sample.problem(y, ball) for y in sample.ys], deltas)
 
 
 def default_deltas(sample: Sample, cost: Cost, order: int) -> Array:

@@ -45,7 +45,7 @@ from .evidence import (
     environment_losses,
     rows_to_look_at,
 )
-from .folds import FoldFits, ModelScorer, Split, compared, cross_validate, fold_tol, splits
+from .folds import FoldFits, ModelScorer, Split, compared, cross_validate, splits
 from .grid import Path, Solved, default_deltas, solve_path, tidy
 from .profile import theory_delta
 from .rules import REPEAT_UP_TO, REPEATS, Verdict, by_margins
@@ -118,7 +118,7 @@ class Trial:
     deltas: Array
     folds: FoldScores
     verdict: Verdict
-    final: bool = False
+    final: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,7 +221,7 @@ class FoldLosses:
         costs: list[Cost],
         learned: list[list[Cost]],
         deltas: list[Array],
-        tol: float,
+        final: bool,
     ) -> list[FoldScores]:
         """Return what the folds say of every cost along its deltas."""
         fits = FoldFits(
@@ -233,10 +233,7 @@ class FoldLosses:
             unlabelled=judged_on(self.sample, costs, self.settings),
             n_jobs=self.settings.n_jobs,
         )
-        return [
-            cross_validate(fits, names[c], cost, [of_fold[c] for of_fold in learned], grid, tol)
-            for c, (cost, grid) in enumerate(zip(costs, deltas, strict=True))
-        ]
+        return cross_validate(fits, costs, learned, deltas, final=final)
 
     def evidence(self, cost: Cost, deltas: Array, folds: FoldScores) -> Evidence:
         """Return what a rule may look at."""
@@ -250,8 +247,7 @@ class FoldLosses:
         deltas = [self.deltas(cost) for cost in costs]
         # the path of the only cost will be that of the fit
         final = len(costs) == 1
-        tol = 0.0 if final else fold_tol(self.sample.X.shape[0])
-        scores = self.scores(names, costs, learned, deltas, tol)
+        scores = self.scores(names, costs, learned, deltas, final)
         unsolved = sum(folds.unsolved for folds in scores)
         if unsolved:
             warnings.warn(
@@ -300,7 +296,7 @@ class FoldLosses:
         # scores of rows, of which there may be many, are not needed any more
         best.folds.z.clear()
         if path is None or not best.final:
-            path = solve_path(self.sample, best.cost, self.order, best.deltas, self.solver, path)
+            path = solve_path(self.sample, best.cost, self.order, best.deltas, self.solver)
         chosen = [row[j] for row in path]
         # passes that folds share leave no dual point
         if any(s.dual is None and s.mean_loss is not None for s in chosen):
