@@ -6,10 +6,9 @@ from numpy.testing import assert_allclose
 from scipy import sparse
 
 from otdro import DROClassifier, DRORegressor
-from otdro.costs import Mahalanobis, Norm
 from otdro.losses import Logistic
 from otdro.problem import Sample
-from otdro.radius.candidates import FAR_APART, in_own_units, spreads_far_apart
+from otdro.radius.candidates import FAR_APART, spreads_far_apart
 
 UNITS = np.array([1e-3, 1.0, 1e3, 30.0])
 SAID = "each by its own spread"
@@ -142,15 +141,17 @@ def test_a_cell_far_out_in_a_small_column_does_not_decide():
     assert model.score(test * units, t) > DROClassifier().fit(X[1:], y[1:]).score(test, t) - 0.03
 
 
-def test_the_matrix_is_that_of_rows_in_units():
-    rng = np.random.default_rng(8)
-    A = rng.standard_normal((4, 4))
-    Lam = A @ A.T + np.eye(4)
-    X = rng.standard_normal((5, 4))
-    own = Mahalanobis(in_own_units(UNITS, Lam)).norm(X * UNITS)
-    scaled = Mahalanobis(Lam).norm(X)
-    assert_allclose(own / scaled, own[0] / scaled[0])
-    even = Mahalanobis(in_own_units(UNITS)).norm(X * UNITS) / Norm(2).norm(X)
-    assert_allclose(even, even[0])
-    assert_allclose(np.trace(in_own_units(UNITS)), 4)
-    assert np.isfinite(in_own_units(np.array([1e-200, 1e200]))).all()
+@pytest.mark.parametrize("change", [1.0, [0.1, 1.0, 10.0, 100.0]])
+def test_the_matrix_is_that_of_rows_in_units(change):
+    X, y, _ = rows(8)
+    units = UNITS * change
+    model = DROClassifier().fit(X * units, y)
+    assert SAID in model.message_
+    # the standardised columns have the price 1 on average
+    scale = spreads_far_apart(sample(X * units))
+    scale = scale * np.sqrt(np.mean((scale.min() / scale) ** 2)) / scale.min()
+    near = DROClassifier().fit(X * units / scale, y)
+    assert_allclose(model.coef_ * scale, near.coef_, rtol=1e-6)
+    assert_allclose(model.delta_, near.delta_, rtol=1e-6)
+    assert_allclose(model.cost_.norm(X * units), near.cost_.norm(X * units / scale), rtol=1e-6)
+    assert_allclose(model.robust_risk_, near.robust_risk_, rtol=1e-9)

@@ -21,18 +21,12 @@ NUMBER_FENCE = 4.0
 ROUNDS = 20
 
 
-def row_shares(
-    X: Any, weights: Array | None = None, units: Array | None = None
-) -> tuple[Array, Array]:
+def row_shares(X: Any, weights: Array | None = None) -> tuple[Array, Array]:
     r"""Return the centre c and :math:`f_i = \min(1, r/\|x_i - c\|)`, r = 6 medians of the distance.
 
     The row :math:`c + f_i(x_i - c)` is on or inside the fence of radius r, and
     :math:`c = \sum_i \pi_i f_i x_i / \sum_i \pi_i f_i`: Huber's estimate of the centre.
-    Distances are those of the columns divided by their ``units``.
     """
-    if units is not None:
-        center, f = row_shares(X / beside(units, X), weights)
-        return center * units, f
     n = X.shape[0]
     pi = full(n, 1 / n, X) if weights is None else weights / weights.sum()
     f = full(n, 1.0, X)
@@ -49,13 +43,13 @@ def row_shares(
     return center, f
 
 
-def fenced_rows(X: Any, units: Array | None = None) -> Any:
+def fenced_rows(X: Any) -> Any:
     """Return the rows, those outside the fence of ``row_shares`` moved onto it.
 
     Sparse rows are drawn to 0 and not to the centre, so that they stay sparse: they are then no
     farther from the centre than the fence plus the centre's own length.
     """
-    center, f = row_shares(X, units=units)
+    center, f = row_shares(X)
     if f.min() == 1:
         return X
     if hasattr(X, "toarray"):

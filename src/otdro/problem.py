@@ -98,8 +98,7 @@ class Sample:
     """Rows, target vectors (one, or K for one-vs-rest), weights with sum 1, the model's form.
 
     The softmax model has one target vector, of labels 0 to K - 1. The prices of a label and of a
-    target are those of ``Ball``. ``units`` are those of the columns by which a row is far out, None
-    their own.
+    target are those of ``Ball``.
     """
 
     X: Any
@@ -110,7 +109,6 @@ class Sample:
     support: Any = None
     label_cost: float = np.inf
     target_cost: float = np.inf
-    units: Array | None = None
 
     def ball(self, cost: Cost, delta: float, order: int) -> Ball:
         """Return a ball with the prices of labels and targets of this sample."""
@@ -119,7 +117,7 @@ class Sample:
     @cached_property
     def fence(self) -> tuple[Array, Array]:
         """The centre of the rows and how much of each deviation from it counts."""
-        return row_shares(self.X, self.weights, self.units)
+        return row_shares(self.X, self.weights)
 
     @cached_property
     def distinct(self) -> int:

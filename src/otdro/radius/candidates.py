@@ -48,8 +48,7 @@ class Candidates:
 
     ``unlabelled`` are rows without labels for the learners that can use them. ``note`` is a
     sentence about the cost for ``message_``, empty if there is nothing to say. ``name`` is the
-    short text for a cost or learner whose own is long, as that of a matrix. ``units`` are the
-    spreads in which the columns are measured before a ``Learned`` learns, None their own units.
+    short text for a cost or learner whose own is long, as that of a matrix.
     """
 
     cost: Cost | None = None
@@ -58,20 +57,13 @@ class Candidates:
     unlabelled: Array | None = None
     note: str = ""
     name: str = ""
-    units: Array | None = None
 
     @property
     def names(self) -> list[str]:
         """A short text for each candidate."""
         if self.learned is not None:
-            names = [candidate.name for candidate in self.learned.candidates()]
-            return names if self.units is None else [STANDARDISED, *names[1:]]
+            return [candidate.name for candidate in self.learned.candidates()]
         return [self.name or repr(self.cost if self.learner is None else self.learner)]
-
-    def even(self, sample: Sample) -> Cost:
-        """Return the cost without a learner: Euclidean in the units of the columns."""
-        even = Norm(2) if self.units is None else Mahalanobis(in_own_units(self.units))
-        return within_reach(even, sample.X)
 
     def costs(self, sample: Sample) -> list[Cost]:
         """Return the candidate costs, learned from the distinct rows of positive weight.
@@ -95,7 +87,7 @@ class Candidates:
         # the first candidate of a ``Learned`` is the one without a learner
         sought = found if self.learned is None else found[1:]
         if sought and all(cost is None for cost in sought):
-            even = self.even(sample)
+            even = Norm(2)
             return Candidates(cost=even, note=f"{NOTHING_LEARNED} {self.note}".strip()), [even]
         return self, self._or_even(found, sample)
 
@@ -107,31 +99,19 @@ class Candidates:
         if self.cost is not None:
             return [_feature_map(self.cost, X, y)]
         alike = len(np.unique(sketch(X, np.zeros(len(y))))) == 1
-        task = sample.loss.task
+        task, more = sample.loss.task, self.unlabelled
         if self.learned is not None:
             if alike:
                 return [None] * len(self.names)
-            return [None, *self._matrices(self.learned, X, y, task)]
+            matrices = self.learned.matrices(X, y, task=task, unlabelled=more)
+            return [None, *(None if M is None else Mahalanobis(M) for M in matrices)]
         try:
-            more = self.unlabelled
             return [None if alike else learn(self.learner, X, y, task=task, unlabelled=more)]
         except NoPairsError:
             return [None]
 
-    def _matrices(self, learned: Learned, X: Any, y: Array, task: str) -> list[Cost | None]:
-        """Return the costs of the matrices that are learned from the rows in their units."""
-        units, more = self.units, self.unlabelled
-        if units is not None:
-            X, more = X / units, None if more is None else more / units
-        found = learned.matrices(X, y, task=task, unlabelled=more)
-        own = (
-            found if units is None else [M if M is None else in_own_units(units, M) for M in found]
-        )
-        return [None if M is None else Mahalanobis(M) for M in own]
-
     def _or_even(self, found: list[Cost | None], sample: Sample) -> list[Cost]:
-        even = self.even(sample)
-        return [even if cost is None else within_reach(cost, sample.X) for cost in found]
+        return [Norm(2) if cost is None else within_reach(cost, sample.X) for cost in found]
 
 
 def within_reach(cost: Cost, X: Any) -> Cost:
@@ -139,11 +119,6 @@ def within_reach(cost: Cost, X: Any) -> Cost:
     if library(X) is None or not cost.structured or X.shape[1] > WRITTEN_UP_TO:
         return cost
     return Mahalanobis(written(cost.matrix))
-
-
-def measured_by(units: Array, tried: Candidates) -> Candidates:
-    """Return the candidates with every column measured by its spread, and a note of it."""
-    return replace(tried, units=units, note=f"{MEASURED_BY_SPREAD} {tried.note}".strip())
 
 
 def blended(costs: list[Cost], weights: Array, d: int) -> Mahalanobis:
@@ -246,17 +221,15 @@ def _far_apart(spread: Array) -> bool:
     return len(spread) > 1 and bool(spread.max() > FAR_APART * spread.min())
 
 
-def in_own_units(units: Array, matrix: Any = None) -> Any:
-    r"""Return the matrix on rows x of a cost on x/units: :math:`D\Lambda D`, without one of I.
-
-    :math:`D \propto \mathrm{diag}(1/\mathrm{units})` has :math:`\mathrm{tr}\,D^2 = d`.
-    """
-    # relative to the least: the inverse squares of very large units would vanish
-    price = units.min() / units
-    price = price * np.sqrt(len(units) / np.sum(price**2))
+def in_units_of_columns(cost: Cost, scale: Array) -> Mahalanobis:
+    r"""Return the cost of rows x whose cost is that of Dx: the matrix :math:`D\Lambda D`."""
+    matrix = cost.matrix
     if matrix is None:
-        return of_diagonal(price**2) if len(price) > FEW_ROWS_UP_TO else np.diag(price**2)
-    return matrix.in_units(price) if is_structured(matrix) else price[:, None] * matrix * price
+        many = len(scale) > FEW_ROWS_UP_TO
+        return Mahalanobis(of_diagonal(scale**2) if many else np.diag(scale**2))
+    if is_structured(matrix):
+        return Mahalanobis(matrix.in_units(scale))
+    return Mahalanobis(scale[:, None] * matrix * scale)
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import beside, numpy
+from ..arrays import numpy
 from ..costs import Cost
 from ..design import Design, mean, model_scores
 from ..duality import ZeroModel, local_threshold, zero_model
@@ -210,7 +210,7 @@ def default_deltas(sample: Sample, cost: Cost, order: int) -> Array:
     top = max(threshold(sample, y, cost, order) for y in sample.ys)
 
     def low() -> float:
-        near = replace(sample, X=fenced_rows(sample.X, sample.units))
+        near = replace(sample, X=fenced_rows(sample.X))
         return max(threshold(near, y, cost, order) for y in near.ys)
 
     return deltas_from(top, low if _rows_far_out(sample) else None, order)
@@ -234,8 +234,6 @@ def deltas_from(top: float, low: Callable[[], float] | None, order: int) -> Arra
 def _rows_far_out(sample: Sample) -> bool:
     """Whether a row is far out, by the distances from the mean."""
     X, weights = sample.X, sample.weights
-    if sample.units is not None:
-        X = X / beside(sample.units, X)
     distance = weights * Design(X, center=mean(X, weights)).squared_norms() ** 0.5
     return far_out(float(distance.max()), float(distance.sum()))
 

@@ -1,8 +1,7 @@
 """The ball of a fit: its cost and delta as given, from folds, or from theory.
 
-``choose_ball`` is the one chooser. It asks a ``FoldLosses`` for costs learned from rows, for deltas
-to try, and for what models fitted inside folds lose; the subclass for rows in chunks
-(``radius.chunks``) answers the same questions from passes over them.
+``choose`` is the one chooser; ``radius.chunks`` calls it for the rows that are kept in memory. Each
+candidate cost gets a ``Trial``: its folds at every delta, and where the rule would stop.
 """
 
 from __future__ import annotations
@@ -11,17 +10,17 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from numbers import Real
 from operator import itemgetter
 from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
+from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
-from ..arrays import library, numpy, pick
-from ..costs import Cost
+from ..arrays import beside, library, numpy, pick
+from ..costs import Cost, Norm
 from ..design import WRITTEN_UP_TO, Design, is_wide
 from ..memory import require_fit
 from ..pairs import generator
@@ -29,16 +28,17 @@ from ..problem import Ball, Sample, Solution
 from ..solvers import Solver
 from . import candidates as cost_candidates
 from .candidates import (
+    MEASURED_BY_SPREAD,
+    STANDARDISED,
     Candidates,
     CandidateScore,
     Comparison,
     blended,
-    measured_by,
+    in_units_of_columns,
     spreads_far_apart,
 )
 from .checks import check_delta, check_deltas, resolve_order
 from .evidence import (
-    EnvironmentLosses,
     Evidence,
     FoldScores,
     binary_view,
@@ -46,7 +46,7 @@ from .evidence import (
     rows_to_look_at,
 )
 from .folds import FoldFits, ModelScorer, Split, compared, cross_validate, splits
-from .grid import Path, Solved, default_deltas, solve_path, tidy
+from .grid import Path, default_deltas, solve_path, tidy
 from .profile import theory_delta
 from .rules import REPEAT_UP_TO, REPEATS, Verdict, by_margins
 from .rules import resolve as resolve_rule
@@ -118,12 +118,12 @@ class Trial:
     deltas: Array
     folds: FoldScores
     verdict: Verdict
-    final: bool
+    final: bool = False
 
 
 @dataclass(frozen=True, eq=False)
-class FoldLosses:
-    """Rows in memory: the costs learned from them, the deltas to try and what folds lose.
+class RowsInFolds:
+    """The rows of a fit, how its ball is chosen, and the folds.
 
     Every ``every``-th delta of a grid is tried, and ``further`` ones below it. ``by_rows`` is the
     place of the grid that folds of rows chose, where folds of environments follow them.
@@ -140,20 +140,7 @@ class FoldLosses:
     further: int = 0
     by_rows: int | None = None
 
-    def costs(self, tried: Candidates) -> tuple[Candidates, list[Cost]]:
-        """Return what is left of the candidates, and their costs learned from all rows."""
-        return tried.from_all(self.sample)
-
-    def costs_in_folds(self, tried: Candidates) -> list[list[Cost]]:
-        """Return ``learned[f][c]``: cost c learned without fold f."""
-        if tried.cost is not None and not tried.cost.learns:
-            return [[tried.cost] for _ in self.splits]
-        learned: list[list[Cost]] = Parallel(n_jobs=self.settings.n_jobs)(
-            delayed(tried.costs)(self.sample.rows(train)) for train, _ in self.splits
-        )
-        return learned
-
-    def with_folds(self, costs: list[Cost]) -> FoldLosses:
+    def with_folds(self, costs: list[Cost]) -> RowsInFolds:
         """Return these rows with their folds: none where rows are too few.
 
         Folds are repeated where rows are few, not wide, and the rule can use it.
@@ -190,65 +177,91 @@ class FoldLosses:
         rule = "auto" if settings.rule == "worst" else settings.rule
         return self.delta == "cv" and by_margins(rule, costs)
 
-    def in_units(self, units: Array) -> FoldLosses:
-        """Return these rows with what is far out measured in units of the columns."""
-        return replace(self, sample=replace(self.sample, units=units))
+    def in_units(self, units: Any, price: float) -> RowsInFolds:
+        """Return the rows divided by ``units``, with prices and radii divided by ``price``."""
+        sample, settings = self.sample, self.settings
+
+        def divided(rows: Any) -> Any:
+            if rows is None or np.ndim(units) == 0:
+                return None if rows is None else rows * (1 / units)
+            if hasattr(rows, "multiply"):
+                return sparse.csr_array(rows.multiply(1 / units))
+            return rows * beside(1 / units, rows)
+
+        return replace(
+            self,
+            sample=replace(
+                sample,
+                X=divided(sample.X),
+                support=divided(sample.support),
+                label_cost=sample.label_cost / price,
+                target_cost=sample.target_cost / price,
+            ),
+            delta=self.delta / price if isinstance(self.delta, float) else self.delta,
+            settings=replace(
+                settings,
+                deltas=None if settings.deltas is None else check_deltas(settings.deltas) / price,
+                unlabelled=divided(settings.unlabelled),
+            ),
+        )
+
+    def costs_in_folds(self, tried: Candidates) -> list[list[Cost]]:
+        """Return ``learned[f][c]``: cost c learned without fold f."""
+        if tried.cost is not None and not tried.cost.learns:
+            return [[tried.cost] for _ in self.splits]
+        tried = replace(tried, unlabelled=self.settings.unlabelled)
+        learned: list[list[Cost]] = Parallel(n_jobs=self.settings.n_jobs)(
+            delayed(tried.costs)(self.sample.rows(train)) for train, _ in self.splits
+        )
+        return learned
 
     def deltas(self, cost: Cost) -> Array:
         """Return the deltas to try under a cost: one that is given or from theory, or a grid."""
         if isinstance(self.delta, float):
             return np.array([self.delta])
         if self.delta == "theory":
-            return np.array([self.theory_delta(cost)])
-        given = self.settings.deltas
-        grid = self.default_deltas(cost) if given is None else check_deltas(given)
-        if self.further and given is None:
+            confidence = self.settings.confidence
+            return np.array([theory_delta(self.sample, cost, self.order, confidence)])
+        if self.settings.deltas is not None:
+            return check_deltas(self.settings.deltas)[:: self.every]
+        grid = default_deltas(self.sample, cost, self.order)
+        if self.further:
             ratio = grid[-1] / grid[-2]
             grid = np.append(grid, grid[-1] * ratio ** np.arange(1, self.further + 1))
         return grid[:: self.every]
 
-    def theory_delta(self, cost: Cost) -> float:
-        """Return the delta of the robust Wasserstein profile."""
-        return theory_delta(self.sample, cost, self.order, self.settings.confidence)
-
-    def default_deltas(self, cost: Cost) -> Array:
-        """Return the grid from the zero threshold down."""
-        return default_deltas(self.sample, cost, self.order)
-
-    def scores(
-        self,
-        names: list[str],
-        costs: list[Cost],
-        learned: list[list[Cost]],
-        deltas: list[Array],
-        final: bool,
-    ) -> list[FoldScores]:
-        """Return what the folds say of every cost along its deltas."""
+    def run(self, names: list[str], costs: list[Cost], learned: list[list[Cost]]) -> list[Trial]:
+        """Return one trial per cost; ``learned[f][c]`` is cost c learned without fold f."""
+        settings, rule = self.settings, resolve_rule(self.settings.rule)
+        deltas = [self.deltas(cost) for cost in costs]
         fits = FoldFits(
             sample=self.sample,
             order=self.order,
             solver=self.solver,
             splits=self.splits,
             scorer=self.scorer,
-            unlabelled=judged_on(self.sample, costs, self.settings),
-            n_jobs=self.settings.n_jobs,
+            unlabelled=judged_on(self.sample, costs, settings),
+            n_jobs=settings.n_jobs,
         )
-        return cross_validate(fits, costs, learned, deltas, final=final)
-
-    def evidence(self, cost: Cost, deltas: Array, folds: FoldScores) -> Evidence:
-        """Return what a rule may look at."""
-        view, margins = binary_view(self.sample, folds)
-        own, groups = self.scorer is None, self.settings.groups
-        return Evidence(view, cost, self.order, deltas, margins, own, groups)
-
-    def run(self, names: list[str], costs: list[Cost], learned: list[list[Cost]]) -> list[Trial]:
-        """Return one trial per cost; ``learned[f][c]`` is cost c learned without fold f."""
-        rule = resolve_rule(self.settings.rule)
-        deltas = [self.deltas(cost) for cost in costs]
         # the path of the only cost will be that of the fit
         final = len(costs) == 1
-        scores = self.scores(names, costs, learned, deltas, final)
-        unsolved = sum(folds.unsolved for folds in scores)
+        trials, unsolved = [], 0
+        scores = cross_validate(fits, costs, learned, deltas, final=final)
+        for name, cost, grid, folds in zip(names, costs, deltas, scores, strict=True):
+            view, margins = binary_view(self.sample, folds)
+            evidence = Evidence(
+                sample=view,
+                cost=cost,
+                order=self.order,
+                deltas=grid,
+                folds=margins,
+                own_loss=self.scorer is None,
+                groups=settings.groups,
+                tolerance=settings.tolerance,
+                by_rows=self.by_rows,
+            )
+            trials.append(Trial(name, cost, grid, folds, rule(evidence), final))
+            unsolved += folds.unsolved
         if unsolved:
             warnings.warn(
                 f"{unsolved} fits inside folds did not reach their gap; they are scored all the "
@@ -256,56 +269,23 @@ class FoldLosses:
                 ConvergenceWarning,
                 stacklevel=2,
             )
-        trials = []
-        for name, cost, grid, folds in zip(names, costs, deltas, scores, strict=True):
-            evidence = self.evidence(cost, grid, folds)
-            verdict = rule(
-                replace(evidence, tolerance=self.settings.tolerance, by_rows=self.by_rows)
-            )
-            trials.append(Trial(name, cost, grid, folds, verdict, final))
         return trials
 
-    def to_compare(self) -> FoldLosses:
-        """Return the rows on which costs are compared.
+    def compare(self, tried: Candidates, costs: list[Cost]) -> tuple[list[Trial], list[list[Cost]]]:
+        """Return the trials that the weights of a blend come from, and the costs in their folds.
 
         Of much data a part says as much as the choice can use, but not at one delta, by a scorer or
         by environments.
         """
-        if self.delta != "cv" or self.scorer is not None or self.settings.groups is not None:
-            return self
-        sample, pairs = compared(self.sample, self.splits)
-        if sample is self.sample and not is_wide(sample.X):
-            return self
-        return replace(self, sample=sample, splits=pairs, every=EVERY)
-
-    def compare(self, tried: Candidates, costs: list[Cost]) -> tuple[list[Trial], list[list[Cost]]]:
-        """Return the trials that the weights of a blend come from, and the costs in their folds."""
-        part = self.to_compare()
+        part = self
+        if self.delta == "cv" and self.scorer is None and self.settings.groups is None:
+            sample, pairs = compared(self.sample, self.splits)
+            if sample is not self.sample or is_wide(sample.X):
+                part = replace(self, sample=sample, splits=pairs, every=EVERY)
         learned = part.costs_in_folds(tried)
         return part.run(tried.names, costs, learned), learned
 
-    def environments(self, folds: FoldScores) -> EnvironmentLosses | None:
-        """Return the losses of the environments, None where rows have none."""
-        if self.settings.groups is None:
-            return None
-        return environment_losses(*binary_view(self.sample, folds), self.settings.groups)
-
-    def path(self, best: Trial) -> Solved:
-        """Return the path of a trial over all rows, certified at the chosen delta."""
-        j, path = best.verdict.place, best.folds.path
-        # scores of rows, of which there may be many, are not needed any more
-        best.folds.z.clear()
-        if path is None or not best.final:
-            path = solve_path(self.sample, best.cost, self.order, best.deltas, self.solver)
-        chosen = [row[j] for row in path]
-        # passes that folds share leave no dual point
-        if any(s.dual is None and s.mean_loss is not None for s in chosen):
-            ball = self.sample.ball(best.cost, float(best.deltas[j]), self.order)
-            for row, solution in zip(path, self.solutions(ball, chosen), strict=True):
-                row[j] = solution
-        return path
-
-    def solutions(self, ball: Ball, starts: list[Solution] | None) -> list[Solution]:
+    def solutions(self, ball: Ball, starts: list[Solution] | None = None) -> list[Solution]:
         """Return the certified solutions of all target vectors, from solutions near them."""
         problems = [self.sample.problem(y, ball) for y in self.sample.ys]
         near = None if starts is None else [[start] for start in starts]
@@ -320,26 +300,28 @@ def choose(sample: Sample, solver: Solver, settings: Settings) -> Choice:
     """
     tried = cost_candidates.resolve(settings.cost, sample.X, settings.unlabelled)
     order = resolve_order(settings.order, sample.loss, tried.cost)
+    delta = check_delta(settings.delta)
+    folds = delta == "cv" or tried.learned is not None
+    costs = [] if tried.cost is None else [tried.cost]
+    used = not costs or (folds and judged_on(sample, costs, settings) is not None)
+    if settings.unlabelled is not None and not used:
+        warnings.warn(
+            f"neither the cost {tried.cost!r} nor the choice of delta has a use for unlabelled "
+            "rows, so that they play no part. Leave them out, or use cost='learned' or delta='cv' "
+            "with the rule 'auto'.",
+            UserWarning,
+            stacklevel=2,
+        )
+    if library(sample.X) is None:
+        written = not is_wide(sample.X)
+        require_fit(sample.X, folds=folds, learned=tried.cost is None, written=written)
+    rows = RowsInFolds(sample, order, delta, solver, settings)
     unit = _unit(sample, tried.cost) if solver.unit_free else 1.0
     if unit == 1.0:
-        return _choose(sample, solver, settings, tried, order)
-    # distances are in units of ``unit``, and so are prices and radii
-    price = unit**order
-    inside = replace(
-        sample,
-        X=sample.X * (1 / unit),
-        support=None if sample.support is None else sample.support * (1 / unit),
-        label_cost=sample.label_cost / price,
-        target_cost=sample.target_cost / price,
+        return _choose(rows, tried)
+    return in_given_units(
+        _choose(rows.in_units(unit, unit**order), tried), sample, unit, unit**order
     )
-    given = isinstance(settings.delta, Real) and not isinstance(settings.delta, bool)
-    asked = replace(
-        settings,
-        delta=settings.delta / price if given else settings.delta,
-        deltas=None if settings.deltas is None else np.asarray(settings.deltas) / price,
-        unlabelled=None if settings.unlabelled is None else settings.unlabelled * (1 / unit),
-    )
-    return in_given_units(_choose(inside, solver, asked, tried, order), sample, unit, price)
 
 
 def _unit(sample: Sample, cost: Cost | None) -> float:
@@ -364,11 +346,24 @@ def _unit(sample: Sample, cost: Cost | None) -> float:
     return float(2.0 ** np.round(np.log2(length)))
 
 
-def in_given_units(choice: Choice, sample: Sample, unit: float, price: float) -> Choice:
-    """Return a choice for rows divided by ``unit`` as one for the rows themselves."""
+def in_given_units(choice: Choice, sample: Sample, unit: Any, price: float) -> Choice:
+    """Return a choice for rows divided by ``unit`` as one for the rows of ``sample``.
+
+    Its radii were divided by ``price``. A ``unit`` of every column changes the cost as well.
+    """
+    cost = choice.ball.cost
+    name = {}
+    if np.ndim(unit) > 0:
+        cost = in_units_of_columns(cost, 1 / unit)
+        name = {"Euclidean": STANDARDISED}
 
     def scored(one: CandidateScore) -> CandidateScore:
-        return replace(one, deltas=one.deltas * price, delta=one.delta * price)
+        return replace(
+            one,
+            name=name.get(one.name, one.name),
+            deltas=one.deltas * price,
+            delta=one.delta * price,
+        )
 
     solutions = [
         replace(s, coef=s.coef / unit, multiplier=s.multiplier / price) for s in choice.solutions
@@ -381,133 +376,139 @@ def in_given_units(choice: Choice, sample: Sample, unit: float, price: float) ->
             coef=path.coef / unit,
             candidates=[scored(one) for one in path.candidates],
         )
-    ball = sample.ball(choice.ball.cost, choice.ball.delta * price, choice.ball.order)
-    compared = getattr(ball.cost, "comparison_", None)
+    compared = getattr(choice.ball.cost, "comparison_", None)
     if compared is not None:
-        ball.cost.comparison_ = replace(compared, candidates=[*map(scored, compared.candidates)])
+        cost.comparison_ = replace(compared, candidates=[*map(scored, compared.candidates)])
+    weights = getattr(choice.ball.cost, "weights_", None)
+    if weights is not None:
+        cost.weights_ = {name.get(one, one): weight for one, weight in weights.items()}
+    ball = sample.ball(cost, choice.ball.delta * price, choice.ball.order)
     return replace(choice, ball=ball, solutions=solutions, path=path)
 
 
-def _choose(
-    sample: Sample, solver: Solver, settings: Settings, tried: Candidates, order: int
-) -> Choice:
-    """Return the ball that the settings ask for, in the units of the sample."""
-    delta = check_delta(settings.delta)
-    folds = delta == "cv" or tried.learned is not None
-    costs = [] if tried.cost is None else [tried.cost]
-    given = settings.unlabelled is not None and tried.cost is not None
-    if given and not (folds and judged_on(sample, costs, settings) is not None):
-        warnings.warn(
-            f"neither the cost {tried.cost!r} nor the choice of delta has a use for unlabelled "
-            "rows, so that they play no part. Leave them out, or use cost='learned' or delta='cv' "
-            "with the rule 'auto'.",
-            UserWarning,
-            stacklevel=2,
-        )
-    if library(sample.X) is None:
-        written = not is_wide(sample.X)
-        require_fit(sample.X, folds=folds, learned=tried.cost is None, written=written)
-    return choose_ball(FoldLosses(sample, order, delta, solver, settings), tried)
-
-
-def choose_ball(data: FoldLosses, tried: Candidates) -> Choice:
+def _choose(rows: RowsInFolds, tried: Candidates) -> Choice:
     """Return the ball: cost and delta by the same folds, or one of them where both are given."""
-    folds = data.delta == "cv" or tried.learned is not None
-    tried, costs = data.costs(tried)
+    folds = rows.delta == "cv" or tried.learned is not None
+    tried, costs = replace(tried, unlabelled=rows.settings.unlabelled).from_all(rows.sample)
     if not folds:
-        ball = data.sample.ball(costs[0], float(data.deltas(costs[0])[0]), data.order)
-        return Choice(ball, data.solutions(ball, None), note=tried.note)
-    resolve_rule(data.settings.rule)
-    data = data.with_folds(costs)
+        ball = rows.sample.ball(costs[0], float(rows.deltas(costs[0])[0]), rows.order)
+        return Choice(ball, rows.solutions(ball), note=tried.note)
+    resolve_rule(rows.settings.rule)
+    rows = rows.with_folds(costs)
     of_environments = None
-    if data.rows_choose_first(costs):
-        rows = replace(data.settings, groups=None, rule="auto")
-        of_rows = replace(data, settings=rows).with_folds(costs)
+    if rows.rows_choose_first(costs):
+        settings = replace(rows.settings, groups=None, rule="auto")
+        of_rows = replace(rows, settings=settings).with_folds(costs)
         if of_rows.splits:
-            of_environments, data = data, of_rows
-    if not data.splits:
-        return _without_folds(data, costs[0])
+            of_environments, rows = rows, of_rows
+    if not rows.splits:
+        return _without_folds(rows, costs[0])
     if tried.learned is not None:
-        data, tried, costs = _in_units(data, tried, costs)
+        units = _preferred_units(rows)
+        if units is not None:
+            measured = rows if of_environments is None else of_environments
+            choice = _choose(measured.in_units(units, 1.0), tried)
+            choice = in_given_units(choice, rows.sample, units, 1.0)
+            return replace(choice, note=f"{MEASURED_BY_SPREAD} {choice.note}".strip())
+    rows, best, table = _best_trial(rows, tried, costs, of_environments)
+    return _along_path(rows, best, table, tried.note)
+
+
+def _best_trial(
+    rows: RowsInFolds, tried: Candidates, costs: list[Cost], of_environments: RowsInFolds | None
+) -> tuple[RowsInFolds, Trial, list[CandidateScore]]:
+    """Return the trial of the candidates' blend, or of the best of them, and what folds said.
+
+    The rows have the folds of that trial: those ``of_environments`` follow, if there are any.
+    """
     weights = None
     taken: Callable[[list[Cost]], Cost]
     if len(costs) > 1 and tried.learned is not None and tried.learned.how == "blend":
-        trials, learned = data.compare(tried, costs)
+        trials, learned = rows.compare(tried, costs)
         weights = blend_weights(trials)
-        taken = partial(blended, weights=weights, d=data.sample.X.shape[1])
+        taken = partial(blended, weights=weights, d=rows.sample.X.shape[1])
         in_folds = [[taken(of_fold)] for of_fold in learned]
-        [best] = data.run(["Blend"], [taken(costs)], in_folds)
+        [best] = rows.run(["Blend"], [taken(costs)], in_folds)
     else:
-        learned = data.costs_in_folds(tried)
-        trials = data.run(tried.names, costs, learned)
+        learned = rows.costs_in_folds(tried)
+        trials = rows.run(tried.names, costs, learned)
         best = min(trials, key=lambda trial: trial.verdict.value)
         taken = itemgetter(trials.index(best))
         in_folds = [[taken(of_fold)] for of_fold in learned]
-    if best.verdict.beyond and data.settings.deltas is None and data.delta == "cv":
-        data = replace(data, further=FURTHER)
-        [further] = data.run([best.name], [best.cost], in_folds)
-        trials = [further if trial is best else trial for trial in trials]
-        best = further
+    chosen = best
+    if best.verdict.beyond and rows.settings.deltas is None and rows.delta == "cv":
+        rows = replace(rows, further=FURTHER)
+        [best] = rows.run([best.name], [best.cost], in_folds)
     if of_environments is not None:
-        data = replace(
-            data,
+        rows = replace(
+            rows,
             settings=of_environments.settings,
             splits=of_environments.splits,
             by_rows=best.verdict.place,
         )
-        in_folds = [[taken(of_fold)] for of_fold in data.costs_in_folds(tried)]
-        [moved] = data.run([best.name], [best.cost], in_folds)
-        trials = [moved if trial is best else trial for trial in trials]
-        best = moved
+        in_folds = [[taken(of_fold)] for of_fold in rows.costs_in_folds(tried)]
+        [best] = rows.run([best.name], [best.cost], in_folds)
+    trials = [best if trial is chosen else trial for trial in trials]
     table = candidate_scores(trials, weights, best)
     if tried.learned is not None:
         # made here, not the user's own: it may carry what it was made of
-        best.cost.comparison_ = Comparison(data.settings.rule, table)
+        best.cost.comparison_ = Comparison(rows.settings.rule, table)
         if weights is not None:
             best.cost.weights_ = {t.name: float(w) for t, w in zip(trials, weights, strict=True)}
-    environments = data.environments(best.folds)
-    place = best.verdict.place
-    out_of_fold = best.folds.out_of_fold(place)
-    solved = data.path(best)
+    return rows, best, table
+
+
+def _along_path(rows: RowsInFolds, best: Trial, table: list[CandidateScore], note: str) -> Choice:
+    """Return the choice of a trial, with the path over all rows certified at its delta."""
+    sample, place, groups = rows.sample, best.verdict.place, rows.settings.groups
+    ball = sample.ball(best.cost, float(best.deltas[place]), rows.order)
+    solved = best.folds.path
+    if solved is None or not best.final:
+        solved = solve_path(sample, best.cost, rows.order, best.deltas, rows.solver)
+    chosen = [of_target[place] for of_target in solved]
+    # passes that folds share leave no dual point
+    if any(s.dual is None and s.mean_loss is not None for s in chosen):
+        chosen = rows.solutions(ball, chosen)
+        for of_target, solution in zip(solved, chosen, strict=True):
+            of_target[place] = solution
+    environments = None
+    if groups is not None:
+        environments = environment_losses(*binary_view(sample, best.folds), groups)
     path = tidy(
-        data.sample,
+        sample,
         best.deltas,
         solved,
         score_mean=best.folds.mean,
         score_se=best.folds.se,
         candidates=table,
         environments=environments,
-        out_of_fold=out_of_fold,
+        out_of_fold=best.folds.out_of_fold(place),
     )
-    ball = data.sample.ball(best.cost, float(best.deltas[place]), data.order)
-    return Choice(ball, [row[place] for row in solved], path, tried.note)
+    return Choice(ball, chosen, path, note)
 
 
-def _in_units(
-    data: FoldLosses, tried: Candidates, costs: list[Cost]
-) -> tuple[FoldLosses, Candidates, list[Cost]]:
-    """Measure columns that are far apart by their spread, where the folds prefer that.
+def _preferred_units(rows: RowsInFolds) -> Array | None:
+    r"""Return the spreads of columns that are far apart, where the folds prefer these as units.
 
-    Unlike a blend this is a choice: in a mean of two matrices that are far apart each column would
-    have the larger of two prices, and the large columns would decide alone. What is far out is
-    measured likewise: a cell may be so in a small column though its row is not among large ones.
+    They are multiplied by a number such that :math:`\sum_j 1/u_j^2 = d`. Unlike a blend this is a
+    choice: in a mean of two matrices that are far apart each column would have the larger of two
+    prices, and the large columns would decide alone.
     """
-    units = spreads_far_apart(data.sample)
-    if units is None:
-        return data, tried, costs
-    spread = measured_by(units, tried)
-    by_spread = data.in_units(units)
-    even, even_spread = tried.even(data.sample), spread.even(data.sample)
-    [own], _ = data.compare(Candidates(cost=even), [even])
-    [measured], _ = by_spread.compare(Candidates(cost=even_spread), [even_spread])
-    if own.verdict.value < measured.verdict.value:
-        return data, tried, costs
-    return by_spread, *by_spread.costs(spread)
+    spreads = spreads_far_apart(rows.sample)
+    if spreads is None:
+        return None
+    # relative to the least: the inverse squares of very large units would vanish
+    scale = spreads.min() / spreads
+    units = np.sqrt(np.mean(scale**2)) / scale
+    even = [Norm(2)]
+    [own], _ = rows.compare(Candidates(cost=even[0]), even)
+    [measured], _ = rows.in_units(units, 1.0).compare(Candidates(cost=even[0]), even)
+    return None if own.verdict.value < measured.verdict.value else units
 
 
-def _without_folds(data: FoldLosses, cost: Cost) -> Choice:
+def _without_folds(rows: RowsInFolds, cost: Cost) -> Choice:
     """Take the first candidate and the middle of its deltas, with a warning: there are no folds."""
-    sample, grid = data.sample, data.deltas(cost)
+    sample, grid = rows.sample, rows.deltas(cost)
     place = len(grid) // 2
     delta = float(grid[place])
     note = (
@@ -515,8 +516,8 @@ def _without_folds(data: FoldLosses, cost: Cost) -> Choice:
         f"is the middle of the grid, under the cost {cost!r}."
     )
     warnings.warn(f"{note} Give more rows, or a number as delta.", UserWarning, stacklevel=2)
-    solved = solve_path(sample, cost, data.order, grid, data.solver)
-    ball = sample.ball(cost, delta, data.order)
+    solved = solve_path(sample, cost, rows.order, grid, rows.solver)
+    ball = sample.ball(cost, delta, rows.order)
     return Choice(ball, [row[place] for row in solved], tidy(sample, grid, solved), note)
 
 
