@@ -14,6 +14,7 @@ from ..arrays import numpy
 from ..costs import Cost
 from ..costs.table import ROWS, Grid, left_out, named
 from ..design import column_scale
+from .base import _listed
 from .resampling import held_out, training_rows
 
 Array = NDArray[Any]
@@ -263,7 +264,3 @@ def _facts(
     if refits:
         facts.append(("refits", f"{refits} to bootstrap samples, cost and delta kept"))
     return facts
-
-
-def _listed(values: Any) -> str:
-    return ", ".join(f"{value:.4g}" for value in np.ravel(values))

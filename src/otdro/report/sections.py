@@ -257,35 +257,35 @@ def _by_column(
     order: Any,
     lengths: Any,
     values: Sequence[str],
-    others: Sequence[Any],
+    others: Sequence[Sequence[str]],
     head: Sequence[str],
     caption: str,
 ) -> str:
-    """Return a table with one line per column: a bar of length 0 to 1, its value, other numbers."""
+    """Return a table with one line per column: a bar of length 0 to 1, its value, other figures."""
     lines = [
-        [name(names[j]), bar(lengths[j], values[j]), *(number(other[j]) for other in others)]
+        [name(names[j]), bar(lengths[j], values[j]), *(other[j] for other in others)]
         for j in order[:LINES]
     ]
     return table(["column", *head], lines, caption) + _left_out(len(order), len(lines), "columns")
 
 
+def _numbered(values: Any) -> list[str]:
+    return [number(value) for value in values]
+
+
 def columns(view: View) -> str:
     """Return what the adversary does in each column."""
     by_column = view.audit.columns
-    order = by_column.order()
-    lines = [
-        [
-            name(by_column.label(j)),
-            bar(by_column.share[j], percent(by_column.share[j])),
-            number(by_column.breaking_point[j]),
-            by_column.cells(j)[-1],
-        ]
-        for j in order[:LINES]
-    ]
-    head = ["column", "share of the adversary's budget", "breaks the model alone at delta"]
-    caption = "Columns, the one by which an adversary breaks the model most easily first"
-    left = _left_out(len(order), len(lines), "columns")
-    return table([*head, "by a move of"], lines, caption) + left
+    size = range(len(by_column))
+    return _by_column(
+        [by_column.label(j) for j in size],
+        by_column.order(),
+        by_column.share,
+        [percent(share) for share in by_column.share],
+        (_numbered(by_column.breaking_point), [by_column.cells(j)[-1] for j in size]),
+        ["share of the adversary's budget", "breaks the model alone at delta", "by a move of"],
+        "Columns, the one by which an adversary breaks the model most easily first",
+    )
 
 
 def first_rows(view: View) -> str:
@@ -333,7 +333,7 @@ def cost(view: View, model: Any) -> str:
         audit.units.labels(),
         np.argsort(-price.round(12), kind="stable"),
         price / (float(price.max(initial=0.0)) or 1.0),
-        [number(one) for one in price],
+        _numbered(price),
         (),
         ["price"],
         "Price of moving a column by one standard deviation, or of switching a category",
@@ -389,8 +389,8 @@ def drifted(drift: Drift | None) -> str:
             by_column.names,
             by_column.order(),
             by_column.distance / (float(by_column.distance.max(initial=0.0)) or 1.0),
-            [number(distance) for distance in by_column.distance],
-            (by_column.shift, by_column.p_value),
+            _numbered(by_column.distance),
+            (_numbered(by_column.shift), _numbered(by_column.p_value)),
             ["mean move, in deviations", "change of the mean", "p-value"],
             "Columns that moved, the farthest first",
         ),
