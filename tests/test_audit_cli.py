@@ -21,7 +21,7 @@ from sklearn.preprocessing import StandardScaler  # noqa: E402
 from otdro import audit  # noqa: E402
 
 AUDIT = (
-    "command schema version model data target new task rows columns classes space cost order tau "
+    "command schema version model data target new check task rows columns classes space cost order tau "
     "loss label_cost target_cost fitted_delta accuracy constant_accuracy curve unit_column "
     "unit_switch "
     "breaking_points chance_at_breaking_point classes_breaking groups_breaking by_column advice "
@@ -134,7 +134,20 @@ def test_drift_of_tables(files, capsys):
     code, out, _ = call(capsys, "drift", "old.csv", "new.csv", "--target", "y", "--json")
     assert code == 0
     told = json.loads(out)
-    head = ["command", "schema", "version", "old", "new", "target", "model"]
+    head = [
+        "command",
+        "schema",
+        "version",
+        "old",
+        "by",
+        "target",
+        "model",
+        "new",
+        "scale",
+        "batches",
+        "quantiles",
+        "farthest",
+    ]
     assert list(told) == head + DRIFT_KEYS + ["requirements", "met"]
     top = max(told["by_column"], key=lambda line: line["distance"])
     assert top["column"] == "a"

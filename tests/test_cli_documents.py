@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from commands import FAST, call
+from commands import FAST, call, refused
 
 pytest.importorskip("typer")
 pd = pytest.importorskip("pandas")
@@ -94,3 +94,98 @@ def test_the_model_of_a_reported_audit_is_loaded_once(saved, capsys, monkeypatch
     monkeypatch.setattr(persistence, "load", lambda path: loaded.append(path) or load(path))
     assert call(capsys, *AUDIT, "--report", "a.html", "-q")[0] == 0
     assert len(loaded) == 1
+
+
+# deltas that happened, and audits beside earlier ones
+
+
+@pytest.fixture
+def batches(saved):
+    """Five months of rows from two sites; the rows of May are far away."""
+    rng = np.random.default_rng(1)
+    table = pd.DataFrame(rng.standard_normal((250, 2)), columns=["a", "b"])
+    table["city"] = rng.choice(["Rome", "Oslo"], 250)
+    month = np.repeat(np.arange(1, 6), 50)
+    table["day"] = [f"{k % 28 + 1:02d}.{m:02d}.2024" for k, m in enumerate(month)]
+    table["site"] = rng.choice(["north", "south"], 250)
+    table.loc[month == 5, "a"] += 2
+    table["y"] = np.where(table.a + 0.5 * rng.standard_normal(250) > 0, "yes", "no")
+    table.to_csv("all.csv", index=False)
+    for m in (1, 4, 5):
+        table[month == m].to_csv(f"m{m}.csv", index=False)
+    return table
+
+
+def drifted(capsys, *argv):
+    code, out, err = call(capsys, "drift", *argv, "--json")
+    assert code == 0, err
+    return json.loads(out)
+
+
+def test_drift_by_months_by_sites_and_of_several_tables(batches, capsys):
+    drop = ["--drop", "y,city"]
+    months = drifted(capsys, "all.csv", "--by", "day", *drop, "--drop", "site")
+    assert [line["new"] for line in months["batches"]] == [f"2024-{m:02d}" for m in range(2, 6)]
+    assert months["batches"][0]["old"] == "2024-01"
+    assert months["farthest"] == "2024-05"
+    assert months["quantiles"]["1"] == max(line["delta"] for line in months["batches"]) > 1
+    sites = drifted(capsys, "all.csv", "--by", "site", *drop, "--drop", "day")
+    assert [line["new"] for line in sites["batches"]] == ["north", "south"]
+    tables = drifted(capsys, "m1.csv", "m4.csv", "m5.csv", "--model", "m.skops", "--target", "y")
+    assert [line["new"] for line in tables["batches"]] == ["m4.csv", "m5.csv"]
+    assert tables["farthest"] == "m5.csv"
+    out = call(capsys, "drift", "all.csv", "--by", "day", *drop)[1]
+    assert "Deltas that happened" in out
+    assert "Farthest: 2024-05." in out
+    assert max(map(len, out.splitlines())) <= 80
+    for argv in (["all.csv"], ["all.csv", "m1.csv", "--by", "day"]):
+        assert "or a column by --by, not both" in refused(capsys, "drift", *argv)
+    assert "Did you mean 'site'?" in refused(capsys, "drift", "all.csv", "--by", "sites")
+
+
+def test_fit_takes_the_delta_that_happened(batches, capsys):
+    (batches.drop(columns=["site"])).to_csv("fit.csv", index=False)
+    months = ["drift", "all.csv", "--by", "day", "--target", "y", "--drop", "site,city", "--json"]
+    with open("drift.json", "w") as file:
+        file.write(call(capsys, *months)[1])
+    asked = ["fit", "fit.csv", "--target", "y", "--no-compare", "--delta-from", "drift.json"]
+    told = json.loads(call(capsys, *asked, "--json")[1])
+    with open("drift.json") as file:
+        found = json.load(file)
+    assert told["delta"] == found["quantiles"]["0.8"]
+    assert (told["order"], told["scale"]) == (found["order"], "standard")
+    assert told["cost"] == "Euclidean"
+    assert "80% quantile of the 4 drifts in drift.json" in told["notes"][0]
+    compare = ["compare", *asked[1:4], "--splits", "2", "--delta-from", "drift.json", "--json"]
+    assert "80% quantile" in call(capsys, *compare)[1]
+    assert "both choose delta" in refused(capsys, *asked, "--delta", "0.1")
+    assert "use --order 1" in refused(capsys, *asked, "--order", "2")
+    assert "is no document of otdro drift --json" in refused(capsys, *asked[:-1], "fit.csv")
+    with open("drift.json", "w") as file:
+        json.dump({**found, "schema": 1}, file)
+    assert "has schema 1 and this version reads 2" in refused(capsys, *asked)
+
+
+def test_an_audit_beside_an_earlier_one(batches, capsys):
+    audit = ["audit", "m.skops", "m1.csv", "--target", "y"]
+    with open("old.json", "w") as file:
+        file.write(call(capsys, *audit, "--json")[1])
+    code, out, err = call(capsys, *audit, "--check", "old.json")
+    assert code == 0, err
+    assert "Since old.json of 2" in out
+    assert "nothing but bounds changed" in out
+    worse = batches[:50].assign(y=np.roll(batches.y[:50], 25))
+    worse.to_csv("worse.csv", index=False)
+    code, out, err = call(
+        capsys, "audit", "m.skops", "worse.csv", *audit[3:], "--check", "old.json"
+    )
+    assert code == 3, err
+    assert "* the audited rows are others." in out
+    assert "WORSE" in out
+    told = json.loads(call(capsys, *audit, "--check", "old.json", "--json")[1])
+    assert told["check"]["worse"] is False
+    assert {"bound", "before", "now", "worse"} == set(told["check"]["bounds"][0])
+    assert set(told) == documented("audit")
+    other = refused(capsys, *audit, "--check", "old.json", "--order", "2")
+    assert "is an audit of another order (1, here 2)" in other
+    assert "is no document of otdro audit" in refused(capsys, *audit, "--check", "t.csv")

@@ -35,6 +35,8 @@ FLAGS = {
     "quiet": ["--quiet", "-q"],
     "strict": ["--strict"],
 }
+#: Arguments that may be left out, by command.
+ARGUMENTS = {("drift", "new")}
 #: Options that several commands have, which help lists last.
 SHARED = set(signature(options.Reading).parameters)
 
@@ -69,7 +71,7 @@ def _register(name: str, cls: type[options.Output], module: str) -> None:
         text = options.HELP.get(f"{name} {field}") or options.HELP[field]
         required = parameter.default is Parameter.empty
         shown: Any = typer.Option(*FLAGS.get(field, []), help=text)
-        if required and field != "target":
+        if (required and field != "target") or (name, field) in ARGUMENTS:
             shown = typer.Argument(help=text)
         parameters.append(parameter.replace(annotation=Annotated[kinds[field], shown]))
     # what is asked for first, what all commands share last

@@ -13,9 +13,18 @@ import numpy as np
 
 from .. import inspection, persistence
 from ..inspection import Audit, Drift, summary
+from ..inspection.batches import Drifts, Step
+from ..inspection.record import changes
 from . import printing
 from .errors import UserError
-from .options import AuditOptions, DriftOptions, asked, check_outputs
+from .options import (
+    AuditOptions,
+    DriftOptions,
+    asked,
+    check_outputs,
+    check_radius,
+    document_of,
+)
 from .preparing import (
     Differences,
     check_column,
@@ -28,10 +37,12 @@ from .preparing import (
     usable_columns,
     with_target,
 )
-from .values import origin
+from .values import days_in, holds_dates, origin
 
 #: The exit code where a requirement is not met.
 NOT_MET = 3
+#: A bound is worse if it is so by more than this, relative: versions differ in rounding.
+ROUNDING = 1e-6
 
 
 def audit(options: AuditOptions) -> int:
@@ -41,11 +52,12 @@ def audit(options: AuditOptions) -> int:
         raise UserError("--require-accuracy and --at-delta go together: give both.")
     if accuracy is not None and not 0 <= accuracy <= 1:
         raise UserError(f"--require-accuracy must be in [0, 1], got {accuracy:g}.")
-    _check_radius("--at-delta", at_delta)
-    _check_radius("--max-drift", options.max_drift)
+    check_radius("--at-delta", at_delta)
+    check_radius("--max-drift", options.max_drift)
     if options.max_drift is not None and options.new is None:
         raise UserError("--max-drift needs new rows: give them by --new.")
-    check_outputs({"--report": page}, options.model, options.data, options.new)
+    check_outputs({"--report": page}, options.model, options.data, options.new, options.check)
+    earlier = None if options.check is None else document_of(options.check, "audit")
     with printing.working("reading") as doing:
         model = persistence.load(options.model)
         result, rows, notes = audited(model, options, doing)
@@ -63,8 +75,15 @@ def audit(options: AuditOptions) -> int:
         requirements.append({"requirement": "accuracy", **values})
     if result.drift is not None:
         requirements += _drift_requirement(result.drift, options.max_drift)
-    head = asked("audit", options, "model", "data", "target", "new")
-    return _told(head, result, lambda: _show_audit(result), requirements, notes)
+    head = {
+        **asked("audit", options, "model", "data", "target", "new"),
+        "check": None if earlier is None else checked(earlier, result, str(options.check)),
+    }
+    code = _told(head, result, lambda: _show_audit(result), requirements, notes)
+    if head["check"] is not None:
+        _show_check(head["check"])
+        code = NOT_MET if head["check"]["worse"] else code
+    return code
 
 
 def audited(
@@ -109,75 +128,202 @@ def audited(
     return result, [str(name) for name in names], notes + differences.notes()
 
 
+# What changed since an earlier audit.
+
+
+def checked(earlier: dict[str, Any], result: Audit, file: str) -> dict[str, Any]:
+    """Return what changed since an earlier audit, and whether a bound got worse.
+
+    Certified accuracy and worst-case loss are compared at the deltas of the earlier curve, where
+    they changed most for the worse. A breaking point of None is never reached.
+    """
+    now = result.to_dict()
+    for key in ("task", "cost", "order", "space"):
+        if earlier[key] != now[key]:
+            raise UserError(
+                f"{file} is an audit of another {key} ({earlier[key]!r}, here {now[key]!r}), so "
+                "that its bounds cannot be compared. Audit in the same way, or leave --check out."
+            )
+    before, after = earlier["breaking_points"], now["breaking_points"]
+    pairs = {
+        "accuracy": (earlier["accuracy"], now["accuracy"]),
+        "delta of a constant's accuracy": (before["constant"], after["constant"]),
+    }
+    for level, delta in after["levels"].items():
+        pairs[f"delta of accuracy {level}"] = (before["levels"].get(level), delta)
+    curve = earlier["curve"]
+    deltas = np.array(curve["delta"])
+    accuracy = np.asarray(result.accuracy(deltas))
+    k = int((np.array(curve["accuracy"]) - accuracy).argmax())
+    pairs[f"accuracy within delta {deltas[k]:.4g}"] = (curve["accuracy"][k], accuracy[k])
+    bounds = [_bound(name, old, new, sign=1) for name, (old, new) in pairs.items()]
+    risk = np.asarray(result.risk(deltas))
+    finite = [k for k, loss in enumerate(curve["risk"]) if loss is not None]
+    if finite:
+        k = max(finite, key=lambda k: risk[k] - curve["risk"][k])
+        name = f"worst-case loss within delta {deltas[k]:.4g}"
+        bounds.append(_bound(name, curve["risk"][k], risk[k], sign=-1))
+    return {
+        "file": file,
+        "date": earlier["record"]["date"],
+        "changed": changes(earlier, now),
+        "bounds": bounds,
+        "worse": any(line["worse"] for line in bounds),
+    }
+
+
+def _bound(name: str, before: Any, now: Any, sign: int) -> dict[str, Any]:
+    """Return a bound before and now; worse is less for ``sign`` 1, more for -1.
+
+    None stands for infinity. Versions differ in rounding, so that less must be more than that.
+    """
+    before, now = (np.inf if value is None else float(value) for value in (before, now))
+    worse = sign * now < sign * before - ROUNDING * (1 + abs(now))
+    return {"bound": name, "before": before, "now": now, "worse": bool(worse)}
+
+
+def _show_check(check: dict[str, Any]) -> None:
+    printing.heading(f"Since {check['file']} of {check['date']}")
+    # bounds are in the table below; --json has all
+    changed = [line for line in check["changed"] if "breaking points" not in line]
+    for line in changed or ["nothing but bounds changed."]:
+        printing.say(f"* {line}")
+    printing.say()
+    body = [
+        [b["bound"], f"{b['before']:.4g}", f"{b['now']:.4g}", "WORSE" if b["worse"] else ""]
+        for b in check["bounds"]
+    ]
+    printing.grid(["bound", "before", "now", " "], body)
+
+
+# otdro drift
+
+
 def drift(options: DriftOptions) -> int:
-    """Measure, print, and return the exit code."""
-    _check_radius("--max-drift", options.max_drift)
-    with printing.working("reading") as doing:
-        result, notes = measured(options, doing)
-    head = asked("drift", options, "old", "new", "target", "model")
-    requirements = _drift_requirement(result, options.max_drift)
-    return _told(head, result, lambda: _show_drift(result), requirements, notes)
-
-
-def measured(options: DriftOptions, doing: Callable[[str], None]) -> tuple[Drift, list[str]]:
-    """Read the tables and return the drift with notes for the reader."""
+    """Measure how far batches are from old rows, print, and return the exit code."""
+    check_radius("--max-drift", options.max_drift)
+    news = options.new or []
+    if bool(news) == (options.by is not None):
+        raise UserError("name one or more tables of new rows, or a column by --by, not both.")
     notes: list[str] = []
-    target = options.target
-    tables = [table_of(name, options, notes) for name in (options.old, options.new)]
-    labelled = [target is not None and target in table.columns for table in tables]
-    for k in (0, 1):
-        if labelled[k]:
-            tables[k] = with_target(tables[k], str(target), notes)
-    model = None if options.model is None else persistence.load(options.model)
     differences = Differences()
+    with printing.working("reading") as doing:
+        model = None if options.model is None else persistence.load(options.model)
+        old = _with_labels(table_of(options.old, options, notes), options.target, notes)
+        if options.by is not None:
+            doing("measuring the drift")
+            result = _by_batches(old, options, model, notes, differences)
+        else:
+            steps = []
+            for name in news:
+                new = _with_labels(table_of(name, options, notes), options.target, notes)
+                doing(f"measuring the drift of {name}")
+                samples = _samples([old, new], options, model, notes, differences)
+                drift = inspection.drift(*samples, **_settings(options, model))
+                steps.append(Step(Path(options.old).name, Path(name).name, drift))
+            result = Drifts(steps, False, [])
+    farthest = max(result.steps, key=lambda step: step.delta)
+    batches = result.to_dict()
+    head = {
+        **asked("drift", options, "old", "by", "target", "model"),
+        "new": news,
+        "scale": None if model is not None else options.scale,
+        "batches": batches["steps"],
+        "quantiles": batches["quantiles"],
+        "farthest": farthest.new,
+    }
+
+    def show() -> None:
+        if len(result.steps) > 1:
+            title, *table = Drifts.summary(result).splitlines()
+            printing.heading(title.partition(",")[0])
+            printing.grid(*result.grid())
+            printing.say(f"{table[len(result.steps) + 1].capitalize()}. Farthest: {farthest.new}.")
+        _show_drift(farthest.drift)
+
+    requirements = _drift_requirement(farthest.drift, options.max_drift)
+    notes = differences.notes() + notes + result.notes
+    return _told(head, farthest.drift, show, requirements, notes)
+
+
+def _with_labels(table: Any, target: str | None, notes: list[str]) -> Any:
+    """Return the rows with a target, all rows of a table without that column."""
+    return table if target not in table.columns else with_target(table, str(target), notes)
+
+
+def _settings(options: DriftOptions, model: Any) -> dict[str, Any]:
+    values = {"cost": options.cost, "order": options.order, "random_state": options.seed}
+    return {**values, "model": model}
+
+
+def _by_batches(
+    table: Any, options: DriftOptions, model: Any, notes: list[str], differences: Differences
+) -> Drifts:
+    """Return the drifts between batches of a table.
+
+    Batches of dates are months, each compared with the one before it; others are compared with all
+    others together.
+    """
+    by = str(options.by)
+    check_column(by, list(table.columns))
+    table = table[table[by].notna()]
+    in_time = holds_dates(table[by])
+    batch = days_in(table[by]).dt.strftime("%Y-%m") if in_time else table[by].astype(str)
+    [sample] = _samples([table.drop(columns=by)], options, model, notes, differences)
+    X, y = sample if isinstance(sample, tuple) else (sample, None)
+    batches = np.array(batch.tolist())
+    return inspection.drifts(X, batches, y, ordered=in_time, **_settings(options, model))
+
+
+def _samples(
+    tables: list[Any],
+    options: DriftOptions,
+    model: Any,
+    notes: list[str],
+    differences: Differences,
+) -> list[Any]:
+    """Return the rows of the tables with their labels, prepared as the first or the model says."""
+    target = options.target
     if model is not None:
         rows = [model_rows(model, table, differences, (target,)) for table in tables]
-    elif target is not None and not labelled[0]:
+    elif target is not None and target not in tables[0].columns:
         raise UserError(f"the old table has no column {target!r}. Check --target.")
     else:
-        rows = _scaled(tables[0], tables[1], options, notes, differences)
+        rows = _scaled(tables, options, notes, differences)
     samples: list[Any] = []
-    for table, X, has_labels in zip(tables, rows, labelled, strict=True):
-        y = None
-        if has_labels:
-            y = table[target].to_numpy() if model is None else labels_of(table, str(target), model)
-        samples.append(X if y is None else (X, y))
-    doing("measuring the drift")
-    result = inspection.drift(
-        *samples,
-        cost=options.cost,
-        order=options.order,
-        model=model,
-        random_state=options.seed,
-    )
-    return result, differences.notes() + notes
+    for table, X in zip(tables, rows, strict=True):
+        if target is None or target not in table.columns:
+            samples.append(X)
+        elif model is None:
+            samples.append((X, table[target].to_numpy()))
+        else:
+            samples.append((X, labels_of(table, target, model)))
+    return samples
 
 
 def _scaled(
-    old: Any, new: Any, options: DriftOptions, notes: list[str], differences: Differences
+    tables: list[Any], options: DriftOptions, notes: list[str], differences: Differences
 ) -> list[Any]:
-    """Return both tables, imputed, encoded and scaled as the old one says."""
+    """Return the tables, imputed, encoded and scaled as the first one says."""
     beside = [] if options.target is None else [options.target]
-    data = usable_columns(old.drop(columns=beside), options.categorical, options.keep)
-    notes += data.notes
-    missing = [name for name in data.kinds if origin(name, new.columns) is None]
-    if missing:
-        raise UserError(
-            f"the new table lacks columns of the old one: {listed(missing)}. Add them, or "
-            "leave them out with --drop."
-        )
+    data = usable_columns(tables[0].drop(columns=beside), options.categorical, options.keep)
+    notes += [note for note in data.notes if note not in notes]
     front = pipeline(data, options.scale).set_output(transform="pandas")
-    first, second = front.fit_transform(data.X), columns_as(new, data.kinds)
-    differences.count_unseen(front, second)
-    return [first, front.transform(second)]
+    rows = [front.fit_transform(data.X)]
+    for new in tables[1:]:
+        missing = [name for name in data.kinds if origin(name, new.columns) is None]
+        if missing:
+            raise UserError(
+                f"the new table lacks columns of the old one: {listed(missing)}. Add them, or "
+                "leave them out with --drop."
+            )
+        prepared = columns_as(new, data.kinds)
+        differences.count_unseen(front, prepared)
+        rows.append(front.transform(prepared))
+    return rows
 
 
 # Requirements.
-
-
-def _check_radius(option: str, value: float | None) -> None:
-    if value is not None and not (np.isfinite(value) and value >= 0):
-        raise UserError(f"{option} must be a number >= 0, got {value:g}.")
 
 
 def _drift_requirement(result: Drift, most: float | None) -> list[dict[str, Any]]:

@@ -37,7 +37,15 @@ from ..scaling import scaler
 from . import printing
 from .describing import described_model, directions_told, risks_told
 from .errors import UserError
-from .options import CompareOptions, DemoOptions, Learning, asked, check_outputs, parameters
+from .options import (
+    CompareOptions,
+    DemoOptions,
+    Learning,
+    asked,
+    check_outputs,
+    parameters,
+    with_drift,
+)
 from .preparing import Prepared, pipeline, prepared
 
 Array = NDArray[Any]
@@ -188,9 +196,10 @@ def compare(options: CompareOptions) -> None:
     splits, plot = options.splits, options.plot
     if splits < 2:
         raise UserError(f"--splits must be at least 2 for a standard error, got {splits}.")
-    check_outputs({"--plot": plot}, options.data, options.unlabelled)
+    check_outputs({"--plot": plot}, options.data, options.unlabelled, options.delta_from)
     if plot is not None and plot.suffix not in (".png", ".svg", ".pdf"):
         raise UserError(f"{plot} must end in .png, .svg or .pdf.")
+    options, chosen = with_drift(options)
     ours = parameters(options)
     if options.loss == "quantile":
         raise UserError(
@@ -202,7 +211,7 @@ def compare(options: CompareOptions) -> None:
             raise UserError(f"--against must name some of {', '.join(AGAINST)}, got {name!r}.")
     with printing.working("reading"):
         data = prepared(options)
-    data.notes[:0] = leaks(data, options.seed)
+    data.notes[:0] = [*chosen, *leaks(data, options.seed)]
     methods = [*METHODS, *(AGAINST[name] for name in dict.fromkeys(against))]
     scores = scores_of(data, options, splits, methods, ours)
     if plot is not None:

@@ -29,7 +29,7 @@ from .describing import (
     risks_told,
 )
 from .errors import UserError
-from .options import FitOptions, asked, check_outputs, parameters
+from .options import FitOptions, asked, check_outputs, parameters, with_drift
 from .preparing import Array, Prepared, columns_as, pipeline, prepared
 from .reading import PIECE, Source, pieces
 from .values import required_numbers
@@ -40,13 +40,16 @@ def fit(options: FitOptions) -> None:
     save, page = options.save, options.report
     if save is not None:
         check_name(save)
-    check_outputs({"--save": save, "--report": page}, options.data, options.unlabelled)
+    check_outputs(
+        {"--save": save, "--report": page}, options.data, options.unlabelled, options.delta_from
+    )
+    options, chosen = with_drift(options)
     ours = parameters(options, options.quantile)
     if options.refits is not None and options.refits < 2:
         raise UserError(f"--refits must be at least 2, got {options.refits}.")
     with printing.working("reading") as doing:
         data = prepared(options)
-        data.notes[:0] = leaks(data, options.seed)
+        data.notes[:0] = [*chosen, *leaks(data, options.seed)]
         doing("fitting")
         model, notes = fitted(data, options, ours)
     scores = []

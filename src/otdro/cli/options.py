@@ -6,9 +6,10 @@ options of their own names. Below are the checks of options that several command
 
 from __future__ import annotations
 
+import json
 import math
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,7 @@ class Learning(Reading):
     keep: list[str] | None = None
     identifier: str | None = None
     delta: str = "cv"
+    delta_from: Path | None = None
     cost: str | None = None
     loss: str | None = None
     order: str = "auto"
@@ -110,6 +112,7 @@ class AuditOptions(Reading):
     require_accuracy: float | None = None
     at_delta: float | None = None
     max_drift: float | None = None
+    check: Path | None = None
     report: Path | None = None
 
 
@@ -118,7 +121,8 @@ class DriftOptions(Reading):
     """Say how far new rows are from old ones."""
 
     old: str
-    new: str
+    new: list[str] | None = None
+    by: str | None = None
     target: str | None = None
     model: Path | None = None
     cost: str | None = None
@@ -147,12 +151,15 @@ HELP = {
     "audit model": "A linear model saved by otdro fit --save or skops.",
     "audit new": "New rows, whose drift is measured.",
     "audit order": "1 or 2; the model's own, else 1.",
+    "by": "A column of dates or sites: its months, or values, are batches.",
     "categorical": "Columns to take as categories: A,B.",
+    "check": "An earlier --json: exit with 3 if a bound got worse.",
     "compare": "Compare with no penalty, L1 and L2.",
     "cost": "learned (the default), euclidean, l1 or linf.",
     "data": "CSV, TSV, Parquet, .xlsx or gzip of text; - is stdin.",
     "decimal": "Decimal sign of numbers: auto, . or ,",
     "delta": "A number >= 0, cv or theory.",
+    "delta_from": "A --json of otdro drift: the delta of its drifts.",
     "drift cost": "euclidean, l1, linf or learned.",
     "drift order": "1 or 2; the model's own, else 1.",
     "drift model": "A saved linear model.",
@@ -165,7 +172,7 @@ HELP = {
     "keep": "Dates or ids to use all the same: A,B.",
     "loss": "logistic, hinge, squared_hinge; squared, absolute, huber, quantile.",
     "max_drift": "Exit with 3 if the drift is surely larger.",
-    "new": "CSV, TSV, Parquet, .xlsx or gzip of text; - is stdin.",
+    "new": "Tables of new rows, one for each batch.",
     "old": "CSV, TSV, Parquet, .xlsx or gzip of text; - is stdin.",
     "order": "1, 2 or auto: the power of the distance.",
     "out": "CSV file; without it, stdout.",
@@ -224,6 +231,58 @@ def parameters(chosen: Learning, quantile: float | None = None) -> dict[str, Any
             raise UserError(f"--quantile must lie between 0 and 1, got {quantile:g}.")
         values["loss"] = Quantile(tau=quantile)
     return {name: value for name, value in values.items() if value is not None}
+
+
+def document_of(path: Path, command: str) -> dict[str, Any]:
+    """Return a document that ``--json`` printed; refuse what is none of this command."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, UnicodeError):
+        document = None
+    if not isinstance(document, dict) or document.get("command") != command:
+        raise UserError(f"{path} is no document of otdro {command} --json; make one.")
+    if document.get("schema") != SCHEMA:
+        raise UserError(
+            f"{path} has schema {document.get('schema')} and this version reads {SCHEMA}; make it "
+            f"again by otdro {command} --json."
+        )
+    return document
+
+
+def with_drift(options: Any) -> tuple[Any, list[str]]:
+    """Return options whose delta is that of the drifts of --delta-from, and a note on it.
+
+    It is the 80% quantile, of fewer than five drifts the largest, in the cost and order that they
+    were measured in.
+    """
+    if options.delta_from is None:
+        return options, []
+    document = document_of(options.delta_from, "drift")
+    for option, default in (("delta", "cv"), ("rule", None)):
+        if getattr(options, option) != default:
+            raise UserError(f"--{option} and --delta-from both choose delta; leave one out.")
+    delta, order = float(document["quantiles"]["0.8"]), str(document["order"])
+    if options.order not in ("auto", order):
+        raise UserError(
+            f"the drifts in {options.delta_from} are of order {order}: use --order {order}."
+        )
+    values = {"delta": repr(delta), "order": order}
+    # without a model the drift was measured in its own scaling and cost
+    if document["scale"] is not None:
+        values["scale"] = document["scale"] if options.scale == "auto" else options.scale
+        values["cost"] = options.cost or "euclidean"
+    count = len(document["batches"])
+    note = (
+        f"delta = {delta:.4g} is the 80% quantile of the {count} drift{'' if count == 1 else 's'} "
+        f"in {options.delta_from}, of order {order}."
+    )
+    return replace(options, **values), [note]
+
+
+def check_radius(option: str, value: float | None) -> None:
+    """Refuse a radius that is no number >= 0."""
+    if value is not None and not (math.isfinite(value) and value >= 0):
+        raise UserError(f"{option} must be a number >= 0, got {value:g}.")
 
 
 def _radius(text: str) -> float:
