@@ -281,7 +281,6 @@ def test_rare_categories_are_called_other_values(here, capsys):
     assert "other values" in found["coefficients"]["town"]
     told = done(capsys, "audit", "m.skops", "t.csv", "--target", "y", "--json").out
     assert "infrequent" not in json.dumps(found) + told
-    assert "town=other values" in told
 
 
 @pytest.mark.parametrize("value", ["1,2{:02d} kg", "1.2{:02d} kg", "07:{:02d}"])
