@@ -28,10 +28,6 @@ from .predictor_corrector import TINY
 
 Array = NDArray[Any]
 
-#: Entries of all local matrices up to which each row keeps its own.
-OWN_UP_TO = 4_000_000
-#: The rows whose matrices are averaged beyond that.
-SHARED = 256
 #: The first step of a difference, in standard deviations of its column.
 STEP = 0.1
 #: The least and the largest power of the length of a move that a cost is taken to grow by.
@@ -41,38 +37,15 @@ LEAST_EIGENVALUE = 1e-3
 #: A gain that counts as infinite: the loss outgrows the cost.
 ENDLESS = 1e12
 #: Multiples of lam under whose linearised maxima ascents start: the smaller, the farther.
-NEAR = (0.1, 0.3, 0.6, 1.0)
-#: Distances, from ``reach`` to ``farthest``, at which ascents start where the loss rises.
-ALONG = 3
-#: Where a loss without a largest slope looks for a cost that it outgrows, in scores: the closer
-#: the price to the growth of the loss, the farther off.
-FAR_SCORES = (3.0, 3e3, 3e6)
-#: Price over half the curvature of the loss, at least: below 1/2 a quadratic cost is outgrown.
-ABOVE_HALF = 0.51
-#: Random directions in which a wide search starts.
+NEAR = (0.1, 0.3, 1.0)
+#: Lengths of moves, in units of sqrt(delta), at which ascents start.
+LENGTHS = (0.5, 2.0, 8.0)
+#: Random directions in which ascents start.
 DIRECTIONS = 12
-#: Distances of the starts of a wide search, in units of ``reach``.
-DISTANCES = (0.5, 2.0, 8.0)
-#: Steps from every start before only the best go on.
-FEW = 12
-#: The places of a row that go on.
-KEPT = 4
 #: Ascent steps to a maximum.
 STEPS = 200
-#: The least curvature along the coefficients, relative to lam, at which a Newton step is trusted.
-CURVED = 1e-3
-#: The ascent that a step promises, relative to 1 + the gain, below which a row is at its maximum.
-AT_TOP = 1e-9
-#: How the length of a step grows after an ascent.
-GROW = 1.5
-#: The longest length of a step.
-LONGEST = 4.0
-#: How the length of a step shrinks after a fall.
-SHRINK = 1 / 3
 #: Searches far off, each followed by the best lam for the places found.
 SEARCHES = 4
-#: The precision of the least value over lam, relative.
-PRECISION = 1e-10
 #: Prices that count, relative to delta: gains are differences of losses and prices.
 FAR_PRICE = 1e9
 #: What the places may reach less than the dual, relative to it, for a supremum that is attained,
@@ -84,8 +57,7 @@ ATTAINED = 1e-8
 class LocalRows:
     """Rows, targets, a loss, a cost, its local matrices A: one per row, or one for all.
 
-    ``reach`` is the length of a move at price delta, in units of sqrt(v'Av), ``farthest`` that of
-    a row that spends all of the budget.
+    ``reach`` is the length of a move at price delta, in units of sqrt(v'Av).
     """
 
     X: Array
@@ -95,7 +67,6 @@ class LocalRows:
     order: int
     A: Array
     reach: float = 0.0
-    farthest: float = np.inf
 
     def price(self, U: Array) -> Array:
         """Return c(u, x), one number per row."""
@@ -145,7 +116,7 @@ class LocalRows:
         multiplier = np.broadcast_to(lam, square.shape)
         if np.isfinite(self.loss.lipschitz):
             return multiplier
-        return np.maximum(multiplier, ABOVE_HALF * self.loss.smoothness * square)
+        return np.maximum(multiplier, self.loss.smoothness * square)
 
     def starts(self, beta: Array, b: float, lam: float) -> list[Array]:
         """Return the maxima under A: x + s A^-1 beta/w^2, s the shift of the score."""
@@ -154,8 +125,7 @@ class LocalRows:
         multiplier = self.finite_multiplier(lam, square)
         inner = self.loss.inner(self.X @ beta + b, self.y, np.sqrt(square), multiplier)
         shifts = np.where(np.isfinite(inner.value), inner.shift, inner.shift[0])
-        most = self.farthest * np.sqrt(square)
-        return [self.X + (np.clip(s, -most, most) / square)[:, None] * push for s in shifts]
+        return [self.X + (s / square)[:, None] * push for s in shifts]
 
 
 def ascend(rows: LocalRows, U: Array, beta: Array, b: float, lam: float, steps: int) -> Array:
@@ -168,16 +138,18 @@ def ascend(rows: LocalRows, U: Array, beta: Array, b: float, lam: float, steps: 
     gain = rows.gain(U, beta, b, lam)
     push = rows.push(beta)
     square = push @ beta
+    precision = np.finfo(float).eps ** (2 / 3)
     for _ in range(steps):
         _, slope, bend = rows.loss.evaluate(U @ beta + b, rows.y)
         grad = slope[:, None] * beta - lam * rows.price_gradient(U)
         # Sherman-Morrison: the loss bends along beta only
         left = 2 * lam - bend * square
-        along = np.where(left > CURVED * lam, bend / np.maximum(left, TINY), 0.0)
+        along = np.where(left > precision * lam, bend / np.maximum(left, TINY), 0.0)
         move = (rows.inverse @ grad[..., None])[..., 0]
         move = (move + (along * (move @ beta))[:, None] * push) / (2 * lam)
         hope = np.einsum("nd,nd->n", move, grad)
-        active = (hope > AT_TOP * (1 + np.abs(gain))) & (gain < ENDLESS)
+        active = (hope > precision * (1 + np.abs(gain))) & (gain < ENDLESS)
+        active &= length > precision
         if not active.any():
             break
         new = U + (length * active)[:, None] * move
@@ -185,52 +157,34 @@ def ascend(rows: LocalRows, U: Array, beta: Array, b: float, lam: float, steps: 
         better = active & (there > gain)
         U[better] = new[better]
         gain[better] = there[better]
-        length = np.where(better, np.minimum(GROW * length, LONGEST), SHRINK * length)
+        length = np.where(better, np.minimum(2 * length, 1.0), length / 2)
     return U
 
 
-def ascend_from(
-    rows: LocalRows, starts: list[Array], beta: Array, b: float, lam: float
-) -> list[Array]:
-    """Return the best ends of ascents from all starts, at most KEPT for each row, best first.
-
-    All starts take a few steps, as one batch of rows; the best of them go on.
-    """
-    places = starts
-    for steps in (FEW, STEPS):
-        batch = rows.rows(np.tile(np.arange(len(rows.X)), len(places)))
-        ends = ascend(batch, np.vstack(places), beta, b, lam, steps)
-        places = _ranked(rows, np.split(ends, len(places)), beta, b, lam)
-    return places
+def best_ends(rows: LocalRows, starts: list[Array], beta: Array, b: float, lam: float) -> Array:
+    """Return for each row the end of largest gain of ascents from all starts, as one batch."""
+    batch = rows.rows(np.tile(np.arange(len(rows.X)), len(starts)))
+    ends = np.split(ascend(batch, np.vstack(starts), beta, b, lam, STEPS), len(starts))
+    return best_place(rows, ends, beta, b, lam)
 
 
-def _ranked(rows: LocalRows, places: list[Array], beta: Array, b: float, lam: float) -> list[Array]:
-    """Return the places of each row with the largest gains, the largest first."""
-    gains = np.stack([rows.gain(U, beta, b, lam) for U in places])
-    order = np.argsort(-gains, axis=0, kind="stable")[:KEPT]
-    stacked = np.stack(places)
-    return [stacked[k, np.arange(len(k))] for k in order]
+def best_place(rows: LocalRows, places: list[Array], beta: Array, b: float, lam: float) -> Array:
+    """Return the place of each row with the largest gain."""
+    best = np.argmax([rows.gain(U, beta, b, lam) for U in places], axis=0)
+    return np.asarray(np.stack(places)[best, np.arange(len(best))])
 
 
 def near_starts(rows: LocalRows, beta: Array, b: float, lam: float) -> list[Array]:
-    """Return the maxima under A at several prices, places along A^-1 beta, and the row.
+    """Return the maxima under A at several prices, places along +-A^-1 beta, and the row.
 
     A loss of regression rises on both sides: a cost that is not even may leave the better maximum
     on either one, and a row without a residual is a saddle between them.
     """
     starts = [U for part in NEAR for U in rows.starts(beta, b, part * lam)]
     push = rows.push(beta)
-    square = np.maximum(push @ beta, TINY)
-    unit = push / np.sqrt(square)[:, None]
-    up = np.ones_like(rows.y) if rows.loss.task == "regression" else -rows.y
-    sides = (1.0, -1.0) if rows.loss.task == "regression" else (1.0,)
-    for size in np.geomspace(rows.reach, min(rows.farthest, ENDLESS), ALONG):
-        starts += [rows.X + (side * size * up)[:, None] * unit for side in sides]
-    if np.isinf(rows.loss.lipschitz):
-        # where a cost grows no faster than the loss, it is overtaken far from a flat row
-        score = (1 + np.abs(rows.X @ beta + b)) / square
-        for far in FAR_SCORES:
-            starts += [rows.X + (side * far * up * score)[:, None] * push for side in sides]
+    unit = push / np.sqrt(np.maximum(push @ beta, TINY))[:, None]
+    for size in LENGTHS:
+        starts += [rows.X + sign * size * rows.reach * unit for sign in (1, -1)]
     return [*starts, rows.X]
 
 
@@ -238,13 +192,12 @@ def far_starts(rows: LocalRows, beta: Array, b: float, lam: float) -> list[Array
     """Return places far off: reflections, whose products of columns are those of the row, the
     other maxima seen from there, and fixed directions at several distances."""
     X = rows.X
-    starts = [-U for U in near_starts(replace(rows, X=-X), beta, b, lam)]
-    starts += [-X, *near_starts(replace(rows, X=-X), beta, b, lam)]
-    d = X.shape[1]
-    directions = np.random.default_rng(0).normal(size=(DIRECTIONS, d))
+    mirrored = near_starts(replace(rows, X=-X), beta, b, lam)
+    starts = [V for U in mirrored for V in (U, -U)]
+    directions = np.random.default_rng(0).normal(size=(DIRECTIONS, X.shape[1]))
     spread = np.sqrt(np.maximum(np.einsum("...jj->...j", rows.inverse), TINY))
     for v in directions / np.linalg.norm(directions, axis=1, keepdims=True):
-        starts += [X + size * rows.reach * spread * v for size in DISTANCES]
+        starts += [X + size * rows.reach * spread * v for size in LENGTHS]
     return starts
 
 
@@ -262,34 +215,27 @@ def local_rows(problem: Problem, X: Array) -> LocalRows:
         if cost.geometry == "function":
             cost.verify(X)
         A = local_matrices(cost, X, ball)
-    reach = ball.delta**0.5
-    farthest = reach / float(problem.weights[problem.weights > 0].min()) ** 0.5
-    return LocalRows(X, problem.y, problem.loss, cost, ball.order, A, reach, farthest)
+    return LocalRows(X, problem.y, problem.loss, cost, ball.order, A, ball.delta**0.5)
 
 
 def local_matrices(cost: Cost, X: Array, ball: Ball) -> Array:
-    """Return A with c(x + v, x) ~ v'Av at moves that cost about delta, by second differences.
-
-    A is one matrix per row, or their mean where that would be large.
-    """
-    n, d = X.shape
-    rows = X if n * d * d <= OWN_UP_TO else X[:: -(-n // SHARED)]
+    """Return A with c(x + v, x) ~ v'Av at moves that cost about delta, by second differences."""
+    d = X.shape[1]
     unit = X.std(axis=0)
     unit = np.where(unit > 0, unit, 1.0)
     steps = np.empty(d)
     for j in range(d):
         v = np.eye(d)[j] * unit[j] * STEP
-        near, far = (float(cost.price(rows + t * v, rows, ball.order).mean()) for t in (1.0, 2.0))
+        near, far = (float(cost.price(X + t * v, X, ball.order).mean()) for t in (1.0, 2.0))
         if near <= 0:
             raise ValueError(f"the cost does not charge for a move along column {j}.")
         # c grows like t^degree
         degree = np.clip(np.log2(far / near), *DEGREES)
         steps[j] = STEP * unit[j] * (ball.delta / near) ** (1 / degree)
-    A = _second_differences(cost, rows, ball.order, steps)
+    A = _second_differences(cost, X, ball.order, steps)
     values, vectors = np.linalg.eigh(A)
     values = np.maximum(values, LEAST_EIGENVALUE * values[:, -1:])
-    A = np.einsum("nij,nj,nkj->nik", vectors, values, vectors)
-    return np.asarray(A if len(rows) == n else A.mean(axis=0))
+    return np.asarray(np.einsum("nij,nj,nkj->nik", vectors, values, vectors))
 
 
 def _second_differences(cost: Cost, X: Array, order: int, steps: Array) -> Array:
@@ -344,7 +290,7 @@ def worst_risk(
     search = PlaceSearch(problem, rows, coef, intercept)
     lam = search.first(start)
     for _ in range(SEARCHES):
-        best = least(search.tangent, lam, rtol=PRECISION)
+        best = least(search.tangent, lam, rtol=ATTAINED / 100)
         lam = best.lam
         before = search.value(lam)
         search.wide(lam)
@@ -365,7 +311,6 @@ class PlaceSearch:
         self.weights = problem.weights
         self.places = [rows.X]
         self.far: list[Array] = []
-        self.last: list[Array] = []
 
     def first(self, start: float) -> float:
         """Return a lam to start from: the linearised cost's, were slopes as at the row."""
@@ -375,30 +320,18 @@ class PlaceSearch:
         w = np.sqrt(self.rows.push(self.beta) @ self.beta)
         return first_multiplier(z, self.rows.y, self.weights, self.rows.loss, w, self.delta)
 
-    def maxima(self, lam: float) -> list[Array]:
-        """Return maxima near the rows, from those at the last lam on, and from far places known."""
-        rows, at = self.rows, (self.beta, self.b, lam)
-        if self.last and np.isfinite(rows.loss.lipschitz):
-            starts = [*rows.starts(*at), rows.X]
-        else:
-            # a loss without a largest slope may outgrow the cost from one lam to the next
-            starts = near_starts(rows, *at)
-        self.last = ascend_from(rows, [*starts, *self.last, *self.far], *at)
-        return self.last
-
     def tangent(self, lam: float) -> Tangent:
         """Return the dual at lam; its slope is delta - E c at the maxima."""
-        U = _ranked(self.rows, self.maxima(lam), self.beta, self.b, lam)[0]
-        price = self.rows.price(U)
+        rows, at = self.rows, (self.beta, self.b, lam)
+        U = best_ends(rows, [*near_starts(rows, *at), *self.far], *at)
+        price = rows.price(U)
         if not price.any():
-            # no move near the rows pays: a far one may, and from another lam on others do
-            self.last = []
+            # no move near the rows pays: a far one may
             self.wide(lam)
             U = self.places[-1]
-            price = self.rows.price(U)
+            price = rows.price(U)
         self.places.append(U)
-        gain = self.rows.gain(U, self.beta, self.b, lam)
-        value = lam * self.delta + float(self.weights @ gain)
+        value = lam * self.delta + float(self.weights @ rows.gain(U, *at))
         return Tangent(lam, value, self.delta - float(self.weights @ price))
 
     def value(self, lam: float) -> float:
@@ -408,9 +341,8 @@ class PlaceSearch:
 
     def wide(self, lam: float) -> None:
         """Search far off at lam."""
-        rows, beta, b = self.rows, self.beta, self.b
-        ends = ascend_from(rows, far_starts(rows, beta, b, lam), beta, b, lam)
-        best = _ranked(rows, [*self.places, *ends], beta, b, lam)[0]
+        rows, at = self.rows, (self.beta, self.b, lam)
+        best = best_place(rows, [*self.places, best_ends(rows, far_starts(rows, *at), *at)], *at)
         self.places.append(best)
         self.far.append(best)
 
