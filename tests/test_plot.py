@@ -406,3 +406,8 @@ def test_averages_are_drawn():
     plot.BallDisplay.from_estimator(model, X, y)
     plot.DriftDisplay.from_estimator(model, (X, y), (X[:20] + 0.1, y[:20]))
     plt.close("all")
+    # an average is the solution of no single problem
+    with pytest.raises(ValueError, match=r"no worst_case\(\).*one of its members_"):
+        plot.AdversaryDisplay.from_estimator(model, X, y)
+    with pytest.raises(ValueError, match=r"no path_.*one of its members_"):
+        plot.PathDisplay.from_estimator(model)

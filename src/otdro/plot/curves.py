@@ -143,10 +143,10 @@ def path_of(estimator: Any) -> Any:
     """Return the path of a fitted estimator; say how to get one where there is none."""
     path = getattr(estimator, "path_", None)
     if path is None:
-        raise ValueError(
-            f"{type(estimator).__name__} has no path_: it was fitted with "
-            f"delta={estimator.delta!r}. Fit it with delta='cv'."
-        )
+        how = "it is an average of models: draw one of its members_"
+        if hasattr(estimator, "delta"):
+            how = f"it was fitted with delta={estimator.delta!r}. Fit it with delta='cv'"
+        raise ValueError(f"{type(estimator).__name__} has no path_: {how}.")
     return path
 
 

@@ -377,6 +377,11 @@ class AdversaryDisplay(Display):
         reach : float, default=None
             The longest move at order 1, as in ``worst_case``.
         """
+        if not hasattr(estimator, "worst_case"):
+            raise ValueError(
+                f"{type(estimator).__name__} has no worst_case(): give a DROClassifier or "
+                "DRORegressor; of an average of models, one of its members_."
+            )
         plane = plane_of(X, features, estimator.cost_)
         points = np.asarray(X, dtype=float)
         worst = estimator.worst_case(class_, reach=reach)
