@@ -14,8 +14,6 @@ from .base import Array, Cost
 
 #: The length of an edge between places that coincide, relative to the longest edge.
 SHORTEST = 1e-12
-#: The longest edge that counts where all places coincide.
-TINY = 1e-300
 
 
 @dataclass(eq=False, repr=False)
@@ -55,7 +53,9 @@ class Graph(Cost):
         # one edge per pair, whichever end chose it
         pair, first = np.unique(np.sort(pair, axis=0), axis=1, return_index=True)
         # places that a base makes coincide: a length of zero would read as no edge
-        size = np.maximum(length.ravel()[first], SHORTEST * max(length.max(), TINY))
+        size = np.maximum(
+            length.ravel()[first], SHORTEST * max(length.max(), np.finfo(float).tiny / SHORTEST)
+        )
         return sparse.csr_array((size, (pair[0], pair[1])), shape=(len(nodes), len(nodes)))
 
     def distance_to_nodes(self, X: Array, support: Array | None) -> Array:

@@ -21,8 +21,6 @@ LOADINGS = 5
 WIDEST = 40
 #: Letters of a name at the end of a line.
 LONG = 60
-#: Loadings that two decimals show as other than zero.
-SEEN = 0.005
 #: Prices that agree to these decimals keep the order of the columns.
 PRICE_DIGITS = 12
 #: Extremes that agree to this share are the same in every direction.
@@ -90,7 +88,8 @@ class CostTable:
 
     def _loadings(self, loadings: Array) -> list[str]:
         order = np.argsort(-np.abs(loadings), kind="stable")
-        seen = [j for j in order if abs(loadings[j]) >= SEEN]
+        # those that two decimals show as other than zero
+        seen = [j for j in order if round(loadings[j], 2) != 0]
         shown = seen[:LOADINGS]
         lines = [f"  {loadings[j]:+.2f} {shorten(self.names[j], LONG)}" for j in shown]
         rest = len(seen) - len(shown)

@@ -11,8 +11,6 @@ from .base import Array, MetricLearner, generalised_eigh
 
 #: How far below the least possible root the search starts, relative to it.
 BELOW_ROOT = 1e-9
-#: The width of the bracket at which the search ends, relative to the root.
-ROUNDING = 1e-15
 
 
 @dataclass(eq=False, repr=False)
@@ -60,4 +58,6 @@ def multiplier(nu: Array, mu: float) -> float:
 
     # the top term alone is mu/s <= sum nu at the root
     low = mu / nu.sum() * (1 - BELOW_ROOT)
-    return 1 - float(brentq(excess, low, 1.0, xtol=np.finfo(float).tiny, rtol=ROUNDING))
+    return 1 - float(
+        brentq(excess, low, 1.0, xtol=np.finfo(float).tiny, rtol=4 * np.finfo(float).eps)
+    )

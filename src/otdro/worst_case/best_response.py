@@ -27,12 +27,10 @@ from ..losses import PiecewiseQuadratic
 from ..problem import Problem
 from ..solvers.finite import places as support_places
 from ..solvers.local_cost import worst_risk as local_worst_risk
-from .distribution import TOLERANCE, ScoredModel, WorstCase, distribution, occupied, scored
+from .distribution import STEEP, TOLERANCE, ScoredModel, WorstCase, distribution, occupied, scored
 
 Array = NDArray[Any]
 
-#: A slope within this of the Lipschitz constant, relative to it, is that constant.
-STEEP = 1e-9
 #: Less mass than this is none.
 NO_MASS = 1e-9
 #: Branches whose values differ by less, relative to 1 + the value, are equal.

@@ -26,6 +26,8 @@ Array = NDArray[Any]
 TOLERANCE = 1e-6
 #: Relative to the robust risk, how far a plain fit to an equilibrium may fall below it.
 EQUILIBRIUM = 1e-5
+#: A slope within this of the steepest one, relative to it, is equally steep.
+STEEP = 1e-9
 #: Plain fits count whose coefficients are at most this many times those of the model.
 LARGER = 10.0
 

@@ -22,6 +22,7 @@ from ..problem import Problem
 from .distribution import (
     EQUILIBRIUM,
     LARGER,
+    STEEP,
     ScoredModel,
     WorstCase,
     distribution,
@@ -31,8 +32,6 @@ from .distribution import (
 
 Array = NDArray[Any]
 
-#: A slope within this of the largest one, relative to it, is equally steep.
-STEEP = 1e-9
 #: A slope of a dual point within this of the Lipschitz constant, relative to it, stands for that.
 NEARLY_STEEP = 1e-3
 #: A slope within this of an end of its range, relative to that, may be the end in a dual point of
