@@ -168,6 +168,8 @@ def feasible_growth(C: Any, B: Any, A: Any, outward: bool = False) -> Array:
 BEYOND = 1e-9
 #: The same as a share of the budget.
 WITHIN = 1e-12
+#: A sum of slopes below this, relative to their sizes, is rounding.
+BALANCED = 1e-11
 #: Newton steps to the boundary; more would not be near it.
 TRIES = 6
 
@@ -344,6 +346,10 @@ def lower_bound(rows: DualRows, loss: Loss, atoms: Atoms, reached: Array) -> Arr
     conjugate = loss.conjugate(a, xp.broadcast_to(rows.y[:, None], a.shape))
     # an atom without mass may have any slope
     value = -branch_sums(atoms.mass, xp.where(atoms.mass > 0, conjugate, 0.0))
+    if rows.fit_intercept:
+        # rows without curvature cannot be shifted to where the slopes sum to zero
+        size = branch_sums(atoms.mass, abs(a))
+        lost |= ~(np.abs(branch_sums(atoms.mass, a)) <= BALANCED * size)
     # losses are nonnegative, so 0 is a bound
     return np.where(lost, 0.0, np.maximum(value, 0.0))
 

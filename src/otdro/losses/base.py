@@ -139,8 +139,12 @@ class Loss(BaseEstimator):  # type: ignore[misc]
     def conjugate(self, a: Array, y: Array) -> Array:
         """Return sup_z a z - l(z, y); here by bisection on the derivative, +inf off its range."""
         a, y = np.broadcast_arrays(np.asarray(a, dtype=float), y)
-        z = self.score_at(a, y)
         low, high = self.slope_range(y)
+        z, least = self.score_at(a, y), a <= low
+        if least.any():
+            # the last score of the least slope: at one far out rounding would be all that is left
+            last = turning_point(lambda z: self.derivative(z, y) <= a, np.ones(np.shape(a)))
+            z = np.where(least, (last[0] + last[1]) / 2, z)
         # at an end of the range the supremum is a limit, taken at a score far out
         return np.where((a >= low) & (a <= high), a * z - self.value(z, y), np.inf)
 

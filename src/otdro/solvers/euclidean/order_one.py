@@ -40,6 +40,7 @@ from ...arrays import (
 )
 from ...design import Design
 from ...duality import AT_THRESHOLD, feasible_growth, threshold
+from ...duality.chain import BALANCED
 from ...duality.ties import RIDGE, positive_solved
 from ...losses import Loss
 from .coordinates import FactoredRows
@@ -89,7 +90,8 @@ CG_STEPS = 200
 #: Added to the operator of conjugate gradients, for directions that no row settles.
 SOFT_RIDGE = 1e-14
 
-TINY = float(np.finfo(float).tiny)
+#: The least number that is divided by: what it divides can still be squared.
+TINY = 1e-100
 
 
 def norms(v: Array) -> Array:
@@ -587,7 +589,11 @@ class PenalisedRisk:
         value = -self.data.mean(namespace(a).where(self.data.weights > 0, conjugate, 0.0))
         # without a penalty Z'(pi a) = 0 holds to rounding only; its price is |Z'(pi a)| |theta|
         value = value - np.where(free, size * x.w, 0.0)
-        return np.maximum(np.where(np.isnan(value), 0.0, value), 0.0)
+        proves = ~np.isnan(value)
+        if self.data.fit_intercept:
+            # rows without curvature cannot be shifted to where the slopes sum to zero
+            proves &= np.abs(self.data.mean(a)) <= BALANCED * self.data.mean(abs(a))
+        return np.maximum(np.where(proves, value, 0.0), 0.0)
 
 
 def minimise(
