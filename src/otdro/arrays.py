@@ -187,16 +187,6 @@ def pick_columns(x: Any, index: Any) -> Any:
     return x if _is_everything(index, x.shape[-1]) else x[..., beside(index, x)]
 
 
-def set_columns(x: Any, index: Any, v: Any) -> None:
-    """Write v into some entries along the last axis, given by NumPy numbers or a mask."""
-    if isinstance(x, np.ndarray):
-        x[..., index] = v
-        return
-    # all of them in their order, as for a single problem, need no scattering
-    every = isinstance(index, np.ndarray) and _is_everything(index, x.shape[-1])
-    x[..., slice(None) if every else beside(index, x)] = v
-
-
 def _is_everything(index: Array, size: int) -> bool:
     """Whether NumPy numbers, or a mask, stand for all of ``size`` entries in their order."""
     return np.array_equal(np.arange(size)[index], np.arange(size))
