@@ -207,6 +207,25 @@ def test_the_ball_of_rows_that_are_all_kept_is_that_of_memory(rows, kind, settin
         assert_array_equal(getattr(found.path_, part), getattr(memory.path_, part))
 
 
+@pytest.mark.parametrize("kind", [DROClassifier, DRORegressor])
+def test_the_ball_of_a_dask_data_frame_is_that_of_pandas(rows, kind, monkeypatch):
+    dask, dd = pytest.importorskip("dask"), pytest.importorskip("dask.dataframe")
+    pd = pytest.importorskip("pandas")
+    monkeypatch.setattr(stream, "KEPT", N)
+    X, labels, targets = rows
+    y = labels if kind is DROClassifier else targets
+    frame = pd.DataFrame(X, columns=list("abcde")).assign(y=y, site=np.arange(N) % 6)
+    names = list("abcde")
+    memory = kind().fit(frame[names], y, groups=frame.site)
+    with dask.config.set(scheduler="synchronous"):
+        lazy = dd.from_pandas(frame, npartitions=4)
+        found = kind().fit(lazy[names], lazy.y, groups=lazy.site)
+    assert_allclose(found.delta_, memory.delta_, rtol=1e-9)
+    assert_allclose(found.cost_.matrix, memory.cost_.matrix, rtol=1e-9)
+    assert_allclose(found.coef_, memory.coef_, rtol=0, atol=1e-9)
+    assert_array_equal(found.feature_names_in_, memory.feature_names_in_)
+
+
 @pytest.mark.parametrize(
     ("kind", "order"), [(DROClassifier, 1), (DROClassifier, 2), (DRORegressor, 2)]
 )

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,26 +71,13 @@ def together(chunks: Chunks, methods: Sequence[Passes]) -> list[Any]:
     return [results[i] for i in range(len(methods))]
 
 
-class Task(Protocol):
-    """One problem over a stream.
+def descend(task: Any, x: Any, target: float, max_iter: int) -> Passes:
+    """Return the last point, its gap and the number of steps, as a tuple.
 
-    Its points have the ``value`` of F and ``lower``, a bound below the least F that the pass to
-    them proved; its moves the ``slope`` of F along them and the ``longest`` share to be tried.
+    A task has ``step``, the move from a point, and ``after``, the point after a share of a move.
+    Points have the ``value`` of F and ``lower``, a bound below the least F that the pass to them
+    proved; moves the ``slope`` of F along them and the ``longest`` share to be tried.
     """
-
-    @property
-    def stream(self) -> Stream:
-        """The rows."""
-
-    def step(self, x: Any, accuracy: float, last: Any) -> Any:
-        """Return the move from a point; ``last`` is the one before, None at first."""
-
-    def after(self, x: Any, move: Any, length: float) -> Passes:
-        """Return the point after a share of a move: one pass."""
-
-
-def descend(task: Task, x: Any, target: float, max_iter: int) -> Passes:
-    """Return the last point, its gap and the number of steps, as a tuple."""
     lower, gap, stalls, n_iter, move = 0.0, np.inf, 0, 0, None
     while n_iter < max_iter and gap > target and stalls < PATIENCE:
         n_iter += 1
