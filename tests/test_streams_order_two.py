@@ -63,3 +63,14 @@ def test_a_softmax_risk_is_that_of_memory(rows):
     given = (*given, Ball(Norm(2), 0.2, 1))
     found = robust_risk(chunks_of(X, labels), None, *given)
     assert_allclose(found, robust_risk(X, labels, *given), rtol=1e-12)
+
+
+def test_a_default_fit_of_some_thousand_rows(monkeypatch):
+    # its folds are solved one by one, each from the constant model at the largest delta
+    monkeypatch.setattr("otdro.solvers.streamed.stream.KEPT", 2500)
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((5000, 12))
+    y = X @ rng.standard_normal(12) / 4 + rng.logistic(size=5000) > 0
+    found = DROClassifier(order=2).fit(hundreds(X, y, 2000), None)
+    given = DROClassifier(order=2, cost=found.cost_, delta=found.delta_, tol=1e-9).fit(X, y)
+    assert_allclose(found.robust_risk_, given.robust_risk_, rtol=2e-6)

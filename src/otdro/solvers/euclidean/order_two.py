@@ -494,10 +494,15 @@ def _cold(objective: JointObjective, zero: Zero) -> JointPoint:
 
 def _warm(objective: JointObjective, zero: Zero, start: Start) -> JointPoint:
     """Return the starts, or where one is at theta = 0 the cold ones."""
-    x = objective.start(start.theta, start.b)
-    cold = np.flatnonzero(~start.theta.any(axis=0))
-    if len(cold):
-        x = x.replaced(cold, _cold(objective.columns(cold), zero.columns(cold)))
+    warm = np.flatnonzero(start.theta.any(axis=0))
+    # at theta = 0 nothing moves a score: there is no multiplier to start from
+    if len(warm) == len(start.b):
+        x = objective.start(start.theta, start.b)
+    else:
+        x = _cold(objective, zero)
+        if len(warm):
+            near = objective.columns(warm).start(start.theta[:, warm], start.b[warm])
+            x = x.replaced(warm, near)
     return x if start.dual is None else x.with_duals(start.dual)
 
 
