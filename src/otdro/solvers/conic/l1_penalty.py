@@ -164,7 +164,8 @@ def dual_bound(problem: Problem, slopes: Any) -> Bound:
     # the larger side shrinks until the mean is zero
     a = np.asarray(slopes * balance(pi * slopes)) if problem.fit_intercept else np.asarray(slopes)
     pull = np.abs(Design(problem.X).adjoint(pi * a))
-    shrink = min(1.0, penalty(problem) / max(float(pull.max()), np.finfo(float).tiny))
+    largest, rho = float(pull.max()), penalty(problem)
+    shrink = rho / largest if largest > rho else 1.0
     conjugate = problem.loss.conjugate(shrink * a, problem.y)
     # a row without weight may have any slope
     return Bound(a, pull, -float(pi @ np.where(pi > 0, conjugate, 0.0)))
