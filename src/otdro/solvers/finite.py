@@ -50,15 +50,10 @@ LEAST_DIRECTION = 1e-12
 PAIRS = 4
 #: The factor by which the complementarity falls between two looks at all pairs.
 FALL = 0.1
-#: The most Newton steps between two looks at all pairs.
-STEPS = 50
 #: The last complementarity that is aimed at, relative to the target.
 LAST = 1e-2
 #: Looks at all pairs at the last complementarity.
 LAST_LOOKS = 8
-#: The excess of a pair's gain over its row's level, relative to the complementarity or, if that is
-#: larger, the target, from which it is violated.
-VIOLATED = 0.1
 #: Projections of the forces.
 PROJECTIONS = 8
 #: Masses that differ by this share of themselves are equal.
@@ -530,7 +525,7 @@ def exchange(
     # no loss is negative
     best, lower, level = (np.inf, x), 0.0, base[1]
     while n_iter < max_iter:
-        state, steps = descend(master, state, level, min(STEPS, max_iter - n_iter))
+        state, steps = descend(master, state, level, max_iter - n_iter)
         n_iter += steps
         gains = finite.gains(state.x)
         top = gains.max(axis=1)
@@ -542,8 +537,7 @@ def exchange(
         last += level <= LAST * target
         if best[0] - lower <= target or last > LAST_LOOKS or stuck:
             break
-        slackness = VIOLATED * max(target, state.complementarity)
-        new = _violated(gains, kept, state.eta + slackness)
+        new = _violated(gains, kept, state.eta)
         if new.any():
             kept = kept | new
             master = finite.over(kept, delta)
