@@ -27,7 +27,7 @@ from sklearn.model_selection import (
 )
 
 from ..arrays import beside, full, library, namespace, numpy, pick
-from ..costs import Cost
+from ..costs import Cost, Norm
 from ..design import model_scores
 from ..losses import Loss
 from ..problem import Problem, Sample, Solution
@@ -46,6 +46,8 @@ FOLD_TOL = 1e-4
 FOLD_TOL_OF_FEW = 1e-5
 #: Rows up to which that holds.
 FEW_ROWS = 500
+#: A gap above this share of the constant model's risk may change what a fold says about its delta.
+UNSURE = 1e-3
 #: Folds of ``cv=None``, as in scikit-learn.
 DEFAULT_FOLDS = 5
 NO_PAIR = "every split of cv must be a pair (train, test) of arrays of row numbers, got {!r}."
@@ -153,6 +155,8 @@ def _scored(fits: FoldFits, solved: list[list[list[Solution]]]) -> FoldScores:
             f"the score is not a number in fold(s) {', '.join(bad)}; use another scoring, or folds "
             "whose test rows it can score."
         )
+    ball = fits.sample.ball(Norm(2), 0.0, 1)
+    unsure = [UNSURE * fits.sample.problem(y, ball).constant[1] for y in fits.sample.ys]
     corrections = None
     if fits.unlabelled is not None:
         values = np.stack([fold.correction for fold in each])
@@ -163,7 +167,12 @@ def _scored(fits: FoldFits, solved: list[list[list[Solution]]]) -> FoldScores:
         z=[fold.z for fold in each],
         path=path,
         corrections=corrections,
-        unsolved=sum(not s.converged for paths in folds for row in paths for s in row),
+        unsolved=sum(
+            not s.converged and not s.gap <= enough
+            for paths in folds
+            for row, enough in zip(paths, unsure, strict=True)
+            for s in row
+        ),
     )
 
 

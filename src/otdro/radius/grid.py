@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -208,22 +207,13 @@ def default_deltas(sample: Sample, cost: Cost, order: int) -> Array:
     if not (cost.is_norm and everywhere):
         return (_mean_price(sample, cost, order) or 1.0) * np.geomspace(1, SPAN**order, SIZE)
     top = max(threshold(sample, y, cost, order) for y in sample.ys)
-
-    def low() -> float:
-        near = replace(sample, X=fenced_rows(sample.X))
-        return max(threshold(near, y, cost, order) for y in near.ys)
-
-    return deltas_from(top, low if _rows_far_out(sample) else None, order)
-
-
-def deltas_from(top: float, low: Callable[[], float] | None, order: int) -> Array:
-    """Return deltas from the threshold ``top``, geometrically down.
-
-    ``low`` is the threshold of the rows on their fence, None where no row is far out.
-    """
     # at 0 no column says anything about y: every delta gives the constant model
     deltas = (top or 1.0) * np.geomspace(1, SPAN**order, SIZE)
-    fenced = low() if low is not None and top > 0 else top
+    distance = sample.weights * _distances(sample)
+    if top == 0 or distance.max() < LONE * distance.sum():
+        return deltas
+    near = replace(sample, X=fenced_rows(sample.X))
+    fenced = max(threshold(near, y, cost, order) for y in near.ys)
     if not 0 < fenced < RAISED**order * top:
         return deltas
     ratio = SPAN ** (order / (SIZE - 1))
@@ -231,16 +221,11 @@ def deltas_from(top: float, low: Callable[[], float] | None, order: int) -> Arra
     return np.append(deltas, deltas[-1] * ratio ** np.arange(1, further + 1))
 
 
-def _rows_far_out(sample: Sample) -> bool:
-    """Whether a row is far out, by the distances from the mean."""
-    X, weights = sample.X, sample.weights
-    distance = weights * Design(X, center=mean(X, weights)).squared_norms() ** 0.5
-    return far_out(float(distance.max()), float(distance.sum()))
-
-
-def far_out(largest: float, total: float) -> bool:
-    """Whether one row has a share in the distances from the mean that many rows cannot have."""
-    return largest >= LONE * total
+def _distances(sample: Sample) -> Array:
+    """Return the distances of the rows from their mean."""
+    center = mean(sample.X, sample.weights)
+    distance: Array = Design(sample.X, center=center).squared_norms() ** 0.5
+    return distance
 
 
 def _mean_price(sample: Sample, cost: Cost, order: int) -> float:

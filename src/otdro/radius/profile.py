@@ -184,11 +184,7 @@ def _at(
     """Return the profile delta with the pilot (coef, intercept)."""
     if order == 1:
         return _order_one(sample, y, cost, confidence, coef, intercept)
-    return profile_radius(moments(sample, y, cost, coef, intercept), confidence)
-
-
-def profile_radius(m: Moments, confidence: float) -> float:
-    """Return the quantile of sum_j omega_j chi2_1 over n."""
+    m = moments(sample, y, cost, coef, intercept)
     omega = eigh(m.covariance, _invertible(m.G), eigvals_only=True)
     return chi_square_quantile(np.maximum(omega, 0), confidence) / m.n
 
@@ -203,7 +199,8 @@ def _order_one(
     # a free intercept takes out the mean, weighted by the curvature
     center = Design(sample.X).adjoint(D) / float(D.sum()) if sample.fit_intercept else None
     S = _smaller_gram(Design(sample.X, cost.factor(), center), weights * a**2)
-    return normal_radius(S, confidence, rows(weights))
+    quantile = chi_square_quantile(np.maximum(eigvalsh(S), 0), confidence)
+    return float(np.sqrt(quantile / rows(weights)))
 
 
 def _smaller_gram(design: Design, D: Array) -> Array:
@@ -213,11 +210,6 @@ def _smaller_gram(design: Design, D: Array) -> Array:
     root = np.sqrt(D)
     kernel: Array = root[:, None] * design.kernel() * root
     return kernel
-
-
-def normal_radius(S: Array, confidence: float, n: float) -> float:
-    """Return n^-1/2 times the quantile of |N(0, S)|."""
-    return float(np.sqrt(chi_square_quantile(np.maximum(eigvalsh(S), 0), confidence) / n))
 
 
 def rows(weights: Array) -> float:
@@ -261,19 +253,14 @@ def _squared_moments(
     center = Design(sample.X).adjoint(weights) if sample.fit_intercept else None
     e = y - Design(sample.X).scores(coef) - intercept
     Sigma = Design(sample.X, center=center).gram(weights)
-    return squared_profile(cost, coef, float(weights @ e**2), Sigma, bend, rows(weights))
-
-
-def squared_profile(
-    cost: Cost, coef: Array, sigma2: float, Sigma: Array, bend: float, n: float
-) -> Moments:
-    """Return the same from the variance of the residuals and the covariance of the rows."""
+    sigma2 = float(weights @ e**2)
     w2 = float(cost.dual_norm(coef)) ** 2
     G = bend**2 * (sigma2 * _inverse(cost, len(coef)) + w2 * Sigma)
-    return Moments(coef, bend**2 * sigma2 * Sigma, G, bend * Sigma, n)
+    return Moments(coef, bend**2 * sigma2 * Sigma, G, bend * Sigma, rows(weights))
 
 
 def _smooth_moments(sample: Sample, y: Array, cost: Cost, coef: Array, intercept: float) -> Moments:
+    """h = a xt, D_x h = a [I; 0] + D xt beta', with xt = (x, 1), a = l', D = l''."""
     X, weights = sample.X, sample.weights
     z = Design(X).scores(coef) + intercept
     _, a, D = sample.loss.evaluate(z, y)
@@ -282,24 +269,6 @@ def _smooth_moments(sample: Sample, y: Array, cost: Cost, coef: Array, intercept
     )
     mixed = np.append(Design(X).adjoint(weights * a * D), float(weights @ (a * D)))[: len(C)]
     size = float(weights @ a**2)
-    return smooth_profile(cost, coef, covariance, C, squares, mixed, size, rows(weights))
-
-
-def smooth_profile(
-    cost: Cost,
-    coef: Array,
-    covariance: Array,
-    C: Array,
-    squares: Array,
-    mixed: Array,
-    size: float,
-    n: float,
-) -> Moments:
-    """h = a xt, D_x h = a [I; 0] + D xt beta', with xt = (x, 1), a = l', D = l''.
-
-    ``covariance``, ``C`` and ``squares`` are E q xt xt' at q = a^2, D and D^2; ``mixed`` is
-    E a D xt, ``size`` E a^2.
-    """
     d = len(coef)
     inverse = _inverse(cost, d)
     G = float(coef @ inverse @ coef) * squares
@@ -308,7 +277,7 @@ def smooth_profile(
     cross = np.outer(inverse @ coef, mixed)
     G[:d] += cross
     G[:, :d] += cross.T
-    return Moments(coef, covariance, G, C, n)
+    return Moments(coef, covariance, G, C, rows(weights))
 
 
 def _second(X: Any, D: Array, intercept: bool) -> Array:
