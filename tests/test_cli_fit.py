@@ -1,5 +1,7 @@
 """What ``otdro fit`` prints answers the questions of its reader, about the model it saves."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -352,3 +354,115 @@ def test_a_long_fit_writes_a_line_also_in_a_log(here, capsys, monkeypatch):
     told = done(capsys, *fit)
     assert "fitting again, 20 times, 0 s so far" in told.err
     assert "so far" not in told.out
+
+
+# published models
+
+
+@pytest.fixture
+def hospital(here):
+    """A large table of one site, a small one of another, and the coefficients behind both."""
+
+    def rows(n, seed, shift):
+        rng = np.random.default_rng(seed)
+        table = pd.DataFrame({"age": rng.normal(60, 10, n), "bp": rng.normal(120, 15, n)})
+        table["smoker"] = rng.choice(["yes", "no"], n)
+        table["ward"] = rng.choice(["A", "B", "C"], n)
+        score = 0.12 * (table.age - 60) - 0.05 * (table.bp - 120) + 1.5 * (table.ward == "B")
+        score += 1.0 * (table.smoker == "yes") + shift
+        table["y"] = np.where(score + rng.logistic(size=n) > 0, "sick", "healthy")
+        table["size"] = score + rng.standard_normal(n)
+        return table
+
+    rows(1500, 0, 0.0).to_csv("large.csv", index=False)
+    rows(40, 1, -1.0).to_csv("small.csv", index=False)
+    lines = ["column,coefficient", "(intercept),2.8", "age,0.12", "bp,-0.05", "smoker=yes,1"]
+    Path("paper.csv").write_text("\n".join([*lines, "ward=B,1.5"]) + "\n")
+    return rows
+
+
+MIX = ["fit", "small.csv", "--target", "y", "--drop", "size", "--cost", "euclidean", "--no-compare"]
+
+
+def test_a_saved_model_is_a_source(hospital, capsys):
+    large = ["fit", "large.csv", *MIX[2:], "--delta", "0.001", "--save", "old.skops"]
+    done(capsys, *large)
+    told = document(capsys, *MIX, "--source", "old.skops", "--save", "mix.skops")
+    assert set(told["weights"]) == {"source", "otdro"}
+    assert told["weights"]["source"] > 0.2
+    assert any("is the published model 'source'" in note for note in told["notes"])
+    assert set(told["coefficients"]) == {"age", "bp", "smoker", "ward"}
+    # the mix is linear in the columns as the source prepares them
+    model, old = otdro.load("mix.skops"), otdro.load("old.skops")
+    weight = told["weights"]["source"]
+    own = model[-1].members_["otdro"]
+    mixed = weight * old[-1].coef_ + (1 - weight) * own.coef_
+    np.testing.assert_allclose(model[-1].coef_, mixed)
+    test = hospital(2000, 9, -1.0)
+    test.to_csv("test.csv", index=False)
+    done(capsys, "predict", "mix.skops", "test.csv", "--out", "p.csv")
+    assert (pd.read_csv("p.csv").prediction == test.y).mean() > 0.68
+    out = " ".join(done(capsys, *MIX, "--source", "old.skops", "--report", "r.html").out.split())
+    assert "average of source" in out
+    for command in (["predict", "mix.skops", "large.csv"], ["audit", "mix.skops", "large.csv"]):
+        extra = ["--target", "y"] if command[0] == "audit" else ["--out", "p.csv"]
+        done(capsys, *command, *extra)
+
+
+def test_a_source_may_lack_columns_but_not_have_others(hospital, capsys):
+    large = ["fit", "large.csv", *MIX[2:], "--drop", "ward", "--delta", "0.001"]
+    done(capsys, *large, "--save", "o.skops")
+    told = document(capsys, *MIX, "--source", "o.skops", "--save", "mix.skops")
+    assert set(told["coefficients"]) == {"age", "bp", "smoker", "ward"}
+    assert set(told["coefficients"]["ward"]) == {"A", "B", "C"}
+    done(capsys, "predict", "mix.skops", "large.csv", "--out", "p.csv")
+    said = refused(capsys, *MIX, "--drop", "age", "--source", "o.skops")
+    assert "needs columns that the table lacks or that are left out: age" in said
+    other = [*MIX[:3], "size", "--drop", "y", "--source", "o.skops"]
+    assert "predicts healthy, sick, and the target here holds numbers" in refused(capsys, *other)
+
+
+def test_coefficients_in_raw_units_are_a_source(hospital, capsys):
+    told = document(capsys, *MIX, "--source", "paper.csv", "--save", "mix.skops")
+    assert told["scale"] == "standard"
+    assert told["weights"]["source"] > 0.2
+    regression = ["compare", "small.csv", "--target", "size", "--drop", "y", "--splits", "3"]
+    rows = document(capsys, *regression, "--cost", "euclidean", "--source", "paper.csv")[
+        "comparison"
+    ]
+    mean = {s["method"]: s["mean"] for s in rows if s["measure"] == "RMSE"}
+    assert {"source", "source, recalibrated", "mix", "otdro"} < set(mean)
+    # the source is shifted by 5, which its intercept takes up
+    assert mean["source, recalibrated"] < mean["source"]
+    assert mean["mix"] < mean["source"]
+    test = hospital(500, 9, 0.0)
+    test.to_csv("test.csv", index=False)
+    wide = ["compare", "test.csv", "--target", "size", "--drop", "y", "--splits", "2"]
+    exact = document(capsys, *wide, "--source", "paper.csv", "--cost", "euclidean")["comparison"]
+    found = next(
+        s for s in exact if s["method"] == "source, recalibrated" and s["measure"] == "RMSE"
+    )
+    assert found["mean"] == pytest.approx(1.0, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("name,value\nage,1\n", "must have the columns column,coefficient"),
+        ("column,coefficient\nage,1\n", "has no line (intercept)"),
+        ("column,coefficient\n(intercept),0\naeg,1\n", "Did you mean 'age'?"),
+        ("column,coefficient\n(intercept),0\nward,1\n", "must name them, as ward=value"),
+        (
+            "column,coefficient\n(intercept),0\nage,1\nage,2\n",
+            "one number for each column; see age",
+        ),
+        ("column,coefficient\n(intercept),0\nage,much\n", "must hold numbers"),
+    ],
+)
+def test_a_bad_table_of_coefficients_is_refused(hospital, capsys, text, said):
+    Path("bad.csv").write_text(text)
+    assert said in refused(capsys, *MIX, "--source", "bad.csv")
+    assert "no such file: none.csv" in refused(capsys, *MIX, "--source", "none.csv")
+    assert "--scale asinh is not linear" in refused(
+        capsys, *MIX, "--source", "paper.csv", "--scale", "asinh"
+    )

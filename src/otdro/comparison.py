@@ -61,7 +61,7 @@ REMEDIES = {
     L1: "try --cost linf",
     NO_PENALTY: "try a smaller --delta",
     **dict.fromkeys(AGAINST.values(), "use it, or add columns of powers and products"),
-    MIX: "use otdro fit --source",
+    MIX: "use it, by otdro fit --source",
 }
 #: Trees of a random forest.
 TREES = 200

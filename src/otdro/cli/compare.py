@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,7 @@ from .options import (
     with_drift,
 )
 from .preparing import Prepared, pipeline, prepared
+from .source import Published, published
 
 Array = NDArray[Any]
 
@@ -81,30 +83,42 @@ def scores_of(
     repeats: int | None,
     methods: list[str],
     ours: dict[str, Any],
+    source: Published | None = None,
 ) -> list[Score]:
     """Return the scores of the methods on all splits; a bar shows how far the fits are."""
     splits = rounds(data.y, data.task, repeats, options.seed, data.groups, options.forward)
+    columns = pipeline(data, options.scale)
+    more = None
+    if source is not None:
+        columns = source.preparation(data, options.scale)
+        more = partial(source.models, data=data)
     fits = comparison.compare(
         data,
-        pipeline(data, options.scale),
+        columns,
         splits,
         methods=methods,
         seed=options.seed,
         ours=ours,
+        published=more,
     )
-    scores = list(printing.tracked(fits, len(splits) * len(methods), "comparing models"))
+    count = len(splits) * (len(methods) + (0 if source is None else 3))
+    scores = list(printing.tracked(fits, count, "comparing models"))
     # a loss without probabilities has no log-loss
     kept = [m for m, v in scores[0].values.items() if not np.isnan(v)]
     return [replace(s, values={m: s.values[m] for m in kept}) for s in scores]
 
 
-def compared(data: Prepared, options: Learning, ours: dict[str, Any]) -> list[Summary]:
+def compared(
+    data: Prepared, options: Learning, ours: dict[str, Any], source: Published | None
+) -> list[Summary]:
     """Return five-fold scores of the model as it is fitted beside the usual ones."""
     if len(data.y) > COMPARED_ROWS:
         order = np.random.default_rng(options.seed).permutation(len(data.y))
         data.notes.append(f"methods are compared on {COMPARED_ROWS} random rows.")
         data = data.part(np.sort(order[:COMPARED_ROWS]))
-    return summarise(scores_of(data, options, None, [m for m in METHODS if m != EUCLIDEAN], ours))
+    return summarise(
+        scores_of(data, options, None, [m for m in METHODS if m != EUCLIDEAN], ours, source)
+    )
 
 
 def leaks(data: Prepared, seed: int) -> list[str]:
@@ -196,7 +210,9 @@ def compare(options: CompareOptions) -> None:
     splits, plot = options.splits, options.plot
     if splits < 2:
         raise UserError(f"--splits must be at least 2 for a standard error, got {splits}.")
-    check_outputs({"--plot": plot}, options.data, options.unlabelled, options.delta_from)
+    check_outputs(
+        {"--plot": plot}, options.data, options.unlabelled, options.delta_from, options.source
+    )
     if plot is not None and plot.suffix not in (".png", ".svg", ".pdf"):
         raise UserError(f"{plot} must end in .png, .svg or .pdf.")
     options, chosen = with_drift(options)
@@ -212,8 +228,9 @@ def compare(options: CompareOptions) -> None:
     with printing.working("reading"):
         data = prepared(options)
     data.notes[:0] = [*chosen, *leaks(data, options.seed)]
+    source = published(options.source, data)
     methods = [*METHODS, *(AGAINST[name] for name in dict.fromkeys(against))]
-    scores = scores_of(data, options, splits, methods, ours)
+    scores = scores_of(data, options, splits, methods, ours, source)
     if plot is not None:
         _draw(scores, plot)
     random = f"{splits} random splits, one fifth of the rows for testing"

@@ -141,6 +141,8 @@ def attack(model: Any, Z: Array, features: ColumnGroups, data: Prepared) -> dict
         rise = np.ravel(model.robust_risk_) - np.ravel(model.empirical_risk_)
         class_ = model.classes_[rise.argmax()]
         coef = coef[[rise.argmax()]]
+    if not hasattr(model, "worst_case"):
+        return {}
     if not (model.delta_ > 0 and np.any(model.coef_) and model.cost_.is_norm):
         return {}
     worst = model.worst_case(class_, rows=None if data.folder is None else (Z, data.y))
@@ -181,15 +183,16 @@ def described_model(model: Any, features: ColumnGroups, delta: str) -> dict[str,
     """Return what there is to say of our estimator, with the names of its features."""
     words = summary.COST_WORDS.get(model.cost_.dual_p, type(model.cost_).__name__)
     return {
-        "loss": str(model.loss),
+        "loss": str(getattr(model, "loss", type(getattr(model, "loss_", None)).__name__.lower())),
         "cost": words.partition(":")[0],
         "cost_in_words": words,
         "order": int(model.ball_.order),
         "delta": float(model.delta_),
         "delta_by": delta,
-        "empirical_risk": model.empirical_risk_,
+        # an average of models has no certificate of its own
+        "empirical_risk": getattr(model, "empirical_risk_", None),
         "robust_risk": model.robust_risk_,
-        "gap": model.gap_,
+        "gap": getattr(model, "gap_", None),
         "directions": directions(model.cost_, features),
         "switches": switches(model.cost_, features),
         "coefficients": coefficients(model, features),
@@ -265,10 +268,13 @@ def risks_told(report: dict[str, Any]) -> list[tuple[str, str]]:
     unit = report.get("delta_in_words")
     meaning = unit or f"bound on the mean cost, order {report['order']}"
     classes = report.get("classes", [])
+    delta = ("delta", f"{report['delta']:.4g}, {by} ({meaning})")
+    if report["gap"] is None:
+        return [delta, ("robust risk", f"{_risk(report['robust_risk'], classes)} (of the average)")]
     gap = float(np.max(report["gap"]))
     certified = f"certified to {gap:.1g}" if gap > 0 else "exact up to rounding"
     return [
-        ("delta", f"{report['delta']:.4g}, {by} ({meaning})"),
+        delta,
         ("empirical risk", _risk(report["empirical_risk"], classes)),
         ("robust risk", f"{_risk(report['robust_risk'], classes)} ({certified})"),
     ]

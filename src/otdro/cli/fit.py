@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,16 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 
 from ..chunks import Chunk, Chunks
-from ..comparison import Setting, Summary, default_model, fit_pipeline, inner_folds
+from ..comparison import (
+    MIX,
+    Setting,
+    Summary,
+    default_model,
+    fit_model,
+    fit_pipeline,
+    inner_folds,
+    prepare,
+)
 from ..inspection import Stability, stability
 from ..persistence import check_name
 from ..persistence import save as write_model
@@ -32,6 +42,7 @@ from .errors import UserError
 from .options import FitOptions, asked, check_outputs, parameters, with_drift
 from .preparing import Array, Prepared, columns_as, pipeline, prepared
 from .reading import PIECE, Source, pieces
+from .source import Published, published
 from .values import required_numbers
 
 
@@ -50,13 +61,16 @@ def fit(options: FitOptions) -> None:
     with printing.working("reading") as doing:
         data = prepared(options)
         data.notes[:0] = [*chosen, *leaks(data, options.seed)]
+        source = published(options.source, data)
+        if source is not None and source.saved is None and options.scale == "auto":
+            options = replace(options, scale="standard")
         doing("fitting")
-        model, notes = fitted(data, options, ours)
+        model, notes = fitted(data, options, ours, source)
     scores = []
     if options.compare and (options.quantile is not None or options.loss == "quantile"):
         notes.append("models of the mean cannot be compared with a quantile, so none is fitted.")
     elif options.compare:
-        scores = compared(data, options, ours)
+        scores = compared(data, options, ours, source)
     if save is not None:
         write_model(model, save)
     stable = None
@@ -80,22 +94,36 @@ def fit(options: FitOptions) -> None:
     printing.tell(lambda: report, lambda: show(report, scores, stable))
 
 
-def fitted(data: Prepared, options: FitOptions, ours: dict[str, Any]) -> tuple[Any, list[str]]:
-    """Return the fitted pipeline and notes; a folder of many rows is read in pieces."""
+def fitted(
+    data: Prepared, options: FitOptions, ours: dict[str, Any], source: Published | None
+) -> tuple[Any, list[str]]:
+    """Return the fitted pipeline and notes; a folder of many rows is read in pieces.
+
+    With a published model the last step is its average with our model.
+    """
     columns = pipeline(data, options.scale)
     cv = inner_folds(data.y, data.task, options.seed, data.groups) if data.folder is None else 5
     model = default_model(data.task, Setting(cv=cv, seed=options.seed)).set_params(**ours)
     pipe = Pipeline([("columns", columns), ("model", model)])
     notes = []
     with warnings.catch_warnings(record=True, action="always") as caught:
-        if data.folder is None:
+        if source is not None:
+            columns = source.preparation(data, options.scale)
+            rows = prepare(columns, data)
+            mixed = source.models(columns, model, data)[MIX]
+            fit_model(mixed, rows)
+            pipe = Pipeline([("columns", columns), ("model", mixed)])
+            notes.append(mixed.message_)
+            if source.saved is not None:
+                notes.append(f"columns of {source.file} are prepared as it prepares them.")
+        elif data.folder is None:
             fit_pipeline(pipe, data)
         else:
             columns.fit(data.X, data.y)
-            rows = FolderRows(data.folder, data, options.target, columns)
-            model.fit(rows, None)
+            chunks = FolderRows(data.folder, data, options.target, columns)
+            model.fit(chunks, None)
             notes.append(
-                f"the model is fitted to all {rows.n} rows, in pieces; columns are prepared from "
+                f"the model is fitted to all {chunks.n} rows, in pieces; columns are prepared from "
                 f"{len(data.y)} random ones, and counts and comparisons are of these."
             )
     return pipe, notes + list(dict.fromkeys(" ".join(str(w.message).split()) for w in caught))
@@ -178,6 +206,7 @@ def described(data: Prepared, model: Any, options: FitOptions) -> dict[str, Any]
         "tested": tested(options),
         **described_model(model[-1], features, options.delta),
         "delta_in_words": delta_in_words(model[-1], Z, features),
+        "weights": getattr(model[-1], "weights_", None),
         "attack": attack(model[-1], Z, features, data),
     }
 
@@ -195,6 +224,9 @@ def show(report: dict[str, Any], scores: list[Summary], stable: Stability | None
     printing.pairs(lines + ([("classes", ", ".join(counts))] if counts else []))
     printing.heading("What was learned")
     printing.pairs([("loss", report["loss"]), *directions_told(report), *risks_told(report)])
+    if report["weights"] is not None:
+        shares = ", ".join(f"{name} {share:.0%}" for name, share in report["weights"].items())
+        printing.pairs([("average of", shares)])
     printing.heading("Coefficients, largest first (all: --json)")
     printing.pairs(coefficients_told(report))
     if report["attack"]:

@@ -56,6 +56,7 @@ class Learning(Reading):
     identifier: str | None = None
     delta: str = "cv"
     delta_from: Path | None = None
+    source: Path | None = None
     cost: str | None = None
     loss: str | None = None
     order: str = "auto"
@@ -189,6 +190,7 @@ HELP = {
     "save": "File for the model, by skops.",
     "scale": "auto, standard, yeo-johnson, asinh or none.",
     "seed": "Seed of folds and splits.",
+    "source": "A published model: from fit --save, or a CSV of coefficients.",
     "space": "last or raw: the columns that move.",
     "splits": "Random splits.",
     "strict": "Refuse categories that training did not have.",

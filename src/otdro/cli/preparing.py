@@ -266,8 +266,11 @@ def _target(column: Any, task: str) -> tuple[Array, str]:
     return np.asarray(column.astype(str).tolist(), dtype=str), "classification"
 
 
-def pipeline(data: Prepared, scale: str) -> Any:
-    """Return the preprocessing: impute and scale numbers, impute and encode texts."""
+def pipeline(data: Prepared, scale: str, most: int | None = CATEGORIES) -> Any:
+    """Return the preprocessing: impute and scale numbers, impute and encode texts.
+
+    At most ``most`` categories of a column get an indicator of their own.
+    """
     from sklearn.compose import ColumnTransformer
     from sklearn.impute import SimpleImputer
     from sklearn.pipeline import make_pipeline
@@ -278,7 +281,7 @@ def pipeline(data: Prepared, scale: str) -> Any:
     if scale not in SCALINGS:
         raise UserError(f"--scale must be one of {', '.join(SCALINGS)}, got {scale!r}.")
     encoder = OneHotEncoder(
-        handle_unknown="infrequent_if_exist", max_categories=CATEGORIES, sparse_output=False
+        handle_unknown="infrequent_if_exist", max_categories=most, sparse_output=False
     )
     steps = {
         "numbers": make_pipeline(SimpleImputer(strategy="median"), scaler(scale)),
@@ -461,7 +464,7 @@ class Differences:
     def count_unseen(self, transformer: Any, X: Any) -> None:
         """Count the categories of a table that a fitted preparation of columns does not know."""
         for kind, steps, columns in transformer.transformers_:
-            if kind == "texts":
+            if kind.endswith("texts"):
                 for name, known in zip(columns, steps[-1].categories_, strict=True):
                     new = X[name][X[name].notna() & ~X[name].isin(known)]
                     if len(new):
@@ -532,7 +535,11 @@ def model_rows(
     if not hasattr(front, "transformers_"):
         return rest[list(names)]
     # a model made by otdro fit knows what its columns hold
-    kinds = {str(name): kind for kind, _, columns in front.transformers_ for name in columns}
+    kinds = {
+        str(name): kind.removeprefix("more ")
+        for kind, _, columns in front.transformers_
+        for name in columns
+    }
     frame = columns_as(rest, {str(name): kinds.get(str(name), "numbers") for name in names})
     differences.count_unseen(front, frame)
     infinite = sum(

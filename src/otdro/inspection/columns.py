@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.compose import ColumnTransformer
+from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import OneHotEncoder
 
@@ -113,6 +114,8 @@ class _Origin:
 
 def _traced(step: Any, origins: list[_Origin]) -> list[_Origin]:
     """Return the origins of the columns that a fitted step makes of columns with ``origins``."""
+    if isinstance(step, FrozenEstimator):
+        return _traced(step.estimator, origins)
     if isinstance(step, Pipeline):
         for _, part in step.steps:
             origins = _traced(part, origins)
