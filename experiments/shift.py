@@ -4,16 +4,20 @@ Leave-one-out: every environment in turn is the test set of models fitted to the
 where environments are in order of time, the models are fitted to the past and meet the next one.
 ``groups`` are folds that leave environments out, ``rows`` folds that leave rows out.
 
-    python experiments/shift.py [--sets heart4,elec2] [--rows 200] [--splits 3] [--out FILE]
+    python experiments/shift.py [--sets heart4,elec2] [--rows 150] [--splits 2] [--only-ours]
+
+One line per fit is appended to experiments/results/shift.csv; --report prints the tables.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import warnings
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import sources
 from sklearn.linear_model import LogisticRegressionCV, RidgeCV
 from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold
@@ -24,6 +28,13 @@ from otdro.scaling import scaler
 DESIGN = ("heart4", "parkinsons", "elec2")
 REPORT = ("eeg_eye", "room_occupancy", "bike_hour", "communities_crime", "wine_quality")
 ORDERED = ("elec2", "bike_hour")
+MADE = (
+    "BC random", "BC clusters", "BC column", "digits 3/8 clusters", "digits 3/8 random",
+    "Magic clusters", "QSAR clusters", "QSAR random", "diabetes clusters", "diabetes random",
+    "airfoil clusters", "concrete clusters", "energy column", "effects 0 0", "effects 0.3 0",
+    "effects 1 0", "effects 1 1", "subjects 0", "subjects 1", "subjects 2",
+)  # fmt: skip
+OUT = Path("experiments/results/shift.csv")
 #: Ours with each kind of folds, and the penalty of scikit-learn with each.
 METHODS = ("groups", "rows", "worst", "L2 groups", "L2 rows")
 #: What is left of a method where the training rows are of one environment only.
@@ -86,61 +97,64 @@ def sampled(env, among, rows, rng):
     return np.concatenate([rng.permutation(part)[:rows] for part in parts])
 
 
-def losses(name, forward, scale, rows, splits):
-    """Return the test losses (rounds, methods) of one set, the mean over ``splits`` samples."""
-    X, y, env, task = sources.environments(name)
-    table = []
+def losses(name, forward, scale, rows, splits, methods):
+    """Append the test losses of one set to the file, one line per round, sample and method."""
+    known = name in sources.SHIFT
+    X, y, env, task = (sources.environments if known else sources.made_environments)(name)
     for train, test in rounds(env, forward):
-        row = []
         for seed in range(splits):
             rng = np.random.default_rng([seed, 7])
             a = sampled(env, train, rows, rng)
             b = sampled(env, [test], 3000, rng)
-            if task == "classification" and len(np.unique(y[a])) < 2:
+            least = 2 if known else 10
+            if task == "classification" and min((y[a] > 0).sum(), (y[a] < 0).sum()) < least:
                 continue
             scaling = scaler(scale).fit(X[a])
             Z, target = scaling.transform(X[a]), y[a]
             unit = (target.mean(), target.std()) if task == "regression" else (0.0, 1.0)
             target, truth = (target - unit[0]) / unit[1], (y[b] - unit[0]) / unit[1]
-            models = [fitted(m, task, Z, target, env[a]) for m in METHODS]
-            row.append([test_loss(m, task, scaling.transform(X[b]), truth) for m in models])
-        if row:
-            table.append(np.mean(row, axis=0))
-    return np.array(table)
+            for method in methods:
+                model = fitted(method, task, Z, target, env[a])
+                value = test_loss(model, task, scaling.transform(X[b]), truth)
+                line = [name, scale, int(forward), test, seed, method, f"{value:.6g}"]
+                with OUT.open("a", newline="") as file:
+                    csv.writer(file).writerow(line)
 
 
-def page(results):
-    """Return the table as text."""
-    head = " | ".join(METHODS)
-    lines = [
-        f"| set | scaling | rounds | {head} |",
-        "|---|---|---|" + "---|" * len(METHODS),
-    ]
-    for name, scale, forward, table in results:
-        kind = "forward" if forward else "leave-one-out"
-        cells = [f"{a:.3f} ({b:.3f})" for a, b in zip(table.mean(0), table.max(0), strict=True)]
-        lines.append(f"| {name} | {scale} | {len(table)} {kind} | " + " | ".join(cells) + " |")
-    return "\n".join(lines) + "\n"
+def tables():
+    """Return mean loss (of the worst round) by line and method, and the ratios to folds of rows."""
+    table = pd.read_csv(OUT, names=("set", "scaling", "forward", "test", "seed", "method", "loss"))
+    by_round = table.groupby(["set", "scaling", "forward", "method", "test"]).loss.mean()
+    lines = by_round.groupby(level=[0, 1, 2, 3]).agg(["mean", "max"]).unstack("method")
+    rows, groups, worst = (lines.xs(m, axis=1, level="method") for m in ("rows", "groups", "worst"))
+    return lines, pd.DataFrame({
+        "groups/rows": groups["mean"] / rows["mean"],
+        "worst/groups": worst["mean"] / groups["mean"],
+        "worst/groups in the worst": worst["max"] / groups["max"],
+    })  # fmt: skip
 
 
 def main():
-    """Run the study and write its table: mean loss (worst environment)."""
+    """Run the study, or print its tables."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--sets", default=",".join(DESIGN))
-    parser.add_argument("--rows", type=int, default=200, help="training rows an environment")
-    parser.add_argument("--splits", type=int, default=3)
+    parser.add_argument("--sets", default=",".join((*DESIGN, *REPORT)))
+    parser.add_argument("--rows", type=int, default=150, help="training rows an environment")
+    parser.add_argument("--splits", type=int, default=2)
     parser.add_argument("--scalings", default="standard,asinh")
-    parser.add_argument("--out", type=Path, default=Path("shift.md"))
+    parser.add_argument("--only-ours", action="store_true")
+    parser.add_argument("--report", action="store_true")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
-    results = []
+    if options.report:
+        for table in tables():
+            print(table.round(3).to_string())
+        return
+    methods = METHODS[:3] if options.only_ours else METHODS
     for name in options.sets.split(","):
         for forward in (False, True) if name in ORDERED else (False,):
             for scale in options.scalings.split(","):
-                table = losses(name, forward, scale, options.rows, options.splits)
-                results.append((name, scale, forward, table))
-                print(page(results[-1:]).splitlines()[-1], flush=True)
-    options.out.write_text(page(results))
+                losses(name, forward, scale, options.rows, options.splits, methods)
+                print(name, forward, scale, flush=True)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import numpy as np
 from datasets import load
 from scipy.special import expit
 from sklearn import datasets as sk
+from sklearn.cluster import KMeans
 
 from otdro.scaling import scaler
 
@@ -109,6 +110,46 @@ def environments(name):
     """Return (X, y, env, task) of a set with natural environments."""
     data = load(name)
     return data.X, data.y, data.groups, data.task
+
+
+def made_environments(name):
+    """Return (X, y, env, task): "TABLE random" in 8 parts by chance, "TABLE clusters" in 7 ones,
+    "TABLE column" in 6 parts by the first column, "effects T SEED", "subjects SEED"."""
+    if name.startswith("effects"):
+        return random_effects(float(name.split()[1]), int(name.split()[2]))
+    if name.startswith("subjects"):
+        return subjects(int(name.split()[1]))
+    table, kind = name.rsplit(" ", 1)
+    X, y, task = get(table)
+    if kind == "random":
+        env = np.random.default_rng(0).integers(8, size=len(y))
+    elif kind == "clusters":
+        Z = scaler("standard").fit(X).transform(X)
+        env = KMeans(7, n_init=3, random_state=0).fit_predict(Z)
+    else:
+        cuts = np.quantile(X[:, 0], np.linspace(0, 1, 7)[1:-1])
+        env = np.searchsorted(cuts, X[:, 0], side="right")
+    return X, y, env, task
+
+
+def random_effects(tau, seed, count=10, rows=100, d=8):
+    """Return environments whose slopes, means and intercepts deviate by tau from common ones."""
+    rng = np.random.default_rng([7, seed, int(10 * tau)])
+    env = np.repeat(np.arange(count), rows)
+    slopes = rng.standard_normal(d) + tau * rng.standard_normal((count, d))
+    X = rng.standard_normal((len(env), d)) + tau * rng.standard_normal((count, d))[env]
+    z = (X * slopes[env]).sum(axis=1) + tau * rng.standard_normal(count)[env]
+    return X, signs(z + rng.logistic(size=len(z)) > 0), env, "classification"
+
+
+def subjects(seed, count=24, rows=12, d=12):
+    """Return near copies of subjects that have one label each, three subjects an environment."""
+    rng = np.random.default_rng([9, seed])
+    centers = rng.standard_normal((count, d))
+    labels = signs(centers[:, 0] + 0.7 * rng.standard_normal(count) > 0)
+    who = np.repeat(np.arange(count), rows)
+    X = centers[who] + 0.25 * rng.standard_normal((len(who), d))
+    return X, labels[who], who // 3, "classification"
 
 
 KINDS = ("euclidean", "up", "down", "diagonal", "none", "target")

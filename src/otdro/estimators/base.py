@@ -136,9 +136,8 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
         within one standard error of it, "tolerance" the largest within ``tolerance`` of it,
         "profile" a multiple of the noise in the coefficients, "smoothed" (which "auto" stands for)
         the least smoothed out-of-fold loss with the profile as prior. The last two are not moved
-        far by one bad row. "worst" minimises the loss of the worst environment, and needs
-        ``groups``; "auto" then divides the number of rows by how alike those of an environment
-        are, so that the prior weighs more.
+        far by one bad row. "worst" takes the delta nearest to that of "auto" with nearly the least
+        loss in the worst environment, and needs ``groups``.
     tolerance : float >= 0, default=0.05
         For the rule "tolerance": the share by which the mean out-of-fold loss (with ``scoring``:
         the mean score) may be worse than the best one on the grid. The model is then as robust as
@@ -240,7 +239,8 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
         groups : array-like of shape (n_samples,), default=None
             The environment of each row: the hospital, the subject, the month. Folds made from an
             int ``cv`` leave whole groups out, and a splitter as ``cv`` gets them; ``path_`` holds
-            the loss of each. A group of one row or one class is scored by its mean loss as others.
+            the loss of each. With the rules "auto" and "worst" folds of rows choose first, and
+            folds of groups move delta where the loss in left-out groups falls clearly. A group of one row or one class is scored by its mean loss as others.
         support : array-like or sparse matrix of shape (n_places, n_features), default=None
             Places: the adversary then moves mass only to rows of X and of ``support``. None: to
             anywhere.

@@ -436,7 +436,9 @@ def _best_trial(
         taken = itemgetter(trials.index(best))
         in_folds = [[taken(of_fold)] for of_fold in learned]
     chosen = best
-    if best.verdict.beyond and rows.settings.deltas is None and rows.delta == "cv":
+    given = rows.settings.deltas is not None or rows.delta != "cv"
+    # rows of the same environments do not show that labels have no noise in others
+    if best.verdict.beyond and not given and of_environments is None:
         rows = replace(rows, further=FURTHER)
         [best] = rows.run([best.name], [best.cost], in_folds)
     if of_environments is not None:
