@@ -87,6 +87,7 @@ def main():
                     Z = (X - mean) / np.where(spread > 0, spread, 1.0)
                     losses = fits(Z[:n], y[:n], Z[n:], y[n:])
                     writer.writerow((kind, n, s, *(f"{each:.6g}" for each in losses)))
+                file.flush()
         for name, n in sources.DESIGN.items():
             X, y, task = sources.get(name)
             for s in range(splits):

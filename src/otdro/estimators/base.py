@@ -240,7 +240,8 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
             The environment of each row: the hospital, the subject, the month. Folds made from an
             int ``cv`` leave whole groups out, and a splitter as ``cv`` gets them; ``path_`` holds
             the loss of each. With the rules "auto" and "worst" folds of rows choose first, and
-            folds of groups move delta where the loss in left-out groups falls clearly. A group of one row or one class is scored by its mean loss as others.
+            folds of groups move delta where the loss in left-out groups falls clearly. A group of
+            one row or one class is scored by its mean loss as others.
         support : array-like or sparse matrix of shape (n_places, n_features), default=None
             Places: the adversary then moves mass only to rows of X and of ``support``. None: to
             anywhere.
