@@ -39,8 +39,9 @@ SOURCE_ROWS = 600
 POOLED = (0.0, 0.03, 0.1, 0.3, 1.0)
 #: Weights of the source at which test and out-of-fold losses are recorded.
 GRID = np.linspace(0, 1, 41)
-SOURCES = Path("experiments/results/mix.csv")
-MEMBERS = Path("experiments/results/mix_members.csv")
+RESULTS = Path(__file__).parent / "results"
+SOURCES = RESULTS / "mix.csv"
+MEMBERS = RESULTS / "mix_members.csv"
 
 
 def load(folder):
@@ -313,6 +314,9 @@ def report():
         line = [name if name != "source" else "sparse alone"]
         for regression in (0, 1):
             some = table[table.regression == regression]
+            if some.empty:
+                line += ["", "", ""]
+                continue
             groups = some.groupby(["set", "n"])
             ratio = (groups[name].mean() / groups.target.mean()).groupby("n").mean()
             gap = some[name] - some.target

@@ -21,7 +21,7 @@ from otdro import DROClassifier
 from otdro.radius import rules
 
 OUT = Path("experiments/results/noise_free.csv")
-SIZES = (50, 100, 150, 300, 500)
+SIZES = (50, 150, 500)
 
 
 def indicators(columns):

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import contamination
 import cost_value
+import mix
 import pytest
 import theory_coverage
 
@@ -48,6 +49,10 @@ def test_the_value_of_a_learned_cost_is_that_of_the_rows(file, left_out):
     mean, median = re.search(r"sets ([\d.]+), median ([\d.]+),", page).groups()
     assert mean.lstrip("0") in report("cost_value")
     assert median.lstrip("0") in report("cost_value")
+
+
+def test_ratios_of_mixtures_are_those_of_the_rows():
+    assert set(mix.report().splitlines()) <= set(report("mix").splitlines())
 
 
 def test_accuracies_with_bad_rows_are_those_of_the_rows():
