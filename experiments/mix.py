@@ -274,10 +274,11 @@ def with_rules(path):
     table = pd.read_csv(path)
     tests = table[[f"w{w:.3f}" for w in GRID]].to_numpy()
     risks = table[[f"v{w:.3f}" for w in GRID]].to_numpy()
+    columns = {}
     for name, rule in WEIGHTS.items():
         chosen = [rule(*each) for each in zip(risks, table.n, table.regression, strict=True)]
-        table[name] = [np.interp(w, GRID, t) for w, t in zip(chosen, tests, strict=True)]
-    return table
+        columns[name] = [np.interp(w, GRID, t) for w, t in zip(chosen, tests, strict=True)]
+    return pd.concat([table, pd.DataFrame(columns)], axis=1)
 
 
 def cells(*values):
