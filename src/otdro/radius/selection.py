@@ -184,7 +184,7 @@ class RowsInFolds:
         def divided(rows: Any) -> Any:
             if rows is None or np.ndim(units) == 0:
                 return None if rows is None else rows * (1 / units)
-            if hasattr(rows, "multiply"):
+            if sparse.issparse(rows):
                 return sparse.csr_array(rows.multiply(1 / units))
             return rows * beside(1 / units, rows)
 
