@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 from inspect import Parameter, signature
+from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -83,12 +84,13 @@ def cross_validate(
     learned: list[list[Cost]],
     deltas: list[Array],
     *,
+    names: list[str] | None = None,
     final: bool = False,
 ) -> list[FoldScores]:
     """Return what the folds say of every cost along its deltas, and the path over all rows.
 
-    ``learned[f][c]`` is cost c learned without fold f. The folds start from the path; a ``final``
-    one has the accuracy of the fit.
+    ``learned[f][c]`` is cost c learned without fold f; ``names`` are for progress lines. The folds
+    start from the path; a ``final`` one has the accuracy of the fit.
     """
     enough = fold_tol(len(fits.sample.weights))
     lots: list[list[Any]] = []
@@ -108,7 +110,10 @@ def cross_validate(
         for jobs in lots
         for problems, grid, tols in jobs
     )
-    scores, of_targets = [], []
+    scores: list[FoldScores] = []
+    of_targets = []
+    shown = names or [repr(cost) for cost in costs]
+    begun = perf_counter()
     for done, jobs in enumerate(lots):
         left = "" if final else "; then those of the chosen cost"
         note(f"solving the folds of {len(costs)} costs, {done} of {len(lots)} parts done{left}")
@@ -116,7 +121,17 @@ def cross_validate(
         if len(of_targets) == len(fits.sample.ys):
             scores.append(_scored(fits, of_targets))
             of_targets = []
+            _log_folds(shown[len(scores) - 1], scores[-1].scores, perf_counter() - begun)
+            begun = perf_counter()
     return scores
+
+
+def _log_folds(name: str, scores: Array, seconds: float) -> None:
+    """Log the best score of every fold under a cost, and the time of a fold."""
+    F = len(scores)
+    for f, best in enumerate(scores.max(axis=1)):
+        line = "fold %d of %d: cost %s, best score %.4g, %.2f s"
+        logger.info(line, f + 1, F, name, best, seconds / F)
 
 
 def fold_tol(rows: int) -> float:
@@ -216,7 +231,6 @@ def _score_fold(fits: FoldFits, f: int, solved: Solved) -> _Scored:
                 for own, c, b in zip(z, coefs, intercepts, strict=True)
             ]
         )
-    logger.info("fold %d of %d: best score %.4g", f + 1, len(fits.splits), scores.max())
     return _Scored(scores, namespace(z[0]).stack(z), corrected)
 
 

@@ -185,7 +185,8 @@ class RowsInFolds:
             if rows is None or np.ndim(units) == 0:
                 return None if rows is None else rows * (1 / units)
             if sparse.issparse(rows):
-                return sparse.csr_array(rows.multiply(1 / units))
+                scaled: Any = sparse.csr_array(rows)
+                return sparse.csr_array(scaled.multiply(1 / units))
             return rows * beside(1 / units, rows)
 
         return replace(
@@ -246,7 +247,7 @@ class RowsInFolds:
         # the path of the only cost will be that of the fit
         final = len(costs) == 1
         trials, unsolved = [], 0
-        scores = cross_validate(fits, costs, learned, deltas, final=final)
+        scores = cross_validate(fits, costs, learned, deltas, names=names, final=final)
         for name, cost, grid, folds in zip(names, costs, deltas, scores, strict=True):
             view, margins = binary_view(self.sample, folds)
             evidence = Evidence(
