@@ -184,9 +184,9 @@ class RowsInFolds:
         def divided(rows: Any) -> Any:
             if rows is None or np.ndim(units) == 0:
                 return None if rows is None else rows * (1 / units)
-            if sparse.issparse(rows):
-                scaled: Any = sparse.csr_array(rows)
-                return sparse.csr_array(scaled.multiply(1 / units))
+            is_sparse = bool(sparse.issparse(rows))
+            if is_sparse:
+                return sparse.csr_array(rows.multiply(1 / units))
             return rows * beside(1 / units, rows)
 
         return replace(
