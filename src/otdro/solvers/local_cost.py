@@ -40,6 +40,8 @@ ENDLESS = 1e12
 NEAR = (0.1, 0.3, 1.0)
 #: Lengths of moves, in units of sqrt(delta), at which ascents start.
 LENGTHS = (0.5, 2.0, 8.0)
+#: Price over half the curvature of the loss, at least: below 1/2 a quadratic cost is outgrown.
+ABOVE_HALF = 0.51
 #: Random directions in which ascents start.
 DIRECTIONS = 12
 #: Ascent steps to a maximum.
@@ -116,7 +118,7 @@ class LocalRows:
         multiplier = np.broadcast_to(lam, square.shape)
         if np.isfinite(self.loss.lipschitz):
             return multiplier
-        return np.maximum(multiplier, self.loss.smoothness * square)
+        return np.maximum(multiplier, ABOVE_HALF * self.loss.smoothness * square)
 
     def starts(self, beta: Array, b: float, lam: float) -> list[Array]:
         """Return the maxima under A: x + s A^-1 beta/w^2, s the shift of the score."""
