@@ -1,4 +1,4 @@
-"""Write table.csv and new.csv: flats and their prices, as somebody's spreadsheet exports them."""
+"""Write table.csv, holdout.csv and new.csv: flats and their prices, as somebody's spreadsheet exports them."""
 
 import random
 from pathlib import Path
@@ -31,4 +31,5 @@ def table(n: int, seed: int, drift: float = 0.0) -> str:
 
 
 Path("table.csv").write_text(table(180, 0), encoding="utf-8")
+Path("holdout.csv").write_text(table(80, 2), encoding="utf-8")
 Path("new.csv").write_text(table(60, 1, drift=15.0), encoding="utf-8")
