@@ -1,4 +1,4 @@
-"""Write table.csv, holdout.csv and new.csv: flats and their prices, as somebody's spreadsheet exports them."""
+"""Write table.csv, holdout.csv and new.csv: flats and prices, as a spreadsheet exports them."""
 
 import random
 from pathlib import Path
