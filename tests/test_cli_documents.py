@@ -155,12 +155,22 @@ def test_fit_takes_the_delta_that_happened(batches, capsys):
     assert told["delta"] == found["quantiles"]["0.8"]
     assert (told["order"], told["scale"]) == (found["order"], "standard")
     assert told["cost"] == "Euclidean"
-    assert "80% quantile of the 4 drifts in drift.json" in told["notes"][0]
+    origin = "the 80% quantile of the 4 drifts in drift.json"
+    assert origin in told["notes"][0]
+    assert told["delta_by"] == origin
+    printed = " ".join(call(capsys, *asked)[1].split())
+    assert f"{told['delta']:.4g}, {origin} (a mean move" in printed
+    assert "as given" not in printed
     compare = ["compare", *asked[1:4], "--splits", "2", "--delta-from", "drift.json", "--json"]
     assert "80% quantile" in call(capsys, *compare)[1]
     assert "both choose delta" in refused(capsys, *asked, "--delta", "0.1")
     assert "use --order 1" in refused(capsys, *asked, "--order", "2")
     assert "is no document of otdro drift --json" in refused(capsys, *asked[:-1], "fit.csv")
+    with open("still.json", "w") as file:
+        file.write(call(capsys, "drift", "t.csv", "t.csv", "--target", "y", "--json")[1])
+    still = refused(capsys, *asked[:-1], "still.json")
+    assert "the drifts in still.json do not exceed their noise" in still
+    assert "leave --delta-from out" in still
     with open("drift.json", "w") as file:
         json.dump({**found, "schema": 1}, file)
     assert "has schema 1 and this version reads 2" in refused(capsys, *asked)
@@ -189,3 +199,37 @@ def test_an_audit_beside_an_earlier_one(batches, capsys):
     other = refused(capsys, *audit, "--check", "old.json", "--order", "2")
     assert "is an audit of another order (1, here 2)" in other
     assert "is no document of otdro audit" in refused(capsys, *audit, "--check", "t.csv")
+
+
+def test_a_constant_of_another_accuracy_is_no_worse_bound(saved, capsys):
+    """Twice the rows of one class, all right and far from the boundary, raise every level."""
+    rows = pd.DataFrame({"a": [-1.0, 1.0] * 20, "b": 0.0, "city": "Rome"})
+    even = rows.assign(y=np.where(rows.a > 0, "yes", "no"))
+    even.to_csv("even.csv", index=False)
+    far = even[even.y == "no"].assign(a=-1.3)
+    pd.concat([even, far]).to_csv("uneven.csv", index=False)
+    with open("old.json", "w") as file:
+        file.write(call(capsys, "audit", "m.skops", "even.csv", "--target", "y", "--json")[1])
+    again = ["audit", "m.skops", "uneven.csv", "--target", "y", "--check", "old.json"]
+    told = json.loads(call(capsys, *again, "--json")[1])
+    points = [told["breaking_points"]["constant"]]
+    with open("old.json") as file:
+        points.insert(0, json.load(file)["breaking_points"]["constant"])
+    assert points[1] < points[0]
+    assert not told["check"]["worse"]
+    assert not any("constant" in line["bound"] for line in told["check"]["bounds"])
+    code, out, err = call(capsys, *again)
+    assert code == 0, err
+    assert "a constant's accuracy was 0.5 and is 0.6667" in " ".join(out.split())
+
+
+def test_a_drift_without_labels_says_so(saved, capsys):
+    note = "every column is a feature here: name a column of labels by --target."
+    assert note in drifted(capsys, "t.csv", "t.csv")["notes"]
+    for known in (["--target", "y"], ["--model", "m.skops"]):
+        assert note not in drifted(capsys, "t.csv", "t.csv", *known)["notes"]
+
+
+def test_what_is_missing_points_to_the_help_of_its_command(saved, capsys):
+    assert refused(capsys, "audit", "m.skops", "t.csv").endswith("See otdro audit --help.\n")
+    assert refused(capsys, "audits").endswith("See otdro --help.\n")

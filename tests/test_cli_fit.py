@@ -42,6 +42,7 @@ def test_the_model_that_is_compared_is_the_one_that_is_saved(here, capsys):
     assert mean["otdro"] == pytest.approx(mean["a constant"], abs=1e-3)
     assert mean["L2"] < mean["otdro"] - 0.1
     assert told["verdict"].startswith("No better than a model that sees no column")
+    assert "L2" in told["verdict"]
     assert any("delta=50 is at or above" in note for note in told["notes"])
     assert not otdro.load("m.skops")[-1].coef_.any()
     splits = ["--splits", "2", "--cost", "euclidean", "--delta", "50"]
@@ -192,8 +193,30 @@ def test_the_verdict_says_what_is_better_and_what_to_try():
     assert "try" not in verdict(lost, "linf")
     won = [*rows, summary("L2", 0.1), summary("L1", 0.1)]
     assert verdict(won).startswith("Better than L2 and L1 here")
-    none = [summary("otdro", 0, 0), summary("a constant", 0.001), summary("L2", 0.1)]
-    assert verdict(none).startswith("No better than a model that sees no column")
+    unsure = [summary("otdro", 0, 0), summary("a constant", 0.012), summary("L2", 0.1)]
+    assert verdict(unsure).startswith(
+        "Not shown to be better than a model that sees no column (log-loss lower by 0.012 ± 0.01 "
+        "over these splits): that may be chance either way;"
+    )
+    assert verdict(unsure).endswith(" Better than L2 here (log-loss, 2 standard errors).")
+    none = [summary("otdro", 0, 0), summary("a constant", -0.001), summary("L2", -0.1)]
+    assert verdict(none).startswith(
+        "No better than a model that sees no column (its log-loss minus ours: -0.001 ± 0.01 over "
+        "these splits). L2 is better"
+    )
+    assert verdict([summary("otdro", 0, 0), summary("a constant", -0.001)]).endswith("splits).")
+
+
+def test_a_weak_signal_in_few_rows_is_not_called_none(here, capsys):
+    """The folds of few rows cannot tell; fresh rows can."""
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((5080, 4))
+    y = np.where(X[:, 0] + rng.logistic(scale=1.2, size=5080) > 0, "up", "down")
+    table = pd.DataFrame(X, columns=list("abcd")).assign(y=y)
+    table[:80].to_csv("few.csv", index=False)
+    told = document(capsys, "fit", "few.csv", "--target", "y", "--save", "m.skops")
+    assert (otdro.load("m.skops").predict(table[80:].drop(columns="y")) == y[80:]).mean() > 0.55
+    assert told["verdict"].startswith("Not shown to be better than a model that sees no column")
 
 
 def test_shell_completion_is_offered(capsys):

@@ -451,17 +451,18 @@ def standard_error(values: Array) -> float:
 
 
 def verdict(scores: Sequence[Summary], cost: str | None = None) -> str:
-    """Return one sentence: is our model worth having here, and if not, what to try.
+    """Return in words: is our model worth having here, and if not, what to try.
 
-    Differences are of the first measure, a loss, paired by split.
+    Differences are of the first measure, a loss, paired by split. Less than two standard errors
+    better than a constant is no proof of anything, so that it is told with its numbers.
     """
     measure = scores[0].measure
     gains = {s.method: gain(s) for s in scores if s.measure == measure}
-    if gains.get(CONSTANT, np.inf) < ERRORS:
-        return (
-            "No better than a model that sees no column: nothing was learned that holds on other "
-            "rows."
-        )
+    opening = "".join(
+        _beside_a_constant(s)
+        for s in scores
+        if s.measure == measure and s.method == CONSTANT and gains[CONSTANT] < ERRORS
+    )
     others = [name for name in REMEDIES if name in gains]
     better = sorted((n for n in others if gains[n] <= -ERRORS), key=gains.__getitem__)
     beaten = [n for n in others if gains[n] >= ERRORS]
@@ -476,8 +477,28 @@ def verdict(scores: Sequence[Summary], cost: str | None = None) -> str:
         advice = "" if remedy == f"try --cost {cost}" else f": {remedy}"
         verb = "is" if len(better) == 1 else "are"
         parts.append(f"{_and(better)} {verb} better{advice}")
+    if not parts:
+        return opening
     text = "; ".join(parts)
-    return text[:1].upper() + text[1:] + f" ({measure}, {ERRORS:g} standard errors)."
+    text = text[:1].upper() + text[1:] + f" ({measure}, {ERRORS:g} standard errors)."
+    return f"{opening} {text}" if opening else text
+
+
+def _beside_a_constant(constant: Summary) -> str:
+    """Return what was measured where ours is not surely better than a constant."""
+    # what rounding leaves of no difference is none
+    difference = round(constant.difference, 9) + 0.0
+    told = f"{difference:.2g} ± {constant.difference_se:.2g} over these splits"
+    if difference <= 0:
+        return (
+            f"No better than a model that sees no column (its {constant.measure} minus ours: "
+            f"{told})."
+        )
+    return (
+        f"Not shown to be better than a model that sees no column ({constant.measure} lower by "
+        f"{told}): that may be chance either way; more rows would tell, and otdro compare "
+        "repeats it over more splits."
+    )
 
 
 def gain(other: Summary) -> float:

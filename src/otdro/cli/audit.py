@@ -6,6 +6,7 @@ Both are guards for CI: they leave with 3 where a required accuracy or drift bou
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import isclose
 from pathlib import Path
 from typing import Any
 
@@ -135,7 +136,9 @@ def checked(earlier: dict[str, Any], result: Audit, file: str) -> dict[str, Any]
     """Return what changed since an earlier audit, and whether a bound got worse.
 
     Certified accuracy and worst-case loss are compared at the deltas of the earlier curve, where
-    they changed most for the worse. A breaking point of None is never reached.
+    they changed most for the worse. A breaking point of None is never reached. That of a
+    constant's accuracy is compared if this accuracy is the same in both audits: with other shares
+    of the classes it is the breaking point of another level.
     """
     now = result.to_dict()
     for key in ("task", "cost", "order", "space"):
@@ -145,10 +148,16 @@ def checked(earlier: dict[str, Any], result: Audit, file: str) -> dict[str, Any]
                 "that its bounds cannot be compared. Audit in the same way, or leave --check out."
             )
     before, after = earlier["breaking_points"], now["breaking_points"]
-    pairs = {
-        "accuracy": (earlier["accuracy"], now["accuracy"]),
-        "delta of a constant's accuracy": (before["constant"], after["constant"]),
-    }
+    changed = changes(earlier, now)
+    pairs = {"accuracy": (earlier["accuracy"], now["accuracy"])}
+    levels = earlier["constant_accuracy"], now["constant_accuracy"]
+    if isclose(*levels):
+        pairs["delta of a constant's accuracy"] = (before["constant"], after["constant"])
+    else:
+        changed.append(
+            f"a constant's accuracy was {levels[0]:.4g} and is {levels[1]:.4g}: the deltas at "
+            "which the model is as bad are of different levels, and not compared."
+        )
     for level, delta in after["levels"].items():
         pairs[f"delta of accuracy {level}"] = (before["levels"].get(level), delta)
     curve = earlier["curve"]
@@ -166,7 +175,7 @@ def checked(earlier: dict[str, Any], result: Audit, file: str) -> dict[str, Any]
     return {
         "file": file,
         "date": earlier["record"]["date"],
-        "changed": changes(earlier, now),
+        "changed": changed,
         "bounds": bounds,
         "worse": any(line["worse"] for line in bounds),
     }
@@ -206,6 +215,8 @@ def drift(options: DriftOptions) -> int:
     if bool(news) == (options.by is not None):
         raise UserError("name one or more tables of new rows, or a column by --by, not both.")
     notes: list[str] = []
+    if options.model is None and options.target is None:
+        notes.append("every column is a feature here: name a column of labels by --target.")
     differences = Differences()
     with printing.working("reading") as doing:
         model = None if options.model is None else persistence.load(options.model)

@@ -215,7 +215,7 @@ def compare(options: CompareOptions) -> None:
     )
     if plot is not None and plot.suffix not in (".png", ".svg", ".pdf"):
         raise UserError(f"{plot} must end in .png, .svg or .pdf.")
-    options, chosen = with_drift(options)
+    options, origin = with_drift(options)
     ours = parameters(options)
     if options.loss == "quantile":
         raise UserError(
@@ -227,7 +227,9 @@ def compare(options: CompareOptions) -> None:
             raise UserError(f"--against must name some of {', '.join(AGAINST)}, got {name!r}.")
     with printing.working("reading"):
         data = prepared(options)
-    data.notes[:0] = [*chosen, *leaks(data, options.seed)]
+    data.notes[:0] = leaks(data, options.seed)
+    if origin is not None:
+        data.notes.insert(0, f"delta = {float(options.delta):.4g} is {origin}.")
     source = published(options.source, data)
     methods = [*METHODS, *(AGAINST[name] for name in dict.fromkeys(against))]
     scores = scores_of(data, options, splits, methods, ours, source)

@@ -265,6 +265,8 @@ def risks_told(report: dict[str, Any]) -> list[tuple[str, str]]:
     """Return delta and its meaning, and the risks with their certificate."""
     words = {"cv": "chosen by folds", "theory": "chosen by theory"}
     by = words.get(report["delta_by"], "as given")
+    if report["delta_by"].startswith("the "):
+        by = report["delta_by"]
     unit = report.get("delta_in_words")
     meaning = unit or f"bound on the mean cost, order {report['order']}"
     classes = report.get("classes", [])

@@ -56,7 +56,9 @@ def sentence(error: BaseException) -> str:
         return "interrupted."
     if hasattr(error, "format_message"):
         text = error.format_message().rstrip(" .")
-        return _one_line(f"{text}{'' if text.endswith('?') else '.'} See otdro --help.")
+        context = getattr(error, "ctx", None)
+        command = "otdro" if context is None else context.command_path
+        return _one_line(f"{text}{'' if text.endswith('?') else '.'} See {command} --help.")
     if isinstance(error, MemoryError):
         return "not enough memory for this table. Use --sample N to fit to N random rows."
     if isinstance(error, ModuleNotFoundError):

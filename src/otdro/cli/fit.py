@@ -54,13 +54,15 @@ def fit(options: FitOptions) -> None:
     check_outputs(
         {"--save": save, "--report": page}, options.data, options.unlabelled, options.delta_from
     )
-    options, chosen = with_drift(options)
+    options, origin = with_drift(options)
     ours = parameters(options, options.quantile)
     if options.refits is not None and options.refits < 2:
         raise UserError(f"--refits must be at least 2, got {options.refits}.")
     with printing.working("reading") as doing:
         data = prepared(options)
-        data.notes[:0] = [*chosen, *leaks(data, options.seed)]
+        data.notes[:0] = leaks(data, options.seed)
+        if origin is not None:
+            data.notes.insert(0, f"delta = {float(options.delta):.4g} is {origin}.")
         source = published(options.source, data)
         if source is not None and source.saved is None and options.scale == "auto":
             options = replace(options, scale="standard")
@@ -85,6 +87,7 @@ def fit(options: FitOptions) -> None:
     report = {
         **asked("fit", options, "data", "target"),
         **described(data, model, options),
+        "delta_by": origin or options.delta,
         **judged(scores, options.cost),
         "stability": None if stable is None else stable.to_dict(),
         "notes": data.notes + notes,

@@ -251,14 +251,14 @@ def document_of(path: Path, command: str) -> dict[str, Any]:
     return document
 
 
-def with_drift(options: Any) -> tuple[Any, list[str]]:
-    """Return options whose delta is that of the drifts of --delta-from, and a note on it.
+def with_drift(options: Any) -> tuple[Any, str | None]:
+    """Return options whose delta is that of the drifts of --delta-from, and its origin in words.
 
     It is the 80% quantile, of fewer than five drifts the largest, in the cost and order that they
-    were measured in.
+    were measured in. A delta of 0 would be a fit without any ball, so that it is refused.
     """
     if options.delta_from is None:
-        return options, []
+        return options, None
     document = document_of(options.delta_from, "drift")
     for option, default in (("delta", "cv"), ("rule", None)):
         if getattr(options, option) != default:
@@ -268,17 +268,21 @@ def with_drift(options: Any) -> tuple[Any, list[str]]:
         raise UserError(
             f"the drifts in {options.delta_from} are of order {order}: use --order {order}."
         )
+    if delta <= 0:
+        raise UserError(
+            f"the drifts in {options.delta_from} do not exceed their noise (their 80% quantile is "
+            "0), so that they give no delta: leave --delta-from out."
+        )
     values = {"delta": repr(delta), "order": order}
     # without a model the drift was measured in its own scaling and cost
     if document["scale"] is not None:
         values["scale"] = document["scale"] if options.scale == "auto" else options.scale
         values["cost"] = options.cost or "euclidean"
     count = len(document["batches"])
-    note = (
-        f"delta = {delta:.4g} is the 80% quantile of the {count} drift{'' if count == 1 else 's'} "
-        f"in {options.delta_from}, of order {order}."
+    origin = (
+        f"the 80% quantile of the {count} drift{'' if count == 1 else 's'} in {options.delta_from}"
     )
-    return replace(options, **values), [note]
+    return replace(options, **values), origin
 
 
 def check_radius(option: str, value: float | None) -> None:
