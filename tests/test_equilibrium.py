@@ -215,3 +215,12 @@ def test_plain_empirical_risk_is_an_equilibrium():
         worst = model.worst_case()
         assert worst.equilibrium
         assert worst.budget == 0
+
+
+def test_all_of_the_budget_on_moves_leaves_none_for_targets():
+    """The square of the root of delta may exceed delta by rounding."""
+    X = np.random.default_rng(0).standard_normal((9, 12))
+    model = DRORegressor(cost="euclidean", delta=0.01, target_cost=1.0, fit_intercept=False)
+    worst = model.fit(X, 3 * X[:, 0]).worst_case()
+    assert np.isfinite(worst.points).all()
+    assert worst.budget <= 0.01 * (1 + 1e-9)

@@ -315,3 +315,12 @@ CHECKS = [
 @pytest.mark.constant_model
 def test_checks_of_scikit_learn(estimator, check):
     check(estimator)
+
+
+def test_a_steep_source_has_its_intercept_refitted():
+    rng = np.random.default_rng(23)
+    X = rng.standard_normal((16, 4))
+    y = X[:, 0] + rng.standard_normal(16) > 0
+    sources = [(1000 * rng.standard_normal(4), 0.0)]
+    model = MixClassifier(members=[FAST[0]], sources=sources).fit(X, y)
+    assert np.isfinite(model.coef_).all()

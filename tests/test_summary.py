@@ -156,3 +156,13 @@ def test_sparse_rows_few_rows_and_other_losses():
     assert few.summary(refits=3).measures == {}
     placed = DROClassifier(cost="euclidean", delta=0.1).fit(X, y, support=X.iloc[:5])
     assert placed.summary(refits=3).interval is None
+
+
+@pytest.mark.constant_model
+def test_rows_without_weight_are_in_no_refit():
+    X = np.random.default_rng(0).standard_normal((20, 3))
+    weights = np.ones(20)
+    weights[2:10] = 0.0
+    model = DROClassifier(cost="euclidean", delta=0.1)
+    model.fit(X, np.repeat(["a", "b"], 10), sample_weight=weights)
+    assert str(model.summary(refits=50))

@@ -119,7 +119,10 @@ def best_shift(loss: Loss, scores: Array, y: Array, weights: Array) -> Array:
         def excess(b: float) -> float:
             return float(weights @ loss.derivative(z + b, y))
 
-        return np.array([low if low == high else brentq(excess, low, high, xtol=1e-12)])
+        # bisection where the scores are steep: 2^-200 of any interval is below xtol
+        return np.array(
+            [low if low == high else brentq(excess, low, high, xtol=1e-12, maxiter=1_000)]
+        )
 
     def risk(b: Array) -> tuple[float, Array]:
         z = scores + b

@@ -102,11 +102,13 @@ class Bootstrap:
             return value(front, again)
 
     def _drawn(self, rng: np.random.Generator) -> Array:
-        """Return row numbers drawn with replacement, anew until every class is among them."""
-        n = len(self.y)
-        classes = len(np.unique(self.y)) if is_classifier(front_and_last(self.model)[1]) else 1
+        """Return rows with weight, drawn with replacement, anew until all classes are there."""
+        some = np.flatnonzero(np.ones(len(self.y)) if self.weights is None else self.weights)
+        classes = 1
+        if is_classifier(front_and_last(self.model)[1]):
+            classes = len(np.unique(self.y[some]))
         while True:
-            drawn = rng.integers(n, size=n)
+            drawn = some[rng.integers(len(some), size=len(some))]
             if len(np.unique(self.y[drawn])) >= classes:
                 return drawn
 

@@ -241,7 +241,8 @@ def _moves(model: ScoredModel, atoms: SlopeAtoms) -> tuple[Array, Array | None]:
     if ball.order == 2:
         unit = slope / float(np.sqrt(square))
         length = min(longer * size / float(np.sqrt(square)), float(np.sqrt(ball.delta)))
-        rest = float(np.sqrt((ball.delta - length**2) / price))
+        # the square of a root may exceed delta by rounding
+        rest = float(np.sqrt(max(ball.delta - length**2, 0.0) / price))
     else:
         top = float(xp.max(xp.where(atoms.mass > 0, abs(slope), 0.0)))
         steep = abs(slope) >= top * (1 - STEEP)
