@@ -454,7 +454,7 @@ def verdict(scores: Sequence[Summary], cost: str | None = None) -> str:
     """Return in words: is our model worth having here, and if not, what to try.
 
     Differences are of the first measure, a loss, paired by split. Less than two standard errors
-    better than a constant is no proof of anything, so that it is told with its numbers.
+    better than a constant is no proof of anything, so that it is printed with its numbers.
     """
     measure = scores[0].measure
     gains = {s.method: gain(s) for s in scores if s.measure == measure}

@@ -70,12 +70,6 @@ class Spectral(Metric):
         self.metric_ = self.shrunk(self.shrinkage)
         return self
 
-    def of_covariance(self, C: Array) -> Self:
-        """Learn from the covariance of rows that were added up elsewhere."""
-        self.covariance_, self._directions = C, _of_matrix(C)
-        self.metric_ = self.shrunk(self.shrinkage)
-        return self
-
     def fit_sharing(self, X: Any, y: Any, unlabelled: Any, task: str, made: Made | None) -> Self:
         """Fit to labelled and unlabelled rows together, unless classes are asked for.
 
