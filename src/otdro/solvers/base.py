@@ -40,6 +40,8 @@ class Method:
     several_scores: bool = False
     #: Whether rows of another library than NumPy are taken, and stay on their device.
     on_device: bool = False
+    #: The least gap, relative to the constant model's risk, that the method can be asked for.
+    reaches: float = 0.0
 
     def lacks(self, problem: Problem) -> str | None:
         """Return the fact that a problem of these geometries lacks, None if it is accepted."""

@@ -39,7 +39,11 @@ FAMILIES = (
     Family("labels", ("PricedLabels",), lambda p: bool(np.isfinite(p.ball.label_cost))),
     Family("finite", ("FiniteSupport",), lambda p: p.finite),
     Family("feature_map", ("Linearised",), lambda p: p.geometry == "local"),
-    Family("euclidean", ("Spectral", "Newton", "JointNewton"), lambda p: p.geometry == "euclidean"),
+    Family(
+        "euclidean",
+        ("Spectral", "Newton", "JointNewton", "Pieces"),
+        lambda p: p.geometry == "euclidean",
+    ),
     Family("conic", ("ActiveColumns", "InteriorPoint"), lambda p: True),
 )
 
@@ -91,7 +95,7 @@ class Exact(Solver):
         enough = [max(self.tol, tol) for tol in tols or [self.tol] * len(problems)]
         solved: list[list[Solution]] = [[] for _ in problems]
         positive = radii[radii > 0]
-        for chosen, group in self._groups(problems, positive):
+        for chosen, group in self._groups(problems, positive, enough):
             part = [problems[p].at(float(positive[0])) for p in group]
             near = None if starts is None else [starts[p][: len(positive)] for p in group]
             paths = self._by_method(chosen, part, positive, near, [enough[p] for p in group])
@@ -104,13 +108,15 @@ class Exact(Solver):
                 solved[p] = solved[p] + [plain] * (len(radii) - len(positive))
         return solved
 
-    def _groups(self, problems: list[Problem], positive: Array) -> list[tuple[Method, list[int]]]:
+    def _groups(
+        self, problems: list[Problem], positive: Array, tols: list[float]
+    ) -> list[tuple[Method, list[int]]]:
         """Return the methods with the numbers of the problems over the same rows and targets."""
         groups: dict[Any, tuple[Method, list[int]]] = {}
         if not len(positive):
             return []
         for p, problem in enumerate(problems):
-            chosen = method(problem.at(float(positive[0])))
+            chosen = method(problem.at(float(positive[0])), tols[p])
             key = (id(chosen), id(problem.X), id(problem.y), problem.fit_intercept)
             groups.setdefault(key, (chosen, []))[1].append(p)
         return list(groups.values())
@@ -149,8 +155,11 @@ class Exact(Solver):
         return replace(found, multiplier=dual.multiplier)
 
 
-def method(problem: Problem) -> Method:
-    """Return the first method that accepts a problem, or refuse with the facts it lacks."""
+def method(problem: Problem, tol: float = 0.0) -> Method:
+    """Return the first method that accepts a problem and reaches a relative gap of ``tol``.
+
+    Where there is none, refuse with the facts that the problem lacks.
+    """
     if problem.ball.order == 1 and problem.ball.cost.is_norm and not problem.finite:
         require_lipschitz(problem.loss)
     plain = problem.ball.delta == 0
@@ -158,7 +167,7 @@ def method(problem: Problem) -> Method:
     for candidate in candidates(problem):
         if problem.geometry not in candidate.geometries or (plain and not candidate.accepts_zero):
             continue
-        if candidate.several_scores != (problem.loss.outputs > 1):
+        if candidate.several_scores != (problem.loss.outputs > 1) or tol < candidate.reaches:
             continue
         if np.isfinite(problem.ball.target_cost) and not (plain or candidate.moves_targets):
             continue

@@ -2,4 +2,5 @@
 
 from .newton import JointNewton as JointNewton
 from .newton import Newton as Newton
+from .pieces import Pieces as Pieces
 from .spectral import Spectral as Spectral

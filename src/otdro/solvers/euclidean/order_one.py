@@ -350,7 +350,10 @@ class Zero(Batch):
         B = weights.shape[1]
         b = np.zeros(B)
         if data.fit_intercept:
-            b = np.array([loss.constant(y, weights[:, j]) for j in range(B)])
+            # the problems of a path have the same weights
+            distinct, owner = np.unique(numpy(weights), axis=1, return_inverse=True)
+            each = [loss.constant(y, beside(column, y)) for column in distinct.T]
+            b = np.array(each)[owner]
         z = full((len(y), B), 0.0, y) + beside(b, y)
         value, slope, curvature = loss.evaluate(z, y[:, None])
         g = data.rows.adjoint(weights * slope)
