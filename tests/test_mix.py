@@ -42,7 +42,7 @@ def test_the_model_is_the_weighted_mean_of_its_parts():
 def posterior_mean(risk, n):
     """Return the mean weight of a source beside one member, by quadrature of e^(-n risk) prior."""
     v = (np.arange(2_000) + 0.5) / 2_000
-    log_p = -n * np.array([risk(each) for each in v]) + n / 25 * np.log(1 - v)
+    log_p = -n * np.array([risk(each) for each in v]) + np.sqrt(n) / 5 * np.log(1 - v)
     p = np.exp(log_p - log_p.max())
     return v @ p / p.sum()
 
