@@ -1,73 +1,116 @@
 """Mix: published models updated with few rows, and averages of a dense and a sparse model.
 
-    python experiments/mix.py [--replications 8] [--part sources|members]
+    python experiments/mix.py [--draws 3] [--part sources|members]
     python experiments/mix.py --report
 
-``sources``, on sets with environments: the source is a default fit to at most 600 rows of the
-other environments; the target environment gives n training rows and the rest as test. Columns are
-in units of the spreads of the source rows. ``members``: MixClassifier([DROClassifier(),
-DROClassifier(cost="linf")]) and the like for regression, beside the default alone.
-
-Rows are appended to experiments/results/mix.csv and mix_members.csv; lines that are there are not
-computed again. Columns ``w0.00`` to ``w1.00`` hold the test loss at these weights of the source and
-``v0.00`` to ``v1.00`` the out-of-fold loss, from which --report computes other rules for weights;
-the sparse member has the place of the source. --report writes the tables of reports/mix.md.
+``sources``, on sets with environments (those of ``OTDRO_DATA/shift`` and of held_out.py): the
+source is a default fit to at most 600 rows of the other environments; one environment gives n
+training rows, and the rest as test. Columns are in units of the spreads of the source rows.
+``members``, on the tables of held_out.py: a mix of the default and the default with
+``cost="linf"``. One line per draw is appended to experiments/results/mix.csv; lines that are there
+are not computed again. ``first`` is the loss of the default alone, ``other`` that of the source
+(its intercept refitted) or of the sparse model. --report prints the tables of reports/mix.md.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
-import os
 import warnings
 import zlib
-from functools import partial
 from pathlib import Path
 
+import held_out
 import numpy as np
 import pandas as pd
 import sources
-from sklearn.metrics import log_loss, mean_squared_error
 from sklearn.model_selection import KFold, StratifiedKFold
 
 import otdro.mix
 from otdro import DROClassifier, DRORegressor, MixClassifier, MixRegressor
 
-SIZES = (10, 20, 50, 100)
+SIZES = {"sources": (10, 20, 50, 100), "members": (50, 150)}
 SOURCE_ROWS = 600
 #: Weights of the pooled source rows, relative to a target row, that folds choose among.
 POOLED = (0.0, 0.03, 0.1, 0.3, 1.0)
-#: Weights of the source at which test and out-of-fold losses are recorded.
-GRID = np.linspace(0, 1, 41)
-RESULTS = Path(__file__).parent / "results"
-SOURCES = RESULTS / "mix.csv"
-MEMBERS = RESULTS / "mix_members.csv"
+#: The weights of the other model at which other rules integrate.
+GRID = (np.arange(400) + 0.5) / 400
+SHIFT = ("bike_hour", "communities_crime", "eeg_eye", "elec2", "heart4", "room_occupancy",
+         "wine_quality")  # fmt: skip
+RESULTS = Path(__file__).parent / "results" / "mix.csv"
 
 
-def load(folder):
-    """Yield (name, X, y, environment) of every set with environments."""
-    for path in sorted(Path(folder, "shift").glob("*.csv.gz")):
-        table = pd.read_csv(path)
-        y = table["y"].to_numpy()
-        yield (
-            path.name.removesuffix(".csv.gz"),
-            table.drop(columns=["env", "y"]).to_numpy(float),
-            y,
-            table["env"].to_numpy(),
-        )
+def losses(scores, y, regression):
+    """Return the squared or the logistic loss of every row."""
+    return (y - scores) ** 2 if regression else np.logaddexp(0, -y * scores)
 
 
-def loss(model, X, y, classes):
-    """Return the test loss of a model."""
-    if classes is None:
-        return mean_squared_error(y, model.predict(X))
-    return log_loss(y, model.predict_proba(X), labels=classes)
+def scores(model, X):
+    """Return the predictions of a regression, the scores of a classifier."""
+    classifier = hasattr(model, "decision_function")
+    return model.decision_function(X) if classifier else model.predict(X)
 
 
-def draw(rng, y, env, n, classes):
-    """Return source rows, target rows and test rows; None where an environment is too small."""
-    names = np.unique(env)
-    for target in rng.permutation(names):
+def posterior(risks, n, regression, exponent):
+    """Return the posterior mean of the weight on GRID, the prior (1 - v)^exponent."""
+    unit = 2 * risks.min() if regression else 1.0
+    log_p = exponent * np.log(1 - GRID) - n * risks / unit
+    p = np.exp(log_p - log_p.max())
+    return float(GRID @ p / p.sum())
+
+
+def exponential(ends, n, regression, temperature):
+    """Return the weight of the other model proportional to exp(-n L / temperature)."""
+    unit = 2 * min(ends) if regression else 1.0
+    return 1 / (1 + np.exp(np.clip(n * (ends[1] - ends[0]) / unit / temperature, -700, 700)))
+
+
+def with_rules(line, out_of_fold, y, share, n, tests, truth, regression, against):
+    """Return a line with the test losses of the rules for the weight of the other model.
+
+    ``out_of_fold`` and ``tests`` hold the scores of the first and of the other model; the former
+    rule had the exponent n/25 ``against`` sources, and 0 for members.
+    """
+
+    def mixed(pair, v):
+        return (1 - v) * pair[0] + v * pair[1]
+
+    risks = np.array([share @ losses(mixed(out_of_fold, v), y, regression) for v in GRID])
+    ends = [share @ losses(z, y, regression) for z in out_of_fold]
+    weights = {
+        "e^(-nL)": exponential(ends, n, regression, 1),
+        "e^(-nL/10)": exponential(ends, n, regression, 10),
+        "better one": float(ends[1] < ends[0]),
+        "no prior": posterior(risks, n, regression, 0.0),
+        "former": posterior(risks, n, regression, n / 25 if against else 0.0),
+        "mix": line["weight"],
+        "first": 0.0,
+        "other": 1.0,
+    }
+    for name, v in weights.items():
+        line[name] = f"{losses(mixed(tests, v), truth, regression).mean():.6g}"
+    return line
+
+
+def fitted(mix, X, y):
+    """Return a fitted mixture, and what its weights were computed from."""
+    seen = []
+    weigh = otdro.mix.mixing_weights
+
+    def recorded(rows, scores, n):
+        seen.extend((scores[..., 0], rows.y[rows.tested], rows.share, n))
+        return weigh(rows, scores, n)
+
+    otdro.mix.mixing_weights = recorded
+    try:
+        return mix.fit(X, y), seen
+    finally:
+        otdro.mix.mixing_weights = weigh
+
+
+def draw(rng, y, env, n, regression):
+    """Return source rows, target rows and test rows; None where no environment is large enough."""
+    for target in rng.permutation(np.unique(env)):
         own = np.flatnonzero(env == target)
         others = np.flatnonzero(env != target)
         if len(own) < n + 40:
@@ -75,18 +118,18 @@ def draw(rng, y, env, n, classes):
         some = rng.permutation(own)
         train, test = some[:n], some[n : n + 2000]
         source = rng.permutation(others)[:SOURCE_ROWS]
-        if classes is None:
+        if regression:
             return source, train, test
-        counts = [np.count_nonzero(y[train] == k) for k in classes]
-        if min(counts) >= 2 and len(np.unique(y[source])) == len(classes):
+        if min(np.sum(y[train] < 0), np.sum(y[train] > 0)) >= 2 and np.ptp(y[source]) > 0:
             return source, train, test
     return None
 
 
-def pooled(kind, X, y, source, train, seed, classes):
+def pooled(kind, X, y, source, train, seed):
     """Return a fit to source and target rows, the weight of the former chosen by folds."""
-    splitter = KFold if classes is None else StratifiedKFold
-    counts = len(train) if classes is None else min(np.unique(y[train], return_counts=True)[1])
+    regression = kind is DRORegressor
+    splitter = KFold if regression else StratifiedKFold
+    counts = len(train) if regression else min(np.unique(y[train], return_counts=True)[1])
     folds = list(
         splitter(min(5, counts), shuffle=True, random_state=seed).split(X[train], y[train])
     )
@@ -96,253 +139,157 @@ def pooled(kind, X, y, source, train, seed, classes):
         weights = np.where(np.arange(len(rows)) < len(own), 1.0, w)
         return kind(cost="euclidean").fit(X[rows], y[rows], weights)
 
-    scores = [
-        np.mean([loss(fit(train[a], w), X[train[b]], y[train[b]], classes) for a, b in folds])
-        for w in POOLED
-    ]
-    return fit(train, POOLED[int(np.argmin(scores))])
+    def risk(w):
+        parts = [(fit(train[a], w), train[b]) for a, b in folds]
+        return np.mean([losses(scores(m, X[b]), y[b], regression).mean() for m, b in parts])
+
+    return fit(train, POOLED[int(np.argmin([risk(w) for w in POOLED]))])
 
 
-def done(path, keys):
-    """Return the lines of a file that are there, by the values of the first columns."""
-    if not path.exists():
-        return set()
-    with path.open() as file:
-        return {tuple(line[key] for key in keys) for line in csv.DictReader(file)}
+def sets(part):
+    """Yield (half, name, X, y, env, task) of every table of a part."""
+    if part == "sources":
+        for name in SHIFT:
+            yield ("design", name, *sources.environments(name))
+    for task in ("classification", "regression"):
+        lists = {"classification": held_out.CLASSIFICATION, "regression": held_out.REGRESSION}
+        lines = held_out.ENVIRONMENTS[task] if part == "sources" else lists[task]
+        for line in lines.strip().splitlines():
+            name = line.split()[0]
+            half = "held-out" if held_out.held_out(name) else "design"
+            table = held_out.prepared(line, task, environments=part == "sources")
+            yield (half, name, *table, task)
 
 
-def append(path, line):
-    """Add one line to a file of results."""
-    new = not path.exists()
-    with path.open("a", newline="") as file:
+def study(part, draws):
+    """Append one line per table, number of rows and draw."""
+    keys = ("part", "set", "task", "n", "draw")
+    known = set()
+    if RESULTS.exists():
+        with RESULTS.open() as file:
+            known = {tuple(line[key] for key in keys) for line in csv.DictReader(file)}
+    one = with_source if part == "sources" else with_members
+    for half, name, X, y, env, task in sets(part):
+        for n in SIZES[part]:
+            for r in range(draws):
+                if (part, name, task, str(n), str(r)) in known:
+                    continue
+                line = {"part": part, "half": half, "set": name, "task": task, "n": n, "draw": r}
+                line = one(line, X, y, env)
+                if line is not None:
+                    append(line)
+
+
+def with_source(line, X, y, env):
+    """Return the losses of one draw of source, target and test rows."""
+    regression = line["task"] == "regression"
+    kind, mix = (DRORegressor, MixRegressor) if regression else (DROClassifier, MixClassifier)
+    seed = zlib.crc32(f"{line['set']} {line['n']} {line['draw']}".encode())
+    rows = draw(np.random.default_rng(seed), y, env, line["n"], regression)
+    if rows is None:
+        return None
+    source, train, test = rows
+    spread = X[source].std(axis=0)
+    Z = (X - X[source].mean(axis=0)) / np.where(spread > 0, spread, 1)
+    published = kind().fit(Z[source], y[source])
+    model, seen = fitted(mix(sources=[published]), Z[train], y[train])
+    alone = mix([], [published]).fit(Z[train], y[train])
+    [member] = model.members_.values()
+    line |= {"weight": model.weights_["source"], "pooled": ""}
+    if X.shape[1] < 60:
+        other = pooled(kind, Z, y, source, train, line["draw"])
+        line["pooled"] = f"{losses(scores(other, Z[test]), y[test], regression).mean():.6g}"
+    tests = [scores(each, Z[test]) for each in (member, alone)]
+    return with_rules(line, *seen, tests, y[test], regression, against=True)
+
+
+def with_members(line, X, y, _):
+    """Return the losses of one draw of training and test rows."""
+    n, regression = line["n"], line["task"] == "regression"
+    if len(y) < n + 100:
+        return None
+    kind, mix = (DRORegressor, MixRegressor) if regression else (DROClassifier, MixClassifier)
+    Z, t, new, truth = sources.split(X, y, n, line["draw"], line["task"], test=2000)
+    model, seen = fitted(mix([("dense", kind()), ("sparse", kind(cost="linf"))]), Z, t)
+    line |= {"weight": model.weights_["sparse"], "pooled": ""}
+    tests = [scores(model.members_[name], new) for name in ("dense", "sparse")]
+    return with_rules(line, *seen, tests, truth, regression, against=False)
+
+
+def append(line):
+    """Add one line to the file of results."""
+    line["weight"] = f"{line['weight']:.4f}"
+    new = not RESULTS.exists()
+    with RESULTS.open("a", newline="") as file:
         writer = csv.DictWriter(file, list(line))
         if new:
             writer.writeheader()
         writer.writerow(line)
 
 
-def observed(mix, X, y):
-    """Return a fitted mixture and the function from weights to the out-of-fold loss it saw."""
-    seen = {}
-    weigh = otdro.mix.mixing_weights
-
-    def recorded(rows, scores, *others):
-        seen["risk"] = lambda v: float(rows.share @ rows.losses(np.tensordot(v, scores, axes=1)))
-        return weigh(rows, scores, *others)
-
-    otdro.mix.mixing_weights = recorded
-    try:
-        return mix.fit(X, y), seen["risk"]
-    finally:
-        otdro.mix.mixing_weights = weigh
-
-
-def study_sources(folder, replications):
-    """Write one line per set, number of rows and replication."""
-    known = done(SOURCES, ("set", "n", "replication"))
-    for name, X, y, env in load(folder):
-        labels = np.unique(y)
-        classes = labels if len(labels) <= 6 else None
-        if name in ("wine_quality", "bike_hour", "communities_crime"):
-            classes = None
-        kind, mix = (
-            (DRORegressor, MixRegressor) if classes is None else (DROClassifier, MixClassifier)
-        )
-        for n in SIZES:
-            for r in range(replications if X.shape[1] < 100 else min(2, replications)):
-                if (name, str(n), str(r)) in known:
-                    continue
-                seed = zlib.crc32(f"{name} {n} {r}".encode())
-                rows = draw(np.random.default_rng(seed), y, env, n, classes)
-                if rows is None:
-                    continue
-                append(SOURCES, {"set": name, "n": n, "replication": r,
-                                 **one_draw(kind, mix, X, y, rows, r, classes)})  # fmt: skip
-
-
-def one_draw(kind, mix, X, y, rows, r, classes):
-    """Return the losses of all methods on one draw of source, target and test rows."""
-    source, train, test = rows
-    spread = X[source].std(axis=0)
-    Z = (X - X[source].mean(axis=0)) / np.where(spread > 0, spread, 1)
-    published = kind().fit(Z[source], y[source])
-    mixed, risk = observed(mix(sources=[published]), Z[train], y[train])
-    [member] = mixed.members_.values()
-    alone = mix([], [published]).fit(Z[train], y[train])
-    line = {
-        "target": loss(member, Z[test], y[test], classes),
-        "source": loss(alone, Z[test], y[test], classes),
-        "mix": loss(mixed, Z[test], y[test], classes),
-        "pooled": "",
-        "weight": mixed.weights_["source"],
-        "regression": int(classes is None),
-    }
-    if X.shape[1] < 60:
-        fitted = pooled(kind, Z, y, source, train, r, classes)
-        line["pooled"] = loss(fitted, Z[test], y[test], classes)
-    for w in GRID:
-        mixed.coef_ = w * alone.coef_ + (1 - w) * member.coef_
-        mixed.intercept_ = w * alone.intercept_ + (1 - w) * member.intercept_
-        line[f"w{w:.3f}"] = f"{loss(mixed, Z[test], y[test], classes):.6g}"
-        line[f"v{w:.3f}"] = f"{risk([w, 1 - w]):.6g}"
-    return line
-
-
-#: Tables of the second study, each with 50 and 150 training rows where it has enough.
-CLASSIFICATION = (
-    "BC", "BN", "QSAR", "Magic", "SB", "wine", "hastie", "no signal", "digits 3/8", "digits 4/9",
-    "heart4", "parkinsons", "elec2", "eeg_eye", "room_occupancy", "synthetic euclidean 1",
-    "synthetic up 1", "synthetic down 1", "synthetic diagonal 1", "synthetic diagonal 2",
-    "synthetic none 1", "separable blobs 1", "separable sensors 1", "separable steep 1",
-)  # fmt: skip
-REGRESSION = (
-    "diabetes", "friedman", "linear", "concrete", "energy", "yacht", "airfoil",
-    "communities_crime", "bike_hour", "wine_quality", "synthetic target 1", "synthetic target 2",
-)  # fmt: skip
-
-
-def study_members(replications):
-    """Write one line per table, number of rows and replication."""
-    known = done(MEMBERS, ("set", "n", "replication"))
-    for name in (*CLASSIFICATION, *REGRESSION):
-        X, y, task = sources.get(name)
-        kind, mix = (
-            (DRORegressor, MixRegressor) if task == "regression" else (DROClassifier, MixClassifier)
-        )
-        classes = None if task == "regression" else np.unique(y)
-        for n in (50, 150):
-            for r in range(replications):
-                if len(y) < n + 100 or (name, str(n), str(r)) in known:
-                    continue
-                Z, t, new, truth = sources.split(X, y, n, r, task)
-                members = [("dense", kind()), ("sparse", kind(cost="linf"))]
-                mixed, risk = observed(mix(members), Z, t)
-                dense, sparse = mixed.members_["dense"], mixed.members_["sparse"]
-                line = {
-                    "set": name, "n": n, "replication": r, "regression": int(task == "regression"),
-                    "target": loss(dense, new, truth, classes),
-                    "source": loss(sparse, new, truth, classes),
-                    "mix": loss(mixed, new, truth, classes),
-                    "weight": mixed.weights_["sparse"],
-                }  # fmt: skip
-                for w in GRID:
-                    mixed.coef_ = w * sparse.coef_ + (1 - w) * dense.coef_
-                    mixed.intercept_ = w * sparse.intercept_ + (1 - w) * dense.intercept_
-                    line[f"w{w:.3f}"] = f"{loss(mixed, new, truth, classes):.6g}"
-                    line[f"v{w:.3f}"] = f"{risk([1 - w, w]):.6g}"
-                append(MEMBERS, line)
-
-
-def posterior(risks, n, regression, *, log=False, against=np.inf, temperature=1.0):
-    """Return the posterior mean of the weight whose out-of-fold losses on GRID are ``risks``."""
-    v = (np.arange(400) + 0.5) / 400
-    risk = np.interp(v, GRID, risks)
-    if log:
-        exponent = -n / (2 if regression else 1) * np.log(np.maximum(risk, 1e-12))
-    else:
-        exponent = -temperature * n * risk / (2 * min(risks) if regression else 1)
-    exponent = exponent + n / against * np.log(1 - v)
-    p = np.exp(exponent - exponent.max())
-    return float(v @ p / p.sum())
-
-
-def exponential(risks, n, regression, *, temperature=1.0, least=0.0):
-    """Return the weight proportional to e^(-n L) that one of two models has."""
-    unit = 2 * min(risks[0], risks[-1]) if regression else 1.0
-    excess = np.clip(temperature * n * (risks[-1] - risks[0]) / unit, -700, 700)
-    return least + (1 - 2 * least) / (1 + np.exp(excess))
-
-
-#: Rules for the weight of the source (of the sparse member), from the losses out of fold.
-WEIGHTS = {
-    "e^(-nL)": exponential,
-    "e^(-nL), at least .02": partial(exponential, least=0.02),
-    "e^(-nL/2)": partial(exponential, temperature=0.5),
-    "the better one": lambda risks, n, regression: float(risks[-1] < risks[0]),
-    "least L(v)": lambda risks, n, regression: float(GRID[int(np.argmin(risks))]),
-    "posterior mean": posterior,
-    "posterior mean, L^-n": partial(posterior, log=True),
-    "posterior mean, e^(-nL/2)": partial(posterior, temperature=0.5),
-    "posterior mean, prior n/50": partial(posterior, against=50),
-    "posterior mean, prior n/25": partial(posterior, against=25),
-    "posterior mean, prior n/10": partial(posterior, against=10),
-}
-
-
-def with_rules(path):
-    """Return the rows of a file with the test loss of every rule for the weight."""
-    table = pd.read_csv(path)
-    tests = table[[f"w{w:.3f}" for w in GRID]].to_numpy()
-    risks = table[[f"v{w:.3f}" for w in GRID]].to_numpy()
-    columns = {}
-    for name, rule in WEIGHTS.items():
-        chosen = [rule(*each) for each in zip(risks, table.n, table.regression, strict=True)]
-        columns[name] = [np.interp(w, GRID, t) for w, t in zip(chosen, tests, strict=True)]
-    return pd.concat([table, pd.DataFrame(columns)], axis=1)
+RULES = ("mix", "former", "no prior", "e^(-nL/10)", "e^(-nL)", "better one", "other")
 
 
 def cells(*values):
     """Return a line of a table."""
-    shown = [each if isinstance(each, str) else f"{each:.3f}" for each in values]
-    return "| " + " | ".join(shown) + " |"
+    return "| " + " | ".join(v if isinstance(v, str) else f"{v:.3f}" for v in values) + " |"
 
 
 def report():
     """Return the tables of reports/mix.md."""
-    table = with_rules(SOURCES)
-    means = table.groupby(["set", "n"]).mean(numeric_only=True)
-    lines = ["| over target-only | 10 | 20 | 50 | 100 | largest | over pooling | 20 | 50 | 100 |",
-             "|---|---|---|---|---|---|---|---|---|---|"]  # fmt: skip
-    both = table.dropna(subset=["pooled"]).groupby(["set", "n"]).mean(numeric_only=True)
-    for name in ("mix", "source", *WEIGHTS):
-        ratio = means[name] / means.target
-        over = (both[name] / both.pooled).groupby("n").mean()
-        lines.append(cells(name, *ratio.groupby("n").mean(), ratio.max(), *over))
-    lines += ["", "| set | n | mix | source | pooled | weight of the source |",
-              "|---|---|---|---|---|---|"]  # fmt: skip
-    for (name, n), row in means.iterrows():
-        ratios = [row[each] / row.target for each in ("mix", "source")]
-        pool = both.pooled.get((name, n), np.nan) / both.target.get((name, n), np.nan)
-        lines.append(cells(name, str(n), *ratios, pool, row.weight))
-    table = with_rules(MEMBERS)
+    table = pd.read_csv(RESULTS)
+    lines = [
+        "| half | over target-only | 10 | 20 | 50 | 100 | largest from 50 | over pooling: 10 | 20 "
+        "| 50 | 100 |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    some = table[table.part == "sources"]
+    for half in ("design", "held-out"):
+        part = some[some.half == half]
+        means = part.groupby(["set", "task", "n"]).mean(numeric_only=True)
+        both = part.dropna(subset=["pooled"]).groupby(["set", "task", "n"]).mean(numeric_only=True)
+        for name in (*RULES, "pooled"):
+            ratio = (means if name != "pooled" else both).eval(f"`{name}` / first")
+            over = both.eval(f"`{name}` / pooled").groupby("n").mean()
+            largest = ratio[ratio.index.get_level_values("n") >= 50].max()
+            shown = {"other": "source"}.get(name, name)
+            lines.append(cells(half, shown, *ratio.groupby("n").mean(), largest, *over))
     lines += [
         "",
-        "| dense and sparse over dense | log-loss 50 | 150 | worse / better / of | "
-        "squared error 50 | 150 | worse / better / of |",
-        "|---|---|---|---|---|---|---|",
+        "| half | over the dense model | log-loss 50 | 150 | largest | worse / better / of "
+        "| squared error 50 | 150 | largest | worse / better / of |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
-    for name in ("mix", "source", *list(WEIGHTS)[:8]):
-        line = [name if name != "source" else "sparse alone"]
-        for regression in (0, 1):
-            some = table[table.regression == regression]
-            if some.empty:
-                line += ["", "", ""]
-                continue
-            groups = some.groupby(["set", "n"])
-            ratio = (groups[name].mean() / groups.target.mean()).groupby("n").mean()
-            gap = some[name] - some.target
-            parts = gap.groupby([some.set, some.n])
-            t = parts.mean() / np.maximum(parts.std() / np.sqrt(parts.count()), 1e-12)
-            line += [*ratio, f"{(t > 2).sum()} / {(t < -2).sum()} / {len(t)}"]
-        lines.append(cells(*line))
+    some = table[table.part == "members"]
+    for half in ("design", "held-out"):
+        for name in RULES:
+            line = [half, {"other": "sparse alone"}.get(name, name)]
+            for task in ("classification", "regression"):
+                groups = some[(some.half == half) & (some.task == task)].groupby(["set", "n"])
+                means = groups.mean(numeric_only=True)
+                ratio = means[name] / means["first"]
+                gap = groups.apply(lambda g, name=name: g[name] - g["first"], include_groups=False)
+                parts = gap.groupby(level=["set", "n"])
+                t = parts.mean() / np.maximum(parts.std() / np.sqrt(parts.count()), 1e-12)
+                line += [*ratio.groupby("n").mean(), ratio.max(),
+                         f"{(t > 2).sum()} / {(t < -2).sum()} / {len(t)}"]  # fmt: skip
+            lines.append(cells(*line))
     return "\n".join(lines) + "\n"
 
 
 def main():
-    """Run the studies, or write the report from their rows."""
+    """Run the studies, or print the tables of the report."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--replications", type=int, default=8)
-    parser.add_argument("--part", choices=("sources", "members"))
+    parser.add_argument("--draws", type=int, default=3)
+    parser.add_argument("--part", choices=tuple(SIZES))
     parser.add_argument("--report", action="store_true")
     asked = parser.parse_args()
     warnings.simplefilter("ignore")
     if asked.report:
         print(report())
         return
-    if asked.part != "members":
-        study_sources(os.environ["OTDRO_DATA"], asked.replications)
-    if asked.part != "sources":
-        study_members(asked.replications)
+    for part in SIZES if asked.part is None else [asked.part]:
+        study(part, asked.draws)
 
 
 if __name__ == "__main__":

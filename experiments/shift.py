@@ -7,6 +7,7 @@ where environments are in order of time, the models are fitted to the past and m
     python experiments/shift.py [--sets heart4,elec2] [--rows 150] [--splits 2] [--only-ours]
 
 One line per fit is appended to experiments/results/shift.csv; --report prints the tables.
+--held-out fits 600 rows of each held-out set of held_out.py, and tests on another environment.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import csv
 import warnings
 from pathlib import Path
 
+import held_out
 import numpy as np
 import pandas as pd
 import sources
@@ -35,6 +37,7 @@ MADE = (
     "effects 1 0", "effects 1 1", "subjects 0", "subjects 1", "subjects 2",
 )  # fmt: skip
 OUT = Path("experiments/results/shift.csv")
+HELD_OUT = Path("experiments/results/shift_held_out.csv")
 #: Ours with each kind of folds, and the penalty of scikit-learn with each.
 METHODS = ("groups", "rows", "worst", "L2 groups", "L2 rows")
 #: What is left of a method where the training rows are of one environment only.
@@ -121,6 +124,31 @@ def losses(name, forward, scale, rows, splits, methods):
                     csv.writer(file).writerow(line)
 
 
+def study_held_out(draws=3):
+    """Write one line per held-out set, draw and method."""
+    lines = ["set,draw,test,method,loss"]
+    for task, text in held_out.ENVIRONMENTS.items():
+        for line in text.strip().splitlines():
+            name = line.split()[0]
+            if not held_out.held_out(name):
+                continue
+            X, y, env = held_out.prepared(line, task, environments=True)
+            names, counts = np.unique(env, return_counts=True)
+            for draw in range(draws):
+                rng = np.random.default_rng([draw, 11])
+                test, *train = rng.permutation(names[counts >= 40])[:9]
+                a = sampled(env, train, 600 // len(train), rng)
+                b = sampled(env, [test], 3000, rng)
+                scaling = scaler("standard").fit(X[a])
+                mean, unit = (y[a].mean(), y[a].std()) if task == "regression" else (0.0, 1.0)
+                for method in ("rows", "groups", "worst"):
+                    Z, target = scaling.transform(X[a]), (y[a] - mean) / unit
+                    model = fitted(method, task, Z, target, env[a])
+                    value = test_loss(model, task, scaling.transform(X[b]), (y[b] - mean) / unit)
+                    lines.append(f"{name},{draw},{test},{method},{value:.6g}")
+    HELD_OUT.write_text("\n".join(lines) + "\n")
+
+
 def tables():
     """Return mean loss (of the worst round) by line and method, and the ratios to folds of rows."""
     table = pd.read_csv(OUT, names=("set", "scaling", "forward", "test", "seed", "method", "loss"))
@@ -143,11 +171,15 @@ def main():
     parser.add_argument("--scalings", default="standard,asinh")
     parser.add_argument("--only-ours", action="store_true")
     parser.add_argument("--report", action="store_true")
+    parser.add_argument("--held-out", action="store_true")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     if options.report:
         for table in tables():
             print(table.round(3).to_string())
+        return
+    if options.held_out:
+        study_held_out()
         return
     methods = METHODS[:3] if options.only_ours else METHODS
     for name in options.sets.split(","):

@@ -426,7 +426,7 @@ def test_a_saved_model_is_a_source(hospital, capsys):
     done(capsys, "predict", "mix.skops", "test.csv", "--out", "p.csv")
     assert (pd.read_csv("p.csv").prediction == test.y).mean() > 0.68
     out = " ".join(done(capsys, *MIX, "--source", "old.skops", "--report", "r.html").out.split())
-    assert "average of source" in out
+    assert "average of otdro" in out
     for command in (["predict", "mix.skops", "large.csv"], ["audit", "mix.skops", "large.csv"]):
         extra = ["--target", "y"] if command[0] == "audit" else ["--out", "p.csv"]
         done(capsys, *command, *extra)

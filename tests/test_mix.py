@@ -42,7 +42,7 @@ def test_the_model_is_the_weighted_mean_of_its_parts():
 def posterior_mean(risk, n):
     """Return the mean weight of a source beside one member, by quadrature of e^(-n risk) prior."""
     v = (np.arange(2_000) + 0.5) / 2_000
-    log_p = -n * np.array([risk(each) for each in v]) + n / 25 * np.log(1 - v)
+    log_p = -n * np.array([risk(each) for each in v]) + np.sqrt(n) / 5 * np.log(1 - v)
     p = np.exp(log_p - log_p.max())
     return v @ p / p.sum()
 
@@ -113,6 +113,30 @@ def test_a_misleading_source_loses_its_weight_with_more_rows():
     shares = [each["source"] for each in weights]
     assert shares[0] > shares[1] > shares[2]
     assert shares[2] < 0.03
+
+
+def test_the_first_of_equal_members_has_the_larger_weight():
+    model = MixClassifier([("one", FAST[0]), ("two", FAST[0])]).fit(X, Y)
+    # v^(a) has the mean (a + 1)/(a + 2)
+    a = np.sqrt(30) / 5
+    assert model.weights_["one"] == pytest.approx((a + 1) / (a + 2), abs=0.01)
+
+
+def test_a_worse_first_member_loses_its_weight_with_more_rows():
+    rng = np.random.default_rng(5)
+    rows = rng.standard_normal((1_000, 3))
+    y = rows @ BETA + rng.logistic(size=1_000) > 0
+    members = [DROClassifier(cost="euclidean", delta=delta) for delta in (0.2, 0.01)]
+    shares = [
+        next(iter(MixClassifier(members).fit(rows[:n], y[:n]).weights_.values()))
+        for n in (100, 1_000)
+    ]
+    assert shares[1] < shares[0] / 2
+
+
+def test_a_source_without_slopes_is_the_share_of_positives():
+    model = only_source(MixClassifier, (np.zeros(3), 4.0), X, Y)
+    assert model.predict_proba(X)[:, 1] == pytest.approx((Y == "yes").mean(), abs=1e-9)
 
 
 def only_source(kind, source, X, y):

@@ -4,12 +4,12 @@ Members (fits to the n rows) and sources (given slopes, intercept refitted) have
 :math:`\beta_j`, intercepts :math:`b_j` and out-of-fold scores on the same folds. The average is
 :math:`\beta = \sum_j w_j \beta_j,\ b = \sum_j w_j b_j` with the posterior mean of the weights,
 
-.. math:: w = \int v\, p(v)\, dv \Big/ \int p(v)\, dv,\qquad
-          p(v) = e^{-n L(v)} \Big(\sum_{\text{members}} v_j\Big)^{n/25}
+.. math:: w = \int v\, p(v)\, dv \Big/ \int p(v)\, dv,\qquad p(v) = e^{-n L(v)} v_1^{\sqrt n/5}
 
 over the simplex. L(v) is the mean out-of-fold loss of the model with weights v; for the squared
 loss it is divided by twice its least value, the Gaussian likelihood at the variance of the best
-model. The second factor is the prior: the more rows, the less a source is trusted without proof.
+model. The second factor is the prior for the first member: n L differs by chance in proportion to
+the root of n, so that the others need as much proof.
 The worst-case risk is convex in :math:`(\beta, b)`, so that of the average is at most the average
 of those of the models.
 """
@@ -26,6 +26,7 @@ from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from scipy.optimize import brentq, minimize
 from scipy.special import logit
+from scipy.stats.qmc import Sobol
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, RegressorMixin, clone
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
@@ -48,11 +49,16 @@ Array = NDArray[Any]
 
 #: The joint weight of all sources below which ``message_`` says that the rows speak against them.
 LITTLE_WEIGHT = 0.05
-#: Draws from the simplex by which its integrals are taken.
-DRAWS = 400
-#: Rows that count as one observation against sources: rows of one environment are alike, so that
-#: folds praise a misleading source by chance (`experiments/reports/mix.md`).
-ROWS_AGAINST_SOURCES = 25
+#: What a member must do, for the sentence that refuses another.
+NEEDED = {
+    "classification": "gives probabilities, such as DROClassifier() or LogisticRegressionCV(), "
+    "with more than two classes as a softmax model",
+    "regression": "fits means by the squared loss, such as DRORegressor() or RidgeCV()",
+}
+#: Points of the simplex by which its integrals are taken, a power of 2.
+POINTS = 128
+#: The exponent of the prior for the first member at n = 1 (`experiments/reports/mix.md`).
+PRIOR = 0.2
 
 
 def scores_of(model: Array, X: Any) -> Array:
@@ -113,16 +119,14 @@ def best_shift(loss: Loss, scores: Array, y: Array, weights: Array) -> Array:
         return np.array([weights @ (y - scores[:, 0])])
     if loss.outputs == 1:
         z, share = scores[:, 0], float(weights @ (y > 0))
-        # at the ends every probability is at most, or at least, the share of positives
-        low, high = logit(share) - z.max(), logit(share) - z.min()
+        # at the ends every probability is below, or above, the share of positives
+        low, high = logit(share) - z.max() - 1, logit(share) - z.min() + 1
 
         def excess(b: float) -> float:
             return float(weights @ loss.derivative(z + b, y))
 
         # bisection where the scores are steep: 2^-200 of any interval is below xtol
-        return np.array(
-            [low if low == high else brentq(excess, low, high, xtol=1e-12, maxiter=1_000)]
-        )
+        return np.array([brentq(excess, low, high, xtol=1e-12, maxiter=1_000)])
 
     def risk(b: Array) -> tuple[float, Array]:
         z = scores + b
@@ -133,19 +137,18 @@ def best_shift(loss: Loss, scores: Array, y: Array, weights: Array) -> Array:
     return np.asarray(solution.x - solution.x.mean())
 
 
-def mixing_weights(rows: TrainingRows, scores: Array, sources: int, n: float) -> Array:
+def mixing_weights(rows: TrainingRows, scores: Array, n: float) -> Array:
     """Return the posterior mean of the weights (J,) from the out-of-fold scores (J, E, K).
 
-    The first models are the ``sources``; n is the effective number of rows.
+    The first model is the one that the prior is for; n is the effective number of rows.
     """
-    draws = np.random.default_rng(0).dirichlet(np.ones(len(scores)), DRAWS)
-    risks = [rows.share @ rows.losses(np.tensordot(v, scores, axes=1)) for v in draws]
-    unit = 2 * min(risks) if rows.loss.task == "regression" else 1.0
-    tiny = np.finfo(float).tiny
-    prior = np.log(np.maximum(draws[:, sources:].sum(axis=1), tiny)) / ROWS_AGAINST_SOURCES
-    log_p = n * (prior - np.array(risks) / max(unit, tiny))
+    cuts = np.sort(Sobol(len(scores) - 1, scramble=False).random(POINTS), axis=1)
+    points = np.diff(cuts + 0.5 / POINTS, prepend=0.0, append=1.0)
+    risks = np.array([rows.share @ rows.losses(np.tensordot(v, scores, axes=1)) for v in points])
+    unit = 2 * risks.min() if rows.loss.task == "regression" else 1.0
+    log_p = PRIOR * np.sqrt(n) * np.log(points[:, 0]) - n * risks / max(unit, np.finfo(float).tiny)
     p = np.exp(log_p - log_p.max())
-    return np.asarray(p @ draws / p.sum())
+    return np.asarray(p @ points / p.sum())
 
 
 class _Mix(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
@@ -190,24 +193,24 @@ class _Mix(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             delattr(self, attribute)
         members, sources = self._named_models()
         rows = self._training_rows(X, y, sample_weight, groups)
-        models, scores = {}, {}
-        for name, source in sources.items():
-            published = self._read_source(name, source, rows)
-            models[name] = rows.refitted(published)
-            scores[name] = rows.out_of_fold([rows.refitted(published, a) for a, _ in rows.folds])
+        slopes = [self._read_source(name, source, rows) for name, source in sources.items()]
         beside = {"sample_weight": sample_weight, "groups": groups}
         fitted = Parallel(n_jobs=self.n_jobs)(
             delayed(self._fitted)(name, member, X, y, rows, beside)
             for name, member in members.items()
         )
-        self.members_ = {}
-        for name, (member, linear, out_of_fold) in zip(members, fitted, strict=True):
-            self.members_[name], models[name], scores[name] = member, linear, out_of_fold
-        self.losses_ = {name: float(rows.share @ rows.losses(z)) for name, z in scores.items()}
-        best = min(self.losses_, key=lambda name: self.losses_[name])
-        n = rows.effective_number(rows.losses(scores[best]))
-        shares = mixing_weights(rows, np.stack(list(scores.values())), len(sources), n)
-        self.weights_ = dict(zip(models, shares.tolist(), strict=True))
+        self.members_ = {name: model for name, (model, _, _) in zip(members, fitted, strict=True)}
+        models = [linear for _, linear, _ in fitted] + [rows.refitted(each) for each in slopes]
+        scores = [out_of_fold for _, _, out_of_fold in fitted]
+        for each in slopes:
+            scores.append(rows.out_of_fold([rows.refitted(each, a) for a, _ in rows.folds]))
+        losses = [rows.losses(z) for z in scores]
+        risks = [float(rows.share @ loss) for loss in losses]
+        n = rows.effective_number(losses[int(np.argmin(risks))])
+        names = [*members, *sources]
+        self.losses_ = dict(zip(names, risks, strict=True))
+        weights = mixing_weights(rows, np.stack(scores), n)
+        self.weights_ = dict(zip(names, weights.tolist(), strict=True))
         self._store(models, rows, set(sources))
         return self
 
@@ -343,12 +346,7 @@ class _Mix(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         several = rows.loss.outputs > 1
         fits = linear.joint if several else isinstance(rows.loss, type(linear.loss))
         if member and not (fits and (linear.classes is None or hasattr(model, "predict_proba"))):
-            needed = "fits means by the squared loss, such as DRORegressor() or RidgeCV()"
-            if several:
-                needed = "is a softmax model, such as DROClassifier() at order 1"
-            elif linear.classes is not None:
-                needed = "gives probabilities, such as DROClassifier() or LogisticRegressionCV()"
-            raise ValueError(f"{what} cannot be averaged: give one that {needed}.")
+            raise ValueError(f"{what} cannot be averaged: give one that {NEEDED[self._task]}.")
         array = np.column_stack([linear.coef, linear.intercept])
         if linear.classes is None:
             return array
@@ -361,10 +359,10 @@ class _Mix(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         array = array[[given.index(label) for label in known]]
         return array if several else array[1:] - array[:1]
 
-    def _store(self, models: dict[str, Array], rows: TrainingRows, sources: set[str]) -> None:
+    def _store(self, models: list[Array], rows: TrainingRows, sources: set[str]) -> None:
         """Store the average of the models, its worst case and the sentence on the weights."""
         shares = list(self.weights_.values())
-        average = np.tensordot(shares, list(models.values()), axes=1)
+        average = np.tensordot(shares, models, axes=1)
         self.loss_ = rows.loss
         lines = average if self._task == "classification" else average[0]
         self.coef_, self.intercept_ = lines[..., :-1], lines[..., -1]
@@ -380,8 +378,7 @@ class _Mix(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
                 return robust_risk_of(problem, lines[..., :-1], lines[..., -1])
 
             self.robust_risk_ = risk(average)
-            risks = [risk(model) for model in models.values()]
-            self.robust_risk_bound_ = float(np.dot(shares, risks))
+            self.robust_risk_bound_ = float(np.dot(shares, [risk(model) for model in models]))
         published = sum(share for name, share in self.weights_.items() if name in sources)
         self.message_ = _weights_in_words(self.weights_, sources)
         if sources and published < LITTLE_WEIGHT:
@@ -411,7 +408,8 @@ class MixClassifier(ClassifierMixin, _Mix):  # type: ignore[misc]
     ----------
     members : list of estimators or (name, estimator) pairs, default=None
         Linear classifiers with probabilities, fitted to the same rows; with more than two classes
-        softmax models. None: one ``DROClassifier()``.
+        softmax models. The first is the one that the others must beat. None: one
+        ``DROClassifier()``.
     sources : list of fitted models or pairs, default=()
         Published models: fitted linear models or pipelines with affine steps, pairs
         ``(coef, intercept)`` of numbers, or pairs ``(name, model)``. They are in the units of X
@@ -486,7 +484,8 @@ class MixRegressor(RegressorMixin, _Mix):  # type: ignore[misc]
     Parameters
     ----------
     members : list of estimators or (name, estimator) pairs, default=None
-        Linear models of the squared loss, fitted to the same rows. None: one ``DRORegressor()``.
+        Linear models of the squared loss, fitted to the same rows. The first is the one that the
+        others must beat. None: one ``DRORegressor()``.
     sources : list of fitted models or pairs, default=()
         Published models: fitted linear models or pipelines with affine steps, pairs
         ``(coef, intercept)`` of numbers, or pairs ``(name, model)``, in the units of X and y; the
