@@ -318,3 +318,26 @@ def test_refuses_what_it_cannot_solve(loss, order, word):
     X, y = sample("tall", loss)
     with pytest.raises(ValueError, match=word):
         solve(problem_of(X, y, loss, Norm(2), 0.1, order))
+
+
+#: 13 rows of 10 whole numbers, and their targets.
+WHOLE = np.array([
+    [1, -1, 1, 0, 0, 0, 0, -1, 1, -1], [1, 1, 1, 0, -1, 0, 0, 2, 1, 1],
+    [0, 1, 1, 0, -2, -1, -2, 1, -2, 0], [2, 0, 1, 1, 0, 1, 0, 1, -1, -1],
+    [0, 0, 0, 0, 0, 2, 1, -1, 1, -1], [1, -1, 1, 0, 1, 0, 0, 0, 0, 1],
+    [1, 1, -1, 0, 0, 2, 1, 0, 0, -3], [0, -2, 0, 1, 0, -1, -1, 1, -1, 0],
+    [-1, 1, 1, 0, -2, 1, -1, -2, -1, 2], [0, 1, 1, 0, 0, 0, -1, 0, 0, 0],
+    [0, 0, 1, -1, 0, 0, -1, 0, 1, -1], [1, 1, 0, 2, 0, -2, 0, 1, -2, 0],
+    [1, 0, 1, 0, -1, 0, 1, 1, 1, 0],
+], dtype=float)  # fmt: skip
+TARGETS = np.array([-2.0, 1, 0, 1, 0, -1, 2, -1, -1, 0, -2, 3, 0])
+
+
+@pytest.mark.parametrize("delta", [9.3e-4, 9.447816868937677e-4, 9.6e-4])
+def test_a_root_that_nearly_vanishes_does_not_throw_the_iterates_off(delta):
+    """A Newton step raised the mean product four thousandfold, and no later one recovered."""
+    ball = Ball(Norm(np.inf), delta, 2, target_cost=0.2860516191131167)
+    problem = Problem(WHOLE, TARGETS, np.full(13, 1 / 13), Squared(), ball, False)
+    found = solve(problem, tol=1e-6, max_iter=1000)
+    assert found.converged
+    assert found.gap <= 1e-6 * problem.constant[1]

@@ -21,8 +21,8 @@ from .multiplier import least as least
 from .multiplier import least_finite as least_finite
 from .multiplier import pair_norms as pair_norms
 from .multiplier import pair_risk as pair_risk
+from .multiplier import place_masses as place_masses
 from .multiplier import present_classes as present_classes
-from .multiplier import priced_pair_risk as priced_pair_risk
 from .multiplier import priced_risk as priced_risk
 from .multiplier import priced_tangent as priced_tangent
 from .multiplier import require_lipschitz as require_lipschitz

@@ -21,9 +21,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import as_index, beside, class_masses, column_sums, namespace
+from ..arrays import as_float, beside, class_masses, column_sums, namespace, numbers
 from ..costs import Cost
-from ..losses import Loss, Softmax
+from ..losses import Loss
 from ..problem import Ball, Problem
 
 Array = NDArray[Any]
@@ -212,6 +212,55 @@ def require_lipschitz(loss: Loss) -> None:
             f"order=1 needs a Lipschitz loss; {type(loss).__name__} is not, so its worst-case "
             "risk is infinite. Use order=2."
         )
+
+
+def place_masses(loss: Array, price: Array, weights: Array, delta: float) -> Array:
+    r"""Return the masses (k, n) on given places of the largest mean loss within the budget,
+
+    .. math:: \max_{m \ge 0} \sum_{ik} m_{ik}\,\ell_{ik}\quad\text{s.t.}\quad
+              \sum_k m_{ik} = \pi_i,\ \sum_{ik} m_{ik}\,c_{ik} \le \delta .
+
+    At a multiplier each row goes to its place of largest loss less price; on either side of the
+    best one the rows that differ are tied, and all share their mass so that delta is spent.
+    """
+    xp = namespace(loss)
+    price = price + 0.0 * weights
+    # a place of infinite price is none
+    within = xp.isfinite(price)
+    loss, price = xp.where(within, loss, -np.inf), xp.where(within, price, 0.0)
+    count = numbers(len(loss), loss)[:, None]
+
+    def at(lam: float) -> tuple[Array, float, float]:
+        """Return the masses at a multiplier, their mean loss and their mean price."""
+        gain = loss - lam * price
+        # of equal gains the cheapest
+        price_of_best = xp.where(gain == xp.max(gain, axis=0), price, np.inf)
+        mass = as_float(count == xp.argmin(price_of_best, axis=0)) * weights
+        held = mass > 0
+        reached, spent = (float(xp.sum(mass * xp.where(held, v, 0.0))) for v in (loss, price))
+        return mass, reached, spent
+
+    dear = at(0.0)
+    if dear[2] <= delta:
+        return dear[0]
+    finite = loss[xp.isfinite(loss)]
+    cheap = at(min(float(xp.max(finite) - xp.min(finite)) / max(delta, TINY), 1 / TINY))
+    for _ in range(STEPS):
+        if cheap[2] >= delta or dear[2] <= cheap[2]:
+            return cheap[0]
+        # the mean loss as a function of the mean price is concave: along its chord
+        lam = (dear[1] - cheap[1]) / (dear[2] - cheap[2])
+        middle = at(lam)
+        level = cheap[1] - lam * cheap[2]
+        if middle[1] - lam * middle[2] <= level + ROUNDING * abs(level):
+            break
+        if middle[2] > delta:
+            dear = middle
+        else:
+            cheap = middle
+    share = (delta - cheap[2]) / (dear[2] - cheap[2])
+    mass: Array = share * dear[0] + (1 - share) * cheap[0]
+    return mass
 
 
 def rooted(plain: float, w: float, delta: float, kappa: float) -> Dual:
@@ -424,21 +473,4 @@ def pair_risk(problem: Problem, coef: Array, z: Array) -> Dual:
     """Return the worst-case risk of the softmax model with these coefficients and scores (n, K)."""
     ball, weights = problem.ball, problem.weights
     norm = steepest_pair(ball.cost, coef, present_classes(problem)).norm
-    if np.isfinite(ball.label_cost):
-        labels = as_index(problem.y)
-        return priced_pair_risk(z, labels, weights, norm, ball.delta, ball.label_cost)
     return Dual(float(weights @ problem.loss.value(z, problem.y)) + ball.delta * norm, norm)
-
-
-def priced_pair_risk(
-    z: Array, labels: Array, weights: Array, norm: float, delta: float, kappa: float
-) -> Dual:
-    """Return the worst-case risk of scores (n, K) where labels change at the price kappa.
-
-    min over t >= norm of delta t + E max(l(z, y), max_j l(z, j) - kappa t): a row of label y gains
-    z_y - min z by a change.
-    """
-    gain = z[np.arange(len(z)), labels] - z.min(axis=1)
-    plain = float(weights @ Softmax(z.shape[1]).value(z, labels))
-    rise = least_price(gain, weights, norm, delta, kappa)
-    return Dual(plain + rise.risk, rise.multiplier)

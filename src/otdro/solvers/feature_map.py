@@ -140,7 +140,10 @@ def _by_newton(
 def _by_slopes(
     rows: DualRows, B: Array, loss: PiecewiseQuadratic, base: float, tol: float, max_iter: int
 ) -> Solution:
-    """Return the solution on centred rows of a piecewise quadratic loss."""
+    """Return the model of the least worst-case risk found, with the best bound below.
+
+    Rows are centred, the loss is piecewise quadratic.
+    """
     program = SlopeProgram(
         X=rows.design.dense(),
         y=rows.y,
@@ -151,17 +154,36 @@ def _by_slopes(
         fit_intercept=rows.fit_intercept,
     )
     target = tol * base
-    model = solve_slopes(program, base, target, max_iter)
-    gap = max(model.dual.risk - model.lower, 0.0)
+    point = program.start()
+    # two barriers a row and that of the budget: together they weigh as much as the objective
+    mu = base / (2 * len(program.c) + program.heavy)
+    coef, intercept, dual = np.zeros(rows.design.d), 0.0, Dual(np.inf, 0.0)
+    lower, n_iter = 0.0, 0
+    while n_iter < max_iter:
+        for _ in range(CENTERING):
+            step = program.newton(point, mu)
+            n_iter += 1
+            new = program.moved(point, step, mu)
+            point = point if new is None else new
+            if new is None or step.decrement < CENTRED:
+                break
+        lower = max(lower, program.value(point))
+        risk = program.worst_risk(step.coef, step.intercept)
+        if risk.risk < dual.risk:
+            coef, intercept, dual = step.coef, step.intercept, risk
+        if new is None or dual.risk - lower <= AIM * target:
+            break
+        mu *= LESS
+    gap = max(dual.risk - lower, 0.0)
     return Solution(
-        coef=model.coef,
-        intercept=model.intercept,
-        multiplier=model.dual.multiplier,
-        objective=model.dual.risk,
+        coef=coef,
+        intercept=intercept,
+        multiplier=dual.multiplier,
+        objective=dual.risk,
         gap=gap,
-        n_iter=model.n_iter,
+        n_iter=n_iter,
         converged=gap <= target,
-        message="linearised feature map: " + verdict(gap, target, model.n_iter),
+        message="linearised feature map: " + verdict(gap, target, n_iter),
     )
 
 
@@ -181,17 +203,6 @@ class DualPoint:
     u: Array
     room: float
     triangle: Array
-
-
-@dataclass(frozen=True, eq=False)
-class DualModel:
-    """A model with its worst-case risk, and the bound below every model's that came with it."""
-
-    coef: Array
-    intercept: float
-    dual: Dual
-    lower: float
-    n_iter: int
 
 
 class NewtonStep(NamedTuple):
@@ -395,29 +406,3 @@ class SlopeProgram:
         w = np.sqrt(np.maximum((self.B @ coef) @ coef, 0.0))
         least = best_multiplier(z, self.y, self.weights, self.loss, w, self.delta)
         return Dual(least.value, least.lam)
-
-
-def solve_slopes(program: SlopeProgram, base: float, target: float, max_iter: int) -> DualModel:
-    """Return the model of the least worst-case risk found, with the best bound below."""
-    point = program.start()
-    # two barriers a row and that of the budget: together they weigh as much as the objective
-    mu = base / (2 * len(program.c) + program.heavy)
-    best: DualModel | None = None
-    lower, n_iter = 0.0, 0
-    while n_iter < max_iter:
-        for _ in range(CENTERING):
-            step = program.newton(point, mu)
-            n_iter += 1
-            new = program.moved(point, step, mu)
-            point = point if new is None else new
-            if new is None or step.decrement < CENTRED:
-                break
-        lower = max(lower, program.value(point))
-        risk = program.worst_risk(step.coef, step.intercept)
-        if best is None or risk.risk < best.dual.risk:
-            best = DualModel(step.coef, step.intercept, risk, lower, n_iter)
-        if new is None or best.dual.risk - lower <= AIM * target:
-            break
-        mu *= LESS
-    assert best is not None
-    return replace(best, lower=lower, n_iter=n_iter)

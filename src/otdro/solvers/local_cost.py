@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from ..costs import Cost
 from ..design import Design
-from ..duality import Tangent, first_multiplier, least, least_finite
+from ..duality import Tangent, best_multiplier, first_multiplier, least, place_masses
 from ..losses import Loss
 from ..problem import Ball, Problem
 from .predictor_corrector import TINY
@@ -50,6 +50,8 @@ STEPS = 200
 SEARCHES = 4
 #: Prices that count, relative to delta: gains are differences of losses and prices.
 FAR_PRICE = 1e9
+#: How far from the best multiplier the inner maxima are taken too, relative to it.
+NEARBY = 1e-6
 #: What the places may reach less than the dual, relative to it, for a supremum that is attained,
 #: and what a search must add to count.
 ATTAINED = 1e-8
@@ -257,8 +259,8 @@ def _second_differences(cost: Cost, X: Array, order: int, steps: Array) -> Array
 class LocalWorst:
     """The worst-case ``risk`` found, its ``multiplier``, an ``upper`` bound (inf: none is known).
 
-    ``points`` of shape (n, k, d) are the places of the rows, the row first, with ``loss`` and
-    ``price`` of shape (n, k); the risk is the largest over masses on them within the budget.
+    ``points`` of shape (n, k, d) are the places of the rows, the row first, with ``loss``,
+    ``price`` and ``mass`` of shape (n, k), the best masses within the budget.
     """
 
     risk: float
@@ -267,6 +269,7 @@ class LocalWorst:
     points: Array
     loss: Array
     price: Array
+    mass: Array
 
 
 def worst_risk(
@@ -286,7 +289,8 @@ def worst_risk(
         # nothing may move, or no move changes a score
         loss = problem.loss.value(rows.X @ coef + intercept, problem.y)
         risk = float(problem.weights @ loss)
-        return LocalWorst(risk, 0.0, risk, rows.X[:, None], loss[:, None], np.zeros((len(loss), 1)))
+        mass = problem.weights[:, None]
+        return LocalWorst(risk, 0.0, risk, rows.X[:, None], loss[:, None], 0.0 * mass, mass)
     if problem.ball.cost.linearised:
         return _worst_linearised(problem, rows, coef, intercept, start)
     search = PlaceSearch(problem, rows, coef, intercept)
@@ -358,26 +362,27 @@ class PlaceSearch:
         z = points @ self.beta + self.b
         loss = self.rows.loss.value(z, np.broadcast_to(self.rows.y[:, None], z.shape))
         price = np.stack([self.rows.price(U) for U in near], axis=1)
-        best = _over_places(self.weights, self.delta, loss, price, dual)
-        return LocalWorst(best.value, best.lam, np.inf, points, loss, price)
+        return _over_places(self.weights, self.delta, points, loss, price, dual, np.inf)
 
 
-def _over_places(weights: Array, delta: float, loss: Array, price: Array, dual: Tangent) -> Tangent:
-    """Return the dual over places with ``loss`` and ``price`` (n, k) at the best lam.
+def _over_places(
+    weights: Array,
+    delta: float,
+    points: Array,
+    loss: Array,
+    price: Array,
+    dual: Tangent,
+    upper: float,
+) -> LocalWorst:
+    """Return the best masses on places with ``loss`` and ``price`` (n, k).
 
     Where the supremum is not attained, as mass would go ever farther, the ``dual`` at the best lam
-    of all places is above what these reach, and is returned.
+    of all places is above what these reach, and is the risk.
     """
-    each = np.arange(len(loss))
-
-    def tangent(lam: float) -> Tangent:
-        gain = loss - lam * price
-        best = gain.argmax(axis=1)
-        value = lam * delta + float(weights @ gain[each, best])
-        return Tangent(lam, value, delta - float(weights @ price[each, best]))
-
-    best = least(tangent, dual.lam)
-    return dual if best.value < (1 - ATTAINED) * dual.value else best
+    mass = place_masses(loss.T, price.T, weights, delta).T
+    reached = float((mass * loss).sum())
+    risk = dual.value if reached < (1 - ATTAINED) * dual.value else reached
+    return LocalWorst(risk, dual.lam, max(upper, risk), points, loss, price, mass)
 
 
 def _worst_linearised(
@@ -385,30 +390,20 @@ def _worst_linearised(
 ) -> LocalWorst:
     """Return the worst case under (u - x)'A(u - x), whose inner maxima are x + s A^-1 beta/w^2.
 
-    The price of such a move is s^2/w^2, so that nothing but scores is searched. The shifts met on
-    either side of the best lam are the places of the rows.
+    The price of such a move is s^2/w^2, so that nothing but scores is searched.
     """
     loss, y, weights, delta = problem.loss, problem.y, problem.weights, problem.ball.delta
     z = rows.X @ beta + b
     push = np.linalg.solve(rows.A, np.broadcast_to(beta[:, None], (len(z), len(beta), 1)))[..., 0]
     w = np.sqrt(push @ beta)
-    shifts = [np.zeros_like(z)]
-
-    def tangent(lam: float) -> Tangent:
-        inner = loss.inner(z, y, w, lam)
-        shifts.extend(np.where(np.isfinite(inner.value), inner.shift, inner.shift[0]))
-        best = inner.best
-        value = lam * delta + float(weights @ best.value)
-        return Tangent(lam, value, delta - float(weights @ (best.shift / w) ** 2))
-
-    growth = least_finite(loss, w)
-    first = start if start > growth else first_multiplier(z, y, weights, loss, w, delta)
-    dual = least(tangent, first, growth)
-    shift = np.stack(shifts, axis=1)
+    dual = best_multiplier(z, y, weights, loss, w, delta, start)
+    # at slightly smaller and larger multipliers too, as the best one is known to rounding
+    inners = [loss.inner(z, y, w, dual.lam * (1 + e)) for e in (-NEARBY, 0.0, NEARBY)]
+    shifts = [np.where(np.isfinite(inner.value), inner.shift, 0.0) for inner in inners]
+    shift = np.vstack([np.zeros((1, len(z))), *shifts]).T
     price = (shift / w[:, None]) ** 2
     near = price <= FAR_PRICE * delta
     shift, price = np.where(near, shift, 0.0), np.where(near, price, 0.0)
     points = rows.X[:, None] + (shift / w[:, None] ** 2)[..., None] * push[:, None]
     losses = loss.value(z[:, None] + shift, np.broadcast_to(y[:, None], shift.shape))
-    best = _over_places(weights, delta, losses, price, dual)
-    return LocalWorst(best.value, best.lam, max(dual.value, best.value), points, losses, price)
+    return _over_places(weights, delta, points, losses, price, dual, dual.value)

@@ -2,13 +2,8 @@ r"""The worst distribution for a model that is given: only its scores and its ro
 
 Order 1 spends the budget where the slope of the loss is its Lipschitz constant, else ever less mass
 goes ever farther, or rows move by the whole of a reach. At order 2 each row goes to its inner
-maximiser. Labels that change at a price, costs that are no norm and finite supports leave the best
-of a few places for each row,
-
-.. math:: \max_{m \ge 0} \sum_{ik} m_{ik}\,\ell_{ik}\quad\text{s.t.}\quad
-          \sum_k m_{ik} = \pi_i,\ \sum_{ik} m_{ik}\,c_{ik} \le \delta,
-
-with the loss l and the price c of row i at place k.
+maximiser. Ties, a reach, labels that change at a price, costs that are no norm and finite supports
+leave the best masses on a few places for each row (``place_masses``).
 """
 
 from __future__ import annotations
@@ -22,7 +17,7 @@ from numpy.typing import NDArray
 
 from ..arrays import as_float, as_index, beside, full, namespace, numpy
 from ..design import as_dense, mean, model_scores
-from ..duality import pair_norms, present_classes, steepest_pair
+from ..duality import pair_norms, place_masses, present_classes, steepest_pair
 from ..losses import PiecewiseQuadratic
 from ..problem import Problem
 from ..solvers.finite import places as support_places
@@ -33,8 +28,6 @@ Array = NDArray[Any]
 
 #: Less mass than this is none.
 NO_MASS = 1e-9
-#: Branches whose values differ by less, relative to 1 + the value, are equal.
-TIED = 1e-7
 #: A risk this close to the robust risk, relative to it, is that: rounding.
 EXACT = 1e-8
 #: A risk this close to its bound above, relative to it, is attained: bounds by ascent are rough.
@@ -90,29 +83,13 @@ def norm_worst_case(model: ScoredModel, reach: float | None) -> WorstCase:
 def _within(model: ScoredModel, reach: float) -> tuple[Array, Array]:
     """Return masses and shifts of moves of at most ``reach``.
 
-    A convex loss is moved by 0 or by the whole reach: rows in the order of their gain
-    g = max over both signs of (l(z +- R w) - l(z))/R, until the budget is spent.
+    A convex loss is moved by 0 or by the whole reach R, to either side.
     """
     problem, xp = model.problem, namespace(model.z)
-    weights, shift = problem.weights, reach * model.gain
-    plain = problem.loss.value(model.z, problem.y)
-    up, down = (problem.loss.value(model.z + s * shift, problem.y) - plain for s in (1.0, -1.0))
-    sign = 2 * as_float(up >= down) - 1
-    moved = _most_gaining(xp.maximum(up, down), weights, problem.ball.delta / reach)
-    return xp.stack([moved, weights - moved]), xp.stack([sign * shift, 0.0 * sign])
-
-
-def _most_gaining(gain: Array, weights: Array, room: float) -> Array:
-    """Return the mass of each row that moves: in the order of their gain, ``room`` in all.
-
-    A row that gains nothing stays.
-    """
-    xp = namespace(gain)
-    order = xp.argsort(-gain, stable=True)
-    before = weights[order].cumsum(0) - weights[order]
-    moved = 0.0 * weights
-    moved[order] = xp.minimum(xp.maximum(room - before, 0.0), weights[order])
-    return xp.where(gain > 0, moved, 0.0)
+    shift = reach * model.gain * xp.stack([0.0 * model.z, 0.0 * model.z + 1, 0.0 * model.z - 1])
+    loss = problem.loss.value(model.z + shift, xp.broadcast_to(problem.y, shift.shape))
+    price = reach * as_float(shift != 0)
+    return place_masses(loss, price, problem.weights, problem.ball.delta), shift
 
 
 def _order_one(model: ScoredModel) -> tuple[Array, Array, bool]:
@@ -153,7 +130,7 @@ def _order_two(model: ScoredModel) -> tuple[Array, Array, bool]:
     """Return masses and shifts to the inner maximisers at the multiplier of the worst case."""
     problem, z, w = model.problem, model.z, model.gain
     y, weights, loss = problem.y, problem.weights, problem.loss
-    pieces, xp, attained = loss.pieces, namespace(z), True
+    pieces, attained = loss.pieces, True
     mass = weights[None]
     if pieces is not None and pieces.rooted:
         # every residual grows by the factor 1 + sqrt(delta) w/rms
@@ -164,27 +141,12 @@ def _order_two(model: ScoredModel) -> tuple[Array, Array, bool]:
         inner = loss.inner(z, y, w, model.worst.multiplier)
         shift = inner.shift
         if len(shift) == 2:
-            share = _spending_shares(inner.value, shift / w, weights, problem.ball.delta)
-            mass = xp.stack([weights * share, weights * (1 - share)])
+            price = (shift / w) ** 2
+            value = inner.value + model.worst.multiplier * price
+            mass = place_masses(value, price, weights, problem.ball.delta)
     spent = float((mass * (shift / w) ** 2).sum())
     scale = np.sqrt(problem.ball.delta / spent) if spent > 0 else 1.0
     return mass, float(scale) * shift, attained
-
-
-def _spending_shares(value: Array, t: Array, weights: Array, delta: float) -> Array:
-    """Return shares of first branches: the better one's, ties such that the budget is spent."""
-    xp, best = namespace(value), as_float(value[0] >= value[1])
-    higher = xp.maximum(value[0], value[1])
-    finite = xp.all(xp.isfinite(value), axis=0)
-    apart = xp.abs(xp.where(finite, value[0], 0.0) - xp.where(finite, value[1], 0.0))
-    cost = t**2
-    tied = finite & (apart <= TIED * (1 + xp.abs(higher))) & (cost[0] != cost[1])
-    fixed = float(weights @ xp.where(tied, 0.0, best * cost[0] + (1 - best) * cost[1]))
-    cheap, expensive = xp.minimum(cost[0], cost[1]), xp.maximum(cost[0], cost[1])
-    least, most = (float((weights * part)[tied].sum()) for part in (cheap, expensive))
-    part = min(max((delta - fixed - least) / (most - least), 0.0), 1.0) if most > least else 0.0
-    first = as_float(cost[0] > cost[1])
-    return xp.where(tied, first * part + (1 - first) * (1 - part), best)
 
 
 def _from_zero_risk(model: ScoredModel, pieces: PiecewiseQuadratic) -> tuple[Array, Array, bool]:
@@ -235,7 +197,7 @@ def priced_worst_case(model: ScoredModel, reach: float | None) -> WorstCase:
     label = np.stack([y, y, -y, -y])
     moves = shift / w if w > 0 else 0.0 * shift
     price = abs(moves) ** ball.order + np.where(label != y, ball.label_cost, 0.0)
-    mass = _best_masses(loss.value(z + shift, label), price, problem.weights, ball.delta)
+    mass = place_masses(loss.value(z + shift, label), price, problem.weights, ball.delta)
     direction = np.asarray(ball.cost.direction(model.coef), dtype=float)
     worst = distribution(model, mass, moves, direction, targets=label)
     return replace(worst, attained=worst.shortfall <= TOLERANCE * model.worst.risk)
@@ -250,7 +212,8 @@ def _with_changed_labels(model: ScoredModel) -> WorstCase:
     problem, ball, weights = model.problem, model.problem.ball, model.problem.weights
     y, robust = problem.y, model.worst
     gain = problem.loss.value(model.z, -y) - problem.loss.value(model.z, y)
-    mass = _most_gaining(gain, weights, ball.delta / ball.label_cost)
+    gains = np.stack([0.0 * gain, gain])
+    mass = place_masses(gains, ball.label_cost * np.array([[0.0], [1.0]]), weights, ball.delta)[1]
     mass = np.where(gain >= robust.multiplier * ball.label_cost * (1 - TOLERANCE), mass, 0.0)
     changes, origin = occupied(np.stack([weights - mass, mass]))
     spent = float(mass.sum()) * ball.label_cost
@@ -316,8 +279,10 @@ def softmax_worst_case(
     if reach is not None:
         # scores of all classes change by the move times every B
         shift = beside(reach * (between @ coef.T), z)
-        gains = loss.value(z[:, None, :] + shift[labels], labels[:, None]) - plain[:, None]
-        mass = _most_gaining(xp.max(gains, axis=1), weights, ball.delta / reach)
+        gains = loss.value(z[:, None, :] + shift[labels], labels[:, None])
+        places = xp.stack([plain, xp.max(gains, axis=1)])
+        price = beside(np.array([[0.0], [reach]]), z)
+        mass = place_masses(places, price, weights, ball.delta)[1]
         return moved(mass, xp.argmax(gains, axis=1), reach)
     own = labels == pair.own
     share, total = 1.0, float((weights * own).sum())
@@ -344,13 +309,13 @@ def places_worst_case(problem: Problem, coef: Array, intercept: float) -> WorstC
         loss = problem.loss.value(z, np.broadcast_to(problem.y[:, None], price.shape))
         # all rows share the nodes
         points = np.broadcast_to(nodes, (len(price), *nodes.shape))
+        mass = place_masses(loss.T, price.T, problem.weights, problem.ball.delta).T
     else:
         # one evaluation for all who ask: the multiplier of a fit would start another search
         local = local_worst_risk(problem, coef, intercept)
-        points, loss, price = local.points, local.loss, local.price
-    mass = _best_masses(loss.T, price.T, problem.weights, problem.ball.delta)
-    place, row = occupied(mass)
-    weights = mass[place, row]
+        points, loss, price, mass = local.points, local.loss, local.price, local.mass
+    place, row = occupied(mass.T)
+    weights = mass[row, place]
     risk = float(weights @ loss[row, place])
     return WorstCase(
         points=points[row, place],
@@ -363,51 +328,3 @@ def places_worst_case(problem: Problem, coef: Array, intercept: float) -> WorstC
         shortfall=0.0 if local is None else max(0.0, local.risk - risk),
         equilibrium=False,
     )
-
-
-def _best_masses(loss: Array, price: Array, weights: Array, delta: float) -> Array:
-    """Return the masses (k, n) of the maximum over places: a knapsack over the rows' upper hulls.
-
-    A row starts where it is, at no price, and goes along its hull of (price, loss), whose slopes
-    fall; the budget is spent on the steepest pieces of all rows, and only the last one is split.
-    """
-    each = np.arange(len(weights))
-    hulls = [_hull(loss[:, i], price[:, i]) for i in each]
-    row = np.repeat(each, [len(hull) - 1 for hull in hulls])
-    start = np.concatenate([hull[:-1] for hull in hulls]).astype(int)
-    end = np.concatenate([hull[1:] for hull in hulls]).astype(int)
-    rise, extra = loss[end, row] - loss[start, row], price[end, row] - price[start, row]
-    order = np.argsort(-rise / extra, kind="stable")
-    order = order[weights[row[order]] > 0]
-    spent = np.cumsum((weights[row] * extra)[order])
-    whole = int(np.searchsorted(spent, delta, side="right"))
-    place = np.array([hull[0] for hull in hulls])
-    for j in order[:whole]:
-        place[row[j]] = end[j]
-    mass = np.zeros(loss.shape)
-    mass[place, each] = weights
-    if whole < len(order) and delta > 0:
-        last = order[whole]
-        before = spent[whole - 1] if whole else 0.0
-        share = (delta - before) / (spent[whole] - before)
-        i = row[last]
-        mass[place[i], i] = weights[i] * (1 - share)
-        mass[end[last], i] = weights[i] * share
-    return mass
-
-
-def _hull(loss: Array, price: Array) -> Array:
-    """Return the places on the upper hull of (price, loss), from the cheapest up to the top."""
-    order = np.lexsort((-loss, price))
-    rising = loss[order] > np.concatenate([[-np.inf], np.maximum.accumulate(loss[order])[:-1]])
-    hull: list[int] = []
-    for k in order[rising & np.isfinite(price[order])]:
-        # drop what is on or below the line from the place before it to the new one
-        while len(hull) > 1:
-            a, b = hull[-2], hull[-1]
-            across = (loss[b] - loss[a]) * (price[k] - price[a])
-            if across > (loss[k] - loss[a]) * (price[b] - price[a]):
-                break
-            hull.pop()
-        hull.append(int(k))
-    return np.array(hull)

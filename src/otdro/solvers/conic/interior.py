@@ -29,7 +29,6 @@ from .risk import (
     Form,
     Joint,
     Linear,
-    LinearAbove,
     MaxNorm,
     PenaltyNorm,
     Pieces,
@@ -58,9 +57,6 @@ CERTAIN = 40.0
 MERGE_UP_TO = 500_000
 #: Rounding errors of a sum, relative to the size of its terms.
 ROUNDING = 4e-16
-#: The least barrier of a row, relative to that of a row of mean weight: lighter rows would be
-#: crossed, and their kinks met one at a time, where the others leave a direction free.
-LIGHT = 1e-2
 #: Rows from which the size of a column is taken.
 SAMPLED = 500
 #: Dense problems of at most this n d^2 take QR steps from the start, where they cost nothing.
@@ -83,6 +79,8 @@ FIRST_STALL = 2
 PROGRESS = 0.9
 #: A corrected step below this is worse than a centring one.
 TOO_SHORT = 0.1
+#: A corrected step after which the mean product has grown by more is worse too.
+GROWTH = 10.0
 #: Barriers of the head rows, relative to those of the sample, of the paths after the first.
 SHARES = (1.0, 1e-2, 1e2)
 #: Directions of Z that the free multipliers settle less than this share of the best are left.
@@ -283,7 +281,6 @@ class Model:
             R=R,
             K=coefficients(parts.k, scalars)[None],
             k0=parts.k0,
-            heavier=np.maximum(LIGHT * self.pi.mean() / self.pi, 1.0),
             outlying=self.outlying,
             conjugate=self.form.curve.conjugate,
         )
@@ -367,7 +364,7 @@ def _form(problem: Problem, curve: Pieces | Smooth) -> Form:
     if ball.order == 1:
         rate = ball.delta * loss.lipschitz
         still = 1 / ball.target_cost
-        return LinearAbove(curve, rate, still) if still > 0 else Linear(curve, rate)
+        return Linear(curve, rate, still, above=still > 0)
     if loss.pieces is None:
         raise ValueError(f"{loss!r} has rows at order=1 only: it is not piecewise quadratic.")
     lo, hi = loss.pieces.slopes
@@ -630,8 +627,9 @@ class Best:
             newton = SaddleEquations(q, x, self.careful)
             step = corrected_step(newton)
             length = newton.centred(step)
-            if length < TOO_SHORT:
-                # the second-order terms can mislead far from the path: centre without them
+            if length < TOO_SHORT or newton.mean_after(step, length) > GROWTH * newton.mean:
+                # the second-order terms can mislead far from the path, and where a scalar that
+                # squares are divided by tends to 0: centre without them
                 step = newton.step(newton.mean / 2)
                 length = newton.centred(step)
             return step.taken(x, length)

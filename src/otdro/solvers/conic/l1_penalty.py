@@ -211,9 +211,17 @@ def _proximal_newton(
             break
         bend = np.maximum(curvature, LEAST_CURVATURE * float(problem.loss.smoothness))
         r, D = p.z - slope / bend, problem.weights * bend
-        model = Lasso.of(as_dense(X[:, columns]), r, D, rho, None if problem.fit_intercept else p.b)
-        target = model.minimiser(p.coef[columns], ENOUGH * goal)
-        new = _line_search(problem, p, model, columns, target, slope)
+        rows = as_dense(X[:, columns])
+        center, level = np.zeros(len(columns)), p.b
+        if problem.fit_intercept:
+            # the best intercept of the model leaves both of them with mean zero
+            center, level = D @ rows / D.sum(), float(D @ r / D.sum())
+        root = np.sqrt(D)
+        A, v = (rows - center) * root[:, None], root * (r - level)
+        target = _lasso(A, v, rho, p.coef[columns], ENOUGH * goal)
+        step = target - p.coef[columns]
+        db = level - float(center @ target) - p.b
+        new = _line_search(problem, p, columns, step, db, rows @ step + db, slope)
         falls = new.objective < p.objective
         p = new
     return Solution(
@@ -229,64 +237,34 @@ def _proximal_newton(
     )
 
 
-@dataclass(frozen=True, eq=False)
-class Lasso:
-    r"""The lasso :math:`\tfrac12|v - A\beta|^2 + \rho|\beta|_1`, its intercept at its best.
-
-    ``rows`` are X of some columns, ``center`` and ``level`` the means of X and r with the weights
-    D, and A and v their rows less these, times sqrt(D).
-    """
-
-    rows: Array
-    A: Array
-    v: Array
-    center: Array
-    level: float
-    rho: float
-
-    @classmethod
-    def of(cls, rows: Array, r: Array, D: Array, rho: float, fixed: float | None) -> Lasso:
-        """Return the model of residuals r of weights D; ``fixed`` is the intercept if not free."""
-        if fixed is None:
-            center, level = D @ rows / D.sum(), float(D @ r / D.sum())
-        else:
-            center, level = np.zeros(rows.shape[1]), fixed
-        root = np.sqrt(D)
-        # by columns, as coordinate descent reads A
-        A = np.asfortranarray((rows - center) * root[:, None])
-        return cls(rows, A, root * (r - level), center, level, rho)
-
-    def minimiser(self, start: Array, gap: float) -> Array:
-        """Return coefficients within ``gap`` of the least value, or near them."""
-        if not len(start):
-            return start
-        scale = max(float(self.v @ self.v), np.finfo(float).tiny)
-        with warnings.catch_warnings(), config_context(skip_parameter_validation=True):
-            # what is left of the gap is known from the loss itself
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            _, path, _ = enet_path(
-                self.A,
-                self.v,
-                l1_ratio=1.0,
-                alphas=[self.rho / len(self.v)],
-                coef_init=start,
-                precompute=False,
-                tol=gap / scale,
-                check_input=False,
-            )
-        return np.asarray(path[:, 0])
+def _lasso(A: Array, v: Array, rho: float, start: Array, gap: float) -> Array:
+    r"""Return coefficients within ``gap`` of the least |v - A beta|^2/2 + rho |beta|, or near."""
+    if not len(start):
+        return start
+    scale = max(float(v @ v), np.finfo(float).tiny)
+    with warnings.catch_warnings(), config_context(skip_parameter_validation=True):
+        # what is left of the gap is known from the loss itself
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        _, path, _ = enet_path(
+            np.asfortranarray(A),
+            v,
+            l1_ratio=1.0,
+            alphas=[rho / len(v)],
+            coef_init=start,
+            precompute=False,
+            tol=gap / scale,
+            check_input=False,
+        )
+    return np.asarray(path[:, 0])
 
 
 def _line_search(
-    problem: Problem, p: Point, model: Lasso, columns: Array, target: Array, slope: Array
+    problem: Problem, p: Point, columns: Array, step: Array, db: float, dz: Array, slope: Array
 ) -> Point:
     """Return the point after the longest of the steps 1, 1/2, 1/4, ... that descends."""
     before = p.coef[columns]
-    step = target - before
-    db = model.level - float(model.center @ target) - p.b
-    dz = model.rows @ step + db
     # by convexity F falls along the step at least as its linearised loss and the penalty say
-    rise = model.rho * float(np.abs(target).sum() - np.abs(before).sum())
+    rise = penalty(problem) * float(np.abs(before + step).sum() - np.abs(before).sum())
     descent = float((problem.weights * slope) @ dz) + rise
     length = 1.0
     for _ in range(HALVINGS):

@@ -8,8 +8,8 @@ norm gives the rows of its penalty (``PenaltyNorm``), and the risk has one of th
 * ``Joint``: min over nu of rate w^2/(2 nu) + E max over alpha of alpha r - (kappa - nu) alpha^2/2.
 
 Where targets move at a price, :math:`\sqrt{w^2 + still^2}` takes the place of w at order 2, and
-:math:`\max(w, still)` at order 1 (``LinearAbove``). Each form states its rows, its risk at a point,
-and the dual value of slopes alpha.
+:math:`\max(w, still)` at order 1 (``Linear.above``). Each form states its rows, its risk at a
+point, and the dual value of slopes alpha.
 """
 
 from __future__ import annotations
@@ -494,8 +494,14 @@ class Form:
         )
 
 
+@dataclass(frozen=True, eq=False)
 class Linear(Form):
-    """E l(r) + rate w; without a rate E l(r), the plain risk of delta = 0."""
+    """E l(r) + rate w; without a rate E l(r), the plain risk of delta = 0.
+
+    Where ``above``, max(w, still) takes the place of w, else sqrt(w^2 + still^2).
+    """
+
+    above: bool = False
 
     @property
     def roundings(self) -> float:
@@ -504,38 +510,25 @@ class Linear(Form):
 
     def parts(self, norm: PenaltyNorm, d: int) -> Parts:
         """Return the rows of the norm."""
+        if self.above:
+            penalty = norm.at_least(self.still, self.rate, d)
+            return Parts(penalty, k0=self.curve.kappa, nu=penalty.bound)
         own = Parts(Penalty((), ()), k0=self.curve.kappa)
         return self.penalised(norm, d, own) if self.rate > 0 else own
 
     def risk(self, pi: Array, r: Array, w: float, nu: float) -> float:
         """Return the mean loss plus rate w."""
-        return float(pi @ self.curve.loss(r)) + self.rate * float(np.hypot(w, self.still))
+        gain = max(w, self.still) if self.above else float(np.hypot(w, self.still))
+        return float(pi @ self.curve.loss(r)) + self.rate * gain
 
     def feasible(self, slopes: Slopes) -> Multiple:
         """Return E alpha c - phi(alpha), shrunk to the polar norm ``rate``."""
         factor = min(1.0, _ratio(self.rate, slopes.polar))
         phi = float(slopes.pi @ self.curve.phi(factor * slopes.alpha))
-        return Multiple(factor, factor * slopes.gain - phi + self.standing(factor * slopes.polar))
-
-
-class LinearAbove(Form):
-    """E l(r) + rate max(w, still)."""
-
-    def parts(self, norm: PenaltyNorm, d: int) -> Parts:
-        """Return the rows of the norm."""
-        penalty = norm.at_least(self.still, self.rate, d)
-        return Parts(penalty, k0=self.curve.kappa, nu=penalty.bound)
-
-    def risk(self, pi: Array, r: Array, w: float, nu: float) -> float:
-        """Return the mean loss plus rate max(w, still)."""
-        return float(pi @ self.curve.loss(r)) + self.rate * max(w, self.still)
-
-    def feasible(self, slopes: Slopes) -> Multiple:
-        """Return E alpha c - phi(alpha) at a polar norm <= ``rate``; still takes the rest."""
-        factor = min(1.0, _ratio(self.rate, slopes.polar))
-        phi = float(slopes.pi @ self.curve.phi(factor * slopes.alpha))
-        rest = max(self.rate - factor * slopes.polar, 0.0)
-        return Multiple(factor, factor * slopes.gain - phi + self.still * rest)
+        polar = factor * slopes.polar
+        rest = max(self.rate - polar, 0.0)
+        standing = self.still * rest if self.above else self.standing(polar)
+        return Multiple(factor, factor * slopes.gain - phi + standing)
 
 
 @dataclass(frozen=True, eq=False)

@@ -74,12 +74,12 @@ class Conjugate(Protocol):
 class Rows:
     """Rows of a saddle problem, as they are before and after every step.
 
-    ``share`` weighs the barrier of all rows, ``heavier`` that of each: p (hi - alpha) = s (alpha -
-    lo) = share * heavier * mu on the path, p and s the prices of alpha <= hi and alpha >= lo.
-    ``first`` is where alpha - lo starts if hi is infinite. ``outlying`` >= 1 is how many times
-    larger than is usual a row is; its multiplier starts that much nearer to 0, as it must end.
-    ``breathing`` marks rows whose box is [-g, g], g the last scalar of xi, maximised over as alpha
-    is. ``conjugate`` is phi where that is not k alpha^2/2.
+    ``share`` weighs the barrier: p (hi - alpha) = s (alpha - lo) = share * mu on the path, p and s
+    the prices of alpha <= hi and alpha >= lo. ``first`` is where alpha - lo starts if hi is
+    infinite. ``outlying`` >= 1 is how many times larger than is usual a row is; its multiplier
+    starts that much nearer to 0, as it must end. ``breathing`` marks rows whose box is [-g, g],
+    g the last scalar of xi, maximised over as alpha is. ``conjugate`` is phi where that is not
+    k alpha^2/2.
     """
 
     map: Map
@@ -91,7 +91,6 @@ class Rows:
     K: Array
     k0: Array | float = 0.0
     share: float = 1.0
-    heavier: Array | float = 1.0
     first: Array | float = 1.0
     outlying: Array | float = 1.0
     breathing: Array | None = None
@@ -105,7 +104,7 @@ class Rows:
     @cached_property
     def barrier(self) -> Array:
         """The products p E and s F at mu = 1."""
-        return np.asarray(self.share * self.heavier * self.ends)
+        return np.asarray(self.share * self.ends)
 
     @cached_property
     def scalars(self) -> Array:
@@ -154,7 +153,7 @@ class Rows:
         """Return p and s with products near ``room``, larger where p - s = r - k alpha is."""
         excess = np.stack([np.maximum(rest, 0.0), np.maximum(-rest, 0.0)])
         # the residual of an outlying row may be of any size, and says nothing yet
-        price = self.heavier * room / slack + np.where(np.asarray(self.outlying) > 1, 0.0, excess)
+        price = room / slack + np.where(np.asarray(self.outlying) > 1, 0.0, excess)
         # one-sided rows: s = -r, so that sign constraints on xi hold along the whole path
         feasible = one_sided & (rest < -FEASIBLE)
         return np.stack([price[0], np.where(feasible, -rest, price[1])])
@@ -716,7 +715,7 @@ class SaddleEquations:
         return self.q.mean_product([rows.products(length) for rows in step.rows])
 
     def centred(self, step: SaddleStep) -> float:
-        """Return the length of a step, shortened until no product falls far behind the others.
+        """Return the length of a step, shortened while a product falls far behind the others.
 
         Where no length of ``SHORTENINGS`` does, the first one is returned.
         """
@@ -726,7 +725,7 @@ class SaddleEquations:
             products = [rows.products(length) for rows in step.rows]
             mu = self.q.mean_product(products)
             pairs = zip(step.rows, products, strict=True)
-            if all(rows.centred(length, mu, product) for rows, product in pairs):
+            if all(rows.centred(length, mu, each) for rows, each in pairs):
                 return length
             length *= SHORTER
         return longest

@@ -351,6 +351,7 @@ class SmoothedMinimum(NamedTuple):
     risk: float
     n_iter: int
     gradient: float
+    inverse_hessian: Array
 
 
 def minimise_smoothed(
@@ -361,18 +362,23 @@ def minimise_smoothed(
     nodes: int,
     gtol: float,
     max_iter: int,
+    inverse_hessian: Array | None = None,
 ) -> SmoothedMinimum:
-    """Return the minimum near an origin, whose lam is doubled until the objective is finite."""
+    """Return the minimum near an origin, whose lam is doubled until the objective is finite.
+
+    ``inverse_hessian`` is that of a problem nearby, with which BFGS starts.
+    """
     theta, b, lam = origin
     square = float(theta @ theta)
     fixed = (rows, loss, smoothing, nodes)
     start = np.concatenate([theta, [b, np.log(square / lam)]])
     while not np.isfinite(smoothed_risk(start, *fixed)[0]):
         start[-1] -= np.log(2)
-    options: Any = {"maxiter": max_iter, "gtol": gtol}
+    options: Any = {"maxiter": max_iter, "gtol": gtol, "hess_inv0": inverse_hessian}
     with np.errstate(all="ignore"):
         run = minimize(smoothed_risk, start, fixed, jac=True, method="BFGS", options=options)
     theta = run.x[:-2]
+    curved = np.asarray(run.hess_inv)
     return SmoothedMinimum(
         theta=theta,
         b=float(run.x[-2]),
@@ -380,6 +386,7 @@ def minimise_smoothed(
         risk=float(run.fun),
         n_iter=int(run.nit),
         gradient=float(np.abs(run.jac).max()),
+        inverse_hessian=(curved + curved.T) / 2,
     )
 
 
@@ -492,10 +499,14 @@ class Quadrature(Solver):
         # a loss of quadratic growth keeps lam where the inner problems are concave: no annealing
         eps = final if np.isinf(loss.lipschitz) else max(COOLING * base, final)
         n_iter = 0
+        curved = None
         while True:
             smoothing = partial(reference_smoothing, eps=eps, scale=self.scale)
             left = self.max_iter - n_iter
-            best = minimise_smoothed(rows, loss, origin, smoothing, self.nodes, target, left)
+            best = minimise_smoothed(
+                rows, loss, origin, smoothing, self.nodes, target, left, curved
+            )
+            curved = best.inverse_hessian
             n_iter += best.n_iter
             origin = Origin(best.theta, best.b, best.lam)
             logger.info("quadrature: step %d, eps %.3g, risk %.8g", n_iter, eps, best.risk)
