@@ -373,7 +373,7 @@ def test_a_tolerance_buys_a_larger_delta(here, capsys):
 def test_a_long_fit_writes_a_line_also_in_a_log(here, capsys, monkeypatch):
     fit = ["fit", "t.csv", "--target", "y", *FAST, "--refits", "20"]
     assert "so far" not in done(capsys, *fit).err
-    monkeypatch.setattr("otdro.cli.printing.SILENCE", 0.001)
+    monkeypatch.setattr("otdro.progress.LONG", 0.001)
     told = done(capsys, *fit)
     assert "fitting again, 20 times, 0 s so far" in told.err
     assert "so far" not in told.out

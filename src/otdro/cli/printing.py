@@ -8,22 +8,21 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from threading import Event, Thread
 from time import monotonic
 from typing import Any, TypeVar
 
 import numpy as np
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, track
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
+
+from ..progress import watched
 
 Item = TypeVar("Item")
 
 #: Columns of a terminal that are used.
 WIDTH = 80
-#: Seconds after which a log file gets a line on how far the work is.
-SILENCE = 10.0
 #: The audience of what is printed: a person, a program (JSON), or nobody.
 _READER = ContextVar("_READER", default="person")
 
@@ -123,17 +122,8 @@ def working(text: str, hidden: bool = False) -> Iterator[Callable[[str], None]]:
             # drawn at once: the next thing to say may come sooner than the clock of the bar
             yield lambda text: bar.update(task, description=text, refresh=True)
     else:
-        now, over, start = [text], Event(), monotonic()
-
-        def log() -> None:
-            while not over.wait(SILENCE):
-                shown.print(f"{now[-1]}, {monotonic() - start:.0f} s so far")
-
-        Thread(target=log, daemon=True).start()
-        try:
-            yield now.append
-        finally:
-            over.set()
+        with watched(text, lambda doing, s: shown.print(f"{doing}, {s:.0f} s so far")) as doing:
+            yield doing
 
 
 def intervals(means: list[float], errors: list[float], width: int = 26) -> list[str]:
@@ -152,22 +142,13 @@ def intervals(means: list[float], errors: list[float], width: int = 26) -> list[
 
 
 def tracked(items: Iterable[Item], total: int, text: str) -> Iterator[Item]:
-    """Yield the items; show how many there were and the time left.
-
-    A terminal has a bar, a log file a line after every ``SILENCE`` seconds.
-    """
-    shown = console(error=True)
-    if shown.is_terminal and not shown.quiet:
-        yield from track(items, text, total, console=shown)
-        return
-    start = last = monotonic()
-    for done, item in enumerate(items, 1):
-        yield item
-        now = monotonic()
-        if now - last > SILENCE and done < total:
-            last = now
-            left = (now - start) * (total - done) / done
-            shown.print(f"{text}: {done} of {total} fits done, about {left:.0f} s left")
+    """Yield the items; show how many there were and the time left."""
+    start = monotonic()
+    with working(text) as doing:
+        for done, item in enumerate(items, 1):
+            yield item
+            left = (monotonic() - start) * (total - done) / done
+            doing(f"{text}: {done} of {total} fits done, about {left:.0f} s left")
 
 
 def _plain(value: Any) -> Any:
