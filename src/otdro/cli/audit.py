@@ -386,7 +386,7 @@ def _show_audit(result: Audit) -> None:
     printing.heading("How far the data may move")
     printing.pairs(summary.audit_pairs(result))
     printing.say()
-    printing.grid(*summary.curve_grid(result), ())
+    printing.grid(*summary.curve_grid(result))
     printing.say(summary.curve_note(result))
     parts = summary.parts_grid(result)
     if parts.body:

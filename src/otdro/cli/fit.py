@@ -27,7 +27,7 @@ from ..persistence import check_name
 from ..persistence import save as write_model
 from ..scaling import AUTO
 from . import printing
-from .compare import compared, judged, leaks, show_scores, tested
+from .compare import compared, judged, show_scores, tested
 from .describing import (
     attack,
     attack_told,
@@ -60,7 +60,6 @@ def fit(options: FitOptions) -> None:
         raise UserError(f"--refits must be at least 2, got {options.refits}.")
     with printing.working("reading") as doing:
         data = prepared(options)
-        data.notes[:0] = leaks(data, options.seed)
         if origin is not None:
             data.notes.insert(0, f"delta = {float(options.delta):.4g} is {origin}.")
         source = published(options.source, data)
@@ -237,8 +236,7 @@ def show(report: dict[str, Any], scores: list[Summary], stable: Stability | None
         printing.pairs(attack_told(report["attack"]))
     if scores:
         printing.heading(f"Beside other models ({report['tested']}; mean, standard error)")
-        show_scores(scores)
-        printing.say(f"Verdict: {report['verdict']}", "bold")
+        show_scores(scores, report["verdict"])
     if stable is not None:
         first_line, *others = stable.summary().splitlines()
         printing.heading(first_line)

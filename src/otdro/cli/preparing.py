@@ -45,6 +45,12 @@ DISTINCT = 0.5
 IDENTIFIER = 0.9
 #: Categories of a column that get an indicator of their own.
 CATEGORIES = 20
+#: A column that alone has more than this balanced accuracy, or R², is named.
+LEAK = 0.99
+#: Rows on which that is looked for at most.
+LEAK_ROWS = 1_000
+#: Nearest rows by one column that predict another row.
+NEIGHBOURS = 3
 #: Names that a sentence lists.
 LISTED = 8
 #: How the name of a column of identifiers ends.
@@ -85,6 +91,7 @@ def prepared(options: Learning) -> Prepared:
                 raise UserError(f"--{name} is for tables that fit into memory; add --sample N.")
         sample = IN_MEMORY
     data = _split(read(source, sample=sample, seed=options.seed), options)
+    data.notes[:0] = _leaks(data, options.seed)
     if in_pieces:
         return replace(data, folder=source)
     if options.unlabelled is None:
@@ -293,6 +300,39 @@ def pipeline(data: Prepared, scale: str, most: int | None = CATEGORIES) -> Any:
         sparse_threshold=0,
         verbose_feature_names_out=False,
     )
+
+
+def _leaks(data: Prepared, seed: int) -> list[str]:
+    """Return notes on columns that alone tell the target of rows left out one by one.
+
+    A row is predicted by the ``NEIGHBOURS`` other rows whose value of the column is nearest.
+    """
+    from sklearn.neighbors import NearestNeighbors
+
+    order = np.random.default_rng(seed).permutation(len(data.y))
+    data = data.part(np.sort(order[:LEAK_ROWS]))
+    classes, code = np.unique(data.y, return_inverse=True)
+    votes = np.eye(len(classes))[code] if data.task == "classification" else None
+    notes = []
+    for name, kind in data.kinds.items():
+        column = data.X[name]
+        values = column.astype("category").cat.codes if kind == "texts" else column
+        search = NearestNeighbors(n_neighbors=NEIGHBOURS)
+        search.fit(values.fillna(values.median()).to_numpy(dtype=float)[:, None])
+        near = search.kneighbors(return_distance=False)
+        if votes is None:
+            error = data.y - data.y[near].mean(axis=1)
+            measure, told = "R²", 1 - float(np.mean(error**2) / np.var(data.y))
+        else:
+            right = votes[near].sum(axis=1).argmax(axis=1) == code
+            by_class = np.bincount(code, right) / np.bincount(code)
+            measure, told = "balanced accuracy", float(by_class.mean())
+        if told > LEAK:
+            notes.append(
+                f"column {name!r} alone tells the target of rows left out ({measure} {told:.3f}): "
+                f"if it is known only after the target, leave it out by --drop {name}."
+            )
+    return notes
 
 
 # One column: what it holds.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -80,30 +79,23 @@ def pairs(lines: list[tuple[str, str]]) -> None:
     console().print(table)
 
 
-def grid(head: list[str], body: list[list[str]], words: tuple[int, ...] = (0,)) -> None:
-    """Print a table; the columns ``words`` begin at the left, the others end at the right.
+def grid(head: list[str], body: list[list[str]]) -> None:
+    """Print a table whose first column holds names.
 
-    On a terminal too narrow for it a last column of pictures, without a head, is left out, and
-    then every line becomes a paragraph: no number is cut.
+    On a terminal too narrow for it every line becomes a paragraph: no number is cut.
     """
-    if _too_wide(head, body) and not head[-1]:
-        head, body = head[:-1], [line[:-1] for line in body]
-    if _too_wide(head, body):
+    widths = [max(map(len, column)) for column in zip(head, *body, strict=True)]
+    if sum(widths) + 2 * len(widths) > console().width:
         for line in body:
             say(line[0], "bold")
             pairs([(f"  {name}", cell) for name, cell in zip(head[1:], line[1:], strict=True)])
         return
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     for k, name in enumerate(head):
-        table.add_column(Text(name), justify="left" if k in words else "right", no_wrap=True)
+        table.add_column(Text(name), justify="right" if k else "left", no_wrap=True)
     for line in body:
         table.add_row(*(Text(cell) for cell in line))
     console().print(table)
-
-
-def _too_wide(head: list[str], body: list[list[str]]) -> bool:
-    widths = [max(len(line[k]) for line in [head, *body]) for k in range(len(head))]
-    return sum(widths) + 2 * len(widths) > console().width
 
 
 @contextmanager
@@ -124,21 +116,6 @@ def working(text: str, hidden: bool = False) -> Iterator[Callable[[str], None]]:
     else:
         with watched(text, lambda doing, s: shown.print(f"{doing}, {s:.0f} s so far")) as doing:
             yield doing
-
-
-def intervals(means: list[float], errors: list[float], width: int = 26) -> list[str]:
-    """Return one text picture a row: o the mean, dashes one standard error either side."""
-    errors = [0.0 if math.isnan(e) else e for e in errors]
-    low = min(m - e for m, e in zip(means, errors, strict=True))
-    high = max(m + e for m, e in zip(means, errors, strict=True))
-    step = (high - low) / (width - 1) or 1.0
-    lines = []
-    for mean, error in zip(means, errors, strict=True):
-        start, middle, end = (round((v - low) / step) for v in (mean - error, mean, mean + error))
-        line = [" "] * start + ["-"] * (end - start + 1) + [" "] * (width - 1 - end)
-        line[middle] = "o"
-        lines.append("".join(line))
-    return lines
 
 
 def tracked(items: Iterable[Item], total: int, text: str) -> Iterator[Item]:
