@@ -447,6 +447,15 @@ def test_a_source_may_lack_columns_but_not_have_others(hospital, capsys):
     assert "predicts healthy, sick, and the target here holds numbers" in refused(capsys, *other)
 
 
+def test_a_mix_is_a_source(hospital, capsys):
+    """The columns that the mix adds to those of its source are known by their kinds."""
+    large = ["fit", "large.csv", *MIX[2:], "--drop", "ward", "--delta", "0.001"]
+    done(capsys, *large, "--save", "o.skops")
+    done(capsys, *MIX, "--source", "o.skops", "--save", "a.skops")
+    done(capsys, *MIX, "--source", "a.skops", "--save", "b.skops")
+    done(capsys, "predict", "b.skops", "large.csv", "--out", "p.csv")
+
+
 def test_coefficients_in_raw_units_are_a_source(hospital, capsys):
     told = document(capsys, *MIX, "--source", "paper.csv", "--save", "mix.skops")
     assert told["scale"] == "standard"

@@ -40,6 +40,8 @@ from .preparing import (
 )
 from .values import days_in, holds_dates, origin
 
+#: What is required of what, at which delta, the figure required and found, whether it is met.
+Requirement = tuple[str, float | None, float, Any, bool]
 #: The exit code where a requirement is not met.
 NOT_MET = 3
 #: A bound is worse if it is so by more than this, relative: versions differ in rounding.
@@ -68,14 +70,11 @@ def audit(options: AuditOptions) -> int:
             doing("writing the page")
             title = f"{options.model.name} on {Path(options.data).name}"
             write(page, result, model=model, title=title, notes=notes, row_names=rows)
-    requirements: list[dict[str, Any]] = []
-    if accuracy is not None and at_delta is not None:
+    requirements = _requirements(options.max_drift, result.drift)
+    if accuracy is not None:
         certified = result.accuracy(at_delta)
         met = bool(certified >= accuracy)
-        values = {"at_delta": at_delta, "required": accuracy, "found": certified, "met": met}
-        requirements.append({"requirement": "accuracy", **values})
-    if result.drift is not None:
-        requirements += _drift_requirement(result.drift, options.max_drift)
+        requirements.insert(0, ("accuracy", at_delta, accuracy, certified, met))
     head = {
         **asked("audit", options, "model", "data", "target", "new"),
         "check": None if earlier is None else checked(earlier, result, str(options.check)),
@@ -220,18 +219,35 @@ def drift(options: DriftOptions) -> int:
     differences = Differences()
     with printing.working("reading") as doing:
         model = None if options.model is None else persistence.load(options.model)
-        old = _with_labels(table_of(options.old, options, notes), options.target, notes)
+        tables = [
+            _with_labels(table_of(name, options, notes), options.target, notes)
+            for name in (options.old, *news)
+        ]
+        batch, in_time = None, False
         if options.by is not None:
-            doing("measuring the drift")
-            result = _by_batches(old, options, model, notes, differences)
+            check_column(options.by, list(tables[0].columns))
+            batch = tables[0].pop(options.by).dropna()
+            in_time = holds_dates(batch)
+            batch = days_in(batch).dt.strftime("%Y-%m") if in_time else batch.astype(str)
+            tables = [tables[0].loc[batch.index]]
+        reference, *others = _samples(tables, options, model, notes, differences)
+        doing("measuring the drift")
+        settings: dict[str, Any] = {"cost": options.cost, "order": options.order, "model": model}
+        settings["random_state"] = options.seed
+        if batch is not None:
+            # months are compared with the one before them, other batches with all others together
+            X, y = reference if isinstance(reference, tuple) else (reference, None)
+            labels = np.array(batch.tolist())
+            result = inspection.drifts(X, labels, y, ordered=in_time, **settings)
         else:
-            steps = []
-            for name in news:
-                new = _with_labels(table_of(name, options, notes), options.target, notes)
-                doing(f"measuring the drift of {name}")
-                samples = _samples([old, new], options, model, notes, differences)
-                drift = inspection.drift(*samples, **_settings(options, model))
-                steps.append(Step(Path(options.old).name, Path(name).name, drift))
+            steps = [
+                Step(
+                    Path(options.old).name,
+                    Path(name).name,
+                    inspection.drift(reference, new, **settings),
+                )
+                for name, new in zip(news, others, strict=True)
+            ]
             result = Drifts(steps, False, [])
     farthest = max(result.steps, key=lambda step: step.delta)
     batches = result.to_dict()
@@ -252,7 +268,7 @@ def drift(options: DriftOptions) -> int:
             printing.say(f"{table[len(result.steps) + 1].capitalize()}. Farthest: {farthest.new}.")
         _show_drift(farthest.drift)
 
-    requirements = _drift_requirement(farthest.drift, options.max_drift)
+    requirements = _requirements(options.max_drift, farthest.drift)
     notes = differences.notes() + notes + result.notes
     return _told(head, farthest.drift, show, requirements, notes)
 
@@ -260,30 +276,6 @@ def drift(options: DriftOptions) -> int:
 def _with_labels(table: Any, target: str | None, notes: list[str]) -> Any:
     """Return the rows with a target, all rows of a table without that column."""
     return table if target not in table.columns else with_target(table, str(target), notes)
-
-
-def _settings(options: DriftOptions, model: Any) -> dict[str, Any]:
-    values = {"cost": options.cost, "order": options.order, "random_state": options.seed}
-    return {**values, "model": model}
-
-
-def _by_batches(
-    table: Any, options: DriftOptions, model: Any, notes: list[str], differences: Differences
-) -> Drifts:
-    """Return the drifts between batches of a table.
-
-    Batches of dates are months, each compared with the one before it; others are compared with all
-    others together.
-    """
-    by = str(options.by)
-    check_column(by, list(table.columns))
-    table = table[table[by].notna()]
-    in_time = holds_dates(table[by])
-    batch = days_in(table[by]).dt.strftime("%Y-%m") if in_time else table[by].astype(str)
-    [sample] = _samples([table.drop(columns=by)], options, model, notes, differences)
-    X, y = sample if isinstance(sample, tuple) else (sample, None)
-    batches = np.array(batch.tolist())
-    return inspection.drifts(X, batches, y, ordered=in_time, **_settings(options, model))
 
 
 def _samples(
@@ -297,8 +289,6 @@ def _samples(
     target = options.target
     if model is not None:
         rows = [model_rows(model, table, differences, (target,)) for table in tables]
-    elif target is not None and target not in tables[0].columns:
-        raise UserError(f"the old table has no column {target!r}. Check --target.")
     else:
         rows = _scaled(tables, options, notes, differences)
     samples: list[Any] = []
@@ -316,9 +306,12 @@ def _scaled(
     tables: list[Any], options: DriftOptions, notes: list[str], differences: Differences
 ) -> list[Any]:
     """Return the tables, imputed, encoded and scaled as the first one says."""
-    beside = [] if options.target is None else [options.target]
-    data = usable_columns(tables[0].drop(columns=beside), options.categorical, options.keep)
-    notes += [note for note in data.notes if note not in notes]
+    old = tables[0]
+    if options.target is not None:
+        check_column(options.target, list(old.columns))
+        old = old.drop(columns=options.target)
+    data = usable_columns(old, options.categorical, options.keep)
+    notes += data.notes
     front = pipeline(data, options.scale).set_output(transform="pandas")
     rows = [front.fit_transform(data.X)]
     for new in tables[1:]:
@@ -337,39 +330,36 @@ def _scaled(
 # Requirements.
 
 
-def _drift_requirement(result: Drift, most: float | None) -> list[dict[str, Any]]:
+def _requirements(most: float | None, drift: Drift | None) -> list[Requirement]:
     """Return the requirement on drift: no lower bound exceeds it by more than sampling noise."""
-    if most is None:
+    if most is None or drift is None:
         return []
-    beyond = max(result.beyond_noise.values())
-    values = {"at_delta": None, "required": most, "found": beyond, "met": beyond <= most}
-    return [{"requirement": "drift", **values}]
+    beyond = max(drift.beyond_noise.values())
+    return [("drift", None, most, beyond, beyond <= most)]
 
 
 def _told(
     head: dict[str, Any],
     result: Audit | Drift,
     show: Callable[[], None],
-    requirements: list[dict[str, Any]],
+    requirements: list[Requirement],
     notes: list[str],
 ) -> int:
     """Print the result, what was required and whether it holds; return the exit code."""
-    met = all(line["met"] for line in requirements)
+    met = all(line[-1] for line in requirements)
 
     def document() -> dict[str, Any]:
         body = result.to_dict()
-        rest = {"notes": notes + body["notes"], "requirements": requirements, "met": met}
+        keys = ("requirement", "at_delta", "required", "found", "met")
+        asked_for = [dict(zip(keys, line, strict=True)) for line in requirements]
+        rest = {"notes": notes + body["notes"], "requirements": asked_for, "met": met}
         return {**head, **body, **rest}
 
     printing.tell(document, show)
-    for line in requirements:
-        word = "met" if line["met"] else "NOT MET"
-        sign = ">=" if line["requirement"] == "accuracy" else "<="
-        at = "" if line["at_delta"] is None else f" at delta = {line['at_delta']:g}"
-        printing.say(
-            f"{word}: {line['requirement']}{at} {sign} {line['required']:g}, "
-            f"found {line['found']:.4g}"
-        )
+    for name, at_delta, required, found, is_met in requirements:
+        word, sign = "met" if is_met else "NOT MET", ">=" if name == "accuracy" else "<="
+        at = "" if at_delta is None else f" at delta = {at_delta:g}"
+        printing.say(f"{word}: {name}{at} {sign} {required:g}, found {found:.4g}")
     printing.remark(notes)
     return 0 if met else NOT_MET
 

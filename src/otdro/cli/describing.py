@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import helmert
 
 from ..costs.table import principal_directions
 from ..estimators import summary
@@ -55,12 +56,7 @@ def _moves(features: ColumnGroups) -> Array:
     basis = [np.eye(d)[:, features.numbers]]
     for column in features.categories:
         group = features.indices[column]
-        if len(group) > 1:
-            centred = np.eye(len(group)) - 1 / len(group)
-            inside = np.linalg.svd(centred)[0][:, : len(group) - 1]
-            part = np.zeros((d, len(group) - 1))
-            part[group] = inside
-            basis.append(part)
+        basis.append(np.eye(d)[:, group] @ helmert(len(group)).T)
     return np.hstack(basis)
 
 
@@ -71,9 +67,6 @@ def _along(vector: Array, features: ColumnGroups) -> dict[str, float]:
         name = str(features.switch(column, vector))
         sizes[name] = float(np.ptp(vector[features.indices[column]])) / np.sqrt(2)
     ordered = sorted(sizes, key=lambda name: -abs(sizes[name]))[:PARTS]
-    if sizes[ordered[0]] < 0:
-        # a direction and its opposite cost the same
-        return _along(-vector, features)
     return {name: round(sizes[name], 3) for name in ordered if abs(sizes[name]) > SMALL}
 
 
@@ -81,18 +74,17 @@ def switches(cost: Any, features: ColumnGroups) -> dict[str, dict[str, float]]:
     """Return the prices of the cheapest and most expensive switch of each text column."""
     if cost.matrix is None:
         return {}
-    found = {}
+    unit = np.eye(len(features.names))
+    priced = {}
     for column, values in features.categories.items():
-        ends = list(combinations(features.indices[column], 2))
-        if ends:
-            moves = np.zeros((len(ends), len(features.names)))
-            for k, (a, b) in enumerate(ends):
-                moves[k, [a, b]] = -1.0, 1.0
-            names = [" <-> ".join(pair) for pair in combinations(values, 2)]
-            pairs = dict(zip(names, cost.norm(moves).tolist(), strict=True))
-            shown = {min(pairs, key=pairs.__getitem__), max(pairs, key=pairs.__getitem__)}
-            found[column] = {name: pairs[name] for name in sorted(shown, key=pairs.__getitem__)}
-    return found
+        own = list(zip(values, features.indices[column], strict=True))
+        prices = sorted(
+            (float(cost.norm(unit[b] - unit[a])), f"{before} <-> {after}")
+            for (before, a), (after, b) in combinations(own, 2)
+        )
+        if prices:
+            priced[column] = {name: price for price, name in (prices[0], prices[-1])}
+    return priced
 
 
 def coefficients(model: Any, features: ColumnGroups) -> dict[str, Any]:

@@ -119,10 +119,9 @@ def _split(table: Any, options: Learning) -> Prepared:
         check_column(name, columns)
     if target in drop:
         raise UserError(f"--drop names the target {target!r}; name columns beside it.")
-    if groups == target:
-        raise UserError(f"--groups {groups} is the target; name the column of the environments.")
-    if identifier == target:
-        raise UserError(f"--id {identifier} is the target; name the column that names the rows.")
+    for option, own in (("--groups", groups), ("--id", identifier)):
+        if own == target:
+            raise UserError(f"{option} {own} is the target; name another column.")
     if beside.union(drop) == set(columns):
         raise UserError(f"there is no column beside the target {target!r} to predict from.")
     notes = list(table.attrs.get("notes", []))
@@ -475,18 +474,37 @@ def _absent_values(missing: int, infinite: int) -> str:
     return " and ".join(parts) + (" is" if missing + infinite == 1 else " are") if parts else ""
 
 
-def columns_as(table: Any, kinds: Mapping[str, str]) -> Any:
-    """Return columns of a table as the numbers or texts that they were when a model was fitted."""
+def columns_as(table: Any, kinds: Mapping[str, str], differences: Differences | None = None) -> Any:
+    """Return columns of a table as the numbers or texts that they were when a model was fitted.
+
+    Infinite values become missing ones; ``differences`` counts both.
+    """
     columns = {}
     for name, kind in kinds.items():
         if kind == "texts":
             columns[name] = as_texts(table[name])
         elif name in table.columns:
-            numbers = required_numbers(table[name])
-            columns[name] = np.where(np.isinf(numbers), np.nan, numbers)
+            columns[name] = required_numbers(table[name])
         else:
             columns[name] = number_of_date(name, table[origin(name, table.columns)])
-    return type(table)(columns, index=table.index)
+    frame = type(table)(columns, index=table.index)
+    infinite = frame.isin([np.inf, -np.inf])
+    if differences is not None:
+        differences.infinite += int(infinite.sum().sum())
+        differences.missing += int(frame.isna().sum().sum())
+    return frame.mask(infinite)
+
+
+def kinds_of(front: Any) -> dict[str, str]:
+    """Return whether columns hold numbers or texts, by a preparation that ``otdro fit`` made.
+
+    Of any other preparation nothing is known.
+    """
+    parts = {kind: columns for kind, _, columns in getattr(front, "transformers_", [])}
+    kinds = {kind: kind.rpartition(" ")[2] for kind in parts}
+    if not set(kinds.values()) <= {"numbers", "texts"}:
+        return {}
+    return {str(name): kinds[kind] for kind, columns in parts.items() for name in columns}
 
 
 # A table for a saved model.
@@ -528,8 +546,7 @@ class Differences:
         if self.unused:
             notes.append(f"columns that the model does not use are ignored: {listed(self.unused)}.")
         if self.missing:
-            values = _absent_values(self.missing, 0)
-            notes.append(f"{values} replaced as in the training data.")
+            notes.append(f"{_absent_values(self.missing, 0)} replaced as in the training data.")
         if self.infinite:
             values = _absent_values(0, self.infinite)
             notes.append(f"{values} replaced as missing ones are in the training data.")
@@ -572,23 +589,11 @@ def model_rows(
         )
     differences.unused = [str(name) for name in rest.columns if name not in read.values()]
     front: Any = getattr(model, "named_steps", {}).get("columns")
-    if not hasattr(front, "transformers_"):
+    kinds = kinds_of(front)
+    if not kinds:
         return rest[list(names)]
-    # a model made by otdro fit knows what its columns hold
-    kinds = {
-        str(name): kind.removeprefix("more ")
-        for kind, _, columns in front.transformers_
-        for name in columns
-    }
-    frame = columns_as(rest, {str(name): kinds.get(str(name), "numbers") for name in names})
+    frame = columns_as(rest, kinds, differences)[list(names)]
     differences.count_unseen(front, frame)
-    infinite = sum(
-        int(np.isinf(required_numbers(rest[name])).sum())
-        for name, kind in kinds.items()
-        if kind == "numbers" and name in rest.columns
-    )
-    differences.infinite += infinite
-    differences.missing += int(frame.isna().sum().sum()) - infinite
     return frame
 
 
@@ -600,10 +605,6 @@ def labels_of(table: Any, target: str, model: Any) -> Array:
     column = table[target]
     classes = getattr(model, "classes_", None)
     if classes is None or np.asarray(classes).dtype.kind in "iufb":
-        numbers = numbers_in(column, words=False)
-        if numbers is None:
-            bad = str(column[first_text(column)])
-            raise UserError(f"the target {target!r} must hold numbers, but it holds {bad!r}.")
-        return numbers.values
+        return required_numbers(column, words=False)
     known = {str(c): c for c in classes}
     return np.array([known.get(text, text) for text in as_texts(column)])
