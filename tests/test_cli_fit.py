@@ -223,14 +223,20 @@ def test_shell_completion_is_offered(capsys):
 
 
 def test_what_rounding_leaves_of_no_difference_is_none():
-    splits = [
-        Score(name, k, {"log-loss": 0.1 * (k + 3) - noise})
-        for name, noise in (("otdro", 0.0), ("L2", 2.2e-17), ("L1", 1.23e-4))
-        for k in range(3)
-    ]
-    own, equal, other = summarise(splits)
-    assert str(own.difference) == str(equal.difference) == str(equal.difference_se) == "0.0"
-    assert other.difference == pytest.approx(-1.23e-4)
+    values = {
+        "otdro": [0.3, 0.4, 0.5],
+        "noise": [0.3 - 2.2e-17, 0.4, 0.5 + 1e-16],
+        "shuffled": [0.4, 0.5, 0.3],
+        "constant": [0.1 + 0.2, 0.3, 0.3],
+        "L1": [0.3, 0.4, 0.5 + 1.23e-4],
+    }
+    splits = [Score(m, k, {"log-loss": v}) for m, own in values.items() for k, v in enumerate(own)]
+    found = {s.method: s for s in summarise(splits)}
+    zeros = [found["otdro"].difference, found["noise"].difference, found["noise"].difference_se]
+    zeros += [found["shuffled"].difference, found["constant"].se]
+    assert [str(value) for value in zeros] == ["0.0"] * 5
+    assert found["shuffled"].difference_se > 0.05
+    assert found["L1"].difference == pytest.approx(4.1e-5)
 
 
 # categories are one column

@@ -435,19 +435,22 @@ def summarise(scores: list[Score]) -> list[Summary]:
         for method, own in values.items():
             paired = ours is not None and len(ours) == len(own)
             difference = own - ours if paired else np.full(len(own), np.nan)
-            # what rounding leaves of no difference is none
-            difference[np.abs(difference) <= ROUNDING * np.abs(own)] = 0.0
             summaries.append(
                 Summary(
                     method=method,
                     measure=measure,
                     mean=float(own.mean()),
-                    se=standard_error(own),
-                    difference=float(difference.mean()),
-                    difference_se=standard_error(difference),
+                    se=_settled(standard_error(own), own),
+                    difference=_settled(float(difference.mean()), own),
+                    difference_se=_settled(standard_error(difference), own),
                 )
             )
     return summaries
+
+
+def _settled(value: float, measured: Array) -> float:
+    """Return a difference of measures, 0 for what rounding leaves of none."""
+    return 0.0 if abs(value) <= ROUNDING * np.abs(measured).mean() else value
 
 
 def standard_error(values: Array) -> float:

@@ -17,14 +17,15 @@ from ..inspection import Audit, Drift, summary
 from ..inspection.batches import Drifts, Step
 from ..inspection.record import changes
 from . import printing
+from .describing import features_of
 from .errors import UserError
 from .options import (
     AuditOptions,
     DriftOptions,
     asked,
     check_outputs,
-    check_radius,
     document_of,
+    not_negative,
 )
 from .preparing import (
     Differences,
@@ -55,8 +56,9 @@ def audit(options: AuditOptions) -> int:
         raise UserError("--require-accuracy and --at-delta go together: give both.")
     if accuracy is not None and not 0 <= accuracy <= 1:
         raise UserError(f"--require-accuracy must be in [0, 1], got {accuracy:g}.")
-    check_radius("--at-delta", at_delta)
-    check_radius("--max-drift", options.max_drift)
+    for name, value in (("--at-delta", at_delta), ("--max-drift", options.max_drift)):
+        if value is not None:
+            not_negative(name, value)
     if options.max_drift is not None and options.new is None:
         raise UserError("--max-drift needs new rows: give them by --new.")
     check_outputs({"--report": page}, options.model, options.data, options.new, options.check)
@@ -209,7 +211,8 @@ def _show_check(check: dict[str, Any]) -> None:
 
 def drift(options: DriftOptions) -> int:
     """Measure how far batches are from old rows, print, and return the exit code."""
-    check_radius("--max-drift", options.max_drift)
+    if options.max_drift is not None:
+        not_negative("--max-drift", options.max_drift)
     news = options.new or []
     if bool(news) == (options.by is not None):
         raise UserError("name one or more tables of new rows, or a column by --by, not both.")
@@ -314,6 +317,7 @@ def _scaled(
     notes += data.notes
     front = pipeline(data, options.scale).set_output(transform="pandas")
     rows = [front.fit_transform(data.X)]
+    names = features_of(front).names
     for new in tables[1:]:
         missing = [name for name in data.kinds if origin(name, new.columns) is None]
         if missing:
@@ -324,7 +328,7 @@ def _scaled(
         prepared = columns_as(new, data.kinds)
         differences.count_unseen(front, prepared)
         rows.append(front.transform(prepared))
-    return rows
+    return [table.set_axis(names, axis=1) for table in rows]
 
 
 # Requirements.
@@ -360,7 +364,8 @@ def _told(
         word, sign = "met" if is_met else "NOT MET", ">=" if name == "accuracy" else "<="
         at = "" if at_delta is None else f" at delta = {at_delta:g}"
         printing.say(f"{word}: {name}{at} {sign} {required:g}, found {found:.4g}")
-    printing.remark(notes)
+    drift = result.drift if isinstance(result, Audit) else None
+    printing.remark([*notes, *result.notes, *(() if drift is None else drift.notes)])
     return 0 if met else NOT_MET
 
 
@@ -369,7 +374,6 @@ def _show_drift(result: Drift) -> None:
     printing.pairs(summary.drift_pairs(result))
     printing.say()
     printing.grid(*result.columns.grid(summary.SHOWN))
-    printing.remark(result.notes)
 
 
 def _show_audit(result: Audit) -> None:
@@ -384,7 +388,6 @@ def _show_audit(result: Audit) -> None:
         printing.grid(*parts)
     printing.heading("Against whom")
     printing.grid(*result.columns.grid(summary.SHOWN))
-    printing.remark(result.notes)
     if result.drift is not None:
         _show_drift(result.drift)
     printing.heading("What to do next")

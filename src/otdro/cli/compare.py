@@ -121,14 +121,6 @@ def tested(options: Learning) -> str:
     return f"each {options.groups} left out in turn"
 
 
-def judged(scores: list[Summary], cost: str | None) -> dict[str, Any]:
-    """Return the part of a document on the comparison with other models, where there is one."""
-    return {
-        "comparison": [vars(score) for score in scores],
-        "verdict": verdict(scores, cost) if scores else None,
-    }
-
-
 def show_scores(scores: list[Summary], sentence: str) -> None:
     """Print means and paired differences to this model for every measure, and the verdict."""
     for measure in dict.fromkeys(s.measure for s in scores):
@@ -186,7 +178,8 @@ def compare(options: CompareOptions) -> None:
         "rows": len(data.y),
         "columns": len(data.kinds),
         "tested": random if options.groups is None else tested(options),
-        **judged(summaries, options.cost),
+        "comparison": [vars(score) for score in summaries],
+        "verdict": verdict(summaries, options.cost),
         "notes": data.notes,
         "plot": None if plot is None else str(plot),
     }

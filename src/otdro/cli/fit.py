@@ -21,13 +21,14 @@ from ..comparison import (
     fit_pipeline,
     inner_folds,
     prepare,
+    verdict,
 )
-from ..inspection import Stability, stability
+from ..inspection import Stability, audit, stability
 from ..persistence import check_name
 from ..persistence import save as write_model
 from ..scaling import AUTO
 from . import printing
-from .compare import compared, judged, show_scores, tested
+from .compare import compared, show_scores, tested
 from .describing import (
     attack,
     attack_told,
@@ -81,13 +82,27 @@ def fit(options: FitOptions) -> None:
                 model, data.X, data.y, refits=options.refits, random_state=options.seed
             )
     if page is not None:
+        from ..report import write
+
         with printing.working("writing the page"):
-            _write_page(page, model, data, options, scores, notes, stable)
+            write(
+                page,
+                audit(model, data.X, data.y, random_state=options.seed),
+                model=model,
+                scores=scores,
+                stability=stable,
+                title=f"{options.target} from {Path(options.data).name}",
+                notes=[*data.notes, *notes],
+                training=True,
+                held_out=tested(options),
+                row_names=[str(row) for row in data.X.index],
+            )
     report = {
         **asked("fit", options, "data", "target"),
         **described(data, model, options),
         "delta_by": origin or options.delta,
-        **judged(scores, options.cost),
+        "comparison": [vars(score) for score in scores],
+        "verdict": verdict(scores, options.cost) if scores else None,
         "stability": None if stable is None else stable.to_dict(),
         "notes": data.notes + notes,
         "saved": None if save is None else str(save),
@@ -159,35 +174,6 @@ class FolderRows(Chunks):
         if kind.kind in "US":
             return np.asarray(column.astype(str).tolist(), dtype=str)
         return required_numbers(column).astype(kind)
-
-
-def _write_page(
-    file: Path,
-    model: Any,
-    data: Prepared,
-    options: FitOptions,
-    scores: list[Summary],
-    notes: list[str],
-    stable: Stability | None,
-) -> None:
-    """Audit the fitted pipeline on its own rows and write the HTML page."""
-    from ..inspection import audit
-    from ..report import write
-
-    title = f"{options.target} from {Path(options.data).name}"
-    result = audit(model, data.X, data.y, random_state=options.seed)
-    write(
-        file,
-        result,
-        model=model,
-        scores=scores,
-        stability=stable,
-        title=title,
-        notes=[*data.notes, *notes],
-        training=True,
-        held_out=tested(options),
-        row_names=[str(row) for row in data.X.index],
-    )
 
 
 def described(data: Prepared, model: Any, options: FitOptions) -> dict[str, Any]:

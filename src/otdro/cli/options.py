@@ -170,11 +170,11 @@ def parameters(chosen: Learning, quantile: float | None = None) -> dict[str, Any
     if chosen.tolerance is not None:
         if chosen.rule != "tolerance":
             raise UserError("--tolerance is for --rule tolerance; add that, or leave it out.")
-        if not (math.isfinite(chosen.tolerance) and chosen.tolerance >= 0):
-            raise UserError(f"--tolerance must be a share >= 0, got {chosen.tolerance:g}.")
-        values["tolerance"] = chosen.tolerance
+        values["tolerance"] = not_negative("--tolerance", chosen.tolerance, "a share >= 0")
     if chosen.delta != "cv":
-        values["delta"] = chosen.delta if chosen.delta == "theory" else _radius(chosen.delta)
+        values["delta"] = chosen.delta
+    if chosen.delta not in ("cv", "theory"):
+        values["delta"] = not_negative("--delta", chosen.delta, "a number >= 0, cv or theory")
     if chosen.order not in ("auto", "1", "2"):
         raise UserError(f"--order must be 1, 2 or auto, got {chosen.order!r}.")
     if chosen.order != "auto":
@@ -240,20 +240,15 @@ def with_drift(options: Any) -> tuple[Any, str | None]:
     return replace(options, **values), origin
 
 
-def check_radius(option: str, value: float | None) -> None:
-    """Refuse a radius that is no number >= 0."""
-    if value is not None and not (math.isfinite(value) and value >= 0):
-        raise UserError(f"{option} must be a number >= 0, got {value:g}.")
-
-
-def _radius(text: str) -> float:
+def not_negative(option: str, value: Any, wanted: str = "a number >= 0") -> float:
+    """Return the number that an option names; refuse what is none, negative or infinite."""
     try:
-        value = float(text)
+        number = float(value)
     except ValueError:
-        value = -1.0
-    if not (math.isfinite(value) and value >= 0):
-        raise UserError(f"--delta must be a number >= 0, cv or theory, got {text!r}.")
-    return value
+        number = math.nan
+    if not 0 <= number < math.inf:
+        raise UserError(f"{option} must be {wanted}, got {value}.")
+    return number
 
 
 def check_outputs(outputs: dict[str, Path | None], *inputs: str | Path | None) -> None:
