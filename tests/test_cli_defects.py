@@ -58,6 +58,7 @@ def test_compare_prints_every_model_once(people, capsys, few_penalties):
         ["fit", "people.csv", *FIT, "--report", "people.csv"],
         ["fit", "people.csv", *FIT, "--unlabelled", "more.csv", "--save", "more.csv"],
         ["fit", "people.csv", *FIT, "--save", "same", "--report", "same"],
+        ["fit", "people.csv", *FIT, "--source", "m.skops", "--save", "m.skops"],
         ["compare", "plot.png", "--target", "y", "--plot", "plot.png"],
         ["predict", "m.skops", "people.csv", "--out", "people.csv"],
         ["predict", "m.csv", "people.csv", "--out", "m.csv"],

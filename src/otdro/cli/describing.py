@@ -96,20 +96,24 @@ def coefficients(model: Any, features: ColumnGroups) -> dict[str, Any]:
     for row in np.atleast_2d(model.coef_):
         columns: dict[str, Any] = {}
         for column, own in features.indices.items():
-            values = [float(row[j]) for j in own]
-            columns[column] = values[0]
+            columns[column] = float(row[own[0]])
             if column in features.categories:
-                by_category = dict(zip(features.categories[column], values, strict=True))
-                columns[column] = dict(sorted(by_category.items(), key=lambda item: -abs(item[1])))
-        told.append(dict(sorted(columns.items(), key=lambda item: -_size(item[1]))))
+                values = zip(features.categories[column], row[own].tolist(), strict=True)
+                columns[column] = _largest_first(dict(values))
+        told.append(_largest_first(columns))
     if len(told) == 1:
         return told[0]
     return {str(c): row for c, row in zip(model.classes_, told, strict=True)}
 
 
-def _size(value: Any) -> float:
-    """Return the size of a coefficient, or the largest of the categories of a column."""
-    return max(map(abs, value.values())) if isinstance(value, dict) else abs(value)
+def _largest_first(values: dict[str, Any]) -> dict[str, Any]:
+    """Return coefficients by their size; that of a column is the largest of its categories."""
+
+    def size(name: str) -> float:
+        value = values[name]
+        return max(map(abs, value.values())) if isinstance(value, dict) else abs(value)
+
+    return {name: values[name] for name in sorted(values, key=size, reverse=True)}
 
 
 def delta_in_words(model: Any, Z: Array, features: ColumnGroups) -> str:
@@ -224,12 +228,11 @@ def coefficients_told(report: dict[str, Any]) -> list[tuple[str, str]]:
     for label, columns in by_column.items():
         flat: dict[str, float] = {}
         for column, value in columns.items():
-            own = value if isinstance(value, dict) else {"": value}
-            flat |= {
-                f"{column}={v}" if v else column: coefficient for v, coefficient in own.items()
-            }
-        largest = sorted(flat, key=lambda name: -abs(flat[name]))
-        lines.append((label, first({name: flat[name] for name in largest}, "+.3g")))
+            if isinstance(value, dict):
+                flat |= {f"{column}={category}": own for category, own in value.items()}
+            else:
+                flat[column] = value
+        lines.append((label, first(_largest_first(flat), "+.3g")))
     return lines
 
 
@@ -256,9 +259,8 @@ def first(values: dict[str, float], form: str, most: int = 4) -> str:
 def risks_told(report: dict[str, Any]) -> list[tuple[str, str]]:
     """Return delta and its meaning, and the risks with their certificate."""
     words = {"cv": "chosen by folds", "theory": "chosen by theory"}
-    by = words.get(report["delta_by"], "as given")
-    if report["delta_by"].startswith("the "):
-        by = report["delta_by"]
+    by = report["delta_by"]
+    by = by if by.startswith("the ") else words.get(by, "as given")
     unit = report.get("delta_in_words")
     meaning = unit or f"bound on the mean cost, order {report['order']}"
     classes = report.get("classes", [])

@@ -18,7 +18,6 @@ from ..comparison import (
     Summary,
     default_model,
     fit_model,
-    fit_pipeline,
     inner_folds,
     prepare,
     verdict,
@@ -52,9 +51,8 @@ def fit(options: FitOptions) -> None:
     save, page = options.save, options.report
     if save is not None:
         check_name(save)
-    check_outputs(
-        {"--save": save, "--report": page}, options.data, options.unlabelled, options.delta_from
-    )
+    read = (options.data, options.unlabelled, options.delta_from, options.source)
+    check_outputs({"--save": save, "--report": page}, *read)
     options, origin = with_drift(options)
     ours = parameters(options, options.quantile)
     if options.refits is not None and options.refits < 2:
@@ -121,21 +119,9 @@ def fitted(
     columns = pipeline(data, options.scale)
     cv = inner_folds(data.y, data.task, options.seed, data.groups) if data.folder is None else 5
     model = default_model(data.task, Setting(cv=cv, seed=options.seed)).set_params(**ours)
-    pipe = Pipeline([("columns", columns), ("model", model)])
     notes = []
     with warnings.catch_warnings(record=True, action="always") as caught:
-        if source is not None:
-            columns = source.preparation(data, options.scale)
-            rows = prepare(columns, data)
-            mixed = source.models(columns, model, data)[MIX]
-            fit_model(mixed, rows)
-            pipe = Pipeline([("columns", columns), ("model", mixed)])
-            notes.append(mixed.message_)
-            if source.saved is not None:
-                notes.append(f"columns of {source.file} are prepared as it prepares them.")
-        elif data.folder is None:
-            fit_pipeline(pipe, data)
-        else:
+        if data.folder is not None:
             columns.fit(data.X, data.y)
             chunks = FolderRows(data.folder, data, options.target, columns)
             model.fit(chunks, None)
@@ -143,7 +129,18 @@ def fitted(
                 f"the model is fitted to all {chunks.n} rows, in pieces; columns are prepared from "
                 f"{len(data.y)} random ones, and counts and comparisons are of these."
             )
-    return pipe, notes + list(dict.fromkeys(" ".join(str(w.message).split()) for w in caught))
+        elif source is None:
+            fit_model(model, prepare(columns, data))
+        else:
+            columns = source.preparation(data, options.scale)
+            rows = prepare(columns, data)
+            model = source.models(columns, model, data)[MIX]
+            fit_model(model, rows)
+            notes.append(model.message_)
+            if source.saved is not None:
+                notes.append(f"columns of {source.file} are prepared as it prepares them.")
+    notes += dict.fromkeys(" ".join(str(w.message).split()) for w in caught)
+    return Pipeline([("columns", columns), ("model", model)]), notes
 
 
 class FolderRows(Chunks):

@@ -32,12 +32,8 @@ OFFICE = (b"[Content_Types].xml", b"docProps/", b"xl/")
 HEAD = 2_000
 #: Characters of a cell, or of the line of names, at most: more are a quote that is not closed.
 LONGEST = 100_000
-#: Endings of names, the kind of file that they promise, and that kind in words.
-NAMED = {
-    ".parquet": ("parquet", "a Parquet file"),
-    ".pq": ("parquet", "a Parquet file"),
-    ".xlsx": ("excel", "an Excel file"),
-}
+#: Endings of names, and the kind of file that they promise.
+NAMED = {".parquet": "parquet", ".pq": "parquet", ".xlsx": "excel"}
 #: First bytes of files that are not read, and what such a file is.
 REFUSED = {
     b"PK": "a zip archive",
@@ -105,11 +101,10 @@ def locate(name: str, decimal: str = "auto") -> Source:
         raise UserError(f"no such file: {name}. Check the name and the folder.")
     with path.open("rb") as file:
         kind = _kind(name, file.read(4096))
-    promised, words = NAMED.get(path.suffix.lower(), (kind, ""))
-    if kind != promised:
+    if NAMED.get(path.suffix.lower(), kind) != kind:
         raise UserError(
-            f"{name} is named as {words} but does not hold one: write it again, or rename it "
-            "to .csv if it is a text table."
+            f"{name} is named as a {path.suffix} file but does not hold one: write it again, or "
+            "rename it to .csv if it is a text table."
         )
     return Source(name, kind, path.stat().st_size, decimal=decimal)
 
