@@ -178,6 +178,8 @@ def _largest(shares: Array) -> list[int]:
 def described_model(model: Any, features: ColumnGroups, delta: str) -> dict[str, Any]:
     """Return what there is to say of our estimator, with the names of its features."""
     words = summary.COST_WORDS.get(model.cost_.dual_p, type(model.cost_).__name__)
+    if getattr(model.cost_, "weights_", None):
+        words = summary.cost_in_words(model.cost_)
     return {
         "loss": str(getattr(model, "loss", type(getattr(model, "loss_", None)).__name__.lower())),
         "cost": words.partition(":")[0],
@@ -203,7 +205,7 @@ def directions_told(report: dict[str, Any]) -> list[tuple[str, str]]:
     found = report["directions"]
     if not found:
         return [("cost", report["cost_in_words"])]
-    lines = [("cost", f"{report['cost']}; price of a unit move along")]
+    lines = [("cost", f"{report['cost_in_words']}; price of a unit move along")]
     for name in ("cheapest", "most_expensive"):
         for k, way in enumerate(found[name]):
             along = ", ".join(f"{value:+.2f} {key}" for key, value in way["along"].items())
