@@ -387,6 +387,16 @@ def test_a_long_fit_writes_a_line_also_in_a_log(here, capsys, monkeypatch):
     assert "so far" not in told.out
 
 
+def test_a_long_fit_says_nothing_if_it_is_quiet(here, capsys, caplog, monkeypatch):
+    monkeypatch.setattr("otdro.progress.LONG", 0.0001)
+    fit = ["fit", "t.csv", "--target", "y", "--no-compare", "--drop", "kind"]
+    done(capsys, *fit)
+    assert "the fit has taken" in caplog.text
+    caplog.clear()
+    assert done(capsys, *fit, "--quiet") == ("", "")
+    assert not caplog.records
+
+
 # published models
 
 

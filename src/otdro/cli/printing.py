@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
-from ..progress import watched
+from ..progress import logger, watched
 
 Item = TypeVar("Item")
 
@@ -29,11 +30,14 @@ _READER = ContextVar("_READER", default="person")
 @contextmanager
 def read_by(reader: str) -> Iterator[None]:
     """Print for this reader only, and nothing that is for another."""
-    token = _READER.set(reader)
+    token, level = _READER.set(reader), logger.level
+    if reader == "nobody":
+        logger.setLevel(logging.ERROR)
     try:
         yield
     finally:
         _READER.reset(token)
+        logger.setLevel(level)
 
 
 def console(*, error: bool = False) -> Console:
