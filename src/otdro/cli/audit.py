@@ -96,23 +96,16 @@ def audited(
     differences = Differences()
     target, beside = options.target, (options.target, options.groups, options.identifier)
     table = with_target(table_of(options.data, options, notes), target, notes)
-    groups = None
-    if options.groups is not None:
-        check_column(options.groups, list(table.columns))
-        groups = table[options.groups].to_numpy()
-    names = table.index
-    if options.identifier is not None:
-        check_column(options.identifier, list(table.columns))
-        names = table[options.identifier]
+    for name in filter(None, (options.groups, options.identifier)):
+        check_column(name, list(table.columns))
+    groups = None if options.groups is None else table[options.groups].to_numpy()
+    names = table.index if options.identifier is None else table[options.identifier]
     new = None
     if options.new is not None:
-        rows = table_of(options.new, options, notes)
-        if target in rows.columns:
-            rows = with_target(rows, target, notes)
-            new = (model_rows(model, rows, differences, beside), labels_of(rows, target, model))
-        else:
+        rows = _with_labels(table_of(options.new, options, notes), target, notes)
+        if target not in rows.columns:
             notes.append(f"the new table has no column {target!r}: its labels are unknown.")
-            new = model_rows(model, rows, differences, beside)
+        new = _labelled(rows, model_rows(model, rows, differences, beside), target, model)
     X = model_rows(model, table, differences, beside)
     doing("auditing" if new is None else "auditing, and measuring the drift")
     result = inspection.audit(
@@ -294,15 +287,14 @@ def _samples(
         rows = [model_rows(model, table, differences, (target,)) for table in tables]
     else:
         rows = _scaled(tables, options, notes, differences)
-    samples: list[Any] = []
-    for table, X in zip(tables, rows, strict=True):
-        if target is None or target not in table.columns:
-            samples.append(X)
-        elif model is None:
-            samples.append((X, table[target].to_numpy()))
-        else:
-            samples.append((X, labels_of(table, target, model)))
-    return samples
+    return [_labelled(t, X, target, model) for t, X in zip(tables, rows, strict=True)]
+
+
+def _labelled(table: Any, X: Any, target: str | None, model: Any) -> Any:
+    """Return the prepared rows X of a table, with their labels where it has any."""
+    if target is None or target not in table.columns:
+        return X
+    return X, table[target].to_numpy() if model is None else labels_of(table, target, model)
 
 
 def _scaled(

@@ -356,7 +356,12 @@ def _feature(column: Any, categorical: bool, keep: bool) -> Feature:
     if not categorical:
         dates = holds_dates(column)
         if dates and keep:
-            return _date_feature(column)
+            names = date_names(column)
+            notes = [
+                f"column {name!r} holds dates and is used as numbers: {', '.join(names)}.",
+                _imputed(name, int(column.isna().sum()), 0, "the median"),
+            ]
+            return Feature({n: number_of_date(n, column) for n in names}, "numbers", notes)
         if dates:
             reason = "holds dates"
         elif not keep and _numbers_rows(column):
@@ -389,15 +394,6 @@ def _feature(column: Any, categorical: bool, keep: bool) -> Feature:
         _imputed(name, int(np.isnan(values).sum()), int(infinite.sum()), "the median"),
     ]
     return Feature({name: np.where(infinite, np.nan, values)}, "numbers", notes)
-
-
-def _date_feature(column: Any) -> Feature:
-    """Return the numbers that a column of dates is used as."""
-    names = date_names(column)
-    note = f"column {column.name!r} holds dates and is used as numbers: {', '.join(names)}."
-    columns = {name: number_of_date(name, column) for name in names}
-    missing = _imputed(column.name, int(column.isna().sum()), 0, "the median")
-    return Feature(columns, "numbers", [note, missing])
 
 
 def _useless(column: Any) -> str:
@@ -450,9 +446,8 @@ def _check_mixed(column: Any) -> None:
     present = column.dropna()
     if present.map(lambda value: isinstance(value, list | dict | set | np.ndarray)).any():
         raise UserError(f"column {column.name!r} holds lists; leave it out with --drop.")
-    numbers = pd.to_numeric(present.astype(object), errors="coerce")
-    if numbers.notna().mean() >= 0.5:
-        row = numbers.isna().idxmax()
+    if pd.to_numeric(present.astype(object), errors="coerce").notna().mean() >= 0.5:
+        row = first_text(column)
         raise UserError(
             f"column {column.name!r} holds text among numbers: {str(column[row])!r} in row "
             f"{row}. Correct it, or use --categorical {column.name} or --drop {column.name}."
