@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import re
 import sys
 import warnings
 from collections import Counter
@@ -30,8 +31,10 @@ FACTORS = {"text": 3.0, "gzip": 15.0, "parquet": 10.0, "folder": 10.0, "excel": 
 OFFICE = (b"[Content_Types].xml", b"docProps/", b"xl/")
 #: Lines of a text table from which the way of writing numbers is found out.
 HEAD = 2_000
-#: Characters of a cell, or of the line of names, at most: more are a quote that is not closed.
+#: Characters of a cell at most: more are a quote that is not closed.
 LONGEST = 100_000
+#: Characters of the line of names that are looked at.
+NAMES = 1_000_000
 #: Endings of names, and the kind of file that they promise.
 NAMED = {".parquet": "parquet", ".pq": "parquet", ".xlsx": "excel"}
 #: First bytes of files that are not read, and what such a file is.
@@ -250,7 +253,7 @@ def _text(source: Source, size: int | None) -> Iterator[Any]:
         raise UserError(
             f"{source.name} is not UTF-8 text; convert it, e.g. by iconv -f latin1 -t utf-8."
         ) from None
-    except (pd.errors.ParserError, pd.errors.ParserWarning) as error:
+    except (pd.errors.ParserError, pd.errors.ParserWarning, csv.Error) as error:
         reason = str(error).replace("Error tokenizing data. C error: ", "").strip().rstrip(".")
         if "Length of header" in reason:
             reason = "lines have more fields than the first line, which must name the columns"
@@ -271,7 +274,7 @@ def _decoded(source: Source) -> io.TextIOWrapper:
 def _separator(source: Source) -> str:
     """Check the names; return the commonest of , ; | and tab in their line."""
     with _decoded(source) as text:
-        line = text.readline(LONGEST)
+        line = text.readline(NAMES)
     if not line.strip():
         raise UserError(f"{source.name} does not begin with a line of column names.")
     separator = max(",;\t|", key=line.count)
@@ -308,28 +311,35 @@ def _decimal_sign(source: Source, head: Any, notes: list[str]) -> str:
     # the first column and value that speak for ",", "." or either
     seen: dict[str, tuple[str, str]] = {}
     codes = []
-    for name in head.columns:
-        texts = head[name].dropna().str.strip()
-        if texts.str.len().max() > LONGEST:
+    for name, column in zip(head.columns, head.to_numpy(dtype=object).T, strict=True):
+        values = [value.strip() for value in column if isinstance(value, str)]
+        if max(map(len, values), default=0) > LONGEST:
             raise UserError(
                 f"{source.name} is not a regular table: column {name!r} has a cell of more than "
                 f"{LONGEST} characters. A quote may not be closed."
             )
-        plain, dot, comma = (texts.str.fullmatch(p) for p in (PLAIN, NUMBER["."], NUMBER[","]))
-        if (plain | dot | comma).mean() >= MOSTLY:
-            kinds = {",": comma & ~dot, ".": dot & ~comma, "either": dot & comma}
-            for kind, fits in kinds.items():
-                if (fits & ~plain).any():
-                    seen.setdefault(kind, (name, texts[fits & ~plain].iloc[0]))
-        zeros = texts[texts.str.startswith("0")]
-        if len(zeros) and texts.str.len().nunique() == 1 and texts.str.fullmatch(r"\d\d+").all():
+        kinds = {value: _writing(value) for value in dict.fromkeys(values)}
+        if sum(kinds[value] != "text" for value in values) >= MOSTLY * len(values):
+            for value, kind in kinds.items():
+                seen.setdefault(kind, (name, value))
+        zero = next((value for value in values if value.startswith("0")), None)
+        alike = len({len(value) for value in values}) == 1
+        if zero is not None and alike and all(re.fullmatch(r"\d\d+", value) for value in values):
             codes.append(
-                f"column {name!r} is read as numbers, without zeros in front as in "
-                f"{zeros.iloc[0]}; --categorical {name} takes them as codes."
+                f"column {name!r} is read as numbers, without zeros in front as in {zero}; "
+                f"--categorical {name} takes them as codes."
             )
     sign = _decided(source, seen, notes)
     notes += codes
     return sign
+
+
+def _writing(value: str) -> str:
+    """Return "plain", ",", ".", "either" or "text"."""
+    if re.fullmatch(PLAIN, value):
+        return "plain"
+    fitting = [sign for sign, form in NUMBER.items() if re.fullmatch(form, value)]
+    return "either" if len(fitting) == 2 else "".join(fitting) or "text"
 
 
 def _decided(source: Source, seen: dict[str, tuple[str, str]], notes: list[str]) -> str:
