@@ -217,6 +217,21 @@ def test_drift_names_unseen_categories_first(people, capsys):
     assert "the targets moved by" in printed
 
 
+# many classes
+
+
+def test_a_note_says_that_many_classes_are_one_against_the_rest(here, capsys):
+    rng = np.random.default_rng(0)
+    label = np.resize(np.arange(21), 210)
+    table = pd.DataFrame(rng.standard_normal((210, 3)) + label[:, None], columns=list("abc"))
+    table.assign(y=[f"c{k}" for k in label]).to_csv("many.csv", index=False)
+    note = "each of the 21 classes is fitted against the rest"
+    assert any(note in text for text in document(capsys, "fit", "many.csv", *FIT)["notes"])
+    table.assign(y=[f"c{k % 20}" for k in label]).to_csv("few.csv", index=False)
+    notes = document(capsys, "fit", "few.csv", *FIT)["notes"]
+    assert not any("against the rest" in text for text in notes)
+
+
 # words
 
 

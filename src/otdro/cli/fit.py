@@ -139,6 +139,11 @@ def fitted(
             notes.append(model.message_)
             if source.saved is not None:
                 notes.append(f"columns of {source.file} are prepared as it prepares them.")
+    if np.size(model.robust_risk_) > 1:
+        notes.append(
+            f"each of the {len(model.classes_)} classes is fitted against the rest: the model of "
+            "all classes at once is for 3 to 20 of them, the logistic loss and order 1."
+        )
     notes += dict.fromkeys(" ".join(str(w.message).split()) for w in caught)
     return Pipeline([("columns", columns), ("model", model)]), notes
 
