@@ -12,11 +12,12 @@ pd = pytest.importorskip("pandas")
 skops_io = pytest.importorskip("skops.io")
 pytest.importorskip("ot")
 
+from sklearn.compose import ColumnTransformer  # noqa: E402
 from sklearn.feature_selection import SelectKBest  # noqa: E402
 from sklearn.linear_model import LogisticRegression, Ridge  # noqa: E402
 from sklearn.model_selection import GridSearchCV  # noqa: E402
-from sklearn.pipeline import make_pipeline  # noqa: E402
-from sklearn.preprocessing import StandardScaler  # noqa: E402
+from sklearn.pipeline import Pipeline, make_pipeline  # noqa: E402
+from sklearn.preprocessing import OneHotEncoder, StandardScaler  # noqa: E402
 
 from otdro import audit  # noqa: E402
 
@@ -201,6 +202,18 @@ def test_a_search_and_a_selection_are_loaded(files, capsys):
     code, out, _ = call(capsys, "audit", "search.skops", "old.csv", "--target", "y", "--json")
     assert code == 0
     assert json.loads(out)["columns"] == 1
+
+
+def test_a_preparation_of_another_package_reads_the_table_as_it_is(files, capsys):
+    rows, _ = files
+    front = ColumnTransformer(
+        [("n", StandardScaler(), ["a", "c"]), ("o", OneHotEncoder(), ["city"])]
+    )
+    model = Pipeline([("columns", front), ("model", LogisticRegression())])
+    table = rows[["a", "c", "city"]].assign(city=rows.city.fillna("Rome"), y=rows.y)
+    table.to_csv("t.csv", index=False)
+    skops_io.dump(model.fit(table.drop(columns="y"), table.y), "columns.skops")
+    assert call(capsys, "audit", "columns.skops", "t.csv", "--target", "y", "-q") == (0, "", "")
 
 
 def test_only_stated_types_are_loaded(files, capsys):

@@ -58,6 +58,7 @@ def test_compare_prints_every_model_once(people, capsys, few_penalties):
         ["fit", "people.csv", *FIT, "--report", "people.csv"],
         ["fit", "people.csv", *FIT, "--unlabelled", "more.csv", "--save", "more.csv"],
         ["fit", "people.csv", *FIT, "--save", "same", "--report", "same"],
+        ["fit", "people.csv", *FIT, "--source", "m.skops", "--save", "m.skops"],
         ["compare", "plot.png", "--target", "y", "--plot", "plot.png"],
         ["predict", "m.skops", "people.csv", "--out", "people.csv"],
         ["predict", "m.csv", "people.csv", "--out", "m.csv"],
@@ -207,8 +208,28 @@ def test_drift_names_unseen_categories_first(people, capsys):
     new = old.copy()
     new.loc[:3, "city"] = "York"
     new.to_csv("new.csv", index=False)
-    notes = document(capsys, "drift", "old.csv", "new.csv")["notes"]
-    assert "column 'city' holds 'York' (4 rows)" in notes[0]
+    told = document(capsys, "drift", "old.csv", "new.csv")
+    assert "column 'city' holds 'York' (4 rows)" in told["notes"][0]
+    assert {line["column"] for line in told["by_column"]} > {"city=Rome", "city=Bonn"}
+    # also where the drift itself has a note: of targets that are numbers it sees rows only
+    printed = done(capsys, "drift", "old.csv", "new.csv", "--target", "a").err
+    assert printed.startswith("note: column 'city' holds 'York'")
+    assert "the targets moved by" in printed
+
+
+# many classes
+
+
+def test_a_note_says_that_many_classes_are_one_against_the_rest(here, capsys):
+    rng = np.random.default_rng(0)
+    label = np.resize(np.arange(21), 210)
+    table = pd.DataFrame(rng.standard_normal((210, 3)) + label[:, None], columns=list("abc"))
+    table.assign(y=[f"c{k}" for k in label]).to_csv("many.csv", index=False)
+    note = "each of the 21 classes is fitted against the rest"
+    assert any(note in text for text in document(capsys, "fit", "many.csv", *FIT)["notes"])
+    table.assign(y=[f"c{k % 20}" for k in label]).to_csv("few.csv", index=False)
+    notes = document(capsys, "fit", "few.csv", *FIT)["notes"]
+    assert not any("against the rest" in text for text in notes)
 
 
 # words
@@ -233,8 +254,8 @@ def test_dir_shows_the_public_names():
 def test_a_long_comparison_says_how_far_it_is_also_in_a_log(people, capsys, monkeypatch):
     compare = ["compare", "people.csv", "--target", "y", "--splits", "2", "--drop", "who,city"]
     assert "fits done" not in done(capsys, *compare, "--cost", "euclidean").err
-    monkeypatch.setattr("otdro.cli.printing.SILENCE", 0.0)
+    monkeypatch.setattr("otdro.progress.LONG", 0.001)
     told = done(capsys, *compare, "--cost", "euclidean")
-    assert "comparing models: 11 of 12 fits done, about" in told.err
+    assert re.search(r"comparing models: \d+ of 12 fits done, about \d+ s left", told.err)
     assert "fits done" not in told.out
     assert call(capsys, *compare, "--cost", "euclidean", "--quiet") == (0, "", "")

@@ -11,9 +11,8 @@ pytest.importorskip("typer")
 pd = pytest.importorskip("pandas")
 
 import otdro  # noqa: E402
-from otdro.cli.compare import difference  # noqa: E402
 from otdro.cli.describing import directions, switches  # noqa: E402
-from otdro.comparison import Summary, verdict  # noqa: E402
+from otdro.comparison import Score, Summary, summarise, verdict  # noqa: E402
 from otdro.costs import Mahalanobis, Norm  # noqa: E402
 from otdro.costs.mahalanobis import LowRank  # noqa: E402
 from otdro.costs.table import principal_directions  # noqa: E402
@@ -90,10 +89,10 @@ def test_several_classes_are_named_and_nothing_is_cut_at_60_columns(here, capsys
 def test_tables_of_numbers_are_not_cut_on_narrow_terminals(capsys, monkeypatch):
     from otdro.cli import printing
 
-    line = ["otdro", "0.123456 ± 0.000123", "+0.123456 ± 0.000123", "---o---" * 4]
+    line = ["gradient boosting", "0.123456 ± 0.000123", "+0.123456 ± 0.000123"]
     for width in (60, 30):
         monkeypatch.setenv("COLUMNS", str(width))
-        printing.grid(["log-loss", "mean ± se", "minus otdro", ""], [line], (0, 3))
+        printing.grid(["log-loss", "mean ± se", "minus otdro"], [line])
         out = " ".join(capsys.readouterr().out.split())
         assert line[1] in out
         assert line[2] in out
@@ -223,12 +222,21 @@ def test_shell_completion_is_offered(capsys):
     assert "--install-completion" in done(capsys, "--help").out
 
 
-@pytest.mark.parametrize(
-    ("value", "said"),
-    [(-2.2e-17, "+0 ± 0.0013"), (0.0, "+0 ± 0.0013"), (-1.23e-4, "-0.000123 ± 0.0013")],
-)
-def test_what_rounding_leaves_of_no_difference_is_none(value, said):
-    assert difference(Summary("L2", "log-loss", 0.5, 0.1, value, 0.0013)) == said
+def test_what_rounding_leaves_of_no_difference_is_none():
+    values = {
+        "otdro": [0.3, 0.4, 0.5],
+        "noise": [0.3 - 2.2e-17, 0.4, 0.5 + 1e-16],
+        "shuffled": [0.4, 0.5, 0.3],
+        "constant": [0.1 + 0.2, 0.3, 0.3],
+        "L1": [0.3, 0.4, 0.5 + 1.23e-4],
+    }
+    splits = [Score(m, k, {"log-loss": v}) for m, own in values.items() for k, v in enumerate(own)]
+    found = {s.method: s for s in summarise(splits)}
+    zeros = [found["otdro"].difference, found["noise"].difference, found["noise"].difference_se]
+    zeros += [found["shuffled"].difference, found["constant"].se]
+    assert [str(value) for value in zeros] == ["0.0"] * 5
+    assert found["shuffled"].difference_se > 0.05
+    assert found["L1"].difference == pytest.approx(4.1e-5)
 
 
 # categories are one column
@@ -373,10 +381,20 @@ def test_a_tolerance_buys_a_larger_delta(here, capsys):
 def test_a_long_fit_writes_a_line_also_in_a_log(here, capsys, monkeypatch):
     fit = ["fit", "t.csv", "--target", "y", *FAST, "--refits", "20"]
     assert "so far" not in done(capsys, *fit).err
-    monkeypatch.setattr("otdro.cli.printing.SILENCE", 0.001)
+    monkeypatch.setattr("otdro.progress.LONG", 0.001)
     told = done(capsys, *fit)
     assert "fitting again, 20 times, 0 s so far" in told.err
     assert "so far" not in told.out
+
+
+def test_a_long_fit_says_nothing_if_it_is_quiet(here, capsys, caplog, monkeypatch):
+    monkeypatch.setattr("otdro.progress.LONG", 0.0001)
+    fit = ["fit", "t.csv", "--target", "y", "--no-compare", "--drop", "kind"]
+    done(capsys, *fit)
+    assert "the fit has taken" in caplog.text
+    caplog.clear()
+    assert done(capsys, *fit, "--quiet") == ("", "")
+    assert not caplog.records
 
 
 # published models
@@ -443,6 +461,15 @@ def test_a_source_may_lack_columns_but_not_have_others(hospital, capsys):
     assert "needs columns that the table lacks or that are left out: age" in said
     other = [*MIX[:3], "size", "--drop", "y", "--source", "o.skops"]
     assert "predicts healthy, sick, and the target here holds numbers" in refused(capsys, *other)
+
+
+def test_a_mix_is_a_source(hospital, capsys):
+    """The columns that the mix adds to those of its source are known by their kinds."""
+    large = ["fit", "large.csv", *MIX[2:], "--drop", "ward", "--delta", "0.001"]
+    done(capsys, *large, "--save", "o.skops")
+    done(capsys, *MIX, "--source", "o.skops", "--save", "a.skops")
+    done(capsys, *MIX, "--source", "a.skops", "--save", "b.skops")
+    done(capsys, "predict", "b.skops", "large.csv", "--out", "p.csv")
 
 
 def test_coefficients_in_raw_units_are_a_source(hospital, capsys):

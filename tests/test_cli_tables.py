@@ -313,6 +313,18 @@ def test_a_line_above_the_names_is_said_to_be_one(here, capsys):
     )
 
 
+def test_many_names_and_a_quote_that_is_not_closed(here, capsys):
+    from otdro.cli import reading
+
+    names = [f"column_{k}" for k in range(20_000)]
+    Path("wide.csv").write_text(",".join(names) + "\n" + ",".join("1" * 20_000) + "\n")
+    assert list(reading.read(reading.locate("wide.csv")).columns) == names
+    Path("t.csv").write_text('a,"y\n' + "1,u\n" * 60_000)
+    assert "t.csv is not a regular table" in refused(capsys, "t.csv")
+    Path("t.csv").write_text('a,y\n1,"u\n' + "1,u\n" * 60_000)
+    assert "t.csv is not a regular table" in refused(capsys, "t.csv")
+
+
 def test_codes_and_placeholders_are_not_numbers_in_silence(here, capsys):
     table = rows()
     table["zip"] = [f"{k:05d}" for k in np.random.default_rng(1).integers(100, 99999, 60)]

@@ -43,6 +43,8 @@ INNER_FOLDS = 5
 LEFT_OUT_ONE_BY_ONE = 20
 #: Paired differences of at least this many standard errors count in a verdict.
 ERRORS = 2.0
+#: Measures that differ by this share at most are equal.
+ROUNDING = 1e-9
 #: The models of a comparison, by the names that readers and documents have for them.
 OWN = "otdro"
 NO_PENALTY = "no penalty"
@@ -60,6 +62,7 @@ REMEDIES = {
     L2: "try --cost euclidean",
     L1: "try --cost linf",
     NO_PENALTY: "try a smaller --delta",
+    EUCLIDEAN: "try --cost euclidean",
     **dict.fromkeys(AGAINST.values(), "use it, or add columns of powers and products"),
     MIX: "use it, by otdro fit --source",
 }
@@ -437,12 +440,17 @@ def summarise(scores: list[Score]) -> list[Summary]:
                     method=method,
                     measure=measure,
                     mean=float(own.mean()),
-                    se=standard_error(own),
-                    difference=float(difference.mean()),
-                    difference_se=standard_error(difference),
+                    se=_settled(standard_error(own), own),
+                    difference=_settled(float(difference.mean()), own),
+                    difference_se=_settled(standard_error(difference), own),
                 )
             )
     return summaries
+
+
+def _settled(value: float, measured: Array) -> float:
+    """Return a difference of measures, 0 for what rounding leaves of none."""
+    return 0.0 if abs(value) <= ROUNDING * np.abs(measured).mean() else value
 
 
 def standard_error(values: Array) -> float:
@@ -486,10 +494,8 @@ def verdict(scores: Sequence[Summary], cost: str | None = None) -> str:
 
 def _beside_a_constant(constant: Summary) -> str:
     """Return what was measured where ours is not surely better than a constant."""
-    # what rounding leaves of no difference is none
-    difference = round(constant.difference, 9) + 0.0
-    told = f"{difference:.2g} ± {constant.difference_se:.2g} over these splits"
-    if difference <= 0:
+    told = f"{constant.difference:.2g} ± {constant.difference_se:.2g} over these splits"
+    if constant.difference <= 0:
         return (
             f"No better than a model that sees no column (its {constant.measure} minus ours: "
             f"{told})."
@@ -507,20 +513,6 @@ def gain(other: Summary) -> float:
     if other.difference_se > 0:
         return difference / other.difference_se
     return float("inf") * difference if difference else 0.0
-
-
-def on_the_cost(scores: Sequence[Summary]) -> str:
-    """Return whether the learned cost pays: ours beside the same model under a Euclidean cost."""
-    euclidean = next(s for s in scores if s.method == EUCLIDEAN)
-    ahead = gain(euclidean)
-    word = "is no better and no worse than"
-    if abs(ahead) >= ERRORS:
-        word = "wins against" if ahead > 0 else "loses against"
-    return (
-        f"The learned cost {word} the Euclidean one here ({euclidean.measure} of the Euclidean "
-        f"one minus that of the learned one: {euclidean.difference:+.3f} ± "
-        f"{euclidean.difference_se:.3f})."
-    )
 
 
 def _and(methods: list[str]) -> str:

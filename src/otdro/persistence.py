@@ -59,7 +59,8 @@ def save(model: Any, path: Any) -> None:
     path = check_name(path)
     if not hasattr(model, "predict"):
         raise TypeError(f"a {type(model).__name__} is not a model: it has no predict.")
-    strange = _strange(skops.io.get_untrusted_types(data=(data := skops.io.dumps(model))))
+    data = skops.io.dumps(model)
+    strange = _strange(skops.io.get_untrusted_types(data=data))
     if strange:
         raise ValueError(
             f"the model holds {', '.join(strange)}, which otdro.load would refuse: it knows the "
@@ -100,7 +101,8 @@ def load(path: Any) -> Any:
         raise ValueError(f"{path} is not a model saved by otdro.save or otdro fit --save.")
     try:
         unknown = skops.io.get_untrusted_types(file=path)
-        model = None if _strange(unknown) else skops.io.load(path, trusted=unknown)
+        strange = _strange(unknown)
+        model = None if strange else skops.io.load(path, trusted=unknown)
     except (ImportError, AttributeError) as error:
         raise ValueError(
             f"{path} was saved by another version of otdro ({error}). Fit it again."
@@ -110,9 +112,8 @@ def load(path: Any) -> Any:
         raise ValueError(
             f"{path} is damaged or not a model of this version ({error}). Fit it again."
         ) from None
-    if _strange(unknown):
-        strange = ", ".join(_strange(unknown))
-        raise ValueError(f"{path} holds types that no model of otdro has: {strange}.")
+    if strange:
+        raise ValueError(f"{path} holds types that no model of otdro has: {', '.join(strange)}.")
     if not hasattr(model, "predict"):
         raise ValueError(f"{path} holds a {type(model).__name__}, not a model.")
     return model
@@ -130,10 +131,6 @@ def check_name(path: Any) -> Path:
 
 
 def _strange(names: list[str]) -> list[str]:
-    return [name for name in names if not trusted(name)]
-
-
-def trusted(name: str) -> bool:
-    """Whether a type belongs to the parts of this package that a model may hold."""
-    parts = name.split(".")
-    return name in ELSE or (len(parts) > 2 and parts[0] == "otdro" and parts[1] in OURS)
+    """Return the types that belong to no part of this package that a model may hold."""
+    known = tuple(f"otdro.{part}." for part in OURS)
+    return [name for name in names if name not in ELSE and not name.startswith(known)]

@@ -7,7 +7,7 @@ which logging shows unless the user's settings hide it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from threading import Event, Thread
@@ -15,27 +15,36 @@ from time import perf_counter
 
 logger = logging.getLogger("otdro")
 
-#: Seconds after which a fit says that it takes long; it says so again after twice as long.
+#: Seconds after which work says that it takes long; it says so again after twice as long.
 LONG = 10.0
-#: What the fit under way is doing, in words.
+#: What the work under way has been doing, in words; the last is what it does now.
 _doing: ContextVar[list[str] | None] = ContextVar("doing", default=None)
 
 
+def _warn(doing: str, seconds: float) -> None:
+    logger.warning("the fit has taken %.0f s: %s", seconds, doing)
+
+
 @contextmanager
-def watched() -> Iterator[None]:
-    """Say after ``LONG`` seconds, and again after twice as long, what a fit is doing."""
-    doing, ended, begun = ["solving"], Event(), perf_counter()
+def watched(
+    doing: str = "solving", say: Callable[[str, float], None] = _warn
+) -> Iterator[Callable[[str], None]]:
+    """Say after ``LONG`` seconds, and again after twice as long, what is being done.
+
+    Yields a function that takes what is done next.
+    """
+    steps, ended, begun = [doing], Event(), perf_counter()
 
     def watch() -> None:
         wait = LONG
         while not ended.wait(wait):
             wait = perf_counter() - begun
-            logger.warning("the fit has taken %.0f s: %s", wait, doing[0])
+            say(steps[-1], wait)
 
-    token = _doing.set(doing)
+    token = _doing.set(steps)
     Thread(target=watch, daemon=True).start()
     try:
-        yield
+        yield steps.append
     finally:
         ended.set()
         _doing.reset(token)
@@ -43,9 +52,9 @@ def watched() -> Iterator[None]:
 
 def note(what: str) -> None:
     """Keep what the fit under way is doing and what is left, for the case that it takes long."""
-    doing = _doing.get()
-    if doing is not None:
-        doing[0] = what
+    steps = _doing.get()
+    if steps is not None:
+        steps.append(what)
 
 
 @contextmanager

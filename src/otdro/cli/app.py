@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from importlib import import_module
 from inspect import Parameter, Signature, signature
 from typing import Annotated, Any, get_type_hints
@@ -27,18 +28,6 @@ COMMANDS: dict[str, tuple[type[options.Output], str]] = {
     "drift": (options.DriftOptions, "audit"),
     "demo": (options.DemoOptions, "compare"),
 }
-#: Names of options that are not those of their fields, or that have no opposite.
-FLAGS = {
-    "as_json": ["--json"],
-    "forward": ["--forward"],
-    "identifier": ["--id"],
-    "quiet": ["--quiet", "-q"],
-    "strict": ["--strict"],
-}
-#: Arguments that may be left out, by command.
-ARGUMENTS = {("drift", "new")}
-#: Options that several commands have, which help lists last.
-SHARED = set(signature(options.Reading).parameters)
 
 
 @app.callback(invoke_without_command=True)
@@ -65,18 +54,14 @@ def _register(name: str, cls: type[options.Output], module: str) -> None:
             code = getattr(import_module(f".{module}", __package__), name)(asked)
         raise typer.Exit(code or 0)
 
-    kinds = get_type_hints(cls)
-    parameters = []
-    for field, parameter in signature(cls).parameters.items():
-        text = options.HELP.get(f"{name} {field}") or options.HELP[field]
-        required = parameter.default is Parameter.empty
-        shown: Any = typer.Option(*FLAGS.get(field, []), help=text)
-        if (required and field != "target") or (name, field) in ARGUMENTS:
-            shown = typer.Argument(help=text)
-        parameters.append(parameter.replace(annotation=Annotated[kinds[field], shown]))
+    kinds, own = get_type_hints(cls), signature(cls).parameters
+    shown = {f.name: Annotated[kinds[f.name], f.metadata["typer"]] for f in fields(cls)}
     # what is asked for first, what all commands share last
-    parameters.sort(key=lambda p: (p.default is not Parameter.empty, p.name in SHARED))
-    command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    shared = {f.name for f in fields(options.Reading)}
+    order = sorted(own, key=lambda n: (own[n].default is not Parameter.empty, n in shared))
+    command.__signature__ = Signature(  # type: ignore[attr-defined]
+        [own[n].replace(annotation=shown[n]) for n in order]
+    )
     app.command(name, help=cls.__doc__)(command)
 
 

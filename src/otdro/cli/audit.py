@@ -17,14 +17,15 @@ from ..inspection import Audit, Drift, summary
 from ..inspection.batches import Drifts, Step
 from ..inspection.record import changes
 from . import printing
+from .describing import features_of
 from .errors import UserError
 from .options import (
     AuditOptions,
     DriftOptions,
     asked,
     check_outputs,
-    check_radius,
     document_of,
+    not_negative,
 )
 from .preparing import (
     Differences,
@@ -40,6 +41,8 @@ from .preparing import (
 )
 from .values import days_in, holds_dates, origin
 
+#: What is required of what, at which delta, the figure required and found, whether it is met.
+Requirement = tuple[str, float | None, float, Any, bool]
 #: The exit code where a requirement is not met.
 NOT_MET = 3
 #: A bound is worse if it is so by more than this, relative: versions differ in rounding.
@@ -53,8 +56,9 @@ def audit(options: AuditOptions) -> int:
         raise UserError("--require-accuracy and --at-delta go together: give both.")
     if accuracy is not None and not 0 <= accuracy <= 1:
         raise UserError(f"--require-accuracy must be in [0, 1], got {accuracy:g}.")
-    check_radius("--at-delta", at_delta)
-    check_radius("--max-drift", options.max_drift)
+    for name, value in (("--at-delta", at_delta), ("--max-drift", options.max_drift)):
+        if value is not None:
+            not_negative(name, value)
     if options.max_drift is not None and options.new is None:
         raise UserError("--max-drift needs new rows: give them by --new.")
     check_outputs({"--report": page}, options.model, options.data, options.new, options.check)
@@ -68,14 +72,11 @@ def audit(options: AuditOptions) -> int:
             doing("writing the page")
             title = f"{options.model.name} on {Path(options.data).name}"
             write(page, result, model=model, title=title, notes=notes, row_names=rows)
-    requirements: list[dict[str, Any]] = []
-    if accuracy is not None and at_delta is not None:
+    requirements = _requirements(options.max_drift, result.drift)
+    if accuracy is not None:
         certified = result.accuracy(at_delta)
         met = bool(certified >= accuracy)
-        values = {"at_delta": at_delta, "required": accuracy, "found": certified, "met": met}
-        requirements.append({"requirement": "accuracy", **values})
-    if result.drift is not None:
-        requirements += _drift_requirement(result.drift, options.max_drift)
+        requirements.insert(0, ("accuracy", at_delta, accuracy, certified, met))
     head = {
         **asked("audit", options, "model", "data", "target", "new"),
         "check": None if earlier is None else checked(earlier, result, str(options.check)),
@@ -95,23 +96,16 @@ def audited(
     differences = Differences()
     target, beside = options.target, (options.target, options.groups, options.identifier)
     table = with_target(table_of(options.data, options, notes), target, notes)
-    groups = None
-    if options.groups is not None:
-        check_column(options.groups, list(table.columns))
-        groups = table[options.groups].to_numpy()
-    names = table.index
-    if options.identifier is not None:
-        check_column(options.identifier, list(table.columns))
-        names = table[options.identifier]
+    for name in filter(None, (options.groups, options.identifier)):
+        check_column(name, list(table.columns))
+    groups = None if options.groups is None else table[options.groups].to_numpy()
+    names = table.index if options.identifier is None else table[options.identifier]
     new = None
     if options.new is not None:
-        rows = table_of(options.new, options, notes)
-        if target in rows.columns:
-            rows = with_target(rows, target, notes)
-            new = (model_rows(model, rows, differences, beside), labels_of(rows, target, model))
-        else:
+        rows = _with_labels(table_of(options.new, options, notes), target, notes)
+        if target not in rows.columns:
             notes.append(f"the new table has no column {target!r}: its labels are unknown.")
-            new = model_rows(model, rows, differences, beside)
+        new = _labelled(rows, model_rows(model, rows, differences, beside), target, model)
     X = model_rows(model, table, differences, beside)
     doing("auditing" if new is None else "auditing, and measuring the drift")
     result = inspection.audit(
@@ -210,7 +204,8 @@ def _show_check(check: dict[str, Any]) -> None:
 
 def drift(options: DriftOptions) -> int:
     """Measure how far batches are from old rows, print, and return the exit code."""
-    check_radius("--max-drift", options.max_drift)
+    if options.max_drift is not None:
+        not_negative("--max-drift", options.max_drift)
     news = options.new or []
     if bool(news) == (options.by is not None):
         raise UserError("name one or more tables of new rows, or a column by --by, not both.")
@@ -220,18 +215,35 @@ def drift(options: DriftOptions) -> int:
     differences = Differences()
     with printing.working("reading") as doing:
         model = None if options.model is None else persistence.load(options.model)
-        old = _with_labels(table_of(options.old, options, notes), options.target, notes)
+        tables = [
+            _with_labels(table_of(name, options, notes), options.target, notes)
+            for name in (options.old, *news)
+        ]
+        batch, in_time = None, False
         if options.by is not None:
-            doing("measuring the drift")
-            result = _by_batches(old, options, model, notes, differences)
+            check_column(options.by, list(tables[0].columns))
+            batch = tables[0].pop(options.by).dropna()
+            in_time = holds_dates(batch)
+            batch = days_in(batch).dt.strftime("%Y-%m") if in_time else batch.astype(str)
+            tables = [tables[0].loc[batch.index]]
+        reference, *others = _samples(tables, options, model, notes, differences)
+        doing("measuring the drift")
+        settings: dict[str, Any] = {"cost": options.cost, "order": options.order, "model": model}
+        settings["random_state"] = options.seed
+        if batch is not None:
+            # months are compared with the one before them, other batches with all others together
+            X, y = reference if isinstance(reference, tuple) else (reference, None)
+            labels = np.array(batch.tolist())
+            result = inspection.drifts(X, labels, y, ordered=in_time, **settings)
         else:
-            steps = []
-            for name in news:
-                new = _with_labels(table_of(name, options, notes), options.target, notes)
-                doing(f"measuring the drift of {name}")
-                samples = _samples([old, new], options, model, notes, differences)
-                drift = inspection.drift(*samples, **_settings(options, model))
-                steps.append(Step(Path(options.old).name, Path(name).name, drift))
+            steps = [
+                Step(
+                    Path(options.old).name,
+                    Path(name).name,
+                    inspection.drift(reference, new, **settings),
+                )
+                for name, new in zip(news, others, strict=True)
+            ]
             result = Drifts(steps, False, [])
     farthest = max(result.steps, key=lambda step: step.delta)
     batches = result.to_dict()
@@ -252,7 +264,7 @@ def drift(options: DriftOptions) -> int:
             printing.say(f"{table[len(result.steps) + 1].capitalize()}. Farthest: {farthest.new}.")
         _show_drift(farthest.drift)
 
-    requirements = _drift_requirement(farthest.drift, options.max_drift)
+    requirements = _requirements(options.max_drift, farthest.drift)
     notes = differences.notes() + notes + result.notes
     return _told(head, farthest.drift, show, requirements, notes)
 
@@ -260,30 +272,6 @@ def drift(options: DriftOptions) -> int:
 def _with_labels(table: Any, target: str | None, notes: list[str]) -> Any:
     """Return the rows with a target, all rows of a table without that column."""
     return table if target not in table.columns else with_target(table, str(target), notes)
-
-
-def _settings(options: DriftOptions, model: Any) -> dict[str, Any]:
-    values = {"cost": options.cost, "order": options.order, "random_state": options.seed}
-    return {**values, "model": model}
-
-
-def _by_batches(
-    table: Any, options: DriftOptions, model: Any, notes: list[str], differences: Differences
-) -> Drifts:
-    """Return the drifts between batches of a table.
-
-    Batches of dates are months, each compared with the one before it; others are compared with all
-    others together.
-    """
-    by = str(options.by)
-    check_column(by, list(table.columns))
-    table = table[table[by].notna()]
-    in_time = holds_dates(table[by])
-    batch = days_in(table[by]).dt.strftime("%Y-%m") if in_time else table[by].astype(str)
-    [sample] = _samples([table.drop(columns=by)], options, model, notes, differences)
-    X, y = sample if isinstance(sample, tuple) else (sample, None)
-    batches = np.array(batch.tolist())
-    return inspection.drifts(X, batches, y, ordered=in_time, **_settings(options, model))
 
 
 def _samples(
@@ -297,30 +285,31 @@ def _samples(
     target = options.target
     if model is not None:
         rows = [model_rows(model, table, differences, (target,)) for table in tables]
-    elif target is not None and target not in tables[0].columns:
-        raise UserError(f"the old table has no column {target!r}. Check --target.")
     else:
         rows = _scaled(tables, options, notes, differences)
-    samples: list[Any] = []
-    for table, X in zip(tables, rows, strict=True):
-        if target is None or target not in table.columns:
-            samples.append(X)
-        elif model is None:
-            samples.append((X, table[target].to_numpy()))
-        else:
-            samples.append((X, labels_of(table, target, model)))
-    return samples
+    return [_labelled(t, X, target, model) for t, X in zip(tables, rows, strict=True)]
+
+
+def _labelled(table: Any, X: Any, target: str | None, model: Any) -> Any:
+    """Return the prepared rows X of a table, with their labels where it has any."""
+    if target is None or target not in table.columns:
+        return X
+    return X, table[target].to_numpy() if model is None else labels_of(table, target, model)
 
 
 def _scaled(
     tables: list[Any], options: DriftOptions, notes: list[str], differences: Differences
 ) -> list[Any]:
     """Return the tables, imputed, encoded and scaled as the first one says."""
-    beside = [] if options.target is None else [options.target]
-    data = usable_columns(tables[0].drop(columns=beside), options.categorical, options.keep)
-    notes += [note for note in data.notes if note not in notes]
+    old = tables[0]
+    if options.target is not None:
+        check_column(options.target, list(old.columns))
+        old = old.drop(columns=options.target)
+    data = usable_columns(old, options.categorical, options.keep)
+    notes += data.notes
     front = pipeline(data, options.scale).set_output(transform="pandas")
     rows = [front.fit_transform(data.X)]
+    names = features_of(front).names
     for new in tables[1:]:
         missing = [name for name in data.kinds if origin(name, new.columns) is None]
         if missing:
@@ -331,46 +320,44 @@ def _scaled(
         prepared = columns_as(new, data.kinds)
         differences.count_unseen(front, prepared)
         rows.append(front.transform(prepared))
-    return rows
+    return [table.set_axis(names, axis=1) for table in rows]
 
 
 # Requirements.
 
 
-def _drift_requirement(result: Drift, most: float | None) -> list[dict[str, Any]]:
+def _requirements(most: float | None, drift: Drift | None) -> list[Requirement]:
     """Return the requirement on drift: no lower bound exceeds it by more than sampling noise."""
-    if most is None:
+    if most is None or drift is None:
         return []
-    beyond = max(result.beyond_noise.values())
-    values = {"at_delta": None, "required": most, "found": beyond, "met": beyond <= most}
-    return [{"requirement": "drift", **values}]
+    beyond = max(drift.beyond_noise.values())
+    return [("drift", None, most, beyond, beyond <= most)]
 
 
 def _told(
     head: dict[str, Any],
     result: Audit | Drift,
     show: Callable[[], None],
-    requirements: list[dict[str, Any]],
+    requirements: list[Requirement],
     notes: list[str],
 ) -> int:
     """Print the result, what was required and whether it holds; return the exit code."""
-    met = all(line["met"] for line in requirements)
+    met = all(line[-1] for line in requirements)
 
     def document() -> dict[str, Any]:
         body = result.to_dict()
-        rest = {"notes": notes + body["notes"], "requirements": requirements, "met": met}
+        keys = ("requirement", "at_delta", "required", "found", "met")
+        asked_for = [dict(zip(keys, line, strict=True)) for line in requirements]
+        rest = {"notes": notes + body["notes"], "requirements": asked_for, "met": met}
         return {**head, **body, **rest}
 
     printing.tell(document, show)
-    for line in requirements:
-        word = "met" if line["met"] else "NOT MET"
-        sign = ">=" if line["requirement"] == "accuracy" else "<="
-        at = "" if line["at_delta"] is None else f" at delta = {line['at_delta']:g}"
-        printing.say(
-            f"{word}: {line['requirement']}{at} {sign} {line['required']:g}, "
-            f"found {line['found']:.4g}"
-        )
-    printing.remark(notes)
+    for name, at_delta, required, found, is_met in requirements:
+        word, sign = "met" if is_met else "NOT MET", ">=" if name == "accuracy" else "<="
+        at = "" if at_delta is None else f" at delta = {at_delta:g}"
+        printing.say(f"{word}: {name}{at} {sign} {required:g}, found {found:.4g}")
+    drift = result.drift if isinstance(result, Audit) else None
+    printing.remark([*notes, *result.notes, *(() if drift is None else drift.notes)])
     return 0 if met else NOT_MET
 
 
@@ -379,14 +366,13 @@ def _show_drift(result: Drift) -> None:
     printing.pairs(summary.drift_pairs(result))
     printing.say()
     printing.grid(*result.columns.grid(summary.SHOWN))
-    printing.remark(result.notes)
 
 
 def _show_audit(result: Audit) -> None:
     printing.heading("How far the data may move")
     printing.pairs(summary.audit_pairs(result))
     printing.say()
-    printing.grid(*summary.curve_grid(result), ())
+    printing.grid(*summary.curve_grid(result))
     printing.say(summary.curve_note(result))
     parts = summary.parts_grid(result)
     if parts.body:
@@ -394,7 +380,6 @@ def _show_audit(result: Audit) -> None:
         printing.grid(*parts)
     printing.heading("Against whom")
     printing.grid(*result.columns.grid(summary.SHOWN))
-    printing.remark(result.notes)
     if result.drift is not None:
         _show_drift(result.drift)
     printing.heading("What to do next")

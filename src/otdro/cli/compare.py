@@ -26,12 +26,10 @@ from ..comparison import (
     Summary,
     default_model,
     inner_folds,
-    on_the_cost,
     rounds,
     summarise,
     verdict,
 )
-from ..costs.table import principal_directions
 from ..files import replacing
 from ..inspection.columns import column_groups
 from ..scaling import scaler
@@ -54,21 +52,14 @@ Array = NDArray[Any]
 
 #: Rows on which ``otdro fit`` compares; more would take long and change little.
 COMPARED_ROWS = 20_000
-#: A column that alone has more than this balanced accuracy, or R², is named.
-LEAK = 0.99
-#: Rows on which that is looked for at most.
-LEAK_ROWS = 1_000
-#: Nearest rows by one column that predict another row.
-NEIGHBOURS = 3
 #: Training rows of a split of the demo.
 TRAIN = 60
 #: Test rows of a split of the demo, at most.
 TEST = 600
-#: Rows of the made-up table of the demo.
+#: Rows and columns of the simulated table of the demo.
 ROWS = 1_000
-#: Columns of the made-up table.
 COLUMNS = 100
-#: The noise of a sensor beside the unit spread of the gas.
+#: The noise of a sensor, in standard deviations of the gas.
 NOISE = 3.0
 #: The error of the reference that says whether there was too much of the gas.
 LABEL_NOISE = 0.3
@@ -121,39 +112,6 @@ def compared(
     )
 
 
-def leaks(data: Prepared, seed: int) -> list[str]:
-    """Return notes on columns that alone tell the target of rows left out one by one.
-
-    A row is predicted by the ``NEIGHBOURS`` other rows whose value of the column is nearest.
-    """
-    from sklearn.neighbors import NearestNeighbors
-
-    order = np.random.default_rng(seed).permutation(len(data.y))
-    data = data.part(np.sort(order[:LEAK_ROWS]))
-    classes, code = np.unique(data.y, return_inverse=True)
-    votes = np.eye(len(classes))[code] if data.task == "classification" else None
-    notes = []
-    for name, kind in data.kinds.items():
-        column = data.X[name]
-        values = column.astype("category").cat.codes if kind == "texts" else column
-        search = NearestNeighbors(n_neighbors=NEIGHBOURS)
-        search.fit(values.fillna(values.median()).to_numpy(dtype=float)[:, None])
-        near = search.kneighbors(return_distance=False)
-        if votes is None:
-            error = data.y - data.y[near].mean(axis=1)
-            measure, told = "R²", 1 - float(np.mean(error**2) / np.var(data.y))
-        else:
-            right = votes[near].sum(axis=1).argmax(axis=1) == code
-            by_class = np.bincount(code, right) / np.bincount(code)
-            measure, told = "balanced accuracy", float(by_class.mean())
-        if told > LEAK:
-            notes.append(
-                f"column {name!r} alone tells the target of rows left out ({measure} {told:.3f}): "
-                f"if it is known only after the target, leave it out by --drop {name}."
-            )
-    return notes
-
-
 def tested(options: Learning) -> str:
     """Return in words on which rows models are compared."""
     if options.groups is None:
@@ -163,43 +121,21 @@ def tested(options: Learning) -> str:
     return f"each {options.groups} left out in turn"
 
 
-def judged(scores: list[Summary], cost: str | None) -> dict[str, Any]:
-    """Return the part of a document on the comparison with other models, where there is one."""
-    return {
-        "comparison": [vars(score) for score in scores],
-        "verdict": verdict(scores, cost) if scores else None,
-    }
-
-
-def show_scores(scores: list[Summary]) -> None:
-    """Print means, paired differences to this model, and a picture, for every measure."""
+def show_scores(scores: list[Summary], sentence: str) -> None:
+    """Print means and paired differences to this model for every measure, and the verdict."""
     for measure in dict.fromkeys(s.measure for s in scores):
-        lines = {s.method: s for s in scores if s.measure == measure}
-        # a constant far from the others would leave no room for them in the picture
-        drawn = {name: s for name, s in lines.items() if name != CONSTANT}
-        bars = printing.intervals([s.mean for s in drawn.values()], [s.se for s in drawn.values()])
-        pictures = dict(zip(drawn, bars, strict=True))
         body = [
             [
-                name,
-                f"{line.mean:.4g} ± {_error(line.se)}",
-                "" if name == OWN else difference(line),
-                pictures.get(name, ""),
+                s.method,
+                f"{s.mean:.4g} ± {s.se:.2g}",
+                "" if s.method == OWN else f"{s.difference:+.3g} ± {s.difference_se:.2g}",
             ]
-            for name, line in lines.items()
+            for s in scores
+            if s.measure == measure
         ]
-        printing.grid([measure, "mean ± se", "minus otdro", ""], body, (0, 3))
+        printing.grid([measure, "mean ± se", "minus otdro"], body)
         printing.say()
-
-
-def difference(score: Summary) -> str:
-    """Return a difference of means with its error; what rounding left of 0 is 0."""
-    return f"{round(score.difference, 12) + 0.0:+.3g} ± {_error(score.difference_se)}"
-
-
-def _error(value: float) -> str:
-    """Return a standard error; what rounding left of 0 is 0."""
-    return f"{round(value, 12) + 0.0:.2g}"
+    printing.say(f"Verdict: {sentence}", "bold")
 
 
 # otdro compare
@@ -227,7 +163,6 @@ def compare(options: CompareOptions) -> None:
             raise UserError(f"--against must name some of {', '.join(AGAINST)}, got {name!r}.")
     with printing.working("reading"):
         data = prepared(options)
-    data.notes[:0] = leaks(data, options.seed)
     if origin is not None:
         data.notes.insert(0, f"delta = {float(options.delta):.4g} is {origin}.")
     source = published(options.source, data)
@@ -243,7 +178,8 @@ def compare(options: CompareOptions) -> None:
         "rows": len(data.y),
         "columns": len(data.kinds),
         "tested": random if options.groups is None else tested(options),
-        **judged(summaries, options.cost),
+        "comparison": [vars(score) for score in summaries],
+        "verdict": verdict(summaries, options.cost),
         "notes": data.notes,
         "plot": None if plot is None else str(plot),
     }
@@ -253,8 +189,7 @@ def compare(options: CompareOptions) -> None:
 def _show(document: dict[str, Any], scores: list[Summary]) -> None:
     """Print the comparison for a person."""
     printing.heading(document["tested"][:1].upper() + document["tested"][1:])
-    show_scores(scores)
-    printing.say(f"Verdict: {document['verdict']}", "bold")
+    show_scores(scores, document["verdict"])
     printing.remark(document["notes"])
     if document["plot"] is not None:
         printing.say(f"drawn as {document['plot']}")
@@ -276,86 +211,55 @@ def _draw(scores: list[Score], path: Path) -> None:
 
 def demo(options: DemoOptions) -> None:
     """Show what is learned and whether it pays, where it should and on a real table."""
-    reps, seed = options.reps, options.seed
-    if reps < 2:
-        raise UserError(f"--reps must be at least 2 for a standard error, got {reps}.")
-    made, gains = sensors(seed)
-    printing.heading(f"1. Made up: an electronic nose, {COLUMNS} cheap sensors of one gas")
+    if options.reps < 2:
+        raise UserError(f"--reps must be at least 2 for a standard error, got {options.reps}.")
+    printing.heading(f"1. Simulated: an electronic nose, {COLUMNS} cheap sensors of one gas")
     printing.say(
         "Chosen because a learned cost should win there: every sensor answers to the gas "
         f"with a gain of its own, under noise {NOISE:g} times as large, and the label says "
         "whether there is too much of it. What the sensors share is all that matters."
     )
-    printing.say()
-    printing.pairs(_learned(made, gains, seed))
-    _demo_scores(made, reps, seed)
+    _demonstrate(sensors(options.seed), options)
     printing.heading("2. Real: breast cancer, chosen because scikit-learn carries it")
-    cancer = load_breast_cancer()
+    cancer = load_breast_cancer(as_frame=True)
     y = cancer.target_names[cancer.target]
-    _demo_scores(_labelled(cancer.data, cancer.feature_names, y), reps, seed)
-    printing.say("Your own table:  otdro fit DATA.csv --target COLUMN --save model.skops")
+    _demonstrate(Labelled(cancer.data, y, "classification"), options)
+    printing.say("\nYour own table:  otdro fit DATA.csv --target COLUMN --save model.skops")
 
 
-def sensors(seed: int) -> tuple[Labelled, Array]:
-    r"""Return made-up rows :math:`x = f a + 3e`, labelled by the concentration f, and the gains a.
+def sensors(seed: int) -> Labelled:
+    r"""Return simulated rows :math:`x = f a + 3e`, labelled by the concentration f.
 
-    An electronic nose: every cheap sensor answers to one gas with a gain of its own, beneath its
-    own noise. No sensor says much, and what they say together lies along a, so that moves along a
-    should be expensive, and others cheap.
+    Every cheap sensor answers to one gas with a gain a of its own, under its own noise. No sensor
+    says much, and what they say together lies along a, so that moves along a should be expensive,
+    and others cheap.
     """
+    import pandas as pd
+
     rng = np.random.default_rng(seed)
     gas = rng.standard_normal((ROWS, 1))
     gains = rng.standard_normal((1, COLUMNS))
     X = gas @ gains + NOISE * rng.standard_normal((ROWS, COLUMNS))
     measured = gas[:, 0] + LABEL_NOISE * rng.standard_normal(ROWS)
-    names = [f"sensor {j + 1}" for j in range(COLUMNS)]
-    return _labelled(X, names, np.where(measured > 0, "alarm", "calm")), gains[0]
+    table = pd.DataFrame(X, columns=[f"sensor {j + 1}" for j in range(COLUMNS)])
+    return Labelled(table, np.where(measured > 0, "alarm", "calm"), "classification")
 
 
-def _labelled(X: Array, names: Any, y: Array) -> Labelled:
-    import pandas as pd
-
-    return Labelled(pd.DataFrame(X, columns=names), y, "classification")
-
-
-def _learned(data: Labelled, gains: Array, seed: int) -> list[tuple[str, str]]:
-    """Return what a fit to the first rows has learned, beside what is true."""
-    X, y = data.X[:TRAIN], data.y[:TRAIN]
-    setting = Setting(cv=inner_folds(y, data.task, seed), seed=seed)
-    pipe = Pipeline([("columns", scaler()), ("model", default_model(data.task, setting))])
-    model = pipe.fit(X, y)[-1]
-    report = described_model(model, column_groups(None, list(X.columns)), str(model.delta))
-    recovered = []
-    if model.cost_.geometry == "euclidean":
-        # a column that is divided by its scale has its gain divided as well
-        true = gains / X.std(ddof=0).to_numpy()
-        expensive = principal_directions(model.cost_, COLUMNS).vectors[:, -1]
-        share = float(true @ expensive) ** 2 / float(true @ true)
-        text = f"{share:.0%} of its most expensive direction is what the gas moves"
-        recovered = [("  true structure", f"{text}; by chance {1 / COLUMNS:.0%}")]
-    largest = list(report["coefficients"].items())[:4]
-    right = float((pipe.predict(data.X[TRAIN:]) == data.y[TRAIN:]).mean())
-    return [
-        ("data", f"{TRAIN} rows x {COLUMNS} columns, {ROWS - TRAIN} other rows for the test"),
-        *directions_told(report),
-        *recovered,
-        *risks_told(report),
-        ("largest coefficients", ", ".join(f"{name} {value:+.2f}" for name, value in largest)),
-        ("right on the others", f"{right:.1%}"),
-    ]
-
-
-def _demo_scores(data: Labelled, reps: int, seed: int) -> None:
-    """Compare with other models on random splits, and print what came of it."""
+def _demonstrate(data: Labelled, options: DemoOptions) -> None:
+    """Print what a fit to a split has learned, and compare with other models on all splits."""
+    reps, seed = options.reps, options.seed
     test = min(TEST, len(data.y) - TRAIN)
     splitter = StratifiedShuffleSplit(reps, train_size=TRAIN, test_size=test, random_state=seed)
     splits = list(splitter.split(data.X, data.y))
+    first = data.part(splits[0][0])
+    setting = Setting(cv=inner_folds(first.y, data.task, seed), seed=seed)
+    model = Pipeline([("columns", scaler()), ("model", default_model(data.task, setting))])
+    model.fit(first.X, first.y)
+    report = described_model(model[-1], column_groups(None, list(data.X.columns)), "cv")
     methods = [name for name in METHODS if name != CONSTANT]
     fits = comparison.compare(data, scaler(), splits, methods=methods, seed=seed)
     scores = summarise(list(printing.tracked(fits, len(splits) * len(methods), "comparing models")))
     printing.say()
-    printing.say(f"{reps} random splits: {TRAIN} rows to learn from, {test} others for the test")
-    show_scores(scores)
-    printing.say(f"Verdict: {verdict(scores)}", "bold")
-    printing.say(on_the_cost(scores), "bold")
-    printing.say()
+    printing.pairs([*directions_told(report), *risks_told(report)])
+    printing.say(f"\n{reps} random splits: {TRAIN} rows to learn from, {test} others for the test")
+    show_scores(scores, verdict(scores))

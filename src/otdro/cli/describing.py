@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import helmert
 
 from ..costs.table import principal_directions
 from ..estimators import summary
@@ -55,12 +56,7 @@ def _moves(features: ColumnGroups) -> Array:
     basis = [np.eye(d)[:, features.numbers]]
     for column in features.categories:
         group = features.indices[column]
-        if len(group) > 1:
-            centred = np.eye(len(group)) - 1 / len(group)
-            inside = np.linalg.svd(centred)[0][:, : len(group) - 1]
-            part = np.zeros((d, len(group) - 1))
-            part[group] = inside
-            basis.append(part)
+        basis.append(np.eye(d)[:, group] @ helmert(len(group)).T)
     return np.hstack(basis)
 
 
@@ -71,9 +67,6 @@ def _along(vector: Array, features: ColumnGroups) -> dict[str, float]:
         name = str(features.switch(column, vector))
         sizes[name] = float(np.ptp(vector[features.indices[column]])) / np.sqrt(2)
     ordered = sorted(sizes, key=lambda name: -abs(sizes[name]))[:PARTS]
-    if sizes[ordered[0]] < 0:
-        # a direction and its opposite cost the same
-        return _along(-vector, features)
     return {name: round(sizes[name], 3) for name in ordered if abs(sizes[name]) > SMALL}
 
 
@@ -81,18 +74,17 @@ def switches(cost: Any, features: ColumnGroups) -> dict[str, dict[str, float]]:
     """Return the prices of the cheapest and most expensive switch of each text column."""
     if cost.matrix is None:
         return {}
-    found = {}
+    unit = np.eye(len(features.names))
+    priced = {}
     for column, values in features.categories.items():
-        ends = list(combinations(features.indices[column], 2))
-        if ends:
-            moves = np.zeros((len(ends), len(features.names)))
-            for k, (a, b) in enumerate(ends):
-                moves[k, [a, b]] = -1.0, 1.0
-            names = [" <-> ".join(pair) for pair in combinations(values, 2)]
-            pairs = dict(zip(names, cost.norm(moves).tolist(), strict=True))
-            shown = {min(pairs, key=pairs.__getitem__), max(pairs, key=pairs.__getitem__)}
-            found[column] = {name: pairs[name] for name in sorted(shown, key=pairs.__getitem__)}
-    return found
+        own = list(zip(values, features.indices[column], strict=True))
+        prices = sorted(
+            (float(cost.norm(unit[b] - unit[a])), f"{before} <-> {after}")
+            for (before, a), (after, b) in combinations(own, 2)
+        )
+        if prices:
+            priced[column] = {name: price for price, name in (prices[0], prices[-1])}
+    return priced
 
 
 def coefficients(model: Any, features: ColumnGroups) -> dict[str, Any]:
@@ -104,20 +96,24 @@ def coefficients(model: Any, features: ColumnGroups) -> dict[str, Any]:
     for row in np.atleast_2d(model.coef_):
         columns: dict[str, Any] = {}
         for column, own in features.indices.items():
-            values = [float(row[j]) for j in own]
-            columns[column] = values[0]
+            columns[column] = float(row[own[0]])
             if column in features.categories:
-                by_category = dict(zip(features.categories[column], values, strict=True))
-                columns[column] = dict(sorted(by_category.items(), key=lambda item: -abs(item[1])))
-        told.append(dict(sorted(columns.items(), key=lambda item: -_size(item[1]))))
+                values = zip(features.categories[column], row[own].tolist(), strict=True)
+                columns[column] = _largest_first(dict(values))
+        told.append(_largest_first(columns))
     if len(told) == 1:
         return told[0]
     return {str(c): row for c, row in zip(model.classes_, told, strict=True)}
 
 
-def _size(value: Any) -> float:
-    """Return the size of a coefficient, or the largest of the categories of a column."""
-    return max(map(abs, value.values())) if isinstance(value, dict) else abs(value)
+def _largest_first(values: dict[str, Any]) -> dict[str, Any]:
+    """Return coefficients by their size; that of a column is the largest of its categories."""
+
+    def size(name: str) -> float:
+        value = values[name]
+        return max(map(abs, value.values())) if isinstance(value, dict) else abs(value)
+
+    return {name: values[name] for name in sorted(values, key=size, reverse=True)}
 
 
 def delta_in_words(model: Any, Z: Array, features: ColumnGroups) -> str:
@@ -182,6 +178,8 @@ def _largest(shares: Array) -> list[int]:
 def described_model(model: Any, features: ColumnGroups, delta: str) -> dict[str, Any]:
     """Return what there is to say of our estimator, with the names of its features."""
     words = summary.COST_WORDS.get(model.cost_.dual_p, type(model.cost_).__name__)
+    if getattr(model.cost_, "weights_", None):
+        words = summary.cost_in_words(model.cost_)
     return {
         "loss": str(getattr(model, "loss", type(getattr(model, "loss_", None)).__name__.lower())),
         "cost": words.partition(":")[0],
@@ -207,7 +205,7 @@ def directions_told(report: dict[str, Any]) -> list[tuple[str, str]]:
     found = report["directions"]
     if not found:
         return [("cost", report["cost_in_words"])]
-    lines = [("cost", f"{report['cost']}; price of a unit move along")]
+    lines = [("cost", f"{report['cost_in_words']}; price of a unit move along")]
     for name in ("cheapest", "most_expensive"):
         for k, way in enumerate(found[name]):
             along = ", ".join(f"{value:+.2f} {key}" for key, value in way["along"].items())
@@ -232,12 +230,11 @@ def coefficients_told(report: dict[str, Any]) -> list[tuple[str, str]]:
     for label, columns in by_column.items():
         flat: dict[str, float] = {}
         for column, value in columns.items():
-            own = value if isinstance(value, dict) else {"": value}
-            flat |= {
-                f"{column}={v}" if v else column: coefficient for v, coefficient in own.items()
-            }
-        largest = sorted(flat, key=lambda name: -abs(flat[name]))
-        lines.append((label, first({name: flat[name] for name in largest}, "+.3g")))
+            if isinstance(value, dict):
+                flat |= {f"{column}={category}": own for category, own in value.items()}
+            else:
+                flat[column] = value
+        lines.append((label, first(_largest_first(flat), "+.3g")))
     return lines
 
 
@@ -264,9 +261,8 @@ def first(values: dict[str, float], form: str, most: int = 4) -> str:
 def risks_told(report: dict[str, Any]) -> list[tuple[str, str]]:
     """Return delta and its meaning, and the risks with their certificate."""
     words = {"cv": "chosen by folds", "theory": "chosen by theory"}
-    by = words.get(report["delta_by"], "as given")
-    if report["delta_by"].startswith("the "):
-        by = report["delta_by"]
+    by = report["delta_by"]
+    by = by if by.startswith("the ") else words.get(by, "as given")
     unit = report.get("delta_in_words")
     meaning = unit or f"bound on the mean cost, order {report['order']}"
     classes = report.get("classes", [])

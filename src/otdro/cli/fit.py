@@ -18,16 +18,16 @@ from ..comparison import (
     Summary,
     default_model,
     fit_model,
-    fit_pipeline,
     inner_folds,
     prepare,
+    verdict,
 )
-from ..inspection import Stability, stability
+from ..inspection import Stability, audit, stability
 from ..persistence import check_name
 from ..persistence import save as write_model
 from ..scaling import AUTO
 from . import printing
-from .compare import compared, judged, leaks, show_scores, tested
+from .compare import compared, show_scores, tested
 from .describing import (
     attack,
     attack_told,
@@ -51,16 +51,14 @@ def fit(options: FitOptions) -> None:
     save, page = options.save, options.report
     if save is not None:
         check_name(save)
-    check_outputs(
-        {"--save": save, "--report": page}, options.data, options.unlabelled, options.delta_from
-    )
+    read = (options.data, options.unlabelled, options.delta_from, options.source)
+    check_outputs({"--save": save, "--report": page}, *read)
     options, origin = with_drift(options)
     ours = parameters(options, options.quantile)
     if options.refits is not None and options.refits < 2:
         raise UserError(f"--refits must be at least 2, got {options.refits}.")
     with printing.working("reading") as doing:
         data = prepared(options)
-        data.notes[:0] = leaks(data, options.seed)
         if origin is not None:
             data.notes.insert(0, f"delta = {float(options.delta):.4g} is {origin}.")
         source = published(options.source, data)
@@ -82,13 +80,27 @@ def fit(options: FitOptions) -> None:
                 model, data.X, data.y, refits=options.refits, random_state=options.seed
             )
     if page is not None:
+        from ..report import write
+
         with printing.working("writing the page"):
-            _write_page(page, model, data, options, scores, notes, stable)
+            write(
+                page,
+                audit(model, data.X, data.y, random_state=options.seed),
+                model=model,
+                scores=scores,
+                stability=stable,
+                title=f"{options.target} from {Path(options.data).name}",
+                notes=[*data.notes, *notes],
+                training=True,
+                held_out=tested(options),
+                row_names=[str(row) for row in data.X.index],
+            )
     report = {
         **asked("fit", options, "data", "target"),
         **described(data, model, options),
         "delta_by": origin or options.delta,
-        **judged(scores, options.cost),
+        "comparison": [vars(score) for score in scores],
+        "verdict": verdict(scores, options.cost) if scores else None,
         "stability": None if stable is None else stable.to_dict(),
         "notes": data.notes + notes,
         "saved": None if save is None else str(save),
@@ -107,21 +119,9 @@ def fitted(
     columns = pipeline(data, options.scale)
     cv = inner_folds(data.y, data.task, options.seed, data.groups) if data.folder is None else 5
     model = default_model(data.task, Setting(cv=cv, seed=options.seed)).set_params(**ours)
-    pipe = Pipeline([("columns", columns), ("model", model)])
     notes = []
     with warnings.catch_warnings(record=True, action="always") as caught:
-        if source is not None:
-            columns = source.preparation(data, options.scale)
-            rows = prepare(columns, data)
-            mixed = source.models(columns, model, data)[MIX]
-            fit_model(mixed, rows)
-            pipe = Pipeline([("columns", columns), ("model", mixed)])
-            notes.append(mixed.message_)
-            if source.saved is not None:
-                notes.append(f"columns of {source.file} are prepared as it prepares them.")
-        elif data.folder is None:
-            fit_pipeline(pipe, data)
-        else:
+        if data.folder is not None:
             columns.fit(data.X, data.y)
             chunks = FolderRows(data.folder, data, options.target, columns)
             model.fit(chunks, None)
@@ -129,7 +129,23 @@ def fitted(
                 f"the model is fitted to all {chunks.n} rows, in pieces; columns are prepared from "
                 f"{len(data.y)} random ones, and counts and comparisons are of these."
             )
-    return pipe, notes + list(dict.fromkeys(" ".join(str(w.message).split()) for w in caught))
+        elif source is None:
+            fit_model(model, prepare(columns, data))
+        else:
+            columns = source.preparation(data, options.scale)
+            rows = prepare(columns, data)
+            model = source.models(columns, model, data)[MIX]
+            fit_model(model, rows)
+            notes.append(model.message_)
+            if source.saved is not None:
+                notes.append(f"columns of {source.file} are prepared as it prepares them.")
+    if np.size(model.robust_risk_) > 1:
+        notes.append(
+            f"each of the {len(model.classes_)} classes is fitted against the rest: the model of "
+            "all classes at once is for 3 to 20 of them, the logistic loss and order 1."
+        )
+    notes += dict.fromkeys(" ".join(str(w.message).split()) for w in caught)
+    return Pipeline([("columns", columns), ("model", model)]), notes
 
 
 class FolderRows(Chunks):
@@ -160,35 +176,6 @@ class FolderRows(Chunks):
         if kind.kind in "US":
             return np.asarray(column.astype(str).tolist(), dtype=str)
         return required_numbers(column).astype(kind)
-
-
-def _write_page(
-    file: Path,
-    model: Any,
-    data: Prepared,
-    options: FitOptions,
-    scores: list[Summary],
-    notes: list[str],
-    stable: Stability | None,
-) -> None:
-    """Audit the fitted pipeline on its own rows and write the HTML page."""
-    from ..inspection import audit
-    from ..report import write
-
-    title = f"{options.target} from {Path(options.data).name}"
-    result = audit(model, data.X, data.y, random_state=options.seed)
-    write(
-        file,
-        result,
-        model=model,
-        scores=scores,
-        stability=stable,
-        title=title,
-        notes=[*data.notes, *notes],
-        training=True,
-        held_out=tested(options),
-        row_names=[str(row) for row in data.X.index],
-    )
 
 
 def described(data: Prepared, model: Any, options: FitOptions) -> dict[str, Any]:
@@ -237,8 +224,7 @@ def show(report: dict[str, Any], scores: list[Summary], stable: Stability | None
         printing.pairs(attack_told(report["attack"]))
     if scores:
         printing.heading(f"Beside other models ({report['tested']}; mean, standard error)")
-        show_scores(scores)
-        printing.say(f"Verdict: {report['verdict']}", "bold")
+        show_scores(scores, report["verdict"])
     if stable is not None:
         first_line, *others = stable.summary().splitlines()
         printing.heading(first_line)

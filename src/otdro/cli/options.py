@@ -1,205 +1,160 @@
 """The options of the commands: a class per command, whose docstring is its help.
 
-A field without a default is an argument of the command line, ``--target`` excepted; the others are
-options of their own names. Below are the checks of options that several commands share.
+Each field holds its help. Below are the checks of options that several commands share.
 """
+
+# ruff: noqa: RUF009 - `option` and `argument` return fields
 
 from __future__ import annotations
 
 import json
 import math
 import os
-from dataclasses import dataclass, replace
+from dataclasses import MISSING, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import typer
+
 from .errors import UserError
+
+TABLE = "CSV, TSV, Parquet, .xlsx or gzip of text; - is stdin."
+DECIMAL = "Decimal sign of numbers: auto, . or ,"
+IDENTIFIER = "A column that names the rows, such as an id."
+CATEGORICAL = "Columns to take as categories: A,B."
+KEEP = "Dates or ids to use all the same: A,B."
+ORDER = "1 or 2; the model's own, else 1."
+MAX_DRIFT = "Exit with 3 if the drift is surely larger."
+
+
+def argument(text: str, default: Any = MISSING) -> Any:
+    """Return the field of an argument with its help."""
+    return field(default=default, metadata={"typer": typer.Argument(help=text)})
+
+
+def option(text: str, default: Any = None, *flags: str) -> Any:
+    """Return the field of an option with its help; ``flags`` replace its own name."""
+    return field(default=default, metadata={"typer": typer.Option(*flags, help=text)})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Output:
     """Options of every command."""
 
-    quiet: bool = False
+    quiet: bool = option("Print nothing but errors.", False, "--quiet", "-q")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Document(Output):
-    """Options of commands that can print a document for programs."""
+class Reading(Output):
+    """How tables are read, and the document for programs."""
 
-    as_json: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class Reading(Document):
-    """How tables are read."""
-
-    drop: list[str] | None = None
-    sample: int | None = None
-    seed: int = 0
-    decimal: str = "auto"
+    as_json: bool = option("Print JSON for machines.", False, "--json")
+    drop: list[str] | None = option("Columns to leave out: A,B; may be repeated.")
+    sample: int | None = option("Use N random rows, read in one pass.")
+    seed: int = option("Seed of folds and splits.", 0)
+    decimal: str = option(DECIMAL, "auto")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Learning(Reading):
     """The table that ``fit`` and ``compare`` learn from, and the parameters of our model."""
 
-    data: str
-    target: str
-    task: str = "auto"
-    scale: str = "auto"
-    categorical: list[str] | None = None
-    unlabelled: str | None = None
-    groups: str | None = None
-    forward: bool = False
-    keep: list[str] | None = None
-    identifier: str | None = None
-    delta: str = "cv"
-    delta_from: Path | None = None
-    source: Path | None = None
-    cost: str | None = None
-    loss: str | None = None
-    order: str = "auto"
-    rule: str | None = None
-    tolerance: float | None = None
+    data: str = argument(TABLE)
+    target: str = option("The column to predict.", MISSING)
+    task: str = option("auto, classification or regression.", "auto")
+    scale: str = option("auto, standard, yeo-johnson, asinh or none.", "auto")
+    categorical: list[str] | None = option(CATEGORICAL)
+    unlabelled: str | None = option("A table of rows without labels, for cost, delta and scale.")
+    groups: str | None = option("Column of the environments that folds leave out.")
+    forward: bool = option("With --groups: test on what comes next.", False, "--forward")
+    keep: list[str] | None = option(KEEP)
+    identifier: str | None = option(IDENTIFIER, None, "--id")
+    delta: str = option("A number >= 0, cv or theory.", "cv")
+    delta_from: Path | None = option("A --json of otdro drift: the delta of its drifts.")
+    source: Path | None = option("A published model: from fit --save, or a CSV of coefficients.")
+    cost: str | None = option("learned (the default), euclidean, l1 or linf.")
+    loss: str | None = option("logistic, hinge, squared_hinge; squared, absolute, huber, quantile.")
+    order: str = option("1, 2 or auto: the power of the distance.", "auto")
+    rule: str | None = option("How folds choose delta: auto, min, 1se, tolerance, ...")
+    tolerance: float | None = option("With --rule tolerance: the loss it may cost, e.g. 0.05.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class FitOptions(Learning):
     """Fit a robust model to a table and say what was learned."""
 
-    quantile: float | None = None
-    refits: int | None = None
-    save: Path | None = None
-    report: Path | None = None
-    compare: bool = True
+    quantile: float | None = option("Fit this quantile, e.g. 0.9.")
+    refits: int | None = option("Fit again to N bootstrap samples: stability.")
+    save: Path | None = option("File for the model, by skops.")
+    report: Path | None = option("HTML page, one file without network.")
+    compare: bool = option("Compare with no penalty, L1 and L2.", True)
 
 
 @dataclass(frozen=True, kw_only=True)
 class CompareOptions(Learning):
     """Compare a robust model with the usual ones on repeated splits."""
 
-    against: str | None = None
-    splits: int = 20
-    plot: Path | None = None
+    against: str | None = option("Further models: forest, boosting, splines; A,B.")
+    splits: int = option("Random splits.", 20)
+    plot: Path | None = option("Draw to a .png, .svg or .pdf.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class PredictOptions(Output):
     """Predict labels and probabilities, or numbers, for the rows of a table."""
 
-    model: Path
-    data: str
-    out: Path | None = None
-    identifier: str | None = None
-    decimal: str = "auto"
-    strict: bool = False
+    model: Path = argument("A file from otdro fit --save.")
+    data: str = argument(TABLE)
+    out: Path | None = option("CSV file; without it, stdout.")
+    identifier: str | None = option(IDENTIFIER, None, "--id")
+    decimal: str = option(DECIMAL, "auto")
+    strict: bool = option("Refuse categories that training did not have.", False, "--strict")
 
 
 @dataclass(frozen=True, kw_only=True)
 class AuditOptions(Reading):
     """Say how far the data may move before a linear model fails."""
 
-    model: Path
-    data: str
-    target: str
-    new: str | None = None
-    cost: str | None = None
-    order: int | None = None
-    tau: float | None = None
-    space: str = "last"
-    groups: str | None = None
-    identifier: str | None = None
-    require_accuracy: float | None = None
-    at_delta: float | None = None
-    max_drift: float | None = None
-    check: Path | None = None
-    report: Path | None = None
+    model: Path = argument("A linear model saved by otdro fit --save or skops.")
+    data: str = argument(TABLE)
+    target: str = option("The column to predict.", MISSING)
+    new: str | None = option("New rows, whose drift is measured.")
+    cost: str | None = option("euclidean, l1, linf or learned; the model's own.")
+    order: int | None = option(ORDER)
+    tau: float | None = option("Regression: right is within this of the target.")
+    space: str = option("last or raw: the columns that move.", "last")
+    groups: str | None = option("A column of groups of rows.")
+    identifier: str | None = option(IDENTIFIER, None, "--id")
+    require_accuracy: float | None = option("Exit with 3 if less is certified at --at-delta.")
+    at_delta: float | None = option("The delta of --require-accuracy.")
+    max_drift: float | None = option(MAX_DRIFT)
+    check: Path | None = option("An earlier --json: exit with 3 if a bound got worse.")
+    report: Path | None = option("HTML page, one file without network.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class DriftOptions(Reading):
     """Say how far new rows are from old ones."""
 
-    old: str
-    new: list[str] | None = None
-    by: str | None = None
-    target: str | None = None
-    model: Path | None = None
-    cost: str | None = None
-    order: int | None = None
-    scale: str = "standard"
-    categorical: list[str] | None = None
-    keep: list[str] | None = None
-    max_drift: float | None = None
+    old: str = argument(TABLE)
+    new: list[str] | None = argument("Tables of new rows, one for each batch.", None)
+    by: str | None = option("A column of dates or sites: its months, or values, are batches.")
+    target: str | None = option("The column of labels, if any.")
+    model: Path | None = option("A saved linear model.")
+    cost: str | None = option("euclidean, l1, linf or learned.")
+    order: int | None = option(ORDER)
+    scale: str = option("Without a model: standard, yeo-johnson, asinh or none.", "standard")
+    categorical: list[str] | None = option(CATEGORICAL)
+    keep: list[str] | None = option(KEEP)
+    max_drift: float | None = option(MAX_DRIFT)
 
 
 @dataclass(frozen=True, kw_only=True)
 class DemoOptions(Output):
     """Show what is learned and whether it pays, on data that needs no file."""
 
-    reps: int = 10
-    seed: int = 0
-
-
-#: The help of an option, or of a command's option where the same name means something else there.
-HELP = {
-    "against": "Further models: forest, boosting, splines; A,B.",
-    "as_json": "Print JSON for machines.",
-    "at_delta": "The delta of --require-accuracy.",
-    "audit cost": "euclidean, l1, linf or learned; the model's own.",
-    "audit groups": "A column of groups of rows.",
-    "audit model": "A linear model saved by otdro fit --save or skops.",
-    "audit new": "New rows, whose drift is measured.",
-    "audit order": "1 or 2; the model's own, else 1.",
-    "by": "A column of dates or sites: its months, or values, are batches.",
-    "categorical": "Columns to take as categories: A,B.",
-    "check": "An earlier --json: exit with 3 if a bound got worse.",
-    "compare": "Compare with no penalty, L1 and L2.",
-    "cost": "learned (the default), euclidean, l1 or linf.",
-    "data": "CSV, TSV, Parquet, .xlsx or gzip of text; - is stdin.",
-    "decimal": "Decimal sign of numbers: auto, . or ,",
-    "delta": "A number >= 0, cv or theory.",
-    "delta_from": "A --json of otdro drift: the delta of its drifts.",
-    "drift cost": "euclidean, l1, linf or learned.",
-    "drift order": "1 or 2; the model's own, else 1.",
-    "drift model": "A saved linear model.",
-    "drift scale": "Without a model: standard, yeo-johnson, asinh or none.",
-    "drift target": "The column of labels, if any.",
-    "drop": "Columns to leave out: A,B; may be repeated.",
-    "forward": "With --groups: test on what comes next.",
-    "groups": "Column of the environments that folds leave out.",
-    "identifier": "A column that names the rows, such as an id.",
-    "keep": "Dates or ids to use all the same: A,B.",
-    "loss": "logistic, hinge, squared_hinge; squared, absolute, huber, quantile.",
-    "max_drift": "Exit with 3 if the drift is surely larger.",
-    "new": "Tables of new rows, one for each batch.",
-    "old": "CSV, TSV, Parquet, .xlsx or gzip of text; - is stdin.",
-    "order": "1, 2 or auto: the power of the distance.",
-    "out": "CSV file; without it, stdout.",
-    "plot": "Draw to a .png, .svg or .pdf.",
-    "predict model": "A file from otdro fit --save.",
-    "quantile": "Fit this quantile, e.g. 0.9.",
-    "quiet": "Print nothing but errors.",
-    "report": "HTML page, one file without network.",
-    "refits": "Fit again to N bootstrap samples: stability.",
-    "reps": "Random splits.",
-    "require_accuracy": "Exit with 3 if less is certified at --at-delta.",
-    "rule": "How folds choose delta: auto, min, 1se, tolerance, ...",
-    "sample": "Use N random rows, read in one pass.",
-    "save": "File for the model, by skops.",
-    "scale": "auto, standard, yeo-johnson, asinh or none.",
-    "seed": "Seed of folds and splits.",
-    "source": "A published model: from fit --save, or a CSV of coefficients.",
-    "space": "last or raw: the columns that move.",
-    "splits": "Random splits.",
-    "strict": "Refuse categories that training did not have.",
-    "target": "The column to predict.",
-    "task": "auto, classification or regression.",
-    "tau": "Regression: right is within this of the target.",
-    "tolerance": "With --rule tolerance: the loss it may cost, e.g. 0.05.",
-    "unlabelled": "A table of rows without labels, for cost, delta and scale.",
-}
+    reps: int = option("Random splits.", 10)
+    seed: int = option("Seed of folds and splits.", 0)
 
 
 #: The version of the documents of ``--json``: it changes when a key changes its meaning.
@@ -215,11 +170,11 @@ def parameters(chosen: Learning, quantile: float | None = None) -> dict[str, Any
     if chosen.tolerance is not None:
         if chosen.rule != "tolerance":
             raise UserError("--tolerance is for --rule tolerance; add that, or leave it out.")
-        if not (math.isfinite(chosen.tolerance) and chosen.tolerance >= 0):
-            raise UserError(f"--tolerance must be a share >= 0, got {chosen.tolerance:g}.")
-        values["tolerance"] = chosen.tolerance
+        values["tolerance"] = not_negative("--tolerance", chosen.tolerance, "a share >= 0")
     if chosen.delta != "cv":
-        values["delta"] = chosen.delta if chosen.delta == "theory" else _radius(chosen.delta)
+        values["delta"] = chosen.delta
+    if chosen.delta not in ("cv", "theory"):
+        values["delta"] = not_negative("--delta", chosen.delta, "a number >= 0, cv or theory")
     if chosen.order not in ("auto", "1", "2"):
         raise UserError(f"--order must be 1, 2 or auto, got {chosen.order!r}.")
     if chosen.order != "auto":
@@ -285,20 +240,15 @@ def with_drift(options: Any) -> tuple[Any, str | None]:
     return replace(options, **values), origin
 
 
-def check_radius(option: str, value: float | None) -> None:
-    """Refuse a radius that is no number >= 0."""
-    if value is not None and not (math.isfinite(value) and value >= 0):
-        raise UserError(f"{option} must be a number >= 0, got {value:g}.")
-
-
-def _radius(text: str) -> float:
+def not_negative(option: str, value: Any, wanted: str = "a number >= 0") -> float:
+    """Return the number that an option names; refuse what is none, negative or infinite."""
     try:
-        value = float(text)
+        number = float(value)
     except ValueError:
-        value = -1.0
-    if not (math.isfinite(value) and value >= 0):
-        raise UserError(f"--delta must be a number >= 0, cv or theory, got {text!r}.")
-    return value
+        number = math.nan
+    if not 0 <= number < math.inf:
+        raise UserError(f"{option} must be {wanted}, got {value}.")
+    return number
 
 
 def check_outputs(outputs: dict[str, Path | None], *inputs: str | Path | None) -> None:

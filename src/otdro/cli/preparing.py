@@ -45,6 +45,12 @@ DISTINCT = 0.5
 IDENTIFIER = 0.9
 #: Categories of a column that get an indicator of their own.
 CATEGORIES = 20
+#: A column that alone has more than this balanced accuracy, or R², is named.
+LEAK = 0.99
+#: Rows on which that is looked for at most.
+LEAK_ROWS = 1_000
+#: Nearest rows by one column that predict another row.
+NEIGHBOURS = 3
 #: Names that a sentence lists.
 LISTED = 8
 #: How the name of a column of identifiers ends.
@@ -85,6 +91,7 @@ def prepared(options: Learning) -> Prepared:
                 raise UserError(f"--{name} is for tables that fit into memory; add --sample N.")
         sample = IN_MEMORY
     data = _split(read(source, sample=sample, seed=options.seed), options)
+    data.notes[:0] = _leaks(data, options.seed)
     if in_pieces:
         return replace(data, folder=source)
     if options.unlabelled is None:
@@ -112,10 +119,9 @@ def _split(table: Any, options: Learning) -> Prepared:
         check_column(name, columns)
     if target in drop:
         raise UserError(f"--drop names the target {target!r}; name columns beside it.")
-    if groups == target:
-        raise UserError(f"--groups {groups} is the target; name the column of the environments.")
-    if identifier == target:
-        raise UserError(f"--id {identifier} is the target; name the column that names the rows.")
+    for option, own in (("--groups", groups), ("--id", identifier)):
+        if own == target:
+            raise UserError(f"{option} {own} is the target; name another column.")
     if beside.union(drop) == set(columns):
         raise UserError(f"there is no column beside the target {target!r} to predict from.")
     notes = list(table.attrs.get("notes", []))
@@ -295,6 +301,39 @@ def pipeline(data: Prepared, scale: str, most: int | None = CATEGORIES) -> Any:
     )
 
 
+def _leaks(data: Prepared, seed: int) -> list[str]:
+    """Return notes on columns that alone tell the target of rows left out one by one.
+
+    A row is predicted by the ``NEIGHBOURS`` other rows whose value of the column is nearest.
+    """
+    from sklearn.neighbors import NearestNeighbors
+
+    order = np.random.default_rng(seed).permutation(len(data.y))
+    data = data.part(np.sort(order[:LEAK_ROWS]))
+    classes, code = np.unique(data.y, return_inverse=True)
+    votes = np.eye(len(classes))[code] if data.task == "classification" else None
+    notes = []
+    for name, kind in data.kinds.items():
+        column = data.X[name]
+        values = column.astype("category").cat.codes if kind == "texts" else column
+        search = NearestNeighbors(n_neighbors=NEIGHBOURS)
+        search.fit(values.fillna(values.median()).to_numpy(dtype=float)[:, None])
+        near = search.kneighbors(return_distance=False)
+        if votes is None:
+            error = data.y - data.y[near].mean(axis=1)
+            measure, told = "R²", 1 - float(np.mean(error**2) / np.var(data.y))
+        else:
+            right = votes[near].sum(axis=1).argmax(axis=1) == code
+            by_class = np.bincount(code, right) / np.bincount(code)
+            measure, told = "balanced accuracy", float(by_class.mean())
+        if told > LEAK:
+            notes.append(
+                f"column {name!r} alone tells the target of rows left out ({measure} {told:.3f}): "
+                f"if it is known only after the target, leave it out by --drop {name}."
+            )
+    return notes
+
+
 # One column: what it holds.
 
 
@@ -317,7 +356,12 @@ def _feature(column: Any, categorical: bool, keep: bool) -> Feature:
     if not categorical:
         dates = holds_dates(column)
         if dates and keep:
-            return _date_feature(column)
+            names = date_names(column)
+            notes = [
+                f"column {name!r} holds dates and is used as numbers: {', '.join(names)}.",
+                _imputed(name, int(column.isna().sum()), 0, "the median"),
+            ]
+            return Feature({n: number_of_date(n, column) for n in names}, "numbers", notes)
         if dates:
             reason = "holds dates"
         elif not keep and _numbers_rows(column):
@@ -350,15 +394,6 @@ def _feature(column: Any, categorical: bool, keep: bool) -> Feature:
         _imputed(name, int(np.isnan(values).sum()), int(infinite.sum()), "the median"),
     ]
     return Feature({name: np.where(infinite, np.nan, values)}, "numbers", notes)
-
-
-def _date_feature(column: Any) -> Feature:
-    """Return the numbers that a column of dates is used as."""
-    names = date_names(column)
-    note = f"column {column.name!r} holds dates and is used as numbers: {', '.join(names)}."
-    columns = {name: number_of_date(name, column) for name in names}
-    missing = _imputed(column.name, int(column.isna().sum()), 0, "the median")
-    return Feature(columns, "numbers", [note, missing])
 
 
 def _useless(column: Any) -> str:
@@ -411,9 +446,8 @@ def _check_mixed(column: Any) -> None:
     present = column.dropna()
     if present.map(lambda value: isinstance(value, list | dict | set | np.ndarray)).any():
         raise UserError(f"column {column.name!r} holds lists; leave it out with --drop.")
-    numbers = pd.to_numeric(present.astype(object), errors="coerce")
-    if numbers.notna().mean() >= 0.5:
-        row = numbers.isna().idxmax()
+    if pd.to_numeric(present.astype(object), errors="coerce").notna().mean() >= 0.5:
+        row = first_text(column)
         raise UserError(
             f"column {column.name!r} holds text among numbers: {str(column[row])!r} in row "
             f"{row}. Correct it, or use --categorical {column.name} or --drop {column.name}."
@@ -435,18 +469,37 @@ def _absent_values(missing: int, infinite: int) -> str:
     return " and ".join(parts) + (" is" if missing + infinite == 1 else " are") if parts else ""
 
 
-def columns_as(table: Any, kinds: Mapping[str, str]) -> Any:
-    """Return columns of a table as the numbers or texts that they were when a model was fitted."""
+def columns_as(table: Any, kinds: Mapping[str, str], differences: Differences | None = None) -> Any:
+    """Return columns of a table as the numbers or texts that they were when a model was fitted.
+
+    Infinite values become missing ones; ``differences`` counts both.
+    """
     columns = {}
     for name, kind in kinds.items():
         if kind == "texts":
             columns[name] = as_texts(table[name])
         elif name in table.columns:
-            numbers = required_numbers(table[name])
-            columns[name] = np.where(np.isinf(numbers), np.nan, numbers)
+            columns[name] = required_numbers(table[name])
         else:
             columns[name] = number_of_date(name, table[origin(name, table.columns)])
-    return type(table)(columns, index=table.index)
+    frame = type(table)(columns, index=table.index)
+    infinite = frame.isin([np.inf, -np.inf])
+    if differences is not None:
+        differences.infinite += int(infinite.sum().sum())
+        differences.missing += int(frame.isna().sum().sum())
+    return frame.mask(infinite)
+
+
+def kinds_of(front: Any) -> dict[str, str]:
+    """Return whether columns hold numbers or texts, by a preparation that ``otdro fit`` made.
+
+    Of any other preparation nothing is known.
+    """
+    parts = {kind: columns for kind, _, columns in getattr(front, "transformers_", [])}
+    kinds = {kind: kind.rpartition(" ")[2] for kind in parts}
+    if not set(kinds.values()) <= {"numbers", "texts"}:
+        return {}
+    return {str(name): kinds[kind] for kind, columns in parts.items() for name in columns}
 
 
 # A table for a saved model.
@@ -488,8 +541,7 @@ class Differences:
         if self.unused:
             notes.append(f"columns that the model does not use are ignored: {listed(self.unused)}.")
         if self.missing:
-            values = _absent_values(self.missing, 0)
-            notes.append(f"{values} replaced as in the training data.")
+            notes.append(f"{_absent_values(self.missing, 0)} replaced as in the training data.")
         if self.infinite:
             values = _absent_values(0, self.infinite)
             notes.append(f"{values} replaced as missing ones are in the training data.")
@@ -532,23 +584,11 @@ def model_rows(
         )
     differences.unused = [str(name) for name in rest.columns if name not in read.values()]
     front: Any = getattr(model, "named_steps", {}).get("columns")
-    if not hasattr(front, "transformers_"):
+    kinds = kinds_of(front)
+    if not kinds:
         return rest[list(names)]
-    # a model made by otdro fit knows what its columns hold
-    kinds = {
-        str(name): kind.removeprefix("more ")
-        for kind, _, columns in front.transformers_
-        for name in columns
-    }
-    frame = columns_as(rest, {str(name): kinds.get(str(name), "numbers") for name in names})
+    frame = columns_as(rest, kinds, differences)[list(names)]
     differences.count_unseen(front, frame)
-    infinite = sum(
-        int(np.isinf(required_numbers(rest[name])).sum())
-        for name, kind in kinds.items()
-        if kind == "numbers" and name in rest.columns
-    )
-    differences.infinite += infinite
-    differences.missing += int(frame.isna().sum().sum()) - infinite
     return frame
 
 
@@ -560,10 +600,6 @@ def labels_of(table: Any, target: str, model: Any) -> Array:
     column = table[target]
     classes = getattr(model, "classes_", None)
     if classes is None or np.asarray(classes).dtype.kind in "iufb":
-        numbers = numbers_in(column, words=False)
-        if numbers is None:
-            bad = str(column[first_text(column)])
-            raise UserError(f"the target {target!r} must hold numbers, but it holds {bad!r}.")
-        return numbers.values
+        return required_numbers(column, words=False)
     known = {str(c): c for c in classes}
     return np.array([known.get(text, text) for text in as_texts(column)])

@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import json
-import math
+import logging
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from threading import Event, Thread
 from time import monotonic
 from typing import Any, TypeVar
 
 import numpy as np
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, track
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
+
+from ..progress import logger, watched
 
 Item = TypeVar("Item")
 
 #: Columns of a terminal that are used.
 WIDTH = 80
-#: Seconds after which a log file gets a line on how far the work is.
-SILENCE = 10.0
 #: The audience of what is printed: a person, a program (JSON), or nobody.
 _READER = ContextVar("_READER", default="person")
 
@@ -31,11 +30,14 @@ _READER = ContextVar("_READER", default="person")
 @contextmanager
 def read_by(reader: str) -> Iterator[None]:
     """Print for this reader only, and nothing that is for another."""
-    token = _READER.set(reader)
+    token, level = _READER.set(reader), logger.level
+    if reader == "nobody":
+        logger.setLevel(logging.ERROR)
     try:
         yield
     finally:
         _READER.reset(token)
+        logger.setLevel(level)
 
 
 def console(*, error: bool = False) -> Console:
@@ -81,30 +83,23 @@ def pairs(lines: list[tuple[str, str]]) -> None:
     console().print(table)
 
 
-def grid(head: list[str], body: list[list[str]], words: tuple[int, ...] = (0,)) -> None:
-    """Print a table; the columns ``words`` begin at the left, the others end at the right.
+def grid(head: list[str], body: list[list[str]]) -> None:
+    """Print a table whose first column holds names.
 
-    On a terminal too narrow for it a last column of pictures, without a head, is left out, and
-    then every line becomes a paragraph: no number is cut.
+    On a terminal too narrow for it every line becomes a paragraph: no number is cut.
     """
-    if _too_wide(head, body) and not head[-1]:
-        head, body = head[:-1], [line[:-1] for line in body]
-    if _too_wide(head, body):
+    widths = [max(map(len, column)) for column in zip(head, *body, strict=True)]
+    if sum(widths) + 2 * len(widths) > console().width:
         for line in body:
             say(line[0], "bold")
             pairs([(f"  {name}", cell) for name, cell in zip(head[1:], line[1:], strict=True)])
         return
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     for k, name in enumerate(head):
-        table.add_column(Text(name), justify="left" if k in words else "right", no_wrap=True)
+        table.add_column(Text(name), justify="right" if k else "left", no_wrap=True)
     for line in body:
         table.add_row(*(Text(cell) for cell in line))
     console().print(table)
-
-
-def _too_wide(head: list[str], body: list[list[str]]) -> bool:
-    widths = [max(len(line[k]) for line in [head, *body]) for k in range(len(head))]
-    return sum(widths) + 2 * len(widths) > console().width
 
 
 @contextmanager
@@ -123,51 +118,18 @@ def working(text: str, hidden: bool = False) -> Iterator[Callable[[str], None]]:
             # drawn at once: the next thing to say may come sooner than the clock of the bar
             yield lambda text: bar.update(task, description=text, refresh=True)
     else:
-        now, over, start = [text], Event(), monotonic()
-
-        def log() -> None:
-            while not over.wait(SILENCE):
-                shown.print(f"{now[-1]}, {monotonic() - start:.0f} s so far")
-
-        Thread(target=log, daemon=True).start()
-        try:
-            yield now.append
-        finally:
-            over.set()
-
-
-def intervals(means: list[float], errors: list[float], width: int = 26) -> list[str]:
-    """Return one text picture a row: o the mean, dashes one standard error either side."""
-    errors = [0.0 if math.isnan(e) else e for e in errors]
-    low = min(m - e for m, e in zip(means, errors, strict=True))
-    high = max(m + e for m, e in zip(means, errors, strict=True))
-    step = (high - low) / (width - 1) or 1.0
-    lines = []
-    for mean, error in zip(means, errors, strict=True):
-        start, middle, end = (round((v - low) / step) for v in (mean - error, mean, mean + error))
-        line = [" "] * start + ["-"] * (end - start + 1) + [" "] * (width - 1 - end)
-        line[middle] = "o"
-        lines.append("".join(line))
-    return lines
+        with watched(text, lambda doing, s: shown.print(f"{doing}, {s:.0f} s so far")) as doing:
+            yield doing
 
 
 def tracked(items: Iterable[Item], total: int, text: str) -> Iterator[Item]:
-    """Yield the items; show how many there were and the time left.
-
-    A terminal has a bar, a log file a line after every ``SILENCE`` seconds.
-    """
-    shown = console(error=True)
-    if shown.is_terminal and not shown.quiet:
-        yield from track(items, text, total, console=shown)
-        return
-    start = last = monotonic()
-    for done, item in enumerate(items, 1):
-        yield item
-        now = monotonic()
-        if now - last > SILENCE and done < total:
-            last = now
-            left = (now - start) * (total - done) / done
-            shown.print(f"{text}: {done} of {total} fits done, about {left:.0f} s left")
+    """Yield the items; show how many there were and the time left."""
+    start = monotonic()
+    with working(text) as doing:
+        for done, item in enumerate(items, 1):
+            yield item
+            left = (monotonic() - start) * (total - done) / done
+            doing(f"{text}: {done} of {total} fits done, about {left:.0f} s left")
 
 
 def _plain(value: Any) -> Any:

@@ -21,6 +21,7 @@ import numpy as np
 
 from ..memory import available_memory
 from .errors import UserError
+from .values import NUMBER, PLAIN, in_computer_writing
 
 #: Rows of a piece when a table is streamed.
 PIECE = 50_000
@@ -28,16 +29,14 @@ PIECE = 50_000
 FACTORS = {"text": 3.0, "gzip": 15.0, "parquet": 10.0, "folder": 10.0, "excel": 30.0}
 #: Parts of an archive that an Excel file is, in the order of the program that wrote it.
 OFFICE = (b"[Content_Types].xml", b"docProps/", b"xl/")
-#: Characters of a text table from which the way of writing numbers is found out.
-HEAD = 1_000_000
-#: Lines of that head that are looked at.
-HEAD_LINES = 2_000
-#: Endings of names, the kind of file that they promise, and that kind in words.
-NAMED = {
-    ".parquet": ("parquet", "a Parquet file"),
-    ".pq": ("parquet", "a Parquet file"),
-    ".xlsx": ("excel", "an Excel file"),
-}
+#: Lines of a text table from which the way of writing numbers is found out.
+HEAD = 2_000
+#: Characters of a cell at most: more are a quote that is not closed.
+LONGEST = 100_000
+#: Characters of the line of names that are looked at.
+NAMES = 1_000_000
+#: Endings of names, and the kind of file that they promise.
+NAMED = {".parquet": "parquet", ".pq": "parquet", ".xlsx": "excel"}
 #: First bytes of files that are not read, and what such a file is.
 REFUSED = {
     b"PK": "a zip archive",
@@ -47,14 +46,6 @@ REFUSED = {
 }
 #: First bytes of a text in UTF-16, as spreadsheets write it.
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")
-#: A number with a decimal comma, thousands set apart by dots.
-COMMA = r"[+-]?(?:\d+|[1-9]\d{0,2}(?:\.\d{3})+)(?:,\d+)?(?:[eE][+-]?\d+)?"
-#: A number with a decimal dot, thousands set apart by commas.
-DOT = r"[+-]?(?:\d+|[1-9]\d{0,2}(?:,\d{3})+)(?:\.\d*)?(?:[eE][+-]?\d+)?"
-#: A number as a computer writes it.
-PLAIN = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
-#: Texts that are no value.
-MISSING = {"", "na", "n/a", "nan", "null", "none", "#n/a", "<na>", "-nan"}
 #: The share of a column's values that must be numbers for it to count as a column of numbers.
 MOSTLY = 0.5
 
@@ -113,11 +104,10 @@ def locate(name: str, decimal: str = "auto") -> Source:
         raise UserError(f"no such file: {name}. Check the name and the folder.")
     with path.open("rb") as file:
         kind = _kind(name, file.read(4096))
-    promised, words = NAMED.get(path.suffix.lower(), (kind, ""))
-    if kind != promised:
+    if NAMED.get(path.suffix.lower(), kind) != kind:
         raise UserError(
-            f"{name} is named as {words} but does not hold one: write it again, or rename it "
-            "to .csv if it is a text table."
+            f"{name} is named as a {path.suffix} file but does not hold one: write it again, or "
+            "rename it to .csv if it is a text table."
         )
     return Source(name, kind, path.stat().st_size, decimal=decimal)
 
@@ -238,32 +228,32 @@ def _excel(source: Source, size: int | None) -> Iterator[Any]:
 def _text(source: Source, size: int | None) -> Iterator[Any]:
     import pandas as pd
 
+    notes: list[str] = []
     try:
-        separator, head = _head(source)
-        notes: list[str] = []
-        sign = _decimal_sign(source, head, separator, notes)
+        separator = _separator(source)
         options: dict[str, Any] = {"sep": separator, "index_col": False, "skipinitialspace": True}
-        if sign != ".":
-            options["dtype"] = str
-        if size is None:
-            options["low_memory"] = False
-        with _decoded(source) as text, warnings.catch_warnings():
+        with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)
             warnings.simplefilter("ignore", pd.errors.DtypeWarning)
-            with pd.read_csv(text, chunksize=size or sys.maxsize, **options) as reader:
+            with _decoded(source) as text:
+                head = pd.read_csv(text, nrows=HEAD, dtype=str, **options)
+            sign = _decimal_sign(source, head.rename(columns=str.strip), notes)
+            if sign != ".":
+                options["dtype"] = str
+            if size is None:
+                options["low_memory"] = False
+            with (
+                _decoded(source) as text,
+                pd.read_csv(text, chunksize=size or sys.maxsize, **options) as reader,
+            ):
                 for piece in reader:
                     yield piece if sign == "." else piece.apply(_translated, args=(sign, notes))
         source.notes.extend(notes)
-    except csv.Error as error:
-        raise UserError(
-            f"{source.name} is not a regular table ({error}: a quote may not be closed). No cell "
-            f"may have more than {csv.field_size_limit()} characters."
-        ) from None
     except UnicodeError:
         raise UserError(
             f"{source.name} is not UTF-8 text; convert it, e.g. by iconv -f latin1 -t utf-8."
         ) from None
-    except (pd.errors.ParserError, pd.errors.ParserWarning) as error:
+    except (pd.errors.ParserError, pd.errors.ParserWarning, csv.Error) as error:
         reason = str(error).replace("Error tokenizing data. C error: ", "").strip().rstrip(".")
         if "Length of header" in reason:
             reason = "lines have more fields than the first line, which must name the columns"
@@ -281,19 +271,16 @@ def _decoded(source: Source) -> io.TextIOWrapper:
     return io.TextIOWrapper(stream, encoding=encoding, newline="")
 
 
-def _head(source: Source) -> tuple[str, str]:
-    """Check the names; return the separator, the commonest of , ; | and tab, and the head."""
+def _separator(source: Source) -> str:
+    """Check the names; return the commonest of , ; | and tab in their line."""
     with _decoded(source) as text:
-        line = text.readline(HEAD)
-        rest = text.read(HEAD)
+        line = text.readline(NAMES)
     if not line.strip():
         raise UserError(f"{source.name} does not begin with a line of column names.")
     separator = max(",;\t|", key=line.count)
     names = next(csv.reader([line], delimiter=separator, skipinitialspace=True))
     _check_names(source.name, [name.strip() for name in names])
-    # whole lines only: the last one of a long file may be cut
-    whole = rest if len(rest) < HEAD else rest[: rest.rfind("\n") + 1]
-    return separator, line + whole
+    return separator
 
 
 def _check_names(where: str, names: list[str]) -> None:
@@ -316,26 +303,28 @@ def _is_number(text: str) -> bool:
 # How numbers are written.
 
 
-def _decimal_sign(source: Source, head: str, separator: str, notes: list[str]) -> str:
+def _decimal_sign(source: Source, head: Any, notes: list[str]) -> str:
     """Return how numbers are written: "." (plain), "," or "1,234.5" for commas between thousands.
 
-    A table with two readings is refused.
+    ``head`` are the first rows as texts. A table with two readings is refused.
     """
-    lines = head.splitlines()[:HEAD_LINES]
-    names, *body = csv.reader(lines, delimiter=separator, skipinitialspace=True)
     # the first column and value that speak for ",", "." or either
     seen: dict[str, tuple[str, str]] = {}
     codes = []
-    for j, name in enumerate(name.strip() for name in names):
-        values = [row[j].strip() for row in body if len(row) > j]
-        values = [value for value in values if value.lower() not in MISSING]
+    for name, column in zip(head.columns, head.to_numpy(dtype=object).T, strict=True):
+        values = [value.strip() for value in column if isinstance(value, str)]
+        if max(map(len, values), default=0) > LONGEST:
+            raise UserError(
+                f"{source.name} is not a regular table: column {name!r} has a cell of more than "
+                f"{LONGEST} characters. A quote may not be closed."
+            )
         kinds = {value: _writing(value) for value in dict.fromkeys(values)}
-        if values and sum(kinds[v] != "text" for v in values) >= MOSTLY * len(values):
+        if sum(kinds[value] != "text" for value in values) >= MOSTLY * len(values):
             for value, kind in kinds.items():
                 seen.setdefault(kind, (name, value))
-        zero = next((v for v in values if v.startswith("0")), None)
-        alike = len({len(v) for v in values}) == 1
-        if zero is not None and alike and all(re.fullmatch(r"\d\d+", v) for v in values):
+        zero = next((value for value in values if value.startswith("0")), None)
+        alike = len({len(value) for value in values}) == 1
+        if zero is not None and alike and all(re.fullmatch(r"\d\d+", value) for value in values):
             codes.append(
                 f"column {name!r} is read as numbers, without zeros in front as in {zero}; "
                 f"--categorical {name} takes them as codes."
@@ -349,9 +338,8 @@ def _writing(value: str) -> str:
     """Return "plain", ",", ".", "either" or "text"."""
     if re.fullmatch(PLAIN, value):
         return "plain"
-    if re.fullmatch(COMMA, value):
-        return "either" if re.fullmatch(DOT, value) else ","
-    return "." if re.fullmatch(DOT, value) else "text"
+    fitting = [sign for sign, form in NUMBER.items() if re.fullmatch(form, value)]
+    return "either" if len(fitting) == 2 else "".join(fitting) or "text"
 
 
 def _decided(source: Source, seen: dict[str, tuple[str, str]], notes: list[str]) -> str:
@@ -394,17 +382,16 @@ def _translated(column: Any, sign: str, notes: list[str]) -> Any:
         return column
     if present.str.lower().isin(["true", "false"]).all():
         return column.str.strip().str.lower().map({"true": True, "false": False})
-    pattern, decimal, between = (COMMA, ",", ".") if sign == "," else (DOT, ".", ",")
-    numbers = present.str.fullmatch(pattern)
+    decimal = "," if sign == "," else "."
+    numbers = present.str.fullmatch(NUMBER[decimal])
     # dots alone, in a column that is not all of thousands, are decimal dots
     if present.str.fullmatch(PLAIN).all() and not numbers.all():
         return pd.to_numeric(column.str.strip())
     if numbers.mean() < MOSTLY:
         return column
-    plain = present[numbers].str.replace(between, "", regex=False)
     column = column.str.strip().astype(object)
-    column.loc[plain.index] = plain.str.replace(decimal, ".", regex=False)
-    if between == "." and present.str.contains(".", regex=False).any():
+    column.loc[numbers.index[numbers]] = in_computer_writing(present[numbers], decimal)
+    if decimal == "," and present.str.contains(".", regex=False).any():
         note = f"column {column.name!r}: dots are read as separators of thousands."
         notes += [note] if note not in notes else []
     return pd.to_numeric(column) if numbers.all() else column

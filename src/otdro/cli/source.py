@@ -24,7 +24,7 @@ from ..comparison import MIX
 from ..inspection.columns import column_groups
 from ..mix import MixClassifier, MixRegressor
 from .errors import UserError
-from .preparing import Prepared, check_column, listed, pipeline
+from .preparing import Prepared, check_column, kinds_of, listed, pipeline
 from .reading import locate, read
 from .values import WORDS, required_numbers
 
@@ -54,8 +54,7 @@ class Published:
                     "linear; use --scale standard or none."
                 )
             return pipeline(data, "standard" if scale == "auto" else scale, most=None)
-        parts = self.saved[0].transformers_
-        kinds = {str(name): kind for kind, _, columns in parts for name in columns}
+        parts, kinds = self.saved[0].transformers_, kinds_of(self.saved[0])
         missing = [name for name in kinds if name not in data.kinds]
         if missing:
             raise UserError(
@@ -69,10 +68,11 @@ class Published:
                 f"held {kinds[other[0]]}; write it alike."
             )
         steps = [(kind, FrozenEstimator(step), columns) for kind, step, columns in parts]
-        more = {name: kind for name, kind in data.kinds.items() if name not in kinds}
-        if more:
-            own = pipeline(Prepared(data.X, data.y, data.task, kinds=more), scale)
-            steps += [(f"more {kind}", step, columns) for kind, step, columns in own.transformers]
+        added = {name: kind for name, kind in data.kinds.items() if name not in kinds}
+        if added:
+            own = pipeline(Prepared(data.X, data.y, data.task, kinds=added), scale)
+            more = "more " * len(steps)
+            steps += [(more + kind, step, columns) for kind, step, columns in own.transformers]
         return ColumnTransformer(steps, sparse_threshold=0, verbose_feature_names_out=False)
 
     def linear(self, columns: Any, data: Prepared) -> tuple[Array, Array]:
@@ -138,7 +138,7 @@ def published(file: Path | None, data: Prepared) -> Published | None:
         return Published(str(file), coefficients=_coefficients(file, data, labels))
     saved = persistence.load(file)
     steps = getattr(saved, "named_steps", {})
-    if not hasattr(steps.get("columns"), "transformers_") or not hasattr(saved[-1], "coef_"):
+    if not kinds_of(steps.get("columns")) or not hasattr(saved[-1], "coef_"):
         raise UserError(f"--source {file} holds a {type(saved).__name__}, not one of otdro fit.")
     own = sorted(str(label) for label in getattr(saved, "classes_", []))
     if own != labels:

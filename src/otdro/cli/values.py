@@ -33,6 +33,13 @@ WRITTEN = re.compile(
     r"(?P<sign>[+\-−])?(?P<digits>\d+(?:[.,'’ \u00a0\u202f]\d+)*)"
     r"\s*\)?\s*(?P<unit>[%$€£¥]|[a-zA-Z]{1,3})?\s*\)?"
 )
+#: Of each decimal sign, numbers whose thousands the other sign may set apart.
+NUMBER = {
+    ".": r"[+-]?(?:\d+|[1-9]\d{0,2}(?:,\d{3})+)(?:\.\d*)?(?:[eE][+-]?\d+)?",
+    ",": r"[+-]?(?:\d+|[1-9]\d{0,2}(?:\.\d{3})+)(?:,\d+)?(?:[eE][+-]?\d+)?",
+}
+#: A number as a computer writes it.
+PLAIN = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
 #: Currencies that are written before amounts whose thousands commas set apart.
 ENGLISH = ("$", "£", "¥", "USD", "GBP", "JPY")
 #: Words for truth values.
@@ -62,14 +69,12 @@ def as_numbers(column: Any) -> Array | None:
     """Return floats, nan where missing; None if some value is not a number or a truth value."""
     import pandas as pd
 
-    if column.dtype.kind in "mMcO" or not pd.api.types.is_numeric_dtype(column.dtype):
-        present = column.dropna()
-        if present.map(lambda value: isinstance(value, bool | np.bool_)).all():
-            return np.array([np.nan if pd.isna(v) else float(v) for v in column])
+    if not pd.api.types.is_numeric_dtype(column.dtype) or column.dtype.kind == "c":
         if isinstance(column.dtype, pd.CategoricalDtype) or column.dtype.kind in "mMc":
             return None
+        missing = column.isna().sum()
         column = pd.to_numeric(column.astype(object), errors="coerce")
-        if column.isna().sum() > len(column) - len(present):
+        if column.isna().sum() > missing:
             return None
     values: Array = column.to_numpy(dtype=float, na_value=np.nan)
     return values
@@ -83,56 +88,45 @@ def numbers_in(column: Any, *, words: bool = True) -> Numbers | None:
     plain = as_numbers(column)
     if plain is not None:
         return Numbers(plain)
-    present = texts_in(column.dropna())
-    if present is None:
+    texts = texts_in(column.dropna())
+    if texts is None:
         return None
-    texts = present.drop_duplicates()
     lower = texts.str.lower()
     if words and lower.isin(WORDS).all():
-        values = lower.map(WORDS)
-        return _spread(column, present, texts, values, "yes or true as 1 and no or false as 0")
-    if not (WRITTEN.fullmatch(texts.iloc[0]) and texts.str.fullmatch(WRITTEN.pattern).all()):
+        values, what = lower.map(WORDS), "yes or true as 1 and no or false as 0"
+    elif WRITTEN.fullmatch(texts.iloc[0]) and texts.str.fullmatch(WRITTEN.pattern).all():
+        parts = texts.str.extract(WRITTEN.pattern)[list(WRITTEN.groupindex)].fillna("")
+        digits = parts.digits.str.replace(r"['’ \u00a0\u202f](?=\d{3})", "", regex=True)
+        decimal = _decimal(digits, english=set(parts.before) <= set(ENGLISH))
+        if decimal is None or (parts.before + parts.unit).nunique() > 1:
+            return None
+        values = in_computer_writing(digits, decimal).astype(float)
+        minus = parts.minus.isin(["-", "−"]) | parts.sign.isin(["-", "−"]) | (parts.paren == "(")
+        values = values.where(~minus, -values)
+        what = f"{texts.iloc[0]} as {values.iloc[0]:g}"
+    else:
         return None
-    parts = texts.str.extract(WRITTEN.pattern)[list(WRITTEN.groupindex)].fillna("")
-    units = (parts.before + parts.unit).unique()
-    bodies = parts.digits.str.replace(r"['’ \u00a0\u202f](?=\d{3})", "", regex=True)
-    decimal = _decimal(bodies, english=set(parts.before) <= set(ENGLISH))
-    if len(units) > 1 or decimal is None:
-        return None
+    return Numbers(values.reindex(column.index).to_numpy(dtype=float), what)
+
+
+def in_computer_writing(texts: Any, decimal: str) -> Any:
+    """Return texts of numbers without signs between thousands, and with a decimal dot."""
     thousands = "," if decimal == "." else "."
-    plain_digits = bodies.str.replace(thousands, "", regex=False)
-    values = plain_digits.str.replace(decimal, ".", regex=False).astype(float)
-    minus = parts.minus.isin(["-", "−"]) | parts.sign.isin(["-", "−"]) | (parts.paren == "(")
-    values = values.where(~minus, -values)
-    return _spread(column, present, texts, values, f"{texts.iloc[0]} as {values.iloc[0]:g}")
-
-
-def _spread(column: Any, present: Any, texts: Any, values: Any, what: str) -> Numbers:
-    """Return the values of the distinct texts in all rows that hold one, nan in the others."""
-    numbers = np.full(len(column), np.nan)
-    known = dict(zip(texts, values, strict=True))
-    numbers[column.notna().to_numpy()] = present.map(known).to_numpy(dtype=float)
-    return Numbers(numbers, what)
+    return texts.str.replace(thousands, "", regex=False).str.replace(decimal, ".", regex=False)
 
 
 def _decimal(digits: Any, english: bool) -> str | None:
     """Return the decimal sign of digits; None if they are no numbers, or both signs may be it."""
-    fitting = [
-        sign
-        for sign, thousands in ((".", ","), (",", "."))
-        if digits.str.fullmatch(
-            rf"\d+(?:[{sign}]\d+)?|[1-9]\d{{0,2}}(?:[{thousands}]\d{{3}})+(?:[{sign}]\d+)?"
-        ).all()
-    ]
+    fitting = [sign for sign, form in NUMBER.items() if digits.str.fullmatch(form).all()]
     certain = english and not digits.str.contains(".", regex=False).any()
     if len(fitting) == 2 and not (certain or digits.str.isdigit().all()):
         return None
     return fitting[0] if fitting else None
 
 
-def required_numbers(column: Any) -> Array:
+def required_numbers(column: Any, *, words: bool = True) -> Array:
     """Return a column as numbers, nan where missing; refuse texts, by the row of the first one."""
-    numbers = numbers_in(column)
+    numbers = numbers_in(column, words=words)
     if numbers is None:
         row = first_text(column)
         raise UserError(
