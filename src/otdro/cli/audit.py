@@ -229,8 +229,8 @@ def drift(options: DriftOptions) -> int:
             for name in news:
                 new = _with_labels(table_of(name, options, notes), options.target, notes)
                 doing(f"measuring the drift of {name}")
-                samples = _samples([old, new], options, model, notes, differences)
-                drift = inspection.drift(*samples, **_settings(options, model))
+                samples, seen_by = _samples([old, new], options, model, notes, differences)
+                drift = inspection.drift(*samples, **_settings(options, seen_by))
                 steps.append(Step(Path(options.old).name, Path(name).name, drift))
             result = Drifts(steps, False, [])
     farthest = max(result.steps, key=lambda step: step.delta)
@@ -280,10 +280,10 @@ def _by_batches(
     table = table[table[by].notna()]
     in_time = holds_dates(table[by])
     batch = days_in(table[by]).dt.strftime("%Y-%m") if in_time else table[by].astype(str)
-    [sample] = _samples([table.drop(columns=by)], options, model, notes, differences)
+    [sample], seen_by = _samples([table.drop(columns=by)], options, model, notes, differences)
     X, y = sample if isinstance(sample, tuple) else (sample, None)
     batches = np.array(batch.tolist())
-    return inspection.drifts(X, batches, y, ordered=in_time, **_settings(options, model))
+    return inspection.drifts(X, batches, y, ordered=in_time, **_settings(options, seen_by))
 
 
 def _samples(
@@ -292,15 +292,15 @@ def _samples(
     model: Any,
     notes: list[str],
     differences: Differences,
-) -> list[Any]:
-    """Return the rows of the tables with their labels, prepared as the first or the model says."""
+) -> tuple[list[Any], Any]:
+    """Return the rows of the tables with their labels, and the model or steps that see them."""
     target = options.target
     if model is not None:
         rows = [model_rows(model, table, differences, (target,)) for table in tables]
     elif target is not None and target not in tables[0].columns:
         raise UserError(f"the old table has no column {target!r}. Check --target.")
     else:
-        rows = _scaled(tables, options, notes, differences)
+        rows, seen_by = _columns(tables, options, notes, differences)
     samples: list[Any] = []
     for table, X in zip(tables, rows, strict=True):
         if target is None or target not in table.columns:
@@ -309,18 +309,21 @@ def _samples(
             samples.append((X, table[target].to_numpy()))
         else:
             samples.append((X, labels_of(table, target, model)))
-    return samples
+    return samples, seen_by if model is None else model
 
 
-def _scaled(
+def _columns(
     tables: list[Any], options: DriftOptions, notes: list[str], differences: Differences
-) -> list[Any]:
-    """Return the tables, imputed, encoded and scaled as the first one says."""
+) -> tuple[list[Any], Any]:
+    """Return the columns of the tables, and the steps that impute, encode and scale them.
+
+    The steps are fitted to the first table.
+    """
     beside = [] if options.target is None else [options.target]
     data = usable_columns(tables[0].drop(columns=beside), options.categorical, options.keep)
     notes += [note for note in data.notes if note not in notes]
-    front = pipeline(data, options.scale).set_output(transform="pandas")
-    rows = [front.fit_transform(data.X)]
+    front = pipeline(data, options.scale).fit(data.X)
+    rows = [data.X]
     for new in tables[1:]:
         missing = [name for name in data.kinds if origin(name, new.columns) is None]
         if missing:
@@ -328,10 +331,9 @@ def _scaled(
                 f"the new table lacks columns of the old one: {listed(missing)}. Add them, or "
                 "leave them out with --drop."
             )
-        prepared = columns_as(new, data.kinds)
-        differences.count_unseen(front, prepared)
-        rows.append(front.transform(prepared))
-    return rows
+        rows.append(columns_as(new, data.kinds))
+        differences.count_unseen(front, rows[-1])
+    return rows, front
 
 
 # Requirements.

@@ -32,8 +32,8 @@ from ..comparison import (
     verdict,
 )
 from ..costs.table import principal_directions
+from ..estimators.columns import column_groups
 from ..files import replacing
-from ..inspection.columns import column_groups
 from ..scaling import scaler
 from . import printing
 from .describing import described_model, directions_told, risks_told

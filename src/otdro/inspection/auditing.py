@@ -16,6 +16,7 @@ from ..costs import Cost, Norm
 from ..design import as_dense, column_scale
 from ..duality import pair_norms
 from ..estimators import DROClassifier, DRORegressor
+from ..estimators.columns import Units, units_of
 from ..estimators.parameters import check_weights, normalise
 from ..pairs import generator
 from ..problem import Ball
@@ -24,19 +25,17 @@ from ..radius.checks import check_deltas, check_groups
 from .certificate import (
     AccuracyCurve,
     Nearest,
-    Units,
     accuracy_curve,
     budget_shares,
-    moved_mass,
+    moved_share,
     nearest_class,
     nearest_error,
     normals,
     robust_risks,
     shifted_accuracies,
-    units_of,
 )
 from .linear import LinearModel, read
-from .summary import ColumnTable, amount_in_words, audit_advice, audit_dict, audit_text
+from .summary import ColumnTable, audit_advice, audit_dict, audit_text
 
 Array = NDArray[Any]
 
@@ -473,7 +472,7 @@ class Audit:
 
     def moved(self, delta: float) -> Array:
         """Return the mass of each row that the adversary of budget delta makes wrong."""
-        return moved_mass(self.price, self.weights, float(_radii(delta)))
+        return self.weights * moved_share(self.price, self.weights, float(_radii(delta)))
 
     @cached_property
     def deltas(self) -> Array:
@@ -508,66 +507,53 @@ class Audit:
     @cached_property
     def units(self) -> Units:
         """The move of each column in which deltas are stated."""
-        return units_of(self.model, self.X, self.scale, self.cost)
+        return units_of(self.model.groups, self.model.coef, self.X, self.scale, self.cost)
 
     def _breaks_alone(self) -> Array:
         """Return the delta at which moves of one column alone make the model a constant's equal."""
-        level, coef, units = self.constant_accuracy(), self.model.coef, self.units
-        # the change of each score by a move of unit price, (m, K)
-        gains = units.moves @ coef.T / units.norms[:, None]
-        if self.tau is None and len(coef) > 2:
-            return np.array([self._several_break(gain, level) for gain in gains])
-        by_moves = accuracy_curve(self.distance**self.order, self.weights)
-        together = by_moves.breaking_point(level)
-        if together == 0:
-            return np.zeros(len(gains))
-        beta = coef[-1] if self.tau is not None else coef[1] - coef[0]
-        gain = np.abs(gains[:, -1] if self.tau is not None else gains[:, 1] - gains[:, 0])
-        # one vector: every distance grows by the same factor
-        w = float(self.cost.dual_norm(beta))
-        factor = np.divide(w, gain, out=np.full(len(gain), np.inf), where=gain > 0)
-        return together * factor**self.order
-
-    def _several_break(self, gain: Array, level: float) -> float:
-        """Return the same for one move of a model with several classes, with gains (K,)."""
-        norms = np.abs(gain[:, None] - gain)
-        distance = nearest_class(self.scores, self.target, norms).distance
-        return float(accuracy_curve(distance**self.order, self.weights).breaking_point(level))
+        level = self.constant_accuracy()
+        points = []
+        # the change of each score by a move of unit price, (K,)
+        for gain in self.units.moves @ self.model.coef.T / self.units.norms[:, None]:
+            if self.tau is None:
+                norms = np.abs(gain[:, None] - gain)
+                nearest = nearest_class(self.scores, self.target, norms)
+            else:
+                residual = self.target - self.scores[:, 0]
+                nearest = nearest_error(residual, self.tau, abs(float(gain[0])))
+            curve = accuracy_curve(nearest.distance**self.order, self.weights)
+            points.append(curve.breaking_point(level))
+        return np.array(points)
 
     @property
     def unit_column(self) -> str:
-        """The column in whose unit deltas are stated: of those that vary, the first to break."""
-        order = self.columns.order()
-        varies = order[self.units.prices[order] > 0]
-        return self.units.names[int(varies[0] if len(varies) else order[0])]
+        """The column in whose unit deltas are stated, ``Units.chosen``."""
+        return self.units.names[self.units.chosen]
 
     @property
     def unit_switch(self) -> str:
         """The switch of that column, "" where it holds numbers."""
-        return self.units.switches[self._place(None)]
+        return self.units.switches[self.units.chosen]
 
     def deviations(self, delta: Any, column: str | None = None) -> Any:
         """Return delta as a mean move of a column, in its standard deviations; arrays too.
 
         Of a column of categories it is the share of rows that switch.
         """
-        moves = self.units.amount(_radii(delta), self.order, self._place(column))
+        place = self.units.chosen if column is None else self._place(column)
+        moves = self.units.amount(_radii(delta), self.order, place)
         return moves if np.ndim(delta) else float(moves)
 
-    def _place(self, column: str | None) -> int:
-        column = self.unit_column if column is None else column
+    def _place(self, column: str) -> int:
         names = self.units.names
         if column not in names:
             raise ValueError(f"there is no column {column!r}; the columns are {names[:20]}.")
         return names.index(column)
 
     def in_words(self, delta: float, column: str | None = None) -> str:
-        """Return delta as a move of a column: by default ``unit_column``."""
-        j = self._place(column)
-        amount = self.deviations(delta, self.units.names[j])
-        if not np.isfinite(amount):
-            return "no move at all reaches it"
-        return amount_in_words(amount, self.units.names[j], self.units.switches[j])
+        """Return delta as a move of a column: by default ``unit_column``, any if all agree."""
+        place = None if column is None else self._place(column)
+        return self.units.in_words(delta, self.order, place)
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything but the rows in lists, numbers and strings; see docs/audit.md."""

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ..costs import Cost
 from ..costs.table import LONG, ROWS, WIDEST, Grid, left_out, shorten
+from ..estimators.columns import amount_in_words
 from .record import audit_record
 
 if TYPE_CHECKING:
@@ -40,11 +41,15 @@ WORTH = 0.05
 
 @dataclass(frozen=True, eq=False)
 class ByColumn:
-    """One entry per column: their ``names``, and an array (d,) in every other field."""
+    """One entry per column of the table: ``names``, and an array (m,) in every other field.
+
+    A column of categories is one column, with its ``switch`` ("Leeds -> York", else "").
+    """
 
     names: list[str]
-    #: The fields that a reader is shown: their heads, and how numbers are written.
-    shown: ClassVar[dict[str, tuple[str, str]]]
+    switch: list[str]
+    #: The heads of ``cells``.
+    head: ClassVar[list[str]]
 
     def __len__(self) -> int:
         return len(self.names)
@@ -53,68 +58,54 @@ class ByColumn:
         """Return the numbers of the columns, the one that matters most first."""
         raise NotImplementedError
 
+    def cells(self, j: int) -> list[str]:
+        """Return the figures of a column for a reader."""
+        raise NotImplementedError
+
+    def label(self, j: int) -> str:
+        """Return the column, with the switch of its categories."""
+        return f"{self.names[j]}: {self.switch[j]}" if self.switch[j] else self.names[j]
+
     def records(self) -> list[dict[str, Any]]:
         """Return one dict per column, in the order of the columns."""
-        parts = {part.name: getattr(self, part.name) for part in fields(self)[1:]}
+        parts = {part.name: list(getattr(self, part.name)) for part in fields(self)[1:]}
         return [
-            {"column": name, **{key: _plain(values[j]) for key, values in parts.items()}}
+            {"column": name, **{key: values[j] for key, values in parts.items()}}
             for j, name in enumerate(self.names)
         ]
 
     def grid(self, most: int) -> Grid:
         """Return the first ``most`` columns in their order, for a reader."""
-        head = ["column", *(name for name, _ in self.shown.values())]
         body = [[self.label(j), *self.cells(j)] for j in self.order()[:most]]
-        return Grid(head, body)
-
-    def label(self, j: int) -> str:
-        """Return what a reader calls a column."""
-        return self.names[j]
-
-    def cells(self, j: int) -> list[str]:
-        """Return the figures of a column in words."""
-        return [format(getattr(self, key)[j], form) for key, (_, form) in self.shown.items()]
+        return Grid(["column", *self.head], body)
 
     def __str__(self) -> str:
         return "\n".join([*self.grid(ROWS).lines(), *left_out(len(self))])
-
-
-def _plain(value: Any) -> Any:
-    return value if isinstance(value, str) else float(value)
 
 
 @dataclass(frozen=True, eq=False)
 class ColumnTable(ByColumn):
     """What the adversary of a model does in each column.
 
-    ``share`` (d,) is the part of the adversary's budget that goes into the column, at the
+    ``share`` (m,) is the part of the adversary's budget that goes into the column, at the
     delta where the model is no better than a constant; the parts sum to 1, and one is negative
-    where the cost rewards moving a column along with others. ``breaking_point`` (d,) is the delta
-    at which moving that column alone breaks the model, inf if it cannot; ``amount`` (d,) the
-    same as a mean move in standard deviations of the column. A column of categories has a
-    ``switch`` ("Leeds -> York", else ""), and its amount is the share of rows that switch.
+    where the cost rewards moving a column along with others. ``breaking_point`` (m,) is the delta
+    at which moving that column alone breaks the model, inf if it cannot; ``amount`` (m,) the
+    same as a mean move in standard deviations of the column, of a column of categories as the share
+    of rows that switch.
     """
 
-    switch: list[str]
     share: Array
     breaking_point: Array
     amount: Array
-    shown = {
-        "share": ("share of budget", ".3f"),
-        "breaking_point": ("breaks alone at", ".4g"),
-        "amount": ("by a move of", ""),
-    }
-
-    def label(self, j: int) -> str:
-        """Return the column, with the switch of its categories."""
-        return f"{self.names[j]}: {self.switch[j]}" if self.switch[j] else self.names[j]
+    head = ["share of budget", "breaks alone at", "by a move of"]
 
     def cells(self, j: int) -> list[str]:
         """Return the figures of a column, the move with its unit."""
         amount = float(self.amount[j])
         size = f"{amount:.1%} of rows" if self.switch[j] else f"{amount:.3g} deviations"
         size = size if np.isfinite(amount) else "-"
-        return [f"{self.share[j]:.3f}", f"{self.breaking_point[j]:.4g}", size]
+        return [f"{self.share[j]:.1%}", f"{self.breaking_point[j]:.4g}", size]
 
     def order(self) -> Array:
         """Return the numbers of the columns, the one that breaks the model first at the top."""
@@ -125,32 +116,32 @@ class ColumnTable(ByColumn):
 class DriftTable(ByColumn):
     """How far each column moved, in units of the standard deviation ``scale`` of the reference.
 
-    ``shift`` (d,) is the change of the mean, ``distance`` (d,) the mean move of the column alone
-    (its one-dimensional transport cost of order 1), ``p_value`` (d,) that of the Kolmogorov-Smirnov
-    distance of that column, not corrected for the number of columns. Where labels are known the
-    reference is weighted to the new class shares first.
+    ``shift`` (m,) is the change of the mean, ``distance`` (m,) the mean move of the column alone
+    (its one-dimensional transport cost of order 1), ``p_value`` (m,) that of the Kolmogorov-Smirnov
+    distance of that column, not corrected for the number of columns. Of a column of categories
+    ``shift`` and ``distance`` are the share of rows that must switch, its scale is 1, and its
+    p-value is the least one of its k indicators, times k. Where labels are known the reference is
+    weighted to the new class shares first.
     """
 
     shift: Array
     distance: Array
     p_value: Array
     scale: Array
-    shown = {
-        "shift": ("mean shift", "+.3f"),
-        "distance": ("distance", ".3f"),
-        "p_value": ("p-value", ".2g"),
-    }
+    head = ["mean shift, deviations", "mean move", "p-value"]
+
+    def cells(self, j: int) -> list[str]:
+        """Return the figures of a column, the moves with their unit."""
+        form = ".1%" if self.switch[j] else ".3f"
+        rows = " of rows" if self.switch[j] else ""
+        shift, distance = format(self.shift[j], "+" + form), format(self.distance[j], form)
+        return [shift + rows, distance + rows, f"{self.p_value[j]:.2g}"]
 
     def order(self) -> Array:
         """Return the numbers of the columns, the one that moved farthest first."""
-        return np.argsort(-self.distance, kind="stable")
-
-
-def amount_in_words(amount: float, column: str, switch: str) -> str:
-    """Return a move of one column: in deviations, or as a share of rows that switch."""
-    if switch:
-        return f"a switch of {column}, {switch}, in {amount:.2%} of rows"
-    return f"a mean move of {amount:.3g} standard deviations of {column}"
+        # a switch of all rows is two deviations of an indicator of half of the rows
+        unit = np.where([bool(switch) for switch in self.switch], 2.0, 1.0)
+        return np.argsort(-self.distance * unit, kind="stable")
 
 
 def audit_dict(audit: Audit) -> dict[str, Any]:
@@ -413,26 +404,27 @@ def audit_text(audit: Audit) -> str:
 
 def drift_dict(drift: Drift) -> dict[str, Any]:
     """Return the document of ``docs/audit.md``."""
+    rows_used = list(drift.rows_used)
     return {
         "rows_reference": drift.n_reference,
         "rows_new": drift.n_new,
         "columns": len(drift.names),
         "cost": cost_name(drift.cost),
         "order": drift.order,
-        "lower_bounds": dict(drift.lower_bounds),
-        "bound_noise": dict(drift.bound_noise),
+        "lower_bounds": drift.lower_bounds,
+        "bound_noise": drift.bound_noise,
         "beyond_noise": drift.beyond_noise,
         "estimate": drift.estimate,
         "noise_floor": drift.noise_floor,
-        "rows_used": list(drift.rows_used),
-        "noise_rows": list(drift.noise_rows),
+        "rows_used": rows_used,
+        "noise_rows": rows_used,
         "p_value": drift.p_value,
         "label_shift": None if drift.label_shift is None else drift.label_shift.to_dict(),
         "delta": drift.delta,
         "verdict": drift.verdict,
         "reason": drift.reason,
         "certified_accuracy": drift.certified_accuracy,
-        "accuracy": dict(drift.accuracy),
+        "accuracy": drift.accuracy,
         "tau": drift.tau,
         "by_column": drift.columns.records(),
         "notes": list(drift.notes),
