@@ -472,7 +472,11 @@ class Audit:
 
     def moved(self, delta: float) -> Array:
         """Return the mass of each row that the adversary of budget delta makes wrong."""
-        return self.weights * moved_share(self.price, self.weights, float(_radii(delta)))
+        return self.weights * self.moved_share(delta)
+
+    def moved_share(self, delta: float) -> Array:
+        """Return the part of each row that the adversary of budget delta makes wrong."""
+        return moved_share(self.price, self.weights, float(_radii(delta)))
 
     @cached_property
     def deltas(self) -> Array:

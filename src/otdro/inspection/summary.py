@@ -128,14 +128,13 @@ class DriftTable(ByColumn):
     distance: Array
     p_value: Array
     scale: Array
-    head = ["mean shift, deviations", "mean move", "p-value"]
+    head = ["mean shift", "mean move", "p-value"]
 
     def cells(self, j: int) -> list[str]:
         """Return the figures of a column, the moves with their unit."""
-        form = ".1%" if self.switch[j] else ".3f"
-        rows = " of rows" if self.switch[j] else ""
+        form, unit = (".1%", "of rows") if self.switch[j] else (".3f", "sd")
         shift, distance = format(self.shift[j], "+" + form), format(self.distance[j], form)
-        return [shift + rows, distance + rows, f"{self.p_value[j]:.2g}"]
+        return [f"{shift} {unit}", f"{distance} {unit}", f"{self.p_value[j]:.2g}"]
 
     def order(self) -> Array:
         """Return the numbers of the columns, the one that moved farthest first."""
@@ -217,12 +216,19 @@ def audit_pairs(audit: Audit) -> list[tuple[str, str]]:
         ("cost, order", f"{type(audit.cost).__name__}, {audit.order}"),
         (right, f"{audit.accuracy(0.0):.1%}"),
         ("a constant model", f"{audit.constant_accuracy():.1%}"),
+    ]
+    fitted = audit.fitted_delta
+    if fitted is not None:
+        certified = f"{audit.accuracy(fitted):.1%} certified within it"
+        words = f"{fitted:.4g}, {audit.in_words(fitted)}: {certified}"
+        pairs.append(("delta of the fit", words))
+    pairs.append(
         (
             "as bad as that at",
             f"delta = {broken:.4g}, {audit.in_words(broken)}, by an adversary that aims at the "
             "boundary",
-        ),
-    ]
+        )
+    )
     chance = _chance_at_breaking_point(audit)
     if chance["mean"] is not None:
         pairs.append(("by chance there", f"{chance_words(audit, broken)}"))
@@ -266,16 +272,18 @@ def curve_grid(audit: Audit) -> Grid:
 
 
 def parts_grid(audit: Audit) -> Grid:
-    """Return how soon classes and groups break, without a line where there are none."""
-    parts = [(f"class {c}", {"class_": c}) for c in audit.present_classes]
+    """Return how soon all rows, classes and groups break."""
+    parts: list[tuple[str, dict[str, Any]]] = [("all rows", {})]
+    parts += [(f"class {c}", {"class_": c}) for c in audit.present_classes]
     parts += [(f"group {g}", {"group": g}) for g in audit.present_groups]
-    body = [
-        [name, f"{audit.accuracy(0.0, **key):.1%}", f"{audit.breaking_point(0.5, **key):.4g}"]
-        for name, key in parts[:SHOWN]
-    ]
-    if len(parts) > SHOWN:
-        body.append([f"... and {len(parts) - SHOWN} more", "", ""])
-    return Grid(["rows", "right", "half wrong at"], body)
+    delta = audit.advised_delta
+    body = []
+    for name, key in parts[: SHOWN + 1]:
+        shares = [f"{audit.accuracy(at, **key):.1%}" for at in (0.0, delta)]
+        body.append([name, *shares, f"{audit.breaking_point(0.5, **key):.4g}"])
+    if len(parts) > SHOWN + 1:
+        body.append([f"... and {len(parts) - SHOWN - 1} more", "", "", ""])
+    return Grid(["rows", "right", f"certified at {delta:.3g}", "half wrong at"], body)
 
 
 def curve_note(audit: Audit) -> str:
@@ -392,9 +400,7 @@ def audit_text(audit: Audit) -> str:
     title = "Audit: how far the rows may move before the model is as bad as a constant one"
     lines = [title, *(f"{name}: {value}" for name, value in audit_pairs(audit)), ""]
     lines += [*curve_grid(audit).lines(), curve_note(audit), ""]
-    parts = parts_grid(audit)
-    if parts.body:
-        lines += [*parts.lines(), ""]
+    lines += [*parts_grid(audit).lines(), ""]
     lines += [str(audit.columns), *(f"note: {note}" for note in audit.notes)]
     if audit.drift is not None:
         lines += ["", str(audit.drift)]
@@ -441,7 +447,7 @@ def drift_pairs(drift: Drift) -> list[tuple[str, str]]:
     used = f"{drift.rows_used[0]} and {drift.rows_used[1]} rows"
     lines += [
         ("transport cost", f"{drift.estimate:.4g} ({used})"),
-        ("by chance", f"{drift.noise_floor:.4g} (parts of the old rows)"),
+        ("by chance", f"{drift.noise_floor:.4g} (two such samples of one population)"),
         ("p-value", f"{drift.p_value:.3g}"),
     ]
     if drift.delta is not None:
