@@ -15,10 +15,10 @@ exchanged at random within their class: two samples of one population, of the sa
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -431,30 +431,39 @@ def _measured(
     rng = generator(random_state)
     cost, order = ball.cost, ball.order
     vectors = None if model is None else score_vectors(model.coef)
-    all_rows = match(U, own, V, own_new)
-    bounds = lower_bounds(all_rows, cost, order, vectors)
-    used = all_rows if max(n, m) <= ALL_UP_TO else all_rows.subsample(DRAWN, rng)
-    floor = [transport_cost(used.exchanged(rng), cost, order) for _ in range(FLOOR_DRAWS)]
+    samples = used = match(U, own, V, own_new)
+    if max(n, m) > ALL_UP_TO:
+        first, second = (rng.permutation(size)[:DRAWN] for size in (n, m))
+        used = match(U[first], own[first], V[second], own_new[second])
+    p_value = permutation_p_value(used, cost, rng)
+    if used is not samples:
+        # means of blocks keep what all rows say of the means; the lesser p-value, doubled, is valid
+        means = block_means(samples, -(-max(n, m) // DRAWN), rng)
+        p_value = min(1.0, 2 * min(p_value, permutation_p_value(means, cost, rng)))
+    bounds = lower_bounds(samples, cost, order, vectors)
+    floor = [transport_cost(exchanged(used, rng), cost, order) for _ in range(FLOOR_DRAWS)]
     draws = [
-        lower_bounds(all_rows.exchanged(rng), cost, order, vectors) for _ in range(BOUND_DRAWS)
+        lower_bounds(exchanged(samples, rng), cost, order, vectors) for _ in range(BOUND_DRAWS)
     ]
     noise = {
         name: None if value is None else max(float(draw[name] or 0.0) for draw in draws)
         for name, value in bounds.items()
     }
+    # the reference with the class shares of the new rows
+    counts, new_counts = (np.bincount(part, minlength=own.max() + 1) for part in (own, own_new))
+    mass = new_counts[own] / (m * counts[own])
     shift = certificate = None
     accuracy: dict[str, float | None] = {"reference": None, "reweighted": None, "new": None}
     if labelled:
         shift = _class_shift(own, own_new, list(labels))
     elif target is not None and target_new is not None:
-        shift = _target_shift(target, target_new)
+        scale = float(target.std()) or 1.0
+        distance = line_distance(target, target_new, 1) / scale
+        shift = LabelShift(None, np.zeros(0), np.zeros(0), distance)
     if audited is not None:
         accuracy["reference"] = audited.accuracy(0.0)
         scores = audited.model.scores(V)
         if labelled:
-            # the reference with the class shares of the new rows
-            mass = np.zeros(n)
-            mass[np.isin(own, all_rows.reference.label)] = all_rows.reference.mass
             certificate = accuracy_curve(audited.price, mass)
             accuracy["reweighted"] = certificate.accuracy(0.0)
             accuracy["new"] = float((scores.argmax(axis=1) == own_new).mean())
@@ -470,9 +479,9 @@ def _measured(
         bound_noise=noise,
         estimate=transport_cost(used, cost, order),
         noise_floor=float(np.mean(floor)),
-        rows_used=(len(used.reference.mass), len(used.new.mass)),
-        p_value=_p_value(all_rows, used, cost, rng),
-        columns=_columns(all_rows, groups),
+        rows_used=(sum(len(pair.old) for pair in used), sum(len(pair.new) for pair in used)),
+        p_value=p_value,
+        columns=_columns(U, mass, V, groups),
         label_shift=shift,
         delta=delta,
         accuracy=accuracy,
@@ -487,13 +496,6 @@ def _class_shift(own: Array, own_new: Array, labels: list[str]) -> LabelShift:
     """Return the change of class shares, which no move of the rows explains."""
     p, q = (np.bincount(part, minlength=len(labels)) / len(part) for part in (own, own_new))
     return LabelShift(labels, p, q, float(np.abs(p - q).sum() / 2))
-
-
-def _target_shift(y: Array, z: Array) -> LabelShift:
-    """Return the move of the targets, in standard deviations of the reference."""
-    distance = line_distance(y, np.full(len(y), 1 / len(y)), z, np.full(len(z), 1 / len(z)), 1)
-    scale = float(y.std()) or 1.0
-    return LabelShift(None, np.zeros(0), np.zeros(0), distance / scale)
 
 
 def _notes(shift: LabelShift | None, largest: int) -> list[str]:
@@ -515,91 +517,16 @@ def _notes(shift: LabelShift | None, largest: int) -> list[str]:
     return notes
 
 
-@dataclass(frozen=True, eq=False)
-class LabelledRows:
-    """Rows (n, d), class numbers (n,) (all 0 where labels are unknown), masses with sum 1."""
+class Pair(NamedTuple):
+    """The rows of one class in both samples, and the ``share`` of the class in the new one."""
 
-    rows: Array
-    label: Array
-    mass: Array
-
-    def of_class(self, label: int) -> tuple[Array, Array]:
-        """Return the rows of a class and their masses, scaled to sum 1."""
-        kept = self.label == label
-        if kept.all():
-            return self.rows, self.mass
-        mass = self.mass[kept]
-        return self.rows[kept], mass / mass.sum()
+    share: float
+    old: Array
+    new: Array
 
 
-@dataclass(frozen=True, eq=False)
-class MatchedSamples:
-    """Samples of equal class shares, the ``reference`` weighted to those of ``new``."""
-
-    reference: LabelledRows
-    new: LabelledRows
-
-    def by_class(self) -> Iterator[tuple[float, tuple[Array, Array], tuple[Array, Array]]]:
-        """Yield the share of each class, and its rows and masses in both samples."""
-        for label in np.unique(self.new.label):
-            share = float(self.new.mass[self.new.label == label].sum())
-            yield share, self.reference.of_class(label), self.new.of_class(label)
-
-    def exchanged(self, rng: np.random.RandomState) -> MatchedSamples:
-        """Return two samples of one population, of the same sizes and class shares.
-
-        Each class of both samples is moved to mean 0, and its rows are exchanged at random.
-        """
-        samples = (self.reference, self.new)
-        moved = [sample.rows.copy() for sample in samples]
-        for c in np.unique(self.new.label):
-            own = [sample.label == c for sample in samples]
-            pool = [_centred(rows[k]) for rows, k in zip(moved, own, strict=True)]
-            drawn = rng.permutation(np.vstack(pool))
-            for rows, k, part in zip(moved, own, np.split(drawn, [len(pool[0])]), strict=True):
-                rows[k] = part
-        return MatchedSamples(*(replace(s, rows=r) for s, r in zip(samples, moved, strict=True)))
-
-    def subsample(self, size: int, rng: np.random.RandomState) -> MatchedSamples:
-        """Return at most ``size`` rows of each sample, drawn at random."""
-        U, V = self.reference, self.new
-        first, second = (
-            rng.permutation(len(s.mass))[:size] if len(s.mass) > size else slice(None)
-            for s in (U, V)
-        )
-        return match(U.rows[first], U.label[first], V.rows[second], V.label[second])
-
-    def block_means(self, size: int, rng: np.random.RandomState) -> MatchedSamples:
-        """Return means of random blocks of rows of one class, at most ``size`` per sample.
-
-        They are as exchangeable between the samples as the rows, and keep what all rows say of
-        the means. Blocks are small enough that every class has several in both samples.
-        """
-        samples = (self.reference, self.new)
-        fewest = min(int(np.unique(s.label, return_counts=True)[1].min()) for s in samples)
-        wanted = -(-max(len(s.mass) for s in samples) // size)
-        block = max(1, min(wanted, fewest // LEAST_BLOCKS))
-        means: list[Array] = []
-        for sample in samples:
-            rows, label = [], []
-            for c in np.unique(sample.label):
-                index = rng.permutation(np.flatnonzero(sample.label == c))
-                count = len(index) // block
-                kept = sample.rows[index[: count * block]]
-                rows.append(kept.reshape(count, block, kept.shape[1]).mean(axis=1))
-                label.append(np.full(count, c))
-            means += [np.vstack(rows), np.concatenate(label)]
-        return match(*means).subsample(size, rng)
-
-
-def _centred(rows: Array) -> Array:
-    """Return rows less their mean, with the spread of their population about its own."""
-    n = len(rows)
-    return (rows - rows.mean(axis=0)) * np.sqrt(n / max(n - 1, 1))
-
-
-def match(U: Array, own_u: Array, V: Array, own_v: Array) -> MatchedSamples:
-    """Return the samples with the reference weighted to the class shares of the new one.
+def match(U: Array, own_u: Array, V: Array, own_v: Array) -> list[Pair]:
+    """Return the rows of two samples by class, weighted to the class shares of the second.
 
     Rows of a class that the other sample lacks are left out: no move reaches them.
     """
@@ -609,100 +536,99 @@ def match(U: Array, own_u: Array, V: Array, own_v: Array) -> MatchedSamples:
             "two samples have no class in common: merge classes of few rows, or leave the labels "
             "out."
         )
-    kept_u, kept_v = np.isin(own_u, common), np.isin(own_v, common)
-    if not kept_u.all():
-        U, own_u = U[kept_u], own_u[kept_u]
-    if not kept_v.all():
-        V, own_v = V[kept_v], own_v[kept_v]
-    size = int(max(own_u.max(), own_v.max())) + 1
-    counts = np.bincount(own_u, minlength=size)
-    share = np.bincount(own_v, minlength=size) / len(own_v)
-    mass = share[own_u] / counts[own_u]
-    return MatchedSamples(
-        LabelledRows(U, own_u, mass), LabelledRows(V, own_v, np.full(len(own_v), 1 / len(own_v)))
-    )
+    total = np.isin(own_v, common).sum()
+    return [Pair((own_v == c).sum() / total, U[own_u == c], V[own_v == c]) for c in common]
 
 
-def transport_cost(samples: MatchedSamples, cost: Cost, order: int) -> float:
+def exchanged(samples: list[Pair], rng: np.random.RandomState) -> list[Pair]:
+    """Return two samples of one population, of the same sizes and class shares.
+
+    Each class of both samples is moved to mean 0, with the spread of its population about its own
+    mean, and its rows are exchanged at random.
+    """
+    drawn = []
+    for share, old, new in samples:
+        centred = [
+            (rows - rows.mean(axis=0)) * np.sqrt(len(rows) / max(len(rows) - 1, 1))
+            for rows in (old, new)
+        ]
+        pool = rng.permutation(np.vstack(centred))
+        drawn.append(Pair(share, pool[: len(old)], pool[len(old) :]))
+    return drawn
+
+
+def block_means(samples: list[Pair], block: int, rng: np.random.RandomState) -> list[Pair]:
+    """Return means of random blocks of rows of one class.
+
+    They are as exchangeable between the samples as the rows. Blocks are small enough that every
+    class has several in both samples.
+    """
+    fewest = min(len(rows) for _, *both in samples for rows in both)
+    block = max(1, min(block, fewest // LEAST_BLOCKS))
+
+    def means(rows: Array) -> Array:
+        kept = rng.permutation(rows)[: len(rows) // block * block]
+        return np.asarray(kept.reshape(-1, block, rows.shape[1]).mean(axis=1))
+
+    return [Pair(share, means(old), means(new)) for share, old, new in samples]
+
+
+def transport_cost(samples: list[Pair], cost: Cost, order: int) -> float:
     """Return D_c of the two samples, exact on their rows."""
-    P, Q = samples.reference, samples.new
-    return discrepancy((P.rows, P.label, P.mass), (Q.rows, Q.label, Q.mass), cost, order)
+    total = 0.0
+    for share, old, new in samples:
+        P, Q = ((rows, np.zeros(len(rows)), None) for rows in (old, new))
+        total += share * discrepancy(P, Q, cost, order)
+    return total
 
 
 def lower_bounds(
-    samples: MatchedSamples, cost: Cost, order: int, vectors: Array | None
+    samples: list[Pair], cost: Cost, order: int, vectors: Array | None
 ) -> dict[str, float | None]:
     """Return the three bounds; None where one does not apply."""
-    classes = list(samples.by_class())
-    means = (s * float(cost.norm(b @ V - a @ U)) ** order for s, (U, a), (V, b) in classes)
+    means = (s * float(cost.norm(V.mean(axis=0) - U.mean(axis=0))) ** order for s, U, V in samples)
     bounds: dict[str, float | None] = {"mean": sum(means), "gelbrich": None, "score": None}
     if order == 2 and cost.euclidean:
-        bounds["gelbrich"] = sum(
-            s * _gelbrich(cost.transform(U), a, cost.transform(V), b)
-            for s, (U, a), (V, b) in classes
-        )
+        each = (s * _gelbrich(cost.transform(U), cost.transform(V)) for s, U, V in samples)
+        bounds["gelbrich"] = sum(each)
     if vectors is not None:
         norms = cost.dual_norm(vectors)
         best = 0.0
         for v, norm in zip(vectors[norms > 0], norms[norms > 0], strict=True):
-            lines = (s * line_distance(U @ v, a, V @ v, b, order) for s, (U, a), (V, b) in classes)
+            lines = (s * line_distance(U @ v, V @ v, order) for s, U, V in samples)
             best = max(best, sum(lines) / float(norm) ** order)
         bounds["score"] = best
     return bounds
 
 
-def _gelbrich(U: Array, a: Array, V: Array, b: Array) -> float:
-    """Return the Gelbrich bound of two weighted samples in coordinates of a Euclidean cost."""
-    shift = b @ V - a @ U
-    A, B = (_covariance_root(*sample) for sample in ((U, a), (V, b)))
+def _gelbrich(U: Array, V: Array) -> float:
+    """Return the Gelbrich bound of two samples in coordinates of a Euclidean cost."""
+    shift = V.mean(axis=0) - U.mean(axis=0)
+    A, B = (_covariance_root(rows) for rows in (U, V))
     # tr (A^1/2 B A^1/2)^1/2 is the sum of the singular values of A^1/2 B^1/2
     joint = np.linalg.svd(A @ B, compute_uv=False).sum()
     spread = float(np.sum(A**2) + np.sum(B**2) - 2 * joint)
     return float(shift @ shift) + max(spread, 0.0)
 
 
-def _covariance_root(Z: Array, mass: Array) -> Array:
-    """Return the symmetric root of the covariance (over the masses, no correction) of rows."""
-    half = (Z - mass @ Z) * np.sqrt(mass)[:, None]
-    values, vectors = np.linalg.eigh(half.T @ half)
+def _covariance_root(Z: Array) -> Array:
+    """Return the symmetric root of the covariance (no correction) of rows."""
+    centred = Z - Z.mean(axis=0)
+    values, vectors = np.linalg.eigh(centred.T @ centred / len(Z))
     return (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
 
 
-def line_distance(u: Array, a: Array, v: Array, b: Array, order: int) -> float:
-    """Return W_p^p of two weighted samples of numbers: the quantiles are matched."""
-    u, ends_u = _quantiles(u, a)
-    v, ends_v = _quantiles(v, b)
-    ends = np.concatenate([ends_u, ends_v])
-    ends.sort(kind="stable")
+def line_distance(u: Array, v: Array, order: int) -> float:
+    """Return W_p^p of two samples of numbers: the quantiles are matched."""
+    u, v = np.sort(u), np.sort(v)
+    ends = np.sort(np.concatenate([np.arange(1, len(w) + 1) / len(w) for w in (u, v)]))
     step = np.diff(ends, prepend=0.0)
-    i = np.minimum(np.searchsorted(ends_u, ends, side="left"), len(u) - 1)
-    j = np.minimum(np.searchsorted(ends_v, ends, side="left"), len(v) - 1)
+    middle = ends - step / 2
+    i, j = ((middle * len(w)).astype(int).clip(max=len(w) - 1) for w in (u, v))
     return float(step @ np.abs(u[i] - v[j]) ** order)
 
 
-def _quantiles(u: Array, mass: Array) -> tuple[Array, Array]:
-    """Return the sorted values and the cumulative masses at which each ends; the last is 1."""
-    order = np.argsort(u, kind="stable")
-    ends = np.cumsum(mass[order])
-    ends /= ends[-1]
-    return u[order], ends
-
-
-def _p_value(
-    all_rows: MatchedSamples, used: MatchedSamples, cost: Cost, rng: np.random.RandomState
-) -> float:
-    """Return the p-value on all rows; of large samples, on the rows drawn and on means of blocks.
-
-    The lesser of the two, doubled, is valid as each of them is.
-    """
-    drawn = permutation_p_value(used, cost, rng)
-    if used is all_rows:
-        return drawn
-    means = permutation_p_value(all_rows.block_means(DRAWN, rng), cost, rng)
-    return min(1.0, 2 * min(drawn, means))
-
-
-def permutation_p_value(samples: MatchedSamples, cost: Cost, rng: np.random.RandomState) -> float:
+def permutation_p_value(samples: list[Pair], cost: Cost, rng: np.random.RandomState) -> float:
     """Return the p-value of the energy distance in the cost's distance, by permutations.
 
     2 E d(x, u) - E d(x, x') - E d(u, u'), the mean over classes by share. Rows are permuted within
@@ -711,7 +637,7 @@ def permutation_p_value(samples: MatchedSamples, cost: Cost, rng: np.random.Rand
     """
     observed = np.zeros(1)
     permuted = np.zeros(PERMUTATIONS)
-    for share, (U, _), (V, _) in samples.by_class():
+    for share, U, V in samples:
         rows = np.vstack([U, V])
         D = cost.distance(rows, rows)
         contrast = np.concatenate([np.full(len(U), 1 / len(U)), np.full(len(V), -1 / len(V))])
@@ -728,16 +654,15 @@ def _energy(D: Array, contrast: Array) -> Array:
     return -np.einsum("ij,ij->j", contrast, D @ contrast)
 
 
-def _columns(samples: MatchedSamples, groups: ColumnGroups) -> DriftTable:
-    """Return how far each column moved by itself."""
-    P, Q = samples.reference, samples.new
-    scale = column_scale(P.rows, P.mass)
-    signed = np.concatenate([P.mass, -Q.mass])
-    sizes = [1 / float(np.sum(sample.mass**2)) for sample in (P, Q)]
-    root = np.sqrt(sizes[0] * sizes[1] / (sizes[0] + sizes[1]))
-    gaps = np.array([_gaps(P.rows[:, j], Q.rows[:, j], signed) for j in range(len(scale))])
+def _columns(U: Array, mass: Array, V: Array, groups: ColumnGroups) -> DriftTable:
+    """Return how far each column moved by itself from rows U with masses (n,)."""
+    scale = column_scale(U, mass)
+    signed = np.concatenate([mass, np.full(len(V), -1 / len(V))])
+    size = 1 / float(np.sum(mass**2))
+    root = np.sqrt(size * len(V) / (size + len(V)))
+    gaps = np.array([_gaps(U[:, j], V[:, j], signed) for j in range(len(scale))])
     p_value = kolmogorov(root * gaps[:, 1])
-    move = Q.mass @ Q.rows - P.mass @ P.rows
+    move = V.mean(axis=0) - mass @ U
     lines: list[tuple[Any, ...]] = []
     for column, own in groups.indices.items():
         if column in groups.categories:

@@ -127,7 +127,8 @@ def stable(stability: Stability | None) -> str:
     """Return how much predictions depend on the rows drawn, where it was computed."""
     if stability is None:
         return ""
-    text = "".join(f"<p>{escape(s[:1].upper() + s[1:])}.</p>" for s in str(stability).splitlines())
+    lines = str(stability).removeprefix("Stability: ").splitlines()
+    text = "".join(f"<p>{escape(line[:1].upper() + line[1:])}.</p>" for line in lines)
     caption = (
         "An upright line holds 95% of the refits of a training row, against its prediction; the "
         "dotted line is where both agree."

@@ -94,7 +94,7 @@ def extreme_directions(audit: Audit, most: int) -> list[tuple[float, str, Array]
     found = []
     for k in sorted({*range(len(prices))[:most], *range(len(prices))[-most:]}):
         parts = groups.along(vectors[:, k]).items()
-        along = ", ".join(f"{value:+.2f} {name}".replace("-", "−", 1) for name, value in parts)
+        along = ", ".join(f"{value:+.2f}".replace("-", "−") + f" {name}" for name, value in parts)
         found.append((float(prices[k]), along, vectors[:, k]))
     return found
 
