@@ -415,9 +415,9 @@ def _measured(
             f"the reference has {n} rows; at least {LEAST_REFERENCE} are needed to tell drift "
             "from noise."
         )
-    own, own_new, labelled = np.zeros(n, dtype=int), np.zeros(m, dtype=int), False
-    if target is not None and target_new is not None and labels:
-        own, own_new, labelled = target, target_new, True
+    own, own_new = np.zeros(n, dtype=int), np.zeros(m, dtype=int)
+    if labels and target is not None and target_new is not None:
+        own, own_new = target, target_new
     if len(np.setdiff1d(own_new, own)):
         raise ValueError(
             "new has rows of a class that the reference lacks; labels cannot move, so that their "
@@ -452,18 +452,13 @@ def _measured(
     # the reference with the class shares of the new rows
     counts, new_counts = (np.bincount(part, minlength=own.max() + 1) for part in (own, own_new))
     mass = new_counts[own] / (m * counts[own])
-    shift = certificate = None
+    shift = _label_shift(target, target_new, list(labels))
+    certificate = None
     accuracy: dict[str, float | None] = {"reference": None, "reweighted": None, "new": None}
-    if labelled:
-        shift = _class_shift(own, own_new, list(labels))
-    elif target is not None and target_new is not None:
-        scale = float(target.std()) or 1.0
-        distance = line_distance(target, target_new, 1) / scale
-        shift = LabelShift(None, np.zeros(0), np.zeros(0), distance)
     if audited is not None:
         accuracy["reference"] = audited.accuracy(0.0)
         scores = audited.model.scores(V)
-        if labelled:
+        if shift is not None and labels:
             certificate = accuracy_curve(audited.price, mass)
             accuracy["reweighted"] = certificate.accuracy(0.0)
             accuracy["new"] = float((scores.argmax(axis=1) == own_new).mean())
@@ -492,9 +487,17 @@ def _measured(
     )
 
 
-def _class_shift(own: Array, own_new: Array, labels: list[str]) -> LabelShift:
-    """Return the change of class shares, which no move of the rows explains."""
-    p, q = (np.bincount(part, minlength=len(labels)) / len(part) for part in (own, own_new))
+def _label_shift(
+    target: Array | None, target_new: Array | None, labels: list[str]
+) -> LabelShift | None:
+    """Return the change of class shares, or the move of the targets in standard deviations."""
+    if target is None or target_new is None:
+        return None
+    if not labels:
+        scale = float(target.std()) or 1.0
+        moved = line_distance(target, target_new, 1) / scale
+        return LabelShift(None, np.zeros(0), np.zeros(0), moved)
+    p, q = (np.bincount(t, minlength=len(labels)) / len(t) for t in (target, target_new))
     return LabelShift(labels, p, q, float(np.abs(p - q).sum() / 2))
 
 
