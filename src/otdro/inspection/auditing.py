@@ -27,12 +27,12 @@ from .certificate import (
     Nearest,
     accuracy_curve,
     budget_shares,
+    is_right,
     moved_share,
     nearest_class,
     nearest_error,
     normals,
     robust_risks,
-    shifted_accuracies,
 )
 from .linear import LinearModel, read
 from .summary import ColumnTable, audit_advice, audit_dict, audit_text
@@ -379,23 +379,25 @@ class Audit:
         low : bool, default=False
             Return the accuracy below which 5% of the draws lie, instead of the mean.
         """
-        scores, target, weights, unit_shifts = self._chance
+        rows, unit_shifts = self._chance
+        scores, target, weights = self.scores[rows], self.target[rows], self.weights[rows]
         values = []
         for radius in np.atleast_1d(_radii(delta)):
-            # an infinite move has no accuracy
             shifts = radius ** (1 / self.order) * unit_shifts
-            known = np.isfinite(shifts).all()
             draws = np.full(1, np.nan)
-            if known:
-                draws = shifted_accuracies(scores, target, weights, self.tau, shifts)
+            # an infinite move has no accuracy
+            if np.isfinite(shifts).all():
+                right = [is_right(scores + shift, target, self.tau) for shift in shifts]
+                # a sum of shares may exceed 1 by rounding
+                draws = np.minimum(np.array(right) @ weights / weights.sum(), 1.0)
             values.append(np.quantile(draws, CHANCE_LOW) if low else draws.mean())
         return np.array(values) if np.ndim(delta) else float(values[0])
 
     @cached_property
-    def _chance(self) -> tuple[Array, Array, Array, Array]:
-        """Scores, targets and weights of some rows, and what random moves of cost 1 add to scores.
+    def _chance(self) -> tuple[Any, Array]:
+        """The rows of the simulation, and what random moves of cost 1 add to their scores.
 
-        The last array has shape (CHANCE_DRAWS, n_scores).
+        The latter has shape (CHANCE_DRAWS, n_scores).
         """
         rng = generator(self.random_state)
         moves = rng.standard_normal((CHANCE_DRAWS, len(self.names))) * self.scale
@@ -404,8 +406,7 @@ class Audit:
         rows: Any = slice(None)
         if len(self.weights) > CHANCE_ROWS:
             rows = rng.choice(np.flatnonzero(self.weights > 0), CHANCE_ROWS)
-        shifts = moves @ self.model.coef.T
-        return self.scores[rows], self.target[rows], self.weights[rows], shifts
+        return rows, moves @ self.model.coef.T
 
     def risk(self, delta: Any) -> Any:
         """Return the worst-case mean of the model's loss within delta; inf where it is unbounded.

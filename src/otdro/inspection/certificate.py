@@ -152,23 +152,14 @@ def moved_share(price: Array, weights: Array, delta: float) -> Array:
     return np.clip(share, 0.0, 1.0)
 
 
-def shifted_accuracies(
-    scores: Array, target: Array, weights: Array, tau: float | None, shifts: Array
-) -> Array:
-    """Return the accuracy after each of some shifts (m, K) is added to the scores of all rows."""
-    rows = np.arange(len(target))
-    accuracies = np.empty(len(shifts))
-    for k, shift in enumerate(shifts):
-        moved = scores + shift
-        if tau is not None:
-            right = np.abs(target - moved[:, 0]) < tau
-        else:
-            own = moved[rows, target]
-            moved[rows, target] = -np.inf
-            right = own > moved.max(axis=1)
-        accuracies[k] = weights @ right / weights.sum()
-    # a sum of shares may exceed 1 by rounding
-    return np.minimum(accuracies, 1.0)
+def is_right(scores: Array, target: Array, tau: float | None) -> Array:
+    """Return whether each row is right: its class wins, or its prediction is within tau."""
+    if tau is not None:
+        return np.abs(target - scores[:, 0]) < tau
+    own = (np.arange(len(target)), target)
+    others = scores.copy()
+    others[own] = -np.inf
+    return scores[own] > others.max(axis=1)
 
 
 def robust_risks(

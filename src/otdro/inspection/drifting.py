@@ -35,7 +35,7 @@ from ..pairs import generator
 from ..problem import Ball
 from ..worst_case import discrepancy
 from .auditing import Audit, audit, check_target, resolve_ball
-from .certificate import ROUNDING, AccuracyCurve, accuracy_curve
+from .certificate import ROUNDING, AccuracyCurve, accuracy_curve, is_right
 from .linear import LinearModel, finite_rows, read, require_columns
 from .summary import DriftTable, drift_dict, drift_text
 
@@ -457,13 +457,12 @@ def _measured(
     accuracy: dict[str, float | None] = {"reference": None, "reweighted": None, "new": None}
     if audited is not None:
         accuracy["reference"] = audited.accuracy(0.0)
-        scores = audited.model.scores(V)
-        if shift is not None and labels:
-            certificate = accuracy_curve(audited.price, mass)
+        if target_new is not None:
+            right = is_right(audited.model.scores(V), target_new, audited.tau)
+            accuracy["new"] = float(right.mean())
+            certificate = accuracy_curve(audited.price, mass) if labels else None
+        if certificate is not None:
             accuracy["reweighted"] = certificate.accuracy(0.0)
-            accuracy["new"] = float((scores.argmax(axis=1) == own_new).mean())
-        elif audited.tau is not None and target_new is not None:
-            accuracy["new"] = float((np.abs(target_new - scores[:, 0]) <= audited.tau).mean())
     return Drift(
         cost=cost,
         order=order,

@@ -301,13 +301,30 @@ def curve_note(audit: Audit) -> str:
 def audit_advice(audit: Audit) -> list[str]:
     """Return what to do next, in sentences that follow from the figures of the audit."""
     if float(audit.breaking_point("constant")) == 0:
-        return [
+        text = (
             "The model is no better than a constant one on these rows: check the target and the "
-            "columns before anything else.",
-            *_drift_advice(audit),
-        ]
-    sentences = _column_advice(audit)
-    delta = audit.advised_delta
+            "columns before anything else."
+        )
+        return [text, *_drift_advice(audit)]
+    columns, delta = audit.columns, audit.advised_delta
+    sentences = []
+    first, top = int(columns.order()[0]), int(np.argmax(columns.share))
+    alone, amount = float(columns.breaking_point[first]), float(columns.amount[first])
+    if np.isfinite(alone):
+        name = shorten(columns.names[first], WIDEST)
+        text = (
+            f"An adversary that aims at the boundary makes the model no better than a constant one "
+            f"by {amount_in_words(amount, name, columns.switch[first])} alone; "
+            f"{chance_words(audit, alone)}."
+        )
+        if amount < SMALL:
+            text += " Do not use it where someone can choose the values of that column."
+        sentences.append(text)
+    if columns.share[top] >= LARGE:
+        sentences.append(
+            f"Watch the column {shorten(columns.names[top], WIDEST)}: {columns.share[top]:.0%} of "
+            "the adversary's budget goes into it. Check how it is measured, and who can change it."
+        )
     values = {c: float(audit.accuracy(delta, class_=c)) for c in audit.present_classes}
     if values:
         worst = min(values, key=values.__getitem__)
@@ -316,53 +333,22 @@ def audit_advice(audit: Audit) -> list[str]:
             f"adversary that attacks it alone leaves {values[worst]:.1%} of its rows right. More "
             "of its rows, or a larger class_weight, would help first."
         )
-    return [*sentences, *_delta_advice(audit, delta), *_drift_advice(audit)]
-
-
-def _column_advice(audit: Audit) -> list[str]:
-    """Return which column an adversary would use, beside what chance does at the same cost."""
-    columns = audit.columns
-    first = int(columns.order()[0])
-    delta = float(columns.breaking_point[first])
-    sentences = []
-    if np.isfinite(delta):
-        name = shorten(columns.names[first], WIDEST)
-        moved = amount_in_words(float(columns.amount[first]), name, columns.switch[first])
-        text = (
-            f"An adversary that aims at the boundary makes the model no better than a constant one "
-            f"by {moved} alone; {chance_words(audit, delta)}."
-        )
-        if columns.amount[first] < SMALL:
-            text += " Do not use it where someone can choose the values of that column."
-        sentences.append(text)
-    top = int(np.argmax(columns.share))
-    if columns.share[top] >= LARGE:
+    risk, [refit] = float(audit.risk(delta)), audit.refits(np.array([delta]))
+    if refit is not None and np.isfinite(risk) and risk <= (1 + WORTH) * refit.robust_risk:
         sentences.append(
-            f"Watch the column {shorten(columns.names[top], WIDEST)}: {columns.share[top]:.0%} of "
-            "the adversary's budget goes into it. Check how it is measured, and who can change it."
-        )
-    return sentences
-
-
-def _delta_advice(audit: Audit, delta: float) -> list[str]:
-    """Return whether a fit for this delta would be better: the only advice about delta."""
-    risk = float(audit.risk(delta))
-    [refit] = audit.refits(np.array([delta]))
-    if refit is None or not np.isfinite(risk):
-        return []
-    if risk <= (1 + WORTH) * refit.robust_risk:
-        return [
             f"Fitting again for delta {delta:.3g} would not help: no linear model does much better "
             f"against it on these rows (worst-case loss {risk:.3g}, the least possible "
             f"{refit.robust_risk:.3g}). Other columns or more rows would."
-        ]
-    how = f"with delta={delta:.3g}"
-    if audit.fitted_delta is not None:
-        how = "with these rows added"
-    return [
-        f"Fit again {how}: at delta {delta:.3g} this model has worst-case loss {risk:.3g} on these "
-        f"rows, and the least possible is {refit.robust_risk:.3g}."
-    ]
+        )
+    elif refit is not None and np.isfinite(risk):
+        how = (
+            "with these rows added" if audit.fitted_delta is not None else f"with delta={delta:.3g}"
+        )
+        sentences.append(
+            f"Fit again {how}: at delta {delta:.3g} this model has worst-case loss {risk:.3g} on "
+            f"these rows, and the least possible is {refit.robust_risk:.3g}."
+        )
+    return [*sentences, *_drift_advice(audit)]
 
 
 def _drift_advice(audit: Audit) -> list[str]:
@@ -376,22 +362,18 @@ def _drift_advice(audit: Audit) -> list[str]:
     moved = shorten(drift.columns.names[int(drift.columns.order()[0])], WIDEST)
     ask = "label some of them, " if audit.classes is not None else "get some of their targets, "
     ask = ask if drift.accuracy["new"] is None else ""
+    unknown = "Whether the new rows are within what was certified cannot be told"
+    how = ": gather more of them, with labels."
+    if audit.classes is None:
+        how = " from the rows: compare the errors on new rows whose targets are known."
     by_verdict = {
         "inside": "The new rows are within what was certified: keep watching them.",
         "outside": (
             f"The new rows are farther away than what was certified, {moved} farthest: find out "
             f"why, {ask}and fit again with them."
         ),
-        "cannot tell": (
-            "Whether the new rows are within what was certified cannot be told: gather more of "
-            "them, with labels."
-        ),
+        "cannot tell": unknown + how,
     }
-    if audit.classes is None and drift.verdict == "cannot tell":
-        return [
-            "Whether the new rows are within what was certified cannot be told from the rows: "
-            "compare the errors on new rows whose targets are known."
-        ]
     return [by_verdict[drift.verdict]] if drift.verdict in by_verdict else []
 
 
