@@ -162,10 +162,8 @@ class Summary:
     def _repr_html_(self) -> str:
         parts = []
         for title, grid in self.sections():
-            rows = [
-                "".join(f"<td>{escape(cell)}</td>" for cell in line)
-                for line in ([] if not title else [grid.head]) + grid.body
-            ]
+            lines = [grid.head, *grid.body] if title else grid.body
+            rows = ["".join(f"<td>{escape(cell)}</td>" for cell in line) for line in lines]
             body = "".join(f"<tr>{row}</tr>" for row in rows)
             parts.append(f"<table><caption>{escape(title)}</caption>{body}</table>")
         return "".join([*parts, *(f"<p>note: {escape(note)}</p>" for note in self.notes)])

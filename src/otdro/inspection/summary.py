@@ -253,19 +253,12 @@ def curve_grid(audit: Audit) -> Grid:
     body = [
         [
             f"fitted {d:.4g}" if d == fitted else f"{d:.4g}",
-            f"{m:.3g}",
-            f"{a:.1%}",
-            f"{c:.1%}",
-            f"{r:.4g}",
+            f"{audit.deviations(d):.3g}",
+            f"{audit.accuracy(d):.1%}",
+            f"{audit.chance_accuracy(d):.1%}",
+            f"{audit.risk(d):.4g}",
         ]
-        for d, m, a, c, r in zip(
-            shown,
-            audit.deviations(shown),
-            audit.accuracy(shown),
-            audit.chance_accuracy(shown),
-            audit.risk(shown),
-            strict=True,
-        )
+        for d in shown
     ]
     unit = "share of rows" if audit.unit_switch else "deviations"
     return Grid(["delta", unit, "certified", "by chance", "worst-case loss"], body)

@@ -108,12 +108,14 @@ def render(
     cursors = {"accuracy": accuracy_cursor, "risk": risk_cursor}
     texts = stop_texts(view)
     rows = "training rows" if training else "audited rows"
+    script = _source("page.js")
     parts = {
         "title": escape(plain(title, 120)),
         "version": escape(__version__),
         "css": _source("page.css"),
-        "js": _source("page.js"),
-        "js-hash": _hash(_source("page.js")),
+        "js": script,
+        # by which the content security policy knows the one script that may run
+        "js-hash": f"sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}",
         "data": json_script(script_data(view, texts, cursors)),
         "lead": sections.lead(audit, model, scores, rows, held_out),
         "good": sections.goodness(audit, model),
@@ -145,21 +147,12 @@ def render(
         "notes": _notes([*audit.notes, *notes]),
         **{f"at-{key}": escape(value) for key, value in texts[view.first].items()},
     }
-    return _filled(_source("template.html"), parts)
+    # in one pass: what is put in stays as it is
+    return re.sub(r"\{\{([a-z-]+)\}\}", lambda mark: parts[mark[1]], _source("template.html"))
 
 
 def _source(file: str) -> str:
     return files(__package__).joinpath(file).read_text(encoding="utf-8")
-
-
-def _hash(script: str) -> str:
-    """Return the hash by which the content security policy knows the one script that may run."""
-    return "sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-
-
-def _filled(template: str, parts: dict[str, str]) -> str:
-    """Return the template with its marks replaced, in one pass: what is put in stays as it is."""
-    return re.sub(r"\{\{([a-z-]+)\}\}", lambda mark: parts[mark[1]], template)
 
 
 def _kind(view: View) -> str:
