@@ -548,6 +548,8 @@ def test_a_category_is_one_column_on_the_page():
     heading = '<tr><th scope="row"><bdi>city</bdi></th><td class="n"></td></tr>'
     assert f'{heading}<tr><th scope="row">&emsp;<bdi>' in text
     assert not re.search(r"\bcity=", text)
+    # whose rows these are, beside those that otdro fit prints
+    assert "Rows that an adversary of the accuracy moves first" in text
     # by columns, by prices
     assert text.count(f'<th scope="row"><bdi>{column}</bdi></th>') == 2
     assert "% of rows</td>" in text

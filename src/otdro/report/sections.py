@@ -14,13 +14,12 @@ from ..estimators.resampling import HeldOut
 from ..inspection import Audit, Drift, Stability
 from ..inspection.summary import (
     SPACES,
-    ByColumn,
     audit_pairs,
     cost_name,
     drift_pairs,
     parts_grid,
 )
-from .markup import Array, Html, bar, isolated, name, number, percent, plain, table
+from .markup import Html, bar, isolated, name, number, percent, plain, table
 from .pictures import (
     calibration_chart,
     change_text,
@@ -199,17 +198,13 @@ def breaking(audit: Audit) -> str:
 
 
 def columns(audit: Audit) -> str:
-    """Return what the adversary does in each column."""
-    caption = "Columns, the one by which an adversary breaks the model most easily first"
-    return _by_column(audit.columns, audit.columns.share, 1, caption)
-
-
-def _by_column(by_column: ByColumn, lengths: Array, place: int, caption: str) -> str:
-    """Return a table with one line per column, its cell at ``place`` with a bar."""
+    """Return what the adversary does in each column, its share of the budget as a bar."""
+    by_column = audit.columns
     head, body = by_column.grid(LINES)
-    longest = float(np.max(lengths, initial=0.0)) or 1.0
+    longest = float(by_column.share.max(initial=0.0)) or 1.0
     for line, j in zip(body, by_column.order(), strict=False):
-        line[place] = bar(lengths[j] / longest, line[place])
+        line[1] = bar(by_column.share[j] / longest, line[1])
+    caption = "Columns, the one by which an adversary breaks the model most easily first"
     return table(head, body, caption, total=len(by_column))
 
 
@@ -296,7 +291,11 @@ def drifted(drift: Drift | None) -> str:
     tables = [
         table(["figure", "value"], list(pairs.items()), caption, words=2),
         shares,
-        _by_column(drift.columns, drift.columns.distance, 2, "Columns, the farthest moved first"),
+        table(
+            *drift.columns.grid(LINES),
+            "Columns, the farthest moved first",
+            total=len(drift.columns),
+        ),
     ]
     sentence = escape(plain(answer[:1].upper() + answer[1:], 600))
     return f'<p class="verdict">{sentence}</p><div class="flow">{"".join(tables)}</div>'
