@@ -106,7 +106,7 @@ def held_out_rows(tested: HeldOut | None) -> str:
             for label, row in zip(shown, counts, strict=True)
         ]
         caption = "Held-out rows of each class (lines) and the class predicted (columns)"
-        head = ["class", *(f"predicted {label}" for label in shown)]
+        head = ["class", *(f"predicted {isolated(label)}" for label in shown)]
         parts.append(table(head, lines, caption, total=len(tested.classes)))
         second = isolated(tested.classes[1], 20)
         labels = (f"predicted probability of {second}", "observed share")
@@ -148,7 +148,7 @@ def _coefficients(audit: Audit) -> str:
         coef, intercept = coef[[1]] - coef[[0]], intercept[[1]] - intercept[[0]]
         heads = [f"coefficient (above 0: towards {isolated(audit.classes[1])})"]
     elif audit.classes is not None:
-        heads = [str(c) for c in audit.classes[:CLASSES]]
+        heads = [isolated(c) for c in audit.classes[:CLASSES]]
     size = np.abs(coef).max(axis=0)
     blocks: list[tuple[float, list[list[str]]]] = []
     for column, own in groups.indices.items():
