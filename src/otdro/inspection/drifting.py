@@ -298,7 +298,7 @@ def drift(
     at least 0.80; p-value 0.002
     """
     X, y = _rows_and_labels(reference)
-    prepares = hasattr(model, "transform") and not hasattr(model, "predict")
+    prepares = hasattr(model, "get_feature_names_out") and not hasattr(model, "predict")
     if model is None or prepares:
         return _drift_of_columns(X, y, new, model, cost, order, random_state)
     if y is not None:
