@@ -210,7 +210,7 @@ def test_drift_names_unseen_categories_first(people, capsys):
     new.to_csv("new.csv", index=False)
     told = document(capsys, "drift", "old.csv", "new.csv")
     assert "column 'city' holds 'York' (4 rows)" in told["notes"][0]
-    assert {line["column"] for line in told["by_column"]} > {"city=Rome", "city=Bonn"}
+    assert {line["column"] for line in told["by_column"]} == {"a", "b", "city"}
     # also where the drift itself has a note: of targets that are numbers it sees rows only
     printed = done(capsys, "drift", "old.csv", "new.csv", "--target", "a").err
     assert printed.startswith("note: column 'city' holds 'York'")

@@ -171,6 +171,16 @@ def test_fit_takes_the_delta_that_happened(batches, capsys):
     still = refused(capsys, *asked[:-1], "still.json")
     assert "the drifts in still.json do not exceed their noise" in still
     assert "leave --delta-from out" in still
+    # batches of one population have small deltas by chance, which give none either
+    rng = np.random.default_rng(0)
+    chance = pd.DataFrame(rng.normal(size=(240, 2)), columns=["a", "b"])
+    chance["site"] = np.resize(["n", "e", "s", "w"], 240)
+    chance.to_csv("chance.csv", index=False)
+    told = call(capsys, "drift", "chance.csv", "--by", "site", "--json")[1]
+    assert json.loads(told)["quantiles"]["0.8"] > 0
+    with open("chance.json", "w") as file:
+        file.write(told)
+    assert "do not exceed their noise" in refused(capsys, *asked[:-1], "chance.json")
     with open("drift.json", "w") as file:
         json.dump({**found, "schema": 1}, file)
     assert "has schema 1 and this version reads 2" in refused(capsys, *asked)

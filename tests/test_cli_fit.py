@@ -16,7 +16,7 @@ from otdro.comparison import Score, Summary, summarise, verdict  # noqa: E402
 from otdro.costs import Mahalanobis, Norm  # noqa: E402
 from otdro.costs.mahalanobis import LowRank  # noqa: E402
 from otdro.costs.table import principal_directions  # noqa: E402
-from otdro.inspection.columns import ColumnGroups  # noqa: E402
+from otdro.estimators.columns import ColumnGroups  # noqa: E402
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def test_the_report_answers(here, capsys):
         "a mean move of 0.1 standard deviations of",
         "Coefficients, largest first",
         "What the adversary attacks",
-        "(shares of its budget)",
+        "(shares of the budget that raises the loss most)",
         "constant",
         "Verdict: ",
     ):
@@ -268,10 +268,31 @@ def test_a_category_is_one_column_in_print_and_document(cities, capsys):
     assert "York" in (switch["from"], switch["to"])
     assert 0 < switch["rows"] < 0.5
     out = " ".join(done(capsys, *fit).out.split())
-    assert f"city: {switch['from']} -> {switch['to']}, {switch['rows']:.1%} of rows" in out
+    assert f"city: {switch['from']} -> {switch['to']}, {switch['rows']:.1%} of rows' worth" in out
+    assert "(a row may go a part of the way)" in out
+    assert "(shares of the budget that raises the loss most)" in out
     assert "city York -" in out
     assert "and 16 more" in out
     assert "city_" not in out
+
+
+def test_print_audit_and_page_state_delta_by_the_same_column(cities, capsys):
+    fit = ["fit", "cities.csv", "--target", "y", "--no-compare", "--delta", "0.05"]
+    told = document(capsys, *fit, "--save", "m.skops", "--report", "fit.html")
+    result = otdro.audit(otdro.load("m.skops"), cities.drop(columns="y"), cities["y"])
+    assert told["delta_in_words"] == result.in_words(0.05)
+    assert f"{told['delta_in_words']}, the delta of the fit" in Path("fit.html").read_text()
+
+
+def test_a_category_is_one_column_of_a_drift_between_tables(cities, capsys):
+    moved = cities.assign(city=np.where(cities.city == "Leeds", "York", cities.city))
+    moved.to_csv("new.csv", index=False)
+    told = document(capsys, "drift", "cities.csv", "new.csv", "--target", "y")
+    lines = {line["column"]: line for line in told["by_column"]}
+    assert set(lines) == {"age", "city", "plan"}
+    assert lines["city"]["switch"] == "Leeds -> York"
+    out = done(capsys, "drift", "cities.csv", "new.csv", "--target", "y").out
+    assert "city: Leeds -> York" in out
 
 
 def test_columns_are_traced_through_pipelines_of_scikit_learn(cities):
@@ -281,7 +302,7 @@ def test_columns_are_traced_through_pipelines_of_scikit_learn(cities):
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-    from otdro.inspection.columns import column_groups
+    from otdro.estimators.columns import column_groups
 
     X = cities.drop(columns="y").assign(tenure=np.arange(len(cities)) % 7)
     numbers = make_pipeline(SimpleImputer(), StandardScaler())

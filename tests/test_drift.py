@@ -1,15 +1,17 @@
 """Drift: bounds never above exact transport, a valid p-value, three answers, bad input."""
 
 import os
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from scipy.stats import binom, wasserstein_distance
+from sklearn.compose import make_column_transformer
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from otdro import Drift, DROClassifier, DRORegressor, audit, discrepancy, drift
 from otdro.costs import Mahalanobis, Norm
@@ -177,7 +179,7 @@ def test_drift_of_rows_alone():
 def test_rows_of_one_population_are_at_the_noise_floor():
     U, _, V, _ = two(1, n=600, m=300)
     found = drift(U, V, order=2)
-    assert found.noise_rows == (300, 300)
+    assert found.rows_used == (600, 300)
     assert found.estimate < 1.3 * found.noise_floor
     assert found.p_value > 0.05
     assert found.lower_bounds["mean"] <= 2 * found.bound_noise["mean"]
@@ -233,6 +235,55 @@ def test_roots_of_bounds_and_their_noise_are_compared_with_that_of_delta(order):
     wide = [0.0, 1.01 * found.lower_bounds["score"]]
     assert audit(model, U, yu, deltas=wide, order=order, new=(V, yv)).drift.verdict == "inside"
     assert audit(model, U, yu, deltas=wide, order=order, new=V).drift.verdict != "inside"
+
+
+def test_a_verdict_by_scores_alone_says_so():
+    rng = np.random.default_rng(0)
+    U, V = rng.normal(size=(300, 3)), rng.normal(size=(200, 3))
+    # a column that the model does not see moves far
+    V[:, 2] += 5.0
+    coef = np.array([[1.0, 0.0, 0.0]])
+    yu, yv = (U[:, 0] > 0).astype(int), (V[:, 0] > 0).astype(int)
+    model = linear_model(coef, 2)
+    found = audit(model, U, yu, deltas=[0.0, 0.5], new=(V, yv)).drift
+    assert found.lower_bounds["score"] <= 0.5
+    # the rows are surely outside by the mean bound, and are told so
+    assert found.verdict == "outside"
+    V[:, 2] -= 5.0
+    near = audit(model, U, yu, deltas=[0.0, 0.3], new=(V, yv)).drift
+    assert near.estimate > 0.3
+    assert near.verdict == "inside"
+    assert near.reason.startswith("the scores of this model moved by")
+    assert f"their transport cost is {near.estimate:.4g}" in near.reason
+
+
+def categories(n, share, rng):
+    """Return a table of numbers and a column of categories."""
+    pd = pytest.importorskip("pandas")
+    city = np.where(rng.random(n) < share, "York", "Leeds")
+    return pd.DataFrame({"age": rng.normal(size=n), "city": city})
+
+
+@pytest.mark.parametrize("seen_by", ["model", "transformer"])
+def test_a_category_is_one_column_of_a_drift(seen_by):
+    rng = np.random.default_rng(0)
+    old, new = categories(200, 0.3, rng), categories(150, 0.7, rng)
+    front = make_column_transformer(
+        (StandardScaler(), ["age"]),
+        (OneHotEncoder(sparse_output=False), ["city"]),
+        verbose_feature_names_out=False,
+    )
+    y = old["age"] > 0
+    model = make_pipeline(front, LogisticRegression()).fit(old, y)
+    found = drift(old, new, model=model if seen_by == "model" else model[0])
+    assert found.columns.names == ["age", "city"]
+    assert found.columns.switch == ["", "Leeds -> York"]
+    moved = (new["city"] == "York").mean() - (old["city"] == "York").mean()
+    assert_allclose([found.columns.shift[1], found.columns.distance[1]], moved)
+    assert found.columns.p_value[1] < 0.01
+    assert found.columns.order()[0] == 1
+    assert re.search(rf"city: Leeds -> York +\+{moved:.1%} of rows", str(found))
+    assert "city=" not in str(found)
 
 
 def test_the_certificate_holds_for_the_batch():
@@ -345,7 +396,6 @@ def test_a_small_batch_beside_a_large_reference():
     U, yu, V, yv = two(n=5000, m=25, shift=1.0)
     found = drift((U, yu), (V, yv))
     assert found.rows_used == (1000, 25)
-    assert found.noise_rows == (1000, 25)
     assert found.p_value <= 0.05
 
 
@@ -371,9 +421,14 @@ def test_learned_cost():
 
 
 U0, YU, V0, YV = two()
+YALL = np.arange(20)
 BAD = {
     "one column": ((U0[:, 0], V0), {}, "must be a table of rows and columns"),
-    "all classes differ": (((U0[:20], np.arange(20)), (V0[:20], np.arange(20))), {}, "in common"),
+    "all classes differ": (
+        ((U0[:20], np.arange(20)), (V0[:20], np.arange(20))),
+        {},
+        "classes of few rows",
+    ),
     "few rows": ((U0, V0[:9]), {}, "there are 9 new rows"),
     "small reference": ((U0[:15], V0), {}, "the reference has 15 rows"),
     "columns": ((U0, V0[:, :1]), {}, "the reference has 2 columns"),

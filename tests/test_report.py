@@ -189,7 +189,7 @@ def test_several_classes_groups_and_a_pipeline():
     y = np.digitize(X[:, 0] + 0.5 * X[:, 1], [-0.5, 0.5])
     model = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, y)
     text = report.render(audit(model, X, y, groups=np.resize(["a", "b"], 90)), model=model)
-    assert "group <bdi>b</bdi>" in text
+    assert "<bdi>group b</bdi>" in text
     assert 'class="no-refits no-fitted"' in text
     assert data(text)["own"]["slopes"][2]
 
@@ -227,9 +227,9 @@ def test_drift_is_told():
     model = DROClassifier(cost="euclidean", delta=0.05).fit(X, y)
     found = audit(model, X, y, new=(X[:40] + np.array([3.0, 0, 0]), y[:40]))
     text = report.render(found, model=model)
-    assert "The new rows are outside the ball." in text
-    assert number(found.drift.estimate) in text
-    assert "Columns that moved" in text
+    assert f"Outside: {found.drift.reason}" in text
+    assert f"{found.drift.estimate:.4g} (80 and 40 rows)" in text
+    assert "Columns, the farthest moved first" in text
 
 
 def test_a_report_that_fails_leaves_no_file(fitted, tmp_path, monkeypatch):
@@ -331,7 +331,7 @@ def test_commands_write_the_page(here, table, capsys):
     assert "fit.html" in out
     text = (here / "fit.html").read_text()
     assert "y from rows.csv" in text
-    assert "On the training rows (" in text
+    assert "The training rows</p>" in text
     command = ("audit", "m.skops", "rows.csv", "--target", "y", "--report", "audit.html", "-q")
     assert call(capsys, *command)[0] == 0
     assert "m.skops on rows.csv" in (here / "audit.html").read_text()
@@ -358,11 +358,11 @@ def test_the_page_opens_with_the_verdict_that_the_command_prints(here, capsys):
             for score in told["comparison"]
             if (score["method"], score["measure"]) == (method, "accuracy")
         ]
-        line = re.search(rf'<th scope="row">{words}</th>(.*?)</tr>', top)[1]
+        line = re.search(rf'<th scope="row"><bdi>{words}</bdi></th>(.*?)</tr>', top)[1]
         assert f"{number(score['mean'])} ± {score['se']:.2g}" in line
-    held = next(s["mean"] for s in told["comparison"] if s["measure"] == "accuracy")
-    assert f"On held-out rows it is right in {percent(held)}." in top
-    assert "On the training rows (60 rows, 6 columns)" in top
+    # the figures of the training rows stand apart
+    assert top.index("Held-out rows") < top.index("The training rows</p>")
+    assert "<td>60, 6 (the columns in front of the last step)</td>" in top
 
 
 @pytest.mark.parametrize("kind", ["two classes", "three classes", "regression"])
@@ -382,7 +382,7 @@ def test_the_page_has_the_coefficients(kind):
     )
     assert body in text
     assert "Coefficients, largest first" in text
-    assert ("above 0: towards <bdi>True</bdi>" in text) == (kind == "two classes")
+    assert ("above 0: towards \u2068True\u2069" in text) == (kind == "two classes")
 
 
 @pytest.mark.parametrize("delta", [0.002, 0.8])
@@ -424,8 +424,8 @@ def test_adversary_and_chance_stand_together(fitted, page):
     _, found = fitted
     delta = found.breaking_point("constant")
     top = page[page.index('<div class="lead">') : page.index("<nav")]
-    assert f"moves of mean cost {number(delta)}" in top
-    assert "An adversary that aims at the boundary" in top
+    assert f"delta = {delta:.4g}, " in top
+    assert "by an adversary that aims at the boundary" in top
     assert f"leaves {found.chance_accuracy(delta):.1%} right" in top
 
 
@@ -480,7 +480,10 @@ def test_held_out_rows_have_measures_confusion_calibration_and_roc(fitted, page)
     assert "120 training rows, each predicted by models fitted without it" in section
     assert "the folds that chose delta and the cost" in section
     for key in ("log-loss", "accuracy", "AUC", "calibration slope"):
-        assert f'<th scope="row">{key}</th><td class="n">{number(measures[key])}</td>' in section
+        assert (
+            f'<th scope="row"><bdi>{key}</bdi></th><td class="n">{number(measures[key])}</td>'
+            in section
+        )
     right = re.findall(r'<td class="n">([\d.,]+)</td>', section.split("predicted (columns)")[-1])
     table = np.array([float(v) for v in right[:4]]).reshape(2, 2)
     assert np.trace(table) / table.sum() == pytest.approx(measures["accuracy"], abs=0.01)
@@ -527,7 +530,7 @@ def test_averages_have_audit_drift_and_page(kind):
     assert found.fitted_delta == model.delta_
     text = report.render(found, model=model)
     assert '<section id="breaking"' in text
-    assert f"fitted for delta = {number(model.delta_)}" in text
+    assert f"<td>{model.delta_:.4g}, {found.in_words(model.delta_)}: " in text
 
 
 def test_a_category_is_one_column_on_the_page():
@@ -541,6 +544,12 @@ def test_a_category_is_one_column_on_the_page():
     found = audit(model, table, y)
     text = report.render(found, model=model)
     column = f"city: {found.columns.switch[1]}".replace(">", "&gt;")
+    # its coefficients stand under one heading
+    heading = '<tr><th scope="row"><bdi>city</bdi></th><td class="n"></td></tr>'
+    assert f'{heading}<tr><th scope="row">&emsp;<bdi>' in text
+    assert not re.search(r"\bcity=", text)
+    # whose rows these are, beside those that otdro fit prints
+    assert "Rows that an adversary of the accuracy moves first" in text
     # by columns, by prices
     assert text.count(f'<th scope="row"><bdi>{column}</bdi></th>') == 2
     assert "% of rows</td>" in text

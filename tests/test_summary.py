@@ -10,7 +10,7 @@ from scipy import sparse
 from sklearn.datasets import load_diabetes, load_iris
 from sklearn.metrics import log_loss, roc_auc_score
 
-from otdro import DROClassifier, DRORegressor
+from otdro import DROClassifier, DRORegressor, audit
 from otdro.costs import Mahalanobis
 from otdro.estimators.resampling import held_out
 
@@ -30,11 +30,17 @@ def test_summary_holds_the_fit_in_words_and_units():
     assert facts["fitted to"] == "90 rows, 3 columns"
     assert facts["classes"] == f"healthy {(y == 'healthy').sum()}, ill {(y == 'ill').sum()}"
     assert facts["cost"].startswith("Euclidean")
-    # delta moves the column of the least standard deviation farthest, in its deviations
-    deviations = 0.02 / X["ph<b>"].std(ddof=0)
-    assert facts["delta"] == (
-        f"0.02, as given: a mean move of {deviations:.2g} standard deviations of ph<b>"
-    )
+    # delta is a move of the column that changes the score most at its price
+    assert np.abs(model.coef_[0]).argmax() == 0
+    deviations = 0.02 / X["age"].std(ddof=0)
+    words = f"a mean move of {deviations:.3g} standard deviations of age"
+    assert facts["delta"] == f"0.02, as given: {words}"
+    # the same column in the audit, and any one where all columns agree
+    assert audit(model, X, y).in_words(0.02) == words
+    alike = DROClassifier(cost="euclidean", delta=0.02).fit(X / X.std(ddof=0), y)
+    either = "a mean move of 0.02 standard deviations of any one column"
+    assert dict(alike.summary(refits=0).facts)["delta"].endswith(either)
+    assert audit(alike, X / X.std(ddof=0), y).in_words(0.02) == either
     assert_allclose(summary.coef, model.coef_)
     assert_allclose(summary.scale, X.std(ddof=0))
     assert (summary.interval[0] <= summary.interval[1]).all()

@@ -17,7 +17,6 @@ from ..inspection import Audit, Drift, summary
 from ..inspection.batches import Drifts, Step
 from ..inspection.record import changes
 from . import printing
-from .describing import features_of
 from .errors import UserError
 from .options import (
     AuditOptions,
@@ -226,9 +225,9 @@ def drift(options: DriftOptions) -> int:
             in_time = holds_dates(batch)
             batch = days_in(batch).dt.strftime("%Y-%m") if in_time else batch.astype(str)
             tables = [tables[0].loc[batch.index]]
-        reference, *others = _samples(tables, options, model, notes, differences)
+        (reference, *others), seen_by = _samples(tables, options, model, notes, differences)
         doing("measuring the drift")
-        settings: dict[str, Any] = {"cost": options.cost, "order": options.order, "model": model}
+        settings: dict[str, Any] = {"cost": options.cost, "order": options.order, "model": seen_by}
         settings["random_state"] = options.seed
         if batch is not None:
             # months are compared with the one before them, other batches with all others together
@@ -280,36 +279,39 @@ def _samples(
     model: Any,
     notes: list[str],
     differences: Differences,
-) -> list[Any]:
-    """Return the rows of the tables with their labels, prepared as the first or the model says."""
+) -> tuple[list[Any], Any]:
+    """Return the rows of the tables with their labels, and the model or steps that see them."""
     target = options.target
     if model is not None:
         rows = [model_rows(model, table, differences, (target,)) for table in tables]
     else:
-        rows = _scaled(tables, options, notes, differences)
-    return [_labelled(t, X, target, model) for t, X in zip(tables, rows, strict=True)]
+        rows, seen_by = _columns(tables, options, notes, differences)
+    samples = [_labelled(t, X, target, model) for t, X in zip(tables, rows, strict=True)]
+    return samples, seen_by if model is None else model
 
 
 def _labelled(table: Any, X: Any, target: str | None, model: Any) -> Any:
-    """Return the prepared rows X of a table, with their labels where it has any."""
+    """Return the rows X of a table, with their labels where it has any."""
     if target is None or target not in table.columns:
         return X
     return X, table[target].to_numpy() if model is None else labels_of(table, target, model)
 
 
-def _scaled(
+def _columns(
     tables: list[Any], options: DriftOptions, notes: list[str], differences: Differences
-) -> list[Any]:
-    """Return the tables, imputed, encoded and scaled as the first one says."""
+) -> tuple[list[Any], Any]:
+    """Return the columns of the tables, and the steps that impute, encode and scale them.
+
+    The steps are fitted to the first table.
+    """
     old = tables[0]
     if options.target is not None:
         check_column(options.target, list(old.columns))
         old = old.drop(columns=options.target)
     data = usable_columns(old, options.categorical, options.keep)
     notes += data.notes
-    front = pipeline(data, options.scale).set_output(transform="pandas")
-    rows = [front.fit_transform(data.X)]
-    names = features_of(front).names
+    front = pipeline(data, options.scale).fit(data.X)
+    rows = [data.X]
     for new in tables[1:]:
         missing = [name for name in data.kinds if origin(name, new.columns) is None]
         if missing:
@@ -317,10 +319,9 @@ def _scaled(
                 f"the new table lacks columns of the old one: {listed(missing)}. Add them, or "
                 "leave them out with --drop."
             )
-        prepared = columns_as(new, data.kinds)
-        differences.count_unseen(front, prepared)
-        rows.append(front.transform(prepared))
-    return [table.set_axis(names, axis=1) for table in rows]
+        rows.append(columns_as(new, data.kinds))
+        differences.count_unseen(front, rows[-1])
+    return rows, front
 
 
 # Requirements.

@@ -30,8 +30,8 @@ from ..comparison import (
     summarise,
     verdict,
 )
+from ..estimators.columns import column_groups
 from ..files import replacing
-from ..inspection.columns import column_groups
 from ..scaling import scaler
 from . import printing
 from .describing import described_model, directions_told, risks_told

@@ -7,25 +7,19 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import helmert
 
-from ..costs.table import principal_directions
 from ..estimators import summary
-from ..inspection.columns import ColumnGroups, column_groups
+from ..estimators.columns import ColumnGroups, column_groups, units_of
 from .preparing import Prepared
 
 Array = NDArray[Any]
 
 #: Rows of a table from which the scale of its columns is taken.
 ENOUGH = 20_000
-#: Parts of a direction that a person is shown.
-PARTS = 3
 #: Coefficients, rows and columns of a list that a person is shown.
 SHOWN = 8
 #: Features above which the directions of a cost are not computed: they take the cube of it.
 WIDE = 2_000
-#: An entry of a direction below this is not told.
-SMALL = 0.05
 
 
 def features_of(front: Any) -> ColumnGroups:
@@ -41,33 +35,13 @@ def directions(cost: Any, features: ColumnGroups, most: int = 3) -> dict[str, li
     """
     if cost.matrix is None or len(features.names) > WIDE:
         return {}
-    found = principal_directions(cost, len(features.names), _moves(features))
+    found = features.directions(cost)
     told = [
-        {"price": float(price), "along": _along(vector, features)}
+        {"price": float(price), "along": features.along(vector)}
         for price, vector in zip(found.prices, found.vectors.T, strict=True)
     ]
     count = min(most, len(told))
     return {"cheapest": told[:count], "most_expensive": told[::-1][:count]}
-
-
-def _moves(features: ColumnGroups) -> Array:
-    """Return an orthonormal basis of the directions in which every group sums to zero."""
-    d = len(features.names)
-    basis = [np.eye(d)[:, features.numbers]]
-    for column in features.categories:
-        group = features.indices[column]
-        basis.append(np.eye(d)[:, group] @ helmert(len(group)).T)
-    return np.hstack(basis)
-
-
-def _along(vector: Array, features: ColumnGroups) -> dict[str, float]:
-    """Return the largest parts of a direction; those of a column of categories are one switch."""
-    sizes = {features.names[j]: float(vector[j]) for j in features.numbers}
-    for column in features.categories:
-        name = str(features.switch(column, vector))
-        sizes[name] = float(np.ptp(vector[features.indices[column]])) / np.sqrt(2)
-    ordered = sorted(sizes, key=lambda name: -abs(sizes[name]))[:PARTS]
-    return {name: round(sizes[name], 3) for name in ordered if abs(sizes[name]) > SMALL}
 
 
 def switches(cost: Any, features: ColumnGroups) -> dict[str, dict[str, float]]:
@@ -117,20 +91,21 @@ def _largest_first(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def delta_in_words(model: Any, Z: Array, features: ColumnGroups) -> str:
-    """Return delta as the mean move of all rows along the cheapest column of numbers."""
-    ball, scale = model.ball_, Z[:ENOUGH].std(axis=0)
-    return summary.delta_in_words(
-        ball.cost, int(ball.order), ball.delta, features.names, scale, features.numbers
-    )
+    """Return delta as a move of one column, in the words of ``otdro.audit``."""
+    ball, some, coef = model.ball_, Z[:ENOUGH], np.atleast_2d(model.coef_)
+    if not ball.cost.is_norm:
+        return ""
+    units = units_of(features, coef, some, some.std(axis=0), ball.cost)
+    return units.in_words(float(ball.delta), int(ball.order))
 
 
 def attack(model: Any, Z: Array, features: ColumnGroups, data: Prepared) -> dict[str, Any]:
     """Return the rows that the worst case moves most, and the columns that it moves them in.
 
     Rows are those of the index of ``data.X``. A column's share is of the change of the score; of a
-    column of categories, ``switches`` has the largest switch and the share of the rows that it
-    moves. Of several models it is that of the class whose risk rises most. A model that was fitted
-    to more rows than are at hand is attacked on (Z, y).
+    column of categories, ``switches`` has the largest switch and its mass in rows: a row may go a
+    part of the way. Of several models it is that of the class whose risk rises most. A model that
+    was fitted to more rows than are at hand is attacked on (Z, y).
     """
     class_, coef = None, np.atleast_2d(model.coef_)
     if np.ndim(model.robust_risk_) > 0:
@@ -244,11 +219,11 @@ def attack_told(worst: dict[str, Any]) -> list[tuple[str, str]]:
     lines = [("columns", f"{first(worst['columns'], '.0%')} (shares of the change of the score)")]
     if worst["switches"]:
         moved = [
-            f"{column}: {switch['from']} -> {switch['to']}, {switch['rows']:.1%} of rows"
+            f"{column}: {switch['from']} -> {switch['to']}, {switch['rows']:.1%} of rows' worth"
             for column, switch in worst["switches"].items()
         ]
-        lines.append(("switches", "; ".join(moved)))
-    lines.append(("rows", f"{first(rows, '.0%')} (shares of its budget)"))
+        lines.append(("switches", f"{'; '.join(moved)} (a row may go a part of the way)"))
+    lines.append(("rows", f"{first(rows, '.0%')} (shares of the budget that raises the loss most)"))
     return lines if worst["class"] is None else [("class", worst["class"]), *lines]
 
 

@@ -157,6 +157,8 @@ class DemoOptions(Output):
     seed: int = option("Seed of folds and splits.", 0)
 
 
+#: Drifts whose least p-value, times their number, is above this may all be chance.
+SIGNIFICANT = 0.05
 #: The version of the documents of ``--json``: it changes when a key changes its meaning.
 SCHEMA = 2
 
@@ -210,7 +212,8 @@ def with_drift(options: Any) -> tuple[Any, str | None]:
     """Return options whose delta is that of the drifts of --delta-from, and its origin in words.
 
     It is the 80% quantile, of fewer than five drifts the largest, in the cost and order that they
-    were measured in. A delta of 0 would be a fit without any ball, so that it is refused.
+    were measured in. A delta of 0 would be a fit without any ball, so that it is refused, as are
+    drifts that may all be chance.
     """
     if options.delta_from is None:
         return options, None
@@ -223,10 +226,12 @@ def with_drift(options: Any) -> tuple[Any, str | None]:
         raise UserError(
             f"the drifts in {options.delta_from} are of order {order}: use --order {order}."
         )
-    if delta <= 0:
+    told = min(float(batch["p_value"]) for batch in document["batches"])
+    if delta <= 0 or told * len(document["batches"]) > SIGNIFICANT:
         raise UserError(
             f"the drifts in {options.delta_from} do not exceed their noise (their 80% quantile is "
-            "0), so that they give no delta: leave --delta-from out."
+            f"{delta:.3g}, the least p-value {told:.2g}), so that they give no delta: leave "
+            "--delta-from out."
         )
     values = {"delta": repr(delta), "order": order}
     # without a model the drift was measured in its own scaling and cost

@@ -21,7 +21,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 
 from .. import persistence
 from ..comparison import MIX
-from ..inspection.columns import column_groups
+from ..estimators.columns import column_groups
 from ..mix import MixClassifier, MixRegressor
 from .errors import UserError
 from .preparing import Prepared, check_column, kinds_of, listed, pipeline

@@ -15,6 +15,7 @@ from ..costs import Cost
 from ..costs.table import ROWS, Grid, left_out, named
 from ..design import column_scale
 from .base import _listed
+from .columns import column_groups, score_vectors, units_of
 from .resampling import held_out, training_rows
 
 Array = NDArray[Any]
@@ -23,8 +24,6 @@ Array = NDArray[Any]
 NAMED = 4
 #: The ends of an interval: the quantiles between which 95% of the refits lie.
 ENDS = (0.025, 0.975)
-#: Moves that agree to this share are called the same in every column.
-ALIKE = 0.05
 #: Costs without a matrix in words, by the p of the dual norm.
 COST_WORDS: dict[Any, str] = {
     np.inf: "l1 norm: the price of a move is the sum of its changes, over all columns",
@@ -42,37 +41,14 @@ def cost_in_words(cost: Cost) -> str:
     return COST_WORDS.get(cost.dual_p, repr(cost))
 
 
-def delta_in_words(
-    cost: Cost, order: int, delta: float, names: list[str], scale: Any, among: Any = None
-) -> str:
-    """Return delta as a mean move of all rows along the column in which it is longest.
-
-    ``scale`` (d,) are the standard deviations of the columns, ``among`` the numbers of those to
-    choose from; "" where no column has a price.
-    """
-    if not cost.is_norm:
-        return ""
-    price = cost.table(names, scale=scale).price
-    columns = [j for j in (range(len(names)) if among is None else among) if price[j] > 0]
-    if not columns:
-        return ""
-    moves = delta ** (1 / order) / price[columns]
-    longest = int(moves.argmax())
-    same = len(columns) > 1 and np.ptp(moves) <= ALIKE * moves[longest]
-    column = "any one column" if same else names[columns[longest]]
-    return f"a mean move of {moves[longest]:.2g} standard deviations of {column}"
-
-
 def attacked_columns(model: Any) -> Array:
     """Return the part (d,) of an adversary's budget that goes into each column.
 
     A score x'w changes most per cost along v = direction(w), and w_j v_j/||w||_* is the part of
-    column j. Of several scores w is the difference of two classes, or the score, of the largest
-    dual norm. Zeros where no move changes a score.
+    column j. Of several scores w is the difference of two of the largest dual norm. Zeros where no
+    move changes a score.
     """
-    w = np.atleast_2d(numpy(model.coef_))
-    if len(w) > 1 and model.loss_.outputs > 1:
-        w = (w[:, None] - w).reshape(-1, w.shape[1])
+    w = score_vectors(np.atleast_2d(numpy(model.coef_)))
     norms = np.asarray(model.cost_.dual_norm(w))
     k = int(norms.argmax())
     if norms[k] == 0:
@@ -186,10 +162,8 @@ class Summary:
     def _repr_html_(self) -> str:
         parts = []
         for title, grid in self.sections():
-            rows = [
-                "".join(f"<td>{escape(cell)}</td>" for cell in line)
-                for line in ([] if not title else [grid.head]) + grid.body
-            ]
+            lines = [grid.head, *grid.body] if title else grid.body
+            rows = ["".join(f"<td>{escape(cell)}</td>" for cell in line) for line in lines]
             body = "".join(f"<tr>{row}</tr>" for row in rows)
             parts.append(f"<table><caption>{escape(title)}</caption>{body}</table>")
         return "".join([*parts, *(f"<p>note: {escape(note)}</p>" for note in self.notes)])
@@ -245,7 +219,12 @@ def _facts(
     """Return what was fitted to what."""
     order, delta = int(model.ball_.order), float(model.delta_)
     by = {"cv": "chosen by folds", "theory": "chosen by theory"}.get(str(model.delta), "as given")
-    words = "" if scale is None else delta_in_words(model.cost_, order, delta, names, scale)
+    words = ""
+    if scale is not None and model.cost_.is_norm:
+        coef = np.atleast_2d(numpy(model.coef_))
+        # without categories no row is looked at
+        units = units_of(column_groups(None, names), coef, None, scale, model.cost_)
+        words = units.in_words(delta, order)
     facts = [("model", f"{type(model).__name__}, {type(model.loss_).__name__} loss")]
     size = f"{len(names)} columns"
     if rows is not None:

@@ -16,6 +16,7 @@ from ..costs import Cost, Norm
 from ..design import as_dense, column_scale
 from ..duality import pair_norms
 from ..estimators import DROClassifier, DRORegressor
+from ..estimators.columns import Units, units_of
 from ..estimators.parameters import check_weights, normalise
 from ..pairs import generator
 from ..problem import Ball
@@ -24,19 +25,17 @@ from ..radius.checks import check_deltas, check_groups
 from .certificate import (
     AccuracyCurve,
     Nearest,
-    Units,
     accuracy_curve,
     budget_shares,
-    moved_mass,
+    is_right,
+    moved_share,
     nearest_class,
     nearest_error,
     normals,
     robust_risks,
-    shifted_accuracies,
-    units_of,
 )
 from .linear import LinearModel, read
-from .summary import ColumnTable, amount_in_words, audit_advice, audit_dict, audit_text
+from .summary import ColumnTable, audit_advice, audit_dict, audit_text
 
 Array = NDArray[Any]
 
@@ -380,23 +379,25 @@ class Audit:
         low : bool, default=False
             Return the accuracy below which 5% of the draws lie, instead of the mean.
         """
-        scores, target, weights, unit_shifts = self._chance
+        rows, unit_shifts = self._chance
+        scores, target, weights = self.scores[rows], self.target[rows], self.weights[rows]
         values = []
         for radius in np.atleast_1d(_radii(delta)):
-            # an infinite move has no accuracy
             shifts = radius ** (1 / self.order) * unit_shifts
-            known = np.isfinite(shifts).all()
             draws = np.full(1, np.nan)
-            if known:
-                draws = shifted_accuracies(scores, target, weights, self.tau, shifts)
+            # an infinite move has no accuracy
+            if np.isfinite(shifts).all():
+                right = [is_right(scores + shift, target, self.tau) for shift in shifts]
+                # a sum of shares may exceed 1 by rounding
+                draws = np.minimum(np.array(right) @ weights / weights.sum(), 1.0)
             values.append(np.quantile(draws, CHANCE_LOW) if low else draws.mean())
         return np.array(values) if np.ndim(delta) else float(values[0])
 
     @cached_property
-    def _chance(self) -> tuple[Array, Array, Array, Array]:
-        """Scores, targets and weights of some rows, and what random moves of cost 1 add to scores.
+    def _chance(self) -> tuple[Any, Array]:
+        """The rows of the simulation, and what random moves of cost 1 add to their scores.
 
-        The last array has shape (CHANCE_DRAWS, n_scores).
+        The latter has shape (CHANCE_DRAWS, n_scores).
         """
         rng = generator(self.random_state)
         moves = rng.standard_normal((CHANCE_DRAWS, len(self.names))) * self.scale
@@ -405,8 +406,7 @@ class Audit:
         rows: Any = slice(None)
         if len(self.weights) > CHANCE_ROWS:
             rows = rng.choice(np.flatnonzero(self.weights > 0), CHANCE_ROWS)
-        shifts = moves @ self.model.coef.T
-        return self.scores[rows], self.target[rows], self.weights[rows], shifts
+        return rows, moves @ self.model.coef.T
 
     def risk(self, delta: Any) -> Any:
         """Return the worst-case mean of the model's loss within delta; inf where it is unbounded.
@@ -473,7 +473,11 @@ class Audit:
 
     def moved(self, delta: float) -> Array:
         """Return the mass of each row that the adversary of budget delta makes wrong."""
-        return moved_mass(self.price, self.weights, float(_radii(delta)))
+        return self.weights * self.moved_share(delta)
+
+    def moved_share(self, delta: float) -> Array:
+        """Return the part of each row that the adversary of budget delta makes wrong."""
+        return moved_share(self.price, self.weights, float(_radii(delta)))
 
     @cached_property
     def deltas(self) -> Array:
@@ -508,66 +512,53 @@ class Audit:
     @cached_property
     def units(self) -> Units:
         """The move of each column in which deltas are stated."""
-        return units_of(self.model, self.X, self.scale, self.cost)
+        return units_of(self.model.groups, self.model.coef, self.X, self.scale, self.cost)
 
     def _breaks_alone(self) -> Array:
         """Return the delta at which moves of one column alone make the model a constant's equal."""
-        level, coef, units = self.constant_accuracy(), self.model.coef, self.units
-        # the change of each score by a move of unit price, (m, K)
-        gains = units.moves @ coef.T / units.norms[:, None]
-        if self.tau is None and len(coef) > 2:
-            return np.array([self._several_break(gain, level) for gain in gains])
-        by_moves = accuracy_curve(self.distance**self.order, self.weights)
-        together = by_moves.breaking_point(level)
-        if together == 0:
-            return np.zeros(len(gains))
-        beta = coef[-1] if self.tau is not None else coef[1] - coef[0]
-        gain = np.abs(gains[:, -1] if self.tau is not None else gains[:, 1] - gains[:, 0])
-        # one vector: every distance grows by the same factor
-        w = float(self.cost.dual_norm(beta))
-        factor = np.divide(w, gain, out=np.full(len(gain), np.inf), where=gain > 0)
-        return together * factor**self.order
-
-    def _several_break(self, gain: Array, level: float) -> float:
-        """Return the same for one move of a model with several classes, with gains (K,)."""
-        norms = np.abs(gain[:, None] - gain)
-        distance = nearest_class(self.scores, self.target, norms).distance
-        return float(accuracy_curve(distance**self.order, self.weights).breaking_point(level))
+        level = self.constant_accuracy()
+        points = []
+        # the change of each score by a move of unit price, (K,)
+        for gain in self.units.moves @ self.model.coef.T / self.units.norms[:, None]:
+            if self.tau is None:
+                norms = np.abs(gain[:, None] - gain)
+                nearest = nearest_class(self.scores, self.target, norms)
+            else:
+                residual = self.target - self.scores[:, 0]
+                nearest = nearest_error(residual, self.tau, abs(float(gain[0])))
+            curve = accuracy_curve(nearest.distance**self.order, self.weights)
+            points.append(curve.breaking_point(level))
+        return np.array(points)
 
     @property
     def unit_column(self) -> str:
-        """The column in whose unit deltas are stated: of those that vary, the first to break."""
-        order = self.columns.order()
-        varies = order[self.units.prices[order] > 0]
-        return self.units.names[int(varies[0] if len(varies) else order[0])]
+        """The column in whose unit deltas are stated, ``Units.chosen``."""
+        return self.units.names[self.units.chosen]
 
     @property
     def unit_switch(self) -> str:
         """The switch of that column, "" where it holds numbers."""
-        return self.units.switches[self._place(None)]
+        return self.units.switches[self.units.chosen]
 
     def deviations(self, delta: Any, column: str | None = None) -> Any:
         """Return delta as a mean move of a column, in its standard deviations; arrays too.
 
         Of a column of categories it is the share of rows that switch.
         """
-        moves = self.units.amount(_radii(delta), self.order, self._place(column))
+        place = self.units.chosen if column is None else self._place(column)
+        moves = self.units.amount(_radii(delta), self.order, place)
         return moves if np.ndim(delta) else float(moves)
 
-    def _place(self, column: str | None) -> int:
-        column = self.unit_column if column is None else column
+    def _place(self, column: str) -> int:
         names = self.units.names
         if column not in names:
             raise ValueError(f"there is no column {column!r}; the columns are {names[:20]}.")
         return names.index(column)
 
     def in_words(self, delta: float, column: str | None = None) -> str:
-        """Return delta as a move of a column: by default ``unit_column``."""
-        j = self._place(column)
-        amount = self.deviations(delta, self.units.names[j])
-        if not np.isfinite(amount):
-            return "no move at all reaches it"
-        return amount_in_words(amount, self.units.names[j], self.units.switches[j])
+        """Return delta as a move of a column: by default ``unit_column``, any if all agree."""
+        place = None if column is None else self._place(column)
+        return self.units.in_words(delta, self.order, place)
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything but the rows in lists, numbers and strings; see docs/audit.md."""

@@ -176,7 +176,20 @@ def stability(
     except NotFittedError:
         estimator = clone(estimator).fit(X, y)
     front, last = front_and_last(estimator)
-    predicted = _Predictions(X, _class_numbers(last, X if front is None else front.transform(X)))
+    own = _class_numbers(last, X if front is None else front.transform(X))
+
+    def predicted(front: Any, last: Any) -> Array:
+        """Return the predictions of the rows and the numbers of the classes predicted, (2, n)."""
+        Z = X if front is None else front.transform(X)
+        method = "predict"
+        if is_classifier(last):
+            method = "predict_proba" if hasattr(last, "predict_proba") else "decision_function"
+        values = getattr(last, method)(Z)
+        if np.ndim(values) == 2:
+            # of several classes, those of the class that the model itself predicts
+            values = values[np.arange(len(values)), 1 if values.shape[1] == 2 else own]
+        return np.stack([values, _class_numbers(last, Z)])
+
     prediction, classes = predicted(front, last)
     sampled = Bootstrap(estimator, X, y, rechoose=bool(rechoose))
     refitted = sampled.collect(predicted, int(refits), random_state, n_jobs)
@@ -188,30 +201,6 @@ def stability(
         quantity=_quantity(last),
         rechoose=bool(rechoose),
     )
-
-
-@dataclass(frozen=True, eq=False)
-class _Predictions:
-    """Predictions of the rows X by a model and the numbers of the classes it predicts: (2, n).
-
-    Of several classes the prediction is the probability or score of the class ``column`` (n,).
-    """
-
-    X: Any
-    column: Array
-
-    def __call__(self, front: Any, last: Any) -> Array:
-        Z = self.X if front is None else front.transform(self.X)
-        if not is_classifier(last):
-            values = last.predict(Z)
-        elif hasattr(last, "predict_proba"):
-            values = last.predict_proba(Z)
-        else:
-            values = last.decision_function(Z)
-        if np.ndim(values) == 2:
-            two = values.shape[1] == 2
-            values = values[np.arange(len(values)), 1 if two else self.column]
-        return np.stack([values, _class_numbers(last, Z)])
 
 
 def _class_numbers(last: Any, Z: Any) -> Array:

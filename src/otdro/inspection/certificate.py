@@ -130,36 +130,36 @@ def accuracy_curve(price: Array, weights: Array) -> AccuracyCurve:
     return AccuracyCurve(np.append(0.0, spent), wrong, float(weights.sum()))
 
 
-def moved_mass(price: Array, weights: Array, delta: float) -> Array:
-    """Return q_i, the mass of each row that the adversary of budget delta makes wrong."""
+def budgets(price: Array, weights: Array) -> tuple[Array, Array]:
+    """Return the budget that is spent before each row is moved, and what moving all of it costs.
+
+    Rows are moved in the order of their prices; one that cannot be moved costs inf.
+    """
+    movable = np.isfinite(price)
+    cost = np.where(movable, np.where(movable, price, 0.0) * weights, np.inf)
     order = np.argsort(price, kind="stable")
-    movable = np.isfinite(price[order])
-    each, mass = np.where(movable, price[order], 0.0), weights[order]
-    before = np.cumsum(mass * each) - mass * each
+    before = np.empty(len(price))
+    before[order] = np.append(0.0, np.cumsum(cost[order])[:-1])
+    return before, cost
+
+
+def moved_share(price: Array, weights: Array, delta: float) -> Array:
+    """Return the part of each row that the adversary of budget delta makes wrong."""
+    before, cost = budgets(price, weights)
     # rows at no price are wrong already
-    share = np.divide(delta - before, each, out=np.full(len(each), np.inf), where=each > 0)
-    q = np.empty_like(weights)
-    q[order] = np.where(movable, np.clip(share, 0.0, mass), 0.0)
-    return q
+    share = (cost == 0).astype(float)
+    np.divide(delta - before, cost, out=share, where=(cost > 0) & np.isfinite(cost))
+    return np.clip(share, 0.0, 1.0)
 
 
-def shifted_accuracies(
-    scores: Array, target: Array, weights: Array, tau: float | None, shifts: Array
-) -> Array:
-    """Return the accuracy after each of some shifts (m, K) is added to the scores of all rows."""
-    rows = np.arange(len(target))
-    accuracies = np.empty(len(shifts))
-    for k, shift in enumerate(shifts):
-        moved = scores + shift
-        if tau is not None:
-            right = np.abs(target - moved[:, 0]) < tau
-        else:
-            own = moved[rows, target]
-            moved[rows, target] = -np.inf
-            right = own > moved.max(axis=1)
-        accuracies[k] = weights @ right / weights.sum()
-    # a sum of shares may exceed 1 by rounding
-    return np.minimum(accuracies, 1.0)
+def is_right(scores: Array, target: Array, tau: float | None) -> Array:
+    """Return whether each row is right: its class wins, or its prediction is within tau."""
+    if tau is not None:
+        return np.abs(target - scores[:, 0]) < tau
+    own = (np.arange(len(target)), target)
+    others = scores.copy()
+    others[own] = -np.inf
+    return scores[own] > others.max(axis=1)
 
 
 def robust_risks(
@@ -228,97 +228,6 @@ def budget_shares(normals: Array, index: Array, spent: Array, cost: Cost) -> Arr
     v = cost.direction(normals)
     parts = np.divide(normals * v, w, out=np.zeros_like(normals), where=w > 0)
     return np.bincount(index, spent, minlength=len(normals)) @ parts / total
-
-
-@dataclass(frozen=True, eq=False)
-class Units:
-    """One move for each column of the table: what deltas and prices are stated in.
-
-    A column of numbers moves by one standard deviation, a column of categories switches from one
-    to another: from the commoner of the two that part the scores most at their price.
-
-    Attributes
-    ----------
-    names : list of str
-        The columns; a category is one column, whatever indicators it was made into.
-    switches : list of str
-        "Leeds -> York" for a category, "" for numbers.
-    members : list of lists of int
-        The prepared columns that belong to each.
-    moves : ndarray of shape (m, d)
-        The moves, in the prepared columns: by 1, or the switch.
-    scale : ndarray of shape (m,)
-        How many of them are the unit: the standard deviation, 1 for a switch.
-    norms : ndarray of shape (m,)
-        The norms of the moves.
-    """
-
-    names: list[str]
-    switches: list[str]
-    members: list[list[int]]
-    moves: Array
-    scale: Array
-    norms: Array
-
-    @property
-    def prices(self) -> Array:
-        """The price of the unit of each column, (m,); 0 where a column is constant."""
-        return self.norms * self.scale
-
-    def labels(self) -> list[str]:
-        """Return the columns with their switches."""
-        pairs = zip(self.names, self.switches, strict=True)
-        return [f"{name}: {switch}" if switch else name for name, switch in pairs]
-
-    def amount(self, delta: Any, order: int, j: Any = slice(None)) -> Any:
-        """Return how much of a move costs delta; inf where nothing does.
-
-        Of numbers it is the mean move m with ||m move||^order = delta, in standard deviations; of
-        categories the share of rows that switch.
-        """
-        prices = self.prices[j]
-        is_switch = np.array([bool(switch) for switch in self.switches])[j]
-        delta = np.asarray(delta, dtype=float)
-        root, whole = np.broadcast_arrays(delta ** (1 / order), prices)
-        mean = np.divide(root, whole, out=np.full(root.shape, np.inf), where=whole > 0)
-        # a share q of the rows that switch costs q times the price to the power
-        return np.where(is_switch, mean**order, mean)
-
-
-def units_of(model: LinearModel, X: Any, scale: Array, cost: Cost) -> Units:
-    """Return the units of a model's columns; ``scale`` (d,) are their standard deviations."""
-    groups, eye = model.groups, np.eye(len(scale))
-    coef = model.coef
-    differences = coef if model.classes is None else (coef[:, None] - coef).reshape(-1, len(scale))
-    names, switches, members, moves, sizes = [], [], [], [], []
-    for column, own in groups.indices.items():
-        if column not in groups.categories or len(own) == 1:
-            names += [groups.names[j] for j in own]
-            switches += [""] * len(own)
-            members += [[j] for j in own]
-            moves += list(eye[own])
-            sizes += list(scale[own])
-            continue
-        first, second = np.triu_indices(len(own), 1)
-        pairs = eye[own][second] - eye[own][first]
-        best = int((np.abs(pairs @ differences.T).max(axis=1) / cost.norm(pairs)).argmax())
-        ends = [first[best], second[best]]
-        common = np.asarray(X[:, [own[k] for k in ends]].mean(axis=0)).ravel()
-        start, end = ends if common[0] >= common[1] else ends[::-1]
-        values = groups.categories[column]
-        names.append(column)
-        switches.append(f"{values[start]} -> {values[end]}")
-        members.append(own)
-        moves.append(eye[own[end]] - eye[own[start]])
-        sizes.append(1.0)
-    return Units(
-        names=names,
-        switches=switches,
-        members=members,
-        moves=np.array(moves),
-        scale=np.array(sizes),
-        norms=np.asarray(cost.norm(np.array(moves)), dtype=float),
-    )
 
 
 def boundary_lines(constant: Array, slopes: Array, center: Array, box: Array) -> list[Array]:

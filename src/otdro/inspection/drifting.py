@@ -8,14 +8,17 @@ moving one sample onto the other costs at least
 * Gelbrich, for p = 2 and a Euclidean cost: the squared distance of the means plus
   :math:`\operatorname{tr}(A + B - 2(A^{1/2} B A^{1/2})^{1/2})` of the whitened covariances.
 
-These bounds do not grow with dimension, as the transport cost of two samples does.
+These bounds do not grow with dimension, as the transport cost of two samples does. What chance
+alone gives is computed from the same two samples with each class at one mean, their rows
+exchanged at random within their class: two samples of one population, of the same sizes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,11 +30,12 @@ from ..arrays import numpy
 from ..costs import Cost
 from ..costs.table import named
 from ..design import as_dense, column_scale
+from ..estimators.columns import ColumnGroups, column_groups, score_vectors
 from ..pairs import generator
 from ..problem import Ball
 from ..worst_case import discrepancy
 from .auditing import Audit, audit, check_target, resolve_ball
-from .certificate import ROUNDING, accuracy_curve
+from .certificate import ROUNDING, AccuracyCurve, accuracy_curve, is_right
 from .linear import LinearModel, finite_rows, read, require_columns
 from .summary import DriftTable, drift_dict, drift_text
 
@@ -39,22 +43,20 @@ Array = NDArray[Any]
 
 #: Fewest new rows that say anything about a drift.
 LEAST_NEW = 10
-#: Fewest rows of the reference, which is split in two.
+#: Fewest rows of a reference.
 LEAST_REFERENCE = 20
 #: Rows of a sample up to which the transport cost is that of all rows.
 ALL_UP_TO = 2_000
 #: Rows drawn from a larger sample for its transport cost.
 DRAWN = 1_000
-#: Random splits of the reference behind the noise floor: each solves a transport problem.
-FLOOR_SPLITS = 5
-#: Random splits of the reference behind the noise of the bounds: with 19, one in 20 is larger.
-BOUND_SPLITS = 19
+#: Random exchanges of rows behind the noise floor: each solves a transport problem.
+FLOOR_DRAWS = 5
+#: Random exchanges of rows behind the noise of the bounds: with 19, one in 20 is larger.
+BOUND_DRAWS = 19
 #: Permutations behind a p-value: the least one is 1/(PERMUTATIONS + 1).
 PERMUTATIONS = 499
 #: Blocks of rows that every class has at least, if it has as many rows.
 LEAST_BLOCKS = 10
-#: Classes up to which all pairs of them give a bound; of more, each class beside the mean.
-ALL_PAIRS_UP_TO = 10
 INSIDE, OUTSIDE, CANNOT_TELL = "inside", "outside", "cannot tell"
 
 
@@ -93,7 +95,7 @@ class Drift:
     cost, order
         The price of a move.
     names : list of str
-        The columns.
+        The columns, prepared as the model sees them.
     n_reference, n_new : int
         The numbers of rows.
     lower_bounds : dict
@@ -101,31 +103,23 @@ class Drift:
         rows; None where one does not apply (Gelbrich: order 2 and a Euclidean cost; score: a
         model).
     bound_noise : dict
-        The largest of the same bounds between random parts of the reference.
+        The largest of the same bounds by chance: between samples of these sizes of one population.
     estimate : float
         The transport cost itself, exact on ``rows_used`` rows of the reference and of the new ones;
         not debiased: part of it is sampling noise.
     noise_floor : float
-        The mean transport cost between random parts of the reference, of ``noise_rows`` rows.
-    rows_used, noise_rows : tuple of two int
+        The mean transport cost by chance: between samples of these sizes of one population.
+    rows_used : tuple of two int
         The rows behind the estimate and behind its noise.
     p_value : float
         Of the energy distance on the rows used (of large samples also of means of blocks of all
         rows), by permutations within classes.
     columns : DriftTable
-        How far each column moved by itself.
+        How far each column moved by itself; a column of categories is one column.
     label_shift : LabelShift or None
         How the shares of the classes, or the targets, changed.
     delta : float or None
         The radius that the verdict is about: that the model was fitted for, or audited for.
-    verdict : str or None
-        "inside", "outside" or "cannot tell"; None without a ball.
-    reason : str
-        Why.
-    certified_accuracy : float or None
-        With a model and labels: no batch with these class shares that is as far away has a lower
-        accuracy. Two classes: as far by the scores, which are all that the model sees (the "score"
-        bound, exact on all rows); more: by ``estimate``.
     accuracy : dict
         With a model and labels: "reference", "reweighted" (the reference with the new class
         shares), "new" (the new rows); None where labels are missing.
@@ -134,6 +128,10 @@ class Drift:
         targets of the reference unless an audit was given another.
     notes : list of str
         What the reader should know.
+    regression : bool
+        Whether a model of numbers sees the rows.
+    certificate : AccuracyCurve or None
+        With a model and labels: the certified accuracy of the reference with the new class shares.
     """
 
     cost: Cost
@@ -146,17 +144,15 @@ class Drift:
     estimate: float
     noise_floor: float
     rows_used: tuple[int, int]
-    noise_rows: tuple[int, int]
     p_value: float
     columns: DriftTable
     label_shift: LabelShift | None
     delta: float | None
-    verdict: str | None
-    reason: str
-    certified_accuracy: float | None
     accuracy: dict[str, float | None]
     tau: float | None
     notes: list[str]
+    regression: bool = False
+    certificate: AccuracyCurve | None = None
 
     @property
     def beyond_noise(self) -> dict[str, float]:
@@ -165,7 +161,90 @@ class Drift:
         With c = distance^p it is (bound^(1/p) - noise^(1/p))^p, at least 0: roots obey the triangle
         inequality.
         """
-        return beyond_noise(self.order, self.lower_bounds, self.bound_noise)
+        root = 1 / self.order
+        left = {}
+        for name, bound in self.lower_bounds.items():
+            noise = self.bound_noise[name]
+            if bound is not None and noise is not None:
+                left[name] = max(bound**root - noise**root, 0.0) ** self.order
+        return left
+
+    @property
+    def labels(self) -> list[str]:
+        """The classes that rows move within; empty where labels are unknown or numbers."""
+        shift = self.label_shift
+        return [] if shift is None or shift.labels is None else shift.labels
+
+    @property
+    def moved_scores(self) -> float | None:
+        """The transport cost of the scores, where a distribution of the same is all a model sees.
+
+        It is where labels are known and two classes have one score, the "score" bound.
+        """
+        return self.lower_bounds["score"] if len(self.labels) == 2 else None
+
+    @property
+    def certified_accuracy(self) -> float | None:
+        """With a model and labels: no batch with these class shares as far away has a lower one.
+
+        Two classes: as far by the scores; more: by ``estimate``.
+        """
+        if self.certificate is None:
+            return None
+        moved = self.moved_scores
+        return float(self.certificate.accuracy(self.estimate if moved is None else moved))
+
+    @property
+    def verdict(self) -> str | None:
+        """Whether the new rows are in the ball: inside, outside or cannot tell; None without one.
+
+        ``reason`` says whether rows are inside, or only the scores of a model of two classes.
+        """
+        return self._answer[0]
+
+    @property
+    def reason(self) -> str:
+        """Why, in a sentence."""
+        return self._answer[1]
+
+    @cached_property
+    def _answer(self) -> tuple[str | None, str]:
+        """Return the verdict and the reason.
+
+        Outside: what is left of a lower bound after its noise exceeds delta. Inside: labels are
+        known, and the transport cost is at most delta, or that of the scores is: then a
+        distribution in the ball has the same scores and labels, and no promise about a model with
+        one score can tell the two apart. Without labels, and for targets that are numbers, the cost
+        is only a lower bound.
+        """
+        delta, estimate, scores = self.delta, self.estimate, self.moved_scores
+        if delta is None:
+            return None, "there is no ball to compare with: pass a model and labelled rows."
+        beyond = self.beyond_noise
+        name = max(beyond, key=beyond.__getitem__)
+        compared = (
+            f"the {name} bound is {self.lower_bounds[name]:.4g}, and up to "
+            f"{self.bound_noise[name]:.4g} by chance; beyond that chance it is {beyond[name]:.4g}"
+        )
+        if beyond[name] > delta:
+            return OUTSIDE, f"{compared}, more than delta = {delta:.4g}."
+        if self.labels and estimate <= delta:
+            return INSIDE, f"the transport cost {estimate:.4g} is within delta = {delta:.4g}."
+        if self.labels and scores is not None and scores <= delta:
+            return INSIDE, (
+                f"the scores of this model moved by {scores:.4g}, within delta = {delta:.4g}, so "
+                "that what was certified of its predictions holds. The rows themselves may be "
+                f"outside: their transport cost is {estimate:.4g}, part of it chance."
+            )
+        remedy = "without labels this distance is only a lower bound: label some of the new rows"
+        if self.regression:
+            remedy = "the targets are numbers, of whose changes this distance sees nothing"
+        elif self.labels:
+            remedy = (
+                f"the transport cost {estimate:.4g} exceeds delta, but part of it is sampling "
+                "noise: gather more rows"
+            )
+        return CANNOT_TELL, f"{compared}, not more than delta = {delta:.4g}; {remedy}."
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything in lists, numbers and strings; see docs/audit.md."""
@@ -198,9 +277,10 @@ def drift(
         None: that of the model's ball, else Euclidean.
     order : {1, 2}, default=None
         None: that of the model's ball, else 1.
-    model : fitted linear model or Pipeline, default=None
+    model : fitted linear model, Pipeline or transformer, default=None
         What sees the rows: its steps come first, its scores give a bound, and its ball (or, with a
-        labelled reference, the delta at which it can be as bad as a constant) gives the verdict.
+        labelled reference, the delta at which it can be as bad as a constant) gives the verdict. A
+        transformer only prepares the rows.
     random_state : int, default=None
         Seeds subsamples, splits and permutations; None is a fixed seed.
 
@@ -218,23 +298,18 @@ def drift(
     at least 0.80; p-value 0.002
     """
     X, y = _rows_and_labels(reference)
-    if model is None:
-        return _drift_of_columns(X, y, new, cost, order, random_state)
+    prepares = hasattr(model, "get_feature_names_out") and not hasattr(model, "predict")
+    if model is None or prepares:
+        return _drift_of_columns(X, y, new, model, cost, order, random_state)
     if y is not None:
         options = {"cost": cost, "order": order, "random_state": random_state}
         return drift_from_audit(audit(model, X, y, **options), new, random_state)
     linear = read(model, X)
     rows = linear.rows(X, "reference")
     ball = resolve_ball(cost, order, linear.ball, rows, None, regression=False)
-    return _measured(
-        rows,
-        linear.rows(_rows_and_labels(new)[0], "new"),
-        names=linear.names,
-        ball=ball,
-        model=linear,
-        delta=linear.fitted_delta(ball.cost, ball.order),
-        random_state=random_state,
-    )
+    delta = linear.fitted_delta(ball.cost, ball.order)
+    V = linear.rows(_rows_and_labels(new)[0], "new")
+    return _measured(rows, V, linear.groups, ball, random_state, model=linear, delta=delta)
 
 
 def drift_from_audit(audited: Audit, new: Any, random_state: Any) -> Drift:
@@ -245,26 +320,33 @@ def drift_from_audit(audited: Audit, new: Any, random_state: Any) -> Drift:
     return _measured(
         audited.X,
         V,
-        audited.target,
-        None if y_new is None else check_target(y_new, V.shape[0], model, "new y"),
+        model.groups,
+        audited.ball(0.0),
+        random_state,
+        target=audited.target,
+        target_new=None if y_new is None else check_target(y_new, V.shape[0], model, "new y"),
         labels=[] if model.classes is None else [str(c) for c in model.classes],
-        names=model.names,
-        ball=audited.ball(0.0),
         model=model,
         delta=delta if np.isfinite(delta) else None,
         audited=audited,
-        random_state=random_state,
     )
 
 
-def _drift_of_columns(X: Any, y: Any, new: Any, cost: Any, order: Any, random_state: Any) -> Drift:
-    """Return the drift of rows as they are, without a model."""
+def _drift_of_columns(
+    X: Any, y: Any, new: Any, front: Any, cost: Any, order: Any, random_state: Any
+) -> Drift:
+    """Return the drift of rows without a model, as they are or as ``front`` prepares them."""
     X_new, y_new = _rows_and_labels(new)
-    names = named(None, X, np.shape(X)[1] if np.ndim(X) == 2 else 0)
     columns = [str(column) for column in getattr(X, "columns", [])]
     require_columns(X_new, columns, "new", "the reference", "reference.columns")
+    names = []
+    if front is not None:
+        X, X_new = front.transform(X), front.transform(X_new)
+        names = [str(name) for name in front.get_feature_names_out()]
+    groups = column_groups(front, names or named(None, X, np.shape(X)[1] if np.ndim(X) == 2 else 0))
+    d = len(groups.names)
     U, V = (
-        finite_rows(rows, len(names), names, name, "the reference")
+        finite_rows(rows, d, groups.names, name, "the reference")
         for rows, name in ((X, "reference"), (X_new, "new"))
     )
     for values, size, name in ((y, U.shape[0], "reference"), (y_new, V.shape[0], "new")):
@@ -290,14 +372,7 @@ def _drift_of_columns(X: Any, y: Any, new: Any, cost: Any, order: Any, random_st
         cost, order, None, U, target, regression=not labels, random_state=random_state
     )
     return _measured(
-        U,
-        V,
-        target,
-        target_new,
-        labels=labels,
-        names=names,
-        ball=ball,
-        random_state=random_state,
+        U, V, groups, ball, random_state, target=target, target_new=target_new, labels=labels
     )
 
 
@@ -313,18 +388,18 @@ def _rows_and_labels(given: Any) -> tuple[Any, Any]:
 def _measured(
     U: Any,
     V: Any,
+    groups: ColumnGroups,
+    ball: Ball,
+    random_state: Any,
+    *,
     target: Array | None = None,
     target_new: Array | None = None,
-    *,
-    names: list[str],
-    ball: Ball,
     labels: Sequence[str] = (),
     model: LinearModel | None = None,
     delta: float | None = None,
     audited: Audit | None = None,
-    random_state: Any = None,
 ) -> Drift:
-    """Return the drift of rows V from rows U, both in the columns ``names``.
+    """Return the drift of rows V from rows U, both in the prepared columns of ``groups``.
 
     Targets are numbers of the ``labels``, or numbers where there are none. ``delta`` is the radius
     that is asked about, ``audited`` the audit of the model on U.
@@ -337,154 +412,92 @@ def _measured(
         )
     if n < LEAST_REFERENCE:
         raise ValueError(
-            f"the reference has {n} rows; at least {LEAST_REFERENCE} are needed to split it for "
-            "the noise floor."
+            f"the reference has {n} rows; at least {LEAST_REFERENCE} are needed to tell drift "
+            "from noise."
         )
-    own, own_new, labelled = np.zeros(n, dtype=int), np.zeros(m, dtype=int), False
-    if target is not None and target_new is not None and labels:
-        own, own_new, labelled = target, target_new, True
+    own, own_new = np.zeros(n, dtype=int), np.zeros(m, dtype=int)
+    if labels and target is not None and target_new is not None:
+        own, own_new = target, target_new
     if len(np.setdiff1d(own_new, own)):
         raise ValueError(
             "new has rows of a class that the reference lacks; labels cannot move, so that their "
             "distance is infinite. Leave those rows out, or add such rows to the reference."
         )
+    if max(np.bincount(own).max(), np.bincount(own_new).max()) < 2:
+        raise ValueError(
+            "every class has one row in each sample, so that chance cannot be told from drift: "
+            "merge classes of few rows, or leave the labels out."
+        )
     rng = generator(random_state)
     cost, order = ball.cost, ball.order
-    vectors = None if model is None else _score_vectors(model)
-    all_rows = match(U, own, V, own_new)
-    bounds = lower_bounds(all_rows, cost, order, vectors)
-    used = all_rows if max(n, m) <= ALL_UP_TO else all_rows.subsample(DRAWN, rng)
-    estimate = transport_cost(used, cost, order)
-    size_new = len(used.new.mass)
-    parts = list(_splits(U, own, size_new, FLOOR_SPLITS, rng, DRAWN))
-    floor = [transport_cost(part, cost, order) for part in parts]
-    noise_parts = [
-        lower_bounds(part, cost, order, vectors)
-        for part in _splits(U, own, m, BOUND_SPLITS, rng, n)
+    vectors = None if model is None else score_vectors(model.coef)
+    samples = used = match(U, own, V, own_new)
+    if max(n, m) > ALL_UP_TO:
+        first, second = (rng.permutation(size)[:DRAWN] for size in (n, m))
+        used = match(U[first], own[first], V[second], own_new[second])
+    p_value = permutation_p_value(used, cost, rng)
+    if used is not samples:
+        # means of blocks keep what all rows say of the means; the lesser p-value, doubled, is valid
+        means = block_means(samples, -(-max(n, m) // DRAWN), rng)
+        p_value = min(1.0, 2 * min(p_value, permutation_p_value(means, cost, rng)))
+    bounds = lower_bounds(samples, cost, order, vectors)
+    floor = [transport_cost(exchanged(used, rng), cost, order) for _ in range(FLOOR_DRAWS)]
+    draws = [
+        lower_bounds(exchanged(samples, rng), cost, order, vectors) for _ in range(BOUND_DRAWS)
     ]
     noise = {
-        name: None if value is None else max(float(part[name] or 0.0) for part in noise_parts)
+        name: None if value is None else max(float(draw[name] or 0.0) for draw in draws)
         for name, value in bounds.items()
     }
-    # two classes have one score, and a distribution of the same scores is the same to the model
-    moved_scores = bounds["score"] if labelled and len(labels) == 2 else None
-    regression = model is not None and model.classes is None
-    verdict, reason = _verdict(
-        delta, order, bounds, noise, estimate, labelled, moved_scores, regression
-    )
-    shift = None
-    if labelled:
-        shift = _class_shift(own, own_new, list(labels))
-    elif target is not None and target_new is not None:
-        shift = _target_shift(target, target_new)
-    certified = None
+    # the reference with the class shares of the new rows
+    counts, new_counts = (np.bincount(part, minlength=own.max() + 1) for part in (own, own_new))
+    mass = new_counts[own] / (m * counts[own])
+    shift = _label_shift(target, target_new, list(labels))
+    certificate = None
     accuracy: dict[str, float | None] = {"reference": None, "reweighted": None, "new": None}
     if audited is not None:
         accuracy["reference"] = audited.accuracy(0.0)
-        scores = audited.model.scores(V)
-        if labelled:
-            # the reference with the class shares of the new rows
-            mass = np.zeros(n)
-            mass[np.isin(own, all_rows.reference.label)] = all_rows.reference.mass
-            curve = accuracy_curve(audited.price, mass)
-            certified = curve.accuracy(estimate if moved_scores is None else moved_scores)
-            accuracy["reweighted"] = curve.accuracy(0.0)
-            accuracy["new"] = float((scores.argmax(axis=1) == own_new).mean())
-        elif audited.tau is not None and target_new is not None:
-            accuracy["new"] = float((np.abs(target_new - scores[:, 0]) <= audited.tau).mean())
+        if target_new is not None:
+            right = is_right(audited.model.scores(V), target_new, audited.tau)
+            accuracy["new"] = float(right.mean())
+            certificate = accuracy_curve(audited.price, mass) if labels else None
+        if certificate is not None:
+            accuracy["reweighted"] = certificate.accuracy(0.0)
     return Drift(
         cost=cost,
         order=order,
-        names=names,
+        names=groups.names,
         n_reference=n,
         n_new=m,
         lower_bounds=bounds,
         bound_noise=noise,
-        estimate=estimate,
+        estimate=transport_cost(used, cost, order),
         noise_floor=float(np.mean(floor)),
-        rows_used=(len(used.reference.mass), size_new),
-        noise_rows=(len(parts[0].reference.mass), len(parts[0].new.mass)),
-        p_value=_p_value(all_rows, used, cost, rng),
-        columns=_columns(all_rows, names),
+        rows_used=(sum(len(pair.old) for pair in used), sum(len(pair.new) for pair in used)),
+        p_value=p_value,
+        columns=_columns(U, mass, V, groups),
         label_shift=shift,
         delta=delta,
-        verdict=verdict,
-        reason=reason,
-        certified_accuracy=certified,
         accuracy=accuracy,
         tau=None if audited is None else audited.tau,
         notes=[*([] if model is None else model.notes), *_notes(shift, max(n, m))],
+        regression=model is not None and model.classes is None,
+        certificate=certificate,
     )
 
 
-def beyond_noise(
-    order: int, bounds: dict[str, float | None], noise: dict[str, float | None]
-) -> dict[str, float]:
-    """Return what is left of each lower bound after its noise; see ``Drift.beyond_noise``."""
-    left = {}
-    for name, bound in bounds.items():
-        level = noise[name]
-        if bound is not None and level is not None:
-            left[name] = max(bound ** (1 / order) - level ** (1 / order), 0.0) ** order
-    return left
-
-
-def _verdict(
-    delta: float | None,
-    order: int,
-    bounds: dict[str, float | None],
-    noise: dict[str, float | None],
-    estimate: float,
-    labelled: bool,
-    moved_scores: float | None,
-    regression: bool,
-) -> tuple[str | None, str]:
-    """Return whether the new rows are in the ball, and the reason in a sentence.
-
-    Outside: what is left of a lower bound after its noise exceeds delta. Inside: labels are known,
-    and the transport cost is at most delta, or that of the scores is: then a distribution in the
-    ball has the same scores and labels, and no promise about a model with one score can tell the
-    two apart. Without labels, and for targets that are numbers, the cost is only a lower bound.
-    """
-    if delta is None:
-        return None, "there is no ball to compare with: pass a model and labelled rows."
-    beyond = beyond_noise(order, bounds, noise)
-    largest = max(beyond, key=beyond.__getitem__)
-    compared = (
-        f"the {largest} bound is {bounds[largest]:.4g}, and up to {noise[largest]:.4g} between "
-        f"random parts of the reference; beyond that chance it is {beyond[largest]:.4g}"
-    )
-    if beyond[largest] > delta:
-        return OUTSIDE, f"{compared}, more than delta = {delta:.4g}."
-    if labelled and estimate <= delta:
-        return INSIDE, f"the transport cost {estimate:.4g} is within delta = {delta:.4g}."
-    if labelled and moved_scores is not None and moved_scores <= delta:
-        return INSIDE, (
-            f"the scores moved by {moved_scores:.4g}, within delta = {delta:.4g}, and the model "
-            "sees nothing else of the rows."
-        )
-    remedy = "without labels this distance is only a lower bound: label some of the new rows"
-    if regression:
-        remedy = "the targets are numbers, of whose changes this distance sees nothing"
-    elif labelled:
-        remedy = (
-            f"the transport cost {estimate:.4g} exceeds delta, but part of it is sampling noise: "
-            "gather more rows"
-        )
-    return CANNOT_TELL, f"{compared}, not more than delta = {delta:.4g}; {remedy}."
-
-
-def _class_shift(own: Array, own_new: Array, labels: list[str]) -> LabelShift:
-    """Return the change of class shares, which no move of the rows explains."""
-    p, q = (np.bincount(part, minlength=len(labels)) / len(part) for part in (own, own_new))
+def _label_shift(
+    target: Array | None, target_new: Array | None, labels: list[str]
+) -> LabelShift | None:
+    """Return the change of class shares, or the move of the targets in standard deviations."""
+    if target is None or target_new is None:
+        return None
+    if not labels:
+        scale = float(target.std()) or 1.0
+        moved = line_distance(target, target_new, 1) / scale
+        return LabelShift(None, np.zeros(0), np.zeros(0), moved)
+    p, q = (np.bincount(t, minlength=len(labels)) / len(t) for t in (target, target_new))
     return LabelShift(labels, p, q, float(np.abs(p - q).sum() / 2))
-
-
-def _target_shift(y: Array, z: Array) -> LabelShift:
-    """Return the move of the targets, in standard deviations of the reference."""
-    distance = line_distance(y, np.full(len(y), 1 / len(y)), z, np.full(len(z), 1 / len(z)), 1)
-    scale = float(y.std()) or 1.0
-    return LabelShift(None, np.zeros(0), np.zeros(0), distance / scale)
 
 
 def _notes(shift: LabelShift | None, largest: int) -> list[str]:
@@ -506,202 +519,118 @@ def _notes(shift: LabelShift | None, largest: int) -> list[str]:
     return notes
 
 
-@dataclass(frozen=True, eq=False)
-class LabelledRows:
-    """Rows (n, d), class numbers (n,) (all 0 where labels are unknown), masses with sum 1."""
+class Pair(NamedTuple):
+    """The rows of one class in both samples, and the ``share`` of the class in the new one."""
 
-    rows: Array
-    label: Array
-    mass: Array
-
-    def of_class(self, label: int) -> tuple[Array, Array]:
-        """Return the rows of a class and their masses, scaled to sum 1."""
-        kept = self.label == label
-        if kept.all():
-            return self.rows, self.mass
-        mass = self.mass[kept]
-        return self.rows[kept], mass / mass.sum()
+    share: float
+    old: Array
+    new: Array
 
 
-@dataclass(frozen=True, eq=False)
-class MatchedSamples:
-    """Samples of equal class shares, the ``reference`` weighted to those of ``new``."""
-
-    reference: LabelledRows
-    new: LabelledRows
-
-    def by_class(self) -> Iterator[tuple[float, tuple[Array, Array], tuple[Array, Array]]]:
-        """Yield the share of each class, and its rows and masses in both samples."""
-        for label in np.unique(self.new.label):
-            share = float(self.new.mass[self.new.label == label].sum())
-            yield share, self.reference.of_class(label), self.new.of_class(label)
-
-    def subsample(self, size: int, rng: np.random.RandomState) -> MatchedSamples:
-        """Return at most ``size`` rows of each sample, drawn at random."""
-        U, V = self.reference, self.new
-        first, second = (
-            rng.permutation(len(s.mass))[:size] if len(s.mass) > size else slice(None)
-            for s in (U, V)
-        )
-        return match(U.rows[first], U.label[first], V.rows[second], V.label[second])
-
-    def block_means(self, size: int, rng: np.random.RandomState) -> MatchedSamples:
-        """Return means of random blocks of rows of one class, at most ``size`` per sample.
-
-        They are as exchangeable between the samples as the rows, and keep what all rows say of
-        the means. Blocks are small enough that every class has several in both samples.
-        """
-        samples = (self.reference, self.new)
-        fewest = min(int(np.unique(s.label, return_counts=True)[1].min()) for s in samples)
-        wanted = -(-max(len(s.mass) for s in samples) // size)
-        block = max(1, min(wanted, fewest // LEAST_BLOCKS))
-        means: list[Array] = []
-        for sample in samples:
-            rows, label = [], []
-            for c in np.unique(sample.label):
-                index = rng.permutation(np.flatnonzero(sample.label == c))
-                count = len(index) // block
-                kept = sample.rows[index[: count * block]]
-                rows.append(kept.reshape(count, block, kept.shape[1]).mean(axis=1))
-                label.append(np.full(count, c))
-            means += [np.vstack(rows), np.concatenate(label)]
-        return match(*means).subsample(size, rng)
-
-
-def match(U: Array, own_u: Array, V: Array, own_v: Array) -> MatchedSamples:
-    """Return the samples with the reference weighted to the class shares of the new one.
+def match(U: Array, own_u: Array, V: Array, own_v: Array) -> list[Pair]:
+    """Return the rows of two samples by class, weighted to the class shares of the second.
 
     Rows of a class that the other sample lacks are left out: no move reaches them.
     """
     common = np.intersect1d(own_u, own_v)
     if len(common) == 0:
         raise ValueError(
-            "two samples, or two random parts of the reference, have no class in common: merge "
-            "classes of few rows, or leave the labels out."
+            "two samples have no class in common: merge classes of few rows, or leave the labels "
+            "out."
         )
-    kept_u, kept_v = np.isin(own_u, common), np.isin(own_v, common)
-    if not kept_u.all():
-        U, own_u = U[kept_u], own_u[kept_u]
-    if not kept_v.all():
-        V, own_v = V[kept_v], own_v[kept_v]
-    size = int(max(own_u.max(), own_v.max())) + 1
-    counts = np.bincount(own_u, minlength=size)
-    share = np.bincount(own_v, minlength=size) / len(own_v)
-    mass = share[own_u] / counts[own_u]
-    return MatchedSamples(
-        LabelledRows(U, own_u, mass), LabelledRows(V, own_v, np.full(len(own_v), 1 / len(own_v)))
-    )
+    total = np.isin(own_v, common).sum()
+    return [Pair((own_v == c).sum() / total, U[own_u == c], V[own_v == c]) for c in common]
 
 
-def _splits(
-    U: Array, own: Array, size_new: int, count: int, rng: np.random.RandomState, most: int
-) -> Iterator[MatchedSamples]:
-    """Yield pairs of disjoint random parts of one sample, the second like a new one in size.
+def exchanged(samples: list[Pair], rng: np.random.RandomState) -> list[Pair]:
+    """Return two samples of one population, of the same sizes and class shares.
 
-    It has ``size_new`` rows, or half of the sample if that is less; the first has the rest, at
-    most ``most``.
+    Each class of both samples is moved to mean 0, with the spread of its population about its own
+    mean, and its rows are exchanged at random.
     """
-    second = min(size_new, len(own) // 2)
-    for _ in range(count):
-        order = rng.permutation(len(own))
-        b, a = order[:second], order[second : second + most]
-        yield match(U[a], own[a], U[b], own[b])
+    drawn = []
+    for share, old, new in samples:
+        centred = [
+            (rows - rows.mean(axis=0)) * np.sqrt(len(rows) / max(len(rows) - 1, 1))
+            for rows in (old, new)
+        ]
+        pool = rng.permutation(np.vstack(centred))
+        drawn.append(Pair(share, pool[: len(old)], pool[len(old) :]))
+    return drawn
 
 
-def transport_cost(samples: MatchedSamples, cost: Cost, order: int) -> float:
+def block_means(samples: list[Pair], block: int, rng: np.random.RandomState) -> list[Pair]:
+    """Return means of random blocks of rows of one class.
+
+    They are as exchangeable between the samples as the rows. Blocks are small enough that every
+    class has several in both samples.
+    """
+    fewest = min(len(rows) for _, *both in samples for rows in both)
+    block = max(1, min(block, fewest // LEAST_BLOCKS))
+
+    def means(rows: Array) -> Array:
+        kept = rng.permutation(rows)[: len(rows) // block * block]
+        return np.asarray(kept.reshape(-1, block, rows.shape[1]).mean(axis=1))
+
+    return [Pair(share, means(old), means(new)) for share, old, new in samples]
+
+
+def transport_cost(samples: list[Pair], cost: Cost, order: int) -> float:
     """Return D_c of the two samples, exact on their rows."""
-    P, Q = samples.reference, samples.new
-    return discrepancy((P.rows, P.label, P.mass), (Q.rows, Q.label, Q.mass), cost, order)
+    total = 0.0
+    for share, old, new in samples:
+        P, Q = ((rows, np.zeros(len(rows)), None) for rows in (old, new))
+        total += share * discrepancy(P, Q, cost, order)
+    return total
 
 
 def lower_bounds(
-    samples: MatchedSamples, cost: Cost, order: int, vectors: Array | None
+    samples: list[Pair], cost: Cost, order: int, vectors: Array | None
 ) -> dict[str, float | None]:
     """Return the three bounds; None where one does not apply."""
-    classes = list(samples.by_class())
-    means = (s * float(cost.norm(b @ V - a @ U)) ** order for s, (U, a), (V, b) in classes)
+    means = (s * float(cost.norm(V.mean(axis=0) - U.mean(axis=0))) ** order for s, U, V in samples)
     bounds: dict[str, float | None] = {"mean": sum(means), "gelbrich": None, "score": None}
     if order == 2 and cost.euclidean:
-        bounds["gelbrich"] = sum(
-            s * _gelbrich(cost.transform(U), a, cost.transform(V), b)
-            for s, (U, a), (V, b) in classes
-        )
+        each = (s * _gelbrich(cost.transform(U), cost.transform(V)) for s, U, V in samples)
+        bounds["gelbrich"] = sum(each)
     if vectors is not None:
         norms = cost.dual_norm(vectors)
         best = 0.0
         for v, norm in zip(vectors[norms > 0], norms[norms > 0], strict=True):
-            lines = (s * line_distance(U @ v, a, V @ v, b, order) for s, (U, a), (V, b) in classes)
+            lines = (s * line_distance(U @ v, V @ v, order) for s, U, V in samples)
             best = max(best, sum(lines) / float(norm) ** order)
         bounds["score"] = best
     return bounds
 
 
-def _gelbrich(U: Array, a: Array, V: Array, b: Array) -> float:
-    """Return the Gelbrich bound of two weighted samples in coordinates of a Euclidean cost."""
-    shift = b @ V - a @ U
-    A, B = (_covariance_root(*sample) for sample in ((U, a), (V, b)))
+def _gelbrich(U: Array, V: Array) -> float:
+    """Return the Gelbrich bound of two samples in coordinates of a Euclidean cost."""
+    shift = V.mean(axis=0) - U.mean(axis=0)
+    A, B = (_covariance_root(rows) for rows in (U, V))
     # tr (A^1/2 B A^1/2)^1/2 is the sum of the singular values of A^1/2 B^1/2
     joint = np.linalg.svd(A @ B, compute_uv=False).sum()
     spread = float(np.sum(A**2) + np.sum(B**2) - 2 * joint)
     return float(shift @ shift) + max(spread, 0.0)
 
 
-def _covariance_root(Z: Array, mass: Array) -> Array:
-    """Return the symmetric root of the covariance (over the masses, no correction) of rows."""
-    half = (Z - mass @ Z) * np.sqrt(mass)[:, None]
-    values, vectors = np.linalg.eigh(half.T @ half)
+def _covariance_root(Z: Array) -> Array:
+    """Return the symmetric root of the covariance (no correction) of rows."""
+    centred = Z - Z.mean(axis=0)
+    values, vectors = np.linalg.eigh(centred.T @ centred / len(Z))
     return (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
 
 
-def line_distance(u: Array, a: Array, v: Array, b: Array, order: int) -> float:
-    """Return W_p^p of two weighted samples of numbers: the quantiles are matched."""
-    u, ends_u = _quantiles(u, a)
-    v, ends_v = _quantiles(v, b)
-    ends = np.concatenate([ends_u, ends_v])
-    ends.sort(kind="stable")
+def line_distance(u: Array, v: Array, order: int) -> float:
+    """Return W_p^p of two samples of numbers: the quantiles are matched."""
+    u, v = np.sort(u), np.sort(v)
+    ends = np.sort(np.concatenate([np.arange(1, len(w) + 1) / len(w) for w in (u, v)]))
     step = np.diff(ends, prepend=0.0)
-    i = np.minimum(np.searchsorted(ends_u, ends, side="left"), len(u) - 1)
-    j = np.minimum(np.searchsorted(ends_v, ends, side="left"), len(v) - 1)
+    middle = ends - step / 2
+    i, j = ((middle * len(w)).astype(int).clip(max=len(w) - 1) for w in (u, v))
     return float(step @ np.abs(u[i] - v[j]) ** order)
 
 
-def _quantiles(u: Array, mass: Array) -> tuple[Array, Array]:
-    """Return the sorted values and the cumulative masses at which each ends; the last is 1."""
-    order = np.argsort(u, kind="stable")
-    ends = np.cumsum(mass[order])
-    ends /= ends[-1]
-    return u[order], ends
-
-
-def _score_vectors(model: LinearModel) -> Array:
-    """Return the directions a model sees: beta, or the differences of its classes' rows.
-
-    Of many classes only those to the mean row are taken, one per class.
-    """
-    coef = model.coef
-    if model.classes is None:
-        return coef
-    if len(coef) <= ALL_PAIRS_UP_TO:
-        first, second = np.triu_indices(len(coef), 1)
-        return coef[first] - coef[second]
-    return coef - coef.mean(axis=0)
-
-
-def _p_value(
-    all_rows: MatchedSamples, used: MatchedSamples, cost: Cost, rng: np.random.RandomState
-) -> float:
-    """Return the p-value on all rows; of large samples, on the rows drawn and on means of blocks.
-
-    The lesser of the two, doubled, is valid as each of them is.
-    """
-    drawn = permutation_p_value(used, cost, rng)
-    if used is all_rows:
-        return drawn
-    means = permutation_p_value(all_rows.block_means(DRAWN, rng), cost, rng)
-    return min(1.0, 2 * min(drawn, means))
-
-
-def permutation_p_value(samples: MatchedSamples, cost: Cost, rng: np.random.RandomState) -> float:
+def permutation_p_value(samples: list[Pair], cost: Cost, rng: np.random.RandomState) -> float:
     """Return the p-value of the energy distance in the cost's distance, by permutations.
 
     2 E d(x, u) - E d(x, x') - E d(u, u'), the mean over classes by share. Rows are permuted within
@@ -710,7 +639,7 @@ def permutation_p_value(samples: MatchedSamples, cost: Cost, rng: np.random.Rand
     """
     observed = np.zeros(1)
     permuted = np.zeros(PERMUTATIONS)
-    for share, (U, _), (V, _) in samples.by_class():
+    for share, U, V in samples:
         rows = np.vstack([U, V])
         D = cost.distance(rows, rows)
         contrast = np.concatenate([np.full(len(U), 1 / len(U)), np.full(len(V), -1 / len(V))])
@@ -727,22 +656,29 @@ def _energy(D: Array, contrast: Array) -> Array:
     return -np.einsum("ij,ij->j", contrast, D @ contrast)
 
 
-def _columns(samples: MatchedSamples, names: list[str]) -> DriftTable:
-    """Return how far each column moved by itself."""
-    P, Q = samples.reference, samples.new
-    scale = column_scale(P.rows, P.mass)
-    unit = np.where(scale > 0, scale, 1.0)
-    signed = np.concatenate([P.mass, -Q.mass])
-    sizes = [1 / float(np.sum(sample.mass**2)) for sample in (P, Q)]
-    root = np.sqrt(sizes[0] * sizes[1] / (sizes[0] + sizes[1]))
-    gaps = np.array([_gaps(P.rows[:, j], Q.rows[:, j], signed) for j in range(len(names))])
-    return DriftTable(
-        names=names,
-        shift=(Q.mass @ Q.rows - P.mass @ P.rows) / unit,
-        distance=gaps[:, 0] / unit,
-        p_value=kolmogorov(root * gaps[:, 1]),
-        scale=scale,
-    )
+def _columns(U: Array, mass: Array, V: Array, groups: ColumnGroups) -> DriftTable:
+    """Return how far each column moved by itself from rows U with masses (n,)."""
+    scale = column_scale(U, mass)
+    signed = np.concatenate([mass, np.full(len(V), -1 / len(V))])
+    size = 1 / float(np.sum(mass**2))
+    root = np.sqrt(size * len(V) / (size + len(V)))
+    gaps = np.array([_gaps(U[:, j], V[:, j], signed) for j in range(len(scale))])
+    p_value = kolmogorov(root * gaps[:, 1])
+    move = V.mean(axis=0) - mass @ U
+    lines: list[tuple[Any, ...]] = []
+    for column, own in groups.indices.items():
+        if column in groups.categories:
+            switch = groups.switch(column, move)
+            words = f"{switch.before} -> {switch.after}" if switch.size > 0 else ""
+            p = min(1.0, len(own) * float(p_value[own].min()))
+            lines.append((column, words, switch.size, switch.size, p, 1.0))
+            continue
+        for j in own:
+            unit = scale[j] if scale[j] > 0 else 1.0
+            moves = (move[j] / unit, gaps[j, 0] / unit)
+            lines.append((groups.names[j], "", *moves, p_value[j], scale[j]))
+    names, switches, *figures = zip(*lines, strict=True)
+    return DriftTable(list(names), list(switches), *map(np.array, figures))
 
 
 def _gaps(u: Array, v: Array, signed: Array) -> tuple[float, float]:

@@ -36,9 +36,9 @@ from ..arrays import formats, numpy, stays
 from ..costs import Cost
 from ..costs.table import named
 from ..design import Design, as_dense
+from ..estimators.columns import ColumnGroups, column_groups
 from ..losses import Huber, Loss, Quantile
 from ..problem import Ball
-from .columns import ColumnGroups, column_groups
 
 Array = NDArray[Any]
 

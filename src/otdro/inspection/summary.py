@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ..costs import Cost
 from ..costs.table import LONG, ROWS, WIDEST, Grid, left_out, shorten
+from ..estimators.columns import amount_in_words
 from .record import audit_record
 
 if TYPE_CHECKING:
@@ -40,11 +41,15 @@ WORTH = 0.05
 
 @dataclass(frozen=True, eq=False)
 class ByColumn:
-    """One entry per column: their ``names``, and an array (d,) in every other field."""
+    """One entry per column of the table: ``names``, and an array (m,) in every other field.
+
+    A column of categories is one column, with its ``switch`` ("Leeds -> York", else "").
+    """
 
     names: list[str]
-    #: The fields that a reader is shown: their heads, and how numbers are written.
-    shown: ClassVar[dict[str, tuple[str, str]]]
+    switch: list[str]
+    #: The heads of ``cells``.
+    head: ClassVar[list[str]]
 
     def __len__(self) -> int:
         return len(self.names)
@@ -53,68 +58,54 @@ class ByColumn:
         """Return the numbers of the columns, the one that matters most first."""
         raise NotImplementedError
 
+    def cells(self, j: int) -> list[str]:
+        """Return the figures of a column for a reader."""
+        raise NotImplementedError
+
+    def label(self, j: int) -> str:
+        """Return the column, with the switch of its categories."""
+        return f"{self.names[j]}: {self.switch[j]}" if self.switch[j] else self.names[j]
+
     def records(self) -> list[dict[str, Any]]:
         """Return one dict per column, in the order of the columns."""
-        parts = {part.name: getattr(self, part.name) for part in fields(self)[1:]}
+        parts = {part.name: list(getattr(self, part.name)) for part in fields(self)[1:]}
         return [
-            {"column": name, **{key: _plain(values[j]) for key, values in parts.items()}}
+            {"column": name, **{key: values[j] for key, values in parts.items()}}
             for j, name in enumerate(self.names)
         ]
 
     def grid(self, most: int) -> Grid:
         """Return the first ``most`` columns in their order, for a reader."""
-        head = ["column", *(name for name, _ in self.shown.values())]
         body = [[self.label(j), *self.cells(j)] for j in self.order()[:most]]
-        return Grid(head, body)
-
-    def label(self, j: int) -> str:
-        """Return what a reader calls a column."""
-        return self.names[j]
-
-    def cells(self, j: int) -> list[str]:
-        """Return the figures of a column in words."""
-        return [format(getattr(self, key)[j], form) for key, (_, form) in self.shown.items()]
+        return Grid(["column", *self.head], body)
 
     def __str__(self) -> str:
         return "\n".join([*self.grid(ROWS).lines(), *left_out(len(self))])
-
-
-def _plain(value: Any) -> Any:
-    return value if isinstance(value, str) else float(value)
 
 
 @dataclass(frozen=True, eq=False)
 class ColumnTable(ByColumn):
     """What the adversary of a model does in each column.
 
-    ``share`` (d,) is the part of the adversary's budget that goes into the column, at the
+    ``share`` (m,) is the part of the adversary's budget that goes into the column, at the
     delta where the model is no better than a constant; the parts sum to 1, and one is negative
-    where the cost rewards moving a column along with others. ``breaking_point`` (d,) is the delta
-    at which moving that column alone breaks the model, inf if it cannot; ``amount`` (d,) the
-    same as a mean move in standard deviations of the column. A column of categories has a
-    ``switch`` ("Leeds -> York", else ""), and its amount is the share of rows that switch.
+    where the cost rewards moving a column along with others. ``breaking_point`` (m,) is the delta
+    at which moving that column alone breaks the model, inf if it cannot; ``amount`` (m,) the
+    same as a mean move in standard deviations of the column, of a column of categories as the share
+    of rows that switch.
     """
 
-    switch: list[str]
     share: Array
     breaking_point: Array
     amount: Array
-    shown = {
-        "share": ("share of budget", ".3f"),
-        "breaking_point": ("breaks alone at", ".4g"),
-        "amount": ("by a move of", ""),
-    }
-
-    def label(self, j: int) -> str:
-        """Return the column, with the switch of its categories."""
-        return f"{self.names[j]}: {self.switch[j]}" if self.switch[j] else self.names[j]
+    head = ["share of budget", "breaks alone at", "by a move of"]
 
     def cells(self, j: int) -> list[str]:
         """Return the figures of a column, the move with its unit."""
         amount = float(self.amount[j])
         size = f"{amount:.1%} of rows" if self.switch[j] else f"{amount:.3g} deviations"
         size = size if np.isfinite(amount) else "-"
-        return [f"{self.share[j]:.3f}", f"{self.breaking_point[j]:.4g}", size]
+        return [f"{self.share[j]:.1%}", f"{self.breaking_point[j]:.4g}", size]
 
     def order(self) -> Array:
         """Return the numbers of the columns, the one that breaks the model first at the top."""
@@ -125,32 +116,31 @@ class ColumnTable(ByColumn):
 class DriftTable(ByColumn):
     """How far each column moved, in units of the standard deviation ``scale`` of the reference.
 
-    ``shift`` (d,) is the change of the mean, ``distance`` (d,) the mean move of the column alone
-    (its one-dimensional transport cost of order 1), ``p_value`` (d,) that of the Kolmogorov-Smirnov
-    distance of that column, not corrected for the number of columns. Where labels are known the
-    reference is weighted to the new class shares first.
+    ``shift`` (m,) is the change of the mean, ``distance`` (m,) the mean move of the column alone
+    (its one-dimensional transport cost of order 1), ``p_value`` (m,) that of the Kolmogorov-Smirnov
+    distance of that column, not corrected for the number of columns. Of a column of categories
+    ``shift`` and ``distance`` are the share of rows that must switch, its scale is 1, and its
+    p-value is the least one of its k indicators, times k. Where labels are known the reference is
+    weighted to the new class shares first.
     """
 
     shift: Array
     distance: Array
     p_value: Array
     scale: Array
-    shown = {
-        "shift": ("mean shift", "+.3f"),
-        "distance": ("distance", ".3f"),
-        "p_value": ("p-value", ".2g"),
-    }
+    head = ["mean shift", "mean move", "p-value"]
+
+    def cells(self, j: int) -> list[str]:
+        """Return the figures of a column, the moves with their unit."""
+        form, unit = (".1%", "of rows") if self.switch[j] else (".3f", "sd")
+        shift, distance = format(self.shift[j], "+" + form), format(self.distance[j], form)
+        return [f"{shift} {unit}", f"{distance} {unit}", f"{self.p_value[j]:.2g}"]
 
     def order(self) -> Array:
         """Return the numbers of the columns, the one that moved farthest first."""
-        return np.argsort(-self.distance, kind="stable")
-
-
-def amount_in_words(amount: float, column: str, switch: str) -> str:
-    """Return a move of one column: in deviations, or as a share of rows that switch."""
-    if switch:
-        return f"a switch of {column}, {switch}, in {amount:.2%} of rows"
-    return f"a mean move of {amount:.3g} standard deviations of {column}"
+        # a switch of all rows is two deviations of an indicator of half of the rows
+        unit = np.where([bool(switch) for switch in self.switch], 2.0, 1.0)
+        return np.argsort(-self.distance * unit, kind="stable")
 
 
 def audit_dict(audit: Audit) -> dict[str, Any]:
@@ -226,12 +216,19 @@ def audit_pairs(audit: Audit) -> list[tuple[str, str]]:
         ("cost, order", f"{type(audit.cost).__name__}, {audit.order}"),
         (right, f"{audit.accuracy(0.0):.1%}"),
         ("a constant model", f"{audit.constant_accuracy():.1%}"),
+    ]
+    fitted = audit.fitted_delta
+    if fitted is not None:
+        certified = f"{audit.accuracy(fitted):.1%} certified within it"
+        words = f"{fitted:.4g}, {audit.in_words(fitted)}: {certified}"
+        pairs.append(("delta of the fit", words))
+    pairs.append(
         (
             "as bad as that at",
             f"delta = {broken:.4g}, {audit.in_words(broken)}, by an adversary that aims at the "
             "boundary",
-        ),
-    ]
+        )
+    )
     chance = _chance_at_breaking_point(audit)
     if chance["mean"] is not None:
         pairs.append(("by chance there", f"{chance_words(audit, broken)}"))
@@ -256,35 +253,30 @@ def curve_grid(audit: Audit) -> Grid:
     body = [
         [
             f"fitted {d:.4g}" if d == fitted else f"{d:.4g}",
-            f"{m:.3g}",
-            f"{a:.1%}",
-            f"{c:.1%}",
-            f"{r:.4g}",
+            f"{audit.deviations(d):.3g}",
+            f"{audit.accuracy(d):.1%}",
+            f"{audit.chance_accuracy(d):.1%}",
+            f"{audit.risk(d):.4g}",
         ]
-        for d, m, a, c, r in zip(
-            shown,
-            audit.deviations(shown),
-            audit.accuracy(shown),
-            audit.chance_accuracy(shown),
-            audit.risk(shown),
-            strict=True,
-        )
+        for d in shown
     ]
     unit = "share of rows" if audit.unit_switch else "deviations"
     return Grid(["delta", unit, "certified", "by chance", "worst-case loss"], body)
 
 
 def parts_grid(audit: Audit) -> Grid:
-    """Return how soon classes and groups break, without a line where there are none."""
-    parts = [(f"class {c}", {"class_": c}) for c in audit.present_classes]
+    """Return how soon all rows, classes and groups break."""
+    parts: list[tuple[str, dict[str, Any]]] = [("all rows", {})]
+    parts += [(f"class {c}", {"class_": c}) for c in audit.present_classes]
     parts += [(f"group {g}", {"group": g}) for g in audit.present_groups]
-    body = [
-        [name, f"{audit.accuracy(0.0, **key):.1%}", f"{audit.breaking_point(0.5, **key):.4g}"]
-        for name, key in parts[:SHOWN]
-    ]
-    if len(parts) > SHOWN:
-        body.append([f"... and {len(parts) - SHOWN} more", "", ""])
-    return Grid(["rows", "right", "half wrong at"], body)
+    delta = audit.advised_delta
+    body = []
+    for name, key in parts[: SHOWN + 1]:
+        shares = [f"{audit.accuracy(at, **key):.1%}" for at in (0.0, delta)]
+        body.append([name, *shares, f"{audit.breaking_point(0.5, **key):.4g}"])
+    if len(parts) > SHOWN + 1:
+        body.append([f"... and {len(parts) - SHOWN - 1} more", "", "", ""])
+    return Grid(["rows", "right", f"certified at {delta:.3g}", "half wrong at"], body)
 
 
 def curve_note(audit: Audit) -> str:
@@ -302,13 +294,30 @@ def curve_note(audit: Audit) -> str:
 def audit_advice(audit: Audit) -> list[str]:
     """Return what to do next, in sentences that follow from the figures of the audit."""
     if float(audit.breaking_point("constant")) == 0:
-        return [
+        text = (
             "The model is no better than a constant one on these rows: check the target and the "
-            "columns before anything else.",
-            *_drift_advice(audit),
-        ]
-    sentences = _column_advice(audit)
-    delta = audit.advised_delta
+            "columns before anything else."
+        )
+        return [text, *_drift_advice(audit)]
+    columns, delta = audit.columns, audit.advised_delta
+    sentences = []
+    first, top = int(columns.order()[0]), int(np.argmax(columns.share))
+    alone, amount = float(columns.breaking_point[first]), float(columns.amount[first])
+    if np.isfinite(alone):
+        name = shorten(columns.names[first], WIDEST)
+        text = (
+            f"An adversary that aims at the boundary makes the model no better than a constant one "
+            f"by {amount_in_words(amount, name, columns.switch[first])} alone; "
+            f"{chance_words(audit, alone)}."
+        )
+        if amount < SMALL:
+            text += " Do not use it where someone can choose the values of that column."
+        sentences.append(text)
+    if columns.share[top] >= LARGE:
+        sentences.append(
+            f"Watch the column {shorten(columns.names[top], WIDEST)}: {columns.share[top]:.0%} of "
+            "the adversary's budget goes into it. Check how it is measured, and who can change it."
+        )
     values = {c: float(audit.accuracy(delta, class_=c)) for c in audit.present_classes}
     if values:
         worst = min(values, key=values.__getitem__)
@@ -317,53 +326,22 @@ def audit_advice(audit: Audit) -> list[str]:
             f"adversary that attacks it alone leaves {values[worst]:.1%} of its rows right. More "
             "of its rows, or a larger class_weight, would help first."
         )
-    return [*sentences, *_delta_advice(audit, delta), *_drift_advice(audit)]
-
-
-def _column_advice(audit: Audit) -> list[str]:
-    """Return which column an adversary would use, beside what chance does at the same cost."""
-    columns = audit.columns
-    first = int(columns.order()[0])
-    delta = float(columns.breaking_point[first])
-    sentences = []
-    if np.isfinite(delta):
-        name = shorten(columns.names[first], WIDEST)
-        moved = amount_in_words(float(columns.amount[first]), name, columns.switch[first])
-        text = (
-            f"An adversary that aims at the boundary makes the model no better than a constant one "
-            f"by {moved} alone; {chance_words(audit, delta)}."
-        )
-        if columns.amount[first] < SMALL:
-            text += " Do not use it where someone can choose the values of that column."
-        sentences.append(text)
-    top = int(np.argmax(columns.share))
-    if columns.share[top] >= LARGE:
+    risk, [refit] = float(audit.risk(delta)), audit.refits(np.array([delta]))
+    if refit is not None and np.isfinite(risk) and risk <= (1 + WORTH) * refit.robust_risk:
         sentences.append(
-            f"Watch the column {shorten(columns.names[top], WIDEST)}: {columns.share[top]:.0%} of "
-            "the adversary's budget goes into it. Check how it is measured, and who can change it."
-        )
-    return sentences
-
-
-def _delta_advice(audit: Audit, delta: float) -> list[str]:
-    """Return whether a fit for this delta would be better: the only advice about delta."""
-    risk = float(audit.risk(delta))
-    [refit] = audit.refits(np.array([delta]))
-    if refit is None or not np.isfinite(risk):
-        return []
-    if risk <= (1 + WORTH) * refit.robust_risk:
-        return [
             f"Fitting again for delta {delta:.3g} would not help: no linear model does much better "
             f"against it on these rows (worst-case loss {risk:.3g}, the least possible "
             f"{refit.robust_risk:.3g}). Other columns or more rows would."
-        ]
-    how = f"with delta={delta:.3g}"
-    if audit.fitted_delta is not None:
-        how = "with these rows added"
-    return [
-        f"Fit again {how}: at delta {delta:.3g} this model has worst-case loss {risk:.3g} on these "
-        f"rows, and the least possible is {refit.robust_risk:.3g}."
-    ]
+        )
+    elif refit is not None and np.isfinite(risk):
+        how = (
+            "with these rows added" if audit.fitted_delta is not None else f"with delta={delta:.3g}"
+        )
+        sentences.append(
+            f"Fit again {how}: at delta {delta:.3g} this model has worst-case loss {risk:.3g} on "
+            f"these rows, and the least possible is {refit.robust_risk:.3g}."
+        )
+    return [*sentences, *_drift_advice(audit)]
 
 
 def _drift_advice(audit: Audit) -> list[str]:
@@ -377,22 +355,18 @@ def _drift_advice(audit: Audit) -> list[str]:
     moved = shorten(drift.columns.names[int(drift.columns.order()[0])], WIDEST)
     ask = "label some of them, " if audit.classes is not None else "get some of their targets, "
     ask = ask if drift.accuracy["new"] is None else ""
+    unknown = "Whether the new rows are within what was certified cannot be told"
+    how = ": gather more of them, with labels."
+    if audit.classes is None:
+        how = " from the rows: compare the errors on new rows whose targets are known."
     by_verdict = {
         "inside": "The new rows are within what was certified: keep watching them.",
         "outside": (
             f"The new rows are farther away than what was certified, {moved} farthest: find out "
             f"why, {ask}and fit again with them."
         ),
-        "cannot tell": (
-            "Whether the new rows are within what was certified cannot be told: gather more of "
-            "them, with labels."
-        ),
+        "cannot tell": unknown + how,
     }
-    if audit.classes is None and drift.verdict == "cannot tell":
-        return [
-            "Whether the new rows are within what was certified cannot be told from the rows: "
-            "compare the errors on new rows whose targets are known."
-        ]
     return [by_verdict[drift.verdict]] if drift.verdict in by_verdict else []
 
 
@@ -401,9 +375,7 @@ def audit_text(audit: Audit) -> str:
     title = "Audit: how far the rows may move before the model is as bad as a constant one"
     lines = [title, *(f"{name}: {value}" for name, value in audit_pairs(audit)), ""]
     lines += [*curve_grid(audit).lines(), curve_note(audit), ""]
-    parts = parts_grid(audit)
-    if parts.body:
-        lines += [*parts.lines(), ""]
+    lines += [*parts_grid(audit).lines(), ""]
     lines += [str(audit.columns), *(f"note: {note}" for note in audit.notes)]
     if audit.drift is not None:
         lines += ["", str(audit.drift)]
@@ -413,26 +385,27 @@ def audit_text(audit: Audit) -> str:
 
 def drift_dict(drift: Drift) -> dict[str, Any]:
     """Return the document of ``docs/audit.md``."""
+    rows_used = list(drift.rows_used)
     return {
         "rows_reference": drift.n_reference,
         "rows_new": drift.n_new,
         "columns": len(drift.names),
         "cost": cost_name(drift.cost),
         "order": drift.order,
-        "lower_bounds": dict(drift.lower_bounds),
-        "bound_noise": dict(drift.bound_noise),
+        "lower_bounds": drift.lower_bounds,
+        "bound_noise": drift.bound_noise,
         "beyond_noise": drift.beyond_noise,
         "estimate": drift.estimate,
         "noise_floor": drift.noise_floor,
-        "rows_used": list(drift.rows_used),
-        "noise_rows": list(drift.noise_rows),
+        "rows_used": rows_used,
+        "noise_rows": rows_used,
         "p_value": drift.p_value,
         "label_shift": None if drift.label_shift is None else drift.label_shift.to_dict(),
         "delta": drift.delta,
         "verdict": drift.verdict,
         "reason": drift.reason,
         "certified_accuracy": drift.certified_accuracy,
-        "accuracy": dict(drift.accuracy),
+        "accuracy": drift.accuracy,
         "tau": drift.tau,
         "by_column": drift.columns.records(),
         "notes": list(drift.notes),
@@ -449,7 +422,7 @@ def drift_pairs(drift: Drift) -> list[tuple[str, str]]:
     used = f"{drift.rows_used[0]} and {drift.rows_used[1]} rows"
     lines += [
         ("transport cost", f"{drift.estimate:.4g} ({used})"),
-        ("by chance", f"{drift.noise_floor:.4g} (parts of the old rows)"),
+        ("by chance", f"{drift.noise_floor:.4g} (two such samples of one population)"),
         ("p-value", f"{drift.p_value:.3g}"),
     ]
     if drift.delta is not None:

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..comparison import OWN, Score, standard_error
 from ..costs import Cost
 from ..costs.table import CostTable
+from ..inspection.summary import DriftTable
 from .display import FAINT, OTHER, OURS, Display, bars, names_of
 
 #: Bars that a picture can hold: of prices the most expensive and the cheapest, of drifts the
@@ -100,14 +100,8 @@ class DriftDisplay(Display):
 
     Parameters
     ----------
-    names : list of str
-        The names of the columns.
-    distance : ndarray of shape (d,)
-        The mean move of each column, in its standard deviations.
-    shift : ndarray of shape (d,)
-        The change of its mean.
-    p_value : ndarray of shape (d,)
-        Whether it is more than noise.
+    table : DriftTable
+        Moves by column of the table, from ``drift.columns``; of categories shares of rows.
 
     Attributes
     ----------
@@ -115,10 +109,7 @@ class DriftDisplay(Display):
         What ``plot`` drew; ``shift_`` are the marks.
     """
 
-    names: list[str]
-    distance: NDArray[Any]
-    shift: NDArray[Any]
-    p_value: NDArray[Any]
+    table: DriftTable
 
     @classmethod
     def from_drift(cls, drift: Any, *, ax: Any = None) -> Self:
@@ -131,8 +122,7 @@ class DriftDisplay(Display):
         ax : Axes, default=None
             Where to draw; None makes a figure.
         """
-        table = drift.columns
-        return cls(table.names, table.distance, table.shift, table.p_value).plot(ax=ax)
+        return cls(drift.columns).plot(ax=ax)
 
     @classmethod
     def from_estimator(
@@ -157,15 +147,16 @@ class DriftDisplay(Display):
 
     def _draw(self) -> None:
         """Draw one bar per column."""
-        order = np.argsort(-self.distance, kind="stable")[:MOST]
-        beyond = self.p_value[order] * len(self.names) < LEVEL
+        table, order = self.table, self.table.order()[:MOST]
+        beyond = table.p_value[order] * len(table) < LEVEL
         colours = [OURS if is_beyond else FAINT for is_beyond in beyond]
-        names = [self.names[j] for j in order]
-        self.bars_ = bars(self.ax_, names, self.distance[order], color=colours)
+        names = [table.label(j) for j in order]
+        self.bars_ = bars(self.ax_, names, table.distance[order], color=colours)
         mark = {"marker": "D", "markersize": 5, "linestyle": "none", "color": "black"}
-        self.shift_ = self.ax_.plot(self.shift[order], range(len(order)), **mark)[0]
+        self.shift_ = self.ax_.plot(table.shift[order], range(len(order)), **mark)[0]
         self.zero_ = self.ax_.axvline(0, color=OTHER, linewidth=0.8)
-        self.ax_.set_xlabel("deviations: mean move (bar), shift (mark)")
+        unit = "deviations, of categories shares of rows" if any(table.switch) else "deviations"
+        self.ax_.set_xlabel(f"{unit}: mean move (bar), shift (mark)")
 
 
 def comparison(ax: Any, scores: Sequence[Score], measure: str) -> list[Any]:

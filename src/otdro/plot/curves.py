@@ -41,12 +41,9 @@ class PathDisplay(Display):
 
     Parameters
     ----------
-    deltas : ndarray of shape (m,)
-        The radii.
-    empirical_risk, robust_risk : ndarray of shape (m,)
-        The mean loss and the worst case along them.
-    score, score_se : ndarray of shape (m,), default=None
-        Fold scores and their standard errors.
+    path : object
+        ``path_`` of an estimator: ``deltas``, ``empirical_risk``, ``robust_risk``, and fold scores
+        ``score_mean`` with ``score_se``, or None.
     chosen, theory : float, default=None
         Deltas to be marked: the one chosen, and that of the profile.
     score_is_loss : bool, default=True
@@ -59,11 +56,7 @@ class PathDisplay(Display):
         What ``plot`` drew; None for what is not drawn.
     """
 
-    deltas: Array
-    empirical_risk: Array
-    robust_risk: Array
-    score: Array | None = None
-    score_se: Array | None = None
+    path: Any
     chosen: float | None = None
     theory: float | None = None
     score_is_loss: bool = True
@@ -84,26 +77,17 @@ class PathDisplay(Display):
             Whether to mark the delta of the profile theory too, where the loss and the cost have
             one and the training rows are at hand.
         """
-        path = path_of(estimator)
-        return cls(
-            path.deltas,
-            over_classes(path.empirical_risk),
-            over_classes(path.robust_risk),
-            score=path.score_mean,
-            score_se=path.score_se,
-            chosen=estimator.delta_,
-            theory=_theory(estimator) if theory else None,
-            score_is_loss=estimator.scoring is None,
-        ).plot(ax=ax)
+        path, mark = path_of(estimator), _theory(estimator) if theory else None
+        return cls(path, estimator.delta_, mark, estimator.scoring is None).plot(ax=ax)
 
     def _draw(self) -> None:
         """Draw against delta on a logarithmic axis."""
         self.ax_.set_xscale("log")
-        style = {"color": LINES[0], "linewidth": 1.8}
-        self.robust_ = self.ax_.plot(self.deltas, self.robust_risk, label="robust risk", **style)[0]
-        self.empirical_ = self.ax_.plot(
-            self.deltas, self.empirical_risk, color=OTHER, linestyle="--", label="empirical risk"
-        )[0]
+        path, style = self.path, {"color": LINES[0], "linewidth": 1.8}
+        risk = over_classes(path.robust_risk)
+        self.robust_ = self.ax_.plot(path.deltas, risk, label="robust risk", **style)[0]
+        style, risk = {"color": OTHER, "linestyle": "--"}, over_classes(path.empirical_risk)
+        self.empirical_ = self.ax_.plot(path.deltas, risk, label="empirical risk", **style)[0]
         label_axes(self.ax_, "delta (bound on the mean cost of moves)", "risk")
         self._plot_score()
         self.chosen_ = self._mark(self.chosen, "chosen delta", "-")
@@ -114,7 +98,7 @@ class PathDisplay(Display):
 
     def _plot_score(self) -> None:
         self.score_ = self.score_band_ = self.score_ax_ = None
-        if self.score is None:
+        if self.path.score_mean is None:
             return
         ax, sign, label = self.ax_, -1, "loss of held-out rows"
         if not self.score_is_loss:
@@ -122,13 +106,11 @@ class PathDisplay(Display):
             ax.spines["top"].set_visible(False)
             ax.set_ylabel(label)
             self.score_ax_ = ax
-        mean = sign * self.score
-        self.score_ = ax.plot(self.deltas, mean, color=LINES[1], linestyle="-.", label=label)[0]
-        if self.score_se is not None:
-            band = (mean - self.score_se, mean + self.score_se)
-            self.score_band_ = ax.fill_between(
-                self.deltas, *band, color=LINES[1], alpha=0.15, linewidth=0
-            )
+        deltas, mean, error = self.path.deltas, sign * self.path.score_mean, self.path.score_se
+        self.score_ = ax.plot(deltas, mean, color=LINES[1], linestyle="-.", label=label)[0]
+        if error is not None:
+            style = {"color": LINES[1], "alpha": 0.15, "linewidth": 0}
+            self.score_band_ = ax.fill_between(deltas, mean - error, mean + error, **style)
 
     def _mark(self, delta: float | None, label: str, linestyle: str) -> Any:
         if delta is None or delta <= 0:
@@ -237,23 +219,23 @@ class CoefficientPathDisplay:
         -------
         self
         """
-        if self.classes is None:
-            self.ax_ = new_figure()[0, 0] if ax is None else ax
-            self.figure_ = self.ax_.figure
-            self.lines_, self.chosen_ = self._panel(self.ax_, self.coef)
-            self._legend(self.ax_, self.lines_)
-            return self
-        self.ax_ = _panels(ax, self.classes)
-        self.figure_ = self.ax_[0].figure
-        by_class = np.swapaxes(self.coef, 0, 1)
-        drawn = [self._panel(*panel) for panel in zip(self.ax_, by_class, strict=True)]
-        self.lines_ = [lines for lines, _ in drawn]
-        self.chosen_ = [mark for _, mark in drawn]
-        for panel, label in zip(self.ax_, self.classes, strict=True):
-            panel.set_title(shortened(f"class {label}"))
-            if ax is None:
-                panel.label_outer()
-        self._legend(self.ax_[0], self.lines_[0])
+        several = self.classes is not None
+        classes = [None] if self.classes is None else self.classes
+        panels = _panels(ax, classes)
+        coef = np.swapaxes(self.coef, 0, 1) if several else [self.coef]
+        drawn = [self._panel(*panel) for panel in zip(panels, coef, strict=True)]
+        self.figure_ = panels[0].figure
+        self.ax_, self.lines_, self.chosen_ = panels[0], *drawn[0]
+        if several:
+            self.ax_ = panels
+            self.lines_ = [lines for lines, _ in drawn]
+            self.chosen_ = [mark for _, mark in drawn]
+            for panel, label in zip(panels, classes, strict=True):
+                panel.set_title(shortened(f"class {label}"))
+                if ax is None:
+                    panel.label_outer()
+        named = [drawn[0][0][j] for j in self._largest()]
+        legend(panels[0], handles=named, fontsize="small", ncols=2)
         return self
 
     def _largest(self) -> list[int]:
@@ -278,10 +260,6 @@ class CoefficientPathDisplay:
         if not self.chosen:
             return lines, None
         return lines, ax.axvline(self.chosen, color="black", linewidth=1, zorder=0)
-
-    def _legend(self, ax: Any, lines: list[Any]) -> None:
-        named = [lines[j] for j in self._largest()]
-        legend(ax, handles=named, fontsize="small", ncols=2)
 
 
 @dataclass(eq=False)
@@ -450,7 +428,8 @@ def _panels(axes: Any, classes: list[Any]) -> Array:
     """Return one Axes per class: those given, or a column of a new figure with one scale."""
     K = len(classes)
     if axes is None:
-        return new_figure(K, sharex=True, sharey=True, figsize=(6.4, 1.2 + 2.2 * K))[:, 0]
+        height = 4.8 if K == 1 else 1.2 + 2.2 * K
+        return new_figure(K, sharex=True, sharey=True, figsize=(6.4, height))[:, 0]
     panels = np.ravel(np.asarray(axes, dtype=object))
     if len(panels) != K:
         raise ValueError(

@@ -57,12 +57,11 @@ def isolated(value: Any, longest: int = LONGEST) -> str:
     return f"{ISOLATE}{plain(value, longest)}{POP}"
 
 
-def name(value: Any, longest: int = LONGEST) -> str:
+def name(value: Any) -> Html:
     """Return a name as HTML, with the whole of it (to a limit) as its title if it was cut."""
-    short = plain(value, longest)
-    whole = plain(value, 400)
+    short, whole = plain(value), plain(value, 400)
     title = f' title="{escape(whole)}"' if whole != short else ""
-    return f"<bdi{title}>{escape(short)}</bdi>"
+    return Html(f"<bdi{title}>{escape(short)}</bdi>")
 
 
 def number(value: Any) -> str:
@@ -85,31 +84,48 @@ def percent(value: Any) -> str:
     return "–" if np.isnan(value) else f"{100 * value:.3g}%"
 
 
-def table(head: Sequence[str], body: Sequence[Sequence[str]], caption: str, words: int = 1) -> str:
-    """Return a table of cells that are HTML already; the first ``words`` columns are texts."""
+class Html(str):
+    """Text that is HTML already; whatever else a table holds is only text."""
+
+
+def table(
+    head: Sequence[str], body: Sequence[Sequence[str]], caption: str, words: int = 1, total: int = 0
+) -> str:
+    """Return a table; the first ``words`` columns are texts, the first of them names.
+
+    Of ``total`` lines that there are, those left out are counted below.
+    """
     if not body:
         return ""
     kind = ["" if j < words else ' class="n"' for j in range(len(head))]
-    top = "".join(f'<th scope="col"{kind[j]}>{cell}</th>' for j, cell in enumerate(head))
+    top = "".join(
+        f'<th scope="col"{of}>{_cell(cell)}</th>' for of, cell in zip(kind, head, strict=True)
+    )
     lines = [
-        f'<tr><th scope="row">{row[0]}</th>'
-        + "".join(f"<td{kind[j]}>{cell}</td>" for j, cell in enumerate(row[1:], 1))
+        f'<tr><th scope="row">{row[0] if isinstance(row[0], Html) else name(row[0])}</th>'
+        + "".join(f"<td{of}>{_cell(cell)}</td>" for of, cell in zip(kind[1:], row[1:], strict=True))
         + "</tr>"
         for row in body
     ]
+    title = escape(caption)
+    more = f'<p class="note">{total - len(body):,} more are not shown.</p>'
     # the title stands outside of what scrolls, so that a phone shows all of it
     return (
-        f'<div class="titled"><p class="caption" aria-hidden="true">{caption}</p>'
-        f'<div class="scroll" tabindex="0" role="group" aria-label="{caption}">'
-        f'<table aria-label="{caption}"><thead><tr>{top}</tr></thead>'
-        f"<tbody>{''.join(lines)}</tbody></table></div></div>"
+        f'<div class="titled"><p class="caption" aria-hidden="true">{title}</p>'
+        f'<div class="scroll" tabindex="0" role="group" aria-label="{title}">'
+        f'<table aria-label="{title}"><thead><tr>{top}</tr></thead>'
+        f"<tbody>{''.join(lines)}</tbody></table></div>{more if total > len(body) else ''}</div>"
     )
 
 
-def bar(share: float, text: str) -> str:
+def _cell(value: str) -> str:
+    return value if isinstance(value, Html) else escape(plain(value, 400))
+
+
+def bar(share: float, text: str) -> Html:
     """Return a bar of a share of the cell's width, with its value beside it."""
     width = 100 * float(np.clip(np.nan_to_num(share), 0, 1))
-    return f'<span class="bar" style="--w:{width:.1f}%"></span><span>{text}</span>'
+    return Html(f'<span class="bar" style="--w:{width:.1f}%"></span><span>{escape(text)}</span>')
 
 
 def json_script(value: Any) -> str:
@@ -215,21 +231,10 @@ class Frame:
         return f'<path class="curve {kind}" d="{"".join(parts)}"/>'
 
     def dots(self, x: Array, y: Array, kind: str) -> str:
-        """Return small circles; those outside of the frame are left out."""
+        """Return small circles."""
         places = zip(self.px(x), self.py(y), strict=True)
-        inside = [(a, b) for a, b in places if 0 <= a <= self.width and 0 <= b <= self.height]
-        marks = "".join(f'<circle cx="{a:.1f}" cy="{b:.1f}" r="3"/>' for a, b in inside)
+        marks = "".join(f'<circle cx="{a:.1f}" cy="{b:.1f}" r="3"/>' for a, b in places)
         return f'<g class="dots {kind}">{marks}</g>'
-
-    def upright(self, x: float, kind: str) -> str:
-        """Return a line from top to bottom."""
-        p, base = float(self.px(x)), self.top + self.inner_height
-        return f'<line class="{kind}" x1="{p:.1f}" x2="{p:.1f}" y1="{self.top:g}" y2="{base:g}"/>'
-
-    def level(self, y: float, kind: str) -> str:
-        """Return a line from left to right."""
-        p, end = float(self.py(y)), self.left + self.inner_width
-        return f'<line class="{kind}" x1="{self.left:g}" x2="{end:g}" y1="{p:.1f}" y2="{p:.1f}"/>'
 
 
 def fitted(label: str, room: float) -> str:

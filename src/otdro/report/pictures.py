@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html import escape
 from typing import Any
 
@@ -46,9 +47,8 @@ def scene(view: View) -> str:
     """Return the picture at the first stop, which the script goes on from."""
     frame = _frame(view)
     i, j = view.chosen
-    stop = view.stops.first
     model = view.audit.model
-    refit = view.stops.refits[stop]
+    refit = view.refits[view.first]
     dashed = _lines(view, refit.coef, refit.intercept, frame) if refit is not None else ""
     clip = (
         f'<defs><clipPath id="inside"><rect x="{frame.left:g}" y="{frame.top:g}" '
@@ -56,7 +56,7 @@ def scene(view: View) -> str:
     )
     content = (
         f"{clip}{frame.axes(view.axes[i].label, view.axes[j].label)}"
-        f'<g clip-path="url(#inside)">{_points(view, frame, float(view.stops.deltas[stop]))}'
+        f'<g clip-path="url(#inside)">{_points(view, frame, float(view.deltas[view.first]))}'
         f'<g id="refit-lines">{dashed}</g>'
         f'<g id="own-lines">{_lines(view, model.coef, model.intercept, frame)}</g>'
         f'<circle id="ring" r="8" cx="{AWAY:g}" cy="{AWAY:g}"/></g>'
@@ -94,24 +94,22 @@ def _points(view: View, frame: Frame, delta: float) -> str:
     before, after = view.places
     x, y = frame.px(before[i]), frame.py(before[j])
     u, v = (np.nan_to_num(p, nan=AWAY) for p in (frame.px(after[i]), frame.py(after[j])))
-    share = view.shares(delta)
-    moves, starts, ends = [], [], []
+    share = view.audit.moved_share(delta)[view.rows]
+    groups: dict[str, list[str]] = {"moves": [], "starts": [], "ends": []}
     for k, c in enumerate(view.marks):
         mark = marker(int(c))
         seen = "visible" if share[k] > 0 else "hidden"
-        moves.append(
+        groups["moves"].append(
             f'<line x1="{x[k]:.1f}" y1="{y[k]:.1f}" x2="{u[k]:.1f}" y2="{v[k]:.1f}" '
             f'visibility="{seen}"/>'
         )
-        starts.append(
-            f'<path {mark} transform="translate({x[k]:.1f} {y[k]:.1f})" '
-            f'opacity="{1 - 0.7 * share[k]:.2f}"/>'
-        )
-        ends.append(
-            f'<path {mark} transform="translate({u[k]:.1f} {v[k]:.1f})" opacity="{share[k]:.2f}"/>'
-        )
-    groups = (("moves", moves), ("starts", starts), ("ends", ends))
-    return "".join(f'<g id="{name}">{"".join(parts)}</g>' for name, parts in groups)
+        ends = (("starts", x, y, 1 - 0.7 * share[k]), ("ends", u, v, share[k]))
+        for name, across, up, opacity in ends:
+            groups[name].append(
+                f'<path {mark} transform="translate({across[k]:.1f} {up[k]:.1f})" '
+                f'opacity="{opacity:.2f}"/>'
+            )
+    return "".join(f'<g id="{name}">{"".join(parts)}</g>' for name, parts in groups.items())
 
 
 def script_data(
@@ -120,7 +118,7 @@ def script_data(
     """Return all that the script needs, in lists, numbers and strings."""
     frame = _frame(view)
     before, after = view.places
-    budget, spend = view.budgets
+    budget, spend = (values[view.rows] for values in view.budgets)
     model = view.audit.model
     drawn = view.audit.classes is not None
     return {
@@ -130,9 +128,9 @@ def script_data(
         "own": _projected(view, model.coef, model.intercept) if drawn else None,
         "refits": [
             _projected(view, r.coef, r.intercept) if drawn and r is not None else None
-            for r in view.stops.refits
+            for r in view.refits
         ],
-        "deltas": view.stops.deltas.tolist(),
+        "deltas": view.deltas.tolist(),
         "texts": texts,
         "before": rounded(before),
         "after": rounded(after),
@@ -177,104 +175,89 @@ def axis_options(view: View, chosen: int) -> str:
     return "".join(parts)
 
 
-def accuracy_chart(view: View) -> tuple[str, list[list[float]]]:
-    """Return certified accuracy against delta, and where its cursor stands at every stop."""
-    audit, stops = view.audit, view.stops
-    end = float(stops.deltas[-1])
-    frame = Frame(CHART_WIDTH, CHART_HEIGHT, (0.0, end), (0.0, 1.02))
-    grid = np.linspace(0.0, end, POINTS)
-    parts = [frame.axes("delta: mean cost of the moves", "certified accuracy")]
-    parts.append(frame.level(audit.constant_accuracy(), "reference"))
-    parts += _marks(frame, view, "accuracy")
-    parts.append(frame.curve(stops.deltas, stops.chance, "chance"))
-    parts.append(frame.curve(grid, np.asarray(audit.accuracy(grid)), "own"))
-    title = (
-        f"Certified accuracy falls from {stops.accuracy[0]:.1%} at delta 0 to "
-        f"{stops.accuracy[-1]:.1%} at delta {end:.3g}"
-    )
-    return _with_cursor(frame, "accuracy", parts, stops.accuracy, view, title)
-
-
-def risk_chart(view: View) -> tuple[str, list[list[float]]]:
-    """Return worst-case loss against delta, and where its cursor stands at every stop."""
-    stops = view.stops
-    finite = stops.risk[np.isfinite(stops.risk)]
-    low, high = spread(np.append(0.0, finite))
-    end = float(stops.deltas[-1])
-    frame = Frame(CHART_WIDTH, CHART_HEIGHT, (0.0, end), (max(low, 0.0), high))
-    parts = [frame.axes("delta: mean cost of the moves", "worst-case loss")]
-    parts += _marks(frame, view, "robust_risk")
-    parts.append(frame.curve(stops.deltas, stops.risk, "own"))
-    title = f"Worst-case loss rises from {stops.risk[0]:.3g} to {stops.risk[-1]:.3g}"
-    return _with_cursor(frame, "risk", parts, stops.risk, view, title)
-
-
-def _marks(frame: Frame, view: View, name: str) -> list[str]:
-    """Return the line of the fitted delta, and a figure of the best model for each delta."""
-    stops = view.stops
-    marks = []
-    if stops.fitted is not None:
-        marks.append(frame.upright(float(stops.deltas[stops.fitted]), "fitted"))
-    if view.has_refits:
-        values = [np.nan if refit is None else getattr(refit, name) for refit in stops.refits]
-        marks.append(frame.curve(stops.deltas, np.array(values), "refit"))
-    return marks
-
-
-def _with_cursor(
-    frame: Frame, name: str, parts: list[str], values: Array, view: View, title: str
-) -> tuple[str, list[list[float]]]:
-    """Return a chart whose cursor is at the first stop, and the places of the cursor."""
-    x = frame.px(view.stops.deltas)
+def slider_chart(view: View, measure: str) -> tuple[str, list[list[float]]]:
+    """Return "accuracy" or "risk" against delta, and where its cursor stands at every stop."""
+    audit, deltas = view.audit, view.deltas
+    end = float(deltas[-1])
+    span = np.array([0.0, end])
+    if measure == "accuracy":
+        values, label, best = view.accuracy, "certified accuracy", "accuracy"
+        # the curve has corners between the stops
+        grid = np.linspace(0.0, end, POINTS)
+        curves = [
+            (span, np.full(2, audit.constant_accuracy()), "reference"),
+            (deltas, view.chance, "chance"),
+            (grid, np.asarray(audit.accuracy(grid)), "own"),
+        ]
+        y = (0.0, 1.02)
+    else:
+        values, label, best = view.risk, "worst-case loss", "robust_risk"
+        curves = [(deltas, values, "own")]
+        low, high = spread(np.append(0.0, values[np.isfinite(values)]))
+        y = (max(low, 0.0), high)
+    if view.fitted is not None:
+        curves.append((np.full(2, deltas[view.fitted]), np.array(y), "fitted"))
+    refits = [np.nan if refit is None else getattr(refit, best) for refit in view.refits]
+    curves.append((deltas, np.array(refits), "refit"))
+    frame = Frame(CHART_WIDTH, CHART_HEIGHT, (0.0, end), y)
     bounded = np.isfinite(values)
-    y = np.where(bounded, frame.py(np.where(bounded, values, 0.0)), AWAY)
-    places = [[round(float(a), 1), round(float(b), 1)] for a, b in zip(x, y, strict=True)]
-    a, b = places[view.stops.first]
-    base = frame.top + frame.inner_height
+    across, up = frame.px(deltas), np.where(bounded, frame.py(np.where(bounded, values, 0)), AWAY)
+    places = [[round(float(a), 1), round(float(b), 1)] for a, b in zip(across, up, strict=True)]
+    a, b = places[view.first]
     cursor = (
-        f'<g class="cursor" id="cursor-{name}"><line x1="{a}" x2="{a}" y1="{frame.top:g}" '
-        f'y2="{base:g}"/><circle cx="{a}" cy="{b}" r="4.5"/></g>'
+        f'<g class="cursor" id="cursor-{measure}"><line x1="{a}" x2="{a}" y1="{frame.top:g}" '
+        f'y2="{frame.top + frame.inner_height:g}"/><circle cx="{a}" cy="{b}" r="4.5"/></g>'
     )
-    return picture(frame.width, frame.height, title, "".join(parts) + cursor), places
+    title = f"{label} from {values[0]:.3g} at delta 0 to {values[-1]:.3g} at delta {end:.3g}"
+    return _chart(frame, title, ("delta: mean cost of the moves", label), curves, cursor), places
+
+
+def _chart(
+    frame: Frame,
+    title: str,
+    labels: tuple[str, str],
+    curves: Sequence[tuple[Array, Array, str]],
+    extra: str = "",
+) -> str:
+    """Return a picture of curves (x, y, kind)."""
+    lines = "".join(frame.curve(*curve) for curve in curves)
+    return picture(frame.width, frame.height, title, f"{frame.axes(*labels)}{lines}{extra}")
 
 
 def path_chart(path: Any, delta: float, score_is_loss: bool) -> str:
     """Return risks and, where it is a loss, the score of the folds along the path of a fit."""
     deltas = np.log10(path.deltas)
-    robust = over_classes(path.robust_risk)
-    plain = over_classes(path.empirical_risk)
-    curves = [(robust, "own"), (plain, "plain")]
+    curves = [
+        (deltas, over_classes(path.robust_risk), "own"),
+        (deltas, over_classes(path.empirical_risk), "plain"),
+    ]
     if path.score_mean is not None and score_is_loss:
-        curves.append((-path.score_mean, "folds"))
-    low, high = spread(np.concatenate([values for values, _ in curves]))
-    across = (float(deltas.min()), float(deltas.max()))
-    frame = Frame(CHART_WIDTH, CHART_HEIGHT, across, (low, high), logarithmic=True)
-    parts = [frame.axes("delta", "loss")]
+        curves.append((deltas, -path.score_mean, "folds"))
+    y = spread(np.concatenate([values for _, values, _ in curves]))
     if delta > 0:
-        parts.append(frame.upright(float(np.log10(delta)), "fitted"))
-    parts += [frame.curve(deltas, values, kind) for values, kind in curves]
-    return picture(frame.width, frame.height, "Losses along the path of deltas", "".join(parts))
+        curves.append((np.full(2, np.log10(delta)), np.array(y), "fitted"))
+    x = (float(deltas.min()), float(deltas.max()))
+    frame = Frame(CHART_WIDTH, CHART_HEIGHT, x, y, logarithmic=True)
+    return _chart(frame, "Losses along the path of deltas", ("delta", "loss"), curves)
 
 
 def calibration_chart(bins: Array, labels: tuple[str, str]) -> str:
     """Return what was observed against what was predicted, in bins; the diagonal is perfect."""
-    low, high = spread(bins[:, :2])
-    frame = Frame(CHART_WIDTH, CHART_HEIGHT, (low, high), (low, high))
-    ends = np.array([low, high])
-    parts = [frame.axes(*labels), frame.curve(ends, ends, "plain")]
-    parts += [frame.curve(bins[:, 0], bins[:, 1], "own"), frame.dots(bins[:, 0], bins[:, 1], "own")]
+    limits = spread(bins[:, :2])
+    ends = np.array(limits)
+    frame = Frame(CHART_WIDTH, CHART_HEIGHT, limits, limits)
+    curves = [(ends, ends, "plain"), (bins[:, 0], bins[:, 1], "own")]
     title = "Calibration: observed against predicted in bins of held-out rows"
-    return picture(frame.width, frame.height, title, "".join(parts))
+    return _chart(frame, title, labels, curves, frame.dots(bins[:, 0], bins[:, 1], "own"))
 
 
 def roc_chart(rates: Array, area: float) -> str:
     """Return true against false positive rates."""
     frame = Frame(CHART_WIDTH, CHART_HEIGHT, (0.0, 1.0), (0.0, 1.02))
     ends = np.array([0.0, 1.0])
-    parts = [frame.axes("false positive rate", "true positive rate")]
-    parts += [frame.curve(ends, ends, "plain"), frame.curve(rates[:, 0], rates[:, 1], "own")]
+    curves = [(ends, ends, "plain"), (rates[:, 0], rates[:, 1], "own")]
     title = f"ROC curve of held-out rows, area {area:.3f}"
-    return picture(frame.width, frame.height, title, "".join(parts))
+    return _chart(frame, title, ("false positive rate", "true positive rate"), curves)
 
 
 def instability_chart(stability: Stability) -> str:
@@ -288,26 +271,25 @@ def instability_chart(stability: Stability) -> str:
         f'<line x1="{a:.1f}" x2="{a:.1f}" y1="{b:.1f}" y2="{c:.1f}"/>'
         for a, (b, c) in zip(frame.px(x), frame.py(ends), strict=True)
     )
-    parts = [frame.axes(stability.quantity, "the same by refits")]
-    parts += [f'<g class="ranges">{lines}</g>', frame.curve(x, x, "plain")]
     title = "95% of the refits of each row against its prediction"
-    return picture(frame.width, frame.height, title, "".join(parts))
+    labels = (stability.quantity, "the same by refits")
+    return _chart(frame, title, labels, [(x, x, "plain")], f'<g class="ranges">{lines}</g>')
 
 
 def stop_texts(view: View) -> list[dict[str, str]]:
     """Return what the page prints at every stop."""
     n = len(view.audit.weights)
     texts = []
-    for k, delta in enumerate(view.stops.deltas):
-        refit = view.stops.refits[k]
-        of_the_fit = ", the delta of the fit" if k == view.stops.fitted else ""
+    for k, delta in enumerate(view.deltas):
+        refit = view.refits[k]
+        of_the_fit = ", the delta of the fit" if k == view.fitted else ""
         texts.append(
             {
                 "delta": number(delta),
                 "words": plain(view.audit.in_words(float(delta)), 160) + of_the_fit,
-                "accuracy": percent(view.stops.accuracy[k]),
-                "risk": number(view.stops.risk[k]),
-                "chance": percent(view.stops.chance[k]),
+                "accuracy": percent(view.accuracy[k]),
+                "risk": number(view.risk[k]),
+                "chance": percent(view.chance[k]),
                 "wrong": f"{view.made_wrong(float(delta)):,} of {n:,}",
                 "refit-accuracy": "–" if refit is None else percent(refit.accuracy),
                 "refit-risk": "–" if refit is None else number(refit.robust_risk),
@@ -325,7 +307,7 @@ def row_text(view: View, k: int) -> str:
         return f"{head}: wrong without any move."
     if not np.isfinite(view.audit.price[k]):
         return f"{head}: no move makes it wrong."
-    turn = number(view.all_budgets[0][k])
+    turn = number(view.budgets[0][k])
     if view.audit.part_moved[k] == 0:
         return f"{head}: {change_text(view, k)} above delta {turn}."
     return (

@@ -9,11 +9,17 @@ from typing import Any
 import numpy as np
 
 from ..comparison import OWN, Summary, verdict
-from ..costs.table import EVEN
+from ..costs.table import EVEN, Grid
 from ..estimators.resampling import HeldOut
 from ..inspection import Audit, Drift, Stability
-from ..inspection.summary import SPACES, chance_words, cost_name
-from .markup import bar, isolated, name, number, percent, plain, table
+from ..inspection.summary import (
+    SPACES,
+    audit_pairs,
+    cost_name,
+    drift_pairs,
+    parts_grid,
+)
+from .markup import Html, bar, isolated, name, number, percent, plain, table
 from .pictures import (
     calibration_chart,
     change_text,
@@ -22,57 +28,22 @@ from .pictures import (
     path_chart,
     roc_chart,
 )
-from .view import View
+from .view import View, extreme_directions
 
 #: Lines of a table; what is left out is counted.
 LINES = 15
 #: Letters of a cost that is written out.
 SHORT = 24
-#: Levels of accuracy whose breaking points are given, as shares of the accuracy without moves.
-KEPT = (0.9, 0.75, 0.5)
 #: Classes whose coefficients are shown.
 CLASSES = 6
-ANSWERS = {
-    "inside": "The new rows are inside the ball.",
-    "outside": "The new rows are outside the ball.",
-    "cannot tell": "At this size one cannot tell whether the new rows are inside the ball.",
-}
 
 
-def lead(view: View, model: Any, scores: Sequence[Summary], rows: str, held_out: str) -> str:
+def lead(audit: Audit, model: Any, scores: Sequence[Summary], rows: str, held_out: str) -> str:
     """Return the top of the page: the verdict on held-out rows, then the audit of ``rows``."""
-    audit, stops = view.audit, view.stops
-    n, d = len(audit.weights), len(audit.names)
-    right = "right" if audit.tau is None else f"within {number(audit.tau)} of the target"
-    broken = float(audit.breaking_point("constant"))
-    start = f"On the {rows} ({n:,} rows, {d:,} columns)"
-    sentences = [
-        f"{start} the model is {right} in {percent(stops.accuracy[0])}; a constant model in "
-        f"{percent(audit.constant_accuracy())}."
-    ]
-    held = [s for s in scores if s.method == OWN and s.measure == "accuracy"]
-    if held:
-        sentences[0] += f" On held-out rows it is right in {percent(held[0].mean)}."
-    if np.isfinite(broken):
-        sentences.append(
-            "An adversary that aims at the boundary makes it no better than the constant one by "
-            f"moves of mean cost {number(broken)}: {plain(audit.in_words(broken), 160)}. By "
-            f"chance, {chance_words(audit, broken)}."
-        )
-    else:
-        sentences.append("No move of the rows makes it as bad as the constant one.")
-    if stops.fitted is not None:
-        sentences.append(
-            f"It was fitted for delta = {number(stops.deltas[stops.fitted])}: no distribution "
-            f"within that of the {rows} leaves it below {percent(stops.accuracy[stops.fitted])}."
-        )
-    return _held_out(model, scores, held_out) + "".join(f"<p>{escape(s)}</p>" for s in sentences)
-
-
-def _held_out(model: Any, scores: Sequence[Summary], held_out: str) -> str:
-    """Return the verdict and the scores of held-out rows, one line per model."""
+    figures = [(name, plain(value, 400)) for name, value in audit_pairs(audit)]
+    top = table(["figure", "value"], figures, f"The {rows}", words=2)
     if not scores:
-        return ""
+        return top
     cost = getattr(model, "cost", None)
     sentence = verdict(scores, cost if isinstance(cost, str) else None)
     measures = list(dict.fromkeys(score.measure for score in scores))
@@ -82,22 +53,19 @@ def _held_out(model: Any, scores: Sequence[Summary], held_out: str) -> str:
     lines = []
     for method, by_measure in by_model.items():
         first = by_measure[measures[0]]
+        own = [
+            _with_error(by_measure[measure].mean, by_measure[measure].se) for measure in measures
+        ]
         difference = _with_error(first.difference, first.difference_se)
-        lines.append(
-            [
-                escape(method),
-                *(_with_error(by_measure[m].mean, by_measure[m].se) for m in measures),
-                "" if method == OWN else difference,
-            ]
-        )
-    rows = (
+        lines.append([method, *own, "" if method == OWN else difference])
+    note = (
         f"Each held-out row was predicted by models fitted without it ({held_out}; mean ± "
         "standard error)."
     )
-    head = ["model", *(escape(m) for m in measures), f"{escape(measures[0])} minus otdro"]
+    head = ["model", *measures, f"{measures[0]} minus otdro"]
     return (
         f'<p class="verdict">{escape(sentence)}</p>{table(head, lines, "Held-out rows")}'
-        f'<p class="note">{escape(rows)}</p>'
+        f'<p class="note">{escape(note)}</p>{top}'
     )
 
 
@@ -106,20 +74,15 @@ def _with_error(mean: float, error: float) -> str:
     return f"{number(round(mean, 12) + 0.0)} ± {error:.2g}"
 
 
-def goodness(view: View, model: Any, rows: str) -> str:
-    """Return how good the model is on the audited rows, its coefficients, and its fit."""
-    audit, stops = view.audit, view.stops
-    own = [percent(stops.accuracy[0]), number(stops.risk[0])]
-    lines = [["this model", *own], ["constant model", percent(audit.constant_accuracy()), ""]]
-    head = ["model", "right", "mean loss"]
-    parts = [table(head, lines, f"The {rows}, as they are"), _coefficients(audit), _fit(model)]
+def goodness(audit: Audit, model: Any) -> str:
+    """Return the coefficients, what the fit stored, and its path."""
+    parts = [_coefficients(audit), _fit(model)]
     path = getattr(model, "path_", None)
     if path is not None and len(path.deltas) > 1:
         chart = path_chart(path, float(model.delta_), model.scoring is None)
         text = "Along the deltas that the folds tried: robust risk (solid), empirical risk (dots)"
         held = ", loss of held-out rows (dashes)" if model.scoring is None else ""
-        caption = f"{text}{held}. The upright line is the chosen delta."
-        parts.append(_figure(chart, caption))
+        parts.append(_figure(chart, f"{text}{held}. The upright line is the chosen delta."))
     return "".join(parts)
 
 
@@ -129,31 +92,26 @@ def held_out_rows(tested: HeldOut | None) -> str:
         return ""
     measures = tested.measures()
     of = f"Of {tested.rows:,} training rows, each predicted by models fitted without it: "
+    values = [[key, number(value)] for key, value in measures.items()]
     parts = [
         f"<h3>Held-out rows</h3><p>{escape(of + tested.folds)}.</p>",
-        table(
-            ["measure", "value"],
-            [[escape(key), number(value)] for key, value in measures.items()],
-            "Held-out rows",
-        ),
+        table(["measure", "value"], values, "Held-out rows"),
     ]
+    labels = ("predicted", "observed")
     if tested.classes is not None:
         shown = tested.classes[:CLASSES]
-        counts = tested.confusion()
+        counts = tested.confusion()[: len(shown), : len(shown)]
         lines = [
-            [name(label), *(f"{v:,.4g}" for v in counts[k, : len(shown)])]
-            for k, label in enumerate(shown)
+            [str(label), *(f"{v:,.4g}" for v in row)]
+            for label, row in zip(shown, counts, strict=True)
         ]
         caption = "Held-out rows of each class (lines) and the class predicted (columns)"
-        head = ["class", *(f"predicted {name(label)}" for label in shown)]
-        left = _left_out(len(tested.classes), len(shown), "classes")
-        parts.append(f"<div>{table(head, lines, caption)}{left}</div>")
+        head = ["class", *(f"predicted {isolated(label)}" for label in shown)]
+        parts.append(table(head, lines, caption, total=len(tested.classes)))
+        second = isolated(tested.classes[1], 20)
+        labels = (f"predicted probability of {second}", "observed share")
     bins = tested.calibration()
     if len(bins) > 1:
-        labels = ("predicted", "observed")
-        if tested.classes is not None:
-            second = isolated(tested.classes[1], 20)
-            labels = (f"predicted probability of {second}", "observed share")
         text = "Calibration on held-out rows in bins of equal size; the dotted line is perfect"
         slope = f"slope {number(measures['calibration slope'])}, 1 is perfect"
         parts.append(_figure(calibration_chart(bins, labels), f"{text} ({slope})."))
@@ -168,9 +126,8 @@ def stable(stability: Stability | None) -> str:
     """Return how much predictions depend on the rows drawn, where it was computed."""
     if stability is None:
         return ""
-    title, *sentences = stability.summary().splitlines()
-    sentences = [title.removeprefix("Stability: "), *sentences]
-    text = "".join(f"<p>{escape(s[:1].upper() + s[1:].rstrip('.'))}.</p>" for s in sentences)
+    lines = str(stability).removeprefix("Stability: ").splitlines()
+    text = "".join(f"<p>{escape(line[:1].upper() + line[1:])}.</p>" for line in lines)
     caption = (
         "An upright line holds 95% of the refits of a training row, against its prediction; the "
         "dotted line is where both agree."
@@ -183,25 +140,33 @@ def _figure(chart: str, caption: str) -> str:
 
 
 def _coefficients(audit: Audit) -> str:
-    """Return the coefficients in the audited columns, largest first."""
-    model = audit.model
-    coef, intercept = model.coef, model.intercept
+    """Return the coefficients by column of the table, largest first; categories below theirs."""
+    model, groups = audit.model, audit.model.groups
+    coef, intercept = model.coef[:CLASSES], model.intercept[:CLASSES]
     heads = ["coefficient"]
     if audit.classes is not None and len(audit.classes) == 2:
         coef, intercept = coef[[1]] - coef[[0]], intercept[[1]] - intercept[[0]]
-        heads = [f"coefficient (above 0: towards {name(audit.classes[1])})"]
+        heads = [f"coefficient (above 0: towards {isolated(audit.classes[1])})"]
     elif audit.classes is not None:
-        coef, intercept = coef[:CLASSES], intercept[:CLASSES]
-        heads = [name(c) for c in audit.classes[:CLASSES]]
-    order = np.argsort(-np.abs(coef).max(axis=0), kind="stable")
-    lines = [[name(audit.names[j]), *(number(v) for v in coef[:, j])] for j in order[:LINES]]
-    lines.append(["(intercept)", *(number(v) for v in intercept)])
+        heads = [isolated(c) for c in audit.classes[:CLASSES]]
+    size = np.abs(coef).max(axis=0)
+    blocks: list[tuple[float, list[list[str]]]] = []
+    for column, own in groups.indices.items():
+        ordered = sorted(own, key=lambda j: -size[j])
+        values = dict(zip(own, groups.categories.get(column, []), strict=False))
+        lines = [[values.get(j, groups.names[j]), *map(number, coef[:, j])] for j in ordered]
+        if values:
+            indented = [[Html(f"&emsp;{name(first)}"), *rest] for first, *rest in lines]
+            lines = [[column, *[""] * len(heads)], *indented]
+        blocks.append((size[ordered[0]], lines))
+    blocks.sort(key=lambda block: -block[0])
+    body = [line for _, lines in blocks[:LINES] for line in lines]
+    body.append(["(intercept)", *map(number, intercept)])
     where = "" if model.front is None else f", in {SPACES[audit.space]}"
-    left = _left_out(len(order), len(lines) - 1, "columns")
+    more = "" if len(blocks) <= LINES else f" ({LINES} of {len(blocks)} columns)"
     if audit.classes is not None and len(audit.classes) > CLASSES:
-        left += _left_out(len(audit.classes), CLASSES, "classes")
-    caption = f"Coefficients{where}, largest first"
-    return f"<div>{table(['column', *heads], lines, caption)}{left}</div>"
+        more += f" ({CLASSES} of {len(audit.classes)} classes)"
+    return table(["column", *heads], body, f"Coefficients{where}, largest first{more}")
 
 
 def _fit(model: Any) -> str:
@@ -210,82 +175,37 @@ def _fit(model: Any) -> str:
         return ""
     # an average of models has no risk and gap of its own
     figures = {
+        "delta": "delta_",
         "empirical risk": "empirical_risk_",
         "robust risk": "robust_risk_",
         "certified to (gap)": "gap_",
     }
-    lines = [["delta", number(model.delta_)]]
-    lines += [[key, _numbers(getattr(model, a))] for key, a in figures.items() if hasattr(model, a)]
-    lines += [
-        ["cost", escape(cost_name(model.cost_, SHORT))],
-        ["order", str(int(model.ball_.order))],
+    lines = [
+        [key, ", ".join(number(v) for v in np.ravel(getattr(model, attribute))[:CLASSES])]
+        for key, attribute in figures.items()
+        if hasattr(model, attribute)
     ]
+    lines += [["cost", cost_name(model.cost_, SHORT)], ["order", str(int(model.ball_.order))]]
     weights = getattr(model, "weights_", {})
-    lines += [[f"weight of {name(part)}", percent(share)] for part, share in weights.items()]
+    lines += [[f"weight of {part}", percent(share)] for part, share in weights.items()]
     return table(["the fit", "value"], lines, "The robust fit")
 
 
-def _numbers(values: Any) -> str:
-    return ", ".join(number(v) for v in np.ravel(values)[:6])
+def breaking(audit: Audit) -> str:
+    """Return how soon all rows, classes and groups break."""
+    caption = "Accuracy, what is certified of it, and the delta at which half of the rows are wrong"
+    return table(*parts_grid(audit), caption)
 
 
-def breaking(view: View) -> str:
-    """Return breaking points, overall, by class and by group."""
-    audit = view.audit
-    parts: list[tuple[str, dict[str, Any]]] = [("all rows", {})]
-    parts += [(name(c), {"class_": c}) for c in audit.present_classes]
-    parts += [(f"group {name(g)}", {"group": g}) for g in audit.present_groups]
-    delta = float(view.stops.deltas[view.stops.first])
-    lines = []
-    for text, key in parts[: 2 * LINES]:
-        accuracy = float(audit.accuracy(0.0, **key))
-        points = [number(audit.breaking_point(share * accuracy, **key)) for share in KEPT]
-        lines.append([text, percent(accuracy), percent(audit.accuracy(delta, **key)), *points])
-    at = "the fitted delta" if view.stops.fitted is not None else f"delta {number(delta)}"
-    head = [
-        "rows",
-        "right",
-        f"certified at {at}",
-        *(f"falls to {share:.0%} of it" for share in KEPT),
-    ]
-    caption = "Accuracy, and the delta at which an adversary can lower it to a share of itself"
-    return table(head, lines, caption) + _left_out(len(parts), len(lines), "classes and groups")
-
-
-def _by_column(
-    names: Sequence[str],
-    order: Any,
-    lengths: Any,
-    values: Sequence[str],
-    others: Sequence[Sequence[str]],
-    head: Sequence[str],
-    caption: str,
-) -> str:
-    """Return a table with one line per column: a bar of length 0 to 1, its value, other figures."""
-    lines = [
-        [name(names[j]), bar(lengths[j], values[j]), *(other[j] for other in others)]
-        for j in order[:LINES]
-    ]
-    return table(["column", *head], lines, caption) + _left_out(len(order), len(lines), "columns")
-
-
-def _numbered(values: Any) -> list[str]:
-    return [number(value) for value in values]
-
-
-def columns(view: View) -> str:
-    """Return what the adversary does in each column."""
-    by_column = view.audit.columns
-    size = range(len(by_column))
-    return _by_column(
-        [by_column.label(j) for j in size],
-        by_column.order(),
-        by_column.share,
-        [percent(share) for share in by_column.share],
-        (_numbered(by_column.breaking_point), [by_column.cells(j)[-1] for j in size]),
-        ["share of the adversary's budget", "breaks the model alone at delta", "by a move of"],
-        "Columns, the one by which an adversary breaks the model most easily first",
-    )
+def columns(audit: Audit) -> str:
+    """Return what the adversary does in each column, its share of the budget as a bar."""
+    by_column = audit.columns
+    head, body = by_column.grid(LINES)
+    longest = float(by_column.share.max(initial=0.0)) or 1.0
+    for line, j in zip(body, by_column.order(), strict=False):
+        line[1] = bar(by_column.share[j] / longest, line[1])
+    caption = "Columns, the one by which an adversary breaks the model most easily first"
+    return table(head, body, caption, total=len(by_column))
 
 
 def first_rows(view: View) -> str:
@@ -294,28 +214,36 @@ def first_rows(view: View) -> str:
     lines = []
     # the first rows are always among those that are drawn
     for k in map(int, view.first_moved[:LINES]):
-        flips = escape(isolated(audit.flips_to[k]))
+        flips = isolated(audit.flips_to[k])
         if audit.classes is None:
             flips = "too high" if audit.flips_to[k] > 0 else "too low"
+        row = escape(view.row_name(k))
         lines.append(
             [
-                f'<button type="button" data-row="{k}">{escape(view.row_name(k))}</button>',
-                escape(label(view, k)),
+                Html(f'<button type="button" data-row="{k}">{row}</button>'),
+                label(view, k),
                 flips,
-                f'<span class="long">{escape(change_text(view, k))}</span>',
+                Html(f'<span class="long">{escape(change_text(view, k))}</span>'),
                 number(audit.distance[k]),
             ]
         )
     head = ["row", "is", "becomes", "by this change", "distance"]
-    caption = "Rows that the adversary moves first (a button shows the row in the picture)"
+    caption = (
+        "Rows that an adversary of the accuracy moves first, the nearest to the boundary (a button "
+        "shows the row in the picture). The rows that otdro fit prints are those by which the mean "
+        "loss rises most."
+    )
     return table(head, lines, caption, words=4)
 
 
-def cost(view: View, model: Any) -> str:
+def cost(audit: Audit, model: Any) -> str:
     """Return what the cost charges, and which costs were compared."""
-    audit = view.audit
     candidates = getattr(getattr(model, "path_", None), "candidates", [])
-    prices = audit.cost.table(audit.names, scale=audit.scale)
+    ends = extreme_directions(audit, 1)
+    words = "".join(
+        f"<p>The {word} direction costs {number(price)} per unit: {escape(along)}.</p>"
+        for word, (price, along, _) in zip(("cheapest", "most expensive"), ends, strict=False)
+    )
     each = np.asarray(audit.cost.norm(np.eye(len(audit.names))))
     if audit.cost.matrix is None and np.ptp(each) <= EVEN * each.max():
         why = "Nothing was learned about directions (cost='learned' would)"
@@ -325,48 +253,21 @@ def cost(view: View, model: Any) -> str:
             f"<p>{why}: a unit of every column costs the same, and the prices below differ only as "
             "the standard deviations of the columns do.</p>"
         )
-    else:
-        words = _direction("cheapest", prices.cheapest, prices.names)
-        words += _direction("most expensive", prices.most_expensive, prices.names)
-    price = audit.units.prices
-    by_column = _by_column(
-        audit.units.labels(),
-        np.argsort(-price.round(12), kind="stable"),
-        price / (float(price.max(initial=0.0)) or 1.0),
-        _numbered(price),
-        (),
-        ["price"],
-        "Price of moving a column by one standard deviation, or of switching a category",
+    units, price = audit.units, audit.units.prices
+    order = np.argsort(-price.round(12), kind="stable")
+    highest = float(price.max(initial=0.0)) or 1.0
+    prices = Grid(
+        ["column", "price"],
+        [[units.labels()[j], bar(price[j] / highest, number(price[j]))] for j in order[:LINES]],
     )
+    caption = "Price of moving a column by one standard deviation, or of switching a category"
     compared = [
-        [
-            escape(plain(c.name)) + (" (chosen)" if c.chosen else ""),
-            number(c.delta),
-            number(c.score),
-        ]
+        [c.name + (" (chosen)" if c.chosen else ""), number(c.delta), number(c.score)]
         for c in sorted(candidates, key=lambda c: c.criterion)[:LINES]
     ]
-    if len(compared) < 2:
-        return words + by_column
     head = ["cost", "delta", "fold score"]
-    return words + by_column + table(head, compared, "Costs that the folds compared")
-
-
-def _direction(word: str, direction: Any, names: list[str]) -> str:
-    order = np.argsort(-np.abs(direction.loadings), kind="stable")[:4]
-    parts = [
-        f"{direction.loadings[j]:+.2f}&nbsp;{name(names[j], 28)}".replace("-", "−", 1)
-        for j in order
-        if abs(direction.loadings[j]) >= 0.05
-    ]
-    price = number(direction.price)
-    return f"<p>The {word} direction costs {price} per deviation: {', '.join(parts)}.</p>"
-
-
-def _left_out(total: int, shown: int, what: str) -> str:
-    if total <= shown:
-        return ""
-    return f'<p class="note">{total - shown:,} more {what} are not shown.</p>'
+    others = table(head, compared, "Costs that the folds compared") if len(compared) > 1 else ""
+    return words + table(*prices, caption, total=len(order)) + others
 
 
 def drifted(drift: Drift | None) -> str:
@@ -377,72 +278,27 @@ def drifted(drift: Drift | None) -> str:
             "</code>, or <code>otdro.audit(model, X, y, new=new)</code>, measures how far new "
             "rows are from these and whether the model is still certified there.</p>"
         )
-    answer = ANSWERS.get(drift.verdict or "", "There is no ball to compare the new rows with.")
-    reason = plain(drift.reason, 400)
-    sentence = f"{answer} {reason[:1].upper()}{reason[1:]}"
-    by_column = drift.columns
+    pairs = dict(drift_pairs(drift))
+    answer = pairs.pop("verdict", drift.reason)
+    shares = ""
+    shift = drift.label_shift
+    if shift is not None and shift.labels is not None:
+        both = zip(shift.labels, shift.reference, shift.new, strict=True)
+        lines = [[text, percent(p), percent(q)] for text, p, q in both]
+        caption = "Class shares: labels do not move, so a change of these is outside every ball"
+        shares = table(["class", "old rows", "new rows"], lines[:LINES], caption, total=len(lines))
+    caption = f"{drift.n_new:,} new rows beside {drift.n_reference:,}"
     tables = [
-        _distances(drift),
-        _accuracies(drift),
-        _class_shares(drift),
-        _by_column(
-            by_column.names,
-            by_column.order(),
-            by_column.distance / (float(by_column.distance.max(initial=0.0)) or 1.0),
-            _numbered(by_column.distance),
-            (_numbered(by_column.shift), _numbered(by_column.p_value)),
-            ["mean move, in deviations", "change of the mean", "p-value"],
-            "Columns that moved, the farthest first",
+        table(["figure", "value"], list(pairs.items()), caption, words=2),
+        shares,
+        table(
+            *drift.columns.grid(LINES),
+            "Columns, the farthest moved first",
+            total=len(drift.columns),
         ),
     ]
-    return f'<p class="verdict">{escape(sentence)}</p><div class="flow">{"".join(tables)}</div>'
-
-
-def _distances(drift: Drift) -> str:
-    """Return the transport cost, its lower bounds, and what each is by chance."""
-    reference, new = drift.rows_used
-    lines = [
-        [f"transport cost of {reference:,} and {new:,} rows", number(drift.estimate)],
-        ["the same between random parts of the reference", number(drift.noise_floor)],
-        ["p-value", number(drift.p_value)],
-    ]
-    if drift.delta is not None:
-        lines.append(["delta of the ball", number(drift.delta)])
-    bounds = [
-        [key, number(drift.lower_bounds[key]), number(drift.bound_noise[key]), number(beyond)]
-        for key, beyond in drift.beyond_noise.items()
-    ]
-    caption = f"{drift.n_new:,} new rows beside {drift.n_reference:,}"
-    head = ["bound", "at least", "by chance up to", "beyond chance"]
-    compared = "Least cost of moving these rows onto the new ones; the last column against delta"
-    return table(["drift", "value"], lines, caption) + table(head, bounds, compared)
-
-
-def _accuracies(drift: Drift) -> str:
-    """Return the accuracy on old and new rows, beside what is certified."""
-    words = {
-        "reference": "these rows",
-        "reweighted": "these rows, with the new class shares",
-        "new": "the new rows",
-    }
-    lines = [
-        [words[key], percent(value)] for key, value in drift.accuracy.items() if value is not None
-    ]
-    if drift.certified_accuracy is not None:
-        lines.append(["certified this far away", percent(drift.certified_accuracy)])
-    right = "right" if drift.tau is None else f"within {number(drift.tau)} of the target"
-    return table(["accuracy on", right], lines, "Was the certificate kept?")
-
-
-def _class_shares(drift: Drift) -> str:
-    """Return how the shares of the classes changed, nothing for numbers."""
-    shift = drift.label_shift
-    if shift is None or shift.labels is None:
-        return ""
-    shares = zip(shift.labels, shift.reference, shift.new, strict=True)
-    lines = [[name(text), percent(p), percent(q)] for text, p, q in shares]
-    caption = "Class shares: labels do not move, so a change of these is outside every ball"
-    return table(["class", "these rows", "new rows"], lines[:LINES], caption)
+    sentence = escape(plain(answer[:1].upper() + answer[1:], 600))
+    return f'<p class="verdict">{sentence}</p><div class="flow">{"".join(tables)}</div>'
 
 
 def advice(audit: Audit) -> str:

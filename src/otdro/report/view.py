@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..costs.table import EVEN, principal_directions, signed
+from ..costs.table import EVEN, signed
 from ..design import as_dense
 from ..inspection import Audit
 from ..inspection.auditing import Refit
+from ..inspection.certificate import budgets
 from .markup import isolated, number, plain, spread
 
 Array = NDArray[Any]
@@ -26,51 +27,10 @@ COLUMNS = 24
 ENDS = 3
 #: Group labels of the axis menu.
 MODEL, COLUMN, CHEAP = "The model", "Columns", "Directions of the cost"
-#: Columns whose loadings name a direction.
-LOADINGS = 2
-#: Loadings below this are not printed.
-LEAST = 0.05
 #: Rows that are drawn.
 SHOWN = 600
 #: Rows among them that the adversary moves first.
 FIRST = 40
-
-
-@dataclass(frozen=True, eq=False)
-class Stops:
-    """Rising ``deltas`` (m,) with certified accuracy and worst-case loss of the audited model.
-
-    ``chance`` is the accuracy after a random drift of the same cost. ``refits`` are the best linear
-    models against each delta on the same rows, None where they were not solved for. ``first`` is
-    where the slider stands at first, the delta that the advice is about; ``fitted`` is the place of
-    the fitted delta.
-    """
-
-    deltas: Array
-    accuracy: Array
-    chance: Array
-    risk: Array
-    first: int
-    fitted: int | None
-    refits: list[Refit | None]
-
-
-def stops_of(audit: Audit) -> Stops:
-    """Return the stops of the slider for an audit: from 0 to beyond the fitted delta."""
-    fitted, advised = audit.fitted_delta, audit.advised_delta
-    # a grid that the user gave may be 0 alone
-    end = max(float(audit.deltas[-1]), advised) or 1.0
-    # the curve is steepest near 0
-    deltas = np.unique(np.append(end * np.linspace(0.0, 1.0, STOPS) ** 2, advised))
-    return Stops(
-        deltas=deltas,
-        accuracy=np.asarray(audit.accuracy(deltas)),
-        chance=np.asarray(audit.chance_accuracy(deltas)),
-        risk=np.asarray(audit.risk(deltas)),
-        first=int(np.searchsorted(deltas, advised)),
-        fitted=None if fitted is None else int(np.searchsorted(deltas, fitted)),
-        refits=audit.refits(deltas),
-    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +52,7 @@ def axes_of(audit: Audit) -> list[Axis]:
         columns.append(Axis(isolated(units.labels()[k]), COLUMN, direction))
     if d == 1:
         return [*columns, Axis("there is one column only", "Nothing", np.zeros(1))]
-    return [*_model_axes(audit), *columns, *_cost_axes(audit, d)]
+    return [*_model_axes(audit), *columns, *_cost_axes(audit)]
 
 
 def _model_axes(audit: Audit) -> list[Axis]:
@@ -112,24 +72,31 @@ def _model_axes(audit: Audit) -> list[Axis]:
     ]
 
 
-def _cost_axes(audit: Audit, d: int) -> list[Axis]:
+def _cost_axes(audit: Audit) -> list[Axis]:
     """Return the cheapest and the most expensive directions where the cost sets any apart."""
+    return [
+        Axis(f"price {number(price)}: {isolated(along, 80)}", CHEAP, vector)
+        for price, along, vector in extreme_directions(audit, ENDS)
+    ]
+
+
+def extreme_directions(audit: Audit, most: int) -> list[tuple[float, str, Array]]:
+    """Return price, parts and vector of the cheapest and the most expensive unit directions.
+
+    There are none where all directions in which rows can move cost the same.
+    """
     if not audit.cost.euclidean:
         return []
-    prices, vectors = principal_directions(audit.cost, d)
-    if prices[-1] <= prices[0] * (1 + EVEN):
+    groups = audit.model.groups
+    prices, vectors = groups.directions(audit.cost)
+    if not len(prices) or prices[-1] <= prices[0] * (1 + EVEN):
         return []
-    axes = []
-    for k in sorted({*range(min(ENDS, d)), *range(max(d - ENDS, 0), d)}):
-        vector = vectors[:, k]
-        order = np.argsort(-np.abs(vector), kind="stable")[:LOADINGS]
-        parts = [
-            f"{vector[j]:+.2f} {isolated(audit.names[j], 20)}".replace("-", "−", 1)
-            for j in order
-            if abs(vector[j]) >= LEAST
-        ]
-        axes.append(Axis(f"price {number(prices[k])}: {' '.join(parts)}", CHEAP, vector))
-    return axes
+    found = []
+    for k in sorted({*range(len(prices))[:most], *range(len(prices))[-most:]}):
+        parts = groups.along(vectors[:, k]).items()
+        along = ", ".join(f"{value:+.2f}".replace("-", "−") + f" {name}" for name, value in parts)
+        found.append((float(prices[k]), along, vectors[:, k]))
+    return found
 
 
 def plane_slopes(coef: Array, first: Array, second: Array) -> Array:
@@ -145,10 +112,9 @@ def plane_slopes(coef: Array, first: Array, second: Array) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """An audit as the page draws it: a sample of its rows, its stops, its axes."""
+    """An audit as the page draws it: the stops of its slider, its axes, a sample of its rows."""
 
     audit: Audit
-    stops: Stops
     seed: int = 0
     row_names: Sequence[Any] | None = None
 
@@ -156,10 +122,49 @@ class View:
         """Return the name of a row for the reader: as given, or its number from 0."""
         return str(k) if self.row_names is None else plain(self.row_names[k])
 
+    @cached_property
+    def deltas(self) -> Array:
+        """The stops of the slider, from 0 to beyond the fitted delta, (m,)."""
+        # a grid that the user gave may be 0 alone
+        end = max(float(self.audit.deltas[-1]), self.audit.advised_delta) or 1.0
+        # the curve is steepest near 0
+        stops = end * np.linspace(0.0, 1.0, STOPS) ** 2
+        return np.unique(np.append(stops, self.audit.advised_delta))
+
+    @property
+    def first(self) -> int:
+        """Where the slider stands at first: at the delta that the advice is about."""
+        return int(np.searchsorted(self.deltas, self.audit.advised_delta))
+
+    @property
+    def fitted(self) -> int | None:
+        """The stop of the fitted delta, where the slider then stands at first."""
+        return None if self.audit.fitted_delta is None else self.first
+
+    @cached_property
+    def accuracy(self) -> Array:
+        """The certified accuracy at the stops."""
+        return np.asarray(self.audit.accuracy(self.deltas))
+
+    @cached_property
+    def chance(self) -> Array:
+        """The accuracy after random drifts of the same cost."""
+        return np.asarray(self.audit.chance_accuracy(self.deltas))
+
+    @cached_property
+    def risk(self) -> Array:
+        """The worst-case loss at the stops."""
+        return np.asarray(self.audit.risk(self.deltas))
+
+    @cached_property
+    def refits(self) -> list[Refit | None]:
+        """The best linear model against each delta, None where it was not solved for."""
+        return self.audit.refits(self.deltas)
+
     @property
     def has_refits(self) -> bool:
         """Whether the best model for each delta is known."""
-        return any(refit is not None for refit in self.stops.refits)
+        return any(refit is not None for refit in self.refits)
 
     @cached_property
     def axes(self) -> list[Axis]:
@@ -179,15 +184,11 @@ class View:
         return 0, kinds.index(CHEAP) if CHEAP in kinds else 1
 
     @cached_property
-    def order(self) -> Array:
-        """The numbers of all rows, the cheapest to make wrong first."""
-        return np.argsort(self.audit.price, kind="stable")
-
-    @cached_property
     def first_moved(self) -> Array:
         """The numbers of all rows that can be moved to the wrong side, the cheapest first."""
-        price = self.audit.price[self.order]
-        return self.order[(price > 0) & np.isfinite(price)]
+        price = self.audit.price
+        order = np.argsort(price, kind="stable")
+        return order[(price[order] > 0) & np.isfinite(price[order])]
 
     @cached_property
     def rows(self) -> Array:
@@ -228,42 +229,24 @@ class View:
     @cached_property
     def ranges(self) -> list[tuple[float, float]]:
         """What each axis shows: all drawn rows, and where they go by the last stop."""
-        going = self.shares(float(self.stops.deltas[-1])) > 0
+        going = self.audit.moved_share(float(self.deltas[-1]))[self.rows] > 0
         before, after = self.places
         return [spread(np.append(u, v[going])) for u, v in zip(before, after, strict=True)]
 
     @cached_property
-    def all_budgets(self) -> tuple[Array, Array]:
-        """The budget spent before each row is moved, and what moving all of it costs."""
-        price, weights = self.audit.price[self.order], self.audit.weights[self.order]
-        spend = np.where(np.isfinite(price), price * weights, np.inf)
-        budgets = np.empty((2, len(price)))
-        budgets[:, self.order] = np.append(0.0, np.cumsum(spend)[:-1]), spend
-        return budgets[0], budgets[1]
-
-    @cached_property
     def budgets(self) -> tuple[Array, Array]:
-        """The same of the drawn rows."""
-        before, spend = self.all_budgets
-        return before[self.rows], spend[self.rows]
+        """The budget spent before each row is moved, and what moving all of it costs, (n,) each."""
+        return budgets(self.audit.price, self.audit.weights)
 
     def made_wrong(self, delta: float) -> int:
         """Return how many right rows the adversary of budget delta makes wrong, at least partly."""
-        before, spend = self.all_budgets
-        touched = (spend > 0) & (before < delta) & np.isfinite(spend)
-        return int(np.count_nonzero(touched & (self.audit.weights > 0)))
+        right = self.audit.price > 0
+        return int(np.count_nonzero(right & (self.audit.moved(delta) > 0)))
 
     @property
     def wrong_already(self) -> int:
         """The number of rows that are wrong without any move."""
         return int(np.count_nonzero((self.audit.price == 0) & (self.audit.weights > 0)))
-
-    def shares(self, delta: float) -> Array:
-        """Return the part of each drawn row that the adversary of budget delta makes wrong."""
-        before, spend = self.budgets
-        with np.errstate(divide="ignore", invalid="ignore"):
-            share = np.clip((delta - before) / spend, 0, 1)
-        return np.where(spend == 0, 1.0, np.nan_to_num(share))
 
     @cached_property
     def marks(self) -> Array:

@@ -20,15 +20,8 @@ from ..files import write_atomic
 from ..inspection import Audit, Stability
 from . import sections
 from .markup import json_script, marker, name, number, plain
-from .pictures import (
-    accuracy_chart,
-    axis_options,
-    risk_chart,
-    scene,
-    script_data,
-    stop_texts,
-)
-from .view import View, stops_of
+from .pictures import axis_options, scene, script_data, slider_chart, stop_texts
+from .view import View
 
 #: What to say where the worst-case loss has no bound.
 UNBOUNDED = (
@@ -109,21 +102,23 @@ def render(
     model = getattr(model, "steps", [("", model)])[-1][1]
     if row_names is not None and len(row_names) != len(audit.weights):
         raise ValueError(f"row_names has {len(row_names)} entries for {len(audit.weights)} rows.")
-    view = View(audit, stops_of(audit), random_state, row_names)
-    accuracy, accuracy_cursor = accuracy_chart(view)
-    risk, risk_cursor = risk_chart(view)
+    view = View(audit, random_state, row_names)
+    accuracy, accuracy_cursor = slider_chart(view, "accuracy")
+    risk, risk_cursor = slider_chart(view, "risk")
     cursors = {"accuracy": accuracy_cursor, "risk": risk_cursor}
     texts = stop_texts(view)
     rows = "training rows" if training else "audited rows"
+    script = _source("page.js")
     parts = {
         "title": escape(plain(title, 120)),
         "version": escape(__version__),
         "css": _source("page.css"),
-        "js": _source("page.js"),
-        "js-hash": _hash(_source("page.js")),
+        "js": script,
+        # by which the content security policy knows the one script that may run
+        "js-hash": f"sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}",
         "data": json_script(script_data(view, texts, cursors)),
-        "lead": sections.lead(view, model, scores, rows, held_out),
-        "good": sections.goodness(view, model, rows),
+        "lead": sections.lead(audit, model, scores, rows, held_out),
+        "good": sections.goodness(audit, model),
         "held-out": sections.held_out_rows(resampling.held_out(model)),
         "stability": sections.stable(stability),
         "sampled": _sampled(view),
@@ -132,46 +127,37 @@ def render(
         "accuracy-chart": accuracy,
         "risk-chart": risk,
         "kind": _kind(view),
-        "last": str(len(view.stops.deltas) - 1),
-        "first": str(view.stops.first),
-        "fitted": "" if view.stops.fitted is None else str(view.stops.fitted),
-        "mark": f"{(view.stops.fitted or 0) / max(len(view.stops.deltas) - 1, 1):.4f}",
+        "last": str(len(view.deltas) - 1),
+        "first": str(view.first),
+        "fitted": "" if view.fitted is None else str(view.fitted),
+        "mark": f"{view.first / max(len(view.deltas) - 1, 1):.4f}",
         "rows": rows,
         "counted": "Rows are counted from 0. " if row_names is None else "",
         "wrong-already": f"{view.wrong_already:,}",
         "x-options": axis_options(view, view.chosen[0]),
         "y-options": axis_options(view, view.chosen[1]),
-        "unbounded": "" if np.isfinite(view.stops.risk).all() else UNBOUNDED,
-        "plain-risk": number(view.stops.risk[0]),
+        "unbounded": "" if np.isfinite(view.risk).all() else UNBOUNDED,
+        "plain-risk": number(view.risk[0]),
         "rows-first": sections.first_rows(view),
-        "breaking": sections.breaking(view),
-        "columns": sections.columns(view),
-        "cost": sections.cost(view, model),
+        "breaking": sections.breaking(audit),
+        "columns": sections.columns(audit),
+        "cost": sections.cost(audit, model),
         "drift": sections.drifted(audit.drift),
         "next": sections.advice(audit),
         "notes": _notes([*audit.notes, *notes]),
-        **{f"at-{key}": escape(value) for key, value in texts[view.stops.first].items()},
+        **{f"at-{key}": escape(value) for key, value in texts[view.first].items()},
     }
-    return _filled(_source("template.html"), parts)
+    # in one pass: what is put in stays as it is
+    return re.sub(r"\{\{([a-z-]+)\}\}", lambda mark: parts[mark[1]], _source("template.html"))
 
 
 def _source(file: str) -> str:
     return files(__package__).joinpath(file).read_text(encoding="utf-8")
 
 
-def _hash(script: str) -> str:
-    """Return the hash by which the content security policy knows the one script that may run."""
-    return "sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-
-
-def _filled(template: str, parts: dict[str, str]) -> str:
-    """Return the template with its marks replaced, in one pass: what is put in stays as it is."""
-    return re.sub(r"\{\{([a-z-]+)\}\}", lambda mark: parts[mark[1]], template)
-
-
 def _kind(view: View) -> str:
     """Return what the page has nothing to show of, for its style."""
-    lacks = {"no-refits": not view.has_refits, "no-fitted": view.stops.fitted is None}
+    lacks = {"no-refits": not view.has_refits, "no-fitted": view.fitted is None}
     return " ".join(name for name, is_missing in lacks.items() if is_missing)
 
 
