@@ -72,12 +72,8 @@ PROGRESS = 0.1
 LEAST_BEND = 1e-3
 #: An old Newton matrix is kept while a step shrinks the gradient by at least this factor.
 CONTRACTION = 0.5
-#: The factor expected of a matrix of other weights or of another point, until it is measured.
+#: The factor expected of a matrix of another point, until it is measured.
 LENT = 0.1
-#: The same where a new matrix takes no longer than the rest of a step.
-CHEAP_CONTRACTION = 0.1
-#: Operations n d^2 of a new matrix up to which that is so.
-CHEAP_UP_TO = 10_000_000
 #: Columns above which the Newton system is solved by conjugate gradients, without its matrix.
 DENSE_UP_TO = 2_000
 #: Operations of the Newton systems of a batch up to which they are solved on the host: launching
@@ -113,7 +109,7 @@ def is_every(index: Array, B: int) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Arrays of B problems, all with the problems along the last axis."""
+    """Arrays of B problems, all with the problems along the last axis; None for what is not kept."""
 
     def columns(self, index: Array) -> Self:
         """Return some of the problems, by their numbers."""
@@ -121,7 +117,8 @@ class Batch:
         if is_every(index, len(parts["b"])):
             return self
         fields = (parts[name] for name in self.__dataclass_fields__)
-        return type(self)(*(pick_columns(part, index) for part in fields))
+        some = (None if part is None else pick_columns(part, index) for part in fields)
+        return type(self)(*some)
 
     @classmethod
     def joined(cls, parts: list[Self], index: list[Array]) -> Self:
@@ -129,10 +126,12 @@ class Batch:
         if len(parts) == 1:
             return parts[0]
         order = np.argsort(np.concatenate(index))
-        columns = []
+        columns: list[Any] = []
         for name in cls.__dataclass_fields__:
             each = [getattr(part, name) for part in parts]
-            columns.append(pick_columns(namespace(each[0]).concat(each, axis=-1), order))
+            kept = all(part is not None for part in each)
+            joined = namespace(each[0]).concat(each, axis=-1) if kept else None
+            columns.append(pick_columns(joined, order) if kept else None)
         return cls(*columns)
 
     def replaced(self, index: Array, other: Self) -> Self:
@@ -290,7 +289,7 @@ def search(line: Line) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Minima(Batch):
-    """Minimisers of a batch: multipliers ``lam``, certified gaps and dual points (n, B)."""
+    """Minimisers of a batch: multipliers ``lam``, certified gaps and dual points (n, B) if any."""
 
     theta: Array
     b: Array
@@ -299,7 +298,7 @@ class Minima(Batch):
     mean_loss: Array
     gap: Array
     n_iter: Array
-    dual: Array
+    dual: Array | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -334,7 +333,10 @@ class WeightedRows:
 
 @dataclass(frozen=True, eq=False)
 class Zero(Batch):
-    """The best models at theta = 0, with their slopes and curvatures (n, B), and g = Z'(pi a)."""
+    """The best models at theta = 0, with their slopes and curvatures (n, B), and g = Z'(pi a).
+
+    ``gap`` is that of theta = 0 where it is optimal: then its slopes are the dual optimum.
+    """
 
     b: Array
     risk: Array
@@ -342,6 +344,7 @@ class Zero(Batch):
     curvature: Array
     g: Array
     mean_square: Array
+    gap: Array
 
     @classmethod
     def of(cls, data: WeightedRows) -> Zero:
@@ -354,42 +357,43 @@ class Zero(Batch):
         z = full((len(y), B), 0.0, y) + beside(b, y)
         value, slope, curvature = loss.evaluate(z, y[:, None])
         g = data.rows.adjoint(weights * slope)
-        return cls(b, data.mean(value), slope, curvature, g, data.mean(slope**2))
-
-    def minima(self, data: WeightedRows) -> Minima:
-        """Return them as minimisers: their slopes are the dual optimum."""
-        conjugate = data.loss.conjugate(self.slope, data.y[:, None])
+        risk, conjugate = data.mean(value), loss.conjugate(slope, y[:, None])
         # a row without weight may have any slope
-        lower = -data.mean(namespace(conjugate).where(data.weights > 0, conjugate, 0.0))
+        lower = -data.mean(namespace(conjugate).where(weights > 0, conjugate, 0.0))
         # rows that are no numbers prove nothing
-        proved = np.isfinite(lower) & np.isfinite(norms(self.g))
-        gap = np.where(proved, np.maximum(self.risk - lower, 0.0), np.inf)
-        theta, none = np.zeros_like(self.g), np.zeros_like(self.risk)
-        n_iter = np.ones(len(gap), dtype=int)
-        return Minima(theta, self.b, none, self.risk, self.risk, gap, n_iter, self.slope)
+        proved = np.isfinite(lower) & np.isfinite(norms(g))
+        gap = np.where(proved, np.maximum(risk - lower, 0.0), np.inf)
+        return cls(b, risk, slope, curvature, g, data.mean(slope**2), gap)
 
-    def unless(self, off: Array, data: WeightedRows, moved: Callable[[Array], Minima]) -> Minima:
+    def minima(self) -> Minima:
+        """Return them as minimisers."""
+        theta, none = np.zeros_like(self.g), np.zeros_like(self.risk)
+        n_iter = np.ones(len(self.gap), dtype=int)
+        return Minima(theta, self.b, none, self.risk, self.risk, self.gap, n_iter, self.slope)
+
+    def unless(self, off: Array, moved: Callable[[Array], Minima]) -> Minima:
         """Return them as minima, those of ``moved`` for the problems that are ``off`` zero."""
         some, settled = np.flatnonzero(off), np.flatnonzero(~off)
         if not len(settled):
             return moved(some)
-        constant = self.columns(settled).minima(data.columns(settled))
+        constant = self.columns(settled).minima()
         if not len(some):
             return constant
         return Minima.joined([moved(some), constant], [some, settled])
 
 
 class Start(NamedTuple):
-    """Where a descent starts: theta (d, B), b (B,), and slopes (n, B) where they are known."""
+    """Where a descent starts: theta (d, B), b (B,), and slopes (n, B) and lam where known."""
 
     theta: Array
     b: Array
     dual: Array | None = None
+    lam: Array | None = None
 
     def columns(self, index: Array) -> Start:
         """Return those of some problems."""
-        dual = None if self.dual is None else pick_columns(self.dual, index)
-        return Start(self.theta[:, index], self.b[index], dual)
+        parts = (None if part is None else pick_columns(part, index) for part in self)
+        return Start(*parts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -429,13 +433,10 @@ class NewtonSystem:
     """The Newton matrices of the problems of a batch, by their numbers, and how well they serve.
 
     A matrix is renewed where the last step with it shrank the gradient by too little. Each problem
-    is renewed by its own need, so that its steps do not depend on its company; folds of many rows
-    (``shared``) take the matrix of the first problem, that of all rows, while that one is not at
-    its end.
+    is renewed by its own need, so that its steps do not depend on its company.
     """
 
-    def __init__(self, B: int, shared: bool = False) -> None:
-        self.shared = shared
+    def __init__(self, B: int) -> None:
         self.matrices: Matrices | None = None
         # nan without a matrix, infinite before its first step
         self.residual = np.full(B, np.nan)
@@ -448,20 +449,12 @@ class NewtonSystem:
 
     def renew(self, risk: PenalisedRisk, x: Points, residual: Array) -> Matrices:
         """Return the matrices for steps from x, where the gradients have the size ``residual``."""
-        number, rows = risk.number, risk.data.rows
-        cheap = not self.shared and rows.n * rows.d**2 <= CHEAP_UP_TO
+        number = risk.number
         before = self.residual[number]
         shrunk = residual / np.maximum(before, TINY)
-        fresh = ~(shrunk <= (CHEAP_CONTRACTION if cheap else CONTRACTION))
         rate = np.where(np.isfinite(before), np.minimum(shrunk, 1.0), LENT)
-        new = np.flatnonzero(fresh)
-        if self.shared and number[0] == 0 and fresh[0]:
-            made = _matrices(risk.columns(new[:1]), x.columns(new[:1]))
-            B = len(self.residual)
-            H, h = rows.lent(numpy(made.H[0]), made.h[:, 0], B)
-            self.matrices = Matrices(beside(H, made.H), h, np.repeat(made.mass, B))
-            rate[new] = LENT
-        elif len(new):
+        new = np.flatnonzero(~(shrunk <= CONTRACTION))
+        if len(new):
             self._keep(number[new], _matrices(risk.columns(new), x.columns(new)))
             rate[new] = 0.0
         self.residual[number], self.rate[number] = residual, rate
@@ -614,7 +607,7 @@ def minimise(
         mean_loss = x.objective - some.rho * w
         return Minima(x.theta, x.b, lam, x.objective, mean_loss, end.gap, end.n_iter, x.slope)
 
-    return zero.unless(off, risk.data, moved)
+    return zero.unless(off, moved)
 
 
 def _first(risk: PenalisedRisk, zero: Zero, start: Start | None) -> Points:

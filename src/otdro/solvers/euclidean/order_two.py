@@ -479,7 +479,7 @@ def minimise(
         better = np.flatnonzero(again.objective < minima.objective[failed])
         return minima.replaced(failed[better], again.columns(better))
 
-    return zero.unless(off, objective.data, moved)
+    return zero.unless(off, moved)
 
 
 def _cold(objective: JointObjective, zero: Zero) -> JointPoint:
