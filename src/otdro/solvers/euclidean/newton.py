@@ -138,7 +138,7 @@ class Path:
         self.part = None if part is None else self.data.part(part)
         self.target = tols * np.array([constant_risk(one)[1] for one in problems])
         self.zero = Zero.of(self.data)
-        self.system = NewtonSystem(P)
+        self.system = NewtonSystem(P, shared=P > 1 and not isinstance(rows, FactoredRows))
         self.solved: list[list[Solution]] = [[] for _ in problems]
         self.deltas: list[float] = []
         self.last: list[Minima] = []

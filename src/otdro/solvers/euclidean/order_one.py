@@ -72,7 +72,7 @@ PROGRESS = 0.1
 LEAST_BEND = 1e-3
 #: An old Newton matrix is kept while a step shrinks the gradient by at least this factor.
 CONTRACTION = 0.5
-#: The factor expected of a matrix of another point, until it is measured.
+#: The factor expected of a matrix of other weights or of another point, until it is measured.
 LENT = 0.1
 #: Columns above which the Newton system is solved by conjugate gradients, without its matrix.
 DENSE_UP_TO = 2_000
@@ -433,10 +433,13 @@ class NewtonSystem:
     """The Newton matrices of the problems of a batch, by their numbers, and how well they serve.
 
     A matrix is renewed where the last step with it shrank the gradient by too little. Each problem
-    is renewed by its own need, so that its steps do not depend on its company.
+    is renewed by its own need, so that its steps do not depend on its company; folds of many rows
+    (``shared``) take the matrix of the first problem, that of all rows, while that one is not at
+    its end.
     """
 
-    def __init__(self, B: int) -> None:
+    def __init__(self, B: int, shared: bool = False) -> None:
+        self.shared = shared
         self.matrices: Matrices | None = None
         # nan without a matrix, infinite before its first step
         self.residual = np.full(B, np.nan)
@@ -454,7 +457,12 @@ class NewtonSystem:
         shrunk = residual / np.maximum(before, TINY)
         rate = np.where(np.isfinite(before), np.minimum(shrunk, 1.0), LENT)
         new = np.flatnonzero(~(shrunk <= CONTRACTION))
-        if len(new):
+        if self.shared and len(new) and number[new[0]] == 0:
+            made, B = _matrices(risk.columns(new[:1]), x.columns(new[:1])), len(self.residual)
+            H = beside(np.repeat(numpy(made.H), B, axis=0), made.H)
+            self.matrices = Matrices(H, np.repeat(made.h, B, axis=1), np.repeat(made.mass, B))
+            rate[new] = LENT
+        elif len(new):
             self._keep(number[new], _matrices(risk.columns(new), x.columns(new)))
             rate[new] = 0.0
         self.residual[number], self.rate[number] = residual, rate
