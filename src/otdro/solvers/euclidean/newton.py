@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,6 @@ from ...arrays import full, namespace, pick
 from ...costs.mahalanobis import StructuredFactor
 from ...design import Design, mean
 from ...duality import DualRows, Round
-from ...losses import Loss
 from ...problem import Problem, Solution
 from ...progress import logger
 from ..base import Method, Starts, ahead, constant_risk, each_alone, same_factor, verdict
@@ -132,7 +132,8 @@ class Path:
         first, P = problems[0], len(problems)
         # the weights of a problem are next to each other
         weights = namespace(first.weights).stack([one.weights for one in problems]).T
-        part = subsample(first.y, weights, first.loss, first.X.shape[1]) if P == 1 else None
+        labels = (-1, 1) if first.loss.task == "classification" else ()
+        part = subsample(first.y, weights, labels, first.X.shape[1]) if P == 1 else None
         self.at, rows = _coordinates(problems, part)
         self.data = WeightedRows(rows, first.y, weights, first.loss, first.fit_intercept)
         self.part = None if part is None else self.data.part(part)
@@ -160,9 +161,15 @@ class Path:
         )
         for p in range(P):
             own = minima.columns(np.flatnonzero(owner == p))
-            # what has an entry per row is not kept of folds of many rows
-            dual = P == 1 or is_small(self.problems[0])
-            self.solved[p] += _solutions(self.at[p], own, float(self.target[p]), dual)
+            if P > 1 and not is_small(self.problems[0]):
+                # what has an entry per row is not kept of folds of many rows
+                own = replace(own, dual=None)
+            coefs = self.at[p].coef(own.theta)
+            intercepts = self.at[p].uncentred(own.b, coefs).tolist()
+            self.solved[p] += [
+                as_solution(own, j, coefs[:, j], intercepts[j], float(self.target[p]))
+                for j in range(m)
+            ]
         self.last = [*self.last[-1:], minima]
         if P > 1:
             logger.info("delta %.3g with its folds: gap %.2g", deltas[-1], minima.gap[m - 1])
@@ -231,43 +238,35 @@ def _duals(starts: Starts, y: Array) -> Array:
     return stacked
 
 
-def _solutions(at: Coordinates, minima: Minima, target: float, dual: bool) -> list[Solution]:
-    """Return minima on the rows as given, certified where a gap is on target."""
-    coefs = at.coef(minima.theta)
-    intercepts = np.asarray(at.uncentred(minima.b, coefs), dtype=float)
-    solutions = []
-    for j in range(len(minima.gap)):
-        gap, n_iter = float(minima.gap[j]), int(minima.n_iter[j])
-        solution = Solution(
-            coef=np.ascontiguousarray(coefs[:, j]),
-            intercept=float(intercepts[j]),
-            multiplier=float(minima.lam[j]),
-            objective=float(minima.objective[j]),
-            gap=gap,
-            n_iter=n_iter,
-            converged=gap <= target,
-            message=verdict(gap, target, n_iter),
-            dual=minima.dual[:, j] if dual else None,
-            mean_loss=float(minima.mean_loss[j]),
-        )
-        solutions.append(solution)
-    return solutions
+def as_solution(minima: Minima, j: int, coef: Array, intercept: float, target: float) -> Solution:
+    """Return minimum j with its coefficients on the rows as given, certified if on target."""
+    gap, n_iter = float(minima.gap[j]), int(minima.n_iter[j])
+    return Solution(
+        coef=np.ascontiguousarray(coef),
+        intercept=intercept,
+        multiplier=float(minima.lam[j]),
+        objective=float(minima.objective[j]),
+        gap=gap,
+        n_iter=n_iter,
+        converged=gap <= target,
+        message=verdict(gap, target, n_iter),
+        dual=None if minima.dual is None else minima.dual[:, j],
+        mean_loss=float(minima.mean_loss[j]),
+    )
 
 
-def subsample(y: Array, weights: Array, loss: Loss, d: int) -> slice | None:
+def subsample(y: Array, weights: Array, labels: Sequence[int], d: int) -> slice | None:
     """Return evenly spaced rows of a large problem on which to look for a starting point.
 
-    None where the rows are few, or the part lacks a label.
+    None where the rows are few, or the part lacks one of the ``labels``.
     """
     n = len(y)
     part = max(min(SUBSAMPLE, n // 10), PER_COLUMN * d)
     if n < SUBSAMPLE_FROM or part > n / 3:
         return None
     rows = slice(0, n, n // part)
-    labels, counted = y[rows], weights[rows] > 0
-    if loss.task == "classification" and not all(
-        bool((counted & (labels == k)[:, None]).any()) for k in (-1, 1)
-    ):
+    some, counted = y[rows], weights[rows] > 0
+    if not all(bool((counted & (some == k)[:, None]).any()) for k in labels):
         return None
     return rows
 

@@ -20,7 +20,7 @@ no Newton matrix, so steps may use the matrix of another point, of other weights
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
@@ -71,7 +71,7 @@ PROGRESS = 0.1
 #: Of the first move along the gradient: the least curvature, relative to the slope.
 LEAST_BEND = 1e-3
 #: An old Newton matrix is kept while a step shrinks the gradient by at least this factor.
-CONTRACTION = 0.5
+CONTRACTION = 0.1
 #: The factor expected of a matrix of other weights or of another point, until it is measured.
 LENT = 0.1
 #: Columns above which the Newton system is solved by conjugate gradients, without its matrix.
@@ -109,16 +109,27 @@ def is_every(index: Array, B: int) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Arrays of B problems, all with the problems along the last axis; None for what is not kept."""
+    """Arrays of B problems, all with the problems along one ``axis``; None for what is not kept."""
+
+    axis: ClassVar[int] = -1
+
+    @property
+    def count(self) -> int:
+        """The number of problems."""
+        return int(getattr(self, fields(self)[0].name).shape[self.axis])
+
+    @classmethod
+    def _some(cls, part: Any, index: Array) -> Any:
+        """Return an array of some of the problems."""
+        if part is None:
+            return None
+        return pick_columns(part, index) if cls.axis == -1 else pick(part, index)
 
     def columns(self, index: Array) -> Self:
         """Return some of the problems, by their numbers."""
-        parts = vars(self)
-        if is_every(index, len(parts["b"])):
+        if is_every(index, self.count):
             return self
-        fields = (parts[name] for name in self.__dataclass_fields__)
-        some = (None if part is None else pick_columns(part, index) for part in fields)
-        return type(self)(*some)
+        return type(self)(*(self._some(getattr(self, f.name), index) for f in fields(self)))
 
     @classmethod
     def joined(cls, parts: list[Self], index: list[Array]) -> Self:
@@ -127,18 +138,18 @@ class Batch:
             return parts[0]
         order = np.argsort(np.concatenate(index))
         columns: list[Any] = []
-        for name in cls.__dataclass_fields__:
-            each = [getattr(part, name) for part in parts]
+        for field in fields(cls):
+            each = [getattr(part, field.name) for part in parts]
             kept = all(part is not None for part in each)
-            joined = namespace(each[0]).concat(each, axis=-1) if kept else None
-            columns.append(pick_columns(joined, order) if kept else None)
+            joined = namespace(each[0]).concat(each, axis=cls.axis) if kept else None
+            columns.append(cls._some(joined, order))
         return cls(*columns)
 
     def replaced(self, index: Array, other: Self) -> Self:
         """Return the problems with those at ``index`` replaced."""
         if not len(index):
             return self
-        rest = np.delete(np.arange(len(vars(self)["b"])), index)
+        rest = np.delete(np.arange(self.count), index)
         parts = [(self.columns(rest), rest), (other, index)]
         some = [(part, number) for part, number in parts if len(number)]
         return self.joined([part for part, _ in some], [number for _, number in some])
@@ -178,8 +189,8 @@ class Objective(Protocol):
     def line(self, x: Any, floor: Array) -> Line:
         """Return the line of the next steps; ``floor`` is the least bend of an inner problem."""
 
-    def lower_bound(self, x: Any) -> Array:
-        """Return the bound (B,) that the slopes at x prove."""
+    def lower_bound(self, x: Any, line: Any) -> Array:
+        """Return the bound (B,) that the slopes at x prove, or those along the line to it."""
 
     def columns(self, index: Array) -> Objective:
         """Return that of some problems."""
@@ -248,7 +259,7 @@ def descend(objective: Objective, x: Any, target: Array, max_iter: int) -> Desce
         fall, last = line.x.objective - new.objective, n_iter == max_iter
         wants = progress.wants_bound(line.x.objective, fall, line.descent, objective.rate) | last
         if wants.any():
-            bound = np.maximum(progress.lower, objective.lower_bound(new))
+            bound = np.maximum(progress.lower, objective.lower_bound(new, line))
             # a problem must not depend on its company
             progress.lower = np.where(wants, bound, progress.lower)
         over = progress.over(new.objective, fall, line.descent, objective.kinks) | last
@@ -392,7 +403,7 @@ class Start(NamedTuple):
 
     def columns(self, index: Array) -> Start:
         """Return those of some problems."""
-        parts = (None if part is None else pick_columns(part, index) for part in self)
+        parts: Any = (None if part is None else pick_columns(part, index) for part in self)
         return Start(*parts)
 
 
@@ -540,14 +551,26 @@ class PenalisedRisk:
         F = self.data.mean(value) + self.rho * norms(theta)
         return Points(theta, b, z, value, slope, curvature, F)
 
+    @property
+    def loss(self) -> Loss:
+        """The loss of all problems."""
+        return self.data.loss
+
+    def along_gradient(self, zero: Zero) -> Points:
+        """Return the minimisers of the quadratic models along -g from theta = 0."""
+        steepness, data = norms(zero.g), self.data
+        u = -zero.g / steepness
+        z = data.rows.scores(u)
+        # the rows are centred on a mean that need not be that of these weights
+        shift = data.mean(z) if data.fit_intercept else 0.0 * steepness
+        spread = z - factor_of(shift, z)
+        bend = data.mean(zero.curvature * spread**2)
+        length = length_along_gradient(steepness, self.rho, bend, data.mean(spread**2) ** 0.5)
+        b = zero.b - length * shift
+        return self.at(length * u, b, factor_of(length, z) * z + factor_of(b, z))
+
     def line(self, x: Points, floor: Array) -> RiskLine:
-        """Return the lines of the Newton steps, with the intercept eliminated,
-
-        (H - hh'/m + (rho/w)(I - uu')) step = -(g + rho u) + h s/m,  db = -(s + h'step)/m,
-
-        g = Z'(pi a), s = sum pi a and u = theta/w at x, H, h and m at the curvatures of when the
-        matrix was renewed.
-        """
+        """Return the lines of Newton steps, at the curvatures of when the matrix was renewed."""
         u, s = x.theta / x.w, self.data.mean(x.slope) * self.data.fit_intercept
         if self.data.rows.d > DENSE_UP_TO:
             step, db, dz = _by_products(self, x, s)
@@ -556,15 +579,12 @@ class PenalisedRisk:
             return RiskLine(self, x, step, db, dz, descent)
         g = self.data.rows.adjoint(self.data.weights * x.slope)
         matrices = self.system.renew(self, x, norms(g + self.rho * u))
-        H, h, m = matrices.H, matrices.h, matrices.mass
-        rhs = h * (s / m) - g - self.rho * u
-        step = numpy(solve_stiffened(H, *(beside(part, H) for part in (self.rho / x.w, u, rhs))))
-        db = -(s + dots(h, step)) / m * self.data.fit_intercept
+        step, db = newton_step(matrices, g, s, u, self.rho, x.w)
         dz = self.data.rows.scores(step) + factor_of(db, self.data.y)
         descent = dots(g, step) + s * db + self.rho * dots(u, step)
         return RiskLine(self, x, step, db, dz, descent)
 
-    def lower_bound(self, x: Points) -> Array:
+    def lower_bound(self, x: Points, line: RiskLine) -> Array:
         """Return a bound (B,) below F of every model, from the slopes at x.
 
         They are shifted by a multiple of D until they sum to zero, then moved along D z'theta to
@@ -597,10 +617,28 @@ class PenalisedRisk:
         return np.maximum(np.where(proves, value, 0.0), 0.0)
 
 
+def newton_step(
+    matrices: Matrices, g: Array, s: Array, u: Array, rho: Array, w: Array
+) -> tuple[Array, Array]:
+    """Return the Newton steps of theta and b, with the intercept eliminated,
+
+    (H - hh'/m + (rho/w)(I - uu')) step = -(g + rho u) + h s/m,  db = -(s + h'step)/m,
+
+    g = Z'(pi a), s = sum pi a and u = theta/w; without an intercept s and h are 0.
+    """
+    H, h, m = matrices.H, matrices.h, matrices.mass
+    rhs = h * (s / m) - g - rho * u
+    step = numpy(solve_stiffened(H, *(beside(part, H) for part in (rho / w, u, rhs))))
+    return step, -(s + dots(h, step)) / m
+
+
 def minimise(
-    risk: PenalisedRisk, zero: Zero, target: Array, max_iter: int, start: Start | None = None
+    risk: Any, zero: Zero, target: Array, max_iter: int, start: Start | None = None
 ) -> Minima:
-    """Minimise each problem of the batch until its gap is at most ``target`` (B,)."""
+    """Minimise each problem of the batch until its gap is at most ``target`` (B,).
+
+    A risk is that of rows in memory, or of rows in chunks (``solvers/streamed``).
+    """
     # at the threshold of the penalty rho = delta Lip the slopes themselves are the dual optimum
     least = threshold(norms(zero.g), zero.mean_square, 1.0, order=1)
     off = ~(least <= risk.rho * (1 + AT_THRESHOLD))
@@ -609,7 +647,7 @@ def minimise(
         some, near = risk.columns(index), None if start is None else start.columns(index)
         first = _first(some, zero.columns(index), near)
         end = descend(some, first, target[index], max_iter)
-        x, w, lipschitz = end.point, end.point.w, risk.data.loss.lipschitz
+        x, w, lipschitz = end.point, end.point.w, risk.loss.lipschitz
         # Lip may be infinite where delta = 0
         lam = np.array([lipschitz * each if each > 0 else 0.0 for each in w.tolist()])
         mean_loss = x.objective - some.rho * w
@@ -618,33 +656,18 @@ def minimise(
     return zero.unless(off, moved)
 
 
-def _first(risk: PenalisedRisk, zero: Zero, start: Start | None) -> Points:
+def _first(risk: Any, zero: Zero, start: Start | None) -> Any:
     """Return the start, or where it is no better than zero the best along -g, as a model goes.
 
     From F(start) < F(0) no descent ends in theta = 0, where F has no derivative.
     """
     if start is None:
-        return risk.at(*_along_gradient(risk, zero))
+        return risk.along_gradient(zero)
     warm = risk.at(start.theta, start.b)
     cold = np.flatnonzero(~(start.theta.any(axis=0) & (warm.objective < zero.risk)))
     if not len(cold):
         return warm
-    some = risk.columns(cold)
-    return warm.replaced(cold, some.at(*_along_gradient(some, zero.columns(cold))))
-
-
-def _along_gradient(risk: PenalisedRisk, zero: Zero) -> tuple[Array, Array, Array]:
-    """Return theta, b and the scores of the minimiser of the quadratic model along -g."""
-    steepness = norms(zero.g)
-    u = -zero.g / steepness
-    z = risk.data.rows.scores(u)
-    # the rows are centred on a mean that need not be that of these weights
-    shift = risk.data.mean(z) if risk.data.fit_intercept else 0.0 * steepness
-    spread = z - factor_of(shift, z)
-    bend = risk.data.mean(zero.curvature * spread**2)
-    length = length_along_gradient(steepness, risk.rho, bend, risk.data.mean(spread**2) ** 0.5)
-    b = zero.b - length * shift
-    return length * u, b, factor_of(length, z) * z + factor_of(b, z)
+    return warm.replaced(cold, risk.columns(cold).along_gradient(zero.columns(cold)))
 
 
 def length_along_gradient(steepness: Any, rho: Any, bend: Any, spread: Any) -> Any:

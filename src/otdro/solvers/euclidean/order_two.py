@@ -8,8 +8,7 @@ A row has one stationary s while 2 lam/w^2 is at least the smoothness of the los
 and shares its mass between them (``duality.ties``). The gap comes from the slopes of the moved
 rows (``duality.lower_bound``).
 
-``JointObjective`` evaluates rows in memory, ``solvers/streamed/order_two.py`` rows in chunks. Both
-use the same step (``newton_step``), the same curve (``Curve``) and the same rules (``Progress``).
+``JointObjective`` evaluates rows in memory, ``solvers/streamed/order_two.py`` rows in chunks.
 """
 
 from __future__ import annotations
@@ -50,6 +49,7 @@ from .order_one import SHARP as SHARP
 from .order_one import STILL as STILL
 from .order_one import (
     Batch,
+    Descent,
     Minima,
     NewtonSystem,
     PenalisedRisk,
@@ -216,10 +216,6 @@ class Curve:
         lam = self.product(theta, theta) / (self.level + length * self.drift)
         return theta, self.x.b + length * self.db, lam
 
-    def low_enough(self, objective: Array, length: Array) -> Array:
-        """Whether values after a share of the moves are lower by a part of what it promises."""
-        return order_one.low_enough(self.x.objective, objective, length, self.descent)
-
 
 @dataclass(frozen=True, eq=False)
 class JointObjective:
@@ -237,10 +233,15 @@ class JointObjective:
         return replace(self, rows=self.rows.columns(index))
 
     @property
-    def data(self) -> WeightedRows:
-        """The rows with their weights."""
-        rows = self.rows
-        return WeightedRows(rows.design, rows.y, rows.weights, self.loss, rows.fit_intercept)
+    def delta(self) -> Array:
+        """The radii."""
+        return self.rows.delta
+
+    def penalised(self, rho: Array) -> PenalisedRisk:
+        """Return the objectives of order 1 with penalties rho."""
+        rows, B = self.rows, len(rho)
+        data = WeightedRows(rows.design, rows.y, rows.weights, self.loss, rows.fit_intercept)
+        return PenalisedRisk(data, rho, NewtonSystem(B), np.arange(B))
 
     @cached_property
     def _targets(self) -> Array:
@@ -318,6 +319,11 @@ class JointObjective:
         return StepModel(gradient, hessian, ties)
 
     @property
+    def product(self) -> Any:
+        """The inner product whose root is the dual norm."""
+        return self.rows.dual_norm.product
+
+    @property
     def rate(self) -> Array:
         """Steps are exact."""
         return np.zeros_like(self.rows.delta)
@@ -335,6 +341,25 @@ class JointObjective:
         d = len(x.theta)
         dz = self.rows.design.scores(move[:, :d].T) + beside(move[:, d], x.z)
         return JointLine(self, x, move, descent, dz)
+
+    def along(self, line: JointLine, length: Array) -> JointPoint:
+        """Return the points after a share (B,) of moves; ``line.change`` is that of the scores."""
+        x = line.x
+        z = x.z + beside(length, x.z) * line.change
+        return self.at(*line.curve.at(length), z, x)
+
+    def minima(self, end: Descent, target: Array) -> Minima:
+        """Return the ends of descents, with lam alone minimised where the target is fine."""
+        last: JointPoint = end.point
+        fine = np.flatnonzero(target < ROUGH_FIT * last.objective)
+        if len(fine):
+            last = last.replaced(fine, self.columns(fine).settled(last.columns(fine)))
+        gap = np.maximum(end.gap - (end.point.objective - last.objective), 0.0)
+        # the mean slope of each row over its branches
+        dual = (last.shares * last.slope).sum(axis=0)
+        mean_loss = column_sums(self.rows.weights, self.loss.value(last.z, self._targets))
+        parts = (last.theta, last.b, last.lam, last.objective, mean_loss, gap, end.n_iter, dual)
+        return Minima(*parts)
 
     def branch_differences(self, x: JointPoint, tied: Padded) -> tuple[Array, Array]:
         """Return pi (psi_1 - psi_2) of the ``tied`` rows of every problem, and its gradients.
@@ -360,7 +385,7 @@ class JointObjective:
         mass = weights * tied.held
         return np.where(tied.held, difference, -1.0), mass[..., None] * apart
 
-    def lower_bound(self, x: JointPoint) -> Array:
+    def lower_bound(self, x: JointPoint, line: JointLine) -> Array:
         """Return a bound below the risk of every model, from the slopes at x."""
         atoms = Atoms(self.rows.weights * x.shares, x.slope, x.curvature)
         return lower_bound(self.rows, self.loss, atoms, x.z - beside(x.b, x.z) + x.shift)
@@ -424,28 +449,28 @@ class JointObjective:
 
 @dataclass(frozen=True, eq=False)
 class JointLine:
-    """The points of some problems along moves (B, d + 2), which add dz to the scores."""
+    """The points of some problems along moves (B, d + 2); ``change`` is what the objective knows
+    of the rows along them."""
 
-    objective: JointObjective
-    x: JointPoint
+    objective: Any
+    x: Any
     move: Array
     descent: Array
-    dz: Array
+    change: Array
 
     @cached_property
     def curve(self) -> Curve:
         """The places along the moves."""
-        return Curve(self.x, self.move, self.descent, self.objective.rows.dual_norm.product)
+        return Curve(self.x, self.move, self.descent, self.objective.product)
 
     @property
     def longest(self) -> Array:
         """The share of a move that may be tried."""
         return self.curve.longest
 
-    def at(self, length: Array) -> JointPoint:
+    def at(self, length: Array) -> Any:
         """Return the points after a share (B,) of the moves."""
-        z = self.x.z + beside(length, self.x.z) * self.dz
-        return self.objective.at(*self.curve.at(length), z, self.x)
+        return self.objective.along(self, length)
 
     def columns(self, index: Array) -> JointLine:
         """Return the lines of some problems."""
@@ -454,16 +479,19 @@ class JointLine:
             self.x.columns(index),
             self.move[index],
             self.descent[index],
-            pick_columns(self.dz, index),
+            pick_columns(self.change, index),
         )
 
 
 def minimise(
-    objective: JointObjective, zero: Zero, target: Array, max_iter: int, start: Start | None = None
+    objective: Any, zero: Zero, target: Array, max_iter: int, start: Start | None = None
 ) -> Minima:
-    """Minimise each problem until its gap is at most ``target`` (B,), from ``start`` if given."""
-    rows, loss = objective.rows, objective.loss
-    off = rows.delta < threshold(norms(zero.g), zero.mean_square, loss.lipschitz, order=2)
+    """Minimise each problem until its gap is at most ``target`` (B,), from ``start`` if given.
+
+    An objective is that of rows in memory, or of rows in chunks (``solvers/streamed``).
+    """
+    lipschitz = objective.loss.lipschitz
+    off = objective.delta < threshold(norms(zero.g), zero.mean_square, lipschitz, order=2)
 
     def moved(index: Array) -> Minima:
         some, flat, goal = objective.columns(index), zero.columns(index), target[index]
@@ -482,45 +510,32 @@ def minimise(
     return zero.unless(off, moved)
 
 
-def _cold(objective: JointObjective, zero: Zero) -> JointPoint:
+def _cold(objective: Any, zero: Zero) -> Any:
     """Return the minimisers of mean l + sqrt(delta) rms(l') w with rms(l') as at theta = 0."""
-    rows, B = objective.rows, len(zero.b)
-    steep = norms(zero.g)
-    rho = np.minimum(np.sqrt(rows.delta * zero.mean_square), BELOW_THRESHOLD * steep)
-    risk = PenalisedRisk(objective.data, rho, NewtonSystem(B), np.arange(B))
+    root = np.sqrt(objective.delta * zero.mean_square)
+    risk = objective.penalised(np.minimum(root, BELOW_THRESHOLD * norms(zero.g)))
     near = order_one.minimise(risk, zero, ROUGH_TOL * zero.risk, ROUGH_STEPS)
     return objective.start(near.theta, near.b)
 
 
-def _warm(objective: JointObjective, zero: Zero, start: Start) -> JointPoint:
+def _warm(objective: Any, zero: Zero, start: Start) -> Any:
     """Return the starts, or where one is at theta = 0 the cold ones."""
     warm = np.flatnonzero(start.theta.any(axis=0))
     # at theta = 0 nothing moves a score: there is no multiplier to start from
     if len(warm) == len(start.b):
-        x = objective.start(start.theta, start.b)
+        x = objective.start(start.theta, start.b, start.lam)
     else:
         x = _cold(objective, zero)
         if len(warm):
-            near = objective.columns(warm).start(start.theta[:, warm], start.b[warm])
-            x = x.replaced(warm, near)
+            near = start.columns(warm)
+            x = x.replaced(warm, objective.columns(warm).start(near.theta, near.b, near.lam))
     return x if start.dual is None else x.with_duals(start.dual)
 
 
-def descend(objective: JointObjective, x: JointPoint, target: Array, max_iter: int) -> Minima:
+def descend(objective: Any, x: Any, target: Array, max_iter: int) -> Minima:
     """Minimise from x until each problem's gap is at most its ``target`` (B,)."""
-    end = order_one.descend(objective, x, target, max_iter)
-    last: JointPoint = end.point
-    fine = np.flatnonzero(target < ROUGH_FIT * last.objective)
-    if len(fine):
-        last = last.replaced(fine, objective.columns(fine).settled(last.columns(fine)))
-    gap = np.maximum(end.gap - (end.point.objective - last.objective), 0.0)
-    # the mean slope of each row over its branches
-    dual = (last.shares * last.slope).sum(axis=0)
-    mean_loss = column_sums(
-        objective.rows.weights, objective.loss.value(last.z, objective._targets)
-    )
-    parts = (last.theta, last.b, last.lam, last.objective, mean_loss, gap, end.n_iter, dual)
-    return Minima(*parts)
+    minima: Minima = objective.minima(order_one.descend(objective, x, target, max_iter), target)
+    return minima
 
 
 def _each_row(v: Array, z: Array) -> Array:

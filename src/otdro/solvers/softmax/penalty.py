@@ -63,6 +63,11 @@ class PairMove(NamedTuple):
     rise: Any
     multipliers: Array | None = None
 
+    def columns(self, index: Array) -> PairMove:
+        """Return those of some problems."""
+        parts: Any = (None if part is None else part[index] for part in self)
+        return PairMove(*parts)
+
 
 @dataclass(frozen=True, eq=False)
 class Quadratic:
