@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, Protocol, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -155,47 +155,6 @@ class Batch:
         return self.joined([part for part, _ in some], [number for _, number in some])
 
 
-class Line(Protocol):
-    """The points along steps."""
-
-    @property
-    def x(self) -> Any:
-        """Where the steps begin."""
-
-    @property
-    def descent(self) -> Array:
-        """The slope (B,) of F along the steps."""
-
-    @property
-    def longest(self) -> Array:
-        """The share (B,) of the steps that is tried first."""
-
-    def at(self, length: Array) -> Any:
-        """Return the points after a share (B,) of the steps."""
-
-    def columns(self, index: Array) -> Line:
-        """Return the lines of some problems."""
-
-
-class Objective(Protocol):
-    """An objective: the line of the next step, and a bound below the value of every model."""
-
-    kinks: ClassVar[bool]
-
-    @property
-    def rate(self) -> Array:
-        """The share of the gradient that a step is expected to leave, 0 of an exact Newton step."""
-
-    def line(self, x: Any, floor: Array) -> Line:
-        """Return the line of the next steps; ``floor`` is the least bend of an inner problem."""
-
-    def lower_bound(self, x: Any, line: Any) -> Array:
-        """Return the bound (B,) that the slopes at x prove, or those along the line to it."""
-
-    def columns(self, index: Array) -> Objective:
-        """Return that of some problems."""
-
-
 @dataclass(eq=False)
 class Progress:
     """How B descents go: the bounds so far, steps without a decrease, the bend of the next step."""
@@ -247,8 +206,16 @@ class Descent(NamedTuple):
     n_iter: Array
 
 
-def descend(objective: Objective, x: Any, target: Array, max_iter: int) -> Descent:
-    """Minimise from x until each problem's gap is at most its ``target`` (B,)."""
+def descend(objective: Any, x: Any, target: Array, max_iter: int) -> Descent:
+    """Minimise from x until each problem's gap is at most its ``target`` (B,).
+
+    ``objective.line(x, floor)`` is the line of the next steps, ``floor`` the least bend of an inner
+    problem. A line has ``x``, where the steps begin, the slope ``descent`` (B,) of F along them,
+    the ``longest`` share (B,) of them that is tried first, and ``at(length)``, the points after a
+    share. ``objective.lower_bound(x, line)`` is the bound (B,) that the slopes at x prove, or those
+    along the line to it; ``rate`` the share of the gradient that a step is expected to leave, 0 of
+    an exact Newton step; ``kinks`` says whether F has kinks. Points are batches.
+    """
     gap, steps = np.zeros(len(target)), np.ones(len(target), dtype=int)
     active, progress = np.arange(len(target)), Progress.begun(target)
     ended: list[Any] = []
@@ -283,7 +250,7 @@ def low_enough(F: Array, new: Array, length: Array, descent: Array) -> Array:
     return low
 
 
-def search(line: Line) -> Any:
+def search(line: Any) -> Any:
     """Return the points after the longest of the steps 1, 1/2, 1/4, ... that descends, or x."""
     F, longest, descent, share = line.x.objective, line.longest, line.descent, 1.0
     new = line.at(longest)

@@ -34,13 +34,11 @@ from ...duality import (
     Atoms,
     DualRows,
     RowDerivatives,
-    best_multipliers,
     first_multipliers,
     lower_bound,
     move_derivatives,
     threshold,
 )
-from ...duality.chain import TINY
 from ...duality.ties import Padded, TieModels, shares_of, solve_each, times
 from ...losses import Loss
 from ...losses.base import Inner
@@ -63,14 +61,8 @@ from .order_one import Progress as Progress
 
 Array = NDArray[Any]
 
-#: The relative precision to which a search minimises lam alone at the end.
-FINE = 1e-13
-#: Newton steps in lam alone before that search.
-LAM_STEPS = 3
-#: After a step in lam below this, relative to lam, the next one is rounding: it is quadratic.
-LAST = 1e-6
-#: The least bend of the inner problem in a step in lam alone, relative to lam.
-FLAT = 1e-13
+#: Newton steps in lam alone at the end.
+LAM_STEPS = 2
 #: The share of the budget that a first guess of lam is taken to spend at least.
 LEAST_SPENT = 1e-6
 #: The share of the way to w^2/lam = 0 that a step may go.
@@ -391,60 +383,18 @@ class JointObjective:
         return lower_bound(self.rows, self.loss, atoms, x.z - beside(x.b, x.z) + x.shift)
 
     def settled(self, x: JointPoint) -> JointPoint:
-        """Return the points with lam alone minimised to rounding, where that is lower.
-
-        A few steps of Newton's method that knows the kinks do that, else a search.
-        """
+        """Return the points after Newton steps in lam alone, where these are lower."""
         new = x
         for _ in range(LAM_STEPS):
-            step = self._multiplier_step(new)
-            far = ~(np.abs(step) <= LAST * new.lam)
-            new = self.at(x.theta, x.b, new.lam + step, x.z, replace(x, shift=new.shift))
-            if not far.any():
-                break
-        rest = np.flatnonzero(far)
-        if len(rest):
-            part, old = self.columns(rest).rows, x.columns(rest)
-            sample = (old.z, part.y, part.weights, self.loss, old.w, part.delta)
-            lam = np.asarray(best_multipliers(*sample, old.lam, FINE).lam)
-            searched = self.columns(rest).at(old.theta, old.b, lam, old.z, old)
-            new = new.replaced(rest, searched)
+            w, lam = beside(new.w, new.z), beside(new.lam, new.z)
+            spent = self.rows.weights * new.on_higher((new.shift / w) ** 2)
+            # t = s/w moves by -2t/bend, bend = 2 lam - w^2 l''
+            bend = 2 * lam - w**2 * new.on_higher(new.curvature)
+            rise = numpy((4 * spent / namespace(bend).maximum(bend, SHARP * lam)).sum(axis=0))
+            step = (numpy(spent.sum(axis=0)) - self.delta) / rise
+            new = self.at(x.theta, x.b, new.lam + np.clip(step, -new.lam / 2, new.lam), x.z, new)
         lower = np.flatnonzero(new.objective <= x.objective)
         return x.replaced(lower, new.columns(lower))
-
-    def _multiplier_step(self, x: JointPoint) -> Array:
-        """Return the steps in lam alone to where the slope of F, at a kink its jump, meets zero.
-
-        The slope starts from g with all rows on the branch of the larger move, rises at the rate
-        H, and jumps by pi (t_1^2 - t_2^2) at the kinks h_1 <= h_2 <= ... of tied rows: after j of
-        them its root is r_j = -(g + jumps)/H, and the one of all is min_j max(r_j, h_j).
-        """
-        w, lam = beside(x.w, x.z), beside(x.lam, x.z)
-        square = (x.shift / w) ** 2
-        spent = self.rows.weights * x.on_higher(square)
-        # t = s/w moves by -2t/bend, bend = 2 lam - w^2 l''
-        bend = 2 * lam - w**2 * x.on_higher(x.curvature)
-        H = numpy((4 * spent / namespace(bend).maximum(bend, FLAT * lam)).sum(axis=0))
-        slope = self.rows.delta - numpy(spent.sum(axis=0))
-        root = -slope / H
-        if x.two.any():
-            kink, jump = self._kinks(x, square)
-            slope = slope - (jump * (kink < 0)).sum(axis=0)
-            roots = -(slope + np.cumsum(jump, axis=0)) / H
-            first = -(slope / H)
-            root = np.minimum(first, np.maximum(roots, kink).min(axis=0))
-        return np.clip(root, -x.lam / 2, x.lam)
-
-    def _kinks(self, x: JointPoint, square: Array) -> tuple[Array, Array]:
-        """Return the changes (R, B) of lam at which rows change branch, in order, and the jumps."""
-        places = Padded.of(numpy(x.two).T)
-        at = (places.index, np.arange(len(x.b))[:, None])
-        value, t2 = entries(x.value, *at), entries(square, *at)
-        apart = np.maximum(t2[0] - t2[1], TINY)
-        kink = np.where(places.held, (value[0] - value[1]) / apart, np.inf)
-        jump = np.where(places.held, entries(self.rows.weights, *at) * apart, 0.0)
-        order = np.argsort(kink, axis=1)
-        return np.take_along_axis(kink, order, 1).T, np.take_along_axis(jump, order, 1).T
 
 
 @dataclass(frozen=True, eq=False)
