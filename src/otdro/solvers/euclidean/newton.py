@@ -51,6 +51,8 @@ class SmoothMethod(Method):
     geometries = frozenset({"euclidean"})
     on_device = True
     certifies = "the excess over the least worst-case risk"
+    #: Whether lam is minimised together with the model, as order 2 needs.
+    joint = False
 
     def lacks(self, problem: Problem) -> str | None:
         """Refuse losses with kinks or pieces."""
@@ -105,7 +107,15 @@ class SmoothMethod(Method):
 
         ``zero`` are the models at theta = 0; steps may use the matrices of ``system``.
         """
-        raise NotImplementedError
+        if self.joint:
+            assert isinstance(data.rows, Design)
+            rows = DualRows(data.rows, data.y, data.weights, deltas, data.fit_intercept, Round())
+            joint = JointObjective(rows, data.loss)
+            return order_two.minimise(joint, zero, target, max_iter, start)
+        # Lip may be infinite where delta = 0
+        rho = deltas * data.loss.lipschitz if deltas.any() else 0.0 * deltas
+        risk = PenalisedRisk(data, rho, system, np.arange(len(deltas)))
+        return order_one.minimise(risk, zero, target, max_iter, start)
 
 
 def is_small(problem: Problem) -> bool:
@@ -291,25 +301,11 @@ class Newton(SmoothMethod):
         n, d = problems[0].X.shape
         return bool(d <= min(n, DENSE_UP_TO))
 
-    def minimise(
-        self,
-        data: WeightedRows,
-        deltas: Array,
-        zero: Zero,
-        target: Array,
-        max_iter: int,
-        start: Start | None,
-        system: NewtonSystem,
-    ) -> Minima:
-        """Minimise mean l + delta Lip w."""
-        # Lip may be infinite where delta = 0
-        rho = deltas * data.loss.lipschitz if deltas.any() else 0.0 * deltas
-        risk = PenalisedRisk(data, rho, system, np.arange(len(deltas)))
-        return order_one.minimise(risk, zero, target, max_iter, start)
-
 
 class JointNewton(SmoothMethod):
     """Any smooth Lipschitz loss at order 2."""
+
+    joint = True
 
     def lacks(self, problem: Problem) -> str | None:
         """Refuse losses with kinks or pieces, and losses without a largest slope."""
@@ -322,19 +318,3 @@ class JointNewton(SmoothMethod):
     def _together(self, problems: list[Problem]) -> bool:
         n, d = problems[0].X.shape
         return is_small(problems[0]) and d <= n and same_factor(problems)
-
-    def minimise(
-        self,
-        data: WeightedRows,
-        deltas: Array,
-        zero: Zero,
-        target: Array,
-        max_iter: int,
-        start: Start | None,
-        system: NewtonSystem,
-    ) -> Minima:
-        """Minimise lam delta + mean sup l(z + s) - lam s^2/w^2."""
-        assert isinstance(data.rows, Design)
-        rows = DualRows(data.rows, data.y, data.weights, deltas, data.fit_intercept, Round())
-        objective = JointObjective(rows, data.loss)
-        return order_two.minimise(objective, zero, target, max_iter, start)

@@ -62,12 +62,8 @@ HOPE = 10.0
 STALL = 1e-4
 #: Steps in a row without a decrease after which a problem is left as it is.
 PATIENCE = 4
-#: The least bend of the inner problem of order 2, relative to lam, in an exact step.
+#: The least bend of the inner problem of order 2, relative to lam.
 SHARP = 1e-12
-#: The same in a step that follows one without progress, as where two branches part.
-BLUNT = 0.2
-#: Progress below this share of what is left asks for a blunt step.
-PROGRESS = 0.1
 #: Of the first move along the gradient: the least curvature, relative to the slope.
 LEAST_BEND = 1e-3
 #: An old Newton matrix is kept while a step shrinks the gradient by at least this factor.
@@ -157,20 +153,19 @@ class Batch:
 
 @dataclass(eq=False)
 class Progress:
-    """How B descents go: the bounds so far, steps without a decrease, the bend of the next step."""
+    """How B descents go: the bounds so far, and steps without a decrease."""
 
     target: Array
     lower: Array
     gap: Array
     stalls: Array
-    floor: Array
 
     @classmethod
     def begun(cls, target: Array) -> Progress:
         """Return that of descents that have not begun."""
         B = len(target)
         stalls = np.zeros(B, dtype=int)
-        return cls(target, np.zeros(B), np.full(B, np.inf), stalls, np.full(B, SHARP))
+        return cls(target, np.zeros(B), np.full(B, np.inf), stalls)
 
     def wants_bound(self, F: Array, fall: Array, descent: Array, rate: Array) -> Array:
         """Whether a bound may prove something: far off none does.
@@ -188,9 +183,6 @@ class Progress:
         self.gap = np.maximum(F - self.lower, 0.0)
         left = np.where(self.lower > 0, self.gap, -descent) if kinks else -descent
         self.stalls = np.where(fall <= STALL * left + STILL * F, self.stalls + 1, 0)
-        # where progress is small beside what is left the model is too stiff
-        stiff = (fall < PROGRESS * left) & (self.floor == SHARP)
-        self.floor = np.where(stiff, BLUNT, SHARP)
         return np.asarray((self.gap <= self.target) | (self.stalls >= PATIENCE))
 
     def columns(self, index: Array) -> Progress:
@@ -209,19 +201,19 @@ class Descent(NamedTuple):
 def descend(objective: Any, x: Any, target: Array, max_iter: int) -> Descent:
     """Minimise from x until each problem's gap is at most its ``target`` (B,).
 
-    ``objective.line(x, floor)`` is the line of the next steps, ``floor`` the least bend of an inner
-    problem. A line has ``x``, where the steps begin, the slope ``descent`` (B,) of F along them,
-    the ``longest`` share (B,) of them that is tried first, and ``at(length)``, the points after a
-    share. ``objective.lower_bound(x, line)`` is the bound (B,) that the slopes at x prove, or those
-    along the line to it; ``rate`` the share of the gradient that a step is expected to leave, 0 of
-    an exact Newton step; ``kinks`` says whether F has kinks. Points are batches.
+    ``objective.line(x)`` is the line of the next steps. A line has ``x``, where the steps begin,
+    the slope ``descent`` (B,) of F along them, the ``longest`` share of them that is tried first,
+    and ``at(length)``, the points after a share (B,). ``objective.lower_bound(x, line)`` is the
+    bound (B,) that the slopes at x prove, or those along the line to it; ``rate`` the share of the
+    gradient that a step is expected to leave, 0 of an exact Newton step; ``kinks`` says whether F
+    has kinks. Points are batches.
     """
     gap, steps = np.zeros(len(target)), np.ones(len(target), dtype=int)
     active, progress = np.arange(len(target)), Progress.begun(target)
     ended: list[Any] = []
     numbers_of: list[Array] = []
     for n_iter in range(1, max_iter + 1):
-        line = objective.line(x, progress.floor)
+        line = objective.line(x)
         new = search(line)
         fall, last = line.x.objective - new.objective, n_iter == max_iter
         wants = progress.wants_bound(line.x.objective, fall, line.descent, objective.rate) | last
@@ -252,7 +244,8 @@ def low_enough(F: Array, new: Array, length: Array, descent: Array) -> Array:
 
 def search(line: Any) -> Any:
     """Return the points after the longest of the steps 1, 1/2, 1/4, ... that descends, or x."""
-    F, longest, descent, share = line.x.objective, line.longest, line.descent, 1.0
+    F, descent, share = line.x.objective, line.descent, 1.0
+    longest = line.longest * np.ones_like(descent)
     new = line.at(longest)
     left = np.flatnonzero(~low_enough(F, new.objective, longest, descent))
     while len(left) and share > SHORTEST:
@@ -462,30 +455,26 @@ class NewtonSystem:
 
 @dataclass(frozen=True, eq=False)
 class RiskLine:
-    """Points along steps (dtheta, db), which add dz to the scores."""
+    """Points along steps (dtheta, db); ``change`` is what the objective knows of the rows there."""
 
-    risk: PenalisedRisk
-    x: Points
+    longest: ClassVar[float] = 1.0
+
+    risk: Any
+    x: Any
     dtheta: Array
     db: Array
-    dz: Array
+    change: Array
     descent: Array
 
-    @property
-    def longest(self) -> Array:
-        """The whole step."""
-        return np.ones_like(self.descent)
-
-    def at(self, length: Array) -> Points:
+    def at(self, length: Any) -> Any:
         """Return the points after a share (B,) of the steps."""
-        x = self.x
-        z = x.z + factor_of(length, self.dz) * self.dz
-        return self.risk.at(x.theta + length * self.dtheta, x.b + length * self.db, z)
+        return self.risk.along(self, length)
 
     def columns(self, index: Array) -> RiskLine:
         """Return the lines of some problems."""
-        steps = (pick_columns(v, index) for v in (self.dtheta, self.db, self.dz, self.descent))
-        return RiskLine(self.risk.columns(index), self.x.columns(index), *steps)
+        steps = (self.dtheta, self.db, self.change, self.descent)
+        some = (pick_columns(part, index) for part in steps)
+        return RiskLine(self.risk.columns(index), self.x.columns(index), *some)
 
 
 @dataclass(frozen=True, eq=False)
@@ -536,7 +525,7 @@ class PenalisedRisk:
         b = zero.b - length * shift
         return self.at(length * u, b, factor_of(length, z) * z + factor_of(b, z))
 
-    def line(self, x: Points, floor: Array) -> RiskLine:
+    def line(self, x: Points) -> RiskLine:
         """Return the lines of Newton steps, at the curvatures of when the matrix was renewed."""
         u, s = x.theta / x.w, self.data.mean(x.slope) * self.data.fit_intercept
         if self.data.rows.d > DENSE_UP_TO:
@@ -550,6 +539,12 @@ class PenalisedRisk:
         dz = self.data.rows.scores(step) + factor_of(db, self.data.y)
         descent = dots(g, step) + s * db + self.rho * dots(u, step)
         return RiskLine(self, x, step, db, dz, descent)
+
+    def along(self, line: RiskLine, length: Array) -> Points:
+        """Return the points after a share of steps, which add ``line.change`` to the scores."""
+        x = line.x
+        z = x.z + factor_of(length, line.change) * line.change
+        return self.at(x.theta + length * line.dtheta, x.b + length * line.db, z)
 
     def lower_bound(self, x: Points, line: RiskLine) -> Array:
         """Return a bound (B,) below F of every model, from the slopes at x.

@@ -214,6 +214,7 @@ class JointObjective:
     """The objective of some problems over the same rows: evaluation, model of a step, bound."""
 
     kinks: ClassVar[bool] = True
+    rate: ClassVar[float] = 0.0
 
     rows: DualRows
     loss: Loss
@@ -287,20 +288,19 @@ class JointObjective:
         spent = column_sums(rows.weights, (shift / beside(w, z)) ** 2)
         return np.asarray(lam * np.sqrt(np.maximum(spent / rows.delta, LEAST_SPENT)))
 
-    def derivatives(self, x: JointPoint, floor: Array) -> tuple[Array, Array]:
+    def derivatives(self, x: JointPoint) -> tuple[Array, Array]:
         """Return gradient and Hessian of F with the masses of the branches fixed."""
         # the bend > 0 vanishes where two branches part: there its floor counts
         lam, w = beside(x.lam, x.z), beside(x.w, x.z)
-        least = beside(floor * x.lam, x.z)
-        bend = namespace(x.z).maximum(2 * lam - w**2 * x.curvature, least)
+        bend = namespace(x.z).maximum(2 * lam - w**2 * x.curvature, SHARP * lam)
         each = move_derivatives(x.slope, x.curvature, x.shift / w, w, bend)
         mass = self.rows.weights * x.shares
         parts = (mass * namespace(mass).stack(each)).sum(axis=1)
         return self.rows.derivatives(x.theta, x.w, RowDerivatives(*parts))
 
-    def model(self, x: JointPoint, floor: Array) -> StepModel:
+    def model(self, x: JointPoint) -> StepModel:
         """Return the models of the next steps."""
-        gradient, hessian = self.derivatives(x, floor)
+        gradient, hessian = self.derivatives(x)
         tied = np.flatnonzero(numpy(x.two.any(axis=0)))
         if not len(tied):
             return StepModel(gradient, hessian, None)
@@ -315,14 +315,9 @@ class JointObjective:
         """The inner product whose root is the dual norm."""
         return self.rows.dual_norm.product
 
-    @property
-    def rate(self) -> Array:
-        """Steps are exact."""
-        return np.zeros_like(self.rows.delta)
-
-    def line(self, x: JointPoint, floor: Array) -> JointLine:
+    def line(self, x: JointPoint) -> JointLine:
         """Return the lines of the next moves, from the points with the shares of their models."""
-        model = self.model(x, floor)
+        model = self.model(x)
         move, descent, shares = model.minimise()
         if model.ties is not None and shares is not None:
             p, ties = copied(x.p), model.ties

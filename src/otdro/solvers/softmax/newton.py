@@ -23,7 +23,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...arrays import as_index, beside, class_masses, namespace
+from ...arrays import as_index, beside, class_masses, namespace, pick
 from ...design import DECOMPOSE_UP_TO, REDUCE_UP_TO, Design, mean, row_space
 from ...problem import Problem, Solution
 from ..base import Method, Starts, ahead, constant_risk, same_factor, verdict
@@ -109,16 +109,12 @@ class PairProblems:
     """Problems over the same rows under one penalty, with their ``delta`` and ``target`` (B,)."""
 
     kinks: ClassVar[bool] = True
+    rate: ClassVar[float] = 0.0
 
     rows: SoftmaxRows
     penalty: PairPenalty
     delta: Array
     target: Array
-
-    @property
-    def rate(self) -> Array:
-        """Steps are exact."""
-        return np.zeros_like(self.delta)
 
     def columns(self, index: Array) -> PairProblems:
         """Return some of the problems."""
@@ -163,21 +159,28 @@ class PairProblems:
         s = self.rows.joined(move.step, move.shift)
         return move, np.einsum("bi,bi->b", g, s) + move.rise
 
-    def line(self, x: PairPoints, floor: Array) -> PairLine:
+    def line(self, x: Any) -> PairLine:
         """Return the lines of the next steps."""
         rows = self.rows
         g, H = rows.gradient(rows.slopes(x.p)), rows.curvature(x.p)
         move, descent = self.move(x, g, H)
         return PairLine(self, x, move, descent, rows.scores(move.step, move.shift))
 
-    def lower_bound(self, x: PairPoints, line: PairLine) -> Array:
+    def after(self, line: PairLine, length: Array) -> Any:
+        """Return the points after a share of moves, which add ``line.change`` to the scores."""
+        x, move, far = line.x, line.move, length[:, None, None]
+        C, c = x.C + far * move.step, x.c + far[:, 0] * move.shift
+        z = x.z + beside(far, line.change) * line.change
+        return self.at(C, c, z, -line.descent, move.multipliers)
+
+    def lower_bound(self, x: Any, line: PairLine) -> Array:
         """Return the bounds of the probabilities before a step, continued along it and as they are.
 
         Without a penalty nothing bounds models farther out than the first ones, whose slopes leave
         a gradient.
         """
         rows, p = self.rows, line.x.p
-        q = rows.balanced(p, p + rows.bent(p, line.dz))
+        q = rows.balanced(p, p + rows.bent(p, line.change))
         if self.delta.all():
             still = self.bound(x, rows.balanced(p, p), line.move.flows)
             return np.maximum(self.bound(x, q, line.move.flows), still)
@@ -200,30 +203,24 @@ class PairProblems:
 
 @dataclass(frozen=True, eq=False)
 class PairLine:
-    """Points along moves, which add dz to the scores."""
+    """Points along moves; ``change`` is what the problems know of the rows there."""
+
+    longest: ClassVar[float] = 1.0
 
     problems: PairProblems
-    x: PairPoints
+    x: Any
     move: PairMove
     descent: Array
-    dz: Array
+    change: Any
 
-    @property
-    def longest(self) -> Array:
-        """The whole move."""
-        return np.ones_like(self.descent)
-
-    def at(self, length: Array) -> PairPoints:
+    def at(self, length: Array) -> Any:
         """Return the points after a share (B,) of the moves."""
-        x, move, far = self.x, self.move, length[:, None, None]
-        C, c = x.C + far * move.step, x.c + far[:, 0] * move.shift
-        z = x.z + beside(far, self.dz) * self.dz
-        return self.problems.at(C, c, z, -self.descent, move.multipliers)
+        return self.problems.after(self, length)
 
     def columns(self, index: Array) -> PairLine:
         """Return the lines of some problems."""
         some = self.problems.columns(index), self.x.columns(index), self.move.columns(index)
-        return PairLine(*some, self.descent[index], self.dz[beside(index, self.dz)])
+        return PairLine(*some, self.descent[index], pick(self.change, index))
 
 
 def origin(rows: SoftmaxRows, penalty: PairPenalty, constant: Array) -> SoftmaxZero:

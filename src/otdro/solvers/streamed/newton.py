@@ -26,6 +26,7 @@ from ..euclidean.order_one import (
     TINY,
     Batch,
     Matrices,
+    RiskLine,
     WeightedRows,
     Zero,
     dots,
@@ -127,6 +128,7 @@ class StreamedRisk:
     L its ``factor``."""
 
     kinks: ClassVar[bool] = False
+    rate: ClassVar[float] = 0.0
 
     models: list[Stream]
     factor: Array | None
@@ -136,11 +138,6 @@ class StreamedRisk:
     def loss(self) -> Loss:
         """The loss of all models."""
         return self.models[0].loss
-
-    @property
-    def rate(self) -> Array:
-        """Steps are exact."""
-        return np.zeros_like(self.rho)
 
     def columns(self, index: Array) -> StreamedRisk:
         """Return some of the models."""
@@ -208,47 +205,25 @@ class StreamedRisk:
         length = length_along_gradient(steep, self.rho, bend, 1.0)
         return self.at(length * u, zero.b + length * shift)
 
-    def line(self, x: StreamedPoints, floor: Array) -> StreamedLine:
-        """Return the lines of the Newton steps, with the scales of the slopes along them."""
+    def line(self, x: StreamedPoints) -> RiskLine:
+        """Return the lines of Newton steps, with the norms of the pulls of slopes at their ends."""
         u, rho, g, s = x.theta / np.maximum(x.w, TINY), self.rho, x.gradient[:-1], x.gradient[-1]
         H, h, m = np.moveaxis(x.hessian[:-1, :-1], -1, 0), x.hessian[-1, :-1], x.hessian[-1, -1]
         matrices = Matrices(H - np.einsum("ib,jb->bij", h / m, h), h, m)
         step, db = newton_step(matrices, g, s, u, rho, np.maximum(x.w, TINY))
         pull = norms(g + np.einsum("bij,jb->ib", H, step) + h * db)
         descent = dots(g + rho * u, step) + s * db
-        return StreamedLine(self, x, step, db, descent, pull)
+        return RiskLine(self, x, step, db, pull, descent)
+
+    def along(self, line: RiskLine, length: Array) -> StreamedPoints:
+        """Return the points after a share (P,) of steps: one pass."""
+        x, pull = line.x, line.change
+        kappa = np.where(self.rho > 0, np.minimum(1.0, self.rho / np.maximum(pull, TINY)), 1.0)
+        new = self.passed((x.theta, x.b), (line.dtheta, line.db), length, kappa)
+        # without a penalty the pull is 0 to rounding only; its price is |pull| |theta|
+        new.lower[:] -= np.where(self.rho > 0, 0.0, pull * x.w)
+        return new
 
     def lower_bound(self, x: StreamedPoints, line: Any) -> Array:
         """Return the bounds that came with the points."""
         return x.lower
-
-
-@dataclass(frozen=True, eq=False)
-class StreamedLine:
-    """Points along steps (dtheta, db), and the norm of the ``pull`` of the slopes at their ends."""
-
-    risk: StreamedRisk
-    x: StreamedPoints
-    dtheta: Array
-    db: Array
-    descent: Array
-    pull: Array
-
-    @property
-    def longest(self) -> Array:
-        """The whole step."""
-        return np.ones_like(self.descent)
-
-    def at(self, length: Array) -> StreamedPoints:
-        """Return the points after a share (P,) of the steps: one pass."""
-        x, rho = self.x, self.risk.rho
-        kappa = np.where(rho > 0, np.minimum(1.0, rho / np.maximum(self.pull, TINY)), 1.0)
-        new = self.risk.passed((x.theta, x.b), (self.dtheta, self.db), length, kappa)
-        # without a penalty the pull is 0 to rounding only; its price is |pull| |theta|
-        new.lower[:] -= np.where(rho > 0, 0.0, self.pull * x.w)
-        return new
-
-    def columns(self, index: Array) -> StreamedLine:
-        """Return the lines of some models."""
-        parts = (part[..., index] for part in (self.dtheta, self.db, self.descent, self.pull))
-        return StreamedLine(self.risk.columns(index), self.x.columns(index), *parts)

@@ -24,7 +24,7 @@ from ...duality import DualRows, Round, feasible_growth
 from ...duality.ties import Padded
 from ...losses import Loss
 from ...progress import logger
-from ..euclidean.order_one import SHARP, TINY, Batch, Descent, Minima, Zero, norms
+from ..euclidean.order_one import TINY, Batch, Descent, Minima, Zero, norms
 from ..euclidean.order_two import JointLine, JointObjective, JointPoint, StepModel, Ties
 from .newton import StreamedRisk, in_one_pass
 from .stream import Reading, RowBlock, Stream
@@ -163,7 +163,7 @@ class JointSums:
 
     def _add(self, sums: Sums, block: RowBlock) -> None:
         objective, x = self._moved(block, self.place)
-        gradient, hessian = objective.derivatives(x, np.array([SHARP]))
+        gradient, hessian = objective.derivatives(x)
         sums["value"] += float(x.objective[0])
         sums["risk"] += float(block.w @ self.loss.value(x.z[:, 0], block.y))
         sums["gradient"] += gradient[0]
@@ -236,6 +236,7 @@ class StreamedJoint:
     """
 
     kinks: ClassVar[bool] = True
+    rate: ClassVar[float] = 0.0
 
     models: list[Stream]
     factor: Array | None
@@ -251,11 +252,6 @@ class StreamedJoint:
     def product(self) -> Any:
         """The inner product whose root is the dual norm."""
         return Round().product
-
-    @property
-    def rate(self) -> Array:
-        """Steps are exact."""
-        return np.zeros_like(self.delta)
 
     def columns(self, index: Array) -> StreamedJoint:
         """Return some of the models."""
@@ -274,7 +270,7 @@ class StreamedJoint:
         unknown = np.array([NO_SHARES] * len(b), dtype=object)
         return self.passed((theta, b, lam), unknown)
 
-    def line(self, x: StreamedJointPoints, floor: Array) -> JointLine:
+    def line(self, x: StreamedJointPoints) -> JointLine:
         """Return the lines of the minimisers of the models of a step."""
         moves, descents, shares = [], [], []
         for model, known in zip(x.model, x.shares, strict=True):

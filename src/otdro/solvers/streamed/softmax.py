@@ -23,8 +23,8 @@ from ...design import Design
 from ...problem import Ball, Solution
 from ..base import verdict
 from ..euclidean.order_one import TINY, Batch
-from ..softmax.newton import PairProblems, SoftmaxStart, SoftmaxZero, minimise, origin
-from ..softmax.penalty import PairMove, RoundPairs, Unpenalised, corrected
+from ..softmax.newton import PairLine, PairProblems, SoftmaxStart, SoftmaxZero, minimise, origin
+from ..softmax.penalty import RoundPairs, Unpenalised, corrected
 from ..softmax.rows import SoftmaxRows
 from .newton import in_one_pass
 from .stream import Reading, Stream
@@ -144,50 +144,29 @@ class StreamedPairs(PairProblems):
         bend = np.einsum("bi,bij,bj->b", s, at.hessian, s)
         return self.at(self.length_along(zero, bend)[:, None, None] * C, zero.c)
 
-    def line(self, x: Any, floor: Array) -> Any:
-        """Return the line of the next step, with the dual point that it gives."""
-        rows, delta = self.rows, float(self.delta[0])
+    def line(self, x: Any) -> PairLine:
+        """Return the line of the next step, with the size of the flows of the dual point there."""
+        rows = self.rows
         move, descent = self.move(x, x.gradient, x.hessian)
         s = rows.joined(move.step, move.shift)[0]
         # flows that fit the probabilities continued along the step
         G = rows.split(x.gradient[0] + x.hessian[0] @ s)[0] @ rows.basis.T
-        size = float(self.penalty.sizes(corrected(rows, G[None], move.flows)).sum())
-        if delta == 0:
-            # the pull is 0 to rounding only; its price is that of the point
-            return StreamedPairLine(self, x, move, descent, 1.0, size * float(x.norm[0]))
-        return StreamedPairLine(self, x, move, descent, min(1.0, delta / max(size, TINY)), 0.0)
+        size = self.penalty.sizes(corrected(rows, G[None], move.flows)).sum(axis=-1)
+        return PairLine(self, x, move, descent, size)
+
+    def after(self, line: PairLine, length: Array) -> StreamedPairPoints:
+        """Return the point after a share of a move: one pass."""
+        x, move, delta = line.x, line.move, float(self.delta[0])
+        size, steps = float(line.change[0]), ((x.C, x.c), (move.step, move.shift))
+        # without a penalty the pull is 0 to rounding only; its price is that of the point
+        price = size * float(x.norm[0]) if delta == 0 else 0.0
+        shrink = min(1.0, delta / max(size, TINY)) if delta > 0 else 1.0
+        new = self.passed(*steps, float(length[0]), shrink, price)
+        return replace(new, promised=-line.descent, multipliers=move.multipliers)
 
     def lower_bound(self, x: Any, line: Any) -> Array:
         """Return the bound that came with the point."""
         return x.lower
-
-
-@dataclass(frozen=True, eq=False)
-class StreamedPairLine:
-    """Points along a move; the dual point along it is shrunk and has a price."""
-
-    problems: StreamedPairs
-    x: StreamedPairPoints
-    move: PairMove
-    descent: Array
-    shrink: float
-    price: float
-
-    @property
-    def longest(self) -> Array:
-        """The whole move."""
-        return np.ones_like(self.descent)
-
-    def at(self, length: Array) -> StreamedPairPoints:
-        """Return the point after a share of the move: one pass."""
-        start, step = (self.x.C, self.x.c), (self.move.step, self.move.shift)
-        share = float(length[0])
-        new = self.problems.passed(start, step, share, self.shrink, self.price)
-        return replace(new, promised=-self.descent, multipliers=self.move.multipliers)
-
-    def columns(self, index: Array) -> StreamedPairLine:
-        """Return the line."""
-        return self
 
 
 def solve(stream: Stream, ball: Ball, start: Solution, solver: Any) -> Solution:
