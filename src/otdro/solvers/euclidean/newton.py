@@ -29,7 +29,6 @@ from .order_one import (
     WeightedRows,
     Zero,
 )
-from .order_two import BELOW_THRESHOLD as BELOW_THRESHOLD
 from .order_two import ROUGH_STEPS, ROUGH_TOL, JointObjective
 
 Array = NDArray[Any]
@@ -149,7 +148,7 @@ class Path:
         self.part = None if part is None else self.data.part(part)
         self.target = tols * np.array([constant_risk(one)[1] for one in problems])
         self.zero = Zero.of(self.data)
-        self.system = NewtonSystem(P, shared=P > 1 and not isinstance(rows, FactoredRows))
+        self.system = NewtonSystem(P, shared=P > 1 and same_factor(problems))
         self.solved: list[list[Solution]] = [[] for _ in problems]
         self.deltas: list[float] = []
         self.last: list[Minima] = []

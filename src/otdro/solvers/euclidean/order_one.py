@@ -20,7 +20,7 @@ no Newton matrix, so steps may use the matrix of another point, of other weights
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -108,11 +108,13 @@ class Batch:
     """Arrays of B problems, all with the problems along one ``axis``; None for what is not kept."""
 
     axis: ClassVar[int] = -1
+    #: The names of the arrays.
+    __match_args__: ClassVar[tuple[str, ...]]
 
     @property
     def count(self) -> int:
         """The number of problems."""
-        return int(getattr(self, fields(self)[0].name).shape[self.axis])
+        return int(getattr(self, self.__match_args__[0]).shape[self.axis])
 
     @classmethod
     def _some(cls, part: Any, index: Array) -> Any:
@@ -125,7 +127,7 @@ class Batch:
         """Return some of the problems, by their numbers."""
         if is_every(index, self.count):
             return self
-        return type(self)(*(self._some(getattr(self, f.name), index) for f in fields(self)))
+        return type(self)(*(self._some(getattr(self, name), index) for name in self.__match_args__))
 
     @classmethod
     def joined(cls, parts: list[Self], index: list[Array]) -> Self:
@@ -134,8 +136,8 @@ class Batch:
             return parts[0]
         order = np.argsort(np.concatenate(index))
         columns: list[Any] = []
-        for field in fields(cls):
-            each = [getattr(part, field.name) for part in parts]
+        for name in cls.__match_args__:
+            each = [getattr(part, name) for part in parts]
             kept = all(part is not None for part in each)
             joined = namespace(each[0]).concat(each, axis=cls.axis) if kept else None
             columns.append(cls._some(joined, order))

@@ -43,9 +43,8 @@ from ...duality.ties import Padded, TieModels, shares_of, solve_each, times
 from ...losses import Loss
 from ...losses.base import Inner
 from . import order_one
-from .order_one import SHARP as SHARP
-from .order_one import STILL as STILL
 from .order_one import (
+    SHARP,
     Batch,
     Descent,
     Minima,
@@ -57,7 +56,6 @@ from .order_one import (
     is_every,
     norms,
 )
-from .order_one import Progress as Progress
 
 Array = NDArray[Any]
 

@@ -369,18 +369,13 @@ class PairCoordinates:
     def inside(self, i: int, coef: Array, intercept: Array, E: Array) -> tuple[Array, Array]:
         """Return (C, c) of coefficients and intercepts of a problem."""
         at = self.each[i]
-        return at.theta(coef.T) @ E, _shifted(at, np.asarray(intercept), coef.T) @ E
+        return at.theta(coef.T) @ E, at.uncentred(np.asarray(intercept), -coef.T) @ E
 
     def outside(self, i: int, C: Array, c: Array, E: Array) -> tuple[Array, Array]:
         """Return coefficients (K, d) and intercepts (K,) on the rows as given."""
         at = self.each[i]
         B = at.coef(C) @ E.T
-        return B.T, _shifted(at, E @ c, -B)
-
-
-def _shifted(at: Coordinates, b: Array, B: Array) -> Array:
-    """Return intercepts after a shift of the rows by their centre times B (d, K)."""
-    return b if at.center is None else b + at.center @ B
+        return B.T, at.uncentred(E @ c, B)
 
 
 def _paths(
