@@ -187,10 +187,6 @@ class Design:
         """Return the rows of some problems of a batch: all have these."""
         return self
 
-    def lent(self, H: Array, h: Array, B: int) -> tuple[Array, Array]:
-        """Return Z'DZ and Z'D of one problem as those of B problems, (B, d, d) and (d, B)."""
-        return np.tile(H, (B, 1, 1)), np.repeat(h[:, None], B, axis=1)
-
     @cached_property
     def _transposed(self) -> Any:
         """X' of sparse rows, a view that takes longer to make than to use."""

@@ -133,7 +133,7 @@ def _by_newton(
         n_iter=n_iter,
         converged=gap <= target,
         message="linearised feature map: " + verdict(gap, target, n_iter),
-        dual=run.dual[:, 0],
+        dual=None if run.dual is None else run.dual[:, 0],
     )
 
 

@@ -122,14 +122,6 @@ class FactoredRows(Design):
         L = self.factors[self.owner]
         return np.swapaxes(L, 1, 2) @ G @ L, self._pull(s)
 
-    def lent(self, H: Array, h: Array, B: int) -> tuple[Array, Array]:
-        """Return H (B, d, d) and h (d, B) of all factors from Z'DZ and Z'D of the first.
-
-        They become T'HT and T'h, T = L^-1 L_b.
-        """
-        T = np.linalg.solve(self.factors[0], self.factors)
-        return np.swapaxes(T, 1, 2) @ H @ T, np.asarray((h @ T).T)
-
     @property
     def offset(self) -> Array:
         """|L|'|c|, what is subtracted from each column, shape (B, d)."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,6 @@ from ...arrays import full, namespace, pick
 from ...costs.mahalanobis import StructuredFactor
 from ...design import Design, mean
 from ...duality import DualRows, Round
-from ...losses import Loss
 from ...problem import Problem, Solution
 from ...progress import logger
 from ..base import Method, Starts, ahead, constant_risk, each_alone, same_factor, verdict
@@ -29,7 +29,6 @@ from .order_one import (
     WeightedRows,
     Zero,
 )
-from .order_two import BELOW_THRESHOLD as BELOW_THRESHOLD
 from .order_two import ROUGH_STEPS, ROUGH_TOL, JointObjective
 
 Array = NDArray[Any]
@@ -51,6 +50,8 @@ class SmoothMethod(Method):
     geometries = frozenset({"euclidean"})
     on_device = True
     certifies = "the excess over the least worst-case risk"
+    #: Whether lam is minimised together with the model, as order 2 needs.
+    joint = False
 
     def lacks(self, problem: Problem) -> str | None:
         """Refuse losses with kinks or pieces."""
@@ -105,7 +106,15 @@ class SmoothMethod(Method):
 
         ``zero`` are the models at theta = 0; steps may use the matrices of ``system``.
         """
-        raise NotImplementedError
+        if self.joint:
+            assert isinstance(data.rows, Design)
+            rows = DualRows(data.rows, data.y, data.weights, deltas, data.fit_intercept, Round())
+            joint = JointObjective(rows, data.loss)
+            return order_two.minimise(joint, zero, target, max_iter, start)
+        # Lip may be infinite where delta = 0
+        rho = deltas * data.loss.lipschitz if deltas.any() else 0.0 * deltas
+        risk = PenalisedRisk(data, rho, system, np.arange(len(deltas)))
+        return order_one.minimise(risk, zero, target, max_iter, start)
 
 
 def is_small(problem: Problem) -> bool:
@@ -132,13 +141,14 @@ class Path:
         first, P = problems[0], len(problems)
         # the weights of a problem are next to each other
         weights = namespace(first.weights).stack([one.weights for one in problems]).T
-        part = subsample(first.y, weights, first.loss, first.X.shape[1]) if P == 1 else None
+        labels = (-1, 1) if first.loss.task == "classification" else ()
+        part = subsample(first.y, weights, labels, first.X.shape[1]) if P == 1 else None
         self.at, rows = _coordinates(problems, part)
         self.data = WeightedRows(rows, first.y, weights, first.loss, first.fit_intercept)
         self.part = None if part is None else self.data.part(part)
         self.target = tols * np.array([constant_risk(one)[1] for one in problems])
         self.zero = Zero.of(self.data)
-        self.system = NewtonSystem(P, shared=P > 1)
+        self.system = NewtonSystem(P, shared=P > 1 and same_factor(problems))
         self.solved: list[list[Solution]] = [[] for _ in problems]
         self.deltas: list[float] = []
         self.last: list[Minima] = []
@@ -160,9 +170,15 @@ class Path:
         )
         for p in range(P):
             own = minima.columns(np.flatnonzero(owner == p))
-            # what has an entry per row is not kept of folds of many rows
-            dual = P == 1 or is_small(self.problems[0])
-            self.solved[p] += _solutions(self.at[p], own, float(self.target[p]), dual)
+            if P > 1 and not is_small(self.problems[0]):
+                # what has an entry per row is not kept of folds of many rows
+                own = replace(own, dual=None)
+            coefs = self.at[p].coef(own.theta)
+            intercepts = self.at[p].uncentred(own.b, coefs).tolist()
+            self.solved[p] += [
+                as_solution(own, j, coefs[:, j], intercepts[j], float(self.target[p]))
+                for j in range(m)
+            ]
         self.last = [*self.last[-1:], minima]
         if P > 1:
             logger.info("delta %.3g with its folds: gap %.2g", deltas[-1], minima.gap[m - 1])
@@ -231,43 +247,35 @@ def _duals(starts: Starts, y: Array) -> Array:
     return stacked
 
 
-def _solutions(at: Coordinates, minima: Minima, target: float, dual: bool) -> list[Solution]:
-    """Return minima on the rows as given, certified where a gap is on target."""
-    coefs = at.coef(minima.theta)
-    intercepts = np.asarray(at.uncentred(minima.b, coefs), dtype=float)
-    solutions = []
-    for j in range(len(minima.gap)):
-        gap, n_iter = float(minima.gap[j]), int(minima.n_iter[j])
-        solution = Solution(
-            coef=np.ascontiguousarray(coefs[:, j]),
-            intercept=float(intercepts[j]),
-            multiplier=float(minima.lam[j]),
-            objective=float(minima.objective[j]),
-            gap=gap,
-            n_iter=n_iter,
-            converged=gap <= target,
-            message=verdict(gap, target, n_iter),
-            dual=minima.dual[:, j] if dual else None,
-            mean_loss=float(minima.mean_loss[j]),
-        )
-        solutions.append(solution)
-    return solutions
+def as_solution(minima: Minima, j: int, coef: Array, intercept: float, target: float) -> Solution:
+    """Return minimum j with its coefficients on the rows as given, certified if on target."""
+    gap, n_iter = float(minima.gap[j]), int(minima.n_iter[j])
+    return Solution(
+        coef=np.ascontiguousarray(coef),
+        intercept=intercept,
+        multiplier=float(minima.lam[j]),
+        objective=float(minima.objective[j]),
+        gap=gap,
+        n_iter=n_iter,
+        converged=gap <= target,
+        message=verdict(gap, target, n_iter),
+        dual=None if minima.dual is None else minima.dual[:, j],
+        mean_loss=float(minima.mean_loss[j]),
+    )
 
 
-def subsample(y: Array, weights: Array, loss: Loss, d: int) -> slice | None:
+def subsample(y: Array, weights: Array, labels: Sequence[int], d: int) -> slice | None:
     """Return evenly spaced rows of a large problem on which to look for a starting point.
 
-    None where the rows are few, or the part lacks a label.
+    None where the rows are few, or the part lacks one of the ``labels``.
     """
     n = len(y)
     part = max(min(SUBSAMPLE, n // 10), PER_COLUMN * d)
     if n < SUBSAMPLE_FROM or part > n / 3:
         return None
     rows = slice(0, n, n // part)
-    labels, counted = y[rows], weights[rows] > 0
-    if loss.task == "classification" and not all(
-        bool((counted & (labels == k)[:, None]).any()) for k in (-1, 1)
-    ):
+    some, counted = y[rows], weights[rows] > 0
+    if not all(bool((counted & (some == k)[:, None]).any()) for k in labels):
         return None
     return rows
 
@@ -292,25 +300,11 @@ class Newton(SmoothMethod):
         n, d = problems[0].X.shape
         return bool(d <= min(n, DENSE_UP_TO))
 
-    def minimise(
-        self,
-        data: WeightedRows,
-        deltas: Array,
-        zero: Zero,
-        target: Array,
-        max_iter: int,
-        start: Start | None,
-        system: NewtonSystem,
-    ) -> Minima:
-        """Minimise mean l + delta Lip w."""
-        # Lip may be infinite where delta = 0
-        rho = deltas * data.loss.lipschitz if deltas.any() else 0.0 * deltas
-        risk = PenalisedRisk(data, rho, system, np.arange(len(deltas)))
-        return order_one.minimise(risk, zero, target, max_iter, start)
-
 
 class JointNewton(SmoothMethod):
     """Any smooth Lipschitz loss at order 2."""
+
+    joint = True
 
     def lacks(self, problem: Problem) -> str | None:
         """Refuse losses with kinks or pieces, and losses without a largest slope."""
@@ -323,19 +317,3 @@ class JointNewton(SmoothMethod):
     def _together(self, problems: list[Problem]) -> bool:
         n, d = problems[0].X.shape
         return is_small(problems[0]) and d <= n and same_factor(problems)
-
-    def minimise(
-        self,
-        data: WeightedRows,
-        deltas: Array,
-        zero: Zero,
-        target: Array,
-        max_iter: int,
-        start: Start | None,
-        system: NewtonSystem,
-    ) -> Minima:
-        """Minimise lam delta + mean sup l(z + s) - lam s^2/w^2."""
-        assert isinstance(data.rows, Design)
-        rows = DualRows(data.rows, data.y, data.weights, deltas, data.fit_intercept, Round())
-        objective = JointObjective(rows, data.loss)
-        return order_two.minimise(objective, zero, target, max_iter, start)

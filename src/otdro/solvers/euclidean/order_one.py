@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, Protocol, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,22 +62,14 @@ HOPE = 10.0
 STALL = 1e-4
 #: Steps in a row without a decrease after which a problem is left as it is.
 PATIENCE = 4
-#: The least bend of the inner problem of order 2, relative to lam, in an exact step.
+#: The least bend of the inner problem of order 2, relative to lam.
 SHARP = 1e-12
-#: The same in a step that follows one without progress, as where two branches part.
-BLUNT = 0.2
-#: Progress below this share of what is left asks for a blunt step.
-PROGRESS = 0.1
 #: Of the first move along the gradient: the least curvature, relative to the slope.
 LEAST_BEND = 1e-3
 #: An old Newton matrix is kept while a step shrinks the gradient by at least this factor.
-CONTRACTION = 0.5
+CONTRACTION = 0.1
 #: The factor expected of a matrix of other weights or of another point, until it is measured.
 LENT = 0.1
-#: The same where a new matrix takes no longer than the rest of a step.
-CHEAP_CONTRACTION = 0.1
-#: Operations n d^2 of a new matrix up to which that is so.
-CHEAP_UP_TO = 10_000_000
 #: Columns above which the Newton system is solved by conjugate gradients, without its matrix.
 DENSE_UP_TO = 2_000
 #: Operations of the Newton systems of a batch up to which they are solved on the host: launching
@@ -113,15 +105,29 @@ def is_every(index: Array, B: int) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Arrays of B problems, all with the problems along the last axis."""
+    """Arrays of B problems, all with the problems along one ``axis``; None for what is not kept."""
+
+    axis: ClassVar[int] = -1
+    #: The names of the arrays.
+    __match_args__: ClassVar[tuple[str, ...]]
+
+    @property
+    def count(self) -> int:
+        """The number of problems."""
+        return int(getattr(self, self.__match_args__[0]).shape[self.axis])
+
+    @classmethod
+    def _some(cls, part: Any, index: Array) -> Any:
+        """Return an array of some of the problems."""
+        if part is None:
+            return None
+        return pick_columns(part, index) if cls.axis == -1 else pick(part, index)
 
     def columns(self, index: Array) -> Self:
         """Return some of the problems, by their numbers."""
-        parts = vars(self)
-        if is_every(index, len(parts["b"])):
+        if is_every(index, self.count):
             return self
-        fields = (parts[name] for name in self.__dataclass_fields__)
-        return type(self)(*(pick_columns(part, index) for part in fields))
+        return type(self)(*(self._some(getattr(self, name), index) for name in self.__match_args__))
 
     @classmethod
     def joined(cls, parts: list[Self], index: list[Array]) -> Self:
@@ -129,79 +135,39 @@ class Batch:
         if len(parts) == 1:
             return parts[0]
         order = np.argsort(np.concatenate(index))
-        columns = []
-        for name in cls.__dataclass_fields__:
+        columns: list[Any] = []
+        for name in cls.__match_args__:
             each = [getattr(part, name) for part in parts]
-            columns.append(pick_columns(namespace(each[0]).concat(each, axis=-1), order))
+            kept = all(part is not None for part in each)
+            joined = namespace(each[0]).concat(each, axis=cls.axis) if kept else None
+            columns.append(cls._some(joined, order))
         return cls(*columns)
 
     def replaced(self, index: Array, other: Self) -> Self:
         """Return the problems with those at ``index`` replaced."""
         if not len(index):
             return self
-        rest = np.delete(np.arange(len(vars(self)["b"])), index)
+        rest = np.delete(np.arange(self.count), index)
         parts = [(self.columns(rest), rest), (other, index)]
         some = [(part, number) for part, number in parts if len(number)]
         return self.joined([part for part, _ in some], [number for _, number in some])
 
 
-class Line(Protocol):
-    """The points along steps."""
-
-    @property
-    def x(self) -> Any:
-        """Where the steps begin."""
-
-    @property
-    def descent(self) -> Array:
-        """The slope (B,) of F along the steps."""
-
-    @property
-    def longest(self) -> Array:
-        """The share (B,) of the steps that is tried first."""
-
-    def at(self, length: Array) -> Any:
-        """Return the points after a share (B,) of the steps."""
-
-    def columns(self, index: Array) -> Line:
-        """Return the lines of some problems."""
-
-
-class Objective(Protocol):
-    """An objective: the line of the next step, and a bound below the value of every model."""
-
-    kinks: ClassVar[bool]
-
-    @property
-    def rate(self) -> Array:
-        """The share of the gradient that a step is expected to leave, 0 of an exact Newton step."""
-
-    def line(self, x: Any, floor: Array) -> Line:
-        """Return the line of the next steps; ``floor`` is the least bend of an inner problem."""
-
-    def lower_bound(self, x: Any) -> Array:
-        """Return the bound (B,) that the slopes at x prove."""
-
-    def columns(self, index: Array) -> Objective:
-        """Return that of some problems."""
-
-
 @dataclass(eq=False)
 class Progress:
-    """How B descents go: the bounds so far, steps without a decrease, the bend of the next step."""
+    """How B descents go: the bounds so far, and steps without a decrease."""
 
     target: Array
     lower: Array
     gap: Array
     stalls: Array
-    floor: Array
 
     @classmethod
     def begun(cls, target: Array) -> Progress:
         """Return that of descents that have not begun."""
         B = len(target)
         stalls = np.zeros(B, dtype=int)
-        return cls(target, np.zeros(B), np.full(B, np.inf), stalls, np.full(B, SHARP))
+        return cls(target, np.zeros(B), np.full(B, np.inf), stalls)
 
     def wants_bound(self, F: Array, fall: Array, descent: Array, rate: Array) -> Array:
         """Whether a bound may prove something: far off none does.
@@ -219,9 +185,6 @@ class Progress:
         self.gap = np.maximum(F - self.lower, 0.0)
         left = np.where(self.lower > 0, self.gap, -descent) if kinks else -descent
         self.stalls = np.where(fall <= STALL * left + STILL * F, self.stalls + 1, 0)
-        # where progress is small beside what is left the model is too stiff
-        stiff = (fall < PROGRESS * left) & (self.floor == SHARP)
-        self.floor = np.where(stiff, BLUNT, SHARP)
         return np.asarray((self.gap <= self.target) | (self.stalls >= PATIENCE))
 
     def columns(self, index: Array) -> Progress:
@@ -237,19 +200,27 @@ class Descent(NamedTuple):
     n_iter: Array
 
 
-def descend(objective: Objective, x: Any, target: Array, max_iter: int) -> Descent:
-    """Minimise from x until each problem's gap is at most its ``target`` (B,)."""
+def descend(objective: Any, x: Any, target: Array, max_iter: int) -> Descent:
+    """Minimise from x until each problem's gap is at most its ``target`` (B,).
+
+    ``objective.line(x)`` is the line of the next steps. A line has ``x``, where the steps begin,
+    the slope ``descent`` (B,) of F along them, the ``longest`` share of them that is tried first,
+    and ``at(length)``, the points after a share (B,). ``objective.lower_bound(x, line)`` is the
+    bound (B,) that the slopes at x prove, or those along the line to it; ``rate`` the share of the
+    gradient that a step is expected to leave, 0 of an exact Newton step; ``kinks`` says whether F
+    has kinks. Points are batches.
+    """
     gap, steps = np.zeros(len(target)), np.ones(len(target), dtype=int)
     active, progress = np.arange(len(target)), Progress.begun(target)
     ended: list[Any] = []
     numbers_of: list[Array] = []
     for n_iter in range(1, max_iter + 1):
-        line = objective.line(x, progress.floor)
+        line = objective.line(x)
         new = search(line)
         fall, last = line.x.objective - new.objective, n_iter == max_iter
         wants = progress.wants_bound(line.x.objective, fall, line.descent, objective.rate) | last
         if wants.any():
-            bound = np.maximum(progress.lower, objective.lower_bound(new))
+            bound = np.maximum(progress.lower, objective.lower_bound(new, line))
             # a problem must not depend on its company
             progress.lower = np.where(wants, bound, progress.lower)
         over = progress.over(new.objective, fall, line.descent, objective.kinks) | last
@@ -273,9 +244,10 @@ def low_enough(F: Array, new: Array, length: Array, descent: Array) -> Array:
     return low
 
 
-def search(line: Line) -> Any:
+def search(line: Any) -> Any:
     """Return the points after the longest of the steps 1, 1/2, 1/4, ... that descends, or x."""
-    F, longest, descent, share = line.x.objective, line.longest, line.descent, 1.0
+    F, descent, share = line.x.objective, line.descent, 1.0
+    longest = line.longest * np.ones_like(descent)
     new = line.at(longest)
     left = np.flatnonzero(~low_enough(F, new.objective, longest, descent))
     while len(left) and share > SHORTEST:
@@ -290,7 +262,7 @@ def search(line: Line) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Minima(Batch):
-    """Minimisers of a batch: multipliers ``lam``, certified gaps and dual points (n, B)."""
+    """Minimisers of a batch: multipliers ``lam``, certified gaps and dual points (n, B) if any."""
 
     theta: Array
     b: Array
@@ -299,7 +271,7 @@ class Minima(Batch):
     mean_loss: Array
     gap: Array
     n_iter: Array
-    dual: Array
+    dual: Array | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -334,7 +306,10 @@ class WeightedRows:
 
 @dataclass(frozen=True, eq=False)
 class Zero(Batch):
-    """The best models at theta = 0, with their slopes and curvatures (n, B), and g = Z'(pi a)."""
+    """The best models at theta = 0, with their slopes and curvatures (n, B), and g = Z'(pi a).
+
+    ``gap`` is that of theta = 0 where it is optimal: then its slopes are the dual optimum.
+    """
 
     b: Array
     risk: Array
@@ -342,6 +317,7 @@ class Zero(Batch):
     curvature: Array
     g: Array
     mean_square: Array
+    gap: Array
 
     @classmethod
     def of(cls, data: WeightedRows) -> Zero:
@@ -357,42 +333,43 @@ class Zero(Batch):
         z = full((len(y), B), 0.0, y) + beside(b, y)
         value, slope, curvature = loss.evaluate(z, y[:, None])
         g = data.rows.adjoint(weights * slope)
-        return cls(b, data.mean(value), slope, curvature, g, data.mean(slope**2))
-
-    def minima(self, data: WeightedRows) -> Minima:
-        """Return them as minimisers: their slopes are the dual optimum."""
-        conjugate = data.loss.conjugate(self.slope, data.y[:, None])
+        risk, conjugate = data.mean(value), loss.conjugate(slope, y[:, None])
         # a row without weight may have any slope
-        lower = -data.mean(namespace(conjugate).where(data.weights > 0, conjugate, 0.0))
+        lower = -data.mean(namespace(conjugate).where(weights > 0, conjugate, 0.0))
         # rows that are no numbers prove nothing
-        proved = np.isfinite(lower) & np.isfinite(norms(self.g))
-        gap = np.where(proved, np.maximum(self.risk - lower, 0.0), np.inf)
-        theta, none = np.zeros_like(self.g), np.zeros_like(self.risk)
-        n_iter = np.ones(len(gap), dtype=int)
-        return Minima(theta, self.b, none, self.risk, self.risk, gap, n_iter, self.slope)
+        proved = np.isfinite(lower) & np.isfinite(norms(g))
+        gap = np.where(proved, np.maximum(risk - lower, 0.0), np.inf)
+        return cls(b, risk, slope, curvature, g, data.mean(slope**2), gap)
 
-    def unless(self, off: Array, data: WeightedRows, moved: Callable[[Array], Minima]) -> Minima:
+    def minima(self) -> Minima:
+        """Return them as minimisers."""
+        theta, none = np.zeros_like(self.g), np.zeros_like(self.risk)
+        n_iter = np.ones(len(self.gap), dtype=int)
+        return Minima(theta, self.b, none, self.risk, self.risk, self.gap, n_iter, self.slope)
+
+    def unless(self, off: Array, moved: Callable[[Array], Minima]) -> Minima:
         """Return them as minima, those of ``moved`` for the problems that are ``off`` zero."""
         some, settled = np.flatnonzero(off), np.flatnonzero(~off)
         if not len(settled):
             return moved(some)
-        constant = self.columns(settled).minima(data.columns(settled))
+        constant = self.columns(settled).minima()
         if not len(some):
             return constant
         return Minima.joined([moved(some), constant], [some, settled])
 
 
 class Start(NamedTuple):
-    """Where a descent starts: theta (d, B), b (B,), and slopes (n, B) where they are known."""
+    """Where a descent starts: theta (d, B), b (B,), and slopes (n, B) and lam where known."""
 
     theta: Array
     b: Array
     dual: Array | None = None
+    lam: Array | None = None
 
     def columns(self, index: Array) -> Start:
         """Return those of some problems."""
-        dual = None if self.dual is None else pick_columns(self.dual, index)
-        return Start(self.theta[:, index], self.b[index], dual)
+        parts: Any = (None if part is None else pick_columns(part, index) for part in self)
+        return Start(*parts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -451,18 +428,15 @@ class NewtonSystem:
 
     def renew(self, risk: PenalisedRisk, x: Points, residual: Array) -> Matrices:
         """Return the matrices for steps from x, where the gradients have the size ``residual``."""
-        number, rows = risk.number, risk.data.rows
-        cheap = not self.shared and rows.n * rows.d**2 <= CHEAP_UP_TO
+        number = risk.number
         before = self.residual[number]
         shrunk = residual / np.maximum(before, TINY)
-        fresh = ~(shrunk <= (CHEAP_CONTRACTION if cheap else CONTRACTION))
         rate = np.where(np.isfinite(before), np.minimum(shrunk, 1.0), LENT)
-        new = np.flatnonzero(fresh)
-        if self.shared and number[0] == 0 and fresh[0]:
-            made = _matrices(risk.columns(new[:1]), x.columns(new[:1]))
-            B = len(self.residual)
-            H, h = rows.lent(numpy(made.H[0]), made.h[:, 0], B)
-            self.matrices = Matrices(beside(H, made.H), h, np.repeat(made.mass, B))
+        new = np.flatnonzero(~(shrunk <= CONTRACTION))
+        if self.shared and len(new) and number[new[0]] == 0:
+            made, B = _matrices(risk.columns(new[:1]), x.columns(new[:1])), len(self.residual)
+            H = beside(np.repeat(numpy(made.H), B, axis=0), made.H)
+            self.matrices = Matrices(H, np.repeat(made.h, B, axis=1), np.repeat(made.mass, B))
             rate[new] = LENT
         elif len(new):
             self._keep(number[new], _matrices(risk.columns(new), x.columns(new)))
@@ -486,30 +460,26 @@ class NewtonSystem:
 
 @dataclass(frozen=True, eq=False)
 class RiskLine:
-    """Points along steps (dtheta, db), which add dz to the scores."""
+    """Points along steps (dtheta, db); ``change`` is what the objective knows of the rows there."""
 
-    risk: PenalisedRisk
-    x: Points
+    longest: ClassVar[float] = 1.0
+
+    risk: Any
+    x: Any
     dtheta: Array
     db: Array
-    dz: Array
+    change: Array
     descent: Array
 
-    @property
-    def longest(self) -> Array:
-        """The whole step."""
-        return np.ones_like(self.descent)
-
-    def at(self, length: Array) -> Points:
+    def at(self, length: Any) -> Any:
         """Return the points after a share (B,) of the steps."""
-        x = self.x
-        z = x.z + factor_of(length, self.dz) * self.dz
-        return self.risk.at(x.theta + length * self.dtheta, x.b + length * self.db, z)
+        return self.risk.along(self, length)
 
     def columns(self, index: Array) -> RiskLine:
         """Return the lines of some problems."""
-        steps = (pick_columns(v, index) for v in (self.dtheta, self.db, self.dz, self.descent))
-        return RiskLine(self.risk.columns(index), self.x.columns(index), *steps)
+        steps = (self.dtheta, self.db, self.change, self.descent)
+        some = (pick_columns(part, index) for part in steps)
+        return RiskLine(self.risk.columns(index), self.x.columns(index), *some)
 
 
 @dataclass(frozen=True, eq=False)
@@ -542,14 +512,26 @@ class PenalisedRisk:
         F = self.data.mean(value) + self.rho * norms(theta)
         return Points(theta, b, z, value, slope, curvature, F)
 
-    def line(self, x: Points, floor: Array) -> RiskLine:
-        """Return the lines of the Newton steps, with the intercept eliminated,
+    @property
+    def loss(self) -> Loss:
+        """The loss of all problems."""
+        return self.data.loss
 
-        (H - hh'/m + (rho/w)(I - uu')) step = -(g + rho u) + h s/m,  db = -(s + h'step)/m,
+    def along_gradient(self, zero: Zero) -> Points:
+        """Return the minimisers of the quadratic models along -g from theta = 0."""
+        steepness, data = norms(zero.g), self.data
+        u = -zero.g / steepness
+        z = data.rows.scores(u)
+        # the rows are centred on a mean that need not be that of these weights
+        shift = data.mean(z) if data.fit_intercept else 0.0 * steepness
+        spread = z - factor_of(shift, z)
+        bend = data.mean(zero.curvature * spread**2)
+        length = length_along_gradient(steepness, self.rho, bend, data.mean(spread**2) ** 0.5)
+        b = zero.b - length * shift
+        return self.at(length * u, b, factor_of(length, z) * z + factor_of(b, z))
 
-        g = Z'(pi a), s = sum pi a and u = theta/w at x, H, h and m at the curvatures of when the
-        matrix was renewed.
-        """
+    def line(self, x: Points) -> RiskLine:
+        """Return the lines of Newton steps, at the curvatures of when the matrix was renewed."""
         u, s = x.theta / x.w, self.data.mean(x.slope) * self.data.fit_intercept
         if self.data.rows.d > DENSE_UP_TO:
             step, db, dz = _by_products(self, x, s)
@@ -558,15 +540,18 @@ class PenalisedRisk:
             return RiskLine(self, x, step, db, dz, descent)
         g = self.data.rows.adjoint(self.data.weights * x.slope)
         matrices = self.system.renew(self, x, norms(g + self.rho * u))
-        H, h, m = matrices.H, matrices.h, matrices.mass
-        rhs = h * (s / m) - g - self.rho * u
-        step = numpy(solve_stiffened(H, *(beside(part, H) for part in (self.rho / x.w, u, rhs))))
-        db = -(s + dots(h, step)) / m * self.data.fit_intercept
+        step, db = newton_step(matrices, g, s, u, self.rho, x.w)
         dz = self.data.rows.scores(step) + factor_of(db, self.data.y)
         descent = dots(g, step) + s * db + self.rho * dots(u, step)
         return RiskLine(self, x, step, db, dz, descent)
 
-    def lower_bound(self, x: Points) -> Array:
+    def along(self, line: RiskLine, length: Array) -> Points:
+        """Return the points after a share of steps, which add ``line.change`` to the scores."""
+        x = line.x
+        z = x.z + factor_of(length, line.change) * line.change
+        return self.at(x.theta + length * line.dtheta, x.b + length * line.db, z)
+
+    def lower_bound(self, x: Points, line: RiskLine) -> Array:
         """Return a bound (B,) below F of every model, from the slopes at x.
 
         They are shifted by a multiple of D until they sum to zero, then moved along D z'theta to
@@ -599,10 +584,28 @@ class PenalisedRisk:
         return np.maximum(np.where(proves, value, 0.0), 0.0)
 
 
+def newton_step(
+    matrices: Matrices, g: Array, s: Array, u: Array, rho: Array, w: Array
+) -> tuple[Array, Array]:
+    """Return the Newton steps of theta and b, with the intercept eliminated,
+
+    (H - hh'/m + (rho/w)(I - uu')) step = -(g + rho u) + h s/m,  db = -(s + h'step)/m,
+
+    g = Z'(pi a), s = sum pi a and u = theta/w; without an intercept s and h are 0.
+    """
+    H, h, m = matrices.H, matrices.h, matrices.mass
+    rhs = h * (s / m) - g - rho * u
+    step = numpy(solve_stiffened(H, *(beside(part, H) for part in (rho / w, u, rhs))))
+    return step, -(s + dots(h, step)) / m
+
+
 def minimise(
-    risk: PenalisedRisk, zero: Zero, target: Array, max_iter: int, start: Start | None = None
+    risk: Any, zero: Zero, target: Array, max_iter: int, start: Start | None = None
 ) -> Minima:
-    """Minimise each problem of the batch until its gap is at most ``target`` (B,)."""
+    """Minimise each problem of the batch until its gap is at most ``target`` (B,).
+
+    A risk is that of rows in memory, or of rows in chunks (``solvers/streamed``).
+    """
     # at the threshold of the penalty rho = delta Lip the slopes themselves are the dual optimum
     least = threshold(norms(zero.g), zero.mean_square, 1.0, order=1)
     off = ~(least <= risk.rho * (1 + AT_THRESHOLD))
@@ -611,42 +614,27 @@ def minimise(
         some, near = risk.columns(index), None if start is None else start.columns(index)
         first = _first(some, zero.columns(index), near)
         end = descend(some, first, target[index], max_iter)
-        x, w, lipschitz = end.point, end.point.w, risk.data.loss.lipschitz
+        x, w, lipschitz = end.point, end.point.w, risk.loss.lipschitz
         # Lip may be infinite where delta = 0
         lam = np.array([lipschitz * each if each > 0 else 0.0 for each in w.tolist()])
         mean_loss = x.objective - some.rho * w
         return Minima(x.theta, x.b, lam, x.objective, mean_loss, end.gap, end.n_iter, x.slope)
 
-    return zero.unless(off, risk.data, moved)
+    return zero.unless(off, moved)
 
 
-def _first(risk: PenalisedRisk, zero: Zero, start: Start | None) -> Points:
+def _first(risk: Any, zero: Zero, start: Start | None) -> Any:
     """Return the start, or where it is no better than zero the best along -g, as a model goes.
 
     From F(start) < F(0) no descent ends in theta = 0, where F has no derivative.
     """
     if start is None:
-        return risk.at(*_along_gradient(risk, zero))
+        return risk.along_gradient(zero)
     warm = risk.at(start.theta, start.b)
     cold = np.flatnonzero(~(start.theta.any(axis=0) & (warm.objective < zero.risk)))
     if not len(cold):
         return warm
-    some = risk.columns(cold)
-    return warm.replaced(cold, some.at(*_along_gradient(some, zero.columns(cold))))
-
-
-def _along_gradient(risk: PenalisedRisk, zero: Zero) -> tuple[Array, Array, Array]:
-    """Return theta, b and the scores of the minimiser of the quadratic model along -g."""
-    steepness = norms(zero.g)
-    u = -zero.g / steepness
-    z = risk.data.rows.scores(u)
-    # the rows are centred on a mean that need not be that of these weights
-    shift = risk.data.mean(z) if risk.data.fit_intercept else 0.0 * steepness
-    spread = z - factor_of(shift, z)
-    bend = risk.data.mean(zero.curvature * spread**2)
-    length = length_along_gradient(steepness, risk.rho, bend, risk.data.mean(spread**2) ** 0.5)
-    b = zero.b - length * shift
-    return length * u, b, factor_of(length, z) * z + factor_of(b, z)
+    return warm.replaced(cold, risk.columns(cold).along_gradient(zero.columns(cold)))
 
 
 def length_along_gradient(steepness: Any, rho: Any, bend: Any, spread: Any) -> Any:

@@ -8,8 +8,7 @@ A row has one stationary s while 2 lam/w^2 is at least the smoothness of the los
 and shares its mass between them (``duality.ties``). The gap comes from the slopes of the moved
 rows (``duality.lower_bound``).
 
-``JointObjective`` evaluates rows in memory, ``solvers/streamed/order_two.py`` rows in chunks. Both
-use the same step (``newton_step``), the same curve (``Curve``) and the same rules (``Progress``).
+``JointObjective`` evaluates rows in memory, ``solvers/streamed/order_two.py`` rows in chunks.
 """
 
 from __future__ import annotations
@@ -35,21 +34,19 @@ from ...duality import (
     Atoms,
     DualRows,
     RowDerivatives,
-    best_multipliers,
     first_multipliers,
     lower_bound,
     move_derivatives,
     threshold,
 )
-from ...duality.chain import TINY
 from ...duality.ties import Padded, TieModels, shares_of, solve_each, times
 from ...losses import Loss
 from ...losses.base import Inner
 from . import order_one
-from .order_one import SHARP as SHARP
-from .order_one import STILL as STILL
 from .order_one import (
+    SHARP,
     Batch,
+    Descent,
     Minima,
     NewtonSystem,
     PenalisedRisk,
@@ -59,18 +56,11 @@ from .order_one import (
     is_every,
     norms,
 )
-from .order_one import Progress as Progress
 
 Array = NDArray[Any]
 
-#: The relative precision to which a search minimises lam alone at the end.
-FINE = 1e-13
-#: Newton steps in lam alone before that search.
-LAM_STEPS = 3
-#: After a step in lam below this, relative to lam, the next one is rounding: it is quadratic.
-LAST = 1e-6
-#: The least bend of the inner problem in a step in lam alone, relative to lam.
-FLAT = 1e-13
+#: Newton steps in lam alone at the end.
+LAM_STEPS = 2
 #: The share of the budget that a first guess of lam is taken to spend at least.
 LEAST_SPENT = 1e-6
 #: The share of the way to w^2/lam = 0 that a step may go.
@@ -216,16 +206,13 @@ class Curve:
         lam = self.product(theta, theta) / (self.level + length * self.drift)
         return theta, self.x.b + length * self.db, lam
 
-    def low_enough(self, objective: Array, length: Array) -> Array:
-        """Whether values after a share of the moves are lower by a part of what it promises."""
-        return order_one.low_enough(self.x.objective, objective, length, self.descent)
-
 
 @dataclass(frozen=True, eq=False)
 class JointObjective:
     """The objective of some problems over the same rows: evaluation, model of a step, bound."""
 
     kinks: ClassVar[bool] = True
+    rate: ClassVar[float] = 0.0
 
     rows: DualRows
     loss: Loss
@@ -237,10 +224,15 @@ class JointObjective:
         return replace(self, rows=self.rows.columns(index))
 
     @property
-    def data(self) -> WeightedRows:
-        """The rows with their weights."""
-        rows = self.rows
-        return WeightedRows(rows.design, rows.y, rows.weights, self.loss, rows.fit_intercept)
+    def delta(self) -> Array:
+        """The radii."""
+        return self.rows.delta
+
+    def penalised(self, rho: Array) -> PenalisedRisk:
+        """Return the objectives of order 1 with penalties rho."""
+        rows, B = self.rows, len(rho)
+        data = WeightedRows(rows.design, rows.y, rows.weights, self.loss, rows.fit_intercept)
+        return PenalisedRisk(data, rho, NewtonSystem(B), np.arange(B))
 
     @cached_property
     def _targets(self) -> Array:
@@ -294,20 +286,19 @@ class JointObjective:
         spent = column_sums(rows.weights, (shift / beside(w, z)) ** 2)
         return np.asarray(lam * np.sqrt(np.maximum(spent / rows.delta, LEAST_SPENT)))
 
-    def derivatives(self, x: JointPoint, floor: Array) -> tuple[Array, Array]:
+    def derivatives(self, x: JointPoint) -> tuple[Array, Array]:
         """Return gradient and Hessian of F with the masses of the branches fixed."""
         # the bend > 0 vanishes where two branches part: there its floor counts
         lam, w = beside(x.lam, x.z), beside(x.w, x.z)
-        least = beside(floor * x.lam, x.z)
-        bend = namespace(x.z).maximum(2 * lam - w**2 * x.curvature, least)
+        bend = namespace(x.z).maximum(2 * lam - w**2 * x.curvature, SHARP * lam)
         each = move_derivatives(x.slope, x.curvature, x.shift / w, w, bend)
         mass = self.rows.weights * x.shares
         parts = (mass * namespace(mass).stack(each)).sum(axis=1)
         return self.rows.derivatives(x.theta, x.w, RowDerivatives(*parts))
 
-    def model(self, x: JointPoint, floor: Array) -> StepModel:
+    def model(self, x: JointPoint) -> StepModel:
         """Return the models of the next steps."""
-        gradient, hessian = self.derivatives(x, floor)
+        gradient, hessian = self.derivatives(x)
         tied = np.flatnonzero(numpy(x.two.any(axis=0)))
         if not len(tied):
             return StepModel(gradient, hessian, None)
@@ -318,13 +309,13 @@ class JointObjective:
         return StepModel(gradient, hessian, ties)
 
     @property
-    def rate(self) -> Array:
-        """Steps are exact."""
-        return np.zeros_like(self.rows.delta)
+    def product(self) -> Any:
+        """The inner product whose root is the dual norm."""
+        return self.rows.dual_norm.product
 
-    def line(self, x: JointPoint, floor: Array) -> JointLine:
+    def line(self, x: JointPoint) -> JointLine:
         """Return the lines of the next moves, from the points with the shares of their models."""
-        model = self.model(x, floor)
+        model = self.model(x)
         move, descent, shares = model.minimise()
         if model.ties is not None and shares is not None:
             p, ties = copied(x.p), model.ties
@@ -335,6 +326,25 @@ class JointObjective:
         d = len(x.theta)
         dz = self.rows.design.scores(move[:, :d].T) + beside(move[:, d], x.z)
         return JointLine(self, x, move, descent, dz)
+
+    def along(self, line: JointLine, length: Array) -> JointPoint:
+        """Return the points after a share (B,) of moves; ``line.change`` is that of the scores."""
+        x = line.x
+        z = x.z + beside(length, x.z) * line.change
+        return self.at(*line.curve.at(length), z, x)
+
+    def minima(self, end: Descent, target: Array) -> Minima:
+        """Return the ends of descents, with lam alone minimised where the target is fine."""
+        last: JointPoint = end.point
+        fine = np.flatnonzero(target < ROUGH_FIT * last.objective)
+        if len(fine):
+            last = last.replaced(fine, self.columns(fine).settled(last.columns(fine)))
+        gap = np.maximum(end.gap - (end.point.objective - last.objective), 0.0)
+        # the mean slope of each row over its branches
+        dual = (last.shares * last.slope).sum(axis=0)
+        mean_loss = column_sums(self.rows.weights, self.loss.value(last.z, self._targets))
+        parts = (last.theta, last.b, last.lam, last.objective, mean_loss, gap, end.n_iter, dual)
+        return Minima(*parts)
 
     def branch_differences(self, x: JointPoint, tied: Padded) -> tuple[Array, Array]:
         """Return pi (psi_1 - psi_2) of the ``tied`` rows of every problem, and its gradients.
@@ -360,92 +370,50 @@ class JointObjective:
         mass = weights * tied.held
         return np.where(tied.held, difference, -1.0), mass[..., None] * apart
 
-    def lower_bound(self, x: JointPoint) -> Array:
+    def lower_bound(self, x: JointPoint, line: JointLine) -> Array:
         """Return a bound below the risk of every model, from the slopes at x."""
         atoms = Atoms(self.rows.weights * x.shares, x.slope, x.curvature)
         return lower_bound(self.rows, self.loss, atoms, x.z - beside(x.b, x.z) + x.shift)
 
     def settled(self, x: JointPoint) -> JointPoint:
-        """Return the points with lam alone minimised to rounding, where that is lower.
-
-        A few steps of Newton's method that knows the kinks do that, else a search.
-        """
+        """Return the points after Newton steps in lam alone, where these are lower."""
         new = x
         for _ in range(LAM_STEPS):
-            step = self._multiplier_step(new)
-            far = ~(np.abs(step) <= LAST * new.lam)
-            new = self.at(x.theta, x.b, new.lam + step, x.z, replace(x, shift=new.shift))
-            if not far.any():
-                break
-        rest = np.flatnonzero(far)
-        if len(rest):
-            part, old = self.columns(rest).rows, x.columns(rest)
-            sample = (old.z, part.y, part.weights, self.loss, old.w, part.delta)
-            lam = np.asarray(best_multipliers(*sample, old.lam, FINE).lam)
-            searched = self.columns(rest).at(old.theta, old.b, lam, old.z, old)
-            new = new.replaced(rest, searched)
+            w, lam = beside(new.w, new.z), beside(new.lam, new.z)
+            spent = self.rows.weights * new.on_higher((new.shift / w) ** 2)
+            # t = s/w moves by -2t/bend, bend = 2 lam - w^2 l''
+            bend = 2 * lam - w**2 * new.on_higher(new.curvature)
+            rise = numpy((4 * spent / namespace(bend).maximum(bend, SHARP * lam)).sum(axis=0))
+            step = (numpy(spent.sum(axis=0)) - self.delta) / rise
+            new = self.at(x.theta, x.b, new.lam + np.clip(step, -new.lam / 2, new.lam), x.z, new)
         lower = np.flatnonzero(new.objective <= x.objective)
         return x.replaced(lower, new.columns(lower))
-
-    def _multiplier_step(self, x: JointPoint) -> Array:
-        """Return the steps in lam alone to where the slope of F, at a kink its jump, meets zero.
-
-        The slope starts from g with all rows on the branch of the larger move, rises at the rate
-        H, and jumps by pi (t_1^2 - t_2^2) at the kinks h_1 <= h_2 <= ... of tied rows: after j of
-        them its root is r_j = -(g + jumps)/H, and the one of all is min_j max(r_j, h_j).
-        """
-        w, lam = beside(x.w, x.z), beside(x.lam, x.z)
-        square = (x.shift / w) ** 2
-        spent = self.rows.weights * x.on_higher(square)
-        # t = s/w moves by -2t/bend, bend = 2 lam - w^2 l''
-        bend = 2 * lam - w**2 * x.on_higher(x.curvature)
-        H = numpy((4 * spent / namespace(bend).maximum(bend, FLAT * lam)).sum(axis=0))
-        slope = self.rows.delta - numpy(spent.sum(axis=0))
-        root = -slope / H
-        if x.two.any():
-            kink, jump = self._kinks(x, square)
-            slope = slope - (jump * (kink < 0)).sum(axis=0)
-            roots = -(slope + np.cumsum(jump, axis=0)) / H
-            first = -(slope / H)
-            root = np.minimum(first, np.maximum(roots, kink).min(axis=0))
-        return np.clip(root, -x.lam / 2, x.lam)
-
-    def _kinks(self, x: JointPoint, square: Array) -> tuple[Array, Array]:
-        """Return the changes (R, B) of lam at which rows change branch, in order, and the jumps."""
-        places = Padded.of(numpy(x.two).T)
-        at = (places.index, np.arange(len(x.b))[:, None])
-        value, t2 = entries(x.value, *at), entries(square, *at)
-        apart = np.maximum(t2[0] - t2[1], TINY)
-        kink = np.where(places.held, (value[0] - value[1]) / apart, np.inf)
-        jump = np.where(places.held, entries(self.rows.weights, *at) * apart, 0.0)
-        order = np.argsort(kink, axis=1)
-        return np.take_along_axis(kink, order, 1).T, np.take_along_axis(jump, order, 1).T
 
 
 @dataclass(frozen=True, eq=False)
 class JointLine:
-    """The points of some problems along moves (B, d + 2), which add dz to the scores."""
+    """The points of some problems along moves (B, d + 2); ``change`` is what the objective knows
+    of the rows along them."""
 
-    objective: JointObjective
-    x: JointPoint
+    objective: Any
+    x: Any
     move: Array
     descent: Array
-    dz: Array
+    change: Array
 
     @cached_property
     def curve(self) -> Curve:
         """The places along the moves."""
-        return Curve(self.x, self.move, self.descent, self.objective.rows.dual_norm.product)
+        return Curve(self.x, self.move, self.descent, self.objective.product)
 
     @property
     def longest(self) -> Array:
         """The share of a move that may be tried."""
         return self.curve.longest
 
-    def at(self, length: Array) -> JointPoint:
+    def at(self, length: Array) -> Any:
         """Return the points after a share (B,) of the moves."""
-        z = self.x.z + beside(length, self.x.z) * self.dz
-        return self.objective.at(*self.curve.at(length), z, self.x)
+        return self.objective.along(self, length)
 
     def columns(self, index: Array) -> JointLine:
         """Return the lines of some problems."""
@@ -454,16 +422,19 @@ class JointLine:
             self.x.columns(index),
             self.move[index],
             self.descent[index],
-            pick_columns(self.dz, index),
+            pick_columns(self.change, index),
         )
 
 
 def minimise(
-    objective: JointObjective, zero: Zero, target: Array, max_iter: int, start: Start | None = None
+    objective: Any, zero: Zero, target: Array, max_iter: int, start: Start | None = None
 ) -> Minima:
-    """Minimise each problem until its gap is at most ``target`` (B,), from ``start`` if given."""
-    rows, loss = objective.rows, objective.loss
-    off = rows.delta < threshold(norms(zero.g), zero.mean_square, loss.lipschitz, order=2)
+    """Minimise each problem until its gap is at most ``target`` (B,), from ``start`` if given.
+
+    An objective is that of rows in memory, or of rows in chunks (``solvers/streamed``).
+    """
+    lipschitz = objective.loss.lipschitz
+    off = objective.delta < threshold(norms(zero.g), zero.mean_square, lipschitz, order=2)
 
     def moved(index: Array) -> Minima:
         some, flat, goal = objective.columns(index), zero.columns(index), target[index]
@@ -479,48 +450,35 @@ def minimise(
         better = np.flatnonzero(again.objective < minima.objective[failed])
         return minima.replaced(failed[better], again.columns(better))
 
-    return zero.unless(off, objective.data, moved)
+    return zero.unless(off, moved)
 
 
-def _cold(objective: JointObjective, zero: Zero) -> JointPoint:
+def _cold(objective: Any, zero: Zero) -> Any:
     """Return the minimisers of mean l + sqrt(delta) rms(l') w with rms(l') as at theta = 0."""
-    rows, B = objective.rows, len(zero.b)
-    steep = norms(zero.g)
-    rho = np.minimum(np.sqrt(rows.delta * zero.mean_square), BELOW_THRESHOLD * steep)
-    risk = PenalisedRisk(objective.data, rho, NewtonSystem(B), np.arange(B))
+    root = np.sqrt(objective.delta * zero.mean_square)
+    risk = objective.penalised(np.minimum(root, BELOW_THRESHOLD * norms(zero.g)))
     near = order_one.minimise(risk, zero, ROUGH_TOL * zero.risk, ROUGH_STEPS)
     return objective.start(near.theta, near.b)
 
 
-def _warm(objective: JointObjective, zero: Zero, start: Start) -> JointPoint:
+def _warm(objective: Any, zero: Zero, start: Start) -> Any:
     """Return the starts, or where one is at theta = 0 the cold ones."""
     warm = np.flatnonzero(start.theta.any(axis=0))
     # at theta = 0 nothing moves a score: there is no multiplier to start from
     if len(warm) == len(start.b):
-        x = objective.start(start.theta, start.b)
+        x = objective.start(start.theta, start.b, start.lam)
     else:
         x = _cold(objective, zero)
         if len(warm):
-            near = objective.columns(warm).start(start.theta[:, warm], start.b[warm])
-            x = x.replaced(warm, near)
+            near = start.columns(warm)
+            x = x.replaced(warm, objective.columns(warm).start(near.theta, near.b, near.lam))
     return x if start.dual is None else x.with_duals(start.dual)
 
 
-def descend(objective: JointObjective, x: JointPoint, target: Array, max_iter: int) -> Minima:
+def descend(objective: Any, x: Any, target: Array, max_iter: int) -> Minima:
     """Minimise from x until each problem's gap is at most its ``target`` (B,)."""
-    end = order_one.descend(objective, x, target, max_iter)
-    last: JointPoint = end.point
-    fine = np.flatnonzero(target < ROUGH_FIT * last.objective)
-    if len(fine):
-        last = last.replaced(fine, objective.columns(fine).settled(last.columns(fine)))
-    gap = np.maximum(end.gap - (end.point.objective - last.objective), 0.0)
-    # the mean slope of each row over its branches
-    dual = (last.shares * last.slope).sum(axis=0)
-    mean_loss = column_sums(
-        objective.rows.weights, objective.loss.value(last.z, objective._targets)
-    )
-    parts = (last.theta, last.b, last.lam, last.objective, mean_loss, gap, end.n_iter, dual)
-    return Minima(*parts)
+    minima: Minima = objective.minima(order_one.descend(objective, x, target, max_iter), target)
+    return minima
 
 
 def _each_row(v: Array, z: Array) -> Array:

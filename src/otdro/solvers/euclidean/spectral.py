@@ -61,7 +61,8 @@ class Spectrum:
         q = U.T @ y
         rest = y - U @ q
         rest -= U @ (U.T @ rest)
-        return cls(D, V, numpy(q), *_significant(float(rest @ rest), float(y @ y)))
+        perp, size = float(rest @ rest), float(y @ y)
+        return cls(D, V, numpy(q), perp if perp > INTERPOLATED * size else 0.0, size)
 
     @classmethod
     def from_gram(cls, design: Design, y: Array, weights: Array) -> Spectrum | None:
@@ -117,10 +118,6 @@ class Spectrum:
             return np.zeros(len(self.V))
         theta: Array = self.V @ (self.D / (self.D**2 + k) * self.q)
         return theta
-
-
-def _significant(perp: float, size: float) -> tuple[float, float]:
-    return (perp if perp > INTERPOLATED * size else 0.0), size
 
 
 class Spectral(Method):

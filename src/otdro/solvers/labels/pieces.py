@@ -33,8 +33,11 @@ from ...losses import Loss
 
 Array = NDArray[Any]
 
-#: Value (n,), slope (p, n) and curvature (p, p, n) of one piece in (z, s).
-Piece = tuple[Array, Array, Array]
+#: The least bend of the inner problem of order 2, relative to lam.
+LEAST_BEND = 1e-12
+
+#: Value, dl/dz, d2l/dz2 and displacement of the score (n,) of one piece.
+Branch = tuple[Array, Array, Array, Array]
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,128 +57,61 @@ class Pieces:
 
 
 class WorstLoss:
-    """The pieces of a loss at an order.
+    """The pieces of a loss at an order: of a piecewise linear one its sides, else its branches.
 
     ``scalars`` is 1 for t, 2 for t and lam; ``growth`` is 2 kappa_l of a quadratic loss, whose
-    domain is 2 kappa_l lam > t^2, else 0.
+    domain is 2 kappa_l lam > t^2, else 0; ``rate`` is lambda per unit of the last scalar.
     """
 
-    scalars = 2
-    growth = 0.0
-
-    def __init__(self, loss: Loss) -> None:
-        self.loss = loss
-
-    @property
-    def rate(self) -> float:
-        """lambda per unit of the last scalar."""
-        return 1.0
-
-    def under(self, z: Array, label: Array, s: Array) -> list[Piece]:
-        """Return the pieces under a label, without its price."""
-        raise NotImplementedError
+    def __init__(self, loss: Loss, order: int) -> None:
+        pieces = loss.pieces
+        self.loss, self.scalars = loss, order
+        self.growth = 2 * pieces.kappa if pieces is not None and order == 2 else 0.0
+        self.rate = float(loss.lipschitz) if order == 1 else 1.0
 
     def inside(self, s: Array) -> bool:
         """Whether t and lam are positive and in the domain of a quadratic loss."""
         return bool(s.min() > 0 and (self.growth == 0 or self.growth * s[-1] > s[0] ** 2))
 
+    def under(self, z: Array, label: Array, s: Array) -> list[tuple[Array, Array, Array]]:
+        """Return value (n,), slope (p, n) and curvature (p, p, n) in (z, s) of each piece.
 
-class OrderOne(WorstLoss):
-    """The loss; of a piecewise linear one its affine pieces."""
+        Pieces are those under a label, without its price; the value of a missing one is -inf.
+        """
+        found = []
+        for value, slope, bend, shift in self._branches(z, label, s):
+            if self.scalars == 1:
+                zero = np.zeros_like(z)
+                g, h = np.stack([slope, zero]), np.stack([[bend, zero], [zero, zero]])
+            else:
+                (t, lam), there = s, np.isfinite(value)
+                stiff = np.maximum(2 * lam - t**2 * bend, LEAST_BEND * lam)
+                d = move_derivatives(slope, bend, shift / t, t, stiff)
+                g = np.where(there, np.stack([d.z, d.w, d.lam]), 0.0)
+                H = np.array([[d.zz, d.zw, d.zl], [d.zw, d.ww, d.wl], [d.zl, d.wl, d.ll]])
+                h = np.where(there, H, 0.0)
+                value = np.where(there, value, -np.inf)
+            found.append((value, g, h))
+        return found
 
-    scalars = 1
-
-    @property
-    def rate(self) -> float:
-        """Lambda = Lip t."""
-        return self.loss.lipschitz
-
-    def under(self, z: Array, label: Array, s: Array) -> list[Piece]:
-        """Return the loss, or one piece per slope."""
+    def _branches(self, z: Array, label: Array, s: Array) -> list[Branch]:
+        """Return the sides of a piecewise linear loss, else the branches of the inner supremum."""
         pieces, zero = self.loss.pieces, np.zeros_like(z)
-        if pieces is None:
-            each = [self.loss.evaluate(z, label)]
-        else:
+        if pieces is not None and pieces.kappa == 0:
             r, o = pieces.residual(z, label), pieces.orientation(label)
-            each = [(a * r, -a * o, zero) for a in pieces.slopes]
+            # a score moves by -a o t^2/(2 lam), which adds a^2 t^2/(4 lam)
+            reach = s[0] ** 2 / (2 * s[1]) if self.scalars == 2 else 0.0
+            return [
+                (a * r + a**2 * reach / 2, -a * o + zero, zero, -a * o * reach + zero)
+                for a in pieces.slopes
+            ]
+        if self.scalars == 1:
+            return [(*self.loss.evaluate(z, label), zero)]
+        inner = self.loss.inner(z, label, *s)
         return [
-            (value, np.stack([slope, zero]), np.stack([[bend, zero], [zero, zero]]))
-            for value, slope, bend in each
+            (value, *self.loss.evaluate(z + shift, label)[1:], shift)
+            for value, shift in zip(inner.value, inner.shift, strict=True)
         ]
-
-
-class InnerSupremum(WorstLoss):
-    """Order 2 of a smooth Lipschitz loss: the branches of its inner supremum."""
-
-    def under(self, z: Array, label: Array, s: Array) -> list[Piece]:
-        """Return the branches; the value of a missing one is -inf."""
-        t, lam = s
-        inner = self.loss.inner(z, label, t, lam)
-        branches = []
-        for value, shift in zip(inner.value, inner.shift, strict=True):
-            there = np.isfinite(value)
-            _, slope, bend = self.loss.evaluate(z + shift, label)
-            stiff = np.maximum(2 * lam - t**2 * bend, 1e-12 * lam)
-            d = move_derivatives(slope, bend, shift / t, t, stiff)
-            g = np.where(there, np.stack([d.z, d.w, d.lam]), 0.0)
-            h = np.where(there, _symmetric(d.zz, d.zw, d.zl, d.ww, d.wl, d.ll), 0.0)
-            branches.append((np.where(there, value, -np.inf), g, h))
-        return branches
-
-
-class PiecewiseOrderTwo(WorstLoss):
-    """Order 2 of a piecewise linear loss: sides a r + a^2 t^2/(4 lam)."""
-
-    def under(self, z: Array, label: Array, s: Array) -> list[Piece]:
-        """Return the sides."""
-        t, lam = s
-        pieces = self.loss.pieces
-        assert pieces is not None
-        r, o = pieces.residual(z, label), pieces.orientation(label)
-        one, zero = np.ones_like(z), np.zeros_like(z)
-        sides = []
-        for a in pieces.slopes:
-            v = a**2 * t / (2 * lam)
-            g = np.stack([-a * o * one, v * one, -v * t / (2 * lam) * one])
-            tt = a**2 / (2 * lam) * one
-            h = _symmetric(zero, zero, zero, tt, -tt * t / lam, tt * t**2 / lam**2)
-            sides.append((a * r + a**2 * t**2 / (4 * lam), g, h))
-        return sides
-
-
-class QuadraticOrderTwo(WorstLoss):
-    """Order 2 of a one-sided quadratic loss: r_+^2 lam/(2 kappa_l lam - t^2)."""
-
-    def __init__(self, loss: Loss) -> None:
-        super().__init__(loss)
-        assert loss.pieces is not None
-        self.growth = 2 * loss.pieces.kappa
-
-    def under(self, z: Array, label: Array, s: Array) -> list[Piece]:
-        """Return the one piece."""
-        t, lam = s
-        pieces = self.loss.pieces
-        assert pieces is not None
-        c = self.growth
-        D = c * lam - t**2
-        o = pieces.orientation(label)
-        r = np.maximum(pieces.residual(z, label), 0.0)
-        q = r**2
-        g = np.stack([-2 * o * r * lam / D, q * lam * 2 * t / D**2, -q * t**2 / D**2])
-        h = _symmetric(
-            np.where(r > 0, 2 * lam / D, 0.0),
-            -4 * o * r * lam * t / D**2,
-            2 * o * r * t**2 / D**2,
-            q * lam * (2 / D**2 + 8 * t**2 / D**3),
-            q * (2 * t / D**2 - 4 * c * lam * t / D**3),
-            q * 2 * c * t**2 / D**3,
-        )
-        return [(q * lam / D, g, h)]
-
-
-def _symmetric(zz: Array, zw: Array, zl: Array, ww: Array, wl: Array, ll: Array) -> Array:
-    """Return the symmetric matrices (3, 3, n) of these entries."""
-    return np.array([[zz, zw, zl], [zw, ww, wl], [zl, wl, ll]])
 
 
 def worst_loss(loss: Loss, order: int) -> WorstLoss | None:
@@ -184,14 +120,9 @@ def worst_loss(loss: Loss, order: int) -> WorstLoss | None:
     finite = np.isfinite(loss.lipschitz)
     linear = kinked is not None and kinked.kappa == 0 and finite
     smooth = kinked is None and np.isfinite(loss.smoothness) and finite
-    if order == 1:
-        return OrderOne(loss) if linear or smooth else None
-    if smooth:
-        return InnerSupremum(loss)
-    if linear:
-        return PiecewiseOrderTwo(loss)
-    if kinked is not None and kinked.rooted and kinked.slopes[0] == 0:
-        return QuadraticOrderTwo(loss)
+    quadratic = kinked is not None and kinked.rooted and kinked.slopes[0] == 0
+    if linear or smooth or (order == 2 and quadratic):
+        return WorstLoss(loss, order)
     return None
 
 

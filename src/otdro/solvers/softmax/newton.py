@@ -16,63 +16,68 @@ Probabilities q continued along the step, and the flows v of the model, correcte
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...arrays import as_index, beside, class_masses, full, namespace, pick
+from ...arrays import as_index, beside, class_masses, namespace, pick
 from ...design import DECOMPOSE_UP_TO, REDUCE_UP_TO, Design, mean, row_space
 from ...problem import Problem, Solution
 from ..base import Method, Starts, ahead, constant_risk, same_factor, verdict
 from ..euclidean.coordinates import Coordinates
+from ..euclidean.newton import subsample
+from ..euclidean.order_one import TINY, Batch, descend
+from ..euclidean.order_two import ROUGH_STEPS, ROUGH_TOL
 from .penalty import PairMove, PairPenalty, Quadratic, corrected, pair_penalty
 from .rows import SoftmaxRows, inner
 
 Array = NDArray[Any]
 
-#: The share of the predicted decrease that a step must bring, and the halvings of a step.
-ARMIJO, HALVINGS = 1e-4, 50
-#: Decreases below this, relative to the objective, are rounding; so many of them end the method.
-ROUNDING, PATIENCE = 1e-15, 3
-#: Steps that bring more than this share of the objective take the Hessian of a sample of the rows.
-ROUGHLY = 1e-4
-#: The accuracy of a model's minimiser, as a share of the gap so far.
+#: The accuracy of a model's minimiser, as a share of what the last step promised.
 LOOSE = 1e-3
 #: Coefficients below this share of the largest are tried as zeros where the penalty is a sum.
 NEGLIGIBLE = 1e-6
 #: Scores of all problems up to which folds are solved in step.
 IN_STEP_UP_TO = 5_000_000
-
-TINY = np.finfo(float).tiny
+#: The slope along the first move at least, relative to its penalty: B is the best only nearly.
+LEAST_SLOPE = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
-class SoftmaxPoints:
-    """Coefficients C (d, K - 1), intercepts c, scores z, probabilities p, loss and penalty norm."""
+class PairPoints(Batch):
+    """Coefficients C (d, K - 1), intercepts c, scores z, probabilities p, the penalty's norm and F.
+
+    ``promised`` is what the last step promised, ``multipliers`` are those of its pairs.
+    """
+
+    axis: ClassVar[int] = 0
 
     C: Array
     c: Array
     z: Array
     p: Array
-    loss: Array
     norm: Array
-
-    def columns(self, index: Array) -> SoftmaxPoints:
-        """Return the points of some problems."""
-        return SoftmaxPoints(*(pick(getattr(self, part.name), index) for part in fields(self)))
-
-    def put(self, index: Array, points: SoftmaxPoints, some: Array) -> None:
-        """Write ``some`` of the points into the places ``index``."""
-        for part in fields(self):
-            write(getattr(self, part.name), index[some], pick(getattr(points, part.name), some))
+    objective: Array
+    promised: Array
+    multipliers: Array | None
 
 
-def write(x: Array, index: Array, v: Array) -> None:
-    """Write v into the problems ``index`` of x, which may be on a device."""
-    x[beside(index, x)] = v
+@dataclass(frozen=True, eq=False)
+class PairMinima(Batch):
+    """Minimisers with their certified gaps, and multipliers where a step nearby can start there."""
+
+    axis: ClassVar[int] = 0
+
+    C: Array
+    c: Array
+    norm: Array
+    objective: Array
+    gap: Array
+    n_iter: Array
+    multipliers: Array | None
 
 
 class SoftmaxStart(NamedTuple):
@@ -84,206 +89,108 @@ class SoftmaxStart(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class SoftmaxZero:
-    """The best models without coefficients: the gradient G (d, K), a flow of that, and a matrix B
-    to start along. They do not depend on delta."""
+class SoftmaxZero(Batch):
+    """The best models without coefficients: intercepts, risk, probabilities p, the gradient G
+    (d, K), a flow of that, and a matrix B to start along. They do not depend on delta."""
 
-    points: SoftmaxPoints
+    axis: ClassVar[int] = 0
+
+    c: Array
+    risk: Array
+    z: Array
+    p: Array
     G: Array
     flows: Array
     B: Array
 
-    def columns(self, index: Array) -> SoftmaxZero:
-        """Return those of some problems."""
-        return SoftmaxZero(
-            self.points.columns(index), self.G[index], self.flows[index], self.B[index]
-        )
-
 
 @dataclass(frozen=True, eq=False)
 class PairProblems:
-    """Problems over the same rows under one penalty, each with its ``delta`` (B,)."""
+    """Problems over the same rows under one penalty, with their ``delta`` and ``target`` (B,)."""
+
+    kinks: ClassVar[bool] = True
+    rate: ClassVar[float] = 0.0
 
     rows: SoftmaxRows
     penalty: PairPenalty
     delta: Array
+    target: Array
 
     def columns(self, index: Array) -> PairProblems:
         """Return some of the problems."""
-        return PairProblems(self.rows.columns(index), self.penalty, self.delta[index])
-
-    def at(self, C: Array, c: Array, z: Any = None) -> SoftmaxPoints:
-        """Return the points at (C, c), of scores z where they are known."""
-        z = self.rows.scores(C, c) if z is None else z
-        loss, p = self.rows.evaluate(z)
-        return SoftmaxPoints(C, c, z, p, loss, self.norms(C))
+        rows = self.rows.columns(index)
+        return replace(self, rows=rows, delta=self.delta[index], target=self.target[index])
 
     def norms(self, C: Array) -> Array:
         """Return the largest norms over pairs."""
         return self.penalty.norms(self.rows.differences(C)).max(axis=-1)
 
-    def value(self, points: SoftmaxPoints) -> Array:
-        """Return F."""
-        return np.asarray(points.loss + self.delta * points.norm)
+    def at(
+        self, C: Array, c: Array, z: Any = None, promised: Any = None, multipliers: Any = None
+    ) -> PairPoints:
+        """Return the points at (C, c), of scores z where they are known."""
+        z = self.rows.scores(C, c) if z is None else z
+        (loss, p), norm = self.rows.evaluate(z), self.norms(C)
+        F = np.asarray(loss + self.delta * norm)
+        return PairPoints(C, c, z, p, norm, F, F if promised is None else promised, multipliers)
 
+    def along(self, zero: SoftmaxZero) -> PairPoints:
+        """Return the minimisers of the quadratic models along B."""
+        rows = self.rows
+        C = zero.B @ rows.basis
+        dz = rows.scores(C, 0 * zero.c)
+        bend = rows.total(inner(rows.bent(zero.p, dz), dz))
+        length = self.length_along(zero, bend)[:, None, None]
+        return self.at(length * C, zero.c.copy(), zero.z + beside(length, dz) * dz)
 
-def origin(problems: PairProblems, constant: Array) -> SoftmaxZero:
-    """Return the models of the intercepts ``constant`` (B, K), the best without coefficients."""
-    rows = problems.rows
-    nothing = np.zeros((len(constant), rows.d, rows.classes - 1))
-    zero = problems.at(nothing, constant @ rows.basis)
-    G = rows.adjoint(rows.slopes(zero.p))
-    return SoftmaxZero(zero, G, *problems.penalty.first(rows, G))
+    def length_along(self, zero: SoftmaxZero, bend: Array) -> Array:
+        """Return the length of the best move along B where the loss bends by ``bend``."""
+        norm = self.norms(zero.B @ self.rows.basis)
+        price = self.delta * norm
+        down = np.maximum(-np.sum(zero.G * zero.B, axis=(1, 2)) - price, LEAST_SLOPE * price)
+        length = np.where(bend > 0, down / np.where(bend > 0, bend, 1), 1 / np.maximum(norm, TINY))
+        return np.where(norm > 0, length, 0.0)
 
+    def move(self, x: Any, g: Array, H: Array) -> tuple[PairMove, Array]:
+        """Return the minimiser of the models at points, and the slopes of F along the moves."""
+        accuracy = np.maximum(self.target, LOOSE * x.promised)
+        model = Quadratic(self.rows, x.C, g, H)
+        move = self.penalty.move(model, self.delta, accuracy, x.multipliers)
+        s = self.rows.joined(move.step, move.shift)
+        return move, np.einsum("bi,bi->b", g, s) + move.rise
 
-def minimise(
-    problems: PairProblems,
-    zero: SoftmaxZero,
-    target: Array,
-    max_iter: int,
-    start: SoftmaxStart | None = None,
-) -> Certificate:
-    """Minimise F until its gap is at most ``target``, from ``start`` where that is better."""
-    best = Certificate(problems, zero)
-    active = np.flatnonzero(best.gap > target)
-    if not len(active):
-        return best
-    problems, target = problems.columns(active), target[active]
-    p = _first(problems, zero.columns(active), start, active)
-    best.consider(active, p)
-    multipliers = None
-    if start is not None and start.multipliers is not None:
-        multipliers = start.multipliers[active]
-    idle = np.zeros(len(active), dtype=int)
-    rough = problems.rows.sample is not None
-    for n_iter in range(1, max_iter + 1):
-        rows, delta = problems.rows, problems.delta
-        g = rows.gradient(rows.slopes(p.p))
-        some = rows.sample if rough else None
-        model = Quadratic(rows, p.C, g, (some or rows).curvature(p.p))
-        accuracy = np.maximum(target, LOOSE * best.gap[active])
-        move = problems.penalty.move(model, delta, accuracy, multipliers)
-        dz = rows.scores(move.step, move.shift)
-        new, decrease = _line_search(problems, p, move, dz, g)
-        best.consider(active, new)
-        if not rough:
-            q = rows.balanced(p.p, p.p + rows.bent(p.p, dz))
-            best.bound(active, problems, new, q if delta.all() else rows.on_simplex(q), move.flows)
-        # without a penalty nothing bounds models farther out than p, whose slopes leave a gradient
-        if not rough and delta.all() and np.any(best.gap[active] > target):
-            best.bound(active, problems, new, rows.balanced(p.p, p.p), move.flows)
-        rough = rough and bool((decrease > ROUGHLY * problems.value(p)).any())
-        idle = np.where(decrease > 0, 0, idle + 1)
-        best.keep(active, n_iter, move.multipliers)
-        left = (best.gap[active] > target) & (idle < PATIENCE)
-        if not left.any():
-            break
-        p, multipliers = new, move.multipliers
-        if not left.all():
-            active, problems, p = active[left], problems.columns(left), p.columns(left)
-            target, idle = target[left], idle[left]
-            multipliers = None if multipliers is None else multipliers[left]
-    return best
+    def line(self, x: Any) -> PairLine:
+        """Return the lines of the next steps."""
+        rows = self.rows
+        g, H = rows.gradient(rows.slopes(x.p)), rows.curvature(x.p)
+        move, descent = self.move(x, g, H)
+        return PairLine(self, x, move, descent, rows.scores(move.step, move.shift))
 
+    def after(self, line: PairLine, length: Array) -> Any:
+        """Return the points after a share of moves, which add ``line.change`` to the scores."""
+        x, move, far = line.x, line.move, length[:, None, None]
+        C, c = x.C + far * move.step, x.c + far[:, 0] * move.shift
+        z = x.z + beside(far, line.change) * line.change
+        return self.at(C, c, z, -line.descent, move.multipliers)
 
-def _first(
-    problems: PairProblems, zero: SoftmaxZero, start: SoftmaxStart | None, active: Array
-) -> SoftmaxPoints:
-    """Return the starts where they are better than zero, else the model's minimisers along B."""
-    if start is not None:
-        warm = problems.at(start.C[active], start.c[active])
-        good = (warm.norm > 0) & (problems.value(warm) < zero.points.loss)
-        if good.all():
-            return warm
-    cold = along(problems, zero)
-    if start is not None:
-        cold.put(np.arange(len(active)), warm, good)
-    return cold
+    def lower_bound(self, x: Any, line: PairLine) -> Array:
+        """Return the bounds of the probabilities before a step, continued along it and as they are.
 
+        Without a penalty nothing bounds models farther out than the first ones, whose slopes leave
+        a gradient.
+        """
+        rows, p = self.rows, line.x.p
+        q = rows.balanced(p, p + rows.bent(p, line.change))
+        if self.delta.all():
+            still = self.bound(x, rows.balanced(p, p), line.move.flows)
+            return np.maximum(self.bound(x, q, line.move.flows), still)
+        return self.bound(x, rows.on_simplex(q), line.move.flows)
 
-def along(problems: PairProblems, zero: SoftmaxZero) -> SoftmaxPoints:
-    """Return the minimisers of the quadratic models along B."""
-    rows, delta = problems.rows, problems.delta
-    C = zero.B @ rows.basis
-    dz = rows.scores(C, 0 * zero.points.c)
-    norm = problems.norms(C)
-    slope = np.sum(zero.G * zero.B, axis=(1, 2)) + delta * norm
-    bend = rows.total(inner(rows.bent(zero.points.p, dz), dz))
-    down = np.maximum(-slope, 1e-3 * delta * norm)
-    length = np.where(bend > 0, down / np.where(bend > 0, bend, 1), 1 / np.maximum(norm, 1e-300))
-    length = np.where(norm > 0, length, 0.0)[:, None, None]
-    z = zero.points.z + beside(length, dz) * dz
-    return problems.at(length * C, zero.points.c.copy(), z)
-
-
-def _line_search(
-    problems: PairProblems, p: SoftmaxPoints, move: PairMove, dz: Array, g: Array
-) -> tuple[SoftmaxPoints, Array]:
-    """Return the points after the longest of the steps 1, 1/2, ... that descend, and by what."""
-    objective = problems.value(p)
-    s = problems.rows.joined(move.step, move.shift)
-    descent = np.einsum("bi,bi->b", g, s) + move.rise
-    length = np.ones(len(g))
-    for attempt in range(HALVINGS):
-        far = length[:, None, None]
-        C, c = p.C + far * move.step, p.c + far[:, 0] * move.shift
-        new = problems.at(C, c, p.z + beside(far, dz) * dz)
-        value = problems.value(new)
-        allowed = objective + ARMIJO * length * descent + ROUNDING * np.abs(objective)
-        short = ~(value <= allowed)
-        if not short.any():
-            break
-        length = np.where(short, length / 2 if attempt < HALVINGS - 2 else 0.0, length)
-    return new, np.maximum(0.0, objective * (1 - ROUNDING) - value)
-
-
-class Certificate:
-    """The best points and the best lower bounds so far; at first those without coefficients.
-
-    ``slopes`` are the dual ones q - e_y (n, K), ``multipliers`` those of the pairs where a step
-    nearby can start from them.
-    """
-
-    def __init__(self, problems: PairProblems, zero: SoftmaxZero) -> None:
-        self.delta = delta = problems.delta
-        everyone = np.arange(len(delta))
-        self.points = zero.points.columns(everyone)
-        self.objective = zero.points.loss.copy()
-        self.lower = np.zeros(len(delta))
-        self.slopes = problems.rows.slopes(zero.points.p)
-        self.n_iter = np.ones(len(delta), dtype=int)
-        self.multipliers: Array | None = None
-        if delta.all():
-            self.bound(everyone, problems, zero.points, zero.points.p, zero.flows)
-
-    @property
-    def gap(self) -> Array:
-        """The objectives less the bounds."""
-        return np.maximum(0.0, self.objective - self.lower)
-
-    def consider(self, active: Array, points: SoftmaxPoints) -> None:
-        """Keep the points that are better."""
-        value = points.loss + self.delta[active] * points.norm
-        better = value < self.objective[active]
-        self.points.put(active, points, better)
-        self.objective[active[better]] = value[better]
-
-    def keep(self, active: Array, n_iter: int, multipliers: Array | None) -> None:
-        """Keep the number of steps, and the multipliers of the last one."""
-        self.n_iter[active] = n_iter
-        if multipliers is None:
-            return
-        if self.multipliers is None:
-            self.multipliers = np.ones((len(self.delta), multipliers.shape[1]))
-        self.multipliers[active] = multipliers
-
-    def bound(
-        self, active: Array, problems: PairProblems, at: SoftmaxPoints, q: Array, flows: Array
-    ) -> None:
-        """Raise the bounds by the dual values of probabilities q with flows made to fit."""
-        rows, delta = problems.rows, problems.delta
+    def bound(self, at: Any, q: Array, flows: Array) -> Array:
+        """Return the dual values of probabilities q with flows made to fit."""
+        rows, delta = self.rows, self.delta
         flows = corrected(rows, rows.adjoint(rows.slopes(q)), flows)
-        size = problems.penalty.sizes(flows).sum(axis=-1)
+        size = self.penalty.sizes(flows).sum(axis=-1)
         shrink = np.where(delta > 0, np.minimum(1.0, delta / np.maximum(size, TINY)), 1.0)
         # without a penalty E a = 0 and Z'(pi a) = 0 hold nearly; the price is that of the point
         price = np.where(delta > 0, 0.0, size * at.norm)
@@ -291,11 +198,77 @@ class Certificate:
             price += np.linalg.norm(rows.mean(rows.slopes(q)), axis=-1) * np.linalg.norm(
                 at.c, axis=-1
             )
-        value = rows.dual_value(q, shrink) - price
-        better = value > self.lower[active]
-        self.lower[active[better]] = value[better]
-        slopes = beside(shrink[:, None, None], q) * rows.slopes(q)
-        write(self.slopes, active[better], pick(slopes, better))
+        return np.asarray(np.maximum(rows.dual_value(q, shrink) - price, 0.0))
+
+
+@dataclass(frozen=True, eq=False)
+class PairLine:
+    """Points along moves; ``change`` is what the problems know of the rows there."""
+
+    longest: ClassVar[float] = 1.0
+
+    problems: PairProblems
+    x: Any
+    move: PairMove
+    descent: Array
+    change: Any
+
+    def at(self, length: Array) -> Any:
+        """Return the points after a share (B,) of the moves."""
+        return self.problems.after(self, length)
+
+    def columns(self, index: Array) -> PairLine:
+        """Return the lines of some problems."""
+        some = self.problems.columns(index), self.x.columns(index), self.move.columns(index)
+        return PairLine(*some, self.descent[index], pick(self.change, index))
+
+
+def origin(rows: SoftmaxRows, penalty: PairPenalty, constant: Array) -> SoftmaxZero:
+    """Return the models of the intercepts ``constant`` (B, K), the best without coefficients."""
+    c = constant @ rows.basis
+    z = rows.scores(np.zeros((len(c), rows.d, rows.classes - 1)), c)
+    risk, p = rows.evaluate(z)
+    G = rows.adjoint(rows.slopes(p))
+    return SoftmaxZero(c, np.asarray(risk), z, p, G, *penalty.first(rows, G))
+
+
+def minimise(
+    problems: Any,
+    zero: SoftmaxZero,
+    max_iter: int,
+    start: SoftmaxStart | None = None,
+) -> PairMinima:
+    """Minimise F until its gap is at most the target, from ``start`` where that is better.
+
+    The problems are those of rows in memory, or of rows in chunks (``solvers/streamed``).
+    """
+    C, none = np.zeros((len(zero.c), problems.rows.d, problems.rows.classes - 1)), 0 * zero.risk
+    nothing = PairPoints(C, zero.c, zero.z, zero.p, none, zero.risk, none, None)
+    gap = np.full(len(zero.c), np.inf)
+    if problems.delta.all():
+        gap = np.maximum(zero.risk - problems.bound(nothing, zero.p, zero.flows), 0.0)
+    n_iter = np.ones(len(gap), dtype=int)
+    minima = PairMinima(C, zero.c, none, zero.risk, gap, n_iter, None)
+    some = np.flatnonzero(gap > problems.target)
+    if not len(some):
+        return minima
+    part, flat = problems.columns(some), zero.columns(some)
+    end = descend(part, _first(part, flat, start, some), part.target, max_iter)
+    x = end.point
+    ends = PairMinima(x.C, x.c, x.norm, x.objective, end.gap, end.n_iter, x.multipliers)
+    return minima.replaced(some, ends)
+
+
+def _first(problems: Any, zero: SoftmaxZero, start: SoftmaxStart | None, some: Array) -> Any:
+    """Return the starts where they are better than zero, else the model's minimisers along B."""
+    if start is None:
+        return problems.along(zero)
+    known = None if start.multipliers is None else start.multipliers[some]
+    warm = problems.at(start.C[some], start.c[some], multipliers=known)
+    cold = np.flatnonzero(~((warm.norm > 0) & (warm.objective < zero.risk)))
+    if not len(cold):
+        return warm
+    return warm.replaced(cold, problems.columns(cold).along(zero.columns(cold)))
 
 
 class MultinomialNewton(Method):
@@ -396,18 +369,13 @@ class PairCoordinates:
     def inside(self, i: int, coef: Array, intercept: Array, E: Array) -> tuple[Array, Array]:
         """Return (C, c) of coefficients and intercepts of a problem."""
         at = self.each[i]
-        return at.theta(coef.T) @ E, _shifted(at, np.asarray(intercept), coef.T) @ E
+        return at.theta(coef.T) @ E, at.uncentred(np.asarray(intercept), -coef.T) @ E
 
     def outside(self, i: int, C: Array, c: Array, E: Array) -> tuple[Array, Array]:
         """Return coefficients (K, d) and intercepts (K,) on the rows as given."""
         at = self.each[i]
         B = at.coef(C) @ E.T
-        return B.T, _shifted(at, E @ c, -B)
-
-
-def _shifted(at: Coordinates, b: Array, B: Array) -> Array:
-    """Return intercepts after a shift of the rows by their centre times B (d, K)."""
-    return b if at.center is None else b + at.center @ B
+        return B.T, at.uncentred(E @ c, B)
 
 
 def _paths(
@@ -420,62 +388,74 @@ def _paths(
     """Return the solutions along deltas, each from the line through the two before it."""
     problems, rows = at.problems, at.rows
     known = [constant_risk(problem) for problem in problems]
-    target = np.asarray(tols) * np.array([risk for _, risk in known])
+    constant, risk = np.stack([b for b, _ in known]), np.array([risk for _, risk in known])
     penalty = pair_penalty(problems[0].at(float(deltas[0])))
+    zero = origin(rows, penalty, constant)
     near = None
     if start is not None:
         C, c = at.inside(0, start.coef, start.intercept, rows.basis)
         near = SoftmaxStart(C[None], c[None])
-    zero = None
-    last: list[Certificate] = []
+    last: list[PairMinima] = []
     solved: list[list[Solution]] = [[] for _ in problems]
     for j, delta in enumerate(deltas.tolist()):
-        each = PairProblems(rows, penalty, np.full(len(problems), delta))
-        zero = zero or origin(each, np.stack([b for b, _ in known]))
-        near = _extrapolated(last, deltas[: j + 1]) if last else near
-        last = [*last[-1:], minimise(each, zero, target, max_iter, near)]
+        radii = np.full(len(problems), delta)
+        each = PairProblems(rows, penalty, radii, np.asarray(tols) * risk)
+        near = _extrapolated(last, deltas[: j + 1]) if last else near or _of_part(each)
+        last = [*last[-1:], minimise(each, zero, max_iter, near)]
         for i, path in enumerate(solved):
-            path.append(_solution(at, i, delta, last[-1], float(target[i])))
+            path.append(_solution(at, each.columns(np.array([i])), i, last[-1]))
     return solved
 
 
-def _extrapolated(found: list[Certificate], deltas: Array) -> SoftmaxStart:
+def _of_part(problems: PairProblems) -> SoftmaxStart | None:
+    """Return the minimisers over a part of many rows, None where the rows are few."""
+    rows = problems.rows
+    if len(rows.weights) > 1:
+        return None
+    part = subsample(rows.labels, rows.weights.T, range(rows.classes), rows.d)
+    if part is None:
+        return None
+    rows = rows.part(np.arange(rows.design.n)[part])
+    masses = class_masses(rows.labels, rows.weights[0], rows.classes)
+    b = np.log(masses) * rows.fit_intercept
+    zero = origin(rows, problems.penalty, (b - b.mean())[None])
+    rough = replace(problems, rows=rows, target=ROUGH_TOL * zero.risk)
+    minima = minimise(rough, zero, ROUGH_STEPS)
+    return SoftmaxStart(minima.C, minima.c, minima.multipliers)
+
+
+def _extrapolated(found: list[PairMinima], deltas: Array) -> SoftmaxStart:
     """Return a start at the last of ``deltas``, on the line in log delta through the last two."""
-    first, last = found[0].points, found[-1].points
+    first, last = found[0], found[-1]
     t = np.where(first.norm > 0, ahead(deltas), 0.0)
     C = last.C + t[:, None, None] * (last.C - first.C)
-    return SoftmaxStart(C, last.c + t[:, None] * (last.c - first.c), found[-1].multipliers)
+    return SoftmaxStart(C, last.c + t[:, None] * (last.c - first.c), last.multipliers)
 
 
-def _solution(
-    at: PairCoordinates, i: int, delta: float, best: Certificate, target: float
-) -> Solution:
+def _solution(at: PairCoordinates, problem: PairProblems, i: int, best: PairMinima) -> Solution:
     """Return the minimum of problem i as a solution on the rows as given."""
-    E = at.rows.basis
-    coef, intercept = at.outside(i, best.points.C[i], best.points.c[i], E)
+    E, target = at.rows.basis, float(problem.target[0])
+    coef, intercept = at.outside(i, best.C[i], best.c[i], E)
     gap, n_iter = float(best.gap[i]), int(best.n_iter[i])
     solution = Solution(
         coef=coef,
         intercept=intercept,
-        multiplier=float(best.points.norm[i]),
+        multiplier=float(best.norm[i]),
         objective=float(best.objective[i]),
         gap=gap,
         n_iter=n_iter,
         converged=bool(gap <= target),
         message=verdict(gap, target, n_iter),
-        dual=best.slopes[i],
     )
-    sparse = delta > 0 and at.problems[i].ball.cost.dual_p == 1
+    sparse = problem.delta[0] > 0 and at.problems[i].ball.cost.dual_p == 1
     small = np.abs(coef) < NEGLIGIBLE * np.abs(coef).max(initial=0.0)
     if not sparse or not small.any():
         return solution
     # tiny coefficients are zeros where that keeps the solution within the target
     coef = np.where(small, 0.0, coef)
     C, c = at.inside(i, coef, intercept, E)
-    penalty = pair_penalty(at.problems[i].at(delta))
-    alone = PairProblems(at.rows.columns([i]), penalty, np.array([delta]))
-    point = alone.at(C[None], c[None])
-    objective = float(alone.value(point)[0])
+    point = problem.at(C[None], c[None])
+    objective = float(point.objective[0])
     gap = gap + objective - solution.objective
     if gap > max(solution.gap, target):
         return solution
@@ -493,10 +473,6 @@ class Threshold(NamedTuple):
 
 def pair_threshold(problem: Problem) -> Threshold:
     """Return the size of a flow of the gradient at B = 0: nearly the least for Euclidean costs."""
-    rows = PairCoordinates([problem]).rows
-    b, _ = constant_risk(problem)
-    penalty = pair_penalty(problem.at(1.0))
-    scores = full((1, rows.design.n, len(b)), 0.0, problem.y) + beside(b, problem.y)
-    slopes = rows.slopes(rows.evaluate(scores)[1])
-    flows, _ = penalty.first(rows, rows.adjoint(slopes))
+    penalty, constant = pair_penalty(problem.at(1.0)), constant_risk(problem)[0]
+    flows = origin(PairCoordinates([problem]).rows, penalty, constant[None]).flows
     return Threshold(float(penalty.sizes(flows).sum()), problem.ball.cost.euclidean)

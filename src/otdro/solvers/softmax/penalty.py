@@ -63,6 +63,11 @@ class PairMove(NamedTuple):
     rise: Any
     multipliers: Array | None = None
 
+    def columns(self, index: Array) -> PairMove:
+        """Return those of some problems."""
+        parts: Any = (None if part is None else part[index] for part in self)
+        return PairMove(*parts)
+
 
 @dataclass(frozen=True, eq=False)
 class Quadratic:
@@ -158,12 +163,11 @@ class RoundPairs:
         full[:, :, : J.shape[2]] = J
         solved = _solved(M, np.concatenate([model.g[:, :, None], np.swapaxes(full, 1, 2)], axis=2))
         Q = full @ solved[:, :, 1:]
-        lam = simplex_quadratics(
-            (Q + np.swapaxes(Q, 1, 2)) / 2,
-            norms - times(full, solved[:, :, 0]),
-            delta,
-            _steepest(norms) if multipliers is None else mu,
-        )
+        # at first the pair of the largest norm
+        support = norms == top[:, None] if multipliers is None else mu
+        parts = ((Q + np.swapaxes(Q, 1, 2)) / 2, norms - times(full, solved[:, :, 0]))
+        each = zip(*parts, delta, support, strict=True)
+        lam = np.array([simplex_quadratic(*part) for part in each])
         dC, dc = model.rows.split(-(solved[:, :, 0] + times(solved[:, :, 1:], lam)))
         dD = rows.differences(dC)
         along = np.einsum("bpd,bpd->bp", u, dD)
@@ -207,13 +211,6 @@ def _scaled(mu: Array, delta: Array) -> Array:
     return np.asarray(mu * (delta / mu.sum(axis=1))[:, None])
 
 
-def _steepest(norms: Array) -> Array:
-    """Return a first support: the pair of the largest norm."""
-    first = np.zeros_like(norms)
-    first[np.arange(len(norms)), norms.argmax(axis=1)] = 1.0
-    return first
-
-
 def _heaviest(norms: Array, delta: Array) -> Array:
     """Return a first guess of the multipliers, most of it at the largest norms."""
     return _scaled(np.exp(-10 * (1 - norms / norms.max(axis=1, keepdims=True))), delta)
@@ -231,67 +228,40 @@ def _with_curvature(model: Quadratic, mixed: Array, J: Array, bend: Array) -> Ar
     return M
 
 
-def simplex_quadratics(Q: Array, q: Array, delta: Array, start: Array) -> Array:
-    r"""Minimise lam'Q_t lam/2 - q_t'lam over lam >= 0, 1'lam = delta_t, by an active-set method.
+def simplex_quadratic(Q: Array, q: Array, delta: float, start: Array) -> Array:
+    r"""Minimise lam'Q lam/2 - q'lam over lam >= 0, 1'lam = delta, by an active-set method.
 
-    Q is (T, m, m), q (T, m); the supports of ``start`` come first.
+    The support of ``start`` comes first. From a minimiser on its support that is inside, the
+    coordinate of the least gradient joins; others go towards it until the first coordinate
+    vanishes, which leaves the support.
     """
-    m = q.shape[1]
-    Q = Q.copy()
-    diagonal = np.einsum("tii->ti", Q)
-    diagonal += RIDGE * np.maximum(diagonal.mean(axis=1, keepdims=True), TINY)
-    support = start > 0
-    x = start * (delta / start.sum(axis=1))[:, None]
-    active = np.arange(len(q))
-    for _ in range(CHANGES * m):
-        now, on = x[active], support[active]
-        new = _on_support(Q[active], q[active], delta[active], on)
-        inside = np.where(on, new, np.inf).min(axis=1) > 0
-        now, on, over = _changed(Q[active], q[active], now, new, on, inside)
-        x[active], support[active] = now, on
-        active = active[~over]
-        if not len(active):
+    Q = Q + RIDGE * max(float(np.trace(Q)) / len(q), TINY) * np.eye(len(q))
+    x, on = start * (delta / start.sum()), start > 0
+    for _ in range(CHANGES * len(q)):
+        # the minimiser with free signs and sum delta, zero off the support
+        rhs = np.stack([q[on], np.ones(on.sum())], axis=1)
+        free, one = np.linalg.solve(Q[np.ix_(on, on)], rhs).T
+        new = np.zeros_like(q)
+        new[on] = free - (free.sum() - delta) / one.sum() * one
+        leaves = on & (new <= 0)
+        if leaves.any():
+            # x/(x - new) is at most 1 where new <= 0 <= x
+            ratio = np.full_like(q, np.inf)
+            ratio[leaves] = x[leaves] / np.maximum(x - new, TINY)[leaves]
+            length = ratio.min()
+            x = np.where(ratio <= length, 0.0, x + length * (new - x))
+            on = on & (ratio > length)
+            if on.any():
+                continue
+        else:
+            x = new
+        g = Q @ x - q
+        least, level = g.argmin(), np.where(on, g, -np.inf).max()
+        size = np.abs(q).max() + np.abs(g).max()
+        if on[least] or (on.any() and level - g[least] <= ROUNDING * size):
             break
+        on[least] = True
     return np.maximum(x, 0.0)
-
-
-def _changed(
-    Q: Array, q: Array, x: Array, new: Array, on: Array, inside: Array
-) -> tuple[Array, Array, Array]:
-    """Return points and supports after one change, and which are over.
-
-    From a minimiser on its support that is ``inside`` the coordinate of the least gradient joins;
-    others go towards it until the first coordinate vanishes, which leaves the support.
-    """
-    each = np.arange(len(x))
-    leaves = on & (new <= 0)
-    # x/(x - new) is at most 1 where new <= 0 <= x; elsewhere it may overflow
-    ratio = np.where(leaves, x / np.where(leaves, np.maximum(x - new, TINY), 1.0), np.inf)
-    length = np.where(inside, 1.0, ratio.min(axis=1))
-    gone = (ratio <= length[:, None]) & ~inside[:, None]
-    x = np.where(gone, 0.0, x + length[:, None] * (new - x))
-    g = times(Q, x) - q
-    on = on & ~gone
-    least = g.argmin(axis=1)
-    level = np.where(on, g, -np.inf).max(axis=1)
-    size = np.abs(q).max(axis=1) + np.abs(g).max(axis=1)
-    over = inside & ((level - g[each, least] <= ROUNDING * size) | on[each, least])
-    joins = (inside & ~over) | ~on.any(axis=1)
-    on[each[joins], least[joins]] = True
-    return x, on, over
-
-
-def _on_support(Q: Array, q: Array, delta: Array, on: Array) -> Array:
-    """Return the minimisers with free signs and sum delta, zero off the supports."""
-    used = np.flatnonzero(on.any(axis=0))
-    on = on[:, used]
-    both = on[:, :, None] & on[:, None, :]
-    A = np.where(both, Q[:, used[:, None], used], np.eye(len(used)))
-    solved = np.linalg.solve(A, np.stack([np.where(on, q[:, used], 0.0), on * 1.0], axis=2))
-    nu = (solved[:, :, 0].sum(axis=1) - delta) / solved[:, :, 1].sum(axis=1)
-    found = np.zeros_like(q)
-    found[:, used] = solved[:, :, 0] - nu[:, None] * solved[:, :, 1]
-    return found
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,8 +24,6 @@ from ...losses.softmax import entropy
 
 Array = NDArray[Any]
 
-#: Rows per column of a sample whose Hessian stands in for that of all rows.
-ROWS_PER_COLUMN = 40
 #: Probability below 0, in the mean over the rows, that may be left out at a price.
 NEGLIGIBLE = 1e-8
 
@@ -57,8 +55,6 @@ class SoftmaxRows:
     classes: int
     fit_intercept: bool
     factors: Array | None = None
-    #: The places of the rows among all, where they are a part.
-    index: Array | None = None
 
     def columns(self, index: Any) -> SoftmaxRows:
         """Return some of the problems."""
@@ -173,14 +169,6 @@ class SoftmaxRows:
         """Return (diag p - pp') dz, the change of the probabilities, row by row."""
         return p * (dz - inner(p, dz)[..., None])
 
-    @cached_property
-    def sample(self) -> SoftmaxRows | None:
-        """Some of many rows, enough for a rough Hessian; None where all of them are few."""
-        n, count = self.design.n, ROWS_PER_COLUMN * self.d
-        if n * self.d**2 <= PRODUCTS_UP_TO or n < 2 * count:
-            return None
-        return self.part(np.sort(np.random.default_rng(0).choice(n, count, replace=False)))
-
     def part(self, index: Array) -> SoftmaxRows:
         """Return some rows, their weights scaled to the sum that all have."""
         weights = self.weights[:, beside(index, self.weights)]
@@ -190,18 +178,16 @@ class SoftmaxRows:
             design=self.design.rows(index),
             labels=pick(self.labels, index),
             weights=weights / share,
-            index=index,
         )
 
     def curvature(self, p: Array) -> Array:
         """Return the Hessian in (C, c), index (column, class): shape ((d + 1)(K - 1),) * 2.
 
         diag p - pp' = sum over pairs of p_k p_l (e_k - e_l)(e_k - e_l)'. The Gram matrices of many
-        rows are taken one by one, by symmetry. ``p`` are the probabilities of all rows.
+        rows are taken one by one, by symmetry.
         """
         k, j = self.all_pairs
         design, d, m = self.design, self.d, self.classes - 1
-        p = p if self.index is None else p[:, beside(self.index, p)]
         D = self.weights[..., None] * pick_columns(p, k) * pick_columns(p, j)
         flat = namespace(D).moveaxis(D, 0, 1).reshape(design.n, -1)
         if design.n * d**2 <= PRODUCTS_UP_TO:

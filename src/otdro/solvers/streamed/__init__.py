@@ -6,17 +6,23 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...costs import Cost
 from ...losses import Loss
 from ...problem import Ball, Solution
+from ..euclidean.newton import as_solution
+from ..euclidean.order_one import Start
+from ..euclidean.order_one import minimise as minimise_order_one
+from ..euclidean.order_two import minimise as minimise_order_two
 from ..exact import Exact
-from . import squared
-from .newton import Coordinates, OrderOne, together
-from .order_two import OrderTwo
-from .softmax import Softmax
+from . import softmax, squared
+from .newton import StreamedRisk, constant_models
+from .order_two import StreamedJoint
 from .stream import Stream as Stream
 from .stream import opened as opened
+
+Array = NDArray[Any]
 
 
 def lacks(loss: Loss, order: int, cost: Cost | None) -> str | None:
@@ -50,26 +56,21 @@ def solve(stream: Stream, ball: Ball, starts: list[Solution], solver: Exact) -> 
     unit = float(2.0 ** np.round(np.log2(length))) if length > 0 else 1.0
     price = unit**ball.order
     stream, inside = replace(stream, unit=unit), replace(ball, delta=ball.delta / price)
+    near = [
+        replace(
+            start,
+            coef=start.coef * unit,
+            intercept=start.intercept + start.coef @ stream.center,
+            multiplier=start.multiplier * price,
+        )
+        for start in starts
+    ]
     if stream.loss.pieces is not None:
         solved = [squared.solve(stream, inside, solver)]
+    elif stream.loss.outputs > 1:
+        solved = [softmax.solve(stream, inside, near[0], solver)]
     else:
-        kind: Any = OrderOne if ball.order == 1 or ball.delta == 0 else OrderTwo
-        kind = Softmax if stream.loss.outputs > 1 else kind
-        methods = []
-        for model, start in zip(stream.models, starts, strict=True):
-            near = replace(
-                start,
-                coef=start.coef * unit,
-                intercept=start.intercept + start.coef @ stream.center,
-                multiplier=start.multiplier * price,
-            )
-            task: Coordinates = kind(model, ball.cost.factor(), inside.delta)
-            target = solver.tol * model.constant[1]
-            methods.append(task.solve(near, target, solver.max_iter))
-        solved = together(stream.chunks, methods)
-        if ball.order == 2 and ball.delta == 0:
-            # the risk rises with the root of delta
-            solved = [replace(s, multiplier=np.inf if s.coef.any() else 0.0) for s in solved]
+        solved = _newton(stream, inside, near, solver)
     return [
         replace(
             solution,
@@ -79,3 +80,27 @@ def solve(stream: Stream, ball: Ball, starts: list[Solution], solver: Exact) -> 
         )
         for solution in solved
     ]
+
+
+def _newton(stream: Stream, ball: Ball, starts: list[Solution], solver: Exact) -> list[Solution]:
+    """Return the solutions of smooth losses of one score, from solutions near them."""
+    models, factor = stream.models, ball.cost.factor()
+    deltas = np.full(len(models), ball.delta)
+    zero = constant_models(models, factor)
+    coef = np.stack([start.coef for start in starts], axis=1)
+    theta = coef if factor is None else np.linalg.solve(factor, coef)
+    b, lam = (np.array([getattr(s, name) for s in starts]) for name in ("intercept", "multiplier"))
+    start, target = Start(theta, b, lam=lam), solver.tol * zero.risk
+    if ball.order == 1 or ball.delta == 0:
+        rho = deltas * stream.loss.lipschitz if ball.delta > 0 else deltas
+        risk = StreamedRisk(models, factor, rho)
+        minima = minimise_order_one(risk, zero, target, solver.max_iter, start)
+    else:
+        joint = StreamedJoint(models, factor, deltas, zero)
+        minima = minimise_order_two(joint, zero, target, solver.max_iter, start)
+    if ball.order == 2 and ball.delta == 0:
+        # the risk rises with the root of delta
+        minima = replace(minima, lam=np.where(minima.theta.any(axis=0), np.inf, 0.0))
+    coefs = minima.theta if factor is None else factor @ minima.theta
+    ends = zip(coefs.T, minima.b.tolist(), target.tolist(), strict=True)
+    return [as_solution(minima, j, *end) for j, end in enumerate(ends)]

@@ -1,136 +1,64 @@
-r"""Descent over rows in chunks, each step one pass; and smooth losses at order 1.
+r"""Smooth losses at order 1 for rows in chunks: each step of the descent is one pass.
 
 .. math:: \min_{\theta, b}\ F = \sum_i \pi_i \ell(z_i'\theta + b, y_i) + \rho\|\theta\|_2,
           \qquad \rho = \delta\,\mathrm{Lip}(\ell).
 
-A pass takes F, its gradient and Newton matrix at the end of a step, and the dual value of the
-slopes continued along the step, :math:`\kappa(a + D\,dz)`, whose pull and scale are known before
-(see ``solvers/euclidean``). No number per row is kept.
-
-Methods over rows in chunks are generators: each yields the job of its next pass and takes what the
-pass found, so that the models of several classes share their passes (``together``).
+The descent is that of rows in memory (``solvers/euclidean/order_one.py``), of all models of
+one-vs-rest at a time. A pass takes F, its gradient and Newton matrix at the end of a step, and the
+dual value of the slopes continued along the step, :math:`\kappa(a + D\,dz)`, whose pull and scale
+are known before. No number per row is kept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...chunks import Chunk, Chunks, Job, Sums
+from ...chunks import Chunk, Job, Sums
 from ...design import Design
-from ...duality import AT_THRESHOLD, ZeroModel, zero_model
-from ...duality.ties import solve_each
 from ...losses import Loss
-from ...problem import Solution
 from ...progress import logger
-from ..base import duality_gap, verdict
-from ..euclidean.order_one import length_along_gradient
+from ..euclidean.order_one import (
+    TINY,
+    Batch,
+    Matrices,
+    RiskLine,
+    WeightedRows,
+    Zero,
+    dots,
+    length_along_gradient,
+    newton_step,
+    norms,
+)
 from .stream import Reading, Stream
 
 Array = NDArray[Any]
 
-#: A method that asks for one pass at a time and returns a result.
-Passes = Generator[Job, Sums, Any]
 
-#: The share of the predicted decrease that a step must bring.
-ARMIJO = 1e-4
-#: Decreases below this, relative to F, are rounding.
-ROUNDING = 1e-15
-#: The part of a step that the next pass tries where the longer one does not descend.
-SHORTER = 0.25
-#: The shortest step that is tried.
-SHORTEST = 1e-6
-#: A decrease below this share of the gap is none.
-STALL = 1e-4
-#: Steps in a row without a decrease after which a descent ends.
-PATIENCE = 4
-#: The accuracy of a step, as a share of the gap so far.
-LOOSE = 1e-3
-
-TINY = np.finfo(float).tiny
+def constant_models(models: list[Stream], factor: Array | None) -> Zero:
+    """Return the best models at theta = 0: slopes of a constant are the same in all of a class."""
+    zeros = []
+    for model in models:
+        sample = model.class_rows()
+        rows, weights = Design(sample.X, factor), sample.weights[:, None]
+        data = WeightedRows(rows, sample.ys[0], weights, sample.loss, sample.fit_intercept)
+        zeros.append(Zero.of(data))
+    return Zero.joined(zeros, list(np.arange(len(zeros))[:, None]))
 
 
-def together(chunks: Chunks, methods: Sequence[Passes]) -> list[Any]:
-    """Return the results of methods over the same rows; each pass serves all that still run."""
-    results: dict[int, Any] = {}
-    passed: dict[int, Sums | None] = dict.fromkeys(range(len(methods)))
-    while passed:
-        jobs: dict[int, Job] = {}
-        for i, sums in passed.items():
-            try:
-                # the first call starts the method: there is nothing found yet
-                jobs[i] = next(methods[i]) if sums is None else methods[i].send(sums)
-            except StopIteration as end:
-                results[i] = end.value
-        passed = dict(zip(jobs, chunks.total(*jobs.values()), strict=True)) if jobs else {}
-    return [results[i] for i in range(len(methods))]
-
-
-def descend(task: Any, x: Any, target: float, max_iter: int) -> Passes:
-    """Return the last point, its gap and the number of steps, as a tuple.
-
-    A task has ``step``, the move from a point, and ``after``, the point after a share of a move.
-    Points have the ``value`` of F and ``lower``, a bound below the least F that the pass to them
-    proved; moves the ``slope`` of F along them and the ``longest`` share to be tried.
-    """
-    lower, gap, stalls, n_iter, move = 0.0, np.inf, 0, 0, None
-    while n_iter < max_iter and gap > target and stalls < PATIENCE:
-        n_iter += 1
-        move = task.step(x, max(target, LOOSE * gap), move)
-        length = move.longest
-        while True:
-            new = yield from task.after(x, move, length)
-            lower = max(lower, new.lower)
-            promised = ARMIJO * length * move.slope
-            if length == 0 or new.value <= x.value + promised + ROUNDING * abs(x.value):
-                break
-            length = SHORTER * length if length > SHORTEST else 0.0
-        fall = x.value - new.value
-        gap = duality_gap(new.value, lower)
-        logger.info("pass %d: risk %.9g, gap %.3g", task.stream.chunks.passes, new.value, gap)
-        # without a bound the gap says nothing: then what the step promised
-        left = gap if lower > 0 else -move.slope
-        stalls = stalls + 1 if fall <= STALL * left + ROUNDING * abs(x.value) else 0
-        x = new
-    return x, gap, n_iter
-
-
-@dataclass(frozen=True, eq=False)
-class Coordinates:
-    """A problem over a stream in the coordinates of its cost: beta = L theta, L its factor."""
-
-    stream: Stream
-    factor: Array | None
-    delta: float
-
-    def lift(self, theta: Array) -> Array:
-        """Return beta = L theta."""
-        return theta if self.factor is None else self.factor @ theta
-
-    def theta(self, coef: Array) -> Array:
-        """Return theta with L theta = beta."""
-        return coef if self.factor is None else np.linalg.solve(self.factor, coef)
-
-    @cached_property
-    def zero(self) -> ZeroModel:
-        """The best constant model of one score, whose slopes are the same in all of a class."""
-        rows = self.stream.class_rows()
-        design, [y] = Design(rows.X, self.factor), rows.ys
-        return zero_model(design, y, rows.weights, rows.loss, rows.fit_intercept)
-
-    @property
-    def steepness(self) -> float:
-        """The norm of the gradient at beta = 0."""
-        return float(np.linalg.norm(self.zero.pull))
-
-    def solve(self, start: Solution, target: float, max_iter: int) -> Passes:
-        """Minimise F from a solution nearby; the solution is that of the rows of the blocks."""
-        raise NotImplementedError
+def in_one_pass(models: list[Stream], jobs: list[Job]) -> list[Sums]:
+    """Return the sums of the jobs of all models over the mass of the rows: one pass."""
+    chunks = models[0].chunks
+    found = chunks.total(*jobs)
+    for model, sums in zip(models, found, strict=True):
+        for name, part in sums.items():
+            if isinstance(part, float | np.ndarray):
+                sums[name] = part / model.total
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,195 +100,130 @@ class NewtonSums:
         return {"value": value, "dual": dual, "gradient": first, "hessian": second}
 
 
-class Point(NamedTuple):
-    """A model, its mean loss, penalty norm and F, gradient and Newton matrix of the mean loss."""
+@dataclass(frozen=True, eq=False)
+class StreamedPoints(Batch):
+    """Points of a batch with gradient (d + 1, P) and Newton matrix (d + 1, d + 1, P) of the loss.
 
-    at: Array
-    risk: float
-    norm: float
-    value: float
-    g: Array
-    H: Array
-    lower: float
+    ``lower`` is a bound below the least F that the pass to the points proved.
+    """
 
+    slope: ClassVar[None] = None
 
-class Move(NamedTuple):
-    """A step of a model and the slope of F along it; ``scale`` makes slopes continued along it
-    feasible, but for the ``price`` of their pull."""
+    theta: Array
+    b: Array
+    objective: Array
+    gradient: Array
+    hessian: Array
+    lower: Array
 
-    step: Array
-    slope: float
-    scale: float
-    price: float
-    multipliers: Array | None = None
-    longest: float = 1.0
+    @cached_property
+    def w(self) -> Array:
+        """The norms ||theta||_2."""
+        return norms(self.theta)
 
 
-class OrderOne(Coordinates):
-    """The mean loss plus rho times a norm, or delta = 0; here of one score: models (theta, b)."""
+@dataclass(frozen=True, eq=False)
+class StreamedRisk:
+    """The objectives F of the P models of a stream in the coordinates of its cost: beta = L theta,
+    L its ``factor``."""
+
+    kinks: ClassVar[bool] = False
+    rate: ClassVar[float] = 0.0
+
+    models: list[Stream]
+    factor: Array | None
+    rho: Array
 
     @property
-    def rho(self) -> float:
-        """The penalty."""
-        return self.delta * self.stream.loss.lipschitz if self.delta > 0 else 0.0
+    def loss(self) -> Loss:
+        """The loss of all models."""
+        return self.models[0].loss
 
-    def norm(self, at: Array) -> float:
-        """Return |theta|."""
-        return float(np.linalg.norm(at[:-1]))
+    def columns(self, index: Array) -> StreamedRisk:
+        """Return some of the models."""
+        return StreamedRisk([self.models[p] for p in index], self.factor, self.rho[index])
 
-    def inside(self, coef: Array, intercept: Any) -> Array:
-        """Return (theta, b)."""
-        return np.append(self.theta(coef), intercept)
+    def at(self, theta: Array, b: Array) -> StreamedPoints:
+        """Return the points at (theta, b), which prove nothing: one pass."""
+        still, none = np.zeros_like(theta), np.zeros_like(b)
+        return self.passed((theta, b), (still, none), none, none)
 
-    def outside(self, at: Array) -> tuple[Array, Any]:
-        """Return (beta, b)."""
-        return self.lift(at[:-1]), float(at[-1])
-
-    def step(self, x: Point, accuracy: float, last: Move | None) -> Move:
-        """Return the Newton step."""
-        rho, w = self.rho, max(x.norm, TINY)
-        u = x.at[:-1] / w
-        stiffened = x.H.copy()
-        stiffened[:-1, :-1] += rho / w * (np.eye(len(u)) - np.outer(u, u))
-        gradient = x.g + rho * np.append(u, 0.0)
-        step = -solve_each(stiffened[None], gradient[None, :, None])[0, :, 0]
-        # slopes sum to 0 after the step
-        step[-1] = -(x.g[-1] + x.H[-1, :-1] @ step[:-1]) / x.H[-1, -1]
-        size = float(np.linalg.norm(x.g[:-1] + x.H[:-1] @ step))
-        slope = float(gradient @ step)
-        if rho == 0:
-            # the pull is 0 to rounding only
-            return Move(step, slope, 1.0, size * x.norm)
-        return Move(step, slope, min(1.0, rho / max(size, TINY)), 0.0)
-
-    def job(self, at: Array, move: Move, length: float) -> Job:
-        """Return what a pass takes."""
-        both = np.column_stack([np.append(*self.outside(part)) for part in (at, move.step)])
-        return NewtonSums(
-            reading=self.stream.reading,
-            loss=self.stream.loss,
-            both=both,
-            length=length,
-            kappa=move.scale,
+    def passed(
+        self,
+        start: tuple[Array, Array],
+        step: tuple[Array, Array],
+        length: Array,
+        kappa: Array,
+    ) -> StreamedPoints:
+        """Return the points after a share of steps, with the bounds of scaled slopes: one pass."""
+        places = [
+            np.append(theta if self.factor is None else self.factor @ theta, b[None], axis=0)
+            for theta, b in (start, step)
+        ]
+        both = np.stack(places, axis=-1)
+        jobs: list[Job] = [
+            NewtonSums(model.reading, model.loss, both[:, p], float(length[p]), float(kappa[p]))
+            for p, model in enumerate(self.models)
+        ]
+        sums = in_one_pass(self.models, jobs)
+        theta = start[0] + length * step[0]
+        risk = np.array([each["value"] for each in sums])
+        each_of = [self._dropped(each["gradient"], each["hessian"]) for each in sums]
+        points = StreamedPoints(
+            theta=theta,
+            b=start[1] + length * step[1],
+            objective=risk + self.rho * norms(theta),
+            gradient=np.stack([g for g, _ in each_of], axis=-1),
+            hessian=np.stack([H for _, H in each_of], axis=-1),
+            lower=np.array([each["dual"] for each in sums]),
         )
+        passes = self.models[0].chunks.passes
+        logger.info("pass %d: risk %.9g", passes, points.objective.sum())
+        return points
 
-    def constant(self, target: float) -> tuple[Solution, bool]:
-        """Return the constant model with its gap, and whether it is optimal.
-
-        Its slopes, shrunk until they are feasible, are the dual point.
-        """
-        steep, zero = self.steepness, self.zero
-        optimal = bool(zero.threshold(steep, 1.0, order=1) <= self.rho * (1 + AT_THRESHOLD))
-        return constant_solution(self, 1.0 if optimal else self.rho / steep, target), optimal
-
-    def along(self, zero: Point) -> tuple[Array, float]:
-        """Return the move to the least of the model along -g."""
-        move = along_gradient(zero, self.rho)
-        return move, (self.norm(zero.g) - self.rho) * self.norm(move)
-
-    def dropped(self, g: Array, H: Array) -> tuple[Array, Array]:
+    def _dropped(self, g: Array, H: Array) -> tuple[Array, Array]:
         """Return gradient and Newton matrix in (theta, b) from those in (beta, b)."""
         if self.factor is not None:
             P: Array = np.eye(len(g))
             P[:-1, :-1] = self.factor
             g, H = P.T @ g, P.T @ H @ P
-        if not self.stream.fit_intercept:
+        if not self.models[0].fit_intercept:
             g[-1] = H[-1] = H[:, -1] = 0.0
-        H[-1, -1] = max(H[-1, -1], TINY) if self.stream.fit_intercept else 1.0
+        H[-1, -1] = max(H[-1, -1], TINY) if self.models[0].fit_intercept else 1.0
         return g, H
 
-    def after(self, x: Point, move: Move, length: float) -> Passes:
-        """Return the point after a share of a move: one pass."""
-        sums = yield self.job(x.at, move, length)
-        mass, at = self.stream.total, x.at + length * move.step
-        norm, risk = self.norm(at), sums["value"] / mass
-        g, H = self.dropped(sums["gradient"] / mass, sums["hessian"] / mass)
-        lower = sums["dual"] / mass - move.price
-        return Point(at, risk, norm, risk + self.rho * norm, g, H, lower)
+    def along_gradient(self, zero: Zero) -> StreamedPoints:
+        """Return the points at the minimisers of the quadratic models along -g: two passes."""
+        at = self.at(np.zeros_like(zero.g), zero.b)
+        steep = norms(zero.g)
+        u = -zero.g / steep
+        # b follows
+        shift = -dots(at.hessian[-1, :-1], u) / at.hessian[-1, -1]
+        along = np.append(u, shift[None], axis=0)
+        bend = np.einsum("ib,ijb,jb->b", along, at.hessian, along)
+        # scores along u are about 1, the unit of the rows
+        length = length_along_gradient(steep, self.rho, bend, 1.0)
+        return self.at(length * u, zero.b + length * shift)
 
-    def at(self, at: Array) -> Passes:
-        """Return the point of a model: one pass."""
-        nowhere = Move(np.zeros_like(at), 0.0, 0.0, np.inf)
-        return self.after(Point(at, 0.0, 0.0, 0.0, at, at, 0.0), nowhere, 0.0)
+    def line(self, x: StreamedPoints) -> RiskLine:
+        """Return the lines of Newton steps, with the norms of the pulls of slopes at their ends."""
+        u, rho, g, s = x.theta / np.maximum(x.w, TINY), self.rho, x.gradient[:-1], x.gradient[-1]
+        H, h, m = np.moveaxis(x.hessian[:-1, :-1], -1, 0), x.hessian[-1, :-1], x.hessian[-1, -1]
+        matrices = Matrices(H - np.einsum("ib,jb->bij", h / m, h), h, m)
+        step, db = newton_step(matrices, g, s, u, rho, np.maximum(x.w, TINY))
+        pull = norms(g + np.einsum("bij,jb->ib", H, step) + h * db)
+        descent = dots(g + rho * u, step) + s * db
+        return RiskLine(self, x, step, db, pull, descent)
 
-    def solve(self, start: Solution, target: float, max_iter: int) -> Passes:
-        """Minimise F from a solution nearby."""
-        constant, optimal = self.constant(target)
-        x = None
-        if not optimal:
-            x = yield from self._first(start, constant)
-        if x is None:
-            return constant
-        x, gap, n_iter = yield from descend(self, x, target, max_iter)
-        coef, b = self.outside(x.at)
-        lam = self.stream.loss.lipschitz * x.norm
-        return certified(coef, b, lam, x.value, x.risk, gap=gap, target=target, n_iter=n_iter)
+    def along(self, line: RiskLine, length: Array) -> StreamedPoints:
+        """Return the points after a share (P,) of steps: one pass."""
+        x, pull = line.x, line.change
+        kappa = np.where(self.rho > 0, np.minimum(1.0, self.rho / np.maximum(pull, TINY)), 1.0)
+        new = self.passed((x.theta, x.b), (line.dtheta, line.db), length, kappa)
+        # without a penalty the pull is 0 to rounding only; its price is |pull| |theta|
+        new.lower[:] -= np.where(self.rho > 0, 0.0, pull * x.w)
+        return new
 
-    def _first(self, start: Solution, constant: Solution) -> Passes:
-        """Return where to start: F is below that of beta = 0; None where it falls by rounding."""
-        least = constant.objective
-        if start.coef.any():
-            x = yield from self.at(self.inside(start.coef, start.intercept))
-            if x.value < least:
-                return x
-        zero = yield from self.at(self.inside(constant.coef, constant.intercept))
-        if self.rho == 0:
-            # without a penalty F has no kink there
-            return zero
-        move, fall = self.along(zero)
-        while fall > ROUNDING * least:
-            x = yield from self.at(zero.at + move)
-            if x.value < least:
-                return x
-            move, fall = SHORTER * move, SHORTER * fall
-        return None
-
-
-def along_gradient(zero: Point, rho: float) -> Array:
-    """Return the move of (theta, b) from theta = 0 to the least of the model along -g."""
-    steep = float(np.linalg.norm(zero.g[:-1]))
-    u = -np.append(zero.g[:-1] / steep, 0.0)
-    # b follows
-    u[-1] = -(zero.H[-1, :-1] @ u[:-1]) / zero.H[-1, -1]
-    # scores along u are about 1, the unit of the rows
-    move: Array = length_along_gradient(steep, rho, float(u @ zero.H @ u), 1.0) * u
-    return move
-
-
-def constant_solution(task: Coordinates, kappa: float, target: float) -> Solution:
-    """Return the constant model, certified by kappa times its slopes."""
-    rows, zero, loss = task.stream.class_rows(), task.zero, task.stream.loss
-    dual = -float(rows.weights @ loss.conjugate(kappa * zero.a, rows.ys[0]))
-    gap, nothing = duality_gap(zero.risk, dual), np.zeros(task.stream.chunks.d)
-    risks = (zero.risk, zero.risk)
-    solution = certified(nothing, zero.b, 0.0, *risks, gap=gap, target=target, n_iter=1)
-    return solution if kappa < 1 else replace(solution, message=CONSTANT)
-
-
-def certified(
-    coef: Array,
-    b: Any,
-    multiplier: float,
-    objective: float,
-    risk: float,
-    *,
-    gap: float,
-    target: float,
-    n_iter: int,
-) -> Solution:
-    """Return the solution of a model on the rows of the blocks; ``risk`` is its mean loss."""
-    return Solution(
-        coef=coef,
-        intercept=b,
-        multiplier=multiplier,
-        objective=objective,
-        gap=gap,
-        n_iter=n_iter,
-        converged=gap <= target,
-        message=verdict(gap, target, n_iter),
-        mean_loss=risk,
-    )
-
-
-#: What the message of a solution says where beta = 0 is the best.
-CONSTANT = "the constant model is optimal at this delta"
+    def lower_bound(self, x: StreamedPoints, line: Any) -> Array:
+        """Return the bounds that came with the points."""
+        return x.lower

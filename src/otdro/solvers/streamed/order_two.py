@@ -13,33 +13,21 @@ moved row: sums over these three and their products are all that it needs.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...chunks import Chunk, Sums
+from ...chunks import Chunk, Job, Sums
 from ...design import Design
-from ...duality import AT_THRESHOLD, DualRows, Round, feasible_growth
+from ...duality import DualRows, Round, feasible_growth
 from ...duality.ties import Padded
 from ...losses import Loss
-from ...problem import Solution
-from ..euclidean.newton import BELOW_THRESHOLD
-from ..euclidean.order_two import SHARP, Curve, JointObjective, JointPoint, StepModel, Ties
-from .newton import (
-    SHORTER,
-    SHORTEST,
-    TINY,
-    Coordinates,
-    OrderOne,
-    Passes,
-    along_gradient,
-    certified,
-    constant_solution,
-    descend,
-)
-from .stream import Reading, RowBlock
+from ...progress import logger
+from ..euclidean.order_one import TINY, Batch, Descent, Minima, Zero, norms
+from ..euclidean.order_two import JointLine, JointObjective, JointPoint, StepModel, Ties
+from .newton import StreamedRisk, in_one_pass
+from .stream import Reading, RowBlock, Stream
 
 Array = NDArray[Any]
 
@@ -48,7 +36,8 @@ Array = NDArray[Any]
 NEAR_TIES = 4
 
 
-class RowShares(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class RowShares:
     """Keys of rows, in order, and the share of the mass of each on its first branch."""
 
     key: Array
@@ -121,32 +110,27 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class StreamPoint:
-    """A place with F, the mean loss, the model of the next step, and a bound below all F.
+class StreamedJointPoints(Batch):
+    """Points of P models: for each the ``model`` of its next step and the ``shares`` of its rows.
 
-    ``slopes`` (3,) are the coefficients of feasible slopes, None where there are none; ``lower``
-    comes from those of the point before it.
+    ``slopes`` (3, P) are the coefficients of feasible slopes, nan where there are none; ``lower``
+    is the bound of those of the point before.
     """
 
-    place: Place
-    value: float
-    risk: float
-    model: StepModel
-    slopes: Array | None
-    lower: float
+    theta: Array
+    b: Array
+    lam: Array
+    objective: Array
+    mean_loss: Array
+    slopes: Array
+    lower: Array
+    model: Array
+    shares: Array
 
-
-class JointMove(NamedTuple):
-    """A move along a curve, the slope of F along it, and the shares of rows near a tie."""
-
-    curve: Curve
-    slope: float
-    shares: RowShares
-
-    @property
-    def longest(self) -> float:
-        """The longest share of the move to be tried."""
-        return float(self.curve.longest[0])
+    def place(self, p: int) -> Place:
+        """Return the place of one model."""
+        at = slice(p, p + 1)
+        return Place(self.theta[:, at], self.b[at], self.lam[at], self.shares[p])
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,8 +139,8 @@ class JointSums:
     :math:`\sum w\ell`, and the rows ``near`` a tie.
 
     Of the three parts of slopes: ``sums`` (3,), ``pulls`` (d, 3) and ``products`` (3, 3).
-    ``conjugate`` is :math:`\sum w\,\ell^*` of the ``slopes`` at the place ``before``; without these
-    it is 0.
+    ``conjugate`` is :math:`\sum w\,\ell^*` of the ``slopes`` at the place ``before``; it is 0 where
+    they are nan.
     """
 
     reading: Reading
@@ -165,7 +149,7 @@ class JointSums:
     fit_intercept: bool
     place: Place
     before: Place | None
-    slopes: Array | None
+    slopes: Array
 
     def __call__(self, chunk: Chunk) -> Sums:
         """Return the sums over a chunk."""
@@ -179,7 +163,7 @@ class JointSums:
 
     def _add(self, sums: Sums, block: RowBlock) -> None:
         objective, x = self._moved(block, self.place)
-        gradient, hessian = objective.derivatives(x, np.array([SHARP]))
+        gradient, hessian = objective.derivatives(x)
         sums["value"] += float(x.objective[0])
         sums["risk"] += float(block.w @ self.loss.value(x.z[:, 0], block.y))
         sums["gradient"] += gradient[0]
@@ -191,7 +175,7 @@ class JointSums:
         sums["sums"] += weighted.sum(axis=(0, 1))
         sums["pulls"] += objective.rows.design.adjoint(weighted.sum(axis=0))
         sums["products"] += np.einsum("kmi,kmj->ij", weighted, parts)
-        if self.before is not None and self.slopes is not None:
+        if self.before is not None and not np.isnan(self.slopes).any():
             mass, parts = _parts(*self._moved(block, self.before))
             conjugate = self.loss.conjugate(parts @ self.slopes, block.y)
             # a branch without mass may have any slope
@@ -245,101 +229,131 @@ def _parts(objective: JointObjective, x: JointPoint) -> tuple[Array, Array]:
 
 
 @dataclass(frozen=True, eq=False)
-class OrderTwo(Coordinates):
-    """One problem of a smooth loss at order 2, of delta > 0."""
+class StreamedJoint:
+    """The objectives of the P models of a stream at order 2, each at its ``delta`` > 0.
 
-    def step(self, x: StreamPoint, accuracy: float, last: Any) -> JointMove:
-        """Return the minimiser of the model at a point."""
-        move, descent, shares = x.model.minimise()
-        ties, table = x.model.ties, x.place.shares
-        if ties is not None and shares is not None:
-            table = RowShares(ties.index[0], shares[0])
-        at = SimpleNamespace(**x.place._asdict(), objective=np.array([x.value]))
-        curve = Curve(at, move, descent, Round().product)
-        return JointMove(curve, float(descent[0]), table)
+    ``zero`` are the models at theta = 0.
+    """
 
-    def after(self, x: StreamPoint, move: JointMove, length: float) -> Passes:
-        """Return the point after a share of a move: one pass."""
-        place = Place(*move.curve.at(np.array([length])), move.shares)
-        return self.at(place, x)
+    kinks: ClassVar[bool] = True
+    rate: ClassVar[float] = 0.0
 
-    def at(self, place: Place, before: StreamPoint | None = None) -> Passes:
-        """Return the point at a place, with the bound of the slopes before it: one pass."""
-        stream, mass = self.stream, self.stream.total
-        slopes = None if before is None else before.slopes
-        sums = yield JointSums(
-            reading=stream.reading,
-            loss=stream.loss,
-            factor=self.factor,
-            fit_intercept=stream.fit_intercept,
-            place=place,
-            before=None if before is None else before.place,
-            slopes=slopes,
+    models: list[Stream]
+    factor: Array | None
+    delta: Array
+    zero: Zero
+
+    @property
+    def loss(self) -> Loss:
+        """The loss of all models."""
+        return self.models[0].loss
+
+    @property
+    def product(self) -> Any:
+        """The inner product whose root is the dual norm."""
+        return Round().product
+
+    def columns(self, index: Array) -> StreamedJoint:
+        """Return some of the models."""
+        models = [self.models[p] for p in index]
+        return StreamedJoint(models, self.factor, self.delta[index], self.zero.columns(index))
+
+    def penalised(self, rho: Array) -> StreamedRisk:
+        """Return the objectives of order 1 with penalties rho."""
+        return StreamedRisk(self.models, self.factor, rho)
+
+    def start(self, theta: Array, b: Array, lam: Array | None = None) -> StreamedJointPoints:
+        """Return the points at (theta, b), with lam as at theta = 0 where none > 0 is given."""
+        # of short moves F = lam delta + |theta|^2 E[a^2]/(4 lam)
+        short = norms(theta) * np.sqrt(self.zero.mean_square / self.delta) / 2
+        lam = short if lam is None else np.where(lam > 0, lam, short)
+        unknown = np.array([NO_SHARES] * len(b), dtype=object)
+        return self.passed((theta, b, lam), unknown)
+
+    def line(self, x: StreamedJointPoints) -> JointLine:
+        """Return the lines of the minimisers of the models of a step."""
+        moves, descents, shares = [], [], []
+        for model, known in zip(x.model, x.shares, strict=True):
+            move, descent, new = model.minimise()
+            moves.append(move[0])
+            descents.append(descent[0])
+            shares.append(known if new is None else RowShares(model.ties.index[0], new[0]))
+        change = np.array(shares, dtype=object)
+        return JointLine(self, x, np.array(moves), np.array(descents), change)
+
+    def along(self, line: JointLine, length: Array) -> StreamedJointPoints:
+        """Return the points after a share (P,) of moves: one pass."""
+        return self.passed(line.curve.at(length), line.change, line.x)
+
+    def passed(
+        self,
+        at: tuple[Array, Array, Array],
+        shares: Array,
+        before: StreamedJointPoints | None = None,
+    ) -> StreamedJointPoints:
+        """Return the points (theta, b, lam), with the bounds of those before: one pass."""
+        theta, b, lam = at
+        none = np.full(len(b), np.nan)
+        empty = np.full(len(b), None, dtype=object)
+        parts = (theta, b, lam, none, none, np.full((3, len(b)), np.nan), none, empty, shares)
+        new = StreamedJointPoints(*parts)
+        jobs: list[Job] = [
+            JointSums(
+                reading=model.reading,
+                loss=model.loss,
+                factor=self.factor,
+                fit_intercept=model.fit_intercept,
+                place=new.place(p),
+                before=None if before is None else before.place(p),
+                slopes=np.full(3, np.nan) if before is None else before.slopes[:, p],
+            )
+            for p, model in enumerate(self.models)
+        ]
+        found = in_one_pass(self.models, jobs)
+        new = replace(
+            new,
+            objective=lam * self.delta + np.array([sums["value"] for sums in found]),
+            mean_loss=np.array([sums["risk"] for sums in found]),
+            slopes=np.stack([self._slopes(p, sums) for p, sums in enumerate(found)], axis=-1),
+            lower=-np.array([sums["conjugate"] for sums in found]),
+            model=np.array([self._model(p, sums) for p, sums in enumerate(found)], dtype=object),
         )
-        gradient, hessian = sums["gradient"] / mass, sums["hessian"] / mass
-        gradient[-1] += self.delta
-        if not stream.fit_intercept:
+        passes = self.models[0].chunks.passes
+        logger.info("pass %d: risk %.9g", passes, new.objective.sum())
+        return new
+
+    def _model(self, p: int, sums: Sums) -> StepModel:
+        """Return the model of a step of one problem."""
+        gradient, hessian = sums["gradient"], sums["hessian"]
+        gradient[-1] += self.delta[p]
+        if not self.models[p].fit_intercept:
             gradient[-2] = hessian[-2] = hessian[:, -2] = 0.0
             hessian[-2, -2] = 1.0
-        return StreamPoint(
-            place=place,
-            value=float(place.lam[0]) * self.delta + sums["value"] / mass,
-            risk=sums["risk"] / mass,
-            model=StepModel(gradient[None], hessian[None], sums["near"].over(mass)),
-            slopes=self._slopes(sums),
-            lower=0.0 if slopes is None else -sums["conjugate"] / mass,
-        )
+        ties = sums["near"].over(self.models[p].total)
+        return StepModel(gradient[None], hessian[None], ties)
 
-    def _slopes(self, sums: Sums) -> Array | None:
+    def _slopes(self, p: int, sums: Sums) -> Array:
         """Return coefficients of feasible slopes, moved by a shift of b and a growth of theta.
 
         In units of (a, D, D r): a + eta D r, less the multiple of D that leaves the mean 0.
         """
-        mass = self.stream.total
-        first, products = sums["sums"] / mass, sums["products"] / mass
+        first, delta = sums["sums"], float(self.delta[p])
         c = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
-        if self.stream.fit_intercept:
+        if self.models[p].fit_intercept:
             c[:, 1] = -(c @ first) / max(float(first[1]), TINY)
         # (g + eta dg)^2 <= delta E[(a + eta h)^2], quadratic in eta
-        pulls = sums["pulls"] @ c.T / mass
-        excess = pulls.T @ pulls - self.delta * c @ products @ c.T
+        pulls = sums["pulls"] @ c.T
+        excess = pulls.T @ pulls - delta * c @ sums["products"] @ c.T
         eta = float(feasible_growth(excess[0, 0], excess[0, 1], excess[1, 1]))
-        if not np.isfinite(eta):
-            return None
-        slopes: Array = c[0] + eta * c[1]
+        slopes: Array = c[0] + eta * c[1] if np.isfinite(eta) else np.full(3, np.nan)
         return slopes
 
-    def solve(self, start: Solution, target: float, max_iter: int) -> Passes:
-        """Minimise F."""
-        least = self.zero.threshold(self.steepness, self.stream.loss.lipschitz, order=2)
-        if least <= self.delta * (1 + AT_THRESHOLD):
-            return constant_solution(self, 1.0, target)
-        x = yield from self._first(start)
-        x, gap, n_iter = yield from descend(self, x, target, max_iter)
-        theta, b, lam, _ = x.place
-        coef = self.lift(theta[:, 0])
-        model = (coef, float(b[0]), float(lam[0]), x.value, x.risk)
-        return certified(*model, gap=gap, target=target, n_iter=n_iter)
+    def lower_bound(self, x: StreamedJointPoints, line: Any) -> Array:
+        """Return the bounds that came with the points."""
+        return x.lower
 
-    def _first(self, start: Solution) -> Passes:
-        """Return where to start: F is below that of beta = 0, from where no descent ends there."""
-        flat = self.zero
-        if start.coef.any() and start.multiplier > 0:
-            theta = self.theta(start.coef)[:, None]
-            b, lam = np.array([start.intercept]), np.array([start.multiplier])
-            x = yield from self.at(Place(theta, b, lam, NO_SHARES))
-            if x.value < flat.risk:
-                return x
-        root = float(np.sqrt(flat.mean_square / self.delta))
-        plain = OrderOne(self.stream, self.factor, 0.0)
-        zero = yield from plain.at(np.append(np.zeros_like(flat.pull), flat.b))
-        move = along_gradient(zero, min(root * self.delta, BELOW_THRESHOLD * self.steepness))
-        share = 1.0
-        while True:
-            theta = share * move[:-1, None]
-            # of short moves F = lam delta + |theta|^2 E[a^2]/(4 lam)
-            lam = np.array([float(np.linalg.norm(theta)) * root / 2])
-            x = yield from self.at(Place(theta, flat.b + share * move[-1:], lam, NO_SHARES))
-            if x.value < flat.risk or share < SHORTEST:
-                return x
-            share *= SHORTER
+    def minima(self, end: Descent, target: Array) -> Minima:
+        """Return the ends of descents."""
+        x: StreamedJointPoints = end.point
+        parts = (x.theta, x.b, x.lam, x.objective, x.mean_loss, end.gap, end.n_iter, None)
+        return Minima(*parts)

@@ -12,25 +12,24 @@ known before the pass. No number per row is kept.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...chunks import Chunk, Job, Sums
+from ...costs import Norm
 from ...design import Design
-from ...problem import Solution
-from ..softmax.newton import Certificate, PairProblems, SoftmaxZero, origin
-from ..softmax.penalty import PairPenalty, Quadratic, RoundPairs, Unpenalised, corrected
+from ...problem import Ball, Solution
+from ..base import verdict
+from ..euclidean.order_one import TINY, Batch
+from ..softmax.newton import PairLine, PairProblems, SoftmaxStart, SoftmaxZero, minimise, origin
+from ..softmax.penalty import RoundPairs, Unpenalised, corrected
 from ..softmax.rows import SoftmaxRows
-from .newton import CONSTANT, TINY, Move, OrderOne, Point, certified
-from .stream import Reading
+from .newton import in_one_pass
+from .stream import Reading, Stream
 
 Array = NDArray[Any]
-
-#: The slope along the first move at least, relative to its penalty: B is the best only nearly.
-LEAST_SLOPE = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,92 +69,133 @@ class SoftmaxSums:
         return {"value": value, "dual": dual, "gradient": gradient, "hessian": hessian}
 
 
-class Softmax(OrderOne):
-    """Several scores at order 1, or delta = 0: models are (C, c)."""
+@dataclass(frozen=True, eq=False)
+class StreamedPairPoints(Batch):
+    """The one model of a stream with gradient and Hessian of the loss in (C, c).
 
-    @cached_property
-    def penalty(self) -> PairPenalty:
-        """The largest norm over pairs of classes, or none."""
-        return RoundPairs() if self.delta > 0 else Unpenalised()
+    ``lower`` is a bound below the least F that the pass to the point proved.
+    """
 
-    @cached_property
-    def rows(self) -> SoftmaxRows:
-        """One row per class, as those of one problem: all that a constant model needs."""
-        sample, loss = self.stream.class_rows(), self.stream.loss
-        design, weights = Design(sample.X, self.factor), sample.weights[None]
-        labels = sample.ys[0].astype(int)
-        return SoftmaxRows(design, labels, weights, loss.outputs, self.stream.fit_intercept)
+    axis: ClassVar[int] = 0
 
-    @property
-    def problems(self) -> PairProblems:
-        """The problem of one row per class."""
-        return PairProblems(self.rows, self.penalty, np.array([self.delta]))
+    C: Array
+    c: Array
+    norm: Array
+    objective: Array
+    promised: Array
+    multipliers: Array | None
+    gradient: Array
+    hessian: Array
+    lower: Array
 
-    def norm(self, at: Array) -> float:
-        """Return the largest norm over pairs of classes."""
-        return float(self.penalty.norms(self.rows.differences(self.rows.split(at)[0])).max())
 
-    def inside(self, coef: Array, intercept: Any) -> Array:
-        """Return (C, c)."""
-        E = self.rows.basis
-        return self.rows.joined(self.theta(coef.T) @ E, intercept @ E)
+@dataclass(frozen=True, eq=False)
+class StreamedPairs(PairProblems):
+    """The one problem of a stream; ``rows`` has one row per class, all a constant model needs."""
 
-    def outside(self, at: Array) -> tuple[Array, Any]:
-        """Return coefficients (K, d) and intercepts (K,)."""
-        C, c = self.rows.split(at)
-        return self.rows.basis @ self.lift(C).T, self.rows.basis @ c
+    stream: Stream
+    factor: Array | None
 
-    def step(self, x: Point, accuracy: float, last: Move | None) -> Move:
-        """Return the minimiser of the model at a point, with the dual point that it gives."""
-        rows, delta = self.rows, self.delta
-        model = Quadratic(rows, rows.split(x.at)[0][None], x.g[None], x.H[None])
-        known = None if last is None else last.multipliers
-        move = self.penalty.move(model, np.array([delta]), np.array([accuracy]), known)
-        s = rows.joined(move.step[0], move.shift[0])
-        # flows that fit the probabilities continued along the step
-        G = rows.split(x.g + x.H @ s)[0] @ rows.basis.T
-        size = float(self.penalty.sizes(corrected(rows, G[None], move.flows)).sum())
-        slope = float(x.g @ s) + float(move.rise[0])
-        if delta == 0:
-            # the pull is 0 to rounding only; its price is that of the point
-            return Move(s, slope, 1.0, size * x.norm, move.multipliers)
-        return Move(s, slope, min(1.0, delta / max(size, TINY)), 0.0, move.multipliers)
+    def columns(self, index: Array) -> StreamedPairs:
+        """Return the problem."""
+        return self
 
-    def job(self, at: Array, move: Move, length: float) -> Job:
-        """Return what a pass takes."""
-        return SoftmaxSums(
-            reading=self.stream.reading,
+    def at(
+        self, C: Array, c: Array, z: Any = None, promised: Any = None, multipliers: Any = None
+    ) -> Any:
+        """Return the point at (C, c), which proves nothing: one pass."""
+        still = (np.zeros_like(C), np.zeros_like(c))
+        point = self.passed((C, c), still, 0.0, 0.0, np.inf)
+        return replace(point, multipliers=multipliers)
+
+    def passed(
+        self,
+        start: tuple[Array, Array],
+        step: tuple[Array, Array],
+        length: float,
+        shrink: float,
+        price: float,
+    ) -> StreamedPairPoints:
+        """Return the point after a share of a step, with the bound along the step: one pass."""
+        stream = self.stream
+        job: Job = SoftmaxSums(
+            reading=stream.reading,
             factor=self.factor,
             classes=self.rows.classes,
-            fit_intercept=self.stream.fit_intercept,
-            model=at,
-            step=move.step,
+            fit_intercept=stream.fit_intercept,
+            model=self.rows.joined(*start)[0],
+            step=self.rows.joined(*step)[0],
             length=length,
-            shrink=move.scale,
+            shrink=shrink,
         )
+        [sums] = in_one_pass([stream], [job])
+        C, c = (at + length * by for at, by in zip(start, step, strict=True))
+        norm = self.norms(C)
+        F = sums["value"] + self.delta * norm
+        lower = np.array([max(sums["dual"] - price, 0.0)])
+        parts = (norm, F, F, None, sums["gradient"][None], sums["hessian"][None], lower)
+        return StreamedPairPoints(C, c, *parts)
 
-    def dropped(self, g: Array, H: Array) -> tuple[Array, Array]:
-        """Return gradient and Newton matrix, which are in (C, c) already."""
-        return g, H
+    def along(self, zero: SoftmaxZero) -> Any:
+        """Return the minimiser of the quadratic model along B: two passes."""
+        C = zero.B @ self.rows.basis
+        at = self.at(np.zeros_like(C), zero.c)
+        s = self.rows.joined(C, 0 * zero.c)
+        bend = np.einsum("bi,bij,bj->b", s, at.hessian, s)
+        return self.at(self.length_along(zero, bend)[:, None, None] * C, zero.c)
 
-    @cached_property
-    def origin(self) -> SoftmaxZero:
-        """The constant model, a flow of its gradient and a matrix B to start along."""
-        return origin(self.problems, self.stream.constant[0][None])
+    def line(self, x: Any) -> PairLine:
+        """Return the line of the next step, with the size of the flows of the dual point there."""
+        rows = self.rows
+        move, descent = self.move(x, x.gradient, x.hessian)
+        s = rows.joined(move.step, move.shift)[0]
+        # flows that fit the probabilities continued along the step
+        G = rows.split(x.gradient[0] + x.hessian[0] @ s)[0] @ rows.basis.T
+        size = self.penalty.sizes(corrected(rows, G[None], move.flows)).sum(axis=-1)
+        return PairLine(self, x, move, descent, size)
 
-    def constant(self, target: float) -> tuple[Solution, bool]:
-        """Return the constant model with the gap that a flow of its gradient proves."""
-        gap = float(Certificate(self.problems, self.origin).gap[0])
-        (b, risk), nothing = self.stream.constant, np.zeros((self.rows.classes, self.rows.d))
-        risks = (risk, risk)
-        solution = certified(nothing, b, 0.0, *risks, gap=gap, target=target, n_iter=1)
-        return replace(solution, message=CONSTANT), gap <= target
+    def after(self, line: PairLine, length: Array) -> StreamedPairPoints:
+        """Return the point after a share of a move: one pass."""
+        x, move, delta = line.x, line.move, float(self.delta[0])
+        size, steps = float(line.change[0]), ((x.C, x.c), (move.step, move.shift))
+        # without a penalty the pull is 0 to rounding only; its price is that of the point
+        price = size * float(x.norm[0]) if delta == 0 else 0.0
+        shrink = min(1.0, delta / max(size, TINY)) if delta > 0 else 1.0
+        new = self.passed(*steps, float(length[0]), shrink, price)
+        return replace(new, promised=-line.descent, multipliers=move.multipliers)
 
-    def along(self, zero: Point) -> tuple[Array, float]:
-        """Return the move to the least of the quadratic model along a matrix B."""
-        C = self.origin.B[0] @ self.rows.basis
-        s = self.rows.joined(C, np.zeros(C.shape[1]))
-        price = self.delta * self.norm(s)
-        down = max(-float(zero.g @ s) - price, LEAST_SLOPE * price)
-        length = down / max(float(s @ zero.H @ s), TINY)
-        return length * s, length * down
+    def lower_bound(self, x: Any, line: Any) -> Array:
+        """Return the bound that came with the point."""
+        return x.lower
+
+
+def solve(stream: Stream, ball: Ball, start: Solution, solver: Any) -> Solution:
+    """Return the certified solution of the softmax model from a solution nearby."""
+    factor, sample = ball.cost.factor(), stream.class_rows()
+    labels = sample.ys[0].astype(int)
+    design, weights = Design(sample.X, factor), sample.weights[None]
+    rows = SoftmaxRows(design, labels, weights, stream.loss.outputs, stream.fit_intercept)
+    penalty = RoundPairs() if ball.delta > 0 else Unpenalised()
+    constant, risk = sample.problem(sample.ys[0], Ball(Norm(2), 0.0, 1)).constant
+    target = solver.tol * risk
+    delta = np.array([ball.delta])
+    problems = StreamedPairs(rows, penalty, delta, np.array([target]), stream, factor)
+    theta = start.coef.T if factor is None else np.linalg.solve(factor, start.coef.T)
+    E = rows.basis
+    near = SoftmaxStart((theta @ E)[None], (start.intercept @ E)[None])
+    zero = origin(rows, penalty, constant[None])
+    minima = minimise(problems, zero, solver.max_iter, near if start.coef.any() else None)
+    B, gap = minima.C[0] @ E.T, float(minima.gap[0])
+    objective, norm = float(minima.objective[0]), float(minima.norm[0])
+    n_iter = int(minima.n_iter[0])
+    return Solution(
+        coef=B.T if factor is None else (factor @ B).T,
+        intercept=E @ minima.c[0],
+        multiplier=norm,
+        objective=objective,
+        gap=gap,
+        n_iter=n_iter,
+        converged=gap <= target,
+        message=verdict(gap, target, n_iter),
+        mean_loss=objective - ball.delta * norm,
+    )

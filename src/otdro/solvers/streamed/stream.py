@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from ...chunks import Chunk, Chunks, Sums
-from ...costs import Norm
 from ...losses import Loss
-from ...problem import Ball, Sample
+from ...problem import Sample
 
 Array = NDArray[Any]
 
@@ -277,12 +276,6 @@ class Stream:
             y = np.array([-1.0, 1.0])
         share = mass / self.total
         return Sample(sums / mass[:, None], [y], share, self.loss, self.fit_intercept)
-
-    @cached_property
-    def constant(self) -> tuple[Any, float]:
-        """The best constant score, or scores, and its risk."""
-        rows = self.class_rows()
-        return rows.problem(rows.ys[0], Ball(Norm(2), 0.0, 1)).constant
 
     @property
     def models(self) -> list[Stream]:
