@@ -12,8 +12,8 @@ from otdro.fences import fenced, fenced_rows, row_shares, weighted_quantile
 from otdro.losses import Logistic
 from otdro.metrics import Blend, Diagonal, GeometricMean, Learned, Spectral, learn
 from otdro.problem import Sample
-from otdro.radius.evidence import Evidence, FoldScores
-from otdro.radius.rules import TEMPERATURE, Verdict, smoothed
+from otdro.radius.folds import FoldScores
+from otdro.radius.rules import Evidence, Verdict, smoothed
 from otdro.radius.selection import ERRORS, Trial, blend_weights, excess
 
 RNG = np.random.default_rng(3)
@@ -125,7 +125,7 @@ def test_bad_unlabelled_rows(unlabelled, message):
 
 
 def test_unlabelled_rows_without_a_learned_cost_are_said_to_be_useless():
-    with pytest.warns(UserWarning, match="has a use for unlabelled rows"):
+    with pytest.warns(UserWarning, match="has no use for unlabelled rows"):
         DROClassifier(cost="euclidean", delta=0.1).fit(X, Y, unlabelled=U)
 
 
@@ -191,14 +191,14 @@ def _trial(value, scores, slope=1.0, repeats=1):
     scores = np.asarray(scores, dtype=float)[:, None]
     rows = [np.array([f % (len(scores) // repeats)]) for f in range(len(scores))]
     folds = FoldScores(scores, rows, [])
-    return Trial("", Norm(2), np.ones(1), folds, Verdict(0, value, TEMPERATURE, slope))
+    return Trial("", Norm(2), np.ones(1), folds, Verdict(0, value, 1.0, slope))
 
 
 def test_weights_fall_with_the_excess():
     scores, values = np.arange(5.0), np.array([0.0, 3.0, -3.0, -2.0])
     found = [_trial(value, scores) for value in values]
     # equal scores in all folds: the difference has no error, so that gains count in full
-    assert_allclose(np.diff(np.log(blend_weights(found))), -np.diff(values) / TEMPERATURE)
+    assert_allclose(np.diff(np.log(blend_weights(found))), -np.diff(values))
 
 
 def test_a_gain_counts_beyond_its_errors_and_a_loss_in_full():
@@ -214,7 +214,6 @@ def test_a_gain_counts_beyond_its_errors_and_a_loss_in_full():
 
 def test_repeated_folds_and_single_ones_say_nothing_of_the_error():
     mine, its = _trial(0.0, [0.0, 1.0, 3.0] * 4, repeats=4), _trial(0.0, [0.0] * 12, repeats=4)
-    assert mine.folds.repeats == 4
     once = np.std([0.0, 1.0, 3.0] * 4, ddof=1) / np.sqrt(3)
     assert_allclose(mine.folds.paired_error(0, its.folds, 0), once)
     # one fold has no error that could be known: no gain counts

@@ -39,9 +39,8 @@ from .losses import Logistic, Loss, Softmax, Squared
 from .pairs import generator
 from .problem import Problem, Sample
 from .radius.checks import check_groups
-from .radius.evidence import design_effect
-from .radius.folds import Split, splits
-from .radius.rules import REPEAT_UP_TO, REPEATS
+from .radius.folds import REPEAT_UP_TO, REPEATS, Split, splits
+from .radius.rules import design_effect
 from .worst_case import robust_risk_of
 
 Array = NDArray[Any]

@@ -246,8 +246,8 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
             Places: the adversary then moves mass only to rows of X and of ``support``. None: to
             anywhere.
         unlabelled : array-like or sparse matrix of shape (n_rows, n_features), default=None
-            At least two rows without labels. They sharpen the covariance of a learned cost and,
-            where a model has probabilities, the rule "auto"; the ball is not around them.
+            At least two rows without labels. They sharpen the covariance of a learned cost; the
+            ball is not around them.
 
         Returns
         -------

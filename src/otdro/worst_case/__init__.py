@@ -21,8 +21,9 @@ from .best_response import (
     softmax_worst_case,
 )
 from .discrepancy import discrepancy as discrepancy
-from .distribution import EQUILIBRIUM, TOLERANCE, plain_bound, risk_of_scores, scored
+from .distribution import EQUILIBRIUM, TOLERANCE, plain_bound, scored
 from .distribution import WorstCase as WorstCase
+from .distribution import risk_of_scores as risk_of_scores
 from .equilibrium import least_favourable
 
 #: The gap of a dual point, relative to the robust risk, that an equilibrium is sought with.
