@@ -33,9 +33,6 @@ from ..wanted import (
 
 Array = NDArray[Any]
 
-#: What learners of the same rows share, by what it depends on besides the rows.
-Made = dict[tuple[Any, ...], Any]
-
 #: A scatter matrix gets a ridge that lifts its smallest eigenvalue to this share of the mean one.
 RIDGE = 1e-3
 #: Directions of the span of rows of many columns in which a full matrix is learned, at most: the
@@ -79,11 +76,8 @@ class Metric(BaseEstimator):  # type: ignore[misc]
     #: Whether all directions of rows of many columns teach it, not only those of their span.
     takes_wide: bool = False
 
-    def fit_sharing(self, X: Any, y: Any, unlabelled: Any, task: str, made: Made | None) -> Self:
-        """Fit to a target that may state its task, with rows without labels where they can help.
-
-        ``made`` keeps what learners of the same rows have made, for those that would make the same.
-        """
+    def fit_with(self, X: Any, y: Any, unlabelled: Any, task: str) -> Self:
+        """Fit to a target that may state its task, with rows without labels where they can help."""
         if self.get_params(deep=False).get("task") == "auto":
             self.set_params(task=task)
         fitted: Self = self.fit(X, y)
@@ -209,26 +203,12 @@ class MetricLearner(Metric):
             raise ValueError(f"{type(self).__name__}.fit needs y or pairs.")
         if y.dtype.kind == "f":
             assert_all_finite(y, input_name="y")
-        made = self.make_pairs(X, y)
+        if target_kind(y, self.task) == "regression":
+            made = from_target(X, y, random_state=self.random_state)
+        else:
+            made = from_labels(X, y, kind=self.kind, k=self.k, random_state=self.random_state)
         made.check(X.shape[0])
         return made
-
-    def fit_sharing(self, X: Any, y: Any, unlabelled: Any, task: str, made: Made | None) -> Self:
-        """Fit to the pairs of another learner where they are the same."""
-        if y is None or made is None:
-            return super().fit_sharing(X, y, unlabelled, task, made)
-        if self.task == "auto":
-            self.set_params(task=task)
-        key = (self.kind, self.k, self.task, self.random_state)
-        if key not in made:
-            made[key] = self.make_pairs(X, y)
-        return self.fit(X, y, pairs=made[key])
-
-    def make_pairs(self, X: Array, y: Array) -> Pairs:
-        """Return the pairs that ``fit`` makes from labels or targets."""
-        if target_kind(y, self.task) == "regression":
-            return from_target(X, y, random_state=self.random_state)
-        return from_labels(X, y, kind=self.kind, k=self.k, random_state=self.random_state)
 
     def _differences(self, X: Array, pairs: Pairs, limit: int) -> tuple[Array, Array]:
         """Return x_i - x_j over at most ``limit`` must-link and cannot-link pairs."""
@@ -315,17 +295,12 @@ def fitted(
     *,
     task: str = "auto",
     unlabelled: Any = None,
-    made: Made | None = None,
 ) -> Any:
-    """Return a fitted clone of a learner; arguments as in ``learn``.
-
-    ``made`` holds pairs and covariances that were made before, and keeps those made here, so that
-    learners that would make the same share them.
-    """
+    """Return a fitted clone of a learner; arguments as in ``learn``."""
     learner = seeded(learner)
     if not isinstance(learner, Metric):
         return learner.fit(X, y)
-    return learner.fit_sharing(X, y, unlabelled, task, made)
+    return learner.fit_with(X, y, unlabelled, task)
 
 
 #: Leading directions that are kept.

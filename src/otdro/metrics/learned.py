@@ -116,11 +116,10 @@ class Learned(BaseEstimator):  # type: ignore[misc]
 
         None stands where the rows have no pairs of a kind, so that nothing can be learned.
         """
-        made: dict[tuple[Any, ...], Any] = {}
         matrices: list[Array | None] = []
         for learner, etas in self._grid():
             try:
-                taught = fitted(learner, X, y, task=task, unlabelled=unlabelled, made=made)
+                taught = fitted(learner, X, y, task=task, unlabelled=unlabelled)
             except NoPairsError:
                 matrices += [None] * len(etas)
             else:

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..arrays import on_host
 from ..design import WRITTEN_UP_TO, Design, is_wide
 from ..pairs import target_kind
-from .base import Array, Leading, Made, Metric, leading, of_rows, stacked
+from .base import Array, Leading, Metric, leading, of_rows, stacked
 
 
 @dataclass(eq=False, repr=False)
@@ -70,25 +70,11 @@ class Spectral(Metric):
         self.metric_ = self.shrunk(self.shrinkage)
         return self
 
-    def fit_sharing(self, X: Any, y: Any, unlabelled: Any, task: str, made: Made | None) -> Self:
-        """Fit to labelled and unlabelled rows together, unless classes are asked for.
-
-        The covariance is that of another one of the same rows where it is the same.
-        """
-        key = ("covariance", self.within)
-        if made is not None and key in made:
-            taught = made[key]
-            self.n_features_in_ = int(taught.metric_.shape[0])
-            self.covariance_, self._directions = taught.covariance_, taught._directions
-            self.metric_ = self.shrunk(self.shrinkage)
-            return self
+    def fit_with(self, X: Any, y: Any, unlabelled: Any, task: str) -> Self:
+        """Fit to labelled and unlabelled rows together, unless classes are asked for."""
         if unlabelled is None or self.within:
-            self.fit(X, y)
-        else:
-            self.fit(stacked(X, unlabelled))
-        if made is not None:
-            made[key] = self
-        return self
+            return self.fit(X, y)
+        return self.fit(stacked(X, unlabelled))
 
     def _covariance(self, X: Any, y: Any) -> tuple[Any, Leading]:
         """Return C, structured if there are many columns, and its directions."""
