@@ -33,55 +33,6 @@ from .memory import require_dense
 
 Array = NDArray[Any]
 
-#: The share of rows with an entry in a sparse column above which products may take it as dense.
-DENSE_COLUMN = 0.1
-#: The passes over a matrix of products from which they do.
-DENSE_FROM = 8
-
-
-def pair_products(X: Any, most: int) -> Any:
-    """Return the products of all pairs of entries of each CSR row, (n, d^2); None above most."""
-    n, d = X.shape
-    count = np.diff(X.indptr)
-    if int(np.sum(count.astype(float) ** 2)) > most:
-        return None
-    pairs = np.repeat(count, count)
-    left = np.repeat(np.arange(X.nnz), pairs)
-    first = np.repeat(np.repeat(X.indptr[:-1], count), pairs)
-    right = first + np.arange(len(left)) - np.repeat(np.cumsum(pairs) - pairs, pairs)
-    place = X.indices[left].astype(np.int64) * d + X.indices[right]
-    row = np.repeat(np.arange(n), count**2)
-    value = X.data[left].astype(float) * X.data[right]
-    return sparse.csr_array((value, (row, place)), shape=(n, d**2))
-
-
-def row_products(X: Any, rows: slice) -> Array:
-    """Return XX' of CSR rows, or some of its rows.
-
-    Columns in which more than ``DENSE_COLUMN`` of the rows have an entry are a dense block, where
-    that spares many passes over XX': a column of c entries adds c^2 products.
-    """
-    n, d = X.shape
-    # what certificates rest on is added up in float64
-    X = X.astype(np.float64, copy=False)
-    filled = np.bincount(X.indices, minlength=d) / n
-    thick = filled > DENSE_COLUMN
-    if np.sum(filled[thick] ** 2) < DENSE_FROM:
-        return written_product(X if rows == slice(None) else X[rows], X.T)
-    heavy = thick[X.indices]
-    thin = _entries(X, ~heavy, X.indices, d)
-    K = written_product(thin if rows == slice(None) else thin[rows], thin.T)
-    place = (np.cumsum(thick) - 1).astype(X.indices.dtype)
-    block = _entries(X, heavy, place[X.indices], int(thick.sum())).toarray()
-    K += block[rows] @ block.T
-    return K
-
-
-def _entries(X: Any, kept: Array, columns: Array, d: int) -> Any:
-    """Return the CSR matrix of some entries of another, in columns 0 to d of their own."""
-    ends = np.append(0, np.cumsum(kept))[X.indptr].astype(X.indptr.dtype)
-    return sparse.csr_array((X.data[kept], columns[kept], ends), shape=(X.shape[0], d))
-
 
 def written_product(A: Any, B: Any) -> Array:
     """Return AB of two sparse matrices as a dense float64 array.
@@ -321,18 +272,14 @@ class Design:
         B = D.shape[1]
         if not self.sparse and self.n * self.d**2 <= PRODUCTS_UP_TO:
             return numpy(D.T @ self._row_products).reshape(B, self.d, self.d)
-        if self._away or (self.sparse and self._products is None):
+        if self._away or self.sparse:
             return np.stack([self.gram(D[:, b]) for b in range(B)])
         G = np.zeros((B, self.d, self.d))
-        if self.sparse:
-            G += np.asarray(self._products @ D).T.reshape(B, self.d, self.d)
-            self._centre_batch(G, D)
-        else:
-            step = max(1, BLOCK_BYTES // (8 * max(1, self.d * min(self.n, 4096))))
-            for rows, block in self._blocks(center=True):
-                for b in range(0, B, step):
-                    W = D[rows, b : b + step].T[:, None, :]
-                    G[b : b + step] += (block.T[None] * W) @ block
+        step = max(1, BLOCK_BYTES // (8 * max(1, self.d * min(self.n, 4096))))
+        for rows, block in self._blocks(center=True):
+            for b in range(0, B, step):
+                W = D[rows, b : b + step].T[:, None, :]
+                G[b : b + step] += (block.T[None] * W) @ block
         if self.factor is None:
             return G
         return np.swapaxes(self.factor, -1, -2) @ G @ self.factor
@@ -342,23 +289,6 @@ class Design:
         """The products of all pairs of entries of each row z_i, shape (n, d^2)."""
         Z = self.dense()
         return (Z[:, :, None] * Z[:, None, :]).reshape(self.n, -1)
-
-    def _centre_batch(self, G: Array, D: Array) -> None:
-        """Turn X'DX into that of centred rows, for every column of D."""
-        if self.center is None:
-            return
-        c, s = self.center, np.asarray(self._transposed @ D).T
-        cross = s[:, :, None] * c
-        G += D.sum(axis=0)[:, None, None] * np.outer(c, c) - cross - np.swapaxes(cross, 1, 2)
-
-    @cached_property
-    def _products(self) -> Any:
-        """The products of all pairs of entries of each sparse row, shape (d^2, n); None if many.
-
-        With them the Gram matrices of many weights are one sparse product.
-        """
-        found = pair_products(self.X.tocsr(), PRODUCTS_UP_TO)
-        return None if found is None else found.T
 
     def squared_norms(self) -> Array:
         """Return |z_i|^2 of every row."""
@@ -377,7 +307,9 @@ class Design:
     def kernel(self, rows: slice = slice(None)) -> Array:
         """Return ZZ', shape (n, n), or some of its rows."""
         if self.sparse and self.factor is None:
-            K = row_products(self.X, rows)
+            # what certificates rest on is added up in float64
+            X = self.X.astype(np.float64, copy=False)
+            K = written_product(X if rows == slice(None) else X[rows], X.T)
             if self.center is not None:
                 # (x - c)'(y - c) = x'y - x'c - c'y + c'c
                 s = self.X @ self.center
