@@ -13,7 +13,7 @@ from sklearn.model_selection import StratifiedKFold
 
 from otdro import DROClassifier, DRORegressor, load, save
 from otdro.costs import Mahalanobis, Norm
-from otdro.fences import row_shares
+from otdro.design import row_shares
 from otdro.losses import Logistic, Squared
 from otdro.metrics import Learned
 from otdro.problem import Sample

@@ -8,7 +8,7 @@ from sklearn.neighbors import NeighborhoodComponentsAnalysis
 
 from otdro import DROClassifier, DRORegressor
 from otdro.costs import Norm
-from otdro.fences import fenced, fenced_rows, row_shares, weighted_quantile
+from otdro.design import fenced, fenced_rows, row_shares, weighted_quantile
 from otdro.losses import Logistic
 from otdro.metrics import Blend, Diagonal, GeometricMean, Learned, Spectral, learn
 from otdro.problem import Sample

@@ -16,8 +16,7 @@ from sklearn.utils.validation import assert_all_finite, check_is_fitted, validat
 from ..arrays import on_host
 from ..costs import Mahalanobis
 from ..costs.mahalanobis import LowRank, check_shrinkage, fitted_matrix, identity, seeded, shrink
-from ..design import WRITTEN_UP_TO, Design, as_dense, is_wide, mean
-from ..fences import fenced_rows
+from ..design import WRITTEN_UP_TO, Design, as_dense, fenced_rows, is_wide, mean
 from ..pairs import Pairs, from_labels, from_target, generator, resolve, target_kind
 from ..wanted import (
     COUNT,
@@ -67,7 +66,7 @@ WANTED = {
 class Metric(BaseEstimator):  # type: ignore[misc]
     """What every learner leaves: ``metric_``, symmetric positive definite, of trace n_features.
 
-    Rows far out count as if they lay on a fence (``otdro.fences``), so that one bad cell cannot
+    Rows far out count as if they lay on a fence (``otdro.design``), so that one bad cell cannot
     decide what is learned.
     """
 

@@ -18,8 +18,7 @@ from .. import costs as known
 from ..arrays import library, namespace, numpy
 from ..costs import CallableCost, Cost, Mahalanobis, Norm
 from ..costs.mahalanobis import blend, identity, is_structured, written
-from ..design import FEW_ROWS_UP_TO, WRITTEN_UP_TO, column_scale, is_wide
-from ..fences import column_spreads
+from ..design import FEW_ROWS_UP_TO, WRITTEN_UP_TO, column_scale, column_spreads, is_wide
 from ..metrics import Learned, learn
 from ..pairs import NoPairsError, sketch, teaching_rows
 from ..problem import Sample
@@ -82,7 +81,9 @@ class Candidates:
         """
         costs = self.costs(sample, unlabelled)
         if self.cost is not None:
-            lost = getattr(self.cost, "metric", None) is not None and costs[0].metric is None
+            asked: Any = self.cost
+            found: Any = costs[0]
+            lost = asked.learns and asked.metric is not None and found.metric is None
             return (replace(self, note=NO_METRIC_LEARNED) if lost else self), costs
         # the first candidate of a ``Learned`` is the one without a learner
         sought = costs if self.learned is None else costs[1:]

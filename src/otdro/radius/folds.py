@@ -295,16 +295,14 @@ def splits(
     if count is not None:
         names = np.unique(labels) if classes is None else classes
         splitters = _folds(labels, count, classify, seed, repeats, names, groups)
+    elif isinstance(cv, Iterable) and not (isinstance(cv, str) or hasattr(cv, "split")):
+        splitters = []
     else:
-        listed = isinstance(cv, Iterable) and not (isinstance(cv, str) or hasattr(cv, "split"))
-        splitters = [check_cv(list(cv) if listed else cv, labels, classifier=classify)]
+        splitters = [check_cv(cv, labels, classifier=classify)]
     # a splitter is for rows that NumPy can read
     rows = sample.X if library(sample.X) is None else labels[:, None]
-    found = [
-        _pair(split, len(labels))
-        for splitter in splitters
-        for split in splitter.split(rows, labels, groups)
-    ]
+    made = (pair for splitter in splitters for pair in splitter.split(rows, labels, groups))
+    found = [_pair(pair, len(labels)) for pair in (made if splitters else cv)]
     lacking = [i for i, pair in enumerate(found) if not usable(sample, *pair)]
     if len(lacking) == len(found):
         if count is not None and groups is None:

@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 
 from ..arrays import numpy
 from ..costs import Cost
-from ..design import Design, mean, model_scores
+from ..design import Design, fenced_rows, mean, model_scores
 from ..duality import ZeroModel, local_threshold, zero_model
-from ..fences import fenced_rows
 from ..problem import Ball, Problem, Sample, Solution
 from ..solvers import Exact, Solver
 from .checks import check_deltas, checked_sample

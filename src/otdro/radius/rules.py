@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 
 from ..arrays import as_index, full, namespace, numbers, numpy, pick
 from ..costs import Cost, Norm
-from ..design import Design
-from ..fences import fenced, weighted_quantile
+from ..design import Design, fenced, weighted_quantile
 from ..losses import Logistic
 from ..problem import Ball, Sample
 from .folds import FoldScores
