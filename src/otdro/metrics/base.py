@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import eigh
+from scipy.sparse.linalg import eigsh
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_consistent_length, column_or_1d
 from sklearn.utils.validation import assert_all_finite, check_is_fitted, validate_data
@@ -304,12 +305,6 @@ def fitted(
 
 #: Leading directions that are kept.
 RANK = 50
-#: Rows up to which the leading directions are found directly; of more, by iteration.
-ALL_UP_TO = 600
-#: Directions that the iteration carries beyond those kept.
-SPARE = 10
-#: Rounds of the iteration.
-ROUNDS = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -363,7 +358,12 @@ def of_rows(design: Design, rank: int) -> Leading:
     n, d = design.n, design.d
     K = design.kernel()
     total = float(np.trace(K))
-    square, U = _top(K, design, rank)
+    if rank < n:
+        # from a fixed direction of the columns, so that the order of the rows decides nothing
+        start = design.scores(np.random.default_rng(0).standard_normal(d))
+        square, U = eigsh(K, rank, v0=start)
+    else:
+        square, U = eigh(K, check_finite=False)
     some = square > n * np.finfo(float).eps * max(total, np.finfo(float).tiny)
     square, U = square[some], U[:, some]
     if design.center is not None:
@@ -374,24 +374,6 @@ def of_rows(design: Design, rank: int) -> Leading:
     # what rounding leaves of directions that all rows lack
     rest = rest if rest > np.finfo(float).eps * total else 0.0
     return Leading(vectors, square / n, rest / n)
-
-
-def _top(K: Array, design: Design, rank: int) -> tuple[Array, Array]:
-    """Return the leading eigenvalues and eigenvectors of K.
-
-    Many rows go through rounds of subspace iteration from fixed directions of the columns, so that
-    the order of the rows decides nothing.
-    """
-    n = len(K)
-    if n <= max(ALL_UP_TO, rank):
-        square, U = eigh(K, subset_by_index=[max(0, n - rank), n - 1], check_finite=False)
-        return square[::-1], U[:, ::-1]
-    begin = np.random.default_rng(0).standard_normal((design.d, rank + SPARE))
-    Q = np.linalg.qr(design.scores(begin))[0]
-    for _ in range(ROUNDS):
-        Q = np.linalg.qr(K @ Q)[0]
-    square, turn = np.linalg.eigh(Q.T @ K @ Q)
-    return square[::-1][:rank], (Q @ turn)[:, ::-1][:, :rank]
 
 
 def stacked(X: Any, more: Any) -> Any:
