@@ -1,6 +1,5 @@
 """What a cost says of itself: prices, directions, and what it won against."""
 
-import json
 import pickle
 
 import numpy as np
@@ -77,12 +76,6 @@ def test_text_is_aligned_and_fits_eighty_columns():
 def test_equal_prices_are_said_to_be_equal():
     assert "Every direction costs the same, 1." in str(Norm(2).table(["a", "b"]))
     assert "Every direction costs the same, 0." in str(Norm(2).table(scale=[0.0, 0.0]))
-
-
-def test_dictionary_is_plain():
-    found = json.loads(json.dumps(Mahalanobis(MATRIX).table(["a", "b", "c"]).to_dict()))
-    assert [row["feature"] for row in found["features"]] == ["a", "b", "c"]
-    assert found["most_expensive"]["loadings"]["a"] > 0.9
 
 
 @pytest.mark.parametrize(

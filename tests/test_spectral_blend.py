@@ -59,8 +59,6 @@ def test_spectral_within_classes_ignores_what_is_between():
     shifted = X + 10 * (Y > 0)[:, None]
     inside = Spectral(within=True)
     assert_allclose(inside.fit(shifted, Y).metric_, inside.fit(X, Y).metric_, atol=1e-10)
-    assert inside.needs_labels
-    assert not Spectral().needs_labels
 
 
 def test_spectral_turns_with_the_rows():
@@ -76,8 +74,6 @@ def test_blend_is_the_weighted_sum():
     assert_allclose(blend.metric_, (parts[0] + 2 * parts[1] + 5 * parts[2]) / 8, atol=1e-12)
     assert_allclose(Blend(candidates).fit(X, Y).metric_, sum(parts) / 3, atol=1e-12)
     assert_allclose(blend.weights_, [0.125, 0.25, 0.625])
-    assert blend.needs_labels
-    assert not Blend([Spectral(), Spectral(1)]).needs_labels
 
 
 def test_blend_takes_learners_of_other_libraries_and_other_blends():
@@ -312,6 +308,5 @@ def test_one_bad_cell_does_not_decide_on_delta(n, cell, cost):
 
 
 def test_candidates_of_one_class_have_names_of_their_own():
-    candidates = Learned([Spectral(), Spectral(0.75, shrinkage=0.5)]).candidates()
-    names = [each.name for each in candidates]
+    names = Learned([Spectral(), Spectral(0.75, shrinkage=0.5)]).names()
     assert names == ["Euclidean", "Spectral, shrinkage 0.5", "Spectral(power=0.75), shrinkage 0.5"]

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .. import losses, solvers
@@ -61,8 +60,6 @@ LEARNED = 0.99
 APART = 1e3
 #: Columns that a warning names.
 NAMED = 3
-#: Classes whose risks a notebook lists.
-LISTED = 6
 
 
 class Fitted(NamedTuple):
@@ -467,13 +464,6 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
         kept = {name: value for name, value in state.items() if name not in ROWS}
         return {n: numpy(value) if library(value) else value for n, value in kept.items()}
 
-    def _repr_html_inner(self) -> str:
-        return str(estimator_html_repr(self)) + _fitted_figures(self)
-
-    def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
-        bundle: dict[str, Any] = super()._repr_mimebundle_(**options)
-        return bundle | ({"text/html": self._repr_html_inner()} if "text/html" in bundle else {})
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
@@ -767,23 +757,3 @@ def _scales(problem: Problem, columns: Any) -> tuple[str, str]:
     large = [text for text, j in zip(spread, order, strict=True) if scale[j] > middle]
     small = [text for text, j in zip(spread, order, strict=True) if scale[j] <= middle]
     return ", ".join(large[::-1][:NAMED]), ", ".join(small[:NAMED])
-
-
-def _fitted_figures(estimator: Any) -> str:
-    """Return one line of HTML with delta and the risks of a fit, nothing before it."""
-    if not hasattr(estimator, "robust_risk_"):
-        return ""
-    figures = [
-        ("delta", estimator.delta_),
-        ("robust risk", estimator.robust_risk_),
-        ("empirical risk", estimator.empirical_risk_),
-        ("gap", estimator.gap_),
-    ]
-    shown = "; ".join(f"{name} <b>{_listed(value)}</b>" for name, value in figures)
-    return f'<p style="font-family: monospace; margin: 0.3em 0">{shown}</p>'
-
-
-def _listed(value: Any) -> str:
-    values = np.ravel(value)
-    more = ", …" if len(values) > LISTED else ""
-    return ", ".join(f"{v:.4g}" for v in values[:LISTED]) + more

@@ -50,7 +50,6 @@ WANTED = {
     "task": Wanted(_is_text, "'auto', 'classification' or 'regression'"),
     "k": COUNT,
     "within": TRUTH,
-    "diagonal": TRUTH,
     "random_state": SEED,
     "max_iter": COUNT,
     "max_pairs": COUNT,
@@ -71,8 +70,6 @@ class Metric(BaseEstimator):  # type: ignore[misc]
     decide what is learned.
     """
 
-    #: Whether the metric depends on labels, targets or pairs, and so may fit their noise.
-    needs_labels: bool = True
     #: Whether all directions of rows of many columns teach it, not only those of their span.
     takes_wide: bool = False
 

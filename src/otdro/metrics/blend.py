@@ -44,11 +44,6 @@ class Blend(Metric):
     candidates: Sequence[Any]
     weights: Sequence[float] | None = None
 
-    @property
-    def needs_labels(self) -> bool:  # type: ignore[override]
-        """Whether some candidate does."""
-        return any(getattr(candidate, "needs_labels", True) for candidate in self.candidates)
-
     def fit(self, X: Any, y: Any = None) -> Blend:
         """Let every candidate learn, and mix the results.
 

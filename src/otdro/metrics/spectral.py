@@ -50,11 +50,6 @@ class Spectral(Metric):
     shrinkage: float = 0.5
     within: bool = False
 
-    @property
-    def needs_labels(self) -> bool:  # type: ignore[override]
-        """Whether classes are asked for."""
-        return bool(self.within)
-
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn ``metric_`` from the rows.
 

@@ -57,7 +57,7 @@ class Candidates:
     def names(self) -> list[str]:
         """A short text for each candidate."""
         if self.learned is not None:
-            return [candidate.name for candidate in self.learned.candidates()]
+            return self.learned.names()
         return [repr(self.cost if self.learner is None else self.learner)]
 
     def costs(self, sample: Sample, unlabelled: Array | None) -> list[Cost]:
