@@ -292,13 +292,6 @@ def check_magnitude(X: Any) -> None:
     """Refuse rows whose squares are beyond the largest number, or below the smallest."""
     if library(X) is not None:
         return
-    if isinstance(X, np.ndarray) and X.flags.forc:
-        every = X.ravel(order="K")
-        with np.errstate(over="ignore", invalid="ignore"):
-            squares = float(every @ every)
-        # one pass where two would be needed: no entry is above the sum of squares, or 1
-        if 1 / LARGEST <= squares <= LARGEST:
-            return
     largest = max(abs(float(X.max())), abs(float(X.min())))
     if 0 < largest < 1 / LARGEST:
         raise ValueError(
@@ -349,23 +342,14 @@ def check_labels(y: Any) -> None:
 
 def class_codes(y: Any) -> tuple[Array, Any]:
     """Return the distinct labels, sorted, and the number of each row's label among them."""
-    if library(y) is None and y.dtype.kind not in "biuf":
+    if library(y) is None:
         check_classification_targets(y)
         classes, codes = np.unique(y, return_inverse=True)
         return classes, codes
     xp = namespace(y)
-    low, high = xp.min(y), xp.max(y)
-    upper = y == high
-    # two labels need no sorting of all rows
-    if bool(low < high) and bool(xp.all(upper | (y == low))):
-        known = numpy(xp.stack([low, high]))
-        # whole numbers are labels; others are for scikit-learn to judge
-        if np.any(known != np.round(known)):
-            check_classification_targets(known)
-        return known, 1 * upper
     # the standard leaves the order of distinct values open
     known = xp.sort(xp.unique_values(y))
-    check_classification_targets(numpy(y) if library(y) is None else numpy(known))
+    check_classification_targets(numpy(known))
     return numpy(known), xp.searchsorted(known, y)
 
 

@@ -215,31 +215,25 @@ class MetricLearner(Metric):
 
 
 def scatters(X: Array, pairs: Pairs) -> tuple[Array, Array]:
-    """Return S_M and S_N, each with a ridge if it is (nearly) singular."""
-    # differences of n rows span n - 1 directions at most
-    few = X.shape[0] <= X.shape[1]
-    return ridged(pairs.must.scatter(X), pairs.cannot.scatter(X), singular=few)
+    """Return S_M and S_N, each with its smallest eigenvalue lifted to ``RIDGE`` times their mean.
 
-
-def ridged(S_M: Array, S_N: Array, singular: bool = False) -> tuple[Array, Array]:
-    """Lift both spectra to RIDGE times their mean; a zero matrix takes the other's mean, or 1.
-
-    Matrices that are known to be ``singular`` need no eigenvalues for that.
+    A zero matrix takes the mean of the other, or 1.
     """
-    least_M, least_N = least_spreads(np.trace(S_M) / len(S_M), np.trace(S_N) / len(S_N))
-    if singular:
-        return S_M + least_M * np.eye(len(S_M)), S_N + least_N * np.eye(len(S_N))
-    return lifted(S_M, least_M), lifted(S_N, least_N)
+    S_M, S_N = pairs.must.scatter(X), pairs.cannot.scatter(X)
+    n, d = X.shape
+    lifted = []
+    for S, least in zip(
+        (S_M, S_N), least_spreads(np.trace(S_M) / d, np.trace(S_N) / d), strict=True
+    ):
+        # differences of n rows span n - 1 directions at most
+        smallest = 0.0 if n <= d else float(np.linalg.eigvalsh(S)[0])
+        lifted.append(S + max(0.0, least - smallest) * np.eye(d))
+    return lifted[0], lifted[1]
 
 
 def least_spreads(mean_M: float, mean_N: float) -> tuple[float, float]:
     """Return RIDGE times the mean spreads; a zero one takes the other's, or 1."""
     return RIDGE * (mean_M or mean_N or 1.0), RIDGE * (mean_N or mean_M or 1.0)
-
-
-def lifted(S: Array, least: float) -> Array:
-    """Add the multiple of I, if any, that brings the smallest eigenvalue up to ``least``."""
-    return S + max(0.0, least - float(np.linalg.eigvalsh(S)[0])) * np.eye(len(S))
 
 
 def generalised_eigh(S_N: Array, S_M: Array) -> tuple[Array, Array]:

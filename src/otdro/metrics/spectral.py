@@ -61,7 +61,24 @@ class Spectral(Metric):
             Labels, needed where ``within`` asks for the covariance within classes.
         """
         X = self._rows(X)
-        self.covariance_, self._directions = self._covariance(X, y)
+        n, d = X.shape
+        if d > WRITTEN_UP_TO:
+            if self.within or self.power <= 0:
+                raise ValueError(
+                    f"Spectral(power={self.power!r}, within={self.within!r}) learns from at most "
+                    f"{WRITTEN_UP_TO} columns, and X has {d}: use power > 0 and within=False."
+                )
+            self._directions = leading(X)
+            self.covariance_: Any = self._directions
+        else:
+            D = self._deviations(X, y)
+            if n < d:
+                self._directions = of_rows(Design(D), n)
+            else:
+                spread, V = eigh(D.T @ D / n)
+                self._directions = Leading(V, np.maximum(spread, 0.0), 0.0)
+            structured = is_wide(X) and self.power > 0
+            self.covariance_ = self._directions if structured else D.T @ D / n
         self.metric_ = self.shrunk(self.shrinkage)
         return self
 
@@ -70,27 +87,6 @@ class Spectral(Metric):
         if unlabelled is None or self.within:
             return self.fit(X, y)
         return self.fit(stacked(X, unlabelled))
-
-    def _covariance(self, X: Any, y: Any) -> tuple[Any, Leading]:
-        """Return C, structured if there are many columns, and its directions."""
-        if X.shape[1] <= WRITTEN_UP_TO:
-            return self._exact_covariance(self._deviations(X, y))
-        if self.within or self.power <= 0:
-            raise ValueError(
-                f"Spectral(power={self.power!r}, within={self.within!r}) learns from at most "
-                f"{WRITTEN_UP_TO} columns, and X has {X.shape[1]}: use power > 0 and within=False."
-            )
-        directions = leading(X)
-        return directions, directions
-
-    def _exact_covariance(self, D: Array) -> tuple[Any, Leading]:
-        """Return C of rows minus means, with its directions: those of the rows where few."""
-        n, d = D.shape
-        directions = of_rows(Design(D), n) if n < d else None
-        if directions is not None and is_wide(D) and self.power > 0:
-            return directions, directions
-        C = D.T @ D / n
-        return C, _of_matrix(C) if directions is None else directions
 
     def _deviations(self, X: Array, y: Any) -> Array:
         """Return the rows minus their mean, or that of their class."""
@@ -117,9 +113,3 @@ class Spectral(Metric):
         if isinstance(self.covariance_, Leading):
             return self._directions.power(self.power, shrinkage)
         return self._directions.written_power(self.power, shrinkage)
-
-
-def _of_matrix(C: Array) -> Leading:
-    """Return all directions of a covariance."""
-    spread, V = eigh(C)
-    return Leading(V, np.maximum(spread, 0.0), 0.0)

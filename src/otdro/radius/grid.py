@@ -28,8 +28,6 @@ SIZE = 20
 SPAN = 1e-3
 #: Number of deltas for feature maps, whose local matrices hold near the rows (order 2).
 LOCAL_SIZE = 12
-#: The least delta of a grid over the largest for feature maps.
-LOCAL_SPAN = 1e-3
 #: If clipping outliers lowers the zero threshold below this fraction, the grid goes further down.
 RAISED = 0.1
 #: Deltas that a grid is extended by at most.
@@ -197,7 +195,7 @@ def default_deltas(sample: Sample, cost: Cost, order: int) -> Array:
         B = np.linalg.inv(cost.shape(Design(sample.X).dense()))
         zeros = [_zero(sample.problem(y, Ball(cost, 0.0, 2))) for y in sample.ys]
         top = max(local_threshold(zero, sample.weights, B)[0] for zero in zeros)
-        return (top or 1.0) * np.geomspace(1, LOCAL_SPAN, LOCAL_SIZE)
+        return (top or 1.0) * np.geomspace(1, SPAN, LOCAL_SIZE)
     span = np.geomspace(1, SPAN**order, SIZE)
     if not (cost.is_norm and everywhere):
         return (_mean_price(sample, cost, order) or 1.0) * span

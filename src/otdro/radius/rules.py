@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import as_index, full, namespace, numbers, numpy, pick
+from ..arrays import full, namespace, numpy, pick
 from ..costs import Cost, Norm
 from ..design import Design, fenced, weighted_quantile
 from ..losses import Logistic
@@ -480,18 +480,12 @@ def binary_view(sample: Sample, folds: FoldScores) -> tuple[Sample, FoldScores]:
     if K == 1:
         return sample, folds
     [y] = sample.ys
-    pairs = zip(folds.rows, folds.z, strict=True)
-    z = [true_class_margin(scores[0], pick(y, rows))[None] for rows, scores in pairs]
+    z = []
+    for rows, scores in zip(folds.rows, folds.z, strict=True):
+        # the cross-entropy is log(1 + e^-m) of the margin m of the own class
+        entropy, xp = sample.loss.value(scores[0], pick(y, rows)[:, None]), namespace(scores)
+        entropy = xp.maximum(entropy, np.finfo(float).tiny)
+        z.append(-(entropy + xp.log(-xp.expm1(-entropy)))[None])
     _, risk = sample.problem(y, sample.ball(Norm(2), 0.0, 1)).constant
     view = replace(sample, ys=[full(len(y), 1.0, y)], loss=TrueClass(K, risk))
     return view, replace(folds, z=z)
-
-
-def true_class_margin(z: Array, y: Array) -> Array:
-    """Return z_y - log sum over the other classes of e^z_k, (n, m) from scores (n, m, K)."""
-    xp = namespace(z)
-    own = (as_index(y)[:, None] == numbers(z.shape[-1], z))[:, None, :]
-    mine = xp.sum(xp.where(own, z, 0.0), axis=-1)
-    others = xp.where(own, -np.inf, z)
-    top = xp.max(others, axis=-1)
-    return mine - top - xp.log(xp.sum(xp.exp(others - top[..., None]), axis=-1))
